@@ -1,1 +1,1 @@
-"""What a trained model has learned: its score on each held-out target, and how much of that comes from the context."""
+"""Analyses of what a trained model has learned, such as its scores on held-out targets with and without context."""

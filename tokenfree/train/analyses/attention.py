@@ -1,7 +1,7 @@
 """Analyses of attention: recorded weights, distances, ranks, and the terms of position encodings.
 
-Attention is linear in the values: with a unit vector for each key as its value, the output is the weights themselves.
-This holds for every pattern. Ranks: Chen et al., arXiv 2104.08698.
+Attention is linear in the values. If the value of each key is a unit vector, the output is the attention weights. This
+holds for every attention pattern. The ranks follow Chen et al., arXiv 2104.08698.
 
 B batch of one text, H heads, Q queries, K keys, U units, E width of a head, D width, L layers, S segments, M measures,
 N bins
@@ -24,15 +24,15 @@ from tokenfree.train.model.encoder import Encoder
 
 
 class PositionShape(NamedTuple):
-    """What a position term of one head is like; nan where it is constant."""
+    """Measures of the position term B of one head; nan if it is constant."""
 
     toeplitz: float  # share of its variance that a function of i - j explains
     toeplitz_without_cls: float  # the same without the row and the column of unit 0
-    shift: float  # mean of |B[i + 1, j + 1] - B[i, j]| over the standard deviation of B
+    shift: float  # mean of |B[i + 1, j + 1] - B[i, j]| divided by the standard deviation of B
 
 
 def toeplitz_share(bias_UU: Tensor) -> float:
-    """The share of the variance of a square matrix that the means of its diagonals explain; nan of a constant one."""
+    """Return the share of a square matrix's variance that the means of its diagonals explain; nan if it is constant."""
     bias_UU = bias_UU.double()
     num_units = len(bias_UU)
     places_U = torch.arange(num_units, device=bias_UU.device)
@@ -45,7 +45,7 @@ def toeplitz_share(bias_UU: Tensor) -> float:
 
 
 def shape_of(bias_UU: Tensor) -> PositionShape:
-    """The measures of one position term, a square matrix of at least two units."""
+    """Return the measures of one position term, a square matrix of at least two units."""
     bias_UU = bias_UU.double()
     steps = (bias_UU[1:, 1:] - bias_UU[:-1, :-1]).abs().mean()
     shift = float("nan") if _is_constant(bias_UU) else float(steps / bias_UU.std(correction=0))
@@ -53,9 +53,9 @@ def shape_of(bias_UU: Tensor) -> PositionShape:
 
 
 def position_terms(encoder: Encoder, num_units: int) -> list[Tensor | None]:
-    """What the position code adds in each layer for any text of `num_units` units, [H, U, U].
+    """Return the position term of each layer for any text of `num_units` units, [H, U, U].
 
-    None where there is no code, where its term hangs on the queries (Shaw's), and where keys are not units.
+    It is None if there is no position encoding, if the term depends on the queries (Shaw's), or if keys are not units.
     """
     example_BUD = torch.zeros(1, num_units, encoder.width)
     valid_BU = torch.ones(1, num_units, dtype=torch.bool)
@@ -66,7 +66,7 @@ def position_terms(encoder: Encoder, num_units: int) -> list[Tensor | None]:
 
 
 def segment_tables(encoder: Encoder) -> list[Tensor | None]:
-    """What segments add in each layer for a query of segment a and a key of segment b, [H, S, S]; None without."""
+    """Return the segment term of each layer by segments of query and key, [H, S, S]; None without such a term."""
     num_layers = len(encoder.trunk.layers)
     num_segments: Any = getattr(encoder.config.trunk.segments, "num_segments", None)
     if num_segments is None:
@@ -77,7 +77,7 @@ def segment_tables(encoder: Encoder) -> list[Tensor | None]:
 
 
 def own_segment(table_SS: Tensor) -> float:
-    """How much more the logit of a key gets in the query's own segment than in others, the mean over segments."""
+    """Return how much more the segment term adds to keys in the query's segment than to others; mean over segments."""
     table_SS = table_SS.double()
     num_segments = len(table_SS)
     others_S = (table_SS.sum(dim=1) - table_SS.diagonal()) / (num_segments - 1)
@@ -91,33 +91,33 @@ def _is_constant(bias_UU: Tensor) -> bool:
 def _dense(bias: LayerBias) -> Tensor | None:
     try:
         found = bias.dense(ALL_HEADS)
-    except NotImplementedError:  # a bias that comes with the queries has none of its own
+    except NotImplementedError:  # raised by a bias that depends on the queries
         return None
     return found if found.dim() == 3 else None
 
 
 class TextUnits(NamedTuple):
-    """The real units of a text, the first `count`: what is left of the input after padding."""
+    """The first `count` units of an input, which are real and not padding."""
 
     count: int
-    separator: int | None  # the unit of SEP; None where units are groups of characters, among which SEP may be
+    separator: int | None  # unit of SEP; None if units are groups of characters, because SEP may share one with text
 
 
 class SeenLayer(NamedTuple):
-    """One layer with one text; only real queries and keys are told, but all keys that are mixtures of units."""
+    """The attention of one layer for one text. Values cover real queries and keys, or all keys if they mix units."""
 
-    core: Any  # the attention pattern
+    core: Any  # attention pattern
     heads: Heads
     units: TextUnits
 
     @property
     def keys_are_units(self) -> bool:
-        """False for patterns whose keys are mixtures of all units, such as Linformer's: these have no place."""
+        """Whether each key is a unit. In some patterns, such as Linformer, keys mix all units and have no position."""
         num_units = self.heads.queries_BHQE.shape[2]
         return all(self.core.num_keys(number) == number for number in (num_units, num_units + 1))
 
     def weights(self) -> Tensor:
-        """The attention weights, float [H, Q, K]; each row sums to 1."""
+        """Return the attention weights, float [H, Q, K]. Each row sums to 1."""
         values_BHKE = self.heads.values_BHKE
         eye_KK = torch.eye(values_BHKE.shape[2], dtype=values_BHKE.dtype, device=values_BHKE.device)
         probe = self.heads._replace(values_BHKE=eye_KK.expand(*values_BHKE.shape[:2], -1, -1), offset_values=None)
@@ -125,14 +125,14 @@ class SeenLayer(NamedTuple):
             return self._real(self.core.forward(probe)[0])
 
     def content(self) -> Tensor:
-        """The logits of the content, q k^T / sqrt(E), float64 [H, Q, K]; nan for heads that need no logits."""
+        """Return the logits of the content, q k^T / sqrt(E), float64 [H, Q, K]; nan for heads without logits."""
         q_HQE, k_HKE = self.heads.queries_BHQE[0].double(), self.heads.keys_BHKE[0].double()
         logits = self._real(q_HQE @ k_HKE.transpose(-2, -1) * q_HQE.shape[-1] ** -0.5)
         missing = self.heads.values_BHKE.shape[1] - len(logits)
         return torch.cat([logits.new_full((missing, *logits.shape[1:]), torch.nan), logits])
 
     def bias(self) -> Tensor | None:
-        """What positions and segments add to the logits, float64 [H, Q, K]; None where there are none."""
+        """Return what positions and segments add to the logits, float64 [H, Q, K]; None if there are none."""
         if self.heads.bias is None:
             return None
         bias = self.heads.bias.dense(ALL_HEADS).double()
@@ -148,9 +148,9 @@ See = Callable[[int, SeenLayer], None]
 
 @contextlib.contextmanager
 def watched(encoder: Encoder, see: See) -> Iterator[None]:
-    """Within it, `see` is called with the number (from 0) and the sight of each layer of the deep stack, for one text.
+    """Call `see` with the number (from 0) and the `SeenLayer` of each layer of the trunk while one text is encoded.
 
-    What it is given is to be used before it returns: the memory may be that of the next layer.
+    `see` must use its arguments before it returns, because the next layer may reuse their memory.
     """
     found: list[TextUnits] = []
 
@@ -171,7 +171,7 @@ def watched(encoder: Encoder, see: See) -> Iterator[None]:
 
 
 def _units(mask_BC: Tensor, down: Downsampled) -> TextUnits:
-    """Real are CLS and the units that stand for a real character; `valid_BU` leaves out one of CANINE's."""
+    """Return the real units: CLS, and units with a real character. `valid_BU` excludes one such unit of CANINE."""
     num_units = down.valid_BU.shape[1]
     real_U = any_of_units(mask_BC, down.grouping, num_units)[0]
     count = int(real_U.nonzero().max()) + 1
@@ -182,7 +182,7 @@ def _units(mask_BC: Tensor, down: Downsampled) -> TextUnits:
 
 
 class _UnitVectors(nn.Module):
-    """In the place of a projection to values: a unit vector for each unit, the same for all heads."""
+    """A replacement for a projection to values that returns a unit vector for each unit, the same for all heads."""
 
     def __init__(self, num_heads: int, eye_UU: Tensor) -> None:
         super().__init__()
@@ -194,7 +194,7 @@ class _UnitVectors(nn.Module):
 
 @contextlib.contextmanager
 def _own_values_as(core: Any, num_heads: int, eye_UU: Tensor) -> Iterator[None]:
-    """A pattern with a projection to values of its own, as for global units, gives unit vectors as well."""
+    """Replace the separate projection to values that some patterns have, as for global units, by unit vectors."""
     if not getattr(core, "separate", False):
         yield
         return
@@ -207,11 +207,11 @@ def _own_values_as(core: Any, num_heads: int, eye_UU: Tensor) -> Iterator[None]:
 
 
 MEASURES = ("distance", "entropy", "itself", "cls", "sep", "strongest")
-_EDGES = (0, 1, 2, 4, 8, 16, 32, 64, 128)  # the last distance in each bin of the strongest keys, before the open one
+_EDGES = (0, 1, 2, 4, 8, 16, 32, 64, 128)  # last distance in each bin of strongest keys; one open bin follows
 
 
 def bin_names() -> list[str]:
-    """The bins of distances of the strongest keys, such as `strongest_3_4`."""
+    """Return the names of the distance bins of the strongest keys, such as `strongest_3_4`."""
     starts = [0, *(edge + 1 for edge in _EDGES)]
     ends = [*map(str, _EDGES), "more"]
     spans = [str(start) if str(start) == end else f"{start}_{end}" for start, end in zip(starts, ends, strict=True)]
@@ -219,11 +219,12 @@ def bin_names() -> list[str]:
 
 
 def measure(seen: SeenLayer) -> tuple[Tensor, Tensor]:
-    """Sums over the real queries of one text: of `MEASURES`, [H, M], and of the bins of `bin_names`, [H, N]; float64.
+    """Return sums over the real queries of one text, float64: of `MEASURES`, [H, M], and of `bin_names`, [H, N].
 
-    `distance` is the mean of |i - j| over the keys j of query i by their weights, CLS and SEP included; `entropy` that
-    of the weights, in bits; `itself`, `cls` and `sep` are the weights of these keys; `strongest` is the distance of the
-    key with the largest weight. Nan where keys have no place, and for `sep` where no unit is SEP alone.
+    `distance` is the mean of |i - j| over the keys j of query i, weighted by attention, including CLS and SEP.
+    `entropy` is that of the weights, in bits. `itself`, `cls` and `sep` are the weights of these keys. `strongest` is
+    the distance of the key with the largest weight. Values are nan if keys have no position. `sep` is nan if no unit is
+    SEP alone.
     """
     weights_HQK = seen.weights().double()
     entropy_H = -torch.special.xlogy(weights_HQK, weights_HQK).sum(dim=(1, 2)) / torch.log(torch.tensor(2.0))
@@ -249,10 +250,10 @@ def measure(seen: SeenLayer) -> tuple[Tensor, Tensor]:
 
 
 def attention_distances(model: AnalysedModel, sampled: SampledTexts) -> dict[str, Any]:
-    """Return what each head of the deep stack looks at, over all real queries of all texts.
+    """Return what each head of the trunk attends to, over all real queries of all texts.
 
-    `rows`, one for each head, hold the means of `measure` and the shares of queries in the bins of their strongest
-    key's distance; None for what is not defined. `uniform_distance` is that of a head that sees all units alike.
+    `rows` has one row per head, with the means of `measure` and the shares of queries in each bin of their strongest
+    key's distance. An undefined value is None. `uniform_distance` is the distance of a head with equal weights.
     """
     num_layers = len(model.encoder.trunk.layers)
     sums: list[Any] = [0.0] * num_layers
@@ -299,11 +300,11 @@ OF_POSITIONS = ("rank_positions", "effective_positions", *PositionShape._fields)
 
 
 def ranks_of(matrices_HQK: Tensor) -> tuple[Tensor, Tensor]:
-    """The numerical and the entropy-effective rank of each matrix, float64 [H]; nan where it has nan.
+    """Return the numerical and the entropy-effective rank of each matrix, float64 [H]; nan if it has nan.
 
-    Numerical: singular values above the largest times the longer side times the precision of float32, in which models
-    compute. Effective: e to the entropy of the singular values as shares of their sum (Roy, Vetterli, "The effective
-    rank", EUSIPCO 2007); 0 of a matrix of zeros.
+    The numerical rank counts singular values above the largest times the longer side times the precision of float32, in
+    which models compute. The effective rank is e to the entropy of the singular values as shares of their sum (Roy,
+    Vetterli, "The effective rank", EUSIPCO 2007). It is 0 for a matrix of zeros.
     """
     missing_H = matrices_HQK.isnan().any(dim=2).any(dim=1)
     values = torch.linalg.svdvals(torch.where(missing_H[:, None, None], 0, matrices_HQK.double()))
@@ -316,11 +317,11 @@ def ranks_of(matrices_HQK: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def attention_ranks(model: AnalysedModel, sampled: SampledTexts) -> dict[str, Any]:
-    """Return the ranks of the logits of each head of the deep stack, and the shape of its position term.
+    """Return the ranks of the logits of each head of the trunk, and the shape of its position term.
 
-    Logits are those of all pairs of real units, also where the pattern shows fewer. `rows`, one for each head, hold the
-    mean ranks (see `ranks_of`) of the content's logits and of all, and those of the position term for as many units as
-    in training, with what `PositionShape` and `own_segment` say. None for what there is not.
+    Logits cover all pairs of real units, even if the pattern uses fewer. `rows` has one row per head, with the mean
+    ranks (from `ranks_of`) of the content logits and of all logits. It also has the ranks of the position term for the
+    number of units in training, the measures of `PositionShape`, and `own_segment`. A missing value is None.
     """
     encoder = model.encoder
     num_layers = len(encoder.trunk.layers)
@@ -338,7 +339,7 @@ def attention_ranks(model: AnalysedModel, sampled: SampledTexts) -> dict[str, An
     with watched(encoder, see):
         for text in sampled.texts:
             model.read(text)
-    num_units = encoder.downsampler.num_units(model.reader.length)  # of the longest input in training
+    num_units = encoder.downsampler.num_units(model.reader.length)  # units of the longest input in training
     terms, tables = position_terms(encoder, num_units), segment_tables(encoder)
     rows = []
     for layer in range(num_layers):
@@ -366,7 +367,7 @@ def attention_ranks(model: AnalysedModel, sampled: SampledTexts) -> dict[str, An
 
 
 def _of_positions(term_HUU: Tensor | None) -> list[dict[str, float | None]]:
-    """For each head what its position term is like; nothing where there is none."""
+    """Return the measures of each head's position term; empty if there is none."""
     if term_HUU is None:
         return []
     numerical_H, effective_H = ranks_of(term_HUU)

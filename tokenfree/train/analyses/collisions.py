@@ -1,4 +1,4 @@
-"""Which characters of a corpus share buckets of a hash embedder, and how many would by chance.
+"""Hash collisions: which characters of a corpus share buckets of a hash embedder, and how many are expected to.
 
 N different characters, K hashes
 """
@@ -20,31 +20,34 @@ from tokenfree.train.data.shards import ShardReader
 from tokenfree.train.model.embedders.codepoint_hash import Config
 from tokenfree.train.model.embedders.hashing import hash_buckets, multipliers
 
-_AT_ONCE = 1000  # windows
-_EXAMPLES = 10  # pairs of characters that nothing tells apart
+_AT_ONCE = 1000  # windows that are read at once
+_EXAMPLES = 10  # reported pairs of characters that share all buckets
 
 
 class SharedBuckets(NamedTuple):
-    """Which of N characters share a bucket with another one."""
+    """Which of N characters share a bucket with another character."""
 
     each_NK: np.ndarray  # bool: in each hash
-    all_N: np.ndarray  # bool: in all hashes, with one and the same character
+    all_N: np.ndarray  # bool: in all hashes, with the same other character
 
     @property
     def any_N(self) -> np.ndarray:
-        """Bool: in at least one hash."""
+        """Whether each character shares a bucket in at least one hash, bool [N]."""
         return np.any(self.each_NK, axis=1)
 
 
 def shared_buckets(buckets_NK: np.ndarray) -> SharedBuckets:
-    """What the buckets of N characters, int64 [N, K], have in common."""
+    """Return which characters share buckets. `buckets_NK` are the buckets of N characters, int64 [N, K]."""
     each = [_is_repeated(np.unique(column, return_inverse=True)[1]) for column in buckets_NK.T]
     same = np.unique(buckets_NK, axis=0, return_inverse=True)[1].reshape(-1)
     return SharedBuckets(np.stack(each, axis=1), _is_repeated(same))
 
 
 def expected_shares(num_characters: int, num_buckets: int, num_hashes: int) -> dict[str, float]:
-    """The chance to share a bucket in a given `hash`, in `any`, or in `all` with the same other, for uniform hashes."""
+    """Return the probabilities, for uniform hashes, that a character shares a bucket with another one.
+
+    `hash` is for a given hash, `any` for at least one, and `all` for all hashes with the same other character.
+    """
     others = num_characters - 1
     single = -np.expm1(others * np.log1p(-1 / num_buckets)) if num_buckets > 1 else float(others > 0)
     together = 1 / float(num_buckets) ** num_hashes
@@ -56,9 +59,9 @@ def expected_shares(num_characters: int, num_buckets: int, num_hashes: int) -> d
 
 
 def count_characters(source: Data, max_windows: int | None = None) -> dict[str, dict[int, int]]:
-    """How often each codepoint stands in the texts of a language: all splits of a data directory, or a file's lines.
+    """Return the count of each codepoint by language, in all splits of a data directory or the lines of a file.
 
-    A file's language is "". Of a split at most `max_windows` windows are read, spaced evenly.
+    The language of a file is "". At most `max_windows` windows of each split are read, spaced evenly.
     """
     if not is_data(source):
         found, counts = np.unique(
@@ -84,15 +87,16 @@ def count_characters(source: Data, max_windows: int | None = None) -> dict[str, 
 
 
 def collisions(model: AnalysedModel, data: str | None = None, max_windows: int | None = None) -> dict[str, Any]:
-    """Return how many characters of a corpus share buckets of a model's hashes with other characters of it.
+    """Return how many characters of a corpus share buckets of a model's hashes with other characters of the corpus.
 
-    `data` is a data directory or a text file, by default what the model was trained on. `rows`, for the whole corpus,
-    each language and each script, hold the shares of characters that share a bucket in a `hash` (the mean), in `any` or
-    in `all` hashes, each also `_by_frequency` and as `_expected` for uniform hashing. `outnumbered` is the share of
-    occurrences of characters that share all buckets with a more frequent one, `examples` the most frequent such pairs.
+    `data` is a data directory or a text file, by default the data that the model was trained on. `rows` has one row for
+    the whole corpus, each language and each script. A row has the shares of characters that share a bucket in a `hash`
+    (the mean), in `any` or in `all` hashes. Each share is also given `_by_frequency` and as `_expected` for uniform
+    hashing. `outnumbered` is the share of occurrences whose character shares all buckets with a more frequent one.
+    `examples` are the most frequent such pairs.
 
     Raises:
-        UserError: the model has another embedder, or there is no text.
+        UserError: The model has another embedder, or there is no text.
     """
     config = model.encoder.config.embedder
     if not isinstance(config, Config):
@@ -136,7 +140,7 @@ def collisions(model: AnalysedModel, data: str | None = None, max_windows: int |
 
 
 def _shares(shared: SharedBuckets, counts_N: np.ndarray, expected: dict[str, float]) -> dict[str, Any]:
-    """What the characters of one group, those with counts, share."""
+    """Return the shares of characters with collisions in one group, which is the characters with counts."""
     present_N, total = counts_N > 0, counts_N.sum()
     weights_N = counts_N / total
     columns: dict[str, Any] = {"characters": int(present_N.sum()), "occurrences": int(total)}
@@ -158,7 +162,7 @@ def _shares(shared: SharedBuckets, counts_N: np.ndarray, expected: dict[str, flo
 def _examples(
     found_N: np.ndarray, buckets_NK: np.ndarray, all_N: np.ndarray, counts_N: np.ndarray
 ) -> list[dict[str, Any]]:
-    """The most frequent pairs that share all buckets: of each set of characters that do the two most frequent ones."""
+    """Return the most frequent pairs that share all buckets: the two most frequent characters of each set that does."""
     sets: dict[tuple[int, ...], list[int]] = {}
     for index in np.flatnonzero(all_N).tolist():
         sets.setdefault(tuple(buckets_NK[index].tolist()), []).append(index)
@@ -171,7 +175,7 @@ def _examples(
 
 
 def _outnumbered(buckets_NK: np.ndarray, counts_N: np.ndarray) -> np.ndarray:
-    """Which characters share all buckets with one that is more frequent, bool [N]; of equals the first counts as it."""
+    """Return which characters share all buckets with a more frequent one, or with an earlier one of ties, bool [N]."""
     same_N = np.unique(buckets_NK, axis=0, return_inverse=True)[1].reshape(-1)
     order = np.argsort(-counts_N, kind="stable")
     first = np.zeros(len(counts_N), dtype=bool)

@@ -1,4 +1,4 @@
-"""How the scores of a fine-tuned model change with noise in its texts: by scheme and share of the characters struck."""
+"""Scores of a fine-tuned model with noise in its texts, by noise scheme and share of changed characters."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tokenfree.train.tasks.base import Metrics
 from tokenfree.train.tasks.examples.noise import IN_WORDS, Noise, NoiseScheme, paper_rate, reads_words
 
 REPLICATES = 200
-STRENGTHS = (0.5, 1.0, 2.0)  # times the share of the characters that the paper strikes
+STRENGTHS = (0.5, 1.0, 2.0)  # multiples of the paper's share of changed characters
 NONE = "none"
 SCHEMES: tuple[NoiseScheme, ...] = get_args(NoiseScheme)
 
@@ -28,11 +28,10 @@ def noise_scores(
     seed: int = 0,
     most: int | None = None,
 ) -> dict[str, Any]:
-    """Return the scores on a file of examples, first as they are, then with each scheme at each strength.
+    """Return the scores on a file of examples, first without noise, then with each scheme at each strength.
 
-    A scheme strikes at most all characters. The noise that the run has for evaluation is not added. Strengths are
-    multiples of the share of characters that each scheme strikes in the paper. `most` examples of the file are used,
-    evenly spaced.
+    Strengths are multiples of the share of characters that each scheme changes in the paper; the share is at most 1.
+    The run's own evaluation noise is not added. At most `most` examples of the file are used, evenly spaced.
     """
     rows: list[dict[str, Any]] = []
     clean, count = None, 0
@@ -43,9 +42,9 @@ def noise_scores(
         rows.append({"scheme": scheme or NONE, "rate": rate or 0.0, **scores.beside(clean)})
     assert clean is not None, "the first is without noise"
     task: Any = model.task
-    noise: Noise = task.noise  # else its examples were refused
+    noise: Noise = task.noise  # `examples` rejects tasks without it
     scheme = noise.train
-    names = list(dict.fromkeys(name for row in rows for name in row))  # types of spans that one row alone may have
+    names = list(dict.fromkeys(name for row in rows for name in row))  # a type of span may occur in one row only
     return {
         "analysis": "noise",
         "run": name,
@@ -62,7 +61,7 @@ def noise_scores(
 
 
 class Scores(NamedTuple):
-    """The scores on all examples, and the main one on each of `REPLICATES` draws of as many, with replacement."""
+    """The scores on all examples, and the main score on each of `REPLICATES` bootstrap samples."""
 
     metrics: Metrics
     loss: float
@@ -73,7 +72,7 @@ class Scores(NamedTuple):
         """Score a model on examples of a file.
 
         Raises:
-            UserError: they have no labels.
+            UserError: The examples have no labels.
         """
         found = model.evaluate_examples(examples)
         if found.metrics is None:
@@ -86,8 +85,9 @@ class Scores(NamedTuple):
         return cls(found.metrics, found.loss, np.array([each.score for each in scores if each is not None]))
 
     def beside(self, clean: Scores) -> dict[str, Any]:
-        """The numbers of a row: the main score and its change from that without noise, each with its 95% interval by
-        bootstrap over the examples (the same draws of both), then the loss and the other scores.
+        """Return the numbers of a row: the main score, its change from `clean`, the loss and the other scores.
+
+        The score and its change have 95% intervals by bootstrap over the examples, with the same samples for both.
         """
         low, high = bootstrap_interval(self.draws).tolist()
         change_low, change_high = bootstrap_interval(self.draws - clean.draws).tolist()
@@ -105,7 +105,7 @@ class Scores(NamedTuple):
 
 
 def _settings(model: FinetunedModel, strengths: Sequence[float]) -> Iterator[tuple[NoiseScheme | None, float | None]]:
-    """The schemes that go with the model, each with its rates, without noise first."""
+    """Yield the schemes that the model supports, each with its rates, after one setting without noise."""
     yield None, None
     for scheme in SCHEMES:
         if scheme != IN_WORDS or reads_words(model.recipe.model):
@@ -116,7 +116,7 @@ def _settings(model: FinetunedModel, strengths: Sequence[float]) -> Iterator[tup
 
 
 def _spaced(examples: Sequence[Any], most: int | None) -> Sequence[Any]:
-    """At most so many, evenly spaced."""
+    """Return at most `most` examples, evenly spaced."""
     if most is None or most >= len(examples):
         return examples
     return [examples[number * len(examples) // most] for number in range(most)]

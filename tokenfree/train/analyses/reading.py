@@ -1,9 +1,9 @@
-"""Whether a model uses its context: scores of targets with and without it, by language and script.
+"""Test whether a model uses context: scores of targets with and without it, by language and script.
 
-Without context there remains what a model knows of the target alone: how frequent each answer is, and what the place of
-a hidden piece tells. White space and the marks that hide targets therefore stay as they are.
+The context-free baseline knows only how frequent each answer is, and the position and length of a masked piece.
+Therefore white space and masks stay unchanged.
 
-B batch, C positions, N targets that the input hides, or words of all examples
+B batch, C positions, N masked targets, or words of all examples
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from tokenfree.train.objectives.base import Head
 
 
 def breakdown(names_N: np.ndarray, values: dict[str, np.ndarray]) -> list[dict[str, Any]]:
-    """Return for each of the names of targets their number and the means of `values` over them, most targets first."""
+    """Return the number of targets with each name and the means of `values` over them, most targets first."""
     found, of_N, counts = np.unique(names_N, return_inverse=True, return_counts=True)
     sums = {what: np.bincount(of_N, weights=value_N, minlength=len(found)) for what, value_N in values.items()}
     return [
@@ -42,7 +42,7 @@ def breakdown(names_N: np.ndarray, values: dict[str, np.ndarray]) -> list[dict[s
 
 
 def languages_of(data: Data, split: str, sample_ids_N: np.ndarray) -> np.ndarray:
-    """The language of each window (int64 [N], its number in the split): that of its shard, str [N]."""
+    """Return the language of each window, str [N]: that of its shard. Windows are numbers in the split, int64 [N]."""
     shards = ShardReader(data, split).shards
     before = np.cumsum([0, *(shard.rows for shard in shards)])
     languages = np.array([shard.language for shard in shards])
@@ -50,7 +50,7 @@ def languages_of(data: Data, split: str, sample_ids_N: np.ndarray) -> np.ndarray
 
 
 def scripts_of_targets(symbols: Symbols, batches: Iterable[Arrays]) -> np.ndarray:
-    """The script of each target of `batches`, row by row: str, "" for digits, punctuation and symbols."""
+    """Return the script of each target of `batches`, row by row: str, "" for digits, punctuation and symbols."""
     parts = [symbols.codepoints(arrays)[arrays["target_mask"]] for arrays in batches]
     return scripts_of(np.concatenate([np.zeros(0, dtype=np.int64), *parts]))
 
@@ -59,7 +59,7 @@ Change = Literal["blank", "other"]
 
 
 class _Marks(NamedTuple):
-    """Of an input of characters or subwords, bool [B, C] each: its text, what hides, and what stays in any context."""
+    """Positions in an input of symbols, bool [B, C]: its text, its masks, and the white space that always stays."""
 
     text: np.ndarray
     hidden: np.ndarray
@@ -68,13 +68,15 @@ class _Marks(NamedTuple):
 
 
 def without_context(arrays: Arrays, symbols: str, num_subwords: int, change: Change) -> Arrays:
-    """Return the batch `arrays` with another context; all arrays except the input stay.
+    """Return the batch `arrays` with another context. All arrays except the input stay the same.
 
     Args:
-        symbols: see `EmbedderConfig.symbols`.
-        num_subwords: size of the vocabulary of a model of subwords.
-        change: "blank" hides all text but white space; "other" takes, place by place, the text of the example half the
-            batch away, from its beginning again where it ends. An example alone in its batch gets a blank context.
+        arrays: Batch of a collator.
+        symbols: Symbols of the model, as in `EmbedderConfig.symbols`.
+        num_subwords: Size of the vocabulary of a model of subwords.
+        change: "blank" masks all text except white space. "other" takes the text of the example half a batch away,
+            position by position. The text is repeated if it is shorter. An example that is alone in its batch gets a
+            blank context.
     """
     if len(arrays["codepoints"]) == 1:
         change = "blank"
@@ -99,15 +101,16 @@ def _marks_of(arrays: Arrays, symbols: str, specials: Specials) -> _Marks:
 
 
 def _other_text(codepoints_BC: np.ndarray, marks: _Marks) -> np.ndarray:
-    """The text of another example at the places of each one's text, int64 [B, C]; what it hides stays hidden.
+    """Return the text of another example at the text positions of each example, int64 [B, C].
 
-    Beside what an example hides, white space stands where it stood, and a letter where a letter stood: so many
-    characters in a row are still hidden, and a word still begins there or does not.
+    Masks of that other example stay masks. Next to an example's own masks, white space stays, and other symbols are
+    replaced by visible symbols only. Therefore the length of each masked piece, and whether it begins a word, stay the
+    same.
     """
     counts = marks.text.sum(axis=1)
     partner = np.roll(np.arange(len(codepoints_BC)), len(codepoints_BC) // 2)
     place_BC = np.cumsum(marks.text, axis=1) - 1
-    order = np.argsort(~marks.text, axis=1, kind="stable")  # text first: pairs have a separator inside
+    order = np.argsort(~marks.text, axis=1, kind="stable")  # text first, because pairs have a separator inside
     texts_BC, count_B = np.take_along_axis(codepoints_BC, order, axis=1)[partner], np.maximum(counts[partner], 1)
     taken_BC = np.take_along_axis(texts_BC, np.maximum(place_BC, 0) % count_B[:, None], axis=1)
 
@@ -123,7 +126,7 @@ def _other_text(codepoints_BC: np.ndarray, marks: _Marks) -> np.ndarray:
 
 
 def _words(arrays: Arrays, change: Change) -> Arrays:
-    """The input of words of bytes, framed anew: every word hidden, or those of another example around the hidden."""
+    """Return an input of words of bytes with another context: all words masked, or words of another example."""
     ends_BU, length = arrays["unit_ends"], arrays["codepoints"].shape[1]
     num_units = ends_BU.shape[1]
     starts_BU = np.pad(ends_BU[:, :-1], ((0, 0), (1, 0)))
@@ -138,7 +141,8 @@ def _words(arrays: Arrays, change: Change) -> Arrays:
         places_N = 1 + (words_N - 1) % np.maximum(counts_B[partner_N], 1)
         hidden_N = arrays["codepoints"][rows_N, own_N] == BYTE_MASK
         sizes = np.where(hidden_N, 1, (ends_BU - starts_BU)[partner_N, places_N])
-        # The bytes of a row up to and with each word, and one for each word to come: past the room, words are hidden.
+        # Bytes of a row up to and including each word, plus one mask byte per later word. Words that exceed the length
+        # are masked.
         before_N = np.cumsum(sizes) - sizes
         first_N = np.repeat(np.cumsum(counts_B) - counts_B, counts_B)
         needed_N = before_N - before_N[first_N] + sizes + counts_B[rows_N] - words_N
@@ -149,19 +153,19 @@ def _words(arrays: Arrays, change: Change) -> Arrays:
 
 
 class TargetScores(NamedTuple):
-    """By target, in the order of the batches and row by row: N targets."""
+    """Scores of N targets, in the order of the batches and row by row."""
 
-    loss_N: np.ndarray  # float64, nats
-    correct_N: np.ndarray  # bool: the right answer had the highest logit
-    hidden_N: np.ndarray  # bool: the input hides the target
-    sample_ids_N: np.ndarray  # int64: the window of each
+    loss_N: np.ndarray  # float64, in nats
+    correct_N: np.ndarray  # bool: the correct answer has the highest logit
+    hidden_N: np.ndarray  # bool: the target is masked in the input
+    sample_ids_N: np.ndarray  # int64: window of each target
 
 
 @torch.no_grad()
 def score_targets(encoder: nn.Module, head: Head, batches: Iterable[Arrays], device: torch.device) -> TargetScores:
-    """The scores of all targets of `batches`, which have `sample_ids` (int64 [b]) besides a collator's arrays.
+    """Return the scores of all targets of `batches`, which have `sample_ids` (int64 [b]) and a collator's arrays.
 
-    Encoder and head are used as they are: put them into evaluation mode first.
+    Put the encoder and the head into evaluation mode first.
     """
     parts = [[np.zeros(0)], [np.zeros(0, dtype=bool)], [np.zeros(0, dtype=bool)], [np.zeros(0, dtype=np.int64)]]
     for arrays in batches:

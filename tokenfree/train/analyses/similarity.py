@@ -1,7 +1,7 @@
-"""Similarity of word vectors against similarity of spelling, as in Byte2Word (Lee, Guo, Qiu, arXiv 2211.12677).
+"""Similarity of word vectors compared with similarity of spelling, as in Byte2Word (Lee, Guo, Qiu, arXiv 2211.12677).
 
-Pairs of words come from UniMorph (Kirov et al., arXiv 1810.11101): a line is a lemma, a form and the features,
-separated by tabs. Later columns and blank lines are not read.
+Pairs of words come from UniMorph (Kirov et al., arXiv 1810.11101). A line is a lemma, a form and its features,
+separated by tabs. Later columns and blank lines are ignored.
 
 N words or pairs, U units, D width, R replicates, M measures
 """
@@ -28,22 +28,22 @@ from tokenfree.train.intervals import bootstrap_interval
 from tokenfree.train.model.common.basic import Downsampled, any_of_units
 from tokenfree.train.model.embedders.characters import CharacterEmbedder
 
-_TRIES = 20  # draws of a word of another lemma
+_TRIES = 20  # attempts to draw a word of another lemma
 
 
 class WordPairs(NamedTuple):
-    """Pairs of different words, each drawn for a lemma: for each related pair a random one beside it."""
+    """Pairs of different words, each drawn for a lemma. Each related pair has a random counterpart."""
 
-    related: list[tuple[str, str]]  # both of the lemma
-    random: list[tuple[str, str]]  # the first of the lemma, the second of another one
-    lemmas: np.ndarray  # int64 [pairs]: the number of the lemma
+    related: list[tuple[str, str]]  # both words belong to the lemma
+    random: list[tuple[str, str]]  # the first word belongs to the lemma, the second one to another lemma
+    lemmas: np.ndarray  # int64 [pairs]: number of the lemma
 
 
 def read_unimorph(path: str) -> dict[str, list[str]]:
-    """Return the different words of each lemma, the lemma itself first: NFC, in the order of the file; no phrases.
+    """Return the different words of each lemma in NFC, the lemma first, in the order of the file. Phrases are skipped.
 
     Raises:
-        UserError: a line has no tab.
+        UserError: A line has no tab.
     """
     found: dict[str, dict[str, None]] = {}
     for number, line in read_lines(path):
@@ -57,10 +57,10 @@ def read_unimorph(path: str) -> dict[str, list[str]]:
 
 
 def unimorph_files(paths: Sequence[str]) -> dict[str, str]:
-    """The files that paths of files and folders stand for, by their names without ending.
+    """Return the files at `paths` of files and folders, by name without ending.
 
     Raises:
-        UserError: there are none, or two of one name.
+        UserError: There are no files, or two have the same name.
     """
     found: dict[str, str] = {}
     for path in paths:
@@ -75,13 +75,13 @@ def unimorph_files(paths: Sequence[str]) -> dict[str, str]:
 
 
 def draw_pairs(words: Mapping[str, Sequence[str]], num_pairs: int, *, seed: int, name: str) -> WordPairs:
-    """Draw at most `num_pairs` related pairs and as many random ones.
+    """Draw at most `num_pairs` related pairs and the same number of random ones.
 
-    Lemmas come in a random order, a pair each, and again from the first on until there are enough or none has another
-    pair. The order and the pairs are those of `seed` and of the language `name`.
+    Rounds over the lemmas, in one random order, take one pair of each, until there are enough pairs or no lemma has
+    another one. The draws depend on `seed` and on `name`, the language.
 
     Raises:
-        UserError: no lemma has two words, or all words are of one lemma.
+        UserError: No lemma has two words, or all words belong to one lemma.
     """
     rng = np.random.default_rng([seed, zlib.crc32(name.encode())])
     lemmas = list(words)
@@ -105,7 +105,7 @@ def draw_pairs(words: Mapping[str, Sequence[str]], num_pairs: int, *, seed: int,
 
 
 def _pairs_in_any_order(words: Sequence[str], rng: np.random.Generator) -> list[tuple[str, str]]:
-    """All pairs of two of the words, or as many as there are words in a large paradigm."""
+    """Return all pairs of two words in random order, but at most as many as there are words, or 10 if that is more."""
     pairs = [(word, other) for at, word in enumerate(words) for other in words[:at]]
     return [pairs[int(index)] for index in rng.permutation(len(pairs))[: max(len(words), 10)]]
 
@@ -113,7 +113,7 @@ def _pairs_in_any_order(words: Sequence[str], rng: np.random.Generator) -> list[
 def _other_word(
     word: str, lemma: str, lemmas: Sequence[str], words: Mapping[str, Sequence[str]], rng: np.random.Generator
 ) -> str | None:
-    """A word of another lemma that is not spelled as `word`; None where none was met."""
+    """Return a random word of another lemma that is spelled differently from `word`, or None if none was drawn."""
     for _ in range(_TRIES):
         other = lemmas[int(rng.integers(len(lemmas)))]
         found = words[other][int(rng.integers(len(words[other])))]
@@ -132,7 +132,7 @@ _AT_ONCE = 256
 
 
 def have_vectors(model: AnalysedModel, words: Sequence[str], place: Place = "down") -> np.ndarray:
-    """Which words have a vector of their own in `place`, bool [N]: see `word_vectors`."""
+    """Return which words have a separate vector in `place`, bool [N]. `word_vectors` describes the places."""
     if model.symbols == "subwords":
         counts_N = np.diff(model.vocabulary.encode_flat(list(words)).offsets)
         return counts_N == 1 if place == "down" else (counts_N >= 1) & (counts_N + FRAME <= model.reader.length)
@@ -143,16 +143,16 @@ def have_vectors(model: AnalysedModel, words: Sequence[str], place: Place = "dow
 
 
 def are_single(vocabulary: Vocabulary, words: Sequence[str]) -> np.ndarray:
-    """Which words are one subword, bool [N]."""
+    """Return which words are a single subword, bool [N]."""
     return np.diff(vocabulary.encode_flat(list(words)).offsets) == 1
 
 
 def word_vectors(model: AnalysedModel, words: Sequence[str], place: Place = "down") -> np.ndarray:
-    """Return the vector of each word, read alone between CLS and SEP, so all at one position: float32 [N, D].
+    """Return the vector of each word, float32 [N, D]. Each is read alone between CLS and SEP, so at the same position.
 
-    `down`: of words the unit that goes into the deep stack, of subwords the row of the table, of characters the mean
-    over the word's units. `output`: the mean of what comes out over the word's characters or subwords. See
-    `have_vectors`.
+    `down` is the word's unit before the trunk for models of words. For subwords it is the row of the table, and for
+    characters the mean over the word's units. `output` is the mean of the outputs for the word's characters or
+    subwords. Use only words that `have_vectors` accepts.
     """
     vectors = np.zeros((len(words), model.encoder.width), dtype=np.float32)
     of = _of_subwords if model.symbols == "subwords" else _of_texts
@@ -163,7 +163,7 @@ def word_vectors(model: AnalysedModel, words: Sequence[str], place: Place = "dow
 
 
 def _of_texts(model: AnalysedModel, words: list[str], place: Place) -> Tensor:
-    """Of models of characters and of words of bytes."""
+    """Return the vectors of words by models of characters and of words of bytes."""
     seen: list[tuple[Tensor, Downsampled]] = []
 
     def after_down(module: Any, given: Any, down: Downsampled) -> None:
@@ -177,8 +177,8 @@ def _of_texts(model: AnalysedModel, words: list[str], place: Place) -> Tensor:
     if place == "output":
         return encoded.mean
     mask_BC, down = seen[0]
-    inner_BC = mask_BC & (mask_BC.flip(1).cumsum(1).flip(1) > 1)  # not the last, which is SEP
-    inner_BC[:, 0] = False  # nor the first, which is CLS
+    inner_BC = mask_BC & (mask_BC.flip(1).cumsum(1).flip(1) > 1)  # excludes the last symbol, SEP
+    inner_BC[:, 0] = False  # excludes the first symbol, CLS
     own_BU = any_of_units(inner_BC, down.grouping, down.valid_BU.shape[1])
     return (down.units_BUD * own_BU[..., None]).sum(dim=1) / own_BU.sum(dim=1, keepdim=True)
 
@@ -200,12 +200,12 @@ MEASURES: dict[str, Callable[..., float]] = {
     "jaro_winkler": distance.JaroWinkler.normalized_similarity,
     "lcs": distance.LCSseq.normalized_similarity,
 }
-REPLICATES = 1000  # of the bootstrap
-FEWEST = 10  # pairs, of which a correlation is told
+REPLICATES = 1000  # number of bootstrap samples
+FEWEST = 10  # minimum number of pairs for a correlation
 
 
 def spelling_similarities(pairs: Sequence[tuple[str, str]]) -> dict[str, np.ndarray]:
-    """Return the similarities of the two words of each pair in 0 to 1, float64 [N], by measure.
+    """Return the similarity of the two words of each pair, from 0 to 1, float64 [N], for each measure.
 
     Edit distances and the longest common subsequence are divided by the length of the longer word.
     """
@@ -217,7 +217,7 @@ def spelling_similarities(pairs: Sequence[tuple[str, str]]) -> dict[str, np.ndar
 
 
 def cosines(one_ND: np.ndarray, other_ND: np.ndarray) -> np.ndarray:
-    """The cosine of each row of both, float64 [N]; nan where one is zero."""
+    """Return the cosine of each pair of rows, float64 [N]; nan if a row is zero."""
     one, other = one_ND.astype(np.float64), other_ND.astype(np.float64)
     with np.errstate(invalid="ignore"):
         return (one * other).sum(axis=1) / (np.linalg.norm(one, axis=1) * np.linalg.norm(other, axis=1))
@@ -228,7 +228,7 @@ def correlate(
 ) -> dict[str, tuple[float, float, float]]:
     """Return Spearman's correlation of the cosine with each measure, and the ends of its 95% interval.
 
-    The bootstrap is over lemmas: those drawn come with all their pairs. Nan where either side is constant.
+    The bootstrap samples lemmas with all their pairs. Values are nan if either side is constant.
     """
     table_NM = np.stack([cosine_N, *spelling.values()], axis=1)
     found = _spearman(table_NM)
@@ -256,12 +256,12 @@ def similarity(
 ) -> dict[str, Any]:
     """Return Spearman's correlation of the cosine of word vectors with similarities of spelling, over UniMorph pairs.
 
-    Words are read as they stand there, in NFC. Pairs are drawn by `seed` among those that have a vector in `place`;
-    with a `vocabulary`, among words that are one subword of it. `rows`, one for each language, kind of pairs and
-    measure, hold `spearman` with `low` and `high`, the `pairs`, their `lemmas` and `mean_cosine`.
+    Words are read in NFC and otherwise unchanged. Pairs are drawn with `seed` from words that have a vector in `place`
+    and, with a `vocabulary`, are a single subword of it. `rows` has one row per language, kind of pairs and measure,
+    with `spearman`, its `low` and `high`, the numbers of `pairs` and `lemmas`, and `mean_cosine`.
 
     Raises:
-        UserError: a file has fewer than 10 pairs.
+        UserError: A file has fewer than 10 pairs.
     """
     rows: list[dict[str, Any]] = []
     words: dict[str, dict[str, int]] = {}
@@ -311,7 +311,7 @@ def _rows(model: AnalysedModel, name: str, pairs: WordPairs, seed: int, place: P
 
 
 def _spearman(table_NM: np.ndarray) -> np.ndarray:
-    """The correlation of the ranks of the first column with those of each other one, float64 [M - 1]."""
+    """Return the rank correlation of the first column with each other column, float64 [M - 1]."""
     ranks = stats.rankdata(table_NM, axis=0)
     ranks -= ranks.mean(axis=0)
     sizes = np.sqrt((ranks**2).sum(axis=0))

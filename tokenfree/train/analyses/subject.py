@@ -24,13 +24,13 @@ from tokenfree.train.runs.config import CONFIG_NAME, is_finetuned, read_config
 from tokenfree.train.runs.run import Run
 
 FRAME = 2  # CLS and SEP
-_PRETRAINED_LENGTH = 2048  # characters of CANINE's examples; later rows of its table of positions saw no training
+_PRETRAINED_LENGTH = 2048  # characters of CANINE's examples; later rows of its position table were not trained
 
 
 class AnalysedModel:
     """An encoder in evaluation mode that reads one text after another, whatever its symbols are.
 
-    `data` is what it was trained on, where that is known; a model of subwords has a vocabulary.
+    `data` is the data that it was trained on, if known. A model of subwords has a vocabulary.
     """
 
     def __init__(
@@ -40,21 +40,21 @@ class AnalysedModel:
         self.symbols: str = reader.encoder.config.embedder.symbols
 
     def record(self) -> dict[str, Any]:
-        """Return what results say of the model: `run`, and what `Checkpoint.record` says."""
+        """Return the description of the model for results: `run` and the values of `Checkpoint.record`."""
         checkpoint = self.reader.checkpoint
         return {"run": self.name, **({} if checkpoint is None else checkpoint.record())}
 
     @property
     def encoder(self) -> Encoder:
-        """The module itself."""
+        """Module of the encoder."""
         return self.reader.encoder
 
     @property
     def vocabulary(self) -> Vocabulary:
-        """The subwords of a model that reads them.
+        """Vocabulary of a model of subwords.
 
         Raises:
-            UserError: it is not known.
+            UserError: The vocabulary is not known.
         """
         if self._vocabulary is None:
             raise UserError(
@@ -64,7 +64,7 @@ class AnalysedModel:
         return self._vocabulary
 
     def fitting(self, text: str) -> str:
-        """As much of the beginning of `text` as the model reads, in whole words where it reads words."""
+        """Return as much of the beginning of `text` as the model reads, in whole words if it reads words."""
         if self.symbols == "subwords":
             found = self.vocabulary.encode_flat([text])
             room = self.reader.length - FRAME
@@ -83,7 +83,7 @@ class AnalysedModel:
 
     @torch.no_grad()
     def read(self, text: str) -> None:
-        """Encode one text, for those that watch the modules of the encoder."""
+        """Encode one text, so that hooks on the modules of the encoder run."""
         if self.symbols == "subwords":
             ids = self.subwords(text)
             self.encoder.encode(ids, torch.ones_like(ids, dtype=torch.bool))
@@ -91,7 +91,7 @@ class AnalysedModel:
             self.reader([text])
 
     def subwords(self, text: str) -> torch.Tensor:
-        """CLS, the subwords of `text` and SEP: int64 [1, symbols]."""
+        """Return CLS, the subwords of `text` and SEP, int64 [1, symbols]."""
         specials = of_subwords(self.vocabulary.size)
         ids = self.vocabulary.encode_flat([text]).ids.tolist()
         return torch.tensor([[specials.cls, *ids, specials.sep]])
@@ -100,9 +100,9 @@ class AnalysedModel:
 def load_model(
     run: str | Path, *, step: int | None = None, vocabulary: str | None = None, trust_code: bool = False
 ) -> AnalysedModel:
-    """Load the encoder of a run, or of a folder as transformers' `save_pretrained` writes it.
+    """Load the encoder of a run, or of a folder written by transformers' `save_pretrained`.
 
-    `vocabulary` is the data directory whose vocabulary a model of subwords has, by default that of its training.
+    `vocabulary` is a data directory with the vocabulary of a model of subwords, by default its training data.
     """
     name = str(run)
     if CONFIG_NAME not in Storage.at(name).names() and (Path(name) / "config.json").is_file():
@@ -124,7 +124,7 @@ def load_model(
 
 
 def _finetuned(run: str, reader: TextEncoder, vocabulary: str | None) -> AnalysedModel:
-    """It learned from files of examples, which are no data directory, and keeps its subwords itself."""
+    """Return a fine-tuned model. It has no data directory, because it learned from files. The run has its subwords."""
     own = load_vocabulary(Run(run).name) if reader.encoder.config.embedder.symbols == "subwords" else None
     if own is not None and vocabulary is not None:
         _vocabulary(run, vocabulary, own.sha256)
@@ -132,10 +132,10 @@ def _finetuned(run: str, reader: TextEncoder, vocabulary: str | None) -> Analyse
 
 
 def load_named_vocabulary(data: str) -> Vocabulary:
-    """The vocabulary of a data directory.
+    """Return the vocabulary of a data directory.
 
     Raises:
-        UserError: it has none.
+        UserError: The directory has no vocabulary.
     """
     found = load_vocabulary(data)
     if found is None:
@@ -151,7 +151,7 @@ def _vocabulary(name: str, data: str, sha256: str | None) -> Vocabulary:
 
 
 def is_data(data: Data) -> bool:
-    """Whether there is a finished data directory, or several; imported runs have a text that says from where."""
+    """Return True if `data` names complete data directories. The data of an imported run only describe its origin."""
     try:
         return all(Storage.at(path).size(MANIFEST) is not None for path in paths_of(data))
     except (UserError, NotADirectoryError):
@@ -162,7 +162,7 @@ SPLIT = "validation"
 
 
 class SampledTexts(NamedTuple):
-    """Texts that a model can read, and how many of them had to be cut for it."""
+    """Texts that a model can read, and the number of texts that were cut for it."""
 
     texts: list[str]
     num_cut: int
@@ -171,11 +171,11 @@ class SampledTexts(NamedTuple):
 def sample_texts(model: AnalysedModel, data: str | None, num_texts: int) -> SampledTexts:
     """Return at most `num_texts` texts of `data`, spaced evenly, each as far as `model` reads it.
 
-    `data` is a data directory, of which the validation split is read, or a file with a text a line; by default the data
-    that the model was trained on.
+    `data` is a data directory, whose validation split is read, or a file with one text per line. The default is the
+    data that the model was trained on.
 
     Raises:
-        UserError: there are none.
+        UserError: There are no texts.
     """
     source = source_of(model, data)
     if is_data(source):
@@ -194,10 +194,10 @@ def sample_texts(model: AnalysedModel, data: str | None, num_texts: int) -> Samp
 
 
 def source_of(model: AnalysedModel, data: str | None) -> Data:
-    """Where the texts are: `data`, or what the model was trained on.
+    """Return `data` or, by default, the data that the model was trained on.
 
     Raises:
-        UserError: neither is there.
+        UserError: `data` is None, and the training data of the model are not known.
     """
     if data is None and model.data is None:
         raise UserError(f"there is no data directory that {model.name} was trained on; name texts with --data PATH")
@@ -205,10 +205,10 @@ def source_of(model: AnalysedModel, data: str | None) -> Data:
 
 
 def read_lines(path: str) -> list[tuple[int, str]]:
-    """The lines of a UTF-8 file (a path or any fsspec address) that are not blank, with their numbers from 1 on.
+    """Return the lines of a UTF-8 file (a path or any fsspec address) that are not blank, with their numbers from 1.
 
     Raises:
-        UserError: it cannot be read, is not UTF-8, or has none.
+        UserError: The file cannot be read, is not UTF-8, or has only blank lines.
     """
     folder, _, name = path.rpartition("/")
     try:

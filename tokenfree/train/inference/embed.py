@@ -1,9 +1,9 @@
-"""Embed a corpus: a folder of sharded Arrow files, resumable, in this process or on Ray's nodes.
+"""Embed a corpus: write a folder of Arrow shards, in this process or on the nodes of Ray. A killed job can resume.
 
-config.json              what decides the embeddings, written first
-data-00000.arrow ...     the shards, and parts/00000.json beside each until the end
-dataset_info.json, state.json    datasets.load_from_disk(DIR) opens the folder
-vectors.json             the manifest, with all hashes; its own is in it
+config.json              settings that decide the embeddings, written first
+data-00000.arrow ...     the shards; each has a sidecar parts/00000.json until the job is complete
+dataset_info.json, state.json    for datasets.load_from_disk(DIR)
+vectors.json             the manifest with all hashes, including its own
 _SUCCESS                 written last
 
 D width, N vectors of a text: 1, its words, or its characters
@@ -43,26 +43,26 @@ VectorsOf = Literal["texts", "words", "characters"]
 Pooling = Literal["mean", "cls", "cls_max", "pooled"]
 SHARD_CHARACTERS = {"texts": 1 << 18, "words": 1 << 16, "characters": 1 << 16}  # 200 MB of vectors of width 768
 SHARD_TEXTS = 4096
-VERSION = 1  # of the format
-COUNTS = ("texts", "vectors", "windows", "characters")  # of each shard and of all
+VERSION = 1  # version of the format
+COUNTS = ("texts", "vectors", "windows", "characters")  # counted per shard and in total
 CONFIG, EMBEDDINGS_MANIFEST, SUCCESS = "config.json", "vectors.json", "_SUCCESS"
 STANDARD_INPUT = "-"
 _LAYOUT = ("dataset_info.json", "state.json")
 _AGAIN = "remove the folder and run the command again"
-_BATCH_ROWS = 1000  # rows of a record batch, as in data directories
-_POSITIONS = 8192  # of a batch, as many as its longest window has in each
-_MOST_WINDOWS = 64  # of a batch
-_FOREVER = -1  # restarts of a worker of Ray, and tries of its task
+_BATCH_ROWS = 1000  # rows per record batch, as in data directories
+_POSITIONS = 8192  # maximum positions of a batch, padded to its longest window
+_MOST_WINDOWS = 64  # maximum windows of a batch
+_FOREVER = -1  # unlimited restarts of a Ray worker and retries of its tasks
 
 
 @dataclasses.dataclass(frozen=True)
 class Wanted:
-    """Which embeddings are wanted.
+    """The embeddings to compute.
 
     Attributes:
-        vectors: of what.
-        pooling: of texts, which one; see `tokenfree.train.inference.text_encoder.Encoded`.
-        windowed: whether texts longer than the model reads are cut into windows; else they are refused.
+        vectors: Unit that gets a vector: texts, words or characters.
+        pooling: Vector of a text, as described in `tokenfree.train.inference.text_encoder.Encoded`.
+        windowed: Whether texts longer than the model reads are cut into windows. Otherwise they are an error.
     """
 
     vectors: VectorsOf = "texts"
@@ -76,13 +76,13 @@ _USUAL = Wanted()
 class Part(NamedTuple):
     """The texts of one shard."""
 
-    number: int  # of the shard, from 0
-    first: int  # the number of its first text in the corpus, from 0
+    number: int  # number of the shard, from 0
+    first: int  # number of its first text in the corpus, from 0
     texts: list[str]
 
     @property
     def sha256(self) -> str:
-        """Hash of the texts and of where they are cut."""
+        """Hash of the texts and of the boundaries between them."""
         digest = hashlib.sha256()
         for text in self.texts:
             content = text.encode()
@@ -94,13 +94,13 @@ class TextVectors(NamedTuple):
     """The embeddings of a text."""
 
     vectors_ND: np.ndarray  # float32
-    starts_N: np.ndarray  # int64: the first character of each, as a codepoint offset
-    ends_N: np.ndarray  # int64: the character after the last
-    num_windows: int  # in which the text was read
+    starts_N: np.ndarray  # int64: codepoint offset of the first character of each vector
+    ends_N: np.ndarray  # int64: codepoint offset after its last character
+    num_windows: int  # number of windows in which the text was read
 
 
 class ShardRecord(NamedTuple):
-    """A committed shard, as its sidecar and the manifest have it."""
+    """A committed shard, as its sidecar and the manifest describe it."""
 
     path: str
     texts: int
@@ -109,21 +109,21 @@ class ShardRecord(NamedTuple):
     characters: int
     bytes: int
     sha256: str
-    of_texts: str  # SHA-256 of its texts, see `Part.sha256`
+    of_texts: str  # SHA-256 of its texts, from `Part.sha256`
 
 
 @dataclasses.dataclass(frozen=True)
 class EmbedResult:
-    """What a folder of embeddings holds."""
+    """The contents of a folder of embeddings, in numbers."""
 
     texts: int
     vectors: int
-    windows: int  # in which the texts were read
+    windows: int  # number of windows in which the texts were read
     characters: int
     shards: int
     width: int
-    step: int  # of the checkpoint
-    already_complete: bool = False  # before this call, which then did nothing
+    step: int  # step of the checkpoint
+    already_complete: bool = False  # whether the folder was complete before this call, which then did nothing
 
 
 def embed(
@@ -141,25 +141,28 @@ def embed(
 ) -> EmbedResult:
     """Write the embeddings of a corpus as Arrow shards, which `datasets.load_from_disk(output)` opens, or resume.
 
-    The bytes depend only on the encoder, the texts and `wanted`: they are the same with any number of workers, and
-    after any number of kills. Each worker computes with one thread, since sums depend on how threads share them.
+    The bytes depend only on the encoder, the texts and `wanted`. They are the same with any number of workers, and
+    after any number of kills. Each worker computes with one thread, because sums depend on how threads divide them.
 
     Args:
-        run: path or address of a run, see `load_encoder`.
-        source: a file, `-` or a data directory, see `read_texts`.
-        output: path or address of a new, unfinished or complete folder of embeddings.
-        wanted: which embeddings.
-        field: of JSON lines, that holds the text.
-        workers: processes of Ray, on the cluster of RAY_ADDRESS or on this machine alone; None: this process, no Ray.
-        step: use the checkpoint of this step; see `checkpoint_of` for the default.
-        device: of the encoder, such as "cpu" or "cuda". On another kind the last bits differ, so it does not resume.
-        trust_code: run the code outside tokenfree that the run names.
-        progress: gets the record of every shard, and whether it is made now.
+        run: Path or address of a run, as for `load_encoder`.
+        source: File, `-` or data directory, as for `read_texts`.
+        output: Path or address of a new, unfinished or complete folder of embeddings.
+        wanted: Embeddings to compute.
+        field: Field of JSON lines that has the text.
+        workers: Number of Ray processes, on the cluster of RAY_ADDRESS or else on this machine; None for this process
+            without Ray.
+        step: Step of the checkpoint to use. `checkpoint_of` chooses the default.
+        device: Device of the encoder, such as "cpu" or "cuda". A job does not resume on another kind of device, because
+            the last bits differ.
+        trust_code: Whether to run code outside tokenfree that the run names.
+        progress: Function that gets the record of every shard, and whether this call wrote it.
 
     Raises:
-        UserError: there is no such run or corpus, a text is too long where that is refused, the folder holds other
-            embeddings, or another command writes into it.
-        JobError: the checkpoint is damaged; or Ray could not be started, or was lost: the same command resumes.
+        UserError: There is no such run or corpus, a text is too long and must not be cut, the folder has other
+            embeddings, or another command writes to it.
+        JobError: The checkpoint is damaged, or Ray could not be started or was lost. After a failure of Ray, the same
+            command resumes.
     """
     storage = Storage.at(output)
     encoder = load_encoder(run, step=step, device=_checked(device, workers), trust_code=trust_code)
@@ -198,12 +201,12 @@ def embed(
 
 
 def _checked(device: str, workers: int | None) -> str:
-    """Return the device of this process; workers have their own."""
+    """Return the device of this process, after checking that it works. With workers, this process uses the CPU."""
     if workers is not None:
         return "cpu"
     try:
         torch.empty(0, device=device)
-    except (RuntimeError, AssertionError) as error:  # what torch raises for an unknown one, and for an absent one
+    except (RuntimeError, AssertionError) as error:  # raised by torch for an unknown device, and for an absent one
         said = str(error).strip().split("\n")[0]
         raise UserError(f"--device {device}: cannot be used here ({said}). Give cpu, or leave it out.") from None
     return device
@@ -222,16 +225,16 @@ def _fingerprint(encoder: TextEncoder) -> str:
 def read_texts(source: str, field: str = "text") -> Iterator[str]:
     """Return the texts of a file (a path or any fsspec address), of standard input (`-`), or of a data directory.
 
-    A file has a text per line, an empty line being an empty text; one whose name ends in .jsonl or .ndjson has a JSON
-    object per line; either may be packed (.gz, .bz2, .xz). Of a data directory all windows are read, split by split, in
-    the order of its shards.
+    A file has one text per line; an empty line is an empty text. A file whose name ends in .jsonl or .ndjson has one
+    JSON object per line. Both may be compressed (.gz, .bz2, .xz). Of a data directory, all windows are read, split by
+    split, in the order of its shards.
 
     Args:
-        source: a file, `-` or a data directory.
-        field: of a JSON object, that holds the text.
+        source: File, `-` or data directory.
+        field: Field of a JSON object that has the text.
 
     Raises:
-        UserError: there is no such file, it cannot be read, a line is not UTF-8, or has no such field.
+        UserError: There is no such file, it cannot be read, a line is not UTF-8, or a line has no such field.
     """
     if source == STANDARD_INPUT:
         return lines_of(io.TextIOWrapper(sys.stdin.buffer, "utf-8", newline="\n"), "standard input", limited=False)
@@ -272,7 +275,7 @@ def _texts_of_windows(data: str) -> Iterator[str]:
 
 
 def parts(texts: Iterable[str], vectors: VectorsOf) -> Iterator[Part]:
-    """Yield consecutive texts together until they have enough characters, or are enough texts."""
+    """Yield parts of consecutive texts. A part is full when it has enough characters or enough texts."""
     number = first = size = 0
     held: list[str] = []
     for text in texts:
@@ -286,7 +289,7 @@ def parts(texts: Iterable[str], vectors: VectorsOf) -> Iterator[Part]:
 
 
 def is_vectors_folder(names: list[str]) -> bool:
-    """Return True if a folder with these files holds embeddings, finished or not."""
+    """Return True if a folder with these files has embeddings, complete or not."""
     return EMBEDDINGS_MANIFEST in names or (CONFIG in names and "parts" in names)
 
 
@@ -299,10 +302,10 @@ def finished(storage: Storage) -> dict[str, Any] | None:
 
 
 def verify(directory: str) -> dict[str, Any]:
-    """Check every hash of a complete folder; return its manifest.
+    """Check every hash of a complete folder and return its manifest.
 
     Raises:
-        JobError: it is not complete, or a file is missing or damaged, which is named.
+        JobError: The folder is not complete, or a file is missing or damaged. The message names the file.
     """
     storage = Storage.at(directory)
     manifest = finished(storage)
@@ -321,7 +324,7 @@ def open_folder(storage: Storage, config: Mapping[str, Any]) -> None:
     """Begin a new folder, or check that an existing one has the same settings.
 
     Raises:
-        UserError: it has others (the differences are named), or holds other files.
+        UserError: The folder has other settings (the message names the differences) or other files.
     """
     names = [name for name in storage.names() if name not in (TEMPORARY, LOCK)]
     if not names:
@@ -347,7 +350,7 @@ def _complete(
     device: str,
     progress: Callable[[ShardRecord, bool], object] | None,
 ) -> dict[str, Any]:
-    """Make the missing shards; return the manifest."""
+    """Write the missing shards and return the manifest."""
     records: dict[int, ShardRecord] = {}
 
     def note(part: Part, record: ShardRecord, made: bool) -> None:
@@ -365,7 +368,7 @@ def _complete(
 
     waiting = missing()
     first = next(waiting, None)
-    if first is not None:  # else no worker is started
+    if first is not None:  # if nothing is missing, do not start workers
         waiting = itertools.chain([first], waiting)
         here = workers is None
         found = _here(encoder, waiting, wanted) if here else _on_ray(encoder, waiting, wanted, workers, device)
@@ -376,10 +379,10 @@ def _complete(
 
 
 def committed(storage: Storage, part: Part) -> ShardRecord | None:
-    """Return the record of a part whose shard was written before, else None.
+    """Return the record of a part whose shard was already written, else None.
 
     Raises:
-        UserError: it was written with other texts.
+        UserError: The shard was written with other texts.
     """
     values = read_sealed(storage, _sidecar(part.number))
     if values is None:
@@ -415,8 +418,9 @@ def _sidecar(number: int) -> str:
 def write(path: str, part: Part, found: Sequence[TextVectors], vectors: VectorsOf) -> None:
     """Write the rows of a part of the corpus as an Arrow stream.
 
-    The columns are `number` (of the text in the corpus, from 0), `text`, `windows` (in how many it was read), and
-    `vector` of a text, else `vectors`, with `word_starts` and `word_ends` (codepoint offsets) those of its words.
+    The columns are `number` (of the text in the corpus, from 0), `text` and `windows` (number of windows in which it
+    was read). For texts there is also `vector`, else `vectors`. Words add `word_starts` and `word_ends`, codepoint
+    offsets.
     """
     all_ND = np.concatenate([each.vectors_ND for each in found])
     flat = pa.FixedSizeListArray.from_arrays(pa.array(np.ascontiguousarray(all_ND).reshape(-1)), all_ND.shape[1])
@@ -443,7 +447,7 @@ def write(path: str, part: Part, found: Sequence[TextVectors], vectors: VectorsO
 def _finish(
     storage: Storage, config: Mapping[str, Any], used: Mapping[str, Any], records: Sequence[ShardRecord]
 ) -> dict[str, Any]:
-    """Write the manifest and the mark of success; return the manifest. `used`: see `Checkpoint.record`."""
+    """Write the manifest and the success mark, and return the manifest. `used` comes from `Checkpoint.record`."""
     storage.write_json("dataset_info.json", {"description": f"Vectors of {config['vectors']}."})
     state = {
         "_data_files": [{"filename": record.path} for record in records],
@@ -495,7 +499,7 @@ def _here(encoder: TextEncoder, corpus: Iterable[Part], wanted: Wanted) -> Itera
 
 
 class _Worker:
-    """Encodes one part after another with one thread, on Ray."""
+    """A Ray actor that encodes one part after another with one thread."""
 
     def __init__(self, device: str) -> None:
         torch.set_num_threads(1)
@@ -503,11 +507,11 @@ class _Worker:
         self._encoder: TextEncoder | None = None
 
     def ready(self) -> None:
-        """Return once the worker is started."""
+        """Return when the worker has started."""
 
     def work(self, shared: list[Any], part: Part, wanted: Wanted) -> list[TextVectors]:
-        """Return the embeddings of the texts of a part, by the encoder that `shared` refers to."""
-        # Not an argument of the constructor: for those Ray prints that a restart of the worker will fail.
+        """Return the embeddings of the texts of a part, computed by the encoder that `shared` refers to."""
+        # The encoder is no argument of the constructor, because Ray then warns that restarting the worker will fail.
         if self._encoder is None:
             import ray
 
@@ -520,11 +524,11 @@ class _Worker:
 def _on_ray(
     encoder: TextEncoder, corpus: Iterator[Part], wanted: Wanted, workers: int, device: str
 ) -> Iterator[tuple[Part, list[TextVectors]]]:
-    """Yield the embeddings of all parts as they are ready. A lost worker is restarted.
+    """Yield the embeddings of all parts as they become ready. A lost worker is restarted.
 
-    A worker joins as soon as the cluster has room for it. No more parts are read than there are workers.
+    A worker joins when the cluster has enough resources for it. No more parts are in progress than workers.
     """
-    import ray  # takes seconds
+    import ray  # here because the import takes seconds
     from ray.exceptions import RayError, RayTaskError
 
     from tokenfree.train.ray.cluster import ray_environment, ray_session
@@ -545,7 +549,7 @@ def _on_ray(
                 if following is not None:
                     waiting[worker.work.remote(shared, following, wanted)] = worker, following
                 elif not any(each for _, each in waiting.values()):
-                    waiting.clear()  # workers that the cluster has no room for are not waited for
+                    waiting.clear()  # do not wait for workers that the cluster has no resources for
                 if part is not None:
                     yield part, found
         except RayTaskError as error:
@@ -562,10 +566,10 @@ class _Window(NamedTuple):
 
 
 def width_of(encoder: TextEncoder, wanted: Wanted) -> int:
-    """Return D.
+    """Return the width of the embeddings, D.
 
     Raises:
-        UserError: the encoder reads no texts, or did not train what is wanted.
+        UserError: The encoder reads no texts, or its run did not train the pooled vector that is wanted.
     """
     found = encoder(["a"])
     if wanted.vectors == "texts" and wanted.pooling == "pooled" and not found.pooled_is_trained:
@@ -576,11 +580,10 @@ def width_of(encoder: TextEncoder, wanted: Wanted) -> int:
 def text_vectors(encoder: TextEncoder, part: Part, wanted: Wanted) -> list[TextVectors]:
     """Return the embeddings of each text of a part of the corpus.
 
-    Which windows are encoded together follows from the part only: they are sorted by length, and as many make a batch
-    as fit.
+    The batches depend only on the part: its windows are sorted by length, and a batch takes as many as fit.
 
     Raises:
-        UserError: a text is longer than the model reads, where that is refused.
+        UserError: A text is longer than the model reads and must not be cut into windows.
     """
     most, of_text = encoder.max_characters, list[list[_Window]]()
     for number, text in enumerate(part.texts):
@@ -601,16 +604,16 @@ def text_vectors(encoder: TextEncoder, part: Part, wanted: Wanted) -> list[TextV
 
 
 def spans(text: str, most: int) -> list[tuple[int, int]]:
-    """Return codepoint spans of at most `most` characters, each beginning where the one before ends; at least one.
+    """Return at least one span of at most `most` characters, in codepoints. Each begins where the previous one ends.
 
-    They begin at sentences where possible, else at words, as the windows of training do.
+    Spans begin at sentences if possible, else at words, as the windows of training do.
     """
     if len(text) <= most:
         return [(0, len(text))]
     starts = [start for start, _ in cut(text, sentence_starts(text).astype(np.int64), most)]
     edges = [0]
     for edge in [*starts[1:], len(text)]:
-        while edge - edges[-1] > most:  # white space behind a full window
+        while edge - edges[-1] > most:  # more than a window, because white space follows a full one
             edges.append(edges[-1] + most)
         if edge > edges[-1]:
             edges.append(edge)
@@ -618,7 +621,7 @@ def spans(text: str, most: int) -> list[tuple[int, int]]:
 
 
 def _batches(windows: Sequence[_Window]) -> Iterator[list[_Window]]:
-    """Yield windows of about the same length together, the longest first."""
+    """Yield batches of windows of about the same length, the longest first."""
     batch: list[_Window] = []
     for window in sorted(windows, key=lambda window: (window.start - window.end, window)):
         if batch:
@@ -632,7 +635,7 @@ def _batches(windows: Sequence[_Window]) -> Iterator[list[_Window]]:
 
 
 def _of_window(encoded: Encoded, row: int, text: str, wanted: Wanted) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return the vectors of one row of a batch, with the first character of each and the one after its last."""
+    """Return the vectors of one row of a batch, the first character of each, and the character after its last one."""
     if wanted.vectors == "texts":
         pooled = getattr(encoded, wanted.pooling)[row : row + 1].float().cpu().numpy()
         return pooled, np.zeros(1, np.int64), np.array([len(text)])
@@ -651,7 +654,7 @@ def _of_window(encoded: Encoded, row: int, text: str, wanted: Wanted) -> tuple[n
 
 
 def _joined(windows: Sequence[tuple[np.ndarray, np.ndarray, np.ndarray]], wanted: Wanted) -> TextVectors:
-    """Return the vectors of the windows of a text; of the text as a whole their mean, weighted by characters."""
+    """Return the vectors of a text from its windows. For texts, it is the mean over windows, weighted by characters."""
     vectors, starts, ends = (np.concatenate(part) for part in zip(*windows, strict=True))
     if wanted.vectors == "texts" and len(windows) > 1:
         share = ((ends - starts) / (ends - starts).sum()).astype(np.float32)

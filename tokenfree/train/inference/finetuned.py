@@ -24,7 +24,7 @@ from tokenfree.train.tasks.inputs import text_inputs
 
 
 class FinetunedModel:
-    """A model with the head of its task, in evaluation mode; the task of `recipe` is fitted."""
+    """A model with the head of its task, in evaluation mode. The task of `recipe` is fitted."""
 
     def __init__(
         self, recipe: FinetuneRecipe, checkpoint: Checkpoint, vocabulary: Vocabulary | None, device: str = "cpu"
@@ -33,7 +33,7 @@ class FinetunedModel:
         self.task: DownstreamTask = recipe.task
         self._device = torch.device(device)
         self._collator = self.task.collator(text_inputs(recipe.model, recipe.train.length, vocabulary), 0)
-        with torch.random.fork_rng():  # fresh weights are drawn, then overwritten
+        with torch.random.fork_rng():  # building the model draws random weights, which are then overwritten
             model = Task(recipe.model.build(), self.task.build(recipe.model))
         model.load_state_dict(checkpoint.weights())
         self.model = model.to(self._device).eval()
@@ -47,11 +47,12 @@ class FinetunedModel:
         return self.checkpoint.step
 
     def __call__(self, texts: Sequence[str]) -> list[dict[str, Any]]:
-        """Return what the task finds in each text: a line of RUN/predictions, without `key`. Of pairs, each text is two
-        with a tab between.
+        """Return the prediction for each text: a line of RUN/predictions without `key`.
+
+        For pairs, each text is two texts with a tab between them.
 
         Raises:
-            UserError: a text is not one of the task, or too long where that is refused.
+            UserError: A text does not fit the task, or it is too long and the task does not cut it.
         """
         if isinstance(texts, str) or not texts:
             raise UserError(f"texts={texts!r}: no list. Give a list of at least one text.")
@@ -60,14 +61,14 @@ class FinetunedModel:
         return [{name: value for name, value in each.items() if name != "key"} for each in found]
 
     def evaluate(self, path: str | None, noise: Noise | None = None) -> Evaluated:
-        """Return the predictions for the examples of a file and, where it has the right answers, the scores.
+        """Return the predictions for the examples of a file and, if it has the correct answers, the scores.
 
         Args:
-            path: of the file; None where the task makes its examples.
-            noise: whose `evaluation` is added to the texts; None: as the run has it.
+            path: Path of the file; None if the task generates its examples.
+            noise: Noise whose `evaluation` scheme is added to the texts; None for the noise of the run.
 
         Raises:
-            UserError: what is wrong with the file; or the task or the model does not go with the noise.
+            UserError: The file is invalid, or the task or the model does not support the noise.
         """
         return self.evaluate_examples(self.examples(path, noise))
 
@@ -75,7 +76,7 @@ class FinetunedModel:
         """Return the examples that `evaluate` evaluates.
 
         Raises:
-            UserError: see `evaluate`.
+            UserError: The file is invalid, or the task or the model does not support the noise.
         """
         task: Any = self.task
         if noise is not None:
@@ -89,10 +90,10 @@ class FinetunedModel:
         return task.examples("test", path)
 
     def evaluate_examples(self, examples: Sequence[Any]) -> Evaluated:
-        """Return the predictions for examples of the task and, where they have the right answers, the scores.
+        """Return the predictions for examples of the task and, if they have the correct answers, the scores.
 
         Raises:
-            UserError: an example is longer than the model reads, where that is refused.
+            UserError: An example is longer than the model reads, and the task does not cut it.
         """
         evaluator = Evaluator(self.task, self._collator, examples, micro_batch=self.recipe.train.micro_batch)
         with matrix_precision(self.recipe.train.precision, self._device):
@@ -102,17 +103,19 @@ class FinetunedModel:
 def load_finetuned(
     run: str | Path, *, step: int | None = None, device: str = "cpu", trust_code: bool = False
 ) -> FinetunedModel:
-    """Return the best checkpoint of a fine-tuning run; of one that is still trained, the newest that is not damaged.
+    """Return the model of a fine-tuning run from its best checkpoint.
+
+    If the run is still training, use the newest checkpoint that is not damaged.
 
     Args:
-        run: its path or address.
-        step: use the checkpoint of this step.
-        device: of the model, such as "cpu" or "cuda:0".
-        trust_code: run the code outside tokenfree that the run names.
+        run: Path or address of the run.
+        step: Step of the checkpoint to use instead.
+        device: Device of the model, such as "cpu" or "cuda:0".
+        trust_code: Whether to run code outside tokenfree that the run names.
 
     Raises:
-        UserError: there is no such run, it has no checkpoint, or it is one of pretraining.
-        JobError: the best checkpoint is damaged.
+        UserError: There is no such run, it has no checkpoint, or it is a pretraining run.
+        JobError: The best checkpoint is damaged.
     """
     recipe = read_finetuned(run, trust_code=trust_code).recipe
     checkpoint = checkpoint_of(run, step, best=True)

@@ -1,6 +1,6 @@
-"""Predictions for the hidden pieces of a text, for each way of hiding used in training.
+"""Masked-token predictions, one function for each kind of masking in training.
 
-R rows (ways in which a piece may be hidden), V symbols
+R rows (possible maskings of one piece), V symbols
 """
 
 from __future__ import annotations
@@ -23,33 +23,33 @@ from tokenfree.train.batches.subwords import predictable
 from tokenfree.train.batches.words import NUM_FRAME, frame_words
 
 MARK = re.compile(r"\[MASK(?::([0-9]+))?\]")
-LONGEST = 12  # characters of a hidden piece whose length is not given
-_DIGITS = 6  # of the largest number of characters
-_LONGEST_WORD = 8  # of a hidden word that is spelled character by character
-_OTHER = 4  # characters for a mark of unknown length while another one is predicted
-_MOST_PIECES = 3  # subwords of a hidden word
+LONGEST = 12  # maximum characters of a masked piece whose length is not given
+_DIGITS = 6  # maximum digits of a given number of characters
+_LONGEST_WORD = 8  # maximum characters of a masked word that is predicted character by character
+_OTHER = 4  # assumed characters of a mask of unknown length while another one is predicted
+_MOST_PIECES = 3  # maximum subwords of a masked word
 _SPACE = "\u2581"
 Scored = list[tuple[str, float]]  # texts with their log-probabilities
-Score = Callable[[Arrays], Tensor]  # the log-probabilities [R, V] of the one target of each row
+Score = Callable[[Arrays], Tensor]  # the log-probabilities [R, V] of the single target of each row
 
 
 class MaskedText(NamedTuple):
-    """The text between the marks, one part more than there are marks; `sizes`: the characters of each, if given."""
+    """A text split at its masks, into one more part than masks. `sizes` are the characters of each mask, if given."""
 
     parts: tuple[str, ...]
     sizes: tuple[int | None, ...]
 
     def begins_word(self, number: int) -> bool:
-        """Return True if white space or nothing stands before a mark."""
+        """Return True if a mask follows white space or begins the text."""
         before = self.parts[number]
         return before[-1].isspace() if before else number == 0
 
 
 def read_masked_text(text: str) -> MaskedText:
-    """Split a text at its marks: `[MASK]`, or `[MASK:5]` for five characters.
+    """Split a text at its masks: `[MASK]`, or `[MASK:5]` for five characters.
 
     Raises:
-        UserError: it has none, or one of no character or of more than any model reads.
+        UserError: The text has no mask, or a mask of no characters or of more than any model reads.
     """
     split = MARK.split(text)
     parts, sizes = split[::2], split[1::2]
@@ -63,14 +63,14 @@ def read_masked_text(text: str) -> MaskedText:
 
 
 class Guess(NamedTuple):
-    """A text for a mark, and its probability by the model."""
+    """A predicted text for a mask, and its probability."""
 
     text: str
     probability: float
 
 
 def best(found: Iterable[tuple[str, float]], top: int) -> list[Guess]:
-    """Return the most likely texts; the probabilities of equal ones are added."""
+    """Return the most likely texts. Probabilities of equal texts are added."""
     total: dict[str, float] = {}
     for text, score in found:
         total[text] = total.get(text, 0.0) + float(np.exp(score))
@@ -81,7 +81,7 @@ def best(found: Iterable[tuple[str, float]], top: int) -> list[Guess]:
 def _character_rows(
     text: MaskedText, number: int, sizes: Sequence[int], length: int, room: int
 ) -> tuple[Arrays, np.ndarray]:
-    """Return a row for each of `sizes`, the MASKs of mark `number`, and where that begins, int64 [R]."""
+    """Return a row for each possible size of mask `number`, and the position where the mask begins, int64 [R]."""
     windows, places = [], []
     for size in sizes:
         hidden = [size if at == number else own or _OTHER for at, own in enumerate(text.sizes)]
@@ -105,7 +105,7 @@ def _too_long(has: str, reads: str) -> UserError:
 
 
 def _one_target(arrays: Mapping[str, np.ndarray], positions: np.ndarray) -> Arrays:
-    """Return `arrays` with one target in each row, at `positions`, int64 [R] or, of words, [R, 2]."""
+    """Return `arrays` with one target per row, at `positions`, int64 [R] or, for words, [R, 2]."""
     rows = len(positions)
     return {
         **arrays,
@@ -118,9 +118,9 @@ def _one_target(arrays: Mapping[str, np.ndarray], positions: np.ndarray) -> Arra
 def guess_subword_by_characters(
     text: MaskedText, number: int, pieces: Sequence[str], score: Score, *, length: int, room: int
 ) -> Scored:
-    """Predict as CANINE-S: subwords of as many characters as MASKs stand there, that begin a word where one begins.
+    """Predict as CANINE-S: subwords with as many characters as there are MASKs, which begin a word if the mask does.
 
-    Without a length in the mark, all up to `LONGEST` are tried, with equal weight.
+    If the mask has no length, all lengths up to `LONGEST` are tried with equal weight.
     """
     given = text.sizes[number]
     sizes = [given] if given else list(range(1, LONGEST + 1))
@@ -137,12 +137,12 @@ def guess_subword_by_characters(
 
 
 def guess_subword(text: MaskedText, number: int, vocabulary: Vocabulary, score: Score, *, length: int) -> Scored:
-    """Predict as a subword BERT: any subword; those that begin a word have the mark of a space, "\u2581"."""
+    """Predict as a subword BERT: any subword. Those that begin a word start with the space symbol, "\u2581"."""
     pieces, specials = vocabulary.pieces(), of_subwords(vocabulary.size)
     num_characters = sum(map(len, text.parts)) + len(text.sizes)
     if num_characters > MAX_TEXT_CHARACTERS:
         raise _too_long(f"{num_characters} characters", f"{length - 2} subwords")
-    # In one piece, with a character in the place of each mark: a part alone would begin as a text does, with a space.
+    # Encode the whole text with one character per mask, because a separate part would begin with an extra space.
     flat = vocabulary.encode_flat([chr(MASK).join(text.parts)])
     lengths = np.array([len(part) for part in text.parts[:-1]])
     marks = np.cumsum(lengths + 1) - 1
@@ -151,7 +151,7 @@ def guess_subword(text: MaskedText, number: int, vocabulary: Vocabulary, score: 
     for mark, is_mark, id_ in zip(before.tolist(), (after > before).tolist(), flat.ids.tolist(), strict=True):
         if not is_mark:
             ids.append(id_)
-        elif ids[-1] != specials.mask or mark != last:  # several bytes stand for one character
+        elif ids[-1] != specials.mask or mark != last:  # several byte pieces may encode one mask character
             place, last = len(ids) if mark == number else place, mark
             ids.append(specials.mask)
     ids.append(specials.sep)
@@ -167,9 +167,9 @@ def guess_subword(text: MaskedText, number: int, vocabulary: Vocabulary, score: 
 def guess_word(
     text: MaskedText, number: int, pieces: Sequence[str], score: Score, *, length: int, num_words: int
 ) -> Scored:
-    """Predict as Byte2Word: words of one to three subwords, each predicted by itself, all with equal weight."""
+    """Predict as Byte2Word: words of one to three subwords, with equal weight. Subwords are predicted independently."""
     num_visible = sum(len(part) - sum(map(part.count, " \t\n")) for part in text.parts)
-    if num_visible > length:  # a byte or more each
+    if num_visible > length:  # each takes at least one byte
         raise _too_long(f"{num_visible} characters", f"{length} bytes")
     words, hidden = [], 0
     for at, part in enumerate(text.parts):
@@ -213,13 +213,14 @@ def guess_characters(
     room: int,
     width: int = LONGEST,
 ) -> Scored:
-    """Predict as models of characters: words spelled from left to right, with the `width` best beginnings kept.
+    """Predict as models of characters: spell words from left to right by beam search with `width` beams.
 
-    Without a length in the mark, all up to eight are tried, with equal weight.
+    If the mask has no length, all lengths up to eight are tried with equal weight.
 
     Args:
-        score: of a batch with targets, and the number of one: its log-probabilities [R, V], with all before it known.
-        characters: the one that each class stands for.
+        score: Function of a batch with targets and the number of one target. It returns that target's log-probabilities
+            [R, V], given all targets before it.
+        characters: Character of each class.
     """
     given = text.sizes[number]
     sizes = [given] if given else list(range(1, _LONGEST_WORD + 1))

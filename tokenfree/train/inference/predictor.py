@@ -1,4 +1,4 @@
-"""A trained run that fills in what is hidden: `load_predictor("RUN")("The capital of [MASK] is ...")`."""
+"""Masked-token predictions of a trained run: `load_predictor("RUN")("The capital of [MASK] is ...")`."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ from tokenfree.train.runs.checkpoints import Checkpoint
 from tokenfree.train.runs.config import read_config
 from tokenfree.train.runs.run import checkpoint_of
 
-_WINDOWS = 5000  # in which characters are counted
+_WINDOWS = 5000  # windows in which characters are counted
 
 
 class Predictor:
     """The encoder and the head of a run, in evaluation mode.
 
     Args:
-        recipe: of the run.
-        vocabulary: of its data; None where its objective needs none.
-        characters: the character that each class stands for, int64 [classes]; None where its objective has none.
+        recipe: Recipe of the run.
+        vocabulary: Vocabulary of its data; None if its objective needs none.
+        characters: Character of each class, int64 [classes]; None if its objective has no such classes.
 
     Attributes:
         checkpoint: The checkpoint that `load_predictor` read the weights from.
@@ -58,20 +58,20 @@ class Predictor:
         return f"Predictor(objective={self.recipe.objective.name}{step})"
 
     def __call__(self, text: str, top: int = 5) -> list[list[Guess]]:
-        """Return the `top` predictions for each mark of `text`, `[MASK]` or `[MASK:5]`, the most likely first.
+        """Return the `top` predictions for each mask of `text`, `[MASK]` or `[MASK:5]`, the most likely first.
 
-        Each mark is predicted with the others hidden.
+        Each mask is predicted while the others stay masked.
 
         Raises:
-            UserError: there is no mark in it, or it is longer than the model reads.
+            UserError: The text has no mask, or it is longer than the model reads.
         """
         return self.fill(read_masked_text(text), top)
 
     def fill(self, text: MaskedText, top: int = 5) -> list[list[Guess]]:
-        """Return the same for a text that is already split at its marks.
+        """Return the same predictions for a text that is already split at its masks.
 
         Raises:
-            UserError: it is longer than the model reads.
+            UserError: The text is longer than the model reads.
         """
         return [guesses.best(self._guess(text, number), top) for number in range(len(text.sizes))]
 
@@ -115,7 +115,7 @@ class Predictor:
 
 
 class _OneText:
-    """An encoder for batches whose rows differ only in the known targets: it reads the first row for all."""
+    """An encoder for batches whose rows differ only in the known targets. It encodes only the first row."""
 
     def __init__(self, encoder: Any) -> None:
         self._encoder = encoder
@@ -131,17 +131,17 @@ class _OneText:
 def load_predictor(
     run: str | Path, data: str | None = None, *, step: int | None = None, trust_code: bool = False
 ) -> Predictor:
-    """Return the predictor of a run, with averaged weights if it has them; see `checkpoint_of` for which checkpoint.
+    """Return the predictor of a run, with averaged weights if the run has them. `checkpoint_of` chooses the checkpoint.
 
     Args:
-        run: its path or address.
-        data: directory with the vocabulary; by default that of the run's data.
-        step: use the checkpoint of this step.
-        trust_code: run the code outside tokenfree that the run names.
+        run: Path or address of the run.
+        data: Data directory with the vocabulary, by default that of the run.
+        step: Step of the checkpoint to use instead.
+        trust_code: Whether to run code outside tokenfree that the run names.
 
     Raises:
-        UserError: there is no such run, it was imported (and has no head), or its vocabulary is missing.
-        JobError: the checkpoint is damaged.
+        UserError: There is no such run, it was imported (and has no head), or its vocabulary is missing.
+        JobError: The checkpoint is damaged.
     """
     config = read_config(run, trust_code=trust_code)
     if not config.manifest:
@@ -155,14 +155,14 @@ def predictor_of(checkpoint: Checkpoint, recipe: PretrainRecipe, data: Data) -> 
     """Return the predictor of a checkpoint that was trained by `recipe` on `data`, which has the vocabulary.
 
     Raises:
-        UserError: its vocabulary is not that of `data`.
+        UserError: The checkpoint was trained with another vocabulary than that of `data`.
     """
     vocabulary = load_data_vocabulary(data)
     if checkpoint.state.vocabulary != (None if vocabulary is None else vocabulary.sha256):
         raise UserError(
             f"{data}: not the vocabulary that {checkpoint.path} was trained with. Name the data with --data DIR."
         )
-    with torch.random.fork_rng():  # fresh weights are drawn, then overwritten
+    with torch.random.fork_rng():  # building the model draws random weights, which are then overwritten
         size = vocabulary.size if vocabulary is not None else 0
         model = nn.ModuleDict(
             {"encoder": recipe.model.build(), "head": recipe.objective.build(recipe.model.width, size)}
@@ -174,9 +174,9 @@ def predictor_of(checkpoint: Checkpoint, recipe: PretrainRecipe, data: Data) -> 
 
 
 def _characters(recipe: PretrainRecipe, data: Data) -> np.ndarray | None:
-    """Return for each class of characters the one that is most frequent in `data`, else its lowest.
+    """Return the most frequent character of each class in `data`, or the lowest one for remote data or unseen classes.
 
-    Remote data are not fetched for it.
+    Remote data are not downloaded for this purpose.
     """
     buckets = getattr(recipe.objective, "buckets", None)
     if buckets is None:
@@ -184,5 +184,5 @@ def _characters(recipe: PretrainRecipe, data: Data) -> np.ndarray | None:
     found = np.arange(buckets)
     if all(Storage.at(path).is_local for path in paths_of(data)):
         frequent = frequent_characters(data, max_rows=_WINDOWS)[::-1]
-        found[frequent % buckets] = frequent  # of several the most frequent is written last
+        found[frequent % buckets] = frequent  # the most frequent character of a class is written last
     return found

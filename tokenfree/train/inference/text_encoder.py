@@ -24,20 +24,20 @@ from tokenfree.train.runs.run import checkpoint_of
 class Encoded(NamedTuple):
     """Embeddings of some texts.
 
-    `characters` is float [texts, positions, width]: CLS, the characters, SEP, then padding up to the longest text;
-    `mask` is bool [texts, positions], false for padding; `cls` is float [texts, width], the unit of CLS.
+    `characters` is float [texts, positions, width]: CLS, the characters, SEP, then padding up to the longest text.
+    `mask` is bool [texts, positions], false for padding. `cls` is float [texts, width], the unit of CLS.
 
-    Three vectors stand for a text as a whole:
+    Three vectors represent a whole text:
 
-    - `mean`, float [texts, width]: of its characters; what every objective trains;
-    - `cls_max`, float [texts, 2 * width]: `cls`, then the largest value of each feature over CLS and the characters, as
-      in the multi-scale Transformer (https://arxiv.org/abs/1912.00544, section 3.2);
+    - `mean`, float [texts, width]: mean over its characters, which every objective trains;
+    - `cls_max`, float [texts, 2 * width]: `cls`, then the maximum of each feature over CLS and the characters, as in
+      the multi-scale Transformer (https://arxiv.org/abs/1912.00544, section 3.2);
     - `pooled`, float [texts, width]: tanh of a dense layer on `cls`. Only next-sentence prediction
-      (`objective.next_sentence`) and fine-tuning for labels of texts train that layer, as `pooled_is_trained` tells; of
+      (`objective.next_sentence`) and fine-tuning on text labels train that layer; `pooled_is_trained` is then true. In
       other runs it is a random projection.
 
-    Models of words give each character the vector of its word, and white space, which is in none, zeros and a false
-    mask. Their vectors themselves are `words`, float [texts, words, width]: CLS, the words of
+    Models of words give each character the vector of its word. White space, which is in no word, gets zeros and a false
+    mask. The word vectors are `words`, float [texts, words, width]: CLS, the words of
     `tokenfree.preprocess.text.words.word_spans`, SEP, then padding, where `word_mask`, bool [texts, words], is false.
     """
 
@@ -51,12 +51,12 @@ class Encoded(NamedTuple):
 
     @property
     def mean(self) -> Tensor:
-        """Mean of the vectors of a text's characters, float [texts, width]; the vector of CLS for an empty text."""
+        """Mean of the vectors of each text's characters, float [texts, width]; the vector of CLS for an empty text."""
         return mean_of_text(self.characters, self.mask)
 
     @property
     def cls_max(self) -> Tensor:
-        """The unit of CLS, and the largest values over CLS and the characters, float [texts, 2 * width]."""
+        """Unit of CLS, and the maxima over CLS and the characters, float [texts, 2 * width]."""
         inner = self.mask & (self.mask.flip(1).cumsum(1).flip(1) > 1)
         largest = self.characters.masked_fill(~inner[..., None], -torch.inf).amax(dim=1)
         return torch.cat([self.cls, largest], dim=1)
@@ -67,14 +67,14 @@ class Encoded(NamedTuple):
 
 
 class TextEncoder:
-    """An encoder in evaluation mode, called with a list of texts; `encoder` is the module itself.
+    """An encoder in evaluation mode, called with a list of texts. `encoder` is the module itself.
 
-    Texts are read as they are, with a vector for each codepoint. Training saw text in NFC
-    (preprocess/text/normalize.py), so other forms may be encoded less well. Texts are padded so that their vectors do
-    not depend on their neighbours; see `Padding`.
+    Texts are read unchanged, with one vector per codepoint. Training text is in NFC (preprocess/text/normalize.py), so
+    other forms may be encoded less well. Texts are padded (by `Padding`) so that their vectors do not depend on other
+    texts in the batch.
 
     Args:
-        length: positions of an example in training.
+        length: Positions per example in training.
 
     Attributes:
         checkpoint: The checkpoint that `load_encoder` read the weights from.
@@ -100,7 +100,7 @@ class TextEncoder:
         """Return the embeddings of all texts, encoded as one batch on the device of `encoder`.
 
         Raises:
-            UserError: a text is longer than the model reads, or there is none.
+            UserError: A text is longer than the model reads, or there are no texts.
         """
         if isinstance(texts, str) or not texts:
             raise UserError(f"texts={texts!r}: no list. Give a list of at least one text.")
@@ -127,7 +127,7 @@ class TextEncoder:
 
 
 class WordEncoder(TextEncoder):
-    """A `TextEncoder` of words of bytes, such as Byte2Word. The upsampler, which predicted subwords, is not used."""
+    """A `TextEncoder` for models of words of bytes, such as Byte2Word. It does not use UP, which predicted subwords."""
 
     def __init__(self, encoder: Encoder, *, length: int, pooled_is_trained: bool = False) -> None:
         super().__init__(encoder, length=length, pooled_is_trained=pooled_is_trained)
@@ -166,21 +166,21 @@ class WordEncoder(TextEncoder):
 def load_encoder(
     run: str | Path, *, step: int | None = None, device: str = "cpu", trust_code: bool = False
 ) -> TextEncoder:
-    """Return the encoder of a run (see `checkpoint_of` for which checkpoint), with averaged weights if it has them.
+    """Return the encoder of a run, with averaged weights if the run has them. `checkpoint_of` chooses the checkpoint.
 
-    A run of classification or of pairs does not train UP: what it learned is in `cls`, in `pooled` where
-    `pooled_is_trained` is true, and in `words` of models of words. The vectors of characters, and so `mean` and
-    `cls_max`, come through the UP that it began with.
+    A run of classification or of pairs does not train UP. What it learned is in `cls`, in `pooled` if
+    `pooled_is_trained` is true, and in `words` for models of words. The vectors of characters, and therefore `mean`
+    and `cls_max`, use the initial UP.
 
     Args:
-        run: its path or address.
-        step: use the checkpoint of this step.
-        device: of the encoder, such as "cpu" or "cuda:0".
-        trust_code: run the code outside tokenfree that the run names.
+        run: Path or address of the run.
+        step: Step of the checkpoint to use instead.
+        device: Device of the encoder, such as "cpu" or "cuda:0".
+        trust_code: Whether to run code outside tokenfree that the run names.
 
     Raises:
-        UserError: there is no such run, it has no checkpoint, or it names code that is not trusted.
-        JobError: the checkpoint is damaged.
+        UserError: There is no such run, it has no checkpoint, or it names code that is not trusted.
+        JobError: The checkpoint is damaged.
     """
     recipe = read_any_config(run, trust_code=trust_code).recipe
     if isinstance(recipe, FinetuneRecipe):
@@ -190,7 +190,7 @@ def load_encoder(
         pooled_is_trained = recipe.objective.next_sentence
         gives_words = recipe.objective.gives_words
     checkpoint = checkpoint_of(run, step, best=isinstance(recipe, FinetuneRecipe))
-    with torch.random.fork_rng():  # fresh weights are drawn, then overwritten
+    with torch.random.fork_rng():  # building the model draws random weights, which are then overwritten
         encoder = recipe.model.build()
     prefix = "encoder."
     tensors = checkpoint.weights()

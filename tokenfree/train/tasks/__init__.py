@@ -1,1 +1,1 @@
-"""Downstream tasks, one a file: what a fine-tuned encoder answers, and how well."""
+"""Downstream tasks, one per file: what a fine-tuned encoder predicts, and its scores."""

@@ -1,8 +1,8 @@
 """Interface of a task: examples become items, items arrays, arrays a loss or outputs, outputs predictions and scores.
 
-A task is a file of this package, or a custom class, chosen by `task.name`. An example is what a file has; an item is
-what the model reads at once: an example, or a window of a long one. The outputs of all windows of an example come
-together in its prediction. Used by train/loop/finetuning.py.
+A task is a file of this package, or a custom class, chosen by `task.name`. An example is an entry of a file. An item is
+what the model reads at once: an example, or a window of a long one. The outputs of all windows of an example are
+combined into its prediction. Used by train/loop/finetuning.py.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tokenfree.train.objectives.base import Head, Loss
 from tokenfree.train.tasks.inputs import TextInputs
 
 Split = Literal["train", "dev", "test"]
-Outputs = Mapping[str, np.ndarray]  # of one item, by the names that the head gives
+Outputs = Mapping[str, np.ndarray]  # outputs for one item, by the names that the head returns
 
 
 @dataclass(frozen=True)
@@ -30,40 +30,40 @@ class Metrics:
     """Scores by name. Shares and correlations are between -1 and 1, never percent."""
 
     values: Mapping[str, float]
-    main: str  # the one by which runs are compared
+    main: str  # name of the score by which runs are compared
 
     @property
     def score(self) -> float:
-        """The main one."""
+        """Value of the main score."""
         return self.values[self.main]
 
 
 class Item(NamedTuple):
-    """What the model reads at once; only the task's own collator reads its content."""
+    """An input that the model reads at once. Only the collator of the task reads its content."""
 
-    example: int  # its number among the examples
-    size: int  # positions that it takes: batches are of items of about one size
+    example: int  # number of its example
+    size: int  # positions that it takes; a batch has items of similar size
     content: Any
 
 
 class TaskCollator(ABC):
-    """Makes items of examples, and arrays of items."""
+    """A converter of examples to items, and of items to arrays."""
 
     @abstractmethod
     def items(self, examples: Sequence[Any], *, training: bool) -> list[Item]:
-        """Return the items of examples, in their order; in `training` an example may have none.
+        """Return the items of examples in order. In `training`, an example may have none.
 
         Raises:
-            UserError: an example is longer than the model reads, where that is not cut into windows.
+            UserError: An example is longer than the model reads and is not cut into windows.
         """
 
     @abstractmethod
     def __call__(self, items: Sequence[Item], sample_ids: np.ndarray) -> Arrays:
-        """Return a batch. The first axis of each array is the item; draws depend only on `sample_ids`, int64 [b].
+        """Return a batch. The first axis of each array is the item. Draws depend only on `sample_ids`, int64 [b].
 
-        `codepoints` int64 [b, length], `mask` bool alike, `target_mask` bool [b, P] (where there is something to
-        predict, by which utilisation is counted) and `num_characters` int64 [b] are among them; the others are for the
-        head.
+        Every batch has `codepoints` int64 [b, length], `mask` bool [b, length], `target_mask` bool [b, P] and
+        `num_characters` int64 [b]. `target_mask` is true where there is something to predict, and utilisation counts
+        it. The other arrays are for the head.
         """
 
 
@@ -72,14 +72,14 @@ class TaskHead(Head, ABC):
 
     @abstractmethod
     def outputs(self, encoder: torch.nn.Module, batch: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Return what predictions are made of, with the item as first axis."""
+        """Return the arrays that predictions are made of. Their first axis is the item."""
 
     @abstractmethod
     def loss(self, outputs: Mapping[str, Tensor], batch: Mapping[str, Tensor]) -> Loss:
         """Return the loss of outputs."""
 
     def kept(self, outputs: Mapping[str, Tensor], batch: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
-        """Return the part of the outputs that is kept until predictions are made of all items; it should be small."""
+        """Return the part of the outputs to keep until all items are evaluated. It should be small."""
         return outputs
 
     def forward(self, encoder: torch.nn.Module, batch: Mapping[str, Tensor]) -> Loss:
@@ -87,67 +87,67 @@ class TaskHead(Head, ABC):
 
 
 class DownstreamTask(ABC):
-    """The `Config` of a task; by default its examples are in files and its scores are shares of what is right."""
+    """The `Config` of a task. By default, its examples are in files and a higher score is better."""
 
     name: str
-    needs_files = True  # whether examples come from files; else the task makes them
+    needs_files = True  # whether examples come from files; otherwise the task generates them
     lower_is_better = False  # whether the main score is an error
-    trains_pooled = False  # whether it trains the encoder's layer behind `Encoder.pool`
+    trains_pooled = False  # whether it trains the layer of `Encoder.pool`
 
     @abstractmethod
     def examples(self, split: Split, path: str | None) -> Sequence[Any]:
-        """Return the examples of a split; `path` is None where the task needs no files.
+        """Return the examples of a split. `path` is None if the task needs no files.
 
         Raises:
-            UserError: what is wrong with a file, with its line and the action.
+            UserError: A file is invalid. The message names the line and the fix.
         """
 
     @abstractmethod
     def raw(self, key: str, text: str) -> Any:
-        """Return the example of a text that `tokenfree predict` is given, without the answer.
+        """Return an example without an answer, made from a text given to `tokenfree predict`.
 
         Raises:
-            UserError: the text is not one of this task, such as a pair without its second text.
+            UserError: The text does not fit the task, such as a pair without its second text.
         """
 
     def texts(self, example: Any) -> Sequence[str]:
-        """Return the texts of an example, from which an embedder with a vocabulary of characters learns it."""
+        """Return the texts of an example, from which an embedder can build its vocabulary of characters."""
         return ()
 
     def fitted(self, examples: Sequence[Any]) -> Self:
-        """Return the task with what it takes from the training examples, such as the names of labels.
+        """Return the task completed by what it learns from the training examples, such as label names.
 
         Raises:
-            UserError: the task cannot be trained on them.
+            UserError: The task cannot be trained on them.
         """
         return self
 
     def check(self, model: ModelConfig, length: int, /) -> list[str]:
-        """Return what keeps `model` from this task with inputs of `length` positions, one line each."""
+        """Return the problems of using `model` for this task with inputs of `length` positions, one line each."""
         return []
 
     def adapted(self, model: ModelConfig, /) -> ModelConfig:
-        """Return the settings of a pretrained model with the task's changes; its weights still fit."""
+        """Return the settings of a pretrained model, changed for the task. Its weights still fit."""
         return model
 
     @abstractmethod
     def build(self, model: ModelConfig, /) -> TaskHead:
-        """Return the head for an encoder of this model, with fresh weights; the task is `fitted`."""
+        """Return a head with fresh weights for an encoder of this model. The task must be `fitted`."""
 
     @abstractmethod
     def collator(self, inputs: TextInputs, seed: int) -> TaskCollator:
-        """Return the collator for a model that reads `inputs`; its draws depend on `seed`.
+        """Return the collator for a model that reads `inputs`. Its draws depend on `seed`.
 
         Raises:
-            UserError: its inputs are too short.
+            UserError: The model's inputs are too short.
         """
 
     @abstractmethod
     def predictions(
         self, examples: Sequence[Any], items: Sequence[Item], outputs: Sequence[Outputs]
     ) -> list[dict[str, Any]]:
-        """Return a line of RUN/predictions for each example: `key`, and other values of JSON. One output per item."""
+        """Return one line of RUN/predictions per example: `key` and other JSON values. Each item has one output."""
 
     @abstractmethod
     def scores(self, examples: Sequence[Any], predictions: Sequence[Mapping[str, Any]]) -> Metrics | None:
-        """Return the scores, of which the main one decides on the best checkpoint. None if answers are not given."""
+        """Return the scores, or None without correct answers. The main score decides on the best checkpoint."""

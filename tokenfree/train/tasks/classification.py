@@ -1,4 +1,4 @@
-"""Text classification: each text has one of some labels, or a number. Long texts are read in overlapping windows."""
+"""Text classification: each text has a class or a number. Long texts are read in overlapping windows."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from tokenfree.train.tasks.labelled_texts import LabelledCollator, LabelledTexts
 
 @settings
 class Config(LabelledTexts):
-    """Texts with a label each.
+    """Texts with one label each.
 
     Attributes:
-        long_texts: what becomes of texts that are longer than the model reads: windows, whose probabilities are
-            averaged and each of which is trained on, or a refusal.
-        stride: from one window to the next, as a share of a full window.
+        long_texts: treatment of texts that are longer than the model reads. `window`: train on overlapping windows and
+            average their probabilities; `refuse`: stop with an error.
+        stride: distance between the starts of successive windows, as a share of a full window.
     """
 
     name: Literal["classification"] = "classification"
@@ -49,7 +49,7 @@ class Config(LabelledTexts):
 
 
 class ClassificationCollator(LabelledCollator):
-    """Makes arrays of texts, and of windows of long ones."""
+    """A collator of texts, which cuts long ones into windows."""
 
     def __init__(self, task: Config, inputs: TextInputs) -> None:
         super().__init__(task, inputs)

@@ -1,6 +1,6 @@
-"""Heads of tasks over whole texts and over places in them, and what they take from the encoder.
+"""Heads of tasks for whole texts and for places in them, and the encoder outputs that they use.
 
-Of the encoder's output, no more is computed than a head needs.
+Only those encoder outputs are computed that a head needs.
 
 B batch, C characters, P places, U units after DOWN, D width, V features of a text, K classes
 """
@@ -30,9 +30,9 @@ def _given(batch: Mapping[str, Tensor], prefix: str = "") -> dict[str, Tensor]:
 
 
 def encode_units(encoder: Any, batch: Mapping[str, Tensor], prefix: str = "") -> tuple[Tensor, Tensor]:
-    """Return the units [B, U, D] and which of them are real, bool [B, U], CLS and SEP included; nothing is upsampled.
+    """Return the units [B, U, D] and which of them are real, bool [B, U], including CLS and SEP. Nothing is upsampled.
 
-    `prefix` is that of the names of the arrays of `batch`.
+    `prefix` begins the names of the arrays of `batch`.
     """
     down, units_BUD = encoder.encode(batch[f"{prefix}codepoints"], batch[f"{prefix}mask"], **_given(batch, prefix))
     return units_BUD, down.valid_BU
@@ -43,8 +43,10 @@ def _upsampled(encoder: Any, batch: Mapping[str, Tensor], prefix: str = "", **op
 
 
 def encode_places(encoder: Any, batch: Mapping[str, Tensor]) -> Tensor:
-    """Return the vectors [B, P, D] at the `places` of a batch, int64 [B, P]: of units where units are words of the
-    text, else of symbols, of which only these are upsampled.
+    """Return the vectors [B, P, D] at the `places` of a batch, int64 [B, P].
+
+    Places count units if units are words of the text, otherwise symbols. Only the symbols at these places are
+    upsampled.
     """
     places_BP = batch["places"]
     if "unit_ends" in batch:
@@ -54,7 +56,7 @@ def encode_places(encoder: Any, batch: Mapping[str, Tensor]) -> Tensor:
 
 
 def encode_all(encoder: Any, batch: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
-    """Return all vectors [B, P, D], of units where units are words of the text, else of symbols, and the pooled one."""
+    """Return all vectors [B, P, D], of units if units are words of the text, else of symbols; and the pooled vector."""
     if "unit_ends" in batch:
         units_BUD, _ = encode_units(encoder, batch)
         return units_BUD, encoder.pool(units_BUD)
@@ -63,7 +65,7 @@ def encode_all(encoder: Any, batch: Mapping[str, Tensor]) -> tuple[Tensor, Tenso
 
 
 def class_and_maximum(units_BUD: Tensor, valid_BU: Tensor) -> Tensor:
-    """Return the class node and the largest value of each feature over all real units, it included: [B, 2 D].
+    """Return the class node, and the maximum of each feature over all real units including that node: [B, 2 D].
 
     Guo et al., Multi-Scale Self-Attention for Text Classification, https://arxiv.org/abs/1912.00544, section 3.2.
     """
@@ -72,13 +74,13 @@ def class_and_maximum(units_BUD: Tensor, valid_BU: Tensor) -> Tensor:
 
 
 class TextVector(nn.Module):
-    """One vector of a text.
+    """One vector for a whole text.
 
     Args:
-        representation: `mean`: the mean over its characters, as `load_encoder` has it, or over its words where units
-            are words; `pooled`: tanh of a dense layer on the unit of CLS, as BERT and CANINE have it; `class_max`: the
-            class node and the maximum over all units, as the multi-scale Transformer has it. Only `mean` upsamples.
-        width: of the encoder.
+        representation: `mean`: mean over the characters, as in `load_encoder`, or over the words if units are words;
+            `pooled`: tanh of a dense layer on the unit of CLS, as in BERT and CANINE; `class_max`: class node and
+            maximum over all units, as in the multi-scale Transformer. Only `mean` upsamples.
+        width: Width of the encoder.
     """
 
     def __init__(self, representation: Representation, width: int) -> None:
@@ -87,7 +89,7 @@ class TextVector(nn.Module):
         self.width = 2 * width if representation == "class_max" else width
 
     def forward(self, encoder: Any, batch: Mapping[str, Tensor], prefix: str = "") -> Tensor:
-        """Return the vectors [B, V] of the texts whose arrays have the `prefix`."""
+        """Return the vectors [B, V] of the texts whose arrays have this `prefix`."""
         if self.representation == "mean" and f"{prefix}unit_ends" not in batch:
             return mean_of_text(_upsampled(encoder, batch, prefix).characters, batch[f"{prefix}mask"])
         units_BUD, valid_BU = encode_units(encoder, batch, prefix)
@@ -97,13 +99,13 @@ class TextVector(nn.Module):
 
 
 class Classifier(nn.Module):
-    """Dropout and a layer, or an MLP of two layers with ReLU between, to K values.
+    """A dense layer, or a two-layer MLP with ReLU, that returns K values.
 
     Args:
-        features: V.
-        hidden: the width between two layers; None: there is one layer.
-        size: K.
-        dropout: before each layer.
+        features: Number of input features, V.
+        hidden: Width between the two layers; None for one layer.
+        size: Number of values, K.
+        dropout: Dropout before each layer.
     """
 
     def __init__(self, features: int, hidden: int | None, size: int, dropout: float) -> None:
@@ -122,12 +124,12 @@ class Classifier(nn.Module):
 
 
 class ClassHead(TaskHead):
-    """A head with `logits` [..., K]: classes, or with `regression` a number."""
+    """A head with `logits` [..., K] of classes or, with `regression`, one number."""
 
     regression = False
 
     def loss(self, outputs: Mapping[str, Tensor], batch: Mapping[str, Tensor]) -> Loss:
-        """Return cross-entropy in nats, or half the squared error of numbers, of which none counts as correct."""
+        """Return the cross-entropy in nats or, for numbers, half the squared error; no number counts as correct."""
         logits_NK, wanted_N = outputs["logits"].flatten(end_dim=-2), batch["target_mask"].flatten()
         if self.regression:
             total = 0.5 * ((logits_NK[:, 0] - batch["numbers"]).square() * wanted_N).sum()
@@ -138,16 +140,16 @@ class ClassHead(TaskHead):
 
 
 class TextHead(ClassHead):
-    """Classes, or a number, of texts and pairs of texts.
+    """A head for classes, or a number, of texts and pairs of texts.
 
     Args:
-        model: the encoder's settings.
-        representation: see `TextVector`.
-        size: classes; 1 with `regression`.
-        combine: each text of a pair is encoded alone; [r1, r2, |r1 - r2|, r1 - r2] is classified (`difference`, arXiv
-            1912.00544), or [r1, r2, |r1 - r2|, r1 * r2] (`product`); None: one text, or both together.
-        dropout: of the head.
-        regression: a number is learned, by its squared error.
+        model: Settings of the encoder.
+        representation: Kind of text vector, as in `TextVector`.
+        size: Number of classes; 1 with `regression`.
+        combine: Features of a pair whose texts are encoded separately. `difference`: [r1, r2, |r1 - r2|, r1 - r2]
+            (arXiv 1912.00544); `product`: [r1, r2, |r1 - r2|, r1 * r2]. None: one text, or both encoded together.
+        dropout: Dropout of the head.
+        regression: Whether to learn a number by its squared error.
     """
 
     def __init__(
@@ -179,7 +181,7 @@ class TextHead(ClassHead):
 
 
 class PlaceHead(ClassHead):
-    """Classes of the vectors at some places of a text."""
+    """A head for classes of the vectors at some places of a text."""
 
     def __init__(self, width: int, size: int, *, dropout: float) -> None:
         super().__init__()
@@ -190,5 +192,5 @@ class PlaceHead(ClassHead):
         return {"logits": self.classifier(encode_places(encoder, batch))}
 
     def everywhere(self, encoder: nn.Module, batch: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Return `logits` [B, P, K] of all vectors, of which the task reads some."""
+        """Return `logits` [B, P, K] of all vectors, not only those that the task reads."""
         return {"logits": self.classifier(encode_all(encoder, batch)[0])}

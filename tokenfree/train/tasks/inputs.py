@@ -1,4 +1,4 @@
-"""How a model reads texts in tasks: characters, subwords, bytes or words of bytes.
+"""Inputs of tasks: texts as a model reads them, in characters, subwords, bytes or words of bytes.
 
 An input is [CLS] text [SEP], or [CLS] text [SEP] second [SEP] with the second text in segment 1.
 """
@@ -32,16 +32,16 @@ from tokenfree.train.model.common.basic import round_up
 from tokenfree.train.model.encoder import ModelConfig
 
 _NOTHING = np.zeros(0, dtype=np.int64)
-_BUCKET = 8  # lengths of batches are multiples of this
+_BUCKET = 8  # batch lengths are multiples of this
 _REPLACEMENT = 0xFFFD
 
 
 class TextSymbols(NamedTuple):
     """A text, or a part of one, as a model reads it."""
 
-    symbols: np.ndarray  # integers [n]: what the embedder reads
-    vectors: np.ndarray  # int64 [characters]: which of the text's vectors stands for each character; -1: none
-    unit_ends: np.ndarray | None = None  # int64 [vectors], where units are words: the symbols up to which each reaches
+    symbols: np.ndarray  # integers [n]: input of the embedder
+    vectors: np.ndarray  # int64 [characters]: number of each character's vector in the text; -1: none
+    unit_ends: np.ndarray | None = None  # int64 [vectors]: exclusive last symbol of each vector, if units are words
 
     @property
     def num_vectors(self) -> int:
@@ -55,7 +55,7 @@ class TextSymbols(NamedTuple):
 
 
 def joined(texts: Iterable[TextSymbols]) -> TextSymbols:
-    """Return consecutive parts of a text as one."""
+    """Return consecutive parts of a text, joined."""
     parts = list(texts)
     if len(parts) == 1:
         return parts[0]
@@ -71,7 +71,7 @@ def joined(texts: Iterable[TextSymbols]) -> TextSymbols:
 
 
 def measured(texts: Iterable[TextSymbols]) -> TextSymbols:
-    """Return a text of zeros as long as these consecutive parts together, which takes no memory."""
+    """Return a text of zeros with the joint length of these consecutive parts. It takes almost no memory."""
     num_symbols = num_vectors = 0
     has_units = False
     for part in texts:
@@ -84,7 +84,7 @@ def measured(texts: Iterable[TextSymbols]) -> TextSymbols:
 
 
 def part_of(text: TextSymbols, begin: int, end: int) -> TextSymbols:
-    """Return the vectors `begin` to `end` of a text, and the characters from the first to the last that has one."""
+    """Return vectors `begin` to `end` of a text, and its characters from the first to the last one in these vectors."""
     first, last, unit_ends = begin, end, None
     if text.unit_ends is not None:
         first, last = (int(text.unit_ends[at - 1]) if at else 0 for at in (begin, end))
@@ -96,18 +96,18 @@ def part_of(text: TextSymbols, begin: int, end: int) -> TextSymbols:
 
 
 def compact(text: TextSymbols) -> TextSymbols:
-    """Return the symbols of a text in as few bytes as hold them, without the vectors of its characters."""
+    """Return the symbols of a text in the smallest integer type, without the vectors of its characters."""
     symbols = text.symbols.astype(np.min_scalar_type(text.symbols.max(initial=0)))
     unit_ends = None if text.unit_ends is None else text.unit_ends.astype(np.int32)
     return TextSymbols(symbols, _NOTHING, unit_ends)
 
 
 class TextInputs(ABC):
-    """Texts to arrays for one model.
+    """A converter of texts to arrays for one model.
 
     Attributes:
-        symbols: name of the symbols in messages, such as "characters".
-        length: most positions of an input, as the recipe has it.
+        symbols: Name of the symbols in messages, such as "characters".
+        length: Maximum positions of an input, as in the recipe.
     """
 
     symbols = "symbols"
@@ -119,7 +119,7 @@ class TextInputs(ABC):
         """Return at most `chunk` characters as the model reads them."""
 
     def chunks(self, text: str, before: str | None = None) -> Iterator[TextSymbols]:
-        """Yield `encode` in consecutive parts, none of which is large; at least one."""
+        """Yield the result of `encode` in at least one part. The parts are consecutive, and none is large."""
         for start in range(0, max(1, len(text)), self.chunk):
             yield self.encode_chunk(text[start : start + self.chunk])
 
@@ -127,31 +127,31 @@ class TextInputs(ABC):
         """Return a text of any length as the model reads it.
 
         Args:
-            text: to be read.
-            before: the text before its case changed, whose words a model of words reads; other models ignore it.
+            text: Text to read.
+            before: Text before its case changed. A model of words splits words as in it; other models ignore it.
         """
         return joined(self.chunks(text, before))
 
     def size(self, parts: Sequence[TextSymbols]) -> int:
-        """Return the positions of an input of these texts, special ones included."""
+        """Return the number of positions of an input of these texts, including special ones."""
         return 1 + sum(len(part.symbols) + 1 for part in parts)
 
     @abstractmethod
     def missing(self, parts: Sequence[TextSymbols]) -> int:
-        """Return how many positions too few an input has for these texts; 0 where they fit."""
+        """Return the number of positions by which these texts exceed an input; 0 if they fit."""
 
     @abstractmethod
     def fitting(self, text: TextSymbols) -> int:
-        """Return how many vectors of a text, from its first, fit into an input."""
+        """Return the number of vectors from the start of a text that fit into an input."""
 
     @abstractmethod
     def arrays(self, inputs: Sequence[Sequence[TextSymbols]], length: int | None = None) -> Arrays:
-        """Return `codepoints` int64 [b, length] and `mask` bool; `segments` int64 where there are second texts;
-        `unit_ends` int64 [b, units] where units are words. Without `length`, it is the shortest that fits.
+        """Return `codepoints` int64 [b, length], `mask` bool, `segments` int64 if there are second texts, and
+        `unit_ends` int64 [b, units] if units are words. The default `length` is the shortest that fits.
         """
 
     def offsets(self, parts: Sequence[TextSymbols]) -> list[int]:
-        """Return the number, in the input, of the first vector of each text."""
+        """Return the number of each text's first vector in the input."""
         return _begins([part.num_vectors for part in parts])
 
     def _framed(self, inputs: Sequence[Sequence[TextSymbols]], length: int, cls: int, sep: int) -> Arrays:
@@ -169,15 +169,15 @@ class TextInputs(ABC):
 
 
 def _begins(sizes: Sequence[int]) -> list[int]:
-    """Return where each of some parts begins, with CLS before the first and SEP after each."""
+    """Return the first position of each part, with CLS before the first part and SEP after each one."""
     return (1 + np.cumsum([0, *(size + 1 for size in sizes)]))[:-1].tolist()
 
 
 def cut(inputs: TextInputs, text: str, before: str | None, stride: float) -> Iterator[TextSymbols]:
-    """Yield the windows of a text, from left to right, that fit into an input each; the text itself where it fits.
+    """Yield windows of a text, from left to right, that each fit into an input. A text that fits is one window.
 
-    Each begins `stride` of a full window after the one before it, so that they overlap by the rest. No more of the text
-    is encoded than the next window needs.
+    Each window begins `stride` of a full window after the previous one, so they overlap if `stride` is below 1. The
+    text is encoded only as far as the next window needs.
     """
     chunks = inputs.chunks(text, before)
     read = next(chunks)
@@ -192,15 +192,15 @@ def cut(inputs: TextInputs, text: str, before: str | None, stride: float) -> Ite
 
 
 class SymbolInputs(TextInputs):
-    """Inputs with a vector for each symbol; a subclass says what symbols are.
+    """Inputs with one vector per symbol. A subclass defines the symbols.
 
     Args:
-        model: that reads them.
-        length: most positions of an input.
-        cls, sep: special symbols.
+        model: Model that reads the inputs.
+        length: Maximum positions of an input.
+        cls, sep: Special symbols.
 
     Raises:
-        UserError: no text fits into `length`.
+        UserError: No text fits into `length`.
     """
 
     def __init__(self, model: ModelConfig, length: int, *, cls: int, sep: int) -> None:
@@ -224,7 +224,7 @@ class SymbolInputs(TextInputs):
 
 
 class CharacterInputs(SymbolInputs):
-    """Inputs of characters as they are; what stands for special symbols becomes U+FFFD."""
+    """Inputs of characters. Characters that are reserved for special symbols become U+FFFD."""
 
     symbols = "characters"
 
@@ -238,7 +238,7 @@ class CharacterInputs(SymbolInputs):
 
 
 class SubwordInputs(SymbolInputs):
-    """Inputs of the ids of subwords, with special symbols after those of the vocabulary; white space has no vector."""
+    """Inputs of subword ids. Special symbols follow the ids of the vocabulary. White space has no vector."""
 
     symbols = "subwords"
     chunk = MAX_TEXT_CHARACTERS
@@ -251,18 +251,18 @@ class SubwordInputs(SymbolInputs):
     def encode_chunk(self, text: str) -> TextSymbols:
         try:
             text.encode()
-        except UnicodeEncodeError:  # SentencePiece takes no lone surrogates; the length must stay
+        except UnicodeEncodeError:  # SentencePiece rejects lone surrogates; the replacement keeps the length
             text = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
         (encoding,) = self._vocabulary.encode_batch([text])
         vectors = np.full(len(text), NOWHERE)
         spans = zip(encoding.starts.tolist(), encoding.ends.tolist(), strict=True)
-        for place, (start, end) in reversed(list(enumerate(spans))):  # the first of those of a character
+        for place, (start, end) in reversed(list(enumerate(spans))):  # the first subword of a character is written last
             vectors[start:end] = place
         return TextSymbols(encoding.ids, vectors)
 
 
 class ByteInputs(SymbolInputs):
-    """Inputs of bytes; what stands for special symbols, U+0000 to U+0004, becomes UNK.
+    """Inputs of bytes. U+0000 to U+0004, which are reserved for special symbols, become UNK.
 
     The vector of a character is that of its first byte.
     """
@@ -279,11 +279,11 @@ class ByteInputs(SymbolInputs):
 
 
 class WordInputs(TextInputs):
-    """Inputs of the bytes of words, with a vector for each word; white space and special symbols have none.
+    """Inputs of the bytes of words, with one vector per word. White space and special symbols have none.
 
     Args:
-        model: whose downsampler takes words of the text.
-        length: most bytes of an input.
+        model: Model whose downsampler takes words of the text.
+        length: Maximum bytes of an input.
     """
 
     symbols = "words and bytes"
@@ -296,7 +296,7 @@ class WordInputs(TextInputs):
         return self.encode(text)
 
     def chunks(self, text: str, before: str | None = None) -> Iterator[TextSymbols]:
-        """Yield consecutive parts; a word that may go on is left to the next one."""
+        """Yield consecutive parts. A word that may be incomplete moves to the next part."""
         stop = 0
         while True:
             start, stop = stop, min(len(text), stop + self.chunk)
@@ -315,7 +315,7 @@ class WordInputs(TextInputs):
         return max(0, self.size(parts) - NUM_FRAME - self._num_bytes, words - self._num_words)
 
     def fitting(self, text: TextSymbols) -> int:
-        """Return how many whole words fit."""
+        """Return the number of whole words that fit."""
         ends = text.unit_ends
         assert ends is not None, "words"
         return min(self._num_words, int(np.searchsorted(ends, self._num_bytes, side="right")))
@@ -338,11 +338,11 @@ class WordInputs(TextInputs):
 
 
 class NoTexts(TextInputs):
-    """Inputs of a model of vectors, which refuse every text.
+    """Inputs of a model of vectors. Every method raises a UserError, because such a model reads no texts.
 
     Args:
-        embedder: name of the model's.
-        length: most positions of an input.
+        embedder: Name of the model's embedder.
+        length: Maximum positions of an input.
     """
 
     symbols = "vectors"
@@ -360,10 +360,10 @@ class NoTexts(TextInputs):
 
 
 def text_inputs(model: ModelConfig, length: int, vocabulary: Vocabulary | None) -> TextInputs:
-    """Return how texts become inputs of at most `length` positions of a model; `vocabulary` is that of subwords.
+    """Return the converter of texts to inputs of at most `length` positions. `vocabulary` is for models of subwords.
 
     Raises:
-        UserError: the model reads subwords of no vocabulary or of a larger one, or no text fits into `length`.
+        UserError: The model reads subwords and the vocabulary is missing or too large, or no text fits into `length`.
     """
     if model.embedder.symbols == "vectors":
         return NoTexts(model.embedder.name, length)

@@ -1,4 +1,4 @@
-"""What the tasks of labelled texts and pairs share: how files are read, labels learned, predictions made and scored."""
+"""Shared code of the tasks of labelled texts and pairs: reading files, learning labels, predictions and scores."""
 
 from __future__ import annotations
 
@@ -20,31 +20,31 @@ from tokenfree.train.tasks.heads import Combine, Representation, TextHead
 from tokenfree.train.tasks.inputs import TextInputs, TextSymbols
 from tokenfree.train.tasks.metrics import NUMBER_METRICS, label_metrics, number_metrics
 
-DIGITS = 6  # of the numbers in predictions
+DIGITS = 6  # decimal places of the numbers in predictions
 GlueName = Literal["cola", "sst2", "mrpc", "qqp", "stsb", "mnli", "qnli", "rte", "wnli", "ax"]
 MetricName = Literal["accuracy", "macro_f1", "f1", "matthews", "pearson", "spearman"]
 
 
 @settings
 class LabelledTexts(DownstreamTask):
-    """Texts, or pairs of them, with a label each.
+    """Texts, or pairs of texts, with one label each.
 
     Attributes:
-        labels: the classes; empty: those of the training examples, in alphabetical order.
-        regression: labels are numbers; their squared error is learned.
-        representation: the vector of a text: `mean`, over its characters; `pooled`, a tanh layer on CLS; or
-            `class_max`, CLS and the maximum over all units under a layer with ReLU.
-        dropout: of the head, at least 0 and below 1.
-        metrics: the scores, the first of which decides on the best checkpoint; empty: accuracy and macro_f1, of
-            numbers pearson and spearman.
-        positive: the class whose F1 is the score f1.
-        glue: read and score as this task of GLUE, in the format of the hub.
-        format: of the files: sst, mtl-16, parallel, csv, tsv or json; null: told by name and content.
-        text_column: the column of the text; null: one with a usual name.
-        second_column: the column of the second text of a pair; null: likewise.
-        label_column: the column of the label; null: likewise.
-        encoding: of the files; null: UTF-8.
-        noise: in the characters of the texts.
+        labels: the classes; []: those of the training examples, in alphabetical order.
+        regression: treat labels as numbers and train on their squared error.
+        representation: vector of a text. `mean`: mean over its characters; `pooled`: tanh layer on CLS; `class_max`:
+            CLS and the maximum over all units, followed by a layer with ReLU.
+        dropout: dropout of the head.
+        metrics: metrics to report; the first one decides on the best checkpoint. []: those of `glue`, else accuracy and
+            macro_f1, or pearson and spearman for numbers.
+        positive: class whose F1 is the metric f1.
+        glue: read and score the files as this GLUE task, in the format of the Hugging Face Hub.
+        format: format of the files: sst, mtl-16, parallel, csv, tsv or json; null: detected from name and content.
+        text_column: column of the text; null: one with a usual name.
+        second_column: column of the second text of a pair; null: one with a usual name.
+        label_column: column of the label; null: one with a usual name.
+        encoding: encoding of the files; null: UTF-8.
+        noise: noise in the characters of the texts.
     """
 
     labels: tuple[str, ...] = ()
@@ -67,7 +67,7 @@ class LabelledTexts(DownstreamTask):
 
     @property
     def options(self) -> TextOptions:
-        """How files are read."""
+        """Options for reading files."""
         if self.glue is None:
             columns = self.text_column, self.second_column, self.label_column
             return TextOptions(self.format, *columns, self.encoding, self.is_number, self.labels or None)
@@ -129,14 +129,14 @@ class LabelledTexts(DownstreamTask):
         return dataclasses.replace(self, labels=tuple(found))
 
     def build_head(self, model: ModelConfig, combine: Combine | None = None) -> TextHead:
-        """Return the head; with `combine`, over the vectors of both texts of a pair."""
+        """Return the head. With `combine`, it uses the vectors of both texts of a pair."""
         size, number = 1 if self.is_number else len(self.labels), self.is_number
         return TextHead(model, self.representation, size, dropout=self.dropout, combine=combine, regression=number)
 
     def predictions(
         self, examples: Sequence[TextExample], items: Sequence[Item], outputs: Sequence[Outputs]
     ) -> list[dict[str, Any]]:
-        """Return `key`, `label` and, of classes, `probabilities`: means over the windows of a text; `gold` if given."""
+        """Return `key`, `label`, `gold` if given and, for classes, `probabilities`. Values are means over windows."""
         size = 1 if self.is_number else len(self.labels)
         sums, counts = np.zeros((len(examples), size)), np.zeros((len(examples), 1))
         for item, output in zip(items, outputs, strict=True):
@@ -169,14 +169,15 @@ class TextWindow:
     """An example, or a window of one that is too long to be read at once."""
 
     example: TextExample
-    part: TextSymbols | None = None  # None: all of it; encoded when it is read, which spares memory
-    num_characters: int = 0  # that have vectors in `part`, which holds its symbols alone
+    part: TextSymbols | None = None  # None: the whole example, encoded when it is read to save memory
+    num_characters: int = 0  # characters with a vector in `part`, which itself keeps only the symbols
 
 
 class LabelledCollator(TaskCollator):
-    """Makes arrays of labelled texts for a fitted task; a subclass makes the items.
+    """A collator of labelled texts for a fitted task. A subclass makes the items.
 
-    With `two_vectors`, each text of a pair is an input of its own, and the arrays of the second are named `second_`.
+    With `two_vectors`, each text of a pair is a separate input, and the names of the second text's arrays begin with
+    `second_`.
     """
 
     def __init__(self, task: LabelledTexts, inputs: TextInputs, *, two_vectors: bool = False) -> None:
@@ -185,12 +186,12 @@ class LabelledCollator(TaskCollator):
         self._classes = {label: number for number, label in enumerate(task.labels)}
 
     def texts(self, example: TextExample) -> list[tuple[str, str | None]]:
-        """Return the texts of an example, each with what it was before its case changed."""
+        """Return the texts of an example, each with its form before its case changed, or None."""
         texts = self._task.texts(example)
         return list(zip(texts, example.before or [None] * len(texts), strict=True))
 
     def __call__(self, items: Sequence[Item], sample_ids: np.ndarray) -> Arrays:
-        """Return `codepoints`, `mask` and so on of the texts; `classes` int64 [b] or `numbers` float32 [b]."""
+        """Return `codepoints`, `mask` and so on of the texts, and `classes` int64 [b] or `numbers` float32 [b]."""
         windows: list[TextWindow] = [item.content for item in items]
         parts = [
             [self.inputs.encode(*text) for text in self.texts(each.example)] if each.part is None else [each.part]
@@ -218,11 +219,11 @@ class LabelledCollator(TaskCollator):
 
 
 def softmax(logits: np.ndarray) -> np.ndarray:
-    """Return probabilities [..., K] of logits, float64."""
+    """Return the probabilities [..., K] of logits [..., K]."""
     powers = np.exp(logits - logits.max(axis=-1, keepdims=True))
     return powers / powers.sum(axis=-1, keepdims=True)
 
 
 def too_long(key: str, missing: int, symbols: str, action: str) -> UserError:
-    """Return the error for an example that the model cannot read at once."""
+    """Return an error for an example that the model cannot read at once."""
     return UserError(f"{key}: this example is {missing} {symbols} longer than the model reads at once. {action}.")

@@ -1,9 +1,9 @@
-"""Language modelling: how many bits a model needs for each byte of a text, when it reads one byte after the other.
+"""Language modelling: bits per byte of a text, where a model predicts each byte from the bytes before it.
 
-Every byte of UTF-8 is predicted from those before it, so that the sum is exact for any text of any language. Texts are
-files, or given; each is read in windows, of which all but the first begin within the one before.
+The bytes are those of UTF-8, so the sum is exact for any text of any language. Each text is read in windows, which
+overlap in evaluation.
 
-B batch, C positions, U units (one a position), V byte values
+B batch, C positions, U units (one per position), V byte values
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ from tokenfree.train.tasks.examples.texts import TextExample
 from tokenfree.train.tasks.heads import Classifier, encode_units
 from tokenfree.train.tasks.inputs import TextInputs, TextSymbols
 
-DIGITS = 6  # of the bits in predictions
+DIGITS = 6  # decimal places of the bits in predictions
 _MANY = 1 << 30  # positions: more than any model reads
 
 
 @settings
 class Config(DownstreamTask):
-    """Bits per byte of plain text files, each one text, by a model of bytes that sees only what comes before.
+    """Bits per byte of plain text files, one text each, for a model of bytes that sees only earlier bytes.
 
     Attributes:
-        stride: in evaluation, from one window to the next, as a share of a full window: the rest is what a byte at the
-            start of a window has before it. Training takes windows that do not overlap.
-        dropout: of the head, at least 0 and below 1.
-        encoding: of the files; null: UTF-8.
+        stride: distance between the starts of successive windows in evaluation, as a share of a full window. The
+            overlap is the least context of a byte, except in the first window. Training windows do not overlap.
+        dropout: dropout of the head.
+        encoding: encoding of the files; null: UTF-8.
     """
 
     name: Literal["language_modelling"] = "language_modelling"
@@ -89,7 +89,7 @@ class Config(DownstreamTask):
     def predictions(
         self, examples: Sequence[TextExample], items: Sequence[Item], outputs: Sequence[Outputs]
     ) -> list[dict[str, Any]]:
-        """Return `bits` and `bytes` of each text, and `bits_per_byte`."""
+        """Return the `bits`, `bytes` and `bits_per_byte` of each text."""
         nats = np.zeros(len(examples))
         for item, output in zip(items, outputs, strict=True):
             nats[item.example] += float(output["nats"])
@@ -101,27 +101,27 @@ class Config(DownstreamTask):
         return lines
 
     def scores(self, examples: Sequence[TextExample], predictions: Sequence[Mapping[str, Any]]) -> Metrics:
-        """Return `bits_per_byte` of all texts together."""
+        """Return the `bits_per_byte` of all texts together."""
         bits = math.log(2) * math.fsum(prediction["bits"] for prediction in predictions) / math.log(2)
         return Metrics({"bits_per_byte": bits / sum(line["bytes"] for line in predictions)}, "bits_per_byte")
 
 
 class ByteWindow(NamedTuple):
-    """Bytes that are read at once, of which those before `start` are predicted in another window."""
+    """Bytes that are read at once. Bytes before `start` are predicted in an earlier window."""
 
     part: TextSymbols
     start: int
 
 
 class WindowCollator(TaskCollator):
-    """Makes arrays of windows of texts; `stride` is that of evaluation."""
+    """A collator of windows of texts. `stride` applies to evaluation only."""
 
     def __init__(self, inputs: TextInputs, stride: float) -> None:
         self._inputs, self._stride = inputs, stride
         self._room = _MANY - inputs.missing([TextSymbols(np.broadcast_to(np.int64(0), _MANY), np.zeros(0, np.int64))])
 
     def items(self, examples: Sequence[TextExample], *, training: bool) -> list[Item]:
-        """Return the windows of each text, from left to right; every byte is predicted in exactly one of them."""
+        """Return the windows of each text from left to right. Each byte is predicted in exactly one of them."""
         step = self._room if training else max(1, int(self._room * self._stride))
         return [item for number, example in enumerate(examples) for item in self._windows(number, example, step)]
 
@@ -135,27 +135,27 @@ class WindowCollator(TaskCollator):
                 return
 
     def __call__(self, items: Sequence[Item], sample_ids: np.ndarray) -> Arrays:
-        """Return `codepoints` and `mask`; `target_mask` [b, C] tells at which positions the next byte is predicted."""
+        """Return `codepoints`, `mask` and `target_mask` [b, C]: the positions where the next byte is predicted."""
         windows: list[ByteWindow] = [item.content for item in items]
         arrays = self._inputs.arrays([[window.part] for window in windows])
         starts, ends = (
             np.array(numbers)[:, None]
             for numbers in ([each.start for each in windows], [len(each.part.symbols) for each in windows])
         )
-        positions = np.arange(arrays["codepoints"].shape[1])  # the byte n of a window stands at n + 1
+        positions = np.arange(arrays["codepoints"].shape[1])  # byte n of a window is at position n + 1, after CLS
         target_mask = (starts <= positions) & (positions < ends)
         return arrays | {"target_mask": target_mask, "num_characters": target_mask.sum(axis=1)}
 
 
 class NextByteHead(TaskHead):
-    """Predicts the next byte at each unit."""
+    """A head that predicts the next byte at each unit."""
 
     def __init__(self, width: int, *, dropout: float) -> None:
         super().__init__()
         self.classifier = Classifier(width, None, NUM_BYTES, dropout)
 
     def outputs(self, encoder: Any, batch: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Return `nats` [B], summed over the targets, and how many of these are `correct` [B]."""
+        """Return `nats` [B], summed over the targets, and the number of `correct` predictions [B]."""
         units_BUD, _ = encode_units(encoder, batch)
         logits_BCV, next_BC = self.classifier(units_BUD[:, :-1]), batch["codepoints"][:, 1:]
         wanted_BC = batch["target_mask"][:, :-1]

@@ -16,20 +16,20 @@ from tokenfree.train.tasks.examples.tagged import spans
 
 LABEL_METRICS = ("accuracy", "macro_f1", "f1", "matthews")
 NUMBER_METRICS = ("pearson", "spearman")
-Tags = Sequence[Sequence[str]]  # of each word of each sentence
-_f1_score: Any = sklearn.metrics.f1_score  # its zero_division takes 0, which its types do not know
+Tags = Sequence[Sequence[str]]  # one tag per word of each sentence
+_f1_score: Any = sklearn.metrics.f1_score  # its type stubs do not allow zero_division=0
 
 
 def label_metrics(
     gold: Sequence[str], predicted: Sequence[str], names: Sequence[str], positive: str | None = None
 ) -> Metrics:
-    """Return the named scores of classes; the first name is the main one.
+    """Return the named scores of classes. The first name is the main score.
 
     Args:
-        gold: class of each example.
-        predicted: class that the model predicts.
-        names: of `LABEL_METRICS`. `macro_f1` is the mean over the classes that occur in either.
-        positive: class whose F1 is `f1`, which is 0 where there is neither.
+        gold: Correct class of each example.
+        predicted: Predicted class of each example.
+        names: Names from `LABEL_METRICS`. `macro_f1` is the mean over the classes that occur in `gold` or `predicted`.
+        positive: Class whose F1 is `f1`, which is 0 if neither has it.
     """
     ours, theirs = [one == positive for one in gold], [one == positive for one in predicted]
     functions = {
@@ -42,7 +42,7 @@ def label_metrics(
 
 
 def number_metrics(gold: Sequence[float], predicted: Sequence[float], names: Sequence[str] = NUMBER_METRICS) -> Metrics:
-    """Return the correlations of numbers; the first name is the main one. 0 where all of a side are equal."""
+    """Return the named correlations. The first name is the main score. A correlation with a constant is 0."""
     functions = {"pearson": stats.pearsonr, "spearman": stats.spearmanr}
     return Metrics({name: _correlation(functions[name], gold, predicted) for name in names}, names[0])
 
@@ -58,7 +58,7 @@ def _correlation(function: Any, gold: Sequence[float], predicted: Sequence[float
 
 
 def tag_metrics(gold: Tags, predicted: Tags) -> Metrics:
-    """Return the share of words whose tag is right."""
+    """Return the accuracy: the share of words with the correct tag."""
     right = sum(
         one == other
         for ours, theirs in zip(gold, predicted, strict=True)
@@ -70,8 +70,8 @@ def tag_metrics(gold: Tags, predicted: Tags) -> Metrics:
 def span_metrics(gold: Tags, predicted: Tags) -> Metrics:
     """Return F1, precision and recall of spans over all sentences, F1 by type (`f1/PER`), and the accuracy of tags.
 
-    Tags are BIO. A span is right if its words and its type are. An I- without a span of its type begins one. A score is
-    0 where it is not defined, as in conlleval.
+    Tags are BIO. A span is correct if its words and its type are. An I- without a span of its type begins one. An
+    undefined score is 0, as in conlleval.
     """
     correct, said, there = Counter[str](), Counter[str](), Counter[str]()
     for ours, theirs in zip(map(spans, gold), map(spans, predicted), strict=True):

@@ -1,10 +1,10 @@
-"""Mirrored summation: the sum of products of the first vectors of a sequence and the last ones, found by a model.
+"""Mirrored summation: predict the sum of products of the first vectors of a sequence and the last ones.
 
-The synthetic task of Guo et al., Multi-Scale Self-Attention for Text Classification, https://arxiv.org/abs/1912.00544:
-a_1 to a_n of independent numbers from U(0, 1); the target is the sum of a_i * a_{n-i+1}, element by element, over i
-from 1 to K. Vectors that are far from each other have to meet before they are pooled.
+The synthetic task of Guo et al., Multi-Scale Self-Attention for Text Classification, https://arxiv.org/abs/1912.00544.
+The numbers of the vectors a_1 to a_n are independent draws from U(0, 1). The target is the sum of a_i * a_{n-i+1},
+element by element, over i from 1 to K. Distant vectors must interact before they are pooled.
 
-b, B batch, n vectors of a sequence, S numbers of a vector, C positions, D width
+b, B batch, n vectors per sequence, S numbers per vector, C positions, D width
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from tokenfree.train.tasks.base import DownstreamTask, Item, Metrics, Outputs, S
 from tokenfree.train.tasks.heads import Classifier, class_and_maximum
 from tokenfree.train.tasks.inputs import TextInputs
 
-DIGITS = 8  # of the errors in predictions
-_VARIANCE = 7 / 144  # of the product of two numbers of U(0, 1); 6 / 144 of it is a sum of functions of either
-_VARIANCE_OF_SQUARE = 4 / 45  # of the square of one
+DIGITS = 8  # decimal places of the errors in predictions
+_VARIANCE = 7 / 144  # variance of a product of two draws from U(0, 1); a sum of functions of each explains 6 / 144
+_VARIANCE_OF_SQUARE = 4 / 45  # variance of the square of one draw
 
 
 class MirroredExample(NamedTuple):
-    """A sequence, by where it stands: its numbers are made of this when they are read."""
+    """The split and number of a sequence. They decide its vectors, which are computed when they are read."""
 
     split: Split
     number: int
@@ -43,17 +43,17 @@ class MirroredExample(NamedTuple):
 class Config(DownstreamTask):
     """Sums of products of vectors from both ends of a sequence, from the class node and the maximum over all units.
 
-    Without pairs that meet, the best that a model can reach is a seventh of the error of a constant: a sum of functions
-    of single vectors.
+    If no two vectors interact, a model can only add functions of single vectors. Its error is then at least a seventh
+    of that of a constant.
 
     Attributes:
-        length: vectors of a sequence, n, at least 2.
-        size: numbers of a vector, at least 1.
-        pairs: products of a sum, K, of the outermost pairs; at most `length`.
-        train_examples: sequences to train on, at least 1.
-        dev_examples: sequences that decide on the best checkpoint, at least 1.
-        test_examples: sequences of the test, at least 1.
-        seed: of the sequences, at least 0; those of weights and order are those of train.seed.
+        length: number of vectors per sequence, n.
+        size: numbers per vector.
+        pairs: number of products in a sum, K, from the outermost pair inwards; at most `length`.
+        train_examples: number of training sequences.
+        dev_examples: number of sequences that decide on the best checkpoint.
+        test_examples: number of test sequences.
+        seed: seed of the sequences; `train.seed` decides weights and data order.
     """
 
     name: Literal["mirrored_summation"] = "mirrored_summation"
@@ -70,19 +70,19 @@ class Config(DownstreamTask):
 
     @property
     def mean(self) -> float:
-        """The mean of each number of a target: the best prediction that does not depend on the sequence."""
+        """Mean of each number of a target: the best prediction that does not depend on the sequence."""
         return self.pairs / 4 + (self._has_square / 12)
 
     @property
     def variance(self) -> float:
-        """The variance of each number of a target: the mean squared error of `mean`."""
-        twice = max(0, self.pairs - (self.length + 1) // 2)  # pairs that come again from the other end
+        """Variance of each number of a target: the mean squared error of the prediction `mean`."""
+        twice = max(0, self.pairs - (self.length + 1) // 2)  # pairs that are in the sum from both ends
         once = self.pairs - self._has_square - 2 * twice
         return (once + 4 * twice) * _VARIANCE + self._has_square * _VARIANCE_OF_SQUARE
 
     @property
     def _has_square(self) -> int:
-        """1 where the vector in the middle is multiplied by itself, else 0."""
+        """1 if the vector in the middle is multiplied by itself, else 0."""
         return int(self.length % 2 == 1 and 2 * self.pairs > self.length)
 
     def examples(self, split: Split, path: str | None) -> Sequence[MirroredExample]:
@@ -125,7 +125,7 @@ class Config(DownstreamTask):
         return SequenceCollator(self)
 
     def sequences(self, examples: Sequence[MirroredExample]) -> np.ndarray:
-        """Return float32 [b, n, S], of U(0, 1), which depends on seed, split, n, S and the example's number only."""
+        """Return draws from U(0, 1), float32 [b, n, S]. They depend only on seed, split, n, S and number."""
         (split,) = {example.split for example in examples}
         purpose = f"mirrored summation, {split}, {self.length} of {self.size}"
         numbers = np.array([example.number for example in examples], dtype=np.int64)
@@ -133,27 +133,27 @@ class Config(DownstreamTask):
         return drawn.reshape(-1, self.length, self.size).astype(np.float32)
 
     def targets(self, sequences: np.ndarray) -> np.ndarray:
-        """Return the sum of a_i * a_{n-i+1} over i from 1 to `pairs`: float32 [b, S] of sequences [b, n, S]."""
+        """Return the sum of a_i * a_{n-i+1} over i from 1 to `pairs`, float32 [b, S], for `sequences` [b, n, S]."""
         first, last = sequences[:, : self.pairs], sequences[:, ::-1][:, : self.pairs]
         return (first * last).sum(axis=1, dtype=np.float64).astype(np.float32)
 
     def predictions(
         self, examples: Sequence[MirroredExample], items: Sequence[Item], outputs: Sequence[Outputs]
     ) -> list[dict[str, Any]]:
-        """Return `squared_error` of each sequence, the mean over the numbers of its sum."""
+        """Return the `squared_error` of each sequence, a mean over the numbers of its sum."""
         return [
             {"key": f"{example.split} {example.number}", "squared_error": round(float(each["squared_error"]), DIGITS)}
             for example, each in zip(examples, outputs, strict=True)
         ]
 
     def scores(self, examples: Sequence[MirroredExample], predictions: Sequence[Mapping[str, Any]]) -> Metrics:
-        """Return `mse`, the mean squared error, and `relative_mse`, its share of that of the best constant."""
+        """Return `mse`, the mean squared error, and `relative_mse`, its ratio to the error of the best constant."""
         error = float(np.mean([prediction["squared_error"] for prediction in predictions]))
         return Metrics({"mse": error, "relative_mse": error / self.variance}, "mse")
 
 
 class SequenceCollator(TaskCollator):
-    """Makes arrays of sequences behind a class node."""
+    """A collator that puts a class node before each sequence."""
 
     def __init__(self, task: Config) -> None:
         self._task = task
@@ -162,13 +162,13 @@ class SequenceCollator(TaskCollator):
         return [Item(number, 1 + self._task.length, example) for number, example in enumerate(examples)]
 
     def __call__(self, items: Sequence[Item], sample_ids: np.ndarray) -> Arrays:
-        """Return `vectors` float32 [b, 1 + n, S], of CLS zeros, `sums` float32 [b, S], and what all collators give."""
+        """Return `vectors` float32 [b, 1 + n, S], zeros for CLS, `sums` float32 [b, S], and every collator's arrays."""
         task, count = self._task, len(items)
         sequences = task.sequences([item.content for item in items])
         codepoints = np.zeros((count, 1 + task.length), dtype=np.int64)
         codepoints[:, 0] = CLS
         return {
-            "codepoints": codepoints,  # only their shape counts
+            "codepoints": codepoints,  # only their shape matters
             "mask": np.ones_like(codepoints, dtype=bool),
             "vectors": np.pad(sequences, ((0, 0), (1, 0), (0, 0))),
             "sums": task.targets(sequences),
@@ -178,12 +178,12 @@ class SequenceCollator(TaskCollator):
 
 
 class SumHead(TaskHead):
-    """An MLP of two layers on the class node and the maximum over all units.
+    """A two-layer MLP on the class node and the maximum over all units.
 
     Args:
-        width: of the encoder.
-        size: numbers of a sum.
-        mean: of the sums, which the biases of the output begin at.
+        width: Width of the encoder.
+        size: Numbers per sum.
+        mean: Mean of the sums, the initial value of the output's biases.
     """
 
     def __init__(self, width: int, size: int, mean: float) -> None:
@@ -192,7 +192,7 @@ class SumHead(TaskHead):
         nn.init.constant_(self.classifier.output.bias, mean)
 
     def outputs(self, encoder: Any, batch: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Return `squared_error` [B], the mean over the numbers of a sum."""
+        """Return `squared_error` [B], a mean over the numbers of each sum."""
         down, units_BUD = encoder.encode(batch["vectors"], batch["mask"])
         found_BS = self.classifier(class_and_maximum(units_BUD, down.valid_BU))
         return {"squared_error": (found_BS - batch["sums"]).square().mean(dim=-1)}

@@ -1,4 +1,4 @@
-"""Pairs of texts: a label, or a number, for each pair, such as whether the first entails the second."""
+"""Pairs of texts: each pair has a class, such as whether the first entails the second, or a number."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from tokenfree.train.tasks.heads import Combine, TextHead
 from tokenfree.train.tasks.inputs import TextInputs, WordInputs, measured
 from tokenfree.train.tasks.labelled_texts import LabelledCollator, LabelledTexts, TextWindow, too_long
 
-ROUNDING, TIDY = 16, 64  # positions that groups and padding may take, and a multiple that suits all of them
+ROUNDING, TIDY = 16, 64  # most positions that groups and padding take, and a multiple that is valid for all models
 
 
 @settings
 class Config(LabelledTexts):
-    """Pairs of texts with a label each.
+    """Pairs of texts with one label each.
 
     Attributes:
-        encode: `together`: [CLS] first [SEP] second [SEP], the second in segment 1; `apart`: each by itself, and
-            features of their two vectors are classified.
-        combine: the last of the features [r1, r2, |r1 - r2|, ...] of `apart`: `difference`, r1 - r2, as the multi-scale
-            Transformer has it, or `product`, r1 * r2.
+        encode: `together`: encode [CLS] first [SEP] second [SEP], the second in segment 1; `apart`: encode each text
+            alone and classify features of both vectors.
+        combine: last of the features [r1, r2, |r1 - r2|, ...] of `apart`. `difference`: r1 - r2, as in the multi-scale
+            Transformer; `product`: r1 * r2.
     """
 
     name: Literal["pairs"] = "pairs"
@@ -47,7 +47,7 @@ class Config(LabelledTexts):
         return found
 
     def raw(self, key: str, text: str) -> TextExample:
-        """Return two texts with a tab between."""
+        """Return the pair in a line of two texts with a tab between them."""
         texts = text.split("\t")
         if len(texts) != 2:
             raise UserError(f"{key}: {len(texts)} texts are no pair. Give two texts with a tab between.")
@@ -61,7 +61,7 @@ class Config(LabelledTexts):
 
 
 class TextPairCollator(LabelledCollator):
-    """Makes arrays of pairs."""
+    """A collator of pairs of texts."""
 
     def items(self, examples: Sequence[TextExample], *, training: bool) -> list[Item]:
         items, missing = list[Item](), list[int]()

@@ -1,7 +1,7 @@
-"""Questions about a context, in the form of SQuAD 1.1 and 2.0; TyDi QA's gold passages, MLQA and XQuAD have it too.
+"""Questions about a context, in the format of SQuAD 1.1 and 2.0, TyDi QA's gold passages, MLQA and XQuAD.
 
-Exact match and F1 of words follow the official scripts. TyDi QA's gold passages are judged by SQuAD 1.1's rules in
-every language; MLQA has rules of its own for seven. All values are shares, from 0 to 1.
+Exact match and word F1 follow the official scripts. TyDi QA's gold passages are scored by the rules of SQuAD 1.1 in all
+languages. MLQA has separate rules for seven languages. All values are shares, from 0 to 1.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ from tokenfree.train.tasks.questions import (
     split_raw,
 )
 
-LEAST_SCORE = -1e9  # of no span at all; JSON has no infinity
+LEAST_SCORE = -1e9  # score if there is no span; JSON has no infinity
 Rules = Literal["squad", "ar", "de", "en", "es", "hi", "vi", "zh"]
 
-# Articles that do not count; in Arabic one is part of a word, and MLQA takes its letters away wherever they stand.
+# Articles are ignored. In Arabic the article is part of a word, and MLQA removes its letters wherever they are.
 _ARTICLES: dict[Rules, str] = {
     "squad": r"\b(a|an|the)\b",
     "en": r"\b(a|an|the)\b",
@@ -54,7 +54,7 @@ _HAN = re.compile("([\u4e00-\u9fa5])")
 
 
 class SquadAnswer(TypedDict):
-    """An answer and the character of the context at which it begins."""
+    """An answer and the character of the context where it begins."""
 
     text: str
     answer_start: StrictInt
@@ -83,18 +83,18 @@ class _File(TypedDict):
 class SquadExample:
     """A question and the context that may answer it."""
 
-    key: str  # its place, such as "dev.json: data[3].paragraphs[0].qas[2]"
+    key: str  # place in the file, such as "dev.json: data[3].paragraphs[0].qas[2]"
     question_id: str
     question: str
     context: str
-    answers: Sequence[SquadAnswer] | None  # all that count as right; none where there is no answer; None: not given
+    answers: Sequence[SquadAnswer] | None  # all correct answers; empty: unanswerable; None: not annotated
 
 
 def read_squad(path: str) -> list[SquadExample]:
-    """Return the questions of a file, in its order.
+    """Return the questions of a file in order.
 
     Raises:
-        UserError: the file cannot be read or has another form; the message names the place and the field.
+        UserError: The file cannot be read or has another format. The message names the place and the field.
     """
     file: _File = parse_form(_File, read_bytes(path), path)
     examples: dict[str, SquadExample] = {}
@@ -119,12 +119,12 @@ def read_squad(path: str) -> list[SquadExample]:
 
 @settings
 class Config(QuestionAnswering):
-    """Questions about a context, in the form of SQuAD.
+    """Questions about a context, in the format of SQuAD.
 
     Attributes:
-        unanswerable: whether nothing may be the answer: where no span has a score above 0; null: if so in training.
-        rules: of comparing answers: `squad`, as SQuAD and TyDi QA's gold passages have them for every language, or the
-            language whose rules in MLQA they are.
+        unanswerable: whether to predict no answer if no span scores above 0; null: if a training question has none.
+        rules: rules for comparing answers. `squad`: those of SQuAD and TyDi QA's gold passages, for all languages; a
+            language: those of MLQA for it.
     """
 
     name: Literal["qa_squad"] = "qa_squad"
@@ -149,7 +149,7 @@ class Config(QuestionAnswering):
         return [Passage(0, 0, _encoded(example.context))]
 
     def target(self, example: SquadExample, text: Readable) -> AnswerTarget | None:
-        """Return the first answer, None where the context does not answer."""
+        """Return the first answer, or None if the context has none."""
         if not example.answers:
             return None
         answer, start = example.answers[0]["text"], example.answers[0]["answer_start"]
@@ -165,8 +165,9 @@ class Config(QuestionAnswering):
     def predictions(
         self, examples: Sequence[SquadExample], items: Sequence[Item], outputs: Sequence[Outputs]
     ) -> list[dict[str, Any]]:
-        """Return `key`, `id`, the `answer` as text, empty for nothing, and the `score` of the best `span`: `text`,
-        `start` and `end` in characters, `start_byte` and `end_byte`; `gold` where given.
+        """Return `key`, `id`, `answer` (empty for none), the best `span`, its `score`, and `gold` if annotated.
+
+        A span has `text`, `start` and `end` in characters, `start_byte` and `end_byte`.
         """
         answers = self.answers(examples, items, outputs)
         return [self._prediction(*each) for each in zip(examples, answers, strict=True)]
@@ -174,8 +175,9 @@ class Config(QuestionAnswering):
     def scores(self, examples: Sequence[SquadExample], predictions: Sequence[Mapping[str, Any]]) -> Metrics | None:
         """Return exact match and F1.
 
-        Where questions have no answer, also of those with and without one, and the best that a threshold of the score
-        gives. Of TyDi QA's gold passages, whose ids name the language, the means are over languages without English.
+        If some questions have no answer, questions with and without one are also scored separately. If the task is
+        `unanswerable`, the values at the best score threshold are added. For TyDi QA's gold passages, whose ids name
+        the language, the means are over the languages except English.
         """
         gold = {e.question_id: [a["text"] for a in e.answers] for e in examples if e.answers is not None}
         if len(gold) < len(examples):
@@ -215,17 +217,17 @@ def _encoded(text: str) -> bytes:
 
 
 class SquadScores(NamedTuple):
-    """Means over questions: the share of exact answers, and the F1 of words with the most similar right answer."""
+    """Means over questions: the share of exact matches, and the word F1 with the most similar correct answer."""
 
     exact_match: float
     f1: float
 
 
 def normalized(answer: str, rules: Rules = "squad") -> str:
-    """Return the words of an answer that count: in lower case, without punctuation and articles, one space between.
+    """Return an answer in lower case, without punctuation and articles, with single spaces between words.
 
-    By the rules of MLQA, punctuation is that of Unicode, and each Chinese character is a word; by `squad`, that of
-    ASCII.
+    Under the rules of MLQA, punctuation is that of Unicode, and each Chinese character is a word. Under `squad`,
+    punctuation is that of ASCII.
     """
     answer = "".join(character for character in answer.lower() if not _is_punctuation(character, rules))
     if rules in _ARTICLES:
@@ -240,7 +242,7 @@ def _is_punctuation(character: str, rules: Rules) -> bool:
 
 
 def word_f1(gold: str, answer: str, rules: Rules = "squad") -> float:
-    """Return the F1 of the words that count of both; 0 where either has none."""
+    """Return the F1 of the words of both after normalization; 0 if either has none."""
     gold_words, words = normalized(gold, rules).split(), normalized(answer, rules).split()
     common = (collections.Counter(gold_words) & collections.Counter(words)).total()
     return 2 * common / (len(gold_words) + len(words)) if common else 0.0
@@ -249,14 +251,15 @@ def word_f1(gold: str, answer: str, rules: Rules = "squad") -> float:
 def score_squad(
     gold: Mapping[str, Sequence[str]], answers: Mapping[str, str], rules: Rules = "squad"
 ) -> dict[str, SquadScores]:
-    """Return the scores of `all` questions, and where some have no answer, those with and without one apart.
+    """Return the scores of `all` questions and, if some have no answer, of the `answerable` and the `unanswerable`.
 
-    If all have an answer the rules are those of SQuAD 1.1, else of 2.0: nothing is then a right answer as well.
+    If all have an answer, the rules are those of SQuAD 1.1. Otherwise they are those of SQuAD 2.0, where an empty
+    prediction is correct for an unanswerable question.
 
     Args:
-        gold: right answers by the id of the question; none where the context does not answer.
-        answers: given answers; empty for nothing. A question that is missing gets no credit.
-        rules: of normalisation.
+        gold: Correct answers by question id; empty for an unanswerable question.
+        answers: Predicted answers by question id; empty for no answer. A missing question gets no credit.
+        rules: Rules of normalization.
     """
     credits = {name: _credits(texts, answers.get(name), rules) for name, texts in _right_answers(gold, rules).items()}
     scores = {"all": _mean(credits.values())}
@@ -270,13 +273,13 @@ def score_squad(
 def best_with_threshold(
     gold: Mapping[str, Sequence[str]], answers: Mapping[str, str], scores: Mapping[str, float], rules: Rules = "squad"
 ) -> SquadScores:
-    """Return the best F1, with its exact match, of answering only above some score.
+    """Return the F1 at the best score threshold for answering, and the exact match at that threshold.
 
     Args:
-        gold: as for `score_squad`.
-        answers: best span of every question, whatever its score.
-        scores: of these spans.
-        rules: of normalisation.
+        gold: Correct answers, as in `score_squad`.
+        answers: Best span of each question, whatever its score.
+        scores: Scores of these spans.
+        rules: Rules of normalization.
     """
     right = _right_answers(gold, rules)
     ordered = sorted(right, key=lambda name: -scores[name])
@@ -287,14 +290,14 @@ def best_with_threshold(
         given = _credits(right[name], answers[name], rules)
         current = [total + now - before for total, now, before in zip(current, given, refused[name], strict=True)]
         if index + 1 < len(ordered) and scores[ordered[index + 1]] == scores[name]:
-            continue  # no threshold lies between equals
+            continue  # no threshold separates equal scores
         if current[1] > best[1]:
             best = list(current)
     return SquadScores(best[0] / len(right), best[1] / len(right))
 
 
 def _languages_of(ids: Iterable[str]) -> dict[str, list[str]]:
-    """Return the ids of questions by the language that they name, as TyDi QA's do; nothing if one names none."""
+    """Return question ids by the language they name, as in TyDi QA; empty if any id names none."""
     found: dict[str, list[str]] = {}
     for name in ids:
         language = name.split("-")[0]
@@ -305,14 +308,14 @@ def _languages_of(ids: Iterable[str]) -> dict[str, list[str]]:
 
 
 def _right_answers(gold: Mapping[str, Sequence[str]], rules: Rules) -> dict[str, list[str]]:
-    """Return the answers of each question; in SQuAD 2.0 an empty text for none, and without those of no word."""
+    """Return the answers of each question. In SQuAD 2.0, drop answers without words, and use "" if none is left."""
     if all(gold.values()):
         return {name: list(texts) for name, texts in gold.items()}
     return {name: [text for text in texts if normalized(text, rules)] or [""] for name, texts in gold.items()}
 
 
 def _credits(right: Sequence[str], answer: str | None, rules: Rules) -> tuple[float, float]:
-    """Return exact match and F1 with the right answer for which each is best."""
+    """Return the best exact match and the best F1 over the correct answers."""
     if answer is None:
         return 0.0, 0.0
     exact = max(float(normalized(gold, rules) == normalized(answer, rules)) for gold in right)

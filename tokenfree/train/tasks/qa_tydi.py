@@ -1,8 +1,9 @@
 """TyDi QA's primary tasks: which passage of an article answers a question, and which bytes of it are the answer.
 
-As in CANINE's code (https://arxiv.org/abs/2103.06874, section 4.1): windows over the marked passages, the answer of
-the first annotator with one, and neither yes nor no is ever answered. Offsets are bytes of `document_plaintext` in
-UTF-8. Predictions and scores are those of the official script, with its quirks of missing predictions.
+Windows, targets and decoding follow CANINE's code (https://arxiv.org/abs/2103.06874, section 4.1). Windows cover the
+marked passages, the target is the answer of one annotator, and yes or no is never predicted. Offsets are bytes of
+`document_plaintext` in UTF-8. Predictions and scores match the official script, including how it treats missing
+predictions.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ from tokenfree.train.tasks.questions import (
 )
 
 NO_SPAN: Span = (-1, -1)
-LEAST_ANNOTATORS = 2  # that must have found an answer for it to count
+LEAST_ANNOTATORS = 2  # annotators who must have found an answer for the question to count as answerable
 NOT_AVERAGED = "english"
 TASKS = ("minimal", "passage")
 
@@ -67,8 +68,8 @@ class _Line(TypedDict):
 class Annotation(NamedTuple):
     """The answer of one annotator."""
 
-    passage: int  # its index among the candidates; -1: no passage answers the question
-    span: Span  # of the minimal answer in the article, or `NO_SPAN`
+    passage: int  # index among the candidates; -1: no passage answers the question
+    span: Span  # minimal answer in the article, or `NO_SPAN`
     yes_no: str  # YES, NO or NONE
 
 
@@ -76,20 +77,20 @@ class Annotation(NamedTuple):
 class TydiExample:
     """A question and the article that may answer it."""
 
-    key: str  # its place, such as "dev.jsonl.gz:3"
+    key: str  # place in the file, such as "dev.jsonl.gz:3"
     example_id: int
     language: str  # in lower case
     question: str
     article: bytes  # UTF-8
-    passages: Sequence[Span]  # the candidates; `NO_SPAN` for one whose place is not known
+    passages: Sequence[Span]  # candidates; `NO_SPAN` for one whose place is unknown
     annotations: Sequence[Annotation] | None  # None: the file has none
 
 
 def read_tydi(path: str) -> Iterator[TydiExample]:
-    """Yield the examples of a file, in its order.
+    """Yield the examples of a file in order.
 
     Raises:
-        UserError: the file cannot be read, or a line is no example; the message names file, line and field.
+        UserError: The file cannot be read, or a line is not an example. The message names file, line and field.
     """
     seen: dict[int, str] = {}
     for number, text in enumerate(read_lines(path), 1):
@@ -132,10 +133,10 @@ def _span(value: _Bytes, article: bytes, place: str) -> Span:
 
 @settings
 class Config(QuestionAnswering):
-    """TyDi QA's primary tasks, in its own format.
+    """TyDi QA's primary tasks, in its format.
 
     Attributes:
-        max_passages: passages of an article that are read.
+        max_passages: maximum number of passages of an article that are read.
     """
 
     name: Literal["qa_tydi"] = "qa_tydi"
@@ -154,7 +155,7 @@ class Config(QuestionAnswering):
         return TydiExample(key, 0, "", question, article, [(0, len(article))], None)
 
     def passages(self, example: TydiExample) -> list[Passage]:
-        """Return the first passages of an article, without empty ones and those whose place is not known."""
+        """Return the first passages of an article, except empty ones and those whose place is unknown."""
         return [
             Passage(index, begin, example.article[begin:end])
             for index, (begin, end) in enumerate(example.passages[: self.max_passages])
@@ -162,12 +163,12 @@ class Config(QuestionAnswering):
         ]
 
     def target(self, example: TydiExample, text: Readable) -> AnswerTarget | None:
-        """Return the minimal answer in the first of the passages that have one, else the first passage that answers.
+        """Return the minimal answer in the first passage that has one, else the first passage that answers.
 
-        As in CANINE's code, yes and no are learned as passages, and what lies behind `max_passages` as no answer.
+        As in CANINE's code, a yes or no is learned as a passage, and an answer after `max_passages` as no answer.
         """
         marked = [a for a in example.annotations or () if 0 <= a.passage < self.max_passages]
-        marked.sort(key=lambda annotation: annotation.passage)  # stable: of one passage, the first annotator's
+        marked.sort(key=lambda annotation: annotation.passage)  # stable: the first annotator of a passage stays first
         for annotation in marked:
             if annotation.span != NO_SPAN:
                 vectors = text.find(annotation.span, annotation.passage)
@@ -183,8 +184,9 @@ class Config(QuestionAnswering):
     def predictions(
         self, examples: Sequence[TydiExample], items: Sequence[Item], outputs: Sequence[Outputs]
     ) -> list[dict[str, Any]]:
-        """Return lines of the official form, with `key`, the `answer` as text, empty for none, and its `span`: `text`,
-        `start` and `end` in characters, `start_byte` and `end_byte`; null for none.
+        """Return lines in the official format with `key`, `answer` (empty for none) and its `span` (null for none).
+
+        A span has `text`, `start` and `end` in characters, `start_byte` and `end_byte`.
         """
         answers = self.answers(examples, items, outputs)
         return [
@@ -193,9 +195,10 @@ class Config(QuestionAnswering):
         ]
 
     def scores(self, examples: Sequence[TydiExample], predictions: Sequence[Mapping[str, Any]]) -> Metrics | None:
-        """Return F1, precision and recall of both tasks, means over the languages without English, and F1 of each.
+        """Return F1, precision and recall of both tasks, and the F1 of each language.
 
-        Of questions in English alone the means are those of English.
+        The values of a task are means over the languages except English. If all questions are in English, they are
+        those of English.
         """
         if any(example.annotations is None for example in examples):
             return None
@@ -211,7 +214,7 @@ class Config(QuestionAnswering):
 
 
 def official_prediction(example: TydiExample, answer: SpanAnswer | None) -> dict[str, Any]:
-    """Return the official form of an answer, with the first passage that holds it, else passage 0; None: no answer."""
+    """Return an answer (None for no answer) in the official format, with the first passage that contains it, else 0."""
     passage, (begin, end), score = -1, NO_SPAN, 0.0
     if answer is not None:
         (begin, end), score = answer
@@ -229,7 +232,7 @@ def official_prediction(example: TydiExample, answer: SpanAnswer | None) -> dict
 
 
 class BestF1(NamedTuple):
-    """The best F1 over all thresholds of the score; answers with a score below it count as none."""
+    """The best F1 over all score thresholds. Answers that score below the threshold count as no answer."""
 
     f1: float = 0.0
     precision: float = 0.0
@@ -237,7 +240,7 @@ class BestF1(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What came of one question."""
+    """The result for one question."""
 
     has_gold: bool
     has_answer: bool
@@ -246,9 +249,9 @@ class Outcome(NamedTuple):
 
 
 def score_tydi(gold: Iterable[TydiExample], predictions: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, BestF1]]:
-    """Return the scores of both `TASKS` for each language that has predictions, in the official form.
+    """Return the scores of both `TASKS` for each language of the `predictions`, which have the official format.
 
-    A question without a prediction in its language counts as answered, at score 0, if it has no answer.
+    As in the official script, a question without a prediction counts as answered, with score 0, if it has no answer.
     """
     found: dict[str, dict[int, Mapping[str, Any]]] = {}
     for line in predictions:
@@ -280,7 +283,7 @@ def best_f1(outcomes: Iterable[Outcome]) -> BestF1:
         credit += outcome.credit
         num_answers += outcome.has_answer
         if index + 1 < len(ordered) and ordered[index + 1].score == outcome.score:
-            continue  # no threshold lies between equals
+            continue  # no threshold separates equal scores
         precision = credit / num_answers if num_answers else 0.0
         recall = credit / num_gold if num_gold else 0.0
         f1 = 2 * precision * recall / (precision + recall) if credit else 0.0

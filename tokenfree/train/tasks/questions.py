@@ -1,8 +1,8 @@
-"""Question answering: windows over a question and a text, the head that finds spans, and what both tasks share.
+"""Question answering: windows over a question and a text, the head that finds spans, and code shared by both tasks.
 
-A window is [CLS] question [SEP] part of the text [SEP], in segments 0 and 1. For models of characters it is that of
-CANINE's code for TyDi QA, padded to a fixed length (https://arxiv.org/abs/2103.06874, section 4.1). Other models pad
-less. Positions of answers are positions of vectors, the last one included.
+A window is [CLS] question [SEP] part of the text [SEP], in segments 0 and 1. For models of characters it is the same as
+in CANINE's code for TyDi QA, padded to a fixed length (https://arxiv.org/abs/2103.06874, section 4.1). Other models
+pad less. Positions of answers count vectors; the last position is inclusive.
 
 B batch, W windows, L positions, P vectors of a window, K candidates, D width, T types of answers
 """
@@ -36,7 +36,7 @@ from tokenfree.train.tasks.base import DownstreamTask, Item, Outputs, TaskCollat
 from tokenfree.train.tasks.heads import encode_all
 from tokenfree.train.tasks.inputs import NOWHERE, TextInputs, TextSymbols, joined, part_of
 
-UNKNOWN, YES, NO, MINIMAL, PASSAGE = range(5)  # types of answers, in the order of CANINE's code
+UNKNOWN, YES, NO, MINIMAL, PASSAGE = range(5)  # types of answers, in the same order as in CANINE's code
 NUM_TYPES = 5
 Span = tuple[int, int]  # begin and end in bytes
 _SPACE = 0x20
@@ -44,27 +44,27 @@ logger = logging.getLogger("tokenfree")
 
 
 class UnusableAnswer(Exception):
-    """An annotated answer that is not where the file says; the question is left out of training."""
+    """Raised if an annotated answer is not where the file says. Training skips the question."""
 
 
 class Passage(NamedTuple):
-    """A part of the original that is read."""
+    """A part of the original text that is read."""
 
     index: int
-    begin: int  # the first byte
+    begin: int  # first byte
     text: bytes  # UTF-8
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Readable:
-    """What the model reads of a text, in vectors of characters, subwords or words.
+    """A text as the model reads it, in vectors of characters, subwords or words.
 
     Attributes:
-        symbols: what the embedder reads, int64 [symbols].
-        starts: byte of the original at which each vector begins, int64 [vectors]; -1 for markers and the like.
-        ends: byte after its last one; -1 likewise.
-        passages: vectors of each passage, by its index.
-        unit_ends: symbols up to which each vector reaches, int64 [vectors]; None: each symbol has a vector.
+        symbols: Input of the embedder, int64 [symbols].
+        starts: First byte of each vector in the original text, int64 [vectors]; -1 for vectors of no text, as markers.
+        ends: Byte after the last one of each vector, int64 [vectors]; -1 for the same vectors.
+        passages: Vectors of each passage, by its index.
+        unit_ends: Exclusive last symbol of each vector, int64 [vectors]; None if each symbol has a vector.
     """
 
     symbols: np.ndarray
@@ -80,7 +80,7 @@ class Readable:
         return part_of(TextSymbols(self.symbols, self.starts[:0], self.unit_ends), vectors.start, vectors.stop)
 
     def find(self, span: Span, passage: int) -> range | None:
-        """Return the vectors of a passage that hold the bytes of `span`; None if it is empty or not all inside."""
+        """Return the vectors of a passage that contain the bytes of `span`; None if it is empty or not all inside."""
         among = self.passages.get(passage, range(0))
         starts, ends = (each[among.start : among.stop] for each in (self.starts, self.ends))
         begin, end = span
@@ -91,7 +91,7 @@ class Readable:
 
 
 def readable(passages: Iterable[Passage], inputs: TextInputs, *, markers: bool) -> Readable:
-    """Join passages; with `markers`, with spaces, and each behind its marker and a space."""
+    """Join passages. With `markers`, spaces separate them, and a marker and a space precede each one."""
     none = np.zeros(0, dtype=np.int64)
     texts, starts, ends, ranges, length = list[TextSymbols](), [none], [none], dict[int, range](), 0
     for passage in passages:
@@ -114,18 +114,18 @@ def readable(passages: Iterable[Passage], inputs: TextInputs, *, markers: bool) 
 
 
 def _places(text: TextSymbols, passage: Passage) -> tuple[np.ndarray, np.ndarray]:
-    """Where, in bytes of the original, each vector of a passage begins and ends; -1 for one of no character."""
+    """Return the bytes of the original where each vector of a passage begins and ends; -1 if it has no character."""
     is_first = (np.frombuffer(passage.text, dtype=np.uint8) & 0xC0) != 0x80
     byte = np.append(np.flatnonzero(is_first), len(passage.text)) + passage.begin
     starts, ends = (np.full(text.num_vectors, NOWHERE, dtype=np.int64) for _ in range(2))
     seen = np.flatnonzero(text.vectors >= 0)
-    ends[text.vectors[seen]] = byte[seen + 1]  # of several characters of a vector, the last is written last
+    ends[text.vectors[seen]] = byte[seen + 1]  # if a vector has several characters, the last one is written last
     starts[text.vectors[seen[::-1]]] = byte[seen[::-1]]
     return starts, ends
 
 
 class AnswerTarget(NamedTuple):
-    """The answer to learn: its type, and its vectors in the text that is read."""
+    """The answer to learn: its type and its vectors in the text that is read."""
 
     kind: int
     vectors: range
@@ -136,12 +136,12 @@ class Window:
     """A part of a text, next to the question.
 
     Attributes:
-        question: as it is read, with the marker if there is one.
-        text: what is read.
-        part: which of its vectors.
-        first: first vector of the answer, by its number in the input; 0, that of CLS, for none.
-        last: its last vector.
-        kind: type of the answer, `UNKNOWN` for none.
+        question: Question as the model reads it, with the marker if there is one.
+        text: Text as the model reads it.
+        part: Vectors of the text that are in the window.
+        first: Number of the answer's first vector in the input; 0, the vector of CLS, for no answer.
+        last: Number of the answer's last vector in the input; 0 for no answer.
+        kind: Type of the answer; `UNKNOWN` for no answer.
     """
 
     question: TextSymbols
@@ -153,28 +153,28 @@ class Window:
 
     @property
     def offset(self) -> int:
-        """Number, in the input, of the first vector of the part."""
+        """Number of the part's first vector in the input."""
         return self.question.num_vectors + 2
 
 
 class WindowReader:
-    """Reads windows for a model; lengths are in vectors.
+    """A reader of windows for a model. Lengths are in vectors.
 
     Args:
-        inputs: of the model.
-        max_question: of a question, its last vectors.
-        stride: from one window's begin to that of the next.
-        markers: before the question and each passage, if the model reads characters.
+        inputs: Inputs of the model.
+        max_question: Maximum length of a question. The end of a longer one is read.
+        stride: Distance between the starts of successive windows.
+        markers: Whether markers precede the question and each passage, if the model reads characters.
 
     Raises:
-        UserError: no text fits next to the longest question.
+        UserError: No text fits next to the longest question.
     """
 
     def __init__(self, inputs: TextInputs, *, max_question: int, stride: int, markers: bool) -> None:
         self._inputs, self._max_question, self._stride = inputs, max_question, stride
         self._is_characters = inputs.symbols == "characters"
         self._markers = markers and self._is_characters
-        least = max_question + 4 + self._markers  # CLS, two SEP and something of the text
+        least = max_question + 4 + self._markers  # CLS, two SEP and one vector of the text
         if inputs.length < least:
             raise UserError(
                 f"train.length: {inputs.length} positions leave no room for the text next to questions of "
@@ -185,16 +185,16 @@ class WindowReader:
         return readable(passages, self._inputs, markers=self._markers)
 
     def question(self, text: str) -> TextSymbols:
-        """Return the last vectors of a question, behind the marker if there is one."""
+        """Return the last vectors of a question, after the marker if there is one."""
         encoded = self._inputs.encode(text)
         kept = part_of(encoded, max(0, encoded.num_vectors - self._max_question), encoded.num_vectors)
         return kept._replace(symbols=np.append(QUESTION_MARKER, kept.symbols)) if self._markers else kept
 
     def cut(self, question: TextSymbols, text: Readable) -> list[Window]:
-        """Return the windows of a text, from left to right; the last one ends where the text does.
+        """Return the windows of a text from left to right. The last one ends where the text does.
 
         Raises:
-            UserError: not even one vector fits next to the question.
+            UserError: Not even one vector fits next to the question.
         """
         windows, start, end = list[Window](), 0, 0
         while end < len(text):
@@ -204,10 +204,11 @@ class WindowReader:
         return windows
 
     def arrays(self, windows: Sequence[Window]) -> Arrays:
-        """Return the arrays that the encoder reads, with `global`, bool like `mask`: CLS, the question and its SEP.
+        """Return the inputs of the encoder, and `starts`, `ends` and `choices` for the head.
 
-        `starts` and `ends`, int64 [W, P], are the bytes of the original of each vector, -1 for none. `choices`, bool,
-        are the vectors of the softmax: with characters all of them, padding too, as in CANINE's code.
+        `global`, bool like `mask`, is true for CLS, the question and its SEP. `starts` and `ends`, int64 [W, P], are
+        the bytes of each vector in the original, -1 for none. `choices`, bool [W, P], are the vectors of the softmax.
+        For characters these are all vectors including padding, as in CANINE's code.
         """
         length = self._inputs.length if self._is_characters else None
         arrays = self._inputs.arrays([_texts(window) for window in windows], length)
@@ -248,7 +249,7 @@ def _texts(window: Window) -> tuple[TextSymbols, TextSymbols]:
 def with_targets(
     windows: Sequence[Window], target: AnswerTarget | None, *, share_of_others: float, seed: int, sample: int
 ) -> list[Window]:
-    """Return the windows of a text to learn from: those with the whole answer, and at random a share of the others.
+    """Return the windows to train on: those with the whole answer, and a random share of the others.
 
     The draws depend on `seed` and `sample`, the number of the question.
     """
@@ -265,10 +266,10 @@ def with_targets(
 
 
 class SpanAnswer(NamedTuple):
-    """A span of the original and how sure the model is of it."""
+    """A span of the original and its score."""
 
     span: Span
-    score: float  # start and end logit, less those of CLS: above 0 where the model prefers the span to no answer
+    score: float  # start plus end logit minus those of CLS; above 0 if the model prefers the span to no answer
 
 
 @dataclasses.dataclass(frozen=True)
@@ -276,8 +277,8 @@ class SpanDecoder:
     """CANINE's decoding for TyDi QA (https://arxiv.org/abs/2103.06874, section 4.1).
 
     Attributes:
-        candidates: number of the best starts, and of the best ends, that are combined.
-        max_answer: most vectors of an answer.
+        candidates: Number of best starts, and of best ends, that are combined.
+        max_answer: Maximum number of vectors of an answer.
     """
 
     candidates: int = 30
@@ -288,9 +289,9 @@ class SpanDecoder:
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return the score, float64 [W], of the best span of each window, its first and its last vector, int64 [W].
 
-        Candidates are the best positions except that of CLS. They make an answer where both are in the original, the
-        end is not before the start, and the span has at most `max_answer` vectors. Ties are broken by the better
-        start, then the better end, then the earlier position. Without an answer the score is -inf.
+        Candidates are the best positions except that of CLS. A start and an end are an answer if both are in the
+        original and the span has 1 to `max_answer` vectors. Ties are broken by the better start, then the better end,
+        then the earlier position. Without an answer, the score is -inf.
         """
         start_WP, end_WP = start_WP.astype(np.float64), end_WP.astype(np.float64)
         # A stable sort keeps the first of equal logits first.
@@ -315,18 +316,18 @@ def _take(values_WP: np.ndarray, positions_WK: np.ndarray) -> np.ndarray:
 
 
 def best_of_windows(answers: Iterable[SpanAnswer]) -> SpanAnswer | None:
-    """Return the best answer of the windows of a text, the first of equal ones; None if no window has one."""
+    """Return the best answer of the windows of a text, the first one of ties; None if no window has an answer."""
     best = max(answers, key=lambda answer: answer.score, default=None)
     return best if best is not None and np.isfinite(best.score) else None
 
 
 class SpanHead(TaskHead):
-    """Two logits for each vector, and one for each type of answer from the pooled vector.
+    """A head with two logits per vector, and one per type of answer from the pooled vector.
 
     Args:
-        width: of the encoder's vectors.
-        decoder: that finds the best span of a window.
-        num_types: types of answers; 0: none are learned, as in transformers' `CanineForQuestionAnswering`.
+        width: Width of the encoder.
+        decoder: Decoder that finds the best span of a window.
+        num_types: Number of types of answers; 0 to learn none, as in transformers' `CanineForQuestionAnswering`.
     """
 
     def __init__(self, width: int, decoder: SpanDecoder, num_types: int = 0) -> None:
@@ -337,14 +338,14 @@ class SpanHead(TaskHead):
         self.apply(initialise)
 
     def outputs(self, encoder: nn.Module, batch: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Return `start` and `end`, float32 [B, P], and where types are learned `type` [B, T]."""
+        """Return `start` and `end`, float32 [B, P], and `type` [B, T] if types are learned."""
         vectors_BPD, pooled_BD = encode_all(encoder, batch)
         start_BP, end_BP = self.spans(vectors_BPD).float().unbind(dim=-1)
         found = {"start": start_BP, "end": end_BP}
         return found if self.types is None else found | {"type": self.types(pooled_BD).float()}
 
     def loss(self, outputs: Mapping[str, Tensor], batch: Mapping[str, Tensor]) -> Loss:
-        """Return the mean of the cross-entropies of start, end and, where learned, type; exact spans are correct."""
+        """Return the mean cross-entropy of start, end and, if learned, type. Exact spans count as correct."""
         start_BP, end_BP = _among_choices(outputs, batch)
         pairs = [(start_BP, batch["first"]), (end_BP, batch["last"])]
         if self.types is not None:
@@ -355,7 +356,7 @@ class SpanHead(TaskHead):
         return Loss((loss_B * real_B).sum(), real_B.sum(), right_B.sum())
 
     def kept(self, outputs: Mapping[str, Tensor], batch: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Return the best span of each window: `score`, -inf for none, `begin` and `end` in bytes of the original."""
+        """Return the best span of each window: `score` (-inf for none), `begin` and `end` in bytes of the original."""
         start_BP, end_BP = (logits_BP.cpu().numpy() for logits_BP in _among_choices(outputs, batch))
         starts_BP, ends_BP = (batch[name].cpu().numpy() for name in ("starts", "ends"))
         score_B, first_B, last_B = self._decoder.best(start_BP, end_BP, starts_BP != NOWHERE)
@@ -372,14 +373,14 @@ def _among_choices(outputs: Mapping[str, Tensor], batch: Mapping[str, Tensor]) -
 
 @settings
 class QuestionAnswering(DownstreamTask):
-    """Questions whose answers are spans of a text. Lengths are in characters, of models of subwords and words in these.
+    """Questions whose answers are spans of a text. Lengths are in characters, or in the model's subwords or words.
 
     Attributes:
-        max_question: the most of a question that is read, its end.
-        stride: from the begin of a window of the text to that of the next.
-        other_windows: share of the windows without the answer that are trained on, as ones that do not answer.
-        max_answer: the longest answer that is given.
-        candidates: how many of the best begins, and of the best ends, are combined to find an answer.
+        max_question: maximum length of a question; the end of a longer one is read.
+        stride: distance between the starts of successive windows of the text.
+        other_windows: share of the windows without the answer to train on, as unanswerable.
+        max_answer: maximum length of a predicted answer.
+        candidates: number of best starts, and of best ends, that are combined to find an answer.
     """
 
     max_question: Annotated[int, Field(ge=1)] = 256
@@ -397,27 +398,27 @@ class QuestionAnswering(DownstreamTask):
 
     @abstractmethod
     def target(self, example: Any, text: Readable) -> AnswerTarget | None:
-        """Return what is learned of an example; None where it has no answer.
+        """Return the answer to learn from an example; None if it has none.
 
         Raises:
-            UnusableAnswer: the answer is not where the file says.
+            UnusableAnswer: The answer is not where the file says.
         """
 
     @abstractmethod
     def is_annotated(self, example: Any) -> bool:
-        """Return True if the file has the example's answer, or says that it has none."""
+        """Return True if the file gives the example's answer or says that it has none."""
 
     def texts(self, example: Any) -> Sequence[str]:
         read = (passage.text.decode("utf-8", "surrogatepass") for passage in self.passages(example))
         return [example.question, *read]
 
     def adapted(self, model: ModelConfig) -> ModelConfig:
-        """Make room for the longest question among the global units of a model that has some."""
+        """Return the settings with enough global units for the longest question, if the model has global units."""
         trunk = model.trunk
         if not isinstance(trunk.attention, sliding_global.Config) or trunk.attention.global_units == 0:
             return model
         framed = 1 + self.markers + self.max_question + 1  # CLS, the marker, the question, SEP
-        # With a rate, CLS has a unit of its own besides the one of its group.
+        # If the model downsamples, CLS has a separate unit in addition to the one of its group.
         num_units = 1 + -(-framed // model.downsampler.rate)
         attention = dataclasses.replace(trunk.attention, global_units=max(trunk.attention.global_units, num_units))
         return dataclasses.replace(model, trunk=dataclasses.replace(trunk, attention=attention))
@@ -431,7 +432,7 @@ class QuestionAnswering(DownstreamTask):
     def answers(
         self, examples: Sequence[Any], items: Sequence[Item], outputs: Sequence[Outputs]
     ) -> list[SpanAnswer | None]:
-        """Return the best answer over the windows of each example."""
+        """Return the best answer over all windows of each example."""
         found: list[list[SpanAnswer]] = [[] for _ in examples]
         for item, output in zip(items, outputs, strict=True):
             span = int(output["begin"]), int(output["end"])
@@ -440,7 +441,7 @@ class QuestionAnswering(DownstreamTask):
 
 
 class _Place(NamedTuple):
-    """A window of an example by its place. Its content is read when it is used, which spares memory."""
+    """The place of a window of an example. Its content is read when it is used, to save memory."""
 
     example: Any
     part: range
@@ -451,15 +452,15 @@ class _Place(NamedTuple):
 
 
 class QuestionCollator(TaskCollator):
-    """Makes arrays of questions; `seed` is that of the draws of windows without the answer."""
+    """A collator of questions. `seed` decides which windows without the answer are drawn."""
 
     def __init__(self, task: QuestionAnswering, inputs: TextInputs, seed: int) -> None:
         self._task, self._seed = task, seed
         self._reader = WindowReader(inputs, max_question=task.max_question, stride=task.stride, markers=task.markers)
-        self._read = functools.lru_cache(maxsize=4)(self._read_now)  # few, since texts may be large
+        self._read = functools.lru_cache(maxsize=4)(self._read_now)  # small because texts may be large
 
     def items(self, examples: Sequence[Any], *, training: bool) -> list[Item]:
-        """Return the windows; in training, leave out questions whose answer is not where the file says."""
+        """Return the windows. In training, skip questions whose answer is not where the file says."""
         items, unusable = list[Item](), list[str]()
         for number, example in enumerate(examples):
             question, text = self._read(example)
@@ -480,7 +481,7 @@ class QuestionCollator(TaskCollator):
         return items
 
     def __call__(self, items: Sequence[Item], sample_ids: np.ndarray) -> Arrays:
-        """Return the arrays of `WindowReader`; `first`, `last` and `kind` of the answers, int64 [b]."""
+        """Return the arrays of `WindowReader`, and `first`, `last` and `kind` of the answers, int64 [b]."""
         places: list[_Place] = [item.content for item in items]
         windows = [
             Window(*self._read(place.example), place.part, place.first, place.last, place.kind) for place in places
@@ -498,7 +499,7 @@ class QuestionCollator(TaskCollator):
 
 
 def answer_fields(original: bytes, answer: SpanAnswer | None) -> dict[str, Any]:
-    """Return `answer`, its text, and `span`: its place in characters and bytes of the `original`; None for none."""
+    """Return `answer`, a text, and `span`, its place in characters and bytes of the `original`; None without answer."""
     if answer is None:
         return {"answer": "", "span": None}
     begin, end = answer.span
@@ -509,10 +510,10 @@ def answer_fields(original: bytes, answer: SpanAnswer | None) -> dict[str, Any]:
 
 
 def split_raw(key: str, text: str) -> tuple[str, bytes]:
-    """Return the question and the context, in UTF-8, of a line with a tab between.
+    """Return the question and the context, in UTF-8, of a line that has a tab between them.
 
     Raises:
-        UserError: there is no tab, or nothing before or after it.
+        UserError: There is no tab, or no text before or after it.
     """
     question, _, context = text.partition("\t")
     if not question.strip() or not context.strip():

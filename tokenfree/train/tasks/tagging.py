@@ -1,8 +1,8 @@
-"""Sequence labelling: each word of a sentence has a tag, such as its part of speech or, in BIO, the span that it is in.
+"""Sequence labelling: each word of a sentence has a tag, such as its part of speech or, in BIO, its span.
 
-Words are joined with single spaces. A word is given the tag that is predicted at its first character (CANINE,
-https://arxiv.org/abs/2103.06874, section 4.2), and the loss is taken there too. Models of subwords and words predict
-the tag at the first subword or word that begins in it.
+Words are joined with single spaces. A word gets the tag that is predicted at its first character (CANINE,
+https://arxiv.org/abs/2103.06874, section 4.2). By default, the loss is computed only there. Models of subwords or words
+predict the tag at the first subword or word that begins in it.
 """
 
 from __future__ import annotations
@@ -44,20 +44,20 @@ logger = logging.getLogger("tokenfree")
 
 @settings
 class Config(DownstreamTask):
-    """Words with a tag each.
+    """Words with one tag each.
 
     Attributes:
-        labels: the tags; empty: those of the training examples, in alphabetical order.
-        scheme: `bio`: tags are spans, an I- that goes on with none is read as B-; `strict_bio`: that is refused;
-            `words`: tags of single words; null: bio if a tag begins with B- or I-.
-        targets: what the loss is taken at: `first`, the first character of each word, which alone gives the word its
-            tag; or `all` its characters, as in runs made before this key.
-        dropout: of the head, at least 0 and below 1.
-        format: of the files: conll, conllu or json; null: told by name and content.
-        words_column: the column of words, by number from 1, of JSON and datasets by name; null: told by the file.
-        tags_column: the column of tags, likewise.
-        encoding: of the files; null: UTF-8.
-        noise: in the characters of each word, which keeps its tag.
+        labels: the tags; []: those of the training examples, in alphabetical order.
+        scheme: `bio`: tags are spans, and an I- that continues no span is read as B-; `strict_bio`: such an I- is an
+            error; `words`: tags of single words; null: bio if a tag begins with B- or I-, else words.
+        targets: characters of a word where the loss is computed. `first`: only the first character, which alone decides
+            the word's tag; `all`: all characters, as in runs made before this key existed.
+        dropout: dropout of the head.
+        format: format of the files: conll, conllu or json; null: detected from name and content.
+        words_column: column of words: a number from 1, or a name in JSON and datasets; null: detected.
+        tags_column: column of tags: a number from 1, or a name in JSON and datasets; null: detected.
+        encoding: encoding of the files; null: UTF-8.
+        noise: noise in the characters of each word, which keeps its tag.
     """
 
     name: Literal["tagging"] = "tagging"
@@ -73,7 +73,7 @@ class Config(DownstreamTask):
 
     @property
     def has_spans(self) -> bool:
-        """Whether tags are spans; needs a fitted task."""
+        """Whether tags are spans. The task must be fitted."""
         return self.scheme != "words" and are_bio(self.labels)
 
     def check(self, model: ModelConfig, length: int) -> list[str]:
@@ -86,7 +86,7 @@ class Config(DownstreamTask):
         return self.noise.add(read_tagged(path, options), split)
 
     def raw(self, key: str, text: str) -> RawSentence:
-        """Return a text as words, which end at white space; punctuation marks and ideographs are words of their own."""
+        """Return a text as words separated by white space. Each punctuation mark and ideograph is a separate word."""
         starts, words = zip(*_words(text), strict=True) if text.strip() else ((), ())
         return RawSentence(key, words, text=text, starts=starts)
 
@@ -113,8 +113,10 @@ class Config(DownstreamTask):
     def predictions(
         self, examples: Sequence[TaggedExample], items: Sequence[Item], outputs: Sequence[Outputs]
     ) -> list[dict[str, Any]]:
-        """Return `key`, `words`, `tags`, their `probabilities`; `gold` if given; in BIO the `spans`: `label`, `start`
-        and `end` in characters of the text (the words joined with spaces, or the given one), and `text`.
+        """Return `key`, `words`, `tags`, their `probabilities`, `gold` if given and, in BIO, the `spans`.
+
+        A span has `label`, `start`, `end` and `text`. Offsets are characters of the given text, or of the words joined
+        with spaces.
         """
         default = OUTSIDE if OUTSIDE in self.labels else self.labels[0]
         tags = [[default] * len(example.words) for example in examples]
@@ -148,30 +150,31 @@ class RawSentence(TaggedExample):
     """A text with its words."""
 
     text: str = ""
-    starts: tuple[int, ...] = ()  # of the words, characters of the text
+    starts: tuple[int, ...] = ()  # first character of each word in the text
 
 
 class TaggedWindow(NamedTuple):
     """Some words of a sentence that are read at once."""
 
-    begin: int  # the number of the first
+    begin: int  # number of the first word
     text: TextSymbols
-    places: np.ndarray  # int64 [P]: the positions whose vectors are tagged
-    classes: np.ndarray  # int64 [P]; -1 where no tag is given
-    firsts: np.ndarray  # int64 [words]: which of the places gives the word its tag; -1: none
+    places: np.ndarray  # int64 [P]: positions whose vectors are tagged
+    classes: np.ndarray  # int64 [P]: class of each place; -1: no tag is given
+    firsts: np.ndarray  # int64 [words]: place that decides the word's tag; -1: none
 
 
 class TaggingCollator(TaskCollator):
-    """Makes arrays of sentences for a fitted task."""
+    """A collator of sentences for a fitted task."""
 
     def __init__(self, task: Config, inputs: TextInputs) -> None:
         self._inputs, self._has_spans, self._targets = inputs, task.has_spans, task.targets
-        self._cut = list[str]()  # words of which not all is read
+        self._cut = list[str]()  # words that are read only in part
         self._classes = {label: number for number, label in enumerate(task.labels)}
 
     def items(self, examples: Sequence[TaggedExample], *, training: bool) -> list[Item]:
-        """Halve sentences that are too long, between words, until they fit; of a single word that is too long, read the
-        first characters.
+        """Return the items. Sentences that are too long are halved between words until they fit.
+
+        Only the first characters of a single word that is too long are read.
         """
         self._cut.clear()
         items = [
@@ -188,7 +191,7 @@ class TaggingCollator(TaskCollator):
         return items
 
     def __call__(self, items: Sequence[Item], sample_ids: np.ndarray) -> Arrays:
-        """Return `codepoints`, `mask` and so on; `places`, `classes` int64 and `target_mask` bool [b, P]."""
+        """Return `codepoints`, `mask` and so on, and `places`, `classes` int64 and `target_mask` bool [b, P]."""
         windows: list[TaggedWindow] = [item.content for item in items]
         most = max(1, *(len(window.places) for window in windows))
         places, classes = np.zeros((len(items), most), dtype=np.int64), np.full((len(items), most), -1)
@@ -223,7 +226,7 @@ class TaggingCollator(TaskCollator):
         yield from self._windows(example, middle, end)
 
     def _encode(self, words: Words, before: Words | None) -> TextSymbols | None:
-        """Return the words as the model reads them, None if they are too long."""
+        """Return the words as the model reads them, or None if they are too long."""
         read = list[TextSymbols]()
         for chunk in self._inputs.chunks(" ".join(words), " ".join(before) if before else None):
             read.append(chunk)
@@ -233,11 +236,11 @@ class TaggingCollator(TaskCollator):
 
     def _window(self, words: Sequence[str], tags: Sequence[str] | None, begin: int, text: TextSymbols) -> TaggedWindow:
         of_word = np.repeat(np.arange(len(words)), [len(word) for word in words])
-        characters = np.arange(len(of_word)) + of_word  # a space stands before each word but the first
+        characters = np.arange(len(of_word)) + of_word  # a space precedes each word except the first
         vectors = text.vectors[characters]
         kept = np.flatnonzero(vectors != NOWHERE)
         found, first = np.unique(vectors[kept], return_index=True)
-        word = of_word[kept[first]]  # in which each vector begins
+        word = of_word[kept[first]]  # the word in which each vector begins
         with_vectors, of_firsts = np.unique(word, return_index=True)
         if self._targets == "first":
             found, word, of_firsts = found[of_firsts], with_vectors, np.arange(len(with_vectors))
@@ -259,7 +262,7 @@ def _heads(words: Words | None, size: int) -> Words:
 
 
 def _words(text: str) -> list[tuple[int, str]]:
-    """Return the words of a text, each with where it begins."""
+    """Return the words of a text, each with the offset of its first character."""
     kinds = class_table()[np.frombuffer(text.encode("utf-32-le", "surrogatepass"), dtype="<u4")]
     edges, visible = kinds <= ALONE, kinds != SPACE
     cuts = np.ones(len(text) + 1, dtype=bool)

@@ -1,1 +1,1 @@
-"""The examples of tasks, and the readers of the files that hold them."""
+"""Examples of tasks, and readers of the files that contain them."""

@@ -1,4 +1,4 @@
-"""Files of texts: opened and unpacked by their name, decoded strictly, and read line by line."""
+"""Files of texts: opened, decompressed by their name, decoded strictly, and read line by line."""
 
 from __future__ import annotations
 
@@ -22,23 +22,23 @@ from tokenfree.core.stored_files import checked
 
 PACKED = (".gz", ".xz", ".bz2")
 JSON_LINES = (".jsonl", ".ndjson")
-# A packed file of a few kB can hold a line of any length. Training and development sets with a line of this length are
-# read, cut into windows and evaluated in 1.3 GB.
+# A compressed file of a few kB can contain a line of any length. Reading, windowing and evaluating training and
+# development sets with a line of this length takes 1.3 GB.
 MAX_CHARACTERS = 10_000_000
-_SHOWN = 60  # characters of a value in a message
+_SHOWN = 60  # maximum characters of a value in a message
 _BLOCK = 1 << 20  # bytes that are hashed at once
 _SURROGATES = re.compile("[\ud800-\udfff]")
 _UNREADABLE = (OSError, EOFError, ValueError, ImportError, zlib.error, lzma.LZMAError)
 
 
 def shown(value: object) -> str:
-    """Return a value for a message: quoted, on one line, shortened if it is long."""
+    """Return a value for a message: quoted, on one line, and shortened if it is long."""
     text = repr(value[: _SHOWN + 1] if isinstance(value, str) else value)
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
 
 
 def base_name(path: str) -> str:
-    """Return the name of a file without its folders and the ending of its compression, such as `dev.tsv`."""
+    """Return the name of a file without folders and without the ending of its compression, such as `dev.tsv`."""
     name = posixpath.basename(path)
     return next((name.removesuffix(ending) for ending in PACKED if name.lower().endswith(ending)), name)
 
@@ -53,18 +53,20 @@ def exists(path: str) -> bool:
 
 @contextlib.contextmanager
 def opened(path: str, mode: str = "rb", **text: str) -> Iterator[IO[Any]]:
-    """Open a file of any fsspec address, unpacked if its name ends in .gz, .xz or .bz2; `text` is that of `open`.
+    """Open a file of any fsspec address. Decompress it if its name ends in .gz, .xz or .bz2.
+
+    `text` are further arguments of `open`.
 
     Raises:
-        UserError: there is none, or it cannot be read or unpacked.
+        UserError: The file does not exist, or it cannot be read or decompressed.
     """
-    if not path.strip():  # a variable of a shell that is not set; fsspec would take it for the working directory
+    if not path.strip():  # an unset shell variable; fsspec would use the working directory
         raise UserError("a path is empty. Give a file.")
     check_address(path)
     compression = "infer" if path.lower().endswith(PACKED) else None
     try:
         fs, inner = url_to_fs(path)
-        if isinstance(cast(object, fs), LocalFileSystem):  # fs itself stays of any kind
+        if isinstance(cast(object, fs), LocalFileSystem):  # the cast keeps the type checker from narrowing fs
             check_is_stored(inner)
         if fs.isdir(inner):
             raise UserError(f"{path}: this is a folder. Give the files in it, or hf:{path} if it is a dataset.")
@@ -83,7 +85,7 @@ def read_bytes(path: str) -> bytes:
     """Return the content of a file.
 
     Raises:
-        UserError: it cannot be read, or is empty.
+        UserError: The file cannot be read or is empty.
     """
     with opened(path) as file:
         data = bytes(file.read())
@@ -93,10 +95,10 @@ def read_bytes(path: str) -> bytes:
 
 
 def hash_of(path: str) -> bytes:
-    """Return BLAKE2b of the content of a file.
+    """Return the BLAKE2b digest of a file's content.
 
     Raises:
-        UserError: it cannot be read, or is empty.
+        UserError: The file cannot be read or is empty.
     """
     digest, is_empty = hashlib.blake2b(), True
     with opened(path) as file:
@@ -109,10 +111,10 @@ def hash_of(path: str) -> bytes:
 
 
 def read_lines(path: str, encoding: str | None = None, *, errors: str = "strict", ends: bool = False) -> Iterator[str]:
-    """Yield the lines of a text file of any fsspec address; see `lines_of`.
+    """Yield the lines of a text file of any fsspec address, as `lines_of` does.
 
     Raises:
-        UserError: it cannot be read, a byte is not of this encoding, a line is too long, or the file is empty.
+        UserError: The file cannot be read or is empty, a byte is invalid in this encoding, or a line is too long.
     """
     name, is_empty = encoding or "utf-8", True
     try:
@@ -130,12 +132,12 @@ def read_lines(path: str, encoding: str | None = None, *, errors: str = "strict"
 def lines_of(
     file: IO[str], path: str, encoding: str = "utf-8", *, ends: bool = False, limited: bool = True
 ) -> Iterator[str]:
-    """Yield the lines of a file, open with LF as newline. They end with LF or CRLF, or with CR if there is no LF.
+    """Yield the lines of a file that was opened with LF as newline. Lines end with LF or CRLF, or CR if there is no LF.
 
-    If `limited`, only a line that begins with [ may be longer than `MAX_CHARACTERS`: it may be a list of all examples.
+    If `limited`, only a line that begins with [ may exceed `MAX_CHARACTERS`, because it may be a list of all examples.
 
     Raises:
-        UserError: a byte is not of this encoding, or a line is too long.
+        UserError: A byte is invalid in this encoding, or a line is too long.
     """
     number = 0
     try:
@@ -160,10 +162,10 @@ def lines_of(
 
 
 def decode(path: str, data: bytes, encoding: str | None = None, line: int = 1) -> str:
-    """Return the text of bytes that begin at a line of a file.
+    """Return the decoded text of bytes that begin at `line` of a file.
 
     Raises:
-        UserError: a byte is not of this encoding, or there is no such encoding.
+        UserError: A byte is invalid in this encoding, or there is no such encoding.
     """
     name = encoding or "utf-8"
     try:
@@ -177,22 +179,22 @@ def decode(path: str, data: bytes, encoding: str | None = None, line: int = 1) -
 
 
 def parse_json(text: str | bytes, place: str) -> Any:
-    """Return the value of a JSON text that stands at `place`.
+    """Return the value of a JSON text. `place` names it in messages.
 
     Raises:
-        UserError: it is no JSON.
+        UserError: The text is not JSON.
     """
     try:
         return json.loads(text)
-    except (ValueError, RecursionError) as error:  # also numbers of too many digits, too many brackets
+    except (ValueError, RecursionError) as error:  # also for numbers with too many digits, and too many brackets
         raise UserError(f"{place}: no JSON ({error}). Fix it.") from None
 
 
 def parse_form(form: Any, text: str | bytes, place: str) -> Any:
-    """Return the value of a JSON text of whole characters that has a form, such as that of a TypedDict.
+    """Return the value of a JSON text, checked against a type such as a TypedDict, with U+FFFD for lone surrogates.
 
     Raises:
-        UserError: it is no JSON, or of another form.
+        UserError: The text is not JSON, or its value has another type.
     """
     try:
         return checked(form, _whole(parse_json(text, place)))
@@ -212,14 +214,14 @@ def check_length(text: str, place: str) -> None:
     """Check that a text is not longer than `MAX_CHARACTERS`.
 
     Raises:
-        UserError: it is.
+        UserError: The text is longer.
     """
     if len(text) > MAX_CHARACTERS:
         raise _too_long(place)
 
 
 def whole_characters(text: str) -> str:
-    """Return the text with U+FFFD for halves of surrogate pairs, which JSON and UTF-7 can spell and UTF-8 cannot."""
+    """Return the text with U+FFFD for lone surrogates, which JSON and UTF-7 can express and UTF-8 cannot."""
     return text if text.isascii() else _SURROGATES.sub("\ufffd", text)
 
 
@@ -236,12 +238,12 @@ def _unknown(encoding: str) -> UserError:
 
 
 def _undecodable(path: str, line: int, encoding: str, error: UnicodeError) -> UserError:
-    """Return the error for bytes that begin at a line of a file."""
+    """Return an error for bytes that begin at `line` of a file."""
     what = f"this is not {encoding}"
     if isinstance(error, UnicodeDecodeError) and error.start < len(error.object):
         line += error.object[: error.start].decode(encoding, errors="ignore").count("\n")
         what = f"byte 0x{error.object[error.start]:02x} is not {encoding}"
     action = "Fix the line, or give the file's encoding, such as cp1252"
-    if "start with BOM" in str(error):  # of utf-16 and utf-32, whose byte order is not guessed
+    if "start with BOM" in str(error):  # raised by utf-16 and utf-32, whose byte order is not guessed
         what, action = "there is no byte order mark", f"Give {encoding}-le or {encoding}-be as encoding"
     return UserError(f"{path}: line {line}: {what}. {action}.")

@@ -1,7 +1,7 @@
-"""Examples with the noise of `preprocess/text/noise.py`: labels stay, and each word keeps its tag.
+"""Examples with the noise of `preprocess/text/noise.py`. Labels stay the same, and each word keeps its tag.
 
-What is drawn depends on the seed, the scheme and the example's key only: an example has the same noise in every epoch,
-in every batch and on every machine.
+The draws depend only on the seed, the scheme and the example's key. An example has the same noise in every epoch, in
+every batch and on every machine.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ E = TypeVar("E", TextExample, TaggedExample)
 
 @settings
 class Noise:
-    """Noise in the characters of texts (Lee et al., arXiv 2211.12677): drop, repeat, uppercase, random_case; or
-    random_case_in_words, which comes after a model of words has parted them.
+    """Noise in the characters of texts (Lee et al., arXiv 2211.12677): drop, repeat, uppercase or random_case.
+
+    random_case_in_words changes the case after a model of words has split the text.
 
     Attributes:
-        train: the scheme for the examples that are trained on; null: none.
-        evaluation: the scheme for all others; null: none.
-        rate: share of the characters that are struck, above 0 and at most 1; null: that of the paper, 0.1 for drop, 0.2
-            for repeat, 1 for case.
-        seed: of the draws.
+        train: scheme for training examples; null: no noise.
+        evaluation: scheme for all other examples; null: no noise.
+        rate: share of characters to change; null: that of the paper, 0.1 for drop, 0.2 for repeat, 1 for case.
+        seed: seed of the noise.
     """
 
     train: NoiseScheme | None = None
@@ -42,19 +42,19 @@ class Noise:
     seed: Annotated[int, Field(ge=0)] = 0
 
     def check(self, model: ModelConfig) -> Iterator[str]:
-        """Yield what is wrong with the schemes for a model."""
+        """Yield the problems of using these schemes with a model."""
         for key, scheme in (("train", self.train), ("evaluation", self.evaluation)):
             if scheme == IN_WORDS and not reads_words(model):
                 yield f"task.noise.{key}: {IN_WORDS} is for models of words, which this is none of; take random_case"
 
     def add(self, examples: Sequence[E], split: str) -> Sequence[E]:
-        """Return the examples of a split with its noise."""
+        """Return the examples of a split with the noise for that split."""
         scheme = self.train if split == "train" else self.evaluation
         return examples if scheme is None else [noisy(example, scheme, self.seed, self.rate) for example in examples]
 
 
 def reads_words(model: ModelConfig) -> bool:
-    """Return True if a model splits texts into words by itself."""
+    """Return True if a model splits texts into words itself."""
     return model.downsampler.bytes_per_word is not None
 
 
@@ -64,7 +64,7 @@ def paper_rate(scheme: NoiseScheme) -> float:
 
 
 def noisy(example: E, scheme: NoiseScheme, seed: int, rate: float | None = None) -> E:
-    """Return the example with noise in each of its texts or words, drawn separately; no word is lost."""
+    """Return the example with noise in each of its texts or words, drawn separately. No word is dropped entirely."""
     if isinstance(example, TextExample):
         parts = (example.text,) if example.second is None else (example.text, example.second)
     else:

@@ -20,48 +20,48 @@ TaggedFormat = Literal["conll", "conllu", "json"]
 Scheme = Literal["bio", "strict_bio", "words"]
 WORDS = ("tokens", "words", "forms")
 TAGS = ("ner_tags", "tags", "pos_tags", "upos", "labels")
-MENDED = "i_without_b"  # counts tags, not examples
+FIXED = "i_without_b"  # counts tags, not examples
 CONLLU_COLUMNS = 10
 _BIO = re.compile(r"O|[BI]-.+")
-_BLANK = " \t\ufeff"  # a byte order mark may stand in the middle where files were joined
-_DOCUMENT = "-DOCSTART-"  # of CoNLL-2003: a line that is no sentence
-_NO_WORD = re.compile(r"[0-9]+[-.][0-9]+")  # of CoNLL-U: a range of words, or a word that the text does not have
+_BLANK = " \t\ufeff"  # in concatenated files, a byte order mark may be in the middle
+_DOCUMENT = "-DOCSTART-"  # in CoNLL-2003: a line that starts a document and is not part of a sentence
+_NO_WORD = re.compile(r"[0-9]+[-.][0-9]+")  # number in CoNLL-U of a range of words, or of a word not in the text
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class TaggedExample:
     """A sentence of words, each with its tag."""
 
-    key: str  # where it begins, such as "train.conll:120"
+    key: str  # place in the file, such as "train.conll:120"
     words: tuple[str, ...]
-    tags: tuple[str, ...] | None = None  # one a word, in BIO for spans; None: not given
-    # The words as a model of words splits them, where their case changed afterwards.
+    tags: tuple[str, ...] | None = None  # one per word, in BIO for spans; None: not given
+    # The words as a model of words splits them, if their case changed afterwards.
     before: tuple[str, ...] | None = dataclasses.field(default=None, repr=False)
 
 
 @dataclasses.dataclass(frozen=True)
 class TaggedOptions:
-    """How a file of tagged words is read. What is not given is detected."""
+    """Options for reading a file of tagged words. Options that are None are detected."""
 
     format: TaggedFormat | None = None
-    words: str | None = None  # the column of words, by number from 1, of JSON and datasets by name
+    words: str | None = None  # column of words: a number from 1, or a name in JSON and datasets
     tags: str | None = None
-    encoding: str | None = None  # UTF-8
+    encoding: str | None = None  # None: UTF-8
     scheme: Scheme | None = None
     """`bio`: spans; an I- without a span of its type begins one, as in conlleval, so IOB1 is read too. `strict_bio`:
     such an I- is refused. `words`: tags of single words, such as parts of speech. By default bio if a tag begins with
     B- or I-.
     """
-    labels: Sequence[str] | None = None  # the only tags that are right
+    labels: Sequence[str] | None = None  # the only valid tags
 
 
 def are_bio(tags: Iterable[str]) -> bool:
-    """Return True if tags are meant as BIO: at least one begins or continues a span."""
+    """Return True if the tags look like BIO: at least one begins or continues a span."""
     return any(tag != "O" and _BIO.fullmatch(tag) for tag in tags)
 
 
 def find_misfits(tags: Sequence[str]) -> list[int]:
-    """Return where an `I-TYPE` follows neither `B-TYPE` nor `I-TYPE`."""
+    """Return the indices where an `I-TYPE` follows neither `B-TYPE` nor `I-TYPE`."""
     before = ("O", *tags)
     return [n for n, tag in enumerate(tags) if tag[:2] == "I-" and not (before[n] != "O" and before[n][2:] == tag[2:])]
 
@@ -94,12 +94,12 @@ def read_tagged(
     """Return the sentences of a file of any fsspec address or of a dataset (`hf:NAME[:CONFIG][@SPLIT]`), in order.
 
     Args:
-        path: of the file.
-        options: how it is read.
-        changed: counts the tags I- that were read as B- (`i_without_b`).
+        path: Address of the file or dataset.
+        options: Options for reading it.
+        changed: Counter to which the number of I- tags read as B- is added, as `i_without_b`.
 
     Raises:
-        UserError: what is wrong with the file, with its line and the action.
+        UserError: The file is invalid. The message names the line and the fix.
     """
     options = options or TaggedOptions()
     changed = Counter() if changed is None else changed
@@ -119,10 +119,10 @@ def read_tagged(
 def _checked(
     sentence: _Sentence, tags: Sequence[str], options: TaggedOptions, is_bio: bool, changed: Counter[str]
 ) -> Iterator[str]:
-    """Yield the tags of a sentence, with `B-` for each `I-` that continues no span: the spans that conlleval finds."""
+    """Yield the tags of a sentence, with `B-` for each `I-` that continues no span. conlleval finds the same spans."""
     misfits = set(find_misfits(tags)) if is_bio else set[int]()
     if options.scheme != "strict_bio":
-        changed[MENDED] += len(misfits)
+        changed[FIXED] += len(misfits)
     for number, (tag, word, place) in enumerate(zip(tags, sentence.words, sentence.places, strict=True)):
         wrong = ""
         if is_bio and not _BIO.fullmatch(tag):
@@ -191,28 +191,29 @@ def _texts(value: object, place: str, column: str) -> list[str]:
 
 
 class Layout(NamedTuple):
-    """How the lines of a file are divided, and what its columns hold (counted from 0)."""
+    """The separator of a file's columns, and the columns of words and tags (from 0)."""
 
     separator: str
-    has_comments: bool  # else # is a word
+    has_comments: bool  # whether lines that begin with # are comments; otherwise # is a word
     word: int
-    tag: int  # -1: the last
+    tag: int  # -1: the last column
 
     @classmethod
     def of(cls, lines: list[str], format: str | None, word_column: int | None, tag_column: int | None) -> Layout:
         """Detect the layout of a file.
 
-        A first column that counts words from 1 is no word, and then lines that begin with # are comments. Columns are
-        separated by tabs where there are any, else by spaces.
+        If the first column counts words from 1, the words are in another one, and lines that begin with # are comments.
+        Columns are separated by tabs if the file has any, else by spaces.
 
         Args:
-            lines: of the file.
-            format: `conllu` or `conll`; None: CoNLL-U is detected by its ten columns.
-            word_column: of the words, counted from 1; by default the first, or the second after a counter.
-            tag_column: of the tags; by default the last, the one after the words after a counter, UPOS of CoNLL-U.
+            lines: Lines of the file.
+            format: `conllu` or `conll`; None to detect CoNLL-U by its ten columns.
+            word_column: Column of the words, from 1. Default: the first, or the second if the first one counts.
+            tag_column: Column of the tags, from 1. Default: UPOS in CoNLL-U, the third if the first one counts, or the
+                last.
         """
         separator = "\t" if any("\t" in line.strip(_BLANK) for line in lines) else " "
-        first: list[list[str]] = []  # the first sentence, without what would be comments
+        first: list[list[str]] = []  # the first sentence, without lines that may be comments
         for line in lines:
             if line.strip(_BLANK) and not line.startswith("#"):
                 first.append(line.split(separator))
@@ -228,12 +229,12 @@ class Layout(NamedTuple):
         return cls(separator, counted, word, tag)
 
     def sentences(self, path: str, lines: list[str]) -> Iterator[list[tuple[int, list[str]]]]:
-        """Yield the sentences of a file: the number and the columns of each word's line.
+        """Yield the sentences of a file: for each word, the number and the columns of its line.
 
-        Lines of CoNLL-U for ranges of words and for words that are not in the text are left out.
+        CoNLL-U lines for ranges of words and for words that are not in the text are skipped.
 
         Raises:
-            UserError: a line lacks a column, or the numbers of columns differ.
+            UserError: A line lacks a column, or the numbers of columns differ.
         """
         sentence: list[tuple[int, list[str]]] = []
         width = 0

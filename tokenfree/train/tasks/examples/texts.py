@@ -1,6 +1,6 @@
-"""Texts and pairs of texts with labels, from files or datasets; the format is detected or given.
+"""Texts and pairs of texts with labels, from files or datasets. The format is detected or given.
 
-Classes have the names that the dataset gives them; its -1 is a missing label.
+Classes have the names from the dataset. A class of -1 is a missing label.
 
 >>> read_texts("sst/stsa.fine.dev")[1]
 TextExample(key='stsa.fine.dev:2', text='one long string of cliches .', second=None, label='1')
@@ -35,7 +35,7 @@ from tokenfree.train.tasks.examples.files import (
 )
 
 SCHEME = "hf:"
-PARALLEL = ("s1", "s2", "labels")  # the names of the three files begin so: premises, hypotheses, labels
+PARALLEL = ("s1", "s2", "labels")  # beginnings of the three files' names: premises, hypotheses, labels
 PAIRS = (
     ("premise", "hypothesis"),
     ("sentence1", "sentence2"),
@@ -58,32 +58,32 @@ _USUAL = {*TEXTS, *(name for pair in PAIRS for name in pair)}
 class TextExample:
     """A text, or a pair of texts, with its label."""
 
-    key: str  # its place, such as "dev.tsv:17"; unique in its file, shown in messages and in predictions
-    text: str  # unchanged except for the decoding of the file's own format
-    second: str | None = None  # of a pair
-    label: str | float | None = None  # a class by name, or a number for regression; None: not given
-    # The texts as a model of words splits them, where their case changed afterwards.
+    key: str  # place in the file, such as "dev.tsv:17", shown in messages and predictions; unique in the file
+    text: str  # unchanged except for decoding the file format
+    second: str | None = None  # second text of a pair
+    label: str | float | None = None  # name of a class, or a number for regression; None: not given
+    # The texts as a model of words splits them, if their case changed afterwards.
     before: tuple[str, ...] | None = dataclasses.field(default=None, repr=False)
 
 
 @dataclasses.dataclass(frozen=True)
 class TextOptions:
-    """How a file of texts is read. What is not given is detected.
+    """Options for reading a file of texts. Options that are None are detected.
 
-    Columns are given by name. If all that are given are numbers, they count the columns of a file without a header.
+    Columns are given by name. If all given names are numbers, they count the columns of a file without a header.
     """
 
     format: TextFormat | None = None
     text: str | None = None
     second: str | None = None  # detected only together with the text
     label: str | None = None
-    encoding: str | None = None  # UTF-8; of MTL-16, Windows-1252 for lines that are not
-    regression: bool = False  # labels are numbers
-    labels: Sequence[str] | None = None  # the only ones that are right
+    encoding: str | None = None  # None: UTF-8 or, for lines of MTL-16 that are not UTF-8, Windows-1252
+    regression: bool = False  # whether labels are numbers
+    labels: Sequence[str] | None = None  # the only valid labels
 
     @property
     def named(self) -> list[str]:
-        """Columns that are given."""
+        """Columns that are given by the options."""
         return [name for name in (self.text, self.second, self.label) if name is not None]
 
     @property
@@ -94,11 +94,11 @@ class TextOptions:
 class ExampleTable(NamedTuple):
     """Rows of named values."""
 
-    source: str  # the file, for messages
-    names: Sequence[str]  # of all columns, in order
-    rows: Sequence[tuple[int, Mapping[str, Any]]]  # where each begins, and its values by name
-    unit: str = "line"  # what is counted
-    label: str = ""  # of a dataset
+    source: str  # file name for messages
+    names: Sequence[str]  # names of all columns in order
+    rows: Sequence[tuple[int, Mapping[str, Any]]]  # number of each row, counted in `unit`s, and its values by name
+    unit: str = "line"  # unit of the row numbers
+    label: str = ""  # name of a dataset in keys
 
     def key(self, number: int) -> str:
         return f"{self.label or base_name(self.source)}:{number}"
@@ -107,14 +107,14 @@ class ExampleTable(NamedTuple):
         return f"{self.source}: {self.unit} {number}"
 
     def usual(self, names: Iterable[str]) -> list[str]:
-        """Return the columns that have these names in whatever case, in the order of the names."""
+        """Return the columns with these names, ignoring case, in the order of `names`."""
         return [name for wanted in names for name in self.names if name.strip().lower() == wanted]
 
     def check(self, columns: Sequence[str | None], what: str) -> None:
-        """Check that each of these columns is there once; the first must be given, and is that of `what`.
+        """Check that the table has each of these columns once. The first one, of `what`, must not be None.
 
         Raises:
-            UserError: it is not.
+            UserError: A column is missing, ambiguous or named twice.
         """
         some = [name if name.isprintable() and 0 < len(name) < 40 else shown(name) for name in self.names[:12]]
         listed = ", ".join(some) + (", ..." if len(self.names) > 12 else "")
@@ -134,15 +134,16 @@ class ExampleTable(NamedTuple):
 def read_texts(path: str, options: TextOptions | None = None, dropped: Counter[str] | None = None) -> list[TextExample]:
     """Return the examples of a file of any fsspec address or of a dataset (`hf:NAME[:CONFIG][@SPLIT]`), in order.
 
-    Either all examples have a label or none has: where some have, those without are dropped.
+    Either all examples have a label or none has. If only some have a label, the others are dropped.
 
     Args:
-        path: of three parallel files (SNLI) that of one, or what their names have in common.
-        options: how it is read.
-        dropped: counts what was dropped, by reason: `no_gold_label` (a pair labelled `-`), `unlabelled`.
+        path: Address of the file or dataset. For three parallel files (SNLI), the path of one of them, or the common
+            part of their names.
+        options: Options for reading it.
+        dropped: Counter of dropped examples by reason: `no_gold_label` (a pair labelled `-`) or `unlabelled`.
 
     Raises:
-        UserError: what is wrong with the file, with its line and the action.
+        UserError: The file is invalid. The message names the line and the fix.
     """
     options = options or TextOptions()
     dropped = Counter() if dropped is None else dropped
@@ -156,10 +157,10 @@ def read_texts(path: str, options: TextOptions | None = None, dropped: Counter[s
 
 
 def parallel_paths(path: str) -> tuple[str, ...] | None:
-    """Return the three parallel files (premises, hypotheses, labels) of which this path is one; None if it is none.
+    """Return the three parallel files (premises, hypotheses, labels) that the path belongs to; None if it does not.
 
     Args:
-        path: of one of them, such as `snli/labels.dev`, or what they have in common, `snli/dev`.
+        path: Path of one of them, such as `snli/labels.dev`, or their common part, `snli/dev`.
     """
     folder, file = posixpath.split(path)
     prefix, _, rest = file.partition(".")
@@ -167,7 +168,7 @@ def parallel_paths(path: str) -> tuple[str, ...] | None:
     if not file or (not is_one and exists(path)):
         return None
     paths = tuple(posixpath.join(folder, f"{prefix}.{rest if is_one else file}") for prefix in PARALLEL)
-    return paths if sum(map(exists, paths)) > 1 else None  # a table may be called labels.csv
+    return paths if sum(map(exists, paths)) > 1 else None  # a single table may be named labels.csv
 
 
 def _table(path: str, options: TextOptions) -> ExampleTable:
@@ -187,7 +188,7 @@ def _table(path: str, options: TextOptions) -> ExampleTable:
         return json_table(path, read())
     if format == "csv":
         rows = _csv_rows(path, read(ends=True))
-    else:  # quotation marks are characters like others, as in the files of GLUE and XNLI
+    else:  # quotation marks are ordinary characters, as in the files of GLUE and XNLI
         rows = ((line, row.split("\t")) for line, row in enumerate(read(), 1) if row)
     return _cells_table(path, rows, options)
 
@@ -219,17 +220,17 @@ def _format_by_content(path: str, first: str, options: TextOptions) -> TextForma
 
 
 def dataset_table(address: str) -> ExampleTable:
-    """Return all rows of a split, `train` unless another is named; rows are counted from 0.
+    """Return all rows of a split, by default `train`. Rows are numbered from 0.
 
     Raises:
-        UserError: there is no such dataset, config or split, or it is empty.
+        UserError: There is no such dataset, config or split, or it is empty.
     """
     named = Named.parse(address.removeprefix(SCHEME))
     if not named.path:
         raise UserError(f"{address}: no dataset is named. Give hf:NAME[:CONFIG][@SPLIT].")
     try:
         dataset = open_dataset(named)
-    except UserError as error:  # it names the option of preprocessing
+    except UserError as error:  # its message names an option of preprocessing
         raise UserError(f"{SCHEME}{str(error).removeprefix('hf_dataset: ')}") from error
     if not len(dataset):
         raise UserError(f"{address}: no row is in this dataset. Give another split with @SPLIT.")
@@ -240,7 +241,7 @@ def dataset_table(address: str) -> ExampleTable:
 
 
 def _named(feature: Any, values: list[Any]) -> list[Any]:
-    """Return the values of a column; classes by name, None for one that is not given."""
+    """Return the values of a column, with the names of classes, or None for a missing class."""
     import datasets
 
     inner = getattr(feature, "feature", None)
@@ -252,7 +253,7 @@ def _named(feature: Any, values: list[Any]) -> list[Any]:
 
 
 def _labelled_lines(path: str, separator: str, encoding: str | None) -> ExampleTable:
-    """Read a label, a separator (a space in SST, a tab in MTL-16) and a text per line."""
+    """Read one label, separator (a space in SST, a tab in MTL-16) and text per line."""
     mixed = separator == "\t" and encoding is None
     lines = _lines_of_two_encodings(path) if mixed else read_lines(path, encoding)
     rows = []
@@ -269,7 +270,7 @@ def _labelled_lines(path: str, separator: str, encoding: str | None) -> ExampleT
 
 
 def _lines_of_two_encodings(path: str) -> Iterator[str]:
-    """Yield lines of UTF-8, or of Windows-1252 where they are not, as in MTL-16's reviews of films."""
+    """Yield lines of UTF-8, and of Windows-1252 if they are not UTF-8, as in the film reviews of MTL-16."""
     for number, line in enumerate(read_lines(path, errors="surrogateescape"), 1):
         is_utf8 = line.isascii() or whole_characters(line) == line
         yield line if is_utf8 else decode(path, line.encode(errors="surrogateescape"), "cp1252", number)
@@ -287,7 +288,7 @@ def _parallel_table(paths: tuple[str, ...], encoding: str | None) -> ExampleTabl
 
 
 def _csv_rows(path: str, lines: Iterator[str]) -> Iterator[tuple[int, list[str]]]:
-    """Yield rows of CSV, quoted as in RFC 4180; separated by semicolons or tabs if the first line has no comma."""
+    """Yield rows of CSV, quoted as in RFC 4180. If the first line has no comma, semicolons or tabs separate values."""
     first = next(lines, "")
     delimiter = next((sign for sign in ",;\t" if sign in first), ",")
     csv.field_size_limit(MAX_CHARACTERS)
@@ -301,7 +302,7 @@ def _csv_rows(path: str, lines: Iterator[str]) -> Iterator[tuple[int, list[str]]
     line = 1
     try:
         for cells in reader:
-            if cells:  # an empty line is none
+            if cells:  # skip empty lines
                 yield line, cells
             line = reader.line_num + 1
     except csv.Error as error:
@@ -330,10 +331,10 @@ def _cells_table(path: str, rows: Iterator[tuple[int, list[str]]], options: Text
 
 
 def json_table(path: str, lines: Iterator[str]) -> ExampleTable:
-    """Read an object per line, or one list of objects; the columns are the keys of the first.
+    """Read one object per line, or a list of objects. The columns are the keys of the first object.
 
     Raises:
-        UserError: a line is no JSON object.
+        UserError: A line is not a JSON object.
     """
     numbered = ((number, line) for number, line in enumerate(lines, 1) if line and not line.isspace())
     number, line = next(numbered, (1, ""))
@@ -355,10 +356,10 @@ def json_table(path: str, lines: Iterator[str]) -> ExampleTable:
 
 
 def text_of(value: object, place: str, column: str) -> str:
-    """Return a value that must be text, of whole characters.
+    """Return a value that must be text, with U+FFFD for lone surrogates.
 
     Raises:
-        UserError: it is no text.
+        UserError: The value is not text, or it is too long.
     """
     if not isinstance(value, str):
         said = f"column {shown(column)} holds {shown(value)}, no text"
@@ -389,7 +390,7 @@ def _examples(table: ExampleTable, options: TextOptions, dropped: Counter[str]) 
 
 
 def _columns(table: ExampleTable, options: TextOptions) -> tuple[str, str | None, str | None]:
-    """Return the columns of text, second text and label; None where there is none."""
+    """Return the columns of text, second text and label; None for a missing one."""
     text, second = options.text, options.second
     if text is None:
         pairs = [pair for pair in map(table.usual, PAIRS) if len(pair) == 2]
@@ -434,13 +435,13 @@ def _number(value: object) -> float:
 
 
 class GlueTask(NamedTuple):
-    """Columns of a task's texts, its labels, and how it is scored."""
+    """Columns of a GLUE task's texts, its labels and its metrics."""
 
     text: str
     second: str | None
-    labels: tuple[str, ...]  # in the hub's order; none: a number
-    metrics: tuple[str, ...]  # the first is the main one
-    positive: str | None = None  # the class of the binary F1
+    labels: tuple[str, ...]  # in the order of the Hugging Face Hub; empty: labels are numbers
+    metrics: tuple[str, ...]  # main metric first
+    positive: str | None = None  # class of the binary F1
 
 
 _NLI = ("entailment", "neutral", "contradiction")
@@ -456,5 +457,5 @@ GLUE = {
     "qnli": GlueTask("question", "sentence", _ENTAILED, ("accuracy",)),
     "rte": GlueTask(*_SENTENCES, _ENTAILED, ("accuracy",)),
     "wnli": GlueTask(*_SENTENCES, ("not_entailment", "entailment"), ("accuracy",)),
-    "ax": GlueTask(*_PREMISE, _NLI, ("matthews",)),  # the diagnostic set: answered by a model of mnli
+    "ax": GlueTask(*_PREMISE, _NLI, ("matthews",)),  # the diagnostic set, evaluated with a model of mnli
 }
