@@ -1,1 +1,1 @@
-"""Weights and folders of transformers, both ways."""
+"""Import and export of weights and folders of the library transformers, and export to ONNX."""

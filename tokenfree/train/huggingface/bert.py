@@ -1,4 +1,4 @@
-"""Weights of a subword BERT to and from the names of transformers.BertModel, complete and without loss both ways."""
+"""Lossless conversion of a subword BERT's weights to and from the names of transformers.BertModel."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -22,10 +22,10 @@ LAYERS = {r"trunk\.layers\.(\d+)": r"encoder.layer.\1"}
 
 
 def to_huggingface(encoder: Encoder, config: ModelConfig) -> tuple[StateDict, dict[str, Any]]:
-    """The state dict of `encoder` under the port's names, and the fields of its BertConfig.
+    """Return the state dict of `encoder` under the port's names, and the fields of its BertConfig.
 
     Raises:
-        UserError: for a model that BertModel cannot express, naming every field in the way.
+        UserError: BertModel cannot express the model. The message names every conflicting setting.
     """
     wanted = {
         "model.character_width": None,
@@ -55,13 +55,13 @@ def to_huggingface(encoder: Encoder, config: ModelConfig) -> tuple[StateDict, di
 
 
 def from_huggingface(state: Mapping[str, Tensor], fields: Mapping[str, Any]) -> tuple[Encoder, ModelConfig]:
-    """The encoder with the weights of a BertModel, and its settings, from the fields of its BertConfig.
+    """Return an encoder with the weights of a BertModel, and its settings, from the fields of its BertConfig.
 
-    Names may carry the prefix `bert.` of the port's task models, whose heads are left out. A model without pooler
-    gets a fresh one.
+    Names may have the prefix `bert.` of the port's task models, whose heads are left out. If the checkpoint has no
+    pooler, the encoder gets a freshly initialised one.
 
     Raises:
-        UserError: for weights that are missing, unknown or of another shape, and for settings that we lack.
+        UserError: Weights are missing, unknown or of another shape, or a setting is not supported.
     """
     port.require(fields, position_embedding_type="absolute", is_decoder=False, add_cross_attention=False)
     mapping = {

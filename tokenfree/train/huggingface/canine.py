@@ -1,4 +1,4 @@
-"""Weights of CANINE to and from the names of transformers.CanineModel, complete and without loss both ways."""
+"""Lossless conversion of CANINE's weights to and from the names of transformers.CanineModel."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -34,12 +34,12 @@ LAYERS = {
 
 
 def to_huggingface(encoder: Encoder, config: ModelConfig) -> tuple[StateDict, dict[str, Any]]:
-    """The state dict of `encoder` under the port's names, and the fields of its CanineConfig.
+    """Return the state dict of `encoder` under the port's names, and the fields of its CanineConfig.
 
-    The port has as many rows in its position table as buckets; missing ones, which it never reads, are zeros.
+    The port's position table has as many rows as there are buckets. Missing rows, which it never reads, are zeros.
 
     Raises:
-        UserError: for a model that CanineModel cannot express, naming every field in the way.
+        UserError: CanineModel cannot express the model. The message names every conflicting setting.
     """
     _check_expressible(config)
     embedder = config.embedder
@@ -64,13 +64,13 @@ def to_huggingface(encoder: Encoder, config: ModelConfig) -> tuple[StateDict, di
 
 
 def from_huggingface(state: Mapping[str, Tensor], fields: Mapping[str, Any]) -> tuple[Encoder, ModelConfig]:
-    """The encoder with the weights of a CanineModel, and its settings, from the fields of its CanineConfig.
+    """Return an encoder with the weights of a CanineModel, and its settings, from the fields of its CanineConfig.
 
-    Names may carry the prefix `canine.` of the port's task models, whose heads are left out. A model without pooler
-    gets a fresh one.
+    Names may have the prefix `canine.` of the port's task models, whose heads are left out. If the checkpoint has no
+    pooler, the encoder gets a freshly initialised one.
 
     Raises:
-        UserError: for weights that are missing, unknown or of another shape, and for settings that we lack.
+        UserError: Weights are missing, unknown or of another shape, or a setting is not supported.
     """
     config = _config_of(fields)
     theirs = port.encoder_weights(state, "canine.")

@@ -1,4 +1,4 @@
-"""A folder of transformers as it is written: weights, settings, tokenizer and model card."""
+"""Writing of folders for transformers: weights, settings, tokenizer and model card."""
 
 from __future__ import annotations
 
@@ -66,16 +66,16 @@ def usage(
     outputs: str = "vectors = model(**inputs).last_hidden_state  # of CLS, the text, SEP, padding",
     num_texts: int = 1,
 ) -> str:
-    """How a folder is used, in Markdown.
+    """Return instructions for using a folder, in Markdown.
 
     Args:
-        fields: of config.json.
-        encoder: in the folder.
-        has_tokenizer: whether its tokenizer is there.
-        auto: the class that opens it.
-        texts: arguments of the tokenizer.
-        outputs: a line that computes them.
-        num_texts: of an input, each with a SEP behind it.
+        fields: Fields of config.json.
+        encoder: The encoder in the folder.
+        has_tokenizer: Whether the folder has a tokenizer.
+        auto: Name of the Auto class that opens the folder.
+        texts: Arguments of the tokenizer.
+        outputs: Line of code that computes the outputs.
+        num_texts: Number of texts of an input, each with a SEP after it.
     """
     symbols = "subwords" if encoder.encoder.config.embedder.symbols == "subwords" else "characters"
     parts = [USAGE.format(auto=auto, texts=texts, outputs=outputs, symbols=symbols)]
@@ -91,15 +91,15 @@ def usage(
 def card_of_run(
     run: str | Path, config: RunConfig[PretrainRecipe], state: CheckpointState, *, kind: str, library: str, usage: str
 ) -> str:
-    """A card that begins with what the model is and how it is used, and goes on with what the run says of itself.
+    """Return a model card: name and usage of the model, followed by facts about its training.
 
     Args:
-        run: path or address of the run.
-        config: that of the run.
-        state: what the checkpoint says of itself.
-        kind: the model's name, also a tag.
-        library: what loads it.
-        usage: how, in Markdown.
+        run: Path or address of the run.
+        config: Config of the run.
+        state: State in the checkpoint.
+        kind: Name of the model, also used as a tag.
+        library: Name of the library that loads it.
+        usage: Usage instructions in Markdown.
     """
     languages = _languages(config)
     sections = [
@@ -116,7 +116,7 @@ def card_of_run(
 
 
 def front_matter(kind: str, *, library: str, pipeline: str, languages: Sequence[str] = ()) -> str:
-    """The first lines of a card, which the hub reads; `pipeline` is the hub's name of what the model does."""
+    """Return the metadata at the top of a card, for the hub. `pipeline` is the hub's name of the model's task."""
     data = ModelCardData(
         language=list(languages) or None,
         library_name=library,
@@ -127,18 +127,18 @@ def front_matter(kind: str, *, library: str, pipeline: str, languages: Sequence[
 
 
 def _padding_note(encoder: TextEncoder, num_texts: int) -> str:
-    """What has to be known of the padding of a CANINE without this folder's code."""
+    """Return a note on the padding that a CANINE needs if it is loaded without this folder's code."""
     return PADDING.format(
         group=encoder.group,
         length=encoder.length,
-        whole=math.lcm(encoder.group, encoder.block or 1),  # whole blocks of local attention, too
+        whole=math.lcm(encoder.group, encoder.block or 1),  # including whole blocks of local attention
         extra=1 + num_texts + encoder.spare,
         characters=encoder.max_characters + 1 - num_texts,
     )
 
 
 def _facts(config: RunConfig[PretrainRecipe], state: CheckpointState) -> list[tuple[str, Any]]:
-    """What was trained, and how much; an imported run has not been trained."""
+    """Return table rows on the model and its training. An imported run was not trained."""
     recipe = config.recipe
     model = recipe.model
     facts: list[tuple[str, Any]] = [
@@ -155,7 +155,7 @@ def _facts(config: RunConfig[PretrainRecipe], state: CheckpointState) -> list[tu
 
 
 def _losses(result: Mapping[str, Any], state: CheckpointState) -> list[str]:
-    """The loss on held-out text beside those of models that read no context, as far as the run has them."""
+    """Return the section with the validation loss and the context-free baselines; [] if the run has no such loss."""
     progress = state.progress
     if progress is None or progress.validation is None:
         return []
@@ -167,7 +167,7 @@ def _losses(result: Mapping[str, Any], state: CheckpointState) -> list[str]:
 
 
 def result_of(run: str | Path) -> Mapping[str, Any]:
-    """What result.json says of a run that has ended, else nothing."""
+    """Return the contents of result.json of a finished run; {} for other runs."""
     try:
         return RESULT.json(Storage.at(str(run)), RESULT_NAME)
     except FileNotFoundError:
@@ -175,7 +175,7 @@ def result_of(run: str | Path) -> Mapping[str, Any]:
 
 
 def _languages(config: RunConfig[PretrainRecipe]) -> dict[str, int]:
-    """Characters of the training split by language; none where the data are no longer there, or are others by now."""
+    """Return the characters of the training split by language; {} if the data is missing or has changed."""
     if not config.manifest:
         return {}
     try:
@@ -191,7 +191,7 @@ def _languages(config: RunConfig[PretrainRecipe]) -> dict[str, int]:
 
 
 def table(head: tuple[str, ...], rows: Any) -> str:
-    """A table in Markdown; whole numbers have commas."""
+    """Return a Markdown table. Whole numbers get thousands separators."""
     lines = [head, ("---", *["---:"] * (len(head) - 1)), *rows]
     cells = [[f"{cell:,}" if isinstance(cell, int) else str(cell) for cell in line] for line in lines]
     return "\n".join(f"| {' | '.join(line)} |" for line in cells)
@@ -209,27 +209,27 @@ AUTO_MAP = {
 }
 SUBWORDS = "subwords.model"
 PREDICTS_CHARACTERS = ("canine_c", "masked_characters")
-# The weights of heads as transformers names them, and as modeling_tokenfree.py does.
+# Prefixes of the weights of heads in transformers, and in modeling_tokenfree.py.
 HEADS = {"classifier.": "head.classifier.output.", "qa_outputs.": "head.spans.", "lm_head.": "lm_head."}
-VOCABULARY = "tokenfree_vocabulary"  # a field of config.json that we add: the SHA-256 of the data's vocabulary
+VOCABULARY = "tokenfree_vocabulary"  # our field of config.json: SHA-256 of the data's vocabulary
 
 
 class Exported(NamedTuple):
-    """What was exported."""
+    """Result of an export."""
 
-    reader: str  # the class of transformers that reads it
-    step: int  # of the checkpoint
+    reader: str  # name of the transformers class that loads it
+    step: int  # step of the checkpoint
 
 
 @contextlib.contextmanager
 def new_folder(folder: str | Path) -> Iterator[Path]:
-    """Hold a folder that is new or empty against other commands; yields its path.
+    """Lock a new or empty folder against other commands, and yield its path.
 
     Raises:
-        UserError: there is something, or another command writes into it.
+        UserError: The folder holds files, or another command writes into it.
     """
     folder = Path(folder)
-    if not (folder / LOCK).exists():  # else another command writes into it, or was killed
+    if not (folder / LOCK).exists():  # otherwise another command writes into it, or was killed
         _refuse_files(folder)
     with claimed(Storage.at(str(folder))):
         _refuse_files(folder)
@@ -242,14 +242,14 @@ def _refuse_files(folder: Path) -> None:
 
 
 def port_model(encoder: Encoder, vocabulary: str | None) -> tuple[StateDict, dict[str, Any]]:
-    """The weights of `encoder` under the names of its model in transformers, and the fields of that one's config.
+    """Return the weights of `encoder` under the names of its transformers model, and the fields of that model's config.
 
     Args:
-        encoder: of the run.
-        vocabulary: SHA-256 of the vocabulary whose subwords it reads, if it does.
+        encoder: Encoder of the run.
+        vocabulary: SHA-256 of the vocabulary, for an encoder of subwords.
 
     Raises:
-        UserError: transformers has no model like it.
+        UserError: transformers has no equivalent model.
     """
     config = encoder.config
     kind = "bert" if config.embedder.name == "subword_table" else "canine"
@@ -260,18 +260,19 @@ def port_model(encoder: Encoder, vocabulary: str | None) -> tuple[StateDict, dic
 def folder_model(
     encoder: TextEncoder, own: Mapping[str, Any], *, vocabulary: str | None, has_port: bool = True
 ) -> tuple[StateDict, dict[str, Any]]:
-    """The weights and the fields of config.json of an encoder: those of a model of transformers where there is one like
-    it, else those of modeling_tokenfree.py.
+    """Return the weights and the fields of config.json of an encoder.
+
+    They are those of the equivalent transformers model if there is one, else those of modeling_tokenfree.py.
 
     Args:
-        encoder: of the run.
-        own: what the heads of modeling_tokenfree.py are built from.
-        vocabulary: see `port_model`.
-        has_port: whether the head is one of transformers.
+        encoder: Encoder of the run.
+        own: Settings from which modeling_tokenfree.py builds heads.
+        vocabulary: SHA-256 of the vocabulary, for an encoder of subwords.
+        has_port: Whether transformers has an equivalent head.
     """
     config = encoder.encoder.config
     own = {**own, "model": to_mapping(config), "length": encoder.length}
-    with contextlib.suppress(UserError):  # no model of transformers is like it
+    with contextlib.suppress(UserError):  # transformers has no equivalent model
         if has_port:
             state, fields = port_model(encoder.encoder, vocabulary)
             own["port"] = fields["model_type"]
@@ -282,10 +283,10 @@ def folder_model(
 
 
 def refuse_other_words(config: ModelConfig, *, gives_words: bool) -> None:
-    """See that a model of words reads those of the text.
+    """Check that a tokenizer of an exported folder can produce the model's input.
 
     Raises:
-        UserError: its words are the subwords of its data.
+        UserError: The model's words are the subwords of its data, or it reads vectors.
     """
     if config.downsampler.bytes_per_word is not None and not gives_words:
         raise UserError(
@@ -297,10 +298,10 @@ def refuse_other_words(config: ModelConfig, *, gives_words: bool) -> None:
 
 
 def from_port(kind: str, weights: Mapping[str, Tensor], fields: Mapping[str, Any]) -> StateDict:
-    """The weights of a folder with the names of transformers, by those of modeling_tokenfree.py.
+    """Return the weights of a folder under the names of modeling_tokenfree.py instead of those of transformers.
 
     Raises:
-        UserError: they are not those of such a model.
+        UserError: They are not the weights of such a model.
     """
     prefixes = {name: next((prefix for prefix in HEADS if name.startswith(prefix)), None) for name in weights}
     encoder, _ = KINDS[kind].from_huggingface({name: weights[name] for name in weights if not prefixes[name]}, fields)
@@ -316,7 +317,7 @@ def write_folder(
     card: str,
     vocabulary: Vocabulary | None = None,
 ) -> None:
-    """Write all files into a folder that `new_folder` gave; config.json, without which it is no model, comes last."""
+    """Write all files into a folder from `new_folder`. config.json comes last: a folder without it is no model."""
     save_tensors(state, folder / SAFETENSORS, {"format": "pt"})
     _write_tokenizer(folder, encoder, fields, vocabulary)
     write_atomically(folder / MODELING.name, MODELING.read_text(encoding="utf-8"))
@@ -327,7 +328,7 @@ def write_folder(
 def _write_tokenizer(
     folder: Path, encoder: TextEncoder, fields: Mapping[str, Any], vocabulary: Vocabulary | None
 ) -> None:
-    """The tokenizer of codepoints, which pads for `CanineModel`, or of the subwords of a vocabulary."""
+    """Write the tokenizer of codepoints, with the padding for `CanineModel`, or that of the vocabulary's subwords."""
     symbols, length = encoder.encoder.config.embedder.symbols, encoder.length
     made: dict[str, Any]
     if symbols == "subwords":
@@ -339,11 +340,11 @@ def _write_tokenizer(
         name = "PaddedCanineTokenizer"
         made = {"tokenizer_class": "CanineTokenizer", "model_max_length": length, "pad_group": encoder.group}
         made |= {"pad_spare": encoder.spare, "pad_reach": encoder.reach, "pad_block": encoder.block or length}
-        if symbols == "bytes":  # positions of the input are not those of the encoder
+        if symbols == "bytes":  # the encoder's positions are bytes, not codepoints
             made |= {"model_max_length": encoder.max_characters + 2, "pad_group": 1, "pad_spare": 0, "pad_reach": 0}
         objective = fields.get("tokenfree", {}).get("objective")
         if objective is not None and objective["name"] not in PREDICTS_CHARACTERS:
-            made["mask_token"] = None  # the pipeline fill-mask would take subwords for characters
+            made["mask_token"] = None  # the fill-mask pipeline would decode subword ids as characters
     made["auto_map"] = {"AutoTokenizer": [f"{TOKENIZER.stem}.{name}", None]}
     write_atomically(folder / "tokenizer_config.json", json.dumps(made, indent=2) + "\n")
     write_atomically(folder / TOKENIZER.name, TOKENIZER.read_text(encoding="utf-8"))

@@ -1,4 +1,4 @@
-"""Models in the folders of the library transformers: a run written as one, and one read into a run."""
+"""Export of a run as a folder of the library transformers, and import of such a folder as a run."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ from tokenfree.train.runs.checkpoints import CheckpointState
 from tokenfree.train.runs.config import RunConfig, is_finetuned, open_run, read_config
 from tokenfree.train.runs.run import Run
 
-# For sentence-transformers: the vector of a text is the output `mean`.
+# For sentence-transformers: the embedding of a text is the output `mean`.
 SENTENCES: Mapping[str, Any] = {
     "modules.json": [{"idx": 0, "name": "0", "path": "", "type": "sentence_transformers.models.Transformer"}],
     "sentence_bert_config.json": {
@@ -53,30 +53,30 @@ SENTENCES: Mapping[str, Any] = {
 }
 OBJECTIVES = {"canine": "canine_s", "bert": "masked_subwords"}
 WEIGHTS = (SAFETENSORS, "pytorch_model.bin")
-PRETRAINED_LENGTH = 2048  # of CANINE's examples; later rows of its position table never saw training
+PRETRAINED_LENGTH = 2048  # of CANINE's examples; later rows of its position table are untrained
 
 
 class FolderModel(NamedTuple):
     """The model in a folder of transformers."""
 
-    kind: str  # its model_type
+    kind: str  # model_type
     encoder: Encoder
-    has_pooler: bool  # else that of `encoder` is fresh
-    vocabulary: str | None  # SHA-256 of the vocabulary whose subwords it reads; None: none, or it is not known
+    has_pooler: bool  # False: the pooler of `encoder` is freshly initialised
+    vocabulary: str | None  # SHA-256 of the vocabulary; None: it has none, or it is unknown
 
 
 def export_run(run: str | Path, folder: str | Path, *, step: int | None = None, trust_code: bool = False) -> Exported:
-    """Write `run` as a new `folder` for `from_pretrained`; a fine-tuned run with its head, see `export_finetuned`.
+    """Write `run` as a new `folder` for `from_pretrained`. A fine-tuned run is written with its head.
 
     Args:
-        run: its path or address.
-        folder: new or empty.
-        step: use the checkpoint of this step; see `checkpoint_of` for the default.
-        trust_code: run the code outside tokenfree that the run names.
+        run: Path or address of the run.
+        folder: Folder to write, new or empty.
+        step: Step of the checkpoint; `checkpoint_of` chooses the default.
+        trust_code: Whether to run the code outside tokenfree that the run names.
 
     Raises:
-        UserError: there is no such run, no tokenizer gives what it reads, or the folder holds files already.
-        JobError: the checkpoint is damaged.
+        UserError: The run does not exist, no tokenizer can produce its input, or the folder holds files.
+        JobError: The checkpoint is damaged.
     """
     if is_finetuned(run):
         return export_finetuned(run, folder, step=step, trust_code=trust_code)
@@ -102,7 +102,7 @@ def export_run(run: str | Path, folder: str | Path, *, step: int | None = None, 
 
 
 def _vocabulary_of(config: RunConfig[PretrainRecipe], sha256: str | None) -> Vocabulary | None:
-    """The vocabulary of the run's data; None where it has none, or where the data are no longer there."""
+    """Return the vocabulary of the run's data; None if it has none, or if the data is missing or has changed."""
     if sha256 is None or not config.manifest:
         return None
     try:
@@ -113,16 +113,16 @@ def _vocabulary_of(config: RunConfig[PretrainRecipe], sha256: str | None) -> Voc
 
 
 def import_folder(folder: str | Path, run: str | Path, overrides: Mapping[str, Any] | None = None) -> PretrainRecipe:
-    """Make `run`, a run with one checkpoint at step 0, of a CANINE or BERT in a `folder` of transformers.
+    """Create `run` with one checkpoint, at step 0, from a CANINE or BERT in a `folder` of transformers.
 
     Args:
-        folder: as written by `save_pretrained`: config.json and the weights.
-        run: a new or empty folder.
-        overrides: a recipe's keys `model` and `train` laid over what the folder says, such as another attention
-            pattern; global projections of its own begin as copies of the local ones.
+        folder: Folder written by `save_pretrained`, with config.json and the weights.
+        run: Folder to write, new or empty.
+        overrides: Keys `model` and `train` of a recipe that replace settings of the folder, such as another attention
+            pattern. Its global projections, if separate, start as copies of the local ones.
 
     Raises:
-        UserError: the folder holds no such model, the overrides do not go with its weights, or `run` holds files.
+        UserError: The folder holds no such model, the overrides do not fit its weights, or `run` holds files.
     """
     folder = Path(folder)
     found = read_folder(folder)
@@ -144,7 +144,7 @@ def import_folder(folder: str | Path, run: str | Path, overrides: Mapping[str, A
         loader={},
         world_size=1,
     )
-    open_run(place.folder, config)  # before the lock, which would leave a file in a folder of other files
+    open_run(place.folder, config)  # before the lock, whose file must not be left in a folder of other files
     with place.claimed():
         open_run(place.folder, config)  # another command may have begun a run there meanwhile
         before = place.newest(lambda warning: None)
@@ -158,10 +158,10 @@ def import_folder(folder: str | Path, run: str | Path, overrides: Mapping[str, A
 
 
 def read_folder(folder: Path) -> FolderModel:
-    """The model in a `folder` of transformers, as written by `save_pretrained`: config.json and the weights.
+    """Return the model in a `folder` written by `save_pretrained` of transformers: config.json and the weights.
 
     Raises:
-        UserError: the folder holds no such model, or its weights cannot be read.
+        UserError: The folder holds no such model, or its weights cannot be read.
     """
     fields = _read_fields(folder)
     kind = fields.get("model_type")
@@ -169,7 +169,7 @@ def read_folder(folder: Path) -> FolderModel:
         raise UserError(f"{folder}/config.json: model_type {kind!r} is not known; known are {', '.join(KINDS)}")
     weights = _read_weights(folder)
     has_pooler = any(name.endswith(POOLER) for name in weights)
-    with torch.random.fork_rng():  # weights that the folder lacks are drawn the same every time
+    with torch.random.fork_rng():  # weights that the folder lacks get the same values each time
         torch.manual_seed(0)
         encoder, _ = KINDS[kind].from_huggingface(weights, fields)
     vocabulary = fields.get(VOCABULARY)
@@ -177,14 +177,14 @@ def read_folder(folder: Path) -> FolderModel:
 
 
 def converted(encoder: Encoder, config: ModelConfig) -> Encoder:
-    """An encoder of `config` with the weights of `encoder`; attention patterns copy what they have besides.
+    """Return an encoder of `config` with the weights of `encoder`. Attention patterns copy their additional weights.
 
     Raises:
-        UserError: where `config` needs weights that `encoder` lacks, or others.
+        UserError: `config` and `encoder` differ in the names or shapes of other weights.
     """
     if config == encoder.config:
         return encoder
-    with torch.random.fork_rng():  # fresh weights are drawn, then overwritten
+    with torch.random.fork_rng():  # the random weights are overwritten below
         new, state = config.build(), encoder.state_dict()
     layers: list[Any] = list(new.trunk.layers)
     copied = {
@@ -204,7 +204,7 @@ def converted(encoder: Encoder, config: ModelConfig) -> Encoder:
 
 
 def _recipe_of(found: FolderModel) -> dict[str, Any]:
-    """The settings of an imported model; a pooler comes from training with pairs of sentences."""
+    """Return the settings of an imported model. A pooler means that it was trained on pairs of sentences."""
     config = found.encoder.config
     length = min(PRETRAINED_LENGTH, config.embedder.max_characters)
     length -= length % config.downsampler.rate
@@ -232,7 +232,7 @@ def _read_weights(folder: Path) -> StateDict:
         if path.suffix == ".safetensors":
             return safetensors.torch.load_file(path)
         weights = torch.load(path, map_location="cpu", weights_only=True)
-    except pickle.UnpicklingError as error:  # whose text advises to load it all the same
+    except pickle.UnpicklingError as error:  # its text advises to load the file anyway
         code = re.search(r"GLOBAL ([\w.]+)", str(error))
         reason = f"it would run {code[1]}" if code else "it is damaged, or more than weights"
         raise UserError(
@@ -250,7 +250,7 @@ def _read_weights(folder: Path) -> StateDict:
 
 
 def _is_stored(tensor: Tensor) -> bool:
-    """Whether each number of a tensor is there: a pickle may tell of a large one in a few bytes."""
+    """Return True if all values of a tensor are stored: a pickle can declare a large tensor in a few bytes."""
     if tensor.layout != torch.strided:
-        return True  # refused by its type
+        return True  # `take` refuses other layouts
     return tensor.device.type == "cpu" and tensor.nbytes <= tensor.untyped_storage().nbytes()

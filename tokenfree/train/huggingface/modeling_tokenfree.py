@@ -1,8 +1,8 @@
-"""All models of tokenfree in transformers: `AutoModel.from_pretrained(FOLDER, trust_remote_code=True)` and its kind.
+"""Models of tokenfree in transformers, such as `AutoModel.from_pretrained(FOLDER, trust_remote_code=True)`.
 
-This file is copied into exported folders, where transformers finds it; it imports the installed tokenfree. Inputs are
-the codepoints of `CanineTokenizer`, of models of subwords their ids. A text gets the padding of training inside
-`forward`, so its outputs depend neither on the tokenizer's padding nor on the texts beside it.
+This file is copied into exported folders, where transformers finds it. It imports the installed tokenfree. Inputs are
+the codepoints of `CanineTokenizer`, or subword ids for models of subwords. `forward` pads each text as in training, so
+its outputs depend neither on the tokenizer's padding nor on other texts of the batch.
 
 B batch, C positions of the input, V vectors of the encoder, D width, K classes
 """
@@ -52,8 +52,8 @@ class TokenfreeConfig(PreTrainedConfig):
     """Settings of a model of tokenfree.
 
     Attributes:
-        tokenfree: The settings `model`, the `length` of an input, and of heads what they are built from; `port` where
-            the weights have the names of that model of transformers.
+        tokenfree: The settings `model`, the `length` of an input, and the settings of heads. `port` is the
+            `model_type` in transformers if the weights have the names of that model.
     """
 
     model_type = "tokenfree"
@@ -61,34 +61,34 @@ class TokenfreeConfig(PreTrainedConfig):
 
     @classmethod
     def get_config_dict(cls, *args: Any, **options: Any) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Read config.json, which may name the model of transformers with the same weights."""
+        """Read config.json. Its `model_type`, which may be that of an equivalent transformers model, is replaced."""
         found, unused = super().get_config_dict(*args, **options)
         return {**found, "model_type": cls.model_type}, unused
 
 
 @dataclass
 class TokenfreeOutput(BaseModelOutputWithPooling):
-    """The outputs of an encoder; `mean` [B, D] is that of `tokenfree.load_encoder`."""
+    """The outputs of an encoder. `mean` [B, D] is the same as that of `tokenfree.load_encoder`."""
 
     mean: Tensor | None = None
 
 
 class Batch(NamedTuple):
-    """A batch as the encoder reads it."""
+    """A batch of inputs of the encoder."""
 
-    arrays: dict[str, Tensor]  # as of a task's collator
-    vectors_BC: Tensor  # int64: which of the encoder's vectors each position has; -1: none
-    symbols_BC: Tensor  # the same of its symbols: they differ where vectors are of words
+    arrays: dict[str, Tensor]  # the same as from a task's collator
+    vectors_BC: Tensor  # int64: index of each position's vector among those of the encoder; -1: none
+    symbols_BC: Tensor  # int64: index of each position's symbol; it differs if vectors are of words
 
     def spread(self, vectors_BVD: Tensor, *, of_symbols: bool = False, fill: float = 0.0) -> Tensor:
-        """The vectors [B, C, D] of all positions; `fill` where there is none."""
+        """Return the vectors [B, C, D] of all positions, with `fill` where there is none."""
         places_BC1 = (self.symbols_BC if of_symbols else self.vectors_BC)[..., None]
         found_BCD = vectors_BVD.gather(1, places_BC1.clamp(min=0).expand(-1, -1, vectors_BVD.shape[-1]))
         return found_BCD.masked_fill(places_BC1 == NOWHERE, fill)
 
 
 class TokenfreePreTrainedModel(PreTrainedModel):
-    """What all classes share: the encoder, how inputs become batches, and how weights are read."""
+    """Base class with the encoder, the conversion of inputs to batches, and the loading of weights."""
 
     config_class = TokenfreeConfig
     base_model_prefix = ""
@@ -99,7 +99,7 @@ class TokenfreePreTrainedModel(PreTrainedModel):
         own = config.tokenfree
         model = build(ModelConfig, own["model"], source="config.json")
         self.length: int = own["length"]
-        with torch.device("cpu"):  # transformers builds on "meta", where constants would be lost
+        with torch.device("cpu"):  # transformers builds on the "meta" device, where constants would be lost
             self.encoder = model.build()
         self._constants = {name: buffer.clone() for name, buffer in self.encoder.named_buffers()}
         self._padding = Padding(model, self.length)
@@ -107,7 +107,7 @@ class TokenfreePreTrainedModel(PreTrainedModel):
 
     @classmethod
     def from_pretrained(cls, path: Any, *args: Any, config: Any = None, **options: Any) -> Any:
-        """Return the model in a folder or on the hub; see transformers."""
+        """Return the model in a folder or on the hub, with the arguments of transformers."""
         hub = {name: options[name] for name in HUB if name in options}
         if not isinstance(config, TokenfreeConfig):
             config = TokenfreeConfig.from_pretrained(path if config is None else config, **hub)
@@ -117,7 +117,7 @@ class TokenfreePreTrainedModel(PreTrainedModel):
             assert file is not None, "else it raises"
             options["state_dict"] = from_port(port, load_file(file), config.to_dict())
             path, config = None, copy.deepcopy(config)
-            del config.tokenfree["port"]  # saved again, it has the names of this class
+            del config.tokenfree["port"]  # a saved copy has this class's names
         found = super().from_pretrained(path, *args, config=config, **options)
         model = found[0] if isinstance(found, tuple) else found
         persistent = model.encoder.state_dict().keys()
@@ -133,7 +133,7 @@ class TokenfreePreTrainedModel(PreTrainedModel):
         """Return a batch with the padding of training.
 
         Raises:
-            ValueError: the padding does not follow the text, or a text is longer than the model reads.
+            ValueError: Padding does not follow the text, or a text is too long for the model.
         """
         mask_BC = (input_ids != 0) if attention_mask is None else attention_mask.bool()
         sizes_B = mask_BC.sum(dim=1)
@@ -158,7 +158,7 @@ class TokenfreePreTrainedModel(PreTrainedModel):
         return Batch(arrays, own_BC, own_BC)
 
     def _of_bytes(self, rows: Sequence[Sequence[int]], input_ids: Tensor) -> Batch:
-        """The batch of models that read bytes; the vector of a character is that of its first byte, or of its word."""
+        """Return a batch for models of bytes. The vector of a character is that of its first byte, or of its word."""
         inputs: Any = self._inputs
         parts = [[self._encoded(text) for text in _texts(row)] for row in rows]
         for row in parts:
@@ -183,7 +183,7 @@ class TokenfreePreTrainedModel(PreTrainedModel):
         return Batch(on_device, vectors_BC.to(device), symbols_BC.to(device))
 
     def _encoded(self, text: Sequence[int]) -> TextSymbols:
-        """A text as the encoder reads it, with the byte MASK, a word of its own, for each MASK."""
+        """Return a text as input of the encoder. Each MASK becomes the byte MASK, which is a separate word."""
         inputs: Any = self._inputs
         has_words = self.encoder.config.downsampler.bytes_per_word is not None
         mask = TextSymbols(np.array([BYTE_MASK]), np.array([0]), np.array([1]) if has_words else None)
@@ -195,10 +195,10 @@ class TokenfreePreTrainedModel(PreTrainedModel):
 
 
 def _texts(row: Sequence[int]) -> list[list[int]]:
-    """The texts between CLS and SEP.
+    """Return the texts between CLS and SEP.
 
     Raises:
-        ValueError: the input does not begin and end so.
+        ValueError: The input does not begin with CLS and end with SEP.
     """
     if len(row) < 2 or row[0] != CLS or row[-1] != SEP:
         raise ValueError("an input has to begin with CLS and end with SEP. Keep add_special_tokens=True.")
@@ -209,7 +209,7 @@ def _texts(row: Sequence[int]) -> list[list[int]]:
 
 
 class TokenfreeModel(TokenfreePreTrainedModel):
-    """The encoder: vectors of positions, the pooled vector of CLS, and the mean over a text."""
+    """The encoder, with a vector per position, the pooled vector of CLS, and the mean over a text."""
 
     def __init__(self, config: TokenfreeConfig) -> None:
         super().__init__(config)
@@ -263,7 +263,7 @@ class TokenfreeForMaskedLM(TokenfreePreTrainedModel):
         return self.lm_head.logits(self.encoder, vectors_BCD)
 
     def _alone(self, vectors_BCD: Tensor) -> Tensor:
-        """The logits of CANINE-C for each character as the first that is predicted."""
+        """Return the logits of CANINE-C for each character as if it were the first one that is predicted."""
         vectors_N1D = vectors_BCD.flatten(0, 1)[:, None]
         zeros_N1 = torch.zeros(vectors_N1D.shape[:2], dtype=torch.int64, device=vectors_BCD.device)
         first = {"target_codepoints": zeros_N1, "target_positions": zeros_N1, "target_mask": zeros_N1 == 0}
@@ -272,7 +272,7 @@ class TokenfreeForMaskedLM(TokenfreePreTrainedModel):
 
 
 class TokenfreeForSequenceClassification(TokenfreePreTrainedModel):
-    """The encoder with classes, or a number, of texts and of pairs of texts."""
+    """The encoder with a head that predicts a class, or a number, for texts and for pairs of texts."""
 
     def __init__(self, config: TokenfreeConfig) -> None:
         super().__init__(config)
@@ -296,7 +296,7 @@ class TokenfreeForSequenceClassification(TokenfreePreTrainedModel):
 
 
 class TokenfreeForTokenClassification(TokenfreePreTrainedModel):
-    """The encoder with classes of positions; the class of a word is that of its first one."""
+    """The encoder with a head that predicts a class per position. The class of a word is that of its first position."""
 
     def __init__(self, config: TokenfreeConfig) -> None:
         super().__init__(config)
@@ -320,11 +320,11 @@ class TokenfreeForTokenClassification(TokenfreePreTrainedModel):
 
 
 class TokenfreeForQuestionAnswering(TokenfreePreTrainedModel):
-    """The encoder with logits of where the answer to the first text begins and ends in the second."""
+    """The encoder with a head that predicts where the answer to the first text begins and ends in the second text."""
 
     def __init__(self, config: TokenfreeConfig) -> None:
         super().__init__(config)
-        self.head = SpanHead(self.encoder.width, SpanDecoder(1, 1))  # whose decoder is not used
+        self.head = SpanHead(self.encoder.width, SpanDecoder(1, 1))  # its decoder is not used
         self.post_init()
 
     @can_return_tuple

@@ -1,6 +1,6 @@
-"""Export a run as a graph of ONNX for any batch and length, and compare onnxruntime's outputs with PyTorch's.
+"""Export a run as an ONNX graph for any batch and length, and compare onnxruntime's outputs with PyTorch's.
 
-Parts of the model check `torch.compiler.is_exporting` where their steps depend on a length.
+Parts of the model check `torch.compiler.is_exporting` if their steps depend on a length.
 
 B batch, C characters (or bytes, or subwords), U units, D width, K classes
 """
@@ -53,7 +53,7 @@ PIPELINES: Mapping[type, str] = {
     tagging.Config: "token-classification",
     qa_squad.Config: "question-answering",
 }
-LENGTHS = (1, 2, 3, 4, 5, 31, 127, 128, 129)  # and the longest two; around blocks of 128, and no multiples of a rate
+LENGTHS = (1, 2, 3, 4, 5, 31, 127, 128, 129)  # and the longest two; also around blocks of 128 and between multiples
 BATCHES = (1, 3)
 TOLERANCE = 1e-4
 NUM_CHARACTERS = 0x3000
@@ -70,10 +70,10 @@ texts; config.json has the special symbols and the padding. {checked}"""
 
 
 class Graph(nn.Module):
-    """An encoder, and what is computed of its outputs, with named inputs and outputs.
+    """An encoder and the computation of outputs from it, with named inputs and outputs.
 
-    Inputs are int64 `codepoints` and bool `mask`, [B, C]; where two texts are read together, int64 `segments` [B, C];
-    where the text says which units there are, int64 `unit_ends` [B, U].
+    Inputs are int64 `codepoints` and bool `mask`, [B, C]. Models of two texts also have int64 `segments` [B, C]. Models
+    of words also have int64 `unit_ends` [B, U].
     """
 
     def __init__(self, encoder: Encoder, output_names: Sequence[str], *, reads_pairs: bool = False) -> None:
@@ -86,7 +86,7 @@ class Graph(nn.Module):
 
 
 class EncoderGraph(Graph):
-    """The vectors of an encoder, by their names in `Encoded`; of encoders of words those of words."""
+    """The vectors of an encoder, by their names in `Encoded`. An encoder of words has one per word."""
 
     def __init__(self, encoder: Encoder, *, pooled_is_trained: bool) -> None:
         super().__init__(encoder, ())
@@ -102,20 +102,20 @@ class EncoderGraph(Graph):
         return tuple(getattr(encoded, name) for name in self.output_names)
 
     def _of_words(self, codepoints_BC: Tensor, mask_BC: Tensor, unit_ends_BU: Tensor) -> Encoded:
-        """As of a `WordEncoder`: the vector of a character is that of its word, and stands at its first byte."""
+        """Return the same as a `WordEncoder`. A character has the vector of its word, at the character's first byte."""
         down, units_BUD = self.encoder.encode(codepoints_BC, mask_BC, unit_ends_BU=unit_ends_BU)
         characters_BCD = gather_rows(units_BUD, down.grouping.unit_BC.expand(len(units_BUD), -1))
-        begins_BC = mask_BC & ((codepoints_BC < 0x80) | (codepoints_BC >= 0xC0))  # else a later byte of a character
+        begins_BC = mask_BC & ((codepoints_BC < 0x80) | (codepoints_BC >= 0xC0))  # not a later byte of a character
         words_BUD = units_BUD * down.valid_BU[..., None]
         pooled_BD = self.encoder.pool(units_BUD)
         return Encoded(characters_BCD, begins_BC, pooled_BD, words_BUD[:, 0], words_BUD, down.valid_BU)
 
 
 class TaskGraph(Graph):
-    """The logits of a fine-tuned model: of a text, of each of its vectors, or of the begin and end of an answer.
+    """The logits of a fine-tuned model: for a text, for each of its vectors, or for the start and end of an answer.
 
     Raises:
-        UserError: there is no graph of this task, in one line that names the setting.
+        UserError: The task cannot be exported as a graph. The message names the setting.
     """
 
     def __init__(self, task: DownstreamTask, encoder: Encoder, head: nn.Module) -> None:
@@ -136,7 +136,7 @@ class TaskGraph(Graph):
     def forward(
         self, codepoints: Tensor, mask: Tensor, segments: Tensor | None = None, unit_ends: Tensor | None = None
     ) -> tuple[Tensor, ...]:
-        if self.pipeline == "text-classification":  # else `Encoder.forward` pads, and cuts what comes out
+        if self.pipeline == "text-classification":  # otherwise `Encoder.forward` pads, and crops its outputs
             codepoints, mask, segments = self.encoder.padded(codepoints, mask, segments)
         given = {"codepoints": codepoints, "mask": mask, "segments": segments, "unit_ends": unit_ends}
         batch = {name: tensor for name, tensor in given.items() if tensor is not None}
@@ -147,21 +147,21 @@ class TaskGraph(Graph):
 
 
 def write_graph(graph: Graph, inputs: Mapping[str, Tensor], path: Path) -> None:
-    """Write the graph of ONNX, with dynamic batch, length and number of words.
+    """Write an ONNX graph with dynamic batch size, length and number of words.
 
     Args:
-        graph: what it is to compute.
-        inputs: by their names, examples to trace it with, two at least, so that no size is 1.
-        path: the file; weights above 2 GB are written beside it.
+        graph: The module to export.
+        inputs: Examples for tracing, by name. They need a batch of at least two, so that no size is 1.
+        path: File to write. Weights above 2 GB are written next to it.
 
     Raises:
-        UserError: packages are missing; the message has the remedy.
+        UserError: Packages are missing. The message has the command that installs them.
     """
     missing = [name for name in NEEDED if importlib.util.find_spec(name) is None]
     if missing:
         be = "is" if len(missing) == 1 else "are"
         raise UserError(f"{' and '.join(missing)} {be} not installed; run {INSTALL}")
-    logging.getLogger("torch.onnx").setLevel(logging.ERROR)  # it tells of packages for pictures that it misses
+    logging.getLogger("torch.onnx").setLevel(logging.ERROR)  # it warns about missing packages for images
     with warnings.catch_warnings(action="ignore"), torch.no_grad():
         program = torch.onnx.export(
             graph,
@@ -179,22 +179,22 @@ def write_graph(graph: Graph, inputs: Mapping[str, Tensor], path: Path) -> None:
 
 
 class Checked(NamedTuple):
-    """What a check found."""
+    """Result of a comparison of onnxruntime with PyTorch."""
 
     inputs: int
     largest_difference: float
 
 
 def can_check() -> bool:
-    """Whether onnxruntime is installed."""
+    """Return True if onnxruntime is installed."""
     return importlib.util.find_spec("onnxruntime") is not None
 
 
 def check_graph(graph: Graph, path: Path, length: int) -> Checked:
-    """Run the graph in `path` by onnxruntime, and `graph` by PyTorch, on inputs of up to `length` positions.
+    """Run the graph in `path` with onnxruntime and `graph` with PyTorch on inputs of up to `length` positions.
 
     Raises:
-        UserError: an output differs by more than `TOLERANCE`.
+        UserError: An output differs by more than `TOLERANCE`.
     """
     import onnxruntime
 
@@ -220,7 +220,7 @@ def check_graph(graph: Graph, path: Path, length: int) -> Checked:
 
 
 def examples(graph: Graph, length: int) -> Iterator[dict[str, Tensor]]:
-    """Random inputs of all lengths up to `length` and of one text or several, with padding behind some."""
+    """Yield random batches of one and of several inputs, of various lengths up to `length`, some with padding."""
     generator = np.random.default_rng(0)
     for positions in sorted({*(number for number in LENGTHS if number < length), length - 1, length}):
         for batch in BATCHES:
@@ -228,8 +228,10 @@ def examples(graph: Graph, length: int) -> Iterator[dict[str, Tensor]]:
 
 
 def example(graph: Graph, batch: int, positions: int, generator: np.random.Generator) -> dict[str, Tensor]:
-    """One random input, [B, C] each, by name: the first is full, the next shorter, the third CLS alone. Where there are
-    segments, the second half of each is segment 1.
+    """Return random arrays of one batch, [B, C] each, by name.
+
+    The first row is full, the second has two thirds of the positions, and the third has one. If there are segments, the
+    second half of each row is segment 1.
     """
     config = graph.encoder.config
     low, high = {
@@ -250,7 +252,7 @@ def example(graph: Graph, batch: int, positions: int, generator: np.random.Gener
 
 
 def _ends(num_bytes: int, room: int, generator: np.random.Generator) -> np.ndarray:
-    """Where the words end, at most `room`, that make up `num_bytes` bytes: int64 [U]; the last ones may be empty."""
+    """Return random ends of at most `room` words of `num_bytes` bytes in total, int64 [U]. The last may be empty."""
     cuts = generator.choice(np.arange(1, max(num_bytes, 2)), min(room, num_bytes) - 1, replace=False)
     ends = np.full(room, num_bytes)
     ends[: len(cuts)] = np.sort(cuts)
@@ -258,7 +260,7 @@ def _ends(num_bytes: int, room: int, generator: np.random.Generator) -> np.ndarr
 
 
 def _difference(one: np.ndarray, other: np.ndarray) -> float:
-    """The largest one between values of two arrays; infinite for other shapes, 0 where both are infinite alike."""
+    """Return the largest difference of two arrays. Equal infinities differ by 0, and other shapes by infinity."""
     if one.shape != other.shape:
         return np.inf
     differ = one != other
@@ -266,20 +268,20 @@ def _difference(one: np.ndarray, other: np.ndarray) -> float:
 
 
 class ExportedGraph(NamedTuple):
-    """What was exported."""
+    """Result of an export."""
 
-    checked: Checked | None  # how far onnxruntime's outputs are from PyTorch's; None: it is not installed
-    step: int  # of the checkpoint
+    checked: Checked | None  # comparison of onnxruntime with PyTorch; None: onnxruntime is not installed
+    step: int  # step of the checkpoint
 
 
 class _Model(NamedTuple):
-    """What is exported of a run."""
+    """The model of a run to export."""
 
     graph: Graph
     encoder: TextEncoder
-    step: int  # of the checkpoint
-    facts: dict[str, Any]  # of its words, subwords or task
-    card: Callable[..., str]  # of how it is used, as `usage`
+    step: int  # step of the checkpoint
+    facts: dict[str, Any]  # fields of config.json on words, subwords or the task
+    card: Callable[..., str]  # returns the model card, given the instructions `usage`
 
 
 def export_graph(
@@ -290,20 +292,21 @@ def export_graph(
     trust_code: bool = False,
     progress: Callable[[str], Any] = logger.info,
 ) -> ExportedGraph:
-    """Write the encoder of a run as a new `folder` with a graph of ONNX for any batch and any length; of a fine-tuned
-    run, the encoder with the head of its task.
+    """Write the encoder of a run as a new `folder` with an ONNX graph for any batch size and length.
+
+    The graph of a fine-tuned run includes the head of its task.
 
     Args:
-        run: its path or address.
-        folder: new or empty.
-        step: use the checkpoint of this step; see `checkpoint_of` for the default.
-        trust_code: run the code outside tokenfree that the run names.
-        progress: gets a line at the begin of each part that takes seconds.
+        run: Path or address of the run.
+        folder: Folder to write, new or empty.
+        step: Step of the checkpoint; `checkpoint_of` chooses the default.
+        trust_code: Whether to run the code outside tokenfree that the run names.
+        progress: Function that gets a line at the start of each slow step.
 
     Raises:
-        UserError: there is no such run, there is no graph of its task, packages are missing, the folder holds files
-            already, or the check fails.
-        JobError: the checkpoint is damaged.
+        UserError: The run does not exist, its task cannot be exported, packages are missing, the folder holds files, or
+            the check fails.
+        JobError: The checkpoint is damaged.
     """
     model = (_finetuned if is_finetuned(run) else _pretrained)(run, step, trust_code)
     graph, length = model.graph, model.encoder.length
@@ -320,7 +323,7 @@ def export_graph(
                     f"On {checked.inputs} inputs of 1 to {length} positions, onnxruntime's outputs differed from "
                     f"PyTorch's by {checked.largest_difference:.1e} at most."
                 )
-            for file in Path(made).iterdir():  # weights above 2 GB are a file of their own
+            for file in Path(made).iterdir():  # weights above 2 GB are in a separate file
                 os.replace(file, target / file.name)
         inputs = ", ".join(f"`{name}`" for name in graph.input_names)
         usage = USAGE.format(outputs=json.dumps(graph.output_names), inputs=inputs, checked=said)
@@ -330,7 +333,7 @@ def export_graph(
 
 
 def _facts(model: _Model) -> dict[str, Any]:
-    """The contents of config.json: what has to be known to make inputs of texts, and the settings of the model."""
+    """Return the contents of config.json: the facts needed to make inputs from texts, and the model's settings."""
     encoder, config = model.encoder, model.graph.encoder.config
     symbols = config.embedder.symbols
     facts: dict[str, Any] = {"step": model.step, "symbols": symbols, "length": encoder.length}

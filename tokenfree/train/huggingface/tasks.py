@@ -1,6 +1,6 @@
-"""Fine-tuned models as folders of transformers: the head, its class and the card.
+"""Export of fine-tuned models as folders of transformers: the head, its class and the card.
 
-Weights of the encoder keep their names, with the name of the model as prefix.
+The encoder's weights keep their names, with the model's name as prefix.
 """
 
 from __future__ import annotations
@@ -42,23 +42,23 @@ Fields = dict[str, Any]
 class FolderHead(NamedTuple):
     """The head of a task in a folder."""
 
-    kind: str  # what follows "Bert" in the name of its class
-    pipeline: str  # the hub's name of what it does
-    fields: Fields  # of config.json
-    own: Fields  # what modeling_tokenfree.py builds it from
-    is_pooled: bool = False  # whether it reads the pooled vector
-    has_port: bool = True  # whether transformers has a class with it
+    kind: str  # suffix of its class name in transformers, after "Bert"
+    pipeline: str  # the hub's name of the task
+    fields: Fields  # fields of config.json
+    own: Fields  # settings from which modeling_tokenfree.py builds it
+    is_pooled: bool = False  # it reads the pooled vector
+    has_port: bool = True  # transformers has a class with this head
 
 
 def folder_head(task: DownstreamTask, head: TaskHead) -> FolderHead:
-    """The head of a folder that computes what `head` does.
+    """Return the head of a folder that is equivalent to `head`.
 
     Args:
-        task: fitted.
-        head: of a trained model.
+        task: The fitted task.
+        head: Head of the trained model.
 
     Raises:
-        UserError: there is none, in one line that says why.
+        UserError: transformers has no equivalent head. The message has the reason.
     """
     if type(head) is TextHead:
         return _of_texts(task, head)
@@ -75,13 +75,13 @@ def folder_head(task: DownstreamTask, head: TaskHead) -> FolderHead:
 def with_head(
     state: Mapping[str, Tensor], fields: Mapping[str, Any], found: FolderHead, head: TaskHead
 ) -> tuple[StateDict, Fields]:
-    """The weights and the fields of an encoder with a head.
+    """Return the weights and the fields of config.json of an encoder with a head.
 
     Args:
-        state: of the encoder, under the names of `folder_model`.
-        fields: of its config.
-        found: of `head`.
-        head: of the task.
+        state: Weights of the encoder, under the names of `folder_model`.
+        fields: Fields of the encoder's config.json.
+        found: Description of `head` for the folder.
+        head: Head of the task.
     """
     kind, weights = (
         fields["model_type"],
@@ -92,7 +92,7 @@ def with_head(
     kept = {
         f"{kind}.{name}": tensor
         for name, tensor in state.items()
-        if found.is_pooled or kind != "bert" or not name.startswith("pooler.")  # which such a BERT is without
+        if found.is_pooled or kind != "bert" or not name.startswith("pooler.")  # such a BERT has no pooler
     }
     for theirs, ours in HEADS.items():
         kept |= {name.replace(ours, theirs): weight for name, weight in weights.items() if name.startswith(ours)}
@@ -114,13 +114,13 @@ def _of_texts(task: DownstreamTask, head: TextHead) -> FolderHead:
 
 
 def _names(task: DownstreamTask, head: TextHead | PlaceHead) -> Sequence[str]:
-    """Of the classes; a task of the user's may have none, and they are then called as transformers does."""
+    """Return the names of the classes, or the default names of transformers if a custom task has none."""
     unnamed = [f"LABEL_{number}" for number in range(head.classifier.output.out_features)]
     return getattr(task, "labels", ()) or unnamed
 
 
 def _labels(names: Sequence[str]) -> Fields:
-    """The names of classes, by number and back, as JSON has them."""
+    """Return the names of classes by number, and the reverse, in the form of JSON."""
     return {
         "id2label": {str(number): name for number, name in enumerate(names)},
         "label2id": {name: number for number, name in enumerate(names)},
@@ -128,7 +128,7 @@ def _labels(names: Sequence[str]) -> Fields:
 
 
 def _dropout(head: TextHead | PlaceHead) -> Fields:
-    """A field that only BERT's heads have; those of CANINE take the encoder's."""
+    """Return the field for the head's dropout. Only BERT has it; CANINE's heads use the encoder's dropout."""
     return {"classifier_dropout": head.classifier.dropout.rate}
 
 
@@ -146,7 +146,7 @@ WORD_TAGS = "Words have single spaces between them; the tag of a word is that of
 def _usage(
     config: RunConfig[FinetuneRecipe], encoder: TextEncoder, head: FolderHead, fields: Fields, *, has_tokenizer: bool
 ) -> str:
-    """How the folder of a fine-tuned run is used, in Markdown."""
+    """Return instructions for using the folder of a fine-tuned run, in Markdown."""
     is_answer, is_pair = head.kind == "ForQuestionAnswering", config.recipe.task.name == "pairs"
     texts = '["any text"], ["its second text"]' if is_pair else '["any text", "日本語"]'
     parts = [
@@ -179,17 +179,17 @@ def card_of_task(
     labels: Sequence[str],
     usage: str,
 ) -> str:
-    """A card that begins with what the model does and how it is used, and goes on with what the run says of itself.
+    """Return a model card: task and usage of the model, followed by facts about its training.
 
     Args:
-        run: path or address of the run.
-        config: that of the run.
-        step: of the checkpoint.
-        kind: the model's name, also a tag.
-        library: what loads it.
-        pipeline: the hub's name of what it does.
-        labels: of its classes, if it has some.
-        usage: how, in Markdown.
+        run: Path or address of the run.
+        config: Config of the run.
+        step: Step of the checkpoint.
+        kind: Name of the model, also used as a tag.
+        library: Name of the library that loads it.
+        pipeline: The hub's name of the task.
+        labels: Labels of the classes, if any.
+        usage: Usage instructions in Markdown.
     """
     sections = [
         front_matter(kind, library=library, pipeline=pipeline),
@@ -225,7 +225,7 @@ def _escaped(labels: Sequence[str]) -> list[str]:
 
 
 def _scores(result: Mapping[str, Any]) -> list[str]:
-    """The scores of the run's result, a row each, beside those on other splits."""
+    """Return the section with the scores of the run's result: a row per score, a column per split."""
     splits = [split for split in ("dev", "test") if result.get(split)]
     if not splits:
         return []
@@ -243,14 +243,14 @@ def export_finetuned(
     """Write a fine-tuning `run` with its head as a new `folder` for `from_pretrained`.
 
     Args:
-        run: its path or address.
-        folder: new or empty.
-        step: use the checkpoint of this step; see `checkpoint_of` for the default.
-        trust_code: run the code outside tokenfree that the run names.
+        run: Path or address of the run.
+        folder: Folder to write, new or empty.
+        step: Step of the checkpoint; `checkpoint_of` chooses the default.
+        trust_code: Whether to run the code outside tokenfree that the run names.
 
     Raises:
-        UserError: there is no such run, transformers has no class for its task, or the folder holds files already.
-        JobError: the checkpoint is damaged.
+        UserError: The run does not exist, transformers has no class for its task, or the folder holds files.
+        JobError: The checkpoint is damaged.
     """
     found = load_finetuned(run, step=step, trust_code=trust_code)
     assert isinstance(found.model.head, TaskHead), "the model was built by a task"

@@ -1,4 +1,4 @@
-"""What the mappings to models of the library transformers ("the port") share: names of weights, loading, refusals."""
+"""Shared parts of the conversions to models of the library transformers ("the port"): names, loading and checks."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -26,13 +26,13 @@ LAYER_NAMES = {
     "norm": "output.LayerNorm",
 }
 POOLER = "pooler.dense.weight"
-LM_HEAD = "lm_head."  # the head of an objective, in exported folders
+LM_HEAD = "lm_head."  # prefix of an objective's head in exported folders
 TYPES = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
-LARGEST_SIZE = 1 << 24  # of what has a weight for each
+LARGEST_SIZE = 1 << 24  # limit of sizes in a config.json
 
 
 def port_name(name: str, modules: Mapping[str, str], layers: Mapping[str, str]) -> str:
-    """The port's name of one of our weights; `modules` are whole names, `layers` patterns of those of BERT layers."""
+    """Return the port's name of a weight. `modules` maps whole names, and `layers` maps patterns of BERT layers."""
     module, _, kind = name.rpartition(".")
     if module in modules:
         return f"{modules[module]}.{kind}"
@@ -44,9 +44,10 @@ def port_name(name: str, modules: Mapping[str, str], layers: Mapping[str, str]) 
 
 
 def encoder_weights(state: Mapping[str, Tensor], prefix: str) -> StateDict:
-    """The weights of the encoder in a checkpoint of the port, by their names without `prefix`.
+    """Return the encoder's weights in a checkpoint of the port, by their names without `prefix`.
 
-    The port's task models put `prefix` before the names, and heads beside, which are left out, as is an objective's.
+    The port's task models put `prefix` before the encoder's names. Their heads are left out, as are those of
+    objectives.
     """
     has_prefix = any(name.startswith(prefix) for name in state)
     return {
@@ -59,17 +60,18 @@ def encoder_weights(state: Mapping[str, Tensor], prefix: str) -> StateDict:
 
 
 def loaded(config: ModelConfig, port: StateDict, translated: StateDict, name_of: Callable[[str], str]) -> Encoder:
-    """An encoder with `translated` weights, and all others from `port` by the name that `name_of` gives; both are used
-    up. Nothing of its size is made before the weights are found to have that size.
+    """Return an encoder with `translated` weights, and all others from `port` under the names that `name_of` gives.
 
-    A checkpoint without pooler leaves a fresh one.
+    Both mappings are modified: `port` is emptied, and `translated` gets all weights. If the checkpoint has no pooler,
+    the encoder keeps a freshly initialised one. The shapes of all weights are checked before memory for the encoder is
+    allocated.
 
     Raises:
-        UserError: for weights that are missing, unknown or of another shape.
+        UserError: Weights are missing, unknown or of another shape.
     """
     if config.trunk.layers > len(port):
         raise UserError(f"config.json: num_hidden_layers {config.trunk.layers}, but there are {len(port)} weights")
-    with torch.device("meta"):  # shapes alone
+    with torch.device("meta"):  # only shapes
         own = config.build().state_dict()
     has_pooler = POOLER in port
     wanted = {name for name in own if has_pooler or not name.startswith("pooler.")}
@@ -88,11 +90,10 @@ def loaded(config: ModelConfig, port: StateDict, translated: StateDict, name_of:
 
 
 def take(port: StateDict, name: str) -> Tensor:
-    """Remove and return a weight of the checkpoint, as float32.
+    """Remove a weight from the checkpoint, and return it as float32.
 
     Raises:
-        UserError: there is none of this name, it is of no type of floating point that stands for itself, or a number
-            of it is not finite.
+        UserError: The weight is missing, has no plain floating-point type, or has a value that is not finite.
     """
     if name not in port:
         raise UserError(f"the checkpoint lacks the weight {name}")
@@ -106,10 +107,10 @@ def take(port: StateDict, name: str) -> Tensor:
 
 
 def whole_number(fields: Mapping[str, Any], key: str, default: int) -> int:
-    """A size in a config of the port.
+    """Return a size from a config of the port.
 
     Raises:
-        UserError: it is no size.
+        UserError: The value is not a whole number from 1 to the limit.
     """
     value = fields.get(key, default)
     if type(value) is not int or not 0 < value < LARGEST_SIZE:
@@ -118,7 +119,7 @@ def whole_number(fields: Mapping[str, Any], key: str, default: int) -> int:
 
 
 def layer_fields(config: ModelConfig) -> dict[str, Any]:
-    """The fields that every config of the port has for its layers."""
+    """Return the fields that every config of the port has for its layers."""
     trunk = config.trunk
     return {
         "hidden_size": config.width,
@@ -133,10 +134,10 @@ def layer_fields(config: ModelConfig) -> dict[str, Any]:
 
 
 def trunk_of(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """The keys of `model.trunk` from the fields of a config of the port.
+    """Return the keys of `model.trunk` from the fields of a config of the port.
 
     Raises:
-        UserError: for settings that our layers lack.
+        UserError: The layers do not support a setting.
     """
     activation = fields.get("hidden_act", "gelu")
     if not isinstance(activation, str) or activation not in ACTIVATIONS:
@@ -155,10 +156,10 @@ def trunk_of(fields: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def require(fields: Mapping[str, Any], **values: Any) -> None:
-    """See that each of these fields of a config of the port is absent or has the one value that we have.
+    """Check that each of these fields of a config of the port is absent or has the only supported value.
 
     Raises:
-        UserError: one has another.
+        UserError: A field has another value.
     """
     for key, value in values.items():
         if fields.get(key, value) != value:
@@ -166,7 +167,7 @@ def require(fields: Mapping[str, Any], **values: Any) -> None:
 
 
 def differences(config: ModelConfig, wanted: Mapping[str, Any]) -> list[str]:
-    """Which of the dotted keys `wanted` have another value; those of other variants of a part are passed over."""
+    """Return a problem for each dotted key in `wanted` that has another value. Keys that `config` lacks are skipped."""
     mapping, wrong = to_mapping(config), []
     for key, value in wanted.items():
         found = value_at(mapping, key.partition(".")[2], value)
