@@ -21,7 +21,7 @@ from tokenfree.train.model.encoder import ModelConfig
 from tokenfree.train.model.encoder import check as check_model
 from tokenfree.train.optimizers.base import Schedule
 
-BYTES_OF_A_WEIGHT = 8  # and of its gradient, in float32; optimizers add to that
+BYTES_OF_A_WEIGHT = 8  # a float32 weight and its gradient, without optimizer state
 OPTIMIZER = Slot("tokenfree.train.optimizers", "adamw", "tokenfree.train.optimizers.base.OptimizerConfig")
 OBJECTIVE = Slot("tokenfree.train.objectives", "canine_s", "tokenfree.train.objectives.base.Objective")
 TASK = Slot("tokenfree.train.tasks", "classification", "tokenfree.train.tasks.base.DownstreamTask")
@@ -126,8 +126,8 @@ class FinetuneTrainConfig(LoopConfig):
     validate_every_steps: Annotated[int, Field(ge=1)] = 100
 
 
-# Settings that change how a run is done but not (beyond rounding) what comes out, unless something goes wrong: they may
-# differ when it goes on.
+# Settings that change how a run is done, but not its result (except rounding, and what happens after a failure). They
+# may change when a run is resumed.
 OPERATIONAL = frozenset(
     f"train.{key}"
     for key in ("micro_batch", "parallel", "checkpoint_activations", "on_nan", "on_spike", "spike_deviations",
@@ -138,7 +138,7 @@ OPERATIONAL = frozenset(
 
 @settings
 class PretrainRecipe:
-    """What `tokenfree pretrain` reads: a model, what it learns from, and how.
+    """Recipe of `tokenfree pretrain`: the model, its objective and the training settings.
 
     Attributes:
         model: the encoder: embedder, downsampler, trunk and upsampler.
@@ -153,11 +153,11 @@ class PretrainRecipe:
 
 @settings
 class FinetuneRecipe:
-    """What `tokenfree finetune` reads: a model, the task that it is trained for, and how.
+    """Recipe of `tokenfree finetune`: the model, its task and the training settings.
 
     Attributes:
-        model: the encoder: embedder, downsampler, trunk and upsampler; with `--init-from` it is that of those weights.
-        task: what the model is to do with texts.
+        model: the encoder: embedder, downsampler, trunk and upsampler. `--init-from` replaces it.
+        task: what the model predicts from texts.
         train: how long, how fast and in what batches.
     """
 
@@ -171,7 +171,7 @@ R = TypeVar("R", PretrainRecipe, FinetuneRecipe)
 
 
 def with_rows_for(recipe: PretrainRecipe, vocabulary: Vocabulary | None) -> PretrainRecipe:
-    """Return the recipe with a row for each subword of the data, and more only where it asks for them."""
+    """Return the recipe with a table row for each subword of the data, or more if the recipe asks for more."""
     embedder = recipe.model.embedder
     if vocabulary is None or embedder.symbols != "subwords":
         return recipe
@@ -186,13 +186,13 @@ def check(
     workers: tuple[int, int] = (1, 1),
     vocabulary: Vocabulary | None = None,
 ) -> list[str]:
-    """All problems that only show when the parts of a recipe, the data and the workers are seen together, a line each.
+    """Return the problems between the parts of a recipe, its data and its workers, one line each.
 
     Args:
-        manifest: of the data; None where they cannot be read.
-        workers: the fewest and the most.
-        vocabulary: of the data (see `load_vocabulary`). Without it the needs of the objective are checked only where
-            the data have none.
+        manifest: Manifest of the data; None if the data cannot be read.
+        workers: Minimum and maximum number of workers.
+        vocabulary: Vocabulary of the data (see `load_vocabulary`). If it is None but the data have one, the needs of
+            the objective are not checked.
     """
     problems = [
         *check_model(recipe.model, recipe.train.length),
@@ -204,7 +204,7 @@ def check(
         return problems
     problems += _problems_of_splits(manifest)
     if vocabulary is None and manifest.vocabulary_sha256 is not None:
-        return problems  # not given
+        return problems  # the caller did not read the vocabulary
     if vocabulary is not None and vocabulary.sha256 != manifest.vocabulary_sha256:
         problems.append("vocabulary/subwords.model is not that of the data's manifest; preprocess again")
     return [
@@ -215,7 +215,7 @@ def check(
 
 
 def check_finetuning(recipe: FinetuneRecipe, *, workers: tuple[int, int] = (1, 1)) -> list[str]:
-    """All problems of a recipe for fine-tuning that show without its files, a line each; see `check`."""
+    """Return the problems of a fine-tuning recipe that show without its files, one line each; see `check`."""
     return [
         *check_model(recipe.model, recipe.train.length),
         *recipe.task.check(recipe.model, recipe.train.length),
@@ -238,11 +238,11 @@ def _problems_of_workers(recipe: Recipe, workers: tuple[int, int]) -> Iterator[s
 
 
 def _problems_of_memory(recipe: Recipe) -> Iterator[str]:
-    """What is far too large for this machine, if it is to train here: others of a cluster cannot be asked."""
+    """Yield a message if the model is far too large for this machine. Other machines of a cluster cannot be checked."""
     if "RAY_ADDRESS" in os.environ or torch.cuda.is_available():
         return
     width, layers = recipe.model.width, recipe.model.trunk.layers
-    least, limit = BYTES_OF_A_WEIGHT * layers * width**2, machine_memory()  # at least a square matrix in each layer
+    least, limit = BYTES_OF_A_WEIGHT * layers * width**2, machine_memory()  # at least one square matrix in each layer
     if least > limit:
         yield (
             f"model.width: {layers:,} layers of width {width:,} take {least / GIB:,.0f} GiB and more, of "

@@ -1,4 +1,4 @@
-"""What accelerators can do at most, by their makers; no figure of these was measured here."""
+"""Peak speed and memory of accelerators, as published by their makers. None of these numbers was measured here."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ class Accelerator:
     """One GPU.
 
     Attributes:
-        bfloat16, float32: floating point operations a second, dense matrices.
-        memory: bytes.
-        source: of these figures.
+        bfloat16: Floating point operations per second, for dense matrices in bfloat16.
+        float32: Floating point operations per second, for dense matrices in float32.
+        memory: Memory in bytes.
+        source: Publication that has these numbers.
     """
 
     bfloat16: float
@@ -21,11 +22,11 @@ class Accelerator:
     source: str
 
     def peak(self, precision: str) -> float:
-        """Operations a second in `train.precision`; `auto` is bfloat16 on all of these devices."""
+        """Return the operations per second in `train.precision`; `auto` is bfloat16 on all of these devices."""
         return self.float32 if precision == "float32" else self.bfloat16
 
 
-# float32 is that without TF32, which PyTorch leaves off.
+# float32 is without TF32, which PyTorch disables by default.
 ACCELERATORS = {
     "a100": Accelerator(312e12, 19.5e12, 80e9, "NVIDIA's data sheet of the A100 80GB"),
     "h100": Accelerator(989e12, 67e12, 80e9, "NVIDIA's data sheet of the H100 SXM"),

@@ -1,4 +1,4 @@
-"""A trained run on held-out windows: the same windows and masks in every evaluation."""
+"""Evaluate a pretraining run on held-out windows. Windows and masks are the same in every evaluation."""
 
 from __future__ import annotations
 
@@ -34,26 +34,27 @@ def evaluate(
     device: str = "cpu",
     trust_code: bool = False,
 ) -> dict[str, Any]:
-    """A checkpoint of `run` (see `checkpoint_of` for which) on `data`.
+    """Evaluate a checkpoint of `run` on `data`; `checkpoint_of` says which checkpoint is the default.
 
-    Return `step`, what `Loop.validate` gives, and for objectives that have them the baselines without context
-    (`Baselines.numbers`, prefixed `baseline_`), how far below the best of them the loss of the hidden targets is
-    (`margin`), and how much of that the model reads (`probe`, see `what_is_read`). These two are nats per hidden
-    target; `_low` and `_high` are the ends of 95% intervals over windows. `languages` and `scripts` are lists over
-    the languages of the windows and the scripts of the hidden targets, see `by_language_and_script`.
+    The result has `step` and the values of `Loop.validate`. Objectives that have context-free baselines add:
+        `baseline_...`: the values of `Baselines.numbers`.
+        `margin`: how far the loss on hidden targets is below the best baseline, in nats per hidden target.
+        `probe`: how much the loss rises without context, in nats per hidden target; see `what_is_read`.
+        `..._low`, `..._high`: ends of the 95% intervals over windows.
+        `languages`, `scripts`: see `by_language_and_script`.
 
     Args:
-        run: path or address of a run with a checkpoint.
-        data: path or address of a data directory, with the vocabulary of the run's own data, or several, see
+        run: Path or address of a run with a checkpoint.
+        data: Path or address of a data directory with the vocabulary of the run's data, or several; see
             `tokenfree.train.pretrain.pretrain`.
-        num_windows: how many windows, spaced evenly over the validation split; by default as in the run's recipe.
-        step: use the checkpoint of this step.
-        device: such as "cpu" or "cuda:0".
-        trust_code: run the code outside tokenfree that the run names.
+        num_windows: Number of windows, spaced evenly over the validation split; by default that of the run's recipe.
+        step: Step of the checkpoint to use.
+        device: Device, such as "cpu" or "cuda:0".
+        trust_code: Run the code outside tokenfree that the run names.
 
     Raises:
-        UserError: there is no such run, it has no checkpoint, it was imported, or its model cannot read these data.
-        JobError: the checkpoint is damaged.
+        UserError: The run does not exist, has no checkpoint or was imported, or its model cannot read these data.
+        JobError: The checkpoint is damaged.
     """
     config = read_config(run, trust_code=trust_code)
     if not config.manifest:  # see train/huggingface/folders.py
@@ -88,7 +89,7 @@ def evaluate(
 
 
 def score(loop: Loop, change: Change | None = None) -> TargetScores:
-    """The scores of the model of `loop` on the validation targets, with another context where one is given."""
+    """Return the scores of the model of `loop` on the validation targets; `change` changes their context."""
     symbols, vocabulary = loop.recipe.model.embedder.symbols, loop.windows.vocabulary
     num_subwords = 0 if vocabulary is None else vocabulary.size
     batches = loop.windows.held_out()
@@ -99,12 +100,14 @@ def score(loop: Loop, change: Change | None = None) -> TargetScores:
 
 
 def what_is_read(loop: Loop, baselines: Baselines, own: TargetScores) -> dict[str, float]:
-    """How much less the model of `loop` loses on the hidden validation targets than what reads no context, in nats.
+    """Return how much lower the model's loss on hidden validation targets is than without context, in nats.
 
-    `margin` is against the better of the baselines; `probe_blank` and `probe_other` are against the model itself with
-    all text but white space hidden, and with the text of another window around the target (see
-    `tokenfree.train.analyses.reading`); `probe` is the smaller of the two. All are paired target by target with `own`,
-    which is what `score` gives.
+    `margin` compares it with the better of the baselines. `probe_blank` compares it with the same model when all text
+    except white space is hidden. `probe_other` compares it with the same model when the target is surrounded by the
+    text of another window. `probe` is the smaller of these two. See `tokenfree.train.analyses.reading`.
+
+    Args:
+        own: Scores of the model with its context, from `score`. All differences are paired target by target.
     """
     blank, other = score(loop, "blank"), score(loop, "other")
     hidden = own.hidden_N
@@ -117,12 +120,15 @@ def what_is_read(loop: Loop, baselines: Baselines, own: TargetScores) -> dict[st
 
 
 def by_language_and_script(loop: Loop, baselines: Baselines, own: TargetScores) -> dict[str, list[dict[str, Any]]]:
-    """The hidden validation targets of `loop` by the language of their window and by their own script.
+    """Return scores of the hidden validation targets by the language of their window and by their own script.
 
-    Both `languages` and `scripts` hold for each `name` the `targets` (how many), and over these the mean `loss` (nats)
-    and `accuracy` of `own`, which is what `score` gives, and the loss `without_context`, of the better of the
-    baselines; most targets first. A subword's script is that of its first letter; digits, punctuation and symbols have
-    none: "".
+    `languages` and `scripts` are lists with one entry for each `name`, in descending order of `targets`, their number.
+    `loss` (nats) and `accuracy` are means of `own`. `without_context` is the mean loss of the better of the baselines.
+
+    A subword's script is that of its first letter. Digits, punctuation and symbols have none: "".
+
+    Args:
+        own: Scores of the model, from `score`.
     """
     hidden = own.hidden_N
     values = {"loss": own.loss_N, "accuracy": own.correct_N, "without_context": baselines.best_masked_only_N}

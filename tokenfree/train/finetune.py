@@ -1,4 +1,4 @@
-"""Fine-tuning as one call: a model is trained for a task, in this process or over Ray workers, and evaluated."""
+"""Fine-tune a model for a task with one call, in this process or with Ray workers, and evaluate it."""
 
 from __future__ import annotations
 
@@ -32,17 +32,17 @@ from tokenfree.train.tasks.examples.texts import SCHEME
 
 @dataclasses.dataclass(frozen=True)
 class FinetuneResult:
-    """What a finished run came to."""
+    """Result of a finished fine-tuning run."""
 
     run: str  # path or address
     task: str
     steps: int
-    best_step: int | None  # whose checkpoint was evaluated; None, without a development set: the last one
-    checkpoint: str  # that was evaluated, within the run
-    restarts: int  # how often workers were started again after the first time
+    best_step: int | None  # step of the evaluated checkpoint; None without a development set: the last one
+    checkpoint: str  # the evaluated checkpoint, relative to the run
+    restarts: int  # number of times that workers were restarted
     dev: Mapping[str, float] = dataclasses.field(default_factory=dict)  # scores by name
     test: Mapping[str, float] = dataclasses.field(default_factory=dict)
-    already_complete: bool = False  # before this call, which then did nothing
+    already_complete: bool = False  # the run was complete before this call, which did nothing
 
 
 def finetune(
@@ -58,24 +58,25 @@ def finetune(
     vocabulary: str | None = None,
     trust_code: bool = False,
 ) -> FinetuneResult:
-    """Train the model of `recipe`, or the one at `init_from`, for its task; evaluate the checkpoint that is the best on
-    the development set on that and, once, on the test set.
+    """Train the model of `recipe`, or the one at `init_from`, for its task, and evaluate the best checkpoint.
+
+    The best checkpoint is chosen on the development set. It is evaluated on that set and, once, on the test set.
 
     Args:
-        files: paths or addresses by split: `train`, and `dev` and `test` where there are such.
-        run: path or address of a new or unfinished run.
-        workers: the fewest and the most. One trains in this process, without Ray.
-        progress: gets every line of metrics.jsonl and events.jsonl as it appears.
-        profile: leave a Chrome trace of a few steps in `<run>/profile/`.
-        init_from: path or address of a run, or of a folder of transformers: its model takes the place of the recipe's,
-            and its weights are begun with. It is part of the run: to go on, give it again.
-        model: settings laid over those of the model at `init_from`, such as another dropout.
-        vocabulary: a SentencePiece model, for a model of subwords; by default that of `init_from`.
-        trust_code: run the code outside tokenfree that the run `init_from` names; that of `recipe` is run in any case.
+        files: Paths or addresses by split: `train`, and `dev` and `test` if available.
+        run: Path or address of a new or unfinished run.
+        workers: Minimum and maximum number of workers. One worker trains in this process, without Ray.
+        progress: Called with every line of metrics.jsonl and events.jsonl as it appears.
+        profile: Write a Chrome trace of a few steps to `<run>/profile/`.
+        init_from: Path or address of a run or of a transformers folder. Its model replaces the recipe's, and training
+            starts from its weights. It is part of the run and must be the same to resume.
+        model: Settings that override those of the model at `init_from`, such as another dropout.
+        vocabulary: Path of a SentencePiece model, for a subword model; by default that of `init_from`.
+        trust_code: Run the code outside tokenfree that the run `init_from` names. The code of `recipe` is always run.
 
     Raises:
-        UserError: settings, files, weights and run do not fit together.
-        JobError: training failed; the message says on which rank and what to do.
+        UserError: Settings, files, weights and run do not fit together.
+        JobError: Training failed; the message names the rank and what to do.
     """
     prepared = prepare(
         recipe,
@@ -114,7 +115,7 @@ def finetune(
 
 @dataclasses.dataclass(frozen=True)
 class PreparedRun:
-    """A run whose recipe is complete: with the model that is begun with, and what the task takes from its examples."""
+    """A run with a complete recipe: with the model to start from, and the task's settings taken from its examples."""
 
     recipe: FinetuneRecipe
     files: TaskFiles
@@ -122,10 +123,10 @@ class PreparedRun:
     init_from: str | None
 
     def start(self, *, trust_code: bool = False) -> GivenStart[FinetuneRecipe] | None:
-        """The weights that it begins with; None: fresh ones.
+        """Return the weights that the run starts from; None for fresh ones.
 
         Raises:
-            UserError: there are no such weights, or (next to) nothing of them fits.
+            UserError: The weights do not exist, or (almost) none of them fits.
         """
         if self.init_from is None:
             return None
@@ -149,13 +150,13 @@ def prepare(
     vocabulary: str | None = None,
     trust_code: bool = False,
 ) -> PreparedRun:
-    """See that all can be read that a run needs, every example of every split included; nothing is written.
+    """Check that everything a run needs can be read, including every example of every split. Nothing is written.
 
     Args:
-        recipe, files, run, workers, init_from, model, vocabulary, trust_code: see `finetune`.
+        recipe, files, run, workers, init_from, model, vocabulary, trust_code: See `finetune`.
 
     Raises:
-        UserError: what is wrong with the recipe, a file or the weights.
+        UserError: The recipe, a file or the weights are invalid.
     """
     recipe = as_recorded(recipe, Run(run).name)
     paths: dict[Split, str] = {split: _absolute(files[split]) for split in SPLITS if split in files}
@@ -185,9 +186,9 @@ def _laid_over(model: ModelConfig, over: Mapping[str, Any]) -> ModelConfig:
 def _model_of(
     init_from: str, run: str, recipe: FinetuneRecipe, over: Mapping[str, Any], trust_code: bool
 ) -> ModelConfig:
-    """The settings of the model at `init_from`, adapted to the task, with `over` laid over them.
+    """Return the settings of the model at `init_from`, adapted to the task and overridden by `over`.
 
-    Of a run that was begun with it, those that the run remembers.
+    If the run has already started from it, return the settings that the run recorded.
     """
     before = config_before(Run(run).name, recipe)
     if before is not None and before.init_from is not None and before.init_from.path == absolute(init_from):
@@ -197,14 +198,14 @@ def _model_of(
         given = read_any_config(source, trust_code=trust_code).recipe.model
     else:
         given = read_weights(init_from, trust_code=trust_code).model
-    # Laid over twice: the task sees what the user chose, such as another pattern, and changes none of it.
+    # The overrides are applied twice: the task sees the user's choices, such as another pattern, and cannot undo them.
     return _laid_over(recipe.task.adapted(_laid_over(given, over)), over)
 
 
 def _vocabulary(
     recipe: FinetuneRecipe, run: str, init_from: str | None, path: str | None, trust_code: bool
 ) -> Vocabulary | None:
-    """The subwords that the model reads: as given, of the run, or of what it begins with; None where it reads none."""
+    """Return the model's subwords: as given, of the run, or of `init_from`; None for a model without subwords."""
     if recipe.model.embedder.symbols != "subwords":
         if path is not None:
             raise UserError(f"--vocabulary {path}: this model reads {recipe.model.embedder.symbols}; leave it out")
@@ -223,7 +224,7 @@ def _vocabulary(
 
 
 def _keep_vocabulary(vocabulary: Vocabulary | None, run: Run) -> None:
-    """Copy the vocabulary into the run, which then needs nothing else to be used."""
+    """Copy the vocabulary into the run, so that the run can be used without other files."""
     if vocabulary is None or load_vocabulary(run.name) is not None:
         return
     with tempfile.TemporaryDirectory(prefix="tokenfree-") as scratch:

@@ -1,4 +1,4 @@
-"""95% intervals: of a mean by Student's t, of a mean over windows, and of any statistic by bootstrap replicates."""
+"""95% confidence intervals of a mean (Student's t), of a mean over windows, and of any statistic (bootstrap)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _NORMAL_95 = 1.959964
 
 @dataclass(frozen=True)
 class MeanInterval:
-    """A mean over `count` values, and the half width of its 95% interval (`half`); None below two values."""
+    """A mean over `count` values and the half width of its 95% interval. `half` is None for fewer than two values."""
 
     mean: float
     half: float | None
@@ -22,17 +22,17 @@ class MeanInterval:
 
     @property
     def low(self) -> float:
-        """The lower end; nan where there is none."""
+        """Lower end of the interval; nan if there is none."""
         return math.nan if self.half is None else self.mean - self.half
 
     @property
     def high(self) -> float:
-        """The upper end; nan where there is none."""
+        """Upper end of the interval; nan if there is none."""
         return math.nan if self.half is None else self.mean + self.half
 
 
 def mean_interval(values: Sequence[float]) -> MeanInterval | None:
-    """Return the mean of independent values and its interval by Student's t; None without values."""
+    """Return the mean of independent values and its interval (Student's t); None without values."""
     if not values:
         return None
     mean, count = float(np.mean(values)), len(values)
@@ -43,11 +43,11 @@ def mean_interval(values: Sequence[float]) -> MeanInterval | None:
 
 
 def mean_over_windows(values_N: np.ndarray, windows_N: np.ndarray) -> MeanInterval:
-    """Return the mean of `values_N` (float64 [N]), of which each window gives one or more; nan without values.
+    """Return the mean of `values_N` (float64 [N]) and its interval over windows; nan without values.
 
-    The mean is a ratio, of the sum of the values to their number; its error is that of the windows' deviations from it
-    (the linearised ratio of survey sampling, Cochran 1977, equation 6.9), so values of one window may depend on each
-    other.
+    `windows_N` is the window of each value. The mean is the ratio of the sum of the values to their number. Its error
+    comes from the windows' deviations from the mean, so values of one window may depend on each other. This is the
+    linearised ratio of survey sampling (Cochran 1977, equation 6.9).
     """
     if not len(values_N):
         return MeanInterval(math.nan, None, 0)
@@ -61,5 +61,5 @@ def mean_over_windows(values_N: np.ndarray, windows_N: np.ndarray) -> MeanInterv
 
 
 def bootstrap_interval(replicates: np.ndarray) -> np.ndarray:
-    """Return both ends [2, ...] of the percentile interval of a statistic from replicates of it, [R, ...]."""
+    """Return both ends [2, ...] of the percentile interval of a statistic from its replicates, [R, ...]."""
     return np.percentile(replicates, (2.5, 97.5), axis=0)

@@ -1,4 +1,4 @@
-"""Hours, bytes and memory of a pretraining run by formula."""
+"""Estimate hours, bytes and memory of a pretraining run by formula."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ from tokenfree.train.loop.pretraining import Loop
 from tokenfree.train.loop.step import Meter, pretraining_task
 from tokenfree.train.model.costs import BYTES, OPTIMIZER_MOMENTS, Memory
 
-_SAMPLED = 256  # examples of the data whose shapes are counted
+_SAMPLED = 256  # number of examples whose shapes represent the data
 
 
 @dataclass(frozen=True)
 class Work:
-    """The work of a run.
+    """Amount of work of a run.
 
     Attributes:
-        parameters: of the encoder with the head of its objective.
-        head_parameters: of these.
-        example_flops: floating point operations of an example, forward and backward.
-        targets: of an example.
-        classes: what a head's largest matrix chooses from.
-        data_bytes: of all shards, None without data.
-        epochs: how often the run goes through the text, None without data.
-        source: what the shapes were taken from.
+        parameters: Number of parameters of the encoder and the head of its objective.
+        head_parameters: Number of parameters of the head.
+        example_flops: Floating point operations per example, forward and backward.
+        targets: Mean number of targets per example.
+        classes: Number of rows of the head's largest matrix, such as subwords.
+        data_bytes: Bytes of all shards; None without data.
+        epochs: Number of passes over the training split; None without data.
+        source: Description of the examples whose shapes were used.
     """
 
     parameters: int
@@ -46,10 +46,10 @@ class Work:
 
 
 def work_of(recipe: PretrainRecipe, data: Data | None) -> Work:
-    """The work of `recipe` on `data`, or on full windows with as many targets as there can be.
+    """Return the work of `recipe` on `data`, or on full windows with the maximum number of targets.
 
     Raises:
-        UserError: the data cannot be read.
+        UserError: The data cannot be read.
     """
     train, most = recipe.train, recipe.objective.max_predictions
     if data is None:
@@ -87,7 +87,7 @@ def work_of(recipe: PretrainRecipe, data: Data | None) -> Work:
 
 
 def sampled(recipe: PretrainRecipe, data: Data, vocabulary: Vocabulary | None) -> Arrays:
-    """Return the arrays of some examples of `data`, whose shapes stand for all."""
+    """Return the arrays of some examples of `data`, whose shapes represent all of the data."""
     train = recipe.train
     collator = recipe.objective.collator(vocabulary, train.length, train.seed)
     loader = Loader(
@@ -96,43 +96,43 @@ def sampled(recipe: PretrainRecipe, data: Data, vocabulary: Vocabulary | None) -
     return loader.batch(0)
 
 
-NETWORK = 100e9 / 8  # bytes a second between nodes: 100 Gbit/s, assumed
-LINKS = 300e9  # bytes a second between the GPUs of a node: half of what the A100's NVLink is said to do, assumed
-# Measured: bytes that a step leaves in metrics.jsonl and in TensorBoard's file.
+NETWORK = 100e9 / 8  # bytes per second between nodes: 100 Gbit/s, assumed
+LINKS = 300e9  # bytes per second between the GPUs of a node, assumed: half of the published speed of the A100's NVLink
+# Measured: bytes per step in metrics.jsonl and in TensorBoard's file.
 METRICS_BYTES, TENSORBOARD_BYTES = 340, 550
-_HEAD_COPIES = 3  # logits, their logarithms and the gradient of these, of each target
-_TIMED_CHARACTERS, _TIMED_STEPS = 4096, 3  # of a step, and steps after the first one
-_PASSES = 3  # a backward pass is two products for each one of the forward pass
+_HEAD_COPIES = 3  # for each target: logits, log-probabilities and their gradient
+_TIMED_CHARACTERS, _TIMED_STEPS = 4096, 3  # characters per timed step, and number of steps after the first one
+_PASSES = 3  # the backward pass takes two matrix products for each one of the forward pass
 
 
 @dataclass(frozen=True)
 class WorkerLayout:
-    """Where a run is to train: `devices` in all, a worker each, on `nodes`."""
+    """Layout of a run: the total number of `devices`, with one worker each, on `nodes`."""
 
     devices: int
     nodes: int
 
 
 def exchange_seconds(work: Work, layout: WorkerLayout) -> float:
-    """Seconds in which the gradients of a step are added up by a ring, none of it hidden behind the arithmetic."""
+    """Return the seconds per step for a ring all-reduce of the gradients, without any overlap with computation."""
     speed = NETWORK if layout.nodes > 1 else LINKS
     return 2 * (layout.devices - 1) / layout.devices * BYTES * work.parameters / speed
 
 
 def run_seconds(train: TrainConfig, step: float, example: float) -> float:
-    """Seconds of a run, start and checkpoints left out.
+    """Return the seconds of a run, without startup and checkpoints.
 
     Args:
-        train: of the recipe.
-        step: seconds of a step.
-        example: seconds of an example of a step, on all devices together.
+        train: Training settings of the recipe.
+        step: Seconds per step.
+        example: Seconds per training example, on all devices together.
     """
     validations = train.steps // train.validate_every_steps + (train.steps % train.validate_every_steps > 0)
     return train.steps * step + validations * train.validation_windows * example / _PASSES
 
 
 def measured_seconds(recipe: PretrainRecipe, data: Data) -> float:
-    """Return the seconds of a run on this machine, by steps of a few examples that are timed here."""
+    """Return the estimated seconds of a run on this machine, from timed steps of a few examples."""
     train = recipe.train
     examples = min(train.global_batch, max(1, _TIMED_CHARACTERS // train.length))
     few = {"steps": 1 + _TIMED_STEPS, "global_batch": examples, "micro_batch": None, "streams": 1}
@@ -145,14 +145,14 @@ def measured_seconds(recipe: PretrainRecipe, data: Data) -> float:
 
 
 def device_memory(train: TrainConfig, work: Work, encoder: Memory, examples: int, layout: WorkerLayout) -> Memory:
-    """Bytes that one device holds at the most, without what its process and libraries take.
+    """Return the maximum bytes on one device, without those of the process and its libraries.
 
     Args:
-        train: of the recipe.
-        work: of the run.
-        encoder: of a step with `examples` examples, see `tokenfree.train.model.costs.step_memory`.
-        examples: held at once by a device.
-        layout: the devices; with train.parallel fsdp each holds a part of the weights, gradients and moments.
+        train: Training settings of the recipe.
+        work: Work of the run.
+        encoder: Memory of a step with `examples` examples; see `tokenfree.train.model.costs.step_memory`.
+        examples: Number of examples that a device processes at once.
+        layout: Devices of the run. With train.parallel fsdp, each holds a part of the weights, gradients and moments.
     """
     parts = layout.devices if train.parallel == "fsdp" else 1
     weights = BYTES * work.parameters // parts
@@ -162,16 +162,16 @@ def device_memory(train: TrainConfig, work: Work, encoder: Memory, examples: int
 
 
 def checkpoint_bytes(train: TrainConfig, work: Work) -> int:
-    """Bytes of one checkpoint: weights, moments and the average of the weights where there is one."""
+    """Return the bytes of one checkpoint: weights, moments, and the average of the weights if there is one."""
     return BYTES * work.parameters * (1 + OPTIMIZER_MOMENTS + (train.ema_decay is not None))
 
 
 def num_checkpoints(train: TrainConfig) -> int:
-    """Checkpoints on disk at the end: the newest, and the best."""
+    """Return the maximum number of checkpoints on disk at the end: the newest ones and the best."""
     made = -(-train.steps // train.checkpoint_every_steps)
     return min(made, train.keep_checkpoints + 1)
 
 
 def metrics_bytes(train: TrainConfig) -> int:
-    """Bytes of metrics.jsonl and TensorBoard's file."""
+    """Return the bytes of metrics.jsonl and of TensorBoard's file."""
     return train.steps * (METRICS_BYTES + TENSORBOARD_BYTES)

@@ -1,4 +1,4 @@
-"""Pretraining as one call: a new run or one that goes on, in this process or over Ray workers."""
+"""Pretrain a model with one call: start or resume a run, in this process or with Ray workers."""
 
 from __future__ import annotations
 
@@ -20,26 +20,26 @@ from tokenfree.train.runs.run import Run
 
 @dataclasses.dataclass(frozen=True)
 class PretrainResult:
-    """What a finished run came to. Losses and entropies are nats per target."""
+    """Result of a finished pretraining run. Losses and entropies are nats per target."""
 
     run: str  # path or address
     steps: int
-    loss: float  # of the last step
+    loss: float  # training loss of the last step
     validation_loss: float
-    validation_accuracy: float  # share of the targets whose right answer had the highest logit
+    validation_accuracy: float  # share of targets whose correct answer had the highest logit
     validation_targets: int
-    unigram_entropy: float | None  # of the targets' symbols in the training split; None where those are not counted
-    unigram_cross_entropy: float | None  # of the validation targets under those frequencies
-    best_step: int  # with the lowest validation loss
-    characters: int  # trained on, special ones and padding left out
-    seconds: float  # in steps, validations and checkpoints left out
-    restarts: int  # how often workers were started again after the first time
-    checkpoint: str  # path or address of the last one
-    symbol: str | None = None  # what a target is, such as "subword"; None where those are not counted
-    clue: str | None = None  # what the input tells of a hidden target without any context, in words
+    unigram_entropy: float | None  # entropy of the target symbols in the training split; None if not counted
+    unigram_cross_entropy: float | None  # cross-entropy of the validation targets under those frequencies
+    best_step: int  # step with the lowest validation loss
+    characters: int  # characters trained on, without special ones and padding
+    seconds: float  # seconds spent in steps, without validations and checkpoints
+    restarts: int  # number of times that workers were restarted
+    checkpoint: str  # path or address of the last checkpoint
+    symbol: str | None = None  # kind of target, such as "subword"; None if targets are not counted
+    clue: str | None = None  # what the input reveals about a hidden target without context, in words
     baselines: Mapping[str, float] = dataclasses.field(default_factory=dict)  # see `Baselines.numbers`
-    validation_means: Mapping[str, float] = dataclasses.field(default_factory=dict)  # what else the objective reports
-    already_complete: bool = False  # before this call, which then did nothing
+    validation_means: Mapping[str, float] = dataclasses.field(default_factory=dict)  # other values of the objective
+    already_complete: bool = False  # the run was complete before this call, which did nothing
 
 
 def pretrain(
@@ -54,27 +54,27 @@ def pretrain(
     extend_to: int | None = None,
     trust_code: bool = False,
 ) -> PretrainResult:
-    """Train `recipe` on the data directory `data` into the folder `run`, or go on where that run stood.
+    """Train `recipe` on the data directory `data` in the run folder `run`, or resume that run.
 
     Args:
-        data: path or address of a data directory; or several, as a `Mixture` or in words such as ["A:0.7", "B:0.3"]:
+        data: Path or address of a data directory; or several, as a `Mixture` or as strings such as ["A:0.7", "B:0.3"];
             see train/data/mixture.py.
-        run: path or address of a new or unfinished run.
-        workers: the fewest and the most. One trains in this process, without Ray. More are workers of Ray Train, on
-            the cluster of RAY_ADDRESS or on this machine alone.
-        progress: gets every line of metrics.jsonl and events.jsonl as it appears.
-        profile: leave a Chrome trace of a few steps in `<run>/profile/`.
-        init_from: path or address of the weights to begin with: a run, or a folder of transformers. What fits by name
-            and shape is loaded; optimizer, step and order of the data begin afresh. It is part of the run: to go on,
-            give it again.
-        extend_to: the steps that an existing run, finished or not, is to have in place of `train.steps`; the learning
-            rate of the steps that are left is that of a run of so many, see train/jobs/start.py.
-        trust_code: run the code outside tokenfree that the run `init_from` names; that of `recipe` is run in any case.
+        run: Path or address of a new or unfinished run.
+        workers: Minimum and maximum number of workers. One worker trains in this process, without Ray. Several run
+            under Ray Train, on the cluster of RAY_ADDRESS or on this machine alone.
+        progress: Called with every line of metrics.jsonl and events.jsonl as it appears.
+        profile: Write a Chrome trace of a few steps to `<run>/profile/`.
+        init_from: Path or address of the weights to start from: a run or a transformers folder. Tensors that match by
+            name and shape are loaded. Optimizer, step and data order start from zero. It is part of the run and must be
+            the same to resume.
+        extend_to: New number of steps of an existing run, finished or not, instead of `train.steps`. The remaining
+            steps have the learning rates of a run of that length; see train/jobs/start.py.
+        trust_code: Run the code outside tokenfree that the run `init_from` names. The code of `recipe` is always run.
 
     Raises:
-        UserError: settings, data and run do not fit together (all problems in one line); there are no such weights, or
-            they do not fit the model; or the run has more steps already.
-        JobError: training failed; the message says on which rank and what to do.
+        UserError: Settings, data and run do not fit together (one line has all problems); the weights do not exist or
+            do not fit the model; or the run already has more steps.
+        JobError: Training failed; the message names the rank and what to do.
     """
     data = absolute(given_or_parsed(data))
     manifest, vocabulary = load_data_manifest(data), load_data_vocabulary(data)
@@ -105,5 +105,5 @@ def pretrain(
     config = RunConfig(recipe, data, manifest.fingerprint, first, own_code.hashes(recipe))
     result, was_complete = run_to_end(target, RunOrder(config, make_job, start, extension), workers, progress)
     last = checkpoint_name(result["steps"])
-    result["checkpoint"] = f"{target.name}/checkpoints/{last}"  # the run may have been moved
+    result["checkpoint"] = f"{target.name}/checkpoints/{last}"  # not as recorded: the run may have been moved
     return PretrainResult(run=target.name, restarts=num_restarts(target), already_complete=was_complete, **result)

@@ -1,1 +1,1 @@
-"""The data side of training: the order of the samples, reading shards, and batches that no worker count changes."""
+"""Data of training: the order of samples, the shard reader, and batches that do not depend on the number of workers."""

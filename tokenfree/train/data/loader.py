@@ -1,4 +1,4 @@
-"""Batches by step: this worker's slice of the global batch, the same on any number of workers."""
+"""Batches by step: this worker's slice of the global batch. Global batches are the same for any number of workers."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ _DONE = object()
 
 
 class Prefetcher(Generic[T]):
-    """Iterates over make(start), make(start + 1), ..., each made by a background thread up to `depth` items ahead.
+    """An iterator over make(start), make(start + 1), ..., which a background thread computes up to `depth` items ahead.
 
-    An error of `make` is raised where its item would have come. `seconds_waited` is the time that the consumer spent
-    waiting. Leaving the `with` block (or `close`) ends the thread.
+    An error of `make` is raised in place of its item. `seconds_waited` is the time that the consumer spent waiting.
+    Leaving the `with` block (or calling `close`) ends the thread.
     """
 
     def __init__(self, make: Callable[[int], T], start: int, stop: int | None = None, *, depth: int = 2) -> None:
@@ -57,9 +57,9 @@ class Prefetcher(Generic[T]):
         return item
 
     def close(self) -> None:
-        """End the thread after the item it is making; calling it again does nothing."""
+        """End the thread after its current item. Further calls do nothing."""
         self._closed.set()
-        while self._thread.is_alive():  # it may be waiting for room in the queue
+        while self._thread.is_alive():  # the thread may be waiting for space in the queue
             try:
                 self._queue.get_nowait()
             except queue.Empty:
@@ -78,7 +78,7 @@ class Prefetcher(Generic[T]):
         while not self._closed.is_set():
             try:
                 entry = (_DONE, None) if index == stop else (self._make(index), None)
-            except BaseException as error:  # carried to the consumer, which raises it
+            except BaseException as error:  # passed to the consumer, which raises it
                 entry = (None, error)
             self._queue.put(entry)
             if entry[0] is _DONE or entry[1] is not None:
@@ -92,7 +92,7 @@ _TRIES = 4
 def collate(
     reader: ShardReader, collator: Collator, shards: np.ndarray, rows: np.ndarray, sample_ids: np.ndarray
 ) -> Arrays:
-    """The batch of some rows; `shards`, `rows` and `sample_ids` are int64 [b]."""
+    """Return the batch of some rows. `shards`, `rows` and `sample_ids` are int64 [b]."""
     if isinstance(collator, PairCollator):
         second = second_segments(reader, shards, rows, seed=collator.seed, sample_ids=sample_ids)
         shards, rows = np.concatenate([shards, second[0]]), np.concatenate([rows, second[1]])
@@ -102,11 +102,12 @@ def collate(
 def second_segments(
     reader: ShardReader, shards: np.ndarray, rows: np.ndarray, *, seed: int, sample_ids: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the shard and row of another document that may be the second part beside each row, int64 [b] each.
+    """Return the shard and row of a segment from another document for each row, int64 [b] each.
 
-    Of four rows of the same shard drawn at random it is the one most alike in length that is of another document. A
-    shard is as good as the whole corpus, as shards are in the order of hashes and of one language each, and it is read
-    already. Where there is none, four more are drawn among all shards of that language; then it is the row itself.
+    Four rows of the same shard are drawn at random. Of those from another document, the one closest in length is
+    chosen. The shard is already read. It is as random as the whole corpus, because shards have one language and are in
+    the order of hashes. If all four are from the same document, four more are drawn from all shards of that language.
+    If this fails, too, the row itself is returned.
     """
     found_shards, found_rows = shards.copy(), rows.copy()
     draws = random.uniform(seed, "second segment", sample_ids, 2 * _TRIES)
@@ -127,7 +128,7 @@ def _size(reader: ShardReader, shard: int, row: int) -> int:
 
 
 def _anywhere(reader: ShardReader, language: str, places: np.ndarray) -> Iterator[tuple[int, int]]:
-    """Shard and row at each of the `places`, in [0, 1), of all rows in a language."""
+    """Yield the shard and row at each of the `places`, in [0, 1), among all rows of a language."""
     shards = [number for number, shard in enumerate(reader.shards) if shard.language == language]
     ends = np.cumsum([reader.shards[shard].rows for shard in shards])
     for place in places:
@@ -136,20 +137,20 @@ def _anywhere(reader: ShardReader, language: str, places: np.ndarray) -> Iterato
         yield shards[index], number - int(ends[index - 1] if index else 0)
 
 
-_PLANNED = 4096  # samples placed at once: 1 to 2 us each with 104 languages, against 25 in a batch of 32 alone
+_PLANNED = 4096  # samples located at once: 1 to 2 us each with 104 languages, or 25 us in batches of 32
 
-_RULE = "rule of "  # in a fingerprint: before the name of a rule, which has changed so often
+_RULE = "rule of "  # prefix of a rule's name in a fingerprint; the value is the number of its changes
 
 Fingerprint = dict[str, "str | int | float"]
 
 
 def slice_of(rank: int, world_size: int, size: int) -> tuple[int, int]:
-    """First and last + 1 of the contiguous part of range(size) that is `rank`'s; parts differ by at most one."""
+    """Return first and last + 1 of `rank`'s contiguous part of range(size). Parts differ in size by at most one."""
     return rank * size // world_size, (rank + 1) * size // world_size
 
 
 def batch_of(step: int, left_out: Collection[int]) -> int:
-    """The number of the batch that `step` trains on: the steps take all batches in turn but those `left_out`."""
+    """Return the number of the batch of `step`. Steps use all batches in order, except those in `left_out`."""
     batch = step
     for number in sorted(left_out):
         batch += number <= batch
@@ -157,26 +158,26 @@ def batch_of(step: int, left_out: Collection[int]) -> int:
 
 
 class StepLoader(ABC):
-    """The batches of one worker: batch number b is a pure function of the data and the settings."""
+    """The batches of one worker. Batch number b is a pure function of the data and the settings."""
 
-    fingerprint: Fingerprint  # what decides the batches and what is made of them; saved with checkpoints, see `check`
+    fingerprint: Fingerprint  # decides the batches and what is made of them; saved with checkpoints for `check`
 
     @abstractmethod
     def batch(self, step: int) -> Arrays:
         """Return this worker's slice of a global batch, with `sample_ids` and `num_characters`, int64 [b]."""
 
     def batches(self, start: int, stop: int | None = None, *, left_out: Collection[int] = ()) -> Prefetcher[Arrays]:
-        """Return the batches of steps start, start + 1, ..., made ahead by a thread. Use with `with`.
+        """Return an iterator over the batches of steps start, start + 1, ..., which a thread computes ahead.
 
-        Step s has the batch `batch_of(s, left_out)`.
+        Use it in `with`. Step s has the batch `batch_of(s, left_out)`.
         """
         return Prefetcher(lambda step: self.batch(batch_of(step, left_out)), start, stop)
 
     def check(self, saved: Mapping[str, str | int | float], source: str) -> None:
-        """Refuse to resume from the checkpoint `source`, which was saved with another fingerprint.
+        """Check that a run can resume from the checkpoint `source`, which was saved with the fingerprint `saved`.
 
         Raises:
-            UserError: it was.
+            UserError: The fingerprint differs.
         """
         differing = [name for name, value in self.fingerprint.items() if saved.get(name, 0) != value]
         if differing:
@@ -188,13 +189,12 @@ class StepLoader(ABC):
 
 
 class Loader(StepLoader):
-    """The batches of one worker. Files are opened when first read; the only state of training is the step.
+    """The batches of one worker. Files are opened on first use. The step is the only state of training.
 
-    `rules` say how the rules by which the run is trained have changed, by the name of the rule, the oldest change
-    first.
+    `rules` maps the name of each rule that the run is trained by to the changes of that rule, the oldest first.
 
     Raises:
-        UserError: there are more workers than samples.
+        UserError: There are more workers than examples in a batch.
     """
 
     def __init__(
@@ -229,7 +229,7 @@ class Loader(StepLoader):
         self._collator = collator
         self._batch = global_batch
         self._begin, self._end = slice_of(rank, world_size, global_batch)
-        self._ahead = max(1, _PLANNED // (self._end - self._begin))  # steps placed at once
+        self._ahead = max(1, _PLANNED // (self._end - self._begin))  # steps located at once
         self._plan: tuple[int, np.ndarray, Places] | None = None
         self.fingerprint = {
             "data": self._reader.manifest.fingerprint,
@@ -251,10 +251,10 @@ class Loader(StepLoader):
         return {**arrays, "sample_ids": ids[chosen]}
 
     def check(self, saved: Mapping[str, str | int | float], source: str) -> None:
-        """Refuse as `StepLoader` does; where only rules differ, the message names what has changed in them.
+        """Check that a run can resume, like `StepLoader.check`. If only rules differ, the message lists their changes.
 
         Raises:
-            UserError: `source` was saved with another fingerprint.
+            UserError: The fingerprint differs.
         """
         differing = [name for name, value in self.fingerprint.items() if saved.get(name, 0) != value]
         if differing and all(name in self._rules for name in differing):
@@ -267,10 +267,10 @@ class Loader(StepLoader):
         super().check(saved, source)
 
     def _planned(self, step: int) -> tuple[int, np.ndarray, Places]:
-        """The steps placed together with `step`: the first of them, their sample ids [steps, b] and places."""
+        """Return the steps located together with `step`: the first step, their sample ids [steps, b] and places."""
         first = step // self._ahead * self._ahead
         plan = self._plan
-        if plan is None or plan[0] != first:  # one assignment, so that a second thread sees a whole plan
+        if plan is None or plan[0] != first:  # one assignment, so that another thread never sees half a plan
             plan = self._plan = self._place(first)
             if self._reader.is_prepared:
                 self._reader.fetch_ahead(plan[2].shard, self._place(first + self._ahead)[2].shard)
@@ -298,15 +298,16 @@ def load_windows(
     start: int = 0,
     stop: int | None = None,
 ) -> Iterator[dict[str, Any]]:
-    """The rows that a run with these `train.` settings sees as samples start, start + 1, ..., stop - 1.
+    """Yield the rows that a run with these `train.` settings uses as samples start, start + 1, ..., stop - 1.
 
-    `data` is a data directory, or several: ["A:0.7", "B:0.3"], see `tokenfree pretrain --help`.
-    `stop` is the number of rows of the split by default; samples go on for ever, epoch after epoch. With smoothing
-    below 1 rare languages come round more often than common ones, so that this many samples are not each row once.
-    A row is a dict of its columns: str for document, language and text, read-only NumPy arrays for the others.
+    `data` is one data directory, or several such as ["A:0.7", "B:0.3"], as described by `tokenfree pretrain --help`.
+    `stop` is the number of rows of the split by default, but samples continue without end, epoch after epoch. With
+    smoothing below 1, rare languages repeat more often than common ones, so this number of samples does not include
+    each row once. A row is a dict of its columns: str for document, language and text, and read-only NumPy arrays for
+    the others.
 
     Raises:
-        UserError: `data` is no data directory, or has no such split.
+        UserError: `data` is not a data directory, or has no such split.
 
     Examples:
         >>> for window in load_windows("data", stop=3):  # doctest: +SKIP

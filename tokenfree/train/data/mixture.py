@@ -1,4 +1,4 @@
-"""Several data directories read as one, each with a weight: `A:0.7 B:0.3`.
+"""Several data directories that are read as one, with weights: `A:0.7 B:0.3`.
 
 K directories, T turns
 """
@@ -30,15 +30,16 @@ class Mixture:
     """Data directories that are read as one.
 
     Attributes:
-        paths: paths or addresses, at least two.
-        weights: what the samples from each are in proportion to, above 0; None: the characters of its training split.
+        paths: Paths or URLs, at least two.
+        weights: Weights above 0, to which the numbers of samples are proportional; None for the characters of the
+            training splits.
     """
 
     paths: tuple[str, ...]
     weights: tuple[float, ...] | None = None
 
     def words(self) -> list[str]:
-        """As on the command line; `parse` gives the same again."""
+        """Return the words for the command line, which `parse` reads."""
         if self.weights is None:
             return list(self.paths)
         return [f"{path}:{weight!r}" for path, weight in zip(self.paths, self.weights, strict=True)]
@@ -47,20 +48,21 @@ class Mixture:
         return " ".join(self.words())
 
 
-Data = str | Mixture  # the path or address of a data directory, or several
+Data = str | Mixture  # path or URL of a data directory, or several
 
 
 def parse(words: Sequence[str], what: str = "--data") -> Data:
-    """Return what `DIR` and `DIR:WEIGHT` say, all with a weight or none; messages call the words `what`.
+    """Return the data that words such as `DIR` or `DIR:WEIGHT` describe. Messages call the words `what`.
 
-    A number after the last colon is a weight, unless it is the port of an address, or a folder has that very name.
+    Either all words have a weight or none. A number after the last colon is a weight, unless it is the port of a URL,
+    or a folder has that exact name.
 
     Raises:
-        UserError: a weight is not above 0 or gives less than one sample in `PERIOD`, or some have none.
+        UserError: A weight is not above 0 or gives less than one sample in `PERIOD`, or only some words have a weight.
     """
-    parted = [_parted(word) for word in words]
-    paths = tuple(path for path, _ in parted)
-    given = [(word, path, weight) for word, (path, weight) in zip(words, parted, strict=True) if weight is not None]
+    separated = [_separated(word) for word in words]
+    paths = tuple(path for path, _ in separated)
+    given = [(word, path, weight) for word, (path, weight) in zip(words, separated, strict=True) if weight is not None]
     for word, path, weight in given:
         if not (weight > 0 and math.isfinite(weight)):
             raise UserError(
@@ -70,14 +72,14 @@ def parse(words: Sequence[str], what: str = "--data") -> Data:
         return paths[0]
     if not given:
         return Mixture(paths)
-    without = next((path for path, weight in parted if weight is None), None)
+    without = next((path for path, weight in separated if weight is None), None)
     if without is not None:
         raise UserError(
             f"{what} {without}: has no weight, and {given[0][1]} has one; give all a weight, such as {without}:0.5, or "
             "none, which is by their characters"
         )
     weights = tuple(weight for _, _, weight in given)
-    largest = max(weights)  # divided by first: a sum of weights can overflow
+    largest = max(weights)  # divided by first, because a sum of weights can overflow
     whole = sum(weight / largest for weight in weights)
     for word, path, weight in given:
         if weight / largest / whole * PERIOD < 1:
@@ -88,29 +90,29 @@ def parse(words: Sequence[str], what: str = "--data") -> Data:
 
 
 def given_or_parsed(data: Data | Sequence[str]) -> Data:
-    """Data as a program gives them: what they are, or the words for them."""
+    """Return data as they are, or parse them if they are given as words."""
     return data if isinstance(data, str | Mixture) else parse(data, "data")
 
 
 def absolute(data: Data) -> Data:
-    """The same with paths that do not depend on the working directory."""
+    """Return the same data with paths that do not depend on the working directory."""
     if isinstance(data, Mixture):
         return dataclasses.replace(data, paths=tuple(map(_absolute, data.paths)))
     return _absolute(data)
 
 
 def paths_of(data: Data) -> tuple[str, ...]:
-    """The directories."""
+    """Return the paths of the directories."""
     return data.paths if isinstance(data, Mixture) else (data,)
 
 
 def stored(data: Data) -> str | list[str]:
-    """As a file of settings holds it; `given_or_parsed` gives the same again."""
+    """Return the data as a settings file stores them, which `given_or_parsed` reads."""
     return data.words() if isinstance(data, Mixture) else data
 
 
 def words_of(data: Data) -> list[str]:
-    """The words for it on the command line."""
+    """Return the words for the command line."""
     return data.words() if isinstance(data, Mixture) else [data]
 
 
@@ -118,7 +120,7 @@ def _absolute(path: str) -> str:
     return path if "://" in path else os.path.abspath(path)
 
 
-def _parted(word: str) -> tuple[str, float | None]:
+def _separated(word: str) -> tuple[str, float | None]:
     path, _, number = word.rpartition(":")
     is_port = "://" in path and "/" not in path.partition("://")[2]
     if not path or is_port or not _NUMBER.fullmatch(number) or os.path.isdir(word):
@@ -127,25 +129,25 @@ def _parted(word: str) -> tuple[str, float | None]:
 
 
 class Mixing(NamedTuple):
-    """How the shards of a split are shared among directories."""
+    """How the shards of a split are divided among directories."""
 
-    weights: tuple[int, ...]  # of each directory, without a common divisor
-    of_shard: tuple[int, ...]  # the number of the directory that each shard is in
+    weights: tuple[int, ...]  # one per directory, without a common divisor
+    of_shard: tuple[int, ...]  # number of the directory of each shard
 
     @property
     def shares(self) -> np.ndarray:
-        """float64, of each directory."""
+        """Share of each directory, float64."""
         return np.array(self.weights, dtype=np.float64) / sum(self.weights)
 
 
 @dataclasses.dataclass(frozen=True)
 class Contents:
-    """What there is to read.
+    """Manifest of one or several data directories.
 
     Attributes:
-        manifest: of the directory; of several, what theirs have in common, with the splits of all one after another,
+        manifest: Manifest of the directory. Of several, it has their common columns, their splits one after another,
             and a fingerprint of all and of their weights.
-        mixing: by split; None of a single directory.
+        mixing: Mixing by split; None for a single directory.
     """
 
     manifest: Manifest
@@ -182,12 +184,12 @@ def load_contents(data: Data) -> Contents:
 
 
 def load_data_manifest(data: Data) -> Manifest:
-    """The manifest of `data`, see `Contents`."""
+    """Return the manifest of `data`; several directories have a combined one."""
     return load_contents(data).manifest
 
 
 def load_data_vocabulary(data: Data) -> Vocabulary | None:
-    """The subword vocabulary of `data`, None where they have none: several directories have the same one."""
+    """Return the subword vocabulary of `data`, or None if there is none. Several directories have the same one."""
     return load_vocabulary(paths_of(data)[0])
 
 
@@ -206,7 +208,7 @@ def _check(paths: Sequence[str], manifests: Sequence[Manifest]) -> None:
 
 
 def _whole_weights(mixture: Mixture, manifests: Sequence[Manifest]) -> tuple[int, ...]:
-    """The weights as the smallest whole numbers in their proportion."""
+    """Return the weights as the smallest integers with the same ratios."""
     if mixture.weights is None:
         exact = [Fraction(manifest.splits["train"].characters) for manifest in manifests]
     else:
@@ -216,28 +218,29 @@ def _whole_weights(mixture: Mixture, manifests: Sequence[Manifest]) -> tuple[int
 
 
 def _common_columns(manifests: Sequence[Manifest]) -> list[str]:
-    """In the order of the first."""
+    """Return the common columns in the order of the first manifest."""
     return [
         name for name in manifests[0].config["columns"] if all(name in each.config["columns"] for each in manifests)
     ]
 
 
 def _fingerprint(manifests: Sequence[Manifest], weights: Sequence[int]) -> str:
-    """32 hex digits of all that decides which window a sample is, in the order in which the directories are named."""
+    """Return 32 hex digits of all that decides which window a sample is, including the order of the directories."""
     digest = hashlib.blake2b(digest_size=16)
     for weight, manifest in zip(weights, manifests, strict=True):
         digest.update(f"{weight} of {manifest.fingerprint}\n".encode())
     return digest.hexdigest()
 
 
-_MOST_ROUNDS = 64  # of changing places: 1 to 5 ms each
+_MOST_ROUNDS = 64  # rounds of swaps, of 1 to 5 ms each
 
 
 def fair_turns(weights: Sequence[int]) -> np.ndarray:
-    """int64 [sum of weights]: directory d comes weights[d] times, and of the first n turns n * share within one.
+    """Return the directory of each turn, int64 [sum of weights].
 
-    The turn goes to whom the deadline for the next one is nearest, of those who are not ahead (R. Tijdeman, "The
-    chairman assignment problem", 1980): no directory is ever off by more than 1 - 1 / (2 K - 2).
+    Directory d has weights[d] turns. Of the first n turns it has n * share, to within one. Each turn goes to the
+    directory with the nearest deadline among those that are not ahead (R. Tijdeman, "The chairman assignment problem",
+    1980). No directory is ever off by more than 1 - 1 / (2 K - 2).
     """
     total, slack = sum(weights), 2 * len(weights) - 2
     counts, turns = [0] * len(weights), []
@@ -252,11 +255,11 @@ def fair_turns(weights: Sequence[int]) -> np.ndarray:
 
 
 def shuffled_turns(turns: np.ndarray, weights: Sequence[int], seed: int) -> np.ndarray:
-    """Move turns (int64 [T]) towards places drawn at random, as far as all stay within one of their share.
+    """Move turns (int64 [T]) towards random places, as far as every directory stays within one turn of its share.
 
-    The j-th of a directory draws its place from the j-th of as many equal stretches as the directory has turns;
-    neighbours change places where both want to. Otherwise a directory would come at the same places of every batch
-    where share and batch resonate.
+    The sequence is divided into as many equal stretches as a directory has turns, and its j-th turn draws a place in
+    the j-th stretch. Neighbours are swapped if both draws ask for it. Otherwise a directory could have the same places
+    in every batch, if its share and the batch size resonate.
     """
     turns, total = turns.copy(), sum(weights)
     distance = total / np.array(weights)
@@ -266,11 +269,11 @@ def shuffled_turns(turns: np.ndarray, weights: Sequence[int], seed: int) -> np.n
         own = np.flatnonzero(turns == number)
         wishes[own] = (np.arange(len(own)) + drawn[own]) * each
     for round_ in range(min(_MOST_ROUNDS, int(distance.max()) + 2)):
-        first = np.arange(round_ % 2, len(turns) - 1, 2)  # of each pair; the pairs do not overlap
+        first = np.arange(round_ % 2, len(turns) - 1, 2)  # first of each pair; the pairs do not overlap
         before, after = turns[first], turns[first + 1]
         change = (wishes[first] > wishes[first + 1]) & (before != after)
         for number, weight in enumerate(weights):
-            ahead = total * np.cumsum(turns == number)[first] - weight * (first + 1)  # by so many total-ths of a turn
+            ahead = total * np.cumsum(turns == number)[first] - weight * (first + 1)  # in units of 1 / total turns
             change &= (before != number) | (ahead > 0)
             change &= (after != number) | (ahead < 0)
         for values in (turns, wishes):
@@ -280,15 +283,15 @@ def shuffled_turns(turns: np.ndarray, weights: Sequence[int], seed: int) -> np.n
 
 
 def quotas_of(shares: np.ndarray, total: int) -> np.ndarray:
-    """Whole numbers in proportion to `shares` (float64 [n], which sum to 1), int64 [n].
+    """Return integers in proportion to `shares` (float64 [n], which sum to 1), int64 [n].
 
-    They sum to `total` and are at least 1 each; the largest remainders are rounded up.
+    They sum to `total` and are at least 1 each. The largest remainders are rounded up.
     """
-    exact = np.round(shares * total, 6)  # powers differ in their last bits between processors
+    exact = np.round(shares * total, 6)  # the last bits of powers differ between processors
     quotas = np.maximum(exact.astype(np.int64), 1)
     missing = total - int(quotas.sum())
     if missing >= 0:
         quotas[np.argsort(quotas - exact, kind="stable")[:missing]] += 1
-    else:  # rare ones were given more than their share: the commonest pays
+    else:  # rare ones got more than their share, at the expense of the commonest
         quotas[np.argmax(quotas)] += missing
     return quotas

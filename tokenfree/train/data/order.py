@@ -1,7 +1,7 @@
-"""The order of the samples: sample g is a row of a shard, by arithmetic on (shards, seed, smoothing, g) alone.
+"""The order of the samples: sample g is a row of a shard, computed only from (shards, seed, smoothing, g).
 
-C canonical streams divide every batch of B: slot j belongs to stream j // (B / C), whose own samples are counted by t.
-A stream owns a fixed run of the rows of each language, so that a worker, which serves a few streams, reads few shards.
+C canonical streams divide every batch of B. Slot j belongs to stream j // (B / C), which counts its own samples by t. A
+stream owns a fixed run of the rows of each language. A worker serves a few streams, so it reads few shards.
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ from tokenfree.preprocess.dataset.manifest import ShardEntry
 from tokenfree.train.batches import counter_random as random
 from tokenfree.train.data.mixture import PERIOD, Mixing, fair_turns, quotas_of, shuffled_turns
 
-VERSION = 1  # of the rules in this file: a run goes on only under those it began with
-_MOST_TURNS = 4096  # a sum of the weights of directories up to which their shares are exact, else to a part of a period
+VERSION = 1  # of the rules in this file: a run only resumes under the version it started with
+_MOST_TURNS = 4096  # largest sum of directories' weights with exact shares; else rounded to a part of a period
 
 
 class Places(NamedTuple):
-    """Where samples are: int64 [n] each."""
+    """Places of samples, int64 [n] each."""
 
     shard: np.ndarray  # index into the shards
-    row: np.ndarray  # of the shard
-    epoch: np.ndarray  # how often the stream has been through its rows of the sample's language
+    row: np.ndarray  # row of the shard
+    epoch: np.ndarray  # number of times that the stream has completed its rows of the sample's language
 
 
 class _Visit(NamedTuple):
-    """The segments of one (stream, language) in the order of one epoch, each a run of rows of one shard."""
+    """The segments of one (stream, language) in the order of one epoch. Each segment is a run of rows of one shard."""
 
-    starts: np.ndarray  # the segment's first place among the stream's rows in this epoch
+    starts: np.ndarray  # first place of the segment among the stream's rows in this epoch
     shard: np.ndarray
     first: np.ndarray  # first row
     size: np.ndarray
@@ -41,23 +41,27 @@ class _Visit(NamedTuple):
 
 
 def language_shares(characters: np.ndarray, smoothing: float) -> np.ndarray:
-    """float64 [L], p_l proportional to (characters_l)^smoothing: 1 keeps the corpus's shares, 0 makes all equal."""
+    """Return shares p_l proportional to (characters_l)^smoothing, float64 [L].
+
+    1 keeps the shares of the corpus, 0 makes all equal.
+    """
     weights = np.asarray(characters, dtype=np.float64) ** smoothing
     return weights / weights.sum()
 
 
 class Order:
-    """Which row each sample is.
+    """The order of the samples, which decides the row of each sample.
 
-    Rows of a language are divided contiguously over the streams; a language with fewer rows than streams is read whole
-    by each of them. A stream goes through its rows of a language epoch by epoch: its segments in an order drawn anew,
-    the rows of a segment in a permutation drawn anew. Languages alternate by exact quotas (see `_make_period`).
+    The rows of a language are divided contiguously among the streams. If a language has fewer rows than there are
+    streams, each stream reads all of them. A stream reads its rows of a language epoch by epoch. Each epoch has a new
+    order of segments, and a new permutation of the rows of each segment. Languages alternate by exact quotas, as in
+    `_alternating`.
 
-    Of several directories each has its share of the samples 0, 1, ..., n of every n within one. What a stream owns of
-    their rows changes with every period, in turn.
+    With several directories, each has its share of the first n samples for every n, to within one. The part of their
+    rows that a stream owns rotates with every period.
 
     Raises:
-        UserError: the streams do not divide the batch, or there are no rows.
+        UserError: The streams do not divide the batch, or there are no rows.
     """
 
     def __init__(
@@ -82,7 +86,7 @@ class Order:
             raise UserError("the split has no windows; preprocess more text, or with another validation_fraction")
         self._mixing = mixing
         names = [s.language if mixing is None else f"{mixing.of_shard[i]}/{s.language}" for i, s in enumerate(shards)]
-        self.languages = sorted({names[index] for index, _ in filled})  # of several directories, of each its own
+        self.languages = sorted({names[index] for index, _ in filled})  # with several directories, each has its own
         self._seed, self._streams, self._batch, self._each = seed, streams, global_batch, global_batch // streams
         self._shards = [[(i, s.rows) for i, s in filled if names[i] == name] for name in self.languages]
         characters = [sum(s.characters for i, s in filled if names[i] == name) for name in self.languages]
@@ -96,12 +100,15 @@ class Order:
         self._languages, self._ranks, self._totals = self._make_period()
 
     def streams_of(self, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The stream of each sample and its number there, int64 [n] each; `ids` is int64 [n]."""
+        """Return the stream of each sample and its number in the stream, int64 [n] each. `ids` is int64 [n]."""
         step, slot = np.divmod(ids, self._batch)
         return slot // self._each, step * self._each + slot % self._each
 
     def locate(self, ids: np.ndarray) -> Places:
-        """The places of the samples `ids` (int64 [n], any order). Costs about a microsecond a sample, in thousands."""
+        """Return the places of the samples `ids` (int64 [n], in any order).
+
+        This takes about a microsecond per sample if there are thousands.
+        """
         owner, language, draw = self._draws(ids)
         epoch, place = np.divmod(draw, (self._to - self._from)[owner, language])
         shard, first, size = (np.empty(len(ids), dtype=np.int64) for _ in range(3))
@@ -117,11 +124,13 @@ class Order:
         return Places(shard, first + random.permute(place, size, keys), epoch)
 
     def _draws(self, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """The stream whose rows each sample is of, its language, and how many samples of that these rows had before:
-        int64 [n] each.
+        """Return owner, language and draw of each sample, int64 [n] each.
 
-        With every period the batch is turned by one stream, so that after C of them all streams had the same. Of
-        several directories it is the streams that are turned, by which each has then had the rows of all.
+        The owner is the stream whose rows the sample is from. The draw is the number of previous samples from the
+        owner's rows of that language.
+
+        In every period the batch is rotated by one stream, so after C periods all streams have had the same languages.
+        With several directories the streams are rotated instead, so after C periods each has had the rows of all.
         """
         step, slot = np.divmod(ids, self._batch)
         period, within = np.divmod(step, len(self._languages) // self._batch)
@@ -138,7 +147,7 @@ class Order:
         return owner, language, cycle * self._totals[self._streams, language] + before + self._ranks[entry]
 
     def _make_shares(self, characters: np.ndarray, smoothing: float) -> np.ndarray:
-        """float64 [L] of the samples; of several directories the languages of each share what it has."""
+        """Return the share of each language in the samples, float64 [L]. Languages of a directory divide its share."""
         if self._mixing is None:
             return language_shares(characters, smoothing)
         found = np.empty(len(characters))
@@ -151,8 +160,10 @@ class Order:
         return np.flatnonzero([name.startswith(f"{number}/") for name in self.languages])
 
     def _make_period(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """The languages of one period [T], for each how many of its language its stream had before [T], and the
-        number of samples of each language in the streams before stream c, counting round and round [2 C + 1, L].
+        """Return the languages, ranks and totals of one period.
+
+        Languages are [T]. A rank is the number of previous samples of the language in its stream, [T]. Totals are the
+        samples of each language in the streams before stream c, over two rounds of the streams, [2 C + 1, L].
         """
         languages = self._turned_languages() if self._mixing is None else self._mixed_languages(self._mixing)
         names, slots = len(self.languages), np.arange(self._batch)
@@ -166,24 +177,24 @@ class Order:
         return languages.astype(np.uint16), ranks.astype(np.int32), totals
 
     def _turned_languages(self) -> np.ndarray:
-        """The languages of one period, int64 [T], of a single directory.
+        """Return the languages of one period, int64 [T], for a single directory.
 
-        Batches are turned by random numbers of slots: else a stream could get the same few languages for ever where a
-        share and the batch resonate. (Streams with sequences of their own were tried: over 10,000 samples 64 of them
-        missed a share of 3% by 6% of it, one sequence misses it by less than 1%.)
+        Batches are rotated by random numbers of slots. Otherwise a stream could always get the same few languages if a
+        share and the batch size resonate. (Separate sequences per stream were tried: over 10,000 samples 64 of them
+        missed a share of 3% by 6% of it. One sequence misses it by less than 1%.)
         """
         num_steps = -(-PERIOD // self._batch)
         languages = self._alternating(self.shares, num_steps * self._batch, np.arange(len(self.shares)))
         return self._turned(languages, "turns")
 
     def _mixed_languages(self, mixing: Mixing) -> np.ndarray:
-        """The languages of one period, int64 [T], of several directories in their exact turns.
+        """Return the languages of one period, int64 [T], for several directories in their exact turns.
 
         Raises:
-            UserError: a directory has fewer turns in a period than languages.
+            UserError: A directory has no windows in the split, or fewer turns in a period than languages.
         """
         total = sum(mixing.weights)
-        steps = total // math.gcd(total, self._batch) if total <= _MOST_TURNS else 1  # until weights and batches meet
+        steps = total // math.gcd(total, self._batch) if total <= _MOST_TURNS else 1  # until weights and batches align
         num_turns = -(-PERIOD // (steps * self._batch)) * steps * self._batch
         exact = total <= _MOST_TURNS
         weights = mixing.weights if exact else quotas_of(mixing.shares, num_turns).tolist()
@@ -206,10 +217,10 @@ class Order:
         return languages
 
     def _alternating(self, shares: np.ndarray, total: int, names: np.ndarray) -> np.ndarray:
-        """The languages `names` (int64 [n]) in a sequence of `total`, int64 [total].
+        """Return a sequence of `total` languages, int64 [total], from `names` (int64 [n]).
 
-        The j-th of the q samples of a language wants to be at (j + phase) / q of the sequence; sorting these wishes of
-        all languages gives every language its quota in every stretch, to about one sample.
+        The preferred position of the j-th of a language's q samples is (j + phase) / q of the sequence. Sorted by these
+        positions, every language has its quota in every stretch, to about one sample.
         """
         quotas = quotas_of(shares, total)
         numbers = np.arange(len(quotas))
@@ -220,10 +231,10 @@ class Order:
         return names[wanting[np.argsort(wishes, kind="stable")]]
 
     def _turned(self, languages: np.ndarray, purpose: str) -> np.ndarray:
-        """Every batch of a sequence, int64 [T], turned by a random number of slots."""
+        """Rotate every batch of a sequence, int64 [T], by a random number of slots."""
         place = np.arange(len(languages))
         number, slot = np.divmod(place, self._batch)
-        size = np.minimum(len(languages) - number * self._batch, self._batch)  # the last one may be shorter
+        size = np.minimum(len(languages) - number * self._batch, self._batch)  # the last batch may be shorter
         turns = (random.uniform(self._seed, purpose, np.arange(number[-1] + 1), 1)[:, 0] * self._batch).astype(np.int64)
         return languages[number * self._batch + (slot + turns[number]) % size]
 
@@ -244,7 +255,7 @@ class Order:
 
 
 def _groups(labels: np.ndarray) -> list[np.ndarray]:
-    """The indices of equal labels together."""
+    """Return the indices of each group of equal labels."""
     order = np.argsort(labels, kind="stable")
     edges = np.flatnonzero(np.diff(labels[order])) + 1
     return np.split(order, edges)

@@ -1,8 +1,8 @@
-"""Rows of Arrow shards as NumPy views; remote shards are fetched into a bounded cache.
+"""Rows of Arrow shards as NumPy views. Remote shards are fetched into a cache of bounded size.
 
 The cache is the folder TOKENFREE_CACHE (default ~/.cache/tokenfree), with shards of up to TOKENFREE_CACHE_GB (default
-50). All workers of a machine share it: files are named by their hash and appear by renaming, and one worker at a time
-fetches a shard. Empty files in it mark local shards whose hash was found right.
+50). All workers of a machine share it. Files are named by their hash and appear by renaming, and one worker at a time
+fetches a shard. Empty files in the cache mark local shards whose hash was checked.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from tokenfree.train.data.mixture import Data, Mixing, load_contents, paths_of, 
 
 
 class BackgroundFetcher:
-    """Calls `act` with each item of the list given last, in a thread; whoever needs an item meets its error again."""
+    """A thread that calls `act` with each item of the latest list. It ignores errors: later use raises them again."""
 
     def __init__(self, act: Callable[[int], object]) -> None:
         self._act = act
@@ -42,7 +42,7 @@ class BackgroundFetcher:
         self._works = False
 
     def replace(self, items: Iterable[int]) -> None:
-        """Do `items` from now on; what is being done is finished first."""
+        """Process `items` next, in place of the remaining ones. The current item is finished first."""
         with self._lock:
             self._items = list(items)
             if self._items and not self._works:
@@ -61,11 +61,11 @@ class BackgroundFetcher:
 
 
 _sound: set[str] = set()
-_hashing = threading.Lock()  # the thread that looks ahead may be about what another one needs now
+_hashing = threading.Lock()  # the background thread may be hashing the file that another thread needs now
 
 
 def is_sound(path: str, sha256: str) -> bool:
-    """Whether the content of the file is that of `sha256`."""
+    """Return True if the file's content has this `sha256`."""
     status = os.stat(path)
     what = (os.path.abspath(path), status.st_size, status.st_mtime_ns, status.st_ctime_ns, sha256)
     key = hashlib.blake2b(repr(what).encode(errors="surrogateescape"), digest_size=16).hexdigest()
@@ -83,27 +83,27 @@ def is_sound(path: str, sha256: str) -> bool:
 
 
 ATTEMPTS = 5
-PAUSE = 1.0  # seconds after the first attempt that failed; doubled after each
-STALE = 3600.0  # seconds after which a part of a shard belongs to a worker that was killed
+PAUSE = 1.0  # seconds after the first failed attempt; doubled after each
+STALE = 3600.0  # seconds after which a partial shard is taken to be left by a killed worker
 _CACHE_REMEDY = "run `tokenfree verify` on the data"
 
 
 def fetch(system: AbstractFileSystem, name: str, *, num_bytes: int, sha256: str) -> str:
-    """The path of a local copy of the file `name` of `system`."""
+    """Return the path of a local copy of the file `name` of `system`."""
     path = folder() / f"{sha256}.arrow"
     if _in_use(path):
         return str(path)
     folder().mkdir(parents=True, exist_ok=True)
     limit = int(float(os.environ.get("TOKENFREE_CACHE_GB", "50")) * 1e9)
     with lock(path.with_suffix(".lock")):
-        if not _in_use(path):  # another worker may have fetched it meanwhile
+        if not _in_use(path):  # another worker may have fetched it in the meantime
             _make_room(limit - num_bytes)
             _fetch(system, name, path, sha256)
     return str(path)
 
 
 def _in_use(path: Path) -> bool:
-    """Whether the shard is here; if so it is now the one used last, which is removed last."""
+    """Return True if the shard exists, and mark it as the most recently used, which is removed last."""
     try:
         os.utime(path)
     except FileNotFoundError:
@@ -145,12 +145,12 @@ def _may_pass(error: Exception) -> bool:
 
 
 def _make_room(limit: int) -> None:
-    """Remove shards used longest ago until at most `limit` bytes are left; a mapped one lives on until it is closed."""
+    """Remove the least recently used shards until at most `limit` bytes are left. Mapped ones stay until closed."""
     files = []
     for path in [*folder().glob("*.arrow"), *folder().glob("*.partial")]:
         try:
             files.append((path.stat(), path))
-        except FileNotFoundError:  # another worker was first
+        except FileNotFoundError:  # another worker has removed it
             continue
     files.sort(key=lambda entry: entry[0].st_mtime)
     total = sum(status.st_size for status, _ in files)
@@ -162,13 +162,13 @@ def _make_room(limit: int) -> None:
             total -= status.st_size
 
 
-MAX_OPEN = 1024  # mapped shards; none holds a file descriptor
+MAX_OPEN = 1024  # mapped shards, which hold no file descriptor
 _REMEDY = "run `tokenfree verify` on the data directory, and preprocess again what is broken"
 
 
 class _Column(NamedTuple):
     offsets: np.ndarray  # int32 [rows + 1], into `values`
-    values: np.ndarray  # the items of all rows one after another; UTF-8 bytes of strings, packed bits of booleans
+    values: np.ndarray  # concatenated items of all rows; UTF-8 bytes of strings, packed bits of booleans
     packed: bool
 
     def row(self, index: int) -> np.ndarray:
@@ -180,7 +180,7 @@ class _Column(NamedTuple):
 
 
 class Shard:
-    """One open shard. Its arrays are views of the mapped file: nothing is copied, nothing read before it is used."""
+    """An open shard. Its arrays are views of the mapped file, so nothing is copied, or read before its use."""
 
     def __init__(self, table: pa.Table, path: str, local: str) -> None:
         self.path, self.local = path, local
@@ -190,21 +190,21 @@ class Shard:
         self._columns: dict[tuple[int, str], _Column] = {}
 
     def row(self, column: str, index: int) -> np.ndarray:
-        """The items of a list column in a row, of the column's type; the UTF-8 bytes (uint8) of a string column."""
+        """Return the items of a list column in a row, in the column's type, or the UTF-8 bytes (uint8) of a string."""
         view, at = self._place(column, index)
         return view.row(at)
 
     def size(self, column: str, index: int) -> int:
-        """How many items `row` would give, without reading them."""
+        """Return the number of items in `row`, without reading them."""
         view, at = self._place(column, index)
         return int(view.offsets[at + 1] - view.offsets[at])
 
     def columns(self) -> list[str]:
-        """The names of the columns, in their order."""
+        """Return the names of the columns in order."""
         return self._batches[0].schema.names if self._batches else []
 
     def _place(self, column: str, index: int) -> tuple[_Column, int]:
-        """The column in the batch of a row, and the row's number there."""
+        """Return the column in the batch of a row, and the row's number in the batch."""
         batch = bisect.bisect_right(self._starts, index) - 1
         view = self._columns.get((batch, column))
         if view is None:
@@ -233,12 +233,12 @@ class Shard:
 
 
 def local_file(path: str, *, num_bytes: int, sha256: str, check: bool = True) -> str:
-    """Return the shard at `path` (a local file, or an fsspec URL, which is fetched) as a file of this machine.
+    """Return the path on this machine of the shard at `path`, a local file or an fsspec URL, which is fetched.
 
-    With `check`, the content of a local file is compared with its hash too, see `is_sound`.
+    With `check`, the content of a local file is compared with its hash. Results are cached.
 
     Raises:
-        JobError: a local file is damaged.
+        JobError: A local file is damaged.
     """
     system, name = url_to_fs(path)
     if not isinstance(system, LocalFileSystem):
@@ -249,10 +249,10 @@ def local_file(path: str, *, num_bytes: int, sha256: str, check: bool = True) ->
 
 
 def open_shard(path: str, *, num_bytes: int, sha256: str, check: bool = True) -> Shard:
-    """Map the shard at `path`, a local file or an fsspec URL; a URL is fetched into the cache and its hash checked.
+    """Map the shard at `path`, a local file or an fsspec URL. A URL is fetched into the cache and its hash is checked.
 
     Raises:
-        JobError: the file is absent, of another size or content than the manifest says, or no Arrow stream.
+        JobError: The file is missing, differs from the manifest in size or content, or is not an Arrow stream.
     """
     try:
         local = local_file(path, num_bytes=num_bytes, sha256=sha256, check=check)
@@ -260,18 +260,18 @@ def open_shard(path: str, *, num_bytes: int, sha256: str, check: bool = True) ->
         if found != num_bytes:
             raise JobError(f"{path} has {found} bytes, its manifest says {num_bytes}; {_REMEDY}")
         with pa.memory_map(local) as source, pa.ipc.open_stream(source) as stream:
-            return Shard(stream.read_all(), path, local)  # the buffers keep the map alive when the file is closed
+            return Shard(stream.read_all(), path, local)  # the buffers keep the mapping alive after the file is closed
     except (OSError, pa.ArrowInvalid) as error:
         raise JobError(f"{path} cannot be read ({error}); {_REMEDY}") from error
 
 
 class ShardReader:
-    """The shards of one split of a data directory, or of several one after another, opened when first read.
+    """The shards of one split of one or several data directories, in order. They are opened on first use.
 
-    With `check`, the hash of a local shard is compared before its first use.
+    With `check`, the hash of a local shard is checked before its first use.
 
     Raises:
-        UserError: there is no such split.
+        UserError: There is no such split.
     """
 
     def __init__(self, data: Data, name: str, *, check: bool = True) -> None:
@@ -291,10 +291,10 @@ class ShardReader:
         self._ahead = BackgroundFetcher(self._fetch)
 
     def shard(self, index: int) -> Shard:
-        """Return the open shard of this number; closes the one used longest ago beyond `MAX_OPEN`.
+        """Return the open shard of this number. Beyond `MAX_OPEN` shards, close the least recently used one.
 
         Raises:
-            JobError: it has another number of rows than its manifest says.
+            JobError: Its number of rows differs from the manifest.
         """
         shard = self._open.get(index)
         if shard is None:
@@ -312,17 +312,17 @@ class ShardReader:
         return shard
 
     def fetch_ahead(self, *shards: np.ndarray) -> None:
-        """Fetch remote shards, or check local ones, of these numbers in the background; replaces the last wish."""
+        """Fetch these remote shards, or check these local ones, in the background. This replaces earlier requests."""
         if self.is_prepared:
             self._ahead.replace(dict.fromkeys(number for part in shards for number in part.reshape(-1).tolist()))
 
     def rows(self, columns: Sequence[str], shards: np.ndarray, rows: np.ndarray) -> dict[str, list[np.ndarray]]:
-        """The arrays of some rows by column, n of each; `shards` and `rows` are int64 [n]."""
+        """Return the arrays of some rows by column, n of each. `shards` and `rows` are int64 [n]."""
         places = [(self.shard(shard), row) for shard, row in zip(shards.tolist(), rows.tolist(), strict=True)]
         return {column: [shard.row(column, row) for shard, row in places] for column in columns}
 
     def directories_of(self, shards: np.ndarray) -> np.ndarray:
-        """The number of the directory that each shard (int64 [n]) is in, int64 [n]; 0 where there is one."""
+        """Return the number of the directory of each shard (int64 [n]), int64 [n]; 0 for a single directory."""
         return np.zeros_like(shards) if self.mixing is None else np.array(self.mixing.of_shard, dtype=np.int64)[shards]
 
     @property
@@ -339,14 +339,15 @@ class ShardReader:
         local_file(self._path(index), num_bytes=entry.bytes, sha256=entry.sha256, check=self._check)
 
     def _close_removed(self) -> None:
-        """Let go of shards that the cache has removed, whose space is free only then."""
+        """Close shards that were removed from the cache. Their disk space is freed only then."""
         for index in [index for index, shard in self._open.items() if not os.path.exists(shard.local)]:
             del self._open[index]
 
     def spread(self, num_windows: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """At most `num_windows` rows spaced evenly: their numbers in the split, shards, rows; int64 [n] each.
+        """Return number in the split, shard and row of at most `num_windows` evenly spaced rows, int64 [n] each.
 
-        Of several directories, one after another, each has its share of them, one at the least, as far as it has rows.
+        With several directories, each has its share of them, at least one if it has any rows. The directories are in
+        order.
         """
         first_row = np.cumsum([0, *(shard.rows for shard in self.shards)])
         if self.mixing is None:
@@ -363,6 +364,6 @@ class ShardReader:
 
 
 def _evenly(begin: int, end: int, most: int) -> np.ndarray:
-    """At most so many of the numbers from `begin` to `end`, spaced evenly, int64."""
+    """Return at most `most` evenly spaced numbers from `begin` up to, but excluding, `end`, int64."""
     count = min(most, end - begin)
     return begin + np.arange(count, dtype=np.int64) * (end - begin) // max(count, 1)

@@ -22,28 +22,29 @@ _PRIOR_WEIGHTS = (0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0)
 
 
 class Baselines(NamedTuple):
-    """Nats per target, by target in the order of the validation batches, of three models without context.
+    """Losses of three context-free baselines in nats per target, in the order of the validation batches.
 
-    Each predicts from counts of the training split. The first knows how frequent each symbol is; the second also knows
-    the clue (see `Symbols`); the third copies what stands visibly in the place of a target as often as that is right.
+    Each baseline predicts from counts of the training split. The first uses the frequency of each symbol. The second
+    also uses the clue (see `Symbols`). The third copies the visible input of a target with the probability that the
+    copy is right.
     """
 
-    symbol: str  # what a target is, such as "subword"
-    clue: str | None  # in words; None: the input tells nothing
+    symbol: str  # kind of the targets, such as "subword"
+    clue: str | None  # description; None if the input has no clue
     entropy: float  # of the frequencies in the training split, nats
     unigram_N: np.ndarray  # float64
     clue_N: np.ndarray  # float64; equals `unigram_N` without a clue
-    copied_N: np.ndarray  # float64; equals `clue_N` where the input hides the target
+    copied_N: np.ndarray  # float64; equals `clue_N` if the input hides the target
     hidden_N: np.ndarray  # bool: the input hides the target
-    sample_ids_N: np.ndarray  # int64: the window of each target
+    sample_ids_N: np.ndarray  # int64: window of each target
 
     @property
     def best_masked_only_N(self) -> np.ndarray:
-        """By target, the baseline that is best on the hidden ones: what a model must beat to have read anything."""
+        """Losses of the baseline that is best on hidden targets. A model that beats it uses context."""
         return min((self.clue_N, self.unigram_N), key=lambda loss_N: float(loss_N[self.hidden_N].sum()))
 
     def numbers(self) -> dict[str, float]:
-        """Means over all targets, and those over the hidden ones with `masked_only` in front; none without targets."""
+        """Return the means over all targets, and those over hidden ones as `masked_only_...`. None without targets."""
         by_name = {"unigram": self.unigram_N, "clue": self.clue_N, "copied": self.copied_N}
         found = {name: float(loss_N.mean()) for name, loss_N in by_name.items() if len(loss_N)}
         if self.hidden_N.any():
@@ -55,11 +56,10 @@ class Baselines(NamedTuple):
 def baselines(
     data: Data, symbols: Symbols, held_out: Iterable[Arrays], *, max_rows: int = 50_000, check_shards: bool = True
 ) -> Baselines:
-    """Return the baselines of an objective on the targets of `held_out` batches, which have `sample_ids` (int64 [b])
-    too.
+    """Return the baselines of an objective on the targets of `held_out` batches with `sample_ids` (int64 [b]).
 
-    A symbol's frequency is its count and one more. Counts with a clue are taken together with those frequencies, by the
-    one of a few weights that serves best on these very targets. A larger split is counted at `max_rows` windows.
+    A symbol's frequency is its count plus one. Counts with a clue are smoothed with these frequencies, by the best of a
+    few weights on these same targets. In a larger split, `max_rows` windows are counted.
     """
     ids_N, clues_N, kinds_N, sample_ids_N = _targets(symbols, held_out)
     counts, pairs = _count(ShardReader(data, "train", check=check_shards), symbols, max_rows)
@@ -85,12 +85,12 @@ def baselines(
 
 
 def symbol_counts(data: Data, symbols: Symbols, *, max_rows: int = 20_000, check_shards: bool = True) -> np.ndarray:
-    """How often each symbol stands in the training split, int64 [V]; counted at `max_rows` windows at most."""
+    """Return the count of each symbol in the training split, int64 [V], from at most `max_rows` windows."""
     return _count(ShardReader(data, "train", check=check_shards), symbols, max_rows)[0]
 
 
 class _Pairs(NamedTuple):
-    """How often each symbol stands in the split with each clue: those pairs that occur, in ascending order."""
+    """Counts of the pairs of symbol and clue that occur in the split, in ascending order."""
 
     keys: np.ndarray  # int64: clue * V + symbol
     counts: np.ndarray  # int64
@@ -101,14 +101,14 @@ class _Pairs(NamedTuple):
         return self.keys // self.num_symbols
 
     def look_up(self, ids: np.ndarray, clues: np.ndarray) -> np.ndarray:
-        """The counts of some pairs, int64 [n]; 0 of those that do not occur."""
+        """Return the counts of some pairs, int64 [n], with 0 for those that do not occur."""
         wanted = clues * self.num_symbols + ids
         at = np.minimum(np.searchsorted(self.keys, wanted), max(len(self.keys) - 1, 0))
         return np.where(self.keys[at] == wanted, self.counts[at], 0) if len(self.keys) else np.zeros_like(ids)
 
 
 def _targets(symbols: Symbols, held_out: Iterable[Arrays]) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Symbol, clue, kind and window of every target, int64 [N] each."""
+    """Return symbol, clue, kind and window of every target, int64 [N] each."""
     parts: list[list[np.ndarray]] = [[np.zeros(0, dtype=np.int64)] for _ in range(4)]
     for arrays in held_out:
         real = arrays["target_mask"]
@@ -121,7 +121,7 @@ def _targets(symbols: Symbols, held_out: Iterable[Arrays]) -> tuple[np.ndarray, 
 
 
 def _count(reader: ShardReader, symbols: Symbols, max_rows: int) -> tuple[np.ndarray, _Pairs]:
-    """How often each usable symbol stands in the split, int64 [V], and how often with each clue."""
+    """Return the count of each usable symbol in the split, int64 [V], and its counts with each clue."""
     _, shards, rows = reader.spread(max_rows)
     size = len(symbols.usable)
     counts = np.zeros(size, dtype=np.int64)
@@ -138,7 +138,7 @@ def _count(reader: ShardReader, symbols: Symbols, max_rows: int) -> tuple[np.nda
 
 
 def _copied(clue_N: np.ndarray, kinds_N: np.ndarray) -> np.ndarray:
-    """The third baseline: of the visible targets, `share` are themselves; a copy is believed by that much."""
+    """Return the losses of the third baseline, which trusts a copy by the share of visible targets that were kept."""
     visible, kept = kinds_N != MASKED, kinds_N == KEPT
     share = kept.sum() / max(visible.sum(), 1)
     rest_N = (1 - share) * np.exp(-clue_N)
@@ -147,7 +147,7 @@ def _copied(clue_N: np.ndarray, kinds_N: np.ndarray) -> np.ndarray:
 
 
 def frequent_characters(data: Data, *, max_rows: int = 50_000, check_shards: bool = True) -> np.ndarray:
-    """All codepoints of the training split, or of `max_rows` windows, the most frequent first: int64."""
+    """Return all codepoints of the training split, or of `max_rows` windows, the most frequent first, int64."""
     reader = ShardReader(data, "train", check=check_shards)
     _, shards, rows = reader.spread(max_rows)
     counts = np.zeros(0x110000, dtype=np.int64)
@@ -159,7 +159,7 @@ def frequent_characters(data: Data, *, max_rows: int = 50_000, check_shards: boo
     return found[np.argsort(-counts[found], kind="stable")]
 
 
-VALIDATION_SEED = 0  # of the masks; the training seed has no say
+VALIDATION_SEED = 0  # of the masks, which do not depend on the training seed
 
 
 def validation_batches(
@@ -174,14 +174,15 @@ def validation_batches(
     together: bool = False,
     check_shards: bool = True,
 ) -> Iterator[Arrays]:
-    """Yield this rank's slices of batches of `num_windows` windows (or all) spaced evenly over the rows of the split.
+    """Return an iterator over this rank's slices of the validation batches.
 
-    With a `collator` of the seed `VALIDATION_SEED`, a row's masks depend on its number in the split only, which
-    `sample_ids` holds. The slice of a rank may be empty and is left out; where all ranks must have a batch `together`,
-    the first row of all takes its place, and `sample_ids` is empty. Each directory has batches of its own.
+    The batches have `num_windows` windows (or all) of the split, spaced evenly over its rows. With a `collator` of the
+    seed `VALIDATION_SEED`, the masks of a row depend only on its number in the split. `sample_ids` has these numbers.
+    Empty slices of a rank are skipped. With `together`, the first row of all takes their place, with empty
+    `sample_ids`, so that all ranks have a batch. Batches do not mix directories.
 
     Raises:
-        UserError: there is no window in the split.
+        UserError: The split has no windows.
     """
     reader = ShardReader(data, split, check=check_shards)
     numbers, shards, places = reader.spread(num_windows)

@@ -1,1 +1,1 @@
-"""What a command does around the workers of a run, whatever is trained."""
+"""What a command does around the workers of a run, for every kind of training."""

@@ -1,4 +1,4 @@
-"""A run brought to its end: opened or found complete, claimed, begun or gone on with, trained, closed."""
+"""Train a run to its end: open it or find it complete, claim it, start or resume it, and close it."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ from tokenfree.train.runs.run import Run
 
 @dataclasses.dataclass(frozen=True)
 class RunOrder(Generic[R]):
-    """What is to become of a run.
+    """Instructions for a run.
 
     Attributes:
-        config: of the run as it is now.
-        make_job: the job of its workers, by its recipe and its owner (see `Run`).
-        start: the weights that it begins with, where they are given.
-        extension: makes it longer. Only for pretraining.
-        keep: copies what else belongs into the run, once it is claimed.
+        config: Config of the run for this command.
+        make_job: Function that makes the job of the workers from a recipe and an owner (see `Run`).
+        start: Weights to start from, if given.
+        extension: Extension of the run to more steps, for pretraining only.
+        keep: Function that copies other files into the run once it is claimed.
     """
 
     config: RunConfig[R]
@@ -46,18 +46,18 @@ class RunOrder(Generic[R]):
 def run_to_end(
     target: Run, order: RunOrder[R], workers: tuple[int, int], progress: OnLine | None
 ) -> tuple[dict[str, Any], bool]:
-    """Bring `target` to its end; the content of its result.json, and whether it was complete before.
+    """Train `target` to its end. Return the content of its result.json, and whether it was complete before.
 
     Args:
-        target: new, unfinished or complete.
-        order: what is to become of it.
-        workers: the fewest and the most.
-        progress: gets every line of metrics.jsonl and events.jsonl as it appears.
+        target: A new, unfinished or complete run.
+        order: Instructions for the run.
+        workers: Minimum and maximum number of workers.
+        progress: Called with every line of metrics.jsonl and events.jsonl as it appears.
 
     Raises:
-        UserError: it is a run of other settings or data, another command trains it, or this machine has not the GPUs
-            that are asked for.
-        JobError: training failed; the message says on which rank and what to do.
+        UserError: The run has other settings or data, another command trains it, or this machine lacks the requested
+            GPUs.
+        JobError: Training failed; the message names the rank and what to do.
     """
     recipe, start, extension = order.config.recipe, order.start, order.extension
     trackers.check(recipe.train.log_to)
@@ -71,7 +71,7 @@ def run_to_end(
         return result, True
     with contextlib.ExitStack() as stack:
         owner = stack.enter_context(target.claimed())
-        target.open(order.config)  # another command may have begun it meanwhile
+        target.open(order.config)  # another command may have started it meanwhile
         claimed = Run(target.name, owner)
         if extension is not None:
             extension.write(claimed, progress)
@@ -93,10 +93,10 @@ def run_to_end(
 
 
 def _check_device(device: str, workers: tuple[int, int]) -> None:
-    """See that this machine has the GPUs that `train.device` asks for; those of a cluster may be yet to come.
+    """Check that this machine has the GPUs that `train.device` requires. A cluster may start its GPUs later.
 
     Raises:
-        UserError: it has not.
+        UserError: GPUs are missing.
     """
     least, there = workers[0], torch.cuda.device_count()
     is_elsewhere = workers[1] > 1 and "RAY_ADDRESS" in os.environ
@@ -108,12 +108,12 @@ def _check_device(device: str, workers: tuple[int, int]) -> None:
 
 
 def num_restarts(run: Run) -> int:
-    """How often the workers of a run were started again after the first time."""
+    """Return how often the workers of a run were restarted."""
     return sum(event["event"] in ("start", "resume") for event in run.events()) - 1
 
 
 def _train(job: Job, workers: tuple[int, int], on_line: OnLine | None) -> None:
-    """Do the job in this process, or with workers of Ray where there are to be several."""
+    """Run the job in this process, or with Ray workers if there can be several."""
     if workers[1] > 1:
         from tokenfree.train.ray.child import work_on_ray
 

@@ -32,13 +32,13 @@ from tokenfree.train.runs.run import Run
 
 
 class Extension:
-    """The existing `run` made as long as `steps`.
+    """An extension of the existing `run` to a total of `steps`.
 
     Args:
-        recipe: of the run; its `train.steps` are not looked at.
+        recipe: Recipe of the run; its `train.steps` are ignored.
 
     Raises:
-        UserError: there is no run, or it is longer.
+        UserError: The run does not exist, or is longer.
     """
 
     def __init__(self, run: Run, recipe: PretrainRecipe, steps: int) -> None:
@@ -55,14 +55,14 @@ class Extension:
         self.is_done = steps == self._steps_before
 
     def line(self) -> str:
-        """What becomes of the run and its learning rate, for people."""
+        """Return a line for the user about the new length and learning rate."""
         return self._words(self._done())
 
     def write(self, run: Run, on_line: OnLine | None) -> None:
-        """For the command that has `run` claimed: make it that long; nothing where it is already.
+        """Extend `run`, which this command has claimed. Do nothing if it already has that length.
 
         Raises:
-            UserError: it cannot be written.
+            UserError: The run is not writable.
         """
         self._run = run
         if self.is_done:
@@ -76,8 +76,8 @@ class Extension:
             on_line(line)
 
     def _done(self) -> int:
-        """The steps done at the checkpoint from which training goes on."""
-        checkpoint = self._run.newest(lambda warning: None)  # the workers say what is damaged
+        """Return the step of the checkpoint that training resumes from."""
+        checkpoint = self._run.newest(lambda warning: None)  # the workers report damaged ones
         return 0 if checkpoint is None else checkpoint.step
 
     def _words(self, done: int) -> str:
@@ -88,7 +88,7 @@ class Extension:
         )
 
     def _rate(self, done: int, steps: int) -> float:
-        """Of the step after so many, in a run of `steps`; 0 after its end."""
+        """Return the learning rate of the step after `done` in a run of `steps`; 0 after its end."""
         train = self.before.train
         if done >= steps:
             return 0.0
@@ -103,19 +103,19 @@ MakeLoop = Callable[[R], TrainingLoop[R]]
 
 
 class GivenStart(Generic[R]):
-    """The weights at `source` as the beginning of `run`.
+    """The weights at `source` as the start of `run`.
 
-    They are read only where they are needed: where the run is new, or was begun from another path.
+    They are read only if needed: if the run is new, or started from another path.
 
     Args:
-        run: new or begun before.
-        recipe: already checked against the data.
-        make_loop: the loop of a recipe on these data, in this process.
-        source: path or address of a run or of a folder of transformers.
-        trust_code: see `pretrain`.
+        run: A new or existing run.
+        recipe: Recipe that has been checked against the data.
+        make_loop: Function that makes the loop of a recipe on these data, in this process.
+        source: Path or address of a run or of a transformers folder.
+        trust_code: See `pretrain`.
 
     Raises:
-        UserError: there are no such weights, or (next to) nothing of them fits; nothing was written.
+        UserError: The weights do not exist, or (almost) none of them fits; nothing was written.
     """
 
     def __init__(self, run: Run, recipe: R, make_loop: MakeLoop[R], source: str, *, trust_code: bool = False) -> None:
@@ -129,18 +129,18 @@ class GivenStart(Generic[R]):
         self.record = self._record(before)
 
     def lines(self) -> list[str]:
-        """What would be loaded, for people."""
+        """Return lines for the user about what would be loaded."""
         return self._fit()[1].lines()
 
     def write(self, run: Run, on_line: OnLine | None) -> None:
-        """For the command that has `run` claimed: make its first checkpoint, where it has none that is sound.
+        """Write the first checkpoint of `run`, which this command has claimed, unless it has a valid checkpoint.
 
         Raises:
-            UserError: the weights have changed since the run was begun, or cannot be read any more.
+            UserError: The weights have changed since the run started, or can no longer be read.
         """
-        if run.newest(lambda warning: None) is None:  # the workers say what is damaged
+        if run.newest(lambda warning: None) is None:  # the workers report damaged ones
             self._write(run, on_line)
-        self._given = self._begun = None  # their memory is wanted for training
+        self._given = self._begun = None  # free their memory for training
 
     def _write(self, run: Run, on_line: OnLine | None) -> None:
         if self._read().sha256 != self.record.sha256:
@@ -159,11 +159,11 @@ class GivenStart(Generic[R]):
             run.saved(0, keep=self._recipe.train.keep_checkpoints, best=None)
 
     def _record(self, before: RunConfig[R] | None) -> InitFrom:
-        """What config.yaml is to say of the weights, given what it says `before` of those of an existing run."""
+        """Return the record of the weights for config.yaml, given the config `before` of an existing run."""
         if before is None:
             self._fit()
         elif before.init_from is None:
-            return InitFrom(self._path, "")  # the run is refused when it is opened
+            return InitFrom(self._path, "")  # `Run.open` then raises an error
         elif before.init_from.path == self._path:
             return before.init_from
         return InitFrom(self._path, self._read().sha256)
@@ -180,13 +180,13 @@ class GivenStart(Generic[R]):
 
 
 def begun(recipe: R, make_loop: MakeLoop[R], given: GivenWeights) -> tuple[TrainingLoop[R], Fit]:
-    """Training of `recipe` in this process, on the CPU, that begins with what fits of the weights `given`.
+    """Return the training loop of `recipe` on the CPU of this process, started from the weights `given` that fit.
 
-    Projections that an attention pattern has besides those of its layer, and that are not among the given ones, begin
-    as copies of the layer's, as in `tokenfree import`.
+    Some attention patterns have projections in addition to those of their layer. If these are not among the given
+    weights, they start as copies of the layer's, as in `tokenfree import`.
 
     Raises:
-        UserError: (next to) nothing fits.
+        UserError: (Almost) none of the weights fits.
     """
     plain = dataclasses.replace(recipe.train, compile=False)
     loop = make_loop(dataclasses.replace(recipe, train=plain))
@@ -200,7 +200,7 @@ def begun(recipe: R, make_loop: MakeLoop[R], given: GivenWeights) -> tuple[Train
 
 
 def _copies_of_layers(loop: TrainingLoop[Any]) -> dict[str, Tensor]:
-    """Let attention patterns copy from their layers what they have besides; what they have then, by name."""
+    """Let attention patterns copy their additional projections from their layers; return the copies by name."""
     layers: list[Any] = list(loop.encoder.trunk.layers)
     copied = [f"encoder.trunk.layers.{index}.core.{name}"
               for index, layer in enumerate(layers) for name in layer.core.copy_projections(layer)]  # fmt: skip
@@ -209,7 +209,7 @@ def _copies_of_layers(loop: TrainingLoop[Any]) -> dict[str, Tensor]:
 
 
 def _numbers(found: Fit) -> dict[str, Any]:
-    """What the event says of a fit besides its message."""
+    """Return the entries of the event about a fit, except its message."""
     given = found.given
     return {
         "source": given.path,
@@ -221,6 +221,6 @@ def _numbers(found: Fit) -> dict[str, Any]:
 
 
 def _same(source: str, run: str) -> bool:
-    """Whether two paths or addresses are one place."""
+    """Return True if two paths or addresses are the same place."""
     one, other = (each.rstrip("/") if "://" in each else os.path.realpath(each) for each in (source, run))
     return one == other

@@ -38,19 +38,19 @@ _CHECKPOINT = re.compile(r"(.+)/checkpoints/step_(\d+)/?")
 
 @dataclasses.dataclass(frozen=True)
 class GivenWeights:
-    """The weights of a trained model, on the CPU, and what tells whether they fit another."""
+    """The weights of a trained model, on the CPU, with what is needed to tell whether they fit another model."""
 
     path: str  # absolute path or address
-    what: str  # in words, such as "step 400 of a run"
-    tensors: Mapping[str, Tensor]  # by the names of a run: `encoder.` and what follows, `head.` and what follows
+    what: str  # description, such as "step 400 of a run"
+    tensors: Mapping[str, Tensor]  # by their names in a run, which begin with `encoder.` or `head.`
     model: ModelConfig
-    objective: Objective | None  # None: there is no head of an objective
-    vocabulary: str | None  # SHA-256 of its subwords; None: none, or not known
-    task: Any = None  # of a fine-tuned run: what its head is for
+    objective: Objective | None  # None: without the head of an objective
+    vocabulary: str | None  # SHA-256 of its subwords; None: none, or unknown
+    task: Any = None  # task of the head of a fine-tuned run
 
     @functools.cached_property
     def sha256(self) -> str:
-        """Of names, shapes, types and values; the same whatever kind of file they were read from."""
+        """Hash of names, shapes, types and values. It does not depend on the kind of file that they were read from."""
         digest = hashlib.sha256()
         for name, tensor in sorted(self.tensors.items()):
             digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}\n".encode())
@@ -59,35 +59,36 @@ class GivenWeights:
 
 
 def absolute(source: str) -> str:
-    """The absolute path, or the address as it is, by which `source` is remembered."""
+    """Return the absolute path of `source`, or the address unchanged, for records."""
     return source if "://" in source else os.path.abspath(source)
 
 
 def run_and_step(source: str) -> tuple[str, int | None]:
-    """Return a source of weights without the checkpoint that it names, and the step of that checkpoint."""
+    """Split `RUN/checkpoints/step_N` into the run and its step; the step is None for other sources."""
     match = _CHECKPOINT.fullmatch(source)
     return (match[1], int(match[2])) if match else (source, None)
 
 
 def read_weights(source: str, *, trust_code: bool = False) -> GivenWeights:
-    """The weights of a run (the averages where it has some; see `checkpoint_of` for which checkpoint), or those in a
-    folder of transformers.
+    """Return the weights of a run, or of a model in a transformers folder.
+
+    For a run, they are the averages if it has any. `checkpoint_of` says which checkpoint is the default.
 
     Args:
-        source: path or address; RUN/checkpoints/step_N names a checkpoint.
-        trust_code: run the code outside tokenfree that a run names.
+        source: Path or address; RUN/checkpoints/step_N names a checkpoint.
+        trust_code: Run the code outside tokenfree that a run names.
 
     Raises:
-        UserError: there is neither, or it is damaged; the message names the option `--init-from`.
-        JobError: the checkpoint is damaged.
+        UserError: There is neither a run nor a model, or it is damaged; the message names the option `--init-from`.
+        JobError: The checkpoint is damaged.
     """
     run, step = run_and_step(source)
     storage = Storage.at(absolute(run))
     try:
         names = storage.names()
-    except Exception as error:  # whatever a store raises, such as a lack of credentials
+    except Exception as error:  # stores raise many kinds, such as for missing credentials
         reason = (str(error).splitlines() or [type(error).__name__])[0]
-        raise UserError(f"--init-from {source}: cannot be read ({reason}); mend that or give another") from None
+        raise UserError(f"--init-from {source}: cannot be read ({reason}); fix it or give another") from None
     if "config.yaml" in names:
         return _of_run(run, step, trust_code)
     if _CONFIG in names:
@@ -123,7 +124,7 @@ def _of_folder(storage: Storage, source: str) -> GivenWeights:
 
 @contextlib.contextmanager
 def _on_this_machine(storage: Storage) -> Iterator[Path]:
-    """The folder itself, or a copy of what is read of it, for the time of the block."""
+    """Yield the folder itself, or for the duration of the block a local copy of the files to read."""
     if storage.is_local:
         yield Path(storage.path(""))
         return
@@ -138,7 +139,7 @@ def _on_this_machine(storage: Storage) -> Iterator[Path]:
 
 
 def _missing(storage: Storage, names: list[str]) -> str:
-    """What is wrong with a place that holds neither a run nor a model, and what to give."""
+    """Return what is wrong with a place that has neither a run nor a model, and what to do."""
     path = Path(storage.path(""))
     if storage.is_local and path.is_file():
         return f"is a file; give the folder that it is in, {path.parent}"
@@ -147,37 +148,37 @@ def _missing(storage: Storage, names: list[str]) -> str:
     return f"this holds neither a run (config.yaml) nor a model of transformers ({_CONFIG}); give a folder of either"
 
 
-LEAST_SHARE = 0.01  # of the model's parameters; less is taken for a mistake
+LEAST_SHARE = 0.01  # minimum share of the model's parameters; less is treated as a mistake
 _ABSENT = "not in the given weights"
-_MOST_SETTINGS = 6  # shown of those that differ
+_MOST_SETTINGS = 6  # maximum number of differing settings to show
 _TABLE = "encoder.embedder.table."
-_NOT_OF_THE_TABLE = ("positions", "max_characters", "segments")  # settings of an embedder
+_NOT_OF_THE_TABLE = ("positions", "max_characters", "segments")  # settings of an embedder that do not concern its table
 _IN_LAYER = re.compile(r"(.*\blayers)\.(\d+)\.")
 
 
 @dataclasses.dataclass(frozen=True)
 class Fit:
-    """What becomes of each tensor of a new model, and of each that was given."""
+    """The use of each tensor of a new model, and of each given tensor."""
 
     given: GivenWeights
-    taken: Mapping[str, Tensor]  # by the name that both have
-    new: Mapping[str, str]  # names of the model that stay fresh, each with the reason
-    left: Mapping[str, str]  # names of given tensors that are not used, each with the reason
-    sizes: Mapping[str, int]  # parameters by name; buffers are not in
-    other_settings: tuple[str, ...]  # of the models, a line each
+    taken: Mapping[str, Tensor]  # given tensors to load, by name
+    new: Mapping[str, str]  # names of the model's tensors that stay fresh, with the reason
+    left: Mapping[str, str]  # names of given tensors that are not loaded, with the reason
+    sizes: Mapping[str, int]  # number of values of each parameter, without buffers
+    other_settings: tuple[str, ...]  # settings of the models that differ, one line each
 
     @property
     def num_parameters(self) -> int:
-        """Of the model, that begin as they were given."""
+        """Number of the model's parameters that start from the given weights."""
         return sum(self.sizes.get(name, 0) for name in self.taken)
 
     @property
     def share(self) -> float:
-        """`num_parameters` by those of the whole model."""
+        """Share of the model's parameters that start from the given weights."""
         return self.num_parameters / sum(self.sizes.values())
 
     def lines(self) -> list[str]:
-        """What was loaded, what is new and what was left, for people."""
+        """Return lines for the user: tensors loaded, new and not loaded."""
         given = self.given
         lines = [
             f"weights of {given.path} ({given.what}): {len(self.taken)} of {len(given.tensors)} tensors loaded, "
@@ -200,12 +201,12 @@ def fit(
     """Compare the tensors of a model with given ones.
 
     Args:
-        own: tensors of the model of `recipe` by name.
-        sizes: how many values its parameters have, by name.
-        vocabulary: of the data; None: they have none.
+        own: Tensors of the model of `recipe`, by name.
+        sizes: Number of values of its parameters, by name.
+        vocabulary: Vocabulary of the data; None if they have none.
 
     Raises:
-        UserError: nothing fits, or next to nothing, or given weights are no numbers.
+        UserError: (Almost) nothing fits, or given weights are not finite.
     """
     foreign = _foreign(own, given, recipe, vocabulary)
     taken, new, left = dict[str, Tensor](), dict[str, str](), dict[str, str]()
@@ -228,8 +229,9 @@ def fit(
 
 
 def grouped(reasons: Mapping[str, str], sizes: Mapping[str, int]) -> Iterator[str]:
-    """Names of tensors with a reason each, in words, a line for each module and kind of reason (up to its colon): how
-    many tensors and, where `sizes` tells, parameters.
+    """Yield a line for each module and kind of reason, with the number of its tensors.
+
+    A kind is the part of a reason before its colon. Lines also have the number of parameters if `sizes` has them.
     """
     groups = collections.defaultdict[tuple[str, str], list[str]](list)
     for name, reason in reasons.items():
@@ -247,7 +249,7 @@ def grouped(reasons: Mapping[str, str], sizes: Mapping[str, int]) -> Iterator[st
 def _foreign(
     own: Mapping[str, Tensor], given: GivenWeights, recipe: Recipe, vocabulary: Vocabulary | None
 ) -> dict[str, str]:
-    """Tensors whose values mean something else in the model of `recipe`, though their shapes may fit; with reasons."""
+    """Return the tensors that mean something else in the model of `recipe`, even if shapes match, with reasons."""
     found = dict[str, str]()
     subwords = None if vocabulary is None else vocabulary.sha256
     other_vocabulary = "of another vocabulary" if given.vocabulary else "of a vocabulary that is not known"
@@ -271,7 +273,7 @@ def _foreign(
 
 
 def _foreign_to_task(own: Mapping[str, Tensor], given: GivenWeights, recipe: FinetuneRecipe) -> dict[str, str]:
-    """The tensors of a task's head, where the given ones have another, with the reason."""
+    """Return the tensors of the task's head, with a reason, if the given weights are of another task."""
     if given.task == recipe.task:
         return {}
     if given.task is not None:
@@ -285,19 +287,19 @@ def _of_head(own: Mapping[str, Tensor]) -> list[str]:
 
 
 def _table_settings(embedder: Any) -> dict[str, Any]:
-    """What decides which symbol has which row of an embedder's table."""
+    """Return the settings that decide which row of an embedder's table a symbol has."""
     return {key: value for key, value in to_mapping(embedder).items() if key not in _NOT_OF_THE_TABLE}
 
 
 def _of_subwords(objective: Objective, width: int, num_subwords: int) -> set[str]:
-    """The tensors of a head that have something for each subword: their shapes change with the vocabulary."""
+    """Return the tensors of a head that have entries for each subword; their shapes change with the vocabulary."""
     with torch.device("meta"):
         heads = [objective.build(width, size).state_dict() for size in (num_subwords, num_subwords + 1)]
     return {name for name in heads[0] if heads[0][name].shape != heads[1][name].shape}
 
 
 def _other_settings(given: GivenWeights, recipe: Recipe) -> Iterator[str]:
-    """The settings of the models that differ; of a part with another name, that name alone."""
+    """Yield the settings of the models that differ. If a part has another name, only its name is yielded."""
     here, there = (dict(flatten(to_mapping(_resolved(model)))) for model in (recipe.model, given.model))
     keys = [key for key in dict.fromkeys([*here, *there]) if here.get(key) != there.get(key)]
     parts = [key.removesuffix("name") for key in keys if key.endswith(".name")]
@@ -307,7 +309,7 @@ def _other_settings(given: GivenWeights, recipe: Recipe) -> Iterator[str]:
 
 
 def _resolved(model: ModelConfig) -> ModelConfig:
-    """The same model with the widths that it leaves to be derived from others."""
+    """Return the same model with the widths that it derives from others filled in."""
     dimensions = model.dimensions
     trunk = dataclasses.replace(model.trunk, inner_width=dimensions.inner_width)
     return dataclasses.replace(model, trunk=trunk, character_width=dimensions.character_width)
@@ -340,7 +342,7 @@ def _module(name: str) -> str:
 
 
 def _ranges(numbers: Iterable[int]) -> str:
-    """Ascending numbers as 0-3, 7."""
+    """Return ascending numbers as text such as 0-3, 7."""
     runs = list[list[int]]()
     for number in numbers:
         if runs and runs[-1][-1] == number - 1:

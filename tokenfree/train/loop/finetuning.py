@@ -1,7 +1,7 @@
 """Fine-tuning: the order of examples, their batches, and the scores that choose the best checkpoint.
 
-Each epoch has its own permutation. The items of some dozens of successive batches are sorted by size before they are
-split into batches, so that little is padded, and these batches are shuffled.
+Each epoch has its own permutation. The items of several dozen consecutive batches are sorted by size before they are
+split into batches, which reduces padding. These batches are then shuffled.
 """
 
 from __future__ import annotations
@@ -37,19 +37,22 @@ from tokenfree.train.tasks.examples.files import hash_of
 from tokenfree.train.tasks.examples.texts import SCHEME, parallel_paths
 from tokenfree.train.tasks.inputs import text_inputs
 
-_MOST = 32  # items of a batch, as far as `train.micro_batch` allows so many
+_MOST = 32  # maximum number of items in a batch of evaluation; `train.micro_batch` may be lower
 
 
 class Evaluated(NamedTuple):
-    """What was found: the same on all workers."""
+    """Results of an evaluation, the same on all workers."""
 
-    predictions: list[dict[str, Any]]  # one an example
-    metrics: Metrics | None  # None: the right answers are not given
+    predictions: list[dict[str, Any]]  # one per example
+    metrics: Metrics | None  # None if the right answers are not given
     loss: float  # nats per target; 0 without targets
 
 
 class Evaluator:
-    """Evaluates examples of one split, at most `micro_batch` items at once (None: 32), on this worker among all."""
+    """An evaluator of the examples of one split, which are divided among the workers.
+
+    A forward pass has at most `micro_batch` items, and at most 32.
+    """
 
     def __init__(
         self,
@@ -70,7 +73,10 @@ class Evaluator:
 
     @torch.no_grad()
     def __call__(self, model: Task, device: torch.device, *, equally_many: bool = False) -> Evaluated:
-        """All workers call it, and make `equally_many` passes where they hold parts of `model`."""
+        """Evaluate `model`. All workers must call this.
+
+        With `equally_many`, all make the same number of forward passes, as sharded models require.
+        """
         sums, own = StepSums.zeros(model.head.means, device), dict[int, Outputs]()
         for number in range(self._rank, len(self._batches), self._world_size):
             chosen = self._batches[number]
@@ -107,20 +113,20 @@ SPLITS: tuple[Split, ...] = get_args(Split)
 
 @dataclasses.dataclass(frozen=True)
 class TaskFiles:
-    """What every worker is given to read its examples from."""
+    """Files that every worker reads its examples from."""
 
-    paths: Mapping[Split, str]  # paths or addresses; those of splits that the run has
-    content: str  # see `content_of`
+    paths: Mapping[Split, str]  # paths or URLs of the splits that the run has
+    content: str  # return value of `content_of`
     model: bytes | None = None  # SentencePiece, for models of subwords
 
     @property
     def vocabulary(self) -> Vocabulary | None:
-        """Of subwords."""
+        """Vocabulary of subwords; None for other models."""
         return None if self.model is None else Vocabulary.load(self.model)
 
 
 def content_of(paths: Mapping[Split, str]) -> str:
-    """32 hex digits that change with what the files of any split hold; of datasets of the hub, with their name."""
+    """Return 32 hex digits that change with the content of any split's file, or the name of a dataset of the hub."""
     digest = hashlib.blake2b(digest_size=16)
     for split in SPLITS:
         if split in paths:
@@ -131,12 +137,12 @@ def content_of(paths: Mapping[Split, str]) -> str:
     return digest.hexdigest()
 
 
-VERSION = 1  # of the rules in this file: a run goes on only under those it began with
+VERSION = 1  # of the rules in this file: a run only resumes under the version it started with
 POOL = 50  # batches that are sorted together, at most an epoch of them
 
 
 class SizedOrder:
-    """Which items each batch has."""
+    """The order of items, grouped into batches of similar size."""
 
     def __init__(self, sizes: Sequence[int] | np.ndarray, *, batch: int, seed: int) -> None:
         self._sizes = np.asarray(sizes, dtype=np.int64)
@@ -145,12 +151,12 @@ class SizedOrder:
         self._pool = functools.lru_cache(maxsize=4)(self._make_pool)
 
     def items(self, batch: int) -> np.ndarray:
-        """The numbers of the items of a batch, int64 [batch], from small ones to large ones."""
+        """Return the numbers of the items of a batch, int64 [batch], in ascending order of size."""
         pool, within = divmod(batch, self._pool_batches)
         return self._pool(pool)[within]
 
     def _make_pool(self, pool: int) -> np.ndarray:
-        """The batches of a pool, in their order: int64 [batches, batch]."""
+        """Return the batches of a pool in order, int64 [batches, batch]."""
         count = self._pool_batches * self._batch
         drawn = np.arange(pool * count, (pool + 1) * count, dtype=np.int64)
         size = len(self._sizes)
@@ -162,7 +168,7 @@ class SizedOrder:
 
 
 class ItemLoader(StepLoader):
-    """The batches of the items of a task; `content` is the fingerprint of their files."""
+    """A loader of batches of the items of a task. `content` is the fingerprint of the task's files."""
 
     def __init__(
         self,
@@ -194,14 +200,14 @@ class ItemLoader(StepLoader):
         return {**self._collator(chosen, ids), "sample_ids": ids}
 
 
-PREDICTIONS = "predictions"  # a folder of a run, with a file of JSON lines for each split
+PREDICTIONS = "predictions"  # a folder of a run, with a file of JSON lines per split
 
 
 class TaskSource(Source):
-    """Examples of a task, which is fitted to those that are trained on.
+    """The examples of a task. The task is fitted to the training examples.
 
     Raises:
-        UserError: there is nothing to train on.
+        UserError: There are no examples to train on.
     """
 
     keeps_best = True
@@ -214,7 +220,7 @@ class TaskSource(Source):
         collator = self._task.collator(text_inputs(recipe.model, config.length, self.vocabulary), config.seed)
         self._collator = collator
 
-        # Methods would keep this source, with all its examples, until the garbage collector finds it.
+        # Cached methods would keep this source and all its examples alive until the garbage collector finds them.
         @functools.cache
         def examples(split: Split) -> Sequence[Any]:
             return task.examples(split, files.paths.get(split))
@@ -240,7 +246,7 @@ class TaskSource(Source):
         )
 
     def check(self) -> None:
-        """See that the other splits can be read and evaluated."""
+        """Read the other splits, to check that they can be evaluated."""
         for split in ("dev", "test"):
             if self._has(split):
                 self._evaluator(split)
@@ -255,11 +261,10 @@ class TaskSource(Source):
         return task
 
     def validate(self, task: Task, device: torch.device, *, equally_many: bool) -> dict[str, float]:
-        """Return the scores on the development set, the main one also as `validation_main`, and the loss, nats per
-        target.
+        """Return the development set's loss in nats per target and its scores. `validation_main` is the main score.
 
         Raises:
-            UserError: the development set has no labels.
+            UserError: The development set has no labels.
         """
         if not self._has("dev"):
             return {}
@@ -284,7 +289,7 @@ class TaskSource(Source):
                 if folder is not None:
                     write_predictions(folder, split, found)
         step = self._recipe.train.steps if progress.best_step is None else progress.best_step
-        # within the run: the result is the same wherever it lies
+        # relative to the run, so that the result does not depend on the run's location
         checkpoint = f"checkpoints/{checkpoints.checkpoint_name(step)}"
         return {"task": self._task.name, "best_step": progress.best_step, **scores, "checkpoint": checkpoint}
 
@@ -296,14 +301,14 @@ class TaskSource(Source):
 
 
 def write_predictions(folder: Path, split: str, found: Evaluated) -> None:
-    """Write `predictions/SPLIT.jsonl`, a line for each example."""
+    """Write `predictions/SPLIT.jsonl`, with a line per example."""
     (folder / PREDICTIONS).mkdir(exist_ok=True)
     lines = (json.dumps(line, ensure_ascii=False) + "\n" for line in found.predictions)
     write_atomically(folder / PREDICTIONS / f"{split}.jsonl", "".join(lines))
 
 
 def frequent_characters(texts: Iterable[str]) -> np.ndarray:
-    """All codepoints of texts, the most frequent first, the lower of equals first: int64."""
+    """Return all codepoints of texts, int64, the most frequent first. Equally frequent ones are in ascending order."""
     counts = collections.Counter[str]()
     for text in texts:
         counts.update(text)
@@ -316,7 +321,7 @@ class FinetuneJob(Job):
     """The job of a fine-tuning run.
 
     Attributes:
-        files: with the examples.
+        files: Files with the examples.
     """
 
     files: TaskFiles

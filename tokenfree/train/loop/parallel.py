@@ -1,7 +1,7 @@
 """How the workers of a run share a step: DDP or FSDP2, collectives, torch.compile and determinism.
 
 All workers of torch.distributed's default group must call a collective at the same point. With sharded parameters
-(`train.parallel: fsdp`) this holds for reading and loading whole tensors too.
+(`train.parallel: fsdp`) this includes reading and loading whole tensors.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 
 
 def set_determinism(mode: int) -> None:
-    """Take any kernels (0), deterministic ones where possible (1), or no others (2), also in compiled code."""
-    # Filling each new tensor with NaN shows reads of memory that nothing wrote. It takes 15% of a small model's step.
+    """Allow any kernels (0), prefer deterministic ones (1), or require them (2), also in compiled code."""
+    # Filling new tensors with NaN shows reads of uninitialized memory, but takes 15% of a small model's step.
     deterministic.fill_uninitialized_memory = False  # pyright: ignore[reportAttributeAccessIssue]
     if "torch._inductor" in sys.modules:
         torch.use_deterministic_algorithms(mode > 0, warn_only=mode == 1)
@@ -42,11 +42,11 @@ def set_determinism(mode: int) -> None:
 
 
 def recompute(layer: nn.Module) -> None:
-    """Change a layer of the trunk in place so that backward computes it again (Chen et al., arXiv 1604.06174)."""
+    """Change a layer of the trunk in place so that backward recomputes it (Chen et al., arXiv 1604.06174)."""
     forward = layer.forward
 
     def once(units_BUD: Tensor, valid_BU: Tensor, bias: Any, **more: Any) -> Tensor:
-        # A bias keeps what it computed, for layers after this one: both passes must find it as empty.
+        # A bias caches its values for the following layers. Both passes must start with an empty cache.
         return forward(units_BUD, valid_BU, bias.afresh() if isinstance(bias, LayerBias) else bias, **more)
 
     def forward_twice(units_BUD: Tensor, valid_BU: Tensor, bias: Any = None, **more: Any) -> Tensor:
@@ -61,7 +61,7 @@ T = TypeVar("T")
 
 
 def broadcast(value: T) -> T:
-    """The `value` that rank 0 gives, on all workers; it is pickled on its way."""
+    """Return rank 0's `value` on all workers. It is pickled in transit."""
     box: list[Any] = [value]
     if _num_workers() > 1:
         dist.broadcast_object_list(box, src=0)
@@ -69,7 +69,7 @@ def broadcast(value: T) -> T:
 
 
 def gather(value: T) -> list[T]:
-    """The `value` of each worker in the order of ranks, on all of them; they are pickled on their way."""
+    """Return the values of all workers in the order of ranks, on all workers. They are pickled in transit."""
     values: list[Any] = [value] * _num_workers()
     if len(values) > 1:
         dist.all_gather_object(values, value)
@@ -77,14 +77,14 @@ def gather(value: T) -> list[T]:
 
 
 def sum_over_workers(vector: Tensor) -> Tensor:
-    """The `vector`, on the device of the group, of all workers added up, on the CPU of each; it is overwritten."""
+    """Return the sum of all workers' `vector`, on the CPU. `vector` is on the group's device and is overwritten."""
     if _num_workers() > 1:
         dist.all_reduce(vector)
     return vector.cpu()
 
 
 def barrier() -> None:
-    """Go on when all workers have come here."""
+    """Wait until all workers have called this."""
     if _num_workers() > 1:
         dist.barrier()
 
@@ -94,8 +94,11 @@ def _num_workers() -> int:
 
 
 def compile_task(task: nn.Module, layers: Iterable[nn.Module], *, device: torch.device, in_parts: bool) -> None:
-    """Compile `task`, or `in_parts` only its deep stack `layers`: sharded layers are gathered between them."""
-    import torch._inductor  # imports much
+    """Compile `task`. With `in_parts` compile its deep stack `layers` separately instead.
+
+    Sharding requires this, because parameters are gathered between the layers.
+    """
+    import torch._inductor  # imported here because it imports many modules
 
     set_determinism(torch.get_deterministic_debug_mode())
     if device.type == "cpu":
@@ -118,12 +121,15 @@ def _find_compiler() -> None:
 
 
 def model_tensors(model: nn.Module, *, keep: bool = True) -> dict[str, Tensor]:
-    """Copies of the parameters and persistent buffers on the CPU by name, as `copies` makes them."""
+    """Return whole copies on the CPU of the parameters and persistent buffers, by name. Without `keep`, return none."""
     return copies(model.state_dict().items(), keep=keep)
 
 
 def optimizer_tensors(model: nn.Module, optimizer: torch.optim.Optimizer, *, keep: bool = True) -> dict[str, Tensor]:
-    """Copies of the optimizer's state on the CPU, named `parameter|slot`, such as `head.bias|exp_avg`; see `copies`."""
+    """Return whole copies on the CPU of the optimizer's state, named `parameter|slot`, such as `head.bias|exp_avg`.
+
+    Without `keep`, return none.
+    """
     names: dict[Tensor, str] = {parameter: name for name, parameter in model.named_parameters()}
     state = (
         (f"{names[parameter]}|{slot}", value)
@@ -134,13 +140,13 @@ def optimizer_tensors(model: nn.Module, optimizer: torch.optim.Optimizer, *, kee
 
 
 def load_model(model: nn.Module, tensors: Mapping[str, Tensor]) -> None:
-    """Give `model` the weights of `model_tensors`, all of them."""
+    """Load the weights of `model_tensors` into `model`. None may be missing."""
     own = model.state_dict()
     model.load_state_dict({name: part(tensor, like=own.get(name)) for name, tensor in tensors.items()})
 
 
 def load_optimizer(model: nn.Module, optimizer: torch.optim.Optimizer, tensors: Mapping[str, Tensor]) -> None:
-    """Give `optimizer`, made for `model`, the state of `optimizer_tensors`."""
+    """Load the state of `optimizer_tensors` into `optimizer`, which was made for `model`."""
     parameters = dict(model.named_parameters())
     slots: dict[str, dict[str, Tensor]] = {}
     for entry, value in tensors.items():
@@ -153,17 +159,20 @@ def load_optimizer(model: nn.Module, optimizer: torch.optim.Optimizer, tensors: 
 
 
 def is_part(tensor: Tensor | None) -> TypeGuard[DTensor]:
-    """Whether `tensor` is one of which each worker holds a part."""
+    """Return True if each worker holds only a part of `tensor`."""
     return hasattr(tensor, "full_tensor")
 
 
 def whole(tensor: Tensor) -> Tensor:
-    """All of a tensor of which each worker holds a part; any other as it is."""
+    """Return the whole of a tensor of which each worker holds a part, and any other tensor as it is."""
     return tensor.full_tensor() if is_part(tensor) else tensor
 
 
 def part(tensor: Tensor, *, like: Tensor | None) -> Tensor:
-    """Of a whole tensor that all workers have, what this one is to hold of it: as much as of `like`, of its shape."""
+    """Return this worker's part of a whole tensor that all workers have, or the tensor if `like` is not held in parts.
+
+    `like` has the same shape.
+    """
     if not is_part(like):
         return tensor
     from torch.distributed.tensor import distribute_tensor
@@ -172,16 +181,16 @@ def part(tensor: Tensor, *, like: Tensor | None) -> Tensor:
 
 
 def copies(tensors: Iterable[tuple[str, Tensor]], *, keep: bool) -> dict[str, Tensor]:
-    """Whole copies on the CPU by name, in the same shapes and types; nothing where `keep` is not set."""
+    """Return whole copies on the CPU by name, with the same shapes and types. Without `keep`, return none."""
     wholes = ((name, whole(tensor.detach())) for name, tensor in tensors)
     return {name: tensor.to("cpu", copy=True) for name, tensor in wholes if keep}
 
 
-_SIOCGIFADDR = 0x8915  # of Linux: the address of an interface
+_SIOCGIFADDR = 0x8915  # of Linux: get the address of an interface
 
 
 def listen(address: str) -> socket.socket:
-    """A socket on a free port of `address`, for the store that rank 0 gives to `join`."""
+    """Return a socket that listens on a free port of `address`. On rank 0, pass it to `join` for the store."""
     listener = socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET)
     listener.bind((address, 0))
     listener.listen()
@@ -198,9 +207,10 @@ def join(
     listener: socket.socket | None = None,
     timeout: datetime.timedelta,
 ) -> None:
-    """Join the default process group. The store of its `init_process_group` would listen on all interfaces.
+    """Join the default process group, with a store that listens on one address.
 
-    `listener` is what `listen` gave on rank 0; `address` and `port` are of the store.
+    The store that `init_process_group` would make listens on all interfaces. `listener` is the return value of `listen`
+    on rank 0. `address` and `port` are those of the store.
     """
     store = dist.TCPStore(  # pyright: ignore[reportPrivateImportUsage]
         address,
@@ -214,10 +224,10 @@ def join(
 
 
 def keep_to(address: str) -> None:
-    """Have the connections between workers use the interface of `address`, where the environment names no other.
+    """Make the connections between workers use the interface of `address`, unless the environment names another one.
 
-    Gloo takes the address of the host name by default, which on many systems is one that other machines cannot reach.
-    NCCL chooses well among the interfaces of a cluster, but never takes loopback by itself.
+    By default Gloo uses the address of the host name, which other machines often cannot reach. NCCL chooses well among
+    the interfaces of a cluster, but never uses loopback by itself.
     """
     interface = interface_of(address)
     if interface is None:
@@ -228,23 +238,23 @@ def keep_to(address: str) -> None:
 
 
 def interface_of(address: str) -> str | None:
-    """The network interface of this machine that has this IPv4 address; None where it cannot be told (macOS)."""
+    """Return the network interface of this machine with this IPv4 address, or None if it cannot be found (macOS)."""
     if ":" in address:
         return None
     wanted = socket.inet_aton(address)
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asked:
         for _, name in socket.if_nameindex():
-            with contextlib.suppress(OSError):  # it has no address
+            with contextlib.suppress(OSError):  # the interface has no address
                 if fcntl.ioctl(asked.fileno(), _SIOCGIFADDR, name.encode().ljust(256, b"\0"))[20:24] == wanted:
                     return name
     return None
 
 
 class SingleWorker:
-    """One worker with the whole model; the classes below it say what workers that share a step do otherwise.
+    """One worker with the whole model, and the base class for workers that share a step.
 
-    `module` is what to call for a loss with gradients. Where `is_sharded`, each worker holds a part of the parameters:
-    workers must then call the model equally often, and make snapshots of it at the same time.
+    Call `module` for a loss with gradients. If `is_sharded`, each worker holds a part of the parameters. All workers
+    must then call the model the same number of times, and take snapshots of it at the same time.
     """
 
     is_sharded = False
@@ -253,23 +263,23 @@ class SingleWorker:
         self.module = module
 
     def gradient_sync(self, *, last: bool) -> contextlib.AbstractContextManager[Any]:
-        """The context of one micro batch; gradients are averaged over the workers in the `last` one of a step."""
+        """Return the context of one micro batch. The `last` one of a step averages gradients over the workers."""
         return contextlib.nullcontext()
 
     def broadcast_flag(self, flag: bool) -> bool:
-        """Rank 0's `flag` where workers are sharded and must do the same; on others their own."""
+        """Return rank 0's `flag` if workers are sharded and must act together, else this worker's own."""
         return flag
 
     def reshard(self) -> None:
-        """Keep no parameter gathered: they are about to be changed, or were. One worker has nothing to give back."""
+        """Free gathered parameters before or after their values change. One worker has none."""
 
 
 class DataParallel(SingleWorker):
-    """DDP: every worker has all of the model (Li et al., arXiv 2006.15704)."""
+    """DDP: every worker has the whole model (Li et al., arXiv 2006.15704)."""
 
     def __init__(self, module: nn.Module) -> None:
-        # An encoder's pooler has no gradient under objectives that do not use it, hence `find_unused_parameters`; it
-        # also keeps the buckets of the exchange the same from the first step on, which resuming bit for bit relies on.
+        # An encoder's pooler has no gradient under objectives that do not use it, so `find_unused_parameters` is set.
+        # It also keeps the buckets of the exchange the same from the first step on, as bit-for-bit resuming requires.
         super().__init__(
             DistributedDataParallel(
                 module, broadcast_buffers=False, find_unused_parameters=True, gradient_as_bucket_view=True
@@ -277,21 +287,21 @@ class DataParallel(SingleWorker):
         )
 
     def gradient_sync(self, *, last: bool) -> contextlib.AbstractContextManager[Any]:
-        """See `SingleWorker.gradient_sync`: DDP exchanges gradients in each backward pass but where told not to."""
+        """Return the context of one micro batch. DDP exchanges gradients in each backward pass outside `no_sync`."""
         assert isinstance(self.module, DistributedDataParallel)
         return contextlib.nullcontext() if last else self.module.no_sync()
 
 
 class FullyShardedDataParallel(SingleWorker):
-    """FSDP2: every worker holds a part of each parameter; `layers` are gathered one at a time, the rest at once.
+    """FSDP2: every worker holds a part of each parameter. Each of `layers` is gathered separately, the rest together.
 
-    See Zhao et al., arXiv 2304.11277, and `fully_shard` of PyTorch. `module` is sharded in place.
+    Zhao et al., arXiv 2304.11277, and PyTorch's `fully_shard`. `module` is sharded in place.
     """
 
     is_sharded = True
 
     def __init__(self, module: nn.Module, layers: list[nn.Module], device: torch.device) -> None:
-        # Imported here, because they take a second, which workers that are not sharded need not wait for.
+        # Imported here because they take a second, which only sharded workers need.
         from torch.distributed.device_mesh import init_device_mesh
         from torch.distributed.fsdp import fully_shard
 
@@ -303,30 +313,33 @@ class FullyShardedDataParallel(SingleWorker):
         self._device = device
 
     def gradient_sync(self, *, last: bool) -> contextlib.AbstractContextManager[Any]:
-        """See `SingleWorker.gradient_sync`: FSDP2 has a switch, which stays as it was set."""
+        """Return the context of one micro batch. The switch of FSDP2 stays set after it."""
         cast("FSDPModule", self.module).set_requires_gradient_sync(last)
         return contextlib.nullcontext()
 
     def broadcast_flag(self, flag: bool) -> bool:
-        """Rank 0's `flag`: one number instead of a pickled object, since it is asked in every step."""
+        """Return rank 0's `flag`, sent as a number instead of a pickled object, because every step calls this."""
         box = torch.tensor(float(flag), device=self._device)
         dist.broadcast(box, src=0)
         return bool(box)
 
     def reshard(self) -> None:
-        """Let go of what lies outside the layers, which without a backward pass stays gathered."""
+        """Free the parameters outside the layers, which stay gathered if no backward pass follows."""
         cast("FSDPModule", self.module).reshard()
 
 
 def share(
     module: nn.Module, layers: list[nn.Module], *, sharded: bool, world_size: int, device: torch.device
 ) -> SingleWorker:
-    """`module`, whose deep stack is `layers`, for this worker among `world_size` of the default process group."""
+    """Return `module`, with deep stack `layers`, for this worker among `world_size` of the default process group."""
     if sharded:
         return FullyShardedDataParallel(module, layers, device)
     return DataParallel(module) if world_size > 1 else SingleWorker(module)
 
 
 def gradient_norm(gradients: list[Tensor]) -> float:
-    """The 2-norm over all gradients together; of gradients in parts, that of the whole, which all workers must ask."""
+    """Return the 2-norm of all gradients together.
+
+    If workers hold parts of the gradients, the norm is that of the whole, and all workers must call this.
+    """
     return whole(torch.nn.utils.get_total_norm(gradients)).item()

@@ -24,11 +24,11 @@ from tokenfree.train.loop.trainer import Job, Source, TrainingLoop
 from tokenfree.train.objectives.base import MaskedObjective
 from tokenfree.train.runs.checkpoints import RunProgress
 
-_MOST = 32  # examples of a batch, as far as `train.micro_batch` allows so many
+_MOST = 32  # maximum number of examples in a validation batch; `train.micro_batch` may be lower
 
 
 class WindowSource(Source):
-    """Windows of a data directory, or of several, for the objective of a recipe that is already checked."""
+    """Windows of one or several data directories, for the objective of a recipe that was already checked."""
 
     keeps_best = False
 
@@ -52,14 +52,14 @@ class WindowSource(Source):
         )
 
     def held_out(self, *, equally_many: bool = False) -> Iterator[Arrays]:
-        """Return this worker's validation batches.
+        """Return an iterator over this worker's validation batches.
 
-        Where workers need `equally_many`, some batches have no `sample_ids` and count for nothing.
+        With `equally_many`, all workers get the same number of batches. Batches without `sample_ids` do not count.
         """
         return self._held_out(self._rank, self._world_size, equally_many=equally_many)
 
     def baselines(self) -> Baselines | None:
-        """Return the scores of models without context on all targets; None for objectives without such."""
+        """Return the scores of context-free models on all targets, or None if the objective has none."""
         symbols = self._recipe.objective.symbols(self.vocabulary)
         if symbols is None:
             return None
@@ -82,12 +82,12 @@ class WindowSource(Source):
         )
 
     def _directory_of(self, arrays: Arrays) -> int:
-        """Which of several directories the windows of a batch are of; from 0 on."""
+        """Return the number, from 0, of the directory that the windows of a batch come from."""
         return int(np.searchsorted(self._first_rows, arrays["sample_ids"][0], side="right")) - 1
 
     @functools.cached_property
     def _first_rows(self) -> np.ndarray:
-        """The number of the first window of each directory, int64."""
+        """Number of the first window of each directory, int64."""
         reader = ShardReader(self._data, "validation", check=False)
         rows = np.array([shard.rows for shard in reader.shards], dtype=np.int64)
         directories = reader.directories_of(np.arange(len(rows)))
@@ -95,7 +95,7 @@ class WindowSource(Source):
         return np.cumsum([0, *sizes[:-1]])
 
     def build(self) -> Task:
-        """The model with fresh weights, and what its embedder takes from the data."""
+        """Return the model with new weights, after its embedder has learned from the data."""
         task = build_task(self._recipe, self.vocabulary)
         check = self._recipe.train.check_shards
         learn_characters(task.encoder, self._data, check_shards=check)
@@ -109,9 +109,11 @@ class WindowSource(Source):
         return task
 
     def validate(self, task: Task, device: torch.device, *, equally_many: bool) -> dict[str, float]:
-        """`validation_loss` (nats per target), `validation_accuracy`, `validation_targets` and what else the objective
-        reports, with that prefix: fixed samples and masks. Of several directories these are over the targets of all,
-        of which each has its share, and there is `validation_loss_data_1` and so on of each that has windows.
+        """Return `validation_loss` (nats per target), `validation_accuracy`, `validation_targets` and other means.
+
+        The objective reports the other means; their names begin with `validation_`, too. Samples and masks are always
+        the same. With several directories, these metrics are over the targets of all of them, in proportion. Each
+        directory with windows adds `validation_loss_data_1` and so on.
         """
         means = task.head.means
         sums, by_directory = StepSums.zeros(means, device), [StepSums.zeros(means, device) for _ in self._directories]
@@ -156,7 +158,7 @@ class WindowSource(Source):
 
 
 class Loop(TrainingLoop[PretrainRecipe]):
-    """A `TrainingLoop` of a pretraining run over `windows`."""
+    """A training loop that pretrains on `windows`."""
 
     def __init__(
         self,
@@ -178,7 +180,7 @@ class TrainJob(Job):
     """The job of a pretraining run.
 
     Attributes:
-        data: path or address of the data directory, or several.
+        data: Path or URL of one or several data directories.
     """
 
     data: Data

@@ -1,7 +1,7 @@
 """One optimizer step: the loss, the guard against bad losses, the update and the line of metrics.
 
-`train.on_nan` and `train.on_spike` say what follows a bad loss. `roll_back` goes back to the newest checkpoint and
-leaves out the batch; when training comes back to the same checkpoint again, all batches since that checkpoint, as in
+`train.on_nan` and `train.on_spike` decide what follows a bad loss. `roll_back` returns to the newest checkpoint and
+skips the batch. If training returns to the same checkpoint again, all batches since that checkpoint are skipped, as in
 PaLM (Chowdhery et al., arXiv 2204.02311, section 5.1).
 """
 
@@ -34,7 +34,7 @@ from tokenfree.train.objectives.base import Head, Loss
 
 
 class Incident(JobError):
-    """A step, counted from 1, that was not done because of the loss of its batch, in nats per target."""
+    """A step, counted from 1, that was abandoned because of the loss of its batch. The loss is in nats per target."""
 
     kind = ""
 
@@ -44,34 +44,34 @@ class Incident(JobError):
 
 
 class NotANumber(Incident):
-    """The loss or the gradient is not finite. `sample_ids` are those of the micro batches where it showed."""
+    """The loss or the gradient is not finite. `sample_ids` are those of the affected micro batches."""
 
     kind = "not_a_number"
 
     def __str__(self) -> str:
         return (
             f"the loss or its gradient is not a number at step {self.step}; lower train.learning_rate or raise "
-            "train.warmup and start another run, or go on with this one with --train.on_nan roll_back"
+            "train.warmup and start another run, or continue this one with --train.on_nan roll_back"
         )
 
 
 class Spike(Incident):
-    """The loss is far above those before it."""
+    """The loss is far above the previous ones."""
 
     kind = "loss_spike"
 
     def __str__(self) -> str:
         return (
             f"the loss jumped to {self.loss:.3f} at step {self.step}; lower train.learning_rate and start another run, "
-            "or go on with this one with --train.on_spike roll_back or go_on"
+            "or continue this one with --train.on_spike roll_back or go_on"
         )
 
 
 def checked_validation(step: int, validation: Mapping[str, float]) -> Mapping[str, float]:
-    """Return the metrics of a validation after `step`, all of them numbers: JSON has no others.
+    """Return the metrics of a validation after `step`, after a check that all are finite, which JSON requires.
 
     Raises:
-        JobError: one is none.
+        JobError: A metric is not finite.
     """
     if not all(map(math.isfinite, validation.values())):
         raise JobError(
@@ -82,29 +82,29 @@ def checked_validation(step: int, validation: Mapping[str, float]) -> Mapping[st
 
 
 class RecentLosses:
-    """The losses of the last `window` steps; one that is `deviations` standard deviations above their mean jumps."""
+    """The losses of the last `window` steps. A loss `deviations` standard deviations above their mean is a jump."""
 
     def __init__(self, window: int, deviations: float) -> None:
         self._losses: collections.deque[float] = collections.deque(maxlen=window)
         self._deviations = deviations
 
     def jumps(self, loss: float) -> bool:
-        """Whether `loss` (nats per target) is that far above those before it; never before the window is full."""
+        """Return True if `loss` (nats per target) is a jump. It never is before the window is full."""
         if len(self._losses) < (self._losses.maxlen or 0):
             return False
         mean = math.fsum(self._losses) / len(self._losses)
         return loss > mean + self._deviations * statistics.pstdev(self._losses, mean)
 
     def add(self, loss: float) -> None:
-        """Take in the loss of a step that was done."""
+        """Add the loss of a completed step."""
         self._losses.append(loss)
 
     def state(self) -> list[float]:
-        """What a checkpoint holds of it: the losses, the oldest first."""
+        """Return the losses for a checkpoint, the oldest first."""
         return list(self._losses)
 
     def load(self, state: Iterable[float]) -> None:
-        """Go on from what `state` gave."""
+        """Replace the losses by those that `state` returned."""
         self._losses.clear()
         self._losses.extend(state)
 
@@ -115,19 +115,19 @@ _SCALARS = 5
 class StepSums(NamedTuple):
     """Sums over the examples of a micro batch, of one worker or of the global batch: float64, without gradient.
 
-    A tuple, so that torch's data parallelism and compiler find the tensors in it.
+    This is a tuple so that torch's data parallelism and compiler find its tensors.
     """
 
-    loss: Tensor  # scalar: of the losses of all targets, nats
+    loss: Tensor  # scalar: sum of the losses of all targets, in nats
     num_targets: Tensor  # scalar
     num_correct: Tensor  # scalar: targets whose right answer had the highest logit
-    means: Mapping[str, Tensor]  # by name [2]: the sum and the count of each further mean that the head reports
-    num_characters: Tensor  # scalar: of text, special ones and padding left out; 0 in what the model gives
-    num_stops: Tensor  # scalar: workers that were asked to stop; 0 in what the model gives
+    means: Mapping[str, Tensor]  # by name [2]: sum and count of each further mean that the head reports
+    num_characters: Tensor  # scalar: characters of text, without special ones and padding; 0 in the model's output
+    num_stops: Tensor  # scalar: workers that were asked to stop; 0 in the model's output
 
     @classmethod
     def of(cls, loss: Loss, means: Sequence[str]) -> StepSums:
-        """The sums of one forward pass, with the means of these names."""
+        """Return the sums of one forward pass, with the means of these names."""
         total, num_targets, num_correct = (_detached(each) for each in (loss.total, loss.num_targets, loss.num_correct))
         pairs = {name: torch.stack([_detached(value) for value in loss.means[name]]) for name in means}
         nothing = torch.zeros_like(total)
@@ -135,30 +135,30 @@ class StepSums(NamedTuple):
 
     @classmethod
     def zeros(cls, means: Sequence[str], device: torch.device) -> StepSums:
-        """Zeros to add to, on `device`."""
+        """Return zeros on `device`, to add to."""
         return cls.unpack(torch.zeros(_SCALARS + 2 * len(means), dtype=torch.float64, device=device), means)
 
     @classmethod
     def unpack(cls, vector: Tensor, means: Sequence[str]) -> StepSums:
-        """The sums that `pack` laid into `vector`, with the names of their means."""
+        """Return the sums that `pack` stored in `vector`. `means` are the names of their means."""
         pairs = dict(zip(means, vector[3:-2].unflatten(0, (len(means), 2)), strict=True))
         return cls(vector[0], vector[1], vector[2], pairs, vector[-2], vector[-1])
 
     def pack(self) -> Tensor:
-        """All sums as one vector, float64 [5 + 2 * means], for `sum_over_workers`."""
+        """Return all sums as one vector, float64 [5 + 2 * means], for `sum_over_workers`."""
         first, last = (self.loss, self.num_targets, self.num_correct), (self.num_characters, self.num_stops)
         return torch.cat([torch.stack(first), *self.means.values(), torch.stack(last)])
 
     def plus(self, other: StepSums) -> StepSums:
-        """Both added up; `other` has the same means on the same device."""
+        """Return the sum of both. `other` has the same means on the same device."""
         return StepSums.unpack(self.pack() + other.pack(), tuple(self.means))
 
     def mean_loss(self) -> float:
-        """Nats per target; 0 without targets."""
+        """Return the loss in nats per target; 0 without targets."""
         return self.loss.item() / max(self.num_targets.item(), 1)
 
     def report(self) -> dict[str, float]:
-        """`loss` (see `mean_loss`), `num_targets`, `accuracy` and the means by name; what counts nothing is 0."""
+        """Return `loss` (nats per target), `num_targets`, `accuracy` and the means by name. A mean of nothing is 0."""
         pairs = {name: pair.tolist() for name, pair in self.means.items()}
         return {
             "loss": self.mean_loss(),
@@ -181,44 +181,44 @@ class Task(nn.Module):
         self.head: Head = head
 
     def forward(self, batch: Mapping[str, Tensor]) -> tuple[Tensor, StepSums]:
-        """The sum of the losses over the targets of `batch` (nats, float32 scalar, with gradient), and its sums."""
+        """Return the summed loss over the targets of `batch` (nats, float32 scalar, with gradient) and its sums."""
         loss = self.head(self.encoder, batch)
         return loss.total, StepSums.of(loss, self.head.means)
 
 
 def pretraining_task(recipe: PretrainRecipe, vocabulary_size: int) -> Task:
-    """The model of a recipe with the head of its objective; `vocabulary_size` is 0 for data without subwords."""
+    """Return the model of a recipe with the head of its objective. `vocabulary_size` is 0 for data without subwords."""
     return Task(recipe.model.build(), recipe.objective.build(recipe.model.width, vocabulary_size))
 
 
 def build_task(recipe: PretrainRecipe, vocabulary: Vocabulary | None) -> Task:
-    """The model with fresh weights, which depend on `train.seed` alone; the caller's random state stays as it was."""
+    """Return the model with new weights, which depend only on `train.seed`. The caller's random state is unchanged."""
     with torch.random.fork_rng():
         torch.manual_seed(int(key(recipe.train.seed, "weights")))
         return pretraining_task(recipe, vocabulary.size if vocabulary is not None else 0)
 
 
 def learn_characters(encoder: Encoder, data: Data, *, check_shards: bool = True) -> None:
-    """Let an encoder with a vocabulary of characters take it from the training split of `data`."""
+    """Build the encoder's vocabulary of characters, if it has one, from the training split of `data`."""
     if encoder.embedder.learns_characters:
         encoder.embedder.learn(frequent_characters(data, check_shards=check_shards))
 
 
 def on_device(arrays: Arrays, device: torch.device) -> dict[str, Tensor]:
-    """The arrays of a batch as tensors of the same shapes and types on `device`."""
+    """Return the arrays of a batch as tensors of the same shapes and types on `device`."""
     return {name: torch.from_numpy(values).to(device, non_blocking=True) for name, values in arrays.items()}
 
 
 def matrix_precision(precision: str, device: torch.device) -> torch.autocast:
-    """Return the context in which matrix products have `train.precision`; what is kept is float32."""
+    """Return the context in which matrix products have `train.precision`. Stored tensors stay float32."""
     return torch.autocast(device.type, dtype=torch.bfloat16, enabled=uses_bfloat16(precision, device))
 
 
 def uses_bfloat16(precision: str, device: torch.device) -> bool:
-    """Return whether `train.precision` means bfloat16 products: for `auto`, where the device has instructions for them.
+    """Return True if `train.precision` means bfloat16 products. `auto` does on devices with instructions for them.
 
-    Without them a step of canine-fast-tiny takes seven times as long in bfloat16 as in float32 (1.08 and 0.16 CPU
-    seconds on Zen 3).
+    Without these instructions a step of canine-fast-tiny takes seven times as long in bfloat16 as in float32 (1.08 and
+    0.16 CPU seconds on Zen 3).
     """
     if precision != "auto":
         return precision == "bfloat16"
@@ -227,11 +227,11 @@ def uses_bfloat16(precision: str, device: torch.device) -> bool:
     return torch.cpu._is_avx512_bf16_supported()
 
 
-_PASSES = 3  # a backward pass is two products for each one of the forward pass
+_PASSES = 3  # a backward pass has two products for each one of the forward pass
 
 
 class Meter:
-    """Utilisation of one worker's device by training steps. Measures the device when first asked."""
+    """Utilisation of one worker's device by training steps. The device is measured on first use."""
 
     def __init__(self, encoder: Encoder, head: Head, *, device: torch.device, precision: str) -> None:
         self._encoder = encoder
@@ -242,13 +242,13 @@ class Meter:
         self._products: dict[int, tuple[int, int]] = {}
 
     def utilisation(self, arrays: Arrays, seconds: float) -> float:
-        """The share (0 to 1) of the measured peak that a step over `arrays`, this worker's, in `seconds` comes to."""
+        """Return the share (0 to 1) of the measured peak in a step over this worker's `arrays` that took `seconds`."""
         if self._peak is None:
             self._peak = peak(self._device, self._dtype)
         return self.flops(arrays) / seconds / self._peak
 
     def flops(self, arrays: Arrays) -> int:
-        """Floating-point operations of a step over `arrays`, forward and backward."""
+        """Return the floating-point operations of a step over `arrays`, forward and backward."""
         num_examples, length = arrays["codepoints"].shape
         mask = arrays.get("target_mask")
         num_targets = num_examples * length if mask is None else int(mask.sum())
@@ -258,19 +258,19 @@ class Meter:
         return 2 * _PASSES * (of_example * num_examples + of_target * num_targets)
 
     def _count(self, length: int) -> tuple[int, int]:
-        """Multiply-accumulates of the forward pass: of an example without targets, and of each target."""
+        """Return the multiply-accumulates of the forward pass for an example without targets, and for each target."""
         none, one = (sum(cost.multiply_accumulates for cost in self._encoder.costs(length, n)) for n in (0, 1))
         return none, one - none + self._head_products
 
 
 def peak(device: torch.device, dtype: torch.dtype, *, seconds: float = 0.1) -> float:
-    """Floating-point operations per second of the fastest of several large matrix products, tried for `seconds`."""
+    """Return the floating-point operations per second of the fastest large matrix product within `seconds`."""
     size = 8192 if device.type == "cuda" else 512
     left = torch.ones(size, size, device=device, dtype=dtype)
     right = torch.ones(size, size, device=device, dtype=dtype)
     best = float("inf")
     until = time.perf_counter() + seconds
-    products = [torch.mm, linear]  # not always of the same library
+    products = [torch.mm, linear]  # they may use different libraries
     while time.perf_counter() < until:
         products.reverse()
         began = time.perf_counter()
@@ -282,10 +282,10 @@ def peak(device: torch.device, dtype: torch.dtype, *, seconds: float = 0.1) -> f
 
 
 class WeightAverage:
-    """e <- d * e + (1 - d) * w for the parameters of `model` after each update, beginning with the weights as they are.
+    """A moving average of the parameters of `model`, which starts at the current weights.
 
-    The decay d of update number n (from 1) is min(`decay`, (1 + n) / (10 + n)), so that the first weights are soon
-    forgotten. Where workers hold parts of the parameters, each averages its own.
+    After each update e <- d * e + (1 - d) * w. The decay d of update number n (from 1) is min(`decay`, (1 + n) / (10 +
+    n)), so the first weights are soon forgotten. If workers hold parts of the parameters, each averages its own part.
     """
 
     def __init__(self, model: nn.Module, decay: float) -> None:
@@ -295,14 +295,14 @@ class WeightAverage:
 
     @torch.no_grad()
     def update(self, number: int) -> None:
-        """Take in the weights after update `number`, counted from 1."""
+        """Add the weights after update `number`, counted from 1."""
         decay = min(self._decay, (1 + number) / (10 + number))
         averages, weights = _here(self._averages), _here(self._parameters)
         torch._foreach_lerp_(averages, weights, 1 - decay)  # pyright: ignore[reportPrivateImportUsage]
 
     @contextlib.contextmanager
     def in_use(self) -> Iterator[None]:
-        """The model has the averages for weights in the block, and its own, to the bit, after it."""
+        """Replace the model's weights by the averages within the block, and restore them exactly after it."""
         self._swap()
         try:
             yield
@@ -310,11 +310,11 @@ class WeightAverage:
             self._swap()
 
     def tensors(self, *, keep: bool = True) -> dict[str, Tensor]:
-        """Whole copies on the CPU by the names of the parameters, in their shapes and types; see `copies`."""
+        """Return whole copies of the averages on the CPU by parameter name. Without `keep`, return none."""
         return copies(self._averages.items(), keep=keep)
 
     def load(self, tensors: Mapping[str, Tensor]) -> None:
-        """Go on from what `tensors` gave, whole on every worker."""
+        """Replace the averages by those that `tensors` returned. Every worker has them whole."""
         for name, average in self._averages.items():
             average.copy_(part(tensors[name], like=average))
 
@@ -327,21 +327,21 @@ class WeightAverage:
 
 
 def _here(tensors: Mapping[str, Tensor]) -> list[Tensor]:
-    """What this worker holds of some tensors; changes to it are changes to them."""
+    """Return the parts of some tensors that this worker holds, as views: changes to them change the tensors."""
     return [tensor.to_local() if is_part(tensor) else tensor for tensor in tensors.values()]
 
 
 class StepNumbers(NamedTuple):
-    """Which step it is."""
+    """Numbers of a step."""
 
-    step: int  # optimizer steps with this one
-    batch: int  # the number of its batch in the order of the data
-    rate: float  # the learning rate
-    waited: float  # seconds until its batch was there
+    step: int  # optimizer steps including this one
+    batch: int  # number of its batch in the order of the data
+    rate: float  # learning rate
+    waited: float  # seconds of waiting for its batch
 
 
 class TrainingStep:
-    """Takes the steps of one worker. All learn that one was asked to stop as they add up their losses."""
+    """The steps of one worker. When the workers sum their losses, all learn whether one of them was asked to stop."""
 
     def __init__(
         self,
@@ -363,12 +363,12 @@ class TrainingStep:
         self.stopping = False  # whether any worker was asked to stop before the last step
 
     def take(self, arrays: Arrays, numbers: StepNumbers) -> dict[str, float]:
-        """Train on `arrays`, this worker's slice of the batch; returns the line of the step (see runs/metrics.py)."""
+        """Train on `arrays`, this worker's slice of the batch, and return the line of metrics (see runs/metrics.py)."""
         began = time.perf_counter()
         sums, losses = self._loss(arrays)
         self.stopping = sums.num_stops.item() > 0
         gradients = [parameter.grad for parameter in self._task.parameters() if parameter.grad is not None]
-        # Data parallelism has divided the gradients of the sum of losses by the number of workers.
+        # Data parallelism has divided the gradients of the summed loss by the number of workers.
         scale = self._world_size / max(sums.num_targets.item(), 1)
         norm = gradient_norm(gradients) * scale
         jumps = self._guard(numbers, sums.mean_loss(), norm, lambda: self._suspects(arrays, losses))
@@ -376,7 +376,7 @@ class TrainingStep:
         return self._line(numbers, sums, arrays, norm=norm, jumps=jumps, began=began)
 
     def _loss(self, arrays: Arrays) -> tuple[StepSums, list[Tensor]]:
-        """Leaves the gradients of the summed loss; returns the sums of all workers and the loss of each micro batch."""
+        """Compute the gradients of the summed loss. Return the sums of all workers and the loss of each micro batch."""
         self._task.train()
         sums = StepSums.zeros(self._task.head.means, self._device)
         losses: list[Tensor] = []
@@ -398,7 +398,12 @@ class TrainingStep:
         return StepSums.unpack(sum_over_workers(sums.pack()), self._task.head.means), losses
 
     def _guard(self, numbers: StepNumbers, loss: float, norm: float, suspects: Callable[[], list[int]]) -> bool:
-        """Whether the loss jumps and training goes on all the same; see `take` for what is raised otherwise."""
+        """Return True if the loss jumps and training continues regardless.
+
+        Raises:
+            NotANumber: The loss or the gradient is not finite.
+            Spike: The loss jumps and `train.on_spike` is not `go_on`.
+        """
         if not (math.isfinite(loss) and math.isfinite(norm)):
             self._optimizer.zero_grad()
             raise NotANumber(numbers.step, numbers.batch, loss, suspects())
@@ -411,7 +416,7 @@ class TrainingStep:
         return jumps
 
     def _update(self, numbers: StepNumbers, gradients: list[Tensor], scale: float) -> None:
-        """Change the weights by the gradients times `scale`, and take them into their average."""
+        """Update the weights with the gradients times `scale`, then the average of the weights."""
         torch._foreach_mul_(gradients, scale)  # pyright: ignore[reportPrivateImportUsage]
         for group in self._optimizer.param_groups:
             group["lr"] = numbers.rate * group.get("rate_factor", 1.0)
@@ -424,7 +429,7 @@ class TrainingStep:
     def _line(
         self, numbers: StepNumbers, sums: StepSums, arrays: Arrays, *, norm: float, jumps: bool, began: float
     ) -> dict[str, float]:
-        """The line of metrics of a step that began at `began` by the clock and waited for its batch before."""
+        """Return the metrics of a step that began at `began` by the clock, after waiting for its batch."""
         seconds = numbers.waited + time.perf_counter() - began
         return {
             "step": numbers.step,
@@ -445,7 +450,10 @@ class TrainingStep:
             yield {name: values[start : start + size] for name, values in arrays.items()}
 
     def _suspects(self, arrays: Arrays, losses: list[Tensor]) -> list[int]:
-        """The samples of the micro batches of all workers whose losses are not finite, or all."""
+        """Return the samples of the micro batches with losses that are not finite, from all workers.
+
+        A worker without such micro batches adds all of its samples.
+        """
         parts = zip(self._micro_batches(arrays), torch.stack(losses).tolist(), strict=True)
         found = [id for micro, loss in parts if not math.isfinite(loss) for id in micro["sample_ids"].tolist()]
         return [id for ids in gather(found or arrays["sample_ids"].tolist()) for id in ids]

@@ -1,4 +1,4 @@
-"""Stopping a run between two steps, with a checkpoint: Ctrl-C, or SIGTERM as spot machines and schedulers send it."""
+"""Stop a run between two steps, with a checkpoint, on Ctrl-C or on SIGTERM from spot machines and schedulers."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ ANSWER = b"\nstopping after this step, with a checkpoint; Ctrl-C again ends it n
 
 
 class Stop:
-    """Whether training is to stop after the step it is at, and why; where several ask, the first counts."""
+    """A flag that asks training to stop after the current step, with the reason. The first request counts."""
 
     def __init__(self) -> None:
         self.reason = ""
-        self.goes_on = False  # the workers are to be started again: the run itself is not to end
+        self.goes_on = False  # whether the workers will be restarted, so that the run itself does not end
 
     def ask(self, reason: str, *, goes_on: bool = False) -> None:
-        """Stop for `reason`, such as "SIGTERM"."""
+        """Request a stop for `reason`, such as "SIGTERM"."""
         if not self.reason:
             self.reason, self.goes_on = reason, goes_on
 
@@ -31,7 +31,7 @@ class Stop:
 
 @contextlib.contextmanager
 def stop_on_signals() -> Iterator[Stop]:
-    """Catch SIGINT and SIGTERM in the block, of the main thread; a second one acts as it did before."""
+    """Catch SIGINT and SIGTERM within the block, in the main thread. A second signal has its previous effect."""
     stop = Stop()
     if threading.current_thread() is not threading.main_thread():
         yield stop
@@ -42,7 +42,7 @@ def stop_on_signals() -> Iterator[Stop]:
     def note(number: int, frame: FrameType | None) -> None:
         stop.ask(signal.Signals(number).name)
         if number == signal.SIGINT:
-            with contextlib.suppress(OSError):  # not by print: the signal may have come in the midst of one
+            with contextlib.suppress(OSError):  # not with print, which the signal may have interrupted
                 os.write(_STANDARD_ERROR, ANSWER)
         for kind in kinds:
             signal.signal(kind, before[kind])

@@ -1,8 +1,8 @@
-"""The training loop in plain PyTorch, and the interface to what is trained.
+"""The training loop in plain PyTorch, and its interface to data, model and validation.
 
-The loss of a step is the sum over all targets of the global batch by their number, so neither the number of workers nor
-the micro batch changes it beyond rounding. Nothing random is carried from step to step: dropout is seeded by the first
-sample of each micro batch. The whole state is what `TrainingLoop.snapshot` gives.
+The loss of a step is the summed loss of all targets of the global batch, divided by their number. Except for rounding,
+it depends neither on the number of workers nor on the micro batch. No random state is carried from step to step:
+dropout is seeded by the first sample of each micro batch. `TrainingLoop.snapshot` returns the whole state.
 """
 
 from __future__ import annotations
@@ -44,43 +44,46 @@ from tokenfree.train.runs.run import Run
 class Source(ABC):
     """Data, model and validation of a run, on one worker."""
 
-    content: str  # a fingerprint of the data
+    content: str  # fingerprint of the data
     vocabulary: Vocabulary | None  # of the data, or of the texts that the model reads
     loader: StepLoader
-    keeps_best: bool  # whether the best checkpoint is what the run is for; it is then written as soon as it is found
+    keeps_best: bool  # whether the best checkpoint is the result of the run; it is then written as soon as it is found
 
     @abstractmethod
     def build(self) -> Task:
-        """Return the encoder with its head, fresh: the same on every worker and at every start."""
+        """Return the encoder with its head, with the same new weights on every worker and at every start."""
 
     @abstractmethod
     def validate(self, task: Task, device: torch.device, *, equally_many: bool) -> dict[str, float]:
-        """Return `validation_...` by name, the same on all workers, which make `equally_many` passes where sharded."""
+        """Return metrics named `validation_...`, the same on all workers.
+
+        With `equally_many`, all workers make the same number of forward passes, as sharded models require.
+        """
 
     @abstractmethod
     def badness(self, validation: Mapping[str, float]) -> float:
-        """Return the number by which validations are compared: the lowest is the best."""
+        """Return the number by which validations are compared. The lowest is the best."""
 
     @abstractmethod
     def result(
         self, task: Task, device: torch.device, progress: RunProgress, folder: Path | None, *, equally_many: bool
     ) -> dict[str, Any]:
-        """Return what result.json is to say of the finished run, on rank 0, which has the `folder` for other files.
+        """Return the content of result.json for the finished run. All workers call this, with the weights that count.
 
-        All workers call it, with the weights that count.
+        Only rank 0's return value is used. Only rank 0 has a `folder`, for other files.
         """
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Job(ABC):
-    """What every worker of a run is given; it is pickled on its way.
+    """The arguments that every worker of a run gets. It is pickled in transit.
 
     Attributes:
-        recipe: of the run.
-        run: path or address of the run.
-        profile: leave a trace of a few steps.
-        has_first_checkpoint: the run begins with given weights, see train/jobs/start.py.
-        owner: what `Run.claimed` gave.
+        recipe: Recipe of the run.
+        run: Path or URL of the run.
+        profile: Whether to write a trace of a few steps.
+        has_first_checkpoint: Whether the run starts from given weights (train/jobs/start.py).
+        owner: Return value of `Run.claimed`.
     """
 
     recipe: Any
@@ -93,7 +96,7 @@ class Job(ABC):
     def make_loop(
         self, *, rank: int = 0, world_size: int = 1, device: str = "cpu", stop: Stop | None = None
     ) -> TrainingLoop[Any]:
-        """Return the loop of one worker, fresh."""
+        """Return a new training loop of one worker."""
 
 
 OnStep = Callable[[Mapping[str, float]], None]
@@ -102,7 +105,8 @@ OnStep = Callable[[Mapping[str, float]], None]
 class TrainingLoop(Generic[R]):
     """Model, optimizer and data of one run, at one step.
 
-    `recipe` is already checked. `rank` and `world_size` are of the default torch.distributed group, if there is one.
+    `recipe` was already checked. `rank` and `world_size` are those in the default torch.distributed group, if there is
+    one.
     """
 
     def __init__(
@@ -117,8 +121,8 @@ class TrainingLoop(Generic[R]):
     ) -> None:
         self.recipe, self.source, self.rank, self.world_size = recipe, source, rank, world_size
         self.device = torch.device(device)
-        self.step = 0  # optimizer steps done
-        self.left_out: frozenset[int] = frozenset()  # numbers of batches that are not trained on
+        self.step = 0  # completed optimizer steps
+        self.left_out: frozenset[int] = frozenset()  # numbers of batches that are skipped
         self.stop = Stop() if stop is None else stop
         config = recipe.train
         self.loader = source.loader
@@ -141,21 +145,21 @@ class TrainingLoop(Generic[R]):
 
     @property
     def encoder(self) -> Encoder:
-        """The model without the head of its objective."""
+        """Model without the head of its objective."""
         return self.model.encoder
 
     @property
     def batch(self) -> int:
-        """The number of the batch of the next step."""
+        """Number of the batch of the next step."""
         return batch_of(self.step, self.left_out)
 
     @property
     def stopping(self) -> bool:
-        """Whether any worker was asked to stop before the last step: the same on all of them."""
+        """Whether any worker was asked to stop before the last step. The same on all workers."""
         return self._training_step.stopping
 
     def train_until(self, step: int, on_step: OnStep | None = None) -> None:
-        """Train until `step` steps are done; `on_step` gets each step's line of metrics (see train/runs/metrics.py)."""
+        """Train until `step` steps are completed. `on_step` gets the metrics of each step (train/runs/metrics.py)."""
         if self.step >= step:
             return
         with self.loader.batches(self.step, step, left_out=self.left_out) as batches:
@@ -170,7 +174,7 @@ class TrainingLoop(Generic[R]):
 
     @torch.no_grad()
     def validate(self) -> dict[str, float]:
-        """What `Source.validate` finds with the average of the weights where there is one."""
+        """Return the metrics of `Source.validate`, with the average of the weights if there is one."""
         with self.evaluating():
             found = self.source.validate(self.model, self.device, equally_many=self.parallel.is_sharded)
             self.parallel.reshard()
@@ -178,7 +182,10 @@ class TrainingLoop(Generic[R]):
 
     @torch.no_grad()
     def result(self, run: Run, progress: RunProgress) -> dict[str, Any]:
-        """What `Source.result` gives after the last step; where the best checkpoint counts, the model then is that."""
+        """Return the result of `Source.result` after the last step.
+
+        If the best checkpoint is the result of the run, its weights are loaded first and stay loaded.
+        """
         if self.source.keeps_best and progress.best_step is not None:
             self._load_step(run, progress.best_step)
         with self.evaluating():
@@ -189,8 +196,9 @@ class TrainingLoop(Generic[R]):
 
     @contextlib.contextmanager
     def evaluating(self) -> Iterator[None]:
-        """Within it the model is in evaluation mode, has the average of the weights where there is one, and computes in
-        the precision of the recipe.
+        """Put the model in evaluation mode within the block.
+
+        It then has the average of the weights, if there is one, and computes in the precision of the recipe.
         """
         self.model.eval()
         weights = contextlib.nullcontext() if self._average is None else self._average.in_use()
@@ -201,13 +209,13 @@ class TrainingLoop(Generic[R]):
             self.model.train()
 
     def leave_out(self, batches: Iterable[int]) -> None:
-        """Never train on these batches; for `train_until` calls from now on."""
+        """Skip these batches in later calls of `train_until`."""
         self.left_out |= frozenset(batches)
 
     def snapshot(self) -> tuple[dict[str, dict[str, Tensor]], CheckpointState]:
-        """Copies of all tensors on the CPU by part and name, and the rest of the state: what a checkpoint holds.
+        """Return copies of all tensors on the CPU by part and name, and the rest of the state, for a checkpoint.
 
-        Rank 0 has the tensors, other workers none. Workers that are sharded (see `train.parallel`) must all call it.
+        Only rank 0 gets the tensors. If workers are sharded (`train.parallel: fsdp`), all must call this.
         """
         keep = self.rank == 0
         parts = {
@@ -229,17 +237,17 @@ class TrainingLoop(Generic[R]):
         )
 
     def save(self, directory: str | Path) -> None:
-        """Write a checkpoint as `directory`: rank 0 does. Workers that are sharded must all call it."""
+        """Write a checkpoint as `directory` on rank 0. If workers are sharded, all must call this."""
         parts, state = self.snapshot()
         if self.rank == 0:
             checkpoints.write(Path(directory), parts, state)
 
     def restore(self, directory: str | Path) -> None:
-        """Go on from what `save` wrote; the losses from there on equal those of an undisturbed run."""
+        """Resume from a checkpoint of `save`. The following losses equal those of an uninterrupted run."""
         self.load(checkpoints.read(Path(directory)))
 
     def restore_newest(self, run: Run, warn: Warn) -> Checkpoint | None:
-        """Go on from the newest sound checkpoint of `run`, if any, on all workers; rank 0 warns of damaged ones."""
+        """Resume all workers from the newest sound checkpoint of `run`, if any. Rank 0 warns of damaged ones."""
         found = broadcast(run.newest(warn) if self.rank == 0 else None)
         if found is None:
             return None
@@ -248,7 +256,7 @@ class TrainingLoop(Generic[R]):
         return checkpoint
 
     def load(self, checkpoint: Checkpoint) -> None:
-        """Go on from a checkpoint that was read already."""
+        """Resume from a checkpoint that was already read."""
         state = checkpoint.state
         self.loader.check(state.loader, str(checkpoint.path))
         self.load_model(checkpoint)
@@ -258,26 +266,26 @@ class TrainingLoop(Generic[R]):
         self.step = state.step
 
     def begin_with(self, tensors: Mapping[str, Tensor]) -> None:
-        """Take these tensors, whole, by name, in place of fresh ones, before the first step; the average begins so."""
+        """Replace new weights by these whole tensors, by name, before the first step. The average starts at them."""
         own = model_tensors(self.model)
         load_model(self.model, {**own, **tensors})
         if self._average is not None:
             self._average.load({**own, **tensors})
 
     def load_model(self, checkpoint: Checkpoint) -> None:
-        """Take only the weights of a checkpoint, to validate them, on these data or others."""
+        """Load only the weights of a checkpoint, to validate them on the same or other data."""
         load_model(self.model, checkpoint.tensors(MODEL))
         if self._average is not None:
             self._average.load(checkpoint.tensors(AVERAGE))
 
     def _load_step(self, run: Run, step: int) -> None:
-        """Take the weights of the checkpoint of a step, which rank 0 finds and all workers take."""
+        """Load the weights of the checkpoint of a step on all workers. Rank 0 finds it."""
         found = broadcast(run.at(step) if self.rank == 0 else None)
         assert found is not None, "rank 0 has it"
         self.load_model(run.here(found))
 
     def _shared(self, task: Task) -> SingleWorker:
-        """`task`, changed in place as the recipe asks, for this worker among the others."""
+        """Return `task` for this worker among the others. The task is changed in place, as the recipe requires."""
         config = self.recipe.train
         layers = list(task.encoder.trunk.layers)
         if config.checkpoint_activations:
@@ -289,7 +297,7 @@ class TrainingLoop(Generic[R]):
         return share(task, layers, sharded=sharded, world_size=self.world_size, device=self.device)
 
     def _rate(self) -> float:
-        """The learning rate of the next step."""
+        """Return the learning rate of the next step."""
         config = self.recipe.train
         return learning_rate(
             self.step,

@@ -39,9 +39,10 @@ from tokenfree.train.runs.run import Run
 def save_incident(
     run: Path, incident: Incident, *, left_out: Iterable[int] = (), checkpoint: int | None = None
 ) -> Path:
-    """Write the file of an incident into the folder `run`; returns its path.
+    """Write the file of an incident into the folder `run` and return its path.
 
-    It holds the batches that are `left_out` from now on, and the step of the `checkpoint` that training goes back to.
+    The file has the batches that are `left_out` from then on, and the step of the `checkpoint` that training returns
+    to.
     """
     folder = run / "incidents"
     folder.mkdir(exist_ok=True)
@@ -60,7 +61,7 @@ def save_incident(
 
 
 def roll_backs(run: Path) -> list[dict[str, Any]]:
-    """The records of the incidents after which training went back, in the order of their batches."""
+    """Return the records of incidents after which training returned to a checkpoint, in the order of their batches."""
     paths = sorted((run / "incidents").glob("batch_*.json"))
     storage = Storage.at(str(run / "incidents"))
     records = [INCIDENT.json(storage, path.name) for path in paths]
@@ -68,7 +69,7 @@ def roll_backs(run: Path) -> list[dict[str, Any]]:
 
 
 def batches_to_leave_out(batch: int, first: int, checkpoint: int, before: list[dict[str, Any]]) -> list[int]:
-    """The batches to leave out when training goes back to step `checkpoint`, whose next batch was `first`."""
+    """Return the batches to skip when training returns to step `checkpoint`, whose next batch was `first`."""
     again = any(record["checkpoint"] == checkpoint for record in before)
     return list(range(first if again else batch, batch + 1))
 
@@ -77,10 +78,10 @@ UNTRACED, STEPS = 2, 3  # the first steps after a start are slower than others
 
 
 def step_trace(folder: Path, *, step: int, on_written: Callable[[Path], None]) -> profile:
-    """Return a profiler of `STEPS` steps after the first `UNTRACED` from `step` on; call its `step` after each.
+    """Return a profiler of `STEPS` steps, after the first `UNTRACED` from `step` on. Call its `step` after each step.
 
-    It writes `<folder>/steps_00000003_00000005.json`, or with fewer steps the trace of those that came after the first
-    ones, and calls `on_written` with the path.
+    It writes `<folder>/steps_00000003_00000005.json` and calls `on_written` with the path. If there are fewer steps, it
+    traces those that follow the first ones.
     """
 
     def write(traced: profile) -> None:
@@ -99,7 +100,7 @@ def step_trace(folder: Path, *, step: int, on_written: Callable[[Path], None]) -
 
 
 class RunWriter:
-    """Writes what `loop` comes to into the folder of the run; `stack` closes its files."""
+    """A writer of the progress of `loop` to the folder of the run. `stack` closes its files."""
 
     def __init__(
         self,
@@ -117,14 +118,14 @@ class RunWriter:
         saved = functools.partial(run.saved, keep=self._config.keep_checkpoints)
         self._checkpoints = stack.enter_context(CheckpointWriter(self._folder / "checkpoints", saved=saved))
         self._saved_at = time.monotonic()
-        self._saved_step = loop.step  # where training would go back to
+        self._saved_step = loop.step  # the step that training would return to
         self._trace: torch.profiler.profile | None = None
         if profile:
             trace = step_trace(self._folder / "profile", step=loop.step, on_written=self._note_trace)
             self._trace = stack.enter_context(trace)
 
     def begin(self, damaged: list[str], *, back: bool) -> None:
-        """Say where training starts (or, after an incident, goes `back` to), and which checkpoints are damaged."""
+        """Record where training starts, or goes `back` to after an incident, and which checkpoints are damaged."""
         step, steps = self._loop.step, self._config.steps
         for warning in damaged:
             self._recorder.event("damaged_checkpoint", step=step, message=f"warning: {warning}")
@@ -132,14 +133,14 @@ class RunWriter:
             left_out = sorted(self._loop.left_out)
             self._recorder.event("roll_back", step=step, left_out=left_out, workers=self._loop.world_size)
         elif step:
-            message = f"going on from the checkpoint of step {step:,} of {steps:,}"
+            message = f"resuming from the checkpoint of step {step:,} of {steps:,}"
             self._recorder.event("resume", step=step, message=message, workers=self._loop.world_size, machine=machine())
         else:
             self._recorder.event("start", step=0, workers=self._loop.world_size, machine=machine())
         self._run.publish()
 
     def record(self, line: Line) -> None:
-        """Record a line of a step or of a validation, and the samples of a step whose loss jumped."""
+        """Record the metrics of a step or of a validation, and the samples of a step whose loss jumped."""
         self._recorder.metrics(line)
         if "seconds" in line and self._trace is not None:
             self._trace.step()
@@ -151,18 +152,18 @@ class RunWriter:
             self._recorder.event(spike.kind, step=spike.step, batch=batch, samples=str(path), message=message)
 
     def is_due(self) -> bool:
-        """Whether a checkpoint is, by step or by time."""
+        """Return True if a checkpoint is due, by step or by time."""
         seconds = self._config.checkpoint_every_seconds
         overdue = seconds is not None and time.monotonic() - self._saved_at >= seconds
         return overdue or self._loop.step % self._config.checkpoint_every_steps == 0
 
     def save(self, parts: Mapping[str, Mapping[str, Tensor]], state: CheckpointState, progress: RunProgress) -> None:
-        """Start writing a checkpoint of a snapshot of this moment; training goes on meanwhile."""
+        """Start writing a checkpoint of a current snapshot. Training continues in the meantime."""
         self._checkpoints.submit(parts, dataclasses.replace(state, progress=progress), best=progress.best_step)
         self._saved_at, self._saved_step = time.monotonic(), self._loop.step
 
     def note(self, incident: Incident, before: list[dict[str, Any]], *, back: bool) -> None:
-        """Save the samples of an incident; and where training goes `back`, which batches are left out from now on."""
+        """Save the samples of an incident and, if training goes `back`, the batches that are skipped from then on."""
         if not back:
             path = save_incident(self._folder, incident)
             self._recorder.event(incident.kind, step=incident.step, batch=incident.batch, samples=str(path))
@@ -186,7 +187,7 @@ class RunWriter:
         self._checkpoints.wait()
 
     def finish(self, found: Mapping[str, Any]) -> None:
-        """Write the result, result.json, with what was `found` (see `Source.result`)."""
+        """Write result.json with the return value of `Source.result`."""
         step = self._loop.step
         last = f"{self._run.name}/checkpoints/{checkpoint_name(step)}"
         result = {"steps": step, **found, "checkpoint": found.get("checkpoint", last)}
@@ -200,7 +201,7 @@ class RunWriter:
 
 
 class Stopped(StoppedError):
-    """Training was stopped after `step`, whose checkpoint is written. Workers that are to `go on` are started again."""
+    """Training was stopped after `step`, whose checkpoint is written. With `goes_on`, the workers will be restarted."""
 
     def __init__(self, reason: str, step: int, goes_on: bool) -> None:
         super().__init__(reason, step, goes_on)
@@ -220,19 +221,20 @@ def work(
     on_line: OnLine | None = None,
     stop: Stop | None = None,
 ) -> None:
-    """Bring the run `job.run` to its end from wherever it stands.
+    """Train the run `job.run` from its current step to its end.
 
     Args:
-        rank, world_size, device: see `TrainingLoop`.
-        threads: for the arithmetic; None leaves it to torch, which takes OMP_NUM_THREADS or all CPUs of the process.
-        on_line: gets the lines that are recorded, on rank 0.
-        stop: what asks for an end; None: the signals that this process gets.
+        rank, world_size, device: As for `TrainingLoop`.
+        threads: Number of CPU threads of torch. None leaves it to torch, which uses OMP_NUM_THREADS or all CPUs of the
+            process.
+        on_line: Called with each recorded line, on rank 0.
+        stop: The flag that asks training to stop; None for one that signals to this process set.
 
     Raises:
-        NotANumber, Spike: the loss was not a number, or jumped; see train/loop/step.py.
-        Stopped: one of the workers was asked to stop.
-        JobError: another process still trains the run, or training went back too often.
-        UserError: the disk is full or cannot be written.
+        NotANumber, Spike: The loss was not finite, or jumped (train/loop/step.py).
+        Stopped: A worker was asked to stop.
+        JobError: Another process still trains the run, or training went back too often.
+        UserError: The disk is full or read-only.
     """
     run = Run(job.run, job.owner)
     with contextlib.ExitStack() as stack:
@@ -245,12 +247,15 @@ def work(
         attempt = functools.partial(_attempt, job, run, on_line)
         finished = attempt(make_loop(), back=False)
         while not finished:
-            gc.collect()  # of the model before, which hooks of data parallelism hold in cycles
+            gc.collect()  # frees the previous model, which hooks of data parallelism hold in reference cycles
             finished = attempt(make_loop(), back=True)
 
 
 def _attempt(job: Job, run: Run, on_line: OnLine | None, loop: TrainingLoop[Any], *, back: bool) -> bool:
-    """Train from the newest checkpoint to the end; false after an incident for which training is to go `back` to it."""
+    """Train from the newest checkpoint to the end. Return False if training is to resume after an incident.
+
+    `back` means that it has just done so.
+    """
     config = job.recipe.train
     with contextlib.ExitStack() as stack:
         damaged: list[str] = []
@@ -274,7 +279,7 @@ def _attempt(job: Job, run: Run, on_line: OnLine | None, loop: TrainingLoop[Any]
             back = wished and len(before) < config.max_roll_backs
             if writer is not None:
                 writer.note(incident, before, back=back)
-            barrier()  # the first worker that leaves ends the others: none may before the samples are written
+            barrier()  # the first worker to exit ends the others, so all wait until the samples are written
             if wished and not back:
                 raise JobError(f"training went back {len(before)} times (train.max_roll_backs); {incident}") from None
             if not wished:
@@ -297,7 +302,7 @@ def _full_disk_explained() -> Iterator[None]:
             raise
         raise UserError(
             f"cannot write {error.filename or 'to the run folder'}: {error.strerror}; make room, then run the same "
-            "command again: it goes on from the newest checkpoint"
+            "command again: it resumes from the newest checkpoint"
         ) from error
 
 
@@ -316,20 +321,20 @@ def _arithmetic(threads: int | None, *, deterministic: bool) -> Iterator[None]:
 
 
 class _Training:
-    """Training from where `loop` stands to the end, and what is due after a step; with a `writer` on rank 0."""
+    """Training from the current step of `loop` to the end, with validations and checkpoints. Rank 0 has a `writer`."""
 
     def __init__(self, loop: TrainingLoop[Any], progress: RunProgress, writer: RunWriter | None) -> None:
         self._loop, self._progress, self._writer = loop, progress, writer
         self._config = loop.recipe.train
 
     def run(self) -> RunProgress:
-        """How far the run has come in the end."""
+        """Train to the end and return the progress of the run."""
         try:
             self._loop.train_until(self._config.steps, self._after_step)
         except Stopped:
             if self._writer is not None:
                 self._writer.wait()
-            barrier()  # the first worker that leaves ends the others: none may before the checkpoint is written
+            barrier()  # the first worker to exit ends the others, so all wait until the checkpoint is written
             raise
         return self._progress
 
@@ -346,7 +351,7 @@ class _Training:
             raise _stopped(loop)
 
     def _validate(self) -> bool:
-        """Validate; whether the model is the best so far."""
+        """Validate and return True if the model is the best so far."""
         step, source = self._loop.step, self._loop.source
         validation = checked_validation(step, self._loop.validate())
         if not validation:
@@ -366,6 +371,6 @@ class _Training:
 
 
 def _stopped(loop: TrainingLoop[Any]) -> Stopped:
-    """What to raise on all workers, of which some were asked to stop."""
+    """Return the error to raise on all workers after some were asked to stop."""
     asked = [stop for stop in gather(loop.stop) if stop]
     return Stopped(asked[0].reason, loop.step, all(stop.goes_on for stop in asked))

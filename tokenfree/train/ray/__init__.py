@@ -1,1 +1,1 @@
-"""The workers of a run under Ray Train: session, launch, trainer, scaling, channel, errors, environment."""
+"""The workers of a run under Ray Train: session, child process, driver, callbacks, process group."""

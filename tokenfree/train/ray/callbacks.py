@@ -1,7 +1,7 @@
-"""What Ray Train's controller does when nodes or workers are lost: scaling, errors, clean-up.
+"""Callbacks for Ray Train's controller: scaling, errors and clean-up when nodes or workers are lost.
 
-Ray declares a node dead when some of its health checks have failed, after 15 seconds or more, and plans with it until
-then. These callbacks ask the nodes themselves, by a connection to their raylets.
+Ray declares a node dead after several failed health checks, which takes 15 seconds or more. Until then it plans with
+the node. These callbacks check nodes themselves, by connecting to their raylets.
 """
 
 from __future__ import annotations
@@ -32,37 +32,37 @@ from tokenfree.train.ray.internals import ControllerCallback, Reservation, Worke
 from tokenfree.train.runs.metrics import Line
 from tokenfree.train.runs.run import Run
 
-_INTERVAL = 0.5  # seconds between two looks at the controller
+_INTERVAL = 0.5  # seconds between checks of the controller
 
 
 class CleanerCallback(ControllerCallback, WorkerGroupCallback):
-    """Starts a `Cleaner` beside Ray Train's controller, in which it lives, and tells it of the workers.
+    """A callback that starts a `Cleaner` next to Ray Train's controller and gives it the workers' placement group.
 
-    Ray has a cleaner of its own, which asks the State API whether the controller lives. That needs a dashboard, of
-    140 MB, and beside a second cluster on the machine it was seen to destroy a healthy group of workers. A cluster of
-    the command's own names no State API in its environment (see train/ray/cluster.py), so Ray's cleaner gives up.
+    Ray's own cleaner asks the State API whether the controller is alive. That requires a dashboard, which takes 140 MB.
+    With a second cluster on the same machine, it once destroyed a healthy group of workers. A local cluster has no
+    State API in its environment (see train/ray/cluster.py), so Ray's cleaner gives up.
     """
 
     _cleaner: Any = None
 
     def after_controller_start(self, train_run_context: Any) -> None:
-        """Start it where the controller is."""
+        """Start the cleaner on the controller's node."""
         context = ray.get_runtime_context()
         here = NodeAffinitySchedulingStrategy(context.get_node_id(), soft=False)
         actor_class: Any = ray.remote(num_cpus=0)(Cleaner)
         self._cleaner = actor_class.options(lifetime="detached", scheduling_strategy=here).remote(context.current_actor)
 
     def after_worker_group_start(self, worker_group: Any) -> None:
-        """Tell it what to free."""
+        """Send the cleaner the placement group to remove."""
         self._cleaner.guard.remote(worker_group.execute_single(0, get_current_placement_group))
 
     async def before_controller_shutdown(self) -> None:
-        """End it."""
+        """End the cleaner."""
         ray.kill(self._cleaner)
 
 
 class Cleaner:
-    """An actor that outlives the controller; it then removes the placement group of the workers, and ends."""
+    """An actor that outlives the controller, then removes the placement group of the workers, and ends."""
 
     def __init__(self, controller: Any) -> None:
         self._controller = controller
@@ -70,7 +70,7 @@ class Cleaner:
         threading.Thread(target=self._watch, name="cleaner", daemon=True).start()
 
     def guard(self, group: PlacementGroup) -> None:
-        """What to remove, in place of what there was before."""
+        """Set the placement group to remove."""
         self._group = group
 
     def _watch(self) -> None:
@@ -90,19 +90,19 @@ class Cleaner:
 
 
 class Cause(NamedTuple):
-    """What an error that came out of Ray is about."""
+    """Origin of an error that Ray reported."""
 
-    error: BaseException | None  # None: workers were lost, and none said why
-    rank: int | None = None  # of the worker that raised it; None: it was no worker of Ray Train
+    error: BaseException | None  # None: workers were lost without an error
+    rank: int | None = None  # rank of the worker that raised it; None: not a worker of Ray Train
 
     @property
     def first_line(self) -> str:
-        """The first line of the error's message; its kind where there is none."""
+        """First line of the error's message, or its class name if the message is empty."""
         return next(iter(str(self.error).strip().splitlines()), type(self.error).__name__)
 
 
 def unwrap(error: BaseException) -> Cause:
-    """The error inside those that Ray wraps around it: of several workers, the first one's own (see `own_errors`)."""
+    """Return the error inside those that Ray wraps around it; if several workers failed, the first of `own_errors`."""
     inner = error.controller_failure if isinstance(error, ControllerError) else error
     if isinstance(inner, (WorkerGroupError, GaveUp)):
         causes = [Cause(own, rank) for rank, own in own_errors(inner.worker_failures).items()]
@@ -113,12 +113,12 @@ def unwrap(error: BaseException) -> Cause:
 
 
 def explain(error: TrainingFailedError, run: Run, folder: str) -> UserError | JobError:
-    """An error of Ray Train as the user should read it; details go to `folder` of the run."""
+    """Return an error of Ray Train as a message for the user. Details are written to `folder` of the run."""
     cause = unwrap(error)
     if cause.error is None:
         return JobError(
             f"workers were lost too often (train.max_restarts); see {run.name}/{folder}, look for a lack of memory, "
-            "and run the same command again: it goes on from the newest checkpoint"
+            "and run the same command again: it resumes from the newest checkpoint"
         )
     if cause.rank is None:
         return JobError(f"Ray could not run the workers: {cause.first_line}; see the logs in {run.name}/{folder}")
@@ -135,15 +135,17 @@ def explain(error: TrainingFailedError, run: Run, folder: str) -> UserError | Jo
 
 
 def is_of_collective(error: Exception) -> bool:
-    """Whether the error came from a broken connection to another worker (Gloo raises plain RuntimeErrors)."""
+    """Return True if the error comes from a broken connection to another worker. Gloo raises plain RuntimeErrors."""
     if isinstance(error, torch.distributed.DistError):
         return True
     return isinstance(error, RuntimeError) and any(word in str(error) for word in ("gloo", "Gloo", "NCCL", "TCPStore"))
 
 
 class GaveUp(Exception):
-    """Raised in Ray's controller to end the run: for errors that workers raised by themselves, by rank; or for none,
-    where workers were lost too often.
+    """Raised in Ray's controller to end the run.
+
+    `worker_failures` has the errors that workers raised themselves, by rank. It is empty if workers were lost too
+    often.
     """
 
     def __init__(self, worker_failures: dict[int, Exception]) -> None:
@@ -152,11 +154,11 @@ class GaveUp(Exception):
 
 
 class LostPeer(RuntimeError):
-    """A collective operation failed because another worker is gone: no fault of this one's."""
+    """Raised when a collective operation fails because another worker is lost."""
 
 
 class WorkerFailure(JobError):
-    """An error that nobody expected in a worker: its kind and message, and its traceback."""
+    """An unexpected error in a worker: its kind and message, and its traceback."""
 
     def __init__(self, summary: str, details: str) -> None:
         super().__init__(summary, details)
@@ -167,19 +169,22 @@ class WorkerFailure(JobError):
 
 
 def with_node(error: JobError | UserError) -> JobError | UserError:
-    """`error` of this worker, with the address of its node where there are several."""
+    """Return `error` of this worker, with the address of its node if the cluster has several."""
     if len(ray.nodes()) > 1:
         vars(error)["node"] = ray.util.get_node_ip_address()
     return error
 
 
 def node_of(error: BaseException) -> str | None:
-    """The address that `with_node` added, None where it did not."""
+    """Return the address that `with_node` added, or None."""
     return vars(error).get("node")
 
 
 def own_errors(failures: Mapping[int, Exception]) -> dict[int, Exception]:
-    """The errors that workers raised by themselves, by rank: neither their loss nor the consequence of another's."""
+    """Return the errors that workers raised themselves, by rank.
+
+    Losses of workers are left out, as are the failures that they cause in other workers.
+    """
     return {
         rank: error
         for rank, error in sorted(failures.items())
@@ -190,13 +195,14 @@ def own_errors(failures: Mapping[int, Exception]) -> dict[int, Exception]:
 
 
 class LossCallback(UserCallback):
-    """Ends the run by raising `GaveUp` at an error of a worker's own, which would come again, and at one loss too many;
-    writes other losses to the events of the run. Ray then starts the workers again, as often as it takes.
+    """A callback that ends the run or records an event when workers fail. Ray restarts workers without limit.
+
+    It raises `GaveUp` if a worker raised an error itself, which would recur, or after too many losses.
 
     Args:
-        run, owner: see `Run`.
-        channel: of the run, see train/ray/driver.py.
-        most: losses that are made good; stops with a checkpoint cost nothing.
+        run, owner: See `Run`.
+        channel: Channel of the run; see train/ray/driver.py.
+        most: Maximum number of losses. Stops with a checkpoint are not counted.
     """
 
     def __init__(self, run: str, owner: str | None, channel: Any, most: int) -> None:
@@ -204,14 +210,14 @@ class LossCallback(UserCallback):
         self._told = False
 
     def begin(self) -> None:
-        """Workers were started: what fails now is told again."""
+        """Report failures again, because workers have been restarted."""
         self._told = False
 
     def after_exception(self, run_context: Any, worker_exceptions: dict[int, Exception]) -> None:
-        """Tell who was lost or stopped, by rank; while a node goes away, Ray calls this with the same again and again.
+        """Report who was lost or stopped, by rank. While a node goes down, Ray repeats this call with the same errors.
 
         Raises:
-            GaveUp: the run is to end.
+            GaveUp: The run must end.
         """
         own = own_errors(worker_exceptions)
         if own:
@@ -236,8 +242,9 @@ class LossCallback(UserCallback):
 
 
 class NoticeCallback(WorkerGroupCallback):
-    """Tells `losses` of each start of workers, and the workers of the coming end of a node: Ray drains it, as
-    autoscalers do before they take it away.
+    """A callback that resets `losses` at each start of workers, and stops workers before their node goes away.
+
+    Autoscalers have Ray drain a node before they remove it.
     """
 
     def __init__(self, losses: LossCallback, channel: Any) -> None:
@@ -245,12 +252,11 @@ class NoticeCallback(WorkerGroupCallback):
         self._told = False
 
     def after_worker_group_start(self, worker_group: Any) -> None:
-        """See `LossCallback.begin`."""
         self._losses.begin()
         self._told = False
 
     def after_worker_group_poll_status(self, worker_group_status: Any) -> None:
-        """Have the workers stop with a checkpoint."""
+        """Ask the workers to stop with a checkpoint if one of their nodes is being drained."""
         info = worker_group_status.get_preemption_info()
         if info is not None and not self._told:
             self._told = True
@@ -258,23 +264,23 @@ class NoticeCallback(WorkerGroupCallback):
 
 
 def record_loss(run: str, owner: str | None, ranks: list[int], message: str) -> Line:
-    """Write a `worker_lost` event; returns its line."""
+    """Write a `worker_lost` event and return its line."""
     return Run(run, owner).add_event("worker_lost", ranks=ranks, message=message)
 
 
-_SECONDS = 0.5  # for a node to accept a connection, which its kernel does, however busy the node is
-_PROBE_INTERVAL = 0.5  # between looks at the nodes of running workers
-_PROBES = 4  # in which a node must be silent to be given up
-_FRESH = 1.0  # for what was seen of the nodes
-_REFRESH_INTERVAL = 5.0  # between two looks for room while workers run
-_WAITING_INTERVAL = 0.5  # and while none do
-_ANSWER_SECONDS = 5.0  # for Ray to say what room there is
+_SECONDS = 0.5  # timeout for a connection to a node; its kernel accepts, so a busy node answers too
+_PROBE_INTERVAL = 0.5  # seconds between checks of the nodes of running workers
+_PROBES = 4  # consecutive failed checks after which a node is given up
+_FRESH = 1.0  # seconds for which a check of the nodes is reused
+_REFRESH_INTERVAL = 5.0  # seconds between refreshes of the resources while workers run
+_WAITING_INTERVAL = 0.5  # the same while no workers run
+_ANSWER_SECONDS = 5.0  # timeout for Ray to report the resources
 _NODE_ID = "ray.io/node-id"
 _log = logging.getLogger("ray.train")
 
 
 def answering_nodes() -> tuple[set[str], set[str]]:
-    """The ids of the nodes that accept connections, and of those that Ray still takes for alive but do not."""
+    """Return the ids of the nodes that accept connections, and of those that do not but are alive for Ray."""
     nodes = [node for node in ray.nodes() if node["Alive"]]
     with ThreadPoolExecutor(max(1, min(32, len(nodes)))) as pool:
         addresses = [(node["NodeManagerAddress"], node["NodeManagerPort"]) for node in nodes]
@@ -284,15 +290,16 @@ def answering_nodes() -> tuple[set[str], set[str]]:
 
 
 class _Look:
-    """The last look at the nodes: with one that is silent it takes half a second, and a start of workers needs two."""
+    """The last check of the nodes. It takes 0.5 seconds if a node is silent, and a start of workers needs two."""
 
     at = float("-inf")
     found: tuple[set[str], set[str]] = (set(), set())
 
 
 def usable_nodes() -> tuple[set[str], set[str]]:
-    """The ids of the nodes on which workers can be started, and of the others that Ray takes for alive, as they were
-    within a second.
+    """Return the ids of the nodes that can start workers, and of the other nodes that Ray considers alive.
+
+    The result may be up to a second old.
     """
     if time.monotonic() - _Look.at > _FRESH:
         answering, silent = answering_nodes()
@@ -302,7 +309,7 @@ def usable_nodes() -> tuple[set[str], set[str]]:
 
 
 def room(reserved: dict[str, dict[str, float]], scaling: ScalingConfig) -> int:
-    """How many workers fit into the resources of each node, at most as many as are wished for."""
+    """Return how many workers fit into the resources of the nodes, up to the maximum of `scaling`."""
     wished: Any = scaling.resources_per_worker
     needs = {name: amount for name, amount in wished.items() if amount}
     fit = (min(int(there.get(name, 0) // amount) for name, amount in needs.items()) for there in reserved.values())
@@ -310,15 +317,15 @@ def room(reserved: dict[str, dict[str, float]], scaling: ScalingConfig) -> int:
 
 
 class NodeCallback(ControllerCallback, WorkerGroupCallback):
-    """Workers of nodes that do not answer any more are ended, and none are started there."""
+    """A callback that ends workers on nodes that do not answer, and keeps new workers off those nodes."""
 
     def __init__(self) -> None:
         self._probed_at = float("-inf")
-        self._silences = collections.Counter[str]()  # in how many probes in a row a node was silent
+        self._silences = collections.Counter[str]()  # number of consecutive failed checks of a node
         self._group: Any = None
 
     def on_controller_start_worker_group(self, *, scaling_config: Any, num_workers: int) -> dict[str, str] | None:
-        """The node labels that Ray is to choose by: None where all nodes can be used, or none seems to be."""
+        """Return the node labels that Ray must choose by; None if all nodes are usable, or none is."""
         usable, others = usable_nodes()
         if not others or not usable:
             return None
@@ -326,15 +333,16 @@ class NodeCallback(ControllerCallback, WorkerGroupCallback):
         return {_NODE_ID: f"in({','.join(sorted(usable))})"}
 
     def after_worker_group_start(self, worker_group: Any) -> None:
-        """Watch the nodes of these workers."""
         self._group = worker_group
 
     def before_worker_group_shutdown(self, worker_group: Any) -> None:
-        """Watch them no more."""
         self._group = None
 
     def after_worker_group_poll_status(self, worker_group_status: Any) -> None:
-        """A node without a network ends no connection; its workers' peers would wait for half an hour."""
+        """Kill workers on silent nodes.
+
+        A node without a network closes no connection, so the other workers would wait for half an hour.
+        """
         if self._group is None or time.monotonic() - self._probed_at < _PROBE_INTERVAL:
             return
         self._probed_at = time.monotonic()
@@ -347,10 +355,12 @@ class NodeCallback(ControllerCallback, WorkerGroupCallback):
 
 
 class ResizeCallback(ControllerCallback, WorkerGroupCallback):
-    """For a number of workers between two bounds: as many as there is room for now, on nodes that answer; where others
-    are running, they are stopped with a checkpoint first.
+    """A callback that fits the number of workers, between two bounds, to the room on nodes that answer.
 
-    `channel` is the run's (see train/ray/driver.py).
+    Running workers are first stopped with a checkpoint.
+
+    Args:
+        channel: Channel of the run; see train/ray/driver.py.
     """
 
     def __init__(self, scaling: ScalingConfig, channel: Any) -> None:
@@ -360,19 +370,17 @@ class ResizeCallback(ControllerCallback, WorkerGroupCallback):
         self._group: Any = None
 
     def after_controller_start(self, train_run_context: Any) -> None:
-        """Ray asks for the resources of the run in its own callback, which comes first."""
+        """Open the reservation of the run. Ray requests the resources in its own callback, which runs first."""
         self._reservation = Reservation(train_run_context.run_id)
 
     def after_worker_group_start(self, worker_group: Any) -> None:
-        """These are the workers to stop."""
         self._group = worker_group
 
     def before_worker_group_shutdown(self, worker_group: Any) -> None:
-        """There are none."""
         self._group = None
 
     def after_controller_state_update(self, previous_state: Any, current_state: Any) -> None:
-        """Keep what Ray plans with from being up to 20 seconds old, and it from asking for room without a pause."""
+        """Refresh the resources that Ray plans with, which could be 20 seconds old. Pause while Ray waits for room."""
         if current_state is previous_state:
             time.sleep(_WAITING_INTERVAL)
         interval = _REFRESH_INTERVAL if self._is_running() else _WAITING_INTERVAL
@@ -381,7 +389,7 @@ class ResizeCallback(ControllerCallback, WorkerGroupCallback):
             self._reservation.refresh()
 
     def before_controller_execute_resize_decision(self, resize_decision: Any) -> None:
-        """Change the decision to the workers that there is room for; wait until there is some, and no worker runs."""
+        """Set the number of workers to what there is room for. Wait until running workers stop and there is room."""
         if self._is_running():
             count = f"{len(self._group.get_workers())} to {resize_decision.num_workers}"
             self._channel.ask_to_stop.remote(f"a change from {count} workers", True)
@@ -402,7 +410,7 @@ class ResizeCallback(ControllerCallback, WorkerGroupCallback):
         assert self._reservation is not None
         try:
             reserved = self._reservation.read(seconds=_ANSWER_SECONDS)
-        except RayError:  # busy; asked again
+        except RayError:  # Ray is busy; the caller retries
             return 0
         usable = usable_nodes()[0]
         return room({node: resources for node, resources in reserved.items() if node in usable}, self._scaling)

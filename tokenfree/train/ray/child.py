@@ -1,8 +1,8 @@
-"""Processes of their own for what Ray may end: child functions, the supervised driver, stragglers.
+"""Child processes for code that Ray may kill: calls by name, the supervised driver, and clean-up.
 
 Ray can end a connected process without notice when the raylet of its node, or of a node that holds its objects, is
-gone. Commands therefore talk to Ray through a child process. Of some thirty orderly sessions, one left a hanging Ray
-process of 400 MB; such stragglers are ended.
+lost. Commands therefore talk to Ray through a child process. Of some thirty orderly sessions, one left a hanging Ray
+process of 400 MB, so such leftover processes are killed.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ from tokenfree.train.runs.run import Run
 
 
 def ray_processes(pid: int | None = None, title: str = "ray::") -> list[psutil.Process]:
-    """The descendants of the process `pid`, by default of this one, whose title begins so: `ray::RayTrainWorker`."""
+    """Return the descendants of process `pid` (default: this one) whose title begins with `title`."""
     return [process for process in psutil.Process(pid).children(recursive=True) if _title(process).startswith(title)]
 
 
 def session_processes(session: int) -> list[psutil.Process]:
-    """The processes of the operating system's session of this id, which they keep where their parent has ended."""
+    """Return the processes of an operating system session. They stay in it when their parent ends."""
     found = []
     for process in psutil.process_iter():
         with contextlib.suppress(OSError):  # it has ended
@@ -48,15 +48,15 @@ def session_processes(session: int) -> list[psutil.Process]:
 
 
 def end_stragglers(processes: list[psutil.Process], *, seconds: float = 3.0) -> None:
-    """Give `processes` some time to exit by themselves, then kill those that have not.
+    """Give `processes` some time to exit, then kill those that have not.
 
-    Their exit status is left to whoever started them, for which `psutil.wait_procs` would not do.
+    This does not reap them as `psutil.wait_procs` would: their exit status belongs to the process that started them.
     """
     until = time.monotonic() + seconds
     while (left := [process for process in processes if _lives(process)]) and time.monotonic() < until:
         time.sleep(0.05)
     for process in left:
-        with contextlib.suppress(psutil.NoSuchProcess):  # also where another process has its id by now
+        with contextlib.suppress(psutil.NoSuchProcess):  # does not kill another process that reuses its id
             process.kill()
 
 
@@ -73,11 +73,11 @@ def _title(process: psutil.Process) -> str:
 
 
 _MESSAGE, _OUTCOME = "message", "outcome"
-_EXIT_SECONDS = 10.0  # for the process to exit once its function has returned
+_EXIT_SECONDS = 10.0  # timeout for the process to exit after its function has returned
 
 
 class ChildEnded(Exception):
-    """The process ended before its function did; `status` is its exit status, or minus the number of a signal."""
+    """Raised if the process ended before its function did. `status` is its exit status, or minus a signal number."""
 
     def __init__(self, status: int) -> None:
         super().__init__(status)
@@ -85,23 +85,23 @@ class ChildEnded(Exception):
 
 
 class _Traceback(Exception):
-    """Of an error in the child, as text: the cause of the one that is raised here."""
+    """The traceback of an error in the child, as text; the cause of the error that is raised here."""
 
 
 class Link:
-    """The connection in the child to the process that started it."""
+    """The child's connection to the process that started it."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
         self._sending = threading.Lock()
 
     def send(self, message: Any) -> None:
-        """Hand over what `Child.messages` yields; any thread may do so."""
+        """Send a message, which `Child.messages` yields. Threads may call this at the same time."""
         with self._sending:
             self._connection.send((_MESSAGE, message))
 
     def listen(self, take: Callable[[Any], None]) -> None:
-        """Have `take` called with what comes, in a thread; this process ends where the other one does."""
+        """Call `take` with each message that arrives, in a thread. End this process when the other one ends."""
 
         def run() -> None:
             with contextlib.suppress(EOFError, OSError):
@@ -113,20 +113,21 @@ class Link:
 
 
 class Child:
-    """Calls a function with a `Link` and these arguments in a new interpreter.
+    """A new interpreter that calls a function with a `Link` and the given arguments.
 
-    Python's own ways to do this run the main module of a script again. Neither signals of a terminal nor those to this
-    process's group reach the child; it is a session of its own, of which nothing is left after the `with` block.
+    `multiprocessing` is not used, because it would run the main module of a script again. The child has a session of
+    its own, so it gets no signals from the terminal or to this process's group. All processes of that session are
+    killed after the `with` block.
 
     Args:
-        function: its name, as module:function.
-        environment: of the child.
-        errors: where its standard error goes.
+        function: Name of the function, as module:function.
+        environment: Environment of the child.
+        errors: File for its standard error.
     """
 
     def __init__(self, function: str, *arguments: Any, environment: Mapping[str, str], errors: IO[bytes]) -> None:
         self._connection, there = multiprocessing.Pipe()
-        script = getattr(sys.modules["__main__"], "__file__", None)  # next to which Ray looks for modules
+        script = getattr(sys.modules["__main__"], "__file__", None)  # Ray looks for modules next to it
         code = [f"__file__ = {script!r}"] if script is not None else []
         code += [f"import sys; sys.path[:], sys.argv = {sys.path!r}, {sys.argv!r}", f"from {__name__} import main"]
         with there:
@@ -139,7 +140,7 @@ class Child:
                 start_new_session=True,
             )
         self.send((function, arguments))
-        self._outcome: tuple[Any, str | None] | None = None  # the second: the traceback of an error
+        self._outcome: tuple[Any, str | None] | None = None  # a value or error, and the traceback of an error
 
     def __enter__(self) -> Child:
         return self
@@ -152,12 +153,12 @@ class Child:
         end_stragglers(session_processes(self._process.pid), seconds=0.0)
 
     def send(self, message: Any) -> None:
-        """Hand over what the child listens to; nothing happens where it has ended."""
+        """Send a message to the child; do nothing if it has ended."""
         with contextlib.suppress(OSError):
             self._connection.send(message)
 
     def messages(self, seconds: float) -> Iterator[Any]:
-        """What the child sends, until its function has ended; None where it sends nothing for some `seconds`."""
+        """Yield what the child sends, until its function has ended. Yield None after `seconds` without a message."""
         while self._outcome is None:
             if not self._connection.poll(seconds):
                 yield None
@@ -172,10 +173,10 @@ class Child:
                 self._outcome = message
 
     def result(self) -> Any:
-        """What the function returned; raises what it raised.
+        """Return what the function returned, or raise what it raised.
 
         Raises:
-            ChildEnded: it did neither.
+            ChildEnded: The function did neither.
         """
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(_EXIT_SECONDS)
@@ -188,7 +189,7 @@ class Child:
 
 
 def main(descriptor: int) -> None:
-    """Run in the child, with the number of the connection that it inherited."""
+    """Run the function in the child; `descriptor` is the inherited connection."""
     connection = Connection(descriptor)
     function, arguments = connection.recv()
     try:
@@ -201,38 +202,38 @@ def main(descriptor: int) -> None:
 def _picklable(error: Exception) -> Exception:
     try:
         pickle.loads(pickle.dumps(error))
-    except Exception:  # whatever the class of the error does
+    except Exception:  # classes of errors can raise anything here
         return RuntimeError(f"{type(error).__name__}: {error}")
     return error
 
 
-_INTERVAL = 0.2  # seconds between two looks at whether it is to stop
-_SETTLE_SECONDS = 5.0  # in which the end of a raylet shows that ends in order
+_INTERVAL = 0.2  # seconds between checks for a request to stop
+_SETTLE_SECONDS = 5.0  # time after which a raylet that shuts down in order is seen to be gone
 
 
 class LostPart(NamedTuple):
-    """A part of Ray that is gone, in words, and who starts it again."""
+    """A lost part of Ray, in words, and whether this command restarts it."""
 
     words: str
-    is_ours: bool  # this command does
+    is_ours: bool  # this command restarts it
 
     def final(self, where: str) -> JobError:
-        """What is said where it is not started again; `where` the same command would go on."""
+        """Return the error to raise if the part is not restarted; `where` says from where the same command resumes."""
         remedy = "look for a lack of memory" if self.is_ours else "start it"
-        return JobError(f"{self.words}; {remedy}, and run the same command again: it goes on {where}")
+        return JobError(f"{self.words}; {remedy}, and run the same command again: it resumes {where}")
 
 
 class RayChild:
-    """Calls of a function that is connected to Ray, each in a process of its own.
+    """A function that is connected to Ray and is called in child processes.
 
-    The function gets a `Link` and arguments, sends its `Session`, pickled, once it has one, and then whatever it likes.
-    It returns what of Ray was lost, in words, none of them where that cannot be told; None: it came to its end.
+    The function gets a `Link` and arguments. It first sends its `Session`, pickled, and then any messages. It returns
+    None when it is done. Otherwise it returns which part of Ray was lost, or "" if it cannot tell.
 
     Args:
-        function: its name, as module:function; Ray is imported there only, in seconds.
-        take: gets what it sends after the session.
-        keep: gets a file with its standard error, where Ray writes dozens of lines, if it ended before its time.
-        stops: whether SIGINT and SIGTERM are handed on to it, as the reason to stop, once it has its session.
+        function: Name of the function, as module:function. Ray, whose import takes seconds, is imported only there.
+        take: Called with each message after the session.
+        keep: Called with the file of its standard error if it ended early. Ray writes dozens of lines there.
+        stops: Whether SIGINT and SIGTERM are forwarded to it, as the reason to stop, after it has sent its session.
     """
 
     def __init__(
@@ -243,10 +244,10 @@ class RayChild:
         self.is_local = "RAY_ADDRESS" not in self._environment
 
     def call(self, *arguments: Any) -> LostPart | None:
-        """One life of the process; None: the function came to its end.
+        """Run the function in one child process. Return the part of Ray that was lost; None if the function is done.
 
         Raises:
-            JobError: it was stopped by a signal, or Ray could not be started; or what the function raises.
+            JobError: The child was stopped by a signal, Ray could not be started, or the function raised the error.
         """
         session: bytes | None = None
         stop: Stop | None = None
@@ -254,7 +255,7 @@ class RayChild:
             errors = stack.enter_context(tempfile.NamedTemporaryFile(suffix=".txt"))
             child = stack.enter_context(Child(self._function, *arguments, environment=self._environment, errors=errors))
             for message in child.messages(_INTERVAL):
-                if message is not None and session is None:  # before that, a signal ends all at once
+                if message is not None and session is None:  # before that, a signal ends this process at once
                     session, stop = message, stack.enter_context(stop_on_signals()) if self._stops else None
                 elif message is not None:
                     self._take(message)
@@ -265,9 +266,9 @@ class RayChild:
             except ChildEnded:
                 words = ""
             if words is not None and stop:
-                raise StoppedError(f"stopped by {stop.reason}; the same command goes on from the newest checkpoint")
+                raise StoppedError(f"stopped by {stop.reason}; the same command resumes from the newest checkpoint")
             if words == "":
-                with contextlib.suppress(OSError, JobError):  # the disk is full, or the store fails: told elsewhere
+                with contextlib.suppress(OSError, JobError):  # a full disk or failing store is reported elsewhere
                     self._keep(Path(errors.name))
         if words is None:
             return None
@@ -277,7 +278,7 @@ class RayChild:
 
 
 def _what_was_lost(session: bytes, *, is_local: bool) -> LostPart:
-    """Where Ray ended our process, which is all that it says of a loss."""
+    """Return what was lost when Ray ended the child, for which Ray gives no reason."""
     if is_local:
         return LostPart("the Ray node of this machine (its raylet, or an agent that it needs) was lost", is_ours=True)
     until = time.monotonic() + _SETTLE_SECONDS
@@ -291,24 +292,24 @@ def _what_was_lost(session: bytes, *, is_local: bool) -> LostPart:
 
 
 def _environment() -> dict[str, str]:
-    """That of this process, with the address of the Ray cluster that it is connected to, if it is to one."""
+    """Return the environment of this process, with the address of the Ray cluster that it is connected to, if any."""
     ray: Any = sys.modules.get("ray")
     if ray is None or not ray.is_initialized():
         return dict(os.environ)
     return {**os.environ, "RAY_ADDRESS": ray.get_runtime_context().gcs_address}
 
 
-_DRIVER = "tokenfree.train.ray.driver:drive"  # by name: Ray is imported there only, in seconds
+_DRIVER = "tokenfree.train.ray.driver:drive"  # by name: importing Ray takes seconds
 
 
 def work_on_ray(job: Job, workers: tuple[int, int], progress: OnLine | None) -> None:
-    """Bring the run `job.run` to its end with between `workers[0]` and `workers[1]` workers.
+    """Train the run `job.run` to its end with between `workers[0]` and `workers[1]` workers.
 
-    `progress` gets the lines that are recorded, and one that says that the workers are started.
+    `progress` gets the recorded lines, and one that says that the workers are being started.
 
     Raises:
-        UserError, JobError: what a worker raised, with its rank; or JobError, Ray could not be started or reached, or
-            parts of it were lost too often.
+        UserError, JobError: A worker raised it; the message has its rank.
+        JobError: Ray could not be started or reached, or parts of it were lost too often.
     """
     if progress is not None:
         noun = "worker" if workers[1] == 1 else "workers"
@@ -333,4 +334,4 @@ def work_on_ray(job: Job, workers: tuple[int, int], progress: OnLine | None) -> 
 
 
 def _ignore(line: Any) -> None:
-    """Where nobody listens."""
+    """Ignore a line, if the caller wants no progress."""

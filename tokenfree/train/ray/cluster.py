@@ -21,34 +21,34 @@ from tokenfree.core.machine import Address, answers, cores, host_and_port
 from tokenfree.train.ray.child import end_stragglers, ray_processes
 from tokenfree.train.ray.internals import muted, on_loopback
 
-SETTINGS: Mapping[str, str] = {  # where the user has not set them
+SETTINGS: Mapping[str, str] = {  # defaults that the user's environment overrides
     "RAY_TRAIN_HEALTH_CHECK_INTERVAL_S": "0.2",  # how soon a lost worker is noticed; 2 by default
     "RAY_TRAIN_METRICS_ENABLED": "0",
     "RAY_TRAIN_ENABLE_STATE_ACTOR_RECONCILIATION": "0",
     "RAY_API_SERVER_ADDRESS": "no_state_api://here",  # for Ray's own cleaner, see train/ray/callbacks.py
     "RAY_CHDIR_TO_TRIAL_DIR": "0",
-    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",  # the coming default; without it each start prints a warning
+    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",  # Ray's future default; without it each start prints a warning
     "RAY_AIR_NEW_OUTPUT": "0",  # Tune's new output prints banners at any verbosity
-    "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",  # the journal of a sweep has it all
+    "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",  # the journal of a sweep has the same
     "TUNE_PRINT_ALL_TRIAL_ERRORS": "0",
-    "TUNE_DISABLE_SIGINT_HANDLER": "1",  # Ctrl-C is to interrupt here as everywhere
-    "OMP_WAIT_POLICY": "passive",  # threads that spin while they wait made a busy machine 40 times slower
+    "TUNE_DISABLE_SIGINT_HANDLER": "1",  # so that Ctrl-C interrupts as usual
+    "OMP_WAIT_POLICY": "passive",  # threads that spin while waiting made a busy machine 40 times slower
 }
 
-TUNE_LOGGERS = ("ray.tune", "ray.train")  # what they say of a sweep is in its journal
+TUNE_LOGGERS = ("ray.tune", "ray.train")  # the journal of a sweep has the same
 
-_PUT_BY_US = "A worker died or was killed|Raylet is terminated|has been marked dead"  # in a line of our own
+_PUT_BY_US = "A worker died or was killed|Raylet is terminated|has been marked dead"  # tokenfree reports these itself
 
 
 @contextlib.contextmanager
 def ray_environment(more: Mapping[str, str] | None = None, *, mute: Sequence[str] = ()) -> Iterator[None]:
-    """In the block the environment has `SETTINGS` and `more`, where the user has not set them.
+    """Set `SETTINGS` and `more` in the environment for the block, except variables that the user has set.
 
-    It is to be in force before Ray starts, so that its processes inherit it. What Ray prints about a lost worker or
-    node (dozens of lines) is left to its logs; the user gets a line of ours.
+    Enter it before Ray starts, so that Ray's processes inherit them. Ray's dozens of lines about a lost worker or node
+    are left to its logs; the user gets one line from tokenfree.
 
     Args:
-        mute: names of loggers of this process that are to say nothing below critical.
+        mute: Names of loggers of this process that log only critical messages in the block.
     """
     added = {name: value for name, value in {**SETTINGS, **(more or {})}.items() if name not in os.environ}
     levels = {name: logging.getLogger(name).level for name in mute}
@@ -66,26 +66,26 @@ def ray_environment(more: Mapping[str, str] | None = None, *, mute: Sequence[str
 
 
 _REACH_SECONDS, _ANSWER_SECONDS = 5.0, 1.0
-_HEAD_PATIENCE = 45.0  # seconds in which a cluster may start its head again; after 60 Ray ends this process
-_INTERVAL = 1.0  # seconds between two looks at the parts of Ray
+_HEAD_PATIENCE = 45.0  # seconds that a cluster may take to restart its head; after 60 Ray ends this process
+_INTERVAL = 1.0  # seconds between checks of the parts of Ray
 _SETTLE_SECONDS = 2.0
-_LOOK_SECONDS = 1.0  # between two looks of a worker at the head and at others
-_CUT_OFF_SECONDS = 5.0  # in which a worker that reaches no other machine takes its own for cut off
-_MOST_LOOKED_AT = 3  # machines beside the head
-_LOOPBACK = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"  # "0": an own address only, as Ray has it on those systems
+_LOOK_SECONDS = 1.0  # seconds between a worker's checks of the head and of other machines
+_CUT_OFF_SECONDS = 5.0  # a worker that reaches no other machine for this time considers its own cut off
+_MOST_LOOKED_AT = 3  # maximum number of machines to check, in addition to the head
+_LOOPBACK = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"  # "0": listen on 127.0.0.1 only, as Ray does on those systems
 
 
 class RayLost(JobError):
-    """A part of Ray that the whole session stands on is gone."""
+    """Raised when a part of Ray that the whole session needs is lost."""
 
 
 class Session:
-    """The parts of Ray that have to live.
+    """The parts of Ray that a session needs.
 
     Args:
-        node: the address of the Ray node of this process.
-        head: the address of the head of the cluster.
-        local: whether the session is of this process alone; nobody starts its head again.
+        node: Address of the Ray node of this process.
+        head: Address of the head of the cluster.
+        local: Whether this process started the cluster. The head of a local cluster is never restarted.
     """
 
     def __init__(self, node: Address, head: Address, *, local: bool) -> None:
@@ -94,16 +94,16 @@ class Session:
 
     @classmethod
     def current(cls, *, local: bool) -> Session:
-        """Of the cluster that this process is connected to."""
+        """Return the session of the cluster that this process is connected to."""
         context = ray.get_runtime_context()
         (node,) = (node for node in ray.nodes() if node["NodeID"] == context.get_node_id())
         return cls((node["NodeManagerAddress"], node["NodeManagerPort"]), _head_address(), local=local)
 
     def check(self) -> None:
-        """Look for both.
+        """Check the node and the head.
 
         Raises:
-            RayLost: one of them is gone.
+            RayLost: One of them is gone.
         """
         if answers(self._node, seconds=_ANSWER_SECONDS) is False:
             raise RayLost("the Ray node of this machine (its raylet, or an agent that it needs) was lost")
@@ -115,11 +115,11 @@ class Session:
 
 
 def watched(call: Callable[[], object], session: Session) -> None:
-    """Make a call that lasts, in a thread of its own: in the main one Ray would take Ctrl-C for itself.
+    """Make a long call in a thread. In the main thread, Ray would handle Ctrl-C itself.
 
     Raises:
-        RayLost: a part of Ray was lost that all stands on; its other parts may still run.
-        Exception: what `call` raises.
+        RayLost: A part of Ray that the session needs was lost; other parts may still run.
+        Exception: The call raised it.
     """
     errors: list[BaseException] = []
 
@@ -141,11 +141,11 @@ def watched(call: Callable[[], object], session: Session) -> None:
 
 
 def _settle(error: BaseException, session: Session) -> None:
-    """Where the controller was lost, wait whether its node is going down with it.
+    """Wait after the loss of the controller, to see if its node goes down with it.
 
-    Ray ends a process that uses the objects of a node that is gone: as soon as the GCS knows of the loss, this one too,
-    whose training function is such an object. A raylet that was killed may be noticed here first; one that ends in
-    order, since an agent of it was killed, is not.
+    Ray ends a process that uses the objects of a lost node as soon as the GCS knows of the loss. The training function
+    is such an object, so Ray would end this process too. A killed raylet may be noticed here first. One that shuts down
+    in order, because its agent was killed, is not.
     """
     until = time.monotonic() + (_SETTLE_SECONDS if isinstance(error, RayActorError) else 0.0)
     while time.monotonic() < until:
@@ -155,11 +155,11 @@ def _settle(error: BaseException, session: Session) -> None:
 
 @contextlib.contextmanager
 def ended_where_cut_off() -> Iterator[None]:
-    """In the block, of a worker, this process ends once it is cut off from the cluster.
+    """End this process, a worker, if it is cut off from the cluster during the block.
 
-    Others train on without a machine that is cut off, and wait for the run that its first worker holds. Ray ends that
-    worker too, but only after minutes: nobody tells its connections that they are lost. Where no other machine can be
-    reached, of two or more, it is this one that is cut off; a head alone may be on its way back.
+    If a machine is cut off, the other workers continue without it, and wait for the run that its first worker holds.
+    Ray ends that worker only after minutes, because its connections do not report the loss. If a worker reaches none of
+    several other machines, its own machine is cut off. If only the head is silent, it may be restarting.
     """
     head = _head_address()
     others = _other_machines(head)
@@ -184,7 +184,7 @@ def ended_where_cut_off() -> Iterator[None]:
 
 
 def _other_machines(head: Address) -> list[Address]:
-    """Nodes on some of the machines that are neither this one nor the head's."""
+    """Return nodes on a few of the machines that are neither this one nor the head's."""
     nodes = [node for node in ray.nodes() if node["Alive"]]
     here = {node["NodeManagerAddress"] for node in nodes if node["NodeID"] == ray.get_runtime_context().get_node_id()}
     found = {node["NodeManagerAddress"]: node["NodeManagerPort"] for node in nodes}
@@ -198,8 +198,8 @@ def _head_address() -> Address:
 
 
 _AGAIN = "run the same command again"
-_REMEDIES = {  # by what Ray's error holds
-    "AF_UNIX": "set RAY_TMPDIR to a short path, such as /tmp",  # sockets have paths of at most 107 bytes
+_REMEDIES = {  # by text in Ray's error
+    "AF_UNIX": "set RAY_TMPDIR to a short path, such as /tmp",  # paths of sockets have at most 107 bytes
     "/.ray'": "set HOME to a folder that can be written, or RAY_AUTH_TOKEN to a secret",
     "Timed out waiting for file": f"free space on that disk or set RAY_TMPDIR to another folder, then {_AGAIN}",
 }
@@ -207,13 +207,13 @@ _REMEDIES = {  # by what Ray's error holds
 
 @contextlib.contextmanager
 def ray_session(num_cpus: int | None = None) -> Iterator[Session]:
-    """Be connected to Ray; a local cluster (of `num_cpus` CPUs, by default this process's) is stopped afterwards.
+    """Connect to Ray for the block. Without RAY_ADDRESS, start a local cluster and stop it afterwards.
 
-    A new local cluster is never shared: joining whatever runs on the machine would make two commands hurt each other.
-    It can be reached from this machine only.
+    A local cluster has `num_cpus` CPUs, by default those of this process. It is never shared, because two commands in
+    one cluster would disturb each other. It is reachable only from this machine.
 
     Raises:
-        JobError: Ray could not be started, or reached.
+        JobError: Ray could not be started or reached.
     """
     if ray.is_initialized():
         yield Session.current(local=False)
@@ -242,7 +242,7 @@ def ray_session(num_cpus: int | None = None) -> Iterator[Session]:
 
 @contextlib.contextmanager
 def _kept_to_this_machine() -> Iterator[None]:
-    """In the block Ray starts processes that listen on 127.0.0.1 alone."""
+    """Make Ray processes that start in the block listen on 127.0.0.1 only."""
     before = os.environ.get(_LOOPBACK)
     os.environ[_LOOPBACK] = "0"
     try:
@@ -256,7 +256,7 @@ def _kept_to_this_machine() -> Iterator[None]:
 
 
 def _reach(named: str) -> None:
-    """Raise JobError if nothing listens at HOST:PORT: Ray itself would wait for minutes."""
+    """Raise JobError if nothing listens at HOST:PORT. Ray itself would wait for minutes."""
     address = host_and_port(named)
     if address is not None and not answers(address, seconds=_REACH_SECONDS):
         raise JobError(

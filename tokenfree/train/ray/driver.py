@@ -49,38 +49,38 @@ from tokenfree.train.ray.internals import leave_out_datasets
 from tokenfree.train.runs.metrics import Line, OnLine
 from tokenfree.train.runs.run import Run
 
-_INTERVAL = 0.2  # seconds between two calls
-_TIMEOUT = 20.0  # seconds for an answer, which without its head Ray may never give
+_INTERVAL = 0.2  # seconds between calls
+_TIMEOUT = 20.0  # seconds to wait for an answer, because Ray may never answer without its head
 
 
 class Channel:
-    """An actor on the machine of the command. Calls return at once."""
+    """An actor on the machine of the command that passes on lines and requests to stop. Its methods return at once."""
 
     def __init__(self) -> None:
         self._lines: list[Line] = []
         self._asked: tuple[str, bool] | None = None
 
     def post(self, lines: list[Line]) -> tuple[str, bool] | None:
-        """Add lines of metrics or events; returns the arguments of `Stop.ask` if training is to stop."""
+        """Add lines of metrics or events. Return the arguments of `Stop.ask` if training must stop, else None."""
         self._lines += lines
         asked = self._asked
         if asked is not None and asked[1]:
-            self._asked = None  # the workers that are started again are not to stop again
+            self._asked = None  # restarted workers must not stop again
         return asked
 
     def take(self) -> list[Line]:
-        """The lines that were added since the last call."""
+        """Return the lines that were added since the last call."""
         lines, self._lines = self._lines, []
         return lines
 
     def ask_to_stop(self, reason: str, goes_on: bool) -> None:
-        """Have training stopped; a wish to end the run is not replaced by one that lets it go on."""
+        """Ask the workers to stop. A request after which the run resumes (`goes_on`) does not replace one to end it."""
         if self._asked is None or not goes_on:
             self._asked = (reason, goes_on)
 
 
 def make_channel() -> Any:
-    """The handle of a `Channel` on this node."""
+    """Return the handle of a new `Channel` on this node."""
     here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
     actor_class: Any = ray.remote(num_cpus=0)(Channel)
     return actor_class.options(scheduling_strategy=here).remote()
@@ -88,14 +88,14 @@ def make_channel() -> Any:
 
 @contextlib.contextmanager
 def forward_lines(channel: Any, progress: OnLine | None, stop: Stop) -> Iterator[None]:
-    """In the command: hand the lines that come to `progress`, and a `stop` to the workers."""
+    """Forward lines to `progress` and a `stop` to the workers, in the command, during the block."""
     with _repeated(lambda: _forward(channel, progress, stop)):
         yield
 
 
 @contextlib.contextmanager
 def connect_worker(channel: Any, stop: Stop) -> Iterator[OnLine]:
-    """In the worker of rank 0: yields what takes lines for the command; asks `stop` when an end is wanted."""
+    """Yield a function that sends lines to the command, in the worker of rank 0. Ask `stop` if training must stop."""
     waiting: list[Line] = []
 
     def post() -> None:
@@ -119,7 +119,7 @@ def _forward(channel: Any, progress: OnLine | None, stop: Stop) -> None:
 
 @contextlib.contextmanager
 def _repeated(act: Callable[[], None]) -> Iterator[None]:
-    """Do `act` over and over in a thread while the block lasts, and once after it."""
+    """Call `act` repeatedly in a thread during the block, and once after it."""
     ended = threading.Event()
 
     def run() -> None:
@@ -150,16 +150,16 @@ def make_trainer(
     timeout_s: int = TorchGroup.timeout_s,
     **storage: Any,
 ) -> TorchTrainer:
-    """A trainer whose workers listen on their nodes' addresses, and whose worker groups are on nodes that answer.
+    """Return a trainer whose workers listen on their nodes' addresses and run only on nodes that answer.
 
     Args:
-        train_loop: what every worker runs, with `config`.
-        name: of the run of Ray Train; an old one would revive Ray's old state.
-        callbacks: those of the run, before those that all runs have.
-        timeout_s: seconds, of a collective operation.
-        storage: the arguments of RunConfig for where Ray Train writes.
+        train_loop: Function that every worker calls with `config`.
+        name: New name for Ray Train's run; with an old one, Ray would restore its old state.
+        callbacks: Callbacks of this run, which precede those that all runs have.
+        timeout_s: Timeout of a collective operation in seconds.
+        storage: Arguments of RunConfig for Ray Train's storage.
     """
-    all_callbacks: Any = [*(callbacks or []), NodeCallback(), CleanerCallback()]  # Ray takes more than it says
+    all_callbacks: Any = [*(callbacks or []), NodeCallback(), CleanerCallback()]  # Ray accepts more than it declares
     trainer = TorchTrainer(
         train_loop,
         train_loop_config=config,
@@ -176,22 +176,22 @@ def make_trainer(
     return trainer
 
 
-_RESIZE_INTERVAL = 20.0  # seconds between two looks for room for more workers
-_ELASTIC = {"RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S": "10"}  # for room on the nodes, then it is planned anew
-# Nobody drains a cluster of our own; the watcher is a process that starts with each group of workers.
+_RESIZE_INTERVAL = 20.0  # seconds between checks for room for more workers
+_ELASTIC = {"RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S": "10"}  # timeout for room on the nodes, then Ray plans again
+# A local cluster is never drained, so it needs no watcher. That is a process that starts with each group of workers.
 _ALONE = {"RAY_TRAIN_ENABLE_PREEMPTION_WATCHER": "0"}
 
 
 def drive(link: Link, job: bytes, workers: tuple[int, int]) -> str | None:
-    """In a process of its own: bring a pickled `Job` to its end. See train/ray/child.py.
+    """Train a pickled `Job` to its end, in a child process; see train/ray/child.py.
 
-    Returns what of Ray was lost before that, in words, none of them where that cannot be told; None: training is done.
+    Return None if training is done. Otherwise return which part of Ray was lost, or "" if that is unknown.
 
-    What goes over `link`: the `Session` here, pickled, once there is one; then lines that are recorded. What comes: the
-    reason to stop.
+    This sends over `link` the pickled `Session`, then the recorded lines. It receives the reason to stop.
 
     Raises:
-        UserError, JobError: what a worker raised, with its rank; or JobError, Ray could not be started or reached.
+        UserError, JobError: A worker raised it; the message has its rank.
+        JobError: Ray could not be started or reached.
     """
     stop = Stop()
     link.listen(stop.ask)
@@ -207,7 +207,7 @@ def drive(link: Link, job: bytes, workers: tuple[int, int]) -> str | None:
 
 
 def _in_session(job: Job, workers: tuple[int, int], link: Link, stop: Stop) -> None:
-    """One life of a Ray session."""
+    """Train the job in one Ray session."""
     with _cluster(job, workers) as (session, threads, use_gpu):
         link.send(pickle.dumps(session))
         channel = make_channel()
@@ -215,7 +215,7 @@ def _in_session(job: Job, workers: tuple[int, int], link: Link, stop: Stop) -> N
             for attempts_left in reversed(range(job.recipe.train.max_restarts + 1)):
                 try:
                     return _fit(job, workers, threads, use_gpu, channel, session)
-                except RayActorError as error:  # of the controller; the loss of a worker is the controller's to mend
+                except RayActorError as error:  # loss of the controller, which itself handles losses of workers
                     if not attempts_left:
                         raise JobError(f"the process that leads the workers was lost too often: {error}") from error
                     message = (
@@ -225,7 +225,7 @@ def _in_session(job: Job, workers: tuple[int, int], link: Link, stop: Stop) -> N
 
 
 def _fit(job: Job, workers: tuple[int, int], threads: int, use_gpu: bool, channel: Any, session: Session) -> None:
-    """One life of Ray's controller."""
+    """Train the job with one of Ray's controllers."""
     storage = Storage.at(job.run)
     name = f"attempt_{1 + len(storage.names('ray')):04d}"
     restarts = job.recipe.train.max_restarts
@@ -261,7 +261,7 @@ def _fit(job: Job, workers: tuple[int, int], threads: int, use_gpu: bool, channe
 
 
 def _work_on_worker(config: dict[str, Any]) -> None:
-    """Runs in every worker: its part of the job, with errors in the form that driver and failure policy read."""
+    """Run this worker's part of the job, and raise errors in the form that driver and callbacks expect."""
     context = ray.train.get_context()
     rank = context.get_world_rank()
     try:
@@ -288,13 +288,13 @@ def _work_on_worker(config: dict[str, Any]) -> None:
 
 
 def _unpickled(job: bytes) -> Job:
-    """The job as a worker gets it. Ray would take parts that it cannot import for a loss, and start workers for ever.
+    """Return the job in a worker. Ray would treat an import error as a loss and restart workers forever.
 
     Raises:
-        UserError: a module with parts of the user's own is not there.
+        UserError: A module with custom parts is missing on this node.
     """
     try:
-        with working_directory_first():  # as in the command: a module of the user's may be called as another is
+        with working_directory_first():  # as in the command: a user's module may hide another one
             return pickle.loads(job)
     except (ImportError, AttributeError) as error:
         raise UserError(
@@ -305,7 +305,7 @@ def _unpickled(job: bytes) -> Job:
 
 @contextlib.contextmanager
 def _cluster(job: Job, workers: tuple[int, int]) -> Iterator[tuple[Session, int, bool]]:
-    """Yields a Ray session (see train/ray/cluster.py), the CPUs of a worker, and whether workers have a GPU each."""
+    """Yield a Ray session (see train/ray/cluster.py), the CPUs per worker, and whether each worker has a GPU."""
     alone = "RAY_ADDRESS" not in os.environ
     threads, least, most = job.recipe.train.threads, *workers
     if threads is None:
@@ -315,12 +315,12 @@ def _cluster(job: Job, workers: tuple[int, int]) -> Iterator[tuple[Session, int,
 
 
 def uses_gpus(device: str, there: float, least: int) -> bool:
-    """Whether workers, at the least so many, have a GPU each, by `train.device` and the GPUs that Ray has now."""
+    """Return True if each of at least `least` workers gets a GPU, by `train.device` and the GPUs that Ray has now."""
     return device == "cuda" or (device == "auto" and there >= least)
 
 
 def _keep_logs(run: Run, folder: str) -> None:
-    """Copy what Ray Train logged on this machine (the recoveries and their reasons) beside the run."""
+    """Copy Ray Train's logs on this machine, which have the restarts and their reasons, into the run."""
     context = ray.get_runtime_context()
     logs = Path(context.get_temp_dir()) / context.get_session_name() / "logs" / "train"
     for log in sorted(logs.iterdir()) if logs.is_dir() else []:

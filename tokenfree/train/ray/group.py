@@ -16,31 +16,32 @@ from ray.train.torch import TorchConfig
 from tokenfree.train.loop.parallel import join, keep_to, listen
 from tokenfree.train.loop.stopping import Stop
 
-notice = Stop()  # of this process, where it is a worker: asked by SIGTERM
-_listeners: list[socket.socket] = []  # of this process, where it is rank 0
+notice = Stop()  # request to stop this process, if it is a worker; SIGTERM sets it
+_listeners: list[socket.socket] = []  # used in the process of rank 0
 
 
 class TorchGroup(TorchConfig):
-    """TorchConfig with the backend below; `backend` must be named."""
+    """A TorchConfig with the backend below. `backend` must be given."""
 
     @property
     def backend_cls(self) -> type[Backend]:
-        """What Ray Train starts and shuts down a group of workers with."""
+        """Class with which Ray Train starts and shuts down a group of workers."""
         return _TorchGroupBackend
 
 
 class _TorchGroupBackend(Backend):
-    share_cuda_visible_devices = True  # as Ray's own for torch
+    share_cuda_visible_devices = True  # as in Ray's own backend for torch
 
     def on_start(self, worker_group: Any, backend_config: TorchConfig) -> None:
-        """Have the workers join one group."""
+        """Join the workers into one process group."""
         address, port = worker_group.execute_single(0, _listen)
         worker_group.execute(_join, backend_config.backend, address, port, backend_config.timeout_s)
 
     def on_shutdown(self, worker_group: Any, backend_config: TorchConfig) -> None:
-        """Kill the workers; what they had to write is written, or belongs to a step that is done again.
+        """Kill the workers. Their output is already written, or belongs to a step that is repeated.
 
-        Ray asks each to take leave of the others first, and waits up to 35 seconds for those of a node that is gone.
+        Ray's own shutdown has workers leave the process group in order. It waits up to 35 seconds for those of a lost
+        node.
         """
         for worker in worker_group.get_workers():
             ray.kill(worker.actor)
@@ -53,8 +54,8 @@ def _listen() -> tuple[str, int]:
 
 
 def _join(backend: str, address: str, port: int, seconds: float) -> None:
-    """Runs in every worker, in its main thread."""
-    # The notice that this machine goes away. Training is in another thread, which can catch no signals.
+    """Join this worker to the process group. This runs in its main thread."""
+    # SIGTERM announces that this machine goes away. Training runs in another thread, which cannot handle signals.
     signal.signal(signal.SIGTERM, lambda number, frame: notice.ask("SIGTERM", goes_on=True))
     context = ray.train.get_context()
     rank, world_size = context.get_world_rank(), context.get_world_size()

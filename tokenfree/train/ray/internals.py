@@ -1,6 +1,6 @@
-"""What is used of Ray (2.60) that has no documented door: here and nowhere else.
+"""All uses of undocumented parts of Ray (2.60).
 
-A test of the seam (tests/train/ray/test_internals.py) says which of it is gone in another version, and what to look at.
+tests/train/ray/test_internals.py reports which of them another version of Ray lacks, and what to check.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ __all__ = ["ControllerCallback", "Reservation", "WorkerGroupCallback", "draining
 
 
 def draining_nodes() -> set[str]:
-    """The ids of the nodes that are about to be taken away: Ray starts nothing there any more."""
+    """Return the ids of the nodes that are about to be removed. Ray starts nothing there."""
     return set(state.get_draining_nodes())
 
 
 class Reservation:
-    """What Ray has put aside for a run of Ray Train, by node; Ray looks by itself only every 20 seconds.
+    """Resources that Ray has reserved for a run of Ray Train, by node. Ray itself updates them only every 20 seconds.
 
     Args:
-        run_id: of Ray Train's run context.
+        run_id: Id in Ray Train's run context.
     """
 
     def __init__(self, run_id: str) -> None:
@@ -44,11 +44,11 @@ class Reservation:
         self._coordinator: Any = get_or_create_autoscaling_coordinator()
 
     def refresh(self) -> None:
-        """Have Ray look again, before it answers what it is asked after this."""
+        """Make Ray update the reservation before it answers later requests."""
         self._ask()
 
     def read(self, *, seconds: float) -> dict[str, dict[str, float]]:
-        """The resources on each node, seen afresh; raises RayError where Ray does not answer within `seconds`."""
+        """Return the current resources on each node. Raise RayError if Ray does not answer within `seconds`."""
         return ray.get(self._ask(), timeout=seconds)
 
     def _ask(self) -> Any:
@@ -56,9 +56,9 @@ class Reservation:
 
 
 def leave_out_datasets(trainer: TorchTrainer) -> None:
-    """Keep Ray from starting an actor for datasets with each group of workers, where `trainer` has none.
+    """Keep Ray from starting an actor for datasets with each group of workers, if `trainer` has no datasets.
 
-    Its process imports Ray and torch just when those of the workers do.
+    Its process would import Ray and torch at the same time as the workers.
     """
     make = trainer._create_default_callbacks
 
@@ -70,9 +70,9 @@ def leave_out_datasets(trainer: TorchTrainer) -> None:
 
 @contextlib.contextmanager
 def muted(pattern: str) -> Iterator[None]:
-    """In the block Ray prints no message that `pattern` is found in.
+    """Suppress messages of Ray that match `pattern` during the block.
 
-    RAY_DEDUP_LOGS_SKIP_REGEX does so where it is set when Ray is imported.
+    RAY_DEDUP_LOGS_SKIP_REGEX does the same, but only if it is set when Ray is imported.
     """
     before = stdout_deduplicator.skip_re
     stdout_deduplicator.skip_re = re.compile(pattern)
@@ -84,10 +84,10 @@ def muted(pattern: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def on_loopback() -> Iterator[None]:
-    """In the block `ray.init` gives a new cluster the address 127.0.0.1, as it does by itself on macOS.
+    """Make `ray.init` give a new cluster the address 127.0.0.1 during the block, as on macOS.
 
-    Its argument `_node_ip_address` takes no loopback address, and the variable RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER, which
-    the processes that are started read, acts on this one only if it is set when Ray is imported.
+    Its argument `_node_ip_address` accepts no loopback address. Processes that are started read the variable
+    RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER, but this process does so only when it imports Ray.
     """
     before = ray_constants.ENABLE_RAY_CLUSTER
     ray_constants.ENABLE_RAY_CLUSTER = False

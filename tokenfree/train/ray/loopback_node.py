@@ -1,7 +1,7 @@
-"""`ray start` for several nodes that keep to 127.0.0.1: python -m tokenfree.train.ray.loopback_node start ...
+"""`ray start` for several nodes on 127.0.0.1: python -m tokenfree.train.ray.loopback_node start ...
 
-Ray has no option for it. The variable RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER=0, which all processes of the cluster are to
-have, makes Ray take 127.0.0.1 for the address of a machine, but also refuse a second node.
+Ray has no option for this. With the variable RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER=0 in all processes of the cluster, Ray
+uses 127.0.0.1 as the address of a machine, but refuses a second node.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ LOOPBACK = "127.0.0.1"
 def main() -> None:
     """Run Ray's command line with the arguments of this process."""
     services.get_node_ip_address = lambda address=None: LOOPBACK
-    ray_constants.ENABLE_RAY_CLUSTER = True  # in this process alone: a second node is not refused
+    ray_constants.ENABLE_RAY_CLUSTER = True  # only in this process, so that it accepts a second node
     sys.argv[0] = "ray"
     scripts.main()
 

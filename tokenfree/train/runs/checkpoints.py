@@ -1,4 +1,4 @@
-"""Checkpoints on disk: written atomically, checked by hash when read; the newest few and the best are kept.
+"""Checkpoints on disk: written atomically and verified by hash when read. The newest few and the best are kept.
 
     <run>/checkpoints/step_00001000/   model.safetensors  optimizer.safetensors  state.json  COMMIT
 
@@ -34,18 +34,18 @@ _PROGRESS = "tally"  # the key of `CheckpointState.progress` in state.json
 
 @dataclasses.dataclass(frozen=True)
 class RunProgress:
-    """How far a run has come, over all its starts; what result.json is made of."""
+    """Progress of a run over all its starts. result.json is made from it."""
 
-    loss: float = float("nan")  # of the last step, nats per target
-    characters: int = 0  # trained on, special ones and padding left out
-    seconds: float = 0.0  # in steps, validations and checkpoints left out
-    validation: Mapping[str, float] | None = None  # the last one, by the names of its line in metrics.jsonl
-    validated_at: int = -1  # its step; -1: none yet
-    best_step: int | None = None  # the step of the best validation
-    best_loss: float = float("inf")  # of that: what validations are compared by, such as nats per target; low is good
+    loss: float = float("nan")  # loss of the last step, nats per target
+    characters: int = 0  # characters trained on, without special ones and padding
+    seconds: float = 0.0  # seconds spent in steps, without validations and checkpoints
+    validation: Mapping[str, float] | None = None  # values of the last validation, as in metrics.jsonl
+    validated_at: int = -1  # step of the last validation; -1: none yet
+    best_step: int | None = None  # step of the best validation
+    best_loss: float = float("inf")  # value that validations are compared by, such as nats per target; lower is better
 
     def after_step(self, line: Mapping[str, float]) -> RunProgress:
-        """The progress with a step, by its line of metrics."""
+        """Return the progress after another step, from its line of metrics."""
         return dataclasses.replace(
             self,
             loss=line["loss"],
@@ -54,7 +54,7 @@ class RunProgress:
         )
 
     def after_validation(self, step: int, validation: Mapping[str, float], badness: float) -> RunProgress:
-        """The progress with the validation after `step`; the first of those with the lowest `badness` is the best."""
+        """Return the progress after the validation at `step`. The best step is the first with the lowest `badness`."""
         progress = dataclasses.replace(self, validation=validation, validated_at=step)
         if badness < self.best_loss:
             return dataclasses.replace(progress, best_step=step, best_loss=badness)
@@ -73,31 +73,31 @@ class _Report(TypedDict):
 
 
 class TrialProgress(TypedDict):
-    """How far a trial of a sweep has come, see `tokenfree.train.sweep.trial`."""
+    """Progress of a sweep's trial; see `tokenfree.train.sweep.trial`."""
 
-    steps: int  # that its budget is worth
-    used: _Used  # since its beginning, over all workers
-    report: _Report  # the last one
+    steps: int  # number of steps that its budget allows
+    used: _Used  # since its start, over all workers
+    report: _Report  # last report
 
 
 @dataclasses.dataclass(frozen=True)
 class CheckpointState:
-    """What a checkpoint says beside its tensors. Fields with a default are missing in some checkpoints."""
+    """Content of a checkpoint besides its tensors. Fields with a default are missing in some checkpoints."""
 
     step: int  # optimizer steps done
     seed: int  # train.seed
     recipe: str  # fingerprint of the recipe
-    manifest: str  # fingerprint of the data; "" where weights were imported
+    manifest: str  # fingerprint of the data; "" for imported weights
     vocabulary: str | None  # SHA-256 of the vocabulary; None: the data have none
-    loader: Mapping[str, str | int | float]  # what decides the batches, see `Loader.fingerprint`
-    world_size: int  # workers that wrote it
-    left_out: tuple[int, ...] = ()  # numbers of the batches that are not trained on, ascending
-    recent_losses: tuple[float, ...] = ()  # against which the next loss is judged, the oldest first, nats per target
-    progress: RunProgress | None = None  # of a run
-    trial: TrialProgress | None = None  # of a sweep's trial
+    loader: Mapping[str, str | int | float]  # settings that decide the batches, see `Loader.fingerprint`
+    world_size: int  # number of workers that wrote it
+    left_out: tuple[int, ...] = ()  # numbers of the skipped batches, ascending
+    recent_losses: tuple[float, ...] = ()  # losses that the next one is compared with, oldest first, nats per target
+    progress: RunProgress | None = None  # progress of a run
+    trial: TrialProgress | None = None  # progress of a sweep's trial
 
     def to_mapping(self) -> dict[str, Any]:
-        """The content of state.json but for the hashes of files; what is None for want of a run or trial is not in."""
+        """Return the content of state.json without the hashes. It lacks `progress` or `trial` if they are None."""
         mapping = dataclasses.asdict(self)
         progress, trial = mapping.pop("progress"), mapping.pop("trial")
         mapping |= {"left_out": list(self.left_out), "recent_losses": list(self.recent_losses)}
@@ -105,10 +105,10 @@ class CheckpointState:
 
     @classmethod
     def from_mapping(cls, mapping: Mapping[str, Any]) -> CheckpointState:
-        """The state that `to_mapping` gave here or in another version: unknown keys are passed over, new ones default.
+        """Return the state that this or another version wrote. Unknown keys are ignored; new ones get defaults.
 
         Raises:
-            ValueError: a key is missing that every checkpoint has, or is of another type; the message names it.
+            ValueError: A required key is missing, or a value has the wrong type; the message names it.
         """
         own = {**mapping, "progress": mapping.get(_PROGRESS)}
         needed = [field.name for field in dataclasses.fields(cls) if field.default is dataclasses.MISSING]
@@ -122,28 +122,28 @@ MARK, STATE = "COMMIT", "state.json"
 
 
 def mark_of(state: bytes) -> bytes:
-    """The content of the mark beside a state.json of this content; any other is damage."""
+    """Return the content that the mark has next to a state.json with the content `state`; any other means damage."""
     return hashlib.sha256(state).hexdigest().encode() + b"\n"
 
 
 Warn = Callable[[str], None]
-MODEL, OPTIMIZER, AVERAGE = "model", "optimizer", "average"  # the parts of a checkpoint; the last one is not in all
+MODEL, OPTIMIZER, AVERAGE = "model", "optimizer", "average"  # parts of a checkpoint; some have no average
 _NAME = re.compile(r"step_(\d{8,})")
 _SUFFIX = ".safetensors"
 
 
 @with_config(OPEN)
 class _Files(TypedDict):
-    files: dict[str, str]  # hashes, of a state.json
+    files: dict[str, str]  # hash of each file of tensors
 
 
 @dataclasses.dataclass(frozen=True)
 class Checkpoint:
-    """A checkpoint whose hashes were found right.
+    """A checkpoint whose hashes are correct.
 
     Attributes:
         parts: Names of its files of tensors.
-        damaged: Messages about newer checkpoints that were passed over.
+        damaged: Messages about newer checkpoints that were skipped.
     """
 
     path: Path
@@ -153,35 +153,35 @@ class Checkpoint:
 
     @property
     def step(self) -> int:
-        """The optimizer steps that were done when it was made."""
+        """Number of optimizer steps before the checkpoint."""
         return self.state.step
 
     def record(self) -> dict[str, Any]:
-        """Return what results and `--json` say of the checkpoint that they are made with."""
+        """Return the entries that describe this checkpoint in results and `--json`."""
         return {"step": self.step, **({"damaged": list(self.damaged)} if self.damaged else {})}
 
     def tensors(self, part: str) -> dict[str, Tensor]:
-        """The tensors of `part` by name, on the CPU."""
+        """Return the tensors of `part` by name, on the CPU."""
         return safetensors.torch.load_file(self.path / f"{part}{_SUFFIX}")
 
     def weights(self) -> dict[str, Tensor]:
-        """What the trained model is to be used with: the averages where there are some, else the weights, by name."""
+        """Return the weights to use the trained model with, by name: the averages if there are any."""
         return {**self.tensors(MODEL), **(self.tensors(AVERAGE) if AVERAGE in self.parts else {})}
 
 
 def checkpoint_name(step: int) -> str:
-    """The folder of the checkpoint made after `step` steps."""
+    """Return the folder name of the checkpoint after `step` steps."""
     return f"step_{step:08d}"
 
 
 def write(folder: Path, parts: Mapping[str, Mapping[str, Tensor]], state: CheckpointState) -> None:
-    """Write a checkpoint as `folder`, replacing what was there; until the last moment it has another name.
+    """Write a checkpoint to `folder`, replacing what is there. It has a temporary name until it is complete.
 
     Args:
-        parts: tensors by part and name.
+        parts: Tensors by part and name.
 
     Raises:
-        UserError: the disk is full or cannot be written; nothing half-written stays.
+        UserError: The disk is full or not writable; no partial files remain.
     """
     temporary = folder.parent / f"_tmp_{folder.name}_{os.getpid()}"
     try:
@@ -194,15 +194,15 @@ def write(folder: Path, parts: Mapping[str, Mapping[str, Tensor]], state: Checkp
         for name, data in ((STATE, said.encode()), (MARK, mark_of(said.encode()))):
             (temporary / name).write_bytes(data)
             sync(temporary / name)
-        if folder.exists():  # an earlier attempt that was damaged
+        if folder.exists():  # a damaged checkpoint of an earlier attempt
             shutil.rmtree(folder)
         temporary.rename(folder)
         sync(folder.parent)
     except (OSError, safetensors.SafetensorError) as error:  # safetensors reports a full disk as its own error
         shutil.rmtree(temporary, ignore_errors=True)
         raise UserError(
-            f"cannot write the checkpoint {folder}: {error}; make room or mend the folder, then run the same command "
-            "again: it goes on from the last good checkpoint"
+            f"cannot write the checkpoint {folder}: {error}; make room or fix the folder, then run the same command "
+            "again: it resumes from the last good checkpoint"
         ) from error
 
 
@@ -210,17 +210,17 @@ def save_tensors(tensors: Mapping[str, Tensor], path: Path, metadata: dict[str, 
     """Write tensors as safetensors, with the permissions of the other files of this process."""
     path.touch()
     mode = path.stat().st_mode
-    path.unlink()  # nothing stays of a write that fails
+    path.unlink()  # so that a failed write leaves no empty file
     contiguous = {name: tensor.contiguous() for name, tensor in tensors.items()}
     safetensors.torch.save_file(contiguous, path, metadata=metadata)
-    path.chmod(mode)  # the library makes files that nobody else may read, whatever the umask
+    path.chmod(mode)  # safetensors creates files that only the owner can read, regardless of the umask
 
 
 def read(folder: Path, *, name: str | None = None) -> Checkpoint:
-    """The checkpoint in `folder`, every hash checked; `name` is what messages call it.
+    """Return the checkpoint in `folder` after checking every hash; messages call it `name`.
 
     Raises:
-        JobError: it is damaged; the message names the folder and the file.
+        JobError: The checkpoint is damaged; the message names the folder and the file.
     """
     name = name or str(folder)
     try:
@@ -242,18 +242,18 @@ def read(folder: Path, *, name: str | None = None) -> Checkpoint:
 
 
 def steps(folder: Path) -> list[int]:
-    """The steps that have a checkpoint in `folder`, ascending; damaged ones included."""
+    """Return the steps that have a checkpoint in `folder`, ascending, including damaged ones."""
     return steps_of(path.name for path in folder.iterdir()) if folder.is_dir() else []
 
 
 def steps_of(names: Iterable[str]) -> list[int]:
-    """The steps of the checkpoints among the `names` in a folder, ascending."""
+    """Return the steps of the checkpoints among the file `names` of a folder, ascending."""
     matches = [_NAME.fullmatch(name) for name in names]
     return sorted(int(match[1]) for match in matches if match)
 
 
 def newest_sound(steps: Sequence[int], read_step: Callable[[int], Checkpoint], warn: Warn) -> Checkpoint | None:
-    """Return the last of the checkpoints of ascending `steps` for which `read_step` raises no JobError.
+    """Return the last checkpoint of ascending `steps` for which `read_step` raises no JobError; None if there is none.
 
     `warn` gets a message about each damaged one.
     """
@@ -266,9 +266,9 @@ def newest_sound(steps: Sequence[int], read_step: Callable[[int], Checkpoint], w
 
 
 def prune(folder: Path, *, step: int, keep: int, best: int | None) -> None:
-    """Remove checkpoints up to `step` but the `keep` newest of them and that of the step `best`, and unfinished ones.
+    """Remove unfinished checkpoints, and those up to `step` except the `keep` newest and that of step `best`.
 
-    Later ones exist only where they were found damaged; they stay until training comes there again.
+    Checkpoints after `step` are damaged ones. They stay until training reaches their step again.
     """
     for old in superfluous(steps(folder), step=step, keep=keep, best=best):
         shutil.rmtree(folder / checkpoint_name(old), ignore_errors=True)
@@ -277,16 +277,16 @@ def prune(folder: Path, *, step: int, keep: int, best: int | None) -> None:
 
 
 def superfluous(steps: Sequence[int], *, step: int, keep: int, best: int | None) -> list[int]:
-    """Those of the ascending `steps` that `prune` removes, with its arguments."""
+    """Return those of the ascending `steps` that `prune` removes, with its arguments."""
     return [old for old in [old for old in steps if old <= step][:-keep] if old != best]
 
 
 class CheckpointWriter:
-    """Writes checkpoints behind the training: one at a time, the caller waits only for the one before.
+    """A writer that saves checkpoints in the background, one at a time. A caller waits only for the previous one.
 
     Args:
-        folder: that of all checkpoints of the run.
-        saved: called as `saved(step, best=best)`, behind the training too, when one is written.
+        folder: Folder of all checkpoints of the run.
+        saved: Called in the background as `saved(step, best=best)` when a checkpoint is written.
     """
 
     def __init__(self, folder: Path, *, saved: Callable[..., None]) -> None:
@@ -296,22 +296,22 @@ class CheckpointWriter:
         self._pending: Future[None] | None = None
 
     def submit(self, parts: Mapping[str, Mapping[str, Tensor]], state: CheckpointState, *, best: int | None) -> None:
-        """Start writing the checkpoint of `state.step`; the tensors must not change any more.
+        """Start writing the checkpoint of `state.step`. The tensors must not change afterwards.
 
         Args:
-            best: the step whose checkpoint is to be kept, however old it is.
+            best: Step whose checkpoint is kept regardless of its age.
 
         Raises:
-            UserError: the write before this one failed.
+            UserError: The previous write failed.
         """
         self.wait()
         self._pending = self._pool.submit(self._write, parts, state, best)
 
     def wait(self) -> None:
-        """Wait until all is written.
+        """Wait until everything is written.
 
         Raises:
-            UserError: that failed.
+            UserError: The write failed.
         """
         pending, self._pending = self._pending, None
         if pending is not None:

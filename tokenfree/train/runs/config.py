@@ -1,6 +1,6 @@
-"""The config of a run and the other files of a run that are read back.
+"""The config of a run, and the formats of its other files that are read back.
 
-Only what some reader depends on is checked. Keys that are not named are for people.
+Only the keys that some code depends on are checked. Other keys are for people.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ from tokenfree.train.data.mixture import Data, given_or_parsed, stored
 CONFIG_NAME, RESULT_NAME, METRICS_NAME, EVENTS_NAME = "config.yaml", "result.json", "metrics.jsonl", "events.jsonl"
 Number = int | Annotated[float, Field(allow_inf_nan=False)]
 AtLeastTwo = Annotated[list[str], Field(min_length=2)]  # data directories as on the command line
-RUN_FORMAT, SWEEP_FORMAT = 1, 1  # of their folders: one more where an earlier version cannot read it; tests/formats/
+RUN_FORMAT, SWEEP_FORMAT = 1, 1  # increased when earlier versions cannot read the folder; see tests/formats/
 Format = Annotated[int, Field(ge=1)]
 Count = Annotated[int, Field(ge=0)]
-Seconds = Annotated[float, Field(ge=0, lt=1e11)]  # since 1970; later years have no date in Python
+Seconds = Annotated[float, Field(ge=0, lt=1e11)]  # since 1970; Python has no dates after the year 9999
 
 
 @with_config(OPEN)
 class Machine(TypedDict, total=False):
-    """See `tokenfree.train.runs.provenance.machine`."""
+    """Record from `tokenfree.train.runs.provenance.machine`."""
 
     cores: int
     memory_gib: Number
@@ -45,7 +45,7 @@ class Machine(TypedDict, total=False):
 
 @with_config(OPEN)
 class Attempt(TypedDict, total=False):
-    """See `tokenfree.train.runs.provenance.attempt`."""
+    """Record from `tokenfree.train.runs.provenance.attempt`."""
 
     time: str | None
     command: str | None
@@ -141,9 +141,9 @@ class _Incident(TypedDict):
 _CONFIG_REMEDY = "put a copy of it back, or give another run"
 _LINE_REMEDY = "remove this line from it"
 CONFIG: StoredFile[Mapping[str, Any]] = StoredFile(_WholeConfig, _CONFIG_REMEDY, RUN_FORMAT)
-SHOWN_CONFIG: StoredFile[Mapping[str, Any]] = StoredFile(_Config, _CONFIG_REMEDY, RUN_FORMAT)  # as a page shows it
+SHOWN_CONFIG: StoredFile[Mapping[str, Any]] = StoredFile(_Config, _CONFIG_REMEDY, RUN_FORMAT)  # lenient, for reports
 RESULT: StoredFile[dict[str, Any]] = StoredFile(
-    _Result, "remove it and give the command that trained the run again, which writes it anew"
+    _Result, "remove it and give the command that trained the run again, which writes it again"
 )
 METRICS: StoredFile[dict[str, Any]] = StoredFile(_Metrics, _LINE_REMEDY)
 EVENTS: StoredFile[dict[str, Any]] = StoredFile(_Event, _LINE_REMEDY)
@@ -152,9 +152,9 @@ INCIDENT: StoredFile[dict[str, Any]] = StoredFile(
 )
 
 
-_TASK = "task"  # a key that recipes of fine-tuning have alone
+_TASK = "task"  # a key that only fine-tuning recipes have
 _MASKED = ("byte2word", "canine_c", "canine_s", "masked_characters", "masked_subwords")
-# What runs did whose config lacks the key, where that is not the default of today: by slot, variant and key.
+# By slot, variant and key: the value of runs whose config lacks the key, if it differs from today's default.
 _OLD_DEFAULTS: dict[tuple[str, str, str], Any] = {
     **{("objective", name, "validation_mask_fraction"): None for name in _MASKED},
     ("objective", "canine_c", "masked"): 0.9,
@@ -166,26 +166,26 @@ _OLD_DEFAULTS: dict[tuple[str, str, str], Any] = {
 
 @dataclasses.dataclass(frozen=True)
 class InitFrom:
-    """The weights that a run began with, see train/jobs/start.py."""
+    """The weights that a run started from; see train/jobs/start.py."""
 
     path: str  # absolute path or address
-    sha256: str  # of the weights
+    sha256: str  # hash of the weights
 
 
 @dataclasses.dataclass(frozen=True)
 class RunConfig(Generic[R]):
-    """What config.yaml holds."""
+    """Content of config.yaml."""
 
     recipe: R  # resolved
-    data: Data  # the data directory or several, or the training file; of an imported run, where it was
-    manifest: str  # fingerprint of the data; "" of an imported run
-    init_from: InitFrom | None = None  # None: it began with fresh weights
-    code: Mapping[str, str] = dataclasses.field(default_factory=dict)  # as it was begun with, see `own_code.hashes`
-    attempts: tuple[Mapping[str, Any], ...] = ()  # see train/runs/provenance.py; a run is the same whatever they say
-    files: Mapping[str, str] = dataclasses.field(default_factory=dict)  # of fine-tuning: the path of each split
+    data: Data  # data directory or directories, or the training file; for an imported run, its source
+    manifest: str  # fingerprint of the data; "" for an imported run
+    init_from: InitFrom | None = None  # None: it started from fresh weights
+    code: Mapping[str, str] = dataclasses.field(default_factory=dict)  # hashes at its start, see `own_code.hashes`
+    attempts: tuple[Mapping[str, Any], ...] = ()  # see train/runs/provenance.py; not compared when a run resumes
+    files: Mapping[str, str] = dataclasses.field(default_factory=dict)  # for fine-tuning: the path of each split
 
     def text(self) -> str:
-        """The content of config.yaml."""
+        """Return the text of config.yaml."""
         mapping: dict[str, Any] = {"format": RUN_FORMAT, "recipe": to_mapping(self.recipe)}
         mapping |= {"data": stored(self.data), "manifest": self.manifest}
         if self.files:
@@ -200,32 +200,32 @@ class RunConfig(Generic[R]):
 
 
 def read_config(run: str | Path, *, trust_code: bool = False) -> RunConfig[PretrainRecipe]:
-    """The config of an existing pretraining run, by its path or address.
+    """Return the config of an existing pretraining run, from its path or address.
 
     Raises:
-        UserError: there is no run in that folder, or its recipe is not one that we know, or it is of fine-tuning.
-        UntrustedCode: it names code outside tokenfree that is neither imported yet nor trusted; none of it was run.
+        UserError: There is no run in that folder, its recipe is invalid, or it is a fine-tuning run.
+        UntrustedCode: The run names code outside tokenfree that is neither imported nor trusted; none of it was run.
     """
     return _read(PretrainRecipe, run, trust_code)
 
 
 def read_finetuned(run: str | Path, *, trust_code: bool = False) -> RunConfig[FinetuneRecipe]:
-    """The config of an existing fine-tuning run; raises what `read_config` raises."""
+    """Return the config of an existing fine-tuning run; raise the same errors as `read_config`."""
     return _read(FinetuneRecipe, run, trust_code)
 
 
 def read_any_config(
     run: str | Path, *, trust_code: bool = False
 ) -> RunConfig[PretrainRecipe] | RunConfig[FinetuneRecipe]:
-    """The config of an existing run of either kind; raises what `read_config` raises."""
+    """Return the config of an existing run of either kind; raise the same errors as `read_config`."""
     return (read_finetuned if is_finetuned(run) else read_config)(run, trust_code=trust_code)
 
 
 def is_finetuned(run: str | Path) -> bool:
-    """Whether the run at a path or an address is one of fine-tuning.
+    """Return True if the run at a path or an address is a fine-tuning run.
 
     Raises:
-        UserError: there is no run.
+        UserError: There is no run.
     """
     mapping = _mapping(run)
     if mapping is None:
@@ -241,21 +241,21 @@ def _read(cls: type[R], run: str | Path, trust_code: bool) -> RunConfig[R]:
 
 
 def no_run(run: str | Path) -> UserError:
-    """What is said of a folder that is to be a run and is none."""
+    """Return the error for a folder that should be a run but is not."""
     return UserError(f"{run} holds no run (no config.yaml); give the --output of a `tokenfree pretrain`")
 
 
 def config_before(run: str | Path, recipe: R, name: str | None = None) -> RunConfig[R] | None:
-    """The config of a run that is to resume as one of `recipe`, None where there is none.
+    """Return the config of the run that `recipe` would resume; None if there is no run.
 
     Args:
-        run: its path or address.
-        recipe: of the user's.
-        name: what messages call the run, by default `run`.
+        run: Path or address of the run.
+        recipe: Recipe given by the user.
+        name: Name of the run in messages; by default `run`.
 
     Raises:
-        UserError: its recipe is not one that we know, or has code that `recipe` has not, or is of another kind, or the
-            file is damaged.
+        UserError: The run's recipe is invalid, has code that `recipe` lacks, or is of another kind; or the file is
+            damaged.
     """
     try:
         return _config_of(type(recipe), run, trust_code=False, name=name)
@@ -267,7 +267,7 @@ def config_before(run: str | Path, recipe: R, name: str | None = None) -> RunCon
 
 
 def _config_of(cls: type[R], run: str | Path, trust_code: bool, name: str | None = None) -> RunConfig[R] | None:
-    """The config of the run at a path or an address, None where there is none."""
+    """Return the config of the run at a path or an address; None if there is none."""
     mapping = _mapping(run)
     if mapping is None:
         return None
@@ -289,7 +289,7 @@ def _config_of(cls: type[R], run: str | Path, trust_code: bool, name: str | None
 
 
 def with_old_defaults(recipe: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The recorded `recipe` of a run, with the value that each key of `_OLD_DEFAULTS` had before it was recorded."""
+    """Return the recorded `recipe` of a run, with the values of `_OLD_DEFAULTS` for keys that it does not record."""
     found = dict(recipe)
     for (slot, name, key), value in _OLD_DEFAULTS.items():
         part = found.get(slot)
@@ -299,7 +299,7 @@ def with_old_defaults(recipe: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def as_recorded(recipe: R, run: str | Path) -> R:
-    """Return `recipe` to resume `run` with: a default of today gives way to the old default that the run has."""
+    """Return `recipe` to resume `run` with: current defaults are replaced by old defaults that the run has."""
     mapping = _mapping(run)
     if mapping is None:
         return recipe
@@ -314,7 +314,7 @@ def as_recorded(recipe: R, run: str | Path) -> R:
 
 
 def _mapping(run: str | Path) -> Mapping[str, Any] | None:
-    """What config.yaml holds, None where there is none."""
+    """Return the content of config.yaml; None if there is none."""
     try:
         return CONFIG.yaml(Storage.at(str(run)), CONFIG_NAME)
     except (FileNotFoundError, NotADirectoryError):
@@ -322,16 +322,16 @@ def _mapping(run: str | Path) -> Mapping[str, Any] | None:
 
 
 def open_run(run: Path, config: RunConfig[R], *, name: str | None = None) -> None:
-    """Make the folder of a new run, or see that an existing one is of the same recipe, data and first weights.
+    """Create the folder of a new run, or check that an existing one has the same recipe, data and first weights.
 
     Args:
-        run: the folder.
-        config: to be written; its paths may be others than those of the existing run, if their content is the same. The
+        run: Folder of the run.
+        config: Config to write. Its paths may differ from those of the existing run if their content is the same. The
             attempts of the existing run are kept.
-        name: what messages call the run, by default its path.
+        name: Name of the run in messages; by default its path.
 
     Raises:
-        UserError: it is of another recipe or other data (all differences are named), or cannot be written.
+        UserError: The run has another recipe or other data (the message has all differences), or is not writable.
     """
     try:
         run.mkdir(parents=True, exist_ok=True)
@@ -347,7 +347,7 @@ def open_run(run: Path, config: RunConfig[R], *, name: str | None = None) -> Non
 
 
 def _compare(before: RunConfig[R], now: RunConfig[R], name: str) -> None:
-    """Refuse to go on with the run `name` as another than it was."""
+    """Raise UserError if the run `name` cannot be resumed with the config `now`."""
     if now.manifest and before.manifest == "":  # see train/huggingface/folders.py
         raise UserError(
             f"{name} was {before.data} and is trained on no data; to train on from its weights, give --init-from "

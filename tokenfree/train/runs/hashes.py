@@ -1,7 +1,7 @@
-"""`hashes.json` of a finished run or sweep: the SHA-256 of all its files, by which `tokenfree verify` finds damage.
+"""`hashes.json` of a finished run or sweep: the SHA-256 of its files, for `tokenfree verify`.
 
-It is written when the folder has its last file, and holds a hash of itself. Of checkpoints it holds those of their
-commit marks, which hold the rest (see checkpoints.py). Locks and what other programs write have none.
+It is written after all other files of the folder, and includes a hash of itself. For a checkpoint it has the hash of
+the commit mark, which covers the other files (see checkpoints.py). Locks and files of other programs are left out.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ from tokenfree.train.runs.checkpoints import MARK, STATE, mark_of
 from tokenfree.train.runs.config import CONFIG_NAME, RUN_FORMAT, SWEEP_FORMAT
 
 HASHES = "hashes.json"
-RESULT, TABLE = "result.json", "sweep.csv"  # the last files of a run and of a sweep
+RESULT, TABLE = "result.json", "sweep.csv"  # last files that a run and a sweep write
 _CONFIGS = {CONFIG_NAME: RUN_FORMAT, "sweep.yaml": SWEEP_FORMAT}
-_NOT_OURS = (LOCK, TEMPORARY, "ray", "wandb", "mlruns")  # folders: of locks, half-written, and of other programs
+_NOT_OURS = (LOCK, TEMPORARY, "ray", "wandb", "mlruns")  # folders of locks, partial files and other programs
 _CHECKPOINT = re.compile(r"((?:.+/)?checkpoints/step_\d{8,})/[^/]+")
-_REMOVAL_SECONDS = 0.5  # a checkpoint that training removes is gone after these
+_REMOVAL_SECONDS = 0.5  # maximum time that training takes to remove a checkpoint
 _LOCK = re.compile(r"lock(\.\w+)?")
 _COPY = "copy the folder again"
 _AGAIN = "give its command again, which writes this file"
@@ -45,12 +45,12 @@ _AGAIN = "give its command again, which writes this file"
 
 @dataclass(frozen=True)
 class VerifiedFolder:
-    """What was found good in the folder of a run or of a sweep.
+    """Result of a successful check of a run or a sweep.
 
     Attributes:
-        complete: whether the run or the sweep has ended.
-        checkpoints: their folders, sorted.
-        unhashed: files that no hash covers.
+        complete: Whether the run or the sweep has ended.
+        checkpoints: Folders of its checkpoints, sorted.
+        unhashed: Files that no hash covers.
     """
 
     complete: bool
@@ -59,7 +59,7 @@ class VerifiedFolder:
 
 
 def is_results_folder(names: Collection[str]) -> bool:
-    """Whether a folder with these names in it is that of a run or a sweep, perhaps with some of its files gone."""
+    """Return True if a folder with these file names is a run or a sweep, even if some of its files are missing."""
     return not {HASHES, RESULT, TABLE, *_CONFIGS, "checkpoints", "metrics.jsonl", "journal.jsonl"}.isdisjoint(names)
 
 
@@ -67,7 +67,7 @@ def write_hashes(folder: str) -> None:
     """Write the hashes of a run or sweep, at a path or an address, that has just ended.
 
     Raises:
-        UserError: the folder cannot be written to, or is full.
+        UserError: The folder is not writable, or the disk is full.
     """
     storage = Storage.at(folder)
     files = retry_store(storage, lambda: hashes_of(storage, _covered(storage.find())))
@@ -75,12 +75,12 @@ def write_hashes(folder: str) -> None:
 
 
 def rewritten(folder: str, names: Iterable[str] = ()) -> None:
-    """Note the hashes of files of an ended run or sweep that were written again; all, where they were not written yet.
+    """Update the hashes of rewritten files of an ended run or sweep, or write all hashes if there are none yet.
 
-    A folder that an earlier version made is left without.
+    The folder of an earlier version, which wrote no hashes, gets none.
 
     Raises:
-        UserError: the folder cannot be written to, or is full.
+        UserError: The folder is not writable, or the disk is full.
     """
     storage = Storage.at(folder)
     found = read_sealed(storage, HASHES)
@@ -95,29 +95,29 @@ def rewritten(folder: str, names: Iterable[str] = ()) -> None:
 def _write(storage: Storage, files: Mapping[str, str]) -> None:
     write_sealed(storage, HASHES, {"files": dict(files)})
     if storage.is_local:
-        storage.remove(TEMPORARY)  # the folder in which the file was written
+        storage.remove(TEMPORARY)  # the folder in which the temporary file was written
 
 
 def remove_hashes(folder: str) -> None:
-    """For a finished run that is to be trained on.
+    """Remove the hashes of a finished run before it is trained further.
 
     Raises:
-        UserError: the file may not be removed.
+        UserError: The file cannot be removed.
     """
     Storage.at(folder).remove(HASHES)
 
 
 def verify_folder(folder: str) -> VerifiedFolder:
-    """Check the run or sweep at a path or an address: every hash, and of one that is still trained its checkpoints.
+    """Check every hash of the run or sweep at a path or an address; if it is still training, only its checkpoints.
 
     Raises:
-        JobError: the first file that is wrong.
-        UserError: it is of a later format.
+        JobError: A file is invalid; the message names the first one.
+        UserError: The folder has a later format.
     """
     storage = Storage.at(folder)
     names = storage.find()
     for name in _CONFIGS.keys() & names:
-        with contextlib.suppress(JobError):  # told with what its hash should be
+        with contextlib.suppress(JobError):  # damage is reported below, by the hash
             refuse_later(_parsed(storage, name, yaml.safe_load), _CONFIGS[name], f"{storage.url}/{name}")
     complete = RESULT in names or TABLE in names
     known = _known_hashes(storage, complete)
@@ -135,7 +135,7 @@ def verify_folder(folder: str) -> VerifiedFolder:
 
 
 def _known_hashes(storage: Storage, complete: bool) -> dict[str, str]:
-    """Those of hashes.json; none of a folder that is still trained, or of before."""
+    """Return the hashes in hashes.json; none if the folder is still training or an earlier version wrote it."""
     found = read_sealed(storage, HASHES)
     if found is not None and all(map(is_inside, found["files"])):
         return found["files"]
@@ -147,7 +147,7 @@ def _known_hashes(storage: Storage, complete: bool) -> dict[str, str]:
 
 
 def _is_to_have_hashes(storage: Storage) -> bool:
-    """Whether the command that trained last was of a version that writes hashes."""
+    """Return True if the command that trained last was of a version that writes hashes."""
     for name in _CONFIGS:
         if storage.size(name) is not None:
             return _parsed(storage, name, lambda data: _last_attempt(yaml.safe_load(data)).get("hashes", False))
@@ -159,7 +159,7 @@ def _last_attempt(config: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _while_there(storage: Storage, checkpoint: str, complete: bool) -> list[str]:
-    """The files of a checkpoint, checked; none of one that training removes meanwhile."""
+    """Check a checkpoint and return its files; none if training removes it meanwhile."""
     try:
         return _checked_checkpoint(storage, checkpoint)
     except JobError:
@@ -170,7 +170,7 @@ def _while_there(storage: Storage, checkpoint: str, complete: bool) -> list[str]
 
 
 def _checked_checkpoint(storage: Storage, folder: str) -> list[str]:
-    remedy = f"{_COPY}; training goes on from the checkpoint before it"
+    remedy = f"{_COPY}; training resumes from the checkpoint before it"
     data = {}
     for name in (MARK, STATE):
         try:
@@ -188,7 +188,7 @@ def _checked_checkpoint(storage: Storage, folder: str) -> list[str]:
 
 
 def _check_readable(storage: Storage, names: Iterable[str]) -> None:
-    """Where no hashes are: that the small files are what their names say."""
+    """Check that small files without hashes can be parsed."""
     readers: dict[str, Callable[[bytes], Any]] = {
         ".json": json.loads,
         ".yaml": yaml.safe_load,
@@ -208,12 +208,12 @@ def _parsed(storage: Storage, name: str, read: Callable[[bytes], Any]) -> Any:
 
 
 def _covered(names: Iterable[str]) -> list[str]:
-    """The files whose hashes are kept."""
+    """Return the files that get a hash."""
     return [name for name in _kept(names) if not _CHECKPOINT.fullmatch(name) or name.endswith(f"/{MARK}")]
 
 
 def _kept(names: Iterable[str]) -> list[str]:
-    """The files that are part of a run or a sweep: neither locks, nor half-written, nor of other programs."""
+    """Return the files of a run or a sweep, without locks, partial files and files of other programs."""
     found = []
     for name in names:
         first, last = name.split("/")[0], name.rsplit("/", 1)[-1]

@@ -1,16 +1,16 @@
-"""What a run leaves to look at: metrics.jsonl (one line a step), events.jsonl (restarts and warnings), TensorBoard.
+"""Records of a run: metrics.jsonl (one line per step), events.jsonl (restarts and warnings), and TensorBoard.
 
-`metrics.jsonl` holds the history of the model as it is: where training goes back to a checkpoint, the lines after it
-are cut off, so no step occurs twice. Lines of steps:
+`metrics.jsonl` holds the history of the current model. When training returns to a checkpoint, the lines after it are
+cut off, so no step occurs twice. Lines of steps:
 
     step, loss (nats per target, over the global batch), num_targets, accuracy, learning_rate, gradient_norm,
-    characters (in the batch, special ones and padding left out), seconds (of the step), data_wait (seconds of it
-    without data), utilisation (share of the device's measured peak), and what else the objective reports, such as
-    bits_per_character, or masked_loss, next_sentence_loss and next_sentence_accuracy, where loss is the sum of both;
-    spike (1) only where the loss jumped and training went on (see train/loop/step.py)
+    characters (in the batch, without special ones and padding), seconds (of the step), data_wait (seconds of it
+    spent waiting for data), utilisation (share of the device's measured peak), and other values of the objective, such
+    as bits_per_character, or masked_loss, next_sentence_loss and next_sentence_accuracy, where loss is the sum of both;
+    spike (1) only if the loss jumped and training continued (see train/loop/step.py)
 
-Lines of validations: step, validation_loss, validation_accuracy, validation_targets, and validation_ with the names of
-what else the objective reports. `events.jsonl` is never cut:
+Lines of validations: step, validation_loss, validation_accuracy, validation_targets, and the other values of the
+objective with the prefix validation_. `events.jsonl` is never cut:
 event ("init_from", "extend", "start", "resume", "roll_back", "damaged_checkpoint", "worker_lost", "not_a_number",
 "loss_spike", "profile", "tracker", "complete"), step, time (seconds since 1970), and more.
 """
@@ -29,24 +29,25 @@ from typing import Any
 from tokenfree.core.stored_files import cut_torn_line, whole_lines
 from tokenfree.train.runs.config import EVENTS_NAME, METRICS, METRICS_NAME
 
-Line = Mapping[str, Any]  # of metrics.jsonl or events.jsonl
-_FLUSH_INTERVAL = 10.0  # seconds, of what TensorBoard reads
+Line = Mapping[str, Any]  # a line of metrics.jsonl or events.jsonl
+_FLUSH_INTERVAL = 10.0  # seconds between flushes of TensorBoard's file
 OnLine = Callable[[Line], None]  # takes each line as it is recorded
 
 
 class ScalarWriter:
-    """Appends numbers for TensorBoard to an event file of its own in `folder`; what others there have of later steps is
-    taken back.
+    """A writer that appends numbers to a new TensorBoard event file in `folder`.
 
-    It writes by itself: the thread of tensorboardX's SummaryWriter ends in a traceback where the disk is full.
+    TensorBoard then ignores numbers of later steps in older files of the folder.
+
+    tensorboardX's SummaryWriter is not used: its thread ends in a traceback if the disk is full.
 
     Args:
-        folder: made where it is not there.
-        step: after which numbers come.
+        folder: Folder of the file; created if it does not exist.
+        step: Step after which the numbers come.
     """
 
     def __init__(self, folder: Path, *, step: int) -> None:
-        # Imported late: loading a model needs no TensorBoard.
+        # Imported here, so that loading a model does not import TensorBoard.
         from tensorboardX.event_file_writer import EventsWriter
         from tensorboardX.proto.event_pb2 import Event, SessionLog  # pyright: ignore[reportAttributeAccessIssue]
 
@@ -68,20 +69,20 @@ class ScalarWriter:
             self._events.flush()
 
     def close(self) -> None:
-        """Write what is left."""
+        """Write the remaining numbers and close the file."""
         self._events.close()
 
 
 class Recorder:
-    """Appends lines to the files of a run; made by the one worker that records.
+    """A recorder that appends lines to the files of a run, used by the one worker that records.
 
     Args:
-        run: its folder.
-        step: where training goes on: lines of later steps are cut off.
-        on_line: gets each line when it is in the file.
+        run: Folder of the run.
+        step: Step at which training resumes; lines of later steps are cut off.
+        on_line: Called with each line after it is written to the file.
 
     Raises:
-        UserError: a line of metrics.jsonl up to `step` is damaged.
+        UserError: A line of metrics.jsonl up to `step` is damaged.
     """
 
     def __init__(self, run: Path, *, step: int, on_line: OnLine) -> None:
@@ -93,9 +94,10 @@ class Recorder:
         self._scalars = ScalarWriter(run / "tensorboard", step=step)
 
     def metrics(self, line: Line) -> None:
-        """Append a line of a step or of a validation; it is in the file when this returns.
+        """Append a line of a step or of a validation. The line is in the file when this returns.
 
-        A value that is no number is left out: JSON has none for it. The losses always are numbers, or training ends.
+        Values that are not finite are left out, because JSON cannot represent them. Losses are always finite, or
+        training ends.
         """
         line = {key: value for key, value in line.items() if math.isfinite(value)}
         self._metrics.write(json.dumps(line) + "\n")
@@ -104,7 +106,7 @@ class Recorder:
         self._on_line(line)
 
     def event(self, event: str, *, step: int, **more: Any) -> None:
-        """Append an event, with `more` that it says; it is in the file when this returns."""
+        """Append an event, with its other values `more`. The line is in the file when this returns."""
         self._on_line(append_event(self._events_path, event, step=step, **more))
 
     def __enter__(self) -> Recorder:
@@ -118,9 +120,9 @@ class Recorder:
 
 
 def append_event(path: Path, event: str, *, step: int | None, **more: Any) -> dict[str, Any]:
-    """Append one event to an events.jsonl, whoever else appends to it, and return its line.
+    """Append one event to an events.jsonl, to which other processes may append too, and return its line.
 
-    A last line that a kill or a full disk left torn is cut off first.
+    If a kill or a full disk has left an incomplete last line, it is cut off first.
     """
     line = {"event": event, "step": step, "time": round(time.time(), 3), **more}
     cut_torn_line(path)
@@ -130,10 +132,10 @@ def append_event(path: Path, event: str, *, step: int | None, **more: Any) -> di
 
 
 def cut(path: Path, step: int) -> None:
-    """Cut off the lines after `step`, and a last line without end, in place: readers that follow the file go on.
+    """Cut off the lines after `step` and an incomplete last line, in place: readers can keep following the file.
 
     Raises:
-        UserError: a line up to `step` is damaged.
+        UserError: A line up to `step` is damaged.
     """
     if not path.exists():
         return

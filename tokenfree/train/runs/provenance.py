@@ -1,7 +1,7 @@
-"""What a result was made with: the command, the versions of packages, the commit of the code, the shape of the machine.
+"""Provenance of a result: the command, package versions, the commit of the code, and the kind of machine.
 
-Nothing that identifies a person or a host, and no value of the environment, is asked for. Nothing is compared by it:
-what a run is, its recipe and data say.
+It has nothing that identifies a person or a host, and no environment variables. It is never compared: recipe and data
+alone identify a run.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ _GPUS = Path("/proc/driver/nvidia/gpus")
 
 
 def attempt() -> dict[str, Any]:
-    """What config.yaml and sweep.yaml say of each command that trained.
+    """Return the record that config.yaml and sweep.yaml keep of each command that trained.
 
-    These are `time` (UTC), `command`, `commit`, `machine`, `packages`, and `hashes`: that the folder has a hashes.json
-    when it is finished (see train/runs/hashes.py), which those of earlier versions have not.
+    Its keys are `time` (UTC), `command`, `commit`, `machine`, `packages` and `hashes`. The last one says that the
+    finished folder has a hashes.json (see train/runs/hashes.py), which folders of earlier versions lack.
     """
     return {
         "time": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
@@ -43,19 +43,19 @@ def attempt() -> dict[str, Any]:
 
 
 def command() -> str:
-    """The command line of this process, its arguments as they came from the shell."""
+    """Return the command line of this process, with its arguments as the shell passed them."""
     program, *arguments = sys.argv or [""]
     path = Path(program)
-    name = path.parent.name if path.name == "__main__.py" else path.name  # of `python -m tokenfree`
+    name = path.parent.name if path.name == "__main__.py" else path.name  # run as `python -m tokenfree`
     return shlex.join(["python" if name in ("", "-c") else name, *arguments])
 
 
 def commit(folder: Path | None = None) -> str | None:
-    """The commit of the work tree that has the code in it (with `-dirty` where files differ); None outside of one.
+    """Return the commit of the work tree that tracks the code, with `-dirty` if files differ; None outside of one.
 
     Args:
-        folder: of the code, by default ours. A package that is installed into an environment inside somebody's work
-            tree is no part of that.
+        folder: Folder of the code; by default that of tokenfree. A package that is installed into an environment inside
+            a work tree is not tracked by it.
     """
     folder = Path(__file__).parents[2] if folder is None else folder
     if _git(folder, "ls-files", "--error-unmatch", "__init__.py") is None:
@@ -64,7 +64,7 @@ def commit(folder: Path | None = None) -> str | None:
 
 
 def machine() -> dict[str, Any]:
-    """The shape of this machine: `cores` that may be used, `memory_gib`, `accelerators`, `system` and `python`."""
+    """Return a description of this machine: usable `cores`, `memory_gib`, `accelerators`, `system` and `python`."""
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return {
         "cores": cores(),
@@ -76,9 +76,9 @@ def machine() -> dict[str, Any]:
 
 
 def accelerators() -> list[str]:
-    """The GPUs that this process may use, by model where the driver tells.
+    """Return the GPUs that this process can use, by model if the driver lists them.
 
-    They are not asked themselves: that would take some of their memory in a process which need not use them.
+    CUDA is not initialized for this, because that would take GPU memory in a process that may not need it.
     """
     count = torch.cuda.device_count()
     models = []
@@ -89,7 +89,7 @@ def accelerators() -> list[str]:
 
 
 def packages() -> dict[str, str]:
-    """The versions of tokenfree and of what it needs, as far as they are installed."""
+    """Return the installed versions of tokenfree and its required packages."""
     found: dict[str, str] = {}
     needed = [Requirement(line) for line in own_requirements()]
     for name in ["tokenfree", *(each.name for each in needed if "extra" not in str(each.marker))]:
@@ -99,7 +99,7 @@ def packages() -> dict[str, str]:
 
 
 def _git(folder: Path, *arguments: str) -> str | None:
-    """What git says, None where it fails or is not there."""
+    """Return the output of git; None if it fails or is not installed."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
     try:
         said = subprocess.run(

@@ -1,4 +1,4 @@
-"""A run in a folder or an object store: who may write to it, its checkpoints, its result.
+"""A run in a folder or an object store: its write lock, checkpoints and result.
 
     <run>/config.yaml     recipe, data path and manifest fingerprint, written before anything starts; and its attempts
     <run>/checkpoints/    see train/runs/checkpoints.py
@@ -7,8 +7,8 @@
     <run>/ray/            storage and logs of Ray, if it was used
 
 A run in a store, such as s3://bucket/run, is trained in a local folder and copied to the store with each checkpoint.
-The store is authoritative: a resumed run begins with its content. The commit mark of a checkpoint is copied last, so a
-killed run leaves complete checkpoints with the metrics up to them, and parts of one that nobody reads.
+The store is authoritative: a resumed run begins with its content. The commit mark of a checkpoint is copied last. A
+killed run therefore leaves complete checkpoints with the metrics up to them. A partly copied checkpoint is ignored.
 """
 
 from __future__ import annotations
@@ -45,22 +45,22 @@ from tokenfree.train.runs.metrics import append_event
 
 logger = logging.getLogger("tokenfree")
 T = TypeVar("T")
-_NOT_COPIED = ("checkpoints", "ray", LOCK, "lock.worker", "lock.fetch")  # by the general rule
+_NOT_COPIED = ("checkpoints", "ray", LOCK, "lock.worker", "lock.fetch")  # by `_copy`
 
 
 class Run:
-    """A run in a folder that all workers reach, or in an object store.
+    """A run in a folder that all workers can access, or in an object store.
 
     Attributes:
-        folder: Where the worker of rank 0 reads and writes: the run itself, or its copy on this machine.
-        name: Its path or address.
+        folder: Folder where the worker of rank 0 reads and writes: the run itself, or its copy on this machine.
+        name: Path or address of the run.
 
     Args:
-        run: its path or address.
-        owner: what `claimed` gave, for a process that writes to a run in a store; None for readers.
+        run: Path or address of the run.
+        owner: Owner that `claimed` yields, for a process that writes to a run in a store; None for readers.
 
     Raises:
-        UserError: there is no file system for such an address.
+        UserError: No file system is available for such an address.
     """
 
     def __init__(self, run: str | Path, owner: str | None = None) -> None:
@@ -78,10 +78,10 @@ class Run:
             self.folder = base / self.name.rstrip("/").rsplit("/", 1)[-1]
 
     def open(self, config: RunConfig[Any]) -> None:
-        """Make a new run, or see that the existing one is of the same recipe and data; see `open_run`.
+        """Create a new run, or check that the existing one has the same recipe and data; see `open_run`.
 
         Raises:
-            UserError: it is of others, its config is damaged, or it cannot be written.
+            UserError: Recipe or data differ, the config is damaged, or the run is not writable.
         """
         if self._local:
             open_run(self.folder, config)
@@ -98,10 +98,10 @@ class Run:
             self._retry(lambda: self.storage.write_bytes(CONFIG_NAME, file.read_bytes()))
 
     def write_config(self, config: RunConfig[Any]) -> None:
-        """For the command that has claimed the run: replace its config.
+        """Replace the config of a run that this command has claimed.
 
         Raises:
-            JobError: another command took the run over.
+            JobError: Another command took the run over.
         """
         self._check_owner()
         data = config.text().encode()
@@ -111,10 +111,12 @@ class Run:
             self._retry(lambda: self.storage.write_bytes(CONFIG_NAME, data))
 
     def reopen(self, config: RunConfig[Any]) -> None:
-        """Remove its result, then write its config: killed in between, it is an unfinished run as it was before.
+        """Remove the result of the run, then write its config.
+
+        A command that is killed in between leaves an unfinished run with its old config.
 
         Raises:
-            JobError: another command took the run over.
+            JobError: Another command took the run over.
         """
         self._check_owner()
         self._retry(lambda: self.storage.remove(RESULT_NAME))
@@ -122,12 +124,12 @@ class Run:
 
     @contextlib.contextmanager
     def claimed(self) -> Iterator[str | None]:
-        """Hold the run against other commands; yields the owner that workers need to write to it.
+        """Lock the run against other commands, and yield the owner that workers need to write to it.
 
-        On a disk they need none: the lock that they take in `written` tells.
+        The owner is None on a disk, where workers take a lock themselves in `written`.
 
         Raises:
-            UserError: another command trains this run.
+            UserError: Another command trains this run.
         """
         held = UserError(f"{self.name} is being trained by another command; wait for it or give another --output")
         if self._local:
@@ -139,16 +141,16 @@ class Run:
 
     @contextlib.contextmanager
     def written(self) -> Iterator[None]:
-        """For the worker of rank 0: in the block `folder` holds the run and is this worker's alone.
+        """Give the worker of rank 0 exclusive access to the run in `folder` within the block.
 
-        The copy of a run in a store begins with what the store holds, without checkpoints. At the end the rest is
-        copied back, the result last, and nothing is left on this machine.
+        For a run in a store, `folder` begins with the store's content without checkpoints. At the end the other files
+        are copied back, the result last, and the local copy is removed.
 
-        A worker of an earlier, killed command may outlive it for a moment, and one on a machine that is cut off for 45
-        seconds until it has noticed that. This one waits for it.
+        This waits for a worker of an earlier command, which may outlive its killed command for a moment. On a machine
+        that is cut off, such a worker takes up to 45 seconds to notice.
 
         Raises:
-            JobError: another process still writes to the folder, or another command took the run over.
+            JobError: Another process still writes to the folder, or another command took the run over.
         """
         held = JobError(f"another process still trains {self.name}; end it and run the same command again")
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -156,7 +158,8 @@ class Run:
             if self._local:
                 yield
                 return
-            for path in self.folder.iterdir():  # of a run before; checkpoints are compared with the store's
+            # Remove files of an earlier start. Checkpoints stay, because `at` compares them with the store's.
+            for path in self.folder.iterdir():
                 if path.name not in _NOT_COPIED:
                     shutil.rmtree(path) if path.is_dir() else path.unlink()
             self.fetch()
@@ -167,7 +170,7 @@ class Run:
             shutil.rmtree(self.folder, ignore_errors=True)
 
     def result(self) -> dict[str, Any] | None:
-        """Return the result of a complete run, else None. Raises UserError if its file is damaged."""
+        """Return the result of a complete run, else None. Raise UserError if its file is damaged."""
 
         def read() -> dict[str, Any] | None:
             with contextlib.suppress(FileNotFoundError, NotADirectoryError):
@@ -176,11 +179,11 @@ class Run:
         return self._retry(read)
 
     def events(self) -> list[dict[str, Any]]:
-        """Return the lines of events.jsonl; none of a new run. Raises UserError if one is damaged."""
+        """Return the lines of events.jsonl; none for a new run. Raise UserError if one is damaged."""
         return self._retry(lambda: EVENTS.json_lines(self.storage, EVENTS_NAME))
 
     def add_event(self, event: str, *, step: int | None = None, **more: Any) -> dict[str, Any]:
-        """Append a line to events.jsonl while no worker lives, and return it."""
+        """Append a line to events.jsonl while no worker is running, and return it."""
         if self._local:
             return append_event(self.folder / EVENTS_NAME, event, step=step, **more)
         with tempfile.TemporaryDirectory(prefix="tokenfree-") as scratch:  # stores cannot append
@@ -191,7 +194,7 @@ class Run:
         return line
 
     def fetch(self) -> None:
-        """Have the small files of an existing run in `folder`. Raises UserError if there is no run."""
+        """Copy the small files of an existing run to `folder`. Raise UserError if there is no run."""
         if self._local:
             if not (self.folder / CONFIG_NAME).is_file():
                 raise no_run(self.name)
@@ -207,13 +210,13 @@ class Run:
             self._copied[name] = _version(path)
 
     def steps(self) -> list[int]:
-        """Return the steps that have a checkpoint, ascending; damaged ones included."""
+        """Return the steps that have a checkpoint, ascending, including damaged ones."""
         return checkpoints.steps_of(self._retry(lambda: self.storage.names("checkpoints")))
 
     def newest(self, warn: Warn) -> Checkpoint | None:
-        """Return the newest sound checkpoint, on this machine; `warn` gets a message about each damaged one."""
+        """Return the newest valid checkpoint, on this machine. `warn` gets a message about each damaged one."""
         steps = self.steps()
-        if not self._local:  # others were not copied to the end
+        if not self._local:  # without a mark the copy is incomplete
             steps = [step for step in steps if self.storage.size(f"{_name(step)}/{checkpoints.MARK}") is not None]
         return checkpoints.newest_sound(steps, self.at, warn)
 
@@ -221,7 +224,7 @@ class Run:
         """Return a checkpoint that the worker of rank 0 has, for a worker on this machine.
 
         Raises:
-            JobError: it is damaged.
+            JobError: The checkpoint is damaged.
         """
         return checkpoint if self._local else self.at(checkpoint.step)
 
@@ -229,7 +232,7 @@ class Run:
         """Return the checkpoint of a step, on this machine.
 
         Raises:
-            JobError: it is damaged, or there is none.
+            JobError: The checkpoint is damaged or does not exist.
         """
         name = _name(step)
         folder = self.folder / name
@@ -251,18 +254,19 @@ class Run:
             return checkpoints.read(folder, name=f"{self.name}/{name}")
 
     def saved(self, step: int, *, keep: int, best: int | None) -> None:
-        """Make the checkpoint of `step` in `folder` the run's, and remove old ones as `prune` does.
+        """Add the checkpoint of `step` in `folder` to the run, and remove old ones as `prune` does.
 
-        It is copied to a store with what else changed, its commit mark last; on this machine it alone stays.
+        For a run in a store, the changed files and the checkpoint are copied there, its commit mark last. The local
+        folder then keeps only this checkpoint.
 
         Raises:
-            JobError: another command took the run over; in a store the checkpoint then has no commit mark.
+            JobError: Another command took the run over; in a store, the checkpoint then has no commit mark.
         """
         if self._local:
             checkpoints.prune(self.folder / "checkpoints", step=step, keep=keep, best=best)
             return
         self._copy(but=EVENTS_NAME)
-        self._remove_checkpoint(step)  # an earlier attempt, damaged or cut short
+        self._remove_checkpoint(step)  # of an earlier attempt: damaged or incomplete
         for path in sorted((self.folder / _name(step)).iterdir()):
             if path.name != checkpoints.MARK:
                 self.keep(path, f"{_name(step)}/{path.name}")
@@ -274,10 +278,10 @@ class Run:
         checkpoints.prune(self.folder / "checkpoints", step=step, keep=1, best=None)
 
     def publish(self) -> None:
-        """Copy what others are to see before the next checkpoint to a store.
+        """Copy changed files to a store, so that others see them before the next checkpoint.
 
         Raises:
-            JobError: another command took the run over.
+            JobError: Another command took the run over.
         """
         if not self._local:
             self._check_owner()
@@ -293,7 +297,7 @@ class Run:
         shutil.copyfile(source, target)
 
     def _copy(self, *, but: str = "") -> None:
-        """Copy the files that changed since they were copied last to the store."""
+        """Copy the files that changed since their last copy to the store."""
         for path in sorted(self.folder.rglob("*")):
             name = path.relative_to(self.folder).as_posix()
             if name.split("/")[0] in (*_NOT_COPIED, but) or is_half_written(path) or not path.is_file():
@@ -304,7 +308,7 @@ class Run:
                 self._copied[name] = version
 
     def _check_owner(self) -> None:
-        """Raise JobError in a command that was taken for dead, and whose run another command trains now."""
+        """Raise JobError if another command took the run over, because this one seemed dead."""
         if self._owner is not None:
             check(self.storage, self._owner)
 
@@ -336,17 +340,17 @@ def _version(path: Path) -> tuple[int, int]:
 
 
 def checkpoint_of(run: str | Path, step: int | None = None, *, best: bool = False) -> Checkpoint:
-    """Return the checkpoint that the run at a path or an address is used with, on this machine.
+    """Return the checkpoint to use the run at a path or an address with, on this machine.
 
-    By default it is the last one of a run that has ended, or with `best` the best one of a fine-tuned run. Of a run
-    that has not ended it is the newest sound one; a warning names each damaged one that is newer.
+    By default it is the last one of a finished run, or with `best` the best one of a fine-tuned run. For an unfinished
+    run it is the newest valid one; a warning names each damaged one that is newer.
 
     Args:
-        step: after which another checkpoint was made.
+        step: Step of another checkpoint to use instead.
 
     Raises:
-        UserError: there is no checkpoint, or none of `step`.
-        JobError: the checkpoint is damaged.
+        UserError: The run has no checkpoint, or none of `step`.
+        JobError: The checkpoint is damaged.
     """
     place = Run(run)
     steps, result = place.steps(), place.result() or {}

@@ -1,8 +1,8 @@
-"""Experiment trackers beside metrics.jsonl and TensorBoard: Weights & Biases and MLflow, imported only where asked for.
+"""Experiment trackers in addition to metrics.jsonl and TensorBoard: Weights & Biases and MLflow, imported only if used.
 
-They live in the process of the command, and are told what the live line is told. Where they write is theirs to be told,
-by their own environment variables: `WANDB_MODE=offline`, `WANDB_PROJECT`, `MLFLOW_TRACKING_URI`, and so on. A run that
-goes on after a stop is the same run to them: its id is in events.jsonl.
+They run in the process of the command and get the same lines as the live display. Their own environment variables say
+where they write: `WANDB_MODE=offline`, `WANDB_PROJECT`, `MLFLOW_TRACKING_URI`, and so on. A resumed run continues the
+same run of a tracker; its id is in events.jsonl.
 """
 
 from __future__ import annotations
@@ -22,34 +22,34 @@ from tokenfree.core.settings import flatten
 from tokenfree.train.runs.metrics import Line, OnLine
 from tokenfree.train.runs.run import Run
 
-PROJECT = "tokenfree"  # where the tracker's own variables name no other
+PROJECT = "tokenfree"  # unless the tracker's own variables name another
 
 
 class Tracker(Protocol):
-    """A run in a tracker, under an id that stays when the run goes on."""
+    """A run in a tracker, with an id that stays the same when the run resumes."""
 
     id: str
 
     def log(self, step: int, values: Mapping[str, float]) -> None:
-        """Take the numbers of a line of metrics, by their names in metrics.jsonl."""
+        """Log the numbers of a line of metrics, by their names in metrics.jsonl."""
         ...
 
     def close(self, *, failed: bool) -> None:
-        """Send what was not sent yet; `failed` where the run did not come to its end."""
+        """Send the remaining numbers; `failed` says that the run did not finish."""
         ...
 
 
 class Wandb:
-    """A run of Weights & Biases, drawn over its metric `step`: after a roll-back steps come again.
+    """A run of Weights & Biases. Its x axis is the metric `step`, because steps repeat after a roll-back.
 
     Args:
-        name: of the run.
-        id: that it has in the tracker, None for a new one.
-        settings: its resolved recipe by dotted keys.
-        folder: where files of the tracker may lie; None: wherever it puts them by itself.
+        name: Name of the run.
+        id: Id of the run in the tracker; None for a new one.
+        settings: Resolved recipe, by dotted keys.
+        folder: Folder for the tracker's files; None: the tracker's default.
 
     Raises:
-        UserError: the tracker refuses it; the message has the remedy.
+        UserError: The tracker reports an error; the message says what to do.
     """
 
     def __init__(self, name: str, id: str | None, settings: Mapping[str, Any], folder: Path | None) -> None:
@@ -73,19 +73,17 @@ class Wandb:
         self._run.define_metric("*", step_metric="step")
 
     def log(self, step: int, values: Mapping[str, float]) -> None:
-        """See `Tracker.log`."""
         self._run.log({"step": step, **values})
 
     def close(self, *, failed: bool) -> None:
-        """See `Tracker.close`."""
         self._run.finish(exit_code=int(failed))
 
 
 class Mlflow:
-    """A run of MLflow; in `<run>/mlruns` where MLFLOW_TRACKING_URI does not say where. Arguments as those of `Wandb`.
+    """A run of MLflow, in `<run>/mlruns` unless MLFLOW_TRACKING_URI is set. Arguments are those of `Wandb`.
 
     Raises:
-        UserError: the tracker refuses it; the message has the remedy.
+        UserError: The tracker reports an error; the message says what to do.
     """
 
     def __init__(self, name: str, id: str | None, settings: Mapping[str, Any], folder: Path | None) -> None:
@@ -104,10 +102,10 @@ class Mlflow:
             found = self._client.get_experiment_by_name(experiment)
             number = self._client.create_experiment(experiment) if found is None else found.experiment_id
             self.id = id or self._client.create_run(number, run_name=name, tags={}).info.run_id
-            # They cannot be changed: of a setting that is another when the run goes on, the first value stays.
+            # MLflow's parameters cannot be changed. If a setting differs when the run resumes, the first value stays.
             known = self._client.get_run(self.id).data.params
             params = [Param(key, str(value)) for key, value in settings.items() if key not in known]
-            for start in range(0, len(params), 100):  # as many as a request may hold
+            for start in range(0, len(params), 100):  # the maximum per request
                 self._client.log_batch(self.id, params=params[start : start + 100])
             self._client.log_batch(self.id, tags=[RunTag("tokenfree.run", name)])
         except MlflowException as error:
@@ -117,13 +115,11 @@ class Mlflow:
             ) from error
 
     def log(self, step: int, values: Mapping[str, float]) -> None:
-        """See `Tracker.log`."""
         now = int(1000 * time.time())
         metrics = [self._metric(key, value, now, step) for key, value in values.items()]
         self._client.log_batch(self.id, metrics=metrics)
 
     def close(self, *, failed: bool) -> None:
-        """See `Tracker.close`."""
         self._client.set_terminated(self.id, "FAILED" if failed else "FINISHED")
 
 
@@ -131,10 +127,10 @@ KINDS: dict[str, tuple[str, Callable[..., Tracker]]] = {"wandb": ("wandb", Wandb
 
 
 def check(names: Sequence[str]) -> None:
-    """See that the trackers of these `names` are installed.
+    """Check that the trackers with these `names` are installed.
 
     Raises:
-        UserError: some are not; the message has the remedy.
+        UserError: Some are not installed; the message says what to do.
     """
     missing = [name for name in names if importlib.util.find_spec(KINDS[name][0]) is None]
     if missing:
@@ -148,12 +144,12 @@ def check(names: Sequence[str]) -> None:
 def tracked(
     names: Sequence[str], run: Run, settings: Mapping[str, Any], progress: OnLine | None
 ) -> Iterator[OnLine | None]:
-    """What takes the lines of a run, for `progress` and for the trackers of these `names`.
+    """Yield a function that takes the lines of a run, for `progress` and for the trackers with these `names`.
 
-    A tracker that fails is left out from then on, with a message: metrics.jsonl has everything.
+    A tracker that fails gets no more lines, and a message says so. metrics.jsonl has all of them.
 
     Raises:
-        UserError: a tracker cannot be started; the message has the remedy.
+        UserError: A tracker cannot be started; the message says what to do.
     """
     if not names:
         yield progress
@@ -167,7 +163,7 @@ def tracked(
         for name, tracker in list(trackers.items()) if "event" not in line else ():
             try:
                 tracker.log(line["step"], values)
-            except Exception as error:  # the network, a full quota: whatever a tracker may raise
+            except Exception as error:  # trackers raise many kinds, such as for the network or a full quota
                 del trackers[name]
                 if progress is not None:
                     reason = (str(error).splitlines() or [type(error).__name__])[0]
