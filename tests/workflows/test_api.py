@@ -196,7 +196,7 @@ def test_the_commands_of_the_pages_are_understood(page: Path) -> None:
     for arguments in commands_of(page):
         (name,), module = arguments[:1], cli._imported(arguments[:1])[arguments[0]]
         own = arguments[1 : arguments.index("--")] if "--" in arguments else arguments[1:]
-        rest, _ = cli.parted(name, own, cli._options(module), getattr(module, "KIND", None))
+        rest, _ = cli.separated(name, own, cli._options(module), getattr(module, "KIND", None))
         args = cli._parser({name: module}).parse_args([name, *rest])
         recipe = getattr(args, "recipe", None)
         if recipe and not recipe.endswith(".yaml") and recipe != "RECIPE":

@@ -314,8 +314,6 @@ def test_a_command_that_is_told_to_end_says_so_in_a_line(
     before = signal.getsignal(signal.SIGTERM)
     monkeypatch.setattr(pretrain, "run", run)
     assert cli.main(["pretrain", "canine-s-tiny", "--data", "x", "--output", "y"]) == status
-    assert (
-        capsys.readouterr().err.strip() == f"tokenfree: {words}; the same command again goes on where this one stopped"
-    )
+    assert capsys.readouterr().err.strip() == f"tokenfree: {words}; run the same command again to resume"
     assert left == ["cleaned up"]
     assert signal.getsignal(signal.SIGTERM) == before

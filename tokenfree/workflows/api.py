@@ -1,4 +1,4 @@
-"""What `tokenfree.NAME` adds to the functions of the packages: recipes by name, predictions and export in one call."""
+"""Functions of `tokenfree.NAME` beyond those of the packages: recipes by name, predictions and export in one call."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 
 
 class Recipe:
-    """Builds the settings of a job from a recipe: the name of one that comes with tokenfree, or a YAML file.
+    """Builds the settings of a job from a recipe, given by its name in tokenfree or as a YAML file.
 
-    Keywords are the recipe's top-level keys, with values laid over those of the recipe. A part that changes its `name`
-    keeps the keys that the new part has too, as options on the command line do.
+    Keyword arguments are top-level keys of the recipe, and their values are merged over it. As with options on the
+    command line, a part that changes its `name` keeps the keys that the new part has too.
     """
 
     @staticmethod
@@ -32,7 +32,8 @@ class Recipe:
         """Build a pretraining recipe, such as `Recipe.from_name("canine-s-tiny", train={"steps": 500})`.
 
         Raises:
-            UserError: there is no such recipe or it is of another kind, or keys or values are wrong; all are named.
+            UserError: There is no such recipe, it is of another kind, or keys or values are invalid. The message names
+                all of them.
         """
         return _built(PRETRAINING, recipe, overrides)
 
@@ -41,7 +42,7 @@ class Recipe:
         """Build a fine-tuning recipe, such as `Recipe.for_finetuning("ner", train={"steps": 500})`.
 
         Raises:
-            UserError: as `from_name`.
+            UserError: For the same reasons as in `from_name`.
         """
         return _built(FINETUNING, recipe, overrides)
 
@@ -50,14 +51,14 @@ class Recipe:
         """Build a sweep recipe, such as `Recipe.for_sweep("three-knobs-tiny", trials=4)`.
 
         Raises:
-            UserError: as `from_name`.
+            UserError: For the same reasons as in `from_name`.
         """
         from tokenfree.train.sweep.recipe import SweepRecipe
 
         library.check_kind(SWEEP, recipe)
         mapping = library.read(recipe)
         if "budget" in overrides:
-            mapping.pop("budget", None)  # a budget in another unit replaces that of the recipe
+            mapping.pop("budget", None)  # the new budget may be in another unit
         mapping, lost = override(SweepRecipe, mapping, overrides)
         made = build(SweepRecipe, library.resolve_sweep(mapping), source=f"recipe {recipe}")
         warn_of_lost(lost)
@@ -68,7 +69,7 @@ class Recipe:
         """Build preprocessing settings, such as `Recipe.for_preprocessing("wikipedia-tiny", books=["books/"])`.
 
         Raises:
-            UserError: as `from_name`.
+            UserError: For the same reasons as in `from_name`.
         """
         return _built(PREPROCESSING, recipe, overrides)
 
@@ -92,20 +93,21 @@ def predict(
 ) -> list[Any]:
     """Return what a run predicts for each text. `load_predictor` and `load_finetuned` keep the model for later calls.
 
-    For a fine-tuned run, each item is the mapping that `load_finetuned` gives. For a pretraining run, it holds a list
-    for each `[MASK]` of the text: the `top` predictions as `Guess`, the most likely first.
+    For a fine-tuned run, each item is a mapping as returned by `load_finetuned`. For a pretraining run, each item has a
+    list for each `[MASK]` of the text, with the `top` predictions as `Guess`, the most likely first.
 
     Args:
-        run: path or address of a run.
-        texts: of a pretraining run with marks such as `[MASK]` or `[MASK:4]`, of a pair with a tab between.
-        top: number of predictions for each mark.
-        data: directory with the vocabulary; by default that of the run's data.
-        step: use the checkpoint of this step; see `checkpoint_of` for the default.
-        trust_code: run the code outside tokenfree that the run names.
+        run: Path or address of a run.
+        texts: Texts to predict for. For a pretraining run they need marks such as `[MASK]` or `[MASK:4]`. The two texts
+            of a pair are separated by a tab.
+        top: Number of predictions for each mark.
+        data: Directory with the vocabulary; default: that of the run's data.
+        step: Step of the checkpoint to use; see `checkpoint_of` for the default.
+        trust_code: Whether to run the code outside tokenfree that the run names.
 
     Raises:
-        UserError: there is no such run, `top` is less than 1, or a text is without a mark or too long.
-        JobError: the checkpoint is damaged.
+        UserError: There is no such run, `top` is less than 1, or a text has no mark or is too long.
+        JobError: The checkpoint is damaged.
     """
     from tokenfree.train.inference.finetuned import load_finetuned
     from tokenfree.train.inference.predictor import load_predictor
@@ -129,18 +131,18 @@ def export(
     step: int | None = None,
     trust_code: bool = False,
 ) -> Exported | ExportedGraph:
-    """Write the model of a run as a folder for transformers (`from_pretrained`) or as a graph for onnxruntime.
+    """Export the model of a run to a folder for transformers (`from_pretrained`) or as a graph for onnxruntime.
 
     Args:
-        run: path or address of a run.
-        folder: new or empty.
-        to: format of the folder.
-        step: use the checkpoint of this step; see `checkpoint_of` for the default.
-        trust_code: run the code outside tokenfree that the run names.
+        run: Path or address of a run.
+        folder: Folder to write to, which must be new or empty.
+        to: Format of the folder.
+        step: Step of the checkpoint to use; see `checkpoint_of` for the default.
+        trust_code: Whether to run the code outside tokenfree that the run names.
 
     Raises:
-        UserError: there is no such run or format, the format has no model like it, or the folder holds files already.
-        JobError: the checkpoint is damaged.
+        UserError: There is no such run or format, the format does not support the model, or the folder is not empty.
+        JobError: The checkpoint is damaged.
     """
     if to == "onnx":
         from tokenfree.train.huggingface.onnx import export_graph

@@ -1,7 +1,7 @@
-"""The command line: finds the commands in `workflows/commands/`, parses, runs one, and turns errors into one line.
+"""The command line: find the commands in `workflows/commands/`, parse arguments, run a command, and report errors.
 
-Exit status 0 is success, 1 a failure, 2 a mistake of the user's, 130 an interrupt, 143 SIGTERM. `--debug` shows
-tracebacks, `-q` no progress, `-v` settings, messages of libraries and seconds.
+An error is one line. Exit status 0 is success, 1 a failure, 2 an error of the user, 130 an interrupt, 143 SIGTERM.
+`--debug` shows tracebacks. `-q` hides progress. `-v` shows settings, log messages of libraries, and times.
 """
 
 import argparse
@@ -24,7 +24,7 @@ from typing import NoReturn
 import tokenfree.workflows.commands
 from tokenfree.core.errors import JobError, PrintableStream, UserError, is_utf8, one_line
 from tokenfree.core.machine import own_version
-from tokenfree.workflows.recipes.options import parted
+from tokenfree.workflows.recipes.options import separated
 from tokenfree.workflows.terminal.verbosity import add_arguments, set_logging, show_seconds
 
 EPILOG = "Help on one command, with an example: tokenfree COMMAND --help"
@@ -36,7 +36,7 @@ _USERS_OWN = {
     errno.ENOTDIR,
     errno.EISDIR,
 }
-# Packages that only an extra installs
+# Packages that only an extra installs.
 _EXTRAS = {
     "apache_beam": "beam",
     **dict.fromkeys(("torch", "safetensors"), "model"),
@@ -59,27 +59,27 @@ _EXHAUSTED = (
 
 
 class Parser(argparse.ArgumentParser):
-    """An argument parser whose errors are one line."""
+    """An argument parser that prints errors as one line."""
 
     def error(self, message: str) -> NoReturn:
-        """Print the message and where help is, and exit with status 2."""
+        """Print the message and how to get help, and exit with status 2."""
         self.exit(2, f"{self.prog}: {one_line(message)} (see {self.prog} --help)\n")
 
 
 def command_names() -> list[str]:
-    """The commands: the public files of `tokenfree.workflows.commands`."""
+    """Return the names of the commands, which are the public modules of `tokenfree.workflows.commands`."""
     return sorted(
         m.name for m in pkgutil.iter_modules(tokenfree.workflows.commands.__path__) if not m.name.startswith("_")
     )
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command named by `argv` (default: the process's own arguments) and return its exit status."""
+    """Run the command named by `argv` (default: the arguments of the process) and return its exit status."""
     argv = list(sys.argv[1:] if argv is None else argv)
     out, errors = PrintableStream(sys.stdout), PrintableStream(sys.stderr)
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(errors), _interrupts() as caught:
         status = _status(argv, caught)
-    # Ray has colorama end the colours of a terminal at exit, in a stream that writes the sequence as text.
+    # Ray makes colorama reset the terminal's colours at exit, in a stream that prints the escape sequence as text.
     if "colorama" in sys.modules:
         atexit.unregister(sys.modules["colorama"].initialise.reset_all)
     return status
@@ -87,7 +87,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 @contextlib.contextmanager
 def _interrupts() -> Iterator[list[signal.Signals]]:
-    """In the block SIGTERM, as schedulers send it, ends a command as Ctrl-C does; yields the signals that came."""
+    """Make SIGTERM, which schedulers send, interrupt the command like Ctrl-C. Yield the list of received signals."""
     caught: list[signal.Signals] = []
     if threading.current_thread() is not threading.main_thread():
         yield caught
@@ -95,7 +95,7 @@ def _interrupts() -> Iterator[list[signal.Signals]]:
 
     def interrupt(number: int, frame: FrameType | None) -> None:
         caught.append(signal.Signals(number))
-        signal.signal(number, before)  # a second one acts as it did before
+        signal.signal(number, before)  # a second signal has its original effect
         raise KeyboardInterrupt
 
     before = signal.signal(signal.SIGTERM, interrupt)
@@ -106,7 +106,7 @@ def _interrupts() -> Iterator[list[signal.Signals]]:
 
 
 def _status(argv: list[str], caught: Sequence[signal.Signals]) -> int:
-    """Run the command, and say in a line what became of it where it fails; `caught`: see `_interrupts`."""
+    """Run the command and return its exit status. Report an error in one line. `caught` comes from `_interrupts`."""
     debug = "--debug" in argv[: argv.index("--") if "--" in argv else len(argv)]
     try:
         return _run(argv)
@@ -114,12 +114,12 @@ def _status(argv: list[str], caught: Sequence[signal.Signals]) -> int:
         return _fail(error, 2, debug)
     except JobError as error:
         return _fail(error, 1, debug)
-    except BrokenPipeError:  # `tokenfree inspect DIR | head`
+    except BrokenPipeError:  # as in `tokenfree inspect DIR | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except KeyboardInterrupt:
         said = f"stopped by {caught[0].name}" if caught else "interrupted"
-        print(f"\ntokenfree: {said}; the same command again goes on where this one stopped", file=sys.stderr)
+        print(f"\ntokenfree: {said}; run the same command again to resume", file=sys.stderr)
         return 128 + (caught[0] if caught else signal.SIGINT)
     except OSError as error:
         if _is_exhausted(error):
@@ -144,7 +144,7 @@ def _status(argv: list[str], caught: Sequence[signal.Signals]) -> int:
 
 
 def _is_exhausted(error: Exception) -> bool:
-    """Whether memory or threads are at their end, as Python and libraries tell it."""
+    """Return True if the error says that memory or threads are exhausted, in the words of Python or a library."""
     if isinstance(error, OSError):
         return error.errno in (errno.ENOMEM, errno.EAGAIN)
     return isinstance(error, MemoryError) or any(words in str(error).lower() for words in _EXHAUSTED)
@@ -163,14 +163,14 @@ def _run(argv: list[str]) -> int:
         raise UserError(
             f"there is no command {name!r} " + (f"(did you mean {close[0]}?)" if close else "(see tokenfree --help)")
         )
-    wanted = names if name is None else [name]  # each takes its time to import
+    wanted = names if name is None else [name]  # each takes time to import
     modules = _imported(wanted)
     parser = _parser(modules)
     overrides = []
     if name is not None:
         start = own.index(name) + 1
         options, kind = _options(modules[name]), getattr(modules[name], "KIND", None)
-        rest, overrides = parted(name, own[start:], options, kind)
+        rest, overrides = separated(name, own[start:], options, kind)
         own = own[:start] + rest
     args = parser.parse_args(own)
     if args.version:
@@ -204,7 +204,7 @@ def _run(argv: list[str]) -> int:
 
 
 def _full_disk(error: Exception) -> str | None:
-    """Return the system's words for a full disk, None for another error: libraries raise it in classes of their own."""
+    """Return the system's message for a full disk, else None. Libraries raise this error as their own classes."""
     number = error.errno if isinstance(error, OSError) else None
     return next((os.strerror(code) for code in _FULL if code == number or os.strerror(code) in str(error)), None)
 
@@ -233,7 +233,7 @@ def _parser(modules: dict[str, ModuleType]) -> Parser:
 
 
 def _leaves(parser: argparse.ArgumentParser) -> list[argparse.ArgumentParser]:
-    """The parsers of the actions of a command, or its own where it has none."""
+    """Return the parsers of the actions of a command, or its own parser if it has no actions."""
     for action in parser._actions:
         if isinstance(action, argparse._SubParsersAction):
             return list(action.choices.values())
@@ -241,7 +241,7 @@ def _leaves(parser: argparse.ArgumentParser) -> list[argparse.ArgumentParser]:
 
 
 def _add_common(parser: argparse.ArgumentParser) -> None:
-    """The options that all commands have."""
+    """Add the options that all commands have."""
     parser.add_argument("--debug", action="store_true", help="show the traceback of an error")
     add_arguments(parser)
 
@@ -251,7 +251,7 @@ def _options(module: ModuleType) -> list[str]:
 
 
 def _actions(module: ModuleType) -> list[argparse.Action]:
-    """What the arguments of a command are, those of its actions too."""
+    """Return the argparse actions of a command, including those of its subcommands."""
     probe = argparse.ArgumentParser()
     module.add_arguments(probe)
     for leaf in _leaves(probe):
@@ -262,10 +262,10 @@ def _actions(module: ModuleType) -> list[argparse.Action]:
 
 
 def _refuse_empty(module: ModuleType, args: argparse.Namespace) -> None:
-    """Refuse empty arguments, as variables of a shell are that are not set: an empty path is the working directory.
+    """Check that no argument is empty, as from an unset shell variable: an empty path means the working directory.
 
     Raises:
-        UserError: an argument is empty that is no text.
+        UserError: An argument other than TEXT is empty.
     """
     for action in _actions(module):
         value = getattr(args, action.dest, None)

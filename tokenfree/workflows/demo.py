@@ -1,4 +1,4 @@
-"""The demo: every stage of tokenfree in a row, by the functions that the commands call, timed."""
+"""The demo: run and time every stage of tokenfree, with the functions that the commands call."""
 
 import time
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ from tokenfree.workflows.terminal.sweep import SweepTable
 from tokenfree.workflows.terminal.verbosity import Verbosity
 
 DATA_RECIPE, MODEL_RECIPE, SWEEP_RECIPE = "wikipedia-tiny", "canine-fast-tiny", "three-knobs-tiny"
-# Chosen before any model was trained on the demo's corpus: usual phrases of docstrings, and the piece that each hides.
+# Common phrases of docstrings and the piece that each hides, chosen before any model was trained on this corpus.
 SENTENCES = (
     ("Return the number [MASK:2] items in the list.", "of"),
     ("Return [MASK:4] if the file exists.", "True"),
@@ -33,7 +33,7 @@ class Demo:
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:
-        """Time a stage."""
+        """Measure the time of a stage."""
         start = time.perf_counter()
         yield
         self.seconds[name] = time.perf_counter() - start
@@ -43,7 +43,7 @@ def run_demo(output: str, *, dump: str | None = None, workers: int = 2, verbosit
     """Run all stages into the folder `output` and print the results and every file made.
 
     Raises:
-        UserError: the dump or the folder cannot be used.
+        UserError: The dump or the folder cannot be used.
     """
     from tokenfree.pipelines.preprocess import run_preprocess
     from tokenfree.train.config import PretrainRecipe
@@ -95,7 +95,7 @@ def run_demo(output: str, *, dump: str | None = None, workers: int = 2, verbosit
 
 
 def prediction_lines(run: str) -> list[str]:
-    """Return a line for each of `SENTENCES`: the three most likely pieces, and whether the first one is right."""
+    """Return a line for each of `SENTENCES`: the three most likely pieces, and whether the first one is correct."""
     from tokenfree.train.inference.predictor import load_predictor
 
     predictor = load_predictor(run)
@@ -120,7 +120,7 @@ def _write_corpus(folder: Path, verbosity: Verbosity) -> dict[str, tuple[str, ..
 
 
 def _files(folder: Path, data: str, run: str, sweep: str, report: Path) -> Iterator[tuple[Path, str]]:
-    """The files made (path, meaning): shards as one line a split, everything else by itself."""
+    """Yield the files made as (path, meaning). The shards of a split are one entry."""
     known = [
         (Path(data) / "README.md", "card of the data: counts and plots"),
         (Path(data) / "manifest.json", "what the data holds, with hashes"),

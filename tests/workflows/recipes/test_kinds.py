@@ -18,7 +18,7 @@ from tokenfree.workflows.recipes.keys import (
     expect,
     kind_of,
 )
-from tokenfree.workflows.recipes.options import parted
+from tokenfree.workflows.recipes.options import separated
 
 
 def belongs(name: str) -> RecipeKind:
@@ -92,4 +92,4 @@ def test_of_an_imported_model_some_keys_may_be_set() -> None:
     assert {name.split(".")[0] for name in names} == {"model", "train"}
     assert {"model.width", "model.embedder.buckets", "train.optimizer.beta1"} <= names
     with pytest.raises(UserError, match=r"unknown option --objective\.spare"):
-        parted("import", ["--objective.spare", "3"], [], IMPORTED)
+        separated("import", ["--objective.spare", "3"], [], IMPORTED)

@@ -4,14 +4,14 @@ import pytest
 
 from tokenfree.core.errors import UserError
 from tokenfree.workflows.recipes.keys import PREPROCESSING, PRETRAINING, RecipeKind
-from tokenfree.workflows.recipes.options import REMOVED, parted
+from tokenfree.workflows.recipes.options import REMOVED, separated
 
 OPTIONS = ["--help", "--output", "--dry-run", "--init-from"]
 
 
 def test_keys_are_no_positionals() -> None:
     arguments = ["mine", "--shards", "4", "--output", "x", "--window.pack=none", "books"]
-    own, overrides = parted("preprocess", arguments, OPTIONS, PREPROCESSING)
+    own, overrides = separated("preprocess", arguments, OPTIONS, PREPROCESSING)
     assert own == ["mine", "--output", "x", "books"]
     assert overrides == [("shards", "4"), ("window.pack", "none")]
 
@@ -19,7 +19,7 @@ def test_keys_are_no_positionals() -> None:
 @pytest.mark.parametrize("spelled", ["learning-rate", "learning_rate"])
 def test_both_spellings_of_names_are_taken_and_values_left_alone(spelled: str) -> None:
     arguments = [f"--train.{spelled}=1e-3", "--dry_run", "--init-from", "my-run_2", "--output=a-b_c"]
-    own, overrides = parted("pretrain", arguments, OPTIONS, PRETRAINING)
+    own, overrides = separated("pretrain", arguments, OPTIONS, PRETRAINING)
     assert own == ["--dry-run", "--init-from", "my-run_2", "--output=a-b_c"]
     assert overrides == [("train.learning_rate", "1e-3")]
 
@@ -37,20 +37,20 @@ def test_both_spellings_of_names_are_taken_and_values_left_alone(spelled: str) -
 )
 def test_unknown_options_are_told_with_the_nearest(option: str, hint: str) -> None:
     with pytest.raises(UserError, match=rf"unknown option {option.split('=')[0]} \(did you mean {hint}\?\)"):
-        parted("pretrain", [option, "1"], OPTIONS, PRETRAINING)
+        separated("pretrain", [option, "1"], OPTIONS, PRETRAINING)
 
 
 def test_options_like_nothing_and_commands_without_recipes() -> None:
     with pytest.raises(UserError, match=r"unknown option --zzz \(see tokenfree pretrain --help\)"):
-        parted("pretrain", ["--zzz"], OPTIONS, PRETRAINING)
+        separated("pretrain", ["--zzz"], OPTIONS, PRETRAINING)
     with pytest.raises(UserError, match=r"--train\.steps \(see tokenfree verify --help\)"):
-        parted("verify", ["--train.steps", "1"], OPTIONS, None)
+        separated("verify", ["--train.steps", "1"], OPTIONS, None)
 
 
 @pytest.mark.parametrize("rest", [[], ["--output", "x"]])
 def test_a_key_needs_a_value(rest: list[str]) -> None:
     with pytest.raises(UserError, match=r"--train\.steps needs a value"):
-        parted("pretrain", ["--train.steps", *rest], OPTIONS, PRETRAINING)
+        separated("pretrain", ["--train.steps", *rest], OPTIONS, PRETRAINING)
 
 
 @pytest.mark.parametrize("option", REMOVED)
@@ -58,5 +58,5 @@ def test_a_key_needs_a_value(rest: list[str]) -> None:
 def test_a_removed_option_is_refused_with_what_to_use_instead(option: str, kind: RecipeKind | None) -> None:
     for spelled in (option, option.replace("-", "_").replace("__", "--"), f"{option}=1"):
         with pytest.raises(UserError) as error:
-            parted("preprocess", [spelled, "1"], OPTIONS, kind)
+            separated("preprocess", [spelled, "1"], OPTIONS, kind)
         assert str(error.value) == f"{option} was removed: {REMOVED[option]}"

@@ -1,4 +1,4 @@
-"""A window is drawn with its words and subwords: in colours, or parted by signs where there are none."""
+"""A window is drawn with its words and subwords: in colours, or separated by signs where there are none."""
 
 import io
 

@@ -1,1 +1,1 @@
-"""What `tokenfree cluster` does: Ray clusters by a profile or on this machine, and jobs on them."""
+"""Implementation of `tokenfree cluster`: Ray clusters from a profile or on this machine, and jobs on them."""

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from tokenfree.workflows.cluster.jobs import Job, Jobs
 
 LOCAL = "local"
-DEFAULT_ADDRESS = "http://127.0.0.1:8265"  # of a tunnel, by default
+DEFAULT_ADDRESS = "http://127.0.0.1:8265"  # of a tunnel
 NEWER_AUTOSCALER = "RAY_UP_enable_autoscaler_v2"
 _REACHED = "Ray runs the code of anyone who reaches it"
 _SECRET = re.compile(r"://[^/@\s]*:[^/@\s]*@")  # a password in an address
@@ -48,9 +48,9 @@ def show_profiles(args: argparse.Namespace) -> int:
 
 
 def up(args: argparse.Namespace) -> int:
-    """Start the cluster of a profile, or bring it to what the profile says now.
+    """Start the cluster of a profile, or update it to the current profile.
 
-    The profile is checked first, what costs money is named, and nothing is started without a yes.
+    The profile is checked first, and everything that costs money is listed. Nothing starts without confirmation.
 
     Examples:
       tokenfree cluster profiles aws > aws.yaml    and fill in what stands in <...>
@@ -58,7 +58,7 @@ def up(args: argparse.Namespace) -> int:
       tokenfree cluster up aws.yaml --yes
 
     Raises:
-        UserError: the profile cannot be used, or the answer was no.
+        UserError: The profile cannot be used, or the answer was no.
     """
     if args.profile == LOCAL:
         raise UserError("local is not a profile. tokenfree cluster local starts a local cluster")
@@ -74,8 +74,8 @@ def up(args: argparse.Namespace) -> int:
     tokens.use(asked=not args.no_token)
     tokens.make()
     if not profile.is_paid:
-        # Ray's newer autoscaler (2.60) takes the head of an on-premise cluster for a lost worker, and starts only the
-        # first of two workers.
+        # Ray's newer autoscaler (2.60) mistakes the head of an on-premise cluster for a lost worker, and starts only
+        # the first of two workers.
         os.environ.setdefault(NEWER_AUTOSCALER, "0")
     _ray("up", str(profile.path), "--yes", "--no-config-cache", "--disable-usage-stats")
     print(f"\nin a terminal of its own, a tunnel:  ray dashboard {profile.path}")
@@ -86,7 +86,7 @@ def up(args: argparse.Namespace) -> int:
 
 
 def status(args: argparse.Namespace) -> int:
-    """Show the nodes of a cluster, and what is used of them.
+    """Show the nodes of a cluster, and how much of them is in use.
 
     Examples:
       tokenfree cluster status aws.yaml
@@ -95,7 +95,7 @@ def status(args: argparse.Namespace) -> int:
     if args.profile != LOCAL:
         profile = profiles.read(args.profile)
         tokens.use_if_made()
-        # The head's shell does not know the mode.
+        # The shell on the head does not set this variable.
         mode = "RAY_AUTH_MODE=token " if profiles.asks_for_token(profile) else ""
         _ray("exec", str(profile.path), f"{mode}ray status", "--no-config-cache")
         return 0
@@ -111,7 +111,7 @@ def status(args: argparse.Namespace) -> int:
 
 
 def down(args: argparse.Namespace) -> int:
-    """Take a cluster down: its machines are deleted, and with them what lies on their disks.
+    """Take a cluster down: delete its machines and everything on their disks.
 
     Examples:
       tokenfree cluster down aws.yaml
@@ -136,16 +136,16 @@ def down(args: argparse.Namespace) -> int:
 def local(args: argparse.Namespace) -> int:
     """Start a local cluster: several nodes on this machine, which end with this command.
 
-    Its nodes are processes of `ray start`, with temporary files of their own, without GPUs; they and their dashboard
-    listen on 127.0.0.1 alone. Ctrl-C, or tokenfree cluster down local, ends all of it. With --hosts each node runs in
-    a network namespace, at an address of its own.
+    Its nodes are processes of `ray start`, each with its own temporary files and without GPUs. They and the dashboard
+    listen only on 127.0.0.1. Ctrl-C, or tokenfree cluster down local, ends all of it. With --hosts each node runs in
+    its own network namespace, at its own address.
 
     Examples:
       tokenfree cluster local --nodes 3
       tokenfree cluster local --nodes 2 --cpus 2
 
     Raises:
-        UserError: a number is too small, or a local cluster runs already.
+        UserError: A number is too small, or a local cluster is running already.
     """
     from tokenfree.workflows.terminal.progress import counted
 
@@ -178,10 +178,10 @@ def local(args: argparse.Namespace) -> int:
 def submit(args: argparse.Namespace) -> int:
     """Run a command of tokenfree on a cluster, and follow it.
 
-    The command runs there as it is given, so its paths are those of the nodes: addresses such as s3://bucket/en, or
-    folders that all nodes share. --send copies recipe files and custom modules from here into the job's working
-    directory, under the same relative paths. A command that leads workers runs on the head, any other on a node with a
-    free CPU. The job continues when this command is ended; its exit status is the job's.
+    The command runs there unchanged, so its paths are those of the nodes: addresses such as s3://bucket/en, or folders
+    that all nodes share. --send copies recipe files and custom modules from here into the job's working directory,
+    under the same relative paths. A command that leads workers runs on the head, any other on a node with a free CPU.
+    The job continues if this command ends. The exit status is the job's.
 
     Examples:
       tokenfree cluster submit -- pretrain canine-s-tiny --data s3://bucket/en --output s3://bucket/run --workers 2
@@ -190,7 +190,7 @@ def submit(args: argparse.Namespace) -> int:
           --output s3://bucket/run
 
     Raises:
-        UserError: the output is relative, an address holds a password, or a file to send does not exist.
+        UserError: The output is relative, an address contains a password, or a file to send does not exist.
     """
     from tokenfree.workflows.terminal.progress import counted
 
@@ -218,14 +218,14 @@ def submit(args: argparse.Namespace) -> int:
 
 
 def own_cpus(words: Sequence[str]) -> int:
-    """The CPUs of a command's own process: 0 if it leads workers, so that it may run on the head."""
+    """Return the CPUs of a command's own process: 0 if it leads workers, so that it may run on the head."""
     option = _LEADING.get(words[0])
     leads = words[0] == "sweep" or any(word.partition("=")[0] == option for word in words)
     return 0 if leads else 1
 
 
 def logs(args: argparse.Namespace) -> int:
-    """Show what a job writes, from its beginning to its end; the exit status is the job's.
+    """Show the output of a job, from its beginning to its end; the exit status is the job's.
 
     Examples:
       tokenfree cluster logs pretrain-0312-104512-9f3a
@@ -239,7 +239,7 @@ def logs(args: argparse.Namespace) -> int:
 
 
 def stop(args: argparse.Namespace) -> int:
-    """Stop a job: it is asked to end, as by SIGTERM, and has two minutes to write its checkpoint.
+    """Stop a job: ask it to end, as SIGTERM does, and give it two minutes to write its checkpoint.
 
     Example:
       tokenfree cluster stop pretrain-0312-104512-9f3a
@@ -321,7 +321,7 @@ def _follow(jobs: Jobs, name: str) -> int:
 
 
 def _jobs(address: str) -> Jobs:
-    """The jobs of the cluster at an address, with Ray's token if there is one."""
+    """Return the jobs of the cluster at an address, using Ray's token if there is one."""
     tokens.use_if_made()
     from tokenfree.workflows.cluster.jobs import Jobs
 
@@ -335,7 +335,7 @@ def _jobs(address: str) -> Jobs:
 
 
 def _address(args: argparse.Namespace) -> str:
-    """The address of the dashboard, with its protocol. Raises UserError if it is none."""
+    """Return the address of the dashboard, with its protocol. Raises UserError if it is invalid."""
     found = local_cluster.running()
     own = None if found is None else found.address
     address = args.address or own or os.environ.get("RAY_API_SERVER_ADDRESS") or DEFAULT_ADDRESS

@@ -1,4 +1,4 @@
-"""Ray jobs: submit, follow, stop and list them. Each lives on the cluster, whatever becomes of this process."""
+"""Ray jobs: submit, follow, stop and list them. A job runs on the cluster, independently of this process."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ from ray.job_submission import JobDetails, JobStatus, JobSubmissionClient
 from tokenfree.core.errors import JobError, UserError
 from tokenfree.workflows.cluster import tokens
 
-_PATIENCE, _PAUSE = 600.0, 2.0  # seconds to wait for a cluster that no longer answers, and between two attempts
-_ANSWER_SECONDS = 10.0  # in which a cluster has to answer at first; Ray's client waits without limit
-_STOP_SECONDS = 120  # that a job has to write its checkpoint before it is killed
-_OVERRIDES = ("RAY_API_SERVER_ADDRESS", "RAY_ADDRESS")  # Ray lets them win over an address that is given
+_PATIENCE, _PAUSE = 600.0, 2.0  # seconds to wait for a cluster that no longer answers, and between attempts
+_ANSWER_SECONDS = 10.0  # for the first answer of a cluster; Ray's client waits without limit
+_STOP_SECONDS = 120  # for a job to write its checkpoint before it is killed
+_OVERRIDES = ("RAY_API_SERVER_ADDRESS", "RAY_ADDRESS")  # in Ray, these override an address that is passed
 _NO_COMMAND = 127  # exit status of a shell that does not find the command
 _LOGGERS = ("ray.dashboard.modules", "ray._private.runtime_env.packaging")
 
@@ -57,8 +57,8 @@ class Jobs:
     """The jobs of the cluster whose dashboard is at `address`, such as http://127.0.0.1:8265.
 
     Raises:
-        NoAnswer: nothing answers there.
-        UserError: Ray's token is missing or another one.
+        NoAnswer: Nothing answers there.
+        UserError: The cluster does not accept this machine's token, or it is missing.
     """
 
     def __init__(self, address: str) -> None:
@@ -68,20 +68,20 @@ class Jobs:
         with self._told():
             requests.get(f"{address}/api/version", timeout=_ANSWER_SECONDS)
             self._client = JobSubmissionClient(address)
-            for name in ("dashboard_sdk", "job.sdk"):  # they set their levels themselves when they are imported
+            for name in ("dashboard_sdk", "job.sdk"):  # they set their levels when they are imported
                 logging.getLogger(f"ray.dashboard.modules.{name}").setLevel(logging.WARNING)
 
     def submit(self, words: Sequence[str], sent: Sequence[str], *, cpus: float, gpus: float) -> str:
         """Submit `tokenfree WORDS` and return the name of the job.
 
         Args:
-            words: the command and its arguments, which run as they are.
-            sent: files and folders that are copied into the job's working directory, under their relative paths.
+            words: The command and its arguments, which are passed unchanged.
+            sent: Files and folders to copy into the job's working directory, under their relative paths.
             cpus: CPUs of the command's own process.
-            gpus: GPUs of the same.
+            gpus: GPUs of the command's own process.
 
         Raises:
-            UserError: a path of `sent` does not exist.
+            UserError: A path of `sent` does not exist.
         """
         name = f"{words[0]}-{time.strftime('%m%d-%H%M%S')}-{secrets.token_hex(2)}"
         with tempfile.TemporaryDirectory(prefix="tokenfree-") as folder:
@@ -103,13 +103,13 @@ class Jobs:
     def follow(self, name: str, write: Callable[[str], None], notice: Callable[[str], None]) -> Job:
         """Write the log of a job, from its beginning to its end, and return the ended job.
 
-        A lost connection, such as that of a closed laptop, is made again, and `notice` gets a line about it. Raises
+        A lost connection, such as that of a closed laptop, is restored, and `notice` receives a line about it. Raises
         NoAnswer if the cluster does not answer for ten minutes.
         """
         log, lost = _Log(write), None
         while True:
             try:
-                job = self.get(name)  # also whether there is one
+                job = self.get(name)  # fails if there is no such job
                 with self._told():
                     asyncio.run(self._tail(name, log))
                 job, lost = self.get(name), None
@@ -124,13 +124,13 @@ class Jobs:
             time.sleep(_PAUSE)
 
     def logs(self, name: str) -> str:
-        """Return what a job has written so far."""
+        """Return what a job has printed so far."""
         self.get(name)
         with self._told():
             return self._client.get_job_logs(name)
 
     def stop(self, name: str) -> bool:
-        """Ask a job to end, and return whether it was running. It may take some time to write a checkpoint."""
+        """Ask a job to end, and return True if it was running. It may take some time to write a checkpoint."""
         self.get(name)
         with self._told():
             return self._client.stop_job(name)
@@ -146,7 +146,7 @@ class Jobs:
         raise UserError(f"there is no job {name} at {self.address}; tokenfree cluster jobs lists them")
 
     def list(self) -> list[Job]:
-        """Return all jobs that were submitted, the oldest first."""
+        """Return all submitted jobs, the oldest first."""
         with self._told():
             found = [_job(job) for job in self._client.list_jobs() if job.submission_id]
         return sorted(found, key=lambda job: job.started or 0.0)
@@ -158,7 +158,7 @@ class Jobs:
 
     @contextlib.contextmanager
     def _told(self) -> Iterator[None]:
-        """Turn errors of the connection into errors for the user."""
+        """Convert errors of the connection to errors for the user."""
         before = {name: os.environ.pop(name) for name in _OVERRIDES if name in os.environ}
         try:
             yield
@@ -181,7 +181,7 @@ class Jobs:
 
 
 class _Log:
-    """Writes what of a log was not written before; each connection reads it from its beginning."""
+    """A writer of the new part of a log. Each connection reads the log from its beginning."""
 
     def __init__(self, write: Callable[[str], None]) -> None:
         self._write, self._written = write, 0
@@ -206,7 +206,7 @@ def _copy(source: Path, target: Path) -> None:
 
 
 def exit_status(job: Job) -> int:
-    """Return the exit status of a job that has ended: its command's own, or 1."""
+    """Return the exit status of a job that has ended: that of its command, or 1."""
     if job.status == JobStatus.SUCCEEDED:
         return 0
     return job.exit_status if job.exit_status is not None and 0 < job.exit_status < _NO_COMMAND else 1

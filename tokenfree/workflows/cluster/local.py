@@ -1,7 +1,7 @@
-"""A Ray cluster of several nodes on this machine: `ray start` processes, as on machines of their own.
+"""A Ray cluster of several nodes on this machine, from `ray start` processes as on separate machines.
 
-All its processes have a mark in their environment, by which they are found, also those that lost their parent. A user
-has at most one such cluster.
+All its processes are found by a mark in their environment, even those that lost their parent. A user has at most one
+such cluster.
 """
 
 from __future__ import annotations
@@ -30,22 +30,22 @@ from tokenfree.core.machine import cores
 
 LOOPBACK = "127.0.0.1"
 _MARK = "TOKENFREE_LOCAL_CLUSTER"
-_STARTED = "Ray runtime started"  # what `ray start` prints
-_GAVE_UP = "timed out during startup"  # what it prints where the machine is so busy that 30 seconds are not enough
+_STARTED = "Ray runtime started"  # printed by `ray start`
+_GAVE_UP = "timed out during startup"  # printed if the machine is so busy that 30 seconds are not enough
 _START_SECONDS, _END_SECONDS = 180.0, 15.0
 _ATTEMPTS = 3
-_OBJECT_STORE = 100_000_000  # bytes of each node
-_HEALTH = {  # a node that is cut off is known to be lost after 15 seconds, by Ray's own settings after 65
+_OBJECT_STORE = 100_000_000  # bytes per node
+_HEALTH = {  # a disconnected node counts as lost after 15 seconds; by Ray's defaults after 65
     "RAY_health_check_period_ms": "1000",
     "RAY_health_check_timeout_ms": "2000",
     "RAY_health_check_failure_threshold": "5",
 }
-_OUR_OWN = ("RAY_ADDRESS", "RAY_API_SERVER_ADDRESS", "RAY_JOB_CONFIG_JSON_ENV_VAR")  # they name another cluster
+_OUR_OWN = ("RAY_ADDRESS", "RAY_API_SERVER_ADDRESS", "RAY_JOB_CONFIG_JSON_ENV_VAR")  # name another cluster
 
 
 @dataclasses.dataclass(frozen=True)
 class LocalCluster:
-    """A local cluster; `address` is that of its dashboard, and the first of `nodes` is the head."""
+    """A local cluster. `address` is that of its dashboard, and the first of `nodes` is the head."""
 
     mark: str
     folder: str
@@ -62,7 +62,7 @@ class LocalCluster:
         return found
 
     def log(self, number: int) -> Path:
-        """The output of `ray start` of a node."""
+        """Return the file with the output of a node's `ray start`."""
         return Path(self.folder) / f"node_{number}.txt"
 
 
@@ -76,17 +76,17 @@ def running() -> LocalCluster | None:
 
 
 def start(nodes: int, cpus: int | None, *, hosts: Sequence[str] = (), dashboard: str = LOOPBACK) -> LocalCluster:
-    """Start a local cluster, and wait until its nodes are up. If that fails, nothing of it is left.
+    """Start a local cluster, and wait until its nodes are up. A failure leaves nothing behind.
 
     Args:
-        nodes: number of nodes, with the head.
-        cpus: CPUs of each node; by default an equal share of this machine's.
-        hosts: names of network namespaces (`ip netns`), one for each node; without them all nodes are at 127.0.0.1.
-        dashboard: address that the dashboard listens on.
+        nodes: Number of nodes, including the head.
+        cpus: CPUs of each node; by default an equal share of this machine's CPUs.
+        hosts: Names of network namespaces (`ip netns`), one per node; without them all nodes use 127.0.0.1.
+        dashboard: Address that the dashboard listens on.
 
     Raises:
-        UserError: there is one already.
-        JobError: a node did not start.
+        UserError: A local cluster is running already.
+        JobError: A node did not start.
     """
     before = running()
     if before is not None:
@@ -109,15 +109,15 @@ def start(nodes: int, cpus: int | None, *, hosts: Sequence[str] = (), dashboard:
 
 
 def stop(cluster: LocalCluster) -> None:
-    """End all processes of a local cluster, jobs too, and remove its files."""
+    """End all processes of a local cluster, including jobs, and remove its files."""
     for process in cluster.processes():
         with contextlib.suppress(psutil.Error):
-            if "--block" in process.cmdline():  # `ray start`, which ends what it started
+            if "--block" in process.cmdline():  # `ray start`, which ends its child processes
                 process.terminate()
     until = time.monotonic() + _END_SECONDS
     while (left := cluster.processes()) and time.monotonic() < until:
         time.sleep(0.2)
-    while left:  # what is started meanwhile is found the next time
+    while left:  # processes started meanwhile are found in the next round
         for process in left:
             with contextlib.suppress(psutil.Error):
                 process.kill()
@@ -143,7 +143,7 @@ def _named(addresses: Sequence[str], dashboard: str) -> LocalCluster:
     """Record a cluster that has no processes yet, so that it can be taken down from now on."""
     made = LocalCluster(
         secrets.token_hex(8),
-        tempfile.mkdtemp(prefix="tf-", dir=os.environ.get("RAY_TMPDIR", "/tmp")),  # sockets have paths of 107 bytes
+        tempfile.mkdtemp(prefix="tf-", dir=os.environ.get("RAY_TMPDIR", "/tmp")),  # socket paths have at most 107 bytes
         f"http://{dashboard}:{_free_port(8265)}",
         addresses,
     )
@@ -182,7 +182,7 @@ def _start_node(made: LocalCluster, number: int, arguments: list[str], *, host: 
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=subprocess.STDOUT,
-            start_new_session=True,  # Ctrl-C is for the command that started it
+            start_new_session=True,  # so that Ctrl-C reaches only the command that started it
         )
 
 
@@ -210,7 +210,7 @@ def _address(host: str) -> str:
 
 
 def _free_port(wanted: int = 0) -> int:
-    """Return a port that nobody listens on, `wanted` if it is free."""
+    """Return a free port: `wanted`, if it is free."""
     with socket.socket() as free:
         try:
             free.bind((LOOPBACK, wanted))

@@ -1,4 +1,4 @@
-"""Profiles of `ray up`, in `ray_profiles/` or in files of the user's: what is wrong with one, and what it costs."""
+"""Profiles of `ray up`, in `ray_profiles/` or in custom files: their problems and their costs."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ import yaml
 
 from tokenfree.core.errors import UserError
 
-_PLACE = re.compile(r"<[a-z]+(?:-[a-z]+)*>")  # to be replaced by a value of the user's
+_PLACE = re.compile(r"<[a-z]+(?:-[a-z]+)*>")  # placeholders for the user's values
 _DASHBOARD = re.compile(r"--dashboard-host[= ](\S+)")
-_NEVER_EXECUTED = {"azure": "Azure", "gcp": "Google Cloud"}  # on a real account
-_KINDS = ("InstanceType", "machineType", "vmSize")  # of machines, as the clouds call them
-LOOPBACK = ("127.0.0.1", "localhost", "::1")  # what only this machine reaches
+_NEVER_EXECUTED = {"azure": "Azure", "gcp": "Google Cloud"}  # never executed on a real account
+_KINDS = ("InstanceType", "machineType", "vmSize")  # names of the machine type in the clouds
+LOOPBACK = ("127.0.0.1", "localhost", "::1")  # addresses that only this machine reaches
 _FOLDER = Path(__file__).with_name("ray_profiles")
-_FREE = {"local"}  # providers whose machines are the user's own
+_FREE = {"local"}  # providers whose machines belong to the user
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,17 +33,17 @@ class Profile:
 
     @property
     def is_paid(self) -> bool:
-        """Whether its machines cost money while they run."""
+        """True if its machines cost money while they run."""
         return self.mapping["provider"]["type"] not in _FREE
 
 
 def names() -> list[str]:
-    """The profiles that come with tokenfree, in alphabetical order."""
+    """Return the names of the profiles that come with tokenfree, in alphabetical order."""
     return sorted(path.stem for path in _FOLDER.glob("*.yaml"))
 
 
 def find(source: str) -> Path:
-    """The file of a profile that is given by name or by file. Raises UserError if there is none."""
+    """Return the file of a profile, given its name or file. Raises UserError if there is none."""
     path = _FOLDER / f"{source}.yaml" if source in names() else Path(source)
     if not path.is_file():
         close = difflib.get_close_matches(source, names(), n=1)
@@ -53,10 +53,11 @@ def find(source: str) -> Path:
 
 
 def read(source: str) -> Profile:
-    """Read and check a profile that is given by name or by file.
+    """Read and check a profile, given its name or file.
 
     Raises:
-        UserError: it cannot be read, is not what `ray up` takes, or has places to fill in; all problems are named.
+        UserError: The profile is unreadable, is invalid for `ray up`, or has placeholders. The message lists all
+            problems.
     """
     path = find(source)
     try:
@@ -73,7 +74,7 @@ def read(source: str) -> Profile:
 
 
 def _schema_problems(mapping: Mapping[str, Any]) -> list[str]:
-    """What Ray's own schema (ray/autoscaler/ray-schema.json) says against it, each with its key."""
+    """Return the problems that Ray's schema (ray/autoscaler/ray-schema.json) finds, each with its key."""
     from jsonschema import Draft7Validator
 
     schema = json.loads(importlib.resources.files("ray.autoscaler").joinpath("ray-schema.json").read_text("utf-8"))
@@ -86,7 +87,7 @@ def _schema_problems(mapping: Mapping[str, Any]) -> list[str]:
 
 
 def costs(profile: Profile) -> list[str]:
-    """The machines that the profile may start, a line for each kind, as a person reads them."""
+    """Return the machines that the profile may start, as one readable line per kind."""
     from tokenfree.core.settings import flatten
 
     mapping, lines = profile.mapping, []
@@ -94,7 +95,7 @@ def costs(profile: Profile) -> list[str]:
     if not profile.is_paid:
         machines = [provider.get("head_ip"), *provider.get("worker_ips", [])]
         return [f"Ray on {len(machines)} machines of your own: {', '.join(map(str, machines))}"]
-    most = mapping.get("max_workers", 2)  # Ray's default
+    most = mapping.get("max_workers", 2)  # the default of Ray
     for name, node in mapping.get("available_node_types", {}).items():
         values = dict(flatten(node["node_config"]))
         kind = next((value for key, value in values.items() if key.split(".")[-1] in _KINDS), "a machine")
@@ -108,18 +109,18 @@ def costs(profile: Profile) -> list[str]:
 
 
 def about(name: str) -> str:
-    """What a profile that comes with tokenfree is for: the beginning of its opening comment."""
+    """Return the purpose of a profile that comes with tokenfree: the beginning of its opening comment."""
     return find(name).read_text(encoding="utf-8").splitlines()[0].strip("# ").partition(":")[0]
 
 
 def asks_for_token(profile: Profile) -> bool:
-    """Whether Ray is started so that it asks for its token, on all nodes."""
+    """Return True if Ray requires its token on all nodes."""
     starts = [command for command in _starts(profile.mapping) if "ray start" in command]
     return bool(starts) and all("RAY_AUTH_MODE=token" in command for command in starts)
 
 
 def warnings(profile: Profile) -> list[str]:
-    """Return what opens the cluster to others, and whether such a profile was ever executed."""
+    """Return warnings if the cluster is open to others, or if such a profile was never executed."""
     provider = _NEVER_EXECUTED.get(profile.mapping["provider"]["type"])
     unknown = [f"warning: a profile for {provider} was never executed; watch its first start"] if provider else []
     hosts = [host for command in _starts(profile.mapping) for host in _DASHBOARD.findall(command)]
@@ -135,7 +136,7 @@ def _starts(mapping: Mapping[str, Any]) -> list[str]:
 
 
 def _places(mapping: Mapping[str, Any]) -> Iterator[str]:
-    """The places of a template that nobody has filled in."""
+    """Yield the placeholders of a template that are not filled in."""
     found: dict[str, str] = {}
     for key, text in _texts(mapping):
         for word in _PLACE.findall(text):
@@ -144,7 +145,7 @@ def _places(mapping: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _texts(value: Any, key: str = "") -> Iterator[tuple[str, str]]:
-    """All texts in nested mappings and lists, with their keys."""
+    """Yield all texts in nested mappings and lists, with their keys."""
     if isinstance(value, str):
         yield key, value
     elif isinstance(value, Mapping):

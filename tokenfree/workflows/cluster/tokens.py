@@ -1,4 +1,4 @@
-"""The token that Ray asks for of whoever connects: made where there is none, and used unless the user says not."""
+"""The token that Ray requires of anyone who connects. It is created if missing, and used unless disabled."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ MODE = "RAY_AUTH_MODE"
 
 
 def use(*, asked: bool = True) -> None:
-    """Have Ray, in this process and those that it starts, ask for the token and give it; none where `asked` is False.
+    """Make Ray, in this process and its child processes, require and send the token, unless `asked` is False.
 
-    It is to be called before Ray is imported.
+    Call this before Ray is imported.
     """
     if not asked:
         os.environ[MODE] = "disabled"
@@ -21,13 +21,13 @@ def use(*, asked: bool = True) -> None:
 
 
 def use_if_made() -> None:
-    """For whoever connects: give the token if there is one here. A cluster that asks for none does not mind."""
+    """Send the token when connecting, if there is one here. Clusters that require none ignore it."""
     if path().exists() or os.environ.get("RAY_AUTH_TOKEN"):
         use()
 
 
 def make() -> None:
-    """Write a token to where Ray looks for it, if there is none and one is used; only this user can read the file."""
+    """Write a token to where Ray looks for it, if a token is used and missing. Only this user can read the file."""
     if os.environ.get(MODE) != "token" or os.environ.get("RAY_AUTH_TOKEN"):
         return
     path().parent.mkdir(parents=True, exist_ok=True)
@@ -36,7 +36,7 @@ def make() -> None:
 
 
 def path() -> Path:
-    """The file of the token."""
+    """Return the file of the token."""
     return Path(os.environ.get("RAY_AUTH_TOKEN_PATH") or Path.home() / ".ray" / "auth_token")
 
 

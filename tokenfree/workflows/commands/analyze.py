@@ -40,7 +40,7 @@ _ONLY = {
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """`ANALYSIS RUN [--data PATH]`."""
+    """Add `ANALYSIS RUN [--data PATH]`."""
     parser.add_argument("analysis", metavar="ANALYSIS", choices=ANALYSES, help=f"one of: {', '.join(ANALYSES)}")
     parser.add_argument("run_folder", metavar="RUN", help="folder of a run, or a transformers folder")
     parser.add_argument(
@@ -86,10 +86,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print what was found as tables, and write it to a file where one is named.
+    """Print the results as tables, and write them to a file if --output names one.
 
     Raises:
-        UserError: an option does not go with the analysis, or see the functions of `tokenfree.train.analyses`.
+        UserError: An option does not belong to the analysis; or see the functions of `tokenfree.train.analyses`.
     """
     from tokenfree.workflows.report.analyses import check_output, write_analysis
     from tokenfree.workflows.terminal.progress import console
@@ -146,7 +146,7 @@ def _noise(args: argparse.Namespace) -> dict[str, Any]:
 
 
 def _check(args: argparse.Namespace) -> None:
-    """Refuse options that the analysis would take no notice of, and sizes that are too small."""
+    """Raise UserError for options that the analysis does not use, and for sizes that are too small."""
     if args.analysis == "similarity" and args.data is None:
         raise UserError("similarity needs --data with UniMorph files, such as --data unimorph/eng")
     for name, analyses in _ONLY.items():

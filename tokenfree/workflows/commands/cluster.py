@@ -19,7 +19,7 @@ import tokenfree.workflows.commands
 from tokenfree.core.errors import UserError
 from tokenfree.workflows.cluster import actions as cluster_actions
 
-PASSES_ON = True  # what follows `--` is the command that is submitted
+PASSES_ON = True  # the command to submit follows `--`
 _NOT_SENT = ("cluster", "completion")
 _ACTIONS = {
     "profiles": cluster_actions.show_profiles,
@@ -35,7 +35,7 @@ _ACTIONS = {
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """`profiles|up|status|down|local|submit|logs|stop|jobs`, each with arguments of its own."""
+    """Add `profiles|up|status|down|local|submit|logs|stop|jobs`, each with its own arguments."""
     actions = parser.add_subparsers(dest="action", metavar="ACTION", title="actions", required=True)
     for name, function in _ACTIONS.items():
         text = inspect.cleandoc(function.__doc__ or "").partition("\n\nRaises:")[0]
@@ -88,10 +88,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Do what the action says.
+    """Run the action.
 
     Raises:
-        UserError: no command that can be sent follows `--`, or something follows it for an action that takes nothing.
+        UserError: No command that can be submitted follows `--`, or the action takes nothing after `--`.
     """
     name = next(iter(args.passed_on), None)
     if args.action == "submit":

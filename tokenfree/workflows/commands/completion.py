@@ -14,7 +14,7 @@ _PATHS = {"DIR", "RUN", "RUN|FOLDER", "FILE", "PATH", "PROFILE", "RECIPE"}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """`SHELL`."""
+    """Add `SHELL`."""
     parser.add_argument("shell", metavar="SHELL", choices=("bash", "zsh", "fish"), help="bash, zsh or fish")
 
 
@@ -23,7 +23,7 @@ def run(args: argparse.Namespace) -> int:
     import shtab
 
     parser = args.whole_parser()
-    # shtab, too, finds the commands among the private attributes of argparse: there are no others.
+    # argparse has no public attribute for this; shtab uses the private one too.
     (commands,) = (action for action in parser._actions if isinstance(action, argparse._SubParsersAction))
     for action in (action for command in commands.choices.values() for action in command._actions):
         if action.metavar in _PATHS:

@@ -14,7 +14,7 @@ from tokenfree.core.errors import UserError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """`[--dump PATH] [--output DIR]`."""
+    """Add `[--dump PATH] [--output DIR]`."""
     parser.add_argument("--dump", metavar="PATH", help="Wikipedia dump to use instead of the demo's own corpus")
     parser.add_argument("--output", metavar="DIR", default="demo", help="folder to write to (default: demo)")
     parser.add_argument("--workers", metavar="N", type=int, default=2, help="number of training workers (default 2)")
@@ -24,7 +24,7 @@ def run(args: argparse.Namespace) -> int:
     """Run the stages and print what was made.
 
     Raises:
-        UserError: there is no worker, or a stage cannot use the dump or the folder.
+        UserError: The number of workers is less than 1, or a stage cannot use the dump or the folder.
     """
     from tokenfree.workflows.demo import run_demo
 

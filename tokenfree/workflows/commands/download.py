@@ -24,13 +24,16 @@ if TYPE_CHECKING:
     from tokenfree.preprocess.download import Dump, Item
 
 MIRROR_VARIABLE = "TOKENFREE_MIRROR"
-UNSIZED_GB = 30  # English Wikipedia in one file has 25
+UNSIZED_GB = 30  # English Wikipedia in one file has 25 GB
 PART_NUMBER = r"\d+\.xml.*"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """`LANGUAGE_OR_WIKI [...] --output DIR [--mirror URL] [--date latest|YYYYMMDD] [--max-gb GB] [--allow-http]
-    [--dry-run]`."""
+    """Add the arguments.
+
+    `LANGUAGE_OR_WIKI [...] --output DIR [--mirror URL] [--date latest|YYYYMMDD] [--max-gb GB] [--allow-http]
+    [--dry-run]`
+    """
     parser.add_argument("names", metavar="LANGUAGE_OR_WIKI", nargs="+", help="a language (sw) or a database (swwiki)")
     parser.add_argument("--output", metavar="DIR", required=True, help="folder for the files")
     parser.add_argument(
@@ -49,10 +52,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Find the files, download what is missing, and show what to do with them.
+    """Find the files, download those that are missing, and print the command that preprocesses them.
 
     Raises:
-        UserError: the folder is an address, the mirror lacks the dump, or there is no room for it.
+        UserError: The folder is an address, the mirror lacks the dump, or the disk is too small.
     """
     from tokenfree.preprocess.download import MIRROR, Client, Mirror, check_room, database, download, plan
     from tokenfree.workflows.terminal.progress import DownloadLine
@@ -97,7 +100,7 @@ def _next_command(dumps: Sequence["Dump"], folder: Path) -> str:
     inputs = []
     for dump in dumps:
         name, *more = dump.articles
-        # There may be a hundred parts: the pattern of their names says it shorter.
+        # A dump can have a hundred parts, so the command uses a glob for them.
         inputs.append(f"{quoted}/{re.sub(PART_NUMBER, '[0-9]*.xml*.bz2', name) if more else name}")
     output = f"data/{dumps[0].wiki}" if len(dumps) == 1 else "data/wikipedia"
     return f"tokenfree preprocess wikipedia-tiny --wikipedia {' '.join(inputs)} --output {output}"

@@ -27,7 +27,7 @@ POOLINGS = ("mean", "cls", "cls_max", "pooled")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """`RUN FILE|- --output DIR [--vectors texts|words|characters] [--workers N]`."""
+    """Add `RUN FILE|- --output DIR [--vectors texts|words|characters] [--workers N]`."""
     parser.add_argument("run_folder", metavar="RUN", help="the folder of a run")
     parser.add_argument("source", metavar="PATH", help="a file, - for standard input, or a data directory")
     parser.add_argument("--output", metavar="DIR", required=True, help="folder of the embeddings")
@@ -46,10 +46,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Write the vectors with one live line, then print what there is.
+    """Write the embeddings with a live progress line, then print what was written.
 
     Raises:
-        UserError: options do not fit together, or see `tokenfree.train.inference.embed.embed`.
+        UserError: Options do not fit together; or see `tokenfree.train.inference.embed.embed`.
     """
     from tokenfree.train.inference.embed import Wanted, embed
     from tokenfree.workflows.terminal.progress import EmbeddingLine, counted

@@ -33,7 +33,7 @@ NOISES = ("drop", "repeat", "uppercase", "random_case", "random_case_in_words")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """`RUN [--data DIR|FILE]`."""
+    """Add `RUN [--data DIR|FILE]`."""
     parser.add_argument("run_folder", metavar="RUN", nargs="?", help="the folder of a run")
     shown = f"{SHOWN}; of a fine-tuned run, a file of examples"
     add_data_argument(parser, shown, metavar="PATH")
@@ -56,17 +56,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print the metrics, one a line, and of pretraining in words what they say of reading.
+    """Print the metrics, one per line. For a pretraining run, also print what they say about its use of context.
 
     Raises:
-        UserError: `--windows` is less than 1, run or data are missing, or see `tokenfree.train.evaluate.evaluate`.
+        UserError: `--windows` is less than 1, or run or data are missing; or see `tokenfree.train.evaluate.evaluate`.
     """
     from tokenfree.train.runs.config import is_finetuned
 
     if args.windows is not None and args.windows < 1:
         raise UserError(f"--windows {args.windows}. Give at least 1.")
     noise = _noise(args)
-    if args.run_folder is None and args.data and len(args.data) > 1:  # RUN stands behind --data DIR
+    if args.run_folder is None and args.data and len(args.data) > 1:  # RUN follows --data DIR
         args.run_folder = args.data.pop()
     if args.run_folder is None:
         raise UserError("RUN is missing: the folder of a run, before --data")
@@ -84,7 +84,7 @@ def _evaluate_task(args: argparse.Namespace, noise: "Noise | None") -> int:
     """Print the scores of a fine-tuned run.
 
     Raises:
-        UserError: see `tokenfree.train.inference.finetuned`; or the examples have no labels.
+        UserError: The examples have no labels; or see `tokenfree.train.inference.finetuned`.
     """
     from tokenfree.train.inference.finetuned import load_finetuned
     from tokenfree.workflows.terminal.results import metric_lines
@@ -102,13 +102,13 @@ def _evaluate_task(args: argparse.Namespace, noise: "Noise | None") -> int:
     if args.json:
         print(json.dumps(values))
         return 0
-    values.pop("damaged", None)  # a warning names it
+    values.pop("damaged", None)  # already reported as a warning
     print("\n".join(metric_lines(values)))
     return 0
 
 
 def _noise(args: argparse.Namespace) -> "Noise | None":
-    """Return the noise that the options name; None without options."""
+    """Return the noise that the options define; None without such options."""
     given = {name: value for name in ("rate", "seed") if (value := getattr(args, f"noise_{name}")) is not None}
     for name, value in given.items():
         if args.noise in (None, "none"):
@@ -122,7 +122,7 @@ def _noise(args: argparse.Namespace) -> "Noise | None":
 
 
 def _evaluate_windows(args: argparse.Namespace, data: "Data") -> int:
-    """Print what `tokenfree.train.evaluate.evaluate` finds of a pretraining run."""
+    """Print the results of `tokenfree.train.evaluate.evaluate` for a pretraining run."""
     from tokenfree.train.data.mixture import paths_of
     from tokenfree.train.evaluate import evaluate
     from tokenfree.workflows.terminal.results import breakdown_lines, context_line, metric_lines, next_command
@@ -131,7 +131,7 @@ def _evaluate_windows(args: argparse.Namespace, data: "Data") -> int:
     if args.json:
         print(json.dumps(found))
         return 0
-    found.pop("damaged", None)  # a warning names it
+    found.pop("damaged", None)  # already reported as a warning
     by_group = {kind: found.pop(kind) for kind in ("languages", "scripts") if kind in found}
     print("\n".join(metric_lines(found)))
     line = context_line(found)

@@ -26,11 +26,11 @@ if TYPE_CHECKING:
     from tokenfree.train.config import FinetuneRecipe
     from tokenfree.train.tasks.base import Split
 
-KIND = FINETUNING  # of recipe that the command reads
+KIND = FINETUNING  # kind of recipe that the command reads
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """`RECIPE [--init-from RUN|FOLDER] --train FILE [--dev FILE] [--test FILE] --output RUN`."""
+    """Add `RECIPE [--init-from RUN|FOLDER] --train FILE [--dev FILE] [--test FILE] --output RUN`."""
     recipe_options.add_arguments(parser, KIND)
     parser.add_argument("--train", metavar="FILE", help="training examples")
     parser.add_argument("--dev", metavar="FILE", help="development set, which chooses the checkpoint")
@@ -46,10 +46,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Train with one live line, then print the scores and the files made.
+    """Train with a live progress line, then print the scores and the files written.
 
     Raises:
-        UserError: recipe, files, weights, workers and run do not fit together.
+        UserError: Recipe, files, weights, workers and run do not fit together.
     """
     from tokenfree.core.settings import nest
     from tokenfree.train.config import FinetuneRecipe

@@ -14,18 +14,18 @@ import argparse
 from tokenfree.workflows.recipes.keys import IMPORTED
 from tokenfree.workflows.recipes.options import add_help_keys
 
-KIND = IMPORTED  # of recipe whose keys the command takes
+KIND = IMPORTED  # kind of recipe whose keys are options of the command
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """`DIR --output RUN`."""
+    """Add `DIR --output RUN`."""
     parser.add_argument("folder", metavar="DIR", help="folder with config.json and model.safetensors")
     parser.add_argument("--output", metavar="RUN", required=True, help="folder of the new run")
     add_help_keys(parser, KIND)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Make the run, and print what it is."""
+    """Create the run and print a description of it."""
     from tokenfree.core.settings import nest
     from tokenfree.train.huggingface.folders import import_folder
     from tokenfree.workflows.terminal.results import next_command

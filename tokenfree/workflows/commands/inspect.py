@@ -17,7 +17,7 @@ from tokenfree.core.errors import UserError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """`DIR [--sample N]`."""
+    """Add `DIR [--sample N]`."""
     parser.add_argument("directory", metavar="DIR", help="the --output of `tokenfree preprocess` or `embed`")
     parser.add_argument("--sample", metavar="N", type=int, default=3, help="windows or texts to show (default 3)")
     parser.add_argument("--width", metavar="N", type=int, default=400, help="characters of each to show (default 400)")
@@ -28,7 +28,7 @@ def run(args: argparse.Namespace) -> int:
     """Print tables of counts and columns, then the windows.
 
     Raises:
-        UserError: a number is out of its range, or there is no finished data directory.
+        UserError: A number is out of range, or the data directory is missing or unfinished.
     """
     from tokenfree.core.storage import Storage
     from tokenfree.preprocess.dataset.manifest import load_manifest
@@ -63,7 +63,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _vectors(args: argparse.Namespace) -> int:
-    """Print what a folder of vectors holds."""
+    """Print the contents of a folder of embeddings."""
     from tokenfree.workflows.terminal.results import next_command
     from tokenfree.workflows.terminal.tables import described, embedding_lines
 

@@ -18,11 +18,11 @@ from tokenfree.workflows.recipes import library
 from tokenfree.workflows.recipes import options as recipe_options
 from tokenfree.workflows.recipes.keys import PRETRAINING
 
-KIND = PRETRAINING  # of recipe that the command reads
+KIND = PRETRAINING  # kind of recipe that the command reads
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """`RECIPE`, or `--list` or `--show RECIPE` in its place."""
+    """Add `RECIPE`, or `--list` or `--show RECIPE` instead."""
     recipe_options.add_arguments(parser, KIND)
     parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
     parser.add_argument("--list", action=_List, nargs=0, help="list the recipes of tokenfree, and exit")
@@ -31,10 +31,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print a table of the parts, and what a training step needs.
+    """Print a table of the parts, and the memory and speed of a training step.
 
     Raises:
-        UserError: the recipe cannot be read, or its parts do not fit together.
+        UserError: The recipe cannot be read, or its parts do not fit together.
     """
     from rich.table import Table
 
@@ -98,7 +98,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 class _List(argparse.Action):
-    """Prints the recipes and ends the command, as `--help` does: no RECIPE is needed."""
+    """Option that prints the recipes and exits, like `--help`, so that no RECIPE is required."""
 
     def __call__(
         self,
@@ -114,7 +114,7 @@ class _List(argparse.Action):
 
 
 class _Show(argparse.Action):
-    """Prints a recipe and ends the command."""
+    """Option that prints a recipe and exits."""
 
     def __call__(
         self,
@@ -123,10 +123,10 @@ class _Show(argparse.Action):
         values: str | Sequence[Any] | None,
         option_string: str | None = None,
     ) -> None:
-        """See `argparse.Action`.
+        """Print the recipe and exit.
 
         Raises:
-            UserError: the recipe or one of its bases cannot be read.
+            UserError: The recipe or one of its bases cannot be read.
         """
         print(library.resolved_text(str(values)), end="")
         parser.exit()

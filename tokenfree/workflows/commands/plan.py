@@ -23,12 +23,12 @@ if TYPE_CHECKING:
     from tokenfree.train.data.mixture import Data
     from tokenfree.workflows.terminal.plans import RunPlan
 
-KIND = PRETRAINING  # of recipe that the command reads
+KIND = PRETRAINING  # kind of recipe that the command reads
 _UTILISATION = 0.3
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """`RECIPE --gpus N [--nodes M] [--gpu KIND] [--data DIR] [--utilisation X] [--price P] [--json]`."""
+    """Add `RECIPE --gpus N [--nodes M] [--gpu KIND] [--data DIR] [--utilisation X] [--price P] [--json]`."""
     recipe_options.add_arguments(parser, KIND)
     parser.add_argument("--gpus", metavar="N", type=int, required=True, help="total number of GPUs, one worker each")
     parser.add_argument("--nodes", metavar="M", type=int, default=1, help="number of machines (default 1)")
@@ -44,7 +44,7 @@ def run(args: argparse.Namespace) -> int:
     """Print the plan.
 
     Raises:
-        UserError: the recipe does not fit the data or the devices.
+        UserError: The recipe does not fit the data or the devices.
     """
     from tokenfree.workflows.terminal.plans import run_plan_lines
     from tokenfree.workflows.terminal.verbosity import show_settings

@@ -24,11 +24,11 @@ from collections.abc import Iterator
 from tokenfree.core.errors import UserError
 from tokenfree.workflows.recipes.options import add_step_argument, show
 
-_AT_ONCE = 64  # texts that are read together, where nobody waits at the keyboard
+_AT_ONCE = 64  # number of texts per batch if input is not typed in a terminal
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """`RUN TEXT...`."""
+    """Add `RUN TEXT...`."""
     parser.add_argument("run_folder", metavar="RUN", help="the folder of a run")
     parser.add_argument("texts", metavar="TEXT", nargs="+", help="a text, a file of them, or - for standard input")
     parser.add_argument(
@@ -41,10 +41,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print each text with what is found, as it is.
+    """Print each text with its predictions as soon as they are ready.
 
     Raises:
-        UserError: `--top` is less than 1, or see `tokenfree.train.inference.predictor`.
+        UserError: `--top` is less than 1; or see `tokenfree.train.inference.predictor`.
     """
     from tokenfree.train.runs.config import is_finetuned
 
@@ -54,7 +54,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _find(args: argparse.Namespace) -> int:
-    """What a fine-tuned run finds."""
+    """Print the predictions of a fine-tuned run."""
     from tokenfree.train.inference.finetuned import load_finetuned
     from tokenfree.workflows.terminal.results import prediction_lines
 
@@ -73,7 +73,7 @@ def _find(args: argparse.Namespace) -> int:
 
 
 def _guess(args: argparse.Namespace) -> int:
-    """What a pretraining run guesses."""
+    """Print the masked-token predictions of a pretraining run."""
     from tokenfree.train.inference.predictor import load_predictor
 
     predictor = load_predictor(args.run_folder, args.data, step=args.step, trust_code=args.trust_code)
@@ -110,5 +110,5 @@ def _texts(given: list[str]) -> Iterator[str]:
 def _is_file(text: str) -> bool:
     try:
         return os.path.isfile(text)
-    except ValueError:  # a text with a null character
+    except ValueError:  # the text has a null character
         return False

@@ -32,14 +32,17 @@ if TYPE_CHECKING:
     from tokenfree.preprocess.config import PreprocessConfig
     from tokenfree.preprocess.dataset.manifest import Manifest
 
-KIND = PREPROCESSING  # of recipe that the command reads
+KIND = PREPROCESSING  # kind of recipe that the command reads
 PASSES_ON = True  # options after `--` go to Beam
-MANY_BYTES = 0.05  # of the subwords of a language: more are worth a warning
+MANY_BYTES = 0.05  # share of bytes among a language's subwords above which a warning is printed
 _SHOWN_LANGUAGES = 10
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """`[RECIPE] [inputs] --output DIR [--runner NAME | --profile FILE] [--workers N] [--dry-run] [-- BEAM OPTIONS]`."""
+    """Add the arguments.
+
+    `[RECIPE] [inputs] --output DIR [--runner NAME | --profile FILE] [--workers N] [--dry-run] [-- BEAM OPTIONS]`
+    """
     recipe_options.add_arguments(parser, KIND, optional=True)
     parser.add_argument("--wikipedia", metavar="PATH", nargs="+", help="dump files, globs or URLs")
     parser.add_argument(
@@ -71,10 +74,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run the Beam job, with one live line a stage, and name what was made.
+    """Run the Beam job with a live progress line for each stage, and print what was made.
 
     Raises:
-        UserError: there is nothing to read, or recipe, inputs and output do not fit together.
+        UserError: There is nothing to read, or recipe, inputs and output do not fit together.
     """
     from tokenfree.pipelines.beam import describe_dataflow_job, is_dataflow, runner_options
     from tokenfree.pipelines.dry_run import describe_plan
@@ -139,7 +142,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _print_byte_shares(manifest: "Manifest") -> None:
-    """Print for which part of each language the vocabulary has bytes alone, and a warning where that is much."""
+    """Print the share of bytes among each language's subwords, with a warning for high shares."""
     from tokenfree.preprocess.dataset.card import byte_shares
 
     shares = sorted(byte_shares(manifest).items(), key=lambda item: (-item[1], item[0]))
@@ -156,7 +159,7 @@ def _print_byte_shares(manifest: "Manifest") -> None:
 
 
 def _config(args: argparse.Namespace) -> "PreprocessConfig":
-    """The settings of the job. Raises UserError for all problems of them, or if there is nothing to read."""
+    """Return the settings of the job. Raise UserError for all invalid settings, or if there is nothing to read."""
     from tokenfree.preprocess.config import PreprocessConfig
 
     config = recipe_options.load(
@@ -168,7 +171,7 @@ def _config(args: argparse.Namespace) -> "PreprocessConfig":
 
 
 def _submitted(job: "DataflowJob", options: "PipelineOptions") -> str:
-    """What Dataflow would be sent, in a line; writes the whole of it where the option `dataflow_job_file` says."""
+    """Return a line about the job that Dataflow would get; write all of it to `dataflow_job_file` if set."""
     from apache_beam.options.pipeline_options import DebugOptions, GoogleCloudOptions
 
     from tokenfree.core.files import write_atomically

@@ -36,11 +36,14 @@ if TYPE_CHECKING:
     from tokenfree.train.config import PretrainRecipe
     from tokenfree.train.data.mixture import Data
 
-KIND = PRETRAINING  # of recipe that the command reads
+KIND = PRETRAINING  # kind of recipe that the command reads
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """`RECIPE --data DIR ... --output RUN [--workers N | MIN:MAX] [--init-from RUN|FOLDER] [--extend-to STEPS]`."""
+    """Add the arguments.
+
+    `RECIPE --data DIR ... --output RUN [--workers N | MIN:MAX] [--init-from RUN|FOLDER] [--extend-to STEPS]`
+    """
     shown = "a recipe's name or YAML file (default: that of the run to resume)"
     recipe_options.add_arguments(parser, KIND, optional=True, shown=shown)
     add_data_argument(parser)
@@ -55,10 +58,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Train with one live line, then print the held-out loss beside what needs no context, and the files made.
+    """Train with a live progress line, then print the held-out loss with its baselines, and the files written.
 
     Raises:
-        UserError: recipe, data, workers and run do not fit together.
+        UserError: Recipe, data, workers and run do not fit together.
     """
     from tokenfree.train.data.mixture import paths_of
     from tokenfree.train.pretrain import pretrain
@@ -101,7 +104,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _what_would_be(recipe: "PretrainRecipe", data: "Data", args: argparse.Namespace) -> Iterator[str]:
-    """What the run would begin with, how it would be made longer, and how long it takes."""
+    """Yield lines about the weights to start from, the extension of the run, and the estimated time."""
     from tokenfree.train.jobs.start import Extension, GivenStart
     from tokenfree.train.loop.pretraining import Loop
     from tokenfree.train.planning import measured_seconds
@@ -122,7 +125,7 @@ def _what_would_be(recipe: "PretrainRecipe", data: "Data", args: argparse.Namesp
 
 
 def _notes(recipe: "PretrainRecipe", data: "Data") -> Iterator[str]:
-    """Say what becomes of windows that are longer than examples."""
+    """Yield a note if windows are longer than examples."""
     from tokenfree.train.data.mixture import load_data_manifest
 
     longest, length = load_data_manifest(data).config["window"]["max_characters"], recipe.train.length
@@ -134,7 +137,7 @@ def _notes(recipe: "PretrainRecipe", data: "Data") -> Iterator[str]:
 
 
 def _checked(args: argparse.Namespace) -> "tuple[PretrainRecipe, Data, tuple[int, int]]":
-    """The recipe, the data and the workers, after a check of them and the data."""
+    """Return the recipe, the data and the workers, after checking that they fit together."""
     from tokenfree.train.config import check, with_rows_for
     from tokenfree.train.data.mixture import load_data_manifest, load_data_vocabulary, parse
 
@@ -149,10 +152,10 @@ def _checked(args: argparse.Namespace) -> "tuple[PretrainRecipe, Data, tuple[int
 
 
 def _recipe(args: argparse.Namespace) -> "PretrainRecipe":
-    """Return the settings; what the command leaves out is that of the run at `--output`: recipe, data, first weights.
+    """Return the settings. If RECIPE or --data is missing, take it and --init-from from the run at --output.
 
     Raises:
-        UserError: there is no such run.
+        UserError: There is no such run.
     """
     from tokenfree.core.settings import build, merge, nest, override, to_mapping
     from tokenfree.core.storage import Storage
@@ -177,10 +180,10 @@ def _recipe(args: argparse.Namespace) -> "PretrainRecipe":
 
 
 def parse_workers(text: str) -> tuple[int, int]:
-    """`"4"` as (4, 4) and `"2:8"` as (2, 8).
+    """Return the minimum and maximum: (4, 4) for `"4"`, (2, 8) for `"2:8"`.
 
     Raises:
-        UserError: the text is neither a positive number nor two, the smaller one first.
+        UserError: The text is neither a positive number nor two positive numbers in ascending order.
     """
     low, colon, high = text.partition(":")
     try:

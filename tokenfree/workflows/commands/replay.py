@@ -11,12 +11,12 @@ import argparse
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """`DIR`."""
+    """Add `DIR`."""
     parser.add_argument("directory", metavar="DIR", help="a data directory made by `tokenfree preprocess`")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Replay; say how many pages succeed now, why the others fail, and what to do with the documents."""
+    """Process the failed pages again. Print how many succeed, why others fail, and what to do with the documents."""
     from tokenfree.preprocess.job.finish import replay
     from tokenfree.workflows.terminal.progress import counted
     from tokenfree.workflows.terminal.results import next_command
@@ -33,5 +33,5 @@ def run(args: argparse.Namespace) -> int:
         print(f"  written to  {result.path}")
         print(next_command("preprocess", "--books", str(result.path), "--output", "NEW_DIRECTORY"))
     else:
-        print(f"  raw text    {args.directory}/failures: mend the input there, or leave these pages out")
+        print(f"  raw text    {args.directory}/failures: fix the input there, or leave these pages out")
     return 0

@@ -2,7 +2,7 @@
 
 Runs trials of a pretraining recipe under Ray Tune, each with other values of the keys in the recipe's `space`, stops
 the worse ones early, and leaves `sweep.csv`, `trials.jsonl`, `report.html` and `best.yaml`, a recipe ready to pretrain.
-The same command goes on where a sweep was killed.
+Run the same command again to resume a sweep that was killed.
 
 Where the base is a fine-tuning recipe, give the files of its task in place of --data. Every setting is trained with all
 seeds and judged by the main score on --dev; only the best one is evaluated on --test, once, with all its seeds. The
@@ -31,12 +31,15 @@ if TYPE_CHECKING:
     from tokenfree.train.sweep.subjects import TaskInput
     from tokenfree.train.tasks.base import Split
 
-KIND = SWEEP  # of recipe that the command reads
+KIND = SWEEP  # kind of recipe that the command reads
 REPORT = "report.html"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """`RECIPE --data DIR ... | --train FILE --dev FILE [--test FILE] --output RUN [--trials N] [--concurrent N]`."""
+    """Add the arguments.
+
+    `RECIPE --data DIR ... | --train FILE --dev FILE [--test FILE] --output RUN [--trials N] [--concurrent N]`
+    """
     recipe_options.add_arguments(parser, KIND)
     add_data_argument(parser)
     parser.add_argument("--train", metavar="FILE", help="for a task: training examples")
@@ -56,7 +59,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run the sweep with a live table, then print the best setting and the files made."""
+    """Run the sweep with a live table, then print the best setting and the files written."""
     from tokenfree.core.storage import Storage
     from tokenfree.train.sweep.history import SCORES, SCORES_FILE
     from tokenfree.train.sweep.results import BEST, TABLE
@@ -77,7 +80,7 @@ def run(args: argparse.Namespace) -> int:
         with SweepTable(verbosity=args.verbosity, scheduler=sweep.scheduler) as table:
             result = run_sweep(sweep, data, args.output, progress=table)
     except JobError:
-        if (Path(args.output) / TABLE).is_file():  # every trial failed: what each of them said is on the page
+        if (Path(args.output) / TABLE).is_file():  # every trial failed; the page has their errors
             print(f"report written to {write_report([args.output], str(Path(args.output) / REPORT))}")
         raise
     report = write_report([args.output], str(Path(args.output) / REPORT))
@@ -99,10 +102,11 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _sweep(args: argparse.Namespace) -> "SweepRecipe":
-    """The sweep that the recipe and the options ask for.
+    """Return the sweep that the recipe and the options define.
 
     Raises:
-        UserError: a file is no sweep recipe, or keys, values and knobs do not fit together; all of them are named.
+        UserError: A file is not a sweep recipe, or keys, values and hyperparameters do not fit together; all are
+            reported.
     """
     from tokenfree.core.settings import build, merge, nest, override
     from tokenfree.train.sweep.recipe import SweepRecipe, space_problems
@@ -111,7 +115,7 @@ def _sweep(args: argparse.Namespace) -> "SweepRecipe":
         library.check_kind(KIND, given)
     mapping = recipe_options.resolve(args.recipe, args.config)
     if any(key.split(".")[0] == "budget" for key, _ in args.overrides):
-        mapping.pop("budget", None)  # a budget in another unit takes the place of the recipe's
+        mapping.pop("budget", None)  # a budget in another unit replaces the recipe's
     mapping, lost = override(SweepRecipe, mapping, nest(args.overrides))
     mapping = library.resolve_sweep(mapping)
     options = {"trials": args.trials, "concurrent": args.concurrent}
@@ -125,10 +129,10 @@ def _sweep(args: argparse.Namespace) -> "SweepRecipe":
 
 
 def _data(args: argparse.Namespace, sweep: "SweepRecipe") -> "Data | TaskInput":
-    """What the sweep is trained on; whether it fits the recipe is seen later.
+    """Return what the sweep trains on. Whether it fits the recipe is checked later.
 
     Raises:
-        UserError: it is missing, or there are two kinds of it.
+        UserError: Data are missing, or there are two kinds of data.
     """
     from tokenfree.train.sweep.recipe import TASK
     from tokenfree.train.sweep.subjects import TaskInput
@@ -148,7 +152,7 @@ def _data(args: argparse.Namespace, sweep: "SweepRecipe") -> "Data | TaskInput":
 
 
 def _results(sweep: "SweepRecipe", result: "SweepResult") -> Iterator[str]:
-    """What is said at the end: what became of the trials, and the best setting."""
+    """Yield the summary at the end: the states of the trials, and the best setting."""
     from tokenfree.train.sweep.recipe import LOSS
     from tokenfree.train.sweep.results import STATES, full_amount, rank
     from tokenfree.workflows.terminal.progress import counted

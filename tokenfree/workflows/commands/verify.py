@@ -13,11 +13,11 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-MOST_SHOWN = 3  # files without a hash
+MOST_SHOWN = 3  # maximum number of files without a hash to show
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """`DIR`."""
+    """Add `DIR`."""
     parser.add_argument(
         "directory",
         metavar="DIR",
@@ -27,14 +27,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Verify, and say how much was found good."""
+    """Verify the folder, and print how much was checked."""
     from tokenfree.core.errors import JobError
     from tokenfree.core.storage import Storage
     from tokenfree.preprocess.dataset.manifest import MANIFEST
 
     names = Storage.at(args.directory).names()
     verified = _verified_data
-    if MANIFEST not in names:  # a machine that only preprocesses has no torch, which the others need
+    if MANIFEST not in names:  # on machines without torch, only data directories can be checked
         from tokenfree.train.inference.embed import is_vectors_folder
         from tokenfree.train.runs.hashes import is_results_folder
 
@@ -52,7 +52,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _verified_data(directory: str) -> tuple[Mapping[str, Any], list[str]]:
-    """What was found good, as numbers and in words."""
+    """Check a data directory and return the result, as numbers and as lines."""
     from tokenfree.preprocess.dataset.manifest import load_manifest
     from tokenfree.preprocess.dataset.verify import verify
     from tokenfree.workflows.terminal.results import next_command
@@ -69,7 +69,7 @@ def _verified_data(directory: str) -> tuple[Mapping[str, Any], list[str]]:
 
 
 def _verified_results(directory: str) -> tuple[Mapping[str, Any], list[str]]:
-    """What was found good of a run or a sweep, as numbers and in words."""
+    """Check a run or a sweep and return the result, as numbers and as lines."""
     from tokenfree.train.runs.hashes import verify_folder
 
     verified = verify_folder(directory)
@@ -85,7 +85,7 @@ def _verified_results(directory: str) -> tuple[Mapping[str, Any], list[str]]:
 
 
 def _verified_vectors(directory: str) -> tuple[Mapping[str, Any], list[str]]:
-    """What was found good of a folder of vectors, as numbers and in words."""
+    """Check a folder of embeddings and return the result, as numbers and as lines."""
     from tokenfree.train.inference.embed import verify
     from tokenfree.workflows.terminal.progress import counted
     from tokenfree.workflows.terminal.results import next_command
@@ -97,7 +97,10 @@ def _verified_vectors(directory: str) -> tuple[Mapping[str, Any], list[str]]:
 
 
 def _unhashed_line(names: Sequence[str]) -> list[str]:
-    """Which files no hash covers, because an earlier version left them so, or they came later; none without any."""
+    """Return a line with the files that no hash covers, which are of an earlier version or were added later.
+
+    The list is empty without such files.
+    """
     if not names:
         return []
     more = f" and {len(names) - MOST_SHOWN} more" if len(names) > MOST_SHOWN else ""

@@ -1,1 +1,1 @@
-"""A small Wikipedia and a shelf of books, written from what any Python holds and from pages of our own."""
+"""A small corpus for demos: a Wikipedia of our own pages, and books made of docstrings of the Python environment."""

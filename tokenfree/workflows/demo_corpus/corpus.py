@@ -1,7 +1,7 @@
 """The demo corpus, in English: a small Wikipedia dump of our own pages, and docstrings as books.
 
-Sources are read as text, so no module is imported. The same environment gives the same bytes; what an installation
-lacks is missing from the books.
+Sources are read as text, so no module is imported. The same environment gives the same bytes. Packages that are not
+installed are missing from the books.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tokenfree.core.errors import UserError
 from tokenfree.core.files import write_atomically
 from tokenfree.workflows.demo_corpus.dump_writer import DemoPage, write_dump
 
-# Dependencies with long docstrings, by name: the folders of their modules, in the order in which they fill the corpus.
+# Folders of dependencies with long docstrings, by package name, in the order in which they fill the corpus.
 PACKAGES = {
     "numpy": "numpy",
     "scipy": "scipy",
@@ -33,7 +33,7 @@ PACKAGES = {
     "ray": "ray",
     "torch": "torch",
 }
-BOOK_CHARACTERS = 1500  # the least; what a module says in fewer has hardly any context
+BOOK_CHARACTERS = 1500  # minimum length; shorter books have hardly any context
 _LEFT_OUT = {"test", "tests", "idle_test", "site-packages", "dist-packages", "encodings", "pydoc_data", "turtledemo"}
 _LEFT_OUT |= {"_vendor", "_vendored", "thirdparty", "externals", "testing"}
 
@@ -52,7 +52,7 @@ _END = re.compile(r"[.?!][)\"']?\s*$")
 
 
 def books() -> Iterator[tuple[str, str]]:
-    """The name and the text of each book. No paragraph comes twice."""
+    """Yield the name and text of each book. No paragraph occurs twice."""
     seen: set[str] = set()
     for name, texts in chain(_topics(), _modules()):
         if sum(map(len, texts)) < BOOK_CHARACTERS:
@@ -64,7 +64,7 @@ def books() -> Iterator[tuple[str, str]]:
 
 
 def paragraphs(text: str) -> Iterator[str]:
-    """The paragraphs and list items of a docstring that are English sentences, each in one line, without markup."""
+    """Yield the paragraphs and list items of a docstring that are English sentences, one per line, without markup."""
     block: list[str] = []
     for line in (*text.expandtabs().splitlines(), ""):
         stripped = line.strip()
@@ -77,13 +77,14 @@ def paragraphs(text: str) -> Iterator[str]:
 
 
 def _is_apart(above: str, line: str) -> bool:
-    """Whether a line begins another block than the line above it, by its indentation."""
+    """Return True if the indentation of a line starts a new block after the line above."""
     indented = len(above.lstrip()) - len(above) + len(line) - len(line.lstrip())
     return indented < 0 or (indented > 0 and bool(_HEAD.search(above)))
 
 
 def _prose(block: list[str]) -> str | None:
-    if not _END.search(block[-1], max(0, len(block[-1].rstrip()) - 2)):  # most blocks: headings, types and code
+    # This rejects most blocks: headings, types and code.
+    if not _END.search(block[-1], max(0, len(block[-1].rstrip()) - 2)):
         return None
     text = " ".join(" ".join(block).split())
     text = _ITEM.sub("", text, count=1) if _ITEM.match(text) else text
@@ -102,17 +103,17 @@ def _prose(block: list[str]) -> str | None:
 
 
 def _topics() -> Iterator[tuple[str, list[str]]]:
-    """The interpreter's help topics. Some installations, such as Debian's `python3-minimal`, have none."""
+    """Yield the interpreter's help topics. Some installations, such as Debian's `python3-minimal`, have none."""
     try:
         topics: dict[str, str] = importlib.import_module("pydoc_data.topics").topics
     except ImportError:
         return
-    for name in sorted(topics, key=lambda name: (len(topics[name]), name)):  # long topics hold short ones
+    for name in sorted(topics, key=lambda name: (len(topics[name]), name)):  # long topics contain short ones
         yield f"help-{name}", [re.sub(r'"([^"\s]+)"', r"\1", topics[name])]
 
 
 def _modules() -> Iterator[tuple[str, list[str]]]:
-    """The docstrings of each module."""
+    """Yield the name and docstrings of each module."""
     for root, prefix in [(Path(sysconfig.get_path("stdlib")), ""), *_packages()]:
         for path in sorted(root.rglob("*.py"), key=lambda path: path.as_posix()):
             parts = path.relative_to(root).with_suffix("").parts
@@ -123,7 +124,7 @@ def _modules() -> Iterator[tuple[str, list[str]]]:
 
 
 def _docstrings(source: str) -> Iterator[str]:
-    """The strings in three quotes that begin a line."""
+    """Yield the triple-quoted strings that begin a line."""
     end = 0
     while found := _OPENING.search(source, end):
         close = source.find(found[1], found.end())
@@ -139,7 +140,7 @@ def _packages() -> Iterator[tuple[Path, str]]:
             yield Path(folder), name
 
 
-CHARACTERS = 3_250_000  # of the books; about as much as the demo trains on in a minute
+CHARACTERS = 3_250_000  # of all books; about as much as the demo trains on in a minute
 PAGES = Path(__file__).parent / "pages"
 _DUMP = "enwiki-demo-pages-articles-multistream.xml.bz2"
 _BOOKS = "docstrings.jsonl"
@@ -149,7 +150,7 @@ _REDIRECT = re.compile(r"#REDIRECT \[\[([^\]|#]+)")
 
 @dataclass(frozen=True)
 class DemoCorpus:
-    """The files of a demo corpus; `documents` and `characters` count its articles (no redirects) and books."""
+    """The files of a demo corpus. `documents` and `characters` count its articles (without redirects) and books."""
 
     wikipedia: tuple[Path, ...]
     books: tuple[Path, ...]
@@ -160,10 +161,10 @@ class DemoCorpus:
 def write_demo_corpus(folder: Path) -> DemoCorpus:
     """Write the corpus into `folder`, unless the same corpus is already there.
 
-    The mark of completion is written last.
+    The marker of a complete corpus is written last.
 
     Raises:
-        UserError: the folder cannot be written to.
+        UserError: The folder cannot be written to.
     """
     dump, shelf, mark = folder / _DUMP, folder / "books" / "en" / _BOOKS, folder / _MARK
     try:
@@ -181,7 +182,7 @@ def write_demo_corpus(folder: Path) -> DemoCorpus:
 
 
 def own_pages() -> list[DemoPage]:
-    """The pages of `pages/` by title: articles, redirects, and a template and a talk page as real dumps hold them."""
+    """Return the articles and redirects of `pages/` by title, then a template and a talk page, as in real dumps."""
     pages = []
     for path in sorted(PAGES.glob("*.wikitext")):
         text = path.read_text(encoding="utf-8").rstrip("\n")
@@ -196,7 +197,7 @@ def own_pages() -> list[DemoPage]:
 
 
 def _write(dump: Path, shelf: Path) -> dict[str, int]:
-    """Write the files; the number of documents, and of their characters."""
+    """Write the files and return the numbers of documents and characters."""
     pages = own_pages()
     write_dump(dump, pages)
     sizes = [len(page.text) for page in pages if page.namespace == 0 and not page.redirect]
@@ -212,7 +213,7 @@ def _write(dump: Path, shelf: Path) -> dict[str, int]:
 
 
 def _origin() -> str:
-    """What the bytes of the corpus depend on: this package, Python, and the packages whose docstrings are read."""
+    """Return a hash of what decides the bytes of the corpus: this package, Python, and the packages that are read."""
     digest = hashlib.blake2b(platform.python_version().encode(), digest_size=16)
     for name in PACKAGES:
         digest.update(importlib.metadata.version(name).encode())
@@ -223,7 +224,7 @@ def _origin() -> str:
 
 
 def _counts(mark: Path) -> dict[str, int] | None:
-    """The counts of the corpus that stands beside `mark`, if it is whole and what this version would write."""
+    """Return the counts of the corpus next to `mark`, or None if it is not what this version would write."""
     try:
         found = json.loads(mark.read_text(encoding="utf-8"))
         return found if found.pop("origin") == _origin() else None

@@ -1,8 +1,8 @@
-"""Writes MediaWiki XML exports (schema 0.11) in the shape of the official dumps in many bz2 streams.
+"""Write MediaWiki XML exports (schema 0.11) in the format of the official multistream bz2 dumps.
 
-A file is one bz2 stream with the header, one for every few pages and one with the footer. Its index
+A file consists of one bz2 stream with the header, one for every few pages, and one with the footer. Its index
 `...-index.txt.bz2` has a line `offset:page id:title` for each page. The same pages always give the same bytes: ids,
-revisions, authors and times follow from the place of a page in the dump.
+revisions, authors and times follow from the position of a page in the dump.
 Format: https://www.mediawiki.org/xml/export-0.11.xsd, https://meta.wikimedia.org/wiki/Data_dumps/Dump_format
 """
 
@@ -23,7 +23,7 @@ FIRST_EDIT = datetime(2024, 1, 1, tzinfo=UTC)
 AUTHORS = (
     "<username>Demo author</username>\n        <id>2</id>",
     "<username>Copy editor</username>\n        <id>3</id>",
-    "<ip>192.0.2.17</ip>",  # of the block that RFC 5737 keeps for documentation
+    "<ip>192.0.2.17</ip>",  # from the block that RFC 5737 reserves for documentation
 )
 SCHEMA = "http://www.mediawiki.org/xml/export-0.11/"
 _NOT_IN_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -31,7 +31,7 @@ _NOT_IN_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010fff
 
 @dataclass(frozen=True)
 class DemoPage:
-    """One page as it stands in a dump: the full title (`Talk:Rain`), its wikitext, and where it redirects to."""
+    """A page of a dump: the full title (such as `Talk:Rain`), its wikitext, and the target if it is a redirect."""
 
     title: str
     text: str
@@ -40,13 +40,13 @@ class DemoPage:
 
 
 def write_dump(path: Path, pages: Iterable[DemoPage]) -> None:
-    """Write `pages` as a dump of the English Wikipedia in many bz2 streams, and its index beside it."""
+    """Write `pages` as a multistream bz2 dump of the English Wikipedia, with its index next to it."""
     numbered = enumerate(pages, start=1)
     index: list[str] = []
     with path.open("wb") as file:
         file.write(bz2.compress(_HEADER.encode()))
         while stream := list(islice(numbered, PAGES_PER_STREAM)):
-            # The official index, too, holds titles as they stand in the XML.
+            # The official index also has titles escaped as in the XML.
             index += [f"{file.tell()}:{_page_id(number)}:{escape(page.title)}\n" for number, page in stream]
             file.write(bz2.compress("".join(_page(page, number) for number, page in stream).encode()))
         file.write(bz2.compress(_FOOTER.encode()))
@@ -54,7 +54,7 @@ def write_dump(path: Path, pages: Iterable[DemoPage]) -> None:
 
 
 def index_path(path: Path) -> Path:
-    """The name of the index that belongs to a multistream dump: `x-multistream-index.txt.bz2` for `x-multistream`."""
+    """Return the path of the index of a multistream dump: `x-multistream-index.txt.bz2` for `x-multistream.xml.bz2`."""
     return path.with_name(path.name.removesuffix(".xml.bz2") + "-index.txt.bz2")
 
 
@@ -88,7 +88,7 @@ def _page_id(number: int) -> int:
 
 
 def _page(page: DemoPage, number: int) -> str:
-    # The empty page of a dump is written as `<text bytes="0" />`; the demo has none.
+    # A real dump writes an empty page as `<text bytes="0" />`. The demo has none.
     text = _NOT_IN_XML.sub("\ufffd", page.text)
     revision = 5000 + 7 * number
     time = (FIRST_EDIT + timedelta(minutes=17 * number)).strftime("%Y-%m-%dT%H:%M:%SZ")
@@ -108,11 +108,11 @@ def _page(page: DemoPage, number: int) -> str:
     )
 
 
-_QUOTE = {'"': "&quot;"}  # MediaWiki writes quotation marks in text as entities
+_QUOTE = {'"': "&quot;"}  # MediaWiki escapes quotation marks in text
 
 
 def _base36(digest: bytes) -> str:
-    """A SHA-1 as MediaWiki writes it: 31 digits to the base 36."""
+    """Return a SHA-1 digest as MediaWiki writes it, in 31 base-36 digits."""
     value, digits = int.from_bytes(digest, "big"), ""
     for _ in range(31):
         value, digit = divmod(value, 36)

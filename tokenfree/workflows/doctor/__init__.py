@@ -1,1 +1,1 @@
-"""What `tokenfree doctor` looks at: this machine, and the nodes of a Ray cluster."""
+"""Checks of `tokenfree doctor`: this machine, and the nodes of a Ray cluster."""

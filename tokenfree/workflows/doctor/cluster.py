@@ -1,4 +1,4 @@
-"""Checks of the nodes of a Ray cluster: each node is asked what it is, and held against this one."""
+"""Checks of the nodes of a Ray cluster. Each node reports its facts, which are compared with this machine."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from tokenfree.core.storage import check_address
 from tokenfree.train.ray.cluster import ray_environment, ray_session
 from tokenfree.workflows.doctor.machine import HEAD, Finding, NodeFacts, NodeProbe, versions
 
-ANSWER_SECONDS = 120.0  # for a node to start a process and to look at itself
-_CLOCKS = 5  # times that a clock is asked: the quickest answer says most
+ANSWER_SECONDS = 120.0  # for a node to start a process and to report
+_CLOCKS = 5  # number of requests to a clock; the fastest answer is the most precise
 MOST_SKEW = 2.0  # seconds
 LEAST_DISK, LEAST_SHARED, LEAST_FILES = 2 * GIB, GIB // 2, 4096
 _REMEDIES = {
@@ -38,14 +38,14 @@ _REMEDIES = {
 
 @dataclass(frozen=True)
 class Node:
-    """A node as it answered.
+    """A node and its answer.
 
     Attributes:
-        name: its address.
-        gpus: that Ray counts on it.
-        skew: seconds by which its clock is at least ahead of this one, negative for behind.
-        facts: what it says; None where it does not answer.
-        error: why it does not, in a line.
+        name: Address of the node.
+        gpus: Number of its GPUs that Ray counts.
+        skew: Seconds by which its clock is at least ahead of this one; negative if behind.
+        facts: What the node reports, or None if it does not answer.
+        error: Reason for no answer, in one line.
     """
 
     name: str
@@ -56,13 +56,13 @@ class Node:
 
 
 def cluster_findings(folders: Sequence[str]) -> Iterator[Finding]:
-    """Ask each node of the cluster of RAY_ADDRESS; `folders` are addresses that all of them are to read and write.
+    """Check each node of the cluster of RAY_ADDRESS. All of them must read and write the addresses `folders`.
 
-    One that this machine itself cannot write to is passed over: `machine.storage` tells of it.
+    Folders that this machine cannot write to are skipped here; `machine.storage` reports them.
 
     Raises:
-        UserError: no cluster is named.
-        JobError: it does not answer.
+        UserError: No cluster is named.
+        JobError: The cluster does not answer.
     """
     if "RAY_ADDRESS" not in os.environ and not ray.is_initialized():
         raise UserError(
@@ -81,7 +81,7 @@ def cluster_findings(folders: Sequence[str]) -> Iterator[Finding]:
 
 
 def ask(folders: Sequence[str], token: bytes) -> list[Node]:
-    """What the nodes of the cluster that this process is connected to say, in the order of their addresses."""
+    """Return the answers of the nodes of the connected cluster, in the order of their addresses."""
     alive = sorted((node for node in ray.nodes() if node["Alive"]), key=lambda node: node["NodeManagerAddress"])
     probes: list[Any] = []
     for node in alive:
@@ -105,12 +105,12 @@ def ask(folders: Sequence[str], token: bytes) -> list[Node]:
 
 
 def judged(nodes: Sequence[Node], folders: Mapping[str, str], here: Mapping[str, str]) -> Iterator[Finding]:
-    """What is to be mended.
+    """Yield the findings about the nodes, with their fixes.
 
     Args:
-        nodes: that were asked.
-        folders: what was read and written, by the address that the user knows it by.
-        here: the versions of this process.
+        nodes: The nodes that were asked.
+        folders: The user's address of each folder that was read and written.
+        here: Versions of this process.
     """
     for node in nodes:
         if node.facts is None:
@@ -133,7 +133,7 @@ def judged(nodes: Sequence[Node], folders: Mapping[str, str], here: Mapping[str,
 
 
 def _of_nodes(what: str, said: Sequence[tuple[str, str]], remedy: str, well: str = "") -> Iterator[Finding]:
-    """One line if nothing was said of any node, else one for each of which something was."""
+    """Yield one line if `said` is empty for all nodes, else a line for each other node."""
     bad = [(name, words) for name, words in said if words]
     state = "note" if what in ("clock", "free disk", "/dev/shm", "open files") else "missing"
     for name, words in bad:
@@ -143,7 +143,7 @@ def _of_nodes(what: str, said: Sequence[tuple[str, str]], remedy: str, well: str
 
 
 def _versions(facts: NodeFacts, here: Mapping[str, str]) -> str:
-    """How those of a node differ from these."""
+    """Return how the versions of a node differ from those here."""
     names = [name for name in here if facts.versions.get(name) != here[name]]
     return ", ".join(f"{name} {facts.versions.get(name, 'not installed')} (here {here[name]})" for name in names)
 
@@ -167,7 +167,7 @@ def _gpu(node: Node, facts: NodeFacts) -> str:
 
 
 def _skew(probe: Any) -> float:
-    """Of the clock of a probe: the least that can be told from the quickest of some answers."""
+    """Return the minimum skew of a probe's clock, from the fastest of several answers."""
     found = []
     for _ in range(_CLOCKS):
         asked = time.time()
@@ -178,25 +178,25 @@ def _skew(probe: Any) -> float:
 
 
 def _is_left(name: str, token: bytes, stack: contextlib.ExitStack) -> bool:
-    """Make a folder with a file for the nodes to read, until the end of the stack; whether that went well."""
+    """Create a folder with a file for the nodes to read, until the stack ends. Return True on success."""
     try:
         check_address(name)
         filesystem, path = fsspec.core.url_to_fs(name)
         filesystem.makedirs(path, exist_ok=True)
         stack.callback(_remove, filesystem, path)
         filesystem.pipe_file(f"{path}/{HEAD}", token)
-    except Exception:  # whatever a file system of fsspec raises
+    except Exception:  # file systems of fsspec may raise anything
         return False
     return True
 
 
 def _remove(filesystem: Any, path: str) -> None:
-    with contextlib.suppress(Exception):  # the store is gone: that was told
+    with contextlib.suppress(Exception):  # the store is gone, which was reported before
         filesystem.rm(path, recursive=True)
 
 
 def _names(nodes: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Their addresses, with the start of the id where several nodes have the same."""
+    """Return the addresses of the nodes, followed by the start of the id if several nodes share one."""
     addresses = [node["NodeManagerAddress"] for node in nodes]
     return [
         address if addresses.count(address) == 1 else f"{address} ({node['NodeID'][:6]})"

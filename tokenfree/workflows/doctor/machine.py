@@ -28,7 +28,7 @@ State = Literal["ok", "note", "missing"]
 
 @dataclass(frozen=True)
 class Finding:
-    """One line of the report. `note` can be lived with, `missing` cannot; both say how to mend it."""
+    """One line of the report. `note` is tolerable and `missing` is not; both come with a fix."""
 
     state: State
     what: str
@@ -37,14 +37,14 @@ class Finding:
 
 
 def python() -> Iterator[Finding]:
-    """The interpreter's version."""
+    """Yield the version of the interpreter."""
     good = (3, 11) <= sys.version_info[:2] <= (3, 13)
-    remedy = "" if good else "install Python 3.11 and make the environment anew: make setup"
+    remedy = "" if good else "install Python 3.11 and make the environment again: make setup"
     yield Finding("ok" if good else "missing", "python", f"{platform.python_version()} on {platform.system()}", remedy)
 
 
 def packages() -> Iterator[Finding]:
-    """Every dependency that tokenfree declares: present, and no older than it asks."""
+    """Yield every dependency that tokenfree declares: it must be installed in a version that is new enough."""
     from packaging.requirements import Requirement
 
     if not own_requirements():
@@ -69,7 +69,7 @@ def packages() -> Iterator[Finding]:
 
 
 def devices() -> Iterator[Finding]:
-    """CPU cores that this process may use, and GPUs."""
+    """Yield the CPU cores that this process may use, and the GPUs."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     yield Finding(
         "ok" if cores >= 2 else "note",
@@ -91,7 +91,7 @@ def devices() -> Iterator[Finding]:
 
 
 def memory() -> Iterator[Finding]:
-    """Main memory, and the shared memory that Ray keeps objects in."""
+    """Yield the main memory, and the shared memory where Ray keeps objects."""
     total = machine_memory()
     good = total >= 4 * GIB
     yield Finding("ok" if good else "note", "memory", f"{total / GIB:.1f} GiB", "" if good else "4 GiB are advised")
@@ -103,7 +103,7 @@ def memory() -> Iterator[Finding]:
 
 
 def limits() -> Iterator[Finding]:
-    """Limits that kill or starve long jobs: open files, CPU time, a batch system's time limit."""
+    """Yield limits that kill or starve long jobs: open files, CPU time, the time limit of a batch system."""
     files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     good = files == resource.RLIM_INFINITY or files >= 4096
     yield Finding("ok" if good else "note", "open files", str(files), "" if good else "ulimit -n 65536")
@@ -111,12 +111,12 @@ def limits() -> Iterator[Finding]:
     if seconds != resource.RLIM_INFINITY:
         yield Finding("note", "CPU time", f"{seconds} s", "ulimit -t unlimited, or the job is killed at that time")
     if "SLURM_JOB_ID" in os.environ and "SLURM_JOB_END_TIME" in os.environ:
-        remedy = "checkpoints are taken on the way; submit the same command again to go on"
+        remedy = "checkpoints are written regularly; submit the same command again to resume"
         yield Finding("note", "batch job", f"ends at {os.environ['SLURM_JOB_END_TIME']} (Unix time)", remedy)
 
 
 def java() -> Iterator[Finding]:
-    """Java 11 or newer, which the Flink and Spark runners need; the direct runner does not."""
+    """Yield the version of Java. The Flink and Spark runners need 11 or newer; the direct runner needs none."""
     path = shutil.which("java")
     remedy = "needed by --runner flink and --runner spark alone: install a Java 17 runtime"
     if path is None:
@@ -129,7 +129,7 @@ def java() -> Iterator[Finding]:
 
 
 def engines() -> Iterator[Finding]:
-    """What Beam's engines need beside Java: job servers for Flink and Spark, and Prism."""
+    """Yield what Beam's engines need in addition to Java: job servers for Flink and Spark, and Prism."""
     from tokenfree.core.files import folder
 
     beam = Path.home() / ".apache_beam" / "cache"
@@ -148,14 +148,14 @@ def _engine(what: str, found: list[Path], remedy: str) -> Finding:
 
 
 def ray_cluster() -> Iterator[Finding]:
-    """Whether a cluster is named by the environment; without one each command starts its own on this machine."""
+    """Yield the cluster that the environment names. Without one, each command starts its own on this machine."""
     address = os.environ.get("RAY_ADDRESS")
     yield Finding("ok", "ray cluster", address or "none named: each command starts one on this machine")
 
 
 def storage(url: str) -> Iterator[Finding]:
-    """Whether files can be written, read and removed under `url`, and how much room is left there."""
-    from tokenfree.core.storage import check_address  # imports Arrow, for which `--help` need not wait
+    """Yield whether files can be written, read and removed under `url`, and the free space there."""
+    from tokenfree.core.storage import check_address  # imports Arrow, which `--help` should not wait for
 
     name = f"{url.rstrip('/')}/.doctor-{uuid.uuid4().hex}"
     try:
@@ -179,7 +179,7 @@ def storage(url: str) -> Iterator[Finding]:
 
 
 def training_step(name: str) -> Iterator[Finding]:
-    """Whether one worker's training step of a pretraining recipe fits this machine's memory, and has its costs."""
+    """Yield whether one worker's training step of a pretraining recipe fits in memory, and advice on its precision."""
     from tokenfree.core.settings import build
     from tokenfree.train.config import PretrainRecipe
     from tokenfree.train.model import costs
@@ -212,7 +212,7 @@ CHECKS: tuple[Callable[[], Iterator[Finding]], ...] = (
 )
 
 
-HEAD = "head"  # the file that the asking process has left for all nodes to read
+HEAD = "head"  # file of the asking process, for all nodes to read
 _SHARED_MEMORY = "/dev/shm"
 _GPU_PROGRAM = "import torch; print(torch.cuda.device_count(), torch.version.cuda or '')"
 _GPU_SECONDS = 60.0
@@ -220,7 +220,7 @@ _GPU_SECONDS = 60.0
 
 @dataclass(frozen=True)
 class Gpus:
-    """GPUs of a node: how many torch can use, the CUDA that torch is built for, and the version of the driver."""
+    """GPUs of a node: the number that torch can use, the CUDA version of torch, and the version of the driver."""
 
     usable: int
     cuda: str
@@ -229,15 +229,15 @@ class Gpus:
 
 @dataclass(frozen=True)
 class NodeFacts:
-    """What a node says of itself.
+    """What a node reports.
 
     Attributes:
-        versions: of Python, of tokenfree and of each package that it needs.
-        free_disk: bytes that are left where Ray keeps its files.
-        shared_memory: bytes of /dev/shm in all; None where there is no such folder.
-        open_files: the limit of a process, as high as it may set it itself.
-        gpus: see `Gpus`.
-        storage: for each address what went wrong there, "" for nothing.
+        versions: Versions of Python, tokenfree and each package that it needs.
+        free_disk: Free bytes where Ray keeps its files.
+        shared_memory: Total bytes of /dev/shm, or None if there is no such folder.
+        open_files: Highest limit of open files that a process may set.
+        gpus: GPUs of the node.
+        storage: Problem with each address, or "".
     """
 
     versions: dict[str, str]
@@ -249,7 +249,7 @@ class NodeFacts:
 
 
 def versions() -> dict[str, str]:
-    """Those of Python, of tokenfree, and of each package that is installed of those that it declares."""
+    """Return the versions of Python, tokenfree and its declared dependencies."""
     names = {
         match.group() for line in own_requirements() if "extra ==" not in line and (match := re.match(r"[\w.-]+", line))
     }
@@ -266,16 +266,16 @@ class NodeProbe:
     """An actor on a node."""
 
     def clock(self) -> float:
-        """Seconds since 1970, as this node has them."""
+        """Return the seconds since 1970 by this node's clock."""
         return time.time()
 
     def facts(self, name: str, folders: Sequence[str], token: bytes) -> NodeFacts:
-        """All but the clock.
+        """Return the facts of this node.
 
         Args:
-            name: of the node; a file of this name is left in each folder.
-            folders: addresses in which the asking process has left a file with `token`.
-            token: what that file must hold.
+            name: Name of the node. A file of this name is left in each folder.
+            folders: Addresses in which the asking process has left a file with `token`.
+            token: Expected content of that file.
         """
         _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
         shared = shutil.disk_usage(_SHARED_MEMORY).total if os.path.isdir(_SHARED_MEMORY) else None
@@ -290,14 +290,14 @@ class NodeProbe:
 
 
 def storage_trouble(folder: str, name: str, token: bytes) -> str:
-    """Read the file `HEAD` of a folder and leave one called `name`; what went wrong, "" for nothing."""
+    """Read the file `HEAD` of a folder and write one called `name`. Return the problem, or ""."""
     try:
         filesystem, path = fsspec.core.url_to_fs(folder)
         if not filesystem.exists(f"{path}/{HEAD}"):
             return "is not the folder that the head sees"
         if filesystem.cat_file(f"{path}/{HEAD}") != token:
             return "reads other bytes than the head wrote"
-    except Exception as error:  # whatever a file system of fsspec raises
+    except Exception as error:  # file systems of fsspec may raise anything
         return f"cannot be read: {_said(error)}"
     try:
         filesystem.pipe_file(f"{path}/{name}", token)
@@ -317,7 +317,7 @@ def _ray_folder() -> str:
 
 
 def _gpus() -> Gpus:
-    """Asked in a process of its own: Ray hides GPUs from a process that has asked for none."""
+    """Return the GPUs, as a child process sees them: Ray hides GPUs from processes that requested none."""
     env = {name: value for name, value in os.environ.items() if name != "CUDA_VISIBLE_DEVICES"}
     try:
         said = subprocess.run(

@@ -1,1 +1,1 @@
-"""The recipes that come with tokenfree; how they are found and changed, and their keys."""
+"""The recipes of tokenfree: how they are found and changed, and the keys that they may have."""

@@ -1,7 +1,6 @@
-"""The keys of a recipe: type, range, default and meaning; and the kinds of recipes.
+"""The kinds of recipes and their keys: type, range, default and meaning.
 
-The types, ranges and defaults are those of the settings classes, the meanings those of their docstrings, under
-`Attributes:`.
+Types, ranges and defaults come from the settings classes. Meanings come from their docstrings, under `Attributes:`.
 """
 
 from __future__ import annotations
@@ -32,30 +31,30 @@ class Key:
 
     name: str  # dotted
     type: str  # with its range, such as `int, 1 to 16`
-    default: str | None  # as in YAML; None where a value must be given
+    default: str | None  # as in YAML; None if a value is required
     meaning: str
 
 
 @dataclasses.dataclass(frozen=True)
 class KeyGroup:
-    """Keys that stand together: those of a mapping of the recipe, or those of one part that a slot may hold."""
+    """The keys of one mapping of the recipe, or of one part that a slot may hold."""
 
-    name: str  # the dotted key of the mapping; empty at the top
-    part: str | None  # that the slot holds where these keys are known
+    name: str  # dotted key of the mapping; empty at the top level
+    part: str | None  # part in the slot to which the keys belong, if any
     meaning: str
     keys: tuple[Key, ...]
 
 
 def listed(settings: type) -> list[KeyGroup]:
-    """All keys of a recipe that builds the settings class, in the order of the class; parts may have none."""
+    """Return all keys of a recipe of the settings class, in the order of the class. A part may have no keys."""
     return list(_groups(settings, settings, "", None))
 
 
 def chosen(groups: Sequence[KeyGroup], prefix: str) -> list[KeyGroup]:
-    """The keys that begin with a prefix, such as `model.downsampler`; `-` counts as `_`.
+    """Return the keys that begin with a prefix, such as `model.downsampler`. In the prefix, `-` means `_`.
 
     Raises:
-        UserError: there are none; the nearest key is named.
+        UserError: No key begins with the prefix. The message names the nearest key.
     """
     prefix = prefix.replace("-", "_")
     found = []
@@ -72,7 +71,7 @@ def chosen(groups: Sequence[KeyGroup], prefix: str) -> list[KeyGroup]:
 
 
 def nearest(name: str, known: Sequence[str]) -> str | None:
-    """The dotted key that is most like `name`, which may be its last part alone."""
+    """Return the dotted key that is most similar to `name`, which may be only the last part of a key."""
     by_end = {each.rpartition(".")[2]: each for each in reversed(known)}
     close = difflib.get_close_matches(name, known, n=1, cutoff=0.7)
     close = close or [by_end[end] for end in difflib.get_close_matches(name.rpartition(".")[2], by_end, n=1)]
@@ -80,7 +79,7 @@ def nearest(name: str, known: Sequence[str]) -> str | None:
 
 
 def attributes(docstring: str) -> dict[str, str]:
-    """What a docstring says of each field under `Attributes:`, in one line each."""
+    """Return the text of each field under `Attributes:` in a docstring, each as one line."""
     told: dict[str, list[str]] = {}
     lines = docstring.partition("Attributes:\n")[2].partition("\n\n")[0].splitlines()
     indent = min((len(line) - len(line.lstrip()) for line in lines if line.strip()), default=0)
@@ -98,7 +97,7 @@ def _names(group: KeyGroup) -> Iterator[str]:
 
 
 def _groups(settings: type, defaults: Any, name: str, part: str | None) -> Iterator[KeyGroup]:
-    """The group of a class and those of the classes inside it; `defaults`: the class, or an instance of it."""
+    """Yield the group of a class and of the classes inside it. `defaults` is the class, or an instance of it."""
     from tokenfree.core.settings import slot_of
 
     hints, prefix = get_type_hints(settings, include_extras=True), f"{name}." if name else ""
@@ -115,7 +114,7 @@ def _groups(settings: type, defaults: Any, name: str, part: str | None) -> Itera
                 inner += _groups(its_settings, its_settings, key, its_name)
         elif dataclasses.is_dataclass(hint) and isinstance(hint, type):
             inner += _groups(hint, hint if default is dataclasses.MISSING else default, key, None)
-        elif field.name != "name" or part is None:  # a part's name stands with the slot
+        elif field.name != "name" or part is None:  # the name of a part is a key of its slot
             keys.append(Key(key, described(hint), _shown(default), meaning))
             values = next((each for each in get_args(_bare(hint)) if dataclasses.is_dataclass(each)), None)
             if values is not None:
@@ -139,7 +138,7 @@ def _meaning(settings: type, field: str) -> str:
 
 
 def _summary(settings: type) -> str:
-    """The first sentence of a docstring; abbreviations before a year or a number do not end it."""
+    """Return the first sentence of a docstring. An abbreviation before a year or a number does not end it."""
     text = " ".join((settings.__doc__ or "").split("\n\n")[0].split())
     return re.split(r"(?<=[^ .][^ .][^.])\.(?= [A-Z`])", text)[0].rstrip(".") + "."
 
@@ -149,7 +148,7 @@ def _bare(hint: Any) -> Any:
 
 
 def described(hint: Any) -> str:
-    """A type with its range, as a reader of YAML would say it, such as `int >= 1 | null`."""
+    """Return a type with its range in terms of YAML, such as `int >= 1 | null`."""
     origin, of = get_origin(hint), get_args(hint)
     if origin is Annotated:
         metadata = [fact for each in of[1:] for fact in getattr(each, "metadata", [each])]
@@ -179,7 +178,7 @@ def _ranged(word: str, metadata: Sequence[Any]) -> str:
 
 
 def _shown(value: Any) -> str | None:
-    """A default as YAML has it, in one line."""
+    """Return a default as YAML on one line."""
     if value is dataclasses.MISSING:
         return None
     if isinstance(value, tuple):
@@ -194,15 +193,15 @@ BASE = Key("base", "text", "null", "in a file: the recipe that this one is laid 
 
 @dataclass(frozen=True)
 class RecipeKind:
-    """Recipes that build the same settings.
+    """A kind of recipes, which build the same settings.
 
     Attributes:
-        title: what messages call such a recipe.
-        command: that reads it, of `tokenfree`.
-        module: where its settings class is, which takes seconds to import.
-        settings: the name of that class.
-        top_keys: the top-level keys, which are options of the command too.
-        partial: not all keys of the class may be set, and files have no part in it.
+        title: Name of such a recipe in messages.
+        command: Command of `tokenfree` that reads it.
+        module: Module of the settings class. It is imported only when needed, because this takes seconds.
+        settings: Name of the settings class.
+        top_keys: Top-level keys, which are also options of the command.
+        partial: Whether only some keys of the class may be set, and only as options.
     """
 
     title: str
@@ -213,11 +212,11 @@ class RecipeKind:
     partial: bool = False
 
     def settings_class(self) -> type:
-        """The settings class."""
+        """Return the settings class."""
         return getattr(importlib.import_module(self.module), self.settings)
 
     def groups(self) -> list[KeyGroup]:
-        """All keys, those that only files have too."""
+        """Return all keys, including those that only files may have."""
         groups = listed(self.settings_class())
         if self.partial:
             return [group for group in groups if group.name.split(".")[0] in self.top_keys]
@@ -266,16 +265,16 @@ KINDS = (PREPROCESSING, PRETRAINING, FINETUNING, SWEEP)
 
 
 def kind_of(settings: type) -> RecipeKind:
-    """The kind of the recipes that build a settings class, which must be one that recipes build."""
+    """Return the kind of the recipes that build a settings class. There must be one."""
     home = (settings.__module__, settings.__name__)
     return next(kind for kind in KINDS if (kind.module, kind.settings) == home)
 
 
 def expect(kind: RecipeKind, mapping: Mapping[str, Any], recipe: str) -> None:
-    """Refuse the mapping of a recipe that is of another kind: one that knows more of its keys.
+    """Check that the mapping of a recipe does not match another kind better, by the number of its top-level keys.
 
     Raises:
-        UserError: naming the kind, and the command that reads it.
+        UserError: The recipe is of another kind. The message names the kind, and the command that reads it.
     """
     known = {each: len({BASE.name, *each.top_keys} & mapping.keys()) for each in KINDS}
     other = max(KINDS, key=lambda each: known[each])
@@ -291,7 +290,7 @@ _LEAST, _MOST = 40, 100  # columns
 
 
 class HelpKeys(argparse.Action):
-    """Prints the keys of recipes of a kind and ends the command, as `--help` does: nothing else is needed."""
+    """Option that prints the keys of recipes of a kind and ends the command, like `--help`."""
 
     def __init__(self, option_strings: Sequence[str], dest: str, *, kind: RecipeKind, **options: Any) -> None:
         super().__init__(option_strings, dest, nargs="?", metavar="PREFIX", **options)
@@ -304,10 +303,10 @@ class HelpKeys(argparse.Action):
         values: str | Sequence[Any] | None,
         option_string: str | None = None,
     ) -> None:
-        """See `argparse.Action`.
+        """Print the keys that begin with the given prefix, and exit.
 
         Raises:
-            UserError: no key begins with the prefix.
+            UserError: No key begins with the prefix.
         """
         groups = chosen(self.kind.groups(), str(values or ""))
         width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
@@ -316,14 +315,14 @@ class HelpKeys(argparse.Action):
 
 
 def lines(groups: Sequence[KeyGroup]) -> Iterator[str]:
-    """A line for each key: name, part that has it, type, default and meaning, with tabs between."""
+    """Yield a line for each key: name, its part, type, default and meaning, separated by tabs."""
     for group in groups:
         for key in group.keys:
             yield "\t".join([key.name, group.part or "", key.type, _default_text(key), key.meaning])
 
 
 def paragraphs(groups: Sequence[KeyGroup], width: int) -> Iterator[str]:
-    """Lines of at most `width` columns, but for names that are longer: a paragraph for each group and each key."""
+    """Yield lines of at most `width` columns, except for longer names: a paragraph per group and key."""
     width = min(max(width, _LEAST), _MOST)
     for number, group in enumerate(groups):
         if number:

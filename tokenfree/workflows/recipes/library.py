@@ -1,7 +1,7 @@
-"""Finds recipes, by the name of one that comes with tokenfree or by file, and reads them.
+"""Find recipes by name or file, and read them.
 
-The recipes of tokenfree are the files of `bases`, a recipe each, and the entries of the files of `variants`, a file for
-each family. A blank line ends an entry; the comment above an entry is the recipe's own.
+The recipes of tokenfree are the files in `bases`, one recipe each, and the entries of the files in `variants`, one file
+per family. A blank line ends an entry. The comment above an entry belongs to it.
 """
 
 import difflib
@@ -21,25 +21,25 @@ from tokenfree.workflows.recipes.keys import FINETUNING, PRETRAINING, RecipeKind
 FOLDER = Path(__file__).parent
 # A pattern finds the entries, because PyYAML drops comments and takes half a second for all files.
 _ENTRY = re.compile(r"^((?:#.*\n)+)([\w-]+):\n((?: .*\n)+)", re.MULTILINE)
-_END = re.compile(r"(?<!\bal)[.:;]\s(?![^()]*\))")  # of what is no abbreviation and not in parentheses
+_END = re.compile(r"(?<!\bal)[.:;]\s(?![^()]*\))")  # not after the abbreviation "et al", nor in parentheses
 
 
 def names() -> list[str]:
-    """Return the names of the recipes that come with tokenfree, in alphabetical order."""
+    """Return the names of the recipes of tokenfree, in alphabetical order."""
     return sorted(_library())
 
 
 def about(recipe: str) -> str:
-    """What a recipe that comes with tokenfree is for: its opening comment, up to the first full stop or colon."""
+    """Return a description of a recipe: its opening comment up to the first full stop, colon or semicolon."""
     comment = " ".join(line.strip("# ") for line in _comment(_library()[recipe]).splitlines())
     return _END.split(comment, maxsplit=1)[0].rstrip(".:;")
 
 
 def read(recipe: str) -> dict[str, Any]:
-    """The mapping of a recipe given by name or by YAML file, as it stands there; of a run's config.yaml its recipe.
+    """Return the mapping of a recipe, given by name or YAML file. For config.yaml of a run, return the run's recipe.
 
     Raises:
-        UserError: there is no such recipe or file, or it is not YAML, or not a mapping.
+        UserError: There is no such recipe or file, or it is not YAML, or not a mapping.
     """
     try:
         mapping = yaml.safe_load(_text(recipe)) or {}
@@ -53,10 +53,10 @@ def read(recipe: str) -> dict[str, Any]:
 
 
 def read_based(recipe: str) -> dict[str, Any]:
-    """The mapping of a recipe, laid over the recipe that its key `base` names, and so on down.
+    """Return the mapping of a recipe, merged over the recipe that its key `base` names, and so on.
 
     Raises:
-        UserError: as `read`, for the recipe or one that it is based on; or it is based on itself.
+        UserError: `read` fails for the recipe or one of its bases, or a recipe is based on itself.
     """
     from tokenfree.core.settings import merge
 
@@ -71,10 +71,10 @@ def read_based(recipe: str) -> dict[str, Any]:
 
 
 def resolved_text(recipe: str) -> str:
-    """Return the YAML of a recipe laid over its bases, with its comment; a sweep keeps the name of its base.
+    """Return the YAML of a recipe merged over its bases, with its comment. A sweep keeps the name of its base.
 
     Raises:
-        UserError: as `read_based`.
+        UserError: `read_based` fails.
     """
     mapping = read(recipe)
     if "space" not in mapping:
@@ -84,15 +84,16 @@ def resolved_text(recipe: str) -> str:
 
 
 def resolve_sweep(mapping: Mapping[str, Any]) -> dict[str, Any]:
-    """The mapping of a sweep with the recipes in place of their names: `base`, and the values of the knob `variant`.
+    """Return the mapping of a sweep with names of recipes replaced by their mappings.
 
-    Of a fine-tuning recipe it also has what a sweep of a task does where it does not say it.
+    The names are `base` and the values of the hyperparameter `variant`. If the base is a fine-tuning recipe, missing
+    keys get the defaults for a sweep of a task.
 
     Raises:
-        UserError: as `read`, for a recipe that is named; or it is none of pretraining or fine-tuning.
+        UserError: `read` fails for a named recipe, or it is neither a pretraining nor a fine-tuning recipe.
     """
     from tokenfree.core.settings import value_at
-    from tokenfree.train.sweep.recipe import with_task_defaults  # which takes seconds to import
+    from tokenfree.train.sweep.recipe import with_task_defaults  # takes seconds to import
 
     mapping = dict(mapping)
     if isinstance(mapping.get("base"), str):
@@ -113,10 +114,11 @@ def _read_base(recipe: str) -> dict[str, Any]:
 
 
 def check_kind(kind: RecipeKind, recipe: str) -> None:
-    """Refuse a recipe of another kind; one that only names its base is of the kind of that.
+    """Check the kind of a recipe. A recipe that only names its base has the kind of the base.
 
     Raises:
-        UserError: as `read`, for the recipe or its base; or it is of another kind, which is named.
+        UserError: `read` fails for the recipe or its base, or the recipe is of another kind. The message names the
+            kind.
     """
     mapping, seen = read(recipe), {recipe}
     while set(mapping) == {"base"} and isinstance(mapping["base"], str) and mapping["base"] not in seen:
@@ -126,14 +128,14 @@ def check_kind(kind: RecipeKind, recipe: str) -> None:
 
 
 def _text(recipe: str) -> str:
-    """Return the YAML of a recipe as it stands in its file.
+    """Return the YAML of a recipe as it is in its file.
 
     Raises:
-        UserError: there is no such recipe or file.
+        UserError: There is no such recipe or file.
     """
-    if not isinstance(recipe, str):  # the base of another, as its YAML has it
+    if not isinstance(recipe, str):  # the key `base` of a recipe can be any YAML value
         raise UserError(f"base: should be the name or file of a recipe, not {recipe!r}")
-    if not recipe.strip():  # a variable of a shell that is not set
+    if not recipe.strip():  # an unset shell variable
         raise UserError(f"a recipe has an empty name; give a file or a name ({_nearest('')})")
     if recipe in _library():
         return _library()[recipe]
@@ -151,7 +153,7 @@ def _comment(text: str) -> str:
 
 @functools.cache
 def _library() -> dict[str, str]:
-    """Return the YAML of each recipe that comes with tokenfree, by name."""
+    """Return the YAML of each recipe of tokenfree by name."""
     texts = {path.stem: path.read_text(encoding="utf-8") for path in (FOLDER / "bases").glob("*.yaml")}
     for path in (FOLDER / "variants").glob("*.yaml"):
         for comment, name, body in _ENTRY.findall(path.read_text(encoding="utf-8")):

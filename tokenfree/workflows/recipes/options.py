@@ -1,4 +1,4 @@
-"""Options of commands: recipe keys on the command line, `--data`, `--step`."""
+"""Options that commands share: recipe keys on the command line, `--data` and `--step`."""
 
 from __future__ import annotations
 
@@ -26,23 +26,23 @@ RECIPE = "a recipe's name or YAML file"
 def add_arguments(
     parser: argparse.ArgumentParser, kind: RecipeKind, *, optional: bool = False, shown: str = RECIPE
 ) -> None:
-    """The positional RECIPE, `--config` and `--help-keys`; keys are options too (`--model.trunk.layers 4`)."""
+    """Add the positional RECIPE, `--config` and `--help-keys`. Keys are options too: `--model.trunk.layers 4`."""
     parser.add_argument("recipe", metavar="RECIPE", nargs="?" if optional else None, help=shown)
     parser.add_argument("--config", metavar="FILE", help="YAML laid over the recipe; any key may follow as --KEY VALUE")
     add_help_keys(parser, kind)
 
 
 def add_help_keys(parser: argparse.ArgumentParser, kind: RecipeKind) -> None:
-    """The option `--help-keys`."""
+    """Add the option `--help-keys`."""
     shown = "list the keys, of a PREFIX such as model.trunk only, and exit; plain lines where the output is a pipe"
     parser.add_argument("--help-keys", action=HelpKeys, kind=kind, help=shown)
 
 
 def resolve(recipe: str | None, config_file: str | None) -> dict[str, Any]:
-    """The recipe, with `--config` laid over it.
+    """Return the mapping of the recipe with `--config` merged over it.
 
     Raises:
-        UserError: a file cannot be read as a recipe.
+        UserError: A file cannot be read as a recipe.
     """
     from tokenfree.core.settings import merge
 
@@ -53,10 +53,10 @@ def resolve(recipe: str | None, config_file: str | None) -> dict[str, Any]:
 
 
 def mapping_of(kind: RecipeKind, args: argparse.Namespace, **options: Any) -> dict[str, Any]:
-    """The mapping of the command's RECIPE, `--config`, overrides, and `options` (those that are not None).
+    """Return the merged mapping of RECIPE, `--config`, overrides, and those `options` that are not None, in this order.
 
     Raises:
-        UserError: a file cannot be read as a recipe, or it is one of another kind; or an override contradicts another.
+        UserError: A file cannot be read as a recipe, or it is of another kind, or overrides contradict each other.
     """
     from tokenfree.core.settings import merge, nest, override
 
@@ -71,23 +71,23 @@ def mapping_of(kind: RecipeKind, args: argparse.Namespace, **options: Any) -> di
 
 
 def warn_of_lost(keys: Iterable[str]) -> None:
-    """Name the keys of a recipe, if any, that are dropped because a part was changed to one without them."""
+    """Print the keys of a recipe, if any, that were dropped because a part was replaced by one without them."""
     shown = ", ".join(dict.fromkeys(keys))
     if shown:
         print(f"tokenfree: dropped keys of the recipe that the new part does not have: {shown}", file=sys.stderr)
 
 
 def source(args: argparse.Namespace) -> str:
-    """What messages call the settings of a command."""
+    """Return what messages call the settings of a command."""
     given = args.recipe or args.config
     return f"recipe {given}" if given else "options"
 
 
 def load(cls: type[T], args: argparse.Namespace, **options: Any) -> T:
-    """Build `cls` from the command's RECIPE, `--config`, overrides, and `options` (those that are not None).
+    """Build `cls` from RECIPE, `--config`, overrides, and those `options` that are not None.
 
     Raises:
-        UserError: see `mapping_of`; or keys or values do not fit `cls`, all of which are named.
+        UserError: `mapping_of` fails, or keys or values do not fit `cls`. The message names all of them.
     """
     from tokenfree.core.settings import build
 
@@ -100,15 +100,15 @@ SHOWN = "a data directory made by `tokenfree preprocess`; or several, as DIR:WEI
 def add_data_argument(
     parser: argparse.ArgumentParser, shown: str = SHOWN, *, metavar: str = "DIR", needed: bool = False
 ) -> None:
-    """`--data DIR ...`, which takes all words up to the next option: RUN stands before it."""
+    """Add `--data DIR ...`, which takes all words up to the next option, so RUN must precede it."""
     parser.add_argument("--data", metavar=metavar, nargs="+", required=needed, help=shown)
 
 
 def data_of(args: argparse.Namespace) -> Data | None:
-    """What the option names, None where it was not given.
+    """Return the data that `--data` names, or None if it was not given.
 
     Raises:
-        UserError: see `tokenfree.train.data.mixture.parse`.
+        UserError: `tokenfree.train.data.mixture.parse` fails.
     """
     from tokenfree.train.data.mixture import parse
 
@@ -116,10 +116,10 @@ def data_of(args: argparse.Namespace) -> Data | None:
 
 
 def told(data: Data) -> str:
-    """The directories; of several each with its share of the samples.
+    """Return the data directory in words. If there are several, each has its share of the samples.
 
     Raises:
-        UserError: see `tokenfree.train.data.mixture.load_contents`.
+        UserError: `tokenfree.train.data.mixture.load_contents` fails.
     """
     from tokenfree.train.data.mixture import load_contents, paths_of
 
@@ -130,7 +130,7 @@ def told(data: Data) -> str:
     return ", ".join(f"{path} ({share:.1%})" for path, share in each)
 
 
-# Options of the version before, and what to use instead.
+# Removed options of the previous version, and what to use instead.
 _METRICS = "use metrics.jsonl, TensorBoard, Ray's Prometheus export, or alerts of W&B and MLflow (train.log_to)"
 _ANEW = "give all inputs and another --output; a directory is made in one job"
 REMOVED = {
@@ -145,16 +145,16 @@ REMOVED = {
 }
 
 
-def parted(
+def separated(
     command: str, arguments: Sequence[str], options: Sequence[str], kind: RecipeKind | None
 ) -> tuple[list[str], list[tuple[str, str]]]:
-    """The arguments of a command itself, with options as in `options`, and the keys of its recipe with their values.
+    """Split the arguments of a command into its own, spelled as in `options`, and the keys of its recipe with values.
 
-    They are parted before argparse sees them, because it would take the value of an option that it does not know for
-    the positional RECIPE.
+    This happens before argparse sees them, because it would take the value of an unknown option for the positional
+    RECIPE.
 
     Raises:
-        UserError: an option is neither, with the nearest known one; it was removed; or a key has no value.
+        UserError: An option is unknown (the message names the nearest one) or was removed, or a key has no value.
     """
     spelled = {_plain(option): option for option in options}
     tops = kind.top_keys if kind else ()
@@ -183,7 +183,7 @@ def parted(
 
 
 def _recipe_first(own: list[str]) -> list[str]:
-    """The same arguments with a RECIPE that stands behind `--data DIR` in front, since `--data` takes several words."""
+    """Move a RECIPE that follows `--data DIR` to the front, because `--data` takes several words."""
     if "--data" not in own:
         return own
     start = own.index("--data") + 2
@@ -197,7 +197,7 @@ def _plain(option: str) -> str:
 
 
 def _hint(command: str, option: str, options: Sequence[str], kind: RecipeKind | None) -> str:
-    close = difflib.get_close_matches(_plain(option), options, n=1, cutoff=0.7)  # --steps is not like --help
+    close = difflib.get_close_matches(_plain(option), options, n=1, cutoff=0.7)  # --help is not close to --steps
     if not close and kind is not None:
         names = [key.name for group in kind.groups() for key in group.keys]
         names += [group.name for group in kind.groups() if group.name]
@@ -207,7 +207,7 @@ def _hint(command: str, option: str, options: Sequence[str], kind: RecipeKind | 
 
 
 def add_step_argument(parser: argparse.ArgumentParser) -> None:
-    """`--step N`."""
+    """Add the option `--step N`."""
     shown = "use the checkpoint of this step (default: the last one of a run, the best one of a fine-tuned run)"
     parser.add_argument("--step", metavar="N", type=int, help=shown)
 
@@ -220,6 +220,6 @@ def trust_of(recipe: Any) -> list[str]:
 
 
 def show(checkpoint: Checkpoint, as_json: bool) -> None:
-    """Print the step on standard error, for a command whose output is all results; JSON has it."""
+    """Print the step to standard error, for a command that prints only results. JSON already contains the step."""
     if not as_json:
         print(f"step {checkpoint.step:,}", file=sys.stderr)

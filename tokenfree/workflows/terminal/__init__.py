@@ -1,1 +1,1 @@
-"""What commands show: live lines, tables, plans, windows."""
+"""Output of commands in a terminal: live lines, tables, plans and windows."""

@@ -1,4 +1,4 @@
-"""The parts of `tokenfree inspect`: tables of counts and columns, and windows with their features marked."""
+"""Parts of `tokenfree inspect`: tables of counts and columns, and windows with their features marked."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from tokenfree.preprocess.records import schema
 
 ALTERNATE = ("cyan", "yellow")
 BLOCK = "█"
-_BYTE = re.compile("<0x[0-9A-F]{2}>")  # the name of a byte-fallback piece
+_BYTE = re.compile("<0x[0-9A-F]{2}>")  # name of a byte-fallback piece
 
 
 class Piece(NamedTuple):
-    """A word or subword of a window: from character `start` to `end`, drawn as `text`."""
+    """A word or subword of a window: characters from `start` up to, but excluding, `end`, drawn as `text`."""
 
     start: int
     end: int
@@ -34,19 +34,19 @@ class Piece(NamedTuple):
 
 @dataclass(frozen=True)
 class Window:
-    """A window, or its first characters, with its features."""
+    """A window with its features. `text` may be only its first characters."""
 
-    number: int  # in the training split
-    labels: Mapping[str, str]  # document and language, where they are kept
-    characters: int  # of the whole window
+    number: int  # position in the training split
+    labels: Mapping[str, str]  # document and language, if the data have these columns
+    characters: int  # number of characters of the whole window
     text: str
-    words: Sequence[Piece] | None  # None: the data have no such columns
+    words: Sequence[Piece] | None  # None if the data have no such columns
     subwords: Sequence[Piece] | None
-    masked: str | None  # as CANINE-S sees it, masked characters as blocks; None without subwords
+    masked: str | None  # as CANINE-S sees it, with blocks for masked characters; None without subwords
 
 
 def windows(directory: str, manifest: Manifest, *, num_windows: int, width: int) -> Iterator[Window]:
-    """Yield `num_windows` windows, spread evenly over the training split, the first `width` characters of each."""
+    """Yield `num_windows` windows, evenly spaced in the training split, with the first `width` characters of each."""
     storage = Storage.at(directory)
     vocabulary = None
     if manifest.vocabulary_sha256 is not None:
@@ -67,7 +67,7 @@ def windows(directory: str, manifest: Manifest, *, num_windows: int, width: int)
 
 
 def subword_pieces(text: str, spans: Sequence[tuple[int, int]], names: Sequence[str]) -> list[Piece]:
-    """Return the subwords of `text` by their spans and names. A run of bytes is one piece, drawn in `<>`."""
+    """Return the subwords of `text` from their spans and names. A run of bytes is one piece, drawn in `<>`."""
     pieces: list[Piece] = []
     in_bytes = False
     for (start, end), name in zip(spans, names, strict=True):
@@ -86,9 +86,9 @@ def _on_one_line(text: str) -> str:
 
 
 def _character_spans(text: str, spans: Sequence[tuple[int, int]], width: int) -> list[tuple[int, int]]:
-    """Return spans of UTF-8 bytes as spans of characters, of those that end within `width`."""
+    """Return spans of UTF-8 bytes as spans of characters. Spans that end beyond `width` are omitted."""
     encoded = text.encode()
-    near = [span for span in spans if span[0] <= 4 * width]  # bytes: enough for `width` characters
+    near = [span for span in spans if span[0] <= 4 * width]  # in bytes; a character has at most 4
     found = [(len(encoded[:start].decode()), len(encoded[:end].decode())) for start, end in near]
     return [span for span in found if span[1] <= width]
 
@@ -99,7 +99,7 @@ def _spans(row: pa.RecordBatch, kind: str) -> list[tuple[int, int]]:
 
 
 def _sample(storage: Storage, manifest: Manifest, num_windows: int) -> Iterator[tuple[int, pa.RecordBatch]]:
-    """Yield rows (number in the training split, the row), evenly spaced."""
+    """Yield evenly spaced rows as (number in the training split, row)."""
     shards = manifest.splits["train"].shards
     bounds = np.cumsum([0, *(shard.rows for shard in shards)])
     chosen = np.unique(np.linspace(0, bounds[-1] - 1, num_windows).astype(int)) if bounds[-1] and num_windows else []
@@ -115,7 +115,7 @@ def _sample(storage: Storage, manifest: Manifest, num_windows: int) -> Iterator[
 
 
 def _masked(row: pa.RecordBatch, vocabulary: Vocabulary, number: int, width: int) -> str:
-    """Return the window as CANINE-S would see it, masked characters as blocks."""
+    """Return the window as CANINE-S would see it, with blocks for masked characters."""
     from tokenfree.preprocess.text.specials import MASK
     from tokenfree.train.objectives.canine_s import Config
 
@@ -127,7 +127,7 @@ def _masked(row: pa.RecordBatch, vocabulary: Vocabulary, number: int, width: int
 
 
 def counts(manifest: Manifest) -> Iterator[dict[str, Any]]:
-    """Yield documents, windows, characters, bytes and shards of each split and language."""
+    """Yield the numbers of documents, windows, characters, bytes and shards of each split and language."""
     for split, content in manifest.splits.items():
         for language in sorted({shard.language for shard in content.shards}):
             shards = [shard for shard in content.shards if shard.language == language]
@@ -149,7 +149,7 @@ def counts_table(manifest: Manifest) -> Table:
 
 
 def pages_line(manifest: Manifest) -> Text:
-    """Return what became of the pages that were read."""
+    """Return a line with the number of pages read, and how many became documents or were dropped, by reason."""
     counters = manifest.counters
     parts = [f"{counters['pages']:,} read"]
     for name in ("documents", "redirects", "other_namespaces", "duplicates"):
@@ -173,7 +173,7 @@ def columns_table(manifest: Manifest) -> Table:
 
 
 def show_window(console: Console, window: Window) -> None:
-    """Print a window, with its words, subwords and masks below it."""
+    """Print a window, followed by its words, subwords and masks."""
     labels = " ".join(window.labels.values())
     heading = ("\n", (f"window {window.number:,}", "bold"), f"  {one_line(labels)}, {window.characters:,} characters")
     console.print(Text.assemble(*heading))
@@ -188,7 +188,7 @@ def show_window(console: Console, window: Window) -> None:
 
 
 def _marked(console: Console, title: str, shown: str, pieces: Sequence[Piece], separator: str) -> Text:
-    """Return the text with its pieces in alternating colours, or divided by `separator` without colours."""
+    """Return the text with its pieces in alternating colours, or with `separator` between them without colours."""
     text = Text(f"{title:<9}", style="bold")
     coloured = console.is_terminal and console.color_system is not None and not console.no_color
     before = 0

@@ -1,4 +1,4 @@
-"""What `preprocess --dry-run` and `tokenfree plan` print: numbers for programs, lines for people."""
+"""Output of `preprocess --dry-run` and `tokenfree plan`: numbers for programs, lines for people."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def told(plan: PlanDescription, workers: int, price: float | None) -> str:
-    """Return what a job would do, a line each; `price` is that of a worker for an hour."""
+    """Return the plan of a preprocessing job as lines of text. `price` is per worker and hour."""
     reading = plan.estimated_seconds / min(workers, plan.splits)  # a split is read by one worker
     seconds = reading + plan.vocabulary_seconds
     vocabulary, included, most = "", "", WORKER_BYTES
@@ -38,25 +38,25 @@ def told(plan: PlanDescription, workers: int, price: float | None) -> str:
 
 @dataclass(frozen=True)
 class RunPlan:
-    """A planned run. Bytes are those of a device, or on disk; seconds are those of a step and of the whole run."""
+    """A planned run. Bytes are per device, or on disk; seconds are per step or for the whole run."""
 
     recipe: str
     steps: int
     global_batch: int
     work: Work
-    where: str  # the devices, in words
-    devices: int  # that are paid for
-    examples: int  # that a device holds at once
-    step_seconds: float  # with the exchange of gradients
+    where: str  # description of the devices
+    devices: int  # number of devices that are paid for
+    examples: int  # number of examples that a device holds at once
+    step_seconds: float  # includes the exchange of gradients
     exchange_seconds: float
     seconds: float
     memory: Memory
     device_bytes: float
     checkpoint_bytes: int
-    num_checkpoints: int  # kept at the end
+    num_checkpoints: int  # kept at the end of the run
     metrics_bytes: int
-    price: float | None  # of a device for an hour
-    measured: tuple[str, ...]  # what the numbers rest on, a line each
+    price: float | None  # per device and hour
+    measured: tuple[str, ...]  # measurements behind the numbers, one line each
     assumed: tuple[str, ...]
 
     @property
@@ -65,7 +65,7 @@ class RunPlan:
         return None if self.price is None else self.price * self.devices * self.seconds / 3600
 
     def numbers(self) -> dict[str, object]:
-        """Return the keys of `--json`."""
+        """Return the mapping that `--json` prints."""
         return {
             "steps": self.steps,
             "flops": self.work.example_flops * self.global_batch * self.steps,
@@ -87,7 +87,7 @@ class RunPlan:
 
 
 def run_plan_lines(plan: RunPlan) -> Iterator[str]:
-    """Yield the plan, a line each."""
+    """Yield the lines of the plan."""
     work = plan.work
     yield f"{plan.recipe} on {plan.where}: an estimate"
     yield f"work      {counted(plan.steps, 'step')} of {counted(plan.global_batch, 'example')}, " + (

@@ -1,4 +1,4 @@
-"""What commands show while they work: a region that redraws itself in a terminal, plain lines in a log."""
+"""Progress of commands: a region that redraws itself in a terminal, plain lines in a log."""
 
 from __future__ import annotations
 
@@ -22,52 +22,52 @@ if TYPE_CHECKING:
     from tokenfree.preprocess.download import Progress
     from tokenfree.train.inference.embed import ShardRecord
 
-_PIPE = 1_000_000  # columns: nothing that is to be read by a program is ever wrapped
-_REFRESHES = 8  # a second
+_PIPE = 1_000_000  # columns; output for programs is never wrapped
+_REFRESHES = 8  # per second
 SEPARATOR = " · "
-LOG_INTERVAL = 10.0  # seconds between lines where the output is no terminal
+LOG_INTERVAL = 10.0  # seconds between lines if the output is not a terminal
 
 
 class PlainConsole(Console):
-    """A console of rich whose strings are text, without markup, emoji names or control characters.
+    """A rich console that prints strings as plain text, without markup, emoji names or control characters.
 
     Args:
-        stream: where it prints.
-        width: columns; by default those of the terminal.
+        stream: Stream to print to.
+        width: Number of columns; default: the width of the terminal.
     """
 
     def __init__(self, stream: TextIO, width: int | None = None) -> None:
         super().__init__(file=stream, width=width, highlight=False, markup=False, emoji=False)
 
     def render_str(self, text: str, **options: Any) -> Text:
-        """Return the string as text, made printable before it is measured."""
+        """Return the string as text. It is made printable before its width is measured."""
         return super().render_str(printable(text), **{**options, "markup": False})
 
     def render(self, *arguments: Any, **options: Any) -> Iterator[Segment]:
-        """Yield the segments of anything that can be printed, printable except those that move the cursor."""
+        """Yield the segments of a renderable, made printable except for those that move the cursor."""
         for segment in super().render(*arguments, **options):
             yield segment if segment.control else Segment(printable(segment.text), segment.style)
 
     def show_cursor(self, show: bool = True) -> bool:
-        """Leave the cursor visible, so that a killed command leaves a terminal as it should be."""
+        """Leave the cursor visible, so that a killed command does not leave the terminal without one."""
         return False
 
 
 def console() -> PlainConsole:
-    """Return standard output; numbers and paths stay as they are, without colours of their own."""
+    """Return a console for standard output that does not colour numbers and paths."""
     return PlainConsole(sys.stdout, None if sys.stdout.isatty() else _PIPE)
 
 
 class Display:
-    """The last lines of a terminal, redrawn while a command works. What it prints meanwhile stands above them.
+    """The last lines of a terminal, redrawn while a command works. Printed messages appear above them.
 
     Args:
-        stream: A terminal, if anything is to be drawn.
-        draw: Returns the lines as they stand.
-        verbosity: Only `normal` draws.
+        stream: Stream to draw on. Nothing is drawn unless it is a terminal.
+        draw: Function that returns the current lines.
+        verbosity: Nothing is drawn unless it is `normal`.
 
     Attributes:
-        live: Whether there is a terminal that can move its cursor.
+        live: Whether lines are drawn, which needs a terminal that can move its cursor.
     """
 
     def __init__(self, stream: TextIO, draw: Callable[[], Text], verbosity: Verbosity) -> None:
@@ -77,22 +77,22 @@ class Display:
         self._shown: Live | None = None
 
     def show(self) -> None:
-        """Begin to draw, below what was drawn before."""
+        """Start to draw, below earlier output."""
         if self.live and self._shown is None:
             self._shown = Live(
                 get_renderable=self._draw,
                 console=self.console,
                 refresh_per_second=_REFRESHES,
-                redirect_stdout=sys.stdout.isatty(),  # not what is to go into a file
+                redirect_stdout=sys.stdout.isatty(),  # leaves output to a file alone
             )
             self._shown.start(refresh=True)
 
     def message(self, text: str) -> None:
-        """Print a line, whole, above what is drawn."""
+        """Print a line above the drawn lines, without wrapping it."""
         self.console.print(Text(one_line(text)), soft_wrap=True)
 
     def stop(self, *, keep: bool) -> None:
-        """Draw for the last time and go to a fresh line, or take away what is drawn."""
+        """Stop drawing. With `keep`, draw once more and begin a new line; otherwise, erase the drawn lines."""
         if self._shown is not None:
             self._shown.transient = not keep
             self._shown.stop()
@@ -100,34 +100,34 @@ class Display:
 
 
 class LiveLine:
-    """A line that is drawn over itself in a terminal, and written anew every `interval` seconds in a log file.
+    """A line that is redrawn in place in a terminal, and written every `interval` seconds to a log file.
 
-    It has parts, the most important first. A terminal shows as much of them as fits into a line; a log file has them
-    all, after the time of the day.
+    It has parts, the most important first. A terminal shows as many of them as fit into a line. A log file shows all of
+    them, after the time of day.
 
     Args:
-        stream: standard error by default.
-        interval: seconds between two lines of a log file.
-        verbosity: `quiet` leaves only messages, `verbose` writes lines as in a log file.
+        stream: Stream to write to; default: standard error.
+        interval: Number of seconds between two lines of a log file.
+        verbosity: `quiet` prints only messages; `verbose` writes lines as in a log file.
     """
 
     def __init__(
         self, stream: TextIO | None = None, *, interval: float = LOG_INTERVAL, verbosity: Verbosity = "normal"
     ) -> None:
         self.stream = sys.stderr if stream is None else stream
-        self.shown: tuple[str, ...] = ()  # what is drawn, or not yet written into a log
+        self.shown: tuple[str, ...] = ()  # drawn, or not yet written to a log
         self.began = time.monotonic()
-        self.interval, self.time = interval, self.began  # seconds between lines of a log, and that of the last one
+        self.interval, self.time = interval, self.began  # seconds between lines of a log, and the time of the last one
         self._display = Display(self.stream, self._line, verbosity)
         self._quiet = verbosity == "quiet"
-        self._waiting: tuple[str, float] | None = None  # what for, since when
+        self._waiting: tuple[str, float] | None = None  # message, and the time when waiting began
 
     @property
     def live(self) -> bool:
         return self._display.live
 
     def show(self, *parts: str, final: bool = False) -> None:
-        """Show `parts` in place of the last ones; a log waits for `interval` to pass. Final ones are kept at once."""
+        """Replace the shown parts. A log waits for `interval` to pass. If `final`, the line is kept at once."""
         self.shown, self._waiting = () if self._quiet else parts, None
         if self.live:
             self._display.show()
@@ -135,14 +135,14 @@ class LiveLine:
             self.close()
 
     def message(self, text: str) -> None:
-        """Write `text` as a line of its own, above the live one."""
+        """Write `text` as a separate line, above the live one."""
         if self.live:
             self._display.message(text)
         else:
             self._log(text)
 
     def wait(self, text: str) -> None:
-        """Show `text` and for how long it has been shown, until there is something else to show."""
+        """Show `text` and the time since then, until other parts are shown."""
         if self.live:
             self._waiting = text, time.monotonic()
             self._display.show()
@@ -150,12 +150,12 @@ class LiveLine:
             self._log(text)
 
     def clear(self) -> None:
-        """Forget what is shown, so that plain lines can follow."""
+        """Erase the line, so that plain lines can follow."""
         self.shown, self._waiting = (), None
         self._display.stop(keep=False)
 
     def close(self) -> None:
-        """Keep what is shown and move to a fresh line."""
+        """Keep the line as it is and begin a new one."""
         self._waiting = None
         if self.live:
             self._display.stop(keep=bool(self.shown))
@@ -173,7 +173,7 @@ class LiveLine:
         self.close()
 
     def _line(self) -> Text:
-        waiting, parts = self._waiting, self.shown  # another thread draws
+        waiting, parts = self._waiting, self.shown  # drawing is in another thread
         if waiting is not None:
             parts = (clock(int(time.monotonic() - waiting[1])), waiting[0])
         return Text(one_line(SEPARATOR.join(parts)), no_wrap=True, overflow="ellipsis")
@@ -199,13 +199,13 @@ def clock(seconds: float) -> str:
 
 
 class DownloadLine(LiveLine):
-    """The live line of a download: wiki, bytes of all files, rate and time left; or why nothing moves."""
+    """The live line of a download: wiki, bytes of all files, rate and time left, or what it is waiting for."""
 
     def __call__(self, progress: Progress) -> None:
-        """Show how far the files are."""
+        """Show the progress of the files."""
         seconds = time.monotonic() - self.began
         of = "" if progress.total is None else f" of {progress.total / 1e6:,.1f}"
-        wiki = progress.name.partition("-pages")[0]  # whole names would wrap the line
+        wiki = progress.name.partition("-pages")[0]  # full names would wrap the line
         parts = [wiki, f"{progress.done / 1e6:,.1f}{of} MB"]
         if seconds > 1 and progress.received:
             rate = progress.received / seconds
@@ -215,7 +215,8 @@ class DownloadLine(LiveLine):
         self.show(*parts)
 
 
-_STAGE_BEFORE = {"vocabulary": "read", "finish": "build"}  # stages that count the same input splits or shards
+# Previous stages that count the same input splits or shards.
+_STAGE_BEFORE = {"vocabulary": "read", "finish": "build"}
 
 
 class StageLine(LiveLine):
@@ -227,10 +228,10 @@ class StageLine(LiveLine):
     start = changed = 0.0
 
     def __call__(self, progress: Any) -> None:
-        """Show a `tokenfree.pipelines.progress.Progress`; one that is shown again only moves the clock."""
+        """Show a `tokenfree.pipelines.progress.Progress`. If it is unchanged, only the clock advances."""
         now = time.monotonic()
         if progress.stage != self.stage:
-            if self.stage:  # its end may have come between two looks
+            if self.stage:  # the stage may have ended between two calls
                 ended = progress if self.stage == _STAGE_BEFORE.get(progress.stage) else self.last
                 self(replace(ended, stage=self.stage, done=ended.total))
             self.close()
@@ -242,13 +243,13 @@ class StageLine(LiveLine):
         self.show(*parts)
 
     def _parts_done(self) -> str:
-        if self.stage == "vocabulary":  # made by one worker from all input splits
+        if self.stage == "vocabulary":  # one worker trains it on all input splits
             return f"{self.stage:<11}{_trained(self.last.training)}".rstrip()
         noun = "split" if self.stage == "read" else "shard"
         return f"{self.stage:<11}{self.last.done:,} of {counted(self.last.total, noun)}"
 
     def _bytes(self) -> list[str]:
-        """Return megabytes, and those of a second since the stage began, without those of an earlier, killed job."""
+        """Return the megabytes and their rate since the stage began, without output of an earlier, killed job."""
         if not self.last.bytes or self.stage == "vocabulary":
             return []
         seconds, made = self.changed - self.start, self.last.bytes - self.first.bytes
@@ -264,7 +265,7 @@ class StageLine(LiveLine):
 
 
 def _trained(training: Any) -> str:
-    """Return how far a `tokenfree.preprocess.features.vocabulary_process.TrainingProgress` is, in words."""
+    """Return a `tokenfree.preprocess.features.vocabulary_process.TrainingProgress` in words."""
     if training is None:
         return ""
     done, total = f"{training.done:,}", f"{training.total:,}"
@@ -282,12 +283,12 @@ def counted(number: int, noun: str) -> str:
 
 
 class EmbeddingLine(LiveLine):
-    """The live line of embedding: texts that are in shards, their characters, and how many of these a second."""
+    """The live line of embedding: finished texts and shards, characters per second, time and characters."""
 
     _shards = _texts = _characters = _made = 0
 
     def __call__(self, record: ShardRecord, made: bool) -> None:
-        """Take a shard that was made now, or had been before."""
+        """Add a shard. `made` is False if an earlier command wrote it."""
         seconds = time.monotonic() - self.began
         self._shards += 1
         self._texts += record.texts
@@ -298,17 +299,17 @@ class EmbeddingLine(LiveLine):
         self.show(texts, shards, *rate, clock(int(seconds)), f"{self._characters:,} characters")
 
 
-_RECENT = 20  # steps over which speeds are averaged
+_RECENT = 20  # number of steps over which speeds are averaged
 
 
 class ProgressLine(LiveLine):
     """The newest line of metrics: `with ProgressLine(steps=1000) as progress: pretrain(..., progress=progress)`.
 
     Args:
-        steps: of the whole run, for the time left.
-        stream: standard error by default.
-        interval: seconds between lines where the stream is no terminal.
-        verbosity: see `LiveLine`.
+        steps: Number of steps of the whole run, for the time left.
+        stream: Stream to write to; default: standard error.
+        interval: Number of seconds between lines if the stream is not a terminal.
+        verbosity: See `LiveLine`.
     """
 
     def __init__(
@@ -339,7 +340,7 @@ class ProgressLine(LiveLine):
             self.show(*self.parts(), final=line["step"] == self._steps and not self.live)
 
     def parts(self) -> list[str]:
-        """Return the parts as they stand, such as `step 120/1,000`, `loss 4.312`, `held-out 4.401` and `8:15 left`."""
+        """Return the current parts, such as `step 120/1,000`, `loss 4.312`, `held-out 4.401` and `8:15 left`."""
         recent, last = self._recent, self._recent[-1]
         seconds = sum(line["seconds"] for line in recent)
         parts = [f"step {last['step']:,}/{self._steps:,}", f"loss {last['loss']:.3f}"]
@@ -358,7 +359,7 @@ class ProgressLine(LiveLine):
     def _event(self, line: Mapping[str, Any]) -> None:
         if line["event"] == "worker_lost":
             self._restarts += 1
-        if line["event"] == "roll_back":  # the steps from there on come again
+        if line["event"] == "roll_back":  # later steps are trained again
             self._recent.clear()
         if line["event"] == "launch":
             self.wait(line["message"])

@@ -1,4 +1,4 @@
-"""What commands print at their end: losses, scores, predictions and the next command; times and sizes in words."""
+"""Results that commands print at their end: losses, scores, predictions, the next command; also times and sizes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from tokenfree.train.pretrain import PretrainResult
 
 
-FEW = 100  # targets, under which a mean says little: such groups are joined
+FEW = 100  # groups with fewer targets are joined, because their means are unreliable
 
 
 NO_SCRIPT = "no letters"
@@ -27,10 +27,10 @@ Groups = Sequence[Mapping[str, Any]]
 
 
 def breakdown_lines(languages: Groups, scripts: Groups) -> list[str]:
-    """A table of the languages and one of the scripts; of what has a single large group no table, but a line of shares.
+    """Return a table of languages and one of scripts. A kind with one large group gets a line of shares instead.
 
     Args:
-        languages, scripts: as `tokenfree.train.evaluate.by_language_and_script` has them.
+        languages, scripts: Groups as returned by `tokenfree.train.evaluate.by_language_and_script`.
     """
     kinds = {"language": languages, "script": [{**group, "name": group["name"] or NO_SCRIPT} for group in scripts]}
     several = {kind: groups for kind, groups in kinds.items() if _is_several(groups)}
@@ -44,7 +44,7 @@ def _is_several(groups: Groups) -> bool:
 
 
 def _shares(groups: Groups) -> str:
-    """`Latin 95.2%, no letters 4.7%, others 0.1%`."""
+    """Return `Latin 95.2%, no letters 4.7%, others 0.1%`."""
     total = sum(group["targets"] for group in groups)
     shown = [(group["name"], group["targets"]) for group in groups[:2]]
     if len(groups) > 2:
@@ -61,7 +61,7 @@ def _breakdown_table(kind: str, groups: Groups) -> list[str]:
 
 
 def _joined(groups: Groups) -> list[Mapping[str, Any]]:
-    """The groups with `FEW` targets or more, and where there are several smaller ones, these as one."""
+    """Return the groups, with all those of fewer than `FEW` targets joined into one."""
     small = [group for group in groups if group["targets"] < FEW]
     if len(small) < 2:
         return list(groups)
@@ -71,17 +71,17 @@ def _joined(groups: Groups) -> list[Mapping[str, Any]]:
     return [*large, {"name": f"{len(small)} with under {FEW} each", "targets": sum(counts), **means}]
 
 
-_PLACEHOLDERS = {"DIR", "NEW_DIRECTORY", "RECIPE", "RUN"}  # for what only the user knows; not quoted
+_PLACEHOLDERS = {"DIR", "NEW_DIRECTORY", "RECIPE", "RUN"}  # values that only the user knows; not quoted
 
 
 def next_command(*arguments: str, program: str = "tokenfree") -> str:
-    """The line that names `PROGRAM ARGUMENTS` as the next command, quoted as a shell needs it."""
+    """Return the line that names `PROGRAM ARGUMENTS` as the next command, quoted for a shell."""
     words = [word if word in _PLACEHOLDERS else shlex.quote(word) for word in arguments]
     return f"  next        {program} {' '.join(words)}"
 
 
 def time_of(seconds: float) -> str:
-    """`40 seconds`, `12 minutes`, `3.4 hours`, `12.5 days`."""
+    """Return `40 seconds`, `12 minutes`, `3.4 hours` or `12.5 days`."""
     if seconds < 120:
         return counted(max(1, round(seconds)), "second")
     if seconds < 7200:
@@ -90,7 +90,7 @@ def time_of(seconds: float) -> str:
 
 
 def size_of(num_bytes: float) -> str:
-    """`512 MB`, `3.4 GB`, `21.0 TB`."""
+    """Return `512 MB`, `3.4 GB` or `21.0 TB`."""
     for unit, size in (("TB", 1e12), ("GB", 1e9)):
         if num_bytes >= size:
             return f"{num_bytes / size:,.1f} {unit}"
@@ -98,12 +98,12 @@ def size_of(num_bytes: float) -> str:
 
 
 def money(amount: float) -> str:
-    """`681.31`, `0.0012`: in whatever currency the price was."""
+    """Return `681.31` or `0.0012`, in the currency of the price."""
     return f"{amount:,.2f}" if amount >= 1 else f"{amount:.2g}"
 
 
 def loss_lines(result: PretrainResult) -> list[str]:
-    """The held-out loss, and beside it what needs no context, where the run has counted that."""
+    """Return the held-out loss. A second line compares it with context-free baselines, if the run has counted them."""
     means = result.validation_means
     loss = means.get("validation_masked_loss", result.validation_loss)
     line = f"held-out loss {loss:.3f} nats per {result.symbol or 'target'}"
@@ -119,14 +119,14 @@ def loss_lines(result: PretrainResult) -> list[str]:
 
 
 def loss_of_each(means: Mapping[str, float], paths: Sequence[str]) -> list[str]:
-    """A line with the held-out loss on each of several data directories; none of a single one."""
+    """Return a line with the held-out loss on each of several data directories, or no line for a single one."""
     found = {path: means.get(f"validation_loss_data_{number}") for number, path in enumerate(paths, 1)}
     told = ", ".join(f"{path} {loss:.3f}" for path, loss in found.items() if loss is not None)
     return [f"held-out loss of each: {told}"] if told else []
 
 
 def _compared(masked_only: float, baselines: Mapping[str, float], clue: str | None) -> str | None:
-    """The loss of the hidden targets beside the baselines for the same ones."""
+    """Return a comparison of the loss on hidden targets with the context-free baselines, or None without them."""
     if "masked_only_unigram" not in baselines:
         return None
     unigram, given = baselines["masked_only_unigram"], baselines["masked_only_clue"]
@@ -169,7 +169,7 @@ def metric_lines(found: Mapping[str, float]) -> Iterator[str]:
 
 
 def context_line(found: Mapping[str, float]) -> str | None:
-    """Return in words whether the model uses context, from what `evaluate` found; None without baselines."""
+    """Return a sentence on whether the model uses context, given the results of `evaluate`; None without baselines."""
     if "margin" not in found:
         return None
     margin, low, high = (found[f"margin{end}"] for end in ("", "_low", "_high"))
@@ -187,7 +187,7 @@ def context_line(found: Mapping[str, float]) -> str | None:
 
 
 def score_lines(scores: Mapping[str, Mapping[str, float]]) -> list[str]:
-    """A line for each split that has scores, the main one first; those of single classes are left out."""
+    """Return a line for each split with scores, the main score first. Scores of single classes are omitted."""
     return [
         f"{split:<6}" + ", ".join(f"{name} {value:.4f}" for name, value in values.items() if "/" not in name)
         for split, values in scores.items()
@@ -196,7 +196,7 @@ def score_lines(scores: Mapping[str, Mapping[str, float]]) -> list[str]:
 
 
 def prediction_lines(found: Mapping[str, Any]) -> Iterator[str]:
-    """What was found in one text, for people."""
+    """Yield the predictions for one text as lines for people."""
     if "answer" in found:
         span = found["span"]
         yield f"{span['start']:>6}:{span['end']:<6} {found['answer']}" if found["answer"] else "no answer"

@@ -1,4 +1,4 @@
-"""What a sweep shows: its plan, and the table and lines of a running one."""
+"""Output of sweeps: the plan of a dry run, and the table and log lines of a running sweep."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ if TYPE_CHECKING:
     from tokenfree.train.sweep.recipe import SweepRecipe
     from tokenfree.train.sweep.subjects import TaskInput
 
-_MOST = 40  # settings that are listed
+_MOST = 40  # number of settings that are listed
 
 
 def describe(sweep: SweepRecipe, data: Data | TaskInput, output: str) -> Iterator[str]:
-    """Yield the lines of a dry run; nothing is trained.
+    """Yield the lines of a dry run. Nothing is trained.
 
     Raises:
-        UserError: the sweep cannot be run.
+        UserError: The sweep cannot be run.
     """
     from tokenfree.train.sweep.planning import trial_costs
     from tokenfree.train.sweep.run import prepare
@@ -77,7 +77,7 @@ def _budget(sweep: SweepRecipe, costs: list[TrialCost], runs: int) -> Iterator[s
     yield f"budget of a trial: {budget.amount:,.6g} {unit}, {counted(sweep.reports, 'report')}"
     if budget.seconds is not None:
         return
-    share = runs / len(costs)  # settings not known yet count as the mean of those that are
+    share = runs / len(costs)  # settings that are not chosen yet count as the mean of the others
     steps = share * sum(cost.steps or 0 for cost in costs)
     characters = share * sum((cost.steps or 0) * cost.step_characters for cost in costs)
     flops = share * sum((cost.steps or 0) * cost.step_flops for cost in costs)
@@ -85,17 +85,17 @@ def _budget(sweep: SweepRecipe, costs: list[TrialCost], runs: int) -> Iterator[s
 
 
 class SweepTable:
-    """Shows the trials of a sweep: `with SweepTable() as table: run_sweep(..., progress=table)`.
+    """A table of the trials of a sweep: `with SweepTable() as table: run_sweep(..., progress=table)`.
 
-    Of a sweep that resumes, the trials that have ended are shown before anything starts.
+    If the sweep resumes, its ended trials are shown before anything starts.
 
-    In a terminal a frame is written over the last one in a single piece, cut to the terminal's width and height; where
-    the table is higher, trials that train stand first, then the best ones.
+    In a terminal, each frame replaces the last one and is cut to the width and height of the terminal. If not all
+    trials fit, running trials come first, then the best ones.
 
     Args:
-        stream: standard error by default.
-        verbosity: `quiet` shows nothing, `verbose` writes lines as in a log file.
-        scheduler: the sweep's, for the time left; None if it stops no trial.
+        stream: Stream to write to; default: standard error.
+        verbosity: `quiet` shows nothing; `verbose` writes lines as in a log file.
+        scheduler: Scheduler of the sweep, for the time left; None if it stops no trial.
     """
 
     def __init__(
@@ -109,11 +109,11 @@ class SweepTable:
         self._display = Display(self._stream, self._draw, verbosity)
         self._quiet = verbosity == "quiet"
         self.pace = SweepPace(time.monotonic(), scheduler)
-        self._history = History(seeds=1, reports=1)  # after the last event
-        self._states: dict[str, str] = {}  # of the trials, as the log says
+        self._history = History(seeds=1, reports=1)  # history after the last event
+        self._states: dict[str, str] = {}  # last logged state of each trial
 
     def __call__(self, event: Event, history: History) -> None:
-        """Show an event, with what is known after it."""
+        """Show an event. `history` includes it."""
         self._history = history
         if event["event"] == "lost":
             self._tell(event["message"])
@@ -131,7 +131,7 @@ class SweepTable:
             self._log(event, history)
 
     def lines(self, width: int, height: int) -> list[str]:
-        """Return the frame as it stands, at most `height` lines of at most `width` characters."""
+        """Return the current frame, at most `height` lines of at most `width` characters."""
         return frame(self._history, self.pace, time.monotonic(), width, height)
 
     def __enter__(self) -> SweepTable:
@@ -144,7 +144,7 @@ class SweepTable:
         self._display.stop(keep=bool(self._history.trials))
 
     def _tell(self, message: str) -> None:
-        """Show a message that is of no trial, above the table or as a line of its own."""
+        """Show a message that belongs to no trial, above the table or as a separate line."""
         if self._display.live:
             self._display.message(message)
         elif not self._quiet:
@@ -152,7 +152,7 @@ class SweepTable:
             self._stream.flush()
 
     def _log(self, event: Event, history: History) -> None:
-        """Write a line for what begins or reports, and for a trial that came into another state by something else."""
+        """Write a line if a trial begins or reports, or if its state changes otherwise."""
         trial = history.trials[event["trial"]]
         told = self._states.get(trial.name)
         if event["event"] in ("begin", "report") or (trial.ended and trial.state != told):
@@ -170,22 +170,23 @@ class SweepTable:
 
 
 class SweepPace:
-    """Estimates the time left from the seconds between reports; its clock is any that never goes back.
+    """Estimates the time left from the seconds between reports. Times may come from any monotonic clock.
 
     Args:
-        now: when the command began.
-        scheduler: the sweep's, None if it stops no trial.
+        now: Time when the command began.
+        scheduler: Scheduler of the sweep; None if it stops no trial.
     """
 
     def __init__(self, now: float, scheduler: Scheduler | None = None) -> None:
         self.began = now
         self._scheduler = scheduler
-        self._heard: dict[str, float] = {}  # by trial, of its last event
-        self._starting: set[str] = set()  # trials whose first report comes after a start of workers
-        self._seconds, self._reports, self._slots = 0.0, 0, 1  # reports of this command, and trials side by side
+        self._heard: dict[str, float] = {}  # time of the last event of each trial
+        self._starting: set[str] = set()  # trials whose first report follows a start of workers
+        # Seconds between reports of this command, number of reports, and largest number of running trials.
+        self._seconds, self._reports, self._slots = 0.0, 0, 1
 
     def hear(self, event: Event, history: History, now: float) -> None:
-        """Take in an event, with what is known after it."""
+        """Take an event into account. `history` includes it."""
         if "trial" not in event:
             return
         trial = history.trials[event["trial"]]
@@ -194,7 +195,7 @@ class SweepPace:
         if event["event"] == "report":
             before, last = ({}, *trial.reports)[-2:]
             seconds = now - self._heard.get(trial.name, self.began)
-            if trial.name in self._starting:  # starts are no part of the pace
+            if trial.name in self._starting:  # the start of workers does not count
                 seconds = min(seconds, last.get("train_seconds", 0.0) - before.get("train_seconds", 0.0))
                 self._starting.remove(trial.name)
             self._seconds += seconds
@@ -203,7 +204,7 @@ class SweepPace:
         self._heard[trial.name] = now
 
     def trial_left(self, trial: TrialState, now: float) -> float | None:
-        """Return the seconds until the last report of a trial that trains, if it is not stopped before."""
+        """Return the seconds until the last report of a running trial, assuming that it is not stopped early."""
         used = trial.last.get("train_seconds")
         if trial.state != "running" or not is_number(used):
             return None
@@ -211,7 +212,7 @@ class SweepPace:
         return max(0.0, left - (now - self._heard.get(trial.name, now)))
 
     def left(self, history: History, now: float) -> float | None:
-        """Return the seconds until the last trial ends, by the mean time of a report and what the scheduler stops."""
+        """Return the seconds until the last trial ends, from the mean time of a report and what the scheduler stops."""
         if not self._reports or history.all_ended:
             return None
         each = self._seconds / self._reports
@@ -229,16 +230,16 @@ class SweepPace:
 LOSS_COLUMN = "loss"
 _HEADER = ("trial", "settings", "step", LOSS_COLUMN, "chars/s", "state", "left")
 _FLUSH_RIGHT = frozenset({2, 3, 4, 6})
-_SETTINGS, _LEAST_SETTINGS = 1, 12  # the column that is wrapped, and the width that it has at least
-_GIVE_WAY = (6, 4, 2)  # columns that are left out before settings are wrapped, the first one first
-_STATE = 5  # one that is left out where wrapped settings have no room
+_SETTINGS, _LEAST_SETTINGS = 1, 12  # the column that is wrapped, and its minimum width
+_GIVE_WAY = (6, 4, 2)  # columns to omit, in this order, before settings are wrapped
+_STATE = 5  # column to omit if wrapped settings still do not fit
 
 
 def frame(history: History, pace: SweepPace, now: float, width: int, height: int) -> list[str]:
     """Return the table, at most `height` lines of at most `width` characters.
 
-    Trials that train stand first, then the best ones. Settings are never cut: other columns are left out, then
-    settings are wrapped.
+    Running trials come first, then the best ones. Settings are never cut. If the table is too wide, other columns are
+    omitted, then settings are wrapped.
     """
     trials = sorted((trial for trial in history.trials.values() if trial.state != "waiting"), key=_order)
     if not trials:
@@ -263,7 +264,7 @@ def frame(history: History, pace: SweepPace, now: float, width: int, height: int
 
 
 def _summary(history: History, pace: SweepPace, now: float) -> list[str]:
-    """Return trials ended, the best loss or score of those that got furthest, the clock and the time left."""
+    """Return the number of ended trials, the best result among those that got furthest, the clock and the time left."""
     trials = history.trials.values()
     parts = [f"sweep  {sum(trial.ended for trial in trials)}/{history.total or '?'} ended"]
     furthest = max((trial.report_number for trial in trials), default=0)
@@ -282,7 +283,7 @@ def _summary(history: History, pace: SweepPace, now: float) -> list[str]:
 
 
 def news(trial: TrialState, history: History, pace: SweepPace, now: float) -> str:
-    """Return the line of a log file about a trial of which there is something new."""
+    """Return the log line about a trial whose state or report is new."""
     name, _, step, loss, rate, state, _ = _row(trial, pace, now)
     parts = [name, state if state != "failed" else f"failed: {trial.error or 'no message'}"]
     quality = quality_name(history.target)
@@ -291,12 +292,12 @@ def news(trial: TrialState, history: History, pace: SweepPace, now: float) -> st
 
 
 def quality_name(target: Target) -> str:
-    """Return what stands over the numbers by which trials are judged: `loss`, or `score` or `error` of a task."""
+    """Return the heading of the numbers by which trials are judged: `loss`, or `score` or `error` of a task."""
     return LOSS_COLUMN if target == LOSS else target.metric.removeprefix("dev_")
 
 
 def _order(trial: TrialState) -> tuple[int, int, float, str]:
-    """Sort those that train by their names, then those that got furthest, the best first, then those that failed."""
+    """Return the sort key: running trials by name, then others by progress and result, failed ones last."""
     if trial.state == "running":
         return 0, 0, 0.0, trial.name
     found = trial.last.get(trial.target.metric)
@@ -328,7 +329,7 @@ def _cut(text: str, width: int) -> str:
 
 
 def _lines(row: Sequence[str], widths: dict[int, int]) -> list[str]:
-    """Return a row of the table, more lines where its settings are wrapped."""
+    """Return the lines of a table row: one, or more if its settings are wrapped."""
     first, *more = textwrap.wrap(row[_SETTINGS], widths[_SETTINGS], break_on_hyphens=False) or [""]
     cells = {**dict(enumerate(row)), _SETTINGS: first}
     line = "  ".join(

@@ -1,4 +1,4 @@
-"""Tables of `tokenfree analyze`, at most 80 columns wide, and what `tokenfree inspect` prints of embeddings."""
+"""Tables of `tokenfree analyze`, at most 80 columns wide, and the output of `tokenfree inspect` for embeddings."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from tokenfree.train.inference.embed import COUNTS, finished
 from tokenfree.workflows.terminal.progress import counted
 from tokenfree.workflows.terminal.results import NO_SCRIPT
 
-MOST_HEADS = 12  # whose columns fit into 80 characters
+MOST_HEADS = 12  # their columns fit into 80 characters
 
 
-MOST_GROUPS = 12  # languages, scripts
+MOST_GROUPS = 12  # languages or scripts
 
 
 _KINDS = ("related", "random", "both")
@@ -30,7 +30,7 @@ Row = Mapping[str, Any]
 
 
 def tables(found: Mapping[str, Any]) -> Iterator[RenderableType]:
-    """Lines and tables of what an analysis found, whichever it was."""
+    """Yield the lines and tables of an analysis of any kind."""
     shown = {
         "similarity": _similarity,
         "attention": _attention,
@@ -38,7 +38,7 @@ def tables(found: Mapping[str, Any]) -> Iterator[RenderableType]:
         "collisions": _collisions,
         "noise": _noise,
     }
-    if "step" in found:  # of a run
+    if "step" in found:  # the analysis of a run
         yield f"step {found['step']:,}"
     yield from shown[found["analysis"]](found)
 
@@ -77,7 +77,7 @@ def _attention(found: Mapping[str, Any]) -> Iterator[RenderableType]:
         )
     yield table
     if all(row["distance"] is None for row in found["rows"]):
-        yield f"the keys of {found['attention']} are mixtures of all units, without a place: only entropy is told"
+        yield f"the keys of {found['attention']} are mixtures of all units, without a place: only entropy is reported"
         return
     yield from _by_head("\nmean distance by head", found["rows"], "distance", 2)
 
@@ -212,23 +212,23 @@ def _code(character: str) -> str:
     return f"U+{ord(character):04X}"
 
 
-_FIRST = 4  # numbers of a vector that are shown
+_FIRST = 4  # numbers of an embedding that are shown
 
 
 def described(directory: str, *, num_texts: int, width: int) -> dict[str, Any]:
-    """What is in a folder of vectors: counts, columns, and its first texts with how many vectors each has.
+    """Return the contents of a folder of embeddings: counts, columns, and its first texts with their embeddings.
 
     Args:
-        num_texts: to show, of the first shard.
-        width: characters of each.
+        num_texts: Number of texts of the first shard to return.
+        width: Number of characters of each text.
 
     Raises:
-        UserError: the folder is not complete.
+        UserError: The folder is not complete.
     """
     storage = Storage.at(directory)
     manifest = finished(storage)
     if manifest is None:
-        raise UserError(f"{directory}: not complete; run `tokenfree embed` again, which goes on with it")
+        raise UserError(f"{directory}: not complete; run `tokenfree embed` again, which resumes it")
     with storage.open(manifest["shards"][0]["path"]) as file, pa.ipc.open_stream(file) as stream:
         schema, batch = stream.schema, stream.read_next_batch().slice(0, num_texts)
     return {
@@ -243,7 +243,7 @@ def described(directory: str, *, num_texts: int, width: int) -> dict[str, Any]:
 
 
 def embedding_lines(found: Mapping[str, Any]) -> Iterator[str]:
-    """The same in words."""
+    """Yield the result of `described` in words."""
     pooling = f" ({found['pooling']})" if found["pooling"] else ""
     yield f"{counted(found['vectors'], 'vector')} of width {found['width']:,}, of {found['of']}{pooling}"
     yield ", ".join(counted(found[name], name.removesuffix("s")) for name in ("texts", "characters", "shards"))

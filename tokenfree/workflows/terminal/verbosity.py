@@ -1,4 +1,4 @@
-"""How much a command says: `--quiet`, nothing, or `--verbose`, the same for all of them."""
+"""Verbosity of commands: `--quiet`, the default, or `--verbose`, with the same meaning for all commands."""
 
 import argparse
 import logging
@@ -10,7 +10,7 @@ Verbosity = Literal["quiet", "normal", "verbose"]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """`-q` and `-v`, of which one may be given; `verbosity` says which."""
+    """Add the mutually exclusive options `-q` and `-v`, which set `verbosity`."""
     either = parser.add_mutually_exclusive_group()
     for short, name, what in (
         ("-q", "quiet", "only errors, warnings and the result: no progress"),
@@ -25,19 +25,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def set_logging(verbosity: Verbosity, *, debug: bool) -> None:
-    """What is seen of the libraries' messages: warnings for `debug`, errors alone otherwise, all when verbose."""
+    """Choose the libraries' log messages to show: all if verbose, warnings with `debug`, otherwise only errors."""
     if verbosity == "verbose":
         line = "%(asctime)s  %(name)s: %(message)s"
         logging.basicConfig(stream=sys.stderr, level=logging.INFO, format=line, datefmt="%H:%M:%S", force=True)
-    elif not debug:  # libraries warn about extras that are not installed; what matters comes as an error
+    elif not debug:  # libraries warn about missing extras, but whatever matters raises an error
         logging.getLogger().setLevel(logging.ERROR)
-        logging.getLogger("tokenfree").setLevel(logging.WARNING)  # our own, a line each
-        for name in ("apache_beam", "huggingface_hub"):  # they log at length what we explain in a line
+        logging.getLogger("tokenfree").setLevel(logging.WARNING)  # one line each
+        for name in ("apache_beam", "huggingface_hub"):  # they log at length what our errors say in one line
             logging.getLogger(name).setLevel(logging.CRITICAL)
 
 
 def show_settings(verbosity: Verbosity, settings: Any) -> None:
-    """When verbose, all keys of resolved settings with their values, as YAML."""
+    """Print all keys of resolved settings with their values, as YAML, if verbose."""
     if verbosity == "verbose":
         import yaml
 
@@ -47,6 +47,6 @@ def show_settings(verbosity: Verbosity, settings: Any) -> None:
 
 
 def show_seconds(verbosity: Verbosity, command: str, began: float) -> None:
-    """When verbose, how long a command took that began at that `time.monotonic()`."""
+    """Print the time since `began`, a value of `time.monotonic()`, if verbose."""
     if verbosity == "verbose":
         print(f"tokenfree {command}: {time.monotonic() - began:.1f} seconds", file=sys.stderr)
