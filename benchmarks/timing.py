@@ -1,4 +1,4 @@
-"""CPU seconds of several things in turn, so that a busy spell of the machine strikes all of them alike."""
+"""Measure the CPU seconds of several functions in turn, so that other load on the machine affects all equally."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -8,7 +8,7 @@ Seconds = dict[str, list[float]]
 
 
 def in_turn(runs: Mapping[str, Callable[[], Any]], rounds: int, *, warm_up: int = 1) -> Seconds:
-    """CPU seconds (user and system) of each run in each of `rounds` rounds; `warm_up` more before them do not count."""
+    """Return the CPU seconds (user and system) of each run in each of `rounds` rounds, after `warm_up` extra ones."""
     seconds: Seconds = {name: [] for name in runs}
     for number in range(-warm_up, rounds):
         for name, run in runs.items():
@@ -20,10 +20,10 @@ def in_turn(runs: Mapping[str, Callable[[], Any]], rounds: int, *, warm_up: int 
 
 
 def median(values: list[float]) -> float:
-    """The middle one; of an even number, the upper of the middle two."""
+    """Return the middle value, or the upper of the middle two."""
     return sorted(values)[len(values) // 2]
 
 
 def quotient(seconds: Seconds, name: str, base: str) -> float:
-    """How many times as long as `base` the run `name` takes: the median of the rounds' quotients."""
+    """Return the median over the rounds of the time of run `name` divided by that of `base`."""
     return median([one / other for one, other in zip(seconds[name], seconds[base], strict=True)])

@@ -1,11 +1,11 @@
-"""Fetch engines of Beam into the cache: Prism, Flink and Spark with the job servers that hand them jobs.
+"""Fetch engines of Beam into the cache: Prism, and Flink and Spark with their job servers.
 
-    python -m benchmarks.engines.fetch                # all; those that are there are left as they are
+    python -m benchmarks.engines.fetch                # all that are missing
     python -m benchmarks.engines.fetch flink
 
-Needs Go for Prism, Maven and Java for job servers. They lie in `engines/` of the cache (TOKENFREE_CACHE, by default
-~/.cache/tokenfree). What is fetched is checked against the sums in infra/beam/job-servers, which pip, Go's module
-download and this program compare.
+Prism needs Go. Job servers need Maven and Java. The engines are stored in `engines/` of the cache (TOKENFREE_CACHE, by
+default ~/.cache/tokenfree). Downloads are checked against the hashes in infra/beam/job-servers by pip, by Go's module
+download and by this program.
 """
 
 from __future__ import annotations
@@ -28,33 +28,33 @@ SUMS = Path(__file__).resolve().parents[2] / "infra" / "beam" / "job-servers"
 PRISM, PRISM_VERSION = "github.com/apache/beam/sdks/v2", "v2.77.0"
 PRISM_SUM = "h1:RsC61pHEvtySEHAURQyP/+CVOJm/hy5hewuG9JF0+Ow="
 COPY = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies"
-NEWER = {"guava"}  # Spark's own is too old for Beam
-# Of a jar alone; with the index of one, Java would not look at the class path.
+NEWER = {"guava"}  # Spark's own version is too old for Beam
+# Files that apply to a single jar. With an index, Java would ignore the class path.
 _OF_ONE_JAR = re.compile(r"META-INF/.*\.(SF|RSA|DSA)|.*module-info\.class|META-INF/(MANIFEST\.MF|INDEX\.LIST)")
 
 
 def home() -> Path:
-    """The folder of the engines."""
+    """Return the folder of the engines."""
     return folder() / "engines"
 
 
 def prism() -> Path:
-    """The program."""
+    """Return the path of the program."""
     return home() / "prism"
 
 
 def flink() -> Path:
-    """The folder of Flink, with lib/."""
+    """Return the folder of Flink, which contains lib/."""
     return home() / "flink"
 
 
 def spark() -> Path:
-    """The folder of Spark, with jars/."""
+    """Return the folder of Spark, which contains jars/."""
     return home() / "spark"
 
 
 def job_server(engine: str) -> Path:
-    """The job server of Flink or Spark, for --flink_job_server_jar or --spark_job_server_jar."""
+    """Return the job server of Flink or Spark, for --flink_job_server_jar or --spark_job_server_jar."""
     return home() / f"{engine}-job-server.jar"
 
 
@@ -70,7 +70,7 @@ def main() -> None:
 
 
 def fetch_prism() -> None:
-    """Build it with Go, whose modules are checked against Go's database of sums, and its own against ours."""
+    """Build Prism with Go. Go checks the modules against its database of hashes; Prism's own hash is in this file."""
     if prism().exists():
         return
     told = _run(["go", "mod", "download", "-json", f"{PRISM}@{PRISM_VERSION}"])
@@ -83,13 +83,13 @@ def fetch_prism() -> None:
 
 
 def fetch_flink() -> None:
-    """Flink out of its Python package, and Beam's job server."""
+    """Extract Flink from its Python package, and make Beam's job server."""
     _unpack("apache-flink-libraries", "deps", flink())
     _make_job_server("flink", "org.apache.beam.runners.flink.FlinkJobServerDriver")
 
 
 def fetch_spark() -> None:
-    """Spark out of its Python package, and Beam's job server, which is a driver of that Spark."""
+    """Extract Spark from its Python package, and make Beam's job server, which is a driver of that Spark."""
     _unpack("pyspark", "deps", spark())
     _make_job_server("spark", "org.apache.beam.runners.spark.SparkJobServerDriver", spark() / "jars")
 
@@ -98,7 +98,7 @@ FETCHERS: dict[str, Callable[[], None]] = {"prism": fetch_prism, "flink": fetch_
 
 
 def _unpack(package: str, inner: str, target: Path) -> None:
-    """What a source package holds in its folder `inner`."""
+    """Extract the folder `inner` of a source package."""
     if target.exists():
         return
     fetched = home() / f"{package}.new"
@@ -117,7 +117,7 @@ def _unpack(package: str, inner: str, target: Path) -> None:
 
 
 def _make_job_server(engine: str, main_class: str, beside: Path | None = None) -> None:
-    """Beam's own job server is one jar of all that it needs, so this is one too."""
+    """Make a job server: one jar with everything that it needs, like Beam's own job server."""
     if job_server(engine).exists():
         return
     jars = home() / f"{engine}-jars"
@@ -141,8 +141,10 @@ def _make_job_server(engine: str, main_class: str, beside: Path | None = None) -
 
 
 def merge(jars: Iterable[Path], main_class: str, target: Path, beside: Iterable[Path] = ()) -> None:
-    """One jar with the files of all, of which the first of a name counts and services are joined; jars `beside` it are
-    found through its class path."""
+    """Merge jars into one. Of files with the same name, the first one is kept; lists of services are concatenated.
+
+    The class path of the merged jar refers to the jars `beside` it.
+    """
     paths = [os.path.relpath(path, target.parent) for path in sorted(beside)]
     joined: dict[str, list[str]] = {}
     seen: set[str] = set()
@@ -166,7 +168,7 @@ def _manifest(main_class: str, class_path: list[str]) -> str:
     lines = ["Manifest-Version: 1.0", f"Main-Class: {main_class}", "Multi-Release: true"]
     if class_path:
         lines.append(f"Class-Path: {' '.join(class_path)}")
-    # A line has at most 72 bytes; a line that begins with a space continues the last one.
+    # A line has at most 72 bytes. A line that begins with a space continues the previous one.
     return "".join("\r\n ".join(re.findall(".{1,70}", line)) + "\r\n" for line in lines) + "\r\n"
 
 

@@ -1,4 +1,4 @@
-"""A Flink session cluster on this machine: a job manager and task managers, with pools of Beam workers beside them."""
+"""A Flink session cluster on this machine: a job manager, task managers, and a pool of Beam workers for each."""
 
 from __future__ import annotations
 
@@ -27,7 +27,8 @@ appender.console.type = CONSOLE
 appender.console.layout.type = PatternLayout
 appender.console.layout.pattern = %d{HH:mm:ss,SSS} %-5p %c{1} - %m%n
 """
-# Loaded by hand, Flink derives none of its memory; a small dump needs little. A lost task manager is noticed soon.
+# Flink derives no memory sizes when started without its scripts; a small dump needs little. The short heartbeat detects
+# lost task managers soon.
 _CONFIG = {
     "jobmanager.rpc.address": "localhost",
     "jobmanager.bind-host": "localhost",
@@ -56,8 +57,10 @@ _CONFIG = {
 
 
 class FlinkCluster:
-    """Processes of a cluster by name: `jobmanager`, `taskmanager-1` ..., `pool-1` ...; the same number of each of the
-    latter two."""
+    """A Flink cluster of local processes.
+
+    `processes` has the keys `jobmanager`, `taskmanager-1` ... and `pool-1` ..., one pool per task manager.
+    """
 
     def __init__(self, flink: Path, job_server: Path, folder: Path, task_managers: int, slots: int) -> None:
         self.job_server, self.folder, self.flink = job_server, folder, flink
@@ -70,7 +73,7 @@ class FlinkCluster:
         self.numbers = range(1, task_managers + 1)
 
     def start(self) -> None:
-        """Start all and wait until the task managers have reported."""
+        """Start all processes and wait until the task managers have registered."""
         entry = "org.apache.flink.runtime.entrypoint.StandaloneSessionClusterEntrypoint"
         self._java("jobmanager", "-Xmx320m", entry, "--executionMode", "cluster")
         self.processes["jobmanager"].await_port(self.rest)
@@ -80,16 +83,16 @@ class FlinkCluster:
         self.await_task_managers(len(self.numbers))
 
     def start_task_manager(self, number: int) -> None:
-        """Start it."""
+        """Start the task manager with this number."""
         entry = "org.apache.flink.runtime.taskexecutor.TaskManagerRunner"
         self._java(f"taskmanager-{number}", "-Xmx288m", entry, environment=pool_host(number, self.folder))
 
     def start_pool(self, number: int) -> None:
-        """Start the pool of that number."""
+        """Start the worker pool with this number."""
         self.processes[f"pool-{number}"] = worker_pool(number, self.pool_port, self.folder)
 
     def await_task_managers(self, number: int) -> None:
-        """Wait until the job manager knows this number of them."""
+        """Wait until the job manager reports this number of task managers."""
         began = time.monotonic()
         while self.ask("overview")["taskmanagers"] != number:
             if time.monotonic() - began > SECONDS_TO_START:
@@ -97,27 +100,27 @@ class FlinkCluster:
             time.sleep(0.2)
 
     def ask(self, path: str) -> dict:
-        """What the job manager's REST interface answers."""
+        """Return the answer of the job manager's REST interface."""
         with urllib.request.urlopen(f"http://localhost:{self.rest}/{path}", timeout=10) as answer:
             return json.load(answer)
 
     def lose(self, number: int) -> None:
-        """Kill the task manager of that number, and the pool beside it with its processes."""
+        """Kill the task manager with this number and its worker pool, including their child processes."""
         self.processes[f"taskmanager-{number}"].signal()
         self.processes[f"pool-{number}"].signal()
 
     def replace(self, number: int) -> None:
-        """Start them again."""
+        """Start the task manager with this number and its worker pool again."""
         self.start_task_manager(number)
         self.start_pool(number)
 
     def stop(self) -> None:
-        """Kill what runs."""
+        """Kill all processes."""
         for process in self.processes.values():
             process.signal()
 
     def options(self) -> list[str]:
-        """Options of `tokenfree preprocess` for jobs on this cluster."""
+        """Return the options of `tokenfree preprocess` for jobs on this cluster."""
         tasks = len(self.numbers) * self.slots
         return [
             *("--runner", "flink", "--workers", str(tasks), "--"),
@@ -139,7 +142,7 @@ class FlinkCluster:
 def flink_cluster(
     flink: Path, job_server: Path, folder: Path, task_managers: int = 2, slots: int = 1
 ) -> Iterator[FlinkCluster]:
-    """A running cluster; `flink` is the folder with lib/."""
+    """Run a cluster in the block. `flink` is the folder that contains lib/."""
     cluster = FlinkCluster(flink, job_server, folder, task_managers, slots)
     try:
         cluster.start()

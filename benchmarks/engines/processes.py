@@ -1,4 +1,4 @@
-"""Processes of an engine: each leads a group of its own, so that what it started dies with it, and has a log file."""
+"""Processes of an engine. Each leads a process group, which is killed as a whole, and has a log file."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ POOL = "worker-pool"
 
 
 class EngineProcess:
-    """A program with the name `name`, whose output is in `folder`/`name`.log."""
+    """A running program called `name`, whose output goes to `folder`/`name`.log."""
 
     def __init__(
         self, name: str, command: Sequence[str], folder: Path, environment: Mapping[str, str] | None = None
@@ -34,16 +34,16 @@ class EngineProcess:
             )
 
     def signal(self, number: int = signal.SIGKILL) -> None:
-        """Send a signal to the process and to all that it started, and wait for its end."""
+        """Send a signal to the process and to all that it started, and wait until it ends."""
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.process.pid, number)
         self.process.wait(30)
 
     def await_port(self, port: int, address: str = "localhost") -> None:
-        """Wait until the process listens.
+        """Wait until the process listens on a port.
 
         Raises:
-            RuntimeError: it ended, or took too long; with the end of its log.
+            RuntimeError: The process ended, or did not listen in time. The message contains the end of its log.
         """
         began = time.monotonic()
         while self.process.poll() is None and time.monotonic() - began < SECONDS_TO_START:
@@ -55,7 +55,7 @@ class EngineProcess:
 
 
 def free_ports(number: int) -> list[int]:
-    """Ports of this machine that nobody listens on."""
+    """Return unused ports of this machine."""
     with contextlib.ExitStack() as stack:
         sockets = [stack.enter_context(socket.socket()) for _ in range(number)]
         for one in sockets:
@@ -64,7 +64,7 @@ def free_ports(number: int) -> list[int]:
 
 
 def worker_pool(number: int, port: int, folder: Path) -> EngineProcess:
-    """The pool of Beam workers of a host (see `pool_host`)."""
+    """Start the pool of Beam workers of a host (see `pool_host`)."""
     root = Path(__file__).resolve().parents[2]
     address = _address(number)
     command = [sys.executable, "-m", "tokenfree.pipelines.worker_pool", "--port", str(port), "--address", address]
@@ -74,8 +74,10 @@ def worker_pool(number: int, port: int, folder: Path) -> EngineProcess:
 
 
 def pool_host(number: int, folder: Path) -> dict[str, str]:
-    """The environment in which Java finds the pool of that number under the name `POOL`, as if it were alone on its
-    host: each task manager needs a pool of its own, and all get the same options."""
+    """Return an environment in which Java resolves `POOL` to the address of the worker pool with this number.
+
+    Each task manager needs its own pool, as if it were alone on its host, but all get the same options.
+    """
     hosts = folder / f"hosts-{number}"
     hosts.write_text(f"127.0.0.1 localhost\n127.0.0.1 {socket.gethostname()}\n{_address(number)} {POOL}\n")
     return {"JAVA_TOOL_OPTIONS": f"-Djdk.net.hosts.file={hosts}"}

@@ -1,4 +1,4 @@
-"""A standalone Spark cluster on this machine: a master and workers, with pools of Beam workers beside them."""
+"""A standalone Spark cluster on this machine: a master, workers, and a pool of Beam workers for each."""
 
 from __future__ import annotations
 
@@ -33,7 +33,10 @@ _JAVA = (
 
 
 class SparkCluster:
-    """Processes of a cluster by name: `master`, `worker-1` ..., `pool-1` ...; the same number of each of the latter."""
+    """A Spark cluster of local processes.
+
+    `processes` has the keys `master`, `worker-1` ... and `pool-1` ..., one pool per worker.
+    """
 
     def __init__(self, spark: Path, job_server: Path, folder: Path, workers: int, cores: int) -> None:
         self.job_server, self.folder, self.spark, self.cores = job_server, folder, spark, cores
@@ -42,7 +45,7 @@ class SparkCluster:
         self.numbers = range(1, workers + 1)
 
     def start(self) -> None:
-        """Start all and wait until the workers have reported."""
+        """Start all processes and wait until the workers have registered."""
         where = ["--host", "localhost", "--port", str(self.port), "--webui-port", str(self.web)]
         self._java("master", "org.apache.spark.deploy.master.Master", *where)
         self.processes["master"].await_port(self.web)
@@ -52,7 +55,7 @@ class SparkCluster:
         self.await_workers(len(self.numbers))
 
     def start_worker(self, number: int) -> None:
-        """Start it."""
+        """Start the worker with this number."""
         rooms = ["--cores", str(self.cores), "--memory", "640m", "--work-dir", str(self.folder / "work")]
         where = ["--host", "localhost", "--webui-port", "0", f"spark://localhost:{self.port}"]
         self._java(
@@ -60,15 +63,15 @@ class SparkCluster:
             "org.apache.spark.deploy.worker.Worker",
             *rooms,
             *where,
-            environment=pool_host(number, self.folder),  # its executors inherit it
+            environment=pool_host(number, self.folder),  # inherited by its executors
         )
 
     def start_pool(self, number: int) -> None:
-        """Start the pool of that number."""
+        """Start the worker pool with this number."""
         self.processes[f"pool-{number}"] = worker_pool(number, self.pool_port, self.folder)
 
     def await_workers(self, number: int) -> None:
-        """Wait until the master knows this number of them."""
+        """Wait until the master reports this number of workers."""
         began = time.monotonic()
         while self.ask()["aliveworkers"] != number:
             if time.monotonic() - began > SECONDS_TO_START:
@@ -76,30 +79,31 @@ class SparkCluster:
             time.sleep(0.2)
 
     def ask(self) -> dict:
-        """What the master says of its cluster."""
+        """Return what the master reports about its cluster."""
         with urllib.request.urlopen(f"http://localhost:{self.web}/json/", timeout=10) as answer:
             return json.load(answer)
 
     def lose(self, number: int) -> None:
-        """Kill the worker with its executor of that number, and the pool beside it with its processes."""
+        """Kill the worker with this number, its executor and its worker pool, including their child processes."""
         self.processes[f"worker-{number}"].signal()
         self.processes[f"pool-{number}"].signal()
 
     def replace(self, number: int) -> None:
-        """Start them again."""
+        """Start the worker with this number and its worker pool again."""
         self.start_worker(number)
         self.start_pool(number)
 
     def stop(self) -> None:
-        """Kill what runs."""
+        """Kill all processes."""
         for process in self.processes.values():
             process.signal()
 
     def options(self) -> list[str]:
-        """Options of `tokenfree preprocess` for jobs on this cluster; the driver is small."""
+        """Return the options of `tokenfree preprocess` for jobs on this cluster, with a small driver."""
         conf = {
             "spark.executor.memory": "480m",
-            # Its jars come first on an executor, and its Guava is too old for Beam: the first task of each would fail.
+            # An executor looks in Spark's jars first. Their Guava is too old for Beam, so the first task of each
+            # executor would fail.
             "spark.executor.extraClassPath": str(self.job_server),
             "spark.driver.host": "localhost",
             "spark.driver.bindAddress": "localhost",
@@ -121,7 +125,7 @@ class SparkCluster:
             "SPARK_LOCAL_DIRS": str(self.folder),
             "SPARK_LOCAL_HOSTNAME": "localhost",
             "SPARK_HOME": str(self.spark),
-            "SPARK_SCALA_VERSION": "2.12",  # as Spark's scripts set it: without it a worker cannot start executors
+            "SPARK_SCALA_VERSION": "2.12",  # as Spark's scripts set it; needed to start executors
         }
         self.processes[name] = EngineProcess(name, command, self.folder, {**local, **(environment or {})})
 
@@ -130,7 +134,7 @@ class SparkCluster:
 def spark_cluster(
     spark: Path, job_server: Path, folder: Path, workers: int = 2, cores: int = 1
 ) -> Iterator[SparkCluster]:
-    """A running cluster; `spark` is the folder with jars/."""
+    """Run a cluster in the block. `spark` is the folder that contains jars/."""
     cluster = SparkCluster(spark, job_server, folder, workers, cores)
     try:
         cluster.start()

@@ -1,1 +1,1 @@
-"""Mutation testing of the model's equations: `make mutate` says which share of small mistakes some test notices."""
+"""Mutation testing of the model's equations: `make mutate` prints the share of small mistakes that tests notice."""

@@ -1,10 +1,10 @@
-"""Make small mistakes in the equations, one at a time, and see which ones no test notices: `make mutate`.
+"""Make small mistakes in the equations, one at a time, and report which ones no test notices: `make mutate`.
 
     python -m benchmarks.mutation --sample 500 --seed 0
 
-Results are kept in a file, a line each, so that a stopped command resumes. A mutant counts as killed where a test fails
-or does not end in time. Survivors are listed; `--again` tries them with the tests as they are now. Those of which
-`equivalent.tsv` says why no test can tell them from the code are counted apart: they are survivors all the same.
+Results are appended to a file, one line each, so that a stopped command resumes. A mutant is killed if a test fails or
+does not end in time. Survivors are listed. `--again` tries them again with the current tests. `equivalent.tsv` explains
+why no test can distinguish some survivors from the original code. These are counted separately, but still as survivors.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from benchmarks.mutation.mutants import Mutant, draw
 ROOT = Path(__file__).resolve().parents[2]
 SOURCE = ROOT / "tokenfree"
 EQUIVALENT = Path(__file__).with_name("equivalent.tsv")
-LIMIT = 300  # seconds a mutant: several times what all its tests take
+LIMIT = 300  # seconds per mutant; several times what all its tests take
 
 
 def main() -> None:
-    """Read the command line, try the mutants that have no result yet, and print the share that was killed."""
+    """Parse the command line, try the mutants without a result, and print the share that was killed."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sample", type=int, default=500, help="how many mutants, drawn at random (500)")
     parser.add_argument("--seed", type=int, default=0, help="of the draw (0)")
@@ -58,7 +58,7 @@ def main() -> None:
 
 
 def wilson(hits: int, trials: int, z: float = 1.96) -> tuple[float, float]:
-    """The interval in which a share lies with 95% confidence, of `hits` in `trials` (Wilson 1927)."""
+    """Return the 95% confidence interval of a share, given `hits` in `trials` (Wilson 1927)."""
     share, spread = hits / trials, z * z / trials
     middle = (share + spread / 2) / (1 + spread)
     half = z * math.sqrt(share * (1 - share) / trials + spread / trials / 4) / (1 + spread)
@@ -76,26 +76,26 @@ def _report(sample: Sequence[Mutant], results: Sequence[dict[str, Any]]) -> None
 
 
 def _reason(mutant: Mutant) -> str:
-    """Why no test can tell this mutant from the code; empty where nothing is known."""
+    """Return why no test can distinguish this mutant from the original code, or an empty string if nothing is known."""
     return _reasons().get((mutant.file, *mutant.diff(SOURCE)), "")
 
 
 @functools.cache
 def _reasons() -> dict[tuple[str, ...], str]:
-    """By file and changed lines; the first line of the file names its columns."""
+    """Return the reasons by file and changed lines. The first line of the file is a header."""
     lines = EQUIVALENT.read_text(encoding="utf-8").splitlines()[1:]
     columns = (line.split("\t") for line in lines)
     return {(file, f"- {before}", f"+ {after}"): why for file, before, after, why in columns}
 
 
 def _read(path: Path) -> dict[str, dict[str, Any]]:
-    """The last result of each mutant."""
+    """Return the last result of each mutant by key."""
     lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
     return {result["key"]: result for result in map(json.loads, lines)}
 
 
 def _key(mutant: Mutant, source: str) -> str:
-    """Its name and its text: of another version of the file, a result says nothing."""
+    """Return a key of the mutant's name and text. A result does not apply to other versions of the file."""
     return f"{mutant.name} {hashlib.sha256(source.encode()).hexdigest()[:12]}"
 
 

@@ -1,10 +1,10 @@
-"""Which tests a mutant must get past: those of its own part first, then those of whole models. Each takes seconds."""
+"""The tests that a mutant must pass: those of its own part first, then those of whole models. Each takes seconds."""
 
 from __future__ import annotations
 
 MODEL, OBJECTIVES, OPTIMIZERS = "tests/train/model", "tests/train/objectives", "tests/train/optimizers"
 
-# Left out is what compiles, starts processes or learns: these few tests would take longer than all the rest.
+# These tests compile, start processes or train. They are excluded, because they take longer than all others together.
 SLOW = ("compiles", "two_processes", "learnt_from_their_context", "it_learns", "goes_on_bit_for_bit",
         "work_or_are_refused", "memory_of_a_step", "micro_batches_and_interruptions",
         "trunk_sees_words_and_places")  # fmt: skip
@@ -33,7 +33,7 @@ _WINDOWS = tuple(
         "multi_scale",
     )
 )
-_GROUPS = (f"{OPTIMIZERS}/test_optimizers.py",)  # which parameters are several tensors in one
+_GROUPS = (f"{OPTIMIZERS}/test_optimizers.py",)  # these test which parameters stack several tensors
 _ANY_SIZE = (f"{MODEL}/trunk/test_positions.py::test_codes_equal_loops_at_any_size",)
 _COLLATORS = (
     "canine_c",
@@ -52,7 +52,7 @@ _BATCHES = (
     "tests/train/analyses/test_what_is_read.py",
 )
 
-# The first folder that holds the file counts.
+# The first entry that is a prefix of the file's path counts.
 TESTS: dict[str, tuple[str, ...]] = {
     "train/model/embedders": (*_EQUATIONS, f"{MODEL}/embedders", *_WHOLE, *_WORDS, *_GROUPS),
     "train/model/downsamplers/strided": (*_EQUATIONS, *_STRIDED, *_WHOLE),
@@ -70,10 +70,10 @@ TESTS: dict[str, tuple[str, ...]] = {
 
 
 def tests_of(file: str) -> list[list[str]]:
-    """The arguments of pytest for a mutant of `file`, in rounds: what is most likely to fail comes first.
+    """Return the arguments of pytest for a mutant of `file`, in rounds, with the tests most likely to fail first.
 
     Raises:
-        ValueError: no tests are known for its folder.
+        ValueError: No tests are known for its folder.
     """
     stem = file.rsplit("/", 1)[-1].removesuffix(".py")
     for folder, tests in TESTS.items():

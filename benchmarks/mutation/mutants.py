@@ -1,4 +1,4 @@
-"""The mutants of the equations' files, and a random order of them: cosmic-ray's and those of `operators.py`."""
+"""Mutants of the files with equations, in random order. The operators are those of cosmic-ray and of `operators.py`."""
 
 from __future__ import annotations
 
@@ -16,34 +16,34 @@ from benchmarks.mutation.operators import LeaveOutCall, LeaveOutOperand
 
 FOLDERS = ("train/model/embedders", "train/model/downsamplers", "train/model/trunk", "train/model/upsamplers",
            "train/model/common", "train/objectives", "train/optimizers")  # fmt: skip
-CONTRACTS = ("train/model/common/slots", "train/objectives/base.py", "train/optimizers/base.py")  # nothing is computed
-# Of these cosmic-ray would make mutants of decorators and of what is caught, or needs names of variables.
+CONTRACTS = ("train/model/common/slots", "train/objectives/base.py", "train/optimizers/base.py")  # no computations
+# These operators of cosmic-ray would mutate decorators and caught exceptions, or need the names of variables.
 NO_EQUATIONS = ("RemoveDecorator", "ExceptionReplacer", "VariableReplacer", "VariableInserter")
 LEFT_OUT = ("import_from", "import_name", "raise_stmt", "fstring", "decorator", "assert_stmt")
 
 
 class Mutant(NamedTuple):
-    """One change of one place of one file."""
+    """One change at one place of a file."""
 
-    file: str  # from `tokenfree/`
+    file: str  # relative to `tokenfree/`
     line: int
     column: int
-    kind: str  # the name of the operator
-    occurrence: int  # the number of the place among all that the operator finds in the file
+    kind: str  # name of the operator
+    occurrence: int  # number of the place among all that the operator finds in the file
 
     @property
     def name(self) -> str:
-        """What it is known by in the file of results."""
+        """Key of the mutant in the file of results."""
         return f"{self.file}:{self.line}:{self.column} {self.kind} {self.occurrence}"
 
     def source(self, root: Path) -> str:
-        """The text of the changed file."""
+        """Return the text of the changed file."""
         changed = mutate_code((root / self.file).read_text(encoding="utf-8"), OPERATORS[self.kind], self.occurrence)
         assert changed is not None
         return changed
 
     def diff(self, root: Path) -> list[str]:
-        """The lines that differ, before and after."""
+        """Return the lines that differ, before and after."""
         before, after = (root / self.file).read_text(encoding="utf-8").splitlines(), self.source(root).splitlines()
         same = [b == a for b, a in zip(before, after, strict=False)]
         first = same.index(False) if False in same else len(same)
@@ -53,9 +53,9 @@ class Mutant(NamedTuple):
 
 
 def _operators() -> dict[str, Any]:
-    """Instances of `cosmic_ray.operators.operator.Operator`, by name."""
+    """Return instances of `cosmic_ray.operators.operator.Operator` by name."""
     provider: Any = OperatorProvider()
-    # What is equal is often the same object, by chance of the interpreter: `is` for `==` is no mistake to find.
+    # Equal values are often the same object in CPython, so tests cannot notice `is` in place of `==`.
     names = [name for name in provider if name not in NO_EQUATIONS and not name.endswith(("Eq_Is", "Eq_IsNot"))]
     return {
         **{name: provider[name]() for name in names},
@@ -67,12 +67,12 @@ OPERATORS = _operators()
 
 
 def draw(root: Path, seed: int) -> list[Mutant]:
-    """All places in a random order, one mutant of each: any number of the first ones is a random sample of places.
+    """Return one mutant of each place, in random order. Any number of the first ones is a random sample of places.
 
-    A place is a stretch of code that can be changed; an operator between two operands has a dozen changes, a number has
-    two. Drawn is the place first, then a kind of change (such as another operator, or no operand), then the change. So
-    each place has the same say. What is drawn for a place follows from where it is: a change in one file leaves what is
-    drawn in the others.
+    A place is a stretch of code that can be changed. An operator between two operands has a dozen changes, a number has
+    two. First the place is drawn, then a kind of change (such as another operator, or no operand), then the change.
+    Thus each place has the same weight. The draw for a place depends only on its position, so changes in one file do
+    not affect the draws in others.
     """
     places: dict[tuple[str, Any], dict[str, list[Mutant]]] = {}
     for folder in FOLDERS:
@@ -90,7 +90,7 @@ def draw(root: Path, seed: int) -> list[Mutant]:
 
 
 def _mutants(root: Path, path: Path) -> Iterator[tuple[Any, Mutant]]:
-    """Each mutant of a file with the stretch of code that it changes."""
+    """Yield each mutant of a file with the stretch of code that it changes."""
     nodes = list(ast_nodes(parso.parse(path.read_text(encoding="utf-8"))))
     usable = {id(node): _is_equation(node) for node in nodes}
     file = path.relative_to(root).as_posix()
@@ -103,14 +103,14 @@ def _mutants(root: Path, path: Path) -> Iterator[tuple[Any, Mutant]]:
 
 
 def _is_equation(node: Any) -> bool:
-    """Whether a node is part of what is computed, and not of an annotation, a message, an import or an assertion."""
-    if node.type == "operator" and node.parent.type == "dictorsetmaker":  # a mapping in a mapping is no power
+    """Return True if a node is part of a computation, not of an annotation, message, import or assertion."""
+    if node.type == "operator" and node.parent.type == "dictorsetmaker":  # `**` unpacks a mapping here
         return False
     while node.parent is not None:
         child, node = node, node.parent
         if node.type in LEFT_OUT:
             return False
-        if node.type == "argument" and node.children[0].get_code().strip() == "strict":  # of zip: an assertion as well
+        if node.type == "argument" and node.children[0].get_code().strip() == "strict":  # zip's is an assertion
             return False
         if node.type == "annassign" and node.children[1] is child:
             return False

@@ -1,6 +1,6 @@
-"""Two kinds of mistakes that cosmic-ray does not make: an operand that is left out, and a function that is not called.
+"""Two operators that cosmic-ray lacks: leave out an operand, and leave out a function call.
 
-Both are what equations lose: a residual, a scale, a LayerNorm, a dropout.
+Equations often lose such parts: a residual, a scale, a LayerNorm, a dropout.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class LeaveOutOperand(Operator):
     """`a + b` becomes `a` or `b`."""
 
     def mutation_positions(self, node: Any) -> Iterator[Span]:
-        """Of each operator in an operation the one to its right, and of the first one that to its left as well."""
+        """Yield the span of each operator, for its right operand, and of the first one also for its left operand."""
         if node.type in OPERATIONS:
             first = node.children[1]
             yield first.start_pos, first.end_pos
@@ -30,7 +30,7 @@ class LeaveOutOperand(Operator):
                 yield operator.start_pos, operator.end_pos
 
     def mutate(self, node: Any, index: int) -> Any:
-        """`node` without an operand and the operator beside it."""
+        """Return `node` without an operand and the adjacent operator."""
         at = slice(0, 2) if index == 0 else slice(2 * index - 1, 2 * index + 1)
         kept = [*node.children]
         del kept[at]
@@ -38,25 +38,25 @@ class LeaveOutOperand(Operator):
 
     @classmethod
     def examples(cls) -> tuple[Example, ...]:
-        """See `Operator.examples`."""
+        """Return examples of the mutation."""
         return Example("x = a + b", "x = b"), Example("x = a + b * c - d", "x = a - d", occurrence=1)
 
 
 class LeaveOutCall(Operator):
     """`f(x, y)` becomes `x`, and `x.method()` becomes `x`.
 
-    Functions are those of the project, of `self`, of torch's functional module, and others of one argument; methods are
-    those without arguments but by name. What remains then mostly has the type and the shape of what was.
+    Functions are those of the project, of `self`, of torch's functional module, and others with one argument. Methods
+    are those without positional arguments. The result then mostly has the type and shape of the original.
     """
 
     def mutation_positions(self, node: Any) -> Iterator[Span]:
-        """Of each call with something to put in its place."""
+        """Yield the span of each call that can be replaced."""
         if node.type in ("atom_expr", "power"):
             for at in _calls(node):
                 yield node.children[at].start_pos, node.children[at].end_pos
 
     def mutate(self, node: Any, index: int) -> Any:
-        """`node` without one of its calls."""
+        """Return `node` without one of its calls."""
         at = _calls(node)[index]
         before, after = node.children[: at - 1], node.children[at + 1 :]
         if not _is_method(node, at):
@@ -65,7 +65,7 @@ class LeaveOutCall(Operator):
 
     @classmethod
     def examples(cls) -> tuple[Example, ...]:
-        """See `Operator.examples`."""
+        """Return examples of the mutation."""
         return Example("x = f(a, b)", "x = (a)"), Example("x = a.f(b).g(d=1)", "x = (a.f(b))")
 
 
@@ -74,7 +74,7 @@ def _code(nodes: list[Any]) -> str:
 
 
 def _calls(node: Any) -> list[int]:
-    """Where the calls among the children are that can be left out."""
+    """Return the positions, among the children, of calls that can be left out."""
     calls = (at for at, child in enumerate(node.children) if child.type == "trailer" and child.children[0].value == "(")
     return [at for at in calls if _can_go(node, at)]
 
@@ -90,12 +90,12 @@ def _can_go(node: Any, at: int) -> bool:
 
 
 def _is_method(node: Any, at: int) -> bool:
-    """Whether what is called belongs to a value, and not to a module or to `self`."""
+    """Return True if the callable is a method of a value, not a function of a module or of `self`."""
     return at >= 2 and not (at == 2 and node.children[0].get_code().strip() in ("self", *MODULES))
 
 
 def _positional(call: Any) -> list[Any]:
-    """The arguments that have no name."""
+    """Return the positional arguments of a call."""
     inner = call.children[1]
     given = inner.children[::2] if inner.type == "arglist" else [inner]
     return [each for each in given if each.type not in ("operator", "argument")]

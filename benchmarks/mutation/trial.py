@@ -1,6 +1,6 @@
-"""One mutant on trial: tests in a process of its own, in which one module is the mutant's.
+"""Try one mutant: run tests in a separate process in which one module is replaced by the mutant.
 
-The process is forked from one that has already imported what takes long and is not under test; files stay as they are.
+The process is forked from one that has already imported slow packages that are not under test. No file is changed.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ import pytest
 HEAVY = ("numpy", "torch", "torch.distributed", "torch.distributed.fsdp", "pyarrow", "pydantic", "hypothesis",
          "yaml", "sentencepiece", "fsspec", "safetensors.torch", "matplotlib", "rich.console",
          "tokenfree.preprocess")  # fmt: skip
-MEMORY = 24 * 2**30  # bytes of addresses: an exponent gone wrong is to fail, not to fill the machine
+MEMORY = 24 * 2**30  # bytes of address space; a wrong exponent should fail instead of filling the machine
 
 
 class Outcome(NamedTuple):
-    """What became of a mutant."""
+    """The result of a trial."""
 
-    verdict: str  # killed, survived, timeout, or unread where no test imports the module
+    verdict: str  # killed, survived, timeout, or unread if no test imports the module
     by: str  # the test that failed, or why there is none
     seconds: float
 
     @property
     def is_killed(self) -> bool:
-        """Whether a test noticed: one that never ends is noticed too."""
+        """Whether a test noticed the mutant. A test that does not end counts too."""
         return self.verdict in ("killed", "timeout")
 
 
@@ -57,17 +57,16 @@ def warm_up() -> None:
     import torch
 
     torch.set_num_threads(1)
-    gc.freeze()  # pytest collects garbage at its end, which was half of the time of a trial
+    gc.freeze()  # pytest's garbage collection at its end took half of the time of a trial
 
 
 def attempt(module: str, path: Path, source: str, rounds: Sequence[Sequence[str]], limit: float) -> Outcome:
-    """Run tests up to the first that fails, at most `limit` seconds, with `source` as `module`.
+    """Run tests until one fails, for at most `limit` seconds, with `source` as `module`.
 
-    Each of the `rounds` is what pytest is given at once: to collect tests takes time too, and most mutants fall in the
-    first round.
+    Each of the `rounds` is one call of pytest. Collecting tests takes time, and most mutants fail in the first round.
 
     Raises:
-        RuntimeError: pytest could not run them.
+        RuntimeError: pytest could not run the tests.
     """
     start = time.monotonic()
     reading, writing = os.pipe()
@@ -98,7 +97,7 @@ def _too_late(*_: Any) -> None:
 
 
 class _Mutated(SourceLoader, MetaPathFinder):
-    """Finds one module, and gives it another text than its file's."""
+    """An importer that gives one module another text than that of its file."""
 
     def __init__(self, module: str, path: Path, source: str) -> None:
         self.module, self.path, self.source = module, str(path), source
@@ -118,7 +117,7 @@ class _Mutated(SourceLoader, MetaPathFinder):
 
 
 class _FirstFailure:
-    """A plugin of pytest that keeps the name of the test that fails."""
+    """A pytest plugin that keeps the name of the first test that fails."""
 
     name = ""
 
@@ -132,7 +131,7 @@ class _FirstFailure:
 
 
 def _in_child(writing: int, module: str, path: Path, source: str, rounds: Sequence[Sequence[str]]) -> None:
-    """The whole life of the forked process."""
+    """Run the tests in the forked process, write the result to `writing`, and exit."""
     os.setsid()
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     nowhere = os.open(os.devnull, os.O_RDWR)

@@ -1,13 +1,13 @@
-"""CPU seconds and memory of preprocessing on each engine against the direct runner, and what many workers would take.
+"""CPU seconds and memory of preprocessing on each engine, and a projection to many workers.
 
     python -m benchmarks.engines.fetch
     python -m benchmarks.preprocess.engines --repeat-to 100MB
     python -m benchmarks.preprocess.engines --runs direct:1 flink:2
 
 A run is an engine and its number of slots. CPU seconds are user and system time of the command and of all processes of
-the engine, from the start of the command on; the start of a cluster is not in them. Memory is the sum over all
-processes at the highest moment, of which `engine` is what is no Python. The last table is a projection: it is computed
-from what one direct worker took for each split and each shard and for what nobody can share, and was not run.
+the engine. They exclude the start of a cluster. Memory is the peak of the sum over all processes; `engine` is the part
+of processes other than Python. The last table is a projection that was not run. It is computed from the time that one
+direct worker took for each split, each shard, and everything that cannot be parallelised.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from tokenfree.preprocess.config import PreprocessConfig
 RUNS = ("direct:1", "direct:2", "prism:1", "flink:1", "flink:2", "spark:1", "spark:2")
 SPLIT_BYTES = 4_000_000
 PROJECTED_WORKERS = (1, 2, 8, 64)
-PROJECTED_BYTES = (None, 100 * 10**9)  # of XML: those of the dump, and about English Wikipedia
+PROJECTED_BYTES = (None, 100 * 10**9)  # of XML: the size of the dump, and about that of English Wikipedia
 REMEDIES = {
     "start": "fewer and larger files as inputs",
     "largest split": "smaller --split_bytes; a dump in one stream is one split: take the multistream one",
@@ -48,13 +48,13 @@ REMEDIES = {
     "largest shard": "smaller --shard_characters",
     "finish": "larger --split_bytes and --shard_characters: it reads a small file for each run and each shard",
 }
-GROWING = ("start", "plan and merge", "finish")  # with the bytes, as reading and building do
-SMALLER = 8  # times a second dump, which tells how much of those is the same for each
+GROWING = ("start", "plan and merge", "finish")  # grow with the bytes, as reading and building do
+SMALLER = 8  # ratio of the dump to a second one, which shows the constant part of those
 
 
 @dataclass(frozen=True)
 class Times:
-    """Seconds on one worker: of each split and each shard, and by name of what cannot be shared."""
+    """Seconds on one worker: of each split, of each shard, and by name of what cannot be parallelised."""
 
     splits: tuple[float, ...]
     shards: tuple[float, ...]
@@ -63,14 +63,14 @@ class Times:
 
 @dataclass
 class Usage:
-    """CPU seconds by process, and bytes of memory at the highest moment."""
+    """CPU seconds by process, and peak memory in bytes."""
 
     seconds: dict[int, float] = field(default_factory=dict)
     peak: int = 0
     peak_engine: int = 0
 
     def look(self, roots: Sequence[int]) -> None:
-        """Add what the processes and all that they started have used."""
+        """Add what the processes and their descendants have used."""
         total = engine = 0
         for process in {process for root in roots for process in _family(root)}:
             with contextlib.suppress(psutil.Error):
@@ -102,7 +102,7 @@ def main() -> None:
 
 
 def measure(run: str, dump: Path, folder: Path) -> tuple[float, Usage]:
-    """Seconds and usage of a job; in a cluster that was started for it."""
+    """Return the seconds and usage of a job. If the engine needs a cluster, one is started for it."""
     engine, _, slots = run.partition(":")
     with cluster(engine, int(slots), folder) as (options, roots):
         command = [sys.executable, "-P", "-m", "tokenfree", "preprocess", "--wikipedia", str(dump)]
@@ -129,7 +129,7 @@ def measure(run: str, dump: Path, folder: Path) -> tuple[float, Usage]:
 
 @contextlib.contextmanager
 def cluster(engine: str, slots: int, folder: Path) -> Iterator[tuple[list[str], list[int]]]:
-    """The options of the command, and the processes of the engine."""
+    """Start the engine, and yield options of the command and the processes of the engine."""
     if engine == "direct":
         yield ["--workers", str(slots)], []
         return
@@ -146,7 +146,7 @@ def cluster(engine: str, slots: int, folder: Path) -> Iterator[tuple[list[str], 
 
 
 def times(dump: Path, output: Path) -> Times:
-    """What one direct worker takes, by the times at which it commits its files."""
+    """Return the times of a job on one direct worker, from the modification times of its files."""
     committed: dict[str, float] = {}
     work = output / "_work"
 
@@ -164,12 +164,12 @@ def times(dump: Path, output: Path) -> Times:
 
 
 def reckon(committed: Mapping[str, float], began: float, ended: float) -> Times:
-    """The times of a job on one worker, which commits one file after the other.
+    """Return the times of a job on one worker, which commits one file after the other.
 
     Args:
-        committed: when, by path in `_work`; shards as if they lay there.
-        began: when it was started.
-        ended: when it was done.
+        committed: Time of each file by its path in `_work`. Shards have paths as if they were there.
+        began: Time when the job started.
+        ended: Time when the job was done.
     """
     runs = sorted(time for path, time in committed.items() if path.startswith("runs/"))
     shards = sorted(time for path, time in committed.items() if path.startswith("shards/"))
@@ -185,14 +185,14 @@ def reckon(committed: Mapping[str, float], began: float, ended: float) -> Times:
 
 
 def project(times: Times, workers: int, growth: float, smaller: Times) -> tuple[float, str]:
-    """Seconds of a number of workers, and the longest part that they cannot share.
+    """Return the projected seconds with several workers, and the longest part that cannot be parallelised.
 
     Args:
-        times: of the dump.
-        workers: how many.
-        growth: how many times as large as that dump another one is. Splits and shards keep their size, the vocabulary
-            its sample.
-        smaller: of a dump that is a `SMALLER`th of it; what both take alike does not grow.
+        times: Times for the dump.
+        workers: Number of workers.
+        growth: Size of the projected dump relative to the measured one. Splits, shards and the sample for the
+            vocabulary keep their sizes.
+        smaller: Times for a dump that is `SMALLER` times smaller. The part that is the same for both does not grow.
     """
     parts = dict(times.serial)
     for name in GROWING:
@@ -206,7 +206,7 @@ def project(times: Times, workers: int, growth: float, smaller: Times) -> tuple[
 
 
 def report(times: Times, smaller: Times, size: int) -> None:
-    """Print the parts that cannot be shared, and the projection."""
+    """Print the parts that cannot be parallelised, and the projection."""
     parts = {**times.serial, "largest split": max(times.splits), "largest shard": max(times.shards)}
     read, built = (f"{len(seconds)} in {sum(seconds):.1f} s" for seconds in (times.splits, times.shards))
     print(f"\none direct worker: splits: {read}; shards: {built}; what more workers do not shorten:")

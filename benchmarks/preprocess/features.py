@@ -1,10 +1,11 @@
-"""Features of windows against the plain way to write them in Python, on the same text in one run.
+"""Features of windows compared with plain Python code, on the same text.
 
     python -m benchmarks.preprocess.features [--vocabulary 16000] [--megabytes 4] [FILE ...]
 
-Prints megabytes of text (UTF-8) per CPU second on one core of both, and their ratio. The plain way is what one writes
-in a `datasets.map` function: `ord` and `isspace` for each character, a regular expression for words, and the protos of
-SentencePiece for subwords with their offsets. Without FILEs, the books and human rights declarations of the test data.
+It prints megabytes of text (UTF-8) per CPU second on one core of both, and their ratio. The plain code is what one
+writes in a `datasets.map` function: `ord` and `isspace` for each character, a regular expression for words, and the
+protos of SentencePiece for subwords with their offsets. Without FILEs, the texts are the books and human rights
+declarations of the test data.
 """
 
 import argparse
@@ -32,7 +33,7 @@ _CAMEL = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[^A-Z]+")
 
 
 def plain_words(text: str) -> tuple[list[int], list[int]]:
-    """Byte spans by regular expressions, camel case for ASCII only."""
+    """Return the byte spans of words by regular expressions, with camel case only for ASCII."""
     starts, ends = [], []
     characters = position = 0
     for word in _WORD.finditer(text):
@@ -47,7 +48,7 @@ def plain_words(text: str) -> tuple[list[int], list[int]]:
 
 
 def plain_subwords(processor: sentencepiece.SentencePieceProcessor, text: str) -> list[tuple[int, int, int]]:
-    """Ids and codepoint spans of the visible part of each piece, from the proto's byte offsets."""
+    """Return (id, start, end) in codepoints of the visible part of each piece, from the proto's byte offsets."""
     at_byte = [index for index, character in enumerate(text) for _ in character.encode()] + [len(text)]
     pieces = []
     for piece in processor.encode(text.replace("\n", " "), return_type="proto").pieces:
@@ -60,7 +61,7 @@ def plain_subwords(processor: sentencepiece.SentencePieceProcessor, text: str) -
 
 
 def plain_row(processor: sentencepiece.SentencePieceProcessor, text: str) -> dict[str, Any]:
-    """All columns of one window but its sentences."""
+    """Return all columns of one window except its sentences."""
     words, subwords = plain_words(text), plain_subwords(processor, text)
     return {
         "codepoints": [ord(character) for character in text],
@@ -71,7 +72,7 @@ def plain_row(processor: sentencepiece.SentencePieceProcessor, text: str) -> dic
 
 
 def cpu_seconds(function: Callable[[Any], object], inputs: Sequence[object]) -> float:
-    """The best of three runs over all inputs."""
+    """Return the CPU seconds of the best of three runs over all inputs."""
     times = []
     for _ in range(3):
         start = time.process_time()
@@ -128,7 +129,7 @@ def measure(raw: list[str], vocabulary_size: int, megabytes: float) -> None:
 
 
 def _take(texts: list[str], megabytes: float) -> list[str]:
-    """An equal share of the head of every text, so that all scripts are measured."""
+    """Return the same share of the beginning of every text, so that all scripts are measured."""
     share = min(1.0, megabytes * 1e6 / sum(len(text.encode()) for text in texts))
     return [text[: int(len(text) * share)] for text in texts]
 

@@ -1,15 +1,15 @@
-"""How much memory preprocessing takes for dumps that cannot be cut before they are read: one stream of each format.
+"""Memory of preprocessing for dumps that cannot be split before they are read: one stream of each format.
 
     python -m benchmarks.preprocess.memory                              # 60 and 180 MB of XML in each format
     python -m benchmarks.preprocess.memory --sizes 200MB 600MB 2GB --formats gz zst
-    python -m benchmarks.preprocess.memory --model SUBWORDS.model       # without the training of a vocabulary
-    python -m benchmarks.preprocess.memory --sizes 20GB --one-article-in 20 --formats xz  # most of it is left out
+    python -m benchmarks.preprocess.memory --model SUBWORDS.model       # without training a vocabulary
+    python -m benchmarks.preprocess.memory --sizes 20GB --one-article-in 20 --formats xz  # mostly skipped pages
     python -m benchmarks.preprocess.memory --only hostile               # three million `<page>` tags in 20 kB of gz
 
-The dumps repeat the pages of a real one under new ids. Each job is a process of its own with one worker; "peak MB" is
-the resident memory of the largest of its processes at its peak, "file MB" the size of the dump. "MB a GB" is the growth
-from the size before: small jobs do not fill what larger ones hold at once (a run of 32 MiB, 16 million characters of a
-merge), so only what is measured beyond 100 MB tells what comes of a dump of many GB.
+The dumps repeat the pages of a real one with new ids. Each job is a separate process with one worker. "peak MB" is the
+peak resident memory of the largest process, "file MB" the size of the dump, and "MB a GB" the growth from the previous
+size. Small jobs do not fill what larger ones hold at once (a run of 32 MiB, 16 million characters of a merge).
+Therefore only measurements beyond 100 MB can be extrapolated to dumps of many GB.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def measure_dumps(options: argparse.Namespace, folder: Path) -> None:
 
 
 def measure_hostile(options: argparse.Namespace, folder: Path) -> None:
-    """Print the peak for one article and then tags of pages that never end, each of which is a failure."""
+    """Print the peak memory for one article followed by tags of pages that never end, each of which is a failure."""
     dump = folder / "hostile.xml.gz"
     text = " ".join(f"word{number}" for number in range(2000))
     with open_stream(dump) as file:

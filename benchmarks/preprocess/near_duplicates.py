@@ -1,10 +1,10 @@
-"""Near-duplicates by our sketches against datasketch, on the same texts in one run.
+"""Near-duplicates by our sketches compared with datasketch, on the same texts.
 
     python -m benchmarks.preprocess.near_duplicates [--documents 1000] [--characters 3000] [--rounds 3]
 
-The texts are pieces of the books and human rights declarations of the test data, each with a copy of which 0.1 to 4% of
-the characters were replaced. Both make sketches of 256 numbers of the same shingles and look for pairs of a similarity
-of 0.8; the truth is the Jaccard similarity of the sets. datasketch is no dependency; it was measured with
+The texts are pieces of the books and human rights declarations of the test data, each with a copy in which 0.1 to 4% of
+the characters are replaced. Both sides make sketches of 256 numbers from the same shingles and search for pairs with a
+similarity of 0.8. The truth is the Jaccard similarity of the sets. datasketch is not a dependency. It was measured with
 
     pip install --no-deps --target /tmp/peer datasketch    # and PYTHONPATH=/tmp/peer
 """
@@ -37,18 +37,18 @@ Pairs = set[tuple[int, int]]
 
 
 def shingles(text: str) -> set[str]:
-    """The shingles that both hash."""
+    """Return the shingles that both sides hash."""
     folded = " ".join(text.casefold().split())
     return {folded[start : start + LENGTH] for start in range(max(1, len(folded) - LENGTH + 1))}
 
 
 def ours(texts: Sequence[str]) -> np.ndarray:
-    """Our sketches, uint16 [texts, 256]."""
+    """Return our sketches, uint16 [texts, 256]."""
     return np.stack([sketch(text, LENGTH) for text in texts])
 
 
 def our_pairs(sketches: np.ndarray) -> Pairs:
-    """The pairs that our bands and the estimate behind them find, as a job does."""
+    """Return the pairs that our bands and then the estimated similarity find, as in a job."""
     rows = band_rows(LEAST)
     keys = np.stack([np.zeros(len(sketches)), np.arange(len(sketches))], axis=1).astype(np.uint64)
     found = {
@@ -60,7 +60,7 @@ def our_pairs(sketches: np.ndarray) -> Pairs:
 
 
 def theirs(texts: Sequence[str]) -> list[datasketch.MinHash]:
-    """The sketches of datasketch, with the hash that is its default."""
+    """Return the sketches of datasketch with its default hash."""
     made = []
     for text in texts:
         minhash = datasketch.MinHash(num_perm=NUM_HASHES)
@@ -70,7 +70,7 @@ def theirs(texts: Sequence[str]) -> list[datasketch.MinHash]:
 
 
 def their_pairs(sketches: Sequence[datasketch.MinHash]) -> Pairs:
-    """The pairs that its index and the estimate behind it find."""
+    """Return the pairs that datasketch's index and then its estimated similarity find."""
     index = datasketch.MinHashLSH(threshold=LEAST, num_perm=NUM_HASHES)
     pairs = set()
     for number, one in enumerate(sketches):
@@ -80,7 +80,7 @@ def their_pairs(sketches: Sequence[datasketch.MinHash]) -> Pairs:
 
 
 def documents(number: int, characters: int) -> list[str]:
-    """Pieces of texts in all scripts, and behind them a copy of each with some characters replaced."""
+    """Return pieces of texts in all scripts, followed by a copy of each with some characters replaced."""
     files = sorted([*data_folder().glob("books/*/*.txt"), *data_folder().glob("udhr/*.txt")])
     whole = [normalize(file.read_text(encoding="utf-8")) for file in files]
     pieces = [text[at : at + characters] for text in whole for at in range(0, len(text) - characters + 1, characters)]

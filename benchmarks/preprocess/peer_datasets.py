@@ -1,8 +1,9 @@
-"""The peer of whole_job.py: the same job as written with Hugging Face `datasets` and mwparserfromhell.
+"""The peer of whole_job.py: the same job with Hugging Face `datasets` and mwparserfromhell.
 
-Pages by an XML parser, `strip_code`, NFC, no page twice, sentences by a regular expression, windows of whole sentences,
-and for each window codepoints, white space, words by regular expression and subwords with offsets from SentencePiece's
-protos; written as Arrow by `save_to_disk`. No checkpoints, no failed pages, no shuffle, no checksums: only the text.
+Pages are read by an XML parser, cleaned by `strip_code`, normalised to NFC, and deduplicated. Sentences are found by a
+regular expression, and windows consist of whole sentences. Each window has codepoints, white space, words by a regular
+expression, and subwords with offsets from SentencePiece's protos. `save_to_disk` writes them as Arrow. There are no
+checkpoints, no failed pages, no shuffle and no checksums.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ _SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=[A-Z\"'(])|\n+")
 
 
 def preprocess(dump: str, model: bytes, output: str, workers: int, max_characters: int) -> int:
-    """Write the windows of `dump` to `output`; the number of characters of all documents."""
+    """Write the windows of `dump` to `output` and return the number of characters of all documents."""
     datasets.disable_progress_bars()
     datasets.disable_caching()
     processes = workers if workers > 1 else None
@@ -49,7 +50,7 @@ def preprocess(dump: str, model: bytes, output: str, workers: int, max_character
 
 
 def read_pages(dump: Path) -> Iterator[dict[str, str]]:
-    """The articles of a dump, whose redirects and other namespaces are left out."""
+    """Yield the articles of a dump, without redirects and other namespaces."""
     with bz2.open(dump, "rb") if dump.suffix == ".bz2" else dump.open("rb") as file:
         for _, element in ElementTree.iterparse(file):
             if not element.tag.endswith("}page"):
@@ -62,13 +63,13 @@ def read_pages(dump: Path) -> Iterator[dict[str, str]]:
 
 
 def clean_page(row: dict[str, str]) -> dict[str, str]:
-    """The text of an article."""
+    """Return the text of an article."""
     text = str(mwparserfromhell.parse(row["wikitext"]).strip_code())
     return {"text": unicodedata.normalize("NFC", text).strip()}
 
 
 def is_new(row: dict[str, str], seen: set[bytes]) -> bool:
-    """Whether the text is long enough and comes for the first time."""
+    """Return True if the text is long enough and occurs for the first time."""
     digest = hashlib.blake2b(row["text"].encode(), digest_size=16).digest()
     fresh = len(row["text"]) >= MIN_CHARACTERS and digest not in seen
     seen.add(digest)
@@ -76,7 +77,7 @@ def is_new(row: dict[str, str], seen: set[bytes]) -> bool:
 
 
 def build_windows(rows: dict[str, list[str]], model: bytes, max_characters: int) -> dict[str, list[Any]]:
-    """The windows of a batch of documents with all their columns."""
+    """Return all columns of the windows of a batch of documents."""
     processor = load_model(model)
     columns: dict[str, list[Any]] = {}
     for document, text in zip(rows["document"], rows["text"], strict=True):
@@ -97,7 +98,7 @@ _processors: dict[bytes, sentencepiece.SentencePieceProcessor] = {}
 
 
 def load_model(model: bytes) -> sentencepiece.SentencePieceProcessor:
-    """One for each process, which cannot be sent to it."""
+    """Return the SentencePiece processor of this process. It cannot be sent between processes."""
     key = hashlib.sha256(model).digest()
     if key not in _processors:
         _processors[key] = sentencepiece.SentencePieceProcessor(model_proto=model)
@@ -105,7 +106,7 @@ def load_model(model: bytes) -> sentencepiece.SentencePieceProcessor:
 
 
 def cut(text: str, max_characters: int) -> Iterator[tuple[str, list[int]]]:
-    """Windows of whole sentences, and where these start; a sentence that is too long is cut anywhere."""
+    """Yield windows of whole sentences, and where these start. A sentence that is too long is cut anywhere."""
     bounds = [0, *(match.end() for match in _SENTENCE_END.finditer(text)), len(text)]
     start, sentences = 0, [0]
     for begin, end in itertools.pairwise(bounds):

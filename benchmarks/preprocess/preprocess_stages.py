@@ -1,9 +1,9 @@
-"""Where the CPU time of preprocessing goes.
+"""CPU time of each stage of preprocessing.
 
     python -m benchmarks.preprocess.preprocess_stages --model subwords.model [DUMP]
 
-Every stage is run by itself over all pages of a small dump, the best of three runs; the cost of windows is split by
-building them with more and more columns. Prints milliseconds for each megabyte of clean text.
+Every stage runs separately over all pages of a small dump; the best of three runs counts. The cost of windows is split
+by building them with more and more columns. The unit is milliseconds per megabyte of clean text.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from tokenfree.preprocess.text.sentences import sentence_starts
 from tokenfree.preprocess.wikitext.cleaner import clean
 
 ROUNDS = 3
-# Columns are built in this order, each with those before it.
+# Columns are built in this order, each together with the previous ones.
 FEATURES: dict[str, tuple[Column, ...]] = {
     "codepoints, white space": ("codepoints", "whitespace"),
     "words": ("word_starts", "word_ends"),
@@ -61,7 +61,7 @@ def main() -> None:
 
 
 def measure(config: PreprocessConfig, folder: Path) -> tuple[float, dict[str, float]]:
-    """Megabytes of clean text and the CPU seconds of each stage."""
+    """Return the megabytes of clean text and the CPU seconds of each stage."""
     (split,) = plan_splits(config)
     pages = [page for page in read_split(split) if isinstance(page, Page)]
     articles = [page for page in pages if page.namespace == 0 and not page.redirect]
@@ -86,7 +86,7 @@ def measure(config: PreprocessConfig, folder: Path) -> tuple[float, dict[str, fl
 
 
 def measure_windows(documents: list[Document], config: PreprocessConfig) -> dict[str, float]:
-    """The stages of `build_windows`."""
+    """Return the CPU seconds of the stages of `build_windows`."""
     model = config.vocabulary.model
     assert model is not None
     vocabulary = Vocabulary.load(Path(model).read_bytes())
@@ -104,30 +104,30 @@ def measure_windows(documents: list[Document], config: PreprocessConfig) -> dict
 
 
 def build_seconds(documents: list[Document], config: PreprocessConfig, vocabulary: Vocabulary) -> float:
-    """Of building all windows with the columns of `config`."""
+    """Return the CPU seconds of building all windows with the columns of `config`."""
     return cpu_seconds(lambda: build_windows(documents, config, vocabulary))
 
 
 def building(config: PreprocessConfig, output: str) -> float:
-    """CPU seconds of building all shards from runs, without loading the vocabulary."""
+    """Return the CPU seconds of building all shards from runs, without loading the vocabulary."""
     inputs = find_inputs(config)
     splits = plan_splits(config, inputs)
     job = begin(Storage.at(output), identity(config, inputs), config, inputs, splits)
     for index in range(len(splits)):
         read_one_split(job, index)
     num_shards = make_plan(job)
-    build_one_shard(job, num_shards - 1)  # the smallest; it loads the vocabulary and stays as it is
+    build_one_shard(job, num_shards - 1)  # the smallest shard; this loads the vocabulary, which is then kept
     job.storage.remove(SHARDS)
     return cpu_seconds(lambda: [build_one_shard(job, index) for index in range(num_shards)], rounds=1)
 
 
 def drain(split: InputSplit) -> int:
-    """Decompress a split; the number of events."""
+    """Decompress a split and return the number of events."""
     return sum(1 for _ in read_blocks(split.inputs[0], split.format, split.start, split.end))
 
 
 def cpu_seconds(function: Callable[[], Any], rounds: int = ROUNDS) -> float:
-    """The best of a few runs."""
+    """Return the CPU seconds of the best of a few runs."""
     times = []
     for _ in range(rounds):
         start = time.process_time()

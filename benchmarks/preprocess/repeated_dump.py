@@ -1,4 +1,4 @@
-"""Big dumps out of small ones: real pages again and again, under new ids and with a first line of their own."""
+"""Make large dumps from small ones: real pages repeated, each with a new id and a new first line."""
 
 from __future__ import annotations
 
@@ -20,13 +20,17 @@ _PAGE = re.compile(rb" *<page>.*?</page>\n?", re.DOTALL)
 _TITLE = re.compile(rb"(?<=<title>)[^<]*")
 _ID = re.compile(rb"(?<=<id>)\d+")
 _NAMESPACE = re.compile(rb"(?<=<ns>)\d+")
-_TALK = b"1"  # the namespace of talk pages, which no job keeps
+_TALK = b"1"  # namespace of talk pages, which no job keeps
 _TEXT = re.compile(rb"<text[^>]*[^/>]>")
 _UNITS = {"KB": 10**3, "MB": 10**6, "GB": 10**9}
 
 
 def parse_size(text: str) -> int:
-    """Bytes from a number with KB, MB or GB. ValueError for anything else."""
+    """Return the bytes of a number with KB, MB or GB.
+
+    Raises:
+        ValueError: The unit is missing or unknown.
+    """
     number, unit = text[:-2], text[-2:].upper()
     if unit not in _UNITS:
         raise ValueError(f"{text!r} is no size; write for example 200MB")
@@ -34,9 +38,9 @@ def parse_size(text: str) -> int:
 
 
 def write_repeated(dump: Path, size: int, target: Path) -> int:
-    """Write a multistream bz2 dump of about `size` bytes of XML; the number of pages. All of `dump` is held in memory.
+    """Write a multistream bz2 dump of about `size` bytes of XML, and return the number of pages.
 
-    No two articles have the same text, so that none is dropped as a duplicate.
+    All of `dump` is held in memory. No two articles have the same text, so that none is dropped as a duplicate.
     """
     head, pages = _read(dump)
     number = 0
@@ -50,9 +54,9 @@ def write_repeated(dump: Path, size: int, target: Path) -> int:
 
 
 def write_single_stream(dump: Path, size: int, target: Path, one_article_in: int = 1) -> int:
-    """Write the dump of `write_repeated` in one stream, plain or compressed as the name says; the number of pages.
+    """Write the dump of `write_repeated` in one stream, compressed according to its name. Return the number of pages.
 
-    Of `one_article_in` rounds through the pages all but one are of talk pages, which a job reads and leaves out.
+    In all but one of every `one_article_in` rounds through the pages, the pages are talk pages, which a job skips.
     """
     head, pages = _read(dump)
     talk = [_NAMESPACE.sub(_TALK, page, count=1) for page in pages]
@@ -67,7 +71,7 @@ def write_single_stream(dump: Path, size: int, target: Path, one_article_in: int
 
 
 def open_stream(path: Path) -> Any:
-    """A file to write into, compressed in one stream where its name ends in .gz, .bz2, .xz or .zst."""
+    """Open a file for writing, compressed in one stream if its name ends in .gz, .bz2, .xz or .zst."""
     if path.suffix == ".zst":
         return pa.CompressedOutputStream(str(path), "zstd")
     openers = {".gz": functools.partial(gzip.open, compresslevel=6), ".bz2": bz2.open, ".xz": _open_xz}
@@ -75,12 +79,12 @@ def open_stream(path: Path) -> Any:
 
 
 def _open_xz(path: Path, mode: Literal["wb"]) -> lzma.LZMAFile:
-    """Quickly written, with the largest window that `xz` has a preset for, which a reader has to hold."""
+    """Open an xz file that is fast to write and has the largest window of `xz`'s presets, which a reader must hold."""
     return lzma.LZMAFile(path, mode, filters=[{"id": lzma.FILTER_LZMA2, "preset": 0, "dict_size": XZ_WINDOW}])
 
 
 def _read(dump: Path) -> tuple[bytes, list[bytes]]:
-    """What stands before the first page of a dump, and its pages."""
+    """Return what precedes the first page of a dump, and its pages."""
     xml = bz2.decompress(dump.read_bytes()) if dump.suffix == ".bz2" else dump.read_bytes()
     pages = _PAGE.findall(xml)
     if not pages:
@@ -95,7 +99,7 @@ def _repeat(*rounds: list[bytes]) -> Iterator[bytes]:
             page = _TITLE.sub(lambda title, copy=copy: b"%s (%d)" % (title[0], copy), page, count=1)
             page = _ID.sub(b"%d" % number, page, count=1)
             head = b"This is page %d, which is copy %d of another one.\n\n" % (number, copy)
-            # Not before a redirect, which must stand at the head of its text.
+            # A redirect must be at the beginning of the text.
             yield page if b"<redirect" in page else _TEXT.sub(lambda tag, head=head: tag[0] + head, page, count=1)
 
 

@@ -1,11 +1,11 @@
-"""Writes docs/text_quality.md: thirty constructs from real pages, as cleaned here, by mwparserfromhell and by
-wikiextractor.
+"""Write docs/text_quality.md: thirty constructs from real pages, as cleaned by tokenfree and by two peers.
 
     PYTHONPATH=DIR python -m benchmarks.preprocess.text_quality     (DIR: see benchmarks/preprocess/wiki_peers.py)
     python -m benchmarks.preprocess.text_quality --check
 
-Every snippet is looked up in its page, so the table cannot hold wikitext that no editor wrote. `--check` writes nothing
-and fails if the file on disk is not what would be written, except for the column of wikiextractor, which is not needed.
+The peers are mwparserfromhell and wikiextractor. Every snippet is looked up in its page, so the table contains only
+real wikitext. `--check` writes nothing and fails if the file is out of date. It ignores the column of wikiextractor,
+which need not be installed.
 """
 
 import argparse
@@ -38,28 +38,32 @@ similarity over whole pages: `python -m benchmarks.preprocess.wikitext`.
 
 """
 COLUMNS = ("construct", "page", "wikitext", "tokenfree", f"mwparserfromhell {mwparserfromhell.__version__}")
-BORDER = " | "  # which no cell holds: `|` of a text is escaped
+BORDER = " | "  # cells do not contain it, because `|` is escaped
 
 
 @cache
 def articles(dump: Path) -> tuple[Site, dict[str, str]]:
-    """The site and the wikitext by title of one dump."""
+    """Return the site, and the wikitext of each page by title, of a dump."""
     site, pages = read_articles(dump)
     return site, dict(pages)
 
 
 def cell(text: str) -> str:
-    """Text as a code cell of a Markdown table."""
+    """Return text as a code cell of a Markdown table."""
     if not text.strip():
         return "∅"
     text = text.replace("\n", "⏎").replace("|", "\\|")
-    # Outer spaces of the text are no matter here.
+    # White space around the text does not matter here.
     fence = "``" if "`" in text else "`"
     return f"{fence}{text.strip()}{fence}"
 
 
 def rows(third: Callable[[Path], Cleaner] | None) -> Iterator[tuple[str, ...]]:
-    """The cells of each line, the last by a `third` cleaner if given; ValueError for a snippet not in its page."""
+    """Yield the cells of each line. A `third` cleaner, if given, adds the last cell.
+
+    Raises:
+        ValueError: A snippet is not in its page.
+    """
     for construct, wiki, title, snippet in SNIPPETS:
         dump = data_folder() / "wiki-dumps" / DUMPS[wiki]
         site, pages = articles(dump)
@@ -73,7 +77,7 @@ def rows(third: Callable[[Path], Cleaner] | None) -> Iterator[tuple[str, ...]]:
 
 
 def document(wikiextractor: str | None) -> str:
-    """The whole file, with a column of this version of `wikiextractor`, or without one."""
+    """Return the whole file, with a column for this version of `wikiextractor`, or without it."""
     third = cache(wikiextractor_text) if wikiextractor else None
     columns = (*COLUMNS, f"wikiextractor {wikiextractor}") if wikiextractor else COLUMNS
     lines = [columns, *rows(third)]
@@ -83,7 +87,7 @@ def document(wikiextractor: str | None) -> str:
 
 
 def is_current(text: str) -> bool:
-    """Whether the columns that need no wikiextractor are what would be written, and that column is there."""
+    """Return True if all columns except wikiextractor's are up to date, and that column exists."""
     head, _, table = text.partition("| construct |")
     first, rule, *lines = ("| construct |" + table).splitlines()
     cut = [line.rpartition(BORDER)[0] + " |" for line in (first, *lines)]
@@ -92,7 +96,7 @@ def is_current(text: str) -> bool:
 
 
 def main() -> None:
-    """Writes the file, or checks it."""
+    """Write or check the file."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--check", action="store_true", help="fail if the file is out of date")
     options = parser.parse_args()

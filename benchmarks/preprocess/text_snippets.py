@@ -1,4 +1,4 @@
-"""The constructs of docs/text_quality.md: what it is, the wiki, the page, and the wikitext as it stands there."""
+"""The constructs of docs/text_quality.md: description, wiki, page, and wikitext as it is in the page."""
 
 DUMPS = {
     "en": "enwiki-2016-shortened.xml.bz2",

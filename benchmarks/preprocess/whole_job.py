@@ -1,15 +1,14 @@
-"""The whole of preprocessing, ours against `datasets.map` with mwparserfromhell, on the same dump in one run.
+"""A whole preprocessing job compared with `datasets.map` and mwparserfromhell, on the same dump.
 
     python -m benchmarks.preprocess.whole_job                             # the English excerpt of the test data
-    python -m benchmarks.preprocess.whole_job --repeat-to 200MB           # its pages again and again, as multistream
+    python -m benchmarks.preprocess.whole_job --repeat-to 200MB           # its pages repeated, as multistream
     python -m benchmarks.preprocess.whole_job --repeat-to 2GB --runs ours:4  # how much memory a worker needs
     python -m benchmarks.preprocess.whole_job DUMP --runs peer:1 ours:1
 
-A run is a side and its number of workers. Each is a process of its own. CPU seconds are user and system time of it and
-of all processes under it from the end of its imports on; "KB/s" divides the side's own clean text by them (the peer
-keeps what references say, which makes its text longer), and "times the peer" compares the seconds for the same input.
-Peak memory is that of the largest process. Both sides get the same SentencePiece model; training it is a line of its
-own.
+A run is a side and its number of workers, in a separate process. CPU seconds are user and system time of the process
+and all its descendants, after its imports. "KB/s" is the side's own clean text divided by CPU seconds. The peer keeps
+the text of references, which makes its text longer. "times the peer" compares the seconds for the same input. Peak
+memory is that of the largest process. Both sides get the same SentencePiece model. Its training is a separate line.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ RUNS = ("peer:1", "ours:1", "ours:4")
 
 @dataclass(frozen=True)
 class Result:
-    """CPU seconds, characters of clean text, and bytes of memory of the largest process at its peak."""
+    """CPU seconds, characters of clean text, and peak memory of the largest process in bytes."""
 
     seconds: float
     characters: int
@@ -66,7 +65,7 @@ def parse() -> argparse.Namespace:
 
 
 def compare(options: argparse.Namespace, folder: Path) -> None:
-    """Print the table."""
+    """Run both sides and print the table."""
     dump = Path(options.dump) if options.dump else find_dump(folder)
     model, training = options.model, None
     if model is None:
@@ -94,7 +93,7 @@ def compare(options: argparse.Namespace, folder: Path) -> None:
 
 
 def show(name: str, result: Result, peer: Result | None) -> None:
-    """One line of the table."""
+    """Print one line of the table."""
     ratio = f"{peer.seconds / result.seconds:.2f}" if peer else ""
     speed = result.characters / result.seconds / 1e3
     size = result.characters / 1e6
@@ -102,7 +101,7 @@ def show(name: str, result: Result, peer: Result | None) -> None:
 
 
 def find_dump(folder: Path) -> Path:
-    """The English excerpt of the test data."""
+    """Return the English excerpt of the test data."""
     from benchmarks.preprocess.wiki_pages import data_folder
 
     excerpt = data_folder() / "wiki-dumps" / EXCERPT
@@ -112,7 +111,7 @@ def find_dump(folder: Path) -> Path:
 
 
 def run(name: str, dump: Path, model: str | None, folder: Path, vocabulary: int) -> Result:
-    """One run in a process of its own, into `folder`/output."""
+    """Do one run in a separate process, with output in `folder`/output."""
     output = folder / "output"
     if output.exists():
         subprocess.run(["rm", "-r", str(output)], check=True)
@@ -137,9 +136,9 @@ def run(name: str, dump: Path, model: str | None, folder: Path, vocabulary: int)
 
 
 class MemoryWatch:
-    """The largest peak of resident memory among a process and its descendants, asked from outside, on Linux.
+    """Measures the largest peak of resident memory among a process and its descendants, from outside, on Linux.
 
-    `getrusage` would tell of a child no less than the size of its parent when it was started.
+    For a child, `getrusage` would report at least the size of its parent at the start.
     """
 
     def __init__(self, process: int) -> None:
@@ -150,7 +149,7 @@ class MemoryWatch:
         self._thread.start()
 
     def stop(self) -> int:
-        """The peak, in bytes."""
+        """Stop measuring and return the peak in bytes."""
         self._stop.set()
         self._thread.join()
         return self.peak
@@ -163,7 +162,7 @@ class MemoryWatch:
         try:
             status = Path(f"/proc/{process}/status").read_text()
             children = [path.read_text() for path in Path(f"/proc/{process}/task").glob("*/children")]
-        except (FileNotFoundError, ProcessLookupError):  # it has just ended
+        except (FileNotFoundError, ProcessLookupError):  # the process has just ended
             return
         peaks = [int(line.split()[1]) * 1024 for line in status.splitlines() if line.startswith("VmHWM:")]
         self.peak = max(self.peak, *peaks, 0)
@@ -172,7 +171,7 @@ class MemoryWatch:
 
 
 def work(side: str, workers: int, dump: str, model: str | None, output: str, vocabulary: int) -> dict[str, float]:
-    """What the process of a run does; its CPU seconds and the number of characters of clean text."""
+    """Do a run in its process, and return its CPU seconds and the number of characters of clean text."""
     if side == "ours":
         from tokenfree.pipelines.preprocess import run_preprocess
         from tokenfree.preprocess.config import PreprocessConfig, VocabularyConfig
@@ -191,7 +190,7 @@ def work(side: str, workers: int, dump: str, model: str | None, output: str, voc
 
 
 def cpu_seconds() -> float:
-    """Of this process, its children and theirs. Workers that have ended count for the process that started them."""
+    """Return the CPU seconds of this process and its descendants. Ended workers are counted by their parents."""
     here = psutil.Process()
     used = [here.cpu_times(), *(child.cpu_times() for child in here.children(recursive=True))]
     return sum(times.user + times.system + times.children_user + times.children_system for times in used)

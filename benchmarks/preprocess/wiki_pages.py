@@ -1,4 +1,4 @@
-"""Articles and templates of dumps for the text benchmarks: no redirects, with the site that the dump describes."""
+"""Read articles and templates of dumps for the text benchmarks, without redirects, with the site of the dump."""
 
 import bz2
 import html
@@ -13,23 +13,23 @@ _PAGE = re.compile(r"<page>(.*?)</page>", re.DOTALL)
 _TITLE = re.compile(r"<title>(.*?)</title>")
 _TEXT = re.compile(r"<text[^>]*[^/>]>(.*?)</text>", re.DOTALL)
 _HEAD_CHARACTERS = 20_000
-_TEMPLATES = 10  # the namespace of templates
+_TEMPLATES = 10  # namespace of templates
 
 
 def data_folder() -> Path:
-    """The folder with wiki-dumps/: TOKENFREE_TEST_DATA, or shared/data beside the repository."""
+    """Return the folder that contains wiki-dumps/: TOKENFREE_TEST_DATA, or shared/data next to the repository."""
     beside = Path(__file__).resolve().parents[3] / "shared" / "data"
     return Path(os.environ.get("TOKENFREE_TEST_DATA", beside))
 
 
 def read_articles(path: Path) -> tuple[Site, list[tuple[str, str]]]:
-    """The site and the (title, wikitext) of every article of a small dump, in order."""
+    """Return the site and the (title, wikitext) of every article of a small dump, in order."""
     site, xml = _read(path)
     return site, list(_pages(xml, namespace=0))
 
 
 def read_templates(path: Path) -> tuple[str, list[tuple[str, str]]]:
-    """The prefix of template pages (`Template:` in the wiki's language), and their titles and wikitext."""
+    """Return the prefix of template pages (`Template:` in the wiki's language), and their titles and wikitext."""
     site, xml = _read(path)
     names = site.namespaces.get(_TEMPLATES, ("Template",))
     return f"{names[0]}:", list(_pages(xml, namespace=_TEMPLATES))
@@ -39,7 +39,7 @@ def _read(path: Path) -> tuple[Site, str]:
     raw = bz2.decompress(path.read_bytes()) if path.suffix == ".bz2" else path.read_bytes()
     xml = raw.decode("utf-8", "replace")
     language = None
-    if path.parent.name == "minidumps":  # they carry the siteinfo of the English wiki
+    if path.parent.name == "minidumps":  # their siteinfo is that of the English wiki
         language = path.name.partition("wiki")[0]
     return Site.from_siteinfo(xml[:_HEAD_CHARACTERS], database=path.name.partition("-")[0], language=language), xml
 

@@ -1,6 +1,6 @@
-"""The peers of the wikitext cleaner, each as a function from one page's wikitext to its text.
+"""The peers of the wikitext cleaner, each as a function from the wikitext of a page to its text.
 
-wikiextractor is no dependency of ours (its licence is the AGPL); to measure it, let Python find it:
+wikiextractor is not a dependency, because its licence is the AGPL. To measure it, make it importable:
 
     pip install --target /tmp/peers 'wikiextractor>=3.1'
     PYTHONPATH=/tmp/peers python -m benchmarks.preprocess.text_quality
@@ -22,12 +22,15 @@ HOW_TO_GET_IT = "no wikiextractor to be imported: pip install --target DIR 'wiki
 
 
 def mwparserfromhell_text(wikitext: str) -> str:
-    """What a user of mwparserfromhell writes."""
+    """Return the text, with the code that a user of mwparserfromhell writes."""
     return str(mwparserfromhell.parse(wikitext).strip_code())
 
 
 def wikiextractor_version() -> str | None:
-    """The version of wikiextractor that can be imported; 3.0.6 is none on Python 3.11 and later (a flag in a regex)."""
+    """Return the version of wikiextractor, or None if it cannot be imported.
+
+    Version 3.0.6 cannot be imported on Python 3.11 and later, because of a flag in a regular expression.
+    """
     try:
         importlib.import_module("wikiextractor.extract")
     except (ImportError, re.error):
@@ -36,12 +39,12 @@ def wikiextractor_version() -> str | None:
 
 
 def wikiextractor_text(dump: Path) -> Cleaner:
-    """What wikiextractor writes of a page of `dump`, whose template pages it knows, as its command would.
+    """Return a cleaner that gives the output of wikiextractor's command for pages of `dump`, whose templates it knows.
 
-    An excerpt of a dump may hold few templates or none; parser functions such as `formatnum` need none.
+    An excerpt of a dump may contain few templates or none. Parser functions such as `formatnum` need none.
     """
     extract = importlib.import_module("wikiextractor.extract")
-    logging.getLogger("wikiextractor").setLevel(logging.CRITICAL)  # it logs a line for each mistake of a page
+    logging.getLogger("wikiextractor").setLevel(logging.CRITICAL)  # it logs a line for each error in a page
     prefix, pages = read_templates(dump)
     templates: dict[str, str] = {}
     redirects: dict[str, str] = {}

@@ -1,13 +1,15 @@
-"""The wikitext cleaner against mwparserfromhell's strip_code and wikiextractor, on the same real pages in one run.
+"""The wikitext cleaner compared with mwparserfromhell's strip_code and wikiextractor, on the same real pages.
 
     python -m benchmarks.preprocess.wikitext [--megabytes 1.5] [DUMP ...]
 
-Prints, for each dump, megabytes of wikitext (UTF-8) per CPU second of each, ours as a ratio to theirs (wikiextractor:
-only if it can be imported, see wiki_peers.py), and how alike our text and mwparserfromhell's are on prose, and on prose
-without templates: the mean over paragraphs of the Jaccard similarity of their sets of character 5-grams. A
-paragraph is a line of at least 200 characters of running text without files and formulas, and without list, table or
-template marks at its start; its references are taken out of the wikitext first, because mwparserfromhell keeps what
-they say.
+For each dump, it prints megabytes of wikitext (UTF-8) per CPU second of each, and the ratio of ours to theirs.
+wikiextractor is included only if it can be imported (see wiki_peers.py). It also prints how similar our text is to
+mwparserfromhell's on prose, with and without paragraphs that have templates: the mean over paragraphs of the Jaccard
+similarity of their sets of character 5-grams.
+
+A paragraph is a line of at least 200 characters of running text without files and formulas, and without list, table or
+template marks at its start. Its references are removed from the wikitext first, because mwparserfromhell keeps their
+text.
 """
 
 import argparse
@@ -35,7 +37,7 @@ DUMPS = (
 NGRAM = 5
 SHORTEST_PARAGRAPH = 200
 _REFERENCE = re.compile(r"<ref[^<>]*/>|<ref[^<>]*>.*?</ref>")
-# A letter, a quotation mark, bold, or a link that is no file's, at the start of the line.
+# A letter, a quotation mark, bold, or a link that is not to a file, at the start of the line.
 _PROSE = re.compile(r"\w|'''|[\"«“„「『(（]|\[\[[^:\[\]]+\]\]")
 _NOT_PROSE = re.compile(
     r"</?ref|<gallery|<math|\[\[[^\[\]|:]*:[^\[\]|]*\.(?:jpe?g|png|svg|gif|tiff?|og[gv])", re.IGNORECASE
@@ -43,7 +45,7 @@ _NOT_PROSE = re.compile(
 
 
 def cpu_seconds(function: Callable[[str], str], texts: list[str], repeats: int) -> float:
-    """The best of several runs over all texts."""
+    """Return the CPU seconds of the best of several runs over all texts."""
     times = []
     for _ in range(repeats):
         start = time.process_time()
@@ -54,7 +56,7 @@ def cpu_seconds(function: Callable[[str], str], texts: list[str], repeats: int) 
 
 
 def prose(wikitext: str) -> Iterator[str]:
-    """The lines of running text, with their links and templates; references, which the peer keeps, are taken out."""
+    """Yield the lines of running text, with their links and templates, but without references."""
     depth = 0
     for line in wikitext.split("\n"):
         line = _REFERENCE.sub("", line)
@@ -66,19 +68,19 @@ def prose(wikitext: str) -> Iterator[str]:
 
 
 def ngrams(text: str) -> set[str]:
-    """The character 5-grams, white space counted as one space."""
+    """Return the set of character 5-grams, with runs of white space as one space."""
     text = " ".join(text.split())
     return {text[i : i + NGRAM] for i in range(len(text) - NGRAM + 1)}
 
 
 def similarity(ours: str, theirs: str) -> float:
-    """Jaccard similarity of the two sets of 5-grams; 1 for two empty texts."""
+    """Return the Jaccard similarity of the two sets of 5-grams, or 1 for two empty texts."""
     a, b = ngrams(ours), ngrams(theirs)
     return len(a & b) / len(a | b) if a or b else 1.0
 
 
 def similarities(texts: list[str], site: Site) -> tuple[list[float], list[float]]:
-    """One value a paragraph: of all paragraphs, and of those without templates (most of which only we keep)."""
+    """Return the similarity of each paragraph, and of each without templates, most of which only we keep."""
     everything: list[float] = []
     plain: list[float] = []
     for line in (line for text in texts for line in prose(text)):
@@ -89,7 +91,7 @@ def similarities(texts: list[str], site: Site) -> tuple[list[float], list[float]
 
 
 def compare(path: Path, megabytes: float, third: bool) -> None:
-    """Prints the line of one dump, from its first `megabytes` of articles; with wikiextractor as the `third`."""
+    """Print the line of one dump, for its first `megabytes` of articles, including wikiextractor if `third`."""
     site, articles = read_articles(path)
     texts: list[str] = []
     size = 0
@@ -110,7 +112,7 @@ def compare(path: Path, megabytes: float, third: bool) -> None:
 
 
 def main() -> None:
-    """Runs the comparison on the given dumps, or on those of the test data."""
+    """Run the comparison on the given dumps, or on those of the test data."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("dumps", nargs="*", type=Path)
     parser.add_argument("--megabytes", type=float, default=1.5, help="wikitext taken from each dump")

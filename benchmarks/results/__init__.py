@@ -1,1 +1,1 @@
-"""Runs the experiments of docs/results.md and writes its tables; `python -m benchmarks.results --help`."""
+"""Run the experiments of docs/results.md and write its tables; see `python -m benchmarks.results --help`."""

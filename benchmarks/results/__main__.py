@@ -1,14 +1,14 @@
-"""Runs the experiments of docs/results.md, resumable, and writes their tables.
+"""Run the experiments of docs/results.md, resumable, and write their tables.
 
     export TOKENFREE_TEST_DATA=...                          # folder with wiki-dumps/, books/, sst/, masakhaner/, ...
-    python -m benchmarks.results run                        # the whole queue, at the lowest priority, with one thread
+    python -m benchmarks.results run                        # the whole queue, at the lowest priority, in one thread
     python -m benchmarks.results run --lane 1/2             # one of two commands that share the queue
     python -m benchmarks.results run --only 'swa-*'         # only runs whose names match
-    python -m benchmarks.results list                       # what is done, and what is to come
+    python -m benchmarks.results list                       # what is done, and what remains
     python -m benchmarks.results tables                     # write docs/results.md, its picture and README.md here
 
-Results are lines of benchmarks/results/lines.jsonl; data, runs and logs are in build/results. A run that has a line is
-skipped: kill the command at any moment and run it again.
+Results are lines of benchmarks/results/lines.jsonl. Data, runs and logs are in build/results. A run that has a line is
+skipped, so you can kill the command at any time and run it again.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ VARIABLE = "TOKENFREE_TEST_DATA"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command; return its exit status: 1 if a run failed, 2 for bad arguments, 130 if it was interrupted."""
+    """Run the command. Return its exit status: 1 if a run failed, 2 for invalid arguments, 130 if interrupted."""
     arguments = _parser().parse_args(argv)
     if arguments.command == "tables":
-        from benchmarks.results.tables import write  # here, because matplotlib takes a second
+        from benchmarks.results.tables import write  # only here, because matplotlib takes a second to import
 
         write(REPOSITORY, read_lines(arguments.lines))
         return 0

@@ -1,7 +1,7 @@
-"""What the papers claim, each as two rows of results, and what the runs say.
+"""Claims of the papers, each as a comparison of two rows, and what the runs say about them.
 
-The papers judge downstream tasks after long pretraining. Here the masked-only held-out loss of a short pretraining
-decides, or the score of a task. A loss is compared only if all runs of both sides use context.
+The papers judge downstream tasks after long pretraining. Here, the masked-only held-out loss of a short pretraining
+decides, or the score of a task. Losses are compared only if all runs of both sides use context.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from benchmarks.results.rows import main_score
 Line = dict[str, Any]
 AGREES, DISAGREES, OPEN, NO_CONTEXT, NOT_RUN = "agrees", "disagrees", "open", "a side uses no context", "not run"
 MIN_SEEDS, MIN_PROBE = 3, 0.5  # nats of the context probe
-SIMILAR = 0.05  # nats: what "no difference" is taken to mean, 5% of the perplexity
+SIMILAR = 0.05  # nats; "no difference" means less than this, 5% of the perplexity
 
 
 class Interval(NamedTuple):
@@ -32,14 +32,14 @@ class Interval(NamedTuple):
 
 @dataclass(frozen=True)
 class Claim:
-    """One row is better than another, or as good.
+    """A claim that one row is better than another, or as good.
 
     Attributes:
-        paper: where it is claimed.
-        text: claim in words.
-        numbers: the paper's own.
-        better, worse: names of rows.
-        within: None: `better` is better; a number: the two differ by at most this.
+        paper: Paper and table that claim it.
+        text: Claim in words.
+        numbers: Numbers of the paper.
+        better, worse: Names of rows.
+        within: None if `better` is better; otherwise, the maximum difference of two rows that are as good.
     """
 
     paper: str
@@ -51,7 +51,7 @@ class Claim:
 
 
 class Finding(NamedTuple):
-    """What the runs say of a claim."""
+    """What the runs say about a claim."""
 
     verdict: str
     interval: Interval | None = None
@@ -60,7 +60,7 @@ class Finding(NamedTuple):
 
 
 def mean_interval(values: Sequence[float]) -> Interval:
-    """Return the mean with its 95% interval over seeds; of one seed the interval is not a number."""
+    """Return the mean with its 95% interval over seeds. With one seed, the ends are NaN."""
     mean = statistics.fmean(values)
     if len(values) < 2:
         return Interval(mean, math.nan, math.nan)
@@ -69,7 +69,10 @@ def mean_interval(values: Sequence[float]) -> Interval:
 
 
 def difference(one: Sequence[float], other: Sequence[float]) -> Interval | None:
-    """Return mean of `one` less mean of `other` with Welch's 95% interval; None with fewer than two seeds a side."""
+    """Return the mean of `one` minus that of `other`, with Welch's 95% interval.
+
+    Return None if a side has fewer than two seeds.
+    """
     if min(len(one), len(other)) < 2:
         return None
     estimate = statistics.fmean(one) - statistics.fmean(other)
@@ -83,12 +86,12 @@ def difference(one: Sequence[float], other: Sequence[float]) -> Interval | None:
 
 
 def judge(interval: Interval | None, seeds: int, within: float | None = None) -> str:
-    """Return `AGREES` or `DISAGREES` if the whole interval says so, else `OPEN`; also with fewer than three seeds.
+    """Return `AGREES` or `DISAGREES` if the whole interval says so and there are three seeds, else `OPEN`.
 
     Args:
-        interval: by how much the better side is better.
-        seeds: of the side that has fewer.
-        within: see `Claim`.
+        interval: Interval of how much better the better side is.
+        seeds: Number of seeds of the side with fewer.
+        within: See `Claim`.
     """
     if interval is None or seeds < MIN_SEEDS:
         return OPEN
@@ -100,7 +103,7 @@ def judge(interval: Interval | None, seeds: int, within: float | None = None) ->
 
 
 def find(claim: Claim, lines: Sequence[Line]) -> Finding:
-    """Return what the lines say of a claim."""
+    """Return what the lines say about a claim."""
     sides = [[line for line in lines if line["row"] == name] for name in (claim.better, claim.worse)]
     if not all(sides):
         return Finding(NOT_RUN)
@@ -118,7 +121,7 @@ def _probe(line: Line) -> float:
 
 
 def _measure(line: Line) -> float:
-    """Return what is better where it is higher: the negative loss, the negative squared error, or a score."""
+    """Return a measure that is better if higher: the negative loss, the negative squared error, or a score."""
     if "evaluation" in line:
         return -line["evaluation"]["validation_masked_only_loss"]
     score = main_score(line, "test")

@@ -1,8 +1,8 @@
-"""The sets of examples, each cut into training, development and test parts, and the text for pretraining.
+"""The sets of examples, each split into training, development and test parts, and the text for pretraining.
 
-Parts are fixed: an example's part follows from the SHA-256 of its text (of a pair: of its first text), so repeated
-texts share a part. A set with a test file gives a tenth of its training file to development. A set that has one file
-gives a tenth to development, two tenths to test, and the rest to training.
+Parts are fixed: the part of an example depends on the SHA-256 of its text (for a pair, its first text), so repeated
+texts share a part. If a set has a test file, a tenth of its training file becomes development. If it has only one file,
+a tenth becomes development, two tenths become test, and the rest is training.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ class Set:
     """One set of examples.
 
     Attributes:
-        label: name in tables.
+        label: Name in tables.
         kind: `NAMES`, `TEXTS` or `PAIRS`.
-        read: function from a file to its examples.
-        train: files that are cut, relative to the folder of inputs.
-        dev, test: files of their own.
+        read: Function from a file to its examples.
+        train: Files that are split, relative to the folder of inputs.
+        dev, test: Separate files of these parts, if any.
     """
 
     label: str
@@ -46,7 +46,7 @@ class Set:
 
 
 def _words(word: int, tag: int, comments: str = "") -> Callable[[Path], list[Example]]:
-    """Return a reader of one word per line, with the columns of the word and its tag."""
+    """Return a reader of files with one word per line, given the columns of the word and its tag."""
 
     def read(file: Path) -> list[Example]:
         found = []
@@ -84,7 +84,7 @@ def _xnli(file: Path) -> list[Example]:
 
 
 def _text(file: Path) -> str:
-    """Return the text of a file; a line that is not UTF-8 is read as Windows-1252, as MTL-16 needs."""
+    """Return the text of a file. A line that is not UTF-8 is read as Windows-1252, as MTL-16 needs."""
     lines = []
     for line in file.read_bytes().removeprefix(b"\xef\xbb\xbf").split(b"\n"):
         try:
@@ -122,7 +122,7 @@ SETS = {
     "xnli-ko": Set("XNLI (Korean)", PAIRS, _xnli, ("xnli-ko/xnli.dev.ko.tsv",)),
 }
 
-# Pretraining text. The large excerpts of bn, ja, ltg, uk, vi and zh are left out: no set is in their languages.
+# Pretraining text. The large excerpts of bn, ja, ltg, uk, vi and zh are omitted: no set is in these languages.
 DUMPS = ("enwiki-2016-shortened.xml.bz2", "enwiki-table-markup.xml.bz2", "simplewiki-excerpt.xml", "minidumps")
 BOOKS = ("books", "books-gutenberg/[def][enr]_*.txt")
 VOCABULARY = 4000
@@ -147,10 +147,10 @@ def read(file: Path) -> list[Example]:
 
 
 def make_set(inputs: Path, folder: Path, name: str) -> None:
-    """Write the three parts of a set as JSON lines, unless they are there."""
+    """Write the three parts of a set as JSON lines, unless they exist."""
     if path(folder, name, "test").exists():
         return
-    for part, found in parts(inputs, SETS[name]).items():  # test comes last: the mark of a finished set
+    for part, found in parts(inputs, SETS[name]).items():  # test comes last and marks a finished set
         file = path(folder, name, part)
         file.parent.mkdir(parents=True, exist_ok=True)
         new = file.with_suffix(".new")
@@ -169,7 +169,7 @@ def parts(inputs: Path, source: Set) -> dict[str, list[Example]]:
 
 
 def part_of(text: str, tenths: Sequence[str]) -> str:
-    """Return the part of an example: each of `tenths` receives a tenth of all texts, training the rest."""
+    """Return the part of an example: each entry of `tenths` receives a tenth of all texts, training the rest."""
     tenth = int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big") % 10
     return tenths[tenth] if tenth < len(tenths) else "train"
 
@@ -186,7 +186,7 @@ def _read(inputs: Path, source: Set, files: Sequence[str]) -> list[Example]:
 
 
 def corpus_arguments(inputs: Path, folder: Path, name: str) -> list[str]:
-    """Return the arguments of `tokenfree` that make a pretraining corpus; writes the reviews that it reads."""
+    """Return the arguments of `tokenfree` that make a pretraining corpus, and write the reviews that it reads."""
     reviews = folder / f"{name}-reviews.jsonl"
     reviews.parent.mkdir(parents=True, exist_ok=True)
     rows = (
@@ -202,7 +202,7 @@ def corpus_arguments(inputs: Path, folder: Path, name: str) -> list[str]:
 
 
 def _reviews(inputs: Path) -> Iterator[str]:
-    """Yield the training texts of MTL-16 and SST that stand in no development or test part of any set of texts.
+    """Yield the training texts of MTL-16 and SST that are not in a development or test part of any set of texts.
 
     SST's sentences are from the same reviews as MTL-16's domain MR, so each is compared with the parts of both.
     """

@@ -1,8 +1,7 @@
-"""Works through the queue: one line of results for each run, whatever is killed on the way.
+"""Work through the queue, with one line of results per run. Everything resumes after a kill.
 
-A run whose line is there is skipped. Lock files let several commands share a folder. CPU seconds are those of all
-processes of a run, added up over its attempts: they are read every two seconds and kept in a file, so that an attempt
-that was killed counts.
+A run that has a line is skipped. Lock files let several commands share a folder. CPU seconds are those of all processes
+of a run, summed over its attempts. They are read every two seconds and kept in a file, so that killed attempts count.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ Lines = dict[str, Line]  # by run
 POLL_SECONDS = 2.0
 EVALUATED_WINDOWS = "1000"
 ENVIRONMENT = {"OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "passive"}
-_PR_SET_PDEATHSIG = 1  # of linux/prctl.h
+_PR_SET_PDEATHSIG = 1  # from linux/prctl.h
 _TICKS = os.sysconf("SC_CLK_TCK")
 
 
@@ -45,7 +44,7 @@ class NotReady(Exception):
 
 @dataclass(frozen=True)
 class Run:
-    """A row, a seed, and the learning rate where a sweep decides on it."""
+    """A row, a seed, and the learning rate if the run is part of a sweep."""
 
     row: Row
     seed: int
@@ -55,14 +54,14 @@ class Run:
         """Return the key of its line.
 
         Raises:
-            NotReady: the sweep that decides on its rate is not complete.
+            NotReady: The sweep that decides on its rate is not complete.
         """
         rate = self.rate or (chosen_rate(self.row, lines) if self.row.rates else None)
         return f"{self.row.name}{'' if rate is None else f'@{rate}'}-{self.seed}"
 
 
 def runs() -> list[Run]:
-    """Return the queue: in each stage seed 0 of all rows first, and sweeps before the rows that need their rate."""
+    """Return the queue. In each stage, seed 0 of all rows comes first, and sweeps precede rows that need their rate."""
     found = []
     for stage in QUEUE:
         for seed in range(3):
@@ -78,23 +77,23 @@ def chosen_rate(row: Row, lines: Lines) -> str:
     """Return the rate with the best development score in the sweep of a row's family.
 
     Raises:
-        NotReady: a run of the sweep has no line.
+        NotReady: A run of the sweep has no line.
     """
     names = {rate: f"{row.leader}@{rate}-0" for rate in row.rates}
     missing = [rate for rate, name in names.items() if name not in lines]
     if missing:
         raise NotReady(f"the sweep of {row.leader} has no run at {', '.join(missing)}")
-    return max(names, key=lambda rate: main_score(lines[names[rate]], "dev"))  # of equals the lowest rate
+    return max(names, key=lambda rate: main_score(lines[names[rate]], "dev"))  # the lowest of equal rates
 
 
 def read_lines(file: Path) -> Lines:
-    """Return the whole lines of a file by run."""
+    """Return the complete lines of a file by run."""
     text = file.read_text(encoding="utf-8") if file.exists() else ""
     return {line["run"]: line for line in map(json.loads, text[: text.rfind("\n") + 1].splitlines())}
 
 
 def append_line(file: Path, line: Line) -> None:
-    """Append a line; a torn last line makes way."""
+    """Append a line. An incomplete last line is removed."""
     with file.open("a+b") as opened:
         fcntl.flock(opened, fcntl.LOCK_EX)
         opened.seek(0)
@@ -103,7 +102,7 @@ def append_line(file: Path, line: Line) -> None:
 
 
 def in_lane(queue: Sequence[Run], lane: int, lanes: int) -> list[Run]:
-    """Return the queue with every `lanes`-th run first; the others follow, so that no lane idles."""
+    """Return the queue with every `lanes`-th run first, followed by the others, so that no lane idles."""
     own = list(queue[lane - 1 :: lanes])
     return own + [run for run in queue if run not in own]
 
@@ -113,9 +112,9 @@ class Folders:
     """Where a queue works.
 
     Attributes:
-        inputs: folder of the data sets as published.
-        work: data, runs and logs.
-        lines: file of results.
+        inputs: Folder of the data sets as published.
+        work: Folder of data, runs and logs.
+        lines: File of results.
     """
 
     inputs: Path
@@ -128,7 +127,7 @@ class Folders:
 
 
 def work(queue: Sequence[Run], folders: Folders, pattern: str = "*") -> list[str]:
-    """Do all runs that have no line; return the names of those that failed, which are not tried twice."""
+    """Do all runs that have no line, and return the names of those that failed, which are not tried twice."""
     failed: set[str] = set()
     for folder in ("locks", "runs", "logs"):
         (folders.work / folder).mkdir(parents=True, exist_ok=True)
@@ -148,7 +147,7 @@ def work(queue: Sequence[Run], folders: Folders, pattern: str = "*") -> list[str
                 append_line(folders.lines, line)
                 print(f"{name}: {shown(line)}", flush=True)
                 done = True
-                break  # look again from the start: what was waiting may be ready
+                break  # start over, because waiting runs may be ready now
             except NotReady:
                 continue
             except Failed as error:
@@ -174,10 +173,10 @@ class Worker:
     """Does one run.
 
     Args:
-        run: row, seed and rate.
-        name: key of its line.
-        folders: where to work.
-        lines: those that are done; a row can begin with the run of another.
+        run: Row, seed and rate.
+        name: Key of its line.
+        folders: Where to work.
+        lines: Lines of finished runs, from which a run can start.
     """
 
     def __init__(self, run: Run, name: str, folders: Folders, lines: Lines) -> None:
@@ -185,11 +184,11 @@ class Worker:
         self.cpu = CpuSeconds(folders.work / "logs" / f"{name}.cpu")
 
     def line(self) -> Line:
-        """Do it and return its line.
+        """Do the run and return its line.
 
         Raises:
-            Failed: a command failed.
-            NotReady: the run that it begins with has not ended.
+            Failed: A command failed.
+            NotReady: The run that it starts from has not ended.
         """
         found = {PRETRAIN: self._pretrain, FINETUNE: self._finetune, PROBE: self._simple, BASELINE: self._simple}
         before = None if self.row.begins_with is None else f"{self.row.begins_with}-{self.run.seed}"
@@ -277,7 +276,7 @@ def _scores(train: Sequence[data.Example], gold: Sequence[data.Example], run: Pa
 
 
 class CpuSeconds:
-    """The CPU seconds of all attempts, kept in a file.
+    """The CPU seconds of all attempts of a run, kept in a file.
 
     Args:
         file: JSON list of the seconds of each command of each attempt.
@@ -293,7 +292,7 @@ class CpuSeconds:
         return sum(self._spent)
 
     def keep(self, seconds: float) -> None:
-        """Keep the seconds of the command that runs."""
+        """Keep the seconds of the running command."""
         self._spent[-1] = max(self._spent[-1], seconds)
         new = self._file.with_suffix(".new")
         new.write_text(json.dumps(self._spent))
@@ -305,10 +304,12 @@ class CpuSeconds:
 
 
 def call(command: Sequence[str], log: Path, cpu: CpuSeconds, output: Path | None = None) -> None:
-    """Run a module of Python to its end. An interrupt lets it write a checkpoint; a kill of this process kills it.
+    """Run a Python module to its end.
+
+    If this process is interrupted, the module can write a checkpoint. If this process is killed, so is the module.
 
     Raises:
-        Failed: it failed.
+        Failed: The module ended with an error.
     """
     before = _children_seconds()
     with contextlib.ExitStack() as files:
@@ -319,7 +320,7 @@ def call(command: Sequence[str], log: Path, cpu: CpuSeconds, output: Path | None
             stdout=errors if output is None else files.enter_context(output.open("wb")),
             stderr=errors,
             env={**os.environ, **ENVIRONMENT},
-            start_new_session=True,  # its processes are counted by session; Ctrl-C reaches this process alone
+            start_new_session=True,  # processes are counted by session; only this process receives Ctrl-C
             preexec_fn=_end_with(os.getpid()),
         )
         try:
@@ -348,7 +349,7 @@ def _end_with(parent: int) -> Any:
     library = ctypes.CDLL(None)
 
     def ask() -> None:
-        library.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)  # a slow end would still hold the run
+        library.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)  # a slow exit would still hold the run
         if os.getppid() != parent:
             os._exit(1)
 
@@ -356,7 +357,7 @@ def _end_with(parent: int) -> Any:
 
 
 def _session_seconds(session: int) -> float:
-    """Return the CPU seconds of the processes of a session, with those of their ended children."""
+    """Return the CPU seconds of the processes of a session, including their ended children."""
     ticks = 0
     for stat in Path("/proc").glob("[0-9]*/stat"):
         with contextlib.suppress(OSError):
@@ -373,7 +374,7 @@ def _children_seconds() -> float:
 
 @contextlib.contextmanager
 def _lock(file: Path, *, wait: bool = False) -> Iterator[bool]:
-    """Hold a lock file, which the kernel frees when this process ends; yield whether it was free."""
+    """Hold a lock file, which the kernel releases when this process ends. Yield whether the lock was free."""
     file.parent.mkdir(parents=True, exist_ok=True)
     with file.open("w") as opened:
         try:

@@ -1,7 +1,7 @@
-"""The rows of the queue, the most valuable stage first. What all rows of a kind share stands at the top, once.
+"""The rows of the queue, with the most valuable stage first. Settings that rows share are at the top, defined once.
 
-A row is a set of examples or a corpus, a recipe with options, the pretraining row that it begins with, and steps. Each
-has three seeds; a row that begins with a pretraining row takes its run of the same seed. A row with `rates` trains at
+A row is a set of examples or a corpus, a recipe with options, the pretraining row that it starts from, and steps. Each
+has three seeds. A row that starts from a pretraining row uses its run with the same seed. A row with `rates` trains at
 the rate that its family's `leader` finds best on its development part, with seed 0.
 """
 
@@ -17,13 +17,13 @@ PRETRAIN, FINETUNE, PROBE, BASELINE = "pretrain", "finetune", "probe", "baseline
 PRETRAINED, UNTRAINED = "fine-tuned", "same model, untrained"
 Options = Mapping[str, str]
 
-# --- Chosen settings: change them here alone. ---
-# What all fine-tuning begins with. No positions at the input: fine-tuning reads longer texts than pretraining.
+# --- Chosen settings: change them only here. ---
+# All fine-tuning starts from this. It has no positions at the input, because fine-tuning reads longer texts.
 PRETRAINING = (
     "canine-fast-tiny",
     {"model.embedder.buckets": "4096", "model.embedder.positions": "none", "train.steps": "6000"},
 )
-# By kind of set: recipe, options, rates of the sweep (the lowest first), the set that it is made on.
+# By kind of set: recipe, options, rates of the sweep (the lowest first), the set that the sweep uses.
 TUNING: Mapping[str, tuple[str, Options, tuple[str, ...], str]] = {
     NAMES: ("ner", {"train.length": "240"}, ("0.0005", "0.001", "0.002"), "swa"),
     TEXTS: ("classification", {"train.length": "240", "task.stride": "1"}, ("0.0001", "0.0003", "0.001"), "sst2"),
@@ -31,10 +31,10 @@ TUNING: Mapping[str, tuple[str, Options, tuple[str, ...], str]] = {
 }
 STEPS = {"sst2": 600, "sst5": 600, "mtl": 900, "wisesight": 400, "snli": 500, "xnli-ko": 300}
 NAMES_STEPS = 300
-# CANINE-S over single characters, trained fast, under what a claim changes. The papers' own settings do not use context
-# within minutes at this size, so nothing could be compared.
+# The recipe that a claim changes: CANINE-S over single characters, trained fast. With the papers' own settings, models
+# of this size do not use context within minutes, so nothing could be compared.
 CLAIMS_RECIPE = "canine-fast-tiny"
-CLAIMS_BASE: Options = {  # spelled out, whatever part a claim changes
+CLAIMS_BASE: Options = {  # explicit, so that they apply to any part a claim changes to
     "model.downsampler.layers": "0",
     "model.downsampler.block": "120",
     "model.upsampler.kernel": "16",
@@ -57,17 +57,17 @@ class Row:
     """One setting.
 
     Attributes:
-        name: key; a run is `NAME-SEED`, or `NAME@RATE-SEED` where a sweep decides on the rate.
+        name: Key. A run is `NAME-SEED`, or `NAME@RATE-SEED` if a sweep decides on the rate.
         kind: `PRETRAIN`, `FINETUNE`, `PROBE` or `BASELINE`.
-        label: what tables call it.
-        set: set of examples, if it reads files.
-        data: pretraining corpus.
-        recipe: a recipe of tokenfree.
-        options: laid over the recipe.
-        begins_with: pretraining row.
-        rates: rates of the sweep of its family.
-        leader: row that the sweep is made with.
-        seeds: number of seeds.
+        label: Name in tables.
+        set: Set of examples, if it reads files.
+        data: Pretraining corpus.
+        recipe: Recipe of tokenfree.
+        options: Options merged over the recipe.
+        begins_with: Pretraining row to start from.
+        rates: Rates of the sweep of its family.
+        leader: Row that the sweep uses.
+        seeds: Number of seeds.
     """
 
     name: str
@@ -84,7 +84,7 @@ class Row:
 
 
 def _pretrained() -> Iterator[Row]:
-    """Yield the pretraining, and the weights that it began with: a step at a rate that moves nothing."""
+    """Yield the pretraining row, and one of its initial weights: a step at a rate too small to change anything."""
     recipe, options = PRETRAINING
     nothing = {**options, "train.steps": "1", "train.learning_rate": "1e-12"}
     yield Row("text", PRETRAIN, "n-gram CANINE", recipe=recipe, options=options)
@@ -115,7 +115,7 @@ MULTI_SCALE = {
     "model.trunk.positions.name": "none",
 }
 NO_INPUT_POSITIONS = {"model.embedder.positions": "none"}
-# In the order of their value.
+# Sorted by value, the most valuable first.
 CHANGES: Mapping[str, tuple[str, Options]] = {
     "base": ("CANINE-S trained fast", {}),
     "ngrams": ("n-grams of one to six", {"model.embedder.name": "ngram_hash"}),
@@ -148,7 +148,7 @@ def _claim_rows() -> Iterator[Row]:
         yield Row(f"claim-{name}", PRETRAIN, label, recipe=CLAIMS_RECIPE, options=options)
 
 
-# Mirrored summation with as many layers as deepHier has; its other rows were run before this queue.
+# Mirrored summation with as many layers as deepHier. Its other rows were run before this queue.
 MIRRORED = {
     "task.length": "20",
     "task.size": "10",
@@ -174,7 +174,7 @@ ROWS = {row.name: row for stage in QUEUE for row in stage}
 
 
 def main_score(line: Mapping[str, Any], part: str) -> float:
-    """Return the score that a run is judged by: of several predictors, that of the best on the development part."""
+    """Return the main score of a run. With several predictors, the one that is best on the development part counts."""
     best = max(line["scores"].values(), key=lambda scores: _main(scores["dev"]))
     return _main(best[part])
 

@@ -1,4 +1,4 @@
-"""Scores of predictions: F1 of names by what training has seen and by length, accuracy of texts by domain."""
+"""Scores of predictions: F1 of names by length and by whether training has seen them, accuracy of texts by domain."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ LENGTHS = {"1 word": (1, 1), "2 words": (2, 2), "3 words or more": (3, 10**9)}
 
 
 def spans(tags: Sequence[str]) -> set[Span]:
-    """Return the first word, the end and the type of each name; an I- that continues no name begins one."""
+    """Return the first word, the end and the type of each name. An I- tag that does not continue a name begins one."""
     found: list[Span] = []
     before = "O"
     for place, tag in enumerate(tags):
@@ -25,9 +25,9 @@ def spans(tags: Sequence[str]) -> set[Span]:
 
 
 def name_scores(train: Sequence[Example], gold: Sequence[Example], tags: Sequence[Sequence[str]]) -> dict[str, float]:
-    """Return the F1 of all names, of names whose text is no name in the training part, and of names by length.
+    """Return the F1 of all names, of names whose text is not a name in the training part, and of names by length.
 
-    F1 of some names counts, among the predictions too, only those that fit.
+    The F1 of a group counts only names and predictions that belong to the group.
     """
     known = {_name(each["tokens"], span) for each in train for span in spans(each["ner_tags"])}
     pairs = [(each["tokens"], spans(each["ner_tags"]), spans(said)) for each, said in zip(gold, tags, strict=True)]
@@ -50,7 +50,7 @@ def name_scores(train: Sequence[Example], gold: Sequence[Example], tags: Sequenc
 
 
 def text_scores(gold: Sequence[Example], labels: Sequence[str]) -> dict[str, float]:
-    """Return the accuracy; of a set with domains also that of each, and as `accuracy` the mean over domains."""
+    """Return the accuracy. For a set with domains, also return that of each; `accuracy` is the mean over domains."""
     right: dict[str, list[bool]] = {}
     for example, label in zip(gold, labels, strict=True):
         right.setdefault(example.get("domain", ""), []).append(example["label"] == label)

@@ -1,8 +1,8 @@
-"""What needs no fine-tuning: simple baselines, and linear probes over the frozen character embeddings of a run.
+"""Measure what needs no fine-tuning: simple baselines, and linear probes on the frozen character embeddings of a run.
 
     python -m benchmarks.results.simple --data FOLDER --set swa --output FILE [--encoder RUN]
 
-Each prints a set's scores by predictor and part as JSON. Regularisation is chosen on the development part.
+It writes the scores of a set by predictor and part as JSON. Regularisation is chosen on the development part.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from benchmarks.results.data import NAMES, PARTS, SETS, Example, examples
 from benchmarks.results.scores import name_scores, text_scores
 
 FREQUENT_TAG, LARGER_CLASS, NGRAMS, PROBE = "most frequent tag", "larger class", "character n-grams", "linear probe"
-STRENGTHS = (0.1, 1.0, 10.0)  # C of the logistic regression: the inverse of its regularisation
+STRENGTHS = (0.1, 1.0, 10.0)  # C of the logistic regression: inverse strength of its regularisation
 VECTORIZER = {"sublinear_tf": True, "analyzer": "char", "ngram_range": (1, 4), "min_df": 2, "max_features": 200_000}
 BATCH = 64
 
@@ -33,7 +33,7 @@ Predicted = dict[str, list[Any]]  # by part: labels, or tags of each sentence
 
 
 def measure(folder: Path, name: str, run: Path | None) -> dict[str, dict[str, dict[str, float]]]:
-    """Return the scores by predictor and part of a set: of baselines, or of the probe of a run."""
+    """Return the scores of a set by predictor and part: of baselines, or of the probe of a run."""
     made = {part: examples(folder, name, part) for part in PARTS}
     of_names = SETS[name].kind == NAMES
     if run is not None:
@@ -123,7 +123,7 @@ class Embedder:
     """The frozen character embeddings of a run, for texts of any length."""
 
     def __init__(self, run: Path) -> None:
-        import torch  # here, so that the baselines start sooner
+        import torch  # only here, so that the baselines start faster
 
         from tokenfree import load_encoder
 
@@ -134,7 +134,8 @@ class Embedder:
     def __call__(self, texts: Sequence[str], places: Sequence[Sequence[tuple[int, int]]]) -> list[np.ndarray]:
         """Return float [places, width] for each text: the means over its characters from `start` to `end`.
 
-        Texts are read in windows that do not overlap. No embedding is kept, as those of all characters take gigabytes.
+        Texts are read in windows that do not overlap. Embeddings are not kept, because those of all characters take
+        gigabytes.
         """
         most = self._encoder.max_characters
         pieces = [(text, at) for text in range(len(texts)) for at in range(0, len(texts[text]), most)]
@@ -152,7 +153,7 @@ class Embedder:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Measure a set; return the exit status."""
+    """Measure a set and return the exit status."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, required=True, help="folder of the sets")
     parser.add_argument("--set", required=True, choices=SETS, help="name of the set")

@@ -1,4 +1,4 @@
-"""Writes what the lines say: the tables and the picture of docs/results.md, and README.md with every row."""
+"""Write tables and a picture from the lines of results: docs/results.md, and README.md with every row."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def write(repository: Path, lines: Mapping[str, Line]) -> None:
 
 
 class Scores:
-    """The scores of each set and predictor on the test part, by seed, at the rate that the sweep chose."""
+    """Scores of each set and predictor on the test part, by seed, at the rate that the sweep chose."""
 
     def __init__(self, lines: Mapping[str, Line]) -> None:
         self.rates: dict[str, str] = {}
@@ -57,7 +57,7 @@ class Scores:
         return line.get("rate", self.rates[row.leader]) == self.rates[row.leader]
 
     def values(self, name: str, predictor: str, score: str) -> list[float]:
-        """Return a score of each seed; empty if nothing has run."""
+        """Return the score of each seed, or an empty list if nothing has run."""
         return [scores[score] for scores in self._found.get((name, predictor), ())]
 
     def mean(self, name: str, predictor: str, score: str) -> float | None:
@@ -67,7 +67,7 @@ class Scores:
 
 
 def page_tables(lines: Mapping[str, Line]) -> str:
-    """Return the two tables of the page for users, and sentences with what is met and what is not run."""
+    """Return the two tables of the page for users, and sentences on which goals are met and what has not run."""
     scores = Scores(lines)
     return "\n\n".join(
         [
@@ -100,7 +100,7 @@ def _texts(scores: Scores) -> tuple[list[str], list[list[str]]]:
 
 
 def _that_ran(head: Sequence[str], rows: Sequence[Sequence[str]]) -> tuple[list[str], list[list[str]]]:
-    """Return a table without the columns of what has not run for any set."""
+    """Return the table without columns in which nothing has run."""
     columns = [
         (name, cells)
         for name, cells in zip(head, zip(*rows, strict=True), strict=True)
@@ -110,7 +110,7 @@ def _that_ran(head: Sequence[str], rows: Sequence[Sequence[str]]) -> tuple[list[
 
 
 def _bar(scores: Scores, name: str, score: str, baselines: Sequence[str]) -> str:
-    """Return whether the model is at least as good as the baselines; of texts the better of probe and model."""
+    """Return whether the model matches or beats the baselines. For texts, the better of model and probe counts."""
     models = [PRETRAINED] if score == "f1" else [PROBE, PRETRAINED]
     ours = [mean for model in models if (mean := scores.mean(name, model, score)) is not None]
     theirs = [mean for each in baselines if (mean := scores.mean(name, each, score)) is not None]
@@ -153,7 +153,7 @@ def _is_done(run: Any, lines: Mapping[str, Line]) -> bool:
 
 
 def details(lines: Mapping[str, Line]) -> str:
-    """Return every claim, row and command."""
+    """Return all claims, rows and commands."""
     by_row: dict[str, list[Line]] = {}
     for line in lines.values():
         by_row.setdefault(line["row"] + (f"@{line['rate']}" if "rate" in line else ""), []).append(line)

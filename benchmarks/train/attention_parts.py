@@ -1,8 +1,9 @@
-"""Attention in bfloat16 on the CPU, in parts against PyTorch's fused kernel: python -m benchmarks.train.attention_parts
+"""Attention in bfloat16 on the CPU, in parts or by the fused kernel: python -m benchmarks.train.attention_parts
 
-Forward and backward without dropout, one thread, about as many positions in each batch: CPU seconds of the kernel over
-those of our parts, above 1 where parts are sooner. `train/model/common/attention.py` takes the parts for up to
-`FEW_KEYS` keys. Beside it, the kernel in float32 over our parts in bfloat16.
+It runs forward and backward without dropout in one thread, with about the same number of positions in each batch. The
+ratio is CPU seconds of PyTorch's kernel divided by those of our parts, so parts are faster above 1.
+`train/model/common/attention.py` uses parts for up to `FEW_KEYS` keys. The last column is the kernel in float32 divided
+by our parts in bfloat16.
 """
 
 import argparse
@@ -16,7 +17,7 @@ from tokenfree.train.model.attention.full import FullAttention
 from tokenfree.train.model.common import attention
 
 KEYS = (16, 32, 64, 128, 192, 256, 384, 512)
-SHAPES = ((4, 16), (4, 64), (12, 64))  # heads, and the width of one
+SHAPES = ((4, 16), (4, 64), (12, 64))  # number of heads, and their width
 POSITIONS = 4096
 FUSED, PARTS, FLOAT32 = "fused", "parts", "fused, float32"
 
@@ -45,7 +46,7 @@ def main() -> None:
 
 
 def step(heads: int, width: int, keys: int, dtype: torch.dtype, *, few: int) -> None:
-    """Forward and backward of one layer's attention, in parts where there are at most `few` keys."""
+    """Run forward and backward of the attention of one layer, in parts if there are at most `few` keys."""
     shape = (POSITIONS // keys, heads, keys, width)
     q, k, v = (torch.randn(shape, dtype=dtype, requires_grad=True) for _ in range(3))
     hidden = attention.hide(torch.ones(shape[0], 1, 1, keys, dtype=torch.bool), dtype)

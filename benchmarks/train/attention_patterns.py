@@ -1,8 +1,8 @@
-"""Attention patterns against full attention on long inputs: python -m benchmarks.train.attention_patterns
+"""Attention patterns compared with full attention on long inputs: python -m benchmarks.train.attention_patterns
 
-A trunk of base width (768 wide, 12 heads), by default of one layer, over 1,024 to 8,192 units of one example: CPU
-seconds of a training step (forward and backward, dropout 0.1) and of a forward pass without gradients, in turn, and by
-how much each raises the peak memory of a process of its own. One thread.
+A trunk of base width (768, with 12 heads), by default of one layer, runs over 1,024 to 8,192 units of one example. The
+benchmark measures CPU seconds of a training step (forward and backward, dropout 0.1) and of a forward pass without
+gradients, in turn. It also measures how much each raises the peak memory of a separate process. One thread.
 """
 
 import argparse
@@ -28,7 +28,7 @@ PATTERNS: dict[str, Any] = {
 }
 MODES = ("training", "forward")
 MIB = 2**20
-FULL_AT_MOST = 4096  # units: of twice as many the weights alone are 3 GiB, several times over
+FULL_AT_MOST = 4096  # units; with twice as many, each copy of the weights takes 3 GiB
 
 
 def main() -> None:
@@ -76,7 +76,7 @@ def measure(length: int, mode: str, options: argparse.Namespace) -> Seconds:
 
 
 def make_run(name: str, length: int, mode: str, options: argparse.Namespace) -> Callable[[], None]:
-    """A training step without optimizer, or a forward pass, of the same trunk with one pattern."""
+    """Return a training step without optimizer, or a forward pass, of the same trunk with one pattern."""
     torch.manual_seed(0)
     fields = {"layers": options.layers, "dropout": options.dropout, "attention": PATTERNS[name]}
     trunk = build(TrunkConfig, fields, source="benchmark").build(ModelConfig().dimensions)
@@ -97,7 +97,7 @@ def infer(trunk: Trunk, units: torch.Tensor, valid: torch.Tensor) -> None:
 
 
 def rise_of_peak(name: str, options: argparse.Namespace) -> int:
-    """Bytes by which two runs raise the peak of this process over that of the same runs on a few units."""
+    """Return by how many bytes two runs raise the peak memory of this process above that of a run on a few units."""
     make_run(name, 64, options.mode, options)()
     run = make_run(name, options.length, options.mode, options)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
@@ -107,7 +107,10 @@ def rise_of_peak(name: str, options: argparse.Namespace) -> int:
 
 
 def peak_memory(name: str, length: int, mode: str, options: argparse.Namespace) -> int:
-    """`rise_of_peak` in a process of its own. To be called while this one is small: a child's peak begins there."""
+    """Return `rise_of_peak` of a new process.
+
+    Call it while this process is small, because the child's peak starts at the size of its parent.
+    """
     given = {
         "--only": name,
         "--length": length,

@@ -1,8 +1,8 @@
-"""CANINE's training step against that of a subword BERT with the same trunk: python -m benchmarks.train.bert_step
+"""CANINE's training step compared with that of a subword BERT with the same trunk: python -m benchmarks.train.bert_step
 
-Sizes are those of the recipes canine-s-base and bert-base: 2,048 characters against the 512 subwords that make as many
-units, batch 1, a softmax over 32,000 subwords at 15% of 512 positions (77), fused AdamW, one thread. The multiply-
-accumulates of both, heads included, say what to expect.
+Sizes are those of the recipes canine-s-base and bert-base: 2,048 characters and the 512 subwords that give the same
+number of units, batch 1, a softmax over 32,000 subwords at 15% of 512 positions (77), fused AdamW, one thread. The
+multiply-accumulates of both, including heads, give the expected ratio.
 """
 
 import argparse
@@ -69,12 +69,12 @@ def make_bert(options: argparse.Namespace) -> ModelConfig:
 
 
 def products_of(model: ModelConfig, length: int) -> int:
-    """Multiply-accumulates of a forward pass over one example, with the head."""
+    """Return the multiply-accumulates of a forward pass over one example, including the head."""
     return forward_multiply_accumulates(model, length, TARGETS) + TARGETS * model.width * VOCABULARY
 
 
 def make_step(model: ModelConfig, length: int, batch: int) -> Callable[[], None]:
-    """A training step on fixed random symbols: forward, backward, optimizer."""
+    """Return a training step on fixed random symbols: forward, backward, optimizer."""
     torch.manual_seed(0)
     encoder, head = model.build().train(), nn.Linear(model.width, VOCABULARY)
     optimizer = torch.optim.AdamW([*encoder.parameters(), *head.parameters()], lr=1e-4, fused=True)

@@ -1,8 +1,8 @@
-"""CANINE's training step, ours against transformers.CanineModel: python -m benchmarks.train.canine_step --size small
+"""CANINE's training step compared with transformers.CanineModel: python -m benchmarks.train.canine_step --size small
 
-Same weights, same text, same head (subword loss over 32,000 pieces at 15% of subwords, at most 80 a row), same AdamW.
-The port has no targeted upsampling: it computes all characters and gathers. One thread unless --threads says more.
-Peak memory is that of a process for each model (--only); the times are of steps in turn, in one process.
+Both have the same weights, text, head (subword loss over 32,000 pieces at 15% of subwords, at most 80 a row) and AdamW.
+The model of transformers has no targeted upsampling: it computes all characters and gathers. One thread, unless
+--threads gives more. Peak memory is that of one process per model (--only). Times are of steps in turn, in one process.
 """
 
 import argparse
@@ -29,7 +29,7 @@ SIZES: dict[str, dict[str, Any]] = {
 }
 VOCABULARY = 32_000
 CHARACTERS_PER_SUBWORD = 4
-REAL = 0.9  # of the characters of a row; the rest is padding, so that masks are at work
+REAL = 0.9  # of the characters of a row; the rest is padding, so that masks matter
 
 
 def main() -> None:
@@ -45,7 +45,7 @@ def main() -> None:
         for name, step in steps.items():
             start = time.process_time()
             loss = step()
-            if index:  # the first warms up
+            if index:  # the first one is a warm-up
                 seconds[name].append(time.process_time() - start)
             elif not options.only:
                 print(f"{name:12} first loss {loss:.5f}", flush=True)
@@ -78,16 +78,16 @@ def parse() -> argparse.Namespace:
 
 
 def peak_memory(name: str, options: argparse.Namespace) -> int:
-    """Peak resident bytes of a process that does one step of one model.
+    """Return the peak resident bytes of a process that runs one step of one model.
 
-    To be called while this process is small: a child's peak begins at its parent's size.
+    Call it while this process is small, because the child's peak starts at the size of its parent.
     """
     command = [sys.executable, "-m", "benchmarks.train.canine_step", *sys.argv[1:], "--only", name, "--steps", "1"]
     return int(subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()[-1])
 
 
 def make_step(name: str, options: argparse.Namespace) -> Callable[[], float]:
-    """A function that does one training step and returns its loss."""
+    """Return a function that runs one training step and returns its loss."""
     from transformers import CanineConfig, CanineModel
 
     size = SIZES[options.size]

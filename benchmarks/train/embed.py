@@ -1,9 +1,9 @@
-"""The vectors of a corpus, `tokenfree embed` against a loop over transformers: python -m benchmarks.train.embed
+"""Embeddings of a corpus: `tokenfree embed` compared with a loop over transformers: python -m benchmarks.train.embed
 
-The same weights: a CANINE drawn by transformers, imported as a run. Both are whole jobs, from the file of texts to a
-folder that `datasets.load_from_disk` opens, with one thread. The loop takes 32 texts at a time as they come, pads them
-to the longest, and averages the vectors of their characters; the longest text of a batch then gets other vectors than
-it has with padding. The texts are paragraphs of the interpreter's own help, or the lines of FILE.
+Both have the same weights: a CANINE initialised by transformers, imported as a run. Both are whole jobs, from the file
+of texts to a folder that `datasets.load_from_disk` opens, with one thread. The loop takes 32 texts at a time in their
+order, pads them to the longest, and averages the embeddings of their characters. The longest text of a batch then has
+no padding, which changes its embedding. The texts are paragraphs of the interpreter's help, or the lines of FILE.
 """
 
 import argparse
@@ -23,7 +23,8 @@ from tokenfree.train.inference.embed import embed
 
 _AT_ONCE = 32
 _LONGEST = 2000  # characters
-_SAME = 1e-4  # largest difference of a number: the last one or two texts of a batch lack padding, and get other vectors
+# Largest difference of an element. The longest texts of a batch have no padding, so their embeddings differ.
+_SAME = 1e-4
 
 
 def main() -> None:
@@ -73,7 +74,7 @@ def parse() -> argparse.Namespace:
 
 
 def draw(size: str, folder: Path) -> None:
-    """A CANINE with fresh weights in a folder of transformers."""
+    """Write a CANINE with random weights to a folder of transformers."""
     from transformers import CanineConfig, CanineModel, CanineTokenizer
 
     torch.manual_seed(0)
@@ -93,7 +94,7 @@ def read(file: str | None, count: int) -> list[str]:
 
 @torch.no_grad()
 def loop(folder: Path, source: Path, output: Path) -> None:
-    """What one writes with transformers."""
+    """Write embeddings with the loop that a user of transformers would write."""
     from transformers import CanineModel, CanineTokenizer
 
     model: Any = CanineModel.from_pretrained(folder).eval()  # pyright: ignore[reportAttributeAccessIssue]

@@ -1,12 +1,12 @@
-"""Fine-tuning CANINE for classification, ours against transformers' Trainer: python -m benchmarks.train.finetune_step
+"""Fine-tuning CANINE for classification, compared with transformers' Trainer: python -m benchmarks.train.finetune_step
 
-Both have the same weights (a run of ours, exported as `tokenfree export` does it), texts, batch size, dropout, AdamW,
-clipping, precision and threads. A round is an epoch over the texts, by ours and by `CanineForSequenceClassification`
-in turn, in CPU seconds; ours reads characters and makes arrays in that time, the Trainer's texts are tokenised before.
-Its batches are of random texts, as is its default, or with `group_by_length`; ours are always of about one length. The
-third in each round is our encoder alone: forward and backward over the same arrays, without head and optimizer.
+Both sides have the same weights (of a run exported as by `tokenfree export`), texts, batch size, dropout, AdamW,
+clipping, precision and threads. A round is one epoch over the texts by each side in turn, in CPU seconds. Our time
+includes reading characters and making arrays; the Trainer's texts are tokenised before. The Trainer's batches are
+random texts (its default), or grouped with `group_by_length`. Ours always have texts of about the same length. Each
+round also measures our encoder alone: forward and backward over the same arrays, without head and optimizer.
 
-The Trainer needs accelerate, which tokenfree does not: `pip install accelerate`.
+The Trainer needs accelerate, which is not a dependency of tokenfree: `pip install accelerate`.
 
     python -m benchmarks.train.finetune_step --data sst/stsa.binary.train
     python -m benchmarks.train.finetune_step --data sst/stsa.binary.train --size base --texts 64 --batch 16 --rounds 3
@@ -40,7 +40,7 @@ SIZES: dict[str, dict[str, Any]] = {
     "small": {"width": 256, "trunk": {"layers": 4, "heads": 4}},
     "base": {"width": 768, "trunk": {"layers": 12, "heads": 12}},
 }
-ORDERS = {"random": "random", "by length": "group_by_length"}  # of the Trainer's texts
+ORDERS = {"random": "random", "by length": "group_by_length"}  # how the Trainer orders texts
 DROPOUT, RATE, LENGTH = 0.1, 1e-5, 2048
 OURS, THEIRS, ENCODER = "tokenfree", "transformers", "our encoder alone"
 
@@ -76,7 +76,7 @@ def parse() -> argparse.Namespace:
 
 
 def some_texts(path: str, count: int, folder: Path) -> str:
-    """A file of the first examples of another."""
+    """Write the first examples of a file to another one and return its path."""
     examples = read_texts(path, TextOptions())[:count]
     found = folder / "train.tsv"
     lines = [f"{' '.join(example.text.split())}\t{example.label}\n" for example in examples]
@@ -97,7 +97,7 @@ def recipe_of(options: argparse.Namespace, *, steps: int) -> FinetuneRecipe:
 
 
 def measure(options: argparse.Namespace, folder: Path, files: str, order: str) -> Seconds:
-    """CPU seconds of an epoch of each, round by round; one more before them does not count."""
+    """Return the CPU seconds of an epoch of each side in each round, without the first round."""
     batches = options.texts // options.batch
     steps = batches * (options.rounds + 1)
     loop = our_loop(recipe_of(options, steps=steps), folder, files)
@@ -109,7 +109,7 @@ def measure(options: argparse.Namespace, folder: Path, files: str, order: str) -
         seconds[name].append(time.process_time() - began)
 
     def between(began: float) -> None:
-        """After each epoch of theirs, which began then, one of ours."""
+        """Run one of our epochs after one of theirs, which began at CPU time `began`."""
         add(THEIRS, began)
         first, began = loop.step, time.process_time()
         loop.train_until(first + batches)
@@ -124,7 +124,7 @@ def measure(options: argparse.Namespace, folder: Path, files: str, order: str) -
 
 
 def our_loop(recipe: FinetuneRecipe, folder: Path, files: str) -> TrainingLoop[FinetuneRecipe]:
-    """The loop that `tokenfree finetune` runs, with the weights of the run that was exported."""
+    """Return the loop that `tokenfree finetune` runs, with the weights of the exported run."""
     paths: Any = {"train": files}
     found = TaskFiles(paths, content_of(paths))
     task = recipe.task.fitted(recipe.task.examples("train", files))
@@ -141,7 +141,7 @@ def their_model(folder: Path) -> tuple[Any, Any]:
 
 
 def encoder_alone(loop: TrainingLoop[FinetuneRecipe], batches: list[Any]) -> None:
-    """Forward and backward of the part that classification needs."""
+    """Run forward and backward of the part that classification needs."""
     loop.model.train()
     for arrays in batches:
         with matrix_precision(loop.recipe.train.precision, loop.device):
@@ -153,7 +153,7 @@ def encoder_alone(loop: TrainingLoop[FinetuneRecipe], batches: list[Any]) -> Non
 
 @torch.no_grad()
 def difference(loop: TrainingLoop[FinetuneRecipe], theirs: Any) -> float:
-    """Between the logits of both, without dropout, for the arrays of one batch."""
+    """Return the largest difference between the logits of both, without dropout, on one batch."""
     batch = on_device(loop.loader.batch(0), loop.device)
     loop.model.eval()
     head: Any = loop.model.head
@@ -172,7 +172,7 @@ def train_theirs(
     steps: int,
     between: Callable[[float], None],
 ) -> None:
-    """Train with the Trainer; `between` is called after each epoch with the CPU time at its beginning."""
+    """Train with the Trainer. `between` is called after each epoch with the CPU time at which the epoch began."""
     began, batches = time.process_time(), options.texts // options.batch
 
     class Rounds(transformers.TrainerCallback):

@@ -1,12 +1,12 @@
-"""Pretraining of CANINE base on a GPU: sequences a second, and the share of the measured peak.
+"""Measure pretraining of CANINE base on a GPU: sequences per second, and the share of the measured peak.
 
-    python -m benchmarks.train.gpu_step                      # as it is
+    python -m benchmarks.train.gpu_step                      # without torch.compile
     python -m benchmarks.train.gpu_step --compile            # with torch.compile
     python -m benchmarks.train.gpu_step --recipe bert-base --batch 128
 
-A step is `--accumulate` micro batches of random text, forward and backward in bfloat16 with float32 weights, and then
-the recipe's optimizer. The peak is that of a large bfloat16 product on the same device (train/loop/step.py); the
-arithmetic is the model's multiply-accumulates, head included, six operations each.
+A step consists of `--accumulate` micro batches of random text, forward and backward in bfloat16 with float32 weights,
+followed by the recipe's optimizer. The peak is that of a large bfloat16 product on the same device
+(train/loop/step.py). The FLOPs are six times the multiply-accumulates of the model, including its head.
 """
 
 import argparse
@@ -65,7 +65,7 @@ def parse() -> argparse.Namespace:
 
 
 def make_batch(recipe: PretrainRecipe, batch: int, vocabulary: int) -> dict[str, Tensor]:
-    """Full sequences of random symbols with as many targets as the objective ever has."""
+    """Return full sequences of random symbols with the maximum number of targets of the objective."""
     length, num_targets = recipe.train.length, recipe.objective.max_predictions
     symbols = min(0x3000, getattr(recipe.model.embedder, "size", 0x3000))  # subwords of a table, or codepoints
     codepoints = torch.randint(32, symbols, (batch, length))
@@ -104,7 +104,7 @@ def make_step(
 
 
 def timed(step: Callable[[], None]) -> float:
-    """Seconds of a step on the device, from an empty queue to an empty queue."""
+    """Return the seconds of a step on the device, which is idle before and after."""
     torch.cuda.synchronize()
     began = time.perf_counter()
     step()

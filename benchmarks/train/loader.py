@@ -1,10 +1,11 @@
-"""Windows per CPU second: our loader against Hugging Face `datasets` (memory-mapped) with a torch DataLoader.
+"""Windows per CPU second: our loader compared with Hugging Face `datasets` (memory-mapped) and a torch DataLoader.
 
-In one run, both read the same shard and give the same batches: 32 windows, 15% of the subwords masked, 2,048 positions.
+Both read the same shard in one process and yield the same kind of batches: 32 windows, 15% of the subwords masked,
+2,048 positions.
 
     python -m benchmarks.train.loader                        # on windows made of the interpreter's help texts
     python -m benchmarks.train.loader --data DIR             # on the training split of a data directory
-    python -m benchmarks.train.loader --objective canine_c   # ours alone, with the masks of another objective
+    python -m benchmarks.train.loader --objective canine_c   # only ours, with the masks of another objective
     python -m benchmarks.train.loader --objective byte2word  # in at most 682 words
     python -m benchmarks.train.loader --objective canine_c --next-sentence
 """
@@ -50,12 +51,12 @@ from tokenfree.train.data.loader import Loader
 
 BATCH, LENGTH, MAX_PREDICTIONS = 32, 2048, 80
 OBJECTIVES = Slot("tokenfree.train.objectives", "canine_s")
-OPTIONS = {"byte2word": {"bytes_per_word": 3}}  # room for the words of nearly every window
+OPTIONS = {"byte2word": {"bytes_per_word": 3}}  # fits the words of nearly every window
 COLUMNS = ["codepoints", "subword_ids", "subword_starts", "subword_ends"]
 
 
 def make_data(folder: Path, num_rows: int = 4096) -> str:
-    """A data directory of full windows, the same few hundred again and again."""
+    """Write a data directory of full windows, a few hundred different ones repeated in random order."""
     text = "\n".join(topics.topics.values())
     documents = [
         Document(f"help:{start}", "en", "", text[start : start + 100_000]) for start in range(0, len(text), 100_000)
@@ -101,7 +102,7 @@ def make_data(folder: Path, num_rows: int = 4096) -> str:
 
 
 def our_batches(data: str, objective: str, next_sentence: bool) -> Iterator[object]:
-    """The loader as training uses it, without its thread."""
+    """Yield batches of the loader as in training, but without its thread."""
     config = OBJECTIVES.config_class(objective)
     options = {"next_sentence": True} if next_sentence else {}
     collator = config(**OPTIONS.get(objective, {}), **options).collator(load_vocabulary(data), LENGTH, 0)
@@ -113,7 +114,7 @@ def our_batches(data: str, objective: str, next_sentence: bool) -> Iterator[obje
 
 
 def their_batches(data: str) -> Iterator[object]:
-    """A memory-mapped dataset, shuffled and collated by a DataLoader; masking row by row in NumPy."""
+    """Yield batches of a memory-mapped dataset, shuffled and collated by a DataLoader, with masking by row in NumPy."""
     shards = [
         datasets.Dataset.from_file(f"{data}/{shard.path}") for shard in load_manifest(data).splits["train"].shards
     ]
@@ -167,7 +168,7 @@ def their_batches(data: str) -> Iterator[object]:
 
 
 def measure(batches: Iterator[object], num_batches: int) -> float:
-    """Windows per CPU second over all threads of the process."""
+    """Return the windows per CPU second of all threads of the process."""
     began = time.process_time()
     for _ in range(num_batches):
         next(batches)
@@ -175,7 +176,7 @@ def measure(batches: Iterator[object], num_batches: int) -> float:
 
 
 def check_speed(data: str) -> tuple[float, float]:
-    """Windows and bytes per CPU second of hashing the shards of the training split, which training does once."""
+    """Return windows and bytes per CPU second of hashing the training shards, which a run does once."""
     shards = load_manifest(data).splits["train"].shards
     began = time.process_time()
     for shard in shards:

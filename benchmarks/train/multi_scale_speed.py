@@ -1,8 +1,8 @@
-"""The multi-scale Transformer against a standard one, in inference: python -m benchmarks.train.multi_scale_speed
+"""The multi-scale Transformer compared with a standard one, in inference: python -m benchmarks.train.multi_scale_speed
 
-Classification of batches of 128 texts, whose lengths lie evenly between half and one and a half times their mean; both
-models have the width, depth and heads of the recipe ms-transformer-base, and end in the class node beside the maximum
-over all. One batch is padded to its longest text, and the multiply-accumulates are those at this length.
+Both classify batches of 128 texts, whose lengths are evenly distributed between half and one and a half times their
+mean. Both have the width, depth and heads of the recipe ms-transformer-base, and their output combines the class node
+with the maximum over all units. A batch is padded to its longest text. The multiply-accumulates are for this length.
 """
 
 import argparse
@@ -69,7 +69,7 @@ def make_model(trunk: dict[str, Any], options: argparse.Namespace) -> ModelConfi
 
 
 def texts_of(mean: int, batch: int) -> tuple[Tensor, Tensor]:
-    """Random codepoints [batch, longest] behind CLS, and which of them are real."""
+    """Return random codepoints [batch, longest] after CLS, and which of them are not padding."""
     length_B1 = torch.linspace(0.5 * mean, 1.5 * mean, batch).round().long()[:, None]
     mask = torch.arange(int(length_B1.max())) < length_B1
     codepoints = torch.randint(32, 0x3000, mask.shape, generator=torch.Generator().manual_seed(0)) * mask
@@ -78,7 +78,7 @@ def texts_of(mean: int, batch: int) -> tuple[Tensor, Tensor]:
 
 
 def make_run(model: ModelConfig, codepoints: Tensor, mask: Tensor) -> Callable[[], Tensor]:
-    """A function that classifies the batch."""
+    """Return a function that classifies the batch."""
     torch.manual_seed(0)
     encoder = model.build().eval()
     classify = nn.Sequential(nn.Linear(2 * model.width, model.width), nn.ReLU(), nn.Linear(model.width, CLASSES))

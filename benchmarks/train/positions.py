@@ -1,9 +1,11 @@
-"""What position codes cost on top of absolute positions at the input: python -m benchmarks.train.positions --length 128
+"""Cost of position encodings relative to absolute positions at the input: python -m benchmarks.train.positions
 
-One BERT-base encoder (12 layers, 768 wide, 12 heads, 30,522 symbols) and its AdamW serve all codes in turn, so that
-weights and memory are the same; only the position code of the trunk is exchanged between steps. Each step with a code
-is measured between two without. Training is forward, backward and optimizer with a loss at 15% of the tokens; inference
-a forward pass without gradients. Printed are the median of the rounds, the least and the most.
+    python -m benchmarks.train.positions --length 128
+
+All encodings share one BERT-base encoder (12 layers, width 768, 12 heads, 30,522 symbols) and its AdamW, so that
+weights and memory are the same. Only the position encoding of the trunk changes between steps. Each step with an
+encoding is measured between two without. Training is forward, backward and optimizer with a loss at 15% of the tokens;
+inference is a forward pass without gradients. The median, minimum and maximum over the rounds are printed.
 """
 
 import argparse
@@ -74,7 +76,7 @@ def parse() -> argparse.Namespace:
 
 def make_encoder(options: argparse.Namespace) -> Encoder:
     mapping = {
-        # One hash of as many buckets as BERT has pieces is a vocabulary's table.
+        # One hash with BERT's number of pieces as buckets is the same as a vocabulary's table.
         "embedder": {"hashes": 1, "buckets": SYMBOLS, "max_characters": 512, "segments": 2},
         "downsampler": "identity",
         "upsampler": "identity",
@@ -110,7 +112,7 @@ def make_inference(encoder: Encoder, options: argparse.Namespace) -> Callable[[]
     symbols, mask = batch_of(options)
 
     def step() -> None:
-        if encoder.trunk.positions.training:  # what codes keep between calls, they forget when this is called
+        if encoder.trunk.positions.training:  # clears what the encodings keep between calls
             encoder.eval()
         with torch.inference_mode():
             encoder(symbols, mask)
@@ -126,9 +128,10 @@ def batch_of(options: argparse.Namespace) -> tuple[torch.Tensor, torch.Tensor]:
 def measure(
     encoder: Encoder, codes: dict[str, nn.Module], step: Callable[[], None], rounds: int
 ) -> dict[str, list[float]]:
-    """How many times the CPU seconds of the base a step with each code takes, in each round.
+    """Return the CPU seconds of a step with each encoding divided by those of the base, in each round.
 
-    The base is measured before and after each code: over a whole round, a machine changes by more than codes differ.
+    The base is measured before and after each encoding, because the speed of a machine varies by more than the
+    encodings.
     """
 
     def seconds(name: str) -> float:
@@ -139,7 +142,7 @@ def measure(
 
     quotients: dict[str, list[float]] = {name: [] for name in codes if name != BASE}
     for name in codes:
-        seconds(name)  # the first step of each allocates
+        seconds(name)  # the first step allocates memory
     before = seconds(BASE)
     for _, (name, values) in itertools.product(range(rounds), quotients.items()):
         own, after = seconds(name), seconds(BASE)

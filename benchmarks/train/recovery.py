@@ -1,16 +1,16 @@
-"""How long a run of two workers takes from the loss of one to its next step, and what the time is spent on.
+"""How long a run of two workers takes from the loss of one to its next step, by part.
 
     python -m benchmarks.train.recovery --data data/en --output /tmp/recovery --kills 3
 
-One of the workers is killed with SIGKILL some steps after the start and after each recovery. The parts:
+One of the workers is killed with SIGKILL some steps after the start and after each recovery. Each part ends when:
 
     noticed     the controller knows
-    processes   new ones stand: placement, Python, imports, torch.distributed
+    processes   new ones are ready: placement, Python, imports, torch.distributed
     model       data opened, model and optimizer built, checkpoint read and loaded
     first step  the step after it is done
 
-Before that, the CPU seconds of what a new worker does, one after the other in one thread: they say what a machine that
-does nothing else needs, however busy this one is. `--kills 0` measures only these.
+First it prints the CPU seconds of each task of a new worker, one after the other in one thread. They show what an idle
+machine needs, even if this one is busy. `--kills 0` measures only these.
 """
 
 import argparse
@@ -42,7 +42,7 @@ from tokenfree.train.runs.checkpoints import checkpoint_name
 from tokenfree.train.runs.run import Run
 from tokenfree.workflows.recipes import library
 
-IMPORTS = {  # each with what the one before it imported
+IMPORTS = {  # each includes the imports of the previous one
     "Ray": "ray",
     "Ray Train": "ray.train.v2._internal.execution.worker_group.worker",
     "torch": "ray.train.v2._internal.execution.worker_group.worker, torch",
@@ -52,7 +52,7 @@ PARTS = ("noticed", "processes", "model", "first step")
 
 
 class Killer:
-    """A progress that kills a worker at random steps and notes when what happened after it."""
+    """A progress callback that kills a worker at random steps and records the times of what follows."""
 
     def __init__(self, kills: int, seed: int) -> None:
         self.times: list[dict[str, float]] = []
@@ -63,7 +63,7 @@ class Killer:
         """Take a line of metrics or events."""
         if line.get("event") == "worker_lost":
             self.times[-1]["noticed"] = line["time"]
-        elif line.get("event") in ("start", "resume") and self._open:  # at the start again: there was no checkpoint yet
+        elif line.get("event") in ("start", "resume") and self._open:  # "start" if there was no checkpoint yet
             self.times[-1]["model"] = line["time"]
         elif "loss" in line and self._open and "model" in self.times[-1]:
             self.times[-1]["first step"] = time.time()
@@ -111,7 +111,7 @@ def main() -> None:
 
 
 def cpu(recipe: PretrainRecipe, data: str) -> Iterator[tuple[str, float]]:
-    """CPU seconds by part."""
+    """Yield the CPU seconds of each part."""
     timed = "import time; began = time.process_time(); import {}; print(time.process_time() - began)"
     before = 0.0
     for name, modules in IMPORTS.items():
@@ -137,7 +137,7 @@ def cpu(recipe: PretrainRecipe, data: str) -> Iterator[tuple[str, float]]:
 
 
 def starts(run: Path) -> Iterator[float]:
-    """When Ray had the processes of a group of workers ready, seconds since 1970, from its logs."""
+    """Yield the times when the processes of a worker group were ready, in seconds since 1970, from Ray's logs."""
     for log in run.glob("ray/attempt_*/logs/ray-train-sys-controller-*.log"):
         for line in log.read_text(encoding="utf-8").splitlines():
             entry = json.loads(line)

@@ -1,9 +1,9 @@
-"""Seconds that a trial of a sweep costs beyond its training: ours against the plain use of Ray Tune.
+"""Seconds that a trial of a sweep costs in addition to its training, compared with plain use of Ray Tune.
 
-In one run, on one local cluster of two CPUs, both train the same settings for the same steps with the same reports, two
-at a time. The plain way is a function that imports what it needs, builds the loop, trains and reports, one process a
-trial. A trial's overhead is (wall time of the sweep x 2 - seconds of training steps) / trials; the start of Ray is not
-in it, the start of the processes, the validations and our checkpoints are.
+On one local cluster of two CPUs, both train the same settings for the same steps with the same reports, two trials at a
+time. The plain way is a function that imports what it needs, builds the loop, trains and reports, in one process per
+trial. A trial's overhead is (wall time of the sweep x 2 - seconds of training steps) / trials. It includes the start of
+the processes, the validations and our checkpoints, but not the start of Ray.
 
     python -m benchmarks.train.sweep_overhead --data demo/data                # eight trials of twelve steps
     python -m benchmarks.train.sweep_overhead --data demo/data --trials 24
@@ -33,14 +33,14 @@ SIDE_BY_SIDE, STEPS, REPORTS = 2, 12, 3
 
 
 def ours(sweep: SweepRecipe, data: str, folder: Path) -> tuple[float, float]:
-    """Wall seconds of a whole sweep, and the training seconds of its trials."""
+    """Return the wall seconds of a sweep, and the training seconds of its trials."""
     began = time.perf_counter()
     result = run_sweep(sweep, data, str(folder / "sweep"))
     return time.perf_counter() - began, sum(trial.last["train_seconds"] for trial in result.trials)
 
 
 def plain(sweep: SweepRecipe, data: str, folder: Path) -> tuple[float, float]:
-    """The same under Tune with a function."""
+    """Return the same for Ray Tune with a function."""
     settings = prepare(sweep, data, str(folder))[1].settings
     configs = [{"recipe": to_mapping(sweep.recipe(values)), "data": data} for values in settings]
     began = time.perf_counter()
@@ -55,7 +55,7 @@ def plain(sweep: SweepRecipe, data: str, folder: Path) -> tuple[float, float]:
 
 
 def train_plainly(config: dict[str, Any]) -> None:
-    """A trial of the plain way."""
+    """Run a trial of the plain way."""
     from tokenfree.train.config import PretrainRecipe
     from tokenfree.train.loop.pretraining import Loop
 
@@ -70,7 +70,7 @@ def train_plainly(config: dict[str, Any]) -> None:
 
 
 def main() -> None:
-    """Run both and print them beside each other."""
+    """Run both and print their results."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", metavar="DIR", required=True, help="a data directory made by `tokenfree preprocess`")
     parser.add_argument("--trials", type=int, default=8)
