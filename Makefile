@@ -66,10 +66,11 @@ test-versions: develop  ## The quick tests on each version of Python that is ins
 mutate: develop  ## An hour or two: make 500 small mistakes in the equations, and see which ones no test notices
 	$(BIN)/python -m benchmarks.mutation
 
-lint: develop  ## Style, types, formatting
+lint: develop  ## Style, formatting, types, words
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/pyright
+	$(BIN)/python -m docs.tools.words
 
 format: develop  ## Format the code and sort the imports
 	$(BIN)/ruff check --fix .
