@@ -15,8 +15,12 @@ import psutil
 import pytest
 
 from tests.pipelines.conftest import quick_config
+from tokenfree.core.errors import UserError
 from tokenfree.core.settings import to_mapping
+from tokenfree.pipelines import local
 from tokenfree.pipelines.preprocess import run_preprocess
+from tokenfree.preprocess.job.job import PreprocessJob
+from tokenfree.preprocess.job.stages import Stage, once
 
 # Without `if __name__ == "__main__"`, as in a notebook.
 SCRIPT = """
@@ -101,6 +105,22 @@ def test_ctrl_c_ends_them_without_a_word(corpus: Path, tmp_path: Path) -> None:
     assert command.returncode == 130
     assert "Traceback" not in said
     assert living(processes) == []
+
+
+def test_workers_have_the_environment_of_their_job(
+    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run_preprocess(quick_config(corpus), str(tmp_path / "first"), workers=2)  # starts the server
+    monkeypatch.setenv("TOKENFREE_TESTED", "later")
+    with monkeypatch.context() as patched:
+        patched.setattr(local, "STAGES", [Stage("look", once, environment_of)])
+        with pytest.raises(UserError, match="later"):
+            run_preprocess(quick_config(corpus), str(tmp_path / "second"), workers=2)
+
+
+def environment_of(job: PreprocessJob, _: int) -> None:
+    """Raise an error with a variable of the worker."""
+    raise UserError(os.environ.get("TOKENFREE_TESTED", "unset"))
 
 
 def test_a_script_runs_once(corpus: Path, tmp_path: Path) -> None:

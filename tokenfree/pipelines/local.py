@@ -12,7 +12,7 @@ import signal
 import sys
 import threading
 import types
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from multiprocessing.connection import Connection
@@ -47,7 +47,7 @@ def _attempt(job: PreprocessJob, workers: int) -> None:
     context.set_forkserver_preload([__name__])
     # Nothing is sent. Workers exit as soon as this end closes, on purpose or because the command was killed.
     end, ours = context.Pipe(duplex=False)
-    with end, ours, ProcessPoolExecutor(workers, context, _begin, (end,)) as pool:
+    with end, ours, ProcessPoolExecutor(workers, context, _begin, (end, dict(os.environ))) as pool:
         try:
             for _, count, function in STAGES:
                 with _without_main():
@@ -59,8 +59,11 @@ def _attempt(job: PreprocessJob, workers: int) -> None:
             raise
 
 
-def _begin(end: Connection) -> None:
+def _begin(end: Connection, environment: Mapping[str, str]) -> None:
     """Prepare a worker. It ignores Ctrl-C, because the command decides how workers stop."""
+    # The server that forks workers keeps the environment of the first job, but a program may have changed its own.
+    os.environ.clear()
+    os.environ.update(environment)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with, args=(end,), daemon=True).start()
 
