@@ -137,7 +137,7 @@ def test_the_whole_path(
     with (sweep / "sweep.csv").open() as file:
         assert len(list(csv.DictReader(file))) == 2
     trained = _next(capsys.readouterr().out)
-    assert trained == ["pretrain", str(sweep / "best.yaml"), "--data", str(data), "--output", "RUN"]
+    assert trained == ["pretrain", str(sweep / "best.yaml"), "--data", str(data), "--output", "runs/best"]
     assert main([*trained, "--dry-run"]) == 0
 
     page = tmp_path / "report.html"

@@ -1,19 +1,22 @@
 """A bit that flips in the work of a job that was killed is in nothing that the job makes when it goes on."""
 
+import contextlib
 import dataclasses
 import random
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tokenfree.core.errors import JobError
-from tokenfree.pipelines import preprocess as pipeline
+from tokenfree.pipelines import beam as graph
 from tokenfree.pipelines.preprocess import run_preprocess
 from tokenfree.preprocess.config import NearDuplicateConfig, PreprocessConfig, VocabularyConfig, WindowConfig
 from tokenfree.preprocess.job import finish as finish_step
 from tokenfree.preprocess.job import steps as plan_step
 from tokenfree.preprocess.job.job import PreprocessJob
+from tokenfree.preprocess.job.stages import STAGES
 from tokenfree.preprocess.shards.build import BuiltShard
 
 HEAD = '<mediawiki version="0.11" xml:lang="en"><siteinfo><dbname>enwiki</dbname></siteinfo>\n'
@@ -72,6 +75,18 @@ def contents(output: Path) -> dict[str, bytes]:
     return {name: path.read_bytes() for name, path in found.items() if not name.startswith("_work/")}
 
 
+def kill(*_: object) -> None:
+    raise JobError("killed")
+
+
+@contextlib.contextmanager
+def killed_at_the_end() -> Iterator[None]:
+    """In the block, a job fails in its last stage."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(graph, "STAGES", (*STAGES[:-1], STAGES[-1]._replace(function=kill)))
+        yield
+
+
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A job that was killed before its last step, one that was killed before its plan, and what they should have
@@ -79,14 +94,12 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("killed")
     config = write_corpus(folder)
 
-    def kill(*_: object) -> None:
-        raise JobError("killed")
-
-    for module, step in ((pipeline, "finish"), (plan_step, "find_near_duplicates")):
-        with pytest.MonkeyPatch.context() as patched:
-            patched.setattr(module, step, kill)
-            with pytest.raises(JobError):
-                run_preprocess(config, str(folder / step))
+    with killed_at_the_end(), pytest.raises(JobError):
+        run_preprocess(config, str(folder / "finish"))
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(plan_step, "find_near_duplicates", kill)
+        with pytest.raises(JobError):
+            run_preprocess(config, str(folder / "find_near_duplicates"))
     run_preprocess(config, str(folder / "whole"))
     return folder
 
@@ -131,9 +144,7 @@ def test_failures_that_are_damaged_at_the_very_end_are_not_collected(
 
 
 @pytest.mark.parametrize("pattern", ["_work/inputs/*.json", "_work/runs/*.json", "_work/shards/*/*.json"])
-def test_what_was_written_of_another_is_not_taken(
-    pattern: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_was_written_of_another_is_not_taken(pattern: str, tmp_path: Path) -> None:
     for name in ("first.txt", "second.txt"):
         (tmp_path / name).write_text(f"The goose argues over the {name[:-4]} bread.\n" * 40)
     config = PreprocessConfig(
@@ -144,13 +155,8 @@ def test_what_was_written_of_another_is_not_taken(
     config = dataclasses.replace(config, validation_fraction=0.3, window=WindowConfig(max_characters=64))
     run_preprocess(config, str(tmp_path / "whole"))
 
-    def kill(*_: object) -> None:
-        raise JobError("killed")
-
-    with monkeypatch.context() as patched:
-        patched.setattr(pipeline, "finish", kill)
-        with pytest.raises(JobError):
-            run_preprocess(config, str(tmp_path / "out"))
+    with killed_at_the_end(), pytest.raises(JobError):
+        run_preprocess(config, str(tmp_path / "out"))
     one, other = sorted((tmp_path / "out").glob(pattern))[:2]
     first, second = one.read_bytes(), other.read_bytes()
     assert first != second
