@@ -120,24 +120,24 @@ def test_a_spike_rolls_back_and_its_batch_is_not_used(
     corpus: str, make_recipe: MakeRecipe, tmp_path: Path, going_on: str
 ) -> None:
     """A threshold that ordinary losses cross; what comes out is a run that left those batches out from the start."""
-    options: Any = {"steps": 24, "learning_rate": 1e-5, "checkpoint_every_steps": 5, **LOW_THRESHOLD}
+    options: Any = {"steps": 12, "learning_rate": 1e-5, "checkpoint_every_steps": 5, **LOW_THRESHOLD}
     recipe = make_recipe(on_spike="roll_back", max_roll_backs=100, **options)
     run = tmp_path / "run"
     if going_on == "interrupted":
         with pytest.raises(Interrupt):
-            pretrain(recipe, corpus, str(run), progress=interrupt_at(18))
+            pretrain(recipe, corpus, str(run), progress=interrupt_at(9))
     result = pretrain(recipe, corpus, str(run))
     backs = roll_backs(run)
     assert backs
     assert events(run).count("roll_back") == len(backs) == events(run).count("loss_spike")
-    assert [line["step"] for line in history(run) if "loss" in line] == list(range(1, 25))
+    assert [line["step"] for line in history(run) if "loss" in line] == list(range(1, 13))
 
     left_out = sorted({batch for record in backs for batch in record["left_out"]})
     assert checkpoints.read(Path(result.checkpoint)).state.left_out == tuple(left_out)
     clean = Loop(make_recipe(on_spike="go_on", **options), corpus)
     clean.leave_out(left_out)
     lines: list[Any] = []
-    clean.train_until(24, lines.append)
+    clean.train_until(12, lines.append)
     assert [line["loss"] for line in lines] == [line["loss"] for line in history(run) if "loss" in line]
 
 
