@@ -41,7 +41,7 @@ def test_the_site_builds_without_a_warning_and_shows_the_api(tmp_path: Path) -> 
                  "export_run", "import_folder", "PretrainResult", "SweepResult", "Manifest"):  # fmt: skip
         assert re.search(rf'id="tokenfree\.[\w.]+\.{name}"', page), name
     assert "decompressed bytes that a worker reads" in page  # what a docstring says of a field
-    comment = "share of the targets whose right answer had the highest logit"  # what stands behind a field
+    comment = "share of targets whose correct answer had the highest logit"  # the comment of a field
     assert comment in page
 
 
