@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
+import re
 import signal
 import socket
 from pathlib import Path
@@ -28,6 +29,16 @@ def own_requirements() -> list[str]:
         return importlib.metadata.requires("tokenfree") or []
     except importlib.metadata.PackageNotFoundError:
         return []
+
+
+def own_packages() -> list[str]:
+    """Return the names of the packages that preprocessing and training need, sorted."""
+    found = set[str]()
+    for line in own_requirements():
+        extra = re.search(r"extra == ['\"](\w+)['\"]", line)
+        if extra is None or extra[1] in ("beam", "model", "train"):
+            found |= set(re.findall(r"^[\w.-]+", line))
+    return sorted(found - {"tokenfree"})
 
 
 GIB = 1 << 30

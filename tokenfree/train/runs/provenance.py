@@ -19,9 +19,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from packaging.requirements import Requirement
 
-from tokenfree.core.machine import cores, own_requirements
+from tokenfree.core.machine import cores, own_packages
 
 _GPUS = Path("/proc/driver/nvidia/gpus")
 
@@ -91,8 +90,7 @@ def accelerators() -> list[str]:
 def packages() -> dict[str, str]:
     """Return the installed versions of tokenfree and its required packages."""
     found: dict[str, str] = {}
-    needed = [Requirement(line) for line in own_requirements()]
-    for name in ["tokenfree", *(each.name for each in needed if "extra" not in str(each.marker))]:
+    for name in ["tokenfree", *own_packages()]:
         with contextlib.suppress(importlib.metadata.PackageNotFoundError):
             found[name] = importlib.metadata.version(name)
     return found

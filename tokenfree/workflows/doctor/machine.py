@@ -21,7 +21,7 @@ from typing import Literal
 
 import fsspec
 
-from tokenfree.core.machine import GIB, machine_memory, own_requirements
+from tokenfree.core.machine import GIB, machine_memory, own_packages, own_requirements
 
 State = Literal["ok", "note", "missing"]
 
@@ -250,11 +250,8 @@ class NodeFacts:
 
 def versions() -> dict[str, str]:
     """Return the versions of Python, tokenfree and its declared dependencies."""
-    names = {
-        match.group() for line in own_requirements() if "extra ==" not in line and (match := re.match(r"[\w.-]+", line))
-    }
     found = {"python": platform.python_version()}
-    for name in ("tokenfree", *sorted(names)):
+    for name in ("tokenfree", *own_packages()):
         try:
             found[name] = importlib.metadata.version(name)
         except importlib.metadata.PackageNotFoundError:
