@@ -100,8 +100,14 @@ def test_mistakes(
 def test_the_table_of_subwords_has_the_rows_that_the_data_need(
     corpus: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    small = ["--model.embedder.size", "7", "--train.steps", "1", "--train.length", "40"]
-    assert cli.main(["pretrain", "bert-tiny", "--data", corpus, "--output", str(tmp_path / "run"), *small]) == 0
+    recipe = tmp_path / "small.yaml"
+    recipe.write_text("base: bert-tiny\nmodel: {embedder: {size: 7}}\ntrain: {steps: 1, length: 40}\n")
+    assert cli.main(["pretrain", str(recipe), "--data", corpus, "--output", str(tmp_path / "run")]) == 0
     vocabulary, rows = load_data_vocabulary(corpus), read_config(tmp_path / "run").recipe.model.embedder.size
     assert vocabulary is not None
     assert rows == vocabulary.size + 3
+
+    capsys.readouterr()
+    asked = ["--model.embedder.size", "7"]
+    assert cli.main(["pretrain", str(recipe), "--data", corpus, "--output", str(tmp_path / "other"), *asked]) == 2
+    assert "model.embedder.size: 7 rows are too few" in capsys.readouterr().err

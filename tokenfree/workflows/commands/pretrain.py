@@ -144,7 +144,8 @@ def _checked(args: argparse.Namespace) -> "tuple[PretrainRecipe, Data, tuple[int
     recipe = _recipe(args)
     workers, data = parse_workers(args.workers), parse(args.data)
     vocabulary = load_data_vocabulary(data)
-    recipe = with_rows_for(recipe, vocabulary)
+    if "model.embedder.size" not in dict(args.overrides):  # a size that was asked for is checked, not replaced
+        recipe = with_rows_for(recipe, vocabulary)
     problems = check(recipe, load_data_manifest(data), workers=workers, vocabulary=vocabulary)
     if problems:
         raise UserError(recipe_options.source(args), problems)
