@@ -36,7 +36,7 @@ def test_the_card_tells_the_training_and_how_to_load(corpus: str, make_recipe: M
         characters = sum(shard.characters for shard in shards if shard.language == name)
         assert f"| {name} | {characters:,} |" in card.text
     assert str(tmp_path) not in card.text
-    assert "multiple of 128, at least 8 more" in " ".join(card.text.split())
+    assert "multiple of 128, and at least 8 more" in " ".join(card.text.split())
 
 
 @pytest.mark.parametrize("change", ["gone", "other"])

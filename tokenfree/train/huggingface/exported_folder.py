@@ -48,12 +48,11 @@ NO_TOKENIZER = """\
 It reads ids of the subwords of its training data, whose tokenizer is not in this folder: [CLS] text [SEP], or [CLS]
 text [SEP] second text [SEP] with the second text in segment 1."""
 PADDING = """\
-Warning: that class needs padding after a text, since its last group of {group} characters has no unit of its own. The
-tokenizer of this folder adds it, with the attention mask 0, also to one text without `padding`.
-`transformers.CanineTokenizer`, which is loaded without `trust_remote_code`, adds none, and the vectors of the last
-characters are then others, and to a lesser degree all. With it, pass `padding="max_length"`, which pads to {length}
-positions, or with a smaller `max_length`: a multiple of {whole}, at least {extra} more than the characters of the
-longest text. Texts of up to {characters} characters fit."""
+Warning: that class needs padding after each text, because it makes no unit for the last group of {group} characters.
+The tokenizer of this folder always adds the padding, with attention mask 0. `transformers.CanineTokenizer`, which is
+loaded without `trust_remote_code`, adds none. All outputs then differ, those of the last characters most. With it, pass
+`padding="max_length"`, which pads to {length} positions. A smaller `max_length` must be a multiple of {whole}, and at
+least {extra} more than the characters of the longest text. Texts of up to {characters} characters fit."""
 
 
 def usage(
