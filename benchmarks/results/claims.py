@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 from scipy.stats import t
 
 from benchmarks.results.rows import main_score
+from tokenfree.train import intervals
 
 Line = dict[str, Any]
 AGREES, DISAGREES, OPEN, NO_CONTEXT, NOT_RUN = "agrees", "disagrees", "open", "a side uses no context", "not run"
@@ -61,11 +62,9 @@ class Finding(NamedTuple):
 
 def mean_interval(values: Sequence[float]) -> Interval:
     """Return the mean with its 95% interval over seeds. With one seed, the ends are NaN."""
-    mean = statistics.fmean(values)
-    if len(values) < 2:
-        return Interval(mean, math.nan, math.nan)
-    half = float(t.ppf(0.975, len(values) - 1)) * statistics.stdev(values) / math.sqrt(len(values))
-    return Interval(mean, mean - half, mean + half)
+    found = intervals.mean_interval(values)
+    assert found is not None, "every row has a seed"
+    return Interval(found.mean, found.low, found.high)
 
 
 def difference(one: Sequence[float], other: Sequence[float]) -> Interval | None:
