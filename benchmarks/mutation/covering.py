@@ -1,4 +1,4 @@
-"""The tests that a mutant must pass: those of its own part first, then those of whole models. Each takes seconds."""
+"""Tests that a mutant must pass: those of its package first, then those of whole models. Each takes seconds."""
 
 from __future__ import annotations
 

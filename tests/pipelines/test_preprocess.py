@@ -149,7 +149,7 @@ def test_inputs_without_a_document_are_refused_and_leave_nothing(tmp_path: Path,
     assert not (tmp_path / "out").exists()
 
 
-def test_a_config_that_proves_impossible_may_be_mended_in_place(
+def test_a_config_that_proves_impossible_may_be_fixed_in_place(
     made: Path, corpus: Path, tmp_path: Path, make_config: Config, read_shards: Shards, monkeypatch
 ) -> None:
     config = make_config(corpus)

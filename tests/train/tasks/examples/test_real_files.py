@@ -104,12 +104,12 @@ def test_texts(test_data: Path, name: str) -> None:
 
 @pytest.mark.parametrize("name", TAGGED)
 def test_tagged(test_data: Path, name: str) -> None:
-    sentences, words, spans, mended = TAGGED[name]
+    sentences, words, spans, fixed = TAGGED[name]
     changed = Counter[str]()
     found = read_tagged(real(test_data, name), changed=changed)
     assert (len(found), sum(len(one.words) for one in found)) == (sentences, words)
     assert Counter(tag[2:] for one in found for tag in one.tags or () if tag.startswith("B-")) == spans
-    assert changed.total() == mended
+    assert changed.total() == fixed
 
 
 def test_some_by_hand(test_data: Path) -> None:
