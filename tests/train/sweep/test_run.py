@@ -28,6 +28,8 @@ from tokenfree.train.sweep import run, tune
 from tokenfree.train.sweep.recipe import SweepRecipe
 from tokenfree.train.sweep.results import read
 from tokenfree.train.sweep.run import run_sweep
+from tokenfree.train.sweep.search import Proposer
+from tokenfree.train.sweep.subjects import open_subject
 from tokenfree.train.sweep.tune import lead
 
 SPACE = {"model.embedder.buckets": {"choice": [16, 32, 64]}, "model.embedder.hashes": {"integer": [2, 4]}}
@@ -100,10 +102,18 @@ def test_what_cannot_work_is_refused_before_anything_starts(
     rates = {"model.embedder.hashes": {"choice": [3, 4, 5]}, "train.seed": {"choice": [1]}}
     with pytest.raises(UserError, match=r"only 1 settings can be run"):
         run_sweep(make_sweep(make_recipe(), space=rates), corpus, output)
-    measures = {"train.validation_windows": {"choice": [8, 16]}, "objective.mask_fraction": {"choice": [0.15, 0.3]}}
+    fractions = {"objective.validation_mask_fraction": {"choice": [0.15, 0.3]}}
+    measures = {"train.validation_windows": {"choice": [8, 16]}, **fractions}
     with pytest.raises(UserError, match=r"only 1 settings.*objective: other values would change what is validated"):
         run_sweep(make_sweep(make_recipe(), space=measures, trials=2), corpus, output)
     assert not (tmp_path / "sweep").exists()
+
+
+def test_mask_fraction_in_training_is_searched(corpus: str, make_recipe: MakeRecipe) -> None:
+    """Held-out targets are chosen at the fraction of validation, so such trials can be compared."""
+    sweep = make_sweep(make_recipe(), space={"objective.mask_fraction": {"grid": [0.15, 0.3]}}, trials=None)
+    proposer = Proposer(sweep, open_subject(sweep, corpus, "")[1])
+    assert not proposer.problems({"objective.mask_fraction": 0.3})
 
 
 def test_a_trial_that_fails_is_tried_again_and_reported_with_its_own_error(
@@ -201,6 +211,8 @@ sys.path.insert(0, {repository!r})
 from tokenfree.core.settings import build
 from tokenfree.train.sweep.recipe import SweepRecipe
 from tokenfree.train.sweep.run import run_sweep
+from tokenfree.train.sweep.search import Proposer
+from tokenfree.train.sweep.subjects import open_subject
 sweep = build(SweepRecipe, json.load(open({recipe!r})), source="test")
 run_sweep(sweep, {data!r}, {output!r})
 """

@@ -67,9 +67,7 @@ class WindowSource(Source):
         return baselines(self._data, symbols, held_out, check_shards=self._recipe.train.check_shards)
 
     def _held_out(self, rank: int, world_size: int, *, equally_many: bool) -> Iterator[Arrays]:
-        config, objective = self._recipe.train, self._recipe.objective
-        if isinstance(objective, MaskedObjective):
-            objective = self._recipe.objective.for_validation()
+        config, objective = self._recipe.train, self._recipe.objective.for_validation()
         return validation_batches(
             self._data,
             collator=objective.collator(self.vocabulary, config.length, VALIDATION_SEED),

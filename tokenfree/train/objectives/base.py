@@ -86,6 +86,10 @@ class Objective(ABC):
     def symbols(self, vocabulary: Vocabulary | None) -> Symbols | None:
         """Return the symbols that can be targets, for the context-free baselines; None if there are no baselines."""
 
+    def for_validation(self) -> Self:
+        """Return the objective that held-out targets are chosen by."""
+        return self
+
     def rules(self) -> Mapping[str, Sequence[str]]:
         """Return the changes of each training rule by its name, oldest first. `Loader.check` compares them."""
         return PAIR_RULE if self.next_sentence else {}

@@ -31,6 +31,7 @@ from tokenfree.train.planning import sampled
 from tokenfree.train.sweep.recipe import ERROR, SCORE, TASK, SweepRecipe, Target
 from tokenfree.train.tasks.base import Split
 
+_LEARNING = ("output_bias", "output_rows")  # keys of objectives that change the model, but not the targets
 _MEASURE = ("objective", "train.length", "train.validation_windows")  # keys that decide validation samples and masks
 
 
@@ -103,7 +104,9 @@ class PretrainingSubject(Subject):
         return check(recipe, self._manifest, workers=workers, vocabulary=self._vocabulary)
 
     def measure(self, recipe: PretrainRecipe) -> Mapping[str, Any]:
-        mapping = to_mapping(recipe)
+        mapping = to_mapping(dataclasses.replace(recipe, objective=recipe.objective.for_validation()))
+        for key in _LEARNING:
+            mapping["objective"].pop(key, None)
         return {key: value_at(mapping, key) for key in _MEASURE}
 
     def make_loop(self, recipe: PretrainRecipe, *, rank: int = 0, world_size: int = 1, device: str = "cpu") -> Loop:
