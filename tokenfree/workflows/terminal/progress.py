@@ -204,13 +204,12 @@ class DownloadLine(LiveLine):
     def __call__(self, progress: Progress) -> None:
         """Show the progress of the files."""
         seconds = time.monotonic() - self.began
-        of = "" if progress.total is None else f" of {progress.total / 1e6:,.1f}"
         wiki = progress.name.partition("-pages")[0]  # full names would wrap the line
-        parts = [wiki, f"{progress.done / 1e6:,.1f}{of} MB"]
+        parts = [wiki, f"{progress.done / 1e6:,.1f} of {progress.total / 1e6:,.1f} MB"]
         if seconds > 1 and progress.received:
             rate = progress.received / seconds
             parts.append(f"{rate / 1e6:.1f} MB/s")
-            if progress.total is not None and progress.done < progress.total:
+            if progress.done < progress.total:
                 parts.append(f"{clock(int((progress.total - progress.done) / rate))} left")
         self.show(*parts)
 
