@@ -3,8 +3,8 @@
 Checks Python, packages, cores, GPUs, memory, limits, Java and storage. With a pretraining RECIPE, also reports whether
 a step fits the machine's memory, and which precision is faster.
 
-With --cluster, also checks each node of the Ray cluster at RAY_ADDRESS: versions, clock, disk, shared memory, limit of
-open files, GPUs, and access to the places of --storage.
+With --cluster, also checks each node of the Ray cluster at RAY_ADDRESS: versions, memory, limits, GPUs, and access to
+the places of --storage.
 
 Examples:
   tokenfree doctor --storage runs s3://bucket/runs

@@ -1,4 +1,4 @@
-"""Checks of one machine, each with its fix, and what a node of a cluster reports."""
+"""Checks of one machine, each with its fix."""
 
 from __future__ import annotations
 
@@ -11,17 +11,15 @@ import resource
 import shutil
 import subprocess
 import sys
-import tempfile
-import time
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 import fsspec
 
-from tokenfree.core.machine import GIB, machine_memory, own_packages, own_requirements
+from tokenfree.core.machine import GIB, cores, machine_memory, own_packages, own_requirements
 
 State = Literal["ok", "note", "missing"]
 
@@ -70,13 +68,9 @@ def packages() -> Iterator[Finding]:
 
 def devices() -> Iterator[Finding]:
     """Yield the CPU cores that this process may use, and the GPUs."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    yield Finding(
-        "ok" if cores >= 2 else "note",
-        "cores",
-        str(cores),
-        "" if cores >= 2 else "one core: use --workers 1, and expect the demo to take twice as long",
-    )
+    count = cores()
+    remedy = "" if count >= 2 else "one core: use --workers 1, and expect the demo to take twice as long"
+    yield Finding("ok" if count >= 2 else "note", "cores", str(count), remedy)
     if importlib.util.find_spec("torch") is None:
         return
     import torch
@@ -85,9 +79,8 @@ def devices() -> Iterator[Finding]:
         names = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
         yield Finding("ok", "gpu", ", ".join(names))
     else:
-        yield Finding(
-            "note", "gpu", "none", "CPU training works; for a GPU install its driver and a CUDA build of torch"
-        )
+        remedy = "CPU training works; for a GPU install its driver and a CUDA build of torch"
+        yield Finding("note", "gpu", "none", remedy)
 
 
 def memory() -> Iterator[Finding]:
@@ -173,9 +166,8 @@ def storage(url: str) -> Iterator[Finding]:
     if "://" not in url:
         free = shutil.disk_usage(url).free
         good = free >= 2 * GIB
-        yield Finding(
-            "ok" if good else "note", "free room", f"{free / GIB:.1f} GiB", "" if good else "2 GiB for the demo"
-        )
+        remedy = "" if good else "2 GiB for the demo"
+        yield Finding("ok" if good else "note", "free room", f"{free / GIB:.1f} GiB", remedy)
 
 
 def training_step(name: str) -> Iterator[Finding]:
@@ -200,52 +192,7 @@ def training_step(name: str) -> Iterator[Finding]:
     yield Finding("note" if remedy else "ok", f"precision of {name}", costs.told(speed), remedy)
 
 
-CHECKS: tuple[Callable[[], Iterator[Finding]], ...] = (
-    python,
-    packages,
-    devices,
-    memory,
-    limits,
-    java,
-    engines,
-    ray_cluster,
-)
-
-
-HEAD = "head"  # file of the asking process, for all nodes to read
-_SHARED_MEMORY = "/dev/shm"
-_GPU_PROGRAM = "import torch; print(torch.cuda.device_count(), torch.version.cuda or '')"
-_GPU_SECONDS = 60.0
-
-
-@dataclass(frozen=True)
-class Gpus:
-    """GPUs of a node: the number that torch can use, the CUDA version of torch, and the version of the driver."""
-
-    usable: int
-    cuda: str
-    driver: str
-
-
-@dataclass(frozen=True)
-class NodeFacts:
-    """What a node reports.
-
-    Attributes:
-        versions: Versions of Python, tokenfree and each package that it needs.
-        free_disk: Free bytes where Ray keeps its files.
-        shared_memory: Total bytes of /dev/shm, or None if there is no such folder.
-        open_files: Highest limit of open files that a process may set.
-        gpus: GPUs of the node.
-        storage: Problem with each address, or "".
-    """
-
-    versions: dict[str, str]
-    free_disk: int
-    shared_memory: int | None
-    open_files: int
-    gpus: Gpus
-    storage: dict[str, str]
+CHECKS = (python, packages, devices, memory, limits, java, engines, ray_cluster)
 
 
 def versions() -> dict[str, str]:
@@ -257,83 +204,3 @@ def versions() -> dict[str, str]:
         except importlib.metadata.PackageNotFoundError:
             found[name] = "not installed"
     return found
-
-
-class NodeProbe:
-    """An actor on a node."""
-
-    def clock(self) -> float:
-        """Return the seconds since 1970 by this node's clock."""
-        return time.time()
-
-    def facts(self, name: str, folders: Sequence[str], token: bytes) -> NodeFacts:
-        """Return the facts of this node.
-
-        Args:
-            name: Name of the node. A file of this name is left in each folder.
-            folders: Addresses in which the asking process has left a file with `token`.
-            token: Expected content of that file.
-        """
-        _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-        shared = shutil.disk_usage(_SHARED_MEMORY).total if os.path.isdir(_SHARED_MEMORY) else None
-        return NodeFacts(
-            versions=versions(),
-            free_disk=shutil.disk_usage(_ray_folder()).free,
-            shared_memory=shared,
-            open_files=sys.maxsize if most == resource.RLIM_INFINITY else most,
-            gpus=_gpus(),
-            storage={folder: storage_trouble(folder, name, token) for folder in folders},
-        )
-
-
-def storage_trouble(folder: str, name: str, token: bytes) -> str:
-    """Read the file `HEAD` of a folder and write one called `name`. Return the problem, or ""."""
-    try:
-        filesystem, path = fsspec.core.url_to_fs(folder)
-        if not filesystem.exists(f"{path}/{HEAD}"):
-            return "is not the folder that the head sees"
-        if filesystem.cat_file(f"{path}/{HEAD}") != token:
-            return "reads other bytes than the head wrote"
-    except Exception as error:  # file systems of fsspec may raise anything
-        return f"cannot be read: {_said(error)}"
-    try:
-        filesystem.pipe_file(f"{path}/{name}", token)
-    except Exception as error:
-        return f"cannot be written: {_said(error)}"
-    return ""
-
-
-def _said(error: Exception) -> str:
-    return " ".join((getattr(error, "strerror", None) or str(error) or type(error).__name__).split())[:100]
-
-
-def _ray_folder() -> str:
-    import ray
-
-    return ray.get_runtime_context().get_temp_dir() if ray.is_initialized() else tempfile.gettempdir()
-
-
-def _gpus() -> Gpus:
-    """Return the GPUs, as a child process sees them: Ray hides GPUs from processes that requested none."""
-    env = {name: value for name, value in os.environ.items() if name != "CUDA_VISIBLE_DEVICES"}
-    try:
-        said = subprocess.run(
-            [sys.executable, "-c", _GPU_PROGRAM], env=env, capture_output=True, text=True, timeout=_GPU_SECONDS
-        ).stdout
-        usable, _, cuda = said.strip().rpartition("\n")[2].partition(" ")
-        count = int(usable)
-    except (OSError, subprocess.TimeoutExpired, ValueError):
-        count, cuda = 0, ""
-    return Gpus(count, cuda, _driver())
-
-
-def _driver() -> str:
-    program = shutil.which("nvidia-smi")
-    if program is None:
-        return ""
-    command = [program, "--query-gpu=driver_version", "--format=csv,noheader"]
-    try:
-        said = subprocess.run(command, capture_output=True, text=True, timeout=_GPU_SECONDS)
-    except (OSError, subprocess.TimeoutExpired):
-        return ""
-    return said.stdout.split("\n")[0].strip() if said.returncode == 0 else ""
