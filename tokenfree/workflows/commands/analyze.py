@@ -29,7 +29,18 @@ from typing import Any
 from tokenfree.core.errors import UserError
 from tokenfree.workflows.recipes.options import add_step_argument
 
-ANALYSES = ("similarity", "attention", "ranks", "collisions", "noise")
+_COLUMNS = {  # of the rows, for people; files have all of them
+    "similarity": ("language", "kind", "measure", "pairs", "spearman", "low", "high", "mean_cosine"),
+    "attention": ("layer", "distance", "entropy", "itself", "cls", "sep", "strongest"),
+    "ranks": (
+        *("layer", "rank_content", "effective_content", "rank", "effective", "rank_positions", "effective_positions"),
+        *("toeplitz", "shift", "own_segment"),
+    ),
+    "collisions": ("group", "name", "characters", "hash", "hash_expected", "all", "all_expected", "outnumbered"),
+    "noise": ("scheme", "rate", "score", "low", "high", "change", "change_low", "change_high"),
+}
+_MOST_ROWS = 40
+ANALYSES = tuple(_COLUMNS)
 SIZES = {"similarity": 2000, "attention": 64, "ranks": 8, "collisions": None, "noise": None}
 _ONLY = {
     "seed": ("similarity", "noise"),
@@ -86,14 +97,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print the results as tables, and write them to a file if --output names one.
+    """Print the results, and write them to a file if --output names one.
 
     Raises:
         UserError: An option does not belong to the analysis; or see the functions of `tokenfree.train.analyses`.
     """
     from tokenfree.workflows.report.analyses import check_output, write_analysis
-    from tokenfree.workflows.terminal.progress import console
-    from tokenfree.workflows.terminal.tables import tables
 
     _check(args)
     for path in args.output or ():
@@ -104,9 +113,7 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         print(json.dumps(found, ensure_ascii=False))
         return 0
-    out = console()
-    for part in tables(found):
-        out.print(part)
+    _show(found)
     for path in args.output or ():
         print(f"written to {path}")
     return 0
@@ -143,6 +150,43 @@ def _noise(args: argparse.Namespace) -> dict[str, Any]:
     data = files.get("dev") if args.data is None else args.data[0]
     strengths = args.strengths or STRENGTHS
     return noise_scores(model, args.run_folder, data, strengths=strengths, seed=args.seed or 0, most=args.size)
+
+
+def _show(found: dict[str, Any]) -> None:
+    """Print the facts of an analysis, and a table of its rows: means over the heads of a layer, or all rows."""
+    from rich.table import Table
+
+    from tokenfree.core.settings import flatten
+    from tokenfree.workflows.terminal.progress import console
+
+    facts = {key: value for key, value in flatten(found) if isinstance(value, (str, int, float))}
+    rows = found["rows"]
+    if "layer" in rows[0]:
+        layers = dict.fromkeys(row["layer"] for row in rows)
+        rows = [_mean([row for row in rows if row["layer"] == layer]) for layer in layers]
+    names = [name for name in _COLUMNS[found["analysis"]] if any(row[name] is not None for row in rows)]
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    for name in names:
+        table.add_column(name.replace("_", "\n"), justify="left" if isinstance(rows[0][name], str) else "right")
+    for row in rows[:_MOST_ROWS]:
+        table.add_row(*(_cell(row[name]) for name in names))
+    out = console()
+    out.print(", ".join(f"{key.replace('_', ' ')} {_cell(value)}" for key, value in facts.items()))
+    out.print(table)
+    if len(rows) > _MOST_ROWS:
+        out.print(f"and {len(rows) - _MOST_ROWS} more; --output writes all")
+
+
+def _mean(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return the mean of each column, or None if no row has a value."""
+    known = {name: [row[name] for row in rows if row[name] is not None] for name in rows[0]}
+    return {name: sum(values) / len(values) if values else None for name, values in known.items()}
+
+
+def _cell(value: Any) -> str:
+    if value is None or value == "":
+        return "-"
+    return f"{value:,.4g}" if isinstance(value, float) else str(value)
 
 
 def _check(args: argparse.Namespace) -> None:

@@ -64,12 +64,12 @@ def run(args: argparse.Namespace) -> int:
 
 def _vectors(args: argparse.Namespace) -> int:
     """Print the contents of a folder of embeddings."""
+    from tokenfree.workflows.terminal import inspection
     from tokenfree.workflows.terminal.results import next_command
-    from tokenfree.workflows.terminal.tables import described, embedding_lines
 
-    found = described(args.directory, num_texts=args.sample, width=args.width)
+    found = inspection.described(args.directory, num_texts=args.sample, width=args.width)
     if args.json:
         print(json.dumps(found, ensure_ascii=False))
         return 0
-    print("\n".join([*embedding_lines(found), "", next_command("verify", args.directory)]))
+    print("\n".join([*inspection.embedding_lines(found), "", next_command("verify", args.directory)]))
     return 0

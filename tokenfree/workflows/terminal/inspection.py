@@ -1,4 +1,4 @@
-"""Parts of `tokenfree inspect`: tables of counts and columns, and windows with their features marked."""
+"""Parts of `tokenfree inspect`: counts and columns, windows with their features marked, and embeddings."""
 
 from __future__ import annotations
 
@@ -13,11 +13,13 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from tokenfree.core.errors import one_line
+from tokenfree.core.errors import UserError, one_line
 from tokenfree.core.storage import Storage
 from tokenfree.preprocess.dataset.manifest import Manifest
 from tokenfree.preprocess.features.vocabulary import Vocabulary
 from tokenfree.preprocess.records import schema
+from tokenfree.train.inference.embed import COUNTS, finished
+from tokenfree.workflows.terminal.progress import counted
 
 ALTERNATE = ("cyan", "yellow")
 BLOCK = "█"
@@ -207,3 +209,61 @@ def _with_masks(before: str, masked: str) -> Text:
         style = "" if old == new else " magenta" if new == BLOCK else " underline magenta"
         text.append(new.replace("\n", "⏎"), style=f"not bold{style}")
     return text
+
+
+_FIRST = 4  # numbers of an embedding that are shown
+
+
+def described(directory: str, *, num_texts: int, width: int) -> dict[str, Any]:
+    """Return the contents of a folder of embeddings: counts, columns, and its first texts with their embeddings.
+
+    Args:
+        num_texts: Number of texts of the first shard to return.
+        width: Number of characters of each text.
+
+    Raises:
+        UserError: The folder is not complete.
+    """
+    storage = Storage.at(directory)
+    manifest = finished(storage)
+    if manifest is None:
+        raise UserError(f"{directory}: not complete; run `tokenfree embed` again, which resumes it")
+    with storage.open(manifest["shards"][0]["path"]) as file, pa.ipc.open_stream(file) as stream:
+        schema, batch = stream.schema, stream.read_next_batch().slice(0, num_texts)
+    return {
+        "of": manifest["config"]["vectors"],
+        "pooling": manifest["config"]["pooling"],
+        "width": manifest["config"]["width"],
+        "shards": len(manifest["shards"]),
+        **{name: manifest[name] for name in COUNTS},
+        "columns": {field.name: str(field.type) for field in schema},
+        "sample": [_row(row, width) for row in batch.to_pylist()],
+    }
+
+
+def embedding_lines(found: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the result of `described` in words."""
+    pooling = f" ({found['pooling']})" if found["pooling"] else ""
+    yield f"{counted(found['vectors'], 'vector')} of width {found['width']:,}, of {found['of']}{pooling}"
+    yield ", ".join(counted(found[name], name.removesuffix("s")) for name in ("texts", "characters", "shards"))
+    for name, kind in found["columns"].items():
+        yield f"  {name:<12}{kind}"
+    for row in found["sample"]:
+        yield ""
+        yield one_line(f"{row['number']}  {row['text']}")
+        first = " ".join(f"{each:.3f}" for each in row["first"])
+        yield f"   {counted(row['vectors'], 'vector')}; the first has 2-norm {row['norm']:.3f}: {first} ..."
+
+
+def _row(row: Mapping[str, Any], width: int) -> dict[str, Any]:
+    vectors = np.array([row["vector"]] if "vector" in row else row["vectors"], np.float32)
+    text = row["text"] if len(row["text"]) <= width else row["text"][:width] + "…"
+    shown = vectors[0] if len(vectors) else np.zeros(0, np.float32)
+    norm = float(np.linalg.norm(shown))
+    return {
+        "number": row["number"],
+        "text": text,
+        "vectors": len(vectors),
+        "norm": norm,
+        "first": shown[:_FIRST].tolist(),
+    }
