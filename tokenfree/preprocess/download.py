@@ -280,7 +280,7 @@ class Mirror:
 
 def _may_pass(error: Exception) -> bool:
     """Return True if another attempt may succeed."""
-    if isinstance(error, requests.HTTPError):
+    if isinstance(error, requests.HTTPError) and error.response is not None:
         code = error.response.status_code
         return code in (408, 429) or code >= 500
     lost = (requests.ConnectionError, requests.Timeout, requests.exceptions.ChunkedEncodingError)

@@ -25,52 +25,19 @@ def texts(number: int) -> list[str]:
     return ["".join(rng.choices("abcde fg\n", k=rng.randrange(3000))) for _ in range(number)]
 
 
-@pytest.fixture
-def multistream(make_dump: Callable[..., str], tmp_path: Path) -> tuple[Path, str]:
-    """A dump of 60 pages in streams of five as the official ones, and the text of its index."""
+def test_a_multistream_dump_is_cut(make_dump: Callable[..., str], tmp_path: Path, read_all: Reader) -> None:
+    """A dump of 60 pages in streams of five, as the official ones. An index next to it is no dump."""
     head, *pages = make_dump(texts(60)).split("  <page>")
-    pages = ["  <page>" + page for page in pages]
     pages[-1], tail = pages[-1].split("</mediawiki>")
-    data, index = bz2.compress(head.encode()), ""
-    for first in range(0, 60, 5):
-        index += "".join(f"{len(data)}:{number + 1}:Ukurasa {number + 1}\n" for number in range(first, first + 5))
-        data += bz2.compress("".join(pages[first : first + 5]).encode())
-    data += bz2.compress(f"</mediawiki>{tail}".encode())
+    groups = ["".join(f"  <page>{page}" for page in pages[first : first + 5]) for first in range(0, 60, 5)]
     path = tmp_path / "swwiki-20260101-pages-articles-multistream.xml.bz2"
-    path.write_bytes(data)
-    return path, index
-
-
-def test_a_multistream_dump_is_cut_with_and_without_its_index(multistream: tuple[Path, str], read_all: Reader) -> None:
-    path, index = multistream
+    path.write_bytes(b"".join(bz2.compress(part.encode()) for part in (head, *groups, f"</mediawiki>{tail}")))
+    path.with_name("swwiki-20260101-pages-articles-multistream-index.txt.bz2").write_bytes(bz2.compress(b"9:9:9\n"))
     whole = read_all(path)
     assert [page.id for page in whole] == [f"swwiki:{number}:{number + 1000}" for number in range(1, 61)]
     for split_bytes in (1000, 7000, 30_000):
-        assert read_all(path, split_bytes=split_bytes) == whole
-    config = PreprocessConfig(wikipedia=(str(path),), split_bytes=30_000)
-    without = plan_splits(config)
-    path.with_name("swwiki-20260101-pages-articles-multistream-index.txt.bz2").write_bytes(bz2.compress(index.encode()))
-    for split_bytes in (1000, 7000, 30_000):
-        assert read_all(path, split_bytes=split_bytes) == whole
-    with_index = plan_splits(config)
-    starts = {int(line.split(":")[0]) for line in index.splitlines()}
-    assert 2 < len(with_index) < 8
-    assert {split.start for split in with_index[1:]} <= starts
-    assert not {split.start for split in without[1:]} <= starts
-
-
-def test_an_index_of_another_dump_is_not_believed(multistream: tuple[Path, str], read_all: Reader) -> None:
-    path, index = multistream
-    whole = read_all(path)
-    place = path.with_name("swwiki-20260101-pages-articles-multistream-index.txt")
-    for wrong in (
-        index.replace(":", "1:", 1),
-        "".join(f"{n * 999}:{n}:x\n" for n in range(1, 30)),
-        "9:9:9\n1:1:1\n",
-        "?",
-    ):
-        place.write_text(wrong)
-        assert read_all(path, split_bytes=3000) == whole
+        assert read_all(tmp_path, split_bytes=split_bytes) == whole
+    assert 2 < len(plan_splits(PreprocessConfig(wikipedia=(str(path),), split_bytes=30_000))) < 8
 
 
 def test_a_single_stream_is_one_split(make_dump: Callable[..., str], tmp_path: Path, read_all: Reader) -> None:
@@ -95,8 +62,6 @@ def test_utf_16_dumps_come_as_one_split(make_dump: Callable[..., str], tmp_path:
     for encoding in ("utf-8-sig", "utf-16", "utf-16-le", "utf-16-be"):
         path.write_bytes(xml.encode(encoding))
         assert [page.text for page in read_all(path, split_bytes=1000)] == ["Дом 🏠", "cat"]
-    path.write_bytes(b"<?xml version='1.0' encoding='KOI8-R'?>" + xml.replace(" 🏠", "").encode("koi8-r"))
-    assert [page.text for page in read_all(path)] == ["Дом", "cat"]
     broken = xml.encode("utf-16").replace("cat".encode("utf-16-le"), b"c\0\0\xdct\0")
     path.write_bytes(broken)
     found = read_all(path)
@@ -177,22 +142,19 @@ def test_a_changed_input_changes_its_splits_but_not_their_ids(make_dump: Callabl
 
 
 @pytest.mark.parametrize(
-    ("name", "content", "message"),
+    ("name", "content"),
     [
-        ("swwiki.xml.bz2", b"x", "is no bz2 file"),
-        ("swwiki.xml", b"", "is empty"),
-        ("swwiki.xml", b"Dear all, this is a letter.", "is no MediaWiki XML dump"),
-        ("swwiki.xml.bz2", bz2.compress(b"<html>"), "is no MediaWiki XML dump"),
-        ("swwiki.xml", b"<mediawiki version='0.11'></mediawiki>", "without a page"),
-        ("swwiki.xml.bz2", bz2.compress(b"<page>")[:-15], "is damaged"),
-        ("swwiki.xml.7z", b"7z\xbc\xaf'\x1c123", "7z x -so"),
-        ("swwiki.xml.zip", b"PK\x03\x04", "unzip -p"),
-        ("swwiki.xml", b'<?xml encoding="klingon"?><page>', "klingon"),
+        ("swwiki.xml.bz2", b"x"),
+        ("swwiki.xml", b""),
+        ("swwiki.xml.bz2", bz2.compress(b"<html>")),
+        ("swwiki.xml", b"<mediawiki version='0.11'></mediawiki>"),
+        ("swwiki.xml.bz2", bz2.compress(b"<page>")[:-15]),
+        ("swwiki.xml.7z", b"7z\xbc\xaf'\x1c123"),
     ],
 )
-def test_what_is_no_dump_is_refused(name: str, content: bytes, message: str, tmp_path: Path) -> None:
+def test_what_is_no_dump_is_refused(name: str, content: bytes, tmp_path: Path) -> None:
     (tmp_path / name).write_bytes(content)
-    with pytest.raises(UserError, match=message) as error:
+    with pytest.raises(UserError, match="no page of a MediaWiki XML dump can be read") as error:
         plan_splits(PreprocessConfig(wikipedia=(str(tmp_path / name),)))
     assert name in str(error.value)
     assert "\n" not in str(error.value)

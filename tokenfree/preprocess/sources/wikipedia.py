@@ -14,8 +14,6 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import TypeAlias
 
-from fsspec.core import url_to_fs
-
 from tokenfree.core.errors import UserError
 from tokenfree.preprocess.records import UNKNOWN_DATABASE, Failure, Format, InputSplit, Page, Site
 from tokenfree.preprocess.sources.compression import (
@@ -34,17 +32,9 @@ from tokenfree.preprocess.sources.files import WIKIMEDIA_LANGUAGES, InputFile, o
 HEAD_BYTES = 1_000_000  # decompressed, of each dump, to measure its compression ratio
 MAX_HEAD_BYTES = 16_000_000  # a dump has its first page within these
 PROBE_BYTES = 64_000_000  # a bz2 file without a second stream within these counts as one stream
-_REFUSED = {
-    b"7z\xbc\xaf'\x1c": ("a 7z archive", "7z x -so {path} | bzip2 > {stem}.bz2"),
-    b"PK\x03\x04": ("a zip archive", "unzip -p {path} | bzip2 > {stem}.bz2"),
-    b"Rar!": ("a RAR archive", "unrar p -inul {path} | bzip2 > {stem}.bz2"),
-}
 _BYTE_ORDER_MARKS = {b"\xff\xfe": "utf-16-le", b"\xfe\xff": "utf-16-be", b"<\0": "utf-16-le", b"\0<": "utf-16-be"}
-_DECLARATION = re.compile(rb"<\?xml[^>]*?\bencoding=[\"']([\w.:-]+)[\"']")
-_ENCODINGS = re.compile(r"iso8859-\d+|cp125\d|koi8-[ru]|gbk|gb18030|gb2312|big5|euc_jp|euc_kr|shift_jis")
 _PAGE = re.compile(r"<page[\s>]")
 _ROOT = re.compile(r"<mediawiki\b(?:[^<>]*?\bversion=\"(\d{1,4})\.(\d{1,4})\")?")
-_OFFSET = re.compile(rb"(?m)^(\d{1,15}):")
 
 
 @dataclass(frozen=True)
@@ -70,7 +60,7 @@ def split_dump(file: InputFile, language: str | None, split_bytes: int) -> list[
     """Return the parts of a dump, of about `split_bytes` decompressed bytes each.
 
     Raises:
-        UserError: The file is not a dump, or cannot be read in a stream.
+        UserError: The file is not a dump.
     """
     head = read_head(file, language)
     cuts = [0, *_cuts(file, head, split_bytes), file.size]
@@ -98,32 +88,26 @@ def read_head(file: InputFile, language: str | None) -> DumpHead:
     """Return what a dump shows up to its first page or a little further.
 
     Raises:
-        UserError: The file has no page of a dump, or its format or encoding is not supported.
+        UserError: The file has no page of a dump.
     """
-    path = file.path
-    if file.size == 0:
-        raise UserError(f"wikipedia: {path} is empty; download it again")
-    with open_input(path) as opened:
-        magic = opened.read(HEADER_BYTES)
-    for signature, (what, remedy) in _REFUSED.items():
-        if magic.startswith(signature):
-            command = remedy.format(path=path, stem=path.rpartition(".")[0])
-            raise UserError(f"wikipedia: {path} is {what}, which cannot be read in a stream; unpack it: {command}")
-    stored = stored_format(magic)
-    start, damaged, consumed = b"", False, 0
-    for event in read_blocks(path, stored, 0, file.size):
+    with open_input(file.path) as opened:
+        stored = stored_format(opened.read(HEADER_BYTES))
+    start, consumed = b"", 0
+    for event in read_blocks(file.path, stored, 0, file.size):
         if isinstance(event, Block):
             start, consumed = start + event.data, event.position
-        damaged |= isinstance(event, Damage)
         if len(start) >= HEAD_BYTES and (len(start) >= MAX_HEAD_BYTES or b"<page" in start.replace(b"\0", b"")):
             break
-    encoding = _encoding(start[:1000], path)
+    encoding = next((name for mark, name in _BYTE_ORDER_MARKS.items() if start.startswith(mark)), "utf-8")
     text = start.decode(encoding, errors="replace")
     page = _PAGE.search(text)
     xml = text[: page.start()] if page else text
     root = _ROOT.search(xml)
     if not page:
-        raise UserError(f"wikipedia: {path} {_no_page(damaged, root is not None, file.name, stored)}")
+        raise UserError(
+            f"wikipedia: no page of a MediaWiki XML dump can be read from {file.path}. Unpack archives, download a "
+            "damaged file again, or give a file such as enwiki-latest-pages-articles.xml.bz2"
+        )
     version = (int(root.group(1)), int(root.group(2))) if root and root.group(1) else None
     return DumpHead(
         format=stored,
@@ -133,34 +117,6 @@ def read_head(file: InputFile, language: str | None) -> DumpHead:
         needs_ns=version is not None and version >= (0, 6),
         ratio=len(start) / max(1, consumed),
     )
-
-
-def _no_page(damaged: bool, rooted: bool, name: str, stored: Format) -> str:
-    if damaged:
-        return "is damaged and no page of it can be read; download it again"
-    if rooted:
-        return "is a MediaWiki dump without a page; leave it out or download it again"
-    suffix = name.rpartition(".")[2]
-    if suffix in ("bz2", "gz", "xz", "zst") and suffix != stored:
-        return f"is no {suffix} file; download it again"
-    return "is no MediaWiki XML dump; give a file such as enwiki-latest-pages-articles.xml.bz2"
-
-
-def _encoding(start: bytes, path: str) -> str:
-    for mark, encoding in _BYTE_ORDER_MARKS.items():
-        if start.startswith(mark):
-            return encoding
-    declared = _DECLARATION.search(start)
-    name = declared.group(1).decode() if declared else "utf-8"
-    try:
-        encoding = codecs.lookup(name).name
-    except LookupError:
-        encoding = name
-    if encoding in ("utf-8", "ascii", "utf-16"):  # a declaration that is readable as ASCII is not in UTF-16
-        return "utf-8"
-    if not _ENCODINGS.fullmatch(encoding):
-        raise UserError(f"wikipedia: {path} declares the encoding {name}, which is not known; convert it to UTF-8")
-    return encoding
 
 
 def _site(file_name: str, xml: str, language: str | None) -> Site:
@@ -183,57 +139,10 @@ def _cuts(file: InputFile, head: DumpHead, split_bytes: int) -> list[int]:
     if num_parts < 2 or head.encoding != "utf-8" or head.format not in ("xml", "bz2"):
         return []
     if head.format == "bz2":
-        cuts = _index_cuts(file, step)
-        if cuts:
-            return cuts
         with open_input(file.path) as opened:
             if not Source(opened, 1).seek_header(BZ2_HEADER, PROBE_BYTES):
                 return []
     return [file.size * part // num_parts for part in range(1, num_parts)]
-
-
-def _index_cuts(file: InputFile, step: int) -> list[int]:
-    """Return starts of streams, about `step` bytes apart, from the index next to a dump, or [] if none fits."""
-    cuts: list[int] = []
-    start = last = 0
-    for offset in _index_offsets(file.path):
-        if offset < last or offset >= file.size:
-            return []  # the index belongs to another dump
-        if offset - start > step and last > start:
-            cuts.append(last)
-            start = last
-        last = offset
-    if last - start > 0 and file.size - start > step:
-        cuts.append(last)
-    sample = cuts[:: max(1, len(cuts) // 16)]
-    with open_input(file.path) as opened:
-        return cuts if all(BZ2_HEADER.match(Source(opened, cut).peek()) for cut in sample) else []
-
-
-def _index_offsets(path: str) -> Iterator[int]:
-    fs, inner = url_to_fs(path)
-    folder, slash, name = inner.rpartition("/")
-    plain = re.sub(r"multistream(\d*)\.xml", r"multistream-index\1.txt", name)
-    plain = plain if plain != name else name.replace(".xml", "-index.txt", 1)
-    for candidate in (plain, plain.removesuffix(".bz2")):
-        index = folder + slash + candidate
-        if candidate != name and fs.exists(index):
-            yield from _parse_index(str(fs.unstrip_protocol(index)), fs.size(index))
-            return
-
-
-def _parse_index(path: str, size: int) -> Iterator[int]:
-    """Yield the offsets of the lines `offset:page id:title`, each once. The pages of one stream share an offset."""
-    rest = b""
-    last = -1
-    for event in read_blocks(path, "bz2" if path.endswith(".bz2") else "xml", 0, size):
-        if not isinstance(event, Block):
-            return
-        lines, _, rest = (rest + event.data).rpartition(b"\n")
-        for offset in map(int, _OFFSET.findall(lines)):
-            if offset != last:
-                yield offset
-                last = offset
 
 
 MAX_PAGE_BYTES = 100_000_000  # for a page with its last revision; MediaWiki itself allows 2 MB
