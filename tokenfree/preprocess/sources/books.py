@@ -18,6 +18,7 @@ from tokenfree.preprocess.sources.compression import Block, Damage
 from tokenfree.preprocess.sources.files import InputFile, language_tag, open_input, read_range
 from tokenfree.preprocess.sources.tables import (
     MAX_BOOK_BYTES,
+    PACKED_RATIO,
     RAW_BYTES,
     TableColumns,
     check_json_lines,
@@ -241,12 +242,7 @@ def _glue(before: str, after: str) -> str:
 
 _FORMATS: dict[str, Format] = {".txt": "text", ".jsonl": "jsonl", ".json": "jsonl", ".parquet": "parquet"}
 UNDETERMINED = "und"
-PACKED_RATIO = 3  # approximate bytes of text per byte of a compressed file, to estimate the size of a split
-# Files that a user may name although they are not texts: what to do with each.
-_REMEDIES = {
-    **dict.fromkeys((".zip", ".tar", ".tgz", ".7z"), "unpack it"),
-    **dict.fromkeys((".csv", ".tsv", ".arrow"), "give its folder to --hf-dataset, or write it as *.parquet or *.jsonl"),
-}
+_NOT_BOOKS = (".zip", ".tar", ".tgz", ".7z", ".csv", ".tsv", ".arrow")  # of files that are not texts
 
 
 def is_book_name(name: str) -> bool:
@@ -267,9 +263,11 @@ def check_book_name(file: InputFile) -> None:
         UserError: The file has such an ending.
     """
     content, packed = endings(file.name)
-    remedy = "unpack it" if content == ".parquet" and packed else _REMEDIES.get(content)
-    if remedy is not None:
-        raise UserError(f"books: {file.path}: *{content}{packed} is not read; {remedy}")
+    if content in _NOT_BOOKS or (content == ".parquet" and packed):
+        raise UserError(
+            f"books: {file.path}: *{content}{packed} is not read. Unpack archives; give the folder of a table to "
+            "--hf-dataset, or write it as *.parquet or *.jsonl"
+        )
 
 
 def split_books(
@@ -288,20 +286,20 @@ def split_books(
         if form != "text":
             splits += _parts(file, form, columns, languages[file.path], language is not None, split_bytes)
             continue
-        if group and sum(map(_text_bytes, group)) + _text_bytes(file) > split_bytes:
+        if group and sum(map(_num_bytes, group)) + _num_bytes(file) > split_bytes:
             splits.append(_text_split(group, languages))
             group = []
         group.append(file)
     return [*splits, _text_split(group, languages)] if group else splits
 
 
-def _text_bytes(file: InputFile) -> int:
-    """Return the size of a text in bytes. For a compressed text this is an estimate."""
+def _num_bytes(file: InputFile) -> int:
+    """Return the size of a file in bytes. For a compressed file this is an estimate."""
     return file.size * PACKED_RATIO if is_packed(file.name) else file.size
 
 
 def _text_split(files: Sequence[InputFile], languages: dict[str, str]) -> InputSplit:
-    size = sum(map(_text_bytes, files))
+    size = sum(map(_num_bytes, files))
     return InputSplit(
         kind="books",
         format="text",
@@ -322,9 +320,9 @@ def _parts(
 
     Compressed lines stay in one split, because the start of a line is known only after reading everything before it.
     """
-    length = size = file.size
+    length, size = file.size, _num_bytes(file)
     if form == "jsonl":
-        size = math.ceil(size * check_json_lines(file, columns))
+        check_json_lines(file, columns)
     else:
         length = num_row_groups(file, columns)
     num_parts = min(1 if is_packed(file.name) else math.ceil(size / split_bytes), length)

@@ -21,11 +21,12 @@ import pyarrow.parquet as pq
 
 from tokenfree.core.errors import UserError
 from tokenfree.preprocess.config import PreprocessConfig
-from tokenfree.preprocess.records import Failure, Format, InputSplit, Page
+from tokenfree.preprocess.records import Failure, InputSplit, Page
 from tokenfree.preprocess.sources.compression import HEADER_BYTES, Block, Damage, Event, read_blocks, stored_format
 from tokenfree.preprocess.sources.files import LANGUAGE_TAG, InputFile, open_input, read_range
 
-PACKED = {".gz": "zcat", ".bz2": "bzcat", ".xz": "xzcat", ".zst": "zstdcat"}  # the command that unpacks each
+PACKED = (".gz", ".bz2", ".xz", ".zst")
+PACKED_RATIO = 3  # approximate bytes of text per byte of a compressed file, to estimate the size of a split
 
 
 def is_packed(name: str) -> bool:
@@ -43,29 +44,15 @@ def endings(name: str) -> tuple[str, str]:
     return _ending(unpacked_name(name)), _ending(name) if is_packed(name) else ""
 
 
-def jq_command(command: str, name: str) -> str:
-    """Return the shell command that converts a file of this name to JSON lines with the given `jq` command."""
-    packed = endings(name)[1]
-    return f"{PACKED[packed]} FILE | {command} > NEW.jsonl" if packed else f"{command} FILE > NEW.jsonl"
-
-
-def packed_format(path: str) -> Format:
-    """Return the compression that the first bytes of a file show, or `xml` for an uncompressed file.
-
-    Raises:
-        OSError: The file cannot be opened or read.
-    """
-    with open_input(path) as file:
-        return stored_format(file.read(HEADER_BYTES))
-
-
 def read_packed(path: str) -> Iterator[Event]:
     """Yield the decompressed bytes of a file and its damages.
 
     Raises:
         OSError: The file cannot be opened or read.
     """
-    return read_blocks(path, packed_format(path), 0, sys.maxsize)
+    with open_input(path) as file:
+        stored = stored_format(file.read(HEADER_BYTES))
+    return read_blocks(path, stored, 0, sys.maxsize)
 
 
 def _ending(name: str) -> str:
@@ -73,7 +60,6 @@ def _ending(name: str) -> str:
 
 
 USUAL = {"id": "id", "language": "language"}  # optional columns; any other name was given by the user
-SHOWN = 12  # number of columns shown in a message
 
 
 @dataclass(frozen=True)
@@ -95,34 +81,20 @@ class TableColumns:
         return [name for name in wanted if name in names]
 
     def check(self, schema: pa.Schema, what: str) -> None:
-        """Check that a table has the column of the text, and the other columns that the user named.
-
-        Args:
-            schema: Schema of the table.
-            what: Name of the table in the message.
+        """Check that the table `what` has the column of the text, and the other columns that the user named.
 
         Raises:
             UserError: A column is missing, or the column of the text or of the language does not hold text.
         """
         for role, name in vars(self).items():
-            self._check(role, name, schema, what)
-
-    def _check(self, role: str, name: str, schema: pa.Schema, what: str) -> None:
-        if name not in schema.names:
-            if name == USUAL.get(role):
-                return
-            raise UserError(f"{what} has no column {name!r}, only {shown(schema.names)}; {remedy(role)}")
-        kind = schema.field(name).type
-        if role == "id" or (name == USUAL.get(role) and role != "text"):
-            return  # any value can be an id; a language that is not text is skipped, as in JSON lines
-        if not pa.types.is_string(kind) and not pa.types.is_large_string(kind):
-            raise UserError(f"{what}: column {name!r} holds {kind}, no text; {remedy(role)}")
-
-
-def shown(names: Sequence[str]) -> str:
-    """Return the names of columns for a message."""
-    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
-    return ", ".join(names[:SHOWN]) + more
+            needed = role == "text" or name != USUAL[role]
+            if name not in schema.names:
+                if needed:
+                    raise UserError(f"{what} has no column {name!r}, only {', '.join(schema.names)}; {remedy(role)}")
+                continue
+            kind = schema.field(name).type  # any value can be an id; a language that is not text is skipped
+            if needed and role != "id" and not pa.types.is_string(kind) and not pa.types.is_large_string(kind):
+                raise UserError(f"{what}: column {name!r} holds {kind}, no text; {remedy(role)}")
 
 
 def remedy(role: str) -> str:
@@ -246,37 +218,25 @@ def open_dataset(named: Named) -> Any:
         UserError: The dataset cannot be found or read. The message names the existing splits.
     """
     import datasets
-    from datasets.exceptions import DatasetsError
 
-    if "://" in str(named):
+    if "://" in str(named):  # `datasets` would read remote files, but not all of its workers could
         raise UserError(f"hf_dataset: {named} is an address; copy it here, or give its *.parquet or *.jsonl to books")
-    if os.path.isfile(named.path):
-        raise UserError(f"hf_dataset: {named} is a file; give its folder, or give *.parquet, *.jsonl or *.txt to books")
     datasets.disable_progress_bars()
     logging.getLogger("huggingface_hub").setLevel(logging.CRITICAL)  # it logs two lines for each of six attempts
     try:
         if any(os.path.isfile(os.path.join(named.path, name)) for name in ("state.json", "dataset_dict.json")):
             saved: Any = datasets.load_from_disk(named.path)
-            return _split_of(named, saved)
+            if not isinstance(saved, Mapping) and named.split is None:
+                return saved
+            split = named.split or "train"
+            if split not in saved:
+                raise ValueError(f"it has no split {split!r}")
+            return saved[split]
         return datasets.load_dataset(named.path, named.config, split=named.split or "train")
-    except UserError:
-        raise
-    except (OSError, ValueError, RuntimeError, ImportError, DatasetsError) as error:
-        said = (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".")
-        where = "" if os.path.isdir(named.path) else "is no folder here, and "
-        remedy = "give a folder, or a name of the hub with its config and split: NAME[:CONFIG][@SPLIT]"
-        raise UserError(f"hf_dataset: {named} {where}cannot be read ({said}); {remedy}") from error
-
-
-def _split_of(named: Named, saved: Any) -> Any:
-    if not isinstance(saved, Mapping):
-        if named.split:
-            raise UserError(f"hf_dataset: {named.path} has no splits; leave out @{named.split}")
-        return saved
-    split = named.split or "train"
-    if split not in saved:
-        raise UserError(f"hf_dataset: {named.path} has no split {split!r}, only {', '.join(saved)}; add @SPLIT")
-    return saved[split]
+    except Exception as error:  # of many kinds, also of the hub and of other libraries
+        said = next(iter(str(error).strip().splitlines()), type(error).__name__)
+        remedy = "Give a folder, or a name of the hub with its config and split: NAME[:CONFIG][@SPLIT]"
+        raise UserError(f"hf_dataset: {named} cannot be read ({said}). {remedy}") from error
 
 
 def _joined(path: str, config: str | None, split: str | None) -> str:
@@ -293,79 +253,32 @@ LOOKED_AT_BYTES = 1 << 18  # bytes at the start of JSON lines that are searched 
 Row: TypeAlias = "Mapping[str, Any] | Failure"
 
 
-@dataclass(frozen=True)
-class _Head:
-    """The first bytes of a file, decompressed. `ratio` is the number of them per stored byte."""
-
-    data: bytes
-    stored: Format
-    damaged: bool = False
-    ratio: float = 1.0
-
-
-def check_json_lines(file: InputFile, columns: TableColumns) -> float:
-    """Check the first lines of a file of JSON lines and return the number of decompressed bytes per stored byte.
+def check_json_lines(file: InputFile, columns: TableColumns) -> None:
+    """Check that one of the first lines of a file of JSON lines has the text.
 
     A line that is not JSON or lacks the text fails alone. But if none of the first lines has the text, the field has
     another name, or the file has another format.
 
     Raises:
-        UserError: None of the first lines has the text, the file is unreadable, or its compression differs from its
-            name.
+        UserError: None of the first lines has the text.
     """
-    try:
-        head = _head(file.path)
-    except OSError as error:
-        said = error.strerror or str(error).splitlines()[0]
-        raise UserError(f"books: cannot read {file.path} ({said}); check its rights") from error
-    whole = head.data.count(b"\n") if len(head.data) == LOOKED_AT_BYTES else None  # the last line may be incomplete
-    lines = [(number, line) for number, line in enumerate(head.data.split(b"\n")[:whole], 1) if line.strip()]
-    rows = [(number, row) for number, line in lines if isinstance(row := _parsed(line), dict)]
-    if not rows:
-        _check_compression(file, head, has_lines=bool(lines))
-    if not lines:
-        return head.ratio
-    first, opening = lines[0][0], lines[0][1].strip()
-    if opening == b"[" or (opening.startswith(b"[") and not rows):
-        raise UserError(_of_another_form(file, first, "a list of JSON", "jq -c '.[]'"))
-    if opening == b"{":
-        raise UserError(_of_another_form(file, first, "an object over several lines", "jq -c ."))
-    if rows and not any(columns.text in row for _, row in rows):
-        number, row = rows[0]
-        raise UserError(
-            f"books: {file.path}, line {number}: no field {columns.text!r}, only {shown(list(row))}; {remedy('text')}"
-        )
-    return head.ratio
-
-
-def _head(path: str) -> _Head:
-    if not is_packed(path):
-        with open_input(path) as opened:
-            data = opened.read(LOOKED_AT_BYTES)
-        return _Head(data, stored_format(data))
-    data, position, damaged = b"", 0, False
-    for event in read_packed(path):
+    data = b""
+    for event in read_packed(file.path) if is_packed(file.path) else read_blocks(file.path, "xml", 0, file.size):
         if isinstance(event, Block):
-            data, position = data + event.data, event.position
-        damaged |= isinstance(event, Damage)
-        if damaged or len(data) >= LOOKED_AT_BYTES:
+            data += event.data
+        if isinstance(event, Damage) or len(data) >= LOOKED_AT_BYTES:
             break
-    return _Head(data[:LOOKED_AT_BYTES], packed_format(path), damaged, len(data) / max(1, position))
-
-
-def _check_compression(file: InputFile, head: _Head, *, has_lines: bool) -> None:
-    """Raise if a file without a line of JSON is damaged, or if its compression differs from its name."""
-    _, packed = endings(file.path)
-    if head.damaged:
-        raise UserError(f"books: {file.path} is damaged and no line of it can be read; download it again")
-    if packed and has_lines and head.stored == "xml":
-        raise UserError(f"books: {file.path} is no {packed[1:]} file; download it again")
-    if not packed and head.stored != "xml":
-        raise UserError(f"books: {file.path} is compressed; let its name tell that: {file.path}.{head.stored}")
-
-
-def _of_another_form(file: InputFile, line: int, form: str, command: str) -> str:
-    return f"books: {file.path}, line {line}: {form}; give one object a line: {jq_command(command, file.path)}"
+    lines = data.split(b"\n")
+    if len(data) >= LOOKED_AT_BYTES:
+        lines.pop()  # it may be incomplete
+    lines = [line for line in lines if line.strip()]
+    rows = [row for line in lines if isinstance(row := _parsed(line), dict)]
+    is_list = bool(lines) and lines[0].strip() == b"["
+    if lines and (is_list or not any(columns.text in row for row in rows)):
+        found = (
+            f"only {', '.join(rows[0])}; {remedy('text')}" if rows and not is_list else "write one JSON object a line"
+        )
+        raise UserError(f"books: {file.path}: no line has a field {columns.text!r}, {found}")
 
 
 def json_rows(split: InputSplit) -> Iterator[tuple[str, Row]]:
