@@ -70,8 +70,7 @@ def run_preprocess(
         beam_options: Options passed on to Beam, which override those of the profile.
         check_inputs: Hash all inputs to recognize them in a complete job; by default names, sizes and times suffice.
         progress: Called repeatedly from a thread with the progress of the job.
-        notice: Receives one line each about unusable work of an earlier attempt, broken links among the inputs and
-            losses of a Ray cluster.
+        notice: Receives one line each about unusable work of an earlier attempt and losses of a Ray cluster.
 
     Raises:
         UserError: The inputs or options are bad, or `output` is not writable, holds something else, or is in use by
@@ -85,7 +84,7 @@ def run_preprocess(
         raise UserError(f"{output}: other processes cannot see it; give --workers 1 or another --output")
     report = progress or (lambda _: None)
     config = with_earlier_values(config, storage, notice)
-    inputs = find_inputs(config, storage.url, notice)
+    inputs = find_inputs(config, storage.url)
     wanted = identity(config, inputs)
     manifest = finished(storage, wanted, config, inputs, check_inputs=check_inputs)
     # Find bad inputs before taking the directory.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import posixpath
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import IO, Any, ClassVar, cast
 
@@ -99,62 +99,41 @@ def language_tag(name: str) -> str | None:
     return code + match.group(2).replace("_", "-") if code in LANGUAGES - _WORDS else None
 
 
-_OF_THE_FILE_SYSTEM = {"lost+found"}  # at the root of a disk, and unreadable
-
-
 class LinksFollowed(LocalFileSystem):
     """Local files for one search of a folder or glob that follows links inside folders, which fsspec skips.
 
     A link to a folder is entered once. A link to a folder above it is never entered, so that the search ends.
-
-    Attributes:
-        broken: Paths of broken links.
-        closed: Paths of folders without read permission, except those that file systems reserve. fsspec skips such
-            folders.
     """
 
     cachable: ClassVar[bool] = False  # it remembers one search
 
     def __init__(self) -> None:
         super().__init__()
-        self.broken: list[str] = []
-        self.closed: list[str] = []
         self._entered: set[str] = set()
 
     def ls(self, path: str, detail: bool = False, **kwargs: Any) -> list[Any]:
-        """Return the entries of a folder, sorted by name, without broken links and links to a folder above."""
-        infos = []
+        """Return the entries of a folder, sorted by name, without links to a folder above.
+
+        Raises:
+            ValueError: The folder may not be read. fsspec would skip it.
+        """
         try:
             there = super().ls(path, detail=True, **kwargs)
         except PermissionError:
-            if os.path.basename(path.rstrip("/")) not in _OF_THE_FILE_SYSTEM:
-                self.closed.append(path)
-            raise
-        for info in sorted(there, key=lambda info: info["name"]):
-            found = self._followed(info, path) if info["islink"] else info
-            if found is not None:
-                infos.append(found if detail else found["name"])
-        return infos
+            raise ValueError(f"no right to look into the folder {path}; allow it, or give what else to read") from None
+        infos = [self._followed(info, path) for info in sorted(there, key=lambda info: info["name"])]
+        return [info if detail else info["name"] for info in infos if info is not None]
 
-    def _followed(self, link: dict[str, Any], folder: str) -> dict[str, Any] | None:
-        try:
-            info = self.info(link["name"])
-        except OSError:  # the target is missing, or the links form a cycle
-            self.broken.append(link["name"])
-            return None
-        if info["type"] == "directory":
-            target = os.path.realpath(link["name"])
+    def _followed(self, info: dict[str, Any], folder: str) -> dict[str, Any] | None:
+        if not info["islink"] or not os.path.exists(info["name"]):
+            return info
+        found = self.info(info["name"])
+        if found["type"] == "directory":
+            target = os.path.realpath(info["name"])
             if target in self._entered or os.path.commonpath([target, os.path.realpath(folder)]) == target:
                 return None
             self._entered.add(target)
-        return info
-
-
-def told(broken: Sequence[str], field: str) -> str:
-    """Return one line about broken links: their number and the first."""
-    if len(broken) == 1:
-        return f"{field}: {broken[0]} is a link that leads nowhere: left out"
-    return f"{field}: {len(broken)} links lead nowhere, the first is {broken[0]}: left out"
+        return found
 
 
 _KINDS = {
@@ -194,17 +173,12 @@ def open_input(path: str) -> IO[bytes]:
 
 
 def list_inputs(
-    paths: Iterable[str],
-    field: str,
-    wanted: Callable[[str], bool],
-    output: str | None = None,
-    notice: Callable[[str], None] = print,
+    paths: Iterable[str], field: str, wanted: Callable[[str], bool], output: str | None = None
 ) -> list[InputFile]:
     """Return the files that `paths` (files, folders, globs, fsspec URLs) stand for, each once, sorted by path.
 
     Folders are searched recursively, and their links are followed. In folders and globs only file names that are
-    `wanted` count; a path of a single file is always taken. Folders and globs exclude the directory `output`. `notice`
-    receives one line about broken links.
+    `wanted` count; a path of a single file is always taken. Folders and globs exclude the directory `output`.
 
     Raises:
         UserError: A path stands for no file, or cannot be listed. The message names `field` and the path.
@@ -213,13 +187,10 @@ def list_inputs(
     for path in paths:
         check_address(path, field)
         try:
-            files = _expand(path, field, wanted, output, notice)
+            files = _expand(path, field, wanted, output)
         except UserError:
             raise
-        except Exception as error:
-            # Libraries of remote file systems have their own error classes, most of all for credentials.
-            if not isinstance(error, (OSError, ValueError, ImportError)) and not _is_remote_error(error):
-                raise
+        except Exception as error:  # remote file systems have their own classes, most of all for credentials
             reason = str(error).splitlines()[0] if str(error) else type(error).__name__
             raise UserError(f"{field}: cannot list {path}: {reason}") from error
         for file in files:
@@ -242,44 +213,35 @@ def _place(path: str) -> str:
     return os.path.realpath(path) if path.startswith("/") else path
 
 
-def _expand(
-    path: str, field: str, wanted: Callable[[str], bool], output: str | None, notice: Callable[[str], None]
-) -> list[InputFile]:
+def _expand(path: str, field: str, wanted: Callable[[str], bool], output: str | None) -> list[InputFile]:
     if not path.strip():  # an unset shell variable; fsspec would take it for the working directory
         raise UserError(f"{field}: a path is empty; give {_KINDS[field]}, or a folder or glob of them")
     fs, inner = url_to_fs(path)
-    broken, closed = list[str](), list[str]()
     if isinstance(cast(object, fs), LocalFileSystem):  # the cast keeps the static type of fs
         check_is_stored(inner, field)
         fs = cast(Any, LinksFollowed())
-        broken, closed = fs.broken, fs.closed
-    if has_magic(inner) and not fs.exists(inner):
-        root = posixpath.dirname(inner[: min(inner.find(sign) for sign in "*?[" if sign in inner)])
-        infos = [info for info in fs.glob(inner, detail=True).values() if wanted(posixpath.basename(info["name"]))]
-        hint = "matches no"
-    elif fs.isdir(inner):
-        root = inner.rstrip("/")
-        infos = [info for info in fs.find(inner, detail=True).values() if wanted(posixpath.basename(info["name"]))]
-        hint = "is a folder without"
-    elif fs.exists(inner):
-        root, infos, hint = posixpath.dirname(inner), [fs.info(inner)], ""
-    else:
+    is_glob = has_magic(inner) and not fs.exists(inner)
+    if not is_glob and not fs.exists(inner):
         raise UserError(f"{field}: no such file: {path}; give {_KINDS[field]}, or a folder or glob of them")
-    if closed:
-        raise UserError(f"{field}: {closed[0]}: no right to look into this folder; allow it, or give what else to read")
+    if not is_glob and not fs.isdir(inner):
+        return [_input_file(fs, fs.info(inner), posixpath.dirname(inner))]
+    if is_glob:
+        root = posixpath.dirname(inner[: min(inner.find(sign) for sign in "*?[" if sign in inner)])
+        found = fs.glob(inner, detail=True)
+    else:
+        root = inner.rstrip("/")
+        found = fs.find(inner, detail=True)
+    infos = [info for info in found.values() if wanted(posixpath.basename(info["name"]))]
+    for info in infos:
+        if info.get("islink") and not os.path.exists(info["name"]):
+            raise UserError(f"{field}: {info['name']} is a link that leads nowhere; remove it")
     files = [_input_file(fs, info, root) for info in infos if info["type"] == "file"]
-    if hint and output is not None:
+    if output is not None:
         own = f"{_place(output.rstrip('/'))}/"
         files = [file for file in files if not _place(file.path).startswith(own)]
-    if broken:
-        notice(told(broken, field))
     if not files:
-        raise UserError(f"{field}: {path} {hint} {_KINDS[field]}")
+        raise UserError(f"{field}: {path} {'matches no' if is_glob else 'is a folder without'} {_KINDS[field]}")
     return files
-
-
-def _is_remote_error(error: Exception) -> bool:
-    return type(error).__module__.partition(".")[0] in ("botocore", "aiohttp", "gcsfs", "google")
 
 
 def _input_file(fs: fsspec.AbstractFileSystem, info: Mapping[str, Any], root: str) -> InputFile:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from tokenfree.core.errors import UserError
@@ -27,11 +27,10 @@ class Inputs:
         yield from (*self.wikipedia, *self.books, *self.datasets)
 
 
-def find_inputs(config: PreprocessConfig, output: str | None = None, notice: Callable[[str], None] = print) -> Inputs:
+def find_inputs(config: PreprocessConfig, output: str | None = None) -> Inputs:
     """Return the inputs that the paths of the config stand for. Uses names, sizes and times, and reads no content.
 
-    Folders and globs exclude what lies in the directory `output`, such as failed pages. `notice` receives one line
-    about broken links.
+    Folders and globs exclude what lies in the directory `output`, such as failed pages.
 
     Raises:
         UserError: A path stands for no file, a dump is given as a book, a language tag is invalid, or a dataset
@@ -42,8 +41,8 @@ def find_inputs(config: PreprocessConfig, output: str | None = None, notice: Cal
             raise UserError(f"{key}: {tag!r} is no language tag (BCP 47); give one such as en or zh-Hant")
     if not config.wikipedia and not config.books and not config.hf_dataset:
         raise UserError("no input: give wikipedia (dumps), books (files or folders) or hf_dataset")
-    found = list_inputs(config.wikipedia, "wikipedia", is_dump_name, output, notice)
-    files = list_inputs(config.books, "books", books.is_book_name, output, notice)
+    found = list_inputs(config.wikipedia, "wikipedia", is_dump_name, output)
+    files = list_inputs(config.books, "books", books.is_book_name, output)
     for file in files:
         if "wiki" in file.name and is_dump_name(file.name) and not books.is_book_name(file.name):
             raise UserError(f"books: {file.path} is named like a Wikipedia dump; give it to wikipedia")
