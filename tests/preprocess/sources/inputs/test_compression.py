@@ -73,17 +73,6 @@ def test_padding_is_no_loss_but_garbage_is_told(stored: Format, tmp_path: Path) 
     assert (text, rest) == (TEXT[:1000], [Damage("trailing_garbage", len(data), True)])
 
 
-@pytest.mark.parametrize("size", [1, 1000, 65_536, 65_537, 1_000_000])
-@pytest.mark.parametrize("garbage", [b"<html>404</html>", bytes(16), b"\x28\xb5\x2f\xfd"])
-def test_garbage_behind_zst_costs_no_byte(size: int, garbage: bytes, tmp_path: Path) -> None:
-    data = compress_zst(TEXT[:size]) + garbage
-    text, rest = read(tmp_path / "file", data, "zst")
-    assert text == TEXT[:size]
-    assert [type(event) for event in rest] == [Damage]
-    assert isinstance(rest[0], Damage)
-    assert rest[0].reason == ("truncated" if garbage.startswith(b"\x28") else "trailing_garbage")
-
-
 @settings(max_examples=12, deadline=None)
 @given(place=st.floats(0, 1), bit=st.integers(0, 7))
 def test_a_flipped_bit_costs_its_block_and_never_gives_wrong_bytes(
