@@ -5,6 +5,7 @@ import unicodedata
 
 import numpy as np
 import pytest
+from fontTools import unicodedata as unicode
 
 from tokenfree.preprocess.text.scripts import SAMPLING, count_scripts, scripts_of
 
@@ -23,6 +24,14 @@ def test_letters_count_for_their_script(letter: str, script: str) -> None:
 def test_marks_and_symbols_belong_to_no_script(mark: str) -> None:
     assert count_scripts(mark * SAMPLING) == {}
     assert count_scripts("") == {}
+
+
+def test_table_is_that_of_unicode() -> None:
+    """fontTools has all of it."""
+    codepoints = np.arange(0, 0x110000, 7)
+    expected = [unicode.script_name(unicode.script(chr(point)), "").replace("_", " ") for point in codepoints.tolist()]
+    shared = {"Common", "Inherited", "Unknown"}
+    assert scripts_of(codepoints).tolist() == ["" if name in shared else name for name in expected]
 
 
 def test_scripts_of_any_shape() -> None:

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
+from importlib.resources import files
 
 import numpy as np
-from fontTools.unicodedata import Scripts
 
 SAMPLING = 16  # count every 16th character: the card needs shares, not exact counts
 
-# Runs of codepoints of one script, by the first of each: https://www.unicode.org/reports/tr24/.
-_STARTS = np.array(Scripts.RANGES, np.uint32)
-# Characters that many scripts share belong to none: spaces, most digits and marks ("Common"), accents, unassigned ones.
-_NONE = {"Common", "Inherited", "Unknown"}
-_SCRIPTS = tuple(
-    "" if (name := Scripts.NAMES[code].replace("_", " ")) in _NONE else name for code in map(str, Scripts.VALUES)
-)
+# Runs of codepoints of one script, by the first of each: https://www.unicode.org/reports/tr24/. Characters that many
+# scripts share belong to none: spaces, most digits and marks, accents.
+_TABLE = files(__package__).joinpath("scripts.txt").read_text(encoding="ascii")  # docs/tools/list_scripts.py writes it
+_RUNS = [line.partition(" ") for line in _TABLE.splitlines()]
+_STARTS = np.array([int(start, 16) for start, _, _ in _RUNS], np.uint32)
+_SCRIPTS = tuple(script for _, _, script in _RUNS)
 _NAMES = np.array(_SCRIPTS)
 SCRIPTS = tuple(sorted({*_SCRIPTS} - {""}))
 
