@@ -7,10 +7,15 @@ OUTPUT ?= demo
 DUMP ?=
 
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+LOCKED := $(PIP) --no-deps --require-hashes -r
 # Without CUDA libraries: make setup TORCH="--index-url INDEX", the index of CPU builds that pytorch.org names
 TORCH ?=
 VERSIONS := 3.11 3.12 3.13
-FREEZE = build/lock-venv/bin/pip freeze --all --exclude tokenfree --exclude pip | sed 's/+cpu$$//' | grep -v '^nvidia-\|^cuda-\|^triton='
+UV := build/uv/bin/uv
+RESOLVE = $(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate --no-header $(UPGRADE) pyproject.toml
+# CUDA's libraries come with the torch of PyPI, so the lock installs with any build of torch. The markers are the same
+# everywhere: Linux and CPython, see [tool.uv] in pyproject.toml.
+TIDY = sed -i -E "/^(cuda|nvidia|triton)/,/[^\\]$$/d; s/ and \(\(platform_machine.*\)\) / /; s/ ; python_full_version < '3.14' / /"
 
 .PHONY: help setup develop demo test test-all test-engines test-kubernetes test-images test-versions mutate lint format docs lock audit clean
 
@@ -23,16 +28,14 @@ develop: $(VENV)/.developing  ## The same, and what tests, types and docs need
 
 $(VENV)/.installed: requirements.lock pyproject.toml
 	@test -n "$(PYTHON)" || { echo "make: no python3.11 found; install Python 3.11 or run make PYTHON=/path/to/python"; exit 2; }
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11))' || \
-		{ echo "make: the lock is for Python 3.11, and $(PYTHON) is another version; run make PYTHON=/path/to/python3.11"; exit 2; }
 	$(PYTHON) -m venv $(VENV)
-	$(if $(TORCH),$(PIP) $(TORCH) --no-deps $(shell grep ^torch== requirements.lock))
-	$(PIP) -r requirements.lock
+	$(PIP) $(if $(TORCH),$(TORCH) --no-deps) $(shell grep -o '^torch==[0-9.]*' requirements.lock)
+	$(LOCKED) requirements.lock
 	$(PIP) --no-deps --no-build-isolation --editable .
 	@touch $@
 
 $(VENV)/.developing: $(VENV)/.installed requirements-dev.lock
-	$(PIP) -r requirements.lock -r requirements-dev.lock
+	$(LOCKED) requirements-dev.lock
 	@touch $@
 
 demo: setup  ## Text -> shards -> pretraining -> sweep -> report, on this machine, in minutes
@@ -55,12 +58,10 @@ test-kubernetes: develop  ## The manifests on an API server of Kubernetes with K
 test-images: develop  ## Build the images with buildah on a Debian of debootstrap, and compare pip freeze with the locks (root)
 	$(BIN)/python -m pytest tests/infra -m images
 
-test-versions: develop  ## The quick tests on each version of Python that is installed, in environments in build/
+test-versions:  ## The quick tests on each version of Python that is installed, in environments in build/
 	for version in $(VERSIONS); do \
 	  python$$version --version > /dev/null 2>&1 || { echo "python$$version: not installed"; continue; }; \
-	  python$$version -m venv build/python$$version && \
-	  build/python$$version/bin/pip install --quiet --editable ".[beam,train,s3,huggingface,onnx,tracking,dev]" && \
-	  build/python$$version/bin/python -m pytest -q -m "not slow" tests || exit 1; \
+	  $(MAKE) test PYTHON=python$$version VENV=build/python$$version || exit 1; \
 	done
 
 mutate: develop  ## An hour or two: make 500 small mistakes in the equations, and see which ones no test notices
@@ -81,18 +82,14 @@ docs: develop  ## Draw the architecture, list the keys, and build the site of do
 	$(BIN)/python -m docs.tools.list_keys
 	$(BIN)/mkdocs build --strict --quiet
 
-lock:  ## Resolve pyproject.toml anew into the locks, and see that other versions of Python can be resolved
-	rm -rf build/lock-venv && $(PYTHON) -m venv build/lock-venv
-	build/lock-venv/bin/pip install --quiet torch==2.13.0 setuptools wheel ".[beam,train]"
-	{ echo "# Exact versions of what tokenfree needs, for Python 3.11, written by 'make lock'."; \
-	  $(FREEZE); } > requirements.lock
-	build/lock-venv/bin/pip install --quiet -c requirements.lock ".[beam,train,s3,huggingface,onnx,tracking,dev]"
-	{ echo "# Exact versions of what tests, types and docs need beside requirements.lock, written by 'make lock'."; \
-	  $(FREEZE) | grep -vxFf requirements.lock; } > requirements-dev.lock
-	for version in $(VERSIONS); do \
-	  build/lock-venv/bin/pip install --quiet --dry-run --ignore-installed --only-binary=:all: \
-	    --python-version $$version --target build/none ".[beam,train]" || exit 1; \
-	done
+lock: $(UV)  ## Resolve pyproject.toml into the locks for Python 3.11 to 3.13; with UPGRADE=--upgrade to newer versions
+	$(RESOLVE) --extra beam --extra train --extra s3 --extra gcs -o requirements.lock
+	$(RESOLVE) -c requirements.lock --extra all --group dev -o requirements-dev.lock
+	$(RESOLVE) --extra beam --extra dataflow --extra s3 --extra gcs -o infra/images/beam.lock
+	$(TIDY) requirements.lock requirements-dev.lock infra/images/beam.lock
+
+$(UV):
+	$(PYTHON) -m venv build/uv && build/uv/bin/pip install --quiet uv
 
 audit:  ## Look up the packages of the locks among known vulnerabilities (pip-audit, in an environment in build/; asks PyPI)
 	test -x build/audit-venv/bin/pip-audit || { $(PYTHON) -m venv build/audit-venv && build/audit-venv/bin/pip install --quiet pip-audit; }

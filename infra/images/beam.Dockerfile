@@ -10,10 +10,9 @@ FROM apache/beam_python3.11_sdk:2.77.0 AS harness
 FROM python:3.11.14-slim-bookworm@sha256:65a93d69fa75478d554f4ad27c85c1e69fa184956261b4301ebaf6dbb0a3543d AS worker
 COPY --from=harness /opt/apache/beam /opt/apache/beam
 WORKDIR /opt/tokenfree
-COPY requirements.lock infra/images/stores.lock infra/images/dataflow.lock dist/tokenfree-*.whl ./
+COPY infra/images/beam.lock dist/tokenfree-*.whl ./
 # Preprocessing imports neither torch nor Ray; what is left out is several gigabytes.
-RUN grep -vE '^(torch|ray|triton|tensorboard|optuna)' requirements.lock > needed.txt \
-    && pip install --no-cache-dir -r needed.txt -r stores.lock -r dataflow.lock \
+RUN pip install --no-cache-dir --no-deps --require-hashes -r beam.lock \
     && pip install --no-cache-dir --no-deps tokenfree-*.whl \
     && python -c 'import tokenfree.pipelines.preprocess, apache_beam.io.gcp.gcsio' \
     && rm -r /opt/tokenfree/*

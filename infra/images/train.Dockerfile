@@ -13,11 +13,10 @@ RUN apt-get update \
     && rm -rf /var/lib/apt/lists/*
 ARG TORCH_INDEX=""
 WORKDIR /opt/tokenfree
-COPY requirements.lock infra/images/stores.lock dist/tokenfree-*.whl ./
-RUN if [ -n "$TORCH_INDEX" ]; then \
-      pip install --no-cache-dir --no-deps --index-url "$TORCH_INDEX" "$(grep ^torch== requirements.lock)"; \
-    fi \
-    && pip install --no-cache-dir -r requirements.lock -r stores.lock \
+COPY requirements.lock dist/tokenfree-*.whl ./
+RUN grep -o '^torch==[0-9.]*' requirements.lock > torch.txt \
+    && pip install --no-cache-dir ${TORCH_INDEX:+--no-deps --index-url "$TORCH_INDEX"} -r torch.txt \
+    && pip install --no-cache-dir --no-deps --require-hashes -r requirements.lock \
     && pip install --no-cache-dir --no-deps tokenfree-*.whl \
     && pip check \
     && tokenfree --version \

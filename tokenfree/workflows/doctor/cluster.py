@@ -80,7 +80,7 @@ def node_findings(
     own = versions()
     other = [f"{each} {own.get(each)} (here {expected[each]})" for each in expected if own.get(each) != expected[each]]
     if other:
-        remedy = "install the same versions everywhere: one image, or pip install -r requirements.lock on each node"
+        remedy = "install the same versions everywhere: one image, or `make setup` on each node"
         found.append(Finding("missing", "versions", ", ".join(other), remedy))
     if gpus and (usable := _gpus()) < gpus:
         remedy = "install the driver, or a torch built for the CUDA of the driver; then start the node again"
