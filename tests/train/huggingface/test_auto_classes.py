@@ -1,5 +1,6 @@
 """Exported folders of all models by the Auto classes of transformers: our outputs, with any tokenizer's padding."""
 
+import shutil
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -201,3 +202,19 @@ def test_finetuned_models_without_a_class_of_transformers(kind: str, model: str,
     if kind == "tags":
         pipe = transformers.pipeline("token-classification", model=port, tokenizer=tokenizer, device="cpu")
         assert {each["entity"] for each in pipe(texts[0])} <= set(port.config.id2label.values())
+
+
+@torch.no_grad()
+def test_a_folder_on_the_hub_opens_by_its_name(exported: tuple[str, Path], tmp_path: Path) -> None:
+    """Uploaded with `hf upload me/tiny FOLDER`, and downloaded to the hub's cache."""
+    _, made = exported
+    downloaded = tmp_path / "models--me--tiny"
+    shutil.copytree(made / "out", downloaded / "snapshots" / ("0" * 40))
+    (downloaded / "refs").mkdir()
+    (downloaded / "refs" / "main").write_text("0" * 40)
+    cached = {"cache_dir": str(tmp_path), "local_files_only": True, "trust_remote_code": True}
+    tokenizer = transformers.AutoTokenizer.from_pretrained("me/tiny", **cached)
+    model = transformers.AutoModel.from_pretrained("me/tiny", **cached).eval()
+    inputs = tokenizer(TEXTS, padding=True, return_tensors="pt")
+    found = model(**inputs).last_hidden_state
+    assert torch.equal(found, opened("", made / "out")(**inputs).last_hidden_state)
