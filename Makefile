@@ -15,7 +15,7 @@ UV := build/uv/bin/uv
 RESOLVE = $(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate --no-header $(UPGRADE) pyproject.toml
 # CUDA's libraries come with the torch of PyPI, so the lock installs with any build of torch. The markers are the same
 # everywhere: Linux and CPython, see [tool.uv] in pyproject.toml.
-TIDY = sed -i -E "/^(cuda|nvidia|triton)/,/[^\\]$$/d; s/ and \(\(platform_machine.*\)\) / /; s/ ; python_full_version < '3.14' / /"
+TIDY = sed -i -E "/^(cuda|nvidia|triton)/,/[^\\]$$/d; s/ and \(\(platform_machine.*\)\) / /; s/ ; python_full_version < '3.14'( and implementation_name != 'PyPy')? / /"
 
 .PHONY: help setup develop demo test test-all test-engines test-kubernetes test-images test-versions mutate lint format docs lock audit clean
 
