@@ -1,6 +1,7 @@
 """One trial in one process: budgets in any unit, and going on from its own checkpoints."""
 
 import dataclasses
+import weakref
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from tokenfree.train.sweep import trial as trial_session
 from tokenfree.train.sweep.recipe import Budget
 from tokenfree.train.sweep.subjects import PretrainingSubject
 from tokenfree.train.sweep.trial import TrialSegment, TrialSession, seconds_of_step
+from tokenfree.train.sweep.tune import Trainable
 
 MakeRecipe = Callable[..., PretrainRecipe]
 EXACT = ("report", "step", "loss", "validation_loss", "characters", "flops", "parameters", "seed")
@@ -169,3 +171,12 @@ def test_a_damaged_checkpoint_is_passed_over(corpus: str, make_recipe: MakeRecip
     session.close()
     (tmp_path / "checkpoints" / "step_00000004" / "model.safetensors").write_bytes(b"damaged")
     assert [exact(report) for report in reports(dataclasses.replace(segment, known=2))] == [exact(r) for r in whole[1:]]
+
+
+def test_a_process_forgets_a_trial_before_the_next_one(corpus: str, make_recipe: MakeRecipe, tmp_path: Path) -> None:
+    """Else a sweep of many trials runs out of memory: a loop holds its data, and is part of reference cycles."""
+    process = Trainable.__new__(Trainable)
+    process._work = opened(make_segment(corpus, make_recipe(), tmp_path / "trial"))
+    loop = weakref.ref(process._work._loop)
+    process._leave()
+    assert loop() is None

@@ -9,6 +9,7 @@ from their own checkpoints.
 from __future__ import annotations
 
 import contextlib
+import gc
 import json
 import pickle
 from functools import partial
@@ -340,3 +341,4 @@ class Trainable(tune.Trainable):
         if isinstance(self._work, TrialSession):
             self._work.close()
         self._work = None
+        gc.collect()  # a training loop is in reference cycles, and Python may leave many of them in memory
