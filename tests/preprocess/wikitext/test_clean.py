@@ -91,7 +91,7 @@ ENGLISH = [
     # broken
     ("{{Infobox\n| a = b\nText [[c]]", "Infobox\nText c"),
     ("a [[b c\n[[d]]", "a b c\nd"),
-    ("a }} b ]] c", "a b c"),
+    ("a }} b ]] c", "a  b  c"),
     ("a <ref>b", "a b"),
     ("{|\n| a\nText", "Text"),
     ("", ""),

@@ -1,7 +1,6 @@
 """Any text is cleaned without an error, in time and memory that grow with its length only."""
 
 import gc
-import re
 import string
 import sys
 import time
@@ -175,4 +174,4 @@ def test_balanced_marks_leave_nothing(wikitext, sites):
 @settings(max_examples=200, deadline=None)
 @given(literal=st.text(alphabet="[]{}|'<>=*#:;ab &", max_size=30).filter(lambda text: "</nowiki" not in text))
 def test_literal_text_comes_back_as_it_was(literal, sites):
-    assert clean(f"x<nowiki>{literal}</nowiki>y", sites["en"]) == re.sub(" +", " ", f"x{literal}y")
+    assert clean(f"x<nowiki>{literal}</nowiki>y", sites["en"]) == f"x{literal}y"

@@ -35,13 +35,18 @@ def class_table() -> np.ndarray:
 
 
 def codepoints_of(text: str) -> np.ndarray:
-    """Return `ord` of each character, uint32 [len(text)], read-only."""
-    return np.frombuffer(text.encode("utf-32-le"), dtype="<u4")
+    """Return `ord` of each character, uint32 [len(text)], read-only. Surrogates are characters."""
+    return np.frombuffer(text.encode("utf-32-le", "surrogatepass"), dtype="<u4")
+
+
+def text_of(codepoints: np.ndarray) -> str:
+    """Return the text of `codepoints_of`."""
+    return codepoints.tobytes().decode("utf-32-le", "surrogatepass")
 
 
 def classes_of(codepoints: np.ndarray) -> np.ndarray:
     """Return the class of each codepoint (any unsigned dtype), uint8 of the same shape."""
-    return class_table()[codepoints]
+    return class_table().take(codepoints)
 
 
 def byte_offsets(codepoints: np.ndarray) -> np.ndarray:

@@ -12,6 +12,8 @@ from typing import Literal, get_args
 
 import numpy as np
 
+from tokenfree.preprocess.text.characters import codepoints_of, text_of
+
 Scheme = Literal["drop", "repeat", "uppercase", "random_case"]
 SCHEMES: tuple[Scheme, ...] = get_args(Scheme)
 
@@ -37,7 +39,7 @@ def add_noise(text: str, scheme: Scheme, *, seed: int, example: int | str, rate:
         raise ValueError(f"rate {rate}: give a share of the characters, above 0 and at most 1")
     if scheme == "uppercase":
         return text.upper() if rate == 1 else _upper(text, _uniform(seed, scheme, example, len(text)) < rate)
-    codepoints = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), dtype="<u4")
+    codepoints = codepoints_of(text)
     if scheme == "random_case":
         changed = _random_case(codepoints, seed, example, rate)
     elif scheme == "drop":
@@ -51,7 +53,7 @@ def add_noise(text: str, scheme: Scheme, *, seed: int, example: int | str, rate:
         chosen = (drawn[::2] < rate) & ~_is_special(codepoints)
         copies = 1 + (drawn[1::2] * _MOST_COPIES).astype(np.int64)
         changed = np.repeat(codepoints, 1 + chosen * copies)
-    return changed.tobytes().decode("utf-32-le", "surrogatepass")
+    return text_of(changed)
 
 
 def _upper(text: str, chosen: np.ndarray) -> str:

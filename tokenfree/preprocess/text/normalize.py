@@ -1,27 +1,21 @@
 """Unicode normalisation of documents, before anything is counted, cut or hashed."""
 
 import functools
-import re
 import unicodedata
 
 import numpy as np
 
-from tokenfree.preprocess.text.characters import MARK, class_table, codepoints_of
+from tokenfree.preprocess.text.characters import MARK, SPACE, class_table, codepoints_of, text_of
 
 # Unicode's Stream-Safe limit (UAX #15). No real text comes close, and NFC takes quadratic time in the length of a run.
 MAX_MARKS = 30
 # Control characters that are not white space (bytes 0x00 to 0x04 are Byte2Word's special tokens); lone surrogates,
 # which have no UTF-8; noncharacters and the byte order mark; and the private codepoints that stand for the models'
-# special symbols (CANINE's U+E000 to U+E004, with room for more). In two expressions because one that mixes planes
-# scans 28 MB/s, and these two scan 200.
-_REMOVED = re.compile(
-    "[\x00-\x08\x0e-\x1b\x7f-\x84\x86-\x9f\ud800-\udfff\ue000-\ue00f\ufdd0-\ufdef\ufeff\ufffe\uffff]+"
-)
-_BEHIND_EMOJI = re.compile("[\U0001fffe-\U0010ffff]")
-_NONCHARACTERS = re.compile(
-    "[" + "".join(f"{chr(plane + 0xFFFE)}{chr(plane + 0xFFFF)}" for plane in range(0x10000, 0x110000, 0x10000)) + "]+"
-)
-_BLANK_LINES = re.compile("\n{3,}")
+# special symbols (CANINE's U+E000 to U+E004, with room for more).
+_REMOVED_RANGES = ((0, 8), (0x0E, 0x1B), (0x7F, 0x84), (0x86, 0x9F), (0xD800, 0xDFFF), (0xE000, 0xE00F),
+                   (0xFDD0, 0xFDEF), (0xFEFF, 0xFEFF), *((plane + 0xFFFE, plane + 0xFFFF) for plane in
+                   range(0, 0x110000, 0x10000)))  # fmt: skip
+_KEPT, _COMBINING, _REMOVED, _TIDY, _UNTIDY = range(5)  # the last two are white space
 
 
 def normalize(text: str) -> str:
@@ -31,33 +25,51 @@ def normalize(text: str) -> str:
     There is at most one blank line between lines, and none at the start or end of the text. A run of combining marks is
     cut after the thirtieth.
     """
-    text = _REMOVED.sub("", text)
+    codepoints = codepoints_of(text)
+    removed = _kinds().take(codepoints) == _REMOVED
+    if removed.any():
+        text = text_of(codepoints[~removed])
     if not text.isascii():
-        if _BEHIND_EMOJI.search(text):
-            text = _NONCHARACTERS.sub("", text)
-        text = _limit_marks(unicodedata.normalize("NFC", _limit_marks(text)))
-    text = "\n".join([" ".join(line.split()) for line in text.splitlines()])
-    if "\n\n\n" in text:
-        text = _BLANK_LINES.sub("\n\n", text)
-    return text.strip("\n")
+        # NFC costs ten times as much where a combining mark occurs, so it gets a line at a time.
+        lines = _limit_marks(text).split("\n")
+        text = _limit_marks("\n".join([unicodedata.normalize("NFC", line) for line in lines]))
+    return _tidy_space(text)
+
+
+def _tidy_space(text: str) -> str:
+    kinds = _kinds().take(codepoints_of(text))
+    spaces = np.flatnonzero(kinds >= _TIDY)
+    gaps = np.flatnonzero(np.diff(spaces, prepend=-2, append=len(text) + 1) > 1)
+    starts, ends = spaces[gaps[:-1]], spaces[gaps[1:] - 1] + 1
+    untidy = (ends - starts > 1) | (kinds[starts] != _TIDY)
+    pieces, position = [], 0
+    for start, end in zip(starts[untidy].tolist(), ends[untidy].tolist(), strict=True):
+        num_line_ends = len(f"|{text[start:end]}|".splitlines()) - 1
+        pieces += (text[position:start], "\n" * min(num_line_ends, 2) or " ")
+        position = end
+    return "".join([*pieces, text[position:]]).strip()
 
 
 def _limit_marks(text: str) -> str:
-    codepoints = codepoints_of(text)
     # A run that is too long contains two neighbours of this sample.
-    sample = _combining_table()[codepoints[:: MAX_MARKS // 2]]
+    sample = _kinds().take(codepoints_of(text[:: MAX_MARKS // 2])) == _COMBINING
     if not (sample[1:] & sample[:-1]).any():
         return text
-    combines = _combining_table()[codepoints]
+    codepoints = codepoints_of(text)
+    combines = _kinds()[codepoints] == _COMBINING
     positions = np.arange(len(codepoints))
     bases = np.maximum.accumulate(np.where(combines, -1, positions))
-    return codepoints[positions - bases <= MAX_MARKS].tobytes().decode("utf-32-le")
+    return text_of(codepoints[positions - bases <= MAX_MARKS])
 
 
 @functools.cache
-def _combining_table() -> np.ndarray:
-    """Return for each codepoint whether NFC may move it, bool [0x110000]."""
-    table = class_table() == MARK
-    for codepoint in np.flatnonzero(table).tolist():
-        table[codepoint] = unicodedata.combining(chr(codepoint)) != 0
-    return table
+def _kinds() -> np.ndarray:
+    """Return what becomes of each codepoint, uint8 [0x110000]."""
+    kinds = np.full(len(class_table()), _KEPT, np.uint8)
+    marks = np.flatnonzero(class_table() == MARK).tolist()
+    kinds[[codepoint for codepoint in marks if unicodedata.combining(chr(codepoint))]] = _COMBINING
+    kinds[class_table() == SPACE] = _UNTIDY
+    kinds[[ord(" "), ord("\n")]] = _TIDY
+    for first, last in _REMOVED_RANGES:
+        kinds[first : last + 1] = _REMOVED
+    return kinds

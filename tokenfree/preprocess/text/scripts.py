@@ -7,6 +7,8 @@ from importlib.resources import files
 
 import numpy as np
 
+from tokenfree.preprocess.text.characters import codepoints_of
+
 SAMPLING = 16  # count every 16th character: the card needs shares, not exact counts
 
 # Runs of codepoints of one script, by the first of each: https://www.unicode.org/reports/tr24/. Characters that many
@@ -26,7 +28,7 @@ def scripts_of(codepoints: np.ndarray) -> np.ndarray:
 
 def count_scripts(text: str) -> Counter[str]:
     """Return how many of every 16th character of `text` belong to each script."""
-    codepoints = np.frombuffer(text[::SAMPLING].encode("utf-32-le"), "<u4")
+    codepoints = codepoints_of(text[::SAMPLING])
     runs = np.bincount(np.searchsorted(_STARTS, codepoints, side="right") - 1, minlength=len(_SCRIPTS))
     counts: Counter[str] = Counter()
     for run in np.flatnonzero(runs):

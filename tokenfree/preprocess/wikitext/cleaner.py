@@ -30,7 +30,8 @@ def clean(wikitext: str, site: Site) -> str:
     """Return the text of an article as readers see it: paragraphs, section titles and list items, one per line.
 
     Tables, files, categories, references, formulas and most templates are left out; templates for numbers, units,
-    dates, languages, quotations and the like are kept. Time and memory are linear in the length of any page.
+    dates, languages, quotations and the like are kept. White space inside lines is that of the page, for `normalize` to
+    tidy. Time and memory are linear in the length of any page.
     """
     if len(wikitext) <= LONGEST_PIECE:
         return _clean(wikitext, site)

@@ -257,24 +257,17 @@ _RUN = re.compile(r"[ \xa0]*\x05[\x05 \xa0]*")
 _JUNK_OF_LINE = _JUNK + ".。*"
 _CLOSERS = frozenset(",.;:!?)]}，。；：！？、）］」』】»”%\n")
 _OPENERS = frozenset(" \n([{（［「『【\u3000")
-# An empty title is removed with its line.
-_TITLE_MARK = re.compile(rf"{HEADING}[1-6]\s*")
-_SPACES = re.compile(r"  +")
+_SPACES = re.compile(r"[ \xa0]{2,}|\t")
 
 
 def tidy(text: str) -> str:
     """Return the clean lines, joined by single line breaks."""
     if PHONETIC in text:
         text = _BRACKETED_PHONETIC.sub(_drop_phonetic, text).replace(PHONETIC, "")
-    if "\xa0" in text:
-        text = text.replace("\xa0\xa0", " ").replace(" \xa0", " ").replace("\xa0 ", " ")
-    if "\t" in text:
-        text = text.replace("\t", " ")
-    if "  " in text:
-        text = _SPACES.sub(" ", text)
     lines = [line for raw in text.split("\n") if (line := (_fix_line(raw) if GONE in raw else raw).strip())]
-    text = "\n".join(lines)
-    return _drop_empty_sections(text) if HEADING in text else text
+    if HEADING in text:
+        lines = _drop_empty_sections(lines)
+    return "\n".join(lines)
 
 
 def _drop_phonetic(match: re.Match[str]) -> str:
@@ -286,6 +279,7 @@ def _fix_line(line: str) -> str:
     """Remove the punctuation that is left over in a line where something was dropped."""
     if not line.strip(_JUNK_OF_LINE):
         return ""
+    line = _SPACES.sub(" ", line)
     for _ in range(2):  # brackets in brackets
         line, count = _BRACKETS.subn(_fix_bracket, line)
         if not count:
@@ -327,14 +321,21 @@ def _close_gap(match: re.Match[str]) -> str:
     return " " if match[0].strip(GONE) else ""
 
 
-def _drop_empty_sections(text: str) -> str:
-    """Remove titles of empty sections, from the deepest level up, then the marks of the others."""
-    text += "\n"
-    for level in range(6, 0, -1):
-        mark = f"{HEADING}{level}"
-        if mark in text:
-            text = re.sub(rf"{mark}[^\n]*\n(?={HEADING}[1-{level}]|\Z)", "", text)
-    return _TITLE_MARK.sub("", text).strip()
+def _drop_empty_sections(lines: list[str]) -> list[str]:
+    """Remove the titles of sections without text, and the marks of the others."""
+    kept: list[str] = []
+    highest = 0  # level of the highest title between here and the next text
+    for line in reversed(lines):
+        if line[0] != HEADING:
+            highest = 7
+            kept.append(line)
+            continue
+        level = int(line[1])
+        title = line[2:].lstrip()
+        if level < highest and title:
+            kept.append(title)
+        highest = min(highest, level)
+    return kept[::-1]
 
 
 # Wikis on which MediaWiki converts between scripts; elsewhere `-{` is ordinary text.
