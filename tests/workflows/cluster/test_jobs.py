@@ -1,6 +1,6 @@
-"""Following a job: nothing is shown twice when the connection was lost, and the job's own status is what ends it."""
+"""Following a job: its own status is what ends it."""
 
-import json
+import dataclasses
 import socket
 from collections.abc import AsyncIterator, Iterator
 from types import SimpleNamespace
@@ -13,7 +13,7 @@ from ray.job_submission import JobStatus
 
 from tokenfree.core.errors import UserError
 from tokenfree.workflows.cluster import jobs
-from tokenfree.workflows.cluster.jobs import Job, Jobs, NoAnswer, as_json, exit_status, last_line
+from tokenfree.workflows.cluster.jobs import Job, Jobs, NoAnswer, outcome
 
 
 def told(status: str, exit_code: int | None = None, message: str = "") -> SimpleNamespace:
@@ -58,23 +58,18 @@ def client(monkeypatch: pytest.MonkeyPatch) -> Any:
     return make
 
 
-def test_a_lost_connection_is_made_again_and_nothing_shown_twice(client: Any) -> None:
+def test_a_job_is_followed_to_its_end(client: Any) -> None:
     running, done = told("RUNNING"), told("FAILED", 2)
-    lost = RuntimeError("WebSocket connection closed unexpectedly")
-    parts = ["one\n", "two\n", lost, "three\n", ClientError("down"), "four\n"]
-    found = client(parts, running, running, ConnectionError("no"), running, done)
-    shown, notices = [], []
-    job = found.follow("job", shown.append, notices.append)
-    assert "".join(shown) == "one\ntwo\nthree\nfour\n"
-    assert len(notices) == 1
-    assert "the job continues, and the connection is tried again" in notices[0]
-    assert exit_status(job) == 2
+    shown: list[str] = []
+    job = client(["one\n", "two\n"], running, running, done).follow("job", shown.append)
+    assert "".join(shown) == "one\ntwo\n"
+    assert outcome(job) == (2, "")
 
 
-def test_a_cluster_that_stays_away_is_given_up(client: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(jobs, "_PATIENCE", -1.0)
-    with pytest.raises(NoAnswer, match=r"no Ray cluster answers at http://127.0.0.1:1"):
-        client([], ConnectionError("no")).follow("job", print, print)
+@pytest.mark.parametrize("error", [RuntimeError("WebSocket connection closed unexpectedly"), ClientError("down")])
+def test_a_lost_connection_leaves_the_job(error: Exception, client: Any) -> None:
+    with pytest.raises(NoAnswer, match=r"http://127.0.0.1:1"):
+        client(["one\n", error], told("RUNNING")).follow("job", print)
 
 
 def test_a_cluster_that_does_not_answer_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -102,19 +97,20 @@ def test_errors_of_ray_are_words(client: Any) -> None:
         ("FAILED", 1, "", 1, ""),
         ("FAILED", 2, "", 2, ""),
         ("FAILED", 127, "", 1, "the cluster has no command tokenfree"),
-        ("FAILED", -9, "", 1, "ended with status -9; look for a lack of memory"),
+        ("FAILED", -9, "", 1, "job job failed: exit status -9"),
         ("FAILED", None, "no room\nmore", 1, "job job failed: no room"),
         ("STOPPED", None, "", 1, "was stopped; the same command resumes"),
     ],
 )
 def test_the_status_is_the_jobs_own(status: str, code: int | None, message: str, expected: int, words: str) -> None:
     job = Job("job", status, "tokenfree x", 1.0, 2.0, code, message)
-    assert exit_status(job) == expected
-    assert words in last_line(job)
-    assert bool(words) == bool(last_line(job))
+    found, line = outcome(job)
+    assert found == expected
+    assert words in line
+    assert bool(words) == bool(line)
 
 
 def test_jobs_for_programs(client: Any) -> None:
-    (job,) = json.loads(as_json([client([], told("RUNNING")).get("job")]))["jobs"]
+    job = dataclasses.asdict(client([], told("RUNNING")).get("job"))
     assert job == {"name": "job", "status": "RUNNING", "command": "tokenfree x", "started": 1.0, "ended": None,
                    "exit_status": None, "message": ""}  # fmt: skip

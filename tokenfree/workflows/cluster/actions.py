@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import itertools
+import json
 import os
 import re
 import signal
@@ -11,7 +13,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from tokenfree.core.errors import JobError, UserError
@@ -156,7 +158,7 @@ def local(args: argparse.Namespace) -> int:
     tokens.use(asked=not args.no_token)
     tokens.make()
     for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, _interrupted)
+        signal.signal(number, signal.default_int_handler)
     print(f"starting {counted(len(args.hosts or ()) or args.nodes, 'node')}", flush=True)
     made = local_cluster.start(args.nodes, args.cpus, hosts=args.hosts or (), dashboard=args.dashboard_host)
     try:
@@ -245,10 +247,10 @@ def stop(args: argparse.Namespace) -> int:
       tokenfree cluster stop pretrain-0312-104512-9f3a
     """
     jobs = _jobs(_address(args))
-    running = jobs.stop(args.job)
-    while running and not jobs.get(args.job).has_ended:
+    jobs.stop(args.job)
+    while not (job := jobs.get(args.job)).has_ended:
         time.sleep(0.5)
-    print(f"job {args.job}: {jobs.get(args.job).status}")
+    print(f"job {args.job}: {job.status}")
     return 0
 
 
@@ -259,12 +261,11 @@ def list_jobs(args: argparse.Namespace) -> int:
       tokenfree cluster jobs
       tokenfree cluster jobs --json
     """
-    from tokenfree.workflows.cluster.jobs import as_json
     from tokenfree.workflows.terminal.progress import console
 
     jobs = _jobs(_address(args)).list()
     if args.json:
-        print(as_json(jobs))
+        print(json.dumps({"jobs": [dataclasses.asdict(job) for job in jobs]}))
     elif not jobs:
         print("no jobs yet; tokenfree cluster submit -- COMMAND begins one")
     else:
@@ -292,32 +293,23 @@ def _agree(question: str, agreed: bool) -> None:
         raise UserError("not done, as the answer was no")
 
 
-def _interrupted(number: int, frame: object) -> NoReturn:
-    raise KeyboardInterrupt
-
-
 def _warn(text: str) -> None:
     print(f"tokenfree: warning: {text}", file=sys.stderr)
 
 
 def _follow(jobs: Jobs, name: str) -> int:
     """Write the log of a job to its end, and return its exit status. Ctrl-C leaves the job alone."""
-    from tokenfree.workflows.cluster.jobs import exit_status, last_line
-
-    def write(text: str) -> None:
-        print(text, end="", flush=True)
-
-    def notice(text: str) -> None:
-        print(f"tokenfree: {text}", file=sys.stderr)
+    from tokenfree.workflows.cluster.jobs import outcome
 
     try:
-        job = jobs.follow(name, write, notice)
+        job = jobs.follow(name, lambda text: print(text, end="", flush=True))
     except KeyboardInterrupt:
         print(f"\nthe job continues; tokenfree cluster logs {name} shows it, tokenfree cluster stop {name} ends it")
         return 128 + signal.SIGINT
-    if last_line(job):
-        notice(last_line(job))
-    return exit_status(job)
+    status, line = outcome(job)
+    if line:
+        print(f"tokenfree: {line}", file=sys.stderr)
+    return status
 
 
 def _jobs(address: str) -> Jobs:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
-import json
 import logging
 import os
 import secrets
@@ -24,7 +23,7 @@ from ray.job_submission import JobDetails, JobStatus, JobSubmissionClient
 from tokenfree.core.errors import JobError, UserError
 from tokenfree.workflows.cluster import tokens
 
-_PATIENCE, _PAUSE = 600.0, 2.0  # seconds to wait for a cluster that no longer answers, and between attempts
+_PAUSE = 0.5  # seconds until the status is asked for again
 _ANSWER_SECONDS = 10.0  # for the first answer of a cluster; Ray's client waits without limit
 _STOP_SECONDS = 120  # for a job to write its checkpoint before it is killed
 _OVERRIDES = ("RAY_API_SERVER_ADDRESS", "RAY_ADDRESS")  # in Ray, these override an address that is passed
@@ -100,28 +99,23 @@ class Jobs:
                     entrypoint_num_gpus=gpus,
                 )
 
-    def follow(self, name: str, write: Callable[[str], None], notice: Callable[[str], None]) -> Job:
+    def follow(self, name: str, write: Callable[[str], None]) -> Job:
         """Write the log of a job, from its beginning to its end, and return the ended job.
 
-        A lost connection, such as that of a closed laptop, is restored, and `notice` receives a line about it. Raises
-        NoAnswer if the cluster does not answer for ten minutes.
+        Raises:
+            NoAnswer: The connection is lost.
         """
-        log, lost = _Log(write), None
-        while True:
-            try:
-                job = self.get(name)  # fails if there is no such job
-                with self._told():
-                    asyncio.run(self._tail(name, log))
-                job, lost = self.get(name), None
-                if job.has_ended:
-                    return job
-            except NoAnswer:
-                if lost is None:
-                    lost = time.monotonic()
-                    notice(f"{self.address} does not answer; the job continues, and the connection is tried again")
-                if time.monotonic() - lost > _PATIENCE:
-                    raise
+        self.get(name)  # fails if there is no such job
+
+        async def tail() -> None:
+            async for text in self._client.tail_job_logs(name):
+                write(text)
+
+        with self._told():
+            asyncio.run(tail())
+        while not (job := self.get(name)).has_ended:
             time.sleep(_PAUSE)
+        return job
 
     def logs(self, name: str) -> str:
         """Return what a job has printed so far."""
@@ -129,11 +123,11 @@ class Jobs:
         with self._told():
             return self._client.get_job_logs(name)
 
-    def stop(self, name: str) -> bool:
-        """Ask a job to end, and return True if it was running. It may take some time to write a checkpoint."""
+    def stop(self, name: str) -> None:
+        """Ask a job to end. It may take some time to write a checkpoint."""
         self.get(name)
         with self._told():
-            return self._client.stop_job(name)
+            self._client.stop_job(name)
 
     def get(self, name: str) -> Job:
         """Return a job. Raises UserError if there is none of that name."""
@@ -150,11 +144,6 @@ class Jobs:
         with self._told():
             found = [_job(job) for job in self._client.list_jobs() if job.submission_id]
         return sorted(found, key=lambda job: job.started or 0.0)
-
-    async def _tail(self, name: str, log: _Log) -> None:
-        log.read = 0
-        async for text in self._client.tail_job_logs(name):
-            log.add(text)
 
     @contextlib.contextmanager
     def _told(self) -> Iterator[None]:
@@ -175,23 +164,11 @@ class Jobs:
         except RuntimeError as error:
             if "WebSocket" not in str(error) and "status code 50" not in str(error):
                 raise
-            raise NoAnswer(f"{self.address}: the connection was lost") from error
+            raise NoAnswer(
+                f"{self.address}: the connection was lost. The job continues; tokenfree cluster logs shows it again"
+            ) from error
         finally:
             os.environ.update(before)
-
-
-class _Log:
-    """A writer of the new part of a log. Each connection reads the log from its beginning."""
-
-    def __init__(self, write: Callable[[str], None]) -> None:
-        self._write, self._written = write, 0
-        self.read = 0
-
-    def add(self, text: str) -> None:
-        self.read += len(text)
-        if self.read > self._written:
-            self._write(text[max(0, len(text) - (self.read - self._written)) :])
-            self._written = self.read
 
 
 def _copy(source: Path, target: Path) -> None:
@@ -205,28 +182,19 @@ def _copy(source: Path, target: Path) -> None:
         raise UserError(f"--send {source}: no such file or folder. Give a path of this machine")
 
 
-def exit_status(job: Job) -> int:
-    """Return the exit status of a job that has ended: that of its command, or 1."""
+def outcome(job: Job) -> tuple[int, str]:
+    """Return the exit status of an ended job, and a line about it: "" if it succeeded or has printed its own error."""
     if job.status == JobStatus.SUCCEEDED:
-        return 0
-    return job.exit_status if job.exit_status is not None and 0 < job.exit_status < _NO_COMMAND else 1
-
-
-def last_line(job: Job) -> str:
-    """Return a line about a job that has ended; empty if it succeeded or has printed its own error."""
+        return 0, ""
     if job.status == JobStatus.STOPPED:
-        return f"job {job.name} was stopped; the same command resumes from its newest checkpoint"
-    if job.status == JobStatus.SUCCEEDED or job.exit_status in (1, 2):
-        return ""
+        return 1, f"job {job.name} was stopped; the same command resumes from its newest checkpoint"
+    if job.exit_status in (1, 2):
+        return job.exit_status, ""
     if job.exit_status == _NO_COMMAND:
-        return f"job {job.name}: the cluster has no command tokenfree; install it on its nodes, or name another image"
-    if job.exit_status is not None:
-        return f"job {job.name} ended with status {job.exit_status}; look for a lack of memory on its node"
-    return f"job {job.name} failed: {next(iter(job.message.strip().splitlines()), 'Ray does not say why')}"
-
-
-def as_json(jobs: list[Job]) -> str:
-    return json.dumps({"jobs": [dataclasses.asdict(job) for job in jobs]})
+        return 1, f"job {job.name}: the cluster has no command tokenfree; install it on its nodes"
+    status = 1 if job.exit_status is None or job.exit_status < 0 else job.exit_status
+    reason = next(iter(job.message.strip().splitlines()), f"exit status {job.exit_status}")
+    return status, f"job {job.name} failed: {reason}"
 
 
 def _job(details: JobDetails) -> Job:

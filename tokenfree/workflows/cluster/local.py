@@ -31,9 +31,7 @@ from tokenfree.core.machine import cores
 LOOPBACK = "127.0.0.1"
 _MARK = "TOKENFREE_LOCAL_CLUSTER"
 _STARTED = "Ray runtime started"  # printed by `ray start`
-_GAVE_UP = "timed out during startup"  # printed if the machine is so busy that 30 seconds are not enough
 _START_SECONDS, _END_SECONDS = 180.0, 15.0
-_ATTEMPTS = 3
 _OBJECT_STORE = 100_000_000  # bytes per node
 _HEALTH = {  # a disconnected node counts as lost after 15 seconds; by Ray's defaults after 65
     "RAY_health_check_period_ms": "1000",
@@ -93,19 +91,13 @@ def start(nodes: int, cpus: int | None, *, hosts: Sequence[str] = (), dashboard:
         raise UserError(f"a local cluster runs already, at {before.address}; tokenfree cluster down local ends it")
     addresses = [_address(host) for host in hosts] or [LOOPBACK] * nodes
     each = cpus or max(1, cores() // len(addresses))
-    for attempts_left in reversed(range(_ATTEMPTS)):
-        made = _named(addresses, dashboard)
-        try:
-            _start_nodes(made, each, hosts)
-            return made
-        except _Busy:
-            stop(made)
-            if not attempts_left:
-                raise
-        except BaseException:
-            stop(made)
-            raise
-    raise AssertionError
+    made = _named(addresses, dashboard)
+    try:
+        _start_nodes(made, each, hosts)
+    except BaseException:
+        stop(made)
+        raise
+    return made
 
 
 def stop(cluster: LocalCluster) -> None:
@@ -133,10 +125,6 @@ def is_current(cluster: LocalCluster) -> bool:
     with contextlib.suppress(OSError, ValueError):
         return json.loads(_state().read_text(encoding="utf-8"))["mark"] == cluster.mark
     return False
-
-
-class _Busy(JobError):
-    """Ray gave up on a node that was only slow."""
 
 
 def _named(addresses: Sequence[str], dashboard: str) -> LocalCluster:
@@ -192,8 +180,7 @@ def _wait(made: LocalCluster, number: int, process: subprocess.Popen[bytes]) -> 
     while _STARTED not in (said := made.log(number).read_text(encoding="utf-8", errors="replace")):
         if process.poll() is not None or time.monotonic() > until:
             lines = [line.strip() for line in said.splitlines() if line.strip()] or ["it said nothing"]
-            kind = _Busy if _GAVE_UP in said else JobError
-            raise kind(f"node {number} of the local cluster did not start: {lines[-1]}")
+            raise JobError(f"node {number} of the local cluster did not start: {lines[-1]}")
         time.sleep(0.1)
 
 

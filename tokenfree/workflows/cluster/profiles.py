@@ -7,7 +7,7 @@ import difflib
 import importlib.resources
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -66,7 +66,7 @@ def read(source: str) -> Profile:
         raise UserError(f"profile {source}: not YAML: {' '.join(str(error).split())}") from None
     if not isinstance(mapping, dict):
         raise UserError(f"profile {source}: should be a mapping of keys to values, not {type(mapping).__name__}")
-    problems = _schema_problems(mapping) or list(_places(mapping))
+    problems = _schema_problems(mapping) or _places(mapping)
     if problems:
         own = f" (copy it: tokenfree cluster profiles {source} > {source}.yaml)" if path.parent == _FOLDER else ""
         raise UserError(f"profile {source}{own}", problems)
@@ -135,22 +135,7 @@ def _starts(mapping: Mapping[str, Any]) -> list[str]:
     return [*mapping.get("head_start_ray_commands", []), *mapping.get("worker_start_ray_commands", [])]
 
 
-def _places(mapping: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the placeholders of a template that are not filled in."""
-    found: dict[str, str] = {}
-    for key, text in _texts(mapping):
-        for word in _PLACE.findall(text):
-            found.setdefault(word, key)
-    yield from (f"{key}: {word} stands for a value of yours" for word, key in found.items())
-
-
-def _texts(value: Any, key: str = "") -> Iterator[tuple[str, str]]:
-    """Yield all texts in nested mappings and lists, with their keys."""
-    if isinstance(value, str):
-        yield key, value
-    elif isinstance(value, Mapping):
-        for name, inner in value.items():
-            yield from _texts(inner, f"{key}.{name}" if key else str(name))
-    elif isinstance(value, list):
-        for inner in value:
-            yield from _texts(inner, key)
+def _places(mapping: Mapping[str, Any]) -> list[str]:
+    """Return the placeholders of a template that are not filled in."""
+    found = dict.fromkeys(_PLACE.findall(yaml.safe_dump(mapping)))
+    return [f"{place} stands for a value of yours" for place in found]
