@@ -196,8 +196,10 @@ def test_the_commands_of_the_pages_are_understood(page: Path) -> None:
     for arguments in commands_of(page):
         (name,), module = arguments[:1], cli._imported(arguments[:1])[arguments[0]]
         own = arguments[1 : arguments.index("--")] if "--" in arguments else arguments[1:]
-        rest, _ = cli.separated(name, own, cli._options(module), getattr(module, "KIND", None))
-        args = cli._parser({name: module}).parse_args([name, *rest])
+        parser = cli._parser({name: module})
+        options = [option for action in cli._actions(parser) for option in action.option_strings]
+        rest, _ = cli.separated(name, own, options, getattr(module, "KIND", None))
+        args = parser.parse_args([name, *rest])
         recipe = getattr(args, "recipe", None)
         if recipe and not recipe.endswith(".yaml") and recipe != "RECIPE":
             assert read_based(recipe), arguments

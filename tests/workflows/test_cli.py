@@ -174,8 +174,8 @@ def test_options_are_taken_with_dashes_and_underscores(capsys: pytest.CaptureFix
 
 def test_help_shows_options_with_dashes(capsys: pytest.CaptureFixture[str]) -> None:
     for name in cli.command_names():
-        module = importlib.import_module(f"tokenfree.workflows.commands.{name}")
-        assert [option for option in cli._options(module) if "_" in option] == [], name
+        actions = cli._actions(cli._parser(cli._imported([name])))
+        assert [option for action in actions for option in action.option_strings if "_" in option] == [], name
 
 
 @pytest.mark.parametrize("command", ["pretrain", "model", "sweep", "preprocess", "import"])

@@ -6,7 +6,7 @@ import pytest
 
 from tokenfree.pipelines.dry_run import PlanDescription
 from tokenfree.workflows import cli
-from tokenfree.workflows.terminal.plans import told
+from tokenfree.workflows.commands.preprocess import estimate
 from tokenfree.workflows.terminal.results import money, size_of, time_of
 
 
@@ -79,12 +79,12 @@ def test_preprocessing_on_workers() -> None:
         vocabulary_characters=0,
         vocabulary_seconds=0,
     )
-    said = told(known, 5, 0.5)
+    said = estimate(known, 5, 0.5)
     assert "time        about 2.0 hours with 5 workers\n" in said
     assert "money       about 5.00" in said
     assert "up to 380 MB" in said
-    assert "time        about 60 minutes with 20 workers" in told(known, 20, None)  # a split is read by one worker
-    assert "money" not in told(known, 20, None)
+    assert "time        about 60 minutes with 20 workers" in estimate(known, 20, None)  # a split is read by one worker
+    assert "money" not in estimate(known, 20, None)
 
 
 def test_price_needs_a_dry_run(capsys: pytest.CaptureFixture[str]) -> None:

@@ -28,14 +28,7 @@ from tokenfree.workflows.recipes.options import separated
 from tokenfree.workflows.terminal.verbosity import add_arguments, set_logging, show_seconds
 
 EPILOG = "Help on one command, with an example: tokenfree COMMAND --help"
-_USERS_OWN = {
-    errno.EROFS,
-    errno.EACCES,
-    errno.EPERM,
-    errno.EEXIST,
-    errno.ENOTDIR,
-    errno.EISDIR,
-}
+_USERS_OWN = (errno.EROFS, errno.EACCES, errno.EPERM, errno.EEXIST, errno.ENOTDIR, errno.EISDIR)
 # Packages that only an extra installs.
 _EXTRAS = {
     "apache_beam": "beam",
@@ -107,13 +100,8 @@ def _interrupts() -> Iterator[list[signal.Signals]]:
 
 def _status(argv: list[str], caught: Sequence[signal.Signals]) -> int:
     """Run the command and return its exit status. Report an error in one line. `caught` comes from `_interrupts`."""
-    debug = "--debug" in argv[: argv.index("--") if "--" in argv else len(argv)]
     try:
         return _run(argv)
-    except UserError as error:
-        return _fail(error, 2, debug)
-    except JobError as error:
-        return _fail(error, 1, debug)
     except BrokenPipeError:  # as in `tokenfree inspect DIR | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
@@ -121,33 +109,38 @@ def _status(argv: list[str], caught: Sequence[signal.Signals]) -> int:
         said = f"stopped by {caught[0].name}" if caught else "interrupted"
         print(f"\ntokenfree: {said}; run the same command again to resume", file=sys.stderr)
         return 128 + (caught[0] if caught else signal.SIGINT)
-    except OSError as error:
-        if _is_exhausted(error):
-            return _fail(JobError(f"{error.strerror}: {_MORE_ROOM}"), 1, debug)
-        where = f"{error.filename}: " if error.filename else ""
-        text = UserError(f"{where}{error.strerror or error}")
-        return _fail(text if not debug else error, 2 if error.errno in _USERS_OWN else 1, debug)
     except Exception as error:
-        package = (getattr(error, "name", None) or "").partition(".")[0]
-        if isinstance(error, ModuleNotFoundError) and package in _EXTRAS:
-            text = f"{package} is not installed; run pip install '.[{_EXTRAS[package]}]' in a checkout of tokenfree"
-            return _fail(UserError(text), 2, debug)
-        if _is_exhausted(error):
-            said = str(error).strip().split("\n")[0] or "no more is given"
-            return _fail(JobError(f"not enough memory or threads ({said[:160]}); {_MORE_ROOM}"), 1, debug)
-        message = str(error).strip().split("\n")[0]
-        note = "an unexpected failure; run again with --debug for the traceback"
-        print(f"tokenfree: {type(error).__name__}: {message} ({note})", file=sys.stderr)
-        if debug:
+        if "--debug" in argv[: argv.index("--") if "--" in argv else len(argv)]:
             traceback.print_exc()
-        return 1
+        found, status = _in_words(error)
+        if isinstance(found, UserError) and len(found.problems) > 1:
+            heading = f"tokenfree: {found.source or 'settings'}: {len(found.problems)} problems"
+            print("\n  ".join([one_line(heading), *map(one_line, found.problems)]), file=sys.stderr)
+        else:
+            print(f"tokenfree: {one_line(found)}", file=sys.stderr)
+        return status
 
 
-def _is_exhausted(error: Exception) -> bool:
-    """Return True if the error says that memory or threads are exhausted, in the words of Python or a library."""
+def _in_words(error: Exception) -> tuple[Exception, int]:
+    """Return an error that says what to do, and the exit status. Libraries raise errors of the system as their own."""
+    if isinstance(error, (UserError, JobError)):
+        return error, 2 if isinstance(error, UserError) else 1
+    package = (getattr(error, "name", None) or "").partition(".")[0]
+    if isinstance(error, ModuleNotFoundError) and package in _EXTRAS:
+        text = f"{package} is not installed; run pip install '.[{_EXTRAS[package]}]' in a checkout of tokenfree"
+        return UserError(text), 2
+    number, message = getattr(error, "errno", None), str(error).strip().split("\n")[0]
+    full = next((os.strerror(code) for code in _FULL if code == number or os.strerror(code) in str(error)), None)
+    if full is not None:
+        return UserError(f"cannot write ({full}). Free space there and in TMPDIR, then run the same command again."), 2
+    exhausted = isinstance(error, MemoryError) or any(words in str(error).lower() for words in _EXHAUSTED)
+    if exhausted or number in (errno.ENOMEM, errno.EAGAIN):
+        return JobError(f"not enough memory or threads ({message[:160]}); {_MORE_ROOM}"), 1
     if isinstance(error, OSError):
-        return error.errno in (errno.ENOMEM, errno.EAGAIN)
-    return isinstance(error, MemoryError) or any(words in str(error).lower() for words in _EXHAUSTED)
+        where = f"{error.filename}: " if error.filename else ""
+        return UserError(f"{where}{error.strerror or error}"), 2 if number in _USERS_OWN else 1
+    note = "an unexpected failure; run again with --debug for the traceback"
+    return JobError(f"{type(error).__name__}: {message} ({note})"), 1
 
 
 def _run(argv: list[str]) -> int:
@@ -163,14 +156,13 @@ def _run(argv: list[str]) -> int:
         raise UserError(
             f"there is no command {name!r} " + (f"(did you mean {close[0]}?)" if close else "(see tokenfree --help)")
         )
-    wanted = names if name is None else [name]  # each takes time to import
-    modules = _imported(wanted)
+    modules = _imported(names if name is None else [name])  # each takes time to import
     parser = _parser(modules)
-    overrides = []
+    actions, overrides = list(_actions(parser)), []
     if name is not None:
         start = own.index(name) + 1
-        options, kind = _options(modules[name]), getattr(modules[name], "KIND", None)
-        rest, overrides = separated(name, own[start:], options, kind)
+        options = [option for action in actions for option in action.option_strings]
+        rest, overrides = separated(name, own[start:], options, getattr(modules[name], "KIND", None))
         own = own[:start] + rest
     args = parser.parse_args(own)
     if args.version:
@@ -180,33 +172,16 @@ def _run(argv: list[str]) -> int:
         parser.print_help()
         return 0
     module = modules[args.command]
-    _refuse_empty(module, args)
+    _refuse_empty(actions, args)
     if passed_on and not getattr(module, "PASSES_ON", False):
         raise UserError(f"tokenfree {args.command} takes nothing after '--', but got {passed_on[0]!r}")
     args.passed_on, args.overrides = passed_on, overrides
     args.whole_parser = lambda: _parser(_imported(names))
     set_logging(args.verbosity, debug=args.debug)
     began = time.monotonic()
-    try:
-        status = module.run(args) or 0
-    except (UserError, JobError):
-        raise
-    except Exception as error:
-        said = _full_disk(error)
-        if said is None:
-            raise
-        place = getattr(error, "filename", None) or getattr(args, "output", None) or getattr(args, "folder", None)
-        where = f"{place}: " if place else ""
-        remedy = "Free space there and in TMPDIR, then run the same command again."
-        raise UserError(f"{where}cannot write ({said}). {remedy}") from error
+    status = module.run(args) or 0
     show_seconds(args.verbosity, args.command, began)
     return status
-
-
-def _full_disk(error: Exception) -> str | None:
-    """Return the system's message for a full disk, else None. Libraries raise this error as their own classes."""
-    number = error.errno if isinstance(error, OSError) else None
-    return next((os.strerror(code) for code in _FULL if code == number or os.strerror(code) in str(error)), None)
 
 
 def _imported(names: Sequence[str]) -> dict[str, ModuleType]:
@@ -228,7 +203,8 @@ def _parser(modules: dict[str, ModuleType]) -> Parser:
         )
         module.add_arguments(command)
         for leaf in _leaves(command):
-            _add_common(leaf)
+            leaf.add_argument("--debug", action="store_true", help="show the traceback of an error")
+            add_arguments(leaf)
     return parser
 
 
@@ -240,47 +216,23 @@ def _leaves(parser: argparse.ArgumentParser) -> list[argparse.ArgumentParser]:
     return [parser]
 
 
-def _add_common(parser: argparse.ArgumentParser) -> None:
-    """Add the options that all commands have."""
-    parser.add_argument("--debug", action="store_true", help="show the traceback of an error")
-    add_arguments(parser)
+def _actions(parser: argparse.ArgumentParser) -> Iterator[argparse.Action]:
+    """Yield the argparse actions of a parser and of its subparsers."""
+    for action in parser._actions:
+        yield action
+        if isinstance(action, argparse._SubParsersAction):
+            for each in action.choices.values():
+                yield from _actions(each)
 
 
-def _options(module: ModuleType) -> list[str]:
-    return [option for action in _actions(module) for option in action.option_strings]
-
-
-def _actions(module: ModuleType) -> list[argparse.Action]:
-    """Return the argparse actions of a command, including those of its subcommands."""
-    probe = argparse.ArgumentParser()
-    module.add_arguments(probe)
-    for leaf in _leaves(probe):
-        _add_common(leaf)
-    return [
-        action for leaf in {id(each): each for each in (probe, *_leaves(probe))}.values() for action in leaf._actions
-    ]
-
-
-def _refuse_empty(module: ModuleType, args: argparse.Namespace) -> None:
+def _refuse_empty(actions: Sequence[argparse.Action], args: argparse.Namespace) -> None:
     """Check that no argument is empty, as from an unset shell variable: an empty path means the working directory.
 
     Raises:
         UserError: An argument other than TEXT is empty.
     """
-    for action in _actions(module):
+    for action in actions:
         value = getattr(args, action.dest, None)
         if action.metavar != "TEXT" and "" in (value if isinstance(value, list) else [value]):
-            shown = action.metavar if isinstance(action.metavar, str) else action.dest
-            name = next(iter(action.option_strings), shown)
+            name = next(iter(action.option_strings), action.metavar or action.dest)
             raise UserError(f"{name}: the value is empty; give one, or see that the shell's variable is set")
-
-
-def _fail(error: Exception, status: int, debug: bool) -> int:
-    if debug:
-        traceback.print_exception(error)
-    if isinstance(error, UserError) and len(error.problems) > 1:
-        heading = f"tokenfree: {error.source or 'settings'}: {len(error.problems)} problems"
-        print("\n  ".join([one_line(heading), *map(one_line, error.problems)]), file=sys.stderr)
-    else:
-        print(f"tokenfree: {one_line(error)}", file=sys.stderr)
-    return status

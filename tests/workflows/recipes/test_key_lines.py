@@ -1,4 +1,4 @@
-"""How keys are printed: in a terminal in paragraphs that fit, in a pipe a line each."""
+"""How keys are printed: wrapped in a terminal, in a pipe a line each."""
 
 import argparse
 import os
@@ -8,17 +8,7 @@ import sys
 import pytest
 
 from tests.conftest import REPOSITORY
-from tokenfree.workflows.recipes.keys import (
-    KINDS,
-    PRETRAINING,
-    SWEEP,
-    HelpKeys,
-    Key,
-    KeyGroup,
-    RecipeKind,
-    lines,
-    paragraphs,
-)
+from tokenfree.workflows.recipes.keys import PRETRAINING, SWEEP, HelpKeys, Key, KeyGroup, lines
 
 SECTIONS = [
     KeyGroup("", None, "What it reads.", (Key("base", "text", None, "a name."),)),
@@ -33,21 +23,8 @@ def test_a_line_for_each_key_whatever_its_length() -> None:
     ]
 
 
-def test_paragraphs_have_titles_and_indents() -> None:
-    found = list(paragraphs(SECTIONS, 80))
-    assert found[:3] == ["What it reads.", "  base  text, required", "      a name."]
-    assert found[3:6] == ["", "model.pond.name: duck - A pond.", "  model.pond.depth  int >= 1, default 3"]
-    assert found[6:] == ["      " + "how " * 17 + "how", "      " + "how " * 12 + "deep."]
-
-
-@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.command)
-@pytest.mark.parametrize("width", [80, 1000])
-def test_paragraphs_fit(kind: RecipeKind, width: int) -> None:
-    assert max(map(len, paragraphs(kind.groups(), width))) <= min(width, 100)
-
-
 @pytest.mark.parametrize("terminal", [True, False])
-def test_a_terminal_gets_paragraphs_and_a_pipe_lines(
+def test_a_terminal_gets_wrapped_lines_and_a_pipe_tabs(
     terminal: bool, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("sys.stdout.isatty", lambda: terminal)
@@ -59,7 +36,7 @@ def test_a_terminal_gets_paragraphs_and_a_pipe_lines(
         parser.parse_args(["--help-keys", "space"])
     assert ended.value.code == 0
     shown = capsys.readouterr().out.splitlines()
-    assert ("  space  mapping, not empty, required" in shown) == terminal
+    assert any("mapping, not empty" in line for line in shown)
     assert any("\t" in line for line in shown) != terminal
     assert (max(map(len, shown)) <= 72) == terminal
 

@@ -10,7 +10,8 @@ Examples:
 
 import argparse
 import json
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
 
 from tokenfree.core.errors import UserError
 from tokenfree.train.devices import ACCELERATORS
@@ -21,7 +22,7 @@ from tokenfree.workflows.recipes.options import add_data_argument, data_of
 if TYPE_CHECKING:
     from tokenfree.train.config import PretrainRecipe
     from tokenfree.train.data.mixture import Data
-    from tokenfree.workflows.terminal.plans import RunPlan
+    from tokenfree.train.planning import Work
 
 KIND = PRETRAINING  # kind of recipe that the command reads
 _UTILISATION = 0.3
@@ -46,13 +47,14 @@ def run(args: argparse.Namespace) -> int:
     Raises:
         UserError: The recipe does not fit the data or the devices.
     """
-    from tokenfree.workflows.terminal.plans import run_plan_lines
+    from tokenfree.train.planning import work_of
     from tokenfree.workflows.terminal.verbosity import show_settings
 
     recipe, data = _checked(args)
     show_settings(args.verbosity, recipe)
-    plan = _plan(recipe, data, args)
-    print(json.dumps(plan.numbers()) if args.json else "\n".join(run_plan_lines(plan)))
+    work = work_of(recipe, data)
+    found = _plan(recipe, work, args, given_data=data is not None)
+    print(json.dumps(found) if args.json else "\n".join(_lines(recipe, work, args, found)))
     return 0
 
 
@@ -82,20 +84,21 @@ def _checked(args: argparse.Namespace) -> "tuple[PretrainRecipe, Data | None]":
     return recipe, data
 
 
-def _plan(recipe: "PretrainRecipe", data: "Data | None", args: argparse.Namespace) -> "RunPlan":
+def _plan(recipe: "PretrainRecipe", work: "Work", args: argparse.Namespace, *, given_data: bool) -> dict[str, Any]:
+    """Return the numbers of the plan. Bytes of memory are per device; seconds are per step or for the whole run."""
     from tokenfree.train import planning
     from tokenfree.train.model.costs import step_memory
-    from tokenfree.train.planning import work_of
-    from tokenfree.workflows.terminal.plans import RunPlan
 
     train = recipe.train
-    work = work_of(recipe, data)
     layout = planning.WorkerLayout(args.gpus, args.nodes)
-    share = -(-train.global_batch // layout.devices)
-    examples = min(share, train.micro_batch or share)
+    share, examples = _examples(recipe, args)
     exchange = planning.exchange_seconds(work, layout)
     gpu, utilisation = ACCELERATORS[args.gpu], args.utilisation or _UTILISATION
     example = work.example_flops / (gpu.peak(train.precision) * utilisation) / layout.devices
+    step = example * share * layout.devices + exchange
+    hours = planning.run_seconds(train, step, example) * args.gpus / 3600
+    encoder = step_memory(recipe.model, train.length, examples, recipe.objective.max_predictions)
+    memory = planning.device_memory(train, work, encoder, examples, layout)
     given = "given" if args.utilisation else "no GPU was measured; give --utilisation"
     assumed = [
         f"{utilisation:.0%} of the peak ({given})",
@@ -107,25 +110,55 @@ def _plan(recipe: "PretrainRecipe", data: "Data | None", args: argparse.Namespac
     elif layout.devices > 1:
         assumed.append(f"{planning.LINKS / 1e9:.0f} GB/s between GPUs, nothing hidden behind arithmetic")
     shapes = f"shapes: {work.source}"
-    step = example * share * layout.devices + exchange
-    encoder = step_memory(recipe.model, train.length, examples, recipe.objective.max_predictions)
-    return RunPlan(
-        recipe=args.recipe,
-        steps=train.steps,
-        global_batch=train.global_batch,
-        work=work,
-        where=f"{args.gpus} x {args.gpu}" + (f", {args.nodes} nodes" if args.nodes > 1 else ""),
-        devices=args.gpus,
-        examples=examples,
-        step_seconds=step,
-        exchange_seconds=exchange,
-        seconds=planning.run_seconds(train, step, example),
-        memory=planning.device_memory(train, work, encoder, examples, layout),
-        device_bytes=gpu.memory,
-        checkpoint_bytes=planning.checkpoint_bytes(train, work),
-        num_checkpoints=planning.num_checkpoints(train),
-        metrics_bytes=planning.metrics_bytes(train),
-        price=args.price,
-        measured=() if data is None else (shapes,),
-        assumed=(*assumed, shapes) if data is None else tuple(assumed),
-    )
+    return {
+        "steps": train.steps,
+        "flops": work.example_flops * train.global_batch * train.steps,
+        "parameters": work.parameters,
+        "devices": args.gpus,
+        "step_seconds": step,
+        "exchange_seconds": exchange,
+        "seconds": hours * 3600 / args.gpus,
+        "device_hours": hours,
+        "memory_bytes": {**memory._asdict(), "total": memory.total},
+        "checkpoint_bytes": planning.checkpoint_bytes(train, work),
+        "checkpoints": planning.num_checkpoints(train),
+        "metrics_bytes": planning.metrics_bytes(train),
+        "data_bytes": work.data_bytes,
+        "cost": None if args.price is None else args.price * hours,
+        "measured": [shapes] if given_data else [],
+        "assumed": assumed if given_data else [*assumed, shapes],
+    }
+
+
+def _examples(recipe: "PretrainRecipe", args: argparse.Namespace) -> tuple[int, int]:
+    """Return the number of examples of a step that one device has, and how many of them it holds at once."""
+    share = -(-recipe.train.global_batch // args.gpus)
+    return share, min(share, recipe.train.micro_batch or share)
+
+
+def _lines(recipe: "PretrainRecipe", work: "Work", args: argparse.Namespace, found: dict[str, Any]) -> Iterator[str]:
+    from tokenfree.workflows.terminal.progress import counted
+    from tokenfree.workflows.terminal.results import money, size_of, time_of
+
+    where = f"{args.gpus} x {args.gpu}" + (f", {args.nodes} nodes" if args.nodes > 1 else "")
+    yield f"{args.recipe} on {where}: an estimate"
+    examples = counted(recipe.train.global_batch, "example")
+    flops = found["flops"] / found["steps"]
+    yield f"work      {counted(found['steps'], 'step')} of {examples}, {flops:.3g} FLOPs a step"
+    yield f"model     {found['parameters']:,} parameters, head of the objective included"
+    yield f"step      {found['step_seconds']:,.3g} s, {found['exchange_seconds']:,.3g} s of it for gradients"
+    yield f"time      {time_of(found['seconds'])}, {found['device_hours']:,.3g} device-hours"
+    memory = dict(found["memory_bytes"])
+    total, device = memory.pop("total"), ACCELERATORS[args.gpu].memory
+    yield f"memory    {size_of(total)} a device with {counted(_examples(recipe, args)[1], 'example')} at once"
+    yield f"          ({', '.join(f'{name} {size_of(size)}' for name, size in memory.items())})"
+    if total > 0.9 * device:
+        yield f"          more than a device of {size_of(device)} holds: lower train.micro_batch"
+    count, size, metrics = (found[name] for name in ("checkpoints", "checkpoint_bytes", "metrics_bytes"))
+    kept = f"{counted(count, 'checkpoint')} of {size_of(size)}, metrics {size_of(metrics)}"
+    yield f"disk      {size_of(count * size + metrics)}: {kept}"
+    if work.data_bytes is not None:
+        yield f"data      {size_of(work.data_bytes)} of shards, read {work.epochs:.3g} times"
+    yield f"money     {'give --price, of a device for an hour' if found['cost'] is None else money(found['cost'])}"
+    yield from (f"measured  {line}" for line in found["measured"])
+    yield from (f"assumed   {line}" for line in found["assumed"])

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from apache_beam.options.pipeline_options import PipelineOptions
 
     from tokenfree.pipelines.beam import DataflowJob
+    from tokenfree.pipelines.dry_run import PlanDescription
     from tokenfree.preprocess.config import PreprocessConfig
     from tokenfree.preprocess.dataset.manifest import Manifest
 
@@ -84,7 +85,6 @@ def run(args: argparse.Namespace) -> int:
     from tokenfree.pipelines.preprocess import graph_of, run_preprocess
     from tokenfree.preprocess.sources.books import is_book_name
     from tokenfree.preprocess.sources.wikipedia import is_dump_name
-    from tokenfree.workflows.terminal.plans import told
     from tokenfree.workflows.terminal.progress import StageLine, counted
     from tokenfree.workflows.terminal.results import next_command
     from tokenfree.workflows.terminal.verbosity import show_settings
@@ -99,7 +99,7 @@ def run(args: argparse.Namespace) -> int:
     if args.dry_run:
         options = runner_options(args.runner, args.workers, args.passed_on, args.profile)
         workers = os.cpu_count() or 1 if args.workers == 0 else args.workers or 1
-        print(told(describe_plan(config, args.output), workers, args.price))
+        print(estimate(describe_plan(config, args.output), workers, args.price))
         if is_dataflow(options):
             print(_submitted(describe_dataflow_job(options, graph_of(config, args.output)), options))
         return 0
@@ -168,6 +168,31 @@ def _config(args: argparse.Namespace) -> "PreprocessConfig":
     if not config.wikipedia and not config.books and not config.hf_dataset:
         raise UserError("nothing to read: give --wikipedia PATH, --books PATH or --hf-dataset NAME")
     return config
+
+
+def estimate(plan: "PlanDescription", workers: int, price: float | None) -> str:
+    """Return the plan of a preprocessing job as lines of text. `price` is per worker and hour."""
+    from tokenfree.pipelines.dry_run import VOCABULARY_BYTES, WORKER_BYTES
+    from tokenfree.workflows.terminal.progress import counted
+    from tokenfree.workflows.terminal.results import money, size_of, time_of
+
+    reading = plan.estimated_seconds / min(workers, plan.splits)  # a split is read by one worker
+    seconds = reading + plan.vocabulary_seconds
+    vocabulary, included, most = "", "", WORKER_BYTES
+    if plan.vocabulary_characters:
+        time = time_of(plan.vocabulary_seconds)
+        vocabulary = f"to train    a vocabulary, on about {plan.vocabulary_characters:,} characters: about {time}\n"
+        included, most = ", that of the vocabulary included", VOCABULARY_BYTES
+    made = f"{size_of(plan.estimated_output_bytes)} in about {counted(plan.estimated_shards, 'shard')}"
+    paid = "" if price is None else f"\nmoney       about {money(price * workers * seconds / 3600)}"
+    return (
+        f"to read     {counted(plan.inputs, 'input')}, {counted(plan.splits, 'split')}, {size_of(plan.bytes)}\n"
+        f"to write    about {plan.estimated_characters:,} characters of text, {made}\n"
+        f"{vocabulary}"
+        f"time        about {time_of(seconds)} with {counted(workers, 'worker')}{included}\n"
+        f"memory      up to {size_of(most)} of the largest process, whatever the input (docs/performance.md)\n"
+        f"measured    on its first pages, read here for a second at most; workers count as cores like this one{paid}"
+    )
 
 
 def _submitted(job: "DataflowJob", options: "PipelineOptions") -> str:

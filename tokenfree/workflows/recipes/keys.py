@@ -286,9 +286,6 @@ def expect(kind: RecipeKind, mapping: Mapping[str, Any], recipe: str) -> None:
         )
 
 
-_LEAST, _MOST = 40, 100  # columns
-
-
 class HelpKeys(argparse.Action):
     """Option that prints the keys of recipes of a kind and ends the command, like `--help`."""
 
@@ -308,9 +305,10 @@ class HelpKeys(argparse.Action):
         Raises:
             UserError: No key begins with the prefix.
         """
-        groups = chosen(self.kind.groups(), str(values or ""))
-        width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
-        print("\n".join(lines(groups) if width is None else paragraphs(groups, width)), flush=True)
+        columns = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+        for line in lines(chosen(self.kind.groups(), str(values or ""))):
+            text = line if columns is None else textwrap.fill(line, columns, tabsize=2, subsequent_indent="    ")
+            print(text, flush=True)  # a closed pipe ends the command here
         parser.exit()
 
 
@@ -318,36 +316,5 @@ def lines(groups: Sequence[KeyGroup]) -> Iterator[str]:
     """Yield a line for each key: name, its part, type, default and meaning, separated by tabs."""
     for group in groups:
         for key in group.keys:
-            yield "\t".join([key.name, group.part or "", key.type, _default_text(key), key.meaning])
-
-
-def paragraphs(groups: Sequence[KeyGroup], width: int) -> Iterator[str]:
-    """Yield lines of at most `width` columns, except for longer names: a paragraph per group and key."""
-    width = min(max(width, _LEAST), _MOST)
-    for number, group in enumerate(groups):
-        if number:
-            yield ""
-        yield from _wrapped(_title(group), width)
-        for key in group.keys:
-            yield from _wrapped(f"  {key.name}  {key.type}, {_default_text(key)}", width, 6)
-            yield from _wrapped(f"      {key.meaning}", width, 6)
-
-
-def _title(group: KeyGroup) -> str:
-    if group.part is not None:
-        return f"{group.name}.name: {group.part} - {group.meaning}"
-    return f"{group.name}: {group.meaning}" if group.name else group.meaning
-
-
-def _default_text(key: Key) -> str:
-    return "required" if key.default is None else f"default {key.default}"
-
-
-def _wrapped(text: str, width: int, indent: int = 0) -> list[str]:
-    return textwrap.wrap(
-        text,
-        width,
-        subsequent_indent=" " * indent,
-        break_long_words=False,
-        break_on_hyphens=False,
-    )
+            default = "required" if key.default is None else f"default {key.default}"
+            yield "\t".join([key.name, group.part or "", key.type, default, key.meaning])
