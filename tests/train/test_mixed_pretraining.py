@@ -124,11 +124,14 @@ def test_a_sweep_and_a_plan_take_the_same_words(
     assert f"256 examples of {' '.join(words)}" in capsys.readouterr().out
 
 
-def test_a_recipe_may_stand_behind_the_data(words: list[str], tmp_path: Path, capsys: Any) -> None:
-    for data in (words[:1], words):
-        command = ["pretrain", "--data", *data, "canine-s-tiny", "--output", str(tmp_path / "run"), "--dry-run"]
+def test_the_option_for_data_may_be_repeated(words: list[str], tmp_path: Path, capsys: Any) -> None:
+    told = []
+    for data in (["--data", *words], ["--data", words[0], "--data", words[1]]):
+        command = ["pretrain", "canine-s-tiny", *data, "--output", str(tmp_path / "run"), "--dry-run"]
         assert cli.main(command) == 0
-        assert capsys.readouterr().out.startswith("recipe canine-s-tiny: fits the data ")
+        told.append(capsys.readouterr().out.splitlines()[0])
+    assert told[0] == told[1]
+    assert told[0].startswith("recipe canine-s-tiny: fits the data ")
 
 
 @pytest.mark.parametrize(

@@ -78,25 +78,8 @@ def test_a_table_and_a_picture_of_noise(
     assert {row["scheme"]: row["rate"] for row in found["rows"]} == {
         "none": 0, "drop": 0.3, "repeat": 0.6, "uppercase": 1, "random_case": 1
     }  # fmt: skip
-    options = ["--noise", "drop", "--noise-rate", "0.3", "--noise-seed", "5", "--json"]
-    scores = json.loads(told(capsys, "evaluate", "run", "--data", "texts.csv", *options))
-    assert scores["loss"] == found["rows"][1]["loss"] != found["rows"][0]["loss"]
-    assert (
-        json.loads(told(capsys, "evaluate", "run", "--data", "texts.csv", "--noise", "none", "--json"))["loss"]
-        == (found["rows"][0]["loss"])
-    )
     told(capsys, "finetune", "classification", "--train", "texts.csv", "--output", "without_dev", *SMALL)
     assert "--data is missing" in told(capsys, "analyze", "noise", "without_dev", status=2)
-    for arguments, message in (
-        (["--noise-rate", "0.3"], "--noise-rate 0.3: there is no noise. Name its scheme as --noise"),
-        (["--noise", "none", "--noise-seed", "1"], "--noise-seed 1: there is no noise"),
-        (["--noise", "drop", "--noise-rate", "3"], "rate"),
-        (["--noise", "drop", "--noise-seed", "-3"], "seed"),
-        (["--noise", "random_case_in_words"], "noise random_case_in_words is for models of words"),
-    ):
-        error = told(capsys, "evaluate", "run", "--data", "texts.csv", *arguments, status=2)
-        assert message in error
-        assert error.count("\n") == 1
     assert "nothing.csv: there is no such file" in told(
         capsys, "analyze", "noise", "run", "--data", "nothing.csv", status=2
     )
@@ -106,10 +89,9 @@ def test_what_has_no_noise_says_so(files: Path, capsys: pytest.CaptureFixture[st
     sizes = [f"--task.{split}_examples" for split in ("train", "dev", "test")]
     options = [word for name in (*sizes, "--train.global_batch") for word in (name, "4")]
     told(capsys, "finetune", "mirrored-summation", "--output", "run", "--train.steps", "1", *options)
-    for arguments in (["evaluate", "run", "--noise", "drop"], ["analyze", "noise", "run"]):
-        error = told(capsys, *arguments, status=2)
-        assert "mirrored_summation takes no noise" in error
-        assert error.count("\n") == 1
+    error = told(capsys, "analyze", "noise", "run", status=2)
+    assert "mirrored_summation takes no noise" in error
+    assert error.count("\n") == 1
 
 
 @pytest.mark.parametrize(

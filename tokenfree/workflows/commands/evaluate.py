@@ -6,14 +6,12 @@ hidden (probe_blank), and with the text of another window (probe_other). Hidden 
 by script if there are several.
 
 For a fine-tuned run, --data is a file of the task with the right answers, and the scores are printed. A task that makes
-its own examples, such as mirrored_summation, needs no file. --noise replaces the run's task.noise, for classification,
-pairs and tagging; `tokenfree analyze noise` tries all schemes.
+its own examples, such as mirrored_summation, needs no file.
 
 Examples:
   tokenfree evaluate runs/tiny --data data/en
   tokenfree evaluate runs/both --data data/en:0.7 data/de:0.3
   tokenfree evaluate runs/sst --data sst/stsa.binary.dev
-  tokenfree evaluate runs/sst --data sst/stsa.binary.dev --noise drop --noise-rate 0.2
   tokenfree evaluate runs/tiny --data data/en --windows 2000 --json
 """
 
@@ -22,34 +20,20 @@ import json
 from typing import TYPE_CHECKING
 
 from tokenfree.core.errors import UserError
-from tokenfree.core.settings import build
 from tokenfree.workflows.recipes.options import SHOWN, add_data_argument, add_step_argument, data_of
 
 if TYPE_CHECKING:
     from tokenfree.train.data.mixture import Data
-    from tokenfree.train.tasks.examples.noise import Noise
-
-NOISES = ("drop", "repeat", "uppercase", "random_case", "random_case_in_words")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add `RUN [--data DIR|FILE]`."""
-    parser.add_argument("run_folder", metavar="RUN", nargs="?", help="the folder of a run")
+    parser.add_argument("run_folder", metavar="RUN", help="the folder of a run")
     shown = f"{SHOWN}; of a fine-tuned run, a file of examples"
     add_data_argument(parser, shown, metavar="PATH")
     parser.add_argument(
         "--windows", metavar="N", type=int, help="number of evenly spaced windows (default: train.validation_windows)"
     )
-    parser.add_argument(
-        "--noise",
-        metavar="SCHEME",
-        choices=("none", *NOISES),
-        help=f"of a fine-tuned run, in the texts: one of none, {', '.join(NOISES)}",
-    )
-    parser.add_argument(
-        "--noise-rate", metavar="SHARE", type=float, help="share of changed characters (default: that of the scheme)"
-    )
-    parser.add_argument("--noise-seed", metavar="N", type=int, help="seed of the noise (default 0)")
     add_step_argument(parser)
     parser.add_argument("--trust-code", action="store_true", help="allow code outside tokenfree that RUN names")
     parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
@@ -65,22 +49,15 @@ def run(args: argparse.Namespace) -> int:
 
     if args.windows is not None and args.windows < 1:
         raise UserError(f"--windows {args.windows}. Give at least 1.")
-    noise = _noise(args)
-    if args.run_folder is None and args.data and len(args.data) > 1:  # RUN follows --data DIR
-        args.run_folder = args.data.pop()
-    if args.run_folder is None:
-        raise UserError("RUN is missing: the folder of a run, before --data")
     if is_finetuned(args.run_folder):
-        return _evaluate_task(args, noise)
-    if args.noise is not None:
-        raise UserError(f"--noise {args.noise}: is for fine-tuned runs, and {args.run_folder} is none. Leave it out.")
+        return _evaluate_task(args)
     data = data_of(args)
     if data is None:
         raise UserError("--data is missing. Give a data directory made by `tokenfree preprocess`.")
     return _evaluate_windows(args, data)
 
 
-def _evaluate_task(args: argparse.Namespace, noise: "Noise | None") -> int:
+def _evaluate_task(args: argparse.Namespace) -> int:
     """Print the scores of a fine-tuned run.
 
     Raises:
@@ -95,7 +72,7 @@ def _evaluate_task(args: argparse.Namespace, noise: "Noise | None") -> int:
         raise UserError(f"--data: a fine-tuned run is evaluated on one file, not {len(args.data)}. Give one.")
     file = None if args.data is None else args.data[0]
     model = load_finetuned(args.run_folder, step=args.step, trust_code=args.trust_code)
-    found = model.evaluate(file, noise)
+    found = model.evaluate(file)
     if found.metrics is None:
         raise UserError(f"{file}: the examples have no labels to be compared with. Label texts with tokenfree predict.")
     values = {**model.checkpoint.record(), "loss": found.loss, **found.metrics.values}
@@ -105,20 +82,6 @@ def _evaluate_task(args: argparse.Namespace, noise: "Noise | None") -> int:
     values.pop("damaged", None)  # already reported as a warning
     print("\n".join(metric_lines(values)))
     return 0
-
-
-def _noise(args: argparse.Namespace) -> "Noise | None":
-    """Return the noise that the options define; None without such options."""
-    given = {name: value for name in ("rate", "seed") if (value := getattr(args, f"noise_{name}")) is not None}
-    for name, value in given.items():
-        if args.noise in (None, "none"):
-            raise UserError(f"--noise-{name} {value}: there is no noise. Name its scheme as --noise, or leave it out.")
-    if args.noise is None:
-        return None
-
-    from tokenfree.train.tasks.examples.noise import Noise
-
-    return build(Noise, {"evaluation": None if args.noise == "none" else args.noise, **given}, source="--noise")
 
 
 def _evaluate_windows(args: argparse.Namespace, data: "Data") -> int:

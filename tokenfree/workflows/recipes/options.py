@@ -9,7 +9,6 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from tokenfree.core.errors import UserError
-from tokenfree.workflows.recipes import library
 from tokenfree.workflows.recipes.keys import HelpKeys, RecipeKind, kind_of, nearest
 from tokenfree.workflows.recipes.library import check_kind, read, read_based
 
@@ -100,8 +99,8 @@ SHOWN = "a data directory made by `tokenfree preprocess`; or several, as DIR:WEI
 def add_data_argument(
     parser: argparse.ArgumentParser, shown: str = SHOWN, *, metavar: str = "DIR", needed: bool = False
 ) -> None:
-    """Add `--data DIR ...`, which takes all words up to the next option, so RUN must precede it."""
-    parser.add_argument("--data", metavar=metavar, nargs="+", required=needed, help=shown)
+    """Add `--data DIR ...`, which may be repeated. It takes all words up to the next option, so RUN precedes it."""
+    parser.add_argument("--data", metavar=metavar, nargs="+", action="extend", required=needed, help=shown)
 
 
 def data_of(args: argparse.Namespace) -> Data | None:
@@ -133,7 +132,11 @@ def told(data: Data) -> str:
 # Removed options of the previous version, and what to use instead.
 _METRICS = "use metrics.jsonl, TensorBoard, Ray's Prometheus export, or alerts of W&B and MLflow (train.log_to)"
 _ANEW = "give all inputs and another --output; a directory is made in one job"
+_NOISE = "use tokenfree analyze noise RUN --data FILE --strengths X"
 REMOVED = {
+    "--noise": _NOISE,
+    "--noise-rate": _NOISE,
+    "--noise-seed": _NOISE,
     "--notify": _METRICS,
     "--stalled-after": _METRICS,
     "--metrics-port": _METRICS,
@@ -180,17 +183,7 @@ def separated(
             if value.startswith("--"):
                 raise UserError(f"tokenfree {command}: {option} needs a value")
         overrides.append((key, value))
-    return own if kind is None else _recipe_first(own), overrides
-
-
-def _recipe_first(own: list[str]) -> list[str]:
-    """Move a RECIPE that follows `--data DIR` to the front, because `--data` takes several words."""
-    if "--data" not in own:
-        return own
-    start = own.index("--data") + 2
-    end = next((at for at in range(start, len(own)) if own[at].startswith("--")), len(own))
-    recipes = [word for word in own[start:end] if word.endswith((".yaml", ".yml")) or word in library.names()]
-    return [*recipes, *own[:start], *(word for word in own[start:end] if word not in recipes), *own[end:]]
+    return own, overrides
 
 
 def _plain(option: str) -> str:

@@ -6,69 +6,32 @@ import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from tokenfree.workflows.terminal.progress import counted
 
 if TYPE_CHECKING:
     from tokenfree.train.pretrain import PretrainResult
 
 
-FEW = 100  # groups with fewer targets are joined, because their means are unreliable
-
-
-NO_SCRIPT = "no letters"
-
-
-_MEANS = ("loss", "accuracy", "without_context")
-
-
+FEW = 100  # smaller groups are left out, because their means are unreliable
 Groups = Sequence[Mapping[str, Any]]
 
 
 def breakdown_lines(languages: Groups, scripts: Groups) -> list[str]:
-    """Return a table of languages and one of scripts. A kind with one large group gets a line of shares instead.
+    """Return a table of languages and one of scripts, each if it has several groups of at least `FEW` targets.
 
     Args:
         languages, scripts: Groups as returned by `tokenfree.train.evaluate.by_language_and_script`.
     """
-    kinds = {"language": languages, "script": [{**group, "name": group["name"] or NO_SCRIPT} for group in scripts]}
-    several = {kind: groups for kind, groups in kinds.items() if _is_several(groups)}
-    shares = [_shares(groups) for kind, groups in kinds.items() if kind not in several and groups]
-    lines = ["hidden targets: " + "; ".join(shares)] if shares else []
-    return lines + [line for kind, groups in several.items() for line in _breakdown_table(kind, groups)]
-
-
-def _is_several(groups: Groups) -> bool:
-    return sum(group["targets"] >= FEW and group["name"] != NO_SCRIPT for group in groups) > 1
-
-
-def _shares(groups: Groups) -> str:
-    """Return `Latin 95.2%, no letters 4.7%, others 0.1%`."""
-    total = sum(group["targets"] for group in groups)
-    shown = [(group["name"], group["targets"]) for group in groups[:2]]
-    if len(groups) > 2:
-        shown.append(("others", total - sum(targets for _, targets in shown)))
-    return ", ".join(f"{name} {targets / total:.1%}" for name, targets in shown)
-
-
-def _breakdown_table(kind: str, groups: Groups) -> list[str]:
-    lines = [f"{f'masked only, by {kind}':<36}{'targets':>10}{'loss':>8}{'accuracy':>10}{'no context':>12}"]
-    for group in _joined(groups):
-        loss, accuracy, without_context = (group[name] for name in _MEANS)
-        lines.append(f"{group['name']:<36}{group['targets']:>10,}{loss:>8.3f}{accuracy:>10.1%}{without_context:>12.3f}")
+    lines = []
+    for kind, groups in (("language", languages), ("script", scripts)):
+        large = [group for group in groups if group["targets"] >= FEW]
+        if len(large) < 2:
+            continue
+        lines.append(f"{f'masked only, by {kind}':<36}{'targets':>10}{'loss':>8}{'accuracy':>10}{'no context':>12}")
+        for group in large:
+            means = f"{group['loss']:>8.3f}{group['accuracy']:>10.1%}{group['without_context']:>12.3f}"
+            lines.append(f"{group['name'] or 'no letters':<36}{group['targets']:>10,}{means}")
     return lines
-
-
-def _joined(groups: Groups) -> list[Mapping[str, Any]]:
-    """Return the groups, with all those of fewer than `FEW` targets joined into one."""
-    small = [group for group in groups if group["targets"] < FEW]
-    if len(small) < 2:
-        return list(groups)
-    counts = [group["targets"] for group in small]
-    means = {name: float(np.average([group[name] for group in small], weights=counts)) for name in _MEANS}
-    large = [group for group in groups if group["targets"] >= FEW]
-    return [*large, {"name": f"{len(small)} with under {FEW} each", "targets": sum(counts), **means}]
 
 
 _PLACEHOLDERS = {"DIR", "NEW_DIRECTORY", "RECIPE", "RUN"}  # values that only the user knows; not quoted
