@@ -199,16 +199,21 @@ def draws_here(x: Tensor) -> bool:
 
 
 def _keep(x: Tensor, rate: float) -> tuple[Tensor, float]:
-    """Return the mask of values to keep (bool), and the factor by which dropout scales them."""
+    """Return a mask of the values of `x`, int8: -1 to keep, 0 to drop. Return the factor by which dropout scales."""
     threshold = min(max(round(rate * STEPS), 1), STEPS - 1)
     draws = torch.empty(-(-x.numel() // 4), dtype=torch.int64).random_(torch.iinfo(torch.int64).min, None)
     numbers = draws.view(torch.int16)[: x.numel()].view(x.shape)
-    return numbers >= threshold - STEPS // 2, STEPS / (STEPS - threshold)
+    # In place, the comparison writes numbers, which takes a seventh of the time that it takes to write bool.
+    return numbers.ge_(threshold - STEPS // 2).neg_().to(torch.int8), STEPS / (STEPS - threshold)
+
+
+_BITS = {2: torch.int16, 4: torch.int32, 8: torch.int64}  # by the bytes of an element
 
 
 def _only(x: Tensor, keep: Tensor) -> Tensor:
-    """Return `x` where it is kept, 0 elsewhere. A product would convert the mask first and take three times as long."""
-    return torch.where(keep, x, 0.0)
+    """Return `x` where it is kept, 0 elsewhere. `torch.where` takes ten times as long as this bitwise AND."""
+    bits = keep.to(_BITS[x.element_size()])
+    return bits.bitwise_and_(x.view(bits.dtype)).view(x.dtype)
 
 
 class _Dropout(torch.autograd.Function):
@@ -238,7 +243,7 @@ class _Average(torch.autograd.Function):
         weights, values, keep = ctx.saved_tensors
         gradient = gradients[0] * ctx.factor
         of_values = _only(weights, keep).transpose(-2, -1) @ gradient
-        of_weights = (gradient @ values.transpose(-2, -1)).mul_(keep)
+        of_weights = _only(gradient @ values.transpose(-2, -1), keep)
         return of_weights, of_values, None, None
 
 
