@@ -86,7 +86,7 @@ def test_an_interrupt_in_a_step_is_one_of_the_command(
     def interrupted(*_: Any) -> bytes:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("tokenfree.preprocess.job.steps.train_watched", interrupted)
+    monkeypatch.setattr("tokenfree.preprocess.job.steps.train_apart", interrupted)
     with pytest.raises(KeyboardInterrupt):
         run_preprocess(make_config(corpus), str(tmp_path / "out"))
 

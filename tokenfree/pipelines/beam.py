@@ -1,11 +1,9 @@
-"""Beam runners: profiles, the options that each needs, and a preview of the Dataflow job.
+"""Beam runners: profiles, the options that each needs, and the graph of a job.
 
 A profile is a YAML file, `beam_profiles/NAME.yaml` or a custom file:
 
     runner: FlinkRunner            # Beam's name of it
     flink_master: localhost:8081   # any option of Beam without its dashes; null means absent
-
-The description of a Dataflow job needs apache-beam[gcp]. Files that Beam would upload are only listed.
 """
 
 from __future__ import annotations
@@ -25,11 +23,9 @@ import apache_beam as beam
 import yaml
 from apache_beam.options.pipeline_options import (
     DirectOptions,
-    GoogleCloudOptions,
     PipelineOptions,
     PortableOptions,
     StandardOptions,
-    TestOptions,
     _BeamArgumentParser,
 )
 from apache_beam.pipeline import Pipeline
@@ -37,78 +33,6 @@ from apache_beam.pipeline import Pipeline
 from tokenfree.core.errors import UserError
 from tokenfree.preprocess.job.job import PreprocessJob
 from tokenfree.preprocess.job.stages import STAGES, once, still
-
-
-@dataclass(frozen=True)
-class DataflowJob:
-    """A Dataflow job that was not created.
-
-    Attributes:
-        description: Body of the request that creates the job.
-        steps: Names of the steps of its graph.
-        graph: Beam's own form of the pipeline, with its code.
-    """
-
-    description: dict[str, Any]
-    steps: tuple[str, ...]
-    graph: bytes
-
-    @property
-    def workers(self) -> dict[str, Any]:
-        """Image, machine and number of the workers in the description."""
-        return self.description["environment"]["workerPools"][0]
-
-
-def is_dataflow(options: PipelineOptions) -> bool:
-    """Return True if the options select Dataflow."""
-    return options.view_as(StandardOptions).runner == "DataflowRunner"
-
-
-def describe_dataflow_job(options: PipelineOptions, build: Callable[[Pipeline], None]) -> DataflowJob:
-    """Return the job that would be created.
-
-    Args:
-        options: Options of the runner.
-        build: Function that adds the steps to a pipeline.
-
-    Raises:
-        UserError: An option that Dataflow needs is missing, or Beam's extra for Google Cloud is not installed.
-    """
-    try:
-        from apache_beam.runners.dataflow.internal.apiclient import DataflowApplicationClient
-    except ImportError:
-        raise UserError(
-            "--runner dataflow: Beam's part for it is not installed; run pip install '.[dataflow]' in a checkout of "
-            "tokenfree"
-        ) from None
-    options = PipelineOptions.from_dictionary(options.get_all_options(drop_default=True))
-    cloud = options.view_as(GoogleCloudOptions)
-    for name in ("project", "region", "temp_location"):
-        if not getattr(cloud, name):
-            raise UserError(f"--runner dataflow: the option {name} is missing; give -- --{name}=VALUE or a --profile")
-    cloud.staging_location = cloud.staging_location or cloud.temp_location
-    cloud.no_auth = True  # else the graph cannot be built without credentials
-    options.view_as(TestOptions).dry_run = True
-
-    class Client(DataflowApplicationClient):
-        """Beam's own client, which uploads nothing here."""
-
-        def stage_file(self, *_: Any, **__: Any) -> None:
-            """Skip the upload to the bucket."""
-
-        def _gcs_file_copy(self, *_: Any, **__: Any) -> None:
-            """Skip the copy of a package into the bucket."""
-
-    pipeline = Pipeline(options=options)
-    build(pipeline)
-    result: Any = pipeline.run()
-    job = result.job
-    Client(options, job.root_staging_location).create_job_description(job)
-    transforms = job.proto_pipeline.components.transforms
-    top = [name for root in job.proto_pipeline.root_transform_ids for name in transforms[root].subtransforms]
-    steps = tuple(transforms[name].unique_name for name in top)
-    return DataflowJob(json.loads(job.json()), steps, job.proto_pipeline.SerializeToString())
-
 
 FOLDER = files("tokenfree.pipelines") / "beam_profiles"
 

@@ -106,12 +106,6 @@ def run_preprocess(
     return manifest
 
 
-def graph_of(config: PreprocessConfig, output: str) -> Callable[[beam.Pipeline], None]:
-    """Return a function that adds the steps of such a job to a pipeline, to inspect it. Starts nothing."""
-    job = PreprocessJob(Storage.at(output).url, config, fingerprint="", reading_fingerprint="", splits="", inputs="")
-    return lambda pipeline: build_graph(pipeline, job)
-
-
 def _make(
     job: PreprocessJob, options: PipelineOptions, report: Callable[[Progress], None], notice: Callable[[str], None]
 ) -> Manifest:

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections import Counter
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
-from types import MappingProxyType
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, get_args
 
 from tokenfree.core.storage import Storage
 from tokenfree.preprocess.dataset.manifest import Manifest
-from tokenfree.preprocess.features.vocabulary_process import TrainingProgress
 from tokenfree.preprocess.job.job import RUNS, SHARDS, PreprocessJob
 from tokenfree.preprocess.job.read import splits_to_read
-from tokenfree.preprocess.job.steps import find_plan, shard_sidecar, training_progress
+from tokenfree.preprocess.job.steps import find_plan, shard_sidecar
 from tokenfree.preprocess.shards.sorted_runs import split_of_run
 
 Stage = Literal["read", "vocabulary", "build", "finish", "complete"]  # in order
@@ -26,10 +23,8 @@ _ORDER: tuple[Stage, ...] = get_args(Stage)
 class Progress:
     """Progress of a job: `done` of `total` splits ("read") or shards ("build"), with their input bytes and characters.
 
-    `bytes` counts decompressed input when reading, and files when building. `training` is the progress of the
-    vocabulary's training while it runs. "complete" means that nothing was left to do. `failed` counts pages, and
-    `dropped` counts those left out by reason. Both cover the runs that this command has seen, so they miss them if it
-    starts with the shards.
+    `bytes` counts decompressed input when reading, and files when building. "complete" means that nothing was left to
+    do.
     """
 
     stage: Stage
@@ -37,9 +32,6 @@ class Progress:
     total: int
     bytes: int
     characters: int
-    training: TrainingProgress | None = None
-    failed: int = 0
-    dropped: Mapping[str, int] = field(default_factory=dict)
 
 
 class Watcher:
@@ -75,8 +67,7 @@ class Watcher:
             self._count(RUNS, self.runs, _of_run, lambda name: split_of_run(name.removesuffix(".json")) in self.splits)
             done = len({split_of_run(name) for name, run in self.runs.items() if run.last})
             stage = "read" if done < len(self.splits) else "vocabulary"
-            progress = self._with_pages(_progress(stage, self.runs, done, len(self.splits)))
-            return progress if stage == "read" else replace(progress, training=training_progress(self.storage))
+            return _progress(stage, self.runs, done, len(self.splits))
         paths = [shard.path for shard in plan.shards]
         sidecars = {shard_sidecar(path) for path in paths}
         for dataset_split in {path.partition("/")[0] for path in paths}:
@@ -84,13 +75,7 @@ class Watcher:
             self._count(folder, self.shards, _of_shard, lambda name, folder=folder: f"{folder}/{name}" in sidecars)
         done = len(self.shards)
         stage = "build" if done < len(paths) else "finish"
-        return self._with_pages(_progress(stage, self.shards, done, len(paths)))
-
-    def _with_pages(self, progress: Progress) -> Progress:
-        dropped: Counter[str] = Counter()
-        for run in self.runs.values():
-            dropped.update(run.dropped)
-        return replace(progress, failed=sum(run.failed for run in self.runs.values()), dropped=dict(dropped))
+        return _progress(stage, self.shards, done, len(paths))
 
     def _watch(self) -> None:
         while True:
@@ -121,8 +106,7 @@ def at_the_end(stage: Stage, manifest: Manifest) -> Progress:
     """Return the progress of a job whose manifest is written."""
     shards = [shard for split in manifest.splits.values() for shard in split.shards]
     size = sum(shard.bytes for shard in shards)
-    lost = _lost_pages(manifest.counters)
-    return Progress(stage, len(shards), len(shards), size, manifest.counters["characters"], None, *lost)
+    return Progress(stage, len(shards), len(shards), size, manifest.counters["characters"])
 
 
 def furthest(before: Progress | None, now: Progress) -> Progress:
@@ -133,13 +117,11 @@ def furthest(before: Progress | None, now: Progress) -> Progress:
 
 
 class _Seen(NamedTuple):
-    """A committed run or shard. The run that is `last` ends its split. `failed` and `dropped` count pages."""
+    """A committed run or shard. The run that is `last` ends its split."""
 
     bytes: int
     characters: int
     last: bool = True
-    failed: int = 0
-    dropped: Mapping[str, int] = MappingProxyType({})
 
 
 def _progress(stage: Stage, seen: dict[str, _Seen], done: int, total: int) -> Progress:
@@ -149,15 +131,8 @@ def _progress(stage: Stage, seen: dict[str, _Seen], done: int, total: int) -> Pr
 
 def _of_run(sidecar: Any) -> _Seen:
     characters = sum(batch["characters"] for batch in sidecar["file"]["batches"])
-    return _Seen(sidecar["input_bytes"], characters, sidecar["last"], *_lost_pages(sidecar["counters"]))
+    return _Seen(sidecar["input_bytes"], characters, sidecar["last"])
 
 
 def _of_shard(sidecar: Any) -> _Seen:
     return _Seen(sidecar["entry"]["bytes"], sidecar["entry"]["characters"])
-
-
-def _lost_pages(counters: Mapping[str, Any]) -> tuple[int, dict[str, int]]:
-    """Return the number of failed pages, and the numbers of pages left out by reason."""
-    names = {"redirect": "redirects", "other_namespace": "other_namespaces", "duplicate": "duplicates"}
-    dropped = {reason: counters[name] for reason, name in names.items() if counters.get(name)}
-    return sum(counters["failed"].values()), {**counters["filtered"], **dropped}

@@ -4,7 +4,6 @@ import pytest
 
 from tests.workflows.terminal.conftest import Terminal
 from tokenfree.pipelines.progress import Progress
-from tokenfree.preprocess.features.vocabulary_process import TrainingProgress
 from tokenfree.workflows.terminal import progress as console
 from tokenfree.workflows.terminal.progress import StageLine, counted
 
@@ -84,17 +83,3 @@ def test_counted() -> None:
         "2 shards",
         "1,000 shards",
     ]
-
-
-@pytest.mark.parametrize(
-    ("training", "words"),
-    [
-        (TrainingProgress("sample", 3_000_000, 20_000_000), "3,000,000 of 20,000,000 characters read"),
-        (TrainingProgress("candidates"), "candidates sought"),
-        (TrainingProgress("rounds", 3, 12), "round 3 of about 12"),
-        (TrainingProgress("merges", 4_600, 31_000), "4,600 of 31,000 pieces"),
-    ],
-)
-def test_how_far_the_vocabulary_is(line: StageLine, training: TrainingProgress, words: str) -> None:
-    line(Progress("vocabulary", 1, 1, 1_000_000, 7, training))
-    assert shown(line) == [f"vocabulary {words}", "0:00", "7 characters"]

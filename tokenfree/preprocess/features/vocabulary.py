@@ -124,13 +124,12 @@ _PRINTABLE = "".join(map(chr, range(0x21, 0x7F)))  # printable ASCII; a space ha
 _RESERVED = str.maketrans({"▅": " ", "\0": " "})
 
 
-def train_vocabulary(texts: Iterable[str], config: VocabularyConfig, seed: int, *, log: bool = False) -> bytes:
+def train_vocabulary(texts: Iterable[str], config: VocabularyConfig, seed: int) -> bytes:
     """Train a SentencePiece model on `texts` (documents in this order, all in memory at once) and return its bytes.
 
     The model does not normalise, so that offsets are exact. Spaces are kept, and one is put before each text so that
     its first word has the same pieces as elsewhere. Id 0 is padding and 1 is unknown; there are no start and end
-    symbols. Texts with fewer than `config.size` different pieces give as many as they hold. With `log`, SentencePiece
-    logs to standard error.
+    symbols. Texts with fewer than `config.size` different pieces give as many as they hold.
 
     Raises:
         UserError: There is no text, or more distinct characters than `vocabulary.size`. The message names a size that
@@ -139,18 +138,18 @@ def train_vocabulary(texts: Iterable[str], config: VocabularyConfig, seed: int, 
     """
     lines = list(_lines(texts))
     try:
-        return _train(lines, config, config.size, seed, log)
+        return _train(lines, config, config.size, seed)
     except RuntimeError as error:
         largest = re.search(r"set it to a value <= (\d+)", str(error))
         if largest is None:
             raise _explain(str(error), config.size) from error
     try:
-        return _train(lines, config, int(largest[1]), seed, log)
+        return _train(lines, config, int(largest[1]), seed)
     except RuntimeError as error:
         raise _explain(str(error), int(largest[1])) from error
 
 
-def _train(lines: list[str], config: VocabularyConfig, size: int, seed: int, log: bool) -> bytes:
+def _train(lines: list[str], config: VocabularyConfig, size: int, seed: int) -> bytes:
     sentencepiece.set_random_generator_seed(seed)
     model = io.BytesIO()
     sentencepiece.SentencePieceTrainer.train(
@@ -170,7 +169,7 @@ def _train(lines: list[str], config: VocabularyConfig, size: int, seed: int, log
         bos_id=-1,
         eos_id=-1,
         num_threads=_THREADS,
-        minloglevel=0 if log else 2,
+        minloglevel=2,
     )
     return model.getvalue()
 

@@ -40,7 +40,6 @@ from tokenfree.preprocess.config import PreprocessConfig
 
 WORK = "_work"
 JOB, PLAN, VOCABULARY_SIDECAR = f"{WORK}/job.json", f"{WORK}/plan.json", f"{WORK}/vocabulary.json"
-VOCABULARY_PROGRESS = f"{WORK}/vocabulary_progress.json"
 ATTEMPT = f"{WORK}/attempt.json"
 HASHES, RUNS, TASKS, SHARDS = f"{WORK}/inputs", f"{WORK}/runs", f"{WORK}/tasks", f"{WORK}/shards"
 ERRORS = f"{WORK}/errors"

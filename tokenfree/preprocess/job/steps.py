@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
-import dataclasses
 import functools
 import hashlib
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -17,13 +14,12 @@ from tokenfree.core.stored_files import hash_of, hashes_of, read_sealed, write_s
 from tokenfree.preprocess.dataset.manifest import MODEL, VOCABULARY
 from tokenfree.preprocess.documents.extract import PageCounters, first_failure
 from tokenfree.preprocess.features.vocabulary import Vocabulary
-from tokenfree.preprocess.features.vocabulary_process import TrainingProgress, train_watched
+from tokenfree.preprocess.features.vocabulary_process import train_apart
 from tokenfree.preprocess.job.inputs import read_given_model
 from tokenfree.preprocess.job.job import (
     PLAN,
     SHARDS,
     TASKS,
-    VOCABULARY_PROGRESS,
     VOCABULARY_SIDECAR,
     PreprocessJob,
     notes_errors,
@@ -65,7 +61,7 @@ def make_vocabulary(job: PreprocessJob, documents: Mapping[Partition, DocumentSe
         model = read_given_model(config.model)
     else:
         texts, size = sample_texts(storage, documents, config), sample_size(documents, config)
-        model = train_watched(texts, config, job.config.seed, size, _Teller(storage))
+        model = train_apart(texts, config, job.config.seed, size)
     vocabulary = Vocabulary.load(model)
     lines = "".join(f"{piece}\n" for piece in vocabulary.pieces())
     files = {
@@ -73,29 +69,6 @@ def make_vocabulary(job: PreprocessJob, documents: Mapping[Partition, DocumentSe
     }
     write_sealed(storage, VOCABULARY_SIDECAR, {"job": job.fingerprint, "files": files, "size": vocabulary.size})
     return files[MODEL]
-
-
-def training_progress(storage: Storage) -> TrainingProgress | None:
-    """Return the progress of the vocabulary's training, or None if it reported none, as small ones never do."""
-    values = storage.read_json(VOCABULARY_PROGRESS)
-    return None if values is None else TrainingProgress(**values)
-
-
-class _Teller:
-    """A callback that records the progress of the training at intervals, for processes that watch the job."""
-
-    def __init__(self, storage: Storage) -> None:
-        self._storage = storage
-        self._seconds = 0.3 if storage.is_local else 5.0
-        self._written = float("-inf")
-        storage.remove(VOCABULARY_PROGRESS)  # left by a killed attempt
-
-    def __call__(self, progress: TrainingProgress) -> None:
-        if time.monotonic() - self._written < self._seconds:
-            return
-        self._written = time.monotonic()
-        with contextlib.suppress(Exception):  # the training continues even if its progress cannot be recorded
-            self._storage.write_json(VOCABULARY_PROGRESS, dataclasses.asdict(progress))
 
 
 def made_vocabulary(job: PreprocessJob, sha256: str) -> Vocabulary:

@@ -73,8 +73,10 @@ def stored_format(head: bytes) -> Format:
     """Return the format that the first bytes of a file show, or `xml`, which stands for plain files."""
     if head.startswith(b"\x28\xb5\x2f\xfd"):
         return "zst"
-    plain: Format = "xml"
-    return next((name for name, codec in CODECS.items() if head.startswith(codec.magic)), plain)
+    for name, codec in CODECS.items():
+        if head.startswith(codec.magic):
+            return name
+    return "xml"
 
 
 def decompressed(decoder: Decoder, data: bytes) -> Iterator[bytes]:

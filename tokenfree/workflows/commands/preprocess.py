@@ -16,9 +16,7 @@ Examples:
 """
 
 import argparse
-import json
 import os
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tokenfree.core.errors import UserError
@@ -26,9 +24,6 @@ from tokenfree.workflows.recipes import options as recipe_options
 from tokenfree.workflows.recipes.keys import PREPROCESSING
 
 if TYPE_CHECKING:
-    from apache_beam.options.pipeline_options import PipelineOptions
-
-    from tokenfree.pipelines.beam import DataflowJob
     from tokenfree.pipelines.dry_run import PlanDescription
     from tokenfree.preprocess.config import PreprocessConfig
     from tokenfree.preprocess.dataset.manifest import Manifest
@@ -80,9 +75,9 @@ def run(args: argparse.Namespace) -> int:
     Raises:
         UserError: There is nothing to read, or recipe, inputs and output do not fit together.
     """
-    from tokenfree.pipelines.beam import describe_dataflow_job, is_dataflow, runner_options
+    from tokenfree.pipelines.beam import runner_options
     from tokenfree.pipelines.dry_run import describe_plan
-    from tokenfree.pipelines.preprocess import graph_of, run_preprocess
+    from tokenfree.pipelines.preprocess import run_preprocess
     from tokenfree.preprocess.sources.books import is_book_name
     from tokenfree.preprocess.sources.wikipedia import is_dump_name
     from tokenfree.workflows.terminal.progress import StageLine, counted
@@ -97,11 +92,9 @@ def run(args: argparse.Namespace) -> int:
     if args.price is not None and not (args.dry_run and 0 <= args.price < float("inf")):
         raise UserError(f"--price {args.price:g}: what a worker costs for an hour; it needs --dry-run")
     if args.dry_run:
-        options = runner_options(args.runner, args.workers, args.passed_on, args.profile)
+        runner_options(args.runner, args.workers, args.passed_on, args.profile)  # refuses wrong ones
         workers = os.cpu_count() or 1 if args.workers == 0 else args.workers or 1
         print(estimate(describe_plan(config, args.output), workers, args.price))
-        if is_dataflow(options):
-            print(_submitted(describe_dataflow_job(options, graph_of(config, args.output)), options))
         return 0
     with StageLine(verbosity=args.verbosity) as line:
         manifest = run_preprocess(
@@ -192,23 +185,4 @@ def estimate(plan: "PlanDescription", workers: int, price: float | None) -> str:
         f"time        about {time_of(seconds)} with {counted(workers, 'worker')}{included}\n"
         f"memory      up to {size_of(most)} of the largest process, whatever the input (docs/performance.md)\n"
         f"measured    on its first pages, read here for a second at most; workers count as cores like this one{paid}"
-    )
-
-
-def _submitted(job: "DataflowJob", options: "PipelineOptions") -> str:
-    """Return a line about the job that Dataflow would get; write all of it to `dataflow_job_file` if set."""
-    from apache_beam.options.pipeline_options import DebugOptions, GoogleCloudOptions
-
-    from tokenfree.core.files import write_atomically
-
-    target = options.view_as(DebugOptions).dataflow_job_file
-    if target:
-        write_atomically(Path(target), json.dumps(job.description, indent=1, sort_keys=True) + "\n")
-    most = job.workers.get("autoscalingSettings", {}).get("maxNumWorkers", 0)
-    workers = f"up to {most} " if most else ""
-    image = job.workers["sdkHarnessContainerImages"][0]["containerImage"]
-    shown = f"written to {target}" if target else "-- --dataflow_job_file=FILE writes all of it"
-    return (
-        f"to submit   {len(job.steps)} steps to Dataflow in {options.view_as(GoogleCloudOptions).region}, on {workers}"
-        f"{job.workers['machineType']}, image {image} ({shown})"
     )

@@ -243,7 +243,7 @@ class StageLine(LiveLine):
 
     def _parts_done(self) -> str:
         if self.stage == "vocabulary":  # one worker trains it on all input splits
-            return f"{self.stage:<11}{_trained(self.last.training)}".rstrip()
+            return self.stage
         noun = "split" if self.stage == "read" else "shard"
         return f"{self.stage:<11}{self.last.done:,} of {counted(self.last.total, noun)}"
 
@@ -261,19 +261,6 @@ class StageLine(LiveLine):
             return []
         left = seconds * (self.last.total - self.last.done) / done - (now - self.changed)
         return [f"about {clock(int(max(left, 0)))} left"]
-
-
-def _trained(training: Any) -> str:
-    """Return a `tokenfree.preprocess.features.vocabulary_process.TrainingProgress` in words."""
-    if training is None:
-        return ""
-    done, total = f"{training.done:,}", f"{training.total:,}"
-    return {
-        "sample": f"{done} of {total} characters read",
-        "candidates": "candidates sought",
-        "rounds": f"round {done} of about {total}",
-        "merges": f"{done} of {total} pieces",
-    }[training.phase]
 
 
 def counted(number: int, noun: str) -> str:
