@@ -49,7 +49,7 @@ class LoopConfig:
         ema_decay: decay of an exponential moving average of the weights, which is validated and exported; null: no
             average.
         parallel: each worker holds the whole model (ddp) or a part of each tensor (fsdp).
-        compile: use torch.compile; dropout then draws other masks.
+        compile: use torch.compile on GPUs; dropout then draws other masks.
         checkpoint_activations: recompute the trunk's layers in the backward pass, for less memory and more time.
         on_nan: after a loss that is not finite: stop, or return to the newest checkpoint and skip that batch.
         on_spike: after a loss spike: continue, stop, or return to the newest checkpoint and skip that batch.

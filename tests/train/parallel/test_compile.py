@@ -1,8 +1,5 @@
-"""Compiled runs: losses to rounding, names in checkpoints as ever, and a word where there is no compiler."""
+"""Compiled runs: losses to rounding, names in checkpoints as ever, and a refusal on a CPU."""
 
-import os
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,19 +7,21 @@ from typing import Any
 import pytest
 import torch
 
-from tests.conftest import REPOSITORY
+from tokenfree.core.errors import UserError
 from tokenfree.train.config import PretrainRecipe
 from tokenfree.train.loop.pretraining import Loop
+from tokenfree.train.pretrain import pretrain
 
 MakeRecipe = Callable[..., PretrainRecipe]
 
 
-@pytest.mark.slow
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 def test_losses_names_and_going_on(corpus: str, make_recipe: MakeRecipe, tmp_path: Path) -> None:
     torch.compiler.reset()
     options: Any = {"model": {"trunk": {"dropout": 0.0}}, "ema_decay": 0.9, "steps": 4}
-    plain = Loop(make_recipe(**options), corpus)
-    compiled = Loop(make_recipe(compile=True, **options), corpus)
+    plain = Loop(make_recipe(**options), corpus, device="cuda:0")
+    compiled = Loop(make_recipe(compile=True, **options), corpus, device="cuda:0")
     lines: list[list[Any]] = [[], []]
     for loop, into in zip((plain, compiled), lines, strict=True):
         loop.train_until(4, into.append)
@@ -36,13 +35,14 @@ def test_losses_names_and_going_on(corpus: str, make_recipe: MakeRecipe, tmp_pat
     plain.restore(tmp_path / "saved")
 
 
-@pytest.mark.slow
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 def test_dropout_is_drawn_anew_for_every_batch_and_again_after_a_stop(
     corpus: str, make_recipe: MakeRecipe, tmp_path: Path
 ) -> None:
     torch.compiler.reset()
     recipe = make_recipe(compile=True, checkpoint_activations=True, steps=4, validate_every_steps=4)
-    undisturbed, first, second = (Loop(recipe, corpus) for _ in range(3))
+    undisturbed, first, second = (Loop(recipe, corpus, device="cuda:0") for _ in range(3))
     lines: list[list[Any]] = [[], [], []]
     undisturbed.train_until(4, lines[0].append)
     first.train_until(2, lines[1].append)
@@ -52,13 +52,16 @@ def test_dropout_is_drawn_anew_for_every_batch_and_again_after_a_stop(
     assert [line["loss"] for line in lines[1]] == [line["loss"] for line in lines[0]]
 
 
-def test_no_compiler(tmp_path: Path) -> None:
-    program = (
-        "import torch\nfrom tokenfree.train.loop.parallel import compile_task\n"
-        "compile_task(torch.nn.Linear(1, 1), [], device=torch.device('cpu'), in_parts=False)"
-    )
-    environment = {**os.environ, "PATH": str(tmp_path), "CXX": "no-such-compiler"}
-    done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, cwd=REPOSITORY, env=environment
-    )
-    assert "UserError: train.compile: torch.compile needs a C++ compiler" in done.stderr
+@pytest.mark.parametrize("device", ["auto", "cpu"])
+def test_a_cpu_is_refused(
+    device: str, corpus: str, make_recipe: MakeRecipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
+    recipe = make_recipe(compile=True, device=device)
+    with pytest.raises(UserError, match=r"^train\.compile: true makes training on a CPU .* slower"):
+        pretrain(recipe, corpus, str(tmp_path / "run"))
+    assert not (tmp_path / "run").exists()  # so that the command can be given again without it
+    loop = Loop(recipe, corpus)
+    loop.validate()  # a run of a GPU can be evaluated
+    with pytest.raises(UserError, match=r"^train\.compile"):
+        loop.train_until(1)

@@ -110,14 +110,6 @@ def test_a_run_goes_on_with_the_other_strategy(corpus: str, make_recipe: MakeRec
     assert losses(after) == pytest.approx(expected[4:], rel=2e-5)
 
 
-@pytest.mark.slow
-def test_compiled_shards_train_as_plain_ones(corpus: str, make_recipe: MakeRecipe, tmp_path: Path) -> None:
-    options: Any = {"parallel": "fsdp", "model": {"trunk": {"dropout": 0.0}}, "micro_batch": 2}
-    plain, compiled = make_recipe(**options), make_recipe(compile=True, **options)
-    lines, _, _ = train_legs([(plain, 4, True), (compiled, 4, True)], corpus, tmp_path / "both")
-    assert losses(lines[4:]) == pytest.approx(losses(lines[:4]), rel=1e-4)
-
-
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 def test_shards_on_a_gpu(corpus: str, make_recipe: MakeRecipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,8 +13,9 @@ import torch
 from tokenfree.core.errors import UserError
 from tokenfree.core.machine import cores
 from tokenfree.core.settings import to_mapping
-from tokenfree.train.config import R
+from tokenfree.train.config import LoopConfig, R
 from tokenfree.train.jobs.start import Extension, GivenStart
+from tokenfree.train.loop.parallel import check_compile
 from tokenfree.train.loop.worker import Job, work
 from tokenfree.train.runs import trackers
 from tokenfree.train.runs.config import RunConfig, config_before
@@ -62,7 +63,7 @@ def run_to_end(
     recipe, start, extension = order.config.recipe, order.start, order.extension
     trackers.check(recipe.train.log_to)
     if target.result() is None or extension is not None:
-        _check_device(recipe.train.device, workers)
+        _check_device(recipe.train, workers)
     target.open(order.config)
     result = target.result()
     if result is not None:
@@ -92,15 +93,16 @@ def run_to_end(
     return result, False
 
 
-def _check_device(device: str, workers: tuple[int, int]) -> None:
-    """Check that this machine has the GPUs that `train.device` requires. A cluster may start its GPUs later.
+def _check_device(train: LoopConfig, workers: tuple[int, int]) -> None:
+    """Check that this machine has the GPUs that the settings require. A cluster may start its GPUs later.
 
     Raises:
         UserError: GPUs are missing.
     """
     least, there = workers[0], torch.cuda.device_count()
     is_elsewhere = workers[1] > 1 and "RAY_ADDRESS" in os.environ
-    if device == "cuda" and there < least and not is_elsewhere:
+    check_compile(train.compile, "cpu" if train.device == "cpu" or not (there or is_elsewhere) else "cuda")
+    if train.device == "cuda" and there < least and not is_elsewhere:
         raise UserError(
             f"train.device: cuda needs {least} {'GPU' if least == 1 else 'GPUs'}, of which torch finds {there} on this "
             "machine; see tokenfree doctor, or give auto"

@@ -188,8 +188,7 @@ def begun(recipe: R, make_loop: MakeLoop[R], given: GivenWeights) -> tuple[Train
     Raises:
         UserError: (Almost) none of the weights fits.
     """
-    plain = dataclasses.replace(recipe.train, compile=False)
-    loop = make_loop(dataclasses.replace(recipe, train=plain))
+    loop = make_loop(recipe)
     sizes = {name: parameter.numel() for name, parameter in loop.model.named_parameters()}
     found = fit(loop.model.state_dict(), sizes, given, recipe, loop.source.vocabulary)
     loop.begin_with(found.taken)

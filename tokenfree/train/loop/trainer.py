@@ -24,6 +24,7 @@ from tokenfree.train.data.loader import StepLoader, batch_of
 from tokenfree.train.loop.parallel import (
     SingleWorker,
     broadcast,
+    check_compile,
     compile_task,
     load_model,
     load_optimizer,
@@ -159,9 +160,14 @@ class TrainingLoop(Generic[R]):
         return self._training_step.stopping
 
     def train_until(self, step: int, on_step: OnStep | None = None) -> None:
-        """Train until `step` steps are completed. `on_step` gets the metrics of each step (train/runs/metrics.py)."""
+        """Train until `step` steps are completed. `on_step` gets the metrics of each step (train/runs/metrics.py).
+
+        Raises:
+            UserError: The recipe has `train.compile`, and the device is a CPU.
+        """
         if self.step >= step:
             return
+        check_compile(self.recipe.train.compile, self.device.type)
         with self.loader.batches(self.step, step, left_out=self.left_out) as batches:
             waited = 0.0
             for arrays in batches:
@@ -292,8 +298,8 @@ class TrainingLoop(Generic[R]):
             for layer in layers:
                 recompute(layer)
         sharded = config.parallel == "fsdp" and self.world_size > 1
-        if config.compile:
-            compile_task(task, layers, device=self.device, in_parts=sharded)
+        if config.compile and self.device.type != "cpu":
+            compile_task(task, layers, in_parts=sharded)
         return share(task, layers, sharded=sharded, world_size=self.world_size, device=self.device)
 
     def _rate(self) -> float:
