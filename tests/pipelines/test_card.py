@@ -10,7 +10,7 @@ import pytest
 from huggingface_hub import DatasetCard
 
 from tokenfree.pipelines.preprocess import run_preprocess
-from tokenfree.preprocess.dataset.card import byte_shares, card, draw_bars, dropped, licence, plot_data, size_category
+from tokenfree.preprocess.dataset.card import byte_shares, card, draw_bars, dropped, plot_data
 from tokenfree.preprocess.dataset.manifest import load_manifest
 from tokenfree.workflows.cli import main
 
@@ -20,7 +20,7 @@ def test_the_card_tells_counts_and_shows_plots_that_are_there(made: Path) -> Non
     manifest = load_manifest(str(made))
     assert f"{manifest.counters['documents']:,} documents in 3 languages" in text
     assert "| duplicate | 6 |" in text
-    for name in ("lengths", "languages", "scripts", "dropped", "characters_per_subword"):
+    for name in ("lengths", "languages", "scripts", "dropped"):
         assert f"(plots/{name}.svg)" in text
         assert ElementTree.parse(made / "plots" / f"{name}.svg").getroot().tag.endswith("svg")
     assert card(manifest, list(plot_data(manifest))) == text
@@ -77,9 +77,7 @@ def test_card_and_plots_are_the_same_bytes_for_the_same_data(
 def test_the_hub_reads_the_front_matter(made: Path) -> None:
     card_data: Any = DatasetCard.load(made / "README.md").data
     assert card_data.language == ["en", "ja", "uk"]
-    assert card_data.size_categories == ["n<1K"]
     assert card_data.task_categories == ["fill-mask"]
-    assert card_data.license is None
     files = [{"split": name, "path": f"{name}/*.arrow"} for name in ("train", "validation")]
     assert card_data.configs == [{"config_name": "default", "data_files": files}]
 
@@ -91,28 +89,3 @@ def test_load_dataset_goes_by_the_front_matter(made: Path, tmp_path: Path) -> No
     for name in ("train", "validation"):
         assert loaded[name].features == saved[name].features
         assert loaded[name].to_dict() == saved[name].to_dict()
-
-
-@pytest.mark.parametrize(
-    ("names", "expected"),
-    [
-        (["dumps/enwiki-20260101-pages-articles1.xml-p1p41242.bz2"], "cc-by-sa-4.0"),
-        (["enwiki-20220101-pages-articles.xml.bz2"], "cc-by-sa-3.0"),
-        (["enwiki-20260101-x.xml", "dewiki-20220101-x.xml"], ["cc-by-sa-3.0", "cc-by-sa-4.0"]),
-        (["enwiki-20260101-x.xml", "books/moby.txt"], None),
-        (["enwiki-latest-pages-articles.xml.bz2"], None),
-        (["enwikinews-20260101-pages-articles.xml.bz2"], None),
-        (["my-20260101-notes.xml"], None),
-        ([], None),
-    ],
-)
-def test_the_licence_is_told_where_it_is_known(names: list[str], expected: Any) -> None:
-    assert licence(tuple({"path": name} for name in names)) == expected
-
-
-@pytest.mark.parametrize(
-    ("rows", "name"),
-    [(0, "n<1K"), (999, "n<1K"), (1000, "1K<n<10K"), (10**9, "1B<n<10B"), (10**11, "100B<n<1T"), (10**12, "n>1T")],
-)
-def test_size_categories_are_those_of_the_hub(rows: int, name: str) -> None:
-    assert size_category(rows) == name

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import posixpath
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 from xml.sax.saxutils import escape
@@ -11,13 +9,6 @@ from xml.sax.saxutils import escape
 from tokenfree.core.storage import Storage
 from tokenfree.preprocess.dataset.manifest import NEAR_DUPLICATE_PAIRS, DatasetSplit, Manifest, content_fingerprint
 from tokenfree.preprocess.sources.books import UNDETERMINED
-from tokenfree.preprocess.sources.files import wikimedia_database
-
-SIZES = ("n<1K", "1K<n<10K", "10K<n<100K", "100K<n<1M", "1M<n<10M", "10M<n<100M", "100M<n<1B", "1B<n<10B", "10B<n<100B")
-LARGER = ("100B<n<1T", "n>1T")
-# Wikipedia's text is under version 4.0 of the licence since 7 June 2023, before that under 3.0.
-NEW_TERMS = "20230607"
-_WIKIPEDIA = re.compile(r"wiki-(\d{8})-")
 
 
 def front_matter(manifest: Manifest) -> str:
@@ -25,42 +16,14 @@ def front_matter(manifest: Manifest) -> str:
     from huggingface_hub import DatasetCardData  # imported late: readers of a data directory do not need it
 
     languages = sorted(set(manifest.statistics["languages"]) - {UNDETERMINED})
+    files = [{"split": name, "path": f"{name}/*.arrow"} for name, split in manifest.splits.items() if split.shards]
     data = DatasetCardData(
         language=languages or None,
-        license=licence(manifest.inputs),
-        size_categories=[size_category(manifest.counters["windows"])],
         task_categories=["fill-mask"],
         tags=["tokenfree", "character-level"],
-        configs=[{"config_name": "default", "data_files": data_files(manifest)}],
+        configs=[{"config_name": "default", "data_files": files}],
     )
     return f"---\n{data.to_yaml()}\n---"
-
-
-def data_files(manifest: Manifest) -> list[dict[str, str]]:
-    """Return a pattern for the shards of each split that has any."""
-    return [{"split": name, "path": f"{name}/*.arrow"} for name, split in manifest.splits.items() if split.shards]
-
-
-def licence(inputs: tuple[Mapping[str, Any], ...]) -> list[str] | str | None:
-    """Return the licence of the text, or None unless the names of all inputs are those of dated Wikipedia dumps."""
-    found = set()
-    for entry in inputs:
-        name = posixpath.basename(entry["path"])
-        database, dated = wikimedia_database(name), _WIKIPEDIA.search(name)
-        if database is None or dated is None:
-            return None
-        found.add("cc-by-sa-4.0" if dated.group(1) >= NEW_TERMS else "cc-by-sa-3.0")
-    return sorted(found) if len(found) > 1 else next(iter(found), None)
-
-
-def size_category(rows: int) -> str:
-    """Return the hub's name for the size of a dataset with this number of rows."""
-    limit = 1000
-    for name in (*SIZES, *LARGER[:1]):
-        if rows < limit:
-            return name
-        limit *= 10
-    return LARGER[1]
 
 
 CARD = "README.md"
@@ -90,20 +53,12 @@ def plot_data(manifest: Manifest) -> dict[str, tuple[str, str, dict[str, float]]
         for script, count in language["scripts"].items():
             scripts[script] = scripts.get(script, 0) + count
     letters = sum(scripts.values()) or 1
+    characters = {name: language["characters"] for name, language in languages.items()}
     plots: dict[str, tuple[str, str, dict[str, float]]] = {
         "lengths": ("Documents by length", "documents", _lengths(manifest.statistics["lengths"])),
-        "languages": (
-            "Characters by language",
-            "characters",
-            _largest({k: v["characters"] for k, v in languages.items()}),
-        ),
+        "languages": ("Characters by language", "characters", _largest(characters)),
         "scripts": ("Letters by script", "% of letters", _largest({k: 100 * v / letters for k, v in scripts.items()})),
         "dropped": ("Pages that are no documents, by reason", "pages", _largest(dropped(manifest.counters))),
-        "characters_per_subword": (
-            "Characters per subword by language",
-            "characters",
-            _largest({k: v["characters"] / v["subwords"] for k, v in languages.items() if v["subwords"]}),
-        ),
     }
     return {name: plot for name, plot in plots.items() if plot[2]}
 
