@@ -1,6 +1,7 @@
 """One trial in one process: budgets in any unit, and going on from its own checkpoints."""
 
 import dataclasses
+import gc
 import weakref
 from collections.abc import Callable
 from pathlib import Path
@@ -12,6 +13,7 @@ import torch
 from tokenfree.core.errors import JobError, UserError
 from tokenfree.core.settings import to_mapping
 from tokenfree.train.config import PretrainRecipe
+from tokenfree.train.data.shards import ShardReader
 from tokenfree.train.loop.pretraining import Loop
 from tokenfree.train.sweep import trial as trial_session
 from tokenfree.train.sweep.recipe import Budget
@@ -174,9 +176,20 @@ def test_a_damaged_checkpoint_is_passed_over(corpus: str, make_recipe: MakeRecip
 
 
 def test_a_process_forgets_a_trial_before_the_next_one(corpus: str, make_recipe: MakeRecipe, tmp_path: Path) -> None:
-    """Else a sweep of many trials runs out of memory: a loop holds its data, and is part of reference cycles."""
+    """Else a sweep of many trials runs out of memory: what reads shards is part of reference cycles."""
+    earlier = readers()
     process = Trainable.__new__(Trainable)
     process._work = opened(make_segment(corpus, make_recipe(), tmp_path / "trial"))
-    loop = weakref.ref(process._work._loop)
-    process._leave()
-    assert loop() is None
+    gc.disable()
+    try:
+        process._work.advance()
+        opened_readers = [weakref.ref(reader) for reader in readers() if reader not in earlier]
+        process._leave()
+    finally:
+        gc.enable()
+    assert opened_readers
+    assert not any(reader() for reader in opened_readers)
+
+
+def readers() -> list[ShardReader]:
+    return [found for found in gc.get_objects() if isinstance(found, ShardReader)]

@@ -341,4 +341,4 @@ class Trainable(tune.Trainable):
         if isinstance(self._work, TrialSession):
             self._work.close()
         self._work = None
-        gc.collect()  # a training loop is in reference cycles, and Python may leave many of them in memory
+        gc.collect()  # what reads shards is in reference cycles, and Python may leave many of them in memory
