@@ -20,11 +20,10 @@ import sentencepiece
 
 from tokenfree.core.errors import JobError, UserError
 from tokenfree.preprocess.config import VocabularyConfig
-from tokenfree.preprocess.text.characters import SPACE, class_table, codepoints_of
+from tokenfree.preprocess.text.characters import SPACE, classes_of, codepoints_of
 from tokenfree.preprocess.text.sentences import cut, sentence_starts
 
 NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = range(1, 7)
-UNIGRAM, BPE = 1, 2
 
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 NO_MODEL = "vocabulary.model: not a SentencePiece model; give the path of a .model file"
@@ -36,7 +35,6 @@ class ModelFile:
 
     pieces: list[str]
     kinds: list[int]
-    algorithm: int
     normalizes: bool
     removes_spaces: bool
     adds_space: bool
@@ -69,7 +67,6 @@ def read_model(model: bytes) -> ModelFile:
     return ModelFile(
         pieces=pieces,
         kinds=kinds,
-        algorithm=int(trainer.get(3, UNIGRAM)),
         normalizes=bool(normalizer.get(2)),
         removes_spaces=bool(normalizer.get(4, True)),
         adds_space=bool(normalizer.get(3, True)),
@@ -227,8 +224,8 @@ class Vocabulary:
     """A SentencePiece model that returns pieces with exact codepoint offsets. It can be pickled.
 
     Offsets are computed from the lengths of the pieces, which is exact for models without normalisation, such as those
-    of `train_vocabulary`. Other texts (any text, if the model normalises) use SentencePiece's own offsets, which are
-    exact too but take about four times as long.
+    of `train_vocabulary`. Other texts (with unknown pieces, or any text if the model normalises) use SentencePiece's
+    own offsets, which are exact too but take about four times as long.
 
     Kudo, Richardson, "SentencePiece: A simple and language independent subword tokenizer and detokenizer for Neural
     Text Processing", https://arxiv.org/abs/1808.06226.
@@ -247,11 +244,16 @@ class Vocabulary:
             raise UserError(NO_MODEL) from error
         self._pieces = file.pieces
         self.size = len(file.pieces)
-        kinds = np.array(file.kinds)
-        self._is_byte = kinds == BYTE
-        self._unknown_id = file.kinds.index(UNKNOWN)
-        self._lengths = _count_characters(file)
-        self._rare = _find_rare_characters(file)
+        self._is_byte = np.array(file.kinds) == BYTE
+        self._bytes = np.zeros(self.size, np.uint8)
+        self._bytes[self._is_byte] = [int(self._pieces[id][1:-1], 16) for id in np.flatnonzero(self._is_byte)]
+        texts = [piece.replace(_SPACE_MARK, " ") for piece in file.pieces]
+        # A byte has the length of its character if it starts one, else none. An unknown piece may have any length.
+        self._lengths = np.array(list(map(len, texts)))
+        self._lengths[self._is_byte] = self._bytes[self._is_byte] & 0xC0 != 0x80
+        self._lengths[file.kinds.index(UNKNOWN)] = MAX_TEXT_CHARACTERS + 2
+        self._num_leading = np.array([len(text) - len(text.lstrip()) for text in texts])
+        self._num_trailing = np.array([len(text) - len(text.rstrip()) for text in texts])
         self._keeps_text = not file.normalizes and not file.removes_spaces
         self._prefix = int(file.adds_space and not file.spaces_trail)
         self._suffix = int(file.adds_space and file.spaces_trail)
@@ -302,75 +304,57 @@ class Vocabulary:
         sizes = np.array([len(text) for text in texts], dtype=np.int64)
         if len(texts) and sizes.max() > MAX_TEXT_CHARACTERS:
             raise ValueError(f"a text of {sizes.max()} characters; subword offsets reach {MAX_TEXT_CHARACTERS}")
-        codepoints = codepoints_of("".join(texts))
         spaced = [text.replace("\n", " ") for text in texts]
         rows = self._processor.encode(spaced, return_type="numpy", num_threads=1) if spaced else []
-        bases = _cumulate(sizes)
         ids = np.concatenate([np.zeros(0, np.int32), *rows])
         offsets = _cumulate(np.array([len(row) for row in rows], dtype=np.int64))
-        starts, ends, exact = self._spans(ids, offsets, bases, codepoints)
+        edges = _cumulate(self._lengths.take(ids))  # of the pieces, in the joined texts with the spaces that are added
+        bases = edges[offsets]
+        exact = np.array([self._keeps_text and _SPACE_MARK not in text for text in texts], dtype=bool)
+        exact &= np.diff(bases) == sizes + (sizes > 0) * (self._prefix + self._suffix)
+        starts, ends = edges[:-1] + self._num_leading.take(ids), edges[1:] - self._num_trailing.take(ids)
+        self._place_bytes(ids, starts, ends)
+        shifts = np.repeat(bases[:-1] + self._prefix, np.diff(offsets))
+        kept = np.flatnonzero(starts < ends)
+        ids, starts, ends = (column.take(kept) for column in (ids, starts - shifts, ends - shifts))
+        offsets = np.searchsorted(kept, offsets)
         if not exact.all():
             parts = [
-                (ids[a:b], starts[a:b], ends[a:b]) if exact[row] else self._exact_spans(spaced[row], int(bases[row]))
+                (ids[a:b], starts[a:b], ends[a:b]) if exact[row] else self._exact_spans(spaced[row])
                 for row, (a, b) in enumerate(pairwise(offsets))
             ]
             ids, starts, ends = (np.concatenate(column) for column in zip(*parts, strict=True))
             offsets = _cumulate(np.array([len(part[0]) for part in parts], dtype=np.int64))
-        return _visible(FlatEncoding(ids, starts, ends, offsets), bases, codepoints)
+        return FlatEncoding(ids, starts.astype(np.uint16), ends.astype(np.uint16), offsets)
 
-    def _spans(
-        self, ids: np.ndarray, offsets: np.ndarray, bases: np.ndarray, codepoints: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return starts and ends of all pieces in the joined texts, and whether they are exact (bool [texts])."""
-        lengths = self._lengths[ids]
-        sizes, counts = np.diff(bases), np.diff(offsets)
-        exact = np.full(len(sizes), self._keeps_text)
-        unknown = np.flatnonzero(ids == self._unknown_id)
-        if len(unknown):
-            exact &= self._measure_unknown(unknown, lengths, offsets, bases, codepoints)
-        ends = _cumulate(lengths)
-        exact &= ends[offsets[1:]] - ends[offsets[:-1]] == sizes + (sizes > 0) * (self._prefix + self._suffix)
-        shifts = np.repeat(bases[:-1] - ends[offsets[:-1]] - self._prefix, counts)
-        starts, ends = ends[:-1] + shifts, ends[1:] + shifts
-        starts -= (lengths == 0) & self._is_byte[ids]  # the second to fourth byte of the character before
-        # The space that SentencePiece adds is not in the text, whether it is a piece, part of one, or three bytes.
-        starts = np.maximum(starts, np.repeat(bases[:-1], counts))
-        ends = np.minimum(ends, np.repeat(bases[1:], counts))
-        return starts, ends, exact
+    def _place_bytes(self, ids: np.ndarray, starts: np.ndarray, ends: np.ndarray) -> None:
+        """Give each byte the span of its character, or an empty one if that is white space."""
+        places = np.flatnonzero(self._is_byte.take(ids))
+        if not len(places):
+            return
+        spelled = self._bytes[ids[places]]
+        begins = spelled & 0xC0 != 0x80
+        characters = spelled.tobytes().decode().replace(_SPACE_MARK, " ")
+        blank = classes_of(codepoints_of(characters)) == SPACE
+        starts[places] = np.where(blank[np.cumsum(begins) - 1], ends[places], ends[places] - 1)
 
-    def _measure_unknown(
-        self, unknown: np.ndarray, lengths: np.ndarray, offsets: np.ndarray, bases: np.ndarray, codepoints: np.ndarray
-    ) -> np.ndarray:
-        """Set the lengths of unknown pieces, which are the runs of characters that no piece holds."""
-        num_texts = len(bases) - 1
-        in_text = np.searchsorted(offsets, unknown, side="right") - 1
-        if self._rare is None:
-            exact = np.ones(num_texts, dtype=bool)
-            exact[in_text] = False
-            return exact
-        rare = self._rare[codepoints]
-        begins = rare.copy()
-        begins[1:] &= ~rare[:-1]
-        borders = bases[:-1][bases[:-1] < len(rare)]
-        begins[borders] = rare[borders]  # runs end with their text
-        begins = np.flatnonzero(begins)
-        run_text = np.searchsorted(bases, begins, side="right") - 1
-        run_sizes = np.add.reduceat(rare, begins, dtype=np.int64) if len(begins) else np.zeros(0, dtype=np.int64)
-        exact = np.bincount(in_text, minlength=num_texts) == np.bincount(run_text, minlength=num_texts)
-        lengths[unknown[exact[in_text]]] = run_sizes[exact[run_text]]
-        return exact
-
-    def _exact_spans(self, text: str, base: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return ids, starts and ends of one text from SentencePiece's own codepoint offsets."""
+    def _exact_spans(self, text: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return ids, starts and ends of the visible pieces of one text from SentencePiece's own codepoint offsets."""
         mapping = self._processor.encode(text, return_type="offset_mapping")
         ids = np.array(mapping["ids"], dtype=np.int32)
-        spans = np.array(mapping["offsets"], dtype=np.int64).reshape(-1, 2)
+        starts, ends = np.array(mapping["offsets"], dtype=np.int64).reshape(-1, 2).T
         # Only the last byte of a character has a width there; the space that SentencePiece adds has none in all three.
-        has_none = self._is_byte[ids] & (spans[:, 0] == spans[:, 1])
+        has_none = self._is_byte[ids] & (starts == ends)
         if [self._pieces[id] for id in ids[:3]] == _SPACE_BYTES and has_none[:3].all():
             has_none[:3] = False
-        spans[:, 1] = np.minimum(spans[:, 1] + has_none, len(text))
-        return ids, spans[:, 0] + base, spans[:, 1] + base
+        ends = np.minimum(ends + has_none, len(text))
+        space = np.append(classes_of(codepoints_of(text)) == SPACE, False)  # empty spans may follow the last character
+        while (leading := space[starts] & (starts < ends)).any():
+            starts = starts + leading
+        while (trailing := space[ends - 1] & (starts < ends)).any():
+            ends = ends - trailing
+        kept = starts < ends
+        return ids[kept], starts[kept], ends[kept]
 
 
 @functools.lru_cache(maxsize=2)
@@ -378,55 +362,7 @@ def _loaded(model: bytes) -> Vocabulary:
     return Vocabulary(model)
 
 
-def _count_characters(file: ModelFile) -> np.ndarray:
-    """Return the characters that each piece takes from the text, int64 [size]. A byte takes 1 if it starts one."""
-    return np.array(
-        [
-            len(piece) if kind != BYTE else int(int(piece[1:-1], 16) & 0xC0 != 0x80)
-            for piece, kind in zip(file.pieces, file.kinds, strict=True)
-        ],
-        dtype=np.int64,
-    )
-
-
-def _find_rare_characters(file: ModelFile) -> np.ndarray | None:
-    """Return for each codepoint whether no piece holds it, or None if a piece holds one that is not itself a piece.
-
-    Models trained by SentencePiece have a piece for each character of any piece, so that a character is unknown
-    everywhere or nowhere.
-    """
-    pieces = [piece for piece, kind in zip(file.pieces, file.kinds, strict=True) if kind == NORMAL]
-    single = {piece for piece in pieces if len(piece) == 1}
-    known_by_parts = set("".join(pieces)) <= single and USER_DEFINED not in file.kinds
-    if not known_by_parts or file.algorithm not in (UNIGRAM, BPE):
-        return None
-    rare = np.ones(len(class_table()), dtype=bool)
-    rare[[ord(character) for character in single]] = False
-    rare[ord(" ")] = rare[ord("\n")] = rare[ord(_SPACE_MARK)]
-    return rare
-
-
 def _cumulate(counts: np.ndarray) -> np.ndarray:
     sums = np.zeros(len(counts) + 1, dtype=np.int64)
     np.cumsum(counts, out=sums[1:])
     return sums
-
-
-def _visible(flat: FlatEncoding, bases: np.ndarray, codepoints: np.ndarray) -> FlatEncoding:
-    """Return spans without surrounding white space, relative to their text, except pieces of white space alone."""
-    ids, starts, ends, offsets = flat
-    space = np.zeros(len(codepoints) + 1, dtype=bool)  # one more, for empty spans after the last character
-    np.equal(class_table()[codepoints], SPACE, out=space[:-1])
-    leading = np.flatnonzero(space[starts] & (starts < ends))
-    while len(leading):
-        starts[leading] += 1
-        leading = leading[space[starts[leading]] & (starts[leading] < ends[leading])]
-    trailing = np.flatnonzero(space[ends - 1] & (starts < ends))
-    while len(trailing):  # ends, because every remaining piece has a visible character
-        ends[trailing] -= 1
-        trailing = trailing[space[ends[trailing] - 1]]
-    kept = starts < ends
-    starts -= np.repeat(bases[:-1], np.diff(offsets))
-    ends -= np.repeat(bases[:-1], np.diff(offsets))
-    offsets = _cumulate(kept)[offsets]
-    return FlatEncoding(ids[kept], starts[kept].astype(np.uint16), ends[kept].astype(np.uint16), offsets)
