@@ -90,9 +90,9 @@ def test_a_job_of_before_keeps_the_characters_of_its_vocabulary(
         del built["byte_pieces"]
         write_sealed(storage, str(path.relative_to(begun)), built)
     today = dataclasses.replace(before, vocabulary=dataclasses.replace(before.vocabulary, required_characters="ascii"))
-    told: list[str] = []
-    manifest = run_preprocess(today, str(begun), notice=told.append)
-    assert told == [f"{begun}: keeps vocabulary.required_characters=none, with which it was begun"]
+    with pytest.raises(UserError, match=r'begun with vocabulary\.required_characters "none", not "ascii"'):
+        run_preprocess(today, str(begun))
+    manifest = run_preprocess(before, str(begun))
     assert run_preprocess(today, str(begun)) == manifest == run_preprocess(before, str(tmp_path / "fresh"))
     assert contents(begun) == contents(tmp_path / "fresh")
 

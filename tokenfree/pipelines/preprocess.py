@@ -83,7 +83,7 @@ def run_preprocess(
     if not storage.is_shared and not in_one_process:
         raise UserError(f"{output}: other processes cannot see it; give --workers 1 or another --output")
     report = progress or (lambda _: None)
-    config = with_earlier_values(config, storage, notice)
+    config = with_earlier_values(config, storage)
     inputs = find_inputs(config, storage.url)
     wanted = identity(config, inputs)
     manifest = finished(storage, wanted, config, inputs, check_inputs=check_inputs)

@@ -1,7 +1,7 @@
 """The identity of a job (its settings, inputs and library versions), and whether the job is done already.
 
-`_SUCCESS` has the names, sizes and times of the inputs, so nothing is read if they are the same. Only an input with
-another time, or without one, is hashed and compared with the manifest.
+`_SUCCESS` has the names, sizes and times of the inputs, so nothing is read if they are the same. Otherwise the inputs
+are hashed and compared with the manifest.
 """
 
 from __future__ import annotations
@@ -11,8 +11,7 @@ import dataclasses
 import hashlib
 import json
 import os
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from tokenfree.core.errors import UserError
@@ -131,12 +130,10 @@ def changed_settings(found: Any, wanted: Any, prefix: str = "") -> list[str]:
 
 def changed_inputs(found: Sequence[Mapping[str, Any]], wanted: Sequence[Mapping[str, Any]]) -> list[str]:
     """Return the inputs that differ between two sorted lists of entries with a `path`, in words and by name."""
-    before = [json.dumps(entry, sort_keys=True) for entry in found]
-    now = [json.dumps(entry, sort_keys=True) for entry in wanted]
-    if before == now:
+    if list(found) == list(wanted):
         return []
-    gone = {entry["path"] for entry, line in zip(found, before, strict=True) if line not in now}
-    come = {entry["path"] for entry, line in zip(wanted, now, strict=True) if line not in before}
+    gone = {entry["path"] for entry in found if entry not in wanted}
+    come = {entry["path"] for entry in wanted if entry not in found}
     told = [
         *[f"another content of the input {name}" for name in sorted(gone & come)],
         *[f"the input {name}, which is not given now" for name in sorted(gone - come)],
@@ -172,29 +169,17 @@ def _content(config: PreprocessConfig, model_sha256: str | None) -> dict[str, An
     return settings
 
 
-Entries = Sequence[Mapping[str, Any]]  # of inputs, each with its `path` (a name), sorted
-
-
-def with_earlier_values(config: PreprocessConfig, storage: Storage, notice: Callable[[str], None]) -> PreprocessConfig:
-    """Return the settings, with the earlier `vocabulary.required_characters` if the directory records none.
+def with_earlier_values(config: PreprocessConfig, storage: Storage) -> PreprocessConfig:
+    """Return the settings, with the earlier `vocabulary.required_characters` if a finished directory records none.
 
     Raises:
-        UserError: The directory is damaged.
+        UserError: The directory is damaged, or is a file.
     """
-    if storage.size("") is not None:  # a file, which `finished` refuses
+    if MANIFEST not in storage.names():
         return config
-    begun = load_manifest(storage.url).config if MANIFEST in storage.names() else _begun_config(storage)
-    if begun is None or value_at(begun, "vocabulary.required_characters") is not None:
+    if value_at(load_manifest(storage.url).config, "vocabulary.required_characters") is not None:
         return config
-    vocabulary = dataclasses.replace(config.vocabulary, **BEFORE["vocabulary"])
-    if vocabulary != config.vocabulary and vocabulary.model is None:
-        notice(f"{storage.url}: keeps vocabulary.required_characters=none, with which it was begun")
-    return dataclasses.replace(config, vocabulary=vocabulary)
-
-
-def _begun_config(storage: Storage) -> Mapping[str, Any] | None:
-    begun = begun_job(storage)
-    return begun["config"] if begun is not None and begun.get("format") == FORMAT else None
+    return dataclasses.replace(config, vocabulary=dataclasses.replace(config.vocabulary, **BEFORE["vocabulary"]))
 
 
 def finished(
@@ -202,15 +187,13 @@ def finished(
 ) -> Manifest | None:
     """Return the manifest if the job `wanted` (its identity) is complete, or None if it is to be run or resumed.
 
-    `check_inputs` hashes all inputs, whatever their times.
+    Inputs are hashed if their times differ from those of `_SUCCESS`, if the store reports none, or to `check_inputs`.
 
     Raises:
         UserError: The directory holds another job or other files, or is not a directory. The message names the
             differences.
         JobError: An input changed while it was hashed.
     """
-    if storage.size("") is not None:
-        raise UserError(f"{storage.url}: is a file; give a directory to --output")
     names = storage.names()
     if MANIFEST not in names:
         _refuse_foreign(storage, names, wanted)
@@ -220,15 +203,12 @@ def finished(
     refuse(storage, "was made with", differing_settings(manifest_config(manifest), wanted["config"]))
     marked, found = marked_inputs(storage), wanted["inputs"]
     if marked is not None:
-        refuse(storage, "was made with", changed_inputs(_sizes(marked), _sizes(found)))
-    unsure = {entry["path"] for entry in found}
-    if marked is not None and not check_inputs:
-        unsure = _of_other_times(marked, found)
-    if unsure:
-        _compare_contents(storage, manifest, config, inputs, unsure)
-        if marked != found:
-            with contextlib.suppress(UserError):  # the directory may belong to someone else or be read-only
-                mark_success(storage, found)  # so that nothing is hashed the next time
+        refuse(storage, "was made with", changed_inputs(_only(marked, "path", "size"), _only(found, "path", "size")))
+    if marked != found or check_inputs or not all(entry["modified"] for entry in found):
+        _compare_contents(storage, manifest, config, inputs)
+    if marked != found:
+        with contextlib.suppress(UserError):  # the directory may belong to someone else or be read-only
+            mark_success(storage, found)  # so that nothing is hashed the next time
     return manifest
 
 
@@ -248,41 +228,20 @@ def _refuse_foreign(storage: Storage, names: Sequence[str], wanted: Mapping[str,
         )
 
 
-def _compare_contents(
-    storage: Storage, manifest: Manifest, config: PreprocessConfig, inputs: Inputs, unsure: set[str]
-) -> None:
-    """Refuse inputs whose content differs from the manifest. Only those with the names `unsure` are hashed."""
+def _compare_contents(storage: Storage, manifest: Manifest, config: PreprocessConfig, inputs: Inputs) -> None:
+    """Refuse inputs whose content differs from the manifest."""
     read = {path for split in plan_splits(config, inputs) for path in split.inputs}  # others are empty
     files = [(portable_name(file.path), file) for file in inputs if file.path in read]
-    datasets = {portable_name(file.path) for file in inputs.datasets}  # the manifest measures their size differently
-    before = _sizes({**entry, **({"size": 0} if entry["path"] in datasets else {})} for entry in manifest.inputs)
-    now = _sizes({"path": name, "size": 0 if name in datasets else file.size} for name, file in files)
-    refuse(storage, "was made with", changed_inputs(before, now))
-    found = [dict(entry) for entry in manifest.inputs if entry["path"] not in unsure]
+    names = [{"path": name} for name, _ in files]
+    refuse(storage, "was made with", changed_inputs(_only(manifest.inputs, "path"), _only(names, "path")))
+    found = []
     for name, file in files:
-        if name in unsure:
-            size, sha256 = hash_input(file)
-            found.append({"path": name, "size": size, "sha256": sha256})
-    found.sort(key=lambda entry: (entry["path"], entry["sha256"]))
-    refuse(storage, "was made with", changed_inputs(manifest.inputs, found))
+        size, sha256 = hash_input(file)
+        found.append({"path": name, "size": size, "sha256": sha256})
+    refuse(storage, "was made with", changed_inputs(manifest.inputs, _only(found, "path", "size", "sha256")))
 
 
-def _of_other_times(marked: Entries, found: Entries) -> set[str]:
-    """Return the names of inputs whose times differ from the mark, or for which the store reports no time."""
-    before, now = _times(marked), _times(found)
-    return {name for name, times in now.items() if times != before[name] or "" in times}
-
-
-def _times(entries: Entries) -> dict[str, list[str]]:
-    times: dict[str, list[str]] = defaultdict(list)
-    for entry in entries:
-        times[entry["path"]].append(entry["modified"])
-    return {name: sorted(of_name) for name, of_name in times.items()}
-
-
-def _sizes(entries: Iterable[Mapping[str, Any]]) -> Entries:
-    return sorted(_only(entries, "path", "size"), key=lambda entry: (entry["path"], entry["size"]))
-
-
-def _only(entries: Iterable[Mapping[str, Any]], *names: str) -> list[Mapping[str, Any]]:
-    return [{name: entry[name] for name in names} for entry in entries]
+def _only(entries: Iterable[Mapping[str, Any]], *names: str) -> list[dict[str, Any]]:
+    """Return these values of inputs, sorted."""
+    chosen = [{name: entry[name] for name in names} for entry in entries]
+    return sorted(chosen, key=lambda entry: (entry["path"], entry[names[-1]]))
