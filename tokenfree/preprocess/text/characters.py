@@ -52,11 +52,11 @@ def classes_of(codepoints: np.ndarray) -> np.ndarray:
 def byte_offsets(codepoints: np.ndarray) -> np.ndarray:
     """Return where each character starts in UTF-8, int64 [characters + 1]. The last entry is the number of bytes."""
     offsets = np.zeros(len(codepoints) + 1, dtype=np.int64)
-    if not len(codepoints):
-        return offsets
-    if codepoints.max() < 0x80:
-        return np.arange(len(codepoints) + 1)
-    widths = (codepoints >= 0x80).view(np.uint8) + (codepoints >= 0x800).view(np.uint8)
-    widths += (codepoints >= 0x10000).view(np.uint8)
-    np.cumsum(widths + np.uint8(1), out=offsets[1:])
+    np.cumsum(_width_table().take(codepoints), out=offsets[1:])
     return offsets
+
+
+@functools.cache
+def _width_table() -> np.ndarray:
+    """Return the bytes of each codepoint in UTF-8, uint8 [0x110000]."""
+    return np.repeat(np.arange(1, 5, dtype=np.uint8), np.diff([0, 0x80, 0x800, 0x10000, sys.maxunicode + 1]))
