@@ -1,6 +1,7 @@
 """Subword spans against SentencePiece's own surfaces, in every script, with and without byte fallback."""
 
 import bz2
+import contextlib
 import functools
 import lzma
 import pickle
@@ -17,7 +18,7 @@ from hypothesis import strategies as st
 
 from tokenfree.core.errors import UserError
 from tokenfree.preprocess.config import VocabularyConfig
-from tokenfree.preprocess.features.vocabulary import BYTE, Vocabulary, read_model, train_vocabulary
+from tokenfree.preprocess.features.vocabulary import Vocabulary, train_vocabulary
 
 CORPUS = [
     "The quick brown fox jumps over the lazy dog, and the other dogs jump over other foxes.\nHow vexingly quick!",
@@ -66,13 +67,13 @@ def test_printable_ascii_always_has_pieces(variant: str) -> None:
 
 
 @functools.cache
-def peer_of(model: bytes) -> tuple[sentencepiece.SentencePieceProcessor, list[int]]:
-    return sentencepiece.SentencePieceProcessor(model_proto=model), read_model(model).kinds
+def peer_of(model: bytes) -> sentencepiece.SentencePieceProcessor:
+    return sentencepiece.SentencePieceProcessor(model_proto=model)
 
 
 def truth(vocabulary: Vocabulary, text: str) -> list[tuple[int, int, int]]:
     """Ids and visible codepoint spans by SentencePiece's byte offsets, one piece at a time."""
-    processor, kinds = peer_of(vocabulary.model)
+    processor = peer_of(vocabulary.model)
     spaced = text.replace("\n", " ")
     characters = np.repeat(np.arange(len(text) + 1), [*(len(character.encode()) for character in text), 1])
     pieces = []
@@ -81,7 +82,7 @@ def truth(vocabulary: Vocabulary, text: str) -> list[tuple[int, int, int]]:
         found = found[3:]  # the space that SentencePiece puts before a text
     for piece in found:
         start, end = int(characters[piece.begin]), int(characters[piece.end])
-        if kinds[piece.id] == BYTE:
+        if processor.is_byte(piece.id):
             end = max(end, start + 1)
         else:
             assert spaced[start:end] == piece.surface
@@ -146,6 +147,16 @@ def test_no_text_to_train_on(texts: list[str]) -> None:
 def test_what_is_no_model_is_refused(model: bytes) -> None:
     with pytest.raises(UserError, match=r"^vocabulary\.model: "):
         Vocabulary.load(model)
+
+
+@settings(max_examples=300, deadline=None)
+@given(data=st.data())
+def test_damaged_models_are_refused_or_read(vocabularies: dict[str, Vocabulary], data: st.DataObject) -> None:
+    model = vocabularies["unigram-bytes"].model
+    end = data.draw(st.integers(0, len(model)))
+    noise = data.draw(st.binary(max_size=20))
+    with contextlib.suppress(UserError):
+        assert Vocabulary(model[:end] + noise).size > 0
 
 
 def test_example(vocabularies: dict[str, Vocabulary]) -> None:

@@ -1,8 +1,4 @@
-"""The subword vocabulary: training, and subwords with exact offsets.
-
-The model file is read here without the protobuf package: the code that SentencePiece generates needs a newer protobuf
-than Beam and Ray allow. Format: https://github.com/google/sentencepiece/blob/master/src/sentencepiece_model.proto.
-"""
+"""The subword vocabulary: training, and subwords with exact offsets."""
 
 from __future__ import annotations
 
@@ -11,7 +7,6 @@ import hashlib
 import io
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -23,95 +18,7 @@ from tokenfree.preprocess.config import VocabularyConfig
 from tokenfree.preprocess.text.characters import SPACE, classes_of, codepoints_of
 from tokenfree.preprocess.text.sentences import cut, sentence_starts
 
-NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = range(1, 7)
-
-_VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 NO_MODEL = "vocabulary.model: not a SentencePiece model; give the path of a .model file"
-
-
-@dataclass(frozen=True)
-class ModelFile:
-    """The pieces with their kinds, in the order of their ids, and the settings of a SentencePiece model."""
-
-    pieces: list[str]
-    kinds: list[int]
-    normalizes: bool
-    removes_spaces: bool
-    adds_space: bool
-    spaces_trail: bool
-
-
-def read_model(model: bytes) -> ModelFile:
-    """Parse the bytes of a model.
-
-    Raises:
-        UserError: The bytes are not a SentencePiece model.
-    """
-    pieces, kinds = [], []
-    trainer: dict[int, int | bytes] = {}
-    normalizer: dict[int, int | bytes] = {}
-    try:
-        for number, value in _fields(model):
-            if number == 1:
-                piece = dict(_fields(_expect_bytes(value)))
-                pieces.append(_expect_bytes(piece[1]).decode())
-                kinds.append(piece.get(3, NORMAL))
-            elif number == 2:
-                trainer = dict(_fields(_expect_bytes(value)))
-            elif number == 3:
-                normalizer = dict(_fields(_expect_bytes(value)))
-    except (IndexError, KeyError, ValueError) as error:
-        raise UserError(NO_MODEL) from error
-    if UNKNOWN not in kinds:
-        raise UserError(NO_MODEL)
-    return ModelFile(
-        pieces=pieces,
-        kinds=kinds,
-        normalizes=bool(normalizer.get(2)),
-        removes_spaces=bool(normalizer.get(4, True)),
-        adds_space=bool(normalizer.get(3, True)),
-        spaces_trail=bool(trainer.get(24, False)),
-    )
-
-
-def _fields(message: bytes) -> Iterator[tuple[int, int | bytes]]:
-    """Yield the fields of a protobuf message: a number and an integer or bytes (fixed-width values stay bytes)."""
-    position = 0
-    while position < len(message):
-        tag, position = _varint(message, position)
-        kind = tag & 7
-        if kind == _VARINT:
-            value, position = _varint(message, position)
-        elif kind in (_FIXED64, _FIXED32, _BYTES):
-            length = 8 if kind == _FIXED64 else 4
-            if kind == _BYTES:
-                length, position = _varint(message, position)
-            value = message[position : position + length]
-            position += length
-            if position > len(message):
-                raise ValueError("the message ends inside a field")
-        else:
-            raise ValueError(f"no wire type {kind}")
-        yield tag >> 3, value
-
-
-def _varint(message: bytes, position: int) -> tuple[int, int]:
-    value = shift = 0
-    while True:
-        byte = message[position]
-        position += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return value, position
-        shift += 7
-
-
-def _expect_bytes(value: int | bytes) -> bytes:
-    if not isinstance(value, bytes):
-        raise ValueError("a number where a message or text is due")
-    return value
-
-
 PAD_ID, UNKNOWN_ID = 0, 1
 _MAX_LINE_BYTES = 4192  # SentencePiece drops longer sentences, so they are cut here
 _MAX_LINE_CHARACTERS = _MAX_LINE_BYTES // 4
@@ -197,6 +104,7 @@ __all__ = ["MAX_TEXT_CHARACTERS", "Encoding", "FlatEncoding", "Vocabulary", "tra
 
 MAX_TEXT_CHARACTERS = 65_535  # offsets are uint16
 _SPACE_MARK = "▁"  # SentencePiece's symbol for U+0020
+_PROBE = "".join(map(chr, range(0x21, 0x3000)))  # every rule of normalisation changes some of these characters
 _SPACE_BYTES = ["<0xE2>", "<0x96>", "<0x81>"]  # the same, if no piece holds it
 
 
@@ -237,26 +145,27 @@ class Vocabulary:
     def __init__(self, model: bytes) -> None:
         self.model = model
         self.sha256 = hashlib.sha256(model).hexdigest()
-        file = read_model(model)
+        if not model:  # SentencePiece would log an error and raise none
+            raise UserError(NO_MODEL)
         try:
             self._processor = sentencepiece.SentencePieceProcessor(model_proto=model)
-        except RuntimeError as error:  # one of its own checks
+            self.size = self._processor.get_piece_size()
+            self._pieces: list[str] = self._processor.id_to_piece(list(range(self.size)))
+        except (RuntimeError, ValueError) as error:
             raise UserError(NO_MODEL) from error
-        self._pieces = file.pieces
-        self.size = len(file.pieces)
-        self._is_byte = np.array(file.kinds) == BYTE
+        self._is_byte = np.array(self._processor.is_byte(list(range(self.size))))
         self._bytes = np.zeros(self.size, np.uint8)
         self._bytes[self._is_byte] = [int(self._pieces[id][1:-1], 16) for id in np.flatnonzero(self._is_byte)]
-        texts = [piece.replace(_SPACE_MARK, " ") for piece in file.pieces]
+        texts = [piece.replace(_SPACE_MARK, " ") for piece in self._pieces]
         # A byte has the length of its character if it starts one, else none. An unknown piece may have any length.
         self._lengths = np.array(list(map(len, texts)))
         self._lengths[self._is_byte] = self._bytes[self._is_byte] & 0xC0 != 0x80
-        self._lengths[file.kinds.index(UNKNOWN)] = MAX_TEXT_CHARACTERS + 2
+        self._lengths[self._processor.unk_id()] = MAX_TEXT_CHARACTERS + 2
         self._num_leading = np.array([len(text) - len(text.lstrip()) for text in texts])
         self._num_trailing = np.array([len(text) - len(text.rstrip()) for text in texts])
-        self._keeps_text = not file.normalizes and not file.removes_spaces
-        self._prefix = int(file.adds_space and not file.spaces_trail)
-        self._suffix = int(file.adds_space and file.spaces_trail)
+        spaced, plain = self._processor.normalize("a  b"), self._processor.normalize(_PROBE)
+        self._prefix, self._suffix = int(spaced.startswith(_SPACE_MARK)), int(spaced.endswith(_SPACE_MARK))
+        self._keeps_text = (spaced.strip(_SPACE_MARK), plain.strip(_SPACE_MARK)) == ("a▁▁b", _PROBE)
 
     @classmethod
     def load(cls, model: bytes) -> Vocabulary:
