@@ -16,8 +16,7 @@ import yaml
 
 from tokenfree import load_encoder, load_windows
 from tokenfree.workflows.cli import main
-from tokenfree.workflows.demo_corpus.corpus import own_pages
-from tokenfree.workflows.demo_corpus.dump_writer import write_dump
+from tokenfree.workflows.demo_corpus.corpus import own_pages, write_dump
 
 TINY = ["--window.max_characters", "56", "--vocabulary.size", "400", "--validation_fraction", "0.2"]
 MODEL: dict[str, Any] = {

@@ -15,8 +15,7 @@ import yaml
 
 from tests.conftest import REPOSITORY, SOURCE
 from tests.test_end_to_end import MODEL, TINY
-from tokenfree.workflows.demo_corpus.corpus import own_pages
-from tokenfree.workflows.demo_corpus.dump_writer import write_dump
+from tokenfree.workflows.demo_corpus.corpus import own_pages, write_dump
 
 TAKEN = ("train", "preprocess", "pipelines", "workflows")
 SCRIPT = """

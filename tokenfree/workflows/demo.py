@@ -24,23 +24,8 @@ SENTENCES = (
 )
 
 
-class Demo:
-    """The folder of a demo, and the seconds of its stages."""
-
-    def __init__(self, output: str) -> None:
-        self.folder = Path(output)
-        self.seconds: dict[str, float] = {}
-
-    @contextmanager
-    def stage(self, name: str) -> Iterator[None]:
-        """Measure the time of a stage."""
-        start = time.perf_counter()
-        yield
-        self.seconds[name] = time.perf_counter() - start
-
-
 def run_demo(output: str, *, dump: str | None = None, workers: int = 2, verbosity: Verbosity = "normal") -> None:
-    """Run all stages into the folder `output` and print the results and every file made.
+    """Run all stages into the folder `output` and print the results.
 
     Raises:
         UserError: The dump or the folder cannot be used.
@@ -54,27 +39,35 @@ def run_demo(output: str, *, dump: str | None = None, workers: int = 2, verbosit
     from tokenfree.workflows.report.page import write_report
     from tokenfree.workflows.terminal.progress import ProgressLine
 
-    demo = Demo(output)
-    data, run, sweep = (str(demo.folder / name) for name in ("data", "run", "sweep"))
-    with demo.stage("corpus"):
-        inputs = {"wikipedia": (dump,)} if dump else _write_corpus(demo.folder / "corpus", verbosity)
+    seconds: dict[str, float] = {}
+
+    @contextmanager
+    def stage(name: str) -> Iterator[None]:
+        start = time.perf_counter()
+        yield
+        seconds[name] = time.perf_counter() - start
+
+    folder = Path(output)
+    data, run, sweep = (str(folder / name) for name in ("data", "run", "sweep"))
+    with stage("corpus"):
+        inputs = {"wikipedia": (dump,)} if dump else _write_corpus(folder / "corpus", verbosity)
     mapping = {**library.read_based(DATA_RECIPE), **inputs}
     config = build(PreprocessConfig, mapping, source=f"recipe {DATA_RECIPE}")
-    with demo.stage("preprocess"), StageLine(verbosity=verbosity) as line:
+    with stage("preprocess"), StageLine(verbosity=verbosity) as line:
         manifest = run_preprocess(config, data, progress=line)
     recipe = build(PretrainRecipe, library.read_based(MODEL_RECIPE), source=f"recipe {MODEL_RECIPE}")
-    with demo.stage("pretrain"), ProgressLine(steps=recipe.train.steps, verbosity=verbosity) as line:
+    with stage("pretrain"), ProgressLine(steps=recipe.train.steps, verbosity=verbosity) as line:
         result = pretrain(recipe, data, run, workers=(workers, workers), progress=line)
     mapping = library.resolve_sweep(library.read(SWEEP_RECIPE))
     search = build(SweepRecipe, mapping, source=f"recipe {SWEEP_RECIPE}")
-    with demo.stage("sweep"), SweepTable(verbosity=verbosity, scheduler=search.scheduler) as line:
+    with stage("sweep"), SweepTable(verbosity=verbosity, scheduler=search.scheduler) as line:
         swept = run_sweep(search, data, sweep, progress=line)
-    with demo.stage("evaluate"):
+    with stage("evaluate"):
         scores = evaluate(run, data)
         found = [*filter(None, [context_line(scores)]), *([] if dump else prediction_lines(run))]
-    with demo.stage("report"):
-        page, sentences = str(demo.folder / "report.html"), () if dump else SENTENCES
-        report = write_report([data, run, sweep], page, contexts={run: scores}, sentences=sentences)
+    with stage("report"):
+        report, sentences = str(folder / "report.html"), () if dump else SENTENCES
+        write_report([data, run, sweep], report, contexts={run: scores}, sentences=sentences)
 
     train = manifest.splits["train"]
     counts = f"{train.documents:,} documents, {train.rows:,} windows, {train.characters:,} characters"
@@ -85,10 +78,8 @@ def run_demo(output: str, *, dump: str | None = None, workers: int = 2, verbosit
         values = ", ".join(f"{key.split('.')[-1]} {value}" for key, value in swept.best.values.items())
         loss = swept.best.last["validation_loss"]
         print(f"sweep     best of {len(swept.trials)} trials: {values} (held-out loss {loss:.3f})")
-    print("seconds   " + ", ".join(f"{name} {seconds:.0f}" for name, seconds in demo.seconds.items()))
-    print("files made:")
-    for path, what in _files(demo.folder, data, run, sweep, report):
-        print(f"  {path!s:<44} {what}")
+    print("seconds   " + ", ".join(f"{name} {each:.0f}" for name, each in seconds.items()))
+    print(f"files     {data}, {run}, {sweep}, {report}")
     for line in found:
         print(line)
     print(next_command("predict", run, SENTENCES[0][0]))
@@ -117,28 +108,3 @@ def _write_corpus(folder: Path, verbosity: Verbosity) -> dict[str, tuple[str, ..
             f"corpus     {corpus.documents:,} documents, {corpus.characters:,} characters, in English", final=True
         )
     return {"wikipedia": tuple(map(str, corpus.wikipedia)), "books": tuple(map(str, corpus.books))}
-
-
-def _files(folder: Path, data: str, run: str, sweep: str, report: Path) -> Iterator[tuple[Path, str]]:
-    """Yield the files made as (path, meaning). The shards of a split are one entry."""
-    known = [
-        (Path(data) / "README.md", "card of the data: counts and plots"),
-        (Path(data) / "manifest.json", "what the data holds, with hashes"),
-        (Path(data) / "vocabulary/subwords.model", "the SentencePiece vocabulary"),
-        (Path(data) / "failures", "pages that failed, with reasons"),
-        (Path(run) / "config.yaml", "the resolved recipe of the run"),
-        (Path(run) / "metrics.jsonl", "losses and speed, a line a step"),
-        (Path(run) / "checkpoints", "checkpoints, the newest last"),
-        (Path(run) / "tensorboard", "the same metrics for TensorBoard"),
-        (Path(sweep) / "sweep.csv", "a row a trial"),
-        (Path(sweep) / "trials.jsonl", "the trials with all their reports"),
-        (Path(sweep) / "best.yaml", "the best recipe, ready for `tokenfree pretrain`"),
-        (report, "all of it in one page"),
-    ]
-    if (folder / "corpus").is_dir():
-        count = sum(path.is_file() for path in (folder / "corpus").rglob("*"))
-        yield folder / "corpus", f"the demo's dumps and books, {count} files"
-    for split in ("train", "validation"):
-        shards = len(list((Path(data) / split).glob("*.arrow")))
-        yield Path(data) / split, f"{shards} Arrow shard{'s' if shards != 1 else ''}"
-    yield from ((path, what) for path, what in known if path.exists())

@@ -21,8 +21,7 @@ from tests.namespaces import permitted
 from tests.test_end_to_end import MODEL, TINY
 from tests.workflows.cluster.hosts import Hosts
 from tokenfree.core.stored_files import read_json_lines
-from tokenfree.workflows.demo_corpus.corpus import own_pages
-from tokenfree.workflows.demo_corpus.dump_writer import write_dump
+from tokenfree.workflows.demo_corpus.corpus import own_pages, write_dump
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(2400)]
 PORT = 5055

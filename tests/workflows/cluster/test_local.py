@@ -22,8 +22,7 @@ from tests.conftest import REPOSITORY
 from tests.test_end_to_end import MODEL, TINY
 from tokenfree.core.stored_files import read_json_lines
 from tokenfree.train.ray import loopback_node
-from tokenfree.workflows.demo_corpus.corpus import own_pages
-from tokenfree.workflows.demo_corpus.dump_writer import write_dump
+from tokenfree.workflows.demo_corpus.corpus import own_pages, write_dump
 
 pytestmark = [
     pytest.mark.slow,

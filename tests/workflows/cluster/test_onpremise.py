@@ -17,8 +17,7 @@ from tests.test_end_to_end import MODEL, TINY
 from tests.workflows.cluster.hosts import SHARED, Hosts
 from tokenfree.core.machine import cores
 from tokenfree.workflows.cluster import profiles
-from tokenfree.workflows.demo_corpus.corpus import own_pages
-from tokenfree.workflows.demo_corpus.dump_writer import write_dump
+from tokenfree.workflows.demo_corpus.corpus import own_pages, write_dump
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 LAPTOP, HEAD, WORKERS = 9, 1, (2, 3)

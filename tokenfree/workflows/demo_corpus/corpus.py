@@ -6,6 +6,7 @@ installed are missing from the books.
 
 from __future__ import annotations
 
+import bz2
 import hashlib
 import importlib
 import importlib.metadata
@@ -14,14 +15,14 @@ import json
 import platform
 import re
 import sysconfig
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
+from xml.sax.saxutils import escape, quoteattr
 
 from tokenfree.core.errors import UserError
 from tokenfree.core.files import write_atomically
-from tokenfree.workflows.demo_corpus.dump_writer import DemoPage, write_dump
 
 # Folders of dependencies with long docstrings, by package name, in the order in which they fill the corpus.
 PACKAGES = {
@@ -138,6 +139,46 @@ def _packages() -> Iterator[tuple[Path, str]]:
         spec = importlib.util.find_spec(name)
         for folder in (spec and spec.submodule_search_locations) or ():
             yield Path(folder), name
+
+
+PAGES_PER_STREAM = 4  # 100 in official dumps
+_NOT_IN_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+_HEADER = """\
+<mediawiki xmlns="http://www.mediawiki.org/xml/export-0.11/" version="0.11" xml:lang="en">
+  <siteinfo>
+    <dbname>enwiki</dbname>
+  </siteinfo>
+"""
+
+
+@dataclass(frozen=True)
+class DemoPage:
+    """A page of a dump: the full title (such as `Talk:Rain`), its wikitext, and the target if it is a redirect."""
+
+    title: str
+    text: str
+    namespace: int = 0
+    redirect: str | None = None
+
+
+def write_dump(path: Path, pages: Sequence[DemoPage]) -> None:
+    """Write `pages` as a multistream bz2 dump, as of the English Wikipedia: a header, a few pages a stream, the end.
+
+    Format: https://www.mediawiki.org/xml/export-0.11.xsd, https://meta.wikimedia.org/wiki/Data_dumps/Dump_format
+    """
+    found = [_page(page, number) for number, page in enumerate(pages, start=1)]
+    streams = ["".join(found[start : start + PAGES_PER_STREAM]) for start in range(0, len(found), PAGES_PER_STREAM)]
+    path.write_bytes(b"".join(bz2.compress(text.encode()) for text in (_HEADER, *streams, "</mediawiki>\n")))
+
+
+def _page(page: DemoPage, number: int) -> str:
+    redirect = f"    <redirect title={quoteattr(page.redirect)} />\n" if page.redirect else ""
+    text = escape(_NOT_IN_XML.sub("\ufffd", page.text))
+    return (
+        f"  <page>\n    <title>{escape(page.title)}</title>\n    <ns>{page.namespace}</ns>\n"
+        f"    <id>{10 + 2 * number}</id>\n{redirect}    <revision>\n      <id>{5000 + 7 * number}</id>\n"
+        f'      <text xml:space="preserve">{text}</text>\n    </revision>\n  </page>\n'
+    )
 
 
 CHARACTERS = 3_250_000  # of all books; about as much as the demo trains on in a minute
