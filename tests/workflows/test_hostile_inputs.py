@@ -118,7 +118,7 @@ def test_what_is_no_file_is_refused_by_every_reader(
     told = capsys.readouterr().err
     assert name in told
     assert told.endswith("save it as a file first\n")
-    assert kind in told or "is no file, but a folder, pipe or device" in told
+    assert "is no file, but a " in told
 
 
 TYDI = {

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TextIO
 
 
@@ -88,25 +88,36 @@ class PrintableStream:
 Path = tuple[Any, ...]  # keys from the top to a value
 
 
-class Nearest:
-    """The known name that is most similar to a name, if any, and a hint with it or with all known names."""
-
-    def __init__(self, name: str, known: Sequence[str]) -> None:
-        self.name = next(iter(difflib.get_close_matches(name, known, n=1, cutoff=0.5)), None)
-        self.hint = f" (known: {', '.join(known)})" if self.name is None else f" (did you mean {self.name!r}?)"
+def nearest_hint(name: str, known: Sequence[str]) -> str:
+    """Return a hint with the known name that is most similar to a name, or with all known names."""
+    close = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+    return f" (did you mean {close[0]!r}?)" if close else f" (known: {', '.join(known)})"
 
 
-def refusals(errors: Iterable[Any], mapping: Any) -> list[str]:
-    """Turn errors of pydantic into problems of the mapping, one line per key."""
+def refusals(
+    errors: Iterable[Any], mapping: Any, known: Callable[[Path], Sequence[str]] = lambda path: ()
+) -> list[str]:
+    """Turn errors of pydantic into problems of the mapping, one line per key, unknown keys first.
+
+    Args:
+        errors: Errors of pydantic.
+        mapping: What was read.
+        known: Returns the known keys at the place of an unknown one, if they can be listed.
+    """
+    unknown: list[str] = []
     messages: dict[Path, dict[str, None]] = {}
     inputs: dict[Path, Any] = {}
     for location, error in _flat(errors, ()):
         place = location if error["type"] == "missing" else _place(location, mapping)
+        if error["type"] == "unexpected_keyword_argument" and (names := known(place)):
+            key = ".".join(map(str, place))
+            unknown.append(f"there is no key {key!r}{nearest_hint(str(place[-1]), names)}")
+            continue
         told = ("missing", "value_error", "unexpected_keyword_argument")
         if error["type"] not in told and not isinstance(error["input"], (Mapping, list)):
             inputs[place] = error["input"]
         messages.setdefault(place, {})[_words(error["msg"])] = None
-    return [_line(place, " or ".join(said), inputs.get(place, ...)) for place, said in messages.items()]
+    return unknown + [_line(place, " or ".join(said), inputs.get(place, ...)) for place, said in messages.items()]
 
 
 def _flat(errors: Iterable[Any], prefix: Path) -> Iterator[tuple[Path, Any]]:

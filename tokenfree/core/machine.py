@@ -1,12 +1,9 @@
-"""This machine and process: CPUs, memory, ports, the installed package, and ending with the parent process."""
+"""This machine and process: CPUs, memory, ports, and the installed package."""
 
 from __future__ import annotations
 
-import contextlib
-import ctypes
 import os
 import re
-import signal
 import socket
 from pathlib import Path
 
@@ -42,7 +39,6 @@ def own_packages() -> list[str]:
 
 
 GIB = 1 << 30
-_SET_DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG of prctl(2)
 
 
 def machine_memory() -> int:
@@ -68,17 +64,6 @@ def answers(address: Address, *, seconds: float) -> bool | None:
     except OSError:
         return None
     return True
-
-
-def end_with_parent(parent: int) -> None:
-    """Have this process killed when `parent`, the id of its parent, ends, or the parent's thread that started it.
-
-    Outside Linux, only a parent that has ended already is noticed.
-    """
-    with contextlib.suppress(OSError, AttributeError):  # not Linux
-        ctypes.CDLL(None).prctl(_SET_DEATH_SIGNAL, signal.SIGKILL)
-    if os.getppid() != parent:
-        os._exit(1)
 
 
 _CGROUP = Path("/sys/fs/cgroup")

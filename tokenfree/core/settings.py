@@ -23,7 +23,7 @@ from pydantic_core import PydanticCustomError, core_schema
 from typing_extensions import dataclass_transform
 
 from tokenfree.core import own_code
-from tokenfree.core.errors import Nearest, Path, UserError, refusals
+from tokenfree.core.errors import Path, UserError, nearest_hint, refusals
 
 
 def _problem_of_part(found: Any, base: type, name: str) -> str:
@@ -103,7 +103,7 @@ class Slot:
         elif name in self.names():
             found = self._module(name).Config
         else:
-            raise ValueError(f"there is no {self.title} {name!r}{Nearest(str(name), self.names()).hint}")
+            raise ValueError(f"there is no {self.title} {name!r}{nearest_hint(str(name), self.names())}")
         module, _, base = self.base.rpartition(".")
         problem = _problem_of_part(found, getattr(importlib.import_module(module), base), name)
         if problem:
@@ -162,16 +162,11 @@ class Draft(Generic[T]):
 
 def draft(cls: type[T], mapping: Mapping[str, Any]) -> Draft[T]:
     """Build the settings `cls` from a nested mapping, or find all its problems."""
-    kept = _copied(mapping)
-    problems: list[str] = []
-    for path, nearest in list(_unknown_keys(cls, mapping, ())):
-        problems.append(f"there is no key {'.'.join(map(str, path))!r}{nearest.hint}")
-        _drop(kept, path)
     try:
-        made = _adapter(cls).validate_python(kept)
+        return Draft(_adapter(cls).validate_python(mapping))
     except ValidationError as error:
-        return Draft(None, (*problems, *refusals(error.errors(), kept)))
-    return Draft(None, tuple(problems)) if problems else Draft(made)
+        found = refusals(error.errors(), mapping, known=functools.partial(_known_keys, cls, mapping))
+        return Draft(None, tuple(found))
 
 
 def to_mapping(config: Any) -> dict[str, Any]:
@@ -276,39 +271,15 @@ def _adapter(cls: type) -> TypeAdapter[Any]:
     return TypeAdapter(cls)
 
 
-def _copied(value: Any) -> Any:
-    """Return a copy of nested mappings. Other values are not copied."""
-    return {key: _copied(inner) for key, inner in value.items()} if isinstance(value, Mapping) else value
-
-
-def _drop(mapping: dict[Any, Any], path: Path) -> None:
-    *parents, last = path
-    for key in parents:
-        mapping = mapping[key]
-    mapping.pop(last, None)
-
-
-def _unknown_keys(cls: type, mapping: Any, prefix: Path) -> Iterable[tuple[Path, Nearest]]:
-    if not isinstance(mapping, Mapping):
-        return
-    hints = get_type_hints(cls, include_extras=True)
-    for key, value in mapping.items():
-        if key not in hints:
-            yield (*prefix, key), Nearest(str(key), list(hints))
-            continue
-        nested = _nested_class(hints[key], value)
-        if nested is not None:
-            yield from _unknown_keys(nested, value, (*prefix, key))
-
-
-def _nested_class(hint: Any, value: Any) -> type | None:
-    slot = slot_of(hint)
-    if slot is not None and isinstance(value, Mapping):
-        try:
-            return slot.config_class(value.get("name", slot.default))
-        except ValueError:  # reported when the part is built
-            return None
-    return hint if dataclasses.is_dataclass(hint) and isinstance(hint, type) else None
+def _known_keys(cls: Any, mapping: Any, path: Path) -> list[str]:
+    """Return the known keys next to the one at `path`, or [] in a mapping whose keys are free."""
+    for key in path[:-1]:
+        hint, mapping = get_type_hints(cls, include_extras=True).get(key), mapping[key]
+        slot = slot_of(hint)
+        cls = hint if slot is None else slot.config_class(mapping.get("name", slot.default))
+        if not dataclasses.is_dataclass(cls):
+            return []
+    return [field.name for field in dataclasses.fields(cls)]
 
 
 def flatten(mapping: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:

@@ -13,7 +13,6 @@ import json
 import math
 import os
 import shutil
-import stat
 import tempfile
 import time
 import uuid
@@ -30,12 +29,6 @@ from tokenfree.core.errors import JobError, UserError, is_utf8
 from tokenfree.core.files import TEMPORARY, hash_file, sync
 
 _PROCESS_FOLDERS = ("/dev/", "/proc/")  # their content differs from process to process
-_KINDS = {
-    stat.S_ISFIFO: "a pipe",
-    stat.S_ISSOCK: "a socket",
-    stat.S_ISCHR: "a device",
-    stat.S_ISBLK: "a device",
-}
 
 
 def check_address(address: str, source: str = "") -> None:
@@ -57,15 +50,10 @@ def check_is_stored(path: str, source: str = "") -> None:
     Raises:
         UserError: The path is a pipe, a socket or a device, such as /dev/stdin. The message names `source`.
     """
-    if not os.path.exists(path):
-        return
-    mode = os.stat(path).st_mode
-    kind = next((name for is_kind, name in _KINDS.items() if is_kind(mode)), None)
-    if kind is None and os.path.abspath(path).startswith(_PROCESS_FOLDERS):
-        kind = "an open file of one process"
-    if kind is not None:
+    is_stored = os.path.isfile(path) or os.path.isdir(path)
+    if os.path.exists(path) and not (is_stored and not os.path.abspath(path).startswith(_PROCESS_FOLDERS)):
         place = ": ".join(filter(None, (source, path)))
-        raise UserError(f"{place} is {kind}, and inputs are read more than once; save it as a file first")
+        raise UserError(f"{place}: is no file, but a pipe, socket or device; save it as a file first")
 
 
 T = TypeVar("T")
@@ -79,7 +67,6 @@ def retry(
     longest_pause: float = math.inf,
     attempts: int | None = None,
     seconds: float = math.inf,
-    shortest_pause: Callable[[Exception], float] = lambda error: 0.0,
     progressed: Callable[[], bool] = lambda: False,
     notice: Callable[[Exception, float], None] = lambda error, wait: None,
 ) -> T:
@@ -92,7 +79,6 @@ def retry(
         longest_pause: Maximum of growing pauses, in seconds.
         attempts: Maximum number of consecutive failures; None for any number.
         seconds: No attempt begins later than this after the first one.
-        shortest_pause: Returns the seconds that an error asks for, which may exceed the longest pause.
         progressed: Returns True if a failed attempt still made progress. Failures are then counted from one again.
         notice: Receives each error and the seconds until the next attempt.
     """
@@ -104,7 +90,7 @@ def retry(
             if not again(error):
                 raise
             failures = 1 if progressed() else failures + 1
-            wait = max(shortest_pause(error), min(pause * 2 ** (failures - 1), longest_pause))
+            wait = min(pause * 2 ** (failures - 1), longest_pause)
             if failures == attempts or time.monotonic() + wait > until:
                 raise
             notice(error, wait)

@@ -10,7 +10,6 @@ import contextlib
 import functools
 import hashlib
 import json
-import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,9 +22,6 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError
 from tokenfree.core.errors import JobError, UserError, refusals
 from tokenfree.core.files import hash_stream
 from tokenfree.core.storage import Storage
-
-SMALL_BYTES = 1 << 20  # files of a store up to this size come in one request; columns of larger ones need about a dozen
-_AHEAD_BYTES = 1 << 16  # read-ahead bytes; the usual 5 MB would be wasted on smaller columns
 
 
 def write_table(storage: Storage, name: str, table: pa.Table) -> str:
@@ -41,25 +37,17 @@ def write_table(storage: Storage, name: str, table: pa.Table) -> str:
 
 
 def read_columns(storage: Storage, name: str, columns: Sequence[str]) -> pa.Table:
-    """Return some columns of a file that `write_table` wrote. Local or large files are read only in part.
+    """Return some columns of a file that `write_table` wrote. The other columns are not read.
 
     Raises:
         FileNotFoundError: There is no such file.
     """
-    with _opened(storage, name) as source:
+    with pa.memory_map(storage.path(name)) if storage.is_local else storage.open(name) as source:
         with pa.ipc.open_file(source) as reader:
             fields = [reader.schema.get_field_index(column) for column in columns]
         options = pa.ipc.IpcReadOptions(included_fields=fields)
         with pa.ipc.open_file(source, options=options) as reader:
             return reader.read_all().select(list(columns))
-
-
-def _opened(storage: Storage, name: str) -> pa.NativeFile:
-    if storage.is_local:
-        return pa.memory_map(storage.path(name))
-    if (storage.size(name) or 0) <= SMALL_BYTES:
-        return pa.BufferReader(storage.read_bytes(name))
-    return pa.PythonFile(storage.fs.open(storage.path(name), "rb", block_size=_AHEAD_BYTES), "r")
 
 
 OWN = "sha256"  # the key of a file's own hash
@@ -133,9 +121,6 @@ def _json(values: Mapping[str, Any]) -> bytes:
     return (json.dumps(values, indent=1, sort_keys=True, ensure_ascii=False) + "\n").encode(errors="surrogatepass")
 
 
-BLOCK_BYTES = 1 << 16
-
-
 def whole_lines(file: Iterable[bytes]) -> Iterator[bytes]:
     """Yield the lines of a file opened for reading bytes, with their line ends, except an incomplete last one."""
     for line in file:
@@ -146,15 +131,7 @@ def whole_lines(file: Iterable[bytes]) -> Iterator[bytes]:
 def cut_torn_line(path: Path) -> None:
     """Cut off an incomplete last line in place, so that the next line does not join it. The file may be missing."""
     with contextlib.suppress(FileNotFoundError), path.open("r+b") as file:
-        size = file.seek(0, os.SEEK_END)
-        end, found = size, 0
-        while end and not found:  # backwards by blocks, because the file may be long
-            start = max(0, end - BLOCK_BYTES)
-            file.seek(start)
-            found = file.read(end - start).rfind(b"\n") + 1
-            end = start + found
-        if end < size:
-            file.truncate(end)
+        file.truncate(file.read().rfind(b"\n") + 1)
 
 
 def json_lines(file: Iterable[bytes]) -> Iterator[Any]:

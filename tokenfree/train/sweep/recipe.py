@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from tokenfree.core.errors import Nearest, UserError
+from tokenfree.core.errors import UserError, nearest_hint
 from tokenfree.core.settings import Slot, build, draft, merge, nest, part, settings, to_mapping, value_at
 from tokenfree.train.config import FinetuneRecipe, PretrainRecipe, Recipe
 
@@ -292,7 +292,7 @@ class _Choice(Slot):
                 return found
         if name in _NOT_OFFERED:
             raise ValueError(f"{name} is not offered: Ray Tune cannot resume it after a kill. Take asha")
-        raise ValueError(f"there is no {self.title} {name!r}{Nearest(str(name), self.names()).hint}")
+        raise ValueError(f"there is no {self.title} {name!r}{nearest_hint(str(name), self.names())}")
 
 
 SEARCHER = _Choice("tokenfree.train.sweep.searchers", "even", variants=(Even, Grid, Random, Tpe))
