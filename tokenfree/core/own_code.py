@@ -10,7 +10,6 @@ import importlib
 import logging
 import os
 import sys
-import traceback
 from collections.abc import Iterator, Mapping
 from contextvars import ContextVar
 from typing import Any
@@ -79,20 +78,12 @@ def load(name: str) -> Any:
         try:
             found = getattr(importlib.import_module(module_name), attribute)
         except (Exception, SystemExit) as error:
-            reason = " ".join(f"{type(error).__name__}: {error}{_place(error)}".split())
+            reason = " ".join(f"{type(error).__name__}: {error}".split())
             raise UserError(
                 f"{name!r} cannot be imported from the working directory, {folder}, or as installed: {reason}. Give "
-                "MODULE.CLASS, run the command where the module lies, or fix the module"
+                "MODULE.CLASS, run the command where the module lies, or fix the module (--debug shows where it failed)"
             ) from error
     return found
-
-
-def _place(error: BaseException) -> str:
-    """Return where a custom module raised an error, or "" if the import itself failed."""
-    inside = (__file__, importlib.__file__)
-    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith("<")]
-    last = frames[-1]
-    return "" if last.filename in inside else f" ({last.filename}, line {last.lineno})"
 
 
 def hashes(settings: Any) -> dict[str, str]:

@@ -78,10 +78,10 @@ def test_what_a_module_imports_later_is_found_and_hides_nothing(folder: Path) ->
         ("mine_x.Part", "ModuleNotFoundError: No module named 'mine_x'"),
         ("mine_6.Prat", "AttributeError: module 'mine_6' has no attribute 'Prat'"),
         ("mine_6.", "AttributeError: module 'mine_6' has no attribute ''"),
-        ("fails.Part", "ValueError: of two lines ({folder}/fails.py, line 2)"),
+        ("fails.Part", "ValueError: of two lines"),
         ("broken.Part", "SyntaxError: invalid syntax (broken.py, line 1)"),
-        ("leaves.Part", "SystemExit: 3 ({folder}/leaves.py, line 1)"),
-        ("lacks.Part", "ModuleNotFoundError: No module named 'nowhere_at_all' ({folder}/lacks.py, line 1)"),
+        ("leaves.Part", "SystemExit: 3"),
+        ("lacks.Part", "ModuleNotFoundError: No module named 'nowhere_at_all'"),
     ],
 )
 def test_what_cannot_be_imported_is_reported_in_a_line(folder: Path, name: str, reason: str) -> None:
@@ -94,8 +94,8 @@ def test_what_cannot_be_imported_is_reported_in_a_line(folder: Path, name: str, 
         build(Recipe, {"part": {"name": name, "rate": 3}}, source="r")
     assert str(refused.value) == (
         f"r: part: {name!r} cannot be imported from the working directory, {folder}, or as installed: "
-        f"{reason.replace('{folder}', str(folder))}. Give "
-        "MODULE.CLASS, run the command where the module lies, or fix the module"
+        f"{reason}. Give MODULE.CLASS, run the command where the module lies, or fix the module (--debug shows where "
+        "it failed)"
     )
 
 
