@@ -28,18 +28,11 @@ def test_rate_and_time_left_are_those_of_this_job(line: StageLine, monkeypatch: 
     line(Progress("read", 10, 40, 100_000_000, 5))  # ten splits were there already
     assert shown(line) == ["read       10 of 40 splits", "0:00", "100.0 MB", "5 characters"]
     at(monkeypatch, 110.0)
-    half = Progress("read", 20, 40, 200_000_000, 10)
-    line(half)
+    line(Progress("read", 20, 40, 200_000_000, 10))
     assert shown(line) == [
         *("read       20 of 40 splits", "about 0:20 left", "0:10"),
         *("200.0 MB, 10.0 MB/s", "10 characters"),
     ]
-    at(monkeypatch, 114.0)
-    line(half)  # nothing new: the clock goes on, the rate stays
-    assert shown(line)[1:4] == ["about 0:16 left", "0:14", "200.0 MB, 10.0 MB/s"]
-    at(monkeypatch, 200.0)
-    line(half)
-    assert "about 0:00 left" in line.shown
 
 
 def test_stages_follow_one_another_on_lines_of_their_own(line: StageLine, monkeypatch: pytest.MonkeyPatch) -> None:

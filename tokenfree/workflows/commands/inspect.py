@@ -1,8 +1,7 @@
 """Show what a data directory or a folder of embeddings holds: counts, columns, and a few windows or texts.
 
-Words and subwords of a data directory alternate in colour. Masked characters are shown as blocks, replaced ones are
-underlined. Without colours, `|` separates words and `·` subwords. A run of characters that the vocabulary lacks is one
-subword in `<>`.
+`|` separates words and `·` subwords. Masked characters are shown as blocks, replaced ones are underlined. A run of
+characters that the vocabulary lacks is one subword in `<>`.
 
 Examples:
   tokenfree inspect data/en --sample 2

@@ -10,8 +10,6 @@ Example:
 
 import argparse
 import json
-from collections.abc import Sequence
-from typing import Any
 
 from tokenfree.core.errors import UserError
 from tokenfree.workflows.recipes import library
@@ -23,11 +21,11 @@ KIND = PRETRAINING  # kind of recipe that the command reads
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add `RECIPE`, or `--list` or `--show RECIPE` instead."""
-    recipe_options.add_arguments(parser, KIND)
+    recipe_options.add_arguments(parser, KIND, optional=True)
     parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
-    parser.add_argument("--list", action=_List, nargs=0, help="list the recipes of tokenfree, and exit")
+    parser.add_argument("--list", action="store_true", help="list the recipes of tokenfree, and exit")
     shown = "print a recipe of any kind with the settings of its bases, as YAML, and exit"
-    parser.add_argument("--show", action=_Show, metavar="RECIPE", help=shown)
+    parser.add_argument("--show", metavar="RECIPE", help=shown)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -36,6 +34,16 @@ def run(args: argparse.Namespace) -> int:
     Raises:
         UserError: The recipe cannot be read, or its parts do not fit together.
     """
+    if args.list:
+        names = library.names()
+        print("\n".join(f"{name:{max(map(len, names)) + 2}}{library.about(name)}" for name in names))
+        return 0
+    if args.show is not None:
+        print(library.resolved_text(args.show), end="")
+        return 0
+    if args.recipe is None and args.config is None:
+        raise UserError("RECIPE: missing; tokenfree model --list shows the names")
+
     from rich.table import Table
 
     from tokenfree.train.config import PretrainRecipe
@@ -95,38 +103,3 @@ def run(args: argparse.Namespace) -> int:
     out.print(f"precision: {', '.join(filter(None, [told(speed), advice(speed, recipe.train.precision)]))}")
     print(next_command("pretrain", args.recipe or "RECIPE", "--data", "DIR", "--output", "RUN"))
     return 0
-
-
-class _List(argparse.Action):
-    """Option that prints the recipes and exits, like `--help`, so that no RECIPE is required."""
-
-    def __call__(
-        self,
-        parser: argparse.ArgumentParser,
-        namespace: argparse.Namespace,
-        values: str | Sequence[Any] | None,
-        option_string: str | None = None,
-    ) -> None:
-        names = library.names()
-        width = max(map(len, names)) + 2
-        print("\n".join(f"{name:{width}}{library.about(name)}" for name in names))
-        parser.exit()
-
-
-class _Show(argparse.Action):
-    """Option that prints a recipe and exits."""
-
-    def __call__(
-        self,
-        parser: argparse.ArgumentParser,
-        namespace: argparse.Namespace,
-        values: str | Sequence[Any] | None,
-        option_string: str | None = None,
-    ) -> None:
-        """Print the recipe and exit.
-
-        Raises:
-            UserError: The recipe or one of its bases cannot be read.
-        """
-        print(library.resolved_text(str(values)), end="")
-        parser.exit()

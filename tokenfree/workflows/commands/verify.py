@@ -13,8 +13,6 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-MOST_SHOWN = 3  # maximum number of files without a hash to show
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add `DIR`."""
@@ -71,16 +69,12 @@ def _verified_data(directory: str) -> tuple[Mapping[str, Any], list[str]]:
 def _verified_results(directory: str) -> tuple[Mapping[str, Any], list[str]]:
     """Check a run or a sweep and return the result, as numbers and as lines."""
     from tokenfree.train.runs.hashes import verify_folder
+    from tokenfree.workflows.terminal.progress import counted
 
     verified = verify_folder(directory)
-    found = {
-        "complete": verified.complete,
-        "checkpoints": verified.checkpoints,
-        "unhashed": verified.unhashed,
-    }
+    found = {"complete": verified.complete, "checkpoints": verified.checkpoints, "unhashed": verified.unhashed}
     state = "complete" if verified.complete else "not complete"
-    count = len(verified.checkpoints)
-    said = f"{directory}: good: {state}, {count} checkpoint{'' if count == 1 else 's'}"
+    said = f"{directory}: good: {state}, {counted(len(verified.checkpoints), 'checkpoint')}"
     return found, [said, *_unhashed_line(verified.unhashed if verified.complete else ())]
 
 
@@ -97,12 +91,6 @@ def _verified_vectors(directory: str) -> tuple[Mapping[str, Any], list[str]]:
 
 
 def _unhashed_line(names: Sequence[str]) -> list[str]:
-    """Return a line with the files that no hash covers, which are of an earlier version or were added later.
-
-    The list is empty without such files.
-    """
-    if not names:
-        return []
-    more = f" and {len(names) - MOST_SHOWN} more" if len(names) > MOST_SHOWN else ""
-    shown = ", ".join(name if name.isprintable() else repr(name) for name in names[:MOST_SHOWN])
-    return [f"  unhashed    {shown}{more} (of an earlier version, or put there later)"]
+    """Return a line with the files that no hash covers, which are of an earlier version or were added later."""
+    shown = ", ".join(name if name.isprintable() else repr(name) for name in names)
+    return [f"  unhashed    {shown} (of an earlier version, or put there later)"] if names else []

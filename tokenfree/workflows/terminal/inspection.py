@@ -21,7 +21,6 @@ from tokenfree.preprocess.records import schema
 from tokenfree.train.inference.embed import COUNTS, finished
 from tokenfree.workflows.terminal.progress import counted
 
-ALTERNATE = ("cyan", "yellow")
 BLOCK = "█"
 _BYTE = re.compile("<0x[0-9A-F]{2}>")  # name of a byte-fallback piece
 
@@ -182,24 +181,15 @@ def show_window(console: Console, window: Window) -> None:
     rest = "…" if window.characters > len(window.text) else ""
     console.print(Text(_on_one_line(window.text) + rest))
     if window.words is not None:
-        console.print(_marked(console, "words", window.text, window.words, "|"))
+        console.print(_marked("words", window.words, "|"))
     if window.subwords is not None:
-        console.print(_marked(console, "subwords", window.text, window.subwords, "·"))
+        console.print(_marked("subwords", window.subwords, "·"))
     if window.masked is not None:
         console.print(_with_masks(window.text, window.masked))
 
 
-def _marked(console: Console, title: str, shown: str, pieces: Sequence[Piece], separator: str) -> Text:
-    """Return the text with its pieces in alternating colours, or with `separator` between them without colours."""
-    text = Text(f"{title:<9}", style="bold")
-    coloured = console.is_terminal and console.color_system is not None and not console.no_color
-    before = 0
-    for index, piece in enumerate(pieces):
-        gap = shown[before : piece.start] if coloured else separator if index else ""
-        text.append(_on_one_line(gap), style="not bold dim")
-        text.append(piece.text, style=f"not bold {ALTERNATE[index % 2]}")
-        before = piece.end
-    return text
+def _marked(title: str, pieces: Sequence[Piece], separator: str) -> Text:
+    return Text.assemble((f"{title:<9}", "bold"), separator.join(piece.text for piece in pieces))
 
 
 def _with_masks(before: str, masked: str) -> Text:

@@ -224,43 +224,28 @@ class StageLine(LiveLine):
     stage = ""
     first: Any = None
     last: Any = None
-    start = changed = 0.0
+    start = 0.0
 
     def __call__(self, progress: Any) -> None:
-        """Show a `tokenfree.pipelines.progress.Progress`. If it is unchanged, only the clock advances."""
-        now = time.monotonic()
+        """Show a `tokenfree.pipelines.progress.Progress`."""
         if progress.stage != self.stage:
             if self.stage:  # the stage may have ended between two calls
                 ended = progress if self.stage == _STAGE_BEFORE.get(progress.stage) else self.last
                 self(replace(ended, stage=self.stage, done=ended.total))
             self.close()
-            self.stage, self.first, self.start = progress.stage, progress, now
-        if progress != self.last:
-            self.last, self.changed = progress, now
-        characters = [f"{progress.characters:,} characters"] if progress.characters else []
-        parts = [self._parts_done(), *self._left(now), clock(int(now - self.start)), *self._bytes(), *characters]
-        self.show(*parts)
-
-    def _parts_done(self) -> str:
-        if self.stage == "vocabulary":  # one worker trains it on all input splits
-            return self.stage
-        noun = "split" if self.stage == "read" else "shard"
-        return f"{self.stage:<11}{self.last.done:,} of {counted(self.last.total, noun)}"
-
-    def _bytes(self) -> list[str]:
-        """Return the megabytes and their rate since the stage began, without output of an earlier, killed job."""
-        if not self.last.bytes or self.stage == "vocabulary":
-            return []
-        seconds, made = self.changed - self.start, self.last.bytes - self.first.bytes
-        rate = f", {made / seconds / 1e6:,.1f} MB/s" if made and seconds > 1 else ""
-        return [f"{self.last.bytes / 1e6:,.1f} MB{rate}"]
-
-    def _left(self, now: float) -> list[str]:
-        seconds, done = self.changed - self.start, self.last.done - self.first.done
-        if seconds <= 1 or not done or self.last.done >= self.last.total:
-            return []
-        left = seconds * (self.last.total - self.last.done) / done - (now - self.changed)
-        return [f"about {clock(int(max(left, 0)))} left"]
+            self.stage, self.first, self.start = progress.stage, progress, time.monotonic()
+        self.last = progress
+        seconds, done = time.monotonic() - self.start, progress.done - self.first.done
+        counts = f"{progress.done:,} of {counted(progress.total, 'split' if self.stage == 'read' else 'shard')}"
+        parts = [self.stage if self.stage == "vocabulary" else f"{self.stage:<11}{counts}"]
+        if seconds > 1 and done and progress.done < progress.total:
+            parts.append(f"about {clock(seconds * (progress.total - progress.done) / done)} left")
+        parts.append(clock(seconds))
+        if progress.bytes and self.stage != "vocabulary":
+            made = progress.bytes - self.first.bytes  # without the output of an earlier, killed job
+            rate = f", {made / seconds / 1e6:,.1f} MB/s" if made and seconds > 1 else ""
+            parts.append(f"{progress.bytes / 1e6:,.1f} MB{rate}")
+        self.show(*parts, *([f"{progress.characters:,} characters"] if progress.characters else []))
 
 
 def counted(number: int, noun: str) -> str:
