@@ -51,7 +51,6 @@ _ONLY = {
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add `ANALYSIS RUN [--data PATH]`."""
     parser.add_argument("analysis", metavar="ANALYSIS", choices=ANALYSES, help=f"one of: {', '.join(ANALYSES)}")
     parser.add_argument("run_folder", metavar="RUN", help="folder of a run, or a transformers folder")
     parser.add_argument(
@@ -97,11 +96,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print the results, and write them to a file if --output names one.
-
-    Raises:
-        UserError: An option does not belong to the analysis; or see the functions of `tokenfree.train.analyses`.
-    """
     from tokenfree.workflows.report.analyses import check_output, write_analysis
 
     _check(args)
@@ -178,7 +172,6 @@ def _show(found: dict[str, Any]) -> None:
 
 
 def _mean(rows: list[dict[str, Any]]) -> dict[str, Any]:
-    """Return the mean of each column, or None if no row has a value."""
     known = {name: [row[name] for row in rows if row[name] is not None] for name in rows[0]}
     return {name: sum(values) / len(values) if values else None for name, values in known.items()}
 

@@ -35,7 +35,6 @@ _ACTIONS = {
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add `profiles|up|status|down|local|submit|logs|stop|jobs`, each with its own arguments."""
     actions = parser.add_subparsers(dest="action", metavar="ACTION", title="actions", required=True)
     for name, function in _ACTIONS.items():
         text = inspect.cleandoc(function.__doc__ or "").partition("\n\nRaises:")[0]

@@ -14,12 +14,10 @@ _PATHS = {"DIR", "RUN", "RUN|FOLDER", "FILE", "PATH", "PROFILE", "RECIPE"}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add `SHELL`."""
     parser.add_argument("shell", metavar="SHELL", choices=("bash", "zsh", "fish"), help="bash, zsh or fish")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print the script."""
     import shtab
 
     parser = args.whole_parser()

@@ -14,7 +14,6 @@ from tokenfree.core.errors import UserError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add `[--dump PATH] [--output DIR]`."""
     parser.add_argument("--dump", metavar="PATH", help="Wikipedia dump to use instead of the demo's own corpus")
     parser.add_argument("--output", metavar="DIR", default="demo", help="folder to write to (default: demo)")
     parser.add_argument("--workers", metavar="N", type=int, default=2, help="number of training workers (default 2)")

@@ -19,7 +19,6 @@ COLOURS = {"ok": "green", "note": "yellow", "missing": "red"}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add `[RECIPE] [--storage URL ...]`."""
     parser.add_argument(
         "recipe", metavar="RECIPE", nargs="?", help="pretraining recipe whose memory and precision to check"
     )
@@ -29,7 +28,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print the findings and return 1 if something required is missing."""
     from rich.table import Table
     from rich.text import Text
 

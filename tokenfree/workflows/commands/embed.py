@@ -27,7 +27,6 @@ POOLINGS = ("mean", "cls", "cls_max", "pooled")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add `RUN FILE|- --output DIR [--vectors texts|words|characters] [--workers N]`."""
     parser.add_argument("run_folder", metavar="RUN", help="the folder of a run")
     parser.add_argument("source", metavar="PATH", help="a file, - for standard input, or a data directory")
     parser.add_argument("--output", metavar="DIR", required=True, help="folder of the embeddings")

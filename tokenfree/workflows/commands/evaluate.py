@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add `RUN [--data DIR|FILE]`."""
     parser.add_argument("run_folder", metavar="RUN", help="the folder of a run")
     shown = f"{SHOWN}; of a fine-tuned run, a file of examples"
     add_data_argument(parser, shown, metavar="PATH")
@@ -85,7 +84,6 @@ def _evaluate_task(args: argparse.Namespace) -> int:
 
 
 def _evaluate_windows(args: argparse.Namespace, data: "Data") -> int:
-    """Print the results of `tokenfree.train.evaluate.evaluate` for a pretraining run."""
     from tokenfree.train.data.mixture import paths_of
     from tokenfree.train.evaluate import evaluate
     from tokenfree.workflows.terminal.results import breakdown_lines, context_line, metric_lines, next_command

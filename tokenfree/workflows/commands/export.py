@@ -21,7 +21,6 @@ FORMATS = ("huggingface", "onnx")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add `RUN --to FORMAT DIR`."""
     parser.add_argument("run_folder", metavar="RUN", help="the folder of a run")
     parser.add_argument("--to", metavar="FORMAT", required=True, choices=FORMATS, help=f"one of: {', '.join(FORMATS)}")
     parser.add_argument("folder", metavar="DIR", help="a new or empty folder to write")
@@ -30,7 +29,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Write the folder, print its files, and print how to load it."""
     from tokenfree.workflows.terminal.results import next_command
 
     load = _to_onnx(args) if args.to == "onnx" else _to_huggingface(args)

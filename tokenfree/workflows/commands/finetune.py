@@ -30,7 +30,6 @@ KIND = FINETUNING  # kind of recipe that the command reads
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add `RECIPE [--init-from RUN|FOLDER] --train FILE [--dev FILE] [--test FILE] --output RUN`."""
     recipe_options.add_arguments(parser, KIND)
     parser.add_argument("--train", metavar="FILE", help="training examples")
     parser.add_argument("--dev", metavar="FILE", help="development set, which chooses the checkpoint")
@@ -46,11 +45,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Train with a live progress line, then print the scores and the files written.
-
-    Raises:
-        UserError: Recipe, files, weights, workers and run do not fit together.
-    """
     from tokenfree.core.settings import nest
     from tokenfree.train.config import FinetuneRecipe
     from tokenfree.train.finetune import finetune, prepare

@@ -18,14 +18,12 @@ KIND = IMPORTED  # kind of recipe whose keys are options of the command
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add `DIR --output RUN`."""
     parser.add_argument("folder", metavar="DIR", help="folder with config.json and model.safetensors")
     parser.add_argument("--output", metavar="RUN", required=True, help="folder of the new run")
     add_help_keys(parser, KIND)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Create the run and print a description of it."""
     from tokenfree.core.settings import nest
     from tokenfree.train.huggingface.folders import import_folder
     from tokenfree.workflows.terminal.results import next_command

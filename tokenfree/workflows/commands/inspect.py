@@ -16,7 +16,6 @@ from tokenfree.core.errors import UserError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add `DIR [--sample N]`."""
     parser.add_argument("directory", metavar="DIR", help="the --output of `tokenfree preprocess` or `embed`")
     parser.add_argument("--sample", metavar="N", type=int, default=3, help="windows or texts to show (default 3)")
     parser.add_argument("--width", metavar="N", type=int, default=400, help="characters of each to show (default 400)")
@@ -62,7 +61,6 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _vectors(args: argparse.Namespace) -> int:
-    """Print the contents of a folder of embeddings."""
     from tokenfree.workflows.terminal import inspection
     from tokenfree.workflows.terminal.results import next_command
 

@@ -20,7 +20,6 @@ KIND = PRETRAINING  # kind of recipe that the command reads
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add `RECIPE`, or `--list` or `--show RECIPE` instead."""
     recipe_options.add_arguments(parser, KIND, optional=True)
     parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
     parser.add_argument("--list", action="store_true", help="list the recipes of tokenfree, and exit")

@@ -29,7 +29,6 @@ _UTILISATION = 0.3
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add `RECIPE --gpus N [--nodes M] [--gpu KIND] [--data DIR] [--utilisation X] [--price P] [--json]`."""
     recipe_options.add_arguments(parser, KIND)
     parser.add_argument("--gpus", metavar="N", type=int, required=True, help="total number of GPUs, one worker each")
     parser.add_argument("--nodes", metavar="M", type=int, default=1, help="number of machines (default 1)")
@@ -42,11 +41,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print the plan.
-
-    Raises:
-        UserError: The recipe does not fit the data or the devices.
-    """
     from tokenfree.train.planning import work_of
     from tokenfree.workflows.terminal.verbosity import show_settings
 

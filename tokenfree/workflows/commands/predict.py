@@ -28,7 +28,6 @@ _AT_ONCE = 64  # number of texts per batch if input is not typed in a terminal
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add `RUN TEXT...`."""
     parser.add_argument("run_folder", metavar="RUN", help="the folder of a run")
     parser.add_argument("texts", metavar="TEXT", nargs="+", help="a text, a file of them, or - for standard input")
     parser.add_argument(
@@ -54,7 +53,6 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _find(args: argparse.Namespace) -> int:
-    """Print the predictions of a fine-tuned run."""
     from tokenfree.train.inference.finetuned import load_finetuned
     from tokenfree.workflows.terminal.results import prediction_lines
 
@@ -73,7 +71,6 @@ def _find(args: argparse.Namespace) -> int:
 
 
 def _guess(args: argparse.Namespace) -> int:
-    """Print the masked-token predictions of a pretraining run."""
     from tokenfree.train.inference.predictor import load_predictor
 
     predictor = load_predictor(args.run_folder, args.data, step=args.step, trust_code=args.trust_code)

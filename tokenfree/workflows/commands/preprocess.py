@@ -35,10 +35,6 @@ _SHOWN_LANGUAGES = 10
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments.
-
-    `[RECIPE] [inputs] --output DIR [--runner NAME | --profile FILE] [--workers N] [--dry-run] [-- BEAM OPTIONS]`
-    """
     recipe_options.add_arguments(parser, KIND, optional=True)
     parser.add_argument("--wikipedia", metavar="PATH", nargs="+", help="dump files, globs or URLs")
     parser.add_argument(

@@ -40,10 +40,6 @@ KIND = PRETRAINING  # kind of recipe that the command reads
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments.
-
-    `RECIPE --data DIR ... --output RUN [--workers N | MIN:MAX] [--init-from RUN|FOLDER] [--extend-to STEPS]`
-    """
     shown = "a recipe's name or YAML file (default: that of the run to resume)"
     recipe_options.add_arguments(parser, KIND, optional=True, shown=shown)
     add_data_argument(parser)
@@ -58,11 +54,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Train with a live progress line, then print the held-out loss with its baselines, and the files written.
-
-    Raises:
-        UserError: Recipe, data, workers and run do not fit together.
-    """
     from tokenfree.train.data.mixture import paths_of
     from tokenfree.train.pretrain import pretrain
     from tokenfree.workflows.terminal.progress import ProgressLine, counted

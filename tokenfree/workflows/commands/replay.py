@@ -11,12 +11,10 @@ import argparse
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add `DIR`."""
     parser.add_argument("directory", metavar="DIR", help="a data directory made by `tokenfree preprocess`")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Process the failed pages again. Print how many succeed, why others fail, and what to do with the documents."""
     from tokenfree.preprocess.job.finish import replay
     from tokenfree.workflows.terminal.progress import counted
     from tokenfree.workflows.terminal.results import next_command

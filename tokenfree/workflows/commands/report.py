@@ -19,14 +19,12 @@ from tokenfree.workflows.recipes.options import add_step_argument
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add `RUN [RUN ...] --output FILE.html`."""
     parser.add_argument("folders", metavar="RUN", nargs="+", help="folders of runs, sweeps or data directories")
     parser.add_argument("--output", metavar="FILE", required=True, help="the page to write")
     add_step_argument(parser)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Write the page and print its path."""
     from tokenfree.workflows.report.page import write_report
     from tokenfree.workflows.terminal.results import next_command
 

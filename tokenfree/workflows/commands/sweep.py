@@ -36,10 +36,6 @@ REPORT = "report.html"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments.
-
-    `RECIPE --data DIR ... | --train FILE --dev FILE [--test FILE] --output RUN [--trials N] [--concurrent N]`
-    """
     recipe_options.add_arguments(parser, KIND)
     add_data_argument(parser)
     parser.add_argument("--train", metavar="FILE", help="for a task: training examples")
@@ -59,7 +55,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run the sweep with a live table, then print the best setting and the files written."""
     from tokenfree.core.storage import Storage
     from tokenfree.train.sweep.history import SCORES, SCORES_FILE
     from tokenfree.train.sweep.results import BEST, TABLE

@@ -15,7 +15,6 @@ from typing import Any
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add `DIR`."""
     parser.add_argument(
         "directory",
         metavar="DIR",
@@ -25,7 +24,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Verify the folder, and print how much was checked."""
     from tokenfree.core.errors import JobError
     from tokenfree.core.storage import Storage
     from tokenfree.preprocess.dataset.manifest import MANIFEST
@@ -50,7 +48,6 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _verified_data(directory: str) -> tuple[Mapping[str, Any], list[str]]:
-    """Check a data directory and return the result, as numbers and as lines."""
     from tokenfree.preprocess.dataset.manifest import load_manifest
     from tokenfree.preprocess.dataset.verify import verify
     from tokenfree.workflows.terminal.results import next_command
@@ -67,7 +64,6 @@ def _verified_data(directory: str) -> tuple[Mapping[str, Any], list[str]]:
 
 
 def _verified_results(directory: str) -> tuple[Mapping[str, Any], list[str]]:
-    """Check a run or a sweep and return the result, as numbers and as lines."""
     from tokenfree.train.runs.hashes import verify_folder
     from tokenfree.workflows.terminal.progress import counted
 
@@ -79,7 +75,6 @@ def _verified_results(directory: str) -> tuple[Mapping[str, Any], list[str]]:
 
 
 def _verified_vectors(directory: str) -> tuple[Mapping[str, Any], list[str]]:
-    """Check a folder of embeddings and return the result, as numbers and as lines."""
     from tokenfree.train.inference.embed import verify
     from tokenfree.workflows.terminal.progress import counted
     from tokenfree.workflows.terminal.results import next_command
