@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 KIND = PREPROCESSING  # kind of recipe that the command reads
 PASSES_ON = True  # options after `--` go to Beam
 MANY_BYTES = 0.05  # share of bytes among a language's subwords above which a warning is printed
-_SHOWN_LANGUAGES = 10
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -114,7 +113,7 @@ def run(args: argparse.Namespace) -> int:
     if subwords is not None and config.vocabulary.model is None:
         small = "" if subwords == config.vocabulary.size else f" (the corpus holds no {config.vocabulary.size:,})"
         print(f"  vocabulary  {subwords:,} subwords{small}")
-    _print_byte_shares(manifest)
+    _warn_of_bytes(manifest)
     failed = sum(manifest.counters["failed"].values())
     if failed:
         print(f"  failed      {counted(failed, 'page')}: see {args.output}/failures, or tokenfree replay {args.output}")
@@ -130,16 +129,11 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _print_byte_shares(manifest: "Manifest") -> None:
-    """Print the share of bytes among each language's subwords, with a warning for high shares."""
+def _warn_of_bytes(manifest: "Manifest") -> None:
+    """Print a warning for languages of which many subwords are bytes."""
     from tokenfree.preprocess.dataset.card import byte_shares
 
-    shares = sorted(byte_shares(manifest).items(), key=lambda item: (-item[1], item[0]))
-    if shares:
-        more = ", ..." if len(shares) > _SHOWN_LANGUAGES else ""
-        told = ", ".join(f"{language} {share:.1%}" for language, share in shares[:_SHOWN_LANGUAGES])
-        print(f"  bytes       {told}{more} of the subwords")
-    if many := [language for language, share in shares if share > MANY_BYTES]:
+    if many := [f"{language} {share:.1%}" for language, share in byte_shares(manifest).items() if share > MANY_BYTES]:
         coverage = manifest.config["vocabulary"]["character_coverage"]
         print(
             f"  warning     More than {MANY_BYTES:.0%} of the subwords are bytes, which are no targets: "

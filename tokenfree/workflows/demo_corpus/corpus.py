@@ -7,12 +7,9 @@ installed are missing from the books.
 from __future__ import annotations
 
 import bz2
-import hashlib
 import importlib
-import importlib.metadata
 import importlib.util
 import json
-import platform
 import re
 import sysconfig
 from collections.abc import Iterator, Sequence
@@ -24,16 +21,8 @@ from xml.sax.saxutils import escape, quoteattr
 from tokenfree.core.errors import UserError
 from tokenfree.core.files import write_atomically
 
-# Folders of dependencies with long docstrings, by package name, in the order in which they fill the corpus.
-PACKAGES = {
-    "numpy": "numpy",
-    "scipy": "scipy",
-    "scikit-learn": "sklearn",
-    "matplotlib": "matplotlib",
-    "apache-beam": "apache_beam",
-    "ray": "ray",
-    "torch": "torch",
-}
+# Dependencies with long docstrings, in the order in which they fill the corpus.
+PACKAGES = ("numpy", "scipy", "sklearn", "matplotlib", "apache_beam", "ray", "torch")
 BOOK_CHARACTERS = 1500  # minimum length; shorter books have hardly any context
 _LEFT_OUT = {"test", "tests", "idle_test", "site-packages", "dist-packages", "encodings", "pydoc_data", "turtledemo"}
 _LEFT_OUT |= {"_vendor", "_vendored", "thirdparty", "externals", "testing"}
@@ -135,7 +124,7 @@ def _docstrings(source: str) -> Iterator[str]:
 
 
 def _packages() -> Iterator[tuple[Path, str]]:
-    for name in PACKAGES.values():
+    for name in PACKAGES:
         spec = importlib.util.find_spec(name)
         for folder in (spec and spec.submodule_search_locations) or ():
             yield Path(folder), name
@@ -200,7 +189,7 @@ class DemoCorpus:
 
 
 def write_demo_corpus(folder: Path) -> DemoCorpus:
-    """Write the corpus into `folder`, unless the same corpus is already there.
+    """Write the corpus into `folder`, unless a complete one is already there.
 
     The marker of a complete corpus is written last.
 
@@ -209,17 +198,15 @@ def write_demo_corpus(folder: Path) -> DemoCorpus:
     """
     dump, shelf, mark = folder / _DUMP, folder / "books" / "en" / _BOOKS, folder / _MARK
     try:
-        counts = _counts(mark)
-        if counts is None:
+        if not mark.exists():
             shelf.parent.mkdir(parents=True, exist_ok=True)
-            mark.unlink(missing_ok=True)
-            counts = _write(dump, shelf)
-            write_atomically(mark, json.dumps({"origin": _origin(), **counts}, indent=2) + "\n")
+            write_atomically(mark, json.dumps(_write(dump, shelf)) + "\n")
+        counts = json.loads(mark.read_text(encoding="utf-8"))
+        return DemoCorpus((dump,), (shelf,), counts["documents"], counts["characters"])
     except OSError as error:
         raise UserError(
             f"The demo corpus cannot be written to {folder}: {error.strerror}. Choose another folder."
         ) from error
-    return DemoCorpus((dump,), (shelf,), **counts)
 
 
 def own_pages() -> list[DemoPage]:
@@ -251,23 +238,3 @@ def _write(dump: Path, shelf: Path) -> dict[str, int]:
             break
     write_atomically(shelf, "".join(lines))
     return {"documents": len(sizes), "characters": sum(sizes)}
-
-
-def _origin() -> str:
-    """Return a hash of what decides the bytes of the corpus: this package, Python, and the packages that are read."""
-    digest = hashlib.blake2b(platform.python_version().encode(), digest_size=16)
-    for name in PACKAGES:
-        digest.update(importlib.metadata.version(name).encode())
-    for path in sorted(Path(__file__).parent.rglob("*.*")):
-        if path.suffix in (".py", ".wikitext"):
-            digest.update(path.read_bytes())
-    return digest.hexdigest()
-
-
-def _counts(mark: Path) -> dict[str, int] | None:
-    """Return the counts of the corpus next to `mark`, or None if it is not what this version would write."""
-    try:
-        found = json.loads(mark.read_text(encoding="utf-8"))
-        return found if found.pop("origin") == _origin() else None
-    except (FileNotFoundError, ValueError, KeyError):
-        return None
