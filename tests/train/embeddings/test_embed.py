@@ -21,7 +21,7 @@ from tokenfree.core.errors import JobError, UserError
 from tokenfree.preprocess.text.words import word_spans
 from tokenfree.train.data.shards import ShardReader
 from tokenfree.train.finetune import finetune
-from tokenfree.train.inference.embed import SUCCESS, Wanted, embed, spans, verify
+from tokenfree.train.inference.embed import SUCCESS, Wanted, _batches, _Window, embed, spans, verify
 from tokenfree.train.ray.child import ray_processes
 
 PROGRAM = """
@@ -285,3 +285,12 @@ def test_a_fine_tuned_run_gives_the_vector_that_it_trained(lines: str, tmp_path:
     embed(run, lines, str(out), wanted=Wanted(pooling="pooled"))
     expected = load_encoder(run)([TEXTS[0]]).pooled[0].numpy()
     np.testing.assert_allclose(rows(out)[0]["vector"], expected, atol=1e-5)
+
+
+def test_batches_have_little_padding() -> None:
+    lengths = [1000, 12, 400, 990, 396, 10, 11]
+    windows = [_Window(text, 0, length) for text, length in enumerate(lengths)]
+    batches = [[window.text for window in batch] for batch in _batches(windows, lambda length: length + 2)]
+    assert batches == [[0, 3], [2, 4], [1, 6, 5]]
+    many = list(_batches([_Window(text, 0, 5) for text in range(200)], lambda length: length + 2))
+    assert [len(batch) for batch in many] == [64, 64, 64, 8]

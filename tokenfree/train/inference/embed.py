@@ -51,6 +51,7 @@ _LAYOUT = ("dataset_info.json", "state.json")
 _AGAIN = "remove the folder and run the command again"
 _BATCH_ROWS = 1000  # rows per record batch, as in data directories
 _POSITIONS = 8192  # maximum positions of a batch, padded to its longest window
+_PADDING = 256  # maximum positions of a batch that only its longest window needs; another batch costs as much time
 _MOST_WINDOWS = 64  # maximum windows of a batch
 _FOREVER = -1  # unlimited restarts of a Ray worker and retries of its tasks
 
@@ -580,7 +581,7 @@ def width_of(encoder: TextEncoder, wanted: Wanted) -> int:
 def text_vectors(encoder: TextEncoder, part: Part, wanted: Wanted) -> list[TextVectors]:
     """Return the embeddings of each text of a part of the corpus.
 
-    The batches depend only on the part: its windows are sorted by length, and a batch takes as many as fit.
+    The batches depend only on the part: its windows are sorted by length, and a batch has windows of similar lengths.
 
     Raises:
         UserError: A text is longer than the model reads and must not be cut into windows.
@@ -594,7 +595,7 @@ def text_vectors(encoder: TextEncoder, part: Part, wanted: Wanted) -> list[TextV
             )
         of_text.append([_Window(number, start, end) for start, end in spans(text, most)])
     found: dict[_Window, tuple[np.ndarray, np.ndarray, np.ndarray]] = {}
-    for batch in _batches([window for windows in of_text for window in windows]):
+    for batch in _batches([window for windows in of_text for window in windows], encoder.positions):
         texts = [part.texts[window.text][window.start : window.end] for window in batch]
         encoded = encoder(texts)
         for row, (window, text) in enumerate(zip(batch, texts, strict=True)):
@@ -620,15 +621,21 @@ def spans(text: str, most: int) -> list[tuple[int, int]]:
     return list(pairwise(edges))
 
 
-def _batches(windows: Sequence[_Window]) -> Iterator[list[_Window]]:
-    """Yield batches of windows of about the same length, the longest first."""
+def _batches(windows: Sequence[_Window], positions_of: Callable[[int], int]) -> Iterator[list[_Window]]:
+    """Yield batches of windows of about the same length, the longest first.
+
+    `positions_of` returns the positions that a window of some number of characters needs.
+    """
+    by_length = sorted((-positions_of(window.end - window.start), window) for window in windows)
     batch: list[_Window] = []
-    for window in sorted(windows, key=lambda window: (window.start - window.end, window)):
-        if batch:
-            positions = (len(batch) + 1) * (batch[0].end - batch[0].start + 2)
-            if len(batch) == _MOST_WINDOWS or positions > _POSITIONS:
-                yield batch
-                batch = []
+    longest = padding = 0
+    for negative, window in by_length:
+        padding += longest + negative
+        if batch and (padding > _PADDING or (len(batch) + 1) * longest > _POSITIONS or len(batch) == _MOST_WINDOWS):
+            yield batch
+            batch = []
+        if not batch:
+            longest, padding = -negative, 0
         batch.append(window)
     if batch:
         yield batch
