@@ -1,85 +1,85 @@
-"""Features of windows compared with plain Python code, on the same text.
+"""Features of windows compared with the code of an expert user of NumPy, SentencePiece and `re`, on the same text.
 
     python -m benchmarks.preprocess.features [--vocabulary 16000] [--megabytes 4] [FILE ...]
 
-It prints megabytes of text (UTF-8) per CPU second on one core of both, and their ratio. The plain code is what one
-writes in a `datasets.map` function: `ord` and `isspace` for each character, a regular expression for words, and the
-protos of SentencePiece for subwords with their offsets. Without FILEs, the texts are the books and human rights
-declarations of the test data.
+It prints megabytes of text (UTF-8) per CPU second on one core of both, and their ratio: medians of three rounds in
+turn. The peer is what one writes in a batched `datasets.map`: NumPy columns, a regular expression for words, and the
+offsets that SentencePiece computes in C++. Without FILEs, the texts are the books and human rights declarations of the
+test data.
 """
 
 import argparse
 import re
-import time
 from collections.abc import Callable, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
 import sentencepiece
 
 from benchmarks.preprocess.wiki_pages import data_folder
+from benchmarks.timing import in_turn, median
 from tokenfree.preprocess.config import PreprocessConfig, VocabularyConfig
 from tokenfree.preprocess.features.columns import build_windows
 from tokenfree.preprocess.features.vocabulary import Vocabulary, train_vocabulary
 from tokenfree.preprocess.records import Document
-from tokenfree.preprocess.text.characters import class_table
 from tokenfree.preprocess.text.normalize import normalize
 from tokenfree.preprocess.text.sentences import sentence_starts
 from tokenfree.preprocess.text.words import word_spans
 
-_WORD = re.compile(r"[\u3400-\u9fff]|[^\W_\u3400-\u9fff]+|[^\w\s]|_")
-_CAMEL = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[^A-Z]+")
+_WORD = re.compile(r"[\u3400-\u9fff]|[A-Z]+(?![a-z])|[A-Z]?[^\W_A-Z\u3400-\u9fff]+|[^\w\s]|_")
+_SPACE = np.zeros(0x110000, bool)
+_SPACE[[codepoint for codepoint in range(0x3001) if chr(codepoint).isspace()]] = True
 
 
-def plain_words(text: str) -> tuple[list[int], list[int]]:
-    """Return the byte spans of words by regular expressions, with camel case only for ASCII."""
-    starts, ends = [], []
-    characters = position = 0
-    for word in _WORD.finditer(text):
-        for part in _CAMEL.finditer(word[0]):
-            start = word.start() + part.start()
-            position += len(text[characters:start].encode())
-            starts.append(position)
-            position += len(part[0].encode())
-            ends.append(position)
-            characters = word.start() + part.end()
-    return starts, ends
+def peer_codepoints(texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
+    """Return the codepoints of all texts, each followed by a newline, and where each text starts among them."""
+    codepoints = np.frombuffer("".join(f"{text}\n" for text in texts).encode("utf-32-le"), np.int32)
+    return codepoints, np.cumsum([0, *(len(text) + 1 for text in texts)])
 
 
-def plain_subwords(processor: sentencepiece.SentencePieceProcessor, text: str) -> list[tuple[int, int, int]]:
-    """Return (id, start, end) in codepoints of the visible part of each piece, from the proto's byte offsets."""
-    at_byte = [index for index, character in enumerate(text) for _ in character.encode()] + [len(text)]
-    pieces = []
-    for piece in processor.encode(text.replace("\n", " "), return_type="proto").pieces:
-        start, end = at_byte[piece.begin], max(at_byte[piece.end], at_byte[piece.begin] + 1)
-        surface = piece.surface
-        start += len(surface) - len(surface.lstrip())
-        if start < end and surface.strip():
-            pieces.append((piece.id, start, end))
-    return pieces
-
-
-def plain_row(processor: sentencepiece.SentencePieceProcessor, text: str) -> dict[str, Any]:
-    """Return all columns of one window except its sentences."""
-    words, subwords = plain_words(text), plain_subwords(processor, text)
+def peer_words(texts: Sequence[str]) -> dict[str, pa.Array]:
+    """Return the byte spans of words by a regular expression, with camel case only for ASCII."""
+    codepoints, bounds = peer_codepoints(texts)
+    spans = np.array([word.span() for word in _WORD.finditer("\n".join(texts))]).reshape(-1, 2)
+    widths = 1 + (codepoints > 0x7F) + (codepoints > 0x7FF) + (codepoints > 0xFFFF)
+    positions = np.append(0, np.cumsum(widths))
+    rows = np.searchsorted(spans[:, 0], bounds)
+    starts, ends = positions[spans].T - np.repeat(positions[bounds[:-1]], np.diff(rows))
     return {
-        "codepoints": [ord(character) for character in text],
-        "whitespace": [character.isspace() for character in text],
-        "words": words,
-        "subwords": subwords,
+        "word_starts": as_lists(rows, starts.astype(np.uint16)),
+        "word_ends": as_lists(rows, ends.astype(np.uint16)),
     }
 
 
-def cpu_seconds(function: Callable[[Any], object], inputs: Sequence[object]) -> float:
-    """Return the CPU seconds of the best of three runs over all inputs."""
-    times = []
-    for _ in range(3):
-        start = time.process_time()
-        for value in inputs:
-            function(value)
-        times.append(time.process_time() - start)
-    return min(times)
+def peer_subwords(processor: sentencepiece.SentencePieceProcessor, texts: Sequence[str]) -> dict[str, pa.Array]:
+    """Return ids and the spans, in codepoints, of the visible part of each piece."""
+    codepoints, bounds = peer_codepoints(texts)
+    spaced = [text.replace("\n", " ") for text in texts]
+    found = processor.encode(spaced, return_type="offset_mapping", num_threads=1)
+    ids = np.concatenate([np.array(row["ids"], np.int32) for row in found])
+    starts, ends = np.concatenate([np.array(row["offsets"], np.int64).reshape(-1, 2) for row in found]).T
+    rows = np.cumsum([0, *(len(row["ids"]) for row in found)])
+    ends = np.maximum(ends, starts + 1)
+    starts = starts + _SPACE[codepoints[starts + np.repeat(bounds[:-1], np.diff(rows))]]
+    kept = np.flatnonzero(starts < ends)
+    rows = np.searchsorted(kept, rows)
+    columns = {"subword_ids": ids, "subword_starts": starts.astype(np.uint16), "subword_ends": ends.astype(np.uint16)}
+    return {name: as_lists(rows, values[kept]) for name, values in columns.items()}
+
+
+def peer_columns(processor: sentencepiece.SentencePieceProcessor, texts: Sequence[str]) -> dict[str, pa.Array]:
+    """Return all columns of windows that follow from their texts, except sentences."""
+    codepoints = np.frombuffer("".join(texts).encode("utf-32-le"), np.int32)
+    rows = np.cumsum([0, *map(len, texts)])
+    columns = {"codepoints": as_lists(rows, codepoints), "whitespace": as_lists(rows, _SPACE[codepoints])}
+    return columns | peer_words(texts) | peer_subwords(processor, texts)
+
+
+def as_lists(rows: np.ndarray, values: np.ndarray) -> pa.Array:
+    """Return the list column whose row i is `values[rows[i]:rows[i + 1]]`."""
+    return pa.ListArray.from_arrays(pa.array(rows, pa.int32()), pa.array(values))
 
 
 def main() -> None:
@@ -102,30 +102,25 @@ def measure(raw: list[str], vocabulary_size: int, megabytes: float) -> None:
     documents = [Document(str(index), "und", "", text) for index, text in enumerate(texts)]
     config = PreprocessConfig()
     windows = build_windows(documents, config, None)["text"].to_pylist()
-    class_table()
     size = sum(len(text.encode()) for text in texts) / 1e6
-    rows: list[tuple[str, Callable[[Any], object], Sequence[object], Callable[[str], object] | None]] = [
-        ("subwords with offsets", vocabulary.encode_batch, [windows], partial(plain_subwords, processor)),
-        ("words", word_spans, windows, plain_words),
-        (
-            "all columns",
-            lambda group: build_windows(group, config, vocabulary),
-            [documents],
-            partial(plain_row, processor),
+    rows: dict[str, tuple[Callable[[], Any], Callable[[], Any] | None]] = {
+        "subwords with offsets": (lambda: vocabulary.encode_flat(windows), lambda: peer_subwords(processor, windows)),
+        "words": (lambda: word_spans("\n".join(windows)), lambda: peer_words(windows)),
+        "all columns": (
+            lambda: build_windows(documents, config, vocabulary),
+            lambda: peer_columns(processor, windows),
         ),
-        ("sentences", sentence_starts, texts, None),
-        ("normalize", normalize, raw, None),
-        ("subword ids alone", lambda group: processor.encode(group, return_type="numpy"), [windows], None),
-    ]
+        "sentences": (lambda: [sentence_starts(text) for text in texts], None),
+        "normalize": (lambda: [normalize(text) for text in raw], None),
+        "subword ids alone": (lambda: processor.encode(windows, return_type="numpy"), None),
+    }
     print(f"{size:.2f} MB, {len(windows)} windows, {vocabulary.size} subwords; MB per CPU second")
-    print(f"{'':24}{'ours':>8}{'plain':>8}{'ratio':>8}")
-    for name, ours, inputs, plain in rows:
-        speed = size / cpu_seconds(ours, inputs)
-        line = f"{name:24}{speed:8.1f}"
-        if plain is not None:
-            plain_speed = size / cpu_seconds(plain, windows)
-            line += f"{plain_speed:8.1f}{speed / plain_speed:8.1f}"
-        print(line, flush=True)
+    print(f"{'':24}{'ours':>8}{'peer':>8}{'ratio':>8}")
+    for name, (ours, peer) in rows.items():
+        seconds = in_turn({"ours": ours, **({"peer": peer} if peer else {})}, rounds=3)
+        speeds = {side: size / median(values) for side, values in seconds.items()}
+        line = f"{name:24}{speeds['ours']:8.1f}"
+        print(line + (f"{speeds['peer']:8.1f}{speeds['ours'] / speeds['peer']:8.1f}" if peer else ""), flush=True)
 
 
 def _take(texts: list[str], megabytes: float) -> list[str]:

@@ -1,9 +1,8 @@
 """The peer of whole_job.py: the same job with Hugging Face `datasets` and mwparserfromhell.
 
 Pages are read by an XML parser, cleaned by `strip_code`, normalised to NFC, and deduplicated. Sentences are found by a
-regular expression, and windows consist of whole sentences. Each window has codepoints, white space, words by a regular
-expression, and subwords with offsets from SentencePiece's protos. `save_to_disk` writes them as Arrow. There are no
-checkpoints, no failed pages, no shuffle and no checksums.
+regular expression, and windows consist of whole sentences. Each batch of windows is an Arrow table of NumPy columns
+(features.py). `save_to_disk` writes them. There are no checkpoints, no failed pages, no shuffle and no checksums.
 """
 
 from __future__ import annotations
@@ -20,9 +19,10 @@ from xml.etree import ElementTree
 
 import datasets
 import mwparserfromhell
+import pyarrow as pa
 import sentencepiece
 
-from benchmarks.preprocess.features import plain_row
+from benchmarks.preprocess.features import peer_columns
 
 MIN_CHARACTERS = 64
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=[A-Z\"'(])|\n+")
@@ -40,7 +40,7 @@ def preprocess(dump: str, model: bytes, output: str, workers: int, max_character
     windows = kept.map(
         build_windows,
         batched=True,
-        batch_size=10,
+        batch_size=100,
         remove_columns=kept.column_names,
         fn_kwargs={"model": model, "max_characters": max_characters},
         num_proc=processes,
@@ -76,22 +76,17 @@ def is_new(row: dict[str, str], seen: set[bytes]) -> bool:
     return fresh
 
 
-def build_windows(rows: dict[str, list[str]], model: bytes, max_characters: int) -> dict[str, list[Any]]:
+def build_windows(rows: dict[str, list[str]], model: bytes, max_characters: int) -> pa.Table:
     """Return all columns of the windows of a batch of documents."""
-    processor = load_model(model)
-    columns: dict[str, list[Any]] = {}
-    for document, text in zip(rows["document"], rows["text"], strict=True):
-        for window, sentences in cut(text, max_characters):
-            row = plain_row(processor, window)
-            starts, ends = row.pop("words")
-            subwords = row.pop("subwords")
-            row |= {"document": document, "language": "en", "text": window, "sentence_starts": sentences}
-            row |= {"word_starts": starts, "word_ends": ends}
-            for index, name in enumerate(("subword_ids", "subword_starts", "subword_ends")):
-                row[name] = [piece[index] for piece in subwords]
-            for name, value in row.items():
-                columns.setdefault(name, []).append(value)
-    return columns
+    windows = [
+        (document, *window)
+        for document, text in zip(rows["document"], rows["text"], strict=True)
+        for window in cut(text, max_characters)
+    ]
+    documents, texts, sentences = zip(*windows, strict=True)
+    columns: dict[str, Any] = {"document": documents, "language": ["en"] * len(texts), "text": texts}
+    columns["sentence_starts"] = pa.array(sentences, pa.list_(pa.uint16()))
+    return pa.table(columns | peer_columns(load_model(model), texts))
 
 
 _processors: dict[bytes, sentencepiece.SentencePieceProcessor] = {}

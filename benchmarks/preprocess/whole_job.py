@@ -6,9 +6,10 @@
     python -m benchmarks.preprocess.whole_job DUMP --runs peer:1 ours:1
 
 A run is a side and its number of workers, in a separate process. CPU seconds are user and system time of the process
-and all its descendants, after its imports. "KB/s" is the side's own clean text divided by CPU seconds. The peer keeps
-the text of references, which makes its text longer. "times the peer" compares the seconds for the same input. Peak
-memory is that of the largest process. Both sides get the same SentencePiece model. Its training is a separate line.
+and all its descendants, with its imports: the medians of rounds in turn. "KB/s" is the side's own clean text divided by
+CPU seconds. The peer keeps the text of references, which makes its text longer. "times the peer" compares the seconds
+for the same input. Peak memory is that of the largest process. Both sides get the same SentencePiece model. Its
+training is a separate line.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("dump", nargs="?", help=f"a Wikipedia dump (default: {EXCERPT} of the test data)")
     parser.add_argument("--runs", nargs="+", default=RUNS, metavar="SIDE:WORKERS", help=f"default: {' '.join(RUNS)}")
-    parser.add_argument("--rounds", type=int, default=2, help="of each run; the fastest counts (default 2)")
+    parser.add_argument("--rounds", type=int, default=3, help="of each run in turn (default 3)")
     parser.add_argument("--repeat-to", type=parse_size, metavar="SIZE", help="repeat its pages to a dump of this size")
     parser.add_argument("--vocabulary", type=int, default=16_000, help="number of subwords")
     parser.add_argument("--model", help="a SentencePiece model, instead of one trained on the dump")
@@ -78,11 +79,16 @@ def compare(options: argparse.Namespace, folder: Path) -> None:
         print(f"{options.repeat_to / 1e6:,.0f} MB of XML, {num_pages:,} pages of {dump.name}", flush=True)
         dump, training = repeated, None
     print(f"{'':22}{'CPU s':>9}{'clean MB':>10}{'KB/s':>8}{'times the peer':>16}{'peak MB':>9}", flush=True)
-    results: dict[str, Result] = {}
-    for name in options.runs:
-        rounds = [run(name, dump, model, folder, options.vocabulary) for _ in range(options.rounds)]
-        results[name] = min(rounds, key=lambda result: result.seconds)
-        show(name, results[name], results.get("peer:1"))
+    rounds = [
+        {name: run(name, dump, model, folder, options.vocabulary) for name in options.runs}
+        for _ in range(options.rounds)
+    ]
+    results = {
+        name: sorted((each[name] for each in rounds), key=lambda result: result.seconds)[len(rounds) // 2]
+        for name in options.runs
+    }
+    for name, result in results.items():
+        show(name, result, results.get("peer:1"))
     if training:
         show("ours:1, with training", training, results.get("peer:1"))
     for side in ("peer", "ours"):
@@ -177,16 +183,14 @@ def work(side: str, workers: int, dump: str, model: str | None, output: str, voc
         from tokenfree.preprocess.config import PreprocessConfig, VocabularyConfig
 
         config = PreprocessConfig(wikipedia=(dump,), vocabulary=VocabularyConfig(model=model, size=vocabulary))
-        start = cpu_seconds()
         characters = run_preprocess(config, output, workers=workers).counters["characters"]
     elif side == "peer" and model:
         from benchmarks.preprocess.peer_datasets import preprocess
 
-        start = cpu_seconds()
         characters = preprocess(dump, Path(model).read_bytes(), output, workers, max_characters=2040)
     else:
         raise SystemExit(f"there is no side {side!r}; give peer or ours")
-    return {"seconds": cpu_seconds() - start, "characters": characters}
+    return {"seconds": cpu_seconds(), "characters": characters}
 
 
 def cpu_seconds() -> float:
