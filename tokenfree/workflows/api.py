@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from tokenfree.preprocess.config import PreprocessConfig
     from tokenfree.train.config import FinetuneRecipe, PretrainRecipe
     from tokenfree.train.huggingface.exported_folder import Exported
-    from tokenfree.train.huggingface.onnx import ExportedGraph
     from tokenfree.train.sweep.recipe import SweepRecipe
 
 
@@ -130,7 +129,7 @@ def export(
     to: Literal["huggingface", "onnx"] = "huggingface",
     step: int | None = None,
     trust_code: bool = False,
-) -> Exported | ExportedGraph:
+) -> Exported:
     """Export the model of a run to a folder for transformers (`from_pretrained`) or as a graph for onnxruntime.
 
     Args:

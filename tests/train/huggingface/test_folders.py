@@ -172,9 +172,9 @@ def test_folders_that_are_no_models(run: str, exported: str, tmp_path: Path) -> 
     broken = tmp_path / "broken"
     broken.mkdir()
     for text, words in (
-        (None, "holds no config.json"),
-        ("{", "is not JSON"),
-        ("[]", "should hold a mapping"),
+        (None, "no config.json of transformers"),
+        ("{", "no config.json of transformers"),
+        ("[]", "no config.json of transformers"),
         ('{"model_type": "gpt2"}', "model_type 'gpt2' is not known"),
         (json.dumps(json.loads((Path(exported) / "config.json").read_text())), "holds neither model.safetensors"),
     ):

@@ -116,22 +116,21 @@ def test_weights_that_are_not_finite(
 def test_tensors_that_are_not_stored_whole(model: tuple[dict[str, Tensor], dict[str, Any]], tmp_path: Path) -> None:
     state, fields = model
     name = "encoder.layer.0.output.dense.weight"
-    for tensor in (torch.zeros(1).expand(10**6, 10**6), torch.empty(16, 32, device="meta")):
+    for tensor in (
+        torch.zeros(1).expand(10**6, 10**6),
+        torch.empty(16, 32, device="meta"),
+        torch.zeros(16, 32).to_sparse(),
+    ):
         folder = write(tmp_path, {**state, name: tensor}, {**fields, "hidden_size": 10**6}, as_pickle=True)
-        with pytest.raises(UserError, match=f"the weight {name} is not stored there whole"):
+        with pytest.raises(UserError, match="damaged, or more than weights"):
             read_folder(folder)
-    folder = write(tmp_path, {**state, name: torch.zeros(16, 32).to_sparse()}, fields, as_pickle=True)
-    with pytest.raises(UserError, match=f"{name} is of the type float32 sparse_coo"):
-        read_folder(folder)
 
 
 def test_a_pickle_that_would_run_code(model: tuple[dict[str, Tensor], dict[str, Any]], tmp_path: Path) -> None:
     state, fields = model
     folder = write(tmp_path, {**state, "bomb": Bomb()}, fields, as_pickle=True)
-    with pytest.raises(UserError, match=r"would run posix\.system; give weights saved as model\.safe") as told:
-        read_folder(folder)
-    assert "weights_only" not in str(told.value)
-    (folder / "pytorch_model.bin").write_bytes(b"garbage" * 9)
-    with pytest.raises(UserError, match="it is damaged, or more than weights") as told:
-        read_folder(folder)
-    assert "weights_only" not in str(told.value)
+    for _ in range(2):
+        with pytest.raises(UserError, match=r"damaged, or more than weights\. .* give model\.safe") as told:
+            read_folder(folder)
+        assert "weights_only" not in str(told.value)
+        (folder / "pytorch_model.bin").write_bytes(b"garbage" * 9)

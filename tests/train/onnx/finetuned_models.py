@@ -62,7 +62,7 @@ def fresh(made: FinetuneRecipe) -> Task:
     return enlarge(Task(made.model.build(), made.task.build(made.model))).eval()
 
 
-def parts(made: FinetuneRecipe) -> tuple[Encoder, nn.Module]:
+def parts(made: FinetuneRecipe) -> tuple[Encoder, Any]:
     """The encoder and the head of `fresh`."""
     model = fresh(made)
     return model.encoder, model.head

@@ -17,13 +17,11 @@ from tests.train.finetuning.conftest import splits, write, write_files
 from tests.train.onnx.finetuned_models import batches, collator_of, enlarge, expected, parts, read, recipe
 from tokenfree import load_finetuned
 from tokenfree.core.errors import UserError
-from tokenfree.core.settings import settings
 from tokenfree.preprocess.dataset.manifest import load_vocabulary
 from tokenfree.train.finetune import finetune
 from tokenfree.train.huggingface.onnx import Graph, TaskGraph, export_graph
 from tokenfree.train.model.encoder import ModelConfig
 from tokenfree.train.runs.run import Run
-from tokenfree.train.tasks import classification
 from tokenfree.workflows import cli
 
 LENGTHS = [1, 2, 3, 8, 41, 100, 108, 111]  # with what is framed around them up to 128: beyond, a block is not full
@@ -125,7 +123,7 @@ def test_the_card_of_a_finetuned_run(files: Mapping[str, str], corpus: str, tmp_
     )
     with contextlib.redirect_stdout(out):
         assert cli.main(["export", str(run), "--to", "onnx", str(folder)]) == 0
-    assert "checked     22 inputs of several lengths by onnxruntime" in out.getvalue()
+    assert "  checked 22 inputs of several lengths: equal within 0.0001\n" in out.getvalue()
     assert sorted(path.name for path in folder.iterdir()) == ["README.md", "config.json", "model.onnx"]
     assert [path.name for path in folder.parent.iterdir()] == ["out"]
     assert largest_difference(run, folder, "texts") < 1e-5
@@ -133,7 +131,7 @@ def test_the_card_of_a_finetuned_run(files: Mapping[str, str], corpus: str, tmp_
     card: Any = ModelCard.load(folder / "README.md")
     assert (card.data.library_name, card.data.pipeline_tag) == ("onnx", "text-classification")
     assert "| labels | minus, plus |" in card.text
-    assert f"| accuracy | {json.loads((run / 'result.json').read_text())['dev']['accuracy']:.4f} |" in card.text
+    assert f"| dev: accuracy | {json.loads((run / 'result.json').read_text())['dev']['accuracy']:.4f} |" in card.text
     assert str(tmp_path) not in card.text
 
 
@@ -148,12 +146,11 @@ def test_the_card_of_a_finetuned_run(files: Mapping[str, str], corpus: str, tmp_
     ],
 )
 def test_the_logits_are_those_of_load_finetuned(
-    kind: str, model: str, files: Mapping[str, str], corpus: str, tmp_path: Path
+    kind: str, model: str, files: Mapping[str, str], corpus: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("tokenfree.train.huggingface.onnx.TOLERANCE", 2e-5)
     run = finetuned(tmp_path, kind, model, files, corpus)
-    checked = export_graph(run, tmp_path / "out").checked
-    assert checked is not None
-    assert checked.largest_difference < 2e-5
+    export_graph(run, tmp_path / "out")
     difference = largest_difference(run, tmp_path / "out", kind)
     print(f"{kind} {model}: {difference:.1e}")
     assert difference < 1e-5
@@ -176,7 +173,7 @@ def test_the_best_checkpoint_is_exported(
         path.write_bytes(b"")
 
     monkeypatch.setattr("tokenfree.train.huggingface.onnx.write_graph", write_nothing)
-    monkeypatch.setattr("tokenfree.train.huggingface.onnx.can_check", lambda: False)
+    monkeypatch.setattr("tokenfree.train.huggingface.onnx.check_graph", lambda graph, path, length: 0)
     steps = [int(path.name.removeprefix("step_")) for path in (run / "checkpoints").iterdir()]
     assert len(steps) > 1
     result = json.loads((run / "result.json").read_text())
@@ -194,29 +191,13 @@ def test_pairs_that_are_read_apart_are_refused(
     capsys.readouterr()
     assert cli.main(["export", str(run), "--to", "onnx", str(tmp_path / "out")]) == 2
     (line,) = capsys.readouterr().err.splitlines()
-    assert "task.encode: a graph reads both texts of a pair together, not apart; use `tokenfree predict`" in line
+    assert "pairs with these settings has a head that cannot be exported" in line
     assert not (tmp_path / "out").exists()
 
 
-@pytest.mark.parametrize("name", ["qa_tydi", "mirrored_summation", "language_modelling"])
-def test_tasks_without_a_graph_are_refused(name: str) -> None:
+def test_heads_of_other_tasks_are_refused() -> None:
     made = recipe("questions", "canine")
-    task: Any = type("Other", (), {"name": name})()
-    with pytest.raises(UserError) as error:
-        TaskGraph(task, *parts(made))
-    assert str(error.value) == (
-        "task.name: there are graphs of classification, pairs, tagging, qa_squad, and none of "
-        f"{name}; use `tokenfree predict` or load_finetuned"
-    )
-
-
-def test_tasks_of_the_users_own_are_refused() -> None:
-    """Even where the head is ours: how their inputs are framed is theirs."""
-
-    @settings
-    class Own(classification.Config):
-        """Texts that are read in another way."""
-
-    made = recipe("texts", "canine")
-    with pytest.raises(UserError, match=r"task\.name: there are graphs of .*, and none of classification"):
-        TaskGraph(Own(labels=("a", "b")), *parts(made))
+    encoder, head = parts(made)
+    head.__class__ = type("OwnHead", (type(head),), {})
+    with pytest.raises(UserError, match=r"qa_squad with these settings has a head that cannot be exported\. class"):
+        TaskGraph(made.task, encoder, head)

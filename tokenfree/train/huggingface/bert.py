@@ -1,5 +1,6 @@
 """Lossless conversion of a subword BERT's weights to and from the names of transformers.BertModel."""
 
+import functools
 from collections.abc import Mapping
 from typing import Any
 
@@ -19,6 +20,7 @@ NAMES = {
     "pooler": "pooler.dense",
 }
 LAYERS = {r"trunk\.layers\.(\d+)": r"encoder.layer.\1"}
+_port_name = functools.partial(port.port_name, modules=NAMES, layers=LAYERS)
 
 
 def to_huggingface(encoder: Encoder, config: ModelConfig) -> tuple[StateDict, dict[str, Any]]:
@@ -78,7 +80,3 @@ def from_huggingface(state: Mapping[str, Tensor], fields: Mapping[str, Any]) -> 
     }
     config = build(ModelConfig, mapping, source="config.json")
     return port.loaded(config, port.encoder_weights(state, "bert."), {}, _port_name), config
-
-
-def _port_name(name: str) -> str:
-    return port.port_name(name, NAMES, LAYERS)

@@ -1,5 +1,6 @@
 """Lossless conversion of CANINE's weights to and from the names of transformers.CanineModel."""
 
+import functools
 from collections.abc import Mapping
 from typing import Any
 
@@ -31,6 +32,7 @@ LAYERS = {
     r"trunk\.layers\.(\d+)": r"encoder.layer.\1",
     r"upsampler\.final": r"final_char_encoder.layer.0",
 }
+_port_name = functools.partial(port.port_name, modules=NAMES, layers=LAYERS)
 
 
 def to_huggingface(encoder: Encoder, config: ModelConfig) -> tuple[StateDict, dict[str, Any]]:
@@ -130,7 +132,3 @@ def _check_expressible(config: ModelConfig) -> None:
         )
     if wrong:
         raise UserError("transformers.CanineModel cannot express this model: " + "; ".join(wrong))
-
-
-def _port_name(name: str) -> str:
-    return port.port_name(name, NAMES, LAYERS)

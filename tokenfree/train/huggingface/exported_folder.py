@@ -1,11 +1,10 @@
-"""Writing of folders for transformers: weights, settings, tokenizer and model card."""
+"""Writing of folders for transformers: the model of a run, its weights, settings, tokenizer and model card."""
 
 from __future__ import annotations
 
 import contextlib
 import json
-import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,17 +14,21 @@ from torch import Tensor
 from tokenfree.core.errors import UserError
 from tokenfree.core.files import write_atomically
 from tokenfree.core.locks import LOCK, claimed
-from tokenfree.core.settings import to_mapping
+from tokenfree.core.settings import fingerprint, to_mapping
 from tokenfree.core.storage import Storage
+from tokenfree.preprocess.dataset.manifest import load_vocabulary
 from tokenfree.preprocess.features.vocabulary import Vocabulary
 from tokenfree.train.config import PretrainRecipe
-from tokenfree.train.data.mixture import load_data_manifest
+from tokenfree.train.data.mixture import load_data_vocabulary
 from tokenfree.train.huggingface import bert, canine
 from tokenfree.train.huggingface.weight_names import StateDict, layer_fields
-from tokenfree.train.inference.text_encoder import TextEncoder
-from tokenfree.train.model.encoder import Encoder, ModelConfig
-from tokenfree.train.runs.checkpoints import CheckpointState, save_tensors
-from tokenfree.train.runs.config import RESULT, RESULT_NAME, RunConfig
+from tokenfree.train.inference.finetuned import load_finetuned
+from tokenfree.train.inference.text_encoder import TextEncoder, load_encoder
+from tokenfree.train.model.encoder import Encoder
+from tokenfree.train.runs.checkpoints import Checkpoint, save_tensors
+from tokenfree.train.runs.config import RESULT, RESULT_NAME, RunConfig, is_finetuned, read_config, read_finetuned
+from tokenfree.train.runs.run import Run
+from tokenfree.train.tasks.base import DownstreamTask, TaskHead
 
 CARD = "README.md"
 USAGE = """\
@@ -37,7 +40,7 @@ tokenizer = AutoTokenizer.from_pretrained("this folder", trust_remote_code=True)
 model = {auto}.from_pretrained("this folder", trust_remote_code=True).eval()
 inputs = tokenizer({texts}, padding=True, return_tensors="pt")
 with torch.no_grad():
-    {outputs}
+    outputs = model(**inputs)
 ```
 
 `trust_remote_code=True` runs the Python files of this folder, which need tokenfree. The model pads each text as in
@@ -48,152 +51,140 @@ NO_TOKENIZER = """\
 It reads ids of the subwords of its training data, whose tokenizer is not in this folder: [CLS] text [SEP], or [CLS]
 text [SEP] second text [SEP] with the second text in segment 1."""
 PADDING = """\
-Warning: that class needs padding after each text, because it makes no unit for the last group of {group} characters.
-The tokenizer of this folder always adds the padding, with attention mask 0. `transformers.CanineTokenizer`, which is
-loaded without `trust_remote_code`, adds none. All outputs then differ, those of the last characters most. With it, pass
-`padding="max_length"`, which pads to {length} positions. A smaller `max_length` must be a multiple of {whole}, and at
-least {extra} more than the characters of the longest text. Texts of up to {characters} characters fit."""
+Warning: that class needs padding after each text. The tokenizer of this folder always adds it, with attention mask 0.
+`transformers.CanineTokenizer`, which is loaded without `trust_remote_code`, adds none. All outputs then differ, those
+of the last characters most. With it, pass `padding="max_length"` and `max_length={length}`."""
 
 
-def usage(
-    fields: Mapping[str, Any],
-    encoder: TextEncoder,
-    *,
-    has_tokenizer: bool,
-    auto: str = "AutoModel",
-    texts: str = '["any text", "日本語"]',
-    outputs: str = "vectors = model(**inputs).last_hidden_state  # of CLS, the text, SEP, padding",
-    num_texts: int = 1,
-) -> str:
+class Model(NamedTuple):
+    """The model of a run to export. Fine-tuned runs have a task and its head."""
+
+    run: str | Path
+    config: RunConfig[Any]
+    checkpoint: Checkpoint
+    encoder: TextEncoder
+    vocabulary: Vocabulary | None  # of the run's data; None: it has none, or the data is missing or has changed
+    task: DownstreamTask | None = None
+    head: TaskHead | None = None
+
+    @property
+    def reads_subwords(self) -> bool:
+        """True if the inputs of the model are subwords."""
+        return self.encoder.encoder.config.embedder.symbols == "subwords"
+
+
+def read_model(run: str | Path, step: int | None, *, trust_code: bool) -> Model:
+    """Return the model of a run.
+
+    Args:
+        run: Path or address of the run.
+        step: Step of the checkpoint; None for the default of `checkpoint_of`.
+        trust_code: Whether to run the code outside tokenfree that the run names.
+
+    Raises:
+        UserError: The run or the checkpoint does not exist.
+        JobError: The checkpoint is damaged.
+    """
+    if not is_finetuned(run):
+        encoder, config = load_encoder(run, step=step, trust_code=trust_code), read_config(run, trust_code=trust_code)
+        assert encoder.checkpoint is not None, "it is of a run"
+        sha256 = encoder.checkpoint.state.vocabulary
+        return Model(run, config, encoder.checkpoint, encoder, _vocabulary_of(config, sha256))
+    found, config = load_finetuned(run, step=step, trust_code=trust_code), read_finetuned(run, trust_code=trust_code)
+    assert isinstance(found.model.head, TaskHead), "the model was built by a task"
+    encoder = TextEncoder(found.model.encoder, length=found.recipe.train.length)
+    vocabulary = load_vocabulary(Run(run).name)
+    return Model(run, config, found.checkpoint, encoder, vocabulary, found.task, found.model.head)
+
+
+def _vocabulary_of(config: RunConfig[PretrainRecipe], sha256: str | None) -> Vocabulary | None:
+    if sha256 is None or not config.manifest:
+        return None
+    try:
+        found = load_data_vocabulary(config.data)
+    except UserError:
+        return None
+    return found if found is not None and found.sha256 == sha256 else None
+
+
+def usage(fields: Mapping[str, Any], model: Model, *, texts: str) -> str:
     """Return instructions for using a folder, in Markdown.
 
     Args:
         fields: Fields of config.json.
-        encoder: The encoder in the folder.
-        has_tokenizer: Whether the folder has a tokenizer.
-        auto: Name of the Auto class that opens the folder.
+        model: The model in the folder.
         texts: Arguments of the tokenizer.
-        outputs: Line of code that computes the outputs.
-        num_texts: Number of texts of an input, each with a SEP after it.
     """
-    symbols = "subwords" if encoder.encoder.config.embedder.symbols == "subwords" else "characters"
-    parts = [USAGE.format(auto=auto, texts=texts, outputs=outputs, symbols=symbols)]
+    reader = fields["architectures"][0]
+    symbols = "subwords" if model.reads_subwords else "characters"
+    parts = [USAGE.format(auto=auto_class(reader), texts=texts, symbols=symbols)]
     if fields["model_type"] in KINDS:
-        parts.append(PORT.format(reader=fields["architectures"][0]))
+        parts.append(PORT.format(reader=reader))
     if fields["model_type"] == "canine":
-        parts.append(_padding_note(encoder, num_texts))
-    if not has_tokenizer:
+        parts.append(PADDING.format(length=model.encoder.length))
+    if model.reads_subwords and model.vocabulary is None:
         parts.append(NO_TOKENIZER)
     return "\n\n".join(parts)
 
 
-def card_of_run(
-    run: str | Path, config: RunConfig[PretrainRecipe], state: CheckpointState, *, kind: str, library: str, usage: str
-) -> str:
-    """Return a model card: name and usage of the model, followed by facts about its training.
+def auto_class(reader: str) -> str:
+    """Return the Auto class that opens a folder with the architecture `reader`."""
+    return f"AutoModel{reader[reader.find('For') :] if 'For' in reader else ''}"
+
+
+def model_card(model: Model, *, kind: str, library: str, pipeline: str, usage: str) -> str:
+    """Return a model card: metadata for the hub, name and usage of the model, and facts about its training.
 
     Args:
-        run: Path or address of the run.
-        config: Config of the run.
-        state: State in the checkpoint.
+        model: The model.
         kind: Name of the model, also used as a tag.
         library: Name of the library that loads it.
+        pipeline: The hub's name of the model's task.
         usage: Usage instructions in Markdown.
     """
-    languages = _languages(config)
-    sections = [
-        front_matter(kind, library=library, pipeline="feature-extraction", languages=list(languages)),
-        f"# {kind}: an encoder trained by tokenfree",
-        usage,
-        "## Training",
-        table(("", ""), _facts(config, state)),
-        *_losses(result_of(run), state),
-    ]
-    if languages:
-        sections += ["## Languages", table(("language", "characters of the training split"), languages.items())]
-    return "\n\n".join(sections) + "\n"
+    data = ModelCardData(library_name=library, pipeline_tag=pipeline, tags=[kind.lower(), "tokenfree"])
+    rows = "\n".join(f"| {name} | {value} |" for name, value in [*_facts(model), *_scores(model)])
+    title = f"# {kind}: {pipeline.replace('-', ' ')}, trained by tokenfree"
+    return f"---\n{data.to_yaml()}\n---\n\n{title}\n\n{usage}\n\n## Training\n\n| | |\n| --- | --- |\n{rows}\n"
 
 
-def front_matter(kind: str, *, library: str, pipeline: str, languages: Sequence[str] = ()) -> str:
-    """Return the metadata at the top of a card, for the hub. `pipeline` is the hub's name of the model's task."""
-    data = ModelCardData(
-        language=list(languages) or None,
-        library_name=library,
-        pipeline_tag=pipeline,
-        tags=[kind.lower(), "tokenfree"],
-    )
-    return f"---\n{data.to_yaml()}\n---"
-
-
-def _padding_note(encoder: TextEncoder, num_texts: int) -> str:
-    """Return a note on the padding that a CANINE needs if it is loaded without this folder's code."""
-    return PADDING.format(
-        group=encoder.group,
-        length=encoder.length,
-        whole=math.lcm(encoder.group, encoder.block or 1),  # including whole blocks of local attention
-        extra=1 + num_texts + encoder.spare,
-        characters=encoder.max_characters + 1 - num_texts,
-    )
-
-
-def _facts(config: RunConfig[PretrainRecipe], state: CheckpointState) -> list[tuple[str, Any]]:
+def _facts(model: Model) -> list[tuple[str, Any]]:
     """Return table rows on the model and its training. An imported run was not trained."""
-    recipe = config.recipe
-    model = recipe.model
-    facts: list[tuple[str, Any]] = [
-        ("model", f"{model.trunk.layers} layers of width {model.width}, {model.trunk.heads} heads"),
-        ("objective", recipe.objective.name),
+    recipe, trunk = model.config.recipe, model.config.recipe.model.trunk
+    facts = [("model", f"{trunk.layers} layers of width {recipe.model.width}, {trunk.heads} heads")]
+    if not model.config.manifest:
+        return [*facts, ("weights", "imported, not trained by tokenfree")]
+    labels = ", ".join(getattr(model.task, "labels", ())).replace("|", "\\|").replace("\n", " ")
+    return [
+        *facts,
+        ("objective", recipe.objective.name) if model.task is None else ("task", model.task.name),
+        *([("labels", labels)] if labels else []),
         ("positions of an example", recipe.train.length),
+        ("steps", model.checkpoint.step),
+        ("examples of a step", recipe.train.global_batch),
+        ("recipe", f"`{fingerprint(recipe)}`"),
+        ("data", f"`{model.config.manifest}`"),
     ]
-    if not config.manifest:
-        return [*facts[:1], ("weights", "imported, not trained by tokenfree")]
-    facts += [("steps", state.step), ("examples of a step", recipe.train.global_batch)]
-    if state.progress is not None:
-        facts.append(("characters trained on", state.progress.characters))
-    return [*facts, ("recipe", f"`{state.recipe}`"), ("data", f"`{config.manifest}`")]
 
 
-def _losses(result: Mapping[str, Any], state: CheckpointState) -> list[str]:
-    """Return the section with the validation loss and the context-free baselines; [] if the run has no such loss."""
-    progress = state.progress
-    if progress is None or progress.validation is None:
-        return []
-    rows = [(f"this model, at step {progress.validated_at:,}", f"{progress.validation['validation_loss']:.4f}")]
-    rows += [
-        (f"baseline: {name.replace('_', ' ')}", f"{loss:.4f}") for name, loss in result.get("baselines", {}).items()
-    ]
-    return ["## Loss on held-out text", "Nats per target; the baselines read no context.", table(("", "loss"), rows)]
+def _scores(model: Model) -> Iterator[tuple[str, str]]:
+    """Yield table rows with the losses of a pretraining run in nats per target, and the scores of a fine-tuned one."""
+    progress, result = model.checkpoint.state.progress, _result_of(model.run)
+    if model.task is None and progress is not None and progress.validation is not None:
+        yield "validation loss", f"{progress.validation['validation_loss']:.4f}"
+        for name, loss in (result.get("baselines") or {}).items():
+            yield f"baseline without context: {name.replace('_', ' ')}", f"{loss:.4f}"
+    for split in ("dev", "test"):
+        for name, score in (result.get(split) or {}).items():
+            yield f"{split}: {name.replace('_', ' ')}", f"{score:.4f}"
 
 
-def result_of(run: str | Path) -> Mapping[str, Any]:
+def _result_of(run: str | Path) -> Mapping[str, Any]:
     """Return the contents of result.json of a finished run; {} for other runs."""
     try:
         return RESULT.json(Storage.at(str(run)), RESULT_NAME)
     except FileNotFoundError:
         return {}
-
-
-def _languages(config: RunConfig[PretrainRecipe]) -> dict[str, int]:
-    """Return the characters of the training split by language; {} if the data is missing or has changed."""
-    if not config.manifest:
-        return {}
-    try:
-        manifest = load_data_manifest(config.data)
-    except UserError:
-        return {}
-    if manifest.fingerprint != config.manifest:
-        return {}
-    characters = dict.fromkeys(sorted({shard.language for shard in manifest.splits["train"].shards}), 0)
-    for shard in manifest.splits["train"].shards:
-        characters[shard.language] += shard.characters
-    return characters
-
-
-def table(head: tuple[str, ...], rows: Any) -> str:
-    """Return a Markdown table. Whole numbers get thousands separators."""
-    lines = [head, ("---", *["---:"] * (len(head) - 1)), *rows]
-    cells = [[f"{cell:,}" if isinstance(cell, int) else str(cell) for cell in line] for line in lines]
-    return "\n".join(f"| {' | '.join(line)} |" for line in cells)
 
 
 KINDS = {"canine": canine, "bert": bert}
@@ -216,7 +207,7 @@ VOCABULARY = "tokenfree_vocabulary"  # our field of config.json: SHA-256 of the 
 class Exported(NamedTuple):
     """Result of an export."""
 
-    reader: str  # name of the transformers class that loads it
+    reader: str  # name of the class that loads it
     step: int  # step of the checkpoint
 
 
@@ -243,9 +234,7 @@ def _refuse_files(folder: Path) -> None:
 def port_model(encoder: Encoder, vocabulary: str | None) -> tuple[StateDict, dict[str, Any]]:
     """Return the weights of `encoder` under the names of its transformers model, and the fields of that model's config.
 
-    Args:
-        encoder: Encoder of the run.
-        vocabulary: SHA-256 of the vocabulary, for an encoder of subwords.
+    `vocabulary` is the SHA-256 of the vocabulary, for an encoder of subwords.
 
     Raises:
         UserError: transformers has no equivalent model.
@@ -256,44 +245,35 @@ def port_model(encoder: Encoder, vocabulary: str | None) -> tuple[StateDict, dic
     return state, fields | ({VOCABULARY: vocabulary} if kind == "bert" else {})
 
 
-def folder_model(
-    encoder: TextEncoder, own: Mapping[str, Any], *, vocabulary: str | None, has_port: bool = True
-) -> tuple[StateDict, dict[str, Any]]:
+def folder_model(model: Model, own: Mapping[str, Any], *, has_port: bool = True) -> tuple[StateDict, dict[str, Any]]:
     """Return the weights and the fields of config.json of an encoder.
 
-    They are those of the equivalent transformers model if there is one, else those of modeling_tokenfree.py.
-
-    Args:
-        encoder: Encoder of the run.
-        own: Settings from which modeling_tokenfree.py builds heads.
-        vocabulary: SHA-256 of the vocabulary, for an encoder of subwords.
-        has_port: Whether transformers has an equivalent head.
-    """
-    config = encoder.encoder.config
-    own = {**own, "model": to_mapping(config), "length": encoder.length}
-    with contextlib.suppress(UserError):  # transformers has no equivalent model
-        if has_port:
-            state, fields = port_model(encoder.encoder, vocabulary)
-            own["port"] = fields["model_type"]
-            return state, {**fields, "tokenfree": own, "auto_map": AUTO_MAP}
-    state = {f"encoder.{name}": tensor.detach() for name, tensor in encoder.encoder.state_dict().items()}
-    fields = {"model_type": "tokenfree", "architectures": ["TokenfreeModel"], **layer_fields(config)}
-    return state, {**fields, "tokenfree": own, "auto_map": AUTO_MAP}
-
-
-def refuse_other_words(config: ModelConfig, *, gives_words: bool) -> None:
-    """Check that a tokenizer of an exported folder can produce the model's input.
+    They are those of the equivalent transformers model if it `has_port`, else those of modeling_tokenfree.py, which
+    builds heads from the settings `own`.
 
     Raises:
-        UserError: The model's words are the subwords of its data, or it reads vectors.
+        UserError: No tokenizer can produce the model's input: its words are the subwords of its data, or it reads
+            vectors.
     """
-    if config.downsampler.bytes_per_word is not None and not gives_words:
+    encoder = model.encoder.encoder
+    config = encoder.config
+    by_rules = model.task is not None or model.config.recipe.objective.gives_words
+    if config.downsampler.bytes_per_word is not None and not by_rules:
         raise UserError(
             "objective.words: subwords need the vocabulary of the data, which no class of transformers reads. Export "
             "to ONNX, or train with objective.words: rules."
         )
     if config.embedder.symbols == "vectors":
         raise UserError(f"model.embedder.name: {config.embedder.name} reads vectors, which no tokenizer gives.")
+    own = {**own, "model": to_mapping(config), "length": model.encoder.length}
+    with contextlib.suppress(UserError):  # transformers has no equivalent model
+        if has_port:
+            state, fields = port_model(encoder, model.checkpoint.state.vocabulary)
+            own["port"] = fields["model_type"]
+            return state, {**fields, "tokenfree": own, "auto_map": AUTO_MAP}
+    state = {f"encoder.{name}": tensor.detach() for name, tensor in encoder.state_dict().items()}
+    fields = {"model_type": "tokenfree", "architectures": ["TokenfreeModel"], **layer_fields(config)}
+    return state, {**fields, "tokenfree": own, "auto_map": AUTO_MAP}
 
 
 def from_port(kind: str, weights: Mapping[str, Tensor], fields: Mapping[str, Any]) -> StateDict:

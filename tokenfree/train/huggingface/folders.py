@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import pickle
-import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,29 +17,26 @@ from tokenfree.core import own_code
 from tokenfree.core.errors import UserError
 from tokenfree.core.files import write_atomically
 from tokenfree.core.settings import build, fingerprint, merge, to_mapping
-from tokenfree.preprocess.features.vocabulary import Vocabulary
 from tokenfree.train.config import PretrainRecipe
-from tokenfree.train.data.mixture import load_data_vocabulary
 from tokenfree.train.huggingface.exported_folder import (
     KINDS,
     SAFETENSORS,
     VOCABULARY,
     Exported,
-    card_of_run,
     folder_model,
+    model_card,
     new_folder,
-    refuse_other_words,
+    read_model,
     usage,
     write_folder,
 )
-from tokenfree.train.huggingface.tasks import export_finetuned
+from tokenfree.train.huggingface.tasks import folder_head, with_head
 from tokenfree.train.huggingface.weight_names import POOLER, StateDict
-from tokenfree.train.inference.text_encoder import load_encoder
 from tokenfree.train.loop.parallel import model_tensors
 from tokenfree.train.model.encoder import Encoder, ModelConfig, check
 from tokenfree.train.runs import checkpoints
 from tokenfree.train.runs.checkpoints import CheckpointState
-from tokenfree.train.runs.config import RunConfig, is_finetuned, open_run, read_config
+from tokenfree.train.runs.config import RunConfig, open_run
 from tokenfree.train.runs.run import Run
 
 # For sentence-transformers: the embedding of a text is the output `mean`.
@@ -75,41 +71,34 @@ def export_run(run: str | Path, folder: str | Path, *, step: int | None = None, 
         trust_code: Whether to run the code outside tokenfree that the run names.
 
     Raises:
-        UserError: The run does not exist, no tokenizer can produce its input, or the folder holds files.
+        UserError: The run does not exist, no tokenizer can produce its input, transformers has no class for its task,
+            or the folder holds files.
         JobError: The checkpoint is damaged.
     """
-    if is_finetuned(run):
-        return export_finetuned(run, folder, step=step, trust_code=trust_code)
-    encoder = load_encoder(run, step=step, trust_code=trust_code)
-    assert encoder.checkpoint is not None, "it is of a run"
-    checkpoint, config = encoder.checkpoint, read_config(run, trust_code=trust_code)
-    refuse_other_words(encoder.encoder.config, gives_words=config.recipe.objective.gives_words)
-    vocabulary, own = _vocabulary_of(config, checkpoint.state.vocabulary), dict[str, Any]()
-    heads = {f"lm_{name}": tensor for name, tensor in checkpoint.weights().items() if name.startswith("head.")}
-    if heads:
-        own["objective"] = to_mapping(config.recipe.objective)
-        own["vocabulary_size"] = 0 if vocabulary is None else vocabulary.size
-    state, fields = folder_model(encoder, own, vocabulary=checkpoint.state.vocabulary)
+    model = read_model(run, step, trust_code=trust_code)
+    files, texts, pipeline = dict[str, Any](), '["any text", "日本語"]', "feature-extraction"
+    if model.task is not None and model.head is not None:
+        head = folder_head(model.task, model.head)
+        state, fields = folder_model(model, {"head": head.own}, has_port=head.has_port)
+        state, fields = with_head(state, fields, head, model.head)
+        pipeline = head.pipeline
+        if model.task.name == "pairs" or pipeline == "question-answering":
+            texts = '["first text"], ["second text"]'
+    else:
+        tensors = model.checkpoint.weights()
+        heads = {f"lm_{name}": tensor for name, tensor in tensors.items() if name.startswith("head.")}
+        size = 0 if model.vocabulary is None else model.vocabulary.size
+        own = {"objective": to_mapping(model.config.recipe.objective), "vocabulary_size": size} if heads else {}
+        state, fields = folder_model(model, own)
+        state, files = {**state, **heads}, SENTENCES
     kind = "Encoder" if fields["model_type"] == "tokenfree" else fields["model_type"].upper()
-    has_tokenizer = vocabulary is not None or encoder.encoder.config.embedder.symbols != "subwords"
-    shown = usage(fields, encoder, has_tokenizer=has_tokenizer)
-    card = card_of_run(run, config, checkpoint.state, kind=kind, library="transformers", usage=shown)
+    shown = usage(fields, model, texts=texts)
+    card = model_card(model, kind=kind, library="transformers", pipeline=pipeline, usage=shown)
     with new_folder(folder) as made:
-        for name, content in SENTENCES.items():
+        for name, content in files.items():
             write_atomically(made / name, json.dumps(content, indent=2) + "\n")
-        write_folder(made, {**state, **heads}, fields, encoder, card, vocabulary)
-    return Exported(fields["architectures"][0], checkpoint.state.step)
-
-
-def _vocabulary_of(config: RunConfig[PretrainRecipe], sha256: str | None) -> Vocabulary | None:
-    """Return the vocabulary of the run's data; None if it has none, or if the data is missing or has changed."""
-    if sha256 is None or not config.manifest:
-        return None
-    try:
-        found = load_data_vocabulary(config.data)
-    except UserError:
-        return None
-    return found if found is not None and found.sha256 == sha256 else None
+        write_folder(made, state, fields, model.encoder, card, model.vocabulary)
+    return Exported(fields["architectures"][0], model.checkpoint.step)
 
 
 def import_folder(folder: str | Path, run: str | Path, overrides: Mapping[str, Any] | None = None) -> PretrainRecipe:
@@ -187,14 +176,13 @@ def converted(encoder: Encoder, config: ModelConfig) -> Encoder:
     with torch.random.fork_rng():  # the random weights are overwritten below
         new, state = config.build(), encoder.state_dict()
     layers: list[Any] = list(new.trunk.layers)
-    copied = {
+    shapes = [{name: tensor.shape for name, tensor in each.items()} for each in (new.state_dict(), state)]
+    copied = [
         f"trunk.layers.{index}.core.{name}"
         for index, layer in enumerate(layers)
         for name in layer.core.copy_projections(layer)
-    }
-    wanted = {name: tensor.shape for name, tensor in new.state_dict().items() if name not in copied}
-    given = {name: tensor.shape for name, tensor in state.items()}
-    wrong = sorted(name for name in wanted.keys() | given.keys() if wanted.get(name) != given.get(name))
+    ]
+    wrong = sorted({name for name, _ in shapes[0].items() ^ shapes[1].items()}.difference(copied))
     if wrong:
         raise UserError(f"the weights do not go with the settings given: {', '.join(wrong)} would be missing or others")
     new.load_state_dict(state, strict=False)
@@ -215,42 +203,39 @@ def _recipe_of(found: FolderModel) -> dict[str, Any]:
 def _read_fields(folder: Path) -> dict[str, Any]:
     try:
         fields = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-    except OSError:
-        raise UserError(f"{folder} holds no config.json; give a folder of transformers' `save_pretrained`") from None
-    except (ValueError, RecursionError):
-        raise UserError(f"{folder}/config.json is not JSON") from None
+    except (OSError, ValueError, RecursionError):
+        fields = None
     if not isinstance(fields, dict):
-        raise UserError(f"{folder}/config.json should hold a mapping")
+        raise UserError(f"{folder}: no config.json of transformers. Give a folder that `save_pretrained` wrote.")
     return fields
 
 
 def _read_weights(folder: Path) -> StateDict:
     path = next((folder / name for name in WEIGHTS if (folder / name).is_file()), None)
     if path is None:
-        raise UserError(f"{folder} holds neither {' nor '.join(WEIGHTS)}; put the weights there, in one file")
+        raise UserError(f"{folder} holds neither {' nor '.join(WEIGHTS)}. Put the weights there, in one file.")
     try:
         if path.suffix == ".safetensors":
             return safetensors.torch.load_file(path)
         weights = torch.load(path, map_location="cpu", weights_only=True)
-    except pickle.UnpicklingError as error:  # its text advises to load the file anyway
-        code = re.search(r"GLOBAL ([\w.]+)", str(error))
-        reason = f"it would run {code[1]}" if code else "it is damaged, or more than weights"
-        raise UserError(
-            f"cannot read the weights {path}: {reason}; give weights saved as {WEIGHTS[0]}, or download them again"
-        ) from None
-    except (safetensors.SafetensorError, RuntimeError, EOFError, LookupError, TypeError, ValueError) as error:
-        reason = str(error).strip().split("\n")[0]
-        raise UserError(f"cannot read the weights {path}: {reason}; download them again") from None
-    if not isinstance(weights, Mapping) or not all(isinstance(tensor, Tensor) for tensor in weights.values()):
-        raise UserError(f"{path} holds no weights by name; give the file that `save_pretrained` wrote")
-    for name, tensor in weights.items():
-        if not isinstance(name, str) or not _is_stored(tensor):
-            raise UserError(f"{path}: the weight {name} is not stored there whole; have the model saved again")
-    return dict(weights)
+        if isinstance(weights, dict) and all(map(_is_whole, weights.values())):
+            return weights
+    except (
+        pickle.UnpicklingError,  # its text advises to load the file anyway
+        safetensors.SafetensorError,
+        RuntimeError,
+        EOFError,
+        LookupError,
+        TypeError,
+        ValueError,
+    ):
+        pass
+    raise UserError(
+        f"cannot read the weights {path}: damaged, or more than weights. Download them again, or give {SAFETENSORS}."
+    )
 
 
-def _is_stored(tensor: Tensor) -> bool:
+def _is_whole(tensor: Any) -> bool:
     """Return True if all values of a tensor are stored: a pickle can declare a large tensor in a few bytes."""
-    if tensor.layout != torch.strided:
-        return True  # `take` refuses other layouts
-    return tensor.device.type == "cpu" and tensor.nbytes <= tensor.untyped_storage().nbytes()
+    is_plain = isinstance(tensor, Tensor) and tensor.layout == torch.strided and tensor.device.type == "cpu"
+    return is_plain and tensor.nbytes <= tensor.untyped_storage().nbytes()

@@ -229,8 +229,34 @@ class TokenfreeModel(TokenfreePreTrainedModel):
         return TokenfreeOutput(vectors_BCD, pooled_BD, mean=mean_of_text(vectors_BCD, batch.vectors_BC != NOWHERE))
 
 
-class TokenfreeForMaskedLM(TokenfreePreTrainedModel):
+class _Labelled(TokenfreePreTrainedModel):
+    """Base class of models that predict logits, and whose loss needs only `labels`."""
+
+    output: type[Any]  # record of transformers with the loss and the logits
+
+    def logits(self, batch: Batch) -> Tensor:
+        raise NotImplementedError
+
+    @can_return_tuple
+    def forward(
+        self,
+        input_ids: Tensor,
+        attention_mask: Tensor | None = None,
+        token_type_ids: Tensor | None = None,
+        labels: Tensor | None = None,
+        **unused: Any,
+    ) -> Any:
+        logits = self.logits(self.batch(input_ids, attention_mask, token_type_ids))
+        if labels is None:
+            return self.output(None, logits)
+        given = {"logits": logits, "pooled_logits": logits, "vocab_size": logits.shape[-1]}  # by the kind of the loss
+        return self.output(self.loss_function(labels=labels, config=self.config, **given), logits)
+
+
+class TokenfreeForMaskedLM(_Labelled):
     """The encoder with the head of its objective: logits [B, C, K] over characters or over subwords."""
+
+    output = MaskedLMOutput
 
     def __init__(self, config: TokenfreeConfig) -> None:
         super().__init__(config)
@@ -241,29 +267,14 @@ class TokenfreeForMaskedLM(TokenfreePreTrainedModel):
         self.lm_head: Any = recipe.objective.build(recipe.model.width, own["vocabulary_size"])
         self.post_init()
 
-    @can_return_tuple
-    def forward(
-        self,
-        input_ids: Tensor,
-        attention_mask: Tensor | None = None,
-        token_type_ids: Tensor | None = None,
-        labels: Tensor | None = None,
-        **unused: Any,
-    ) -> MaskedLMOutput:
-        batch = self.batch(input_ids, attention_mask, token_type_ids)
+    def logits(self, batch: Batch) -> Tensor:
         names = {"segments_BC": "segments", "unit_ends_BU": "unit_ends"}
         given = {name: batch.arrays[key] for name, key in names.items() if key in batch.arrays}
         encoded = self.encoder(batch.arrays["codepoints"], batch.arrays["mask"], **given).characters
         vectors_BCD = batch.spread(encoded, of_symbols=True)
-        logits = self._alone(vectors_BCD) if isinstance(self.lm_head, CanineC) else self._logits(vectors_BCD)
-        loss = None if labels is None else self.loss_function(logits, labels, vocab_size=logits.shape[-1])
-        return MaskedLMOutput(loss, logits)
-
-    def _logits(self, vectors_BCD: Tensor) -> Tensor:
-        return self.lm_head.logits(self.encoder, vectors_BCD)
-
-    def _alone(self, vectors_BCD: Tensor) -> Tensor:
-        """Return the logits of CANINE-C for each character as if it were the first one that is predicted."""
+        if not isinstance(self.lm_head, CanineC):
+            return self.lm_head.logits(self.encoder, vectors_BCD)
+        # CANINE-C predicts each character as if it were the first one that is predicted.
         vectors_N1D = vectors_BCD.flatten(0, 1)[:, None]
         zeros_N1 = torch.zeros(vectors_N1D.shape[:2], dtype=torch.int64, device=vectors_BCD.device)
         first = {"target_codepoints": zeros_N1, "target_positions": zeros_N1, "target_mask": zeros_N1 == 0}
@@ -271,8 +282,10 @@ class TokenfreeForMaskedLM(TokenfreePreTrainedModel):
         return self.lm_head.output(h_N1D).reshape(*vectors_BCD.shape[:2], -1)
 
 
-class TokenfreeForSequenceClassification(TokenfreePreTrainedModel):
+class TokenfreeForSequenceClassification(_Labelled):
     """The encoder with a head that predicts a class, or a number, for texts and for pairs of texts."""
+
+    output = SequenceClassifierOutput
 
     def __init__(self, config: TokenfreeConfig) -> None:
         super().__init__(config)
@@ -280,23 +293,14 @@ class TokenfreeForSequenceClassification(TokenfreePreTrainedModel):
         self.head = TextHead(self.encoder.config, size=len(config.id2label or ()), **head)
         self.post_init()
 
-    @can_return_tuple
-    def forward(
-        self,
-        input_ids: Tensor,
-        attention_mask: Tensor | None = None,
-        token_type_ids: Tensor | None = None,
-        labels: Tensor | None = None,
-        **unused: Any,
-    ) -> SequenceClassifierOutput:
-        batch = self.batch(input_ids, attention_mask, token_type_ids)
-        logits = self.head.outputs(self.encoder, batch.arrays)["logits"]
-        loss = None if labels is None else self.loss_function(labels=labels, pooled_logits=logits, config=self.config)
-        return SequenceClassifierOutput(loss, logits)
+    def logits(self, batch: Batch) -> Tensor:
+        return self.head.outputs(self.encoder, batch.arrays)["logits"]
 
 
-class TokenfreeForTokenClassification(TokenfreePreTrainedModel):
+class TokenfreeForTokenClassification(_Labelled):
     """The encoder with a head that predicts a class per position. The class of a word is that of its first position."""
+
+    output = TokenClassifierOutput
 
     def __init__(self, config: TokenfreeConfig) -> None:
         super().__init__(config)
@@ -304,19 +308,8 @@ class TokenfreeForTokenClassification(TokenfreePreTrainedModel):
         self.head = PlaceHead(self.encoder.width, len(config.id2label or ()), **head)
         self.post_init()
 
-    @can_return_tuple
-    def forward(
-        self,
-        input_ids: Tensor,
-        attention_mask: Tensor | None = None,
-        token_type_ids: Tensor | None = None,
-        labels: Tensor | None = None,
-        **unused: Any,
-    ) -> TokenClassifierOutput:
-        batch = self.batch(input_ids, attention_mask, token_type_ids)
-        logits = batch.spread(self.head.everywhere(self.encoder, batch.arrays)["logits"])
-        loss = None if labels is None else self.loss_function(logits, labels, self.config)
-        return TokenClassifierOutput(loss, logits)
+    def logits(self, batch: Batch) -> Tensor:
+        return batch.spread(self.head.everywhere(self.encoder, batch.arrays)["logits"])
 
 
 class TokenfreeForQuestionAnswering(TokenfreePreTrainedModel):

@@ -7,7 +7,6 @@ B batch, C characters (or bytes, or subwords), U units, D width, K classes
 
 from __future__ import annotations
 
-import functools
 import importlib.util
 import json
 import logging
@@ -17,7 +16,7 @@ import tempfile
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -26,33 +25,21 @@ from torch import Tensor, nn
 from tokenfree.core.errors import UserError
 from tokenfree.core.files import TEMPORARY, write_atomically
 from tokenfree.core.settings import to_mapping
-from tokenfree.preprocess.dataset.manifest import load_vocabulary
 from tokenfree.preprocess.text import specials
-from tokenfree.train.huggingface.exported_folder import CARD, card_of_run, new_folder
-from tokenfree.train.huggingface.tasks import card_of_task
-from tokenfree.train.inference.finetuned import load_finetuned
-from tokenfree.train.inference.text_encoder import Encoded, TextEncoder, load_encoder
+from tokenfree.train.huggingface.exported_folder import CARD, Exported, Model, model_card, new_folder, read_model
+from tokenfree.train.huggingface.tasks import folder_head
+from tokenfree.train.inference.text_encoder import Encoded
 from tokenfree.train.model.embedders.word_bytes import NUM_BYTES
 from tokenfree.train.model.encoder import Encoder
 from tokenfree.train.model.upsamplers.identity import gather_rows
-from tokenfree.train.runs.config import is_finetuned, read_config, read_finetuned
-from tokenfree.train.runs.run import Run
-from tokenfree.train.tasks import classification, pairs, qa_squad, tagging
+from tokenfree.train.tasks import pairs
 from tokenfree.train.tasks.base import DownstreamTask
 from tokenfree.train.tasks.heads import PlaceHead
 
 logger = logging.getLogger("tokenfree")
 
 GRAPH, FACTS = "model.onnx", "config.json"
-NEEDED = ("onnx", "onnxscript")
-INSTALL = "pip install '.[onnx]' in a checkout of tokenfree"
-REMEDY = "use `tokenfree predict` or load_finetuned"
-PIPELINES: Mapping[type, str] = {
-    classification.Config: "text-classification",
-    pairs.Config: "text-classification",
-    tagging.Config: "token-classification",
-    qa_squad.Config: "question-answering",
-}
+NEEDED = ("onnx", "onnxruntime", "onnxscript")
 LENGTHS = (1, 2, 3, 4, 5, 31, 127, 128, 129)  # and the longest two; also around blocks of 128 and between multiples
 BATCHES = (1, 3)
 TOLERANCE = 1e-4
@@ -66,7 +53,7 @@ outputs = session.run({outputs}, inputs)
 ```
 
 `inputs` has the arrays {inputs}, for any batch and length. tokenfree's page "Export a model" shows how they are made of
-texts; config.json has the special symbols and the padding. {checked}"""
+texts; config.json has the special symbols and the padding."""
 
 
 class Graph(nn.Module):
@@ -115,23 +102,16 @@ class TaskGraph(Graph):
     """The logits of a fine-tuned model: for a text, for each of its vectors, or for the start and end of an answer.
 
     Raises:
-        UserError: The task cannot be exported as a graph. The message names the setting.
+        UserError: The task cannot be exported.
     """
 
-    def __init__(self, task: DownstreamTask, encoder: Encoder, head: nn.Module) -> None:
-        if type(task) not in PIPELINES:
-            known = ", ".join(config.name for config in PIPELINES)
-            raise UserError(f"task.name: there are graphs of {known}, and none of {task.name}; {REMEDY}")
-        if isinstance(task, pairs.Config) and task.encode == "apart":
-            raise UserError(
-                "task.encode: a graph reads both texts of a pair together, not apart; "
-                f"{REMEDY}, or fine-tune with together"
-            )
-        answers = isinstance(task, qa_squad.Config)
+    def __init__(self, task: DownstreamTask, encoder: Encoder, head: Any) -> None:
+        pipeline = folder_head(task, head).pipeline
+        answers = pipeline == "question-answering"
         names = ("start_logits", "end_logits") if answers else ("logits",)
         super().__init__(encoder, names, reads_pairs=answers or isinstance(task, pairs.Config))
-        self.head: Any = head
-        self.pipeline = PIPELINES[type(task)]
+        self.head = head
+        self.pipeline = pipeline
 
     def forward(
         self, codepoints: Tensor, mask: Tensor, segments: Tensor | None = None, unit_ends: Tensor | None = None
@@ -159,8 +139,7 @@ def write_graph(graph: Graph, inputs: Mapping[str, Tensor], path: Path) -> None:
     """
     missing = [name for name in NEEDED if importlib.util.find_spec(name) is None]
     if missing:
-        be = "is" if len(missing) == 1 else "are"
-        raise UserError(f"{' and '.join(missing)} {be} not installed; run {INSTALL}")
+        raise UserError(f"not installed: {', '.join(missing)}. Run pip install '.[onnx]' in a checkout of tokenfree.")
     logging.getLogger("torch.onnx").setLevel(logging.ERROR)  # it warns about missing packages for images
     with warnings.catch_warnings(action="ignore"), torch.no_grad():
         program = torch.onnx.export(
@@ -178,20 +157,8 @@ def write_graph(graph: Graph, inputs: Mapping[str, Tensor], path: Path) -> None:
     program.save(path)
 
 
-class Checked(NamedTuple):
-    """Result of a comparison of onnxruntime with PyTorch."""
-
-    inputs: int
-    largest_difference: float
-
-
-def can_check() -> bool:
-    """Return True if onnxruntime is installed."""
-    return importlib.util.find_spec("onnxruntime") is not None
-
-
-def check_graph(graph: Graph, path: Path, length: int) -> Checked:
-    """Run the graph in `path` with onnxruntime and `graph` with PyTorch on inputs of up to `length` positions.
+def check_graph(graph: Graph, path: Path, length: int) -> int:
+    """Compare onnxruntime on `path` with PyTorch on `graph`, and return the number of inputs, of up to `length`.
 
     Raises:
         UserError: An output differs by more than `TOLERANCE`.
@@ -201,22 +168,20 @@ def check_graph(graph: Graph, path: Path, length: int) -> Checked:
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = torch.get_num_threads()
     session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
-    count, largest = 0, 0.0
-    for inputs in examples(graph, length):
+    batches = list(examples(graph, length))
+    for inputs in batches:
         with torch.no_grad():
             ours = graph(**inputs)
         named = {name: tensor.numpy() for name, tensor in inputs.items()}
         for name, one, other in zip(graph.output_names, ours, session.run(graph.output_names, named), strict=True):
-            difference = _difference(one.numpy(), np.asarray(other))
-            if not difference <= TOLERANCE:
-                shape = list(inputs["codepoints"].shape)
+            try:
+                torch.testing.assert_close(torch.from_numpy(other), one, rtol=0, atol=TOLERANCE)
+            except AssertionError as error:
                 raise UserError(
-                    f"the graph is not the model: {name} of inputs of shape {shape} differs by {difference:.3g}, more "
-                    f"than {TOLERANCE}; nothing was exported"
-                )
-            largest = max(largest, difference)
-        count += 1
-    return Checked(count, largest)
+                    f"the graph is not the model: {name} of inputs of shape {list(inputs['codepoints'].shape)} differs "
+                    f"by more than {TOLERANCE}; nothing was exported"
+                ) from error
+    return len(batches)
 
 
 def examples(graph: Graph, length: int) -> Iterator[dict[str, Tensor]]:
@@ -247,41 +212,9 @@ def example(graph: Graph, batch: int, positions: int, generator: np.random.Gener
         arrays["segments"] = (mask_BC & (np.arange(positions) >= (real_B[:, None] + 1) // 2)).astype(np.int64)
     if graph.reads_words:
         room = max(positions // config.downsampler.bytes_per_word, 1)
-        arrays["unit_ends"] = np.stack([_ends(real, room, generator) for real in real_B.tolist()])
+        # Words of equal size. The last one is shorter, and those after it are empty.
+        arrays["unit_ends"] = np.minimum(np.arange(1, room + 1) * -(-real_B[:, None] // room), real_B[:, None])
     return {name: torch.from_numpy(array) for name, array in arrays.items()}
-
-
-def _ends(num_bytes: int, room: int, generator: np.random.Generator) -> np.ndarray:
-    """Return random ends of at most `room` words of `num_bytes` bytes in total, int64 [U]. The last may be empty."""
-    cuts = generator.choice(np.arange(1, max(num_bytes, 2)), min(room, num_bytes) - 1, replace=False)
-    ends = np.full(room, num_bytes)
-    ends[: len(cuts)] = np.sort(cuts)
-    return ends
-
-
-def _difference(one: np.ndarray, other: np.ndarray) -> float:
-    """Return the largest difference of two arrays. Equal infinities differ by 0, and other shapes by infinity."""
-    if one.shape != other.shape:
-        return np.inf
-    differ = one != other
-    return float(np.abs(one[differ].astype(np.float64) - other[differ]).max(initial=0))
-
-
-class ExportedGraph(NamedTuple):
-    """Result of an export."""
-
-    checked: Checked | None  # comparison of onnxruntime with PyTorch; None: onnxruntime is not installed
-    step: int  # step of the checkpoint
-
-
-class _Model(NamedTuple):
-    """The model of a run to export."""
-
-    graph: Graph
-    encoder: TextEncoder
-    step: int  # step of the checkpoint
-    facts: dict[str, Any]  # fields of config.json on words, subwords or the task
-    card: Callable[..., str]  # returns the model card, given the instructions `usage`
 
 
 def export_graph(
@@ -291,7 +224,7 @@ def export_graph(
     step: int | None = None,
     trust_code: bool = False,
     progress: Callable[[str], Any] = logger.info,
-) -> ExportedGraph:
+) -> Exported:
     """Write the encoder of a run as a new `folder` with an ONNX graph for any batch size and length.
 
     The graph of a fine-tuned run includes the head of its task.
@@ -301,76 +234,55 @@ def export_graph(
         folder: Folder to write, new or empty.
         step: Step of the checkpoint; `checkpoint_of` chooses the default.
         trust_code: Whether to run the code outside tokenfree that the run names.
-        progress: Function that gets a line at the start of each slow step.
+        progress: Function that gets a line at the start of each slow step, and the result of the check.
 
     Raises:
         UserError: The run does not exist, its task cannot be exported, packages are missing, the folder holds files, or
             the check fails.
         JobError: The checkpoint is damaged.
     """
-    model = (_finetuned if is_finetuned(run) else _pretrained)(run, step, trust_code)
-    graph, length = model.graph, model.encoder.length
+    model = read_model(run, step, trust_code=trust_code)
+    encoder, length, pipeline = model.encoder, model.encoder.length, "feature-extraction"
+    if model.task is None or model.head is None:
+        graph = EncoderGraph(encoder.encoder, pooled_is_trained=encoder.pooled_is_trained)
+    else:
+        graph = TaskGraph(model.task, encoder.encoder, model.head)
+        pipeline = graph.pipeline
     with new_folder(folder) as target:
         with tempfile.TemporaryDirectory(prefix=f"{TEMPORARY}_", dir=target) as made:
             path = Path(made) / GRAPH
             progress("tracing the model as a graph, which can take a minute")
             write_graph(graph, example(graph, 3, length, np.random.default_rng(0)), path)
-            checked, said = None, "The graph was not checked: onnxruntime was not installed."
-            if can_check():
-                progress("comparing onnxruntime with PyTorch")
-                checked = check_graph(graph, path, length)
-                said = (
-                    f"On {checked.inputs} inputs of 1 to {length} positions, onnxruntime's outputs differed from "
-                    f"PyTorch's by {checked.largest_difference:.1e} at most."
-                )
+            progress("comparing onnxruntime with PyTorch")
+            count = check_graph(graph, path, length)
+            progress(f"checked {count} inputs of several lengths: equal within {TOLERANCE}")
             for file in Path(made).iterdir():  # weights above 2 GB are in a separate file
                 os.replace(file, target / file.name)
         inputs = ", ".join(f"`{name}`" for name in graph.input_names)
-        usage = USAGE.format(outputs=json.dumps(graph.output_names), inputs=inputs, checked=said)
-        write_atomically(target / CARD, model.card(usage=usage))
-        write_atomically(target / FACTS, json.dumps(_facts(model), indent=2) + "\n")
-    return ExportedGraph(checked, model.step)
+        usage = USAGE.format(outputs=json.dumps(graph.output_names), inputs=inputs)
+        card = model_card(model, kind="ONNX", library="onnx", pipeline=pipeline, usage=usage)
+        write_atomically(target / CARD, card)
+        write_atomically(target / FACTS, json.dumps(_facts(model, graph), indent=2) + "\n")
+    return Exported("onnxruntime.InferenceSession", model.checkpoint.step)
 
 
-def _facts(model: _Model) -> dict[str, Any]:
+def _facts(model: Model, graph: Graph) -> dict[str, Any]:
     """Return the contents of config.json: the facts needed to make inputs from texts, and the model's settings."""
-    encoder, config = model.encoder, model.graph.encoder.config
+    encoder, task, config = model.encoder, model.task, graph.encoder.config
     symbols = config.embedder.symbols
-    facts: dict[str, Any] = {"step": model.step, "symbols": symbols, "length": encoder.length}
-    if symbols != "subwords":
+    facts: dict[str, Any] = {"step": model.checkpoint.step, "symbols": symbols, "length": encoder.length}
+    if task is not None:
+        facts |= {"task": task.name, "labels": list(getattr(task, "labels", ()))}
+    if symbols == "subwords":
+        facts["vocabulary"] = model.checkpoint.state.vocabulary
+        if model.vocabulary is not None:
+            facts["special"] = specials.of_subwords(model.vocabulary.size)._asdict()
+    else:
         facts["special"] = (specials.CHARACTERS if symbols == "characters" else specials.BYTES)._asdict()
-    if model.graph.reads_words:
+    if graph.reads_words:
+        by_rules = task is not None or model.config.recipe.objective.gives_words
+        facts |= {"words": "rules" if by_rules else "subwords"}
         facts["max_words"] = encoder.length // config.downsampler.bytes_per_word
     elif symbols != "subwords":
         facts["pad"] = {"spare": encoder.spare, "multiple": math.lcm(encoder.group, encoder.block or 1)}
-    return facts | model.facts | {"model": to_mapping(config)}
-
-
-def _pretrained(run: str | Path, step: int | None, trust_code: bool) -> _Model:
-    encoder = load_encoder(run, step=step, trust_code=trust_code)
-    graph = EncoderGraph(encoder.encoder, pooled_is_trained=encoder.pooled_is_trained)
-    assert encoder.checkpoint is not None, "it is of a run"
-    checkpoint, config = encoder.checkpoint.state, read_config(run, trust_code=trust_code)
-    facts: dict[str, Any] = {}
-    if graph.reads_words:
-        facts["words"] = "rules" if config.recipe.objective.gives_words else "subwords"
-    if encoder.encoder.config.embedder.symbols == "subwords":
-        facts["vocabulary"] = checkpoint.vocabulary
-    card = functools.partial(card_of_run, run, config, checkpoint, kind="ONNX", library="onnx")
-    return _Model(graph, encoder, checkpoint.step, facts, card)
-
-
-def _finetuned(run: str | Path, step: int | None, trust_code: bool) -> _Model:
-    found, config = load_finetuned(run, step=step, trust_code=trust_code), read_finetuned(run, trust_code=trust_code)
-    graph = TaskGraph(found.task, found.model.encoder, found.model.head)
-    labels = list(getattr(found.task, "labels", ()))
-    facts: dict[str, Any] = {"task": found.task.name, **({"labels": labels} if labels else {})}
-    if graph.reads_words:
-        facts["words"] = "rules"
-    vocabulary = load_vocabulary(Run(run).name)
-    if vocabulary is not None:
-        facts |= {"vocabulary": vocabulary.sha256, "special": specials.of_subwords(vocabulary.size)._asdict()}
-    card = functools.partial(
-        card_of_task, run, config, found.step, kind="ONNX", library="onnx", pipeline=graph.pipeline, labels=labels
-    )
-    return _Model(graph, TextEncoder(graph.encoder, length=found.recipe.train.length), found.step, facts, card)
+    return facts | {"model": to_mapping(config)}

@@ -31,39 +31,29 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     from tokenfree.workflows.terminal.results import next_command
 
-    load = _to_onnx(args) if args.to == "onnx" else _to_huggingface(args)
+    if args.to == "onnx":
+        from tokenfree.train.huggingface.onnx import GRAPH, export_graph
+
+        _, step = export_graph(
+            args.run_folder,
+            args.folder,
+            step=args.step,
+            trust_code=args.trust_code,
+            progress=lambda line: print(f"  {line}", flush=True),
+        )
+        load = f"import onnxruntime; onnxruntime.InferenceSession({json.dumps(f'{args.folder}/{GRAPH}')})"
+    else:
+        from tokenfree.train.huggingface.exported_folder import auto_class
+        from tokenfree.train.huggingface.folders import export_run
+
+        reader, step = export_run(args.run_folder, args.folder, step=args.step, trust_code=args.trust_code)
+        if reader.startswith("Canine"):
+            print(f"  warning     {reader} needs padding after each text: see README.md. AutoModel pads by itself")
+        auto = auto_class(reader)
+        load = f"{auto}.from_pretrained({json.dumps(args.folder)}, trust_remote_code=True)"
+        load = f"from transformers import {auto}; {load}"
+    print(f"  step        {step:,}")
     files = sorted(path.name for path in Path(args.folder).iterdir())
     print(f"  files       {', '.join(files)} in {args.folder}")
     print(next_command("-c", load, program="python"))
     return 0
-
-
-def _to_huggingface(args: argparse.Namespace) -> str:
-    from tokenfree.train.huggingface.folders import export_run
-
-    reader, step = export_run(args.run_folder, args.folder, step=args.step, trust_code=args.trust_code)
-    print(f"  step        {step:,}")
-    if reader.startswith("Canine"):
-        print(f"  warning     {reader} needs padding after each text: see README.md. AutoModel pads by itself")
-    auto = f"AutoModel{reader[reader.find('For') :] if 'For' in reader else ''}"
-    load = f"{auto}.from_pretrained({json.dumps(args.folder)}, trust_remote_code=True)"
-    return f"from transformers import {auto}; {load}"
-
-
-def _to_onnx(args: argparse.Namespace) -> str:
-    from tokenfree.train.huggingface.onnx import GRAPH, INSTALL, export_graph
-
-    checked, step = export_graph(
-        args.run_folder,
-        args.folder,
-        step=args.step,
-        trust_code=args.trust_code,
-        progress=lambda line: print(f"  {line}", flush=True),
-    )
-    print(f"  step        {step:,}")
-    if checked is None:
-        print(f"  note        not checked: onnxruntime is not installed; run {INSTALL}")
-    else:
-        told = f"{checked.largest_difference:.1e} is the largest difference from PyTorch"
-        print(f"  checked     {checked.inputs} inputs of several lengths by onnxruntime: {told}")
-    return f"import onnxruntime; onnxruntime.InferenceSession({json.dumps(f'{args.folder}/{GRAPH}')})"
