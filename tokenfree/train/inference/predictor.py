@@ -57,7 +57,7 @@ class Predictor:
         step = "" if self.checkpoint is None else f", step={self.checkpoint.step}"
         return f"Predictor(objective={self.recipe.objective.name}{step})"
 
-    def __call__(self, text: str, top: int = 5) -> list[list[Guess]]:
+    def __call__(self, text: str | MaskedText, top: int = 5) -> list[list[Guess]]:
         """Return the `top` predictions for each mask of `text`, `[MASK]` or `[MASK:5]`, the most likely first.
 
         Each mask is predicted while the others stay masked.
@@ -65,15 +65,8 @@ class Predictor:
         Raises:
             UserError: The text has no mask, or it is longer than the model reads.
         """
-        return self.fill(read_masked_text(text), top)
-
-    def fill(self, text: MaskedText, top: int = 5) -> list[list[Guess]]:
-        """Return the same predictions for a text that is already split at its masks.
-
-        Raises:
-            UserError: The text is longer than the model reads.
-        """
-        return [guesses.best(self._guess(text, number), top) for number in range(len(text.sizes))]
+        split = read_masked_text(text) if isinstance(text, str) else text
+        return [guesses.best(self._guess(split, number), top) for number in range(len(split.sizes))]
 
     def _guess(self, text: MaskedText, number: int) -> list[tuple[str, float]]:
         objective, length = self.recipe.objective, self.recipe.train.length

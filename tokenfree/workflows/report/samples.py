@@ -172,7 +172,7 @@ def _predicted(predictor: "Predictor", before: str, answer: str, after: str) -> 
     while True:
         parts = before[max(len(before) - reach, 0) :], after[:reach]
         try:
-            return predictor.fill(MaskedText(parts, (size,)), TOP)[0]
+            return predictor(MaskedText(parts, (size,)), TOP)[0]
         except UserError:
             if not reach:
                 raise
