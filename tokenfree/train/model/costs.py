@@ -1,7 +1,4 @@
-"""Costs of a model: parameters, multiply-accumulates, memory, and the speed of bfloat16 on this machine.
-
-B batch, C characters, P targets, U sequence, D width
-"""
+"""Costs of a model: parameters, multiply-accumulates, memory, and the speed of bfloat16 on this machine."""
 
 from __future__ import annotations
 
@@ -31,7 +28,6 @@ class Memory(NamedTuple):
 
     @property
     def total(self) -> int:
-        """Total number of bytes."""
         return sum(self)
 
 
@@ -123,7 +119,6 @@ def bfloat16_speed(dimensions: Dimensions, *, repeats: int = 3) -> float:
 
 
 def told(speed: float) -> str:
-    """Describe a result of `bfloat16_speed`."""
     return f"a layer is {speed:.1f} times as fast in bfloat16 as in float32 on this machine"
 
 

@@ -1,6 +1,6 @@
 """The encoder Y = UP(ENCODE(DOWN(embed(x)))), built from one variant of each part.
 
-B batch, C characters, P targets, U units after DOWN, N single characters, D width
+N single characters
 """
 
 import dataclasses
@@ -26,11 +26,7 @@ from tokenfree.train.model.common.basic import (
     look_up,
     unit_segments,
 )
-from tokenfree.train.model.common.slots import (
-    DOWNSAMPLER,
-    EMBEDDER,
-    UPSAMPLER,
-)
+from tokenfree.train.model.common.slots import DOWNSAMPLER, EMBEDDER, UPSAMPLER
 from tokenfree.train.model.trunk import TrunkConfig
 
 
@@ -83,7 +79,6 @@ def check(model: ModelConfig, length: int | None = None) -> list[str]:
     downsampler = model.downsampler
     num_units = None if length is None else downsampler.num_units(length)
     return [
-        *_problems_of_heads(model),
         *_problems_of_width(model),
         *model.embedder.check(model.dimensions.character_width, length),
         *downsampler.check(length),
@@ -92,15 +87,11 @@ def check(model: ModelConfig, length: int | None = None) -> list[str]:
     ]
 
 
-def _problems_of_heads(model: ModelConfig) -> Iterator[str]:
-    if model.width % model.trunk.heads:
-        yield f"model.trunk.heads: {model.trunk.heads} does not divide model.width, {model.width}"
-
-
 def _problems_of_width(model: ModelConfig) -> Iterator[str]:
-    """Yield the problems of a `character_width` that differs from `width`."""
     width, character_width, heads = model.width, model.dimensions.character_width, model.trunk.heads
     downsampler = model.downsampler
+    if width % heads:
+        yield f"model.trunk.heads: {heads} does not divide model.width, {width}"
     if character_width == width:
         return
     if not downsampler.changes_width:
@@ -172,11 +163,13 @@ class Encoder(nn.Module):
         """
         num_characters = codepoints_BC.shape[1]
         codepoints_BC, mask_BC, segments_BC, global_BC = self.padded(codepoints_BC, mask_BC, segments_BC, global_BC)
-        mask_BC = _with_cls(mask_BC)
+        mask_BC = mask_BC.bool() | (torch.arange(mask_BC.shape[1], device=mask_BC.device) == 0)  # CLS is real
         down, units_BUD = self.encode(codepoints_BC, mask_BC, segments_BC, unit_ends_BU, global_BC)
         y_BCD = self.upsampler(units_BUD, down.grouping, down.characters_BCD, mask_BC, targets_BP)
-        if targets_BP is None:
-            y_BCD = _first(y_BCD, num_characters)
+        if targets_BP is None and torch.compiler.is_exporting():  # the graph would lose a slice of the whole example
+            y_BCD = y_BCD.index_select(1, torch.arange(num_characters, device=y_BCD.device))
+        elif targets_BP is None:
+            y_BCD = y_BCD[:, :num_characters]
         return EncoderOutput(y_BCD, units_BUD, self.pool(units_BUD))
 
     def encode(
@@ -195,7 +188,7 @@ class Encoder(nn.Module):
         embedded = self.embedder(codepoints_BC, segments_BC)
         if isinstance(embedded, TableRows) and not self.downsampler.takes_rows:
             embedded = look_up(embedded)
-        down = self._downsample(embedded, mask_BC, unit_ends_BU)
+        down = self.downsampler(embedded, mask_BC, *(() if unit_ends_BU is None else (unit_ends_BU,)))
         segments_BU = None if segments_BC is None else unit_segments(segments_BC, down.grouping, down.valid_BU.shape[1])
         global_BU = None if global_BC is None else any_of_units(global_BC, down.grouping, down.valid_BU.shape[1])
         return down, self.trunk(down.units_BUD, down.valid_BU, segments_BU, global_BU)
@@ -234,14 +227,6 @@ class Encoder(nn.Module):
             *self.upsampler.costs(length, num_targets, num_units),
         ]
 
-    def _downsample(self, x: Tensor | TableRows, mask_BC: Tensor, unit_ends_BU: Tensor | None) -> Downsampled:
-        if unit_ends_BU is None:
-            return self.downsampler(x, mask_BC)
-        config = self.config.downsampler
-        if config.bytes_per_word is None:
-            raise UserError(f"model.downsampler.name: {config.name} makes units of its own; leave out unit_ends_BU")
-        return self.downsampler(x, mask_BC, unit_ends_BU)
-
 
 def mean_of_text(vectors_BPD: Tensor, real_BP: Tensor) -> Tensor:
     """Return the mean [B, D] of the real vectors between CLS (the first) and SEP (the last), or CLS without any."""
@@ -249,15 +234,3 @@ def mean_of_text(vectors_BPD: Tensor, real_BP: Tensor) -> Tensor:
     inner_BP = real_BP & (real_BP.flip(1).cumsum(1).flip(1) > 1) & ~is_first_P
     inner_BP = inner_BP | (is_first_P & ~inner_BP.any(dim=1, keepdim=True))  # onnxruntime lacks `where` for bool
     return (vectors_BPD * inner_BP[..., None]).sum(dim=1) / inner_BP.sum(dim=1, keepdim=True)
-
-
-def _with_cls(mask_BC: Tensor) -> Tensor:
-    """Set the mask of the first character, CLS, to true."""
-    first_C = torch.arange(mask_BC.shape[1], device=mask_BC.device) == 0
-    return mask_BC.bool() | first_C
-
-
-def _first(y_BCD: Tensor, number: int) -> Tensor:
-    if torch.compiler.is_exporting():  # a slice that covers the whole example would be dropped from the graph
-        return y_BCD.index_select(1, torch.arange(number, device=y_BCD.device))
-    return y_BCD[:, :number]

@@ -1,7 +1,4 @@
-"""ENCODE: the stack of layers over the units, with its attention, positions and segments.
-
-B batch, U units, D width, Q queries, K keys, H heads
-"""
+"""ENCODE: the stack of layers over the units, with its attention, positions and segments."""
 
 from __future__ import annotations
 
@@ -15,7 +12,7 @@ from torch import Tensor, nn
 from tokenfree.core.settings import settings
 from tokenfree.train.model.common.attention import LayerBias, SharedBias, SumBias
 from tokenfree.train.model.common.basic import Cost, Dimensions, count_parameters
-from tokenfree.train.model.common.slots import Layer, TrunkSettings
+from tokenfree.train.model.common.slots import TrunkSettings
 
 
 @settings
@@ -61,7 +58,7 @@ class Trunk(nn.Module):
 
     def costs(self, num_units: int) -> list[Cost]:
         """Return the costs for one example of `num_units` units: positions and segments, if any, then the layers."""
-        layers = self._layers()
+        layers: list[Any] = list(self.layers)
         multiply_accumulates = sum(layer.multiply_accumulates(num_units) for layer in layers)
         codes = count_parameters(self.positions, self.segments)
         shape, parameters = (num_units, self.width), count_parameters(self) - codes
@@ -72,12 +69,7 @@ class Trunk(nn.Module):
         code = self.positions.multiply_accumulates(num_units, pairs)
         return [Cost("positions + segments", shape, codes, code), stack]
 
-    def _layers(self) -> list[Layer]:
-        layers: list[Any] = list(self.layers)
-        return layers
-
     def _biases(self, units_BUD: Tensor, valid_BU: Tensor, segments_BU: Tensor | None) -> Sequence[LayerBias | None]:
-        """Return what positions and segments add to the logits of each layer in this forward pass."""
         if segments_BU is None:
             segments_BU = torch.zeros(1, units_BUD.shape[1], dtype=torch.int64, device=units_BUD.device)
         added = [self.positions(units_BUD, valid_BU), self.segments(segments_BU)]

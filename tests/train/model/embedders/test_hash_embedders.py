@@ -11,7 +11,7 @@ from tokenfree.core.errors import UserError
 from tokenfree.train.model.common.basic import Dimensions
 from tokenfree.train.model.embedders import codepoint_hash, ngram_hash
 from tokenfree.train.model.embedders.characters import CharacterEmbedder
-from tokenfree.train.model.embedders.hashing import Family, hash_buckets, multipliers
+from tokenfree.train.model.embedders.hashing import Family, HashTables, hash_buckets, multipliers
 
 DIMENSIONS = Dimensions(width=32, heads=4, inner_width=64, dropout=0.1, activation="gelu_tanh")
 
@@ -72,7 +72,7 @@ def test_independent_collisions_are_as_rare_as_chance(num_buckets: int) -> None:
 
 
 def test_ngram_buckets_are_nested_not_added() -> None:
-    table = ngram_hash.NgramTable(ngram_hash.Config(hashes=1, buckets=15000, orders=3), width=4)
+    table = HashTables(ngram_hash.Config(hashes=1, buckets=15000), 4, orders=3)
     one, two, three = (buckets[0, :, 0].tolist() for buckets in table.ngram_buckets(torch.tensor([[97, 98, 99]])))
     assert one == [98 * 31, 99 * 31, 100 * 31]
     assert two[0] == 98177 % 15000
@@ -105,7 +105,7 @@ def test_ngrams_equal_loops(
     """Rows and gradients, where the official hash is reduced once at the end, as the document has it."""
     torch.manual_seed(seed)
     config = ngram_hash.Config(orders=orders, hashes=hashes, buckets=buckets, family=family)
-    table = ngram_hash.NgramTable(config, width=2 * hashes).double()
+    table = HashTables(config, 2 * hashes, config.orders).double()
     rows = table.rows.weight.view(orders, hashes, buckets, 2)
     numbers = multipliers(family, hashes).tolist()
 
@@ -131,7 +131,7 @@ def test_ngrams_equal_loops(
 
 
 def test_ngram_embedding_sums_the_orders() -> None:
-    table = ngram_hash.NgramTable(ngram_hash.Config(hashes=2, buckets=7, orders=3), width=6)
+    table = HashTables(ngram_hash.Config(hashes=2, buckets=7), 6, orders=3)
     codepoints = torch.tensor([[5, 99, 0x4E2D, 17]])
     rows = table.rows.weight.view(3, 2, 7, 3)
     buckets = table.ngram_buckets(codepoints)

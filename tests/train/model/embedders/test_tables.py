@@ -39,7 +39,6 @@ def table_of(size: int, characters: str) -> VocabularyTable:
 
 def test_the_most_frequent_characters_have_rows() -> None:
     table = table_of(len(RESERVED) + 4, "etaoin")
-    assert table.room == 3
     rows = rows_of(table, "eta")
     assert len(set(rows)) == 3
     assert 0 not in rows

@@ -1,7 +1,4 @@
-"""Causal attention: a unit attends to itself and the valid units before it, so that it can predict the next one.
-
-B batch, U units (Q as queries, K as keys), H heads
-"""
+"""Causal attention: a unit attends to itself and the valid units before it, so that it can predict the next one."""
 
 from typing import Literal
 

@@ -1,6 +1,6 @@
 """Linformer: attention to K mixtures of all units, in time and memory linear in the length.
 
-B batch, U units (Q as queries), K mixtures, H heads, E width of a head, D width
+K mixtures
 """
 
 from collections.abc import Iterable

@@ -1,12 +1,12 @@
 """Multi-scale attention: each head has its own window size (Guo et al., arXiv 1912.00544).
 
-B batch, U units (Q as queries, K as keys), H heads, E width of a head; N blocks, W units of a block, X keys it sees
+N blocks, W units of a block, X keys it sees
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Annotated, Literal, TypeVar
 
 import torch
@@ -39,7 +39,16 @@ def allocate_heads(alpha: float, num_layers: int, num_heads: int, num_scales: in
     for layer in range(1, num_layers + 1):
         decay = 1 / layer if slope == "harmonic" else (num_layers - layer) / max(num_layers - 1, 1)
         steepness = 0.0 if layer == num_layers else alpha * decay
-        allocation.append(_round(_shares(steepness, num_scales), num_heads))
+        logits = [steepness * (num_scales - k) for k in range(1, num_scales + 1)]
+        weights = [math.exp(logit - max(logits)) for logit in logits]
+        counts, cumulative = [], 0.0
+        for weight in weights:
+            cumulative += weight / sum(weights) * num_heads
+            # 1e-9 keeps sums that are integers in exact arithmetic from being rounded up.
+            upto = min(num_heads, max(0, math.ceil(cumulative - 1e-9)))
+            counts.append(upto - sum(counts))
+        counts[-1] += num_heads - sum(counts)
+        allocation.append(counts)
     return allocation
 
 
@@ -53,7 +62,6 @@ def resolve_width(scale: int | str, length: int) -> int:
 
 
 def divisor(scale: str) -> int:
-    """Return k of `N/k`."""
     return int(scale.removeprefix("N/"))
 
 
@@ -65,23 +73,6 @@ def odd(width: Number) -> Number:
 def reach(width: Number, convention: WindowConvention) -> Number:
     """Return how many units a window shows to each side: width // 2 by convention "width", all of width by "half"."""
     return width // 2 if convention == "width" else width
-
-
-def _shares(steepness: float, num_scales: int) -> list[float]:
-    logits = [steepness * (num_scales - k) for k in range(1, num_scales + 1)]
-    weights = [math.exp(logit - max(logits)) for logit in logits]
-    return [weight / sum(weights) for weight in weights]
-
-
-def _round(shares: Sequence[float], num_heads: int) -> list[int]:
-    counts, cumulative, given = [], 0.0, 0
-    for k, share in enumerate(shares):
-        cumulative += share * num_heads
-        # 1e-9 keeps sums that are integers in exact arithmetic from being rounded up.
-        upto = num_heads if k == len(shares) - 1 else min(num_heads, max(0, math.ceil(cumulative - 1e-9)))
-        counts.append(upto - given)
-        given = upto
-    return counts
 
 
 @settings
@@ -174,7 +165,6 @@ class MultiScaleAttention(Core):
         return block if block == 0 or 3 * block < num_units else None
 
     def _reach_B(self, scale: int | str, length_B: Tensor) -> Tensor:
-        """Return how far the windows of `scale` reach in each example, which may be past its ends."""
         if isinstance(scale, int):
             return torch.full_like(length_B, reach(scale, self.convention))
         return reach(odd(length_B // divisor(scale)), self.convention)
@@ -194,7 +184,6 @@ class MultiScaleAttention(Core):
         return context_BHUE
 
     def _dense(self, heads: Heads, reach_B: Tensor) -> Tensor:
-        """Compute all pairs and hide those outside the windows, [B, H, U, E]."""
         positions_U = torch.arange(heads.queries_BHQE.shape[2], device=reach_B.device)
         visible_BUU = _visible(positions_U[:, None], positions_U, heads.valid_BK[:, None, :], reach_B[:, None, None])
         return self.attend_to_all(heads, hide(visible_BUU, heads.queries_BHQE.dtype)[:, None])

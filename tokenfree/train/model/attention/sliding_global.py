@@ -1,7 +1,6 @@
 """Sliding-window attention with global units, which attend to all units and are attended to by all (Longformer).
 
-B batch, U units (Q as queries, K as keys), G global units, H heads, E width of a head, D width;
-S strands, N blocks of a strand, W units of a block, X keys of a block: see `Blocks`
+G global units, S strands, N blocks of a strand, W units of a block, X keys of a block: see `Blocks`
 """
 
 from __future__ import annotations
@@ -122,7 +121,6 @@ class GlobalUnits(NamedTuple):
 
     @property
     def present_BG(self) -> Tensor:
-        """Mask of the entries in use, bool [B, G]."""
         return self.index_BG < self.num_units
 
     @property
@@ -132,12 +130,10 @@ class GlobalUnits(NamedTuple):
         return torch.where(index_BG < self.num_units, index_BG, 0)
 
     def among_units(self) -> Tensor:
-        """Return which units are global, bool [B, U]."""
         flags = self.present_BG.new_zeros(len(self.index_BG), self.num_units + 1)
         return flags.scatter(1, self.index_BG, True)[:, : self.num_units]
 
     def rows(self, x_BHUE: Tensor) -> Tensor:
-        """Return the rows of the global units, [B, H, G, E]."""
         if self.same:
             return x_BHUE.index_select(2, self.readable_BG[0])
         index_BHGE = self.readable_BG[:, None, :, None].expand(-1, x_BHUE.shape[1], -1, x_BHUE.shape[3])
@@ -261,7 +257,6 @@ class SlidingGlobalAttention(Core):
         return blocks.units(context_BSNHWE.masked_fill(~visible_BSNWX.any(dim=-1)[:, :, :, None, :, None], 0))
 
     def _of_global(self, heads: Heads, chosen: GlobalUnits) -> Tensor:
-        """Return the context of the global units, which attend to every valid unit, [B, H, G, E]."""
         q_BHGE, k_BHUE, v_BHUE = chosen.rows(heads.queries_BHQE), heads.keys_BHKE, heads.values_BHKE
         if self.separate:
             num_heads, source_BUD = k_BHUE.shape[1], heads.source_BKD
@@ -301,7 +296,6 @@ def _per_example(bias: LayerBias, queries: Tensor, keys: Tensor) -> Tensor:
 
 
 def _beside(of_global: Tensor, of_band: Tensor, dim: int) -> Tensor:
-    """Concatenate both along `dim` in every block."""
     shape = list(of_band.shape)
     shape[dim] = of_global.shape[dim]
     return torch.cat([of_global.expand(shape), of_band], dim=dim)

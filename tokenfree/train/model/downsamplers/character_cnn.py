@@ -1,6 +1,6 @@
 """DOWN of CharacterBERT: convolutions of several widths over the bytes of a word, and their maximum.
 
-B batch, C bytes, U words, X values of a filter's bytes, D width of bytes and of words, F filters
+X values of a filter's bytes, F filters
 """
 
 from typing import Annotated, Literal
@@ -14,21 +14,23 @@ from tokenfree.train.model.common.basic import (
     Cost,
     Dense,
     Dimensions,
-    Downsampled,
     FanInDense,
     GateDense,
-    Grouping,
     TableRows,
     count_parameters,
     look_up,
-    refuse_more,
 )
-from tokenfree.train.model.common.slots import Downsampler, DownsamplerConfig
-from tokenfree.train.model.downsamplers.words import WordOutput, WordSpans, largest_in_words, too_many, words_of
+from tokenfree.train.model.downsamplers.words import (
+    WordDownsampler,
+    WordOutput,
+    WordsConfig,
+    WordSpans,
+    largest_in_words,
+)
 
 
 @settings
-class Config(DownsamplerConfig):
+class Config(WordsConfig):
     """Character convolutions of CharacterBERT (El Boukkouri et al., arXiv 2010.10392), over bytes.
 
     Highway layers and a projection follow the maximum over the word. The default has 0.2M parameters with the byte
@@ -39,8 +41,6 @@ class Config(DownsamplerConfig):
         counts: number of filters of each width; one number per width.
         highways: number of highway layers; 0: none.
         word_width: width of words before the last projection.
-        max_words: maximum number of words of an example; number of rows of the position table.
-        bytes_per_word: number of input bytes per word; an input of N bytes has room for N / bytes_per_word words.
     """
 
     name: Literal["character_cnn"] = "character_cnn"
@@ -48,16 +48,12 @@ class Config(DownsamplerConfig):
     counts: tuple[Positive, ...] = (16, 32, 48, 48, 48)
     highways: Annotated[int, Field(ge=0, le=1000)] = 2
     word_width: Positive = 192
-    max_words: Positive = 512
-    bytes_per_word: Positive = 8
-
-    changes_width = True
 
     def build(self, dimensions: Dimensions) -> "CharacterCnn":
         return CharacterCnn(self, dimensions)
 
     def check(self, length: int | None) -> list[str]:
-        problems = too_many(length, self.bytes_per_word, self.max_words)
+        problems = super().check(length)
         if not self.widths or len(self.widths) != len(self.counts):
             problems.append(
                 f"model.downsampler.counts: {len(self.counts)} counts for {len(self.widths)} widths; give one for each"
@@ -79,14 +75,11 @@ class Highway(nn.Module):
         return gate * self.change(x).relu() + (1 - gate) * x
 
 
-class CharacterCnn(Downsampler):
+class CharacterCnn(WordDownsampler):
     """Convolutions over the bytes of a word. Bytes past its end count as 0."""
 
-    takes_rows = True
-
     def __init__(self, config: Config, dimensions: Dimensions) -> None:
-        super().__init__()
-        self.bytes_per_word, self.max_words = config.bytes_per_word, config.max_words
+        super().__init__(config)
         self.widths = config.widths
         width, num_filters = dimensions.character_width, sum(config.counts)
         self.filters = nn.ModuleList(
@@ -96,15 +89,10 @@ class CharacterCnn(Downsampler):
         self.projection = FanInDense(num_filters, config.word_width)
         self.output = WordOutput(config.word_width, config.max_words, dimensions, place_std=0.3)
 
-    def forward(self, x: Tensor | TableRows, mask_BC: Tensor, unit_ends_BU: Tensor | None = None) -> Downsampled:
-        """Return a unit [B, U, D] for each word that ends at `unit_ends_BU`, or for each character if that is None."""
-        words = words_of(mask_BC, unit_ends_BU)
-        refuse_more(words.valid_BU.shape[1], self.max_words, "words", "model.downsampler.max_words")
-        x_BCD = look_up(x)
-        found_BUF = largest_in_words(self.convolve(x_BCD, words), words, 0.0)
+    def of_words(self, x: Tensor | TableRows, words: WordSpans) -> Tensor:
+        found_BUF = largest_in_words(self.convolve(look_up(x), words), words, 0.0)
         pooled_BUD = self.projection(self.highways(found_BUF))
-        units_BUD = self.output(pooled_BUD, words, x.segments_BC if isinstance(x, TableRows) else None)
-        return Downsampled(units_BUD, words.valid_BU, Grouping(words.word_BC), x_BCD)
+        return self.output(pooled_BUD, words, x.segments_BC if isinstance(x, TableRows) else None)
 
     def convolve(self, x_BCD: Tensor, words: WordSpans) -> Tensor:
         """Return the ReLU of all filters that start at each byte, [B, C, F]; 0 beyond the text."""
@@ -117,9 +105,6 @@ class CharacterCnn(Downsampler):
         window_BCX = torch.cat(taps, dim=-1)
         found = [layer(window_BCX[..., : layer.in_features]) for layer in self._filters()]
         return torch.cat(found, dim=-1).relu() * words.real_BC[..., None]
-
-    def num_units(self, num_characters: int) -> int:
-        return max(num_characters // self.bytes_per_word, 1)
 
     def costs(self, length: int) -> list[Cost]:
         num_words, num_filters = self.num_units(length), self.projection.in_features

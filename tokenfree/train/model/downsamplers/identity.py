@@ -27,7 +27,6 @@ class NoDownsampling(Downsampler):
     """A downsampler that returns the characters."""
 
     def forward(self, x_BCD: Tensor, mask_BC: Tensor) -> Downsampled:
-        """Return the characters [B, C, D] as units. `mask_BC`, bool, is true for real ones."""
         grouping = Grouping(torch.arange(x_BCD.shape[1], device=x_BCD.device)[None])
         return Downsampled(x_BCD, mask_BC, grouping, x_BCD)
 

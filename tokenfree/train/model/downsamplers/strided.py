@@ -1,7 +1,6 @@
 """Base of downsamplers with a fixed rate: local layers before pooling, CLS as the first unit, LayerNorm at the end.
 
-B batch, C characters (Q as queries, K as keys), U units, X values of a group of characters, N blocks, H heads,
-E width of a head, D width
+X values of a group of characters, N blocks
 """
 
 import dataclasses

@@ -1,6 +1,6 @@
 """DOWN by attention from one learned query to `rate` characters, instead of CANINE's convolution.
 
-B batch, U units, R characters of a unit, X values of all of them, N width of a character, D width of a unit
+R characters of a unit, X values of all of them, N width of a character, D width of a unit
 """
 
 from typing import Literal
@@ -34,7 +34,6 @@ class StridedAttention(Strided):
         self.value = FanInDense(narrow, narrow, bias=False)
 
     def pool(self, groups_BUX: Tensor) -> Tensor:
-        """Return the averaged values of each group, widened by the same layer as CLS: [B, U, D]."""
         x_BURN = groups_BUX.unflatten(-1, (self.rate, -1))
         logits_BUR = (self.key(x_BURN) * self.query.weight).sum(dim=-1) * x_BURN.shape[-1] ** -0.5
         weights_BUR = torch.softmax(logits_BUR, dim=-1)

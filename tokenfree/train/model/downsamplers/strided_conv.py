@@ -1,6 +1,6 @@
 """DOWN of CANINE: local attention over blocks of characters, then a strided convolution.
 
-B batch, U units, X values of a group of characters, D width
+X values of a group of characters
 """
 
 from typing import Literal

@@ -1,6 +1,6 @@
 """DOWN by the mean of `rate` characters, instead of CANINE's convolution.
 
-B batch, U units, X values of a group of characters, D width
+X values of a group of characters
 """
 
 from typing import Literal
@@ -28,7 +28,6 @@ class StridedMean(Strided):
     """Mean of the vectors of `rate` characters, which ignores their order."""
 
     def pool(self, groups_BUX: Tensor) -> Tensor:
-        """Return the mean of each group, widened by the same layer as CLS: [B, U, D]."""
         return self.widened(groups_BUX.unflatten(-1, (self.rate, -1)).mean(dim=-2))
 
     def pooling_cost(self, num_units: int) -> Cost:

@@ -1,6 +1,6 @@
 """DOWN of Byte2Word: a learned query pools the bytes of each word.
 
-B batch, C bytes, U words, X rows of the byte table, D width of bytes and of pooled words
+X rows of the byte table
 """
 
 from typing import Literal
@@ -8,73 +8,56 @@ from typing import Literal
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from tokenfree.core.settings import Positive, settings
+from tokenfree.core.settings import settings
 from tokenfree.preprocess.text.words import MAX_WORD_BYTES
 from tokenfree.train.model.common.basic import (
     Activation,
     Cost,
     Dense,
     Dimensions,
-    Downsampled,
     FanInDense,
-    Grouping,
     TableRows,
     activate,
     as_rows,
     count_parameters,
-    look_up,
-    refuse_more,
 )
-from tokenfree.train.model.common.slots import Downsampler, DownsamplerConfig
 from tokenfree.train.model.downsamplers.words import (
+    WordDownsampler,
     WordOutput,
+    WordsConfig,
     WordSpans,
     softmax_in_words,
     sum_over_words,
-    too_many,
-    words_of,
 )
 from tokenfree.train.model.embedders.word_bytes import NUM_BYTES
 
 
 @settings
-class Config(DownsamplerConfig):
+class Config(WordsConfig):
     """Word pooling of Byte2Word (Lee, Guo, Qiu, arXiv 2211.12677, section 3).
 
     e_i = softmax(Q_i K_i^T / sqrt(d)) V_i, then LN(FFN(e_i) + e_i + epos_i + etype_i) W_proj.
 
     Attributes:
-        max_words: maximum number of words of an example; number of rows of the query and position tables.
         num_queries: 1: one query Q for all words; null: one query per word position.
         byte_positions: positions of bytes in their word. `none`: no positions, as in the paper, so that "listen" and
             "silent" are pooled to the same vector; `learned`: one table row per position.
-        bytes_per_word: number of input bytes per word; an input of N bytes has room for N / bytes_per_word words.
     """
 
     name: Literal["word_pooling"] = "word_pooling"
-    max_words: Positive = 512
     num_queries: Literal[1] | None = None
     byte_positions: Literal["none", "learned"] = "none"
-    bytes_per_word: Positive = 8
-
-    changes_width = True
 
     def build(self, dimensions: Dimensions) -> "WordPooling":
         return WordPooling(self, dimensions)
 
-    def check(self, length: int | None) -> list[str]:
-        return too_many(length, self.bytes_per_word, self.max_words)
 
-
-class WordPooling(Downsampler):
+class WordPooling(WordDownsampler):
     """Cross-attention with one head from a query to the bytes of a word. Other words have no influence."""
 
-    takes_rows = True
-
     def __init__(self, config: Config, dimensions: Dimensions) -> None:
-        super().__init__()
+        super().__init__(config)
         width = dimensions.character_width
-        self.bytes_per_word, self.max_words = config.bytes_per_word, config.max_words
         self.activation: Activation = dimensions.activation
         self.queries = nn.Embedding(config.num_queries or config.max_words, width)
         self.key = FanInDense(width, width, bias=False)
@@ -84,15 +67,11 @@ class WordPooling(Downsampler):
         self.outer = Dense(4 * width, width)
         self.output = WordOutput(width, config.max_words, dimensions, place_std=0.8)
 
-    def forward(self, x: Tensor | TableRows, mask_BC: Tensor, unit_ends_BU: Tensor | None = None) -> Downsampled:
-        """Return a unit [B, U, D] for each word that ends at `unit_ends_BU`, or for each character if that is None."""
-        words = words_of(mask_BC, unit_ends_BU)
-        refuse_more(words.valid_BU.shape[1], self.max_words, "words", "model.downsampler.max_words")
+    def of_words(self, x: Tensor | TableRows, words: WordSpans) -> Tensor:
         rows = as_rows(x)
         pooled_BUD = self.pool(rows, words)
         pooled_BUD = pooled_BUD + self.outer(activate(self.inner(pooled_BUD), self.activation))
-        units_BUD = self.output(pooled_BUD, words, rows.segments_BC)
-        return Downsampled(units_BUD, words.valid_BU, Grouping(words.word_BC), look_up(x))
+        return self.output(pooled_BUD, words, rows.segments_BC)
 
     def pool(self, rows: TableRows, words: WordSpans) -> Tensor:
         """Return e_i of each word, [B, U, D]; 0 for a word without bytes.
@@ -110,9 +89,6 @@ class WordPooling(Downsampler):
         queries_BCD = F.embedding(words.word_BC, queries) if len(queries) > 1 else queries
         logits_BC = (queries_BCD * keys_BCD).sum(dim=-1) * queries.shape[-1] ** -0.5
         return sum_over_words(softmax_in_words(logits_BC, words)[..., None] * values_BCD, words)
-
-    def num_units(self, num_characters: int) -> int:
-        return max(num_characters // self.bytes_per_word, 1)
 
     def costs(self, length: int) -> list[Cost]:
         num_words, width = self.num_units(length), self.key.in_features

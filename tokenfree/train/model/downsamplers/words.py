@@ -1,6 +1,6 @@
 """Functions that word poolings share: the word of each character, sums over words, and the output layer.
 
-B batch, C characters, U words, N words of the whole batch, D width
+N words of the whole batch
 """
 
 from typing import NamedTuple
@@ -8,15 +8,22 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
+from tokenfree.core.settings import Positive, settings
 from tokenfree.train.model.common.basic import (
     Cost,
     Dense,
     Dimensions,
+    Downsampled,
     Dropout,
+    Grouping,
     SinusoidTable,
+    TableRows,
     count_parameters,
     layer_norm,
+    look_up,
+    refuse_more,
 )
+from tokenfree.train.model.common.slots import Downsampler, DownsamplerConfig
 
 NUM_TYPES = 2
 
@@ -29,6 +36,52 @@ class WordSpans(NamedTuple):
     real_BC: Tensor  # bool: whether the character belongs to a word
     starts_BU: Tensor  # int64: the first character of each word
     valid_BU: Tensor  # bool: words with at least one character
+
+
+@settings
+class WordsConfig(DownsamplerConfig):
+    """Settings that all poolings of words share.
+
+    Attributes:
+        max_words: maximum number of words of an example; number of rows of the position table.
+        bytes_per_word: number of input bytes per word; an input of N bytes has room for N / bytes_per_word words.
+    """
+
+    max_words: Positive = 512
+    bytes_per_word: Positive = 8
+
+    changes_width = True
+
+    def check(self, length: int | None) -> list[str]:
+        if length is None or length // self.bytes_per_word <= self.max_words:
+            return []
+        return [
+            f"model.downsampler.max_words: {self.max_words} is less than the {length // self.bytes_per_word} words of "
+            f"{length} bytes; raise it or model.downsampler.bytes_per_word"
+        ]
+
+
+class WordDownsampler(Downsampler):
+    """A downsampler whose units are words. Subclasses define `of_words`."""
+
+    takes_rows = True
+
+    def __init__(self, config: WordsConfig) -> None:
+        super().__init__()
+        self.bytes_per_word, self.max_words = config.bytes_per_word, config.max_words
+
+    def forward(self, x: Tensor | TableRows, mask_BC: Tensor, unit_ends_BU: Tensor | None = None) -> Downsampled:
+        """Return a unit [B, U, D] for each word that ends at `unit_ends_BU`, or for each character if that is None."""
+        words = words_of(mask_BC, unit_ends_BU)
+        refuse_more(words.valid_BU.shape[1], self.max_words, "words", "model.downsampler.max_words")
+        return Downsampled(self.of_words(x, words), words.valid_BU, Grouping(words.word_BC), look_up(x))
+
+    def of_words(self, x: Tensor | TableRows, words: WordSpans) -> Tensor:
+        """Return the units, [B, U, D]."""
+        raise NotImplementedError
+
+    def num_units(self, num_characters: int) -> int:
+        return max(num_characters // self.bytes_per_word, 1)
 
 
 def words_of(mask_BC: Tensor, ends_BU: Tensor | None) -> WordSpans:
@@ -120,16 +173,6 @@ class WordOutput(nn.Module):
                 num_words * word_width * width,
             ),
         ]
-
-
-def too_many(length: int | None, bytes_per_word: int, max_words: int) -> list[str]:
-    """Return a problem if an input of `length` bytes can have more words than there are positions."""
-    if length is None or length // bytes_per_word <= max_words:
-        return []
-    return [
-        f"model.downsampler.max_words: {max_words} is less than the {length // bytes_per_word} words of {length} "
-        "bytes; raise it or model.downsampler.bytes_per_word"
-    ]
 
 
 def _flat(words: WordSpans) -> Tensor:

@@ -1,7 +1,4 @@
-"""A row per byte, plus position and segment. Bytes 0 to 4, which text lacks, are PAD, UNK, CLS, SEP and MASK.
-
-B batch, C bytes, D width
-"""
+"""A row per byte, plus position and segment. Bytes 0 to 4, which text lacks, are PAD, UNK, CLS, SEP and MASK."""
 
 from typing import Literal
 
@@ -9,8 +6,7 @@ from tokenfree.core.settings import settings
 from tokenfree.train.model.common.basic import Dimensions
 from tokenfree.train.model.embedders.characters import CharacterEmbedder, InputConfig
 from tokenfree.train.model.embedders.subword_table import Table
-
-NUM_BYTES = 256
+from tokenfree.train.model.embedders.word_bytes import NUM_BYTES
 
 
 @settings

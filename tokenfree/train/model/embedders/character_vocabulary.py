@@ -1,6 +1,6 @@
 """A row for each frequent character of the corpus and one for all others, a vocabulary that CANINE does not need.
 
-B batch, C characters, V characters with their own rows, D width
+V characters with their own rows
 """
 
 from typing import Annotated, Literal
@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from tokenfree.core.settings import settings
 from tokenfree.preprocess.text.specials import RESERVED
 from tokenfree.train.model.common.basic import Dimensions
-from tokenfree.train.model.embedders.characters import CharacterEmbedder, CharacterTable, InputConfig
+from tokenfree.train.model.embedders.characters import CharacterEmbedder, InputConfig
 from tokenfree.train.model.embedders.hashing import MAX_CODEPOINT
 
 UNKNOWN = 0  # the row of characters without a row of their own
@@ -35,11 +35,10 @@ class Config(InputConfig):
         return CharacterEmbedder(VocabularyTable(self.size, dimensions.width), dimensions, self)
 
 
-class VocabularyTable(CharacterTable):
+class VocabularyTable(nn.Module):
     """A table of characters, initially ASCII. Training sets them at its start, and every checkpoint contains them."""
 
     name = "character table"
-    learns_characters = True
     known_V: Tensor  # int64: codepoints with their own rows, ascending; unused entries are past Unicode
 
     def __init__(self, size: int, width: int) -> None:
@@ -48,20 +47,14 @@ class VocabularyTable(CharacterTable):
         self.register_buffer("known_V", torch.zeros(size - 1, dtype=torch.int64))
         self.learn(np.arange(128))
 
-    @property
-    def room(self) -> int:
-        """Number of rows for characters other than special ones."""
-        return len(self.known_V) - len(RESERVED)
-
     def learn(self, codepoints: np.ndarray) -> None:
         """Assign rows to these characters, int64, most frequent first, until the table is full."""
-        others = np.setdiff1d(codepoints, RESERVED)
-        chosen = codepoints[np.isin(codepoints, others)][: self.room]
-        past = np.arange(MAX_CODEPOINT + 1, MAX_CODEPOINT + 1 + self.room - len(chosen))
+        room = len(self.known_V) - len(RESERVED)
+        chosen = codepoints[~np.isin(codepoints, RESERVED)][:room]
+        past = np.arange(MAX_CODEPOINT + 1, MAX_CODEPOINT + 1 + room - len(chosen))
         self.known_V.copy_(torch.from_numpy(np.sort(np.concatenate([RESERVED, chosen, past]))))
 
     def forward(self, codepoints_BC: Tensor) -> Tensor:
-        """Return vectors [B, C, D] of int64 codepoints."""
         if torch.compiler.is_exporting():  # ONNX lacks searchsorted: use a row number per codepoint
             rows_X = torch.full((MAX_CODEPOINT + 2,), UNKNOWN).scatter(
                 0, self.known_V.clamp(max=MAX_CODEPOINT + 1), torch.arange(1, len(self.known_V) + 1)

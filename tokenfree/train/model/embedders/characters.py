@@ -1,9 +1,9 @@
 """Base of all character embedders: the sum with segment and position embeddings, LayerNorm and dropout.
 
-B batch, C characters, X positions of a table, D width
+X positions of a table
 """
 
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import torch.nn.functional as F
@@ -79,30 +79,19 @@ class Sinusoids(nn.Module):
         self.register_buffer("weight", sinusoids(num_positions, width) * (std * 2**0.5), persistent=False)
 
     def forward(self, positions: Tensor) -> Tensor:
-        """Return vectors [..., D] of int64 positions."""
         return F.embedding(positions, self.weight)
 
 
-class CharacterTable(nn.Module):
-    """A map from symbols to vectors, independent of their positions."""
-
-    name: str  # name of the part in tables of costs
-    learns_characters = False  # see `Embedder`
-
-    def forward(self, codepoints_BC: Tensor) -> Tensor:
-        """Return vectors [B, C, D] of int64 symbols."""
-        raise NotImplementedError
-
-    def learn(self, codepoints: np.ndarray) -> None:
-        raise AssertionError(f"{self.name} learn no characters")
-
-
 class CharacterEmbedder(Embedder):
-    """LayerNorm(table(x) + segment + position), then dropout (CANINE, section 3.1)."""
+    """LayerNorm(table(x) + segment + position), then dropout (CANINE, section 3.1).
 
-    table: CharacterTable
+    The table maps symbols to vectors, independent of their positions. Its `name` is shown in tables of costs. It has a
+    method `learn` if it learns the frequent characters of the data.
+    """
 
-    def __init__(self, table: CharacterTable, dimensions: Dimensions, config: InputConfig) -> None:
+    table: Any
+
+    def __init__(self, table: nn.Module, dimensions: Dimensions, config: InputConfig) -> None:
         super().__init__()
         width = dimensions.width
         self.table, self.width, self.max_characters = table, width, config.max_characters
@@ -129,11 +118,9 @@ class CharacterEmbedder(Embedder):
 
     @property
     def learns_characters(self) -> bool:
-        """True if the table learns the frequent characters of the data."""
-        return self.table.learns_characters
+        return hasattr(self.table, "learn")
 
     def learn(self, codepoints: np.ndarray) -> None:
-        """Let the table learn characters, int64, the most frequent first."""
         self.table.learn(codepoints)
 
     def costs(self, length: int) -> list[Cost]:

@@ -1,6 +1,6 @@
 """Hashes of codepoints and tables of their buckets: CANINE's official family and one with independent collisions.
 
-B batch, C characters, K hashes, D width
+K hashes
 """
 
 from typing import Annotated, Literal
@@ -10,7 +10,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from tokenfree.core.settings import settings
-from tokenfree.train.model.embedders.characters import CharacterTable, InputConfig
+from tokenfree.train.model.embedders.characters import InputConfig
 
 Family = Literal["official", "independent"]
 
@@ -66,31 +66,58 @@ class HashConfig(InputConfig):
         return [*(wrong if width % self.hashes else []), *super().check(width, length)]
 
 
-class HashTables(CharacterTable):
-    """`orders` tables of `buckets` rows per hash, stored as one, so that one look-up returns the concatenation."""
+class HashTables(nn.Module):
+    """Tables of `buckets` rows per order and hash, stored as one.
+
+    A character's vector is the sum over the n-grams of orders 1 to `orders` that start at it. That of an n-gram is the
+    concatenation of its K rows.
+    """
 
     multipliers_K: Tensor
     offsets_K: Tensor
 
     def __init__(self, config: HashConfig, width: int, orders: int = 1) -> None:
         super().__init__()
+        self.name = "hash tables" if orders == 1 else "n-gram hash tables"
         self.family: Family = config.family
-        self.hashes, self.buckets = config.hashes, config.buckets
+        self.orders, self.buckets = orders, config.buckets
         self.rows = nn.Embedding(orders * config.hashes * config.buckets, width // config.hashes)
         self.stacked = {"rows.weight": orders * config.hashes}  # see train/optimizers/base.py
         self.register_buffer("multipliers_K", multipliers(config.family, config.hashes), persistent=False)
         self.register_buffer("offsets_K", torch.arange(config.hashes) * config.buckets, persistent=False)
 
-    def hashed(self, symbols: Tensor) -> Tensor:
-        """Return the buckets of symbols [..., 1], or [..., K] each under its own hash, int64 [..., K]."""
-        return hash_buckets(symbols, self.multipliers_K, self.buckets, self.family)
+    def forward(self, codepoints_BC: Tensor) -> Tensor:
+        """Return vectors [B, C, D] of int64 codepoints.
 
-    def refuse_invalid(self, rows: Tensor, codepoints_BC: Tensor) -> Tensor:
-        """Move `rows` [B, C, ...] of invalid codepoints past the end of the table, so that the look-up fails.
-
-        CANINE has no UNK. An explicit check would synchronize with the device at every step.
+        Raises:
+            IndexError: A value is not a codepoint.
         """
+        by_order = [
+            buckets_BCK + self.offsets_K + order * len(self.offsets_K) * self.buckets
+            for order, buckets_BCK in enumerate(self.ngram_buckets(codepoints_BC))
+        ]
+        # CANINE has no UNK. Rows past the end of the table let the look-up fail for invalid codepoints. An explicit
+        # check would synchronize with the device at every step.
         invalid_BC = (codepoints_BC < 0) | (codepoints_BC > MAX_CODEPOINT)
-        return rows + torch.where(invalid_BC, len(self.rows.weight), 0).reshape(
-            *codepoints_BC.shape, *[1] * (rows.dim() - 2)
-        )
+        beyond_BC11 = torch.where(invalid_BC, len(self.rows.weight), 0)[..., None, None]
+        # One look-up for all orders, because the gradient of each look-up is as large as all tables.
+        found = self.rows(torch.stack(by_order, dim=2) + beyond_BC11)
+        return (found if self.orders == 1 else found.sum(dim=2)).flatten(2)
+
+    def ngram_buckets(self, codepoints_BC: Tensor) -> list[Tensor]:
+        """Return for each order the buckets, int64 [B, C, K], of the n-grams that start at each character.
+
+        H'(x_i .. x_j) = H(x_i + H'(x_{i+1} .. x_j)). The inner hash is added and hashed again, so that the order of the
+        characters matters. Values are reduced mod B at every step, which does not change the official hash. Characters
+        beyond the end are 0.
+        """
+        buckets = [self._hashed(codepoints_BC[..., None])]
+        beyond_K = self._hashed(codepoints_BC.new_zeros(1))
+        for _ in range(1, self.orders):
+            inner_BCK = torch.cat([buckets[-1][:, 1:], beyond_K.expand(codepoints_BC.shape[0], 1, -1)], dim=1)
+            buckets.append(self._hashed(codepoints_BC[..., None] + inner_BCK))
+            beyond_K = self._hashed(beyond_K)
+        return buckets
+
+    def _hashed(self, symbols: Tensor) -> Tensor:
+        return hash_buckets(symbols, self.multipliers_K, self.buckets, self.family)

@@ -1,7 +1,4 @@
-"""A row per subword, plus position and segment: the input of BERT. Ids are passed as codepoints.
-
-B batch, C subwords, D width
-"""
+"""A row per subword, plus position and segment: the input of BERT. Ids are passed as codepoints."""
 
 from typing import Literal
 
@@ -9,7 +6,7 @@ from torch import Tensor, nn
 
 from tokenfree.core.settings import NonNegative, Positive, settings
 from tokenfree.train.model.common.basic import Dimensions
-from tokenfree.train.model.embedders.characters import CharacterEmbedder, CharacterTable, InputConfig
+from tokenfree.train.model.embedders.characters import CharacterEmbedder, InputConfig
 
 
 @settings
@@ -33,7 +30,7 @@ class Config(InputConfig):
         return CharacterEmbedder(Table("subword table", self.size, dimensions.width), dimensions, self)
 
 
-class Table(CharacterTable):
+class Table(nn.Module):
     """A table with one row per id from 0."""
 
     def __init__(self, name: str, size: int, width: int) -> None:
@@ -42,9 +39,4 @@ class Table(CharacterTable):
         self.rows = nn.Embedding(size, width)
 
     def forward(self, codepoints_BC: Tensor) -> Tensor:
-        """Return vectors [B, C, D] of int64 ids.
-
-        Raises:
-            IndexError: An id is not a row of the table.
-        """
         return self.rows(codepoints_BC)

@@ -1,6 +1,6 @@
 """Vectors of numbers instead of symbols, for tasks without text: a dense layer plus position, and a learned CLS.
 
-B batch, C vectors, S values of a vector, D width
+S values of a vector
 """
 
 from typing import Literal
@@ -49,7 +49,6 @@ class VectorEmbedder(Embedder):
     def forward(
         self, vectors_BCS: Tensor, segments_BC: Tensor | None = None, positions_BC: Tensor | None = None
     ) -> Tensor:
-        """Return vectors [B, C, D] of float vectors, which replace codepoints. Segments are ignored."""
         if positions_BC is None:
             positions_BC = torch.arange(vectors_BCS.shape[1], device=vectors_BCS.device)[None]
         x_BCD = torch.where(positions_BC[..., None] == 0, self.class_node.weight[0], self.dense(vectors_BCS))

@@ -1,7 +1,4 @@
-"""Byte table of Byte2Word, without positions and segments, which are added to words.
-
-B batch, C bytes, D width
-"""
+"""Byte table of Byte2Word, without positions and segments, which are added to words."""
 
 from typing import Literal
 
@@ -41,7 +38,6 @@ class WordBytes(Embedder):
     def forward(
         self, codepoints_BC: Tensor, segments_BC: Tensor | None = None, positions_BC: Tensor | None = None
     ) -> TableRows:
-        """Return the rows of int64 byte values [B, C] without looking them up. Positions are ignored."""
         is_byte_BC = (codepoints_BC >= 0) & (codepoints_BC < NUM_BYTES)
         return TableRows(self.table.weight, torch.where(is_byte_BC, codepoints_BC, BYTE_UNK), segments_BC)
 

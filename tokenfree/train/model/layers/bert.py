@@ -1,6 +1,6 @@
 """The layer of BERT and CANINE: attention and a position-wise FFN, each with residual and LayerNorm.
 
-B batch, U sequence, Q queries, K keys, H heads, E width of a head, I inner width, D width
+I inner width
 """
 
 from collections.abc import Callable
@@ -25,8 +25,6 @@ class Config(LayerConfig):
 
 
 class BertLayer(Layer):
-    """A post-LN Transformer layer around an attention core (Devlin et al., arXiv 1810.04805, section 3)."""
-
     def __init__(self, dimensions: Dimensions, core: Core) -> None:
         super().__init__()
         width = dimensions.width
@@ -74,7 +72,6 @@ class BertLayer(Layer):
         return self.outer(inner_BQI)
 
     def multiply_accumulates(self, num_units: int, num_queries: int | None = None) -> int:
-        """Return those of a forward pass over `num_units` positions, or of `num_queries` rows that attend to them."""
         num_queries = num_units if num_queries is None else num_queries
         width, inner_width = self.query.in_features, self.inner.out_features
         num_keys = self.core.num_keys(num_units)
@@ -85,5 +82,4 @@ class BertLayer(Layer):
         )
 
     def _split(self, x_BUD: Tensor) -> Tensor:
-        """Reshape [B, U, D] to [B, H, U, E]."""
         return x_BUD.unflatten(-1, (self.num_heads, -1)).transpose(1, 2)

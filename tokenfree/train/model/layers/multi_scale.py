@@ -1,7 +1,4 @@
-"""Layer of the multi-scale Transformer: LN(H + ReLU(attention)), without FFN.
-
-B batch, U units, K keys, H heads, E width of a head, D width
-"""
+"""Layer of the multi-scale Transformer: LN(H + ReLU(attention)), without FFN."""
 
 import dataclasses
 from collections.abc import Callable
@@ -48,7 +45,6 @@ class MultiScaleLayer(Layer):
     def forward(
         self, x_BUD: Tensor, valid_BU: Tensor, bias: LayerBias | None = None, global_BU: Tensor | None = None
     ) -> Tensor:
-        """Return the layer's output at all positions, [B, U, D]."""
         source_BKD, valid_BK = self.core.source(x_BUD, valid_BU)
         # If all heads have a window of one unit, keep their queries and keys in the graph: distributed training waits
         # for the gradients of all weights.

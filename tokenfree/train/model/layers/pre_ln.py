@@ -1,7 +1,4 @@
-"""BERT's layer with LayerNorm before attention and FFN, inside the residual branch. The stack ends with a LayerNorm.
-
-B batch, U units, Q queries, D width
-"""
+"""BERT's layer with LayerNorm before attention and FFN, inside the residual branch. The stack ends with a LayerNorm."""
 
 from collections.abc import Callable
 from typing import Literal
@@ -32,8 +29,6 @@ class Config(LayerConfig):
 
 
 class PreLnLayer(BertLayer):
-    """x + attention(LN(x)), then x + FFN(LN(x))."""
-
     def forward(
         self,
         x_BUD: Tensor,
@@ -42,7 +37,6 @@ class PreLnLayer(BertLayer):
         queries_BQD: Tensor | None = None,
         global_BU: Tensor | None = None,
     ) -> Tensor:
-        """Return the layer's output at all positions, [B, U, D], or for `queries_BQD`, as in `BertLayer.forward`."""
         normed_BUD = self.attention_norm(x_BUD)
         if queries_BQD is None:
             queries_BQD, normed_BQD = x_BUD, normed_BUD

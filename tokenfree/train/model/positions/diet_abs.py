@@ -1,57 +1,40 @@
 """DIET-ABS: each head adds a learned low-rank matrix to its logits.
 
-B batch, U units, K keys, H heads, R rank, L layers, D width
+R rank
 """
 
-from collections.abc import Iterable
 from typing import Literal
 
 import torch
 from torch import nn
 
 from tokenfree.core.settings import Positive, settings
-from tokenfree.train.model.common.basic import Dimensions, too_many
-from tokenfree.train.model.common.positions import (
-    MAX_UNITS,
-    FactorBias,
-    FixedCode,
-    SharingConfig,
-    needs_own_queries,
-    pairs_of_own,
-    table_counts,
-)
+from tokenfree.train.model.common.basic import Dimensions
+from tokenfree.train.model.common.positions import FactorBias, FixedCode, pairs_of_own, table_counts
 from tokenfree.train.model.common.slots import Sharing, TrunkSettings
+from tokenfree.train.model.positions.diet_rel import DietConfig
 
 INITIAL_STD = 0.02
 
 
 @settings
-class Config(SharingConfig):
+class Config(DietConfig):
     """DIET-ABS (Chen et al., arXiv 2104.08698, equation 5): each head adds a learned low-rank matrix to its logits.
 
     The combination with Linformer's attention is DIET-ABS-LIN.
 
     Attributes:
         rank: rank of the matrix; null: width / heads.
-        max_units: maximum number of units of an example; number of rows of the tables.
-        scale: size whose square root divides the content's logits: `head_width`; or `width`, as printed in the paper.
     """
 
     name: Literal["diet_abs"] = "diet_abs"
     rank: Positive | None = None
     sharing: Sharing = "layer_wise"
-    max_units: Positive = 512
-    scale: Literal["head_width", "width"] = "head_width"
 
     takes_mixtures = True
 
     def build(self, dimensions: Dimensions, trunk: TrunkSettings) -> "DietAbs":
         return DietAbs(self, dimensions, trunk)
-
-    def check(self, trunk: TrunkSettings, num_units: int | None) -> Iterable[str]:
-        yield from too_many(num_units, self.max_units, "units", MAX_UNITS)
-        if self.scale == "width":
-            yield from needs_own_queries(trunk)
 
 
 class DietAbs(FixedCode):
@@ -72,7 +55,7 @@ class DietAbs(FixedCode):
         self.queries_LHUR = nn.Parameter(INITIAL_STD * torch.randn(*counts, config.max_units, rank))
         self.keys_LHKR = nn.Parameter(INITIAL_STD * torch.randn(*counts, num_keys, rank))
         self.stacked = {"queries_LHUR": counts[0], "keys_LHKR": counts[0]}  # see train/optimizers/base.py
-        self.query_factor = dimensions.heads**-0.5 if config.scale == "width" else 1.0
+        self.query_factor = config.query_factor(dimensions)
 
     def biases(self, num_units: int) -> list[FactorBias]:
         num_keys = num_units if self.has_units_as_keys else self.keys_LHKR.shape[2]

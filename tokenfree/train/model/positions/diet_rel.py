@@ -1,7 +1,4 @@
-"""DIET-REL: each head adds a learned scalar per offset of two units.
-
-B batch, U units, H heads, L layers, O offsets, D width
-"""
+"""DIET-REL: each head adds a learned scalar per offset of two units."""
 
 from collections.abc import Iterable
 from typing import Literal
@@ -23,25 +20,35 @@ from tokenfree.train.model.common.slots import TrunkSettings
 
 
 @settings
-class Config(SharingConfig):
-    """DIET-REL (Chen et al., arXiv 2104.08698, equation 6): each head adds a learned scalar per offset.
+class DietConfig(SharingConfig):
+    """Settings that both encodings of DIET share.
 
     Attributes:
         max_units: maximum number of units of an example.
         scale: size whose square root divides the content's logits: `head_width`; or `width`, as printed in the paper.
     """
 
-    name: Literal["diet_rel"] = "diet_rel"
     max_units: Positive = 512
     scale: Literal["head_width", "width"] = "head_width"
-
-    def build(self, dimensions: Dimensions, trunk: TrunkSettings) -> "DietRel":
-        return DietRel(self, dimensions, trunk.layers)
 
     def check(self, trunk: TrunkSettings, num_units: int | None) -> Iterable[str]:
         yield from too_many(num_units, self.max_units, "units", MAX_UNITS)
         if self.scale == "width":
             yield from needs_own_queries(trunk)
+
+    def query_factor(self, dimensions: Dimensions) -> float:
+        """Return the factor of the content's logits, which are divided by the square root of the head width."""
+        return dimensions.heads**-0.5 if self.scale == "width" else 1.0
+
+
+@settings
+class Config(DietConfig):
+    """DIET-REL (Chen et al., arXiv 2104.08698, equation 6): each head adds a learned scalar per offset."""
+
+    name: Literal["diet_rel"] = "diet_rel"
+
+    def build(self, dimensions: Dimensions, trunk: TrunkSettings) -> "DietRel":
+        return DietRel(self, dimensions, trunk.layers)
 
 
 class DietRel(FixedCode):
@@ -54,7 +61,7 @@ class DietRel(FixedCode):
         self.num_layers, self.num_heads, self.max_units = num_layers, dimensions.heads, config.max_units
         counts = table_counts(config.sharing, num_layers, dimensions.heads)
         self.by_offset_LHO = nn.Parameter(torch.zeros(*counts, 2 * config.max_units - 1))
-        self.query_factor = dimensions.heads**-0.5 if config.scale == "width" else 1.0
+        self.query_factor = config.query_factor(dimensions)
 
     def biases(self, num_units: int) -> list[OffsetBias]:
         reachable = slice(self.max_units - num_units, self.max_units + num_units - 1)

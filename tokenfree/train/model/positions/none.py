@@ -25,7 +25,6 @@ class NoPositions(Positions):
     """A position encoding that adds nothing."""
 
     def forward(self, units_BUD: Tensor, valid_BU: Tensor) -> None:
-        """Return None."""
         return None
 
     def multiply_accumulates(self, num_units: int, pairs: list[int]) -> int:

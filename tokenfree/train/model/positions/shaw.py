@@ -1,6 +1,6 @@
 """Shaw's relative positions: keys, and optionally values, get a learned vector per offset.
 
-B batch, U units (Q as queries), H heads, E width of a head, L layers, O offsets within the clip distance, D width
+O offsets within the clip distance
 """
 
 from collections.abc import Iterable
@@ -64,7 +64,6 @@ class Shaw(Positions):
         self.stacked = {"keys_LHOE": counts[0], "values_LHOE": counts[0]}  # see train/optimizers/base.py
 
     def forward(self, units_BUD: Tensor, valid_BU: Tensor) -> list["ShawBias"]:
-        """Return the vectors of each layer."""
         farthest = self.clip if torch.compiler.is_exporting() else min(self.clip, units_BUD.shape[1] - 1)
         reachable = slice(self.clip - farthest, self.clip + farthest + 1)
         keys = self.keys_LHOE[:, :, reachable].unbind(0)
@@ -83,7 +82,6 @@ class ShawBias(LayerBias):
         self.keys_HOE, self.values_HOE, self.num_heads = keys_HOE, values_HOE, num_heads
 
     def bind(self, heads: Heads) -> Heads:
-        """Return the heads with the products of their queries and these vectors as the bias."""
         q_BHUE = heads.queries_BHQE
         by_offset_BHUO = (q_BHUE * q_BHUE.shape[-1] ** -0.5) @ self.keys_HOE.transpose(-2, -1)
         heads = heads._replace(bias=QueryBias(by_offset_BHUO))

@@ -1,6 +1,6 @@
 """T5's relative positions: each head adds a learned scalar per bucket of offsets.
 
-B batch, U units, H heads, L layers, N buckets, O offsets, D width
+N buckets
 """
 
 import math
@@ -57,7 +57,6 @@ class T5(Positions):
         self.by_bucket_LHN = nn.Parameter(torch.zeros(*counts, config.buckets))
 
     def forward(self, units_BUD: Tensor, valid_BU: Tensor) -> list[OffsetBias]:
-        """Return the scalars of each layer."""
         num_units = units_BUD.shape[1]
         offsets_O = torch.arange(1 - num_units, num_units, device=units_BUD.device)
         buckets_O = bucket(offsets_O, self.by_bucket_LHN.shape[2], self.max_distance)

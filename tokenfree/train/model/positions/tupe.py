@@ -1,7 +1,4 @@
-"""TUPE: untied correlations of absolute positions, scalars per offset, and separate scalars for CLS.
-
-B batch, U units, H heads, E width of a head, D width, O offsets
-"""
+"""TUPE: untied correlations of absolute positions, scalars per offset, and separate scalars for CLS."""
 
 from collections.abc import Iterable
 from typing import Literal
@@ -65,7 +62,6 @@ class Tupe(Positions):
         self.thetas_2H = nn.Parameter(torch.zeros(2, dimensions.heads)) if config.untie_cls else None
 
     def forward(self, units_BUD: Tensor, valid_BU: Tensor) -> list[LayerBias]:
-        """Return the correlations, the same for all layers."""
         num_units = units_BUD.shape[1]
         refuse_more(num_units, self.max_units, "units", MAX_UNITS)
         p_UD = self.table.weight[:num_units]

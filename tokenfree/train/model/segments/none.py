@@ -23,5 +23,4 @@ class NoSegments(nn.Module):
     """A segment encoding that adds nothing."""
 
     def forward(self, segments_BU: Tensor) -> None:
-        """Return None."""
         return None

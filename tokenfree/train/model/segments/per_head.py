@@ -1,6 +1,6 @@
 """Segment attention of DIET: each head adds a scalar per pair of segments.
 
-B batch, U units, H heads, L layers, S segments
+S segments
 """
 
 from collections.abc import Iterable

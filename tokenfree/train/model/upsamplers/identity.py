@@ -1,7 +1,4 @@
-"""No UP: the vector of a character is the vector of its unit.
-
-B batch, C characters, P targets, U units, D width
-"""
+"""No UP: the vector of a character is the vector of its unit."""
 
 from typing import Literal
 
@@ -33,7 +30,6 @@ class NoUpsampling(Upsampler):
         mask_BC: Tensor,
         targets_BP: Tensor | None = None,
     ) -> Tensor:
-        """Return vectors of all characters [B, C, D] or of the targets [B, P, D]."""
         unit_BC = grouping.unit_BC.expand(units_BUD.shape[0], -1)
         if targets_BP is not None:
             unit_BC = unit_BC.gather(1, targets_BP)

@@ -1,7 +1,4 @@
-"""UP without the concatenation: a convolution over repeated units, with optional residuals.
-
-B batch, C characters, U units, D width
-"""
+"""UP without the concatenation: a convolution over repeated units, with optional residuals."""
 
 from typing import Literal
 
@@ -37,13 +34,11 @@ class RepeatAdd(RepeatConcat):
         self.residual_characters, self.residual_units = config.residual_characters, config.residual_units
 
     def convolve(self, units_BUD: Tensor, grouping: Grouping, characters_BCD: Tensor) -> Tensor:
-        """Return the convolution over the repeated units alone, [B, C, D]."""
         convolved_BCD = convolve_units(units_BUD, grouping, self.convolution.weight, characters_BCD.shape[1])
         assert self.convolution.bias is not None
         return convolved_BCD + self.convolution.bias
 
     def add_residuals(self, h_BCD: Tensor, units_BUD: Tensor, grouping: Grouping, characters_BCD: Tensor) -> Tensor:
-        """Add the residuals of the config to `h_BCD`."""
         if self.residual_characters:
             h_BCD = h_BCD + characters_BCD
         if self.residual_units:

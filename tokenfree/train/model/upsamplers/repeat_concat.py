@@ -1,7 +1,6 @@
 """UP of CANINE: repeated units, concatenated with characters, a convolution and a full-attention layer.
 
-B batch, C characters, P targets, Q queries, U units, N blocks of characters, R last characters, K kernel or keys,
-D width
+N blocks of characters, R last characters, K kernel or keys
 """
 
 from typing import Any, Literal

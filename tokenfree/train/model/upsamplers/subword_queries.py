@@ -1,7 +1,4 @@
-"""UP of Byte2Word: one vector per subword slot of a word.
-
-B batch, C characters, P targets, U units, D width
-"""
+"""UP of Byte2Word: one vector per subword slot of a word."""
 
 from typing import Literal
 
