@@ -30,14 +30,8 @@ def to_huggingface(encoder: Encoder, config: ModelConfig) -> tuple[StateDict, di
         UserError: BertModel cannot express the model. The message names every conflicting setting.
     """
     wanted = {
-        "model.character_width": None,
         "model.embedder.name": "subword_table",
-        "model.embedder.positions": "learned",
         "model.downsampler.name": "identity",
-        "model.trunk.layer.name": "bert",
-        "model.trunk.attention.name": "full",
-        "model.trunk.positions.name": "none",
-        "model.trunk.segments.name": "none",
         "model.upsampler.name": "identity",
     }
     wrong = port.differences(config, wanted)

@@ -109,18 +109,12 @@ def _config_of(fields: Mapping[str, Any]) -> ModelConfig:
 
 def _check_expressible(config: ModelConfig) -> None:
     wanted = {
-        "model.character_width": None,
         "model.embedder.name": "codepoint_hash",
         "model.embedder.family": "official",
-        "model.embedder.positions": "learned",
         "model.embedder.segments": NUM_SEGMENTS,
         "model.downsampler.name": "strided_conv",
         "model.downsampler.layers": 1,
         "model.downsampler.align_mask": False,
-        "model.trunk.layer.name": "bert",
-        "model.trunk.attention.name": "full",
-        "model.trunk.positions.name": "none",
-        "model.trunk.segments.name": "none",
         "model.upsampler.name": "repeat_concat",
         "model.upsampler.keys": "characters",
     }

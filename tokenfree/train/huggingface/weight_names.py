@@ -25,6 +25,15 @@ LAYER_NAMES = {
     "outer": "output.dense",
     "norm": "output.LayerNorm",
 }
+# Settings that every model of the port has.
+SETTINGS = {
+    "model.character_width": None,
+    "model.embedder.positions": "learned",
+    "model.trunk.layer.name": "bert",
+    "model.trunk.attention.name": "full",
+    "model.trunk.positions.name": "none",
+    "model.trunk.segments.name": "none",
+}
 POOLER = "pooler.dense.weight"
 LM_HEAD = "lm_head."  # prefix of an objective's head in exported folders
 TYPES = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
@@ -167,9 +176,9 @@ def require(fields: Mapping[str, Any], **values: Any) -> None:
 
 
 def differences(config: ModelConfig, wanted: Mapping[str, Any]) -> list[str]:
-    """Return a problem for each dotted key in `wanted` that has another value. Keys that `config` lacks are skipped."""
+    """Return a problem for each dotted key in `wanted` and `SETTINGS` that has another value in `config`, if any."""
     mapping, wrong = to_mapping(config), []
-    for key, value in wanted.items():
+    for key, value in {**SETTINGS, **wanted}.items():
         found = value_at(mapping, key.partition(".")[2], value)
         if found != value:
             wrong.append(f"{key} must be {value!r}, not {found!r}")
