@@ -156,7 +156,7 @@ def test_what_holds_no_weights(first_run: str, exported: str, corpus: str, tmp_p
         (Path(exported) / "config.json", f"is a file; give the folder that it is in, {exported}"),
         (f"{first_run}/checkpoints/step_00000007", "has no checkpoint of step 7. Use one of these: 3, 6, 8"),
         (tmp_path / "cut", "config.yaml: damaged"),
-        (odd, "holds no weights by name"),
+        (odd, "damaged, or more than weights"),
     ):
         with pytest.raises(UserError, match=words):
             read_weights(str(source))
