@@ -13,6 +13,8 @@ from typing import Any, Literal
 
 import pyarrow as pa
 
+from tokenfree.core.stored_files import checked
+
 KEY_BYTES = 16
 
 
@@ -106,15 +108,9 @@ class Site:
         return next((key for key, names in self.namespaces.items() if wanted in map(str.casefold, names)), 0)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return values for JSON, from which `from_dict` makes the site again."""
+        """Return values for JSON."""
         namespaces = {str(key): list(names) for key, names in self.namespaces.items()}
         return {"database": self.database, "language": self.language, "namespaces": namespaces}
-
-    @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> Site:
-        """Return the site that `to_dict` described."""
-        namespaces = {int(key): tuple(names) for key, names in values["namespaces"].items()}
-        return cls(database=values["database"], language=values["language"], namespaces=namespaces)
 
 
 Format = Literal["xml", "bz2", "gz", "xz", "zst", "text", "jsonl", "parquet", "hf"]
@@ -158,18 +154,12 @@ class InputSplit:
 
     def to_json(self) -> str:
         """One line of JSON; equal splits give equal lines."""
-        values: dict[str, Any] = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
-        values["site"] = self.site.to_dict() if self.site else None
-        return json.dumps(values, ensure_ascii=False, sort_keys=True)
+        return json.dumps(dataclasses.asdict(self), ensure_ascii=False, sort_keys=True)
 
     @classmethod
     def from_json(cls, line: str) -> InputSplit:
         """Return the split that `to_json` described."""
-        values = json.loads(line)
-        for name in ("inputs", "names", "versions", "languages"):
-            values[name] = tuple(values[name])
-        values["site"] = Site.from_dict(values["site"]) if values["site"] else None
-        return cls(**values)
+        return checked(cls, json.loads(line))
 
 
 @dataclass(frozen=True)

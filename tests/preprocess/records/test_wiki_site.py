@@ -3,6 +3,7 @@
 import json
 import pickle
 
+from tokenfree.core.stored_files import checked
 from tokenfree.preprocess.records import Site
 
 HEAD = """<mediawiki xmlns="x" version="0.11" xml:lang="de"><siteinfo><sitename>Wikipedia</sitename>
@@ -44,5 +45,5 @@ def test_titles_tell_their_namespace() -> None:
 def test_it_travels_by_pickle_and_json() -> None:
     site = Site.from_siteinfo(HEAD)
     assert pickle.loads(pickle.dumps(site)) == site
-    assert Site.from_dict(json.loads(json.dumps(site.to_dict()))) == site
-    assert hash(Site.from_dict(site.to_dict())) == hash(site)
+    assert checked(Site, json.loads(json.dumps(site.to_dict()))) == site
+    assert hash(checked(Site, site.to_dict())) == hash(site)

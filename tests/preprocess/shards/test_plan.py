@@ -1,9 +1,12 @@
 """Which documents become which shard."""
 
+import json
+from dataclasses import asdict
 from itertools import pairwise
 from pathlib import Path
 
 from tokenfree.core.storage import Storage
+from tokenfree.core.stored_files import checked
 from tokenfree.preprocess.config import PreprocessConfig
 from tokenfree.preprocess.records import Document, document_key
 from tokenfree.preprocess.shards.plan import DocumentSet, ShardTask, decide_partitioning, partitions, plan_shards
@@ -48,7 +51,7 @@ def test_shards_of_a_language_divide_the_key_space_evenly(tmp_path: Path) -> Non
     assert tasks[0].path == f"train/data-00000-of-{len(languages):05}.arrow"
     held = [document.id for task in tasks for _, document in task.documents.merged(storage)]
     assert sorted(held) == sorted(document.id for document in found)
-    assert [ShardTask.from_json(task.to_json()) for task in tasks] == tasks
+    assert [checked(ShardTask, json.loads(json.dumps(asdict(task)))) for task in tasks] == tasks
 
 
 def test_runs_do_not_change_what_a_task_is(tmp_path: Path) -> None:
@@ -94,7 +97,7 @@ def test_each_document_is_in_the_partition_that_the_rule_says(tmp_path: Path) ->
     for fraction in (1e-9, 0.5, 0.999999):
         runs = runs_of(storage, found, fraction)
         rule = decide_partitioning(runs, fraction)
-        assert Partitioning.from_json(rule.to_json()) == rule
+        assert checked(Partitioning, asdict(rule)) == rule
         whole = partitions(runs, rule)
         held = {
             (partition, document.id)

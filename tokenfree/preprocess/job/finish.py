@@ -12,7 +12,7 @@ from typing import Any
 from tokenfree.core.errors import JobError
 from tokenfree.core.settings import build, fingerprint
 from tokenfree.core.storage import Storage
-from tokenfree.core.stored_files import hashes_of, read_sealed
+from tokenfree.core.stored_files import checked, hashes_of, read_sealed
 from tokenfree.preprocess.config import PreprocessConfig
 from tokenfree.preprocess.dataset.card import CARD, PLOTS, layout_files, write_card, write_layout
 from tokenfree.preprocess.dataset.manifest import (
@@ -35,7 +35,7 @@ from tokenfree.preprocess.job.near_duplicates import num_bands
 from tokenfree.preprocess.job.output import tidy
 from tokenfree.preprocess.job.read import FAILURES, all_runs, failures_name, hashed_inputs
 from tokenfree.preprocess.job.steps import all_shards, the_plan
-from tokenfree.preprocess.records import SCHEMA_VERSION, Document, Page, Site
+from tokenfree.preprocess.records import SCHEMA_VERSION, Document, Page
 from tokenfree.preprocess.shards.build import BuiltShard
 from tokenfree.preprocess.shards.sorted_runs import DATASET_SPLITS, SortedRun, is_file_whole
 
@@ -188,8 +188,7 @@ def replay(output: str) -> ReplayResult:
 def _again(row: dict[str, Any], config: PreprocessConfig) -> Document | str:
     if row["page"] is None:
         return row["reason"]
-    site = Site.from_dict(row["page"]["site"]) if row["page"]["site"] else None
-    page = Page(**{**row["page"], "id": row["id"], "text": row["text"], "site": site})
+    page: Page = checked(Page, {**row["page"], "id": row["id"], "text": row["text"]})
     made = document_of(page, config.filters)
     if isinstance(made, Document):
         return made

@@ -5,12 +5,11 @@ from __future__ import annotations
 import functools
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import asdict, dataclass
 
 from tokenfree.core.errors import JobError, UserError
 from tokenfree.core.storage import Storage
-from tokenfree.core.stored_files import hash_of, hashes_of, read_sealed, write_sealed
+from tokenfree.core.stored_files import checked, hash_of, hashes_of, read_sealed, write_sealed
 from tokenfree.preprocess.dataset.manifest import MODEL, VOCABULARY
 from tokenfree.preprocess.documents.extract import PageCounters, first_failure
 from tokenfree.preprocess.features.vocabulary import Vocabulary
@@ -88,17 +87,6 @@ def _made(url: str, sha256: str) -> Vocabulary:
     return Vocabulary.load(model)
 
 
-# The setting for each reason to drop a document.
-KEYS = {
-    "too_short": "filters.min_characters",
-    "too_long": "filters.max_characters",
-    "other_language": "filters.languages",
-    "other_script": "filters.scripts",
-    "too_many_symbols": "filters.max_symbol_share",
-    "repeated_lines": "filters.max_repeated_line_share",
-}
-
-
 @dataclass(frozen=True)
 class PlannedShard:
     """A shard to build: its path in the output directory, and the fingerprint of what decides its bytes."""
@@ -116,23 +104,6 @@ class Plan:
     shards: tuple[PlannedShard, ...]
     duplicates: int = 0  # in ranges without any shard, because none of their documents stays
     near_duplicates: int = 0
-
-    def to_json(self) -> dict[str, Any]:
-        """Return plain values."""
-        return {
-            "partitioning": self.partitioning.to_json(),
-            "vocabulary_sha256": self.vocabulary_sha256,
-            "shards": [vars(shard) for shard in self.shards],
-            "duplicates": self.duplicates,
-            "near_duplicates": self.near_duplicates,
-        }
-
-    @classmethod
-    def from_json(cls, values: Mapping[str, Any]) -> Plan:
-        """Return the plan that `to_json` described."""
-        shards = tuple(PlannedShard(**shard) for shard in values["shards"])
-        rule = Partitioning.from_json(values["partitioning"])
-        return cls(rule, values["vocabulary_sha256"], shards, values["duplicates"], values["near_duplicates"])
 
 
 @notes_errors("plan")
@@ -153,17 +124,17 @@ def make_plan(job: PreprocessJob, _: int = 0) -> int:
     sha256 = make_vocabulary(job, documents)
     tasks = plan_shards(storage, documents, job.config)
     for index, task in enumerate(tasks):
-        storage.write_json(_task_name(index), task.to_json())
+        storage.write_json(_task_name(index), asdict(task))
     shards = tuple(PlannedShard(task.path, shard_fingerprint(job.fingerprint, sha256, task)) for task in tasks)
     beside = gone_without_shard(storage, runs, rule, documents, job.config)
-    storage.write_json(PLAN, Plan(rule, sha256, shards, *beside).to_json())
+    storage.write_json(PLAN, asdict(Plan(rule, sha256, shards, *beside)))
     return len(tasks)
 
 
 def find_plan(storage: Storage) -> Plan | None:
     """Return the plan, or None if there is none yet."""
     values = storage.read_json(PLAN)
-    return None if values is None else Plan.from_json(values)
+    return None if values is None else checked(Plan, values)
 
 
 def the_plan(storage: Storage) -> Plan:
@@ -172,21 +143,12 @@ def the_plan(storage: Storage) -> Plan:
     Raises:
         JobError: There is none.
     """
-    return Plan.from_json(required(storage, PLAN))
+    return checked(Plan, required(storage, PLAN))
 
 
 def num_planned(job: PreprocessJob) -> int:
     """Return the number of shards in the plan."""
     return len(the_plan(job.storage).shards)
-
-
-def shard_task(storage: Storage, index: int) -> ShardTask:
-    """Return the task of shard number `index` of the plan.
-
-    Raises:
-        JobError: The task is missing.
-    """
-    return ShardTask.from_json(required(storage, _task_name(index)))
 
 
 def _task_name(index: int) -> str:
@@ -201,10 +163,8 @@ def _no_documents(storage: Storage, runs: Sequence[SortedRun]) -> str:
     told = ", ".join(f"{count} {reason}" for reason, count in sorted(reasons.items()) if count)
     failed = next((run for run in runs if run.failures), None)
     first = f", the first that failed is {first_failure(storage, failures_name(failed.name))}" if failed else ""
-    loosened = next((KEYS[reason] for reason, _ in total.filtered.most_common() if reason in KEYS), None)
-    remedy = f"loosen {loosened}" if loosened else "check what the inputs hold"
-    pages = f"{total.pages} page was read" if total.pages == 1 else f"{total.pages} pages were read"
-    return f"the inputs hold no document: {pages} ({told or 'none'}){first}; {remedy}"
+    pages = f"{total.pages} pages were read ({told or 'none'}){first}"
+    return f"the inputs hold no document: {pages}; check the inputs, or loosen the keys under filters"
 
 
 @notes_errors("build")
@@ -220,7 +180,7 @@ def build_one_shard(job: PreprocessJob, index: int) -> str:
     built = find_shard(storage, sidecar, planned.fingerprint)
     if built is not None and hash_of(storage, planned.path) == built.entry.sha256:
         return planned.path
-    task = shard_task(storage, index)
+    task: ShardTask = checked(ShardTask, required(storage, _task_name(index)))
     vocabulary = made_vocabulary(job, plan.vocabulary_sha256) if plan.vocabulary_sha256 else None
     build_shard(storage, task, job.config, vocabulary, sidecar=sidecar, shard_fingerprint=planned.fingerprint)
     return planned.path

@@ -84,18 +84,6 @@ class ShardTask:
         """Return what decides the bytes of the shard, which excludes how the inputs were cut into runs."""
         return {"path": self.path, "partition": [*self.partition], "ranges": self.documents.ranges}
 
-    def to_json(self) -> dict[str, Any]:
-        """Plain values."""
-        batches = [dataclasses.asdict(batch) for batch in self.documents.batches]
-        return {**self.content(), "batches": batches, "gone": self.documents.gone}
-
-    @classmethod
-    def from_json(cls, values: Mapping[str, Any]) -> ShardTask:
-        """Return the task that `to_json` described."""
-        ranges = tuple((low, high) for low, high in values["ranges"])
-        batches = tuple(SortedRunBatch(**batch) for batch in values["batches"])
-        return cls(values["path"], Partition(*values["partition"]), DocumentSet(ranges, batches, values["gone"]))
-
 
 def decide_partitioning(
     runs: Sequence[SortedRun], validation_fraction: float, extremes: Sequence[str] | None = None

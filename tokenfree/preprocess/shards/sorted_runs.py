@@ -11,7 +11,7 @@ bytes that it needs, on any file system.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, field
 from typing import Any, NamedTuple
 
@@ -71,15 +71,6 @@ class Partitioning:
         if dataset_split == self.moved_to:
             return ((self.moved, self.moved + 1),)
         return clipped(((0, self.moved), (self.moved + 1, KEY_SPACE)), 0, KEY_SPACE)
-
-    def to_json(self) -> dict[str, Any]:
-        """Plain values."""
-        return asdict(self)
-
-    @classmethod
-    def from_json(cls, values: Mapping[str, Any]) -> Partitioning:
-        """Return the rule that `to_json` described."""
-        return cls(**values)
 
 
 def clipped(ranges: Iterable[KeyRange], low: int, high: int) -> tuple[KeyRange, ...]:
