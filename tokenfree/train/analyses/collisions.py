@@ -21,7 +21,6 @@ from tokenfree.train.model.embedders.codepoint_hash import Config
 from tokenfree.train.model.embedders.hashing import hash_buckets, multipliers
 
 _AT_ONCE = 1000  # windows that are read at once
-_EXAMPLES = 10  # reported pairs of characters that share all buckets
 
 
 class SharedBuckets(NamedTuple):
@@ -29,11 +28,6 @@ class SharedBuckets(NamedTuple):
 
     each_NK: np.ndarray  # bool: in each hash
     all_N: np.ndarray  # bool: in all hashes, with the same other character
-
-    @property
-    def any_N(self) -> np.ndarray:
-        """Whether each character shares a bucket in at least one hash, bool [N]."""
-        return np.any(self.each_NK, axis=1)
 
 
 def shared_buckets(buckets_NK: np.ndarray) -> SharedBuckets:
@@ -46,14 +40,13 @@ def shared_buckets(buckets_NK: np.ndarray) -> SharedBuckets:
 def expected_shares(num_characters: int, num_buckets: int, num_hashes: int) -> dict[str, float]:
     """Return the probabilities, for uniform hashes, that a character shares a bucket with another one.
 
-    `hash` is for a given hash, `any` for at least one, and `all` for all hashes with the same other character.
+    `hash` is for a given hash, and `all` for all hashes with the same other character.
     """
     others = num_characters - 1
     single = -np.expm1(others * np.log1p(-1 / num_buckets)) if num_buckets > 1 else float(others > 0)
     together = 1 / float(num_buckets) ** num_hashes
     return {
         "hash": float(single),
-        "any": float(1 - (1 - single) ** num_hashes),
         "all": float(-np.expm1(others * np.log1p(-together))) if together < 1 else float(others > 0),
     }
 
@@ -91,9 +84,7 @@ def collisions(model: AnalysedModel, data: str | None = None, max_windows: int |
 
     `data` is a data directory or a text file, by default the data that the model was trained on. `rows` has one row for
     the whole corpus, each language and each script. A row has the shares of characters that share a bucket in a `hash`
-    (the mean), in `any` or in `all` hashes. Each share is also given `_by_frequency` and as `_expected` for uniform
-    hashing. `outnumbered` is the share of occurrences whose character shares all buckets with a more frequent one.
-    `examples` are the most frequent such pairs.
+    (the mean) and in `all` hashes, and those `_expected` for uniform hashing.
 
     Raises:
         UserError: The model has another embedder, or there is no text.
@@ -120,10 +111,17 @@ def collisions(model: AnalysedModel, data: str | None = None, max_windows: int |
     groups += [("language", name, counts_N) for name, counts_N in of_language.items() if name]
     groups += [("script", name, counts_N) for name, counts_N in of_script.items()]
     expected = expected_shares(len(found), config.buckets, config.hashes)
-    outnumbered_N = _outnumbered(buckets_NK, total_N)
     rows = [
-        {"group": kind, "name": name, **_shares(shared, counts_N, expected)}
-        | {"outnumbered": float(counts_N[outnumbered_N].sum() / counts_N.sum())}
+        {
+            "group": kind,
+            "name": name,
+            "characters": int((counts_N > 0).sum()),
+            "occurrences": int(counts_N.sum()),
+            "hash": float(shared.each_NK[counts_N > 0].mean()),
+            "hash_expected": expected["hash"],
+            "all": float(shared.all_N[counts_N > 0].mean()),
+            "all_expected": expected["all"],
+        }
         for kind, name, counts_N in groups
     ]
     rows.sort(key=lambda row: (row["group"], -row["occurrences"]))
@@ -135,52 +133,7 @@ def collisions(model: AnalysedModel, data: str | None = None, max_windows: int |
         "hashes": config.hashes,
         "buckets": config.buckets,
         "rows": rows,
-        "examples": _examples(found, buckets_NK, shared.all_N, total_N),
     }
-
-
-def _shares(shared: SharedBuckets, counts_N: np.ndarray, expected: dict[str, float]) -> dict[str, Any]:
-    """Return the shares of characters with collisions in one group, which is the characters with counts."""
-    present_N, total = counts_N > 0, counts_N.sum()
-    weights_N = counts_N / total
-    columns: dict[str, Any] = {"characters": int(present_N.sum()), "occurrences": int(total)}
-    each_K, by_frequency_K = shared.each_NK[present_N].mean(axis=0), weights_N @ shared.each_NK
-    of = {
-        "hash": (each_K.mean(), by_frequency_K.mean()),
-        "any": (shared.any_N[present_N].mean(), weights_N @ shared.any_N),
-        "all": (shared.all_N[present_N].mean(), weights_N @ shared.all_N),
-    }
-    for name, (share, by_frequency) in of.items():
-        columns |= {
-            name: float(share),
-            f"{name}_by_frequency": float(by_frequency),
-            f"{name}_expected": expected[name],
-        }
-    return columns | {f"hash_{number}": float(share) for number, share in enumerate(each_K, 1)}
-
-
-def _examples(
-    found_N: np.ndarray, buckets_NK: np.ndarray, all_N: np.ndarray, counts_N: np.ndarray
-) -> list[dict[str, Any]]:
-    """Return the most frequent pairs that share all buckets: the two most frequent characters of each set that does."""
-    sets: dict[tuple[int, ...], list[int]] = {}
-    for index in np.flatnonzero(all_N).tolist():
-        sets.setdefault(tuple(buckets_NK[index].tolist()), []).append(index)
-    pairs = [sorted(members, key=lambda index: (-counts_N[index], index))[:2] for members in sets.values()]
-    pairs.sort(key=lambda pair: (-counts_N[pair[1]], pair))
-    return [
-        {"a": chr(found_N[one]), "b": chr(found_N[other]), "occurrences": int(counts_N[other])}
-        for one, other in pairs[:_EXAMPLES]
-    ]
-
-
-def _outnumbered(buckets_NK: np.ndarray, counts_N: np.ndarray) -> np.ndarray:
-    """Return which characters share all buckets with a more frequent one, or with an earlier one of ties, bool [N]."""
-    same_N = np.unique(buckets_NK, axis=0, return_inverse=True)[1].reshape(-1)
-    order = np.argsort(-counts_N, kind="stable")
-    first = np.zeros(len(counts_N), dtype=bool)
-    first[order[np.unique(same_N[order], return_index=True)[1]]] = True
-    return ~first
 
 
 def _counts_of(found_N: np.ndarray, counts: Mapping[int, int]) -> np.ndarray:

@@ -213,15 +213,8 @@ def read_lines(path: str) -> list[tuple[int, str]]:
     folder, _, name = path.rpartition("/")
     try:
         content = Storage.at(folder or ("/" if path.startswith("/") else ".")).read_bytes(name)
-    except FileNotFoundError:
-        raise UserError(f"{path}: there is no such file or folder") from None
-    except NotADirectoryError:
-        raise UserError(f"{path}: a part of this path is a file, not a folder") from None
-    except IsADirectoryError:
-        raise UserError(
-            f"{path} is a folder without a manifest.json, so no data directory; make one with `tokenfree preprocess`, "
-            "or give a text file"
-        ) from None
+    except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
+        raise UserError(f"{path}: there is no such file or folder with data of `tokenfree preprocess`") from None
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from tests.train.analyses.conftest import MakeModel
-from tokenfree.train.analyses.attention import attention_distances, bin_names
+from tokenfree.train.analyses.attention import attention_distances
 from tokenfree.train.analyses.subject import AnalysedModel, SampledTexts
 
 ABS = {"positions": {"name": "diet_abs", "max_units": 64, "rank": 64, "sharing": "none"}}
@@ -33,12 +33,8 @@ def test_a_head_that_looks_k_units_away_has_the_distance_k(make_model: MakeModel
     found = attention_distances(model, SampledTexts(["x" * 38, "y" * 30], 0))
     rows = found["rows"]
     assert [row["distance"] for row in rows] == [0, 5, 10, 15]
-    assert [row["strongest"] for row in rows] == [0, 5, 10, 15]
     assert [row["entropy"] for row in rows] == [0, 0, 0, 0]
     assert [row["itself"] for row in rows] == [1, 0, 0, 0]
-    of_bins = ["strongest_0", "strongest_5_8", "strongest_9_16", "strongest_9_16"]
-    for row, name in zip(rows, of_bins, strict=True):
-        assert {bin: row[bin] for bin in bin_names()} == {bin: float(bin == name) for bin in bin_names()}
     assert found["texts"] == 2
     assert found["units"] == 36  # (40 + 32) / 2, CLS and SEP among them
 
@@ -79,12 +75,10 @@ def test_mixtures_have_an_entropy_and_no_place(make_model: MakeModel) -> None:
         model = make_model(trunk={"attention": {"name": "linformer", "projection": projection, "max_units": 64}})
         row = attention_distances(model, SampledTexts(["x" * 10], 0))["rows"][0]
         assert 0 < row["entropy"] <= torch.log2(torch.tensor(projection + 1e-4))
-        assert all(row[name] is None for name in ("distance", "itself", "cls", "sep", "strongest", "strongest_0"))
-    assert len(bin_names()) == 10
+        assert all(row[name] is None for name in ("distance", "itself", "cls", "sep"))
 
 
 def test_windows_keep_heads_near(make_model: MakeModel) -> None:
     model = make_model(trunk={"attention": {"name": "sliding_global", "one_sided_window": 1, "global_units": 0}})
     for row in attention_distances(model, SampledTexts(["some words of text"], 0))["rows"]:
         assert 0.5 < row["distance"] < 0.75
-        assert row["strongest_0"] + row["strongest_1"] == 1
