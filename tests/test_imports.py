@@ -48,7 +48,7 @@ FLOORS: dict[str, list[set[str]]] = {
         {"recipe"},
         {"history", "subjects"},
         {"results", "search", "trial"},
-        {"planning", "workers"},
+        {"planning"},
         {"run", "tune"},
     ],
     "workflows": [

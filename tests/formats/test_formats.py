@@ -18,6 +18,7 @@ from tokenfree.train.runs.config import RUN_FORMAT, SWEEP_FORMAT, read_config
 from tokenfree.train.sweep.recipe import SweepRecipe
 from tokenfree.train.sweep.run import run_sweep
 from tokenfree.workflows import cli
+from tokenfree.workflows.recipes import library
 
 KEPT = sorted(
     (path for path in Path(__file__).parent.iterdir() if path.name.isdigit()), key=lambda path: int(path.name)
@@ -187,7 +188,8 @@ def test_a_run_goes_on(kept: Path, capsys: pytest.CaptureFixture[str]) -> None:
 def test_a_sweep_is_complete(kept: Path, capsys: pytest.CaptureFixture[str]) -> None:
     recipe = yaml.safe_load(Path("sweep/sweep.yaml").read_text())["recipe"]
     before = Path("sweep/sweep.csv").read_bytes()
-    result = run_sweep(build(SweepRecipe, recipe, source="kept"), "data", "sweep")
+    sweep = build(SweepRecipe, library.resolve_sweep(recipe), source="kept")
+    result = run_sweep(sweep, "data", "sweep")
     assert result.already_complete
     assert [trial.state for trial in result.trials] == ["finished", "finished"]
     assert Path("sweep/sweep.csv").read_bytes() == before

@@ -78,13 +78,11 @@ def test_tables_fit_and_files_hold_the_same(
     expected = [{**row, "step": found["step"]} for row in found["rows"]]
     assert rows == [{key: "" if value is None else str(value) for key, value in row.items()} for row in expected]
 
-    kinds = {"png": b"\x89PNG", "svg": b"<?xml", "md": f"| {' | '.join(rows[0])} |\n| ---".encode()}
+    kinds = {"png": b"\x89PNG", "svg": b"<?xml"}
     assert cli.main([*arguments, "--output", *(str(tmp_path / f"found.{kind}") for kind in kinds)]) == 0
     for kind, start in kinds.items():
         assert (tmp_path / f"found.{kind}").read_bytes().startswith(start)
-    lines = (tmp_path / "found.md").read_text(encoding="utf-8").splitlines()
-    assert (len(lines), {line.count(" | ") for line in lines}) == (len(rows) + 2, {len(rows[0]) - 1})
-    names = ["found.json", "found.md", "found.png", "found.svg", "new"]
+    names = ["found.json", "found.png", "found.svg", "new"]
     assert sorted(path.name for path in tmp_path.iterdir()) == names
 
 
@@ -122,7 +120,7 @@ MISTAKES = [
     ("attention RUN --data texts texts", "reads one data directory or file, not 2"),
     ("attention RUN --size 0", "--size 0: give at least 1"),
     ("similarity RUN --data art --size 9", "--size 9: give at least 10"),
-    ("attention RUN --data texts --output found.pdf", "use one of .json, .csv, .md, .png, .svg"),
+    ("attention RUN --data texts --output found.pdf", "use one of .json, .csv, .png, .svg"),
     ("attention RUN --data texts --output .", "the ending says what is written"),
     ("attention RUN", "name texts with --data PATH"),
     ("attention RUN --data nowhere", "nowhere: there is no such file or folder"),

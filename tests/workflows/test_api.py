@@ -112,8 +112,8 @@ def test_a_part_that_changes_its_name_keeps_what_it_can(capsys: pytest.CaptureFi
 
 def test_recipes_of_other_kinds() -> None:
     assert tokenfree.Recipe.for_finetuning("ner", train={"steps": 5}).train.steps == 5
-    sweep = tokenfree.Recipe.for_sweep("three-knobs-tiny", trials=2, budget={"characters": 100_000})
-    assert (sweep.trials, sweep.budget.unit, sweep.base["model"]["width"]) == (2, "characters", 96)
+    sweep = tokenfree.Recipe.for_sweep("three-knobs-tiny", trials=2, budget={"seconds": 100})
+    assert (sweep.trials, sweep.budget.unit, sweep.base["model"]["width"]) == (2, "train_seconds", 96)
     config = tokenfree.Recipe.for_preprocessing("wikipedia-tiny", wikipedia=["dump.xml.bz2"])
     assert (config.wikipedia, config.window.max_characters) == (("dump.xml.bz2",), 232)
 

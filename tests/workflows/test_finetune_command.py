@@ -67,11 +67,11 @@ def test_a_table_and_a_picture_of_noise(
     monkeypatch.setattr(noise, "REPLICATES", 5)
     given = ["--train", "texts.csv", "--output", "run", *SMALL, "--task.noise.train", "drop"]
     told(capsys, "finetune", "classification", *given, "--dev", "texts.csv")
-    lines = told(capsys, "analyze", "noise", "run", "--output", "noise.md", "noise.svg").splitlines()
+    lines = told(capsys, "analyze", "noise", "run", "--output", "noise.csv", "noise.svg").splitlines()
     assert "step 1, task classification" in lines[0]
     assert "trained with drop" in lines[0]
     assert len(lines) == 3 + 11 + 2  # "none" and schemes at their strengths
-    assert Path("noise.md").read_text().count("\n") == 2 + 11
+    assert Path("noise.csv").read_text().count("\n") == 1 + 11
     picture = Path("noise.svg").read_text()
     assert all(f">{name}<" in picture for name in ("without noise", "drop", "repeat", "uppercase", "random case"))
     found = json.loads(told(capsys, "analyze", "noise", "run", "--strengths", "3", "--seed", "5", "--json"))

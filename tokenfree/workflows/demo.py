@@ -60,14 +60,14 @@ def run_demo(output: str, *, dump: str | None = None, workers: int = 2, verbosit
         result = pretrain(recipe, data, run, workers=(workers, workers), progress=line)
     mapping = library.resolve_sweep(library.read(SWEEP_RECIPE))
     search = build(SweepRecipe, mapping, source=f"recipe {SWEEP_RECIPE}")
-    with stage("sweep"), SweepTable(verbosity=verbosity, scheduler=search.scheduler) as line:
+    with stage("sweep"), SweepTable(verbosity=verbosity) as line:
         swept = run_sweep(search, data, sweep, progress=line)
     with stage("evaluate"):
         scores = evaluate(run, data)
         found = [*filter(None, [context_line(scores)]), *([] if dump else prediction_lines(run))]
     with stage("report"):
-        report, sentences = str(folder / "report.html"), () if dump else SENTENCES
-        write_report([data, run, sweep], report, contexts={run: scores}, sentences=sentences)
+        report = str(folder / "report.html")
+        write_report([data, run, sweep], report, contexts={run: scores})
 
     train = manifest.splits["train"]
     counts = f"{train.documents:,} documents, {train.rows:,} windows, {train.characters:,} characters"

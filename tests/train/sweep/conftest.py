@@ -1,5 +1,6 @@
 """Sweeps of a small task, and sweeps whose trials run one after another in this process, without Ray."""
 
+import dataclasses
 import pickle
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -12,7 +13,7 @@ from tokenfree.core.settings import build, to_mapping
 from tokenfree.train.sweep import run
 from tokenfree.train.sweep.history import History, TrialState
 from tokenfree.train.sweep.recipe import SweepRecipe, with_task_defaults
-from tokenfree.train.sweep.search import Course, Plan, Progress, Proposer
+from tokenfree.train.sweep.search import Course, Progress, Proposer
 from tokenfree.train.sweep.trial import TrialSegment, TrialSession
 
 MakeTaskSweep = Callable[..., SweepRecipe]
@@ -74,7 +75,7 @@ def without_ray(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Trials run in this process; the names of those that reported, in order."""
     reported: list[str] = []
 
-    def run_here(proposer: Proposer, planned: Plan, folder: Path, progress: Progress | None) -> History:
+    def run_here(proposer: Proposer, planned: History, folder: Path, progress: Progress | None) -> History:
         course = Course(proposer, planned, folder, progress or (lambda event, history: None))
         course.start()
         try:
@@ -83,7 +84,7 @@ def without_ray(monkeypatch: pytest.MonkeyPatch) -> list[str]:
                 segment = TrialSegment(
                     name=trial.name,
                     recipe=to_mapping(sweep.recipe(trial.values, trial.seed)),
-                    subject=proposer.subject.unread(),
+                    subject=dataclasses.replace(proposer.subject),
                     folder=str(course.folder(trial.name)),
                     budget=sweep.budget,
                     reports=sweep.reports,

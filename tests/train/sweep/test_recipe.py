@@ -7,7 +7,7 @@ import pytest
 from tokenfree.core.errors import UserError
 from tokenfree.core.settings import build, to_mapping
 from tokenfree.train.config import PretrainRecipe
-from tokenfree.train.sweep.recipe import SweepRecipe, check_space, space_problems
+from tokenfree.train.sweep.recipe import SweepRecipe, check_space, space_problems, without_removed
 
 
 def make(**over: Any) -> SweepRecipe:
@@ -25,10 +25,10 @@ def test_a_knob_is_of_one_kind() -> None:
 
 
 def test_a_budget_is_in_one_unit() -> None:
-    assert (make().budget.unit, make().budget.amount) == ("step", 100)
+    assert (make().budget.unit, make().budget.steps) == ("step", 100)
     assert make(budget={"seconds": 2.5}).budget.unit == "train_seconds"
     with pytest.raises(UserError, match=r"budget.*exactly one of steps"):
-        make(budget={"steps": 1, "flops": 1e9})
+        make(budget={"steps": 1, "seconds": 9})
 
 
 def test_a_trial_has_the_budget_and_the_best_recipe_the_steps_of_the_base() -> None:
@@ -57,13 +57,23 @@ def test_a_variant_takes_the_place_of_the_base() -> None:
         ({"space": {"model.embedder.bukets": {"choice": [1]}}}, r"did you mean 'buckets'"),
         ({"space": {"train.seed": {"choice": [1], "when": {"train.sed": 1}}}}, r"train\.sed is no key"),
         ({"searcher": "grid"}, r"learning_rate.*a grid needs a list"),
-        ({"scheduler": {"name": "pbt"}}, r"scheduler: pbt is not offered.*Take asha"),
+        ({"scheduler": {"name": "pbt"}}, r"scheduler: pbt is not offered. Use asha"),
+        ({"scheduler": "median_stopping"}, r"scheduler: median_stopping is not offered. Use asha"),
         ({"scheduler": "ashe"}, r"no scheduler 'ashe' \(did you mean 'asha'"),
     ],
 )
 def test_a_search_that_does_not_fit_together_is_refused(over: dict[str, Any], message: str) -> None:
     with pytest.raises(UserError, match=message):
         check_space(make(**over))
+
+
+def test_keys_of_earlier_versions_are_dropped_or_refused() -> None:
+    old = {"base": "tiny", "workers": 1, "budget": {"steps": 5, "characters": None, "flops": None}}
+    assert without_removed(old) == {"base": "tiny", "budget": {"steps": 5}}
+    with pytest.raises(UserError, match=r"workers was removed"):
+        without_removed({"workers": 2})
+    with pytest.raises(UserError, match=r"budget\.flops was removed. Give budget.steps or budget.seconds"):
+        without_removed({"budget": {"flops": 1e9}})
 
 
 def test_all_problems_of_a_space_come_together() -> None:

@@ -22,10 +22,9 @@ def test_what_is_known_is_told_before_anything_starts(
         """In place of Ray: one trial ends, then the command is killed."""
         told.append("started")
         journal = Journal(folder / JOURNAL)
-        journal.open()
         report = {"report": 1, "step": 2, "validation_loss": 3.0}
         journal.append({"event": "start", "settings": 2})
-        journal.append({"event": "propose", "setting": 0, "values": planned.settings[0]})
+        journal.append({"event": "propose", "setting": 0, "values": planned.proposed[0]})
         journal.append({"event": "report", "trial": "trial_000", "verdict": "stop", "report": report})
         journal.close()
         raise KeyboardInterrupt

@@ -11,27 +11,22 @@ import sys, time
 from types import SimpleNamespace
 import ray
 from tokenfree.train.ray import cluster as session
-from tokenfree.train.sweep import tune, workers
+from tokenfree.train.sweep import tune
 ray.get_runtime_context = lambda: SimpleNamespace(gcs_address="127.0.0.1:" + sys.argv[1])
 ray.nodes = list
 session._LOOK_SECONDS, session._HEAD_PATIENCE = 0.1, 0.5
-if sys.argv[2] == "trial":
-    trial = tune.Trainable.__new__(tune.Trainable)
-    trial.setup({})
-    time.sleep(2)
-    trial.cleanup()
-else:
-    workers._turn_to_trials = lambda: time.sleep(2)
-    workers._serve({"queues": ()})
+trial = tune.Trainable.__new__(tune.Trainable)
+trial.setup({})
+time.sleep(2)
+trial.cleanup()
 """
 
 
-@pytest.mark.parametrize("kind", ["trial", "worker"])
 @pytest.mark.parametrize(("is_there", "status"), [(True, 0), (False, 1)])
-def test_where_the_head_does_not_answer_they_end(kind: str, is_there: bool, status: int) -> None:
+def test_where_the_head_does_not_answer_they_end(is_there: bool, status: int) -> None:
     with socket.create_server(("127.0.0.1", 0)) as head:
         port = head.getsockname()[1]
         if not is_there:
             head.close()
-        command = [sys.executable, "-c", PROGRAM, str(port), kind]
+        command = [sys.executable, "-c", PROGRAM, str(port)]
         assert subprocess.run(command, timeout=120).returncode == status

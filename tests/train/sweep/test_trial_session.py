@@ -1,4 +1,4 @@
-"""One trial in one process: budgets in any unit, and going on from its own checkpoints."""
+"""One trial in one process: its budget, and going on from its own checkpoints."""
 
 import dataclasses
 import gc
@@ -87,27 +87,6 @@ def test_reports_come_evenly_and_count(corpus: str, make_recipe: MakeRecipe, tmp
     assert all(report["characters_per_second"] > 0 for report in found)
 
 
-@pytest.mark.parametrize(("unit", "budget"), [("characters", {"characters": 5000}), ("flops", {"flops": 4e8})])
-def test_budgets_of_characters_and_of_arithmetic(
-    corpus: str, make_recipe: MakeRecipe, tmp_path: Path, unit: str, budget: dict[str, float]
-) -> None:
-    used = reports(make_segment(corpus, make_recipe(), tmp_path, budget=budget))[-1]
-    assert used[unit] == pytest.approx(budget[unit], rel=0.1)
-    twice = reports(make_segment(corpus, make_recipe(), tmp_path / "2", budget={unit: 2 * budget[unit]}))[-1]
-    assert twice["step"] == pytest.approx(2 * used["step"], abs=1)
-
-
-def test_a_costlier_model_makes_fewer_steps_for_the_same_arithmetic(
-    corpus: str, make_recipe: MakeRecipe, tmp_path: Path
-) -> None:
-    small, large = (
-        reports(make_segment(corpus, make_recipe(model=model), tmp_path / name, budget={"flops": 4e8}))[-1]
-        for name, model in (("small", {}), ("large", {"trunk": {"layers": 3}}))
-    )
-    assert large["step"] < small["step"]
-    assert large["flops"] == pytest.approx(small["flops"], rel=0.1)
-
-
 def test_a_budget_of_seconds(corpus: str, make_recipe: MakeRecipe, tmp_path: Path) -> None:
     found = reports(make_segment(corpus, make_recipe(), tmp_path, budget={"seconds": 0.6}))
     assert found[-1]["report"] == 3
@@ -141,14 +120,12 @@ def test_timing_a_step_leaves_the_trial_at_its_beginning(
 def test_a_trial_goes_on_bit_for_bit_from_its_newest_checkpoint(
     corpus: str, make_recipe: MakeRecipe, tmp_path: Path
 ) -> None:
-    for budget in ({"steps": 6}, {"characters": 3000}):
-        whole = reports(make_segment(corpus, make_recipe(), tmp_path / f"whole {budget}", budget=budget))
-        folder = tmp_path / f"killed {budget}"
-        session = opened(make_segment(corpus, make_recipe(), folder, budget=budget))
-        session.advance()
-        session.close()
-        rest = reports(make_segment(corpus, make_recipe(), folder, budget=budget, known=1))
-        assert [exact(report) for report in rest] == [exact(report) for report in whole[1:]]
+    whole = reports(make_segment(corpus, make_recipe(), tmp_path / "whole"))
+    session = opened(make_segment(corpus, make_recipe(), tmp_path / "killed"))
+    session.advance()
+    session.close()
+    rest = reports(make_segment(corpus, make_recipe(), tmp_path / "killed", known=1))
+    assert [exact(report) for report in rest] == [exact(report) for report in whole[1:]]
 
 
 def test_a_report_that_nobody_heard_of_is_made_again_without_training(
@@ -179,10 +156,10 @@ def test_a_process_forgets_a_trial_before_the_next_one(corpus: str, make_recipe:
     """Else a sweep of many trials runs out of memory: what reads shards is part of reference cycles."""
     earlier = readers()
     process = Trainable.__new__(Trainable)
-    process._work = opened(make_segment(corpus, make_recipe(), tmp_path / "trial"))
+    process._session = opened(make_segment(corpus, make_recipe(), tmp_path / "trial"))
     gc.disable()
     try:
-        process._work.advance()
+        process._session.advance()
         opened_readers = [weakref.ref(reader) for reader in readers() if reader not in earlier]
         process._leave()
     finally:

@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from tests.train.conftest import RECIPE, write_corpus
-from tests.workflows.report.test_report import PROBE, USES, Page, make_run, make_sweep, make_trial
+from tests.workflows.report.test_report import PROBE, USES, Page, make_run
 from tokenfree.core.errors import JobError
 from tokenfree.core.settings import build
 from tokenfree.train.config import PretrainRecipe
@@ -68,15 +68,6 @@ def test_a_run_shows_its_context_and_predictions(run: Path, data: Path, tmp_path
     assert written(run, output=tmp_path)[0] == text
 
 
-def test_what_is_known_is_not_measured_again(run: Path, tmp_path: Path) -> None:
-    known = {"margin": 7.0, "margin_low": 6.0, "margin_high": 8.0, "probe": 9.0}
-    sentences = [("this is a [MASK:4] of", "text"), ("Its [MASK:5] end.", "lines")]
-    path = write_report([str(run)], str(tmp_path / "page.html"), contexts={str(run): known}, sentences=sentences)
-    page = Page(path.read_text(encoding="utf-8"))
-    assert page.cards[PROBE][0] == "9.00 nats"
-    assert [row[:2] for row in examples(page)[1:]] == [["this is a █ of", "text"], ["Its █ end.", "lines"]]
-
-
 def test_data_that_are_elsewhere(run: Path, data: Path, tmp_path: Path) -> None:
     moved = shutil.copytree(run, tmp_path / "moved")
     config = yaml.safe_load((moved / "config.yaml").read_text())
@@ -99,20 +90,3 @@ def test_a_model_that_cannot_be_asked_says_why(run: Path, data: Path, tmp_path: 
     torn = shutil.copytree(data, tmp_path / "torn")
     shutil.rmtree(torn / "validation")
     assert "No predictions: " in written(run, torn, output=tmp_path)[1].text
-
-
-def test_the_best_trial_of_a_sweep_is_asked(run: Path, data: Path, tmp_path: Path) -> None:
-    trials = [make_trial(number, 10, loss) for number, loss in enumerate((5.0, 4.0, 6.0))]
-    sweep = make_sweep(tmp_path / "hyperparameters", trials)
-    for number in range(3):
-        shutil.copytree(run / "checkpoints", sweep / "trials" / f"trial_{number:03d}" / "checkpoints")
-    config = yaml.safe_load((run / "config.yaml").read_text())
-    (sweep / "best.yaml").write_text(yaml.safe_dump(config["recipe"]))
-    settings = yaml.safe_load((sweep / "sweep.yaml").read_text())
-    fingerprints = {"sweep": "00", "data": config["manifest"]}
-    (sweep / "sweep.yaml").write_text(yaml.safe_dump({**settings, "fingerprints": fingerprints}))
-    _, page = written(sweep, output=tmp_path)
-    assert "a sweep records no place of its data. Give their directory" in page.text
-    _, page = written(sweep, data, output=tmp_path)
-    assert "Predictions of the best trial" in page.headings
-    assert examples(page)

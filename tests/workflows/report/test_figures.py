@@ -13,12 +13,12 @@ from tokenfree.workflows.report.figures import (
     STYLE,
     Curve,
     Dot,
-    cost_against_loss,
     curves,
     effect,
     image,
     parallel,
     smoothed,
+    speed_against_loss,
 )
 
 
@@ -52,7 +52,7 @@ def test_intervals_are_inside_the_frame_and_two_trials_have_none() -> None:
 
 def test_a_front_is_named() -> None:
     dots = [Dot("a", 100.0, 3.0, best=True), Dot("b", 150.0, 3.3)]
-    axes = cost_against_loss(dots, title="t", x="x", y="y", more_is_better=True).axes[0]
+    axes = speed_against_loss(dots, y="y").axes[0]
     assert [text.get_text() for text in axes.texts] == ["a"]
 
 

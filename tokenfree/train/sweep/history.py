@@ -15,14 +15,15 @@ import json
 import math
 import os
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, BinaryIO, Literal, NotRequired, TypeGuard, Union
+from typing import Annotated, Any, Literal, NotRequired, TypeGuard, Union
 
 from pydantic import Field, with_config
 from typing_extensions import TypedDict
 
+from tokenfree.core.errors import UserError
 from tokenfree.core.storage import Storage
 from tokenfree.core.stored_files import OPEN, StoredFile, cut_torn_line
 from tokenfree.train.runs.config import SWEEP_FORMAT, Attempt, Count, Format, Number
@@ -30,8 +31,9 @@ from tokenfree.train.sweep.recipe import LOSS, Objective, Target, Values
 
 Event = Mapping[str, Any]
 Report = Mapping[str, Any]
-Verdict = Literal["go", "wait", "stop", "exploit"]
+Verdict = Literal["go", "wait", "stop", "exploit"]  # `wait` and `exploit` are of earlier versions
 JOURNAL = "journal.jsonl"
+TABLE = "sweep.csv"  # written last: if it exists, the sweep has ended
 RAY = "ray"  # the folder that Ray writes to, removed at the end
 SCORES = "result.json"  # of a task: the scores of all settings
 MAX_FAILURES = 1  # a failed trial is tried once more
@@ -196,32 +198,20 @@ class History:
 
 
 class Journal:
-    """A writer that appends events to the file `path`. Only the process that leads the sweep writes it."""
+    """A writer that appends events to a file. Only the process that leads the sweep writes it."""
 
     def __init__(self, path: Path) -> None:
-        self.path = path
-        self._file: BinaryIO | None = None
-
-    def open(self) -> list[Event]:
-        """Open the file for more events and return the events in it. An incomplete last line is removed.
-
-        Raises:
-            UserError: A complete line is damaged.
-        """
-        cut_torn_line(self.path)
-        self._file = self.path.open("ab")
-        return EVENT_LINE.json_lines(Storage.at(str(self.path.parent)), self.path.name)
+        cut_torn_line(path)
+        self._file = path.open("ab")
 
     def append(self, event: Event) -> None:
         """Write one event and flush it to disk."""
-        assert self._file is not None, "a journal is opened before events are appended"
         self._file.write(json.dumps(event).encode() + b"\n")
         self._file.flush()
         os.fsync(self._file.fileno())
 
     def close(self) -> None:
-        if self._file is not None:
-            self._file.close()
+        self._file.close()
 
 
 def read_history(folder: Path, *, seeds: int, reports: int, target: Target = LOSS) -> History:
@@ -230,21 +220,15 @@ def read_history(folder: Path, *, seeds: int, reports: int, target: Target = LOS
     `seeds` (trials per setting), `reports` (per trial) and `target` (the measure of quality) are those of its recipe.
 
     Raises:
-        UserError: The journal is damaged.
+        UserError: The journal is damaged, or the sweep has ended but its journal is missing.
     """
-    events = EVENT_LINE.json_lines(Storage.at(str(folder)), JOURNAL)
-    return replayed(History(seeds, reports, target), events, folder / JOURNAL)
-
-
-def replayed(history: History, events: Iterable[Event], path: Path) -> History:
-    """Return the state after the events of the journal at `path`.
-
-    Raises:
-        UserError: An event names a trial that no earlier event proposed.
-    """
-    for number, event in enumerate(events, 1):
+    if (folder / TABLE).is_file() and not (folder / JOURNAL).is_file():
+        raise UserError(f"{folder}: {JOURNAL} is gone, from which a sweep is read; put it back beside {TABLE}")
+    history = History(seeds, reports, target)
+    for number, event in enumerate(EVENT_LINE.json_lines(Storage.at(str(folder)), JOURNAL), 1):
         if "trial" in event and event["trial"] not in history.trials:
-            raise EVENT_LINE.damaged(f"{path}: line {number}", f"no line before it proposes {event['trial']!r}")
+            where = f"{folder / JOURNAL}: line {number}"
+            raise EVENT_LINE.damaged(where, f"no line before it proposes {event['trial']!r}")
         history = history.after(event)
     return history
 
@@ -307,39 +291,18 @@ _Event = Annotated[Union[_EVENTS], Field(discriminator="event")]  # noqa: UP007 
 
 
 @with_config(OPEN)
-class _Seeds(TypedDict):
-    mean: Number
-    interval: Number | None
-    seeds: Annotated[list[Number], Field(min_length=1)]
-
-
-@with_config(OPEN)
-class _Setting(TypedDict):
-    setting: Count
-    values: dict[str, Any]
-    dev: _Seeds | None
-    test: _Seeds | None
-
-
-@with_config(OPEN)
 class _Best(TypedDict):
-    setting: Count
     trials: list[str]
 
 
 @with_config(OPEN)
 class _Scores(TypedDict):
-    metric: str
     best: _Best
     dev: dict[str, Number]
     test: NotRequired[dict[str, Number]]
-    settings: Annotated[list[_Setting], Field(min_length=1)]
 
 
 _REMEDY = "put a copy of it back, or begin the sweep again with another --output"
 SWEEP_FILE: StoredFile[Mapping[str, Any]] = StoredFile(_Sweep, _REMEDY, SWEEP_FORMAT)
 EVENT_LINE: StoredFile[Event] = StoredFile(_Event, _REMEDY)
 SCORES_FILE: StoredFile[Mapping[str, Any]] = StoredFile(_Scores, _REMEDY)
-BEST_FILE: StoredFile[Mapping[str, Any]] = StoredFile(
-    dict[str, Any], "give the command of the sweep again, which writes it again"
-)

@@ -19,7 +19,7 @@ from tokenfree.train.config import FinetuneRecipe, PretrainRecipe, Recipe
 DEFAULT_TRIALS = 8
 TASK = "task"  # only recipes of fine-tuning have this key
 _LISTS = ("choice", "grid", "integer")  # kinds of hyperparameters whose values can be listed
-_NOT_OFFERED = ("hyperband", "pbt")  # schedulers of earlier versions
+_NOT_OFFERED = ("hyperband", "median_stopping", "pbt")  # schedulers of earlier versions
 VARIANT = "variant"  # a hyperparameter of this name chooses among whole recipes instead of setting a key
 Values = dict[str, Any]
 Fixed = Callable[[str, Values], Any]  # (dotted key, values so far) -> the recipe's value of that key
@@ -225,23 +225,6 @@ class Asha:
 
 
 @settings
-class MedianStopping:
-    """Ray Tune's median stopping rule: a trial stops if its best value is worse than the median of the others' means.
-
-    Golovin et al. 2017, "Google Vizier: A Service for Black-Box Optimization", section 3.2.2.
-
-    Attributes:
-        name: `median_stopping`.
-        grace: number of the first report at which a trial may stop.
-        min_trials: minimum number of other trials with as many reports.
-    """
-
-    name: Literal["median_stopping"] = "median_stopping"
-    grace: Annotated[int, Field(ge=1)] = 1
-    min_trials: Annotated[int, Field(ge=1)] = 3
-
-
-@settings
 class NoScheduler:
     """No early stopping: every trial uses its whole budget.
 
@@ -250,27 +233,6 @@ class NoScheduler:
     """
 
     name: Literal["none"] = "none"
-
-
-Scheduler = Asha | MedianStopping | NoScheduler
-
-
-def expected_reports(scheduler: Scheduler | None, reports: int, done: int = 0) -> float:
-    """Return the mean number of reports still to come of a trial that has made `done` of `reports` and was not stopped.
-
-    ASHA is assumed to stop all but one in `reduction` trials at each rung. Median stopping is assumed to stop every
-    second trial at its first chance.
-    """
-    if isinstance(scheduler, MedianStopping) and done < scheduler.grace < reports:
-        return (scheduler.grace + reports) / 2 - done
-    expected, share = 0.0, 1.0
-    if isinstance(scheduler, Asha):
-        rung = scheduler.grace
-        while rung < reports:
-            if rung > done:
-                expected, share, done = expected + share * (rung - done), share / scheduler.reduction, rung
-            rung *= scheduler.reduction
-    return expected + share * (reports - done)
 
 
 @dataclass(frozen=True)
@@ -291,48 +253,34 @@ class _Choice(Slot):
             if found.name == name:  # pyright: ignore[reportAttributeAccessIssue]
                 return found
         if name in _NOT_OFFERED:
-            raise ValueError(f"{name} is not offered: Ray Tune cannot resume it after a kill. Take asha")
+            raise ValueError(f"{name} is not offered. Use asha")
         raise ValueError(f"there is no {self.title} {name!r}{nearest_hint(str(name), self.names())}")
 
 
 SEARCHER = _Choice("tokenfree.train.sweep.searchers", "even", variants=(Even, Grid, Random, Tpe))
-SCHEDULER = _Choice("tokenfree.train.sweep.schedulers", "asha", variants=(Asha, MedianStopping, NoScheduler))
+SCHEDULER = _Choice("tokenfree.train.sweep.schedulers", "asha", variants=(Asha, NoScheduler))
 
 
 @settings
 class Budget:
-    """Budget of a trial in exactly one of the units. Characters and FLOPs are counted over all workers.
+    """Budget of a trial in exactly one of the units.
 
     Attributes:
         steps: number of optimizer steps.
-        characters: characters of text, without special ones and padding.
-        flops: floating-point operations of forward and backward passes.
         seconds: seconds in training steps, without validations.
     """
 
     steps: Annotated[int, Field(ge=1)] | None = None
-    characters: Annotated[float, Field(gt=0)] | None = None
-    flops: Annotated[float, Field(gt=0)] | None = None
     seconds: Annotated[float, Field(gt=0)] | None = None
 
     def __post_init__(self) -> None:
-        if sum(amount is not None for amount in (self.steps, self.characters, self.flops, self.seconds)) != 1:
-            raise ValueError("give exactly one of steps, characters, flops, seconds (and null for that of the recipe)")
+        if (self.steps is None) == (self.seconds is None):
+            raise ValueError("give exactly one of steps and seconds (and null for that of the recipe)")
 
     @property
     def unit(self) -> str:
         """Field of a trial's reports that counts what is used up."""
-        if self.steps is not None:
-            return "step"
-        return "characters" if self.characters is not None else "flops" if self.flops is not None else "train_seconds"
-
-    @property
-    def amount(self) -> float:
-        return self.steps or self.characters or self.flops or self.seconds or 0
-
-    def num_steps(self, cost: float) -> int:
-        """Return the number of steps that the budget allows, at least 1, if a step uses `cost` of the unit."""
-        return max(1, round(self.amount / cost))
+        return "step" if self.steps is not None else "train_seconds"
 
 
 @settings
@@ -357,8 +305,7 @@ class SweepRecipe:
         seeds: number of trials per setting, with `train.seed`, `train.seed` + 1 and so on.
         budget: budget of one trial.
         reports: number of validations per trial, spaced evenly over its budget.
-        workers: number of workers per trial; several run under Ray Train.
-        gpus_per_worker: number of GPUs per worker; null: 1 if the cluster has any.
+        gpus_per_worker: number of GPUs per trial; null: 1 if the cluster has any.
         concurrent: maximum number of concurrent trials; null: as many as fit.
         seed: seed of the search.
     """
@@ -374,7 +321,6 @@ class SweepRecipe:
     seeds: Annotated[int, Field(ge=1)] = 1
     budget: Budget = Budget(steps=100)
     reports: Annotated[int, Field(ge=1)] = 5
-    workers: Annotated[int, Field(ge=1)] = 1
     gpus_per_worker: Annotated[float, Field(ge=0)] | None = None
     concurrent: Annotated[int, Field(ge=1)] | None = None
     seed: Annotated[int, Field(ge=0)] = 0
@@ -403,7 +349,7 @@ class SweepRecipe:
     def recipe(self, values: Mapping[str, Any], seed: int = 0) -> Recipe:
         """Return the recipe of the trial with these values and seed number `seed`.
 
-        A budget in steps sets its number of steps. With other budgets that number is computed when the trial starts.
+        A budget in steps sets its number of steps. With one in seconds that number is computed when the trial starts.
 
         Raises:
             UserError: The values do not make a valid recipe.
@@ -541,6 +487,23 @@ def _problems_of_hyperparameter(sweep: SweepRecipe, key: str) -> Iterator[str]:
     except UserError as error:
         found = (str(error),)
     yield from (f"space: {key}: {problem}" for problem in found if problem not in recipe.problems)
+
+
+def without_removed(mapping: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the mapping of a sweep without the keys of earlier versions.
+
+    Raises:
+        UserError: One of these keys has another value than its default.
+    """
+    mapping = dict(mapping)
+    if mapping.pop("workers", 1) != 1:
+        raise UserError("workers was removed: a trial has one worker. Use `concurrent` to train trials side by side.")
+    if isinstance(mapping.get("budget"), Mapping):
+        mapping["budget"] = dict(mapping["budget"])
+        for unit in ("characters", "flops"):
+            if mapping["budget"].pop(unit, None) is not None:
+                raise UserError(f"budget.{unit} was removed. Give budget.steps or budget.seconds.")
+    return mapping
 
 
 def with_task_defaults(mapping: Mapping[str, Any]) -> dict[str, Any]:

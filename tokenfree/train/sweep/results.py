@@ -6,32 +6,31 @@ the journal and are never read back.
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import io
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import numpy as np
 import yaml
 
-from tokenfree.core.errors import UserError
 from tokenfree.core.storage import Storage
 from tokenfree.train.intervals import MeanInterval, mean_interval
-from tokenfree.train.sweep.history import JOURNAL, History, TrialState, is_number, read_history
+from tokenfree.train.sweep.history import TABLE, Report, TrialState, is_number
 from tokenfree.train.sweep.recipe import LOSS, SPEED, SweepRecipe, Target
 
 BEST = "best.yaml"  # a recipe
-TABLE = "sweep.csv"  # written last: if it exists, the sweep has ended
 METRICS = ("step", "validation_loss", "validation_accuracy", "characters_per_second", "train_seconds", "parameters")
 _NO_METRICS = frozenset({"report", "seed", "machine"})  # fields of a report that are not columns of the table
 _LINE = ("name", "values", "state", "reports", "error", "setting", "seed")  # fields of a trial in trials.jsonl
 _LEAST_SETTINGS = 3  # minimum number of settings for a Pareto front
 LEVELS = 8  # a hyperparameter with more different numbers is divided into BINS with about the same number of trials
 BINS = 4
-TREES, DEPTH = 32, 5  # shallow trees, because their time grows with the square of their leaves
 STATES = ("finished", "stopped", "failed", "running", "waiting")  # states of trials, in the order of the counts
 
 
@@ -65,29 +64,6 @@ def shown(value: Any) -> str:
 
 
 @dataclass(frozen=True)
-class TrainingCost:
-    """Training cost of a setting per character, over all its seeds.
-
-    Attributes:
-        flops: Floating-point operations per character, forward and backward; None if unknown.
-        speed: Characters per second over all training steps; None if unknown.
-    """
-
-    flops: float | None = None
-    speed: float | None = None
-
-    @property
-    def arithmetic(self) -> float | None:
-        """`flops` to two digits: a smaller difference is no reason to prefer a setting."""
-        return None if self.flops is None else float(f"{self.flops:.2g}")
-
-    @property
-    def slowness(self) -> float | None:
-        """`speed` to two digits, negated, so that less is better."""
-        return None if self.speed is None else -float(f"{self.speed:.2g}")
-
-
-@dataclass(frozen=True)
 class Setting:
     """The trials with the same values, one per seed. `index` is the number of the setting."""
 
@@ -110,21 +86,21 @@ class Setting:
         return mean_interval([value for _, value in self.reached(metric, amount, unit)])
 
     @property
-    def cost(self) -> TrainingCost:
-        """Cost per character over all seeds."""
-        lasts = [trial.last for trial in self.trials]
-        speeds = [(last.get(SPEED.metric), last.get("train_seconds")) for last in lasts]
-        return TrainingCost(
-            _ratio([(last.get("flops"), last.get("characters")) for last in lasts]),
-            _ratio([(pace * time, time) for pace, time in speeds if is_number(pace) and is_number(time)]),
-        )
+    def flops(self) -> float | None:
+        """Floating-point operations per character, forward and backward, to two digits; None if unknown."""
+        return self._mean(lambda last: last["flops"] / last["characters"])
 
+    @property
+    def speed(self) -> float | None:
+        """Characters per second of training, to two digits, as a smaller difference says nothing; None if unknown."""
+        return self._mean(lambda last: last[SPEED.metric])
 
-def _ratio(pairs: Iterable[tuple[Any, Any]]) -> float | None:
-    """Return the ratio of the sums, or None if nothing is known."""
-    known = [(above, below) for above, below in pairs if is_number(above) and is_number(below)]
-    below = sum(below for _, below in known)
-    return sum(above for above, _ in known) / below if below else None
+    def _mean(self, cost: Callable[[Report], float]) -> float | None:
+        found = []
+        for trial in self.trials:
+            with contextlib.suppress(KeyError, TypeError, ZeroDivisionError):  # not reported, or by an early version
+                found.append(cost(trial.last))
+        return float(f"{fmean(found):.2g}") if found else None
 
 
 @dataclass(frozen=True)
@@ -199,10 +175,8 @@ def best(trials: Iterable[TrialState], *, target: Target = LOSS, unit: str = "st
     return ranked[0].setting.reached(target.metric, amount, unit)[0][0]
 
 
-def front(
-    items: Sequence[Ranked], quality: Target, amount: float, unit: str, cost_of: Callable[[TrainingCost], float | None]
-) -> list[Ranked]:
-    """Return the Pareto front of quality and cost, in the order of `items`.
+def front(items: Sequence[Ranked], quality: Target, amount: float, unit: str) -> list[Ranked]:
+    """Return the Pareto front of quality and speed, in the order of `items`.
 
     No other setting is at least as good in both and better in one. Only settings with the most seeds are compared,
     because the seeds that a scheduler lets continue are the luckier ones.
@@ -212,14 +186,13 @@ def front(
         quality: The metric of quality.
         amount: Amount of `unit` at which quality is compared.
         unit: A field of the reports.
-        cost_of: A function from a setting's cost to a number, of which less is better.
     """
     most = max((item.interval.count for item in items), default=0)
     points = []
     for item in items:
-        cost, found = cost_of(item.setting.cost), item.setting.interval(quality.metric, amount, unit)
-        if item.interval.count == most and found is not None and cost is not None:
-            points.append((item, quality.cost(found.mean), cost))
+        speed, found = item.setting.speed, item.setting.interval(quality.metric, amount, unit)
+        if item.interval.count == most and found is not None and speed is not None:
+            points.append((item, quality.cost(found.mean), -speed))
 
     def is_beaten(loss: float, cost: float) -> bool:
         return any(one <= loss and two <= cost and (one, two) != (loss, cost) for _, one, two in points)
@@ -228,28 +201,14 @@ def front(
 
 
 def front_amount(trials: Iterable[TrialState], unit: str = "step") -> float | None:
-    """Return the largest amount of `unit` that at least three settings, or all, reached with all their seeds.
+    """Return the amount of `unit` at which the Pareto front compares the settings.
 
-    The Pareto front is drawn at this amount. It does not exceed the amount that every finished trial used.
+    This is the full amount if at least three settings reached it, otherwise the amount that every trial reached.
     """
-    depths, finished = [], []
-    for setting in settings(trials):
-        lasts = [(trial.state, _last(trial, unit)) for trial in setting.trials if trial.state != "failed"]
-        amounts = [amount for _, amount in lasts if amount is not None]
-        if amounts:
-            depths.append((len(amounts), min(amounts)))
-        finished += [amount for state, amount in lasts if state == "finished" and amount is not None]
-    most = max((seeds for seeds, _ in depths), default=0)
-    ordered = sorted((depth for seeds, depth in depths if seeds == most), reverse=True)
-    if not ordered:
-        return None
-    return min([*finished, ordered[min(_LEAST_SETTINGS, len(ordered)) - 1]])
-
-
-def _last(trial: TrialState, unit: str) -> float | None:
-    """Return the amount at the last report with a finite loss."""
-    amounts = [report.get(unit) for report in trial.reports if is_number(report.get(LOSS.metric))]
-    return next((float(amount) for amount in reversed(amounts) if is_number(amount)), None)
+    trials = list(trials)
+    amount = full_amount(trials, unit)
+    reached = len(rank(trials, unit=unit, amount=amount))
+    return amount if reached >= _LEAST_SETTINGS else common_amount(trials, unit) or amount
 
 
 @dataclass(frozen=True)
@@ -300,48 +259,6 @@ def levels(values: Sequence[Any], metric: Sequence[float]) -> list[Level]:
     return found
 
 
-def importance(
-    settings: Sequence[Mapping[str, Any]], metric: Sequence[float], hyperparameters: Sequence[str]
-) -> dict[str, float]:
-    """Return each hyperparameter's main effect as a share of the metric's variance.
-
-    It is measured by Optuna's functional ANOVA over a forest (Hutter, Hoos and Leyton-Brown 2014, "An Efficient
-    Approach for Assessing Hyperparameter Importance"). The rest of the variance is due to interactions of
-    hyperparameters and to chance.
-    """
-    if np.ptp(metric) == 0:
-        return dict.fromkeys(hyperparameters, 0.0)
-    import optuna  # takes a second, which only pages with importances need
-
-    optuna.logging.set_verbosity(optuna.logging.ERROR)
-    params: dict[str, list[Any]] = {}
-    distributions: dict[str, Any] = {}
-    for hyperparameter in hyperparameters:
-        values = [setting.get(hyperparameter) for setting in settings]
-        if all(map(is_number, values)):
-            params[hyperparameter] = values
-            distributions[hyperparameter] = optuna.distributions.FloatDistribution(
-                min(params[hyperparameter]), max(params[hyperparameter])
-            )
-        else:
-            params[hyperparameter] = [json.dumps(value) for value in values]
-            distributions[hyperparameter] = optuna.distributions.CategoricalDistribution(
-                sorted(set(params[hyperparameter]))
-            )
-    study = optuna.create_study()
-    study.add_trials(
-        optuna.trial.create_trial(
-            params={hyperparameter: params[hyperparameter][row] for hyperparameter in params},
-            distributions=distributions,
-            value=float(value),
-        )
-        for row, value in enumerate(metric)
-    )
-    evaluator = optuna.importance.FanovaImportanceEvaluator(n_trees=TREES, max_depth=DEPTH, seed=0)
-    found = evaluator.evaluate(study)
-    return {hyperparameter: found.get(hyperparameter, 0.0) for hyperparameter in hyperparameters}
-
-
 def is_range(values: Sequence[Any]) -> bool:
     """Return True if values [trials] are points of a range, rather than a few numbers or names to choose from."""
     different = {json.dumps(value, sort_keys=True) for value in values}
@@ -355,14 +272,14 @@ def table(sweep: SweepRecipe, trials: Sequence[TrialState]) -> str:
     """Return the text of `sweep.csv`.
 
     The columns are trial, state, the hyperparameters, the last report, setting, seed, front and error. `front` is `yes`
-    for settings on the Pareto front of quality and speed. Settings are compared by their mean over seeds, at the amount
-    of the budget's unit that at least three settings reached.
+    for settings on the Pareto front of quality and speed. Settings are compared by their mean over seeds at
+    `front_amount`.
     """
     unit, leading = sweep.budget.unit, []
     amount = front_amount(trials, unit)
     if amount is not None:
         ranked = rank(trials, target=sweep.target, unit=unit, amount=amount)
-        leading = front(ranked, sweep.quality, amount, unit, lambda cost: cost.slowness)
+        leading = front(ranked, sweep.quality, amount, unit)
     on_front = {trial.name for item in leading for trial in item.setting.trials}
     keys = sorted({*sweep.space, *hyperparameters(trials)})
     more = sorted({name for trial in trials for name in trial.last} - {*METRICS, *_NO_METRICS})
@@ -401,15 +318,3 @@ def write(
     for name, text in files.items():
         Storage.at(str(folder)).write_bytes(name, text.encode())
     return [folder / name for name in files]
-
-
-def read(folder: Path, *, seeds: int, reports: int, target: Target = LOSS) -> tuple[History, bool]:
-    """Return the state of the sweep in `folder`, and whether it has ended.
-
-    Raises:
-        UserError: The sweep has ended but its journal is missing, or the journal is damaged.
-    """
-    ended = (folder / TABLE).is_file()
-    if ended and not (folder / JOURNAL).is_file():
-        raise UserError(f"{folder}: {JOURNAL} is gone, from which a sweep is read; put it back beside {TABLE}")
-    return read_history(folder, seeds=seeds, reports=reports, target=target), ended

@@ -35,10 +35,10 @@ from tokenfree.train.runs.config import SWEEP_FORMAT, InitFrom, RunConfig
 from tokenfree.train.runs.hashes import rewritten, write_hashes
 from tokenfree.train.runs.provenance import attempt
 from tokenfree.train.runs.run import Run
-from tokenfree.train.sweep.history import RAY, SCORES, SWEEP_FILE, Event, History, TrialState, read_history
+from tokenfree.train.sweep.history import RAY, SCORES, SWEEP_FILE, TABLE, Event, History, TrialState, read_history
 from tokenfree.train.sweep.recipe import SweepRecipe, check_space
-from tokenfree.train.sweep.results import best, full_amount, rank, read, settings, write
-from tokenfree.train.sweep.search import Plan, Progress, Proposer, plan
+from tokenfree.train.sweep.results import best, full_amount, rank, settings, write
+from tokenfree.train.sweep.search import Progress, Proposer, plan
 from tokenfree.train.sweep.subjects import FinetuningSubject, Subject, TaskInput, open_subject
 
 SWEEP = "sweep.yaml"
@@ -66,7 +66,7 @@ class SweepResult:
     already_complete: bool = False
 
 
-def prepare(sweep: SweepRecipe, data: Data | TaskInput, output: str) -> tuple[Proposer, Plan]:
+def prepare(sweep: SweepRecipe, data: Data | TaskInput, output: str) -> tuple[Proposer, History]:
     """Check the sweep against the data and plan its settings. The recipes of `Proposer.sweep` are complete.
 
     Raises:
@@ -101,7 +101,8 @@ def run_sweep(
     held = UserError(f"{output} is being run by another command; wait for it or give another --output")
     with lock(folder / "lock", seconds=0, held=held):
         _claim(folder, sweep, subject)  # another command may have started a sweep there in the meantime
-        history, ended_before = read(folder, seeds=sweep.seeds, reports=sweep.reports, target=sweep.quality)
+        history = read_history(folder, seeds=sweep.seeds, reports=sweep.reports, target=sweep.quality)
+        ended_before = (folder / TABLE).is_file()
         if history.trials and not ended_before and progress is not None:
             progress({"event": "resume"}, history)
         if not ended_before:
@@ -122,7 +123,7 @@ def run_sweep(
     return SweepResult(trials, winner, skipped, tuple(files), ended_before)
 
 
-def _run(proposer: Proposer, planned: Plan, folder: Path, progress: Progress | None) -> History:
+def _run(proposer: Proposer, planned: History, folder: Path, progress: Progress | None) -> History:
     """Train the trials in a child process that connects to Ray, and restart it if Ray kills it."""
     sweep = proposer.sweep
     known = partial(read_history, folder, seeds=sweep.seeds, reports=sweep.reports, target=sweep.quality)
@@ -158,6 +159,7 @@ def _claim(folder: Path, sweep: SweepRecipe, subject: Subject) -> None:
         UserError: The folder holds another sweep or other files.
     """
     mapping = {key: value for key, value in asdict(sweep).items() if key not in _OPERATIONAL}
+    mapping |= {"workers": 1, "budget": {"characters": None, "flops": None, **mapping["budget"]}}  # of earlier versions
     marks = {"sweep": fingerprint(mapping), "data": subject.content}
     path = folder / SWEEP
     if path.exists():

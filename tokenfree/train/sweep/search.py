@@ -12,7 +12,7 @@ import json
 import shutil
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -24,7 +24,7 @@ from tokenfree.core.errors import UserError
 from tokenfree.core.settings import fingerprint
 from tokenfree.train.batches import counter_random as random
 from tokenfree.train.sweep import recipe as spaces
-from tokenfree.train.sweep.history import JOURNAL, Event, History, Journal, Report, TrialState, replayed
+from tokenfree.train.sweep.history import JOURNAL, Event, History, Journal, Report, TrialState, read_history
 from tokenfree.train.sweep.recipe import DEFAULT_TRIALS, Hyperparameter, SweepRecipe, Tpe, Values, objectives
 from tokenfree.train.sweep.subjects import Subject
 
@@ -45,7 +45,6 @@ class Proposer:
 
     sweep: SweepRecipe
     subject: Subject
-    _problems: dict[str, list[str]] = field(default_factory=dict)  # problems of settings by their text, found once
 
     @functools.cached_property
     def measure(self) -> dict[str, Any]:
@@ -54,8 +53,7 @@ class Proposer:
 
     def next(self, history: History) -> tuple[Values | None, list[tuple[Values, list[str]]]]:
         """Return the values of the next setting, or None, and newly found settings that cannot be run, with reasons."""
-        seen = {_text(values) for values in history.proposed}
-        known = {_text(values) for values, _ in history.skipped}
+        seen = {_text(values) for values in (*history.proposed, *(values for values, _ in history.skipped))}
         skipped = []
         wanted = None if is_whole_grid(self.sweep) else CANDIDATES_PER_TRIAL * (self.sweep.trials or DEFAULT_TRIALS)
         for values in itertools.islice(candidates(self.sweep, history), wanted):
@@ -66,21 +64,14 @@ class Proposer:
             problems = self.problems(values)
             if not problems:
                 return values, skipped
-            if text not in known:
-                skipped.append((values, problems))
+            skipped.append((values, problems))
         return None, skipped
 
     def problems(self, values: Values) -> list[str]:
         """Return the reasons why a setting cannot be run, a line each."""
-        text = _text(values)
-        if text not in self._problems:
-            self._problems[text] = self._find_problems(values)
-        return self._problems[text]
-
-    def _find_problems(self, values: Values) -> list[str]:
         try:
             recipe = self.sweep.recipe(values)
-            problems = self.subject.problems(recipe, (self.sweep.workers, self.sweep.workers))
+            problems = self.subject.problems(recipe)
             found = self.subject.measure(recipe)
         except UserError as error:
             return [str(error)]
@@ -91,25 +82,8 @@ class Proposer:
         ]
 
 
-@dataclass(frozen=True)
-class Plan:
-    """The settings known before anything starts, and those that cannot be run.
-
-    Attributes:
-        num_settings: Number of settings to try. A searcher that learns from the trials chooses some of them later.
-        settings: Known settings, in the order in which they are tried.
-        skipped: Number of skipped settings, by reason.
-        impossible: Skipped settings, each with its reasons.
-    """
-
-    num_settings: int
-    settings: tuple[Values, ...]
-    skipped: dict[str, int]
-    impossible: tuple[tuple[Values, tuple[str, ...]], ...]
-
-
-def plan(proposer: Proposer) -> Plan:
-    """Return the settings that the sweep will try, as far as they do not depend on results.
+def plan(proposer: Proposer) -> History:
+    """Return the history of a sweep that has proposed all settings that do not depend on results, and run none.
 
     Raises:
         UserError: Fewer settings can be run than requested, or at most half of a grid. The message has the reasons.
@@ -129,15 +103,14 @@ def plan(proposer: Proposer) -> Plan:
     found = history.proposed
     reasons = "; ".join(sorted(history.reasons())) or "the space holds no more different settings"
     if not found or len(found) < foreseen:
-        asked = "" if whole else f"{wanted} are asked for, but "
-        raise UserError(f"trials: {asked}only {len(found)} settings can be run ({reasons})")
+        raise UserError(f"trials: only {len(found)} settings can be run ({reasons}). Lower trials or widen the space.")
     if sweep.searcher.name == "grid" and len(history.skipped) >= len(found):
         tried = len(found) + len(history.skipped)
         raise UserError(
             f"space: {len(history.skipped)} of {tried} settings of the grid cannot be run ({reasons}). Leave out the "
             "values that do not fit, or give their keys a condition (when)."
         )
-    return Plan(wanted or len(found), found, history.reasons(), history.skipped)
+    return replace(history, num_settings=wanted or len(found))
 
 
 def is_whole_grid(sweep: SweepRecipe) -> bool:
@@ -264,39 +237,35 @@ class Course:
 
     Args:
         proposer: Finds settings.
-        plan: Settings known before the start.
+        planned: Settings known before the start, from `plan`.
         folder: Folder of the journal. The trials are in its trials/NAME/.
         progress: Called with every event and the state after it.
     """
 
-    def __init__(self, proposer: Proposer, plan: Plan, folder: Path, progress: Progress) -> None:
+    def __init__(self, proposer: Proposer, planned: History, folder: Path, progress: Progress) -> None:
         self.sweep, self.subject = proposer.sweep, proposer.subject
-        self.history = History(self.sweep.seeds, self.sweep.reports, self.sweep.quality)
-        self._proposer, self._plan, self._progress = proposer, plan, progress
-        self._journal = Journal(folder / JOURNAL)
-        self._trials = folder / "trials"
+        self._proposer, self._planned, self._progress = proposer, planned, progress
+        self._folder = folder
 
     def start(self) -> None:
-        """Read the events of earlier commands, then start or resume.
+        """Read the events of earlier commands. Trials that have not ended resume from their checkpoints.
 
         Raises:
             UserError: The journal is damaged.
         """
-        self.history = replayed(self.history, self._journal.open(), self._journal.path)
-        self.restart()
+        self._journal = Journal(self._folder / JOURNAL)
+        sweep = self.sweep
+        self.history = read_history(self._folder, seeds=sweep.seeds, reports=sweep.reports, target=sweep.quality)
+        self.write({"event": "start", "settings": self._planned.num_settings})
         known = [values for values, _ in self.history.skipped]
-        self._skip([(values, reasons) for values, reasons in self._plan.impossible if values not in known])
-
-    def restart(self) -> None:
-        """Record that no trial is training. Trials that have not ended resume from their checkpoints."""
-        self.write({"event": "start", "settings": self._plan.num_settings})
+        self._skip([(values, reasons) for values, reasons in self._planned.skipped if values not in known])
 
     def close(self) -> None:
         self._journal.close()
 
     def folder(self, trial: str) -> Path:
         """Return the folder of a trial, which has its checkpoints and its lock."""
-        return self._trials / trial
+        return self._folder / "trials" / trial
 
     def next_trial(self) -> TrialState | None:
         """Return the next trial to run, with its reports so far, and record it as running. None if there is none."""
@@ -336,8 +305,8 @@ class Course:
         if self.history.all_proposed:
             return False
         number = len(self.history.proposed)
-        if number < len(self._plan.settings):
-            values = self._plan.settings[number]
+        if number < len(self._planned.proposed):
+            values = self._planned.proposed[number]
         else:
             values, skipped = self._proposer.next(self.history)
             self._skip(skipped)

@@ -16,18 +16,15 @@ from tokenfree.core.errors import JobError, UserError
 from tokenfree.core.settings import build, fingerprint, merge, to_mapping, value_at
 from tokenfree.preprocess.dataset.manifest import Manifest
 from tokenfree.preprocess.features.vocabulary import Vocabulary
-from tokenfree.train.batches.base import Arrays
 from tokenfree.train.config import FinetuneRecipe, PretrainRecipe, check, check_finetuning
 from tokenfree.train.data import mixture
 from tokenfree.train.data.mixture import Data, load_data_manifest, load_data_vocabulary
 from tokenfree.train.finetune import PreparedRun, prepare
 from tokenfree.train.jobs.start import begun
 from tokenfree.train.jobs.weights import absolute, read_weights
-from tokenfree.train.loop.finetuning import FinetuneJob, TaskFiles, TaskSource
+from tokenfree.train.loop.finetuning import FinetuneJob, TaskFiles
 from tokenfree.train.loop.pretraining import Loop
-from tokenfree.train.loop.step import Task, pretraining_task
 from tokenfree.train.loop.trainer import TrainingLoop
-from tokenfree.train.planning import sampled
 from tokenfree.train.sweep.recipe import ERROR, SCORE, TASK, SweepRecipe, Target
 from tokenfree.train.tasks.base import Split
 
@@ -39,17 +36,13 @@ _MEASURE = ("objective", "train.length", "train.validation_windows")  # keys tha
 class Subject(ABC):
     """Data together with what is trained on them. A subject is cheap to create, because data are read on first use."""
 
-    def unread(self) -> Subject:
-        """Return a copy without the data read so far, to send to another process."""
-        return dataclasses.replace(self)
-
     @property
     @abstractmethod
     def content(self) -> str:
         """Fingerprint of the data and, if trials start from given weights, of these."""
 
     @abstractmethod
-    def problems(self, recipe: Any, workers: tuple[int, int]) -> list[str]:
+    def problems(self, recipe: Any) -> list[str]:
         """Return the reasons why a recipe cannot be trained on the data, a line each."""
 
     @abstractmethod
@@ -57,8 +50,8 @@ class Subject(ABC):
         """Return what decides how a metric is measured, by the key that sets it. It must be the same for all trials."""
 
     @abstractmethod
-    def make_loop(self, recipe: Any, *, rank: int = 0, world_size: int = 1, device: str = "cpu") -> TrainingLoop[Any]:
-        """Return a new training loop of one worker."""
+    def make_loop(self, recipe: Any, *, device: str = "cpu") -> TrainingLoop[Any]:
+        """Return a new training loop."""
 
     def first_loop(self, recipe: Any) -> TrainingLoop[Any] | None:
         """Return a loop in this process with the weights that trials start from, or None if these are new.
@@ -68,14 +61,6 @@ class Subject(ABC):
             JobError: The weights differ from those at the start of the sweep.
         """
         return None
-
-    @abstractmethod
-    def batch(self, recipe: Any) -> Arrays:
-        """Return the arrays of some examples, to estimate the FLOPs of a step."""
-
-    @abstractmethod
-    def build(self, recipe: Any) -> Task:
-        """Return the model of a recipe with its head, newly initialized."""
 
     def judged(self, badness: float) -> dict[str, float]:
         """Return the fields that the best validation so far adds to a report. By default the last one counts."""
@@ -100,8 +85,8 @@ class PretrainingSubject(Subject):
     def content(self) -> str:
         return self._manifest.fingerprint
 
-    def problems(self, recipe: PretrainRecipe, workers: tuple[int, int]) -> list[str]:
-        return check(recipe, self._manifest, workers=workers, vocabulary=self._vocabulary)
+    def problems(self, recipe: PretrainRecipe) -> list[str]:
+        return check(recipe, self._manifest, vocabulary=self._vocabulary)
 
     def measure(self, recipe: PretrainRecipe) -> Mapping[str, Any]:
         mapping = to_mapping(dataclasses.replace(recipe, objective=recipe.objective.for_validation()))
@@ -109,14 +94,8 @@ class PretrainingSubject(Subject):
             mapping["objective"].pop(key, None)
         return {key: value_at(mapping, key) for key in _MEASURE}
 
-    def make_loop(self, recipe: PretrainRecipe, *, rank: int = 0, world_size: int = 1, device: str = "cpu") -> Loop:
-        return Loop(recipe, self.data, rank=rank, world_size=world_size, device=device)
-
-    def batch(self, recipe: PretrainRecipe) -> Arrays:
-        return sampled(recipe, self.data, self._vocabulary)
-
-    def build(self, recipe: PretrainRecipe) -> Task:
-        return pretraining_task(recipe, self._vocabulary.size if self._vocabulary is not None else 0)
+    def make_loop(self, recipe: PretrainRecipe, *, device: str = "cpu") -> Loop:
+        return Loop(recipe, self.data, device=device)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -159,19 +138,15 @@ class FinetuningSubject(Subject):
         model = hashlib.sha256(self.files.model or b"").hexdigest()
         return fingerprint({"files": self.files.content, "weights": self.sha256, "vocabulary": model})
 
-    def problems(self, recipe: FinetuneRecipe, workers: tuple[int, int]) -> list[str]:
-        return check_finetuning(recipe, workers=workers)
+    def problems(self, recipe: FinetuneRecipe) -> list[str]:
+        return check_finetuning(recipe)
 
     def measure(self, recipe: FinetuneRecipe) -> Mapping[str, Any]:
         """Return the task and a fingerprint of its development set."""
         return {"task.name": recipe.task.name, "task": self._dev_set(recipe)}
 
-    def make_loop(
-        self, recipe: FinetuneRecipe, *, rank: int = 0, world_size: int = 1, device: str = "cpu"
-    ) -> TrainingLoop[FinetuneRecipe]:
-        return FinetuneJob(recipe=recipe, files=self._untested, run="").make_loop(
-            rank=rank, world_size=world_size, device=device
-        )
+    def make_loop(self, recipe: FinetuneRecipe, *, device: str = "cpu") -> TrainingLoop[FinetuneRecipe]:
+        return FinetuneJob(recipe=recipe, files=self._untested, run="").make_loop(device=device)
 
     def first_loop(self, recipe: FinetuneRecipe) -> TrainingLoop[FinetuneRecipe] | None:
         if self.init_from is None:
@@ -180,12 +155,6 @@ class FinetuningSubject(Subject):
         if given.sha256 != self.sha256:
             raise JobError(f"--init-from {self.init_from}: the weights are not those that the sweep was begun with")
         return begun(recipe, self.make_loop, given)[0]
-
-    def batch(self, recipe: FinetuneRecipe) -> Arrays:
-        return TaskSource(recipe, self._untested, rank=0, world_size=1).loader.batch(0)
-
-    def build(self, recipe: FinetuneRecipe) -> Task:
-        return Task(recipe.model.build(), recipe.task.build(recipe.model))
 
     def judged(self, badness: float) -> dict[str, float]:
         """Return the main score of the best checkpoint so far, which is the one that counts."""
@@ -245,7 +214,6 @@ def _prepared(sweep: SweepRecipe, recipe: FinetuneRecipe, given: TaskInput, run:
         recipe,
         given.files,
         run,
-        workers=(sweep.workers, sweep.workers),
         init_from=given.init_from,
         model=sweep.overrides.get("model"),
         vocabulary=given.vocabulary if reads_subwords or not sweep.variants else None,

@@ -1,4 +1,4 @@
-"""One trial in one worker: train to each report, validate, save, and resume from the newest checkpoint."""
+"""One trial in one process: train to each report, validate, save, and resume from the newest checkpoint."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tokenfree.core.errors import JobError
 from tokenfree.core.files import lock
 from tokenfree.core.settings import build
 from tokenfree.train.config import Recipe
-from tokenfree.train.loop.parallel import broadcast, set_determinism
+from tokenfree.train.loop.parallel import set_determinism
 from tokenfree.train.loop.step import Meter, checked_validation
 from tokenfree.train.loop.trainer import TrainingLoop
 from tokenfree.train.runs import checkpoints
@@ -27,25 +27,24 @@ from tokenfree.train.sweep.recipe import Budget, class_of
 from tokenfree.train.sweep.subjects import Subject
 
 _PATIENCE = 120  # seconds that an abandoned worker may live; one behind a network partition ends after 45
-_SAMPLED = 256  # examples whose characters are counted
 _WARM, _TIMED = 2, 6  # warm-up steps, and timed steps
 _AT_REST = 1e-12  # a learning rate that keeps the weights unchanged, so that they cannot diverge
 
 
 @dataclasses.dataclass(frozen=True)
 class TrialSegment:
-    """What a worker gets: the trial, its data, and the number of reports that the sweep already has.
+    """What a process gets: the trial, its data, and the number of reports that the sweep already has.
 
     Attributes:
         name: Name of the trial.
         recipe: Resolved recipe of the trial.
         subject: Data and what is trained on them.
-        folder: Folder of the trial, which all workers can access.
+        folder: Folder of the trial, which all machines can access.
         budget: Budget of the trial.
         reports: Total number of reports of the trial.
         known: Number of the last report that the sweep has, 0 if none.
-        threads: CPU threads per worker.
-        gpu: Whether the trial trains on GPUs.
+        threads: CPU threads.
+        gpu: Whether the trial trains on a GPU.
     """
 
     name: str
@@ -64,18 +63,17 @@ class _TimeIsUp(Exception):
 
 
 class TrialSession:
-    """A trial in the worker `rank` of `world_size`, positioned at one of its reports.
+    """A trial positioned at one of its reports.
 
     Call `open`, then `advance` for each report, then `close`.
     """
 
-    def __init__(self, segment: TrialSegment, *, rank: int = 0, world_size: int = 1, device: str | None = None) -> None:
-        self._segment, self._rank, self._world_size = segment, rank, world_size
-        self._device = device or ("cuda" if segment.gpu else "cpu")
+    def __init__(self, segment: TrialSegment) -> None:
+        self._segment = segment
+        self._device = "cuda" if segment.gpu else "cpu"
         self._subject = segment.subject
         self._folder = Path(segment.folder)
-        self._budget = segment.budget
-        self._seconds = self._budget.seconds or math.inf
+        self._seconds = segment.budget.seconds or math.inf
         self._stack = contextlib.ExitStack()
         self._used: dict[str, Any] = {"train_seconds": 0.0, "characters": 0, "flops": 0.0}
         self._report: dict[str, Any] = {"report": 0}
@@ -103,8 +101,8 @@ class TrialSession:
 
         The report has these fields: `report`, its number from 1; `step`; `loss` of the last step and `validation_loss`,
         both in nats per target; other validation metrics of the objective; `dev_score` or `dev_error` of a task;
-        `train_seconds` (in training steps only), `characters` (of text) and `flops` since the start of the trial, over
-        all workers; `characters_per_second`; `parameters` of the encoder; `seed`; `machine` of this worker.
+        `train_seconds` (in training steps only), `characters` (of text) and `flops` since the start of the trial;
+        `characters_per_second`; `parameters` of the encoder; `seed`; `machine`.
 
         Raises:
             NotANumber, Spike: Training failed, as described in train/loop/step.py.
@@ -143,11 +141,9 @@ class TrialSession:
         self._stack.close()
 
     def _lock(self) -> None:
-        if self._rank == 0:
-            self._folder.mkdir(parents=True, exist_ok=True)
-            folder = self._segment.folder
-            held = JobError(f"another process still trains {folder}; end it and run the same command again")
-            self._stack.enter_context(lock(self._folder / "lock", seconds=_PATIENCE, held=held))
+        self._folder.mkdir(parents=True, exist_ok=True)
+        held = JobError(f"another process still trains {self._folder}; end it and run the same command again")
+        self._stack.enter_context(lock(self._folder / "lock", seconds=_PATIENCE, held=held))
 
     def _restore(self) -> None:
         """Build the trial's loop and restore its newest checkpoint. Damaged checkpoints are skipped."""
@@ -157,7 +153,7 @@ class TrialSession:
         checkpoint = self._newest() or self._begun(recipe)
         trial = None if checkpoint is None else checkpoint.state.trial
         if checkpoint is None or trial is None:
-            self._set_steps(broadcast(self._planned_steps(recipe)))
+            self._set_steps(self._planned_steps(recipe))
             return
         self._set_steps(trial["steps"])
         self._progress = checkpoint.state.progress or RunProgress()
@@ -169,25 +165,21 @@ class TrialSession:
 
     def _begun(self, recipe: Recipe) -> Checkpoint | None:
         """Save given weights that the trial starts from as a checkpoint of step 0, and restore it. None without any."""
-        first = self._subject.first_loop(recipe) if self._rank == 0 else None
+        first = self._subject.first_loop(recipe)
         if first is not None:
             parts, state = first.snapshot()
             checkpoints.write(self._folder / "checkpoints" / checkpoints.checkpoint_name(0), parts, state)
         return self._newest()
 
     def _make_loop(self, recipe: Recipe) -> TrainingLoop[Any]:
-        return self._subject.make_loop(recipe, rank=self._rank, world_size=self._world_size, device=self._device)
+        return self._subject.make_loop(recipe, device=self._device)
 
     def _planned_steps(self, recipe: Recipe) -> int:
         """Return the number of steps that the budget allows. Steps are timed on a separate loop."""
-        match self._budget.unit:
-            case "train_seconds":
-                return self._budget.num_steps(seconds_of_step(self._make_loop(recipe_for_timing(recipe))))
-            case "flops":
-                return self._budget.num_steps(self._step_flops)
-            case "characters":
-                return self._budget.num_steps(characters_of_step(self._loop))
-        return self._budget.num_steps(1)
+        steps = self._segment.budget.steps
+        if steps is not None:
+            return steps
+        return max(1, round(self._seconds / seconds_of_step(self._make_loop(recipe_for_timing(recipe)))))
 
     def _set_steps(self, steps: int) -> None:
         """Set the recipe's number of steps. It can depend on measurements of the loop, so the loop is built before."""
@@ -203,8 +195,7 @@ class TrialSession:
             losses[0] = line["loss"]
             self._used["characters"] += int(line["characters"])
             self._used["flops"] += self._step_flops
-            # Each broadcast takes time in a step, so it is done only for budgets in seconds.
-            if self._budget.seconds is not None and broadcast(before + time.perf_counter() - began >= seconds):
+            if before + time.perf_counter() - began >= seconds:
                 raise _TimeIsUp
 
         with contextlib.suppress(_TimeIsUp):
@@ -213,9 +204,7 @@ class TrialSession:
         return losses[0]
 
     def _save(self) -> None:
-        parts, state = self._loop.snapshot()  # on all workers, because a sharded model must be gathered
-        if self._rank:
-            return
+        parts, state = self._loop.snapshot()
         trial = {"steps": self._loop.recipe.train.steps, "used": self._used, "report": self._report}
         folder, progress = self._folder / "checkpoints", self._progress
         state = dataclasses.replace(state, trial=trial, progress=progress)
@@ -230,16 +219,6 @@ def flops_of_step(loop: TrainingLoop[Any]) -> float:
     meter = Meter(loop.encoder, loop.model.head, device=loop.device, precision=train.precision)
     arrays = loop.loader.batch(0)
     return meter.flops(arrays) / len(arrays["sample_ids"]) * train.global_batch
-
-
-def characters_of_step(loop: TrainingLoop[Any]) -> float:
-    """Return the characters of text in a step over the global batch, estimated from the first examples of the data."""
-    counts: list[int] = []
-    step = 0
-    while len(counts) < _SAMPLED:
-        counts += list(loop.loader.batch(step)["num_characters"])
-        step += 1
-    return float(sum(counts)) / len(counts) * loop.recipe.train.global_batch
 
 
 def recipe_for_timing(recipe: Recipe) -> Recipe:

@@ -9,17 +9,18 @@ from their own checkpoints.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import gc
 import json
 import pickle
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from types import SimpleNamespace
+from typing import Any
 
 from ray import cloudpickle, tune
 from ray.exceptions import OutOfMemoryError, RayActorError, RayError
 from ray.tune.experiment import Trial
-from ray.tune.schedulers import ASHAScheduler, FIFOScheduler, MedianStoppingRule, TrialScheduler
+from ray.tune.schedulers import ASHAScheduler, FIFOScheduler, TrialScheduler
 from ray.tune.search import Searcher
 
 from tokenfree.core.errors import JobError
@@ -37,14 +38,10 @@ from tokenfree.train.ray.cluster import (
 )
 from tokenfree.train.sweep.history import RAY, History, TrialState
 from tokenfree.train.sweep.planning import Placement, cluster_nodes, find_placement
-from tokenfree.train.sweep.recipe import Asha, MedianStopping, SweepRecipe
-from tokenfree.train.sweep.search import Course, Plan, Proposer
+from tokenfree.train.sweep.recipe import Asha, SweepRecipe
+from tokenfree.train.sweep.search import Course, Proposer
 from tokenfree.train.sweep.trial import TrialSegment, TrialSession
 
-if TYPE_CHECKING:
-    from tokenfree.train.sweep.workers import WorkerGroup
-
-MOST_SHORTAGES = 3  # number of times that a sweep resumes by itself after memory ran out
 _NUMBER, _QUALITY = "report_number", "quality"  # fields of a result that schedulers read
 
 
@@ -61,7 +58,7 @@ def lead(link: Link, plans: bytes, folder: str) -> str | None:
 
     Raises:
         UserError: The search space and the cluster do not fit together.
-        JobError: Ray could not be started or reached, or memory ran out repeatedly.
+        JobError: Ray could not be started or reached, or memory ran out.
     """
     link.listen(lambda message: None)  # this process ends with the command
     proposer, planned = pickle.loads(plans)
@@ -77,44 +74,27 @@ def lead(link: Link, plans: bytes, folder: str) -> str | None:
     return None
 
 
-def _train(proposer: Proposer, planned: Plan, folder: Path, link: Link, session: Session) -> None:
-    placement = find_placement(proposer.sweep, planned.settings, cluster_nodes())
+def _train(proposer: Proposer, planned: History, folder: Path, link: Link, session: Session) -> None:
+    placement = find_placement(proposer.sweep, planned.proposed, cluster_nodes())
     course = Course(proposer, planned, folder, lambda event, history: link.send(event))
+    course.start()
     try:
-        course.start()
-        watched(partial(run_trials, course, placement, folder / RAY), session)
+        with ray_environment({"TUNE_MAX_PENDING_TRIALS_PG": str(placement.concurrent)}, mute=TUNE_LOGGERS):
+            watched(_tuner(_Trials(course, placement), folder / RAY).fit, session)
+    except RuntimeError as error:  # Tune gives up if Ray kills a process to free memory
+        if isinstance(error.__cause__, OutOfMemoryError):
+            raise JobError(
+                "memory ran out, so Ray ended a trial. Give a lower --concurrent or free memory, and run the same "
+                "command again: it resumes the sweep."
+            ) from error
+        raise
     finally:
         course.close()
 
 
-def run_trials(course: Course, placement: Placement, storage: Path) -> None:
-    """Run trials until all have ended. `storage` is a folder for the files of Tune.
-
-    Raises:
-        JobError: Memory ran out repeatedly.
-    """
-    with ray_environment({"TUNE_MAX_PENDING_TRIALS_PG": str(placement.concurrent)}, mute=TUNE_LOGGERS):
-        for attempt in range(MOST_SHORTAGES + 1):
-            try:
-                _tuner(_Trials(course, placement, storage), name=f"tune-{attempt}", storage=storage).fit()
-                return
-            except RuntimeError as error:  # Tune gives up if Ray kills a process to free memory
-                if not isinstance(error.__cause__, OutOfMemoryError):
-                    raise
-            course.restart()
-    raise JobError(
-        f"Ray ended trials {MOST_SHORTAGES + 1} times because memory ran out; make some free or give a lower "
-        "--concurrent, and run the same command again: it resumes the sweep"
-    )
-
-
-def _tuner(trials: _Trials, *, name: str, storage: Path) -> tune.Tuner:
-    needs = trials.placement.needs
-    own = {"CPU": needs.cpus, **({"GPU": needs.gpus} if needs.gpus else {})}
-    # Ray Train places several workers by itself. Tune needs a resource for its own process, and one MiB always fits.
-    resources: dict[str, float] = {"memory": 2.0**20} if needs.workers > 1 else own
+def _tuner(trials: _Trials, storage: Path) -> tune.Tuner:
     return tune.Tuner(
-        tune.with_resources(Trainable, resources),
+        tune.with_resources(Trainable, dict(trials.placement.needs)),
         tune_config=tune.TuneConfig(
             search_alg=trials,
             scheduler=make_scheduler(trials.course.sweep, trials.course.history),
@@ -123,7 +103,7 @@ def _tuner(trials: _Trials, *, name: str, storage: Path) -> tune.Tuner:
             trial_dirname_creator=lambda trial: trial.trial_id,
         ),
         run_config=tune.RunConfig(
-            name=name,
+            name="tune",
             storage_path=str(storage),
             verbose=0,
             callbacks=[_Record(trials)],
@@ -136,9 +116,9 @@ def _tuner(trials: _Trials, *, name: str, storage: Path) -> tune.Tuner:
 class _Trials(Searcher):
     """A searcher that suggests to Tune first the trials that have not ended, then new ones, as many as fit."""
 
-    def __init__(self, course: Course, placement: Placement, storage: Path) -> None:
+    def __init__(self, course: Course, placement: Placement) -> None:
         super().__init__()
-        self.course, self.placement, self._storage = course, placement, storage
+        self.course, self.placement = course, placement
 
     def __reduce__(self) -> Any:
         return Searcher, ()  # Tune pickles the searcher to restore it, which never happens here
@@ -149,12 +129,7 @@ class _Trials(Searcher):
         trial = self.course.next_trial() if running < self.placement.concurrent else None
         if trial is None:
             return Searcher.FINISHED if self.course.history.all_ended else None
-        needs = self.placement.needs
-        return {
-            "segment": self._segment(trial),
-            "metric": self.course.sweep.quality.metric,
-            "group": {"workers": needs.workers, "cpus": needs.cpus, "gpus": needs.gpus, "storage": str(self._storage)},
-        }
+        return {"segment": self._segment(trial), "metric": self.course.sweep.quality.metric}
 
     def on_trial_complete(self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False) -> None:
         """Do nothing, because the callback has recorded the end."""
@@ -170,13 +145,13 @@ class _Trials(Searcher):
         return TrialSegment(
             name=trial.name,
             recipe=to_mapping(sweep.recipe(trial.values, trial.seed)),
-            subject=self.course.subject.unread(),
+            subject=dataclasses.replace(self.course.subject),  # a copy without the data read so far
             folder=str(self.course.folder(trial.name).resolve()),
             budget=sweep.budget,
             reports=sweep.reports,
             known=trial.report_number,
-            threads=max(1, int(needs.cpus)),
-            gpu=needs.gpus > 0,
+            threads=max(1, int(needs["CPU"])),
+            gpu="GPU" in needs,
         )
 
 
@@ -202,43 +177,37 @@ def _name(trial: Trial) -> str:
 
 def make_scheduler(sweep: SweepRecipe, history: History) -> TrialScheduler:
     """Return the scheduler of Tune that the sweep names, after it has received the reports in `history`."""
-    named, scheduler = sweep.scheduler, None
-    given: dict[str, Any] = {"time_attr": _NUMBER, "metric": _QUALITY, "mode": sweep.quality.mode}
-    if isinstance(named, Asha):
-        longest = max(sweep.reports, named.grace)
-        given |= {"max_t": longest, "grace_period": named.grace, "reduction_factor": named.reduction}
-        scheduler = _NamedAsha(**given, stop_last_trials=False)
-    elif isinstance(named, MedianStopping):
-        given |= {"grace_period": named.grace, "min_samples_required": named.min_trials}
-        given |= {"min_time_slice": float("inf")}  # no trial is paused
-        scheduler = _NamedMedian(**given)
-    if scheduler is None:
+    asha = sweep.scheduler
+    if not isinstance(asha, Asha):
         return FIFOScheduler()
+    scheduler = _NamedAsha(
+        time_attr=_NUMBER,
+        metric=_QUALITY,
+        mode=sweep.quality.mode,
+        max_t=max(sweep.reports, asha.grace),
+        grace_period=asha.grace,
+        reduction_factor=asha.reduction,
+        stop_last_trials=False,
+    )
     for trial in history.trials.values():
         for report in trial.reports:
             scheduler.recall(trial.name, _result(report, sweep.quality.metric))
     return scheduler
 
 
-class _Name(NamedTuple):
-    """A trial with the only field that schedulers read."""
-
-    trial_id: str
-
-
 def _named(name: str) -> Any:
-    return _Name(name)
+    return SimpleNamespace(trial_id=name)  # the only field that ASHA reads
 
 
-class _ByName(FIFOScheduler):
-    """A base of schedulers that identifies trials by the sweep's names, so that reports from before a kill count.
+class _NamedAsha(ASHAScheduler):
+    """Tune's ASHA, which identifies trials by the sweep's names here, so that reports from before a kill count.
 
-    The rungs of ASHA and the means of the median rule depend on the set of reports, not on their order.
+    Its rungs depend on the set of reports, not on their order.
     """
 
     def recall(self, name: str, result: dict[str, Any]) -> None:
         """Record a report of an earlier command, without a decision."""
-        controller: Any = None  # neither scheduler uses it here
+        controller: Any = None  # ASHA does not use it
         super().on_trial_add(controller, _named(name))
         super().on_trial_complete(controller, _named(name), result)
 
@@ -253,14 +222,6 @@ class _ByName(FIFOScheduler):
 
     def on_trial_remove(self, tune_controller: Any, trial: Trial) -> None:
         super().on_trial_remove(tune_controller, _named(_name(trial)))
-
-
-class _NamedAsha(_ByName, ASHAScheduler):
-    pass
-
-
-class _NamedMedian(_ByName, MedianStoppingRule):
-    pass
 
 
 def _result(report: Any, metric: str) -> dict[str, Any]:
@@ -288,7 +249,7 @@ def _own_error(trial: Trial) -> str:
 class Trainable(tune.Trainable):
     """A trial as Tune runs it, with a report per step. Tune reuses the process for the next trial, which saves imports.
 
-    `config` holds `segment` (a `TrialSegment`), `metric` and `group` (the arguments of `WorkerGroup`).
+    `config` holds `segment` (a `TrialSegment`) and `metric`.
     """
 
     def setup(self, config: dict[str, Any]) -> None:
@@ -296,8 +257,7 @@ class Trainable(tune.Trainable):
         self._config = config
         self._stack = contextlib.ExitStack()
         self._stack.enter_context(ended_where_cut_off())
-        self._group: WorkerGroup | None = None
-        self._work: TrialSession | WorkerGroup | None = None
+        self._session: TrialSession | None = None
 
     def reset_config(self, new_config: dict[str, Any]) -> bool:
         """Switch to another trial in the same process."""
@@ -311,34 +271,20 @@ class Trainable(tune.Trainable):
         Raises:
             Exception: The error of the trial, which Tune passes on.
         """
-        if self._work is None:
-            self._work = self._begin()
-        report = self._work.advance()
+        if self._session is None:
+            self._session = TrialSession(self._config["segment"])
+            self._session.open()
+        report = self._session.advance()
         done = report["report"] >= self._config["segment"].reports
         return {"report": json.dumps(report), "done": done, **_result(report, self._config["metric"])}
 
     def cleanup(self) -> None:
-        """End the workers."""
+        """Release the trial."""
         self._leave()
-        if self._group is not None:
-            self._group.close()
         self._stack.close()
 
-    def _begin(self) -> TrialSession | WorkerGroup:
-        segment = self._config["segment"]
-        if self._config["group"]["workers"] == 1:
-            session = TrialSession(segment)
-            session.open()
-            return session
-        if self._group is None:
-            from tokenfree.train.sweep.workers import WorkerGroup  # takes a second; trials of one worker do not need it
-
-            self._group = WorkerGroup(**self._config["group"], name=f"workers_{self.trial_id}")
-        self._group.begin(segment)
-        return self._group
-
     def _leave(self) -> None:
-        if isinstance(self._work, TrialSession):
-            self._work.close()
-        self._work = None
+        if self._session is not None:
+            self._session.close()
+        self._session = None
         gc.collect()  # what reads shards is in reference cycles, and Python may leave many of them in memory

@@ -3,7 +3,7 @@
 similarity  Spearman's correlation of the cosine of word vectors with five measures of spelling, on word pairs from
             UniMorph files or a folder of such (--data), with intervals by bootstrap over lemmas
 attention   mean attention distance by layer and head, entropy, and shares of attention on CLS and SEP
-ranks       ranks of attention matrices before softmax, the part of a position code that depends on i - j, segments
+ranks       ranks of attention matrices before softmax, and the part of a position code that depends on i - j
 collisions  characters of a corpus that share buckets of a hash embedder, by language and script, compared with the
             number expected by chance
 noise       scores of a fine-tuned run on a file of examples (--data, by default its --dev) with characters dropped,
@@ -18,7 +18,7 @@ Examples:
   tokenfree analyze attention runs/tiny --output distances.svg
   tokenfree analyze ranks runs/diet --data texts.txt --json
   tokenfree analyze collisions runs/tiny --data data/ja
-  tokenfree analyze noise runs/sst --data sst/stsa.binary.dev --output noise.md noise.png
+  tokenfree analyze noise runs/sst --data sst/stsa.binary.dev --output noise.csv noise.png
 """
 
 import argparse
@@ -31,12 +31,9 @@ from tokenfree.workflows.recipes.options import add_step_argument
 
 _COLUMNS = {  # of the rows, for people; files have all of them
     "similarity": ("language", "kind", "measure", "pairs", "spearman", "low", "high", "mean_cosine"),
-    "attention": ("layer", "distance", "entropy", "itself", "cls", "sep", "strongest"),
-    "ranks": (
-        *("layer", "rank_content", "effective_content", "rank", "effective", "rank_positions", "effective_positions"),
-        *("toeplitz", "shift", "own_segment"),
-    ),
-    "collisions": ("group", "name", "characters", "hash", "hash_expected", "all", "all_expected", "outnumbered"),
+    "attention": ("layer", "distance", "entropy", "itself", "cls", "sep"),
+    "ranks": ("layer", "rank_content", "rank", "rank_positions", "toeplitz"),
+    "collisions": ("group", "name", "characters", "hash", "hash_expected", "all", "all_expected"),
     "noise": ("scheme", "rate", "score", "low", "high", "change", "change_low", "change_high"),
 }
 _MOST_ROWS = 40
@@ -88,7 +85,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="for noise: multiples of the share of changed characters in the paper (default 0.5 1 2)",
     )
     parser.add_argument(
-        "--output", metavar="FILE", nargs="+", help="also write .json, .csv or .md (a row a head, ...), .png or .svg"
+        "--output", metavar="FILE", nargs="+", help="also write .json, .csv (a row a head, ...), .png or .svg"
     )
     add_step_argument(parser)
     parser.add_argument("--trust-code", action="store_true", help="allow code outside tokenfree that RUN names")

@@ -5,9 +5,9 @@ the best guess without context, with a 95% interval, and how much the loss rises
 five predictions of hidden words, losses, throughput, restarts and settings. The data must be where the run was trained
 on them, or among the folders. Several runs are compared by the characters that they read.
 
-For a sweep, also a running one, it shows the best setting, the effect of each hyperparameter, loss against cost, ranks
-at equal steps and at equal time, and every trial. For a fine-tuned run it shows its scores as it learned, the scores of
-each label, and which labels it confuses. The predictions are in RUN/predictions.
+For a sweep, also a running one, it shows the best setting, the effect of each hyperparameter, loss against speed, and
+every trial. For a fine-tuned run it shows its scores as it learned and the scores of each label. The predictions are in
+RUN/predictions.
 
 Examples:
   tokenfree report data/en runs/tiny sweeps/first --output report.html

@@ -56,8 +56,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from tokenfree.core.storage import Storage
-    from tokenfree.train.sweep.history import SCORES, SCORES_FILE
-    from tokenfree.train.sweep.results import BEST, TABLE
+    from tokenfree.train.sweep.history import SCORES, SCORES_FILE, TABLE
+    from tokenfree.train.sweep.results import BEST
     from tokenfree.train.sweep.run import run_sweep
     from tokenfree.workflows.report.page import write_report
     from tokenfree.workflows.terminal.results import next_command, score_lines
@@ -72,7 +72,7 @@ def run(args: argparse.Namespace) -> int:
             print(line)
         return 0
     try:
-        with SweepTable(verbosity=args.verbosity, scheduler=sweep.scheduler) as table:
+        with SweepTable(verbosity=args.verbosity) as table:
             result = run_sweep(sweep, data, args.output, progress=table)
     except JobError:
         if (Path(args.output) / TABLE).is_file():  # every trial failed; the page has their errors

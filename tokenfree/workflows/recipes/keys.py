@@ -257,7 +257,7 @@ SWEEP = RecipeKind(
     "SweepRecipe",
     (
         *("base", "variants", "overrides", "space", "searcher", "scheduler", "objectives", "trials", "seeds"),
-        *("budget", "reports", "workers", "gpus_per_worker", "concurrent", "seed"),
+        *("budget", "reports", "gpus_per_worker", "concurrent", "seed"),
     ),
 )
 IMPORTED = replace(PRETRAINING, command="import", top_keys=("model", "train"), partial=True)

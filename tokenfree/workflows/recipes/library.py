@@ -93,9 +93,9 @@ def resolve_sweep(mapping: Mapping[str, Any]) -> dict[str, Any]:
         UserError: `read` fails for a named recipe, or it is neither a pretraining nor a fine-tuning recipe.
     """
     from tokenfree.core.settings import value_at
-    from tokenfree.train.sweep.recipe import with_task_defaults  # takes seconds to import
+    from tokenfree.train.sweep.recipe import with_task_defaults, without_removed  # takes seconds to import
 
-    mapping = dict(mapping)
+    mapping = without_removed(mapping)
     if isinstance(mapping.get("base"), str):
         mapping["base"] = _read_base(mapping["base"])
     lists = [value_at(mapping, f"space.variant.{kind}") for kind in ("choice", "grid")]

@@ -1,4 +1,4 @@
-"""Write the results of an analysis to a file: .json (everything), .csv or .md (the rows), .png or .svg (a figure)."""
+"""Write the results of an analysis to a file: .json (everything), .csv (the rows), .png or .svg (a figure)."""
 
 import csv
 import io
@@ -12,7 +12,7 @@ import numpy as np
 from tokenfree.core.errors import UserError
 from tokenfree.core.files import write_atomically
 
-KINDS = (".json", ".csv", ".md", ".png", ".svg")
+KINDS = (".json", ".csv", ".png", ".svg")
 _MOST_BARS = 20
 _HEADS = {
     "distance": "mean distance, units",
@@ -45,7 +45,7 @@ def write_analysis(found: Mapping[str, Any], path: str) -> None:
     """
     target = Path(path)
     kind = target.suffix.lower()
-    content = {".json": _json, ".csv": _csv, ".md": _markdown}.get(kind)
+    content = {".json": _json, ".csv": _csv}.get(kind)
     data = content(found) if content else _image(found, kind.removeprefix("."))
     target.parent.mkdir(parents=True, exist_ok=True)
     write_atomically(target, data)
@@ -63,26 +63,10 @@ def _csv(found: Mapping[str, Any]) -> str:
     return file.getvalue()
 
 
-def _markdown(found: Mapping[str, Any]) -> str:
-    """Return a Markdown table of the rows, with numbers rounded to four digits and a dash for missing values."""
-    rows = _rows(found)
-    names = list(rows[0])
-    is_number = [all(isinstance(row[name], int | float | None) for row in rows) for name in names]
-    lines = [names, ["---:" if each else "---" for each in is_number]]
-    lines += [[_cell(row[name]) for name in names] for row in rows]
-    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
-
-
 def _rows(found: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     """Return the rows. If a run was analyzed, each row has the step of its checkpoint."""
     step = {"step": found["step"]} if "step" in found else {}
     return [{**row, **step} for row in found["rows"]]
-
-
-def _cell(value: Any) -> str:
-    if value is None or value == "":
-        return "-"
-    return f"{round(value, 4) + 0.0:.4g}" if isinstance(value, float) else str(value).replace("|", "\\|")
 
 
 def _image(found: Mapping[str, Any], kind: str) -> bytes:

@@ -90,20 +90,6 @@ def curves(
     return figure
 
 
-def confusion(counts: np.ndarray, labels: Sequence[str]) -> Figure:
-    """Draw `counts` [correct label, found label], darker the larger the share of the row."""
-    size = 0.42 * len(labels)
-    figure = Figure(figsize=(max(3.8, 1.8 + size), max(2.6, 1.6 + size)))
-    axes = figure.subplots()
-    names = [cut(label, 12) for label in labels]
-    shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
-    matrix(axes, shares, names, names, texts=[[f"{number:,}" for number in row] for row in counts])
-    axes.tick_params(axis="x", rotation=90 if sum(map(len, names)) > 24 else 0)
-    axes.invert_yaxis()
-    axes.set(title="Labels, right and found", xlabel="found", ylabel="right")
-    return figure
-
-
 def matrix(
     axes: Axes, cells: np.ndarray, rows: Sequence[str], columns: Sequence[str], *, texts: Sequence[Sequence[str]]
 ) -> None:
@@ -143,31 +129,31 @@ def effect(title: str, losses: Sequence[float], levels: Sequence[Level], y: str)
 
 
 class Dot(NamedTuple):
-    """A setting with its cost and loss. It is `best` if no other setting beats it in both."""
+    """A setting with its speed and loss. It is `best` if no other setting beats it in both."""
 
     name: str
-    cost: float
+    speed: float
     loss: float
     best: bool = False
 
 
-def cost_against_loss(dots: Sequence[Dot], *, title: str, x: str, y: str, more_is_better: bool) -> Figure:
-    """Draw settings by cost and loss, and the Pareto front as steps."""
+def speed_against_loss(dots: Sequence[Dot], *, y: str) -> Figure:
+    """Draw settings by speed and loss, and the Pareto front as steps."""
     figure = Figure()
     axes = figure.subplots()
-    front = sorted((dot for dot in dots if dot.best), key=lambda dot: dot.cost)
+    front = sorted((dot for dot in dots if dot.best), key=lambda dot: dot.speed)
     beaten = [dot for dot in dots if not dot.best]
-    axes.plot([dot.cost for dot in beaten], [dot.loss for dot in beaten], "o", color=FAINT, label="beaten in both")
+    axes.plot([dot.speed for dot in beaten], [dot.loss for dot in beaten], "o", color=FAINT, label="beaten in both")
     axes.step(
-        [dot.cost for dot in front], [dot.loss for dot in front], where="pre" if more_is_better else "post",
-        color="C1", linewidth=1, linestyle="-", marker="D", label="no other is better in both",
+        [dot.speed for dot in front], [dot.loss for dot in front], where="pre", color="C1", linewidth=1,
+        linestyle="-", marker="D", label="no other is better in both",
     )  # fmt: skip
     for dot in front:
         place = {"xytext": (5, 6), "textcoords": "offset points"}
-        axes.annotate(dot.name, (dot.cost, dot.loss), fontsize=9, bbox=_GROUND, **place)
+        axes.annotate(dot.name, (dot.speed, dot.loss), fontsize=9, bbox=_GROUND, **place)
     axes.margins(x=0.15, y=0.2)
-    axes.set(title=title, xlabel=x, ylabel=y)
-    _scale(axes, [dot.cost for dot in dots])
+    axes.set(title="Loss against speed", xlabel=SPEED_NAME, ylabel=y)
+    _scale(axes, [dot.speed for dot in dots])
     figure.legend(loc="outside lower left", ncols=2)
     return figure
 

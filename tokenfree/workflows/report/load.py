@@ -25,9 +25,8 @@ from tokenfree.train.runs.config import (
     RESULT_NAME,
     SHOWN_CONFIG,
 )
-from tokenfree.train.sweep.history import SCORES, SCORES_FILE, SWEEP_FILE, TrialState
+from tokenfree.train.sweep.history import SCORES, SCORES_FILE, SWEEP_FILE, TABLE, TrialState, read_history
 from tokenfree.train.sweep.recipe import LOSS, quality
-from tokenfree.train.sweep.results import read
 from tokenfree.workflows.report.parts import Table
 from tokenfree.workflows.terminal.progress import counted
 
@@ -156,12 +155,12 @@ def _sweep(path: Path) -> SweepRecord:
     mapping = SWEEP_FILE.yaml(storage, "sweep.yaml")
     recipe = mapping["recipe"]
     target = quality(recipe.get("objectives") or [LOSS.metric])
-    history, ended = read(path, seeds=recipe.get("seeds", 1), reports=recipe.get("reports", 1), target=target)
+    history = read_history(path, seeds=recipe.get("seeds", 1), reports=recipe.get("reports", 1), target=target)
     scores: Mapping[str, Any] = {}
     with contextlib.suppress(FileNotFoundError):
         scores = SCORES_FILE.json(storage, SCORES)
     return SweepRecord(
-        path, recipe, tuple(history.trials.values()), history.reasons(), ended, scores,
+        path, recipe, tuple(history.trials.values()), history.reasons(), (path / TABLE).is_file(), scores,
         mapping.get("attempts") or (), mapping.get("fingerprints", {}).get("data", ""),
     )  # fmt: skip
 

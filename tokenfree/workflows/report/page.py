@@ -16,8 +16,8 @@ from tokenfree.workflows.report import figures
 from tokenfree.workflows.report.load import DataRecord, Record, RunRecord, SweepRecord, load
 from tokenfree.workflows.report.parts import Block, Card, Section, Table, count, cut
 from tokenfree.workflows.report.runs import comparison_section, finetuned_comparison, finetuned_section, run_section
-from tokenfree.workflows.report.samples import Asked, Model, ask, data_of, model_of
-from tokenfree.workflows.report.sweeps import SweepView, best_model, sweep_section
+from tokenfree.workflows.report.samples import ask
+from tokenfree.workflows.report.sweeps import SweepView, sweep_section
 
 
 def write_report(
@@ -25,7 +25,6 @@ def write_report(
     output: str,
     *,
     contexts: Mapping[str, Mapping[str, float]] | None = None,
-    sentences: Sequence[tuple[str, str]] = (),
     step: int | None = None,
 ) -> Path:
     """Write the page about `folders` (runs, sweeps and data directories) to the file `output`.
@@ -34,8 +33,6 @@ def write_report(
         folders: Paths or addresses.
         output: Path of the page, which is written atomically.
         contexts: Results of `evaluate` by folder. Other runs are evaluated if their data can be found.
-        sentences: Pairs of a sentence with a mark and the answer, for runs to predict; default: words of held-out
-            windows.
         step: Step of the checkpoints to use; see `checkpoint_of` for the default.
 
     Raises:
@@ -43,7 +40,7 @@ def write_report(
         JobError: A checkpoint is damaged.
         OSError: The page cannot be written.
     """
-    page = render([load(_local(folder)) for folder in folders], contexts or {}, sentences, step)
+    page = render([load(_local(folder)) for folder in folders], contexts or {}, step)
     path = Path(output)
     path.parent.mkdir(parents=True, exist_ok=True)
     write_atomically(path, page)
@@ -52,12 +49,7 @@ def write_report(
     return path
 
 
-def render(
-    records: Sequence[Record],
-    contexts: Mapping[str, Mapping[str, float]],
-    sentences: Sequence[tuple[str, str]],
-    step: int | None,
-) -> str:
+def render(records: Sequence[Record], contexts: Mapping[str, Mapping[str, float]], step: int | None) -> str:
     """Return the page about these records."""
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("tokenfree.workflows.report", "."),
@@ -67,38 +59,27 @@ def render(
         lstrip_blocks=True,
     )
     with matplotlib.style.context(figures.STYLE):
-        found = sections(records, contexts, sentences, step)
+        found = sections(records, contexts, step)
     title = "tokenfree: " + ", ".join(record.path.name for record in records)
     page = environment.get_template("page.html.jinja").render(title=title, sections=found)
     return printable(page)  # control characters are invalid in HTML
 
 
-def sections(
-    records: Sequence[Record],
-    contexts: Mapping[str, Mapping[str, float]],
-    sentences: Sequence[tuple[str, str]],
-    step: int | None,
-) -> list[Section]:
+def sections(records: Sequence[Record], contexts: Mapping[str, Mapping[str, float]], step: int | None) -> list[Section]:
     """Return the sections: pretraining runs, sweeps, fine-tuned runs, then data.
 
     If there are several runs of a kind, a comparison precedes their own sections.
     """
     runs = [record for record in records if isinstance(record, RunRecord)]
-    views = [SweepView(record) for record in records if isinstance(record, SweepRecord)]
     data = [record for record in records if isinstance(record, DataRecord)]
     pretrained, finetuned = ([run for run in runs if run.is_finetuned == is_one] for is_one in (False, True))
     known: dict[str, Data] = {record.manifest.fingerprint: str(record.path) for record in data}
 
-    def asked(model: Model | None, context: Mapping[str, float] | None, step: int | None = None) -> Asked:
-        if model is None:
-            return Asked()
-        return ask(model, data_of(model, known), context=context, sentences=sentences, step=step)
-
-    of_runs = [asked(model_of(run), contexts.get(str(run.path)), step) for run in pretrained]
+    of_runs = [ask(run, known, context=contexts.get(str(run.path)), step=step) for run in pretrained]
     return [
         *([comparison_section(pretrained, of_runs)] if len(pretrained) > 1 else []),
         *map(run_section, pretrained, of_runs),
-        *(sweep_section(view, asked(best_model(view), {})) for view in views),
+        *(sweep_section(SweepView(record)) for record in records if isinstance(record, SweepRecord)),
         *([finetuned_comparison(finetuned)] if len(finetuned) > 1 else []),
         *map(finetuned_section, finetuned),
         *map(corpus_section, data),

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 from markupsafe import Markup
-from sklearn.metrics import confusion_matrix, precision_recall_fscore_support
+from sklearn.metrics import precision_recall_fscore_support
 
 from tokenfree.core.settings import flatten
 from tokenfree.workflows.report import figures
@@ -29,7 +29,7 @@ from tokenfree.workflows.terminal.progress import counted
 
 SPLITS = {"dev": "development set", "test": "test set"}
 MOST_SCORES = 4  # curves in one figure
-MOST_LABELS, MOST_ROWS = 12, 40  # labels in the figure and in the table
+MOST_ROWS = 40  # labels in the table
 _SAME_LEVEL = 0.05  # nats; below this difference of baselines, targets count as equally hard
 
 
@@ -278,23 +278,20 @@ def _words(score: str) -> str:
 
 
 def label_block(title: str, lines: Sequence[Line]) -> Block:
-    """Return a table and figure of predicted labels, or an empty block if there are no labels or no correct ones."""
+    """Return a table of predicted labels, or an empty block if there are no labels or no correct ones."""
     pairs = [pair for line in lines for pair in _label_pairs(line)]
     if not pairs or any(not isinstance(label, str) for pair in pairs for label in pair):
         return Block()
     gold, found = zip(*pairs, strict=True)
     labels = sorted({*gold, *found})
-    counts = confusion_matrix(gold, found, labels=labels)
-    scores = precision_recall_fscore_support(gold, found, labels=labels, zero_division=0)[:3]  # pyright: ignore
+    *scores, counts = map(np.asarray, precision_recall_fscore_support(gold, found, labels=labels, zero_division=0))  # pyright: ignore
     rows = [
-        [labels[at], f"{counts[at].sum():,}", f"{counts[:, at].sum():,}"]
-        + [f"{np.asarray(each)[at]:.3f}" for each in scores]
-        for at in np.argsort(-counts.sum(axis=1), kind="stable")[:MOST_ROWS]
+        [labels[at], f"{counts[at]:,}", f"{found.count(labels[at]):,}", *(f"{each[at]:.3f}" for each in scores)]
+        for at in np.argsort(-counts, kind="stable")[:MOST_ROWS]
     ]
     caption = "Labels" if len(labels) <= MOST_ROWS else f"The {MOST_ROWS} most frequent of {len(labels)} labels"
     table = Table(caption, ["label", "examples", "found", "precision", "recall", "F1"], rows)
-    drawn = [inline(figures.confusion(counts, labels), "Right and found labels")] if len(labels) <= MOST_LABELS else []
-    return Block(title, figures=drawn, tables=[table])
+    return Block(title, tables=[table])
 
 
 def _label_pairs(line: Line) -> list[tuple[Any, Any]]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from markupsafe import Markup
@@ -24,15 +24,6 @@ AROUND = 60  # characters shown before and after the hidden word
 _MOST_READ = 2**16  # characters to evaluate a run on: seconds for a small model, minutes for a large one
 
 
-class Model(NamedTuple):
-    """A model to evaluate and to ask for predictions."""
-
-    folder: Path  # folder of the run, with checkpoints
-    recipe: Mapping[str, Any]
-    fingerprint: str  # fingerprint of its training data
-    recorded: Data | None  # recorded paths of its training data, if any
-
-
 class Asked(NamedTuple):
     """Results of the evaluation and the predictions of a model."""
 
@@ -41,73 +32,55 @@ class Asked(NamedTuple):
     problem: str = ""  # why there are no predictions, or which checkpoints are damaged
 
 
-def model_of(run: RunRecord) -> Model | None:
-    """Return the model of a pretraining run with checkpoints, or None for fine-tuned and imported runs."""
-    config = run.config
-    if run.is_finetuned or not config.get("manifest") or "recipe" not in config or not has_checkpoints(run.path):
-        return None
-    recorded = given_or_parsed(config["data"]) if "data" in config else None
-    return Model(run.path, config["recipe"], config["manifest"], recorded)
-
-
-def has_checkpoints(folder: Path) -> bool:
-    return any((folder / "checkpoints").glob("step_*"))
-
-
-def data_of(model: Model, known: Mapping[str, Data]) -> Data | None:
-    """Return the training data of a model: `known` by fingerprint, or at the recorded paths if unchanged there."""
-    if model.fingerprint in known:
-        return known[model.fingerprint]
-    recorded = model.recorded
+def _data_of(fingerprint: str, recorded: Data | None, known: Mapping[str, Data]) -> Data | None:
+    """Return the training data of a run: `known` by fingerprint, or at the recorded paths if unchanged there."""
+    if fingerprint in known:
+        return known[fingerprint]
     if recorded is None or not all((Path(path) / "manifest.json").is_file() for path in paths_of(recorded)):
         return None
     try:
-        return recorded if load_data_manifest(recorded).fingerprint == model.fingerprint else None
+        return recorded if load_data_manifest(recorded).fingerprint == fingerprint else None
     except UserError:
         return None
 
 
-def ask(
-    model: Model,
-    data: Data | None,
-    *,
-    context: Mapping[str, float] | None,
-    sentences: Sequence[tuple[str, str]],
-    step: int | None,
-) -> Asked:
-    """Evaluate a model, unless its `context` is known, and predict hidden words.
+def ask(run: RunRecord, known: Mapping[str, Data], *, context: Mapping[str, float] | None, step: int | None) -> Asked:
+    """Evaluate the model of a pretraining run, unless its `context` is known, and predict words of held-out windows.
+
+    The result is empty for imported runs and for runs without checkpoints.
 
     Args:
-        model: Model with checkpoints.
-        data: Data that it was trained on.
-        context: Results of `evaluate`; {} skips the evaluation.
-        sentences: Pairs of a sentence with a mark and the answer; default: words of held-out windows.
+        run: The run.
+        known: Data directories by the fingerprint of their manifest.
+        context: Results of `evaluate`.
         step: Step of the checkpoint.
 
     Raises:
         UserError: There is no checkpoint of that step.
         JobError: The checkpoint is damaged.
     """
+    config, folder = run.config, str(run.path)
+    if not config.get("manifest") or "recipe" not in config or not any((run.path / "checkpoints").glob("step_*")):
+        return Asked()
+    recorded = given_or_parsed(config["data"]) if "data" in config else None
+    data = _data_of(config["manifest"], recorded, known)
     if data is None:
-        where = f"its data are not in {model.recorded}" if model.recorded else "a sweep records no place of its data"
-        return Asked(problem=f"No predictions: {where}. Give their directory to tokenfree report too.")
+        where = f"its data are not in {recorded}. Give their directory to tokenfree report too"
+        return Asked(problem=f"No predictions: {where}.")
     from tokenfree.train.config import PretrainRecipe  # these import torch
     from tokenfree.train.evaluate import evaluate
-    from tokenfree.train.inference.guesses import read_masked_text
     from tokenfree.train.inference.predictor import predictor_of
     from tokenfree.train.runs.run import checkpoint_of
 
-    checkpoint = checkpoint_of(model.folder, step)
+    checkpoint = checkpoint_of(run.path, step)
     try:
-        with own_code.trusting(False, str(model.folder)):
-            recipe = build(PretrainRecipe, model.recipe, source=str(model.folder))
+        with own_code.trusting(False, folder):
+            recipe = build(PretrainRecipe, config["recipe"], source=folder)
         if context is None:
             num_windows = min(recipe.train.validation_windows, max(16, _MOST_READ // (recipe.train.length or 1)))
-            context = evaluate(str(model.folder), data, num_windows=num_windows, step=checkpoint.step)
+            context = evaluate(folder, data, num_windows=num_windows, step=checkpoint.step)
         predictor = predictor_of(checkpoint, recipe, data)
-        parts = ((read_masked_text(sentence).parts, answer) for sentence, answer in sentences)
-        asked = [(before, answer, after) for (before, after), answer in parts] or list(_windows(predictor, data))
-        found = [_example(predictor, *each) for each in asked]
+        found = [_example(predictor, *each) for each in _windows(predictor, data)]
     except UntrustedCode as error:
         said = f"a report runs no code from outside tokenfree, and this run names {', '.join(error.names)}"
         return Asked(problem=f"No predictions: {said}.")

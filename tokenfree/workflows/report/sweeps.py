@@ -1,19 +1,17 @@
-"""Section of a sweep, ended or not: the best setting, effects of hyperparameters, cost, and all trials."""
+"""Section of a sweep, ended or not: the best setting, effects of hyperparameters, speed, and all trials."""
 
 import shlex
 from collections.abc import Iterator, Mapping
-from operator import attrgetter
 from typing import Any
 
-from tokenfree.core.storage import Storage
 from tokenfree.train.intervals import MeanInterval
 from tokenfree.train.sweep import results
-from tokenfree.train.sweep.history import BEST_FILE, is_number
-from tokenfree.train.sweep.recipe import LOSS, SPEED, Target, objectives, quality
+from tokenfree.train.sweep.history import is_number
+from tokenfree.train.sweep.recipe import LOSS, Target, objectives, quality
 from tokenfree.train.sweep.results import METRICS, Setting, shown
 from tokenfree.workflows.report import figures
 from tokenfree.workflows.report.figures import Dot, inline
-from tokenfree.workflows.report.load import SweepRecord, attempt_table, machine_line, state
+from tokenfree.workflows.report.load import SweepRecord, attempt_table, state
 from tokenfree.workflows.report.parts import (
     Block,
     Card,
@@ -26,18 +24,14 @@ from tokenfree.workflows.report.parts import (
     plus_minus,
     settings_table,
 )
-from tokenfree.workflows.report.samples import Asked, Model, has_checkpoints
 from tokenfree.workflows.terminal.progress import counted
 
 UNITS = {"step": "step", "characters": "characters", "flops": "FLOPs", "train_seconds": "training seconds"}
-BUDGETS = {"characters": "characters", "flops": "flops", "seconds": "train_seconds"}
-FLOPS = Target("flops_per_character")
+BUDGETS = {"characters": "characters", "flops": "flops", "seconds": "train_seconds"}  # the first two: earlier versions
 LOSS_NAME = "held-out loss (nats)"
 MOST_FIGURED = 400  # trials in one figure
 MOST_ROWS = 20  # rows of a settings table that is not folded
-LEAST_TRIALS = 6  # minimum for shares of the variance
 MOST_NAMING = 4  # hyperparameters whose values name a setting in figures
-CHEAPER = 1.05  # speed ratio from which a faster setting gets a card
 
 
 class SweepView:
@@ -55,29 +49,15 @@ class SweepView:
         self.target, self.quality = objectives(names)[0], quality(names)
         self.amount = results.full_amount(self.trials, self.unit)  # None before the first report
         self.ranked = results.rank(self.trials, target=self.target, unit=self.unit, amount=self.amount)
-        # Loss is compared with cost at an amount that three settings reached.
-        self.front_amount = results.front_amount(self.trials, self.unit)
+        # Loss is compared with speed at an amount that three settings reached.
+        self.front_amount = results.front_amount(self.trials, self.unit) or 0.0
         self.front_ranked = results.rank(self.trials, target=self.target, unit=self.unit, amount=self.front_amount)
+        found = results.front(self.front_ranked, LOSS, self.front_amount, self.unit)
+        self.front = [item.setting.name for item in found]
 
     def at(self, amount: float) -> str:
         """Return an amount of the budget in words, such as `step 90`."""
         return f"{UNITS[self.unit]} {count(amount)}"
-
-    def loss(self, setting: Setting) -> float | None:
-        """Return the mean loss of a setting at the amount where loss is compared with cost."""
-        found = setting.interval(LOSS.metric, self.front_amount or 0.0, self.unit)
-        return None if found is None else found.mean
-
-    def front(self, target: Target) -> list[str]:
-        """Return the names of the settings on the Pareto front of loss and `target`.
-
-        Costs are compared to two digits, because a smaller difference is no reason to prefer a setting.
-        """
-        if self.front_amount is None:
-            return []
-        cost_of = attrgetter("arithmetic" if target == FLOPS else "slowness")
-        found = results.front(self.front_ranked, LOSS, self.front_amount, self.unit, cost_of)
-        return [item.setting.name for item in found]
 
     def short_name(self, setting: Setting) -> str:
         """Return the values that differ between trials, as `4 · 0.5 · full`, or the number of the setting.
@@ -95,23 +75,11 @@ class SweepView:
         return said or "the base recipe"
 
 
-def sweep_section(view: SweepView, asked: Asked) -> Section:
+def sweep_section(view: SweepView) -> Section:
     """Return the section of one sweep."""
-    predictions = Block("Predictions of the best trial" * bool(asked.examples), asked.problem, tables=asked.examples)
     parts = (_effects, _cost, _parallel, _settings, _curves, _trials)
-    blocks = [_best(view), predictions, *(block for part in parts for block in part(view))]
+    blocks = [_best(view), *(block for part in parts for block in part(view))]
     return Section(f"Sweep · {view.sweep.path.name}", state(view.sweep, view.sweep.ended), list(_cards(view)), blocks)
-
-
-def best_model(view: SweepView) -> Model | None:
-    """Return the model of the best trial of a finished pretraining sweep, if it has checkpoints."""
-    if not view.sweep.ended or view.quality != LOSS:
-        return None
-    winner = results.best(view.trials, target=view.target, unit=view.unit)
-    if winner is None or not has_checkpoints(view.sweep.path / "trials" / winner.name):
-        return None
-    recipe = BEST_FILE.yaml(Storage.at(str(view.sweep.path)), results.BEST)
-    return Model(view.sweep.path / "trials" / winner.name, recipe, view.sweep.data, None)
 
 
 def _name(target: Target) -> str:
@@ -129,12 +97,6 @@ def _cards(view: SweepView) -> Iterator[Card]:
         seeds = "one seed" if found is None or found.count == 1 else f"mean of {found.count} seeds, 95% interval"
         yield Card("Best setting", view.short_name(setting), f"{setting.name}: {view.described(setting.values)}")
         yield Card(f"Best {_name(view.quality)}", _interval(found, 3), f"At {view.at(view.amount)}, {seeds}.")
-        for item in view.ranked[1:2]:
-            lead = abs(item.interval.mean - view.ranked[0].interval.mean)
-            if item.interval.count == view.ranked[0].interval.count:
-                note = f"{item.setting.name}: {_interval(item.interval)}"
-                yield Card("Lead over the next setting", f"{lead:.4f}", note)
-        yield from _cheaper(view, setting)
     for name, value in view.sweep.scores.get("test", {}).items():
         if "/" not in name:
             yield Card(f"{name.replace('_', ' ')}, test set", decimal(value), "Of the best setting, mean over seeds.")
@@ -146,26 +108,6 @@ def _cards(view: SweepView) -> Iterator[Card]:
     seconds = sum(trial.last.get("train_seconds", 0.0) for trial in view.trials)
     if seconds:
         yield Card("Training time", duration(seconds), "Of all trials together.")
-    found = [report["machine"] for trial in view.trials for report in trial.reports if report.get("machine")]
-    machines = set(map(machine_line, found))
-    if len(machines) > 1:
-        yield Card("Machines", str(len(machines)), "Speeds of trials on different machines do not compare.")
-
-
-def _cheaper(view: SweepView, winner: Setting) -> Iterator[Card]:
-    """Yield a card that compares the fastest setting on the Pareto front with the best one, if it is notably faster."""
-    leading = set(view.front(SPEED))
-    known = [item.setting for item in view.front_ranked if item.setting.name in leading]
-    own, amount = winner.cost.speed, view.front_amount
-    if not known or not own or amount is None or view.quality != LOSS:
-        return
-    fastest = max(known, key=lambda setting: setting.cost.speed or 0.0)
-    ratio, losses = (fastest.cost.speed or 0.0) / own, [view.loss(fastest), view.loss(winner)]
-    flops = [setting.cost.arithmetic for setting in (fastest, winner)]
-    is_equal = flops[0] is not None and flops[0] == flops[1]  # speeds of equal models differ by chance
-    if ratio >= CHEAPER and losses[0] is not None and losses[1] is not None and not is_equal:
-        note = f"{ratio:.1f} times as fast as the best setting, {losses[0] - losses[1]:+.3f} nats"
-        yield Card("Fastest worthwhile setting", view.short_name(fastest), f"{note} at {view.at(amount)}.")
 
 
 def _best(view: SweepView) -> Block:
@@ -182,57 +124,37 @@ def _best(view: SweepView) -> Block:
 
 
 def _effects(view: SweepView) -> Iterator[Block]:
-    """Yield a figure per hyperparameter at the amount that all trials reached, and the variance explained by each."""
+    """Yield a figure per hyperparameter at the amount that all trials reached."""
     common = results.common_amount(view.trials, view.unit)
     if common is None:
         return
     found = [(trial, trial.value_at(LOSS.metric, common, view.unit)) for trial in view.trials]
     compared = [(trial, loss) for trial, loss in found if loss is not None and trial.state != "failed"]
-    if len(compared) < 2:
-        return
     losses = [loss for _, loss in compared]
-    values = {key: [trial.values.get(key) for trial, _ in compared] for key in view.names}
-    searched = {key: found for key, own in values.items() if len(found := results.levels(own, losses)) > 1}
-    shares = {}
-    if len(searched) > 1 and len(compared) >= LEAST_TRIALS:
-        shares = results.importance([each.values for each, _ in compared], losses, list(searched))
     drawn, rows = [], []
-    for key, found in searched.items():
-        name, told = view.names[key], f"{100 * shares[key]:.0f}%" if key in shares else "–"
-        rows += [[name, each.label, str(each.interval.count), _interval(each.interval), told] for each in found]
-        drawn.append(inline(figures.effect(name, losses, found, LOSS_NAME), f"Held-out loss by {name}"))
+    for key, name in view.names.items():
+        levels = results.levels([trial.values.get(key) for trial, _ in compared], losses)
+        if len(levels) > 1:
+            rows += [[name, each.label, str(each.interval.count), _interval(each.interval)] for each in levels]
+            drawn.append(inline(figures.effect(name, losses, levels, LOSS_NAME), f"Held-out loss by {name}"))
     if rows:
-        header = ["hyperparameter", "value", "trials", LOSS_NAME, "variance explained"]
-        table = Table("Mean loss by value", header, rows, folded=True)
+        table = Table("Mean loss by value", ["hyperparameter", "value", "trials", LOSS_NAME], rows, folded=True)
         text = f"{counted(len(compared), 'trial')} at {view.at(common)}. Bars: means with 95% intervals over trials."
         yield Block("What each hyperparameter does", text, figures=drawn, tables=[table])
 
 
 def _cost(view: SweepView) -> Iterator[Block]:
-    """Yield loss against each cost in which settings differ; none for equal models, whose speeds differ by chance."""
-    models = {item.setting.cost.arithmetic for item in view.front_ranked}
-    if len(models) == 1 and None not in models:
-        return
-    drawn = []
-    for target, title, x, field in (
-        (FLOPS, "Loss against arithmetic", "FLOPs for each character read", "flops"),
-        (SPEED, "Loss against speed", "characters per second", "speed"),
-    ):
-        fronted = view.front(target)
-        found = [(item.setting, getattr(item.setting.cost, field)) for item in view.front_ranked]
-        dots = [
-            Dot(view.short_name(setting), cost, loss, setting.name in fronted)
-            for setting, cost in found
-            if cost is not None and (loss := view.loss(setting)) is not None
-        ]
-        spent = [dot.cost for dot in dots]
-        if len(dots) > 1 and max(spent) > min(spent):
-            more = target.mode == "max"
-            figure = figures.cost_against_loss(dots, title=title, x=x, y=LOSS_NAME, more_is_better=more)
-            drawn.append(inline(figure, f"{title} of every setting"))
-    if drawn and view.front_amount is not None:
-        text = f"{counted(len(view.front_ranked), 'setting')} at {view.at(view.front_amount)}."
-        yield Block("Cost against loss", text, figures=drawn)
+    """Yield loss against speed; none for models with equal FLOPs, whose speeds differ by chance."""
+    models = {item.setting.flops for item in view.front_ranked}
+    dots = []
+    for setting in (item.setting for item in view.front_ranked):
+        found, speed = setting.interval(LOSS.metric, view.front_amount, view.unit), setting.speed
+        if found is not None and speed is not None:
+            dots.append(Dot(view.short_name(setting), speed, found.mean, setting.name in view.front))
+    if len({dot.speed for dot in dots}) > 1 and (len(models) > 1 or None in models):
+        figure = figures.speed_against_loss(dots, y=LOSS_NAME)
+        text = f"{counted(len(dots), 'setting')} at {view.at(view.front_amount)}."
+        yield Block("Loss against speed", text, figures=[inline(figure, "Loss against speed of every setting")])
 
 
 def _parallel(view: SweepView) -> Iterator[Block]:
@@ -249,44 +171,34 @@ def _parallel(view: SweepView) -> Iterator[Block]:
 
 
 def _settings(view: SweepView) -> Iterator[Block]:
-    """Yield the table of settings, best first, with their seeds, costs and Pareto fronts."""
+    """Yield the table of settings, best first, with their seeds, speed and the Pareto front."""
     if not view.ranked or view.amount is None:
         return
-    fronts = {"FLOPs": view.front(FLOPS), "speed": view.front(SPEED)}
-    time = results.full_amount(view.trials, "train_seconds")
-    by_time = [] if time is None else results.rank(view.trials, target=view.quality, unit="train_seconds", amount=time)
-    places = {item.setting.name: str(number) for number, item in enumerate(by_time, 1)}
     rows = []
     for number, item in enumerate(view.ranked, 1):
-        setting, cost = item.setting, item.setting.cost
-        leads = " and ".join(what for what, names in fronts.items() if setting.name in names)
+        setting = item.setting
         rows.append([
             str(number), setting.name, *(shown(setting.values.get(key)) or "–" for key in view.names),
-            _interval(item.interval), str(item.interval.count), "–" if cost.flops is None else count(cost.flops),
-            "–" if cost.speed is None else count(cost.speed), leads, places.get(setting.name, "–"),
+            _interval(item.interval), str(item.interval.count), "–" if setting.speed is None else count(setting.speed),
+            "yes" if setting.name in view.front else "",
         ])  # fmt: skip
-    header = ["rank", "setting", *view.names.values(), _name(view.target), "seeds", "FLOPs a character", "characters/s"]
-    header += ["best for its", "rank at equal time"]
+    header = ["rank", "setting", *view.names.values(), _name(view.target), "seeds", "characters/s", "front"]
     caption = f"Settings at {view.at(view.amount)}, best first"
     yield Block("Settings compared", tables=[Table(caption, header, rows, folded=len(rows) > MOST_ROWS)])
 
 
 def _curves(view: SweepView) -> Iterator[Block]:
     winner = {trial.name for trial in view.ranked[0].setting.trials} if view.ranked else set()
-    drawn = []
-    for unit in ("step", "train_seconds"):
-        lines = []
-        for trial in view.trials[:MOST_FIGURED]:
-            points = [(report.get(unit), report.get(LOSS.metric)) for report in trial.reports]
-            points = [(x, y) for x, y in points if is_number(x) and is_number(y)]
-            if points:
-                xs, ys = zip(*points, strict=True)
-                lines.append(("best" if trial.name in winner else trial.state, xs, ys))
-        if lines:
-            name = UNITS[unit]
-            drawn.append(inline(figures.trials(lines, x=name, y=LOSS_NAME), f"Held-out loss of every trial by {name}"))
-    if drawn:
-        yield Block(figures=drawn)
+    lines = []
+    for trial in view.trials[:MOST_FIGURED]:
+        points = [(report.get("step"), report.get(LOSS.metric)) for report in trial.reports]
+        points = [(x, y) for x, y in points if is_number(x) and is_number(y)]
+        if points:
+            xs, ys = zip(*points, strict=True)
+            lines.append(("best" if trial.name in winner else trial.state, xs, ys))
+    if lines:
+        figure = figures.trials(lines, x="step", y=LOSS_NAME)
+        yield Block(figures=[inline(figure, "Held-out loss of every trial by step")])
 
 
 def _trials(view: SweepView) -> Iterator[Block]:

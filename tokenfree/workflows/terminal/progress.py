@@ -10,7 +10,7 @@ from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TextIO
 
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.live import Live
 from rich.segment import Segment
 from rich.text import Text
@@ -63,14 +63,14 @@ class Display:
 
     Args:
         stream: Stream to draw on. Nothing is drawn unless it is a terminal.
-        draw: Function that returns the current lines.
+        draw: Function that returns what to show now.
         verbosity: Nothing is drawn unless it is `normal`.
 
     Attributes:
         live: Whether lines are drawn, which needs a terminal that can move its cursor.
     """
 
-    def __init__(self, stream: TextIO, draw: Callable[[], Text], verbosity: Verbosity) -> None:
+    def __init__(self, stream: TextIO, draw: Callable[[], RenderableType], verbosity: Verbosity) -> None:
         self.console = PlainConsole(stream)
         self.live = verbosity == "normal" and stream.isatty() and self.console.is_interactive
         self._draw = draw
