@@ -116,7 +116,6 @@ def _settings(model: FinetunedModel, strengths: Sequence[float]) -> Iterator[tup
 
 
 def _spaced(examples: Sequence[Any], most: int | None) -> Sequence[Any]:
-    """Return at most `most` examples, evenly spaced."""
     if most is None or most >= len(examples):
         return examples
     return [examples[number * len(examples) // most] for number in range(most)]

@@ -57,20 +57,16 @@ def read_unimorph(path: str) -> dict[str, list[str]]:
 
 
 def unimorph_files(paths: Sequence[str]) -> dict[str, str]:
-    """Return the files at `paths` of files and folders, by name without ending.
+    """Return files by their name without ending.
 
     Raises:
-        UserError: There are no files, or two have the same name.
+        UserError: Two have the same name.
     """
     found: dict[str, str] = {}
     for path in paths:
-        inside = sorted(file for file in Path(path).iterdir() if _is_unimorph(file)) if Path(path).is_dir() else [path]
-        for file in map(str, inside):
-            if Path(file).stem in found:
-                raise UserError(f"{file}: {found[Path(file).stem]} has the same name; rename one")
-            found[Path(file).stem] = file
-    if not found:
-        raise UserError(f"{', '.join(paths)}: no UniMorph file there; give the file of a language, such as eng")
+        if Path(path).stem in found:
+            raise UserError(f"{path}: {found[Path(path).stem]} has the same name; rename one")
+        found[Path(path).stem] = path
     return found
 
 
@@ -122,10 +118,6 @@ def _other_word(
     return None
 
 
-def _is_unimorph(path: Path) -> bool:
-    return path.is_file() and not path.name.startswith(".") and path.suffix.lower() not in (".md", ".txt", ".json")
-
-
 Place = Literal["down", "output"]
 
 _AT_ONCE = 256
@@ -163,7 +155,6 @@ def word_vectors(model: AnalysedModel, words: Sequence[str], place: Place = "dow
 
 
 def _of_texts(model: AnalysedModel, words: list[str], place: Place) -> Tensor:
-    """Return the vectors of words by models of characters and of words of bytes."""
     seen: list[tuple[Tensor, Downsampled]] = []
 
     def after_down(module: Any, given: Any, down: Downsampled) -> None:

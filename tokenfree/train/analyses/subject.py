@@ -46,7 +46,6 @@ class AnalysedModel:
 
     @property
     def encoder(self) -> Encoder:
-        """Module of the encoder."""
         return self.reader.encoder
 
     @property

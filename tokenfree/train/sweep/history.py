@@ -110,11 +110,9 @@ class TrialState:
 
     @property
     def ended(self) -> bool:
-        """Whether the trial is finished, stopped or failed."""
         return self.state in ("finished", "stopped", "failed")
 
     def after(self, event: Event) -> TrialState:
-        """Return the trial after one of its events."""
         match event["event"]:
             case "begin":
                 return dataclasses.replace(self, running=True, error="")
@@ -158,16 +156,13 @@ class History:
 
     @property
     def all_proposed(self) -> bool:
-        """Whether every trial has been proposed."""
         return len(self.trials) >= self.total
 
     @property
     def all_ended(self) -> bool:
-        """Whether every trial has been proposed and has ended."""
         return self.all_proposed and all(trial.ended for trial in self.trials.values())
 
     def settings(self) -> dict[int, list[TrialState]]:
-        """Return the trials of each proposed setting."""
         groups: dict[int, list[TrialState]] = {}
         for trial in self.trials.values():
             groups.setdefault(trial.setting, []).append(trial)
@@ -178,7 +173,6 @@ class History:
         return dict(Counter(reason for _, reasons in self.skipped for reason in reasons))
 
     def after(self, event: Event) -> History:
-        """Return the state after an event."""
         match event["event"]:
             case "start":
                 idle = {name: dataclasses.replace(trial, running=False) for name, trial in self.trials.items()}

@@ -449,7 +449,6 @@ def _problems_of_grid(sweep: SweepRecipe) -> Iterator[str]:
 
 
 def _kind(recipe: Mapping[str, Any]) -> str:
-    """Return `pretraining`, or the name of the task."""
     if TASK not in recipe:
         return "pretraining"
     task = recipe[TASK]

@@ -85,8 +85,8 @@ def run_sweep(
 
     `data` is one or several data directories, or the files of a task.
 
-    `progress` is called with every new event and the state after it. Two events are not in the journal: `resume`,
-    before a sweep resumes, and `lost`, when Ray is restarted.
+    `progress` is called with every new event and the state after it. One event is not in the journal: `lost`, when Ray
+    is restarted.
 
     Raises:
         UserError: The search space, the data, the cluster and the output do not fit together.
@@ -103,8 +103,6 @@ def run_sweep(
         _claim(folder, sweep, subject)  # another command may have started a sweep there in the meantime
         history = read_history(folder, seeds=sweep.seeds, reports=sweep.reports, target=sweep.quality)
         ended_before = (folder / TABLE).is_file()
-        if history.trials and not ended_before and progress is not None:
-            progress({"event": "resume"}, history)
         if not ended_before:
             _add_attempt(folder / SWEEP)
             history = _run(proposer, planned, folder, progress)
@@ -176,7 +174,6 @@ def _claim(folder: Path, sweep: SweepRecipe, subject: Subject) -> None:
 
 
 def _add_attempt(path: Path) -> None:
-    """Add this command to the attempts in a sweep.yaml."""
     mapping = SWEEP_FILE.yaml(Storage.at(str(path.parent)), path.name)
     attempts = [*(mapping.get("attempts") or ()), attempt()]
     write_atomically(path, yaml.safe_dump({**mapping, "attempts": attempts}, sort_keys=False))
@@ -223,13 +220,11 @@ def cell(values: Sequence[float]) -> dict[str, Any] | None:
 
 
 def _scores(found: Sequence[Mapping[str, Any]], split: str) -> dict[str, list[float]]:
-    """Return the scores that all runs of a setting have, by name."""
     results = [result.get(split, {}) for result in found]
     return {name: [each[name] for each in results] for name in results[0] if all(name in each for each in results)}
 
 
 def _evaluated(sweep: SweepRecipe, subject: FinetuningSubject, trial: TrialState, folder: Path) -> dict[str, Any]:
-    """Return the result of a trial's run, and evaluate the run if it has none."""
     run = Run(folder)
     result = run.result()
     if result is None:

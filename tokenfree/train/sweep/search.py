@@ -191,14 +191,12 @@ def _distribution(hyperparameter: Hyperparameter) -> Any:
 
 
 def _value(hyperparameter: Hyperparameter, param: Any) -> Any:
-    """Return the recipe's value for a value of Optuna."""
     if hyperparameter.listed is None:
         return spaces.rounded(param)
     return param if hyperparameter.integer is not None else json.loads(param)
 
 
 def _param(hyperparameter: Hyperparameter, value: Any) -> Any:
-    """Return Optuna's value for a value of the recipe."""
     if hyperparameter.listed is not None:
         return value if hyperparameter.integer is not None else json.dumps(value)
     low, high = hyperparameter.uniform or hyperparameter.log_uniform or (0.0, 0.0)
@@ -296,12 +294,10 @@ class Course:
         self._progress(event, self.history)
 
     def _idle(self) -> str | None:
-        """Return the first trial that has not ended and is not running."""
         trials = self.history.trials.values()
         return next((trial.name for trial in trials if not trial.ended and not trial.running), None)
 
     def _propose(self) -> bool:
-        """Record the next setting and return whether there was one."""
         if self.history.all_proposed:
             return False
         number = len(self.history.proposed)

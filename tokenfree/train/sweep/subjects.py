@@ -50,8 +50,7 @@ class Subject(ABC):
         """Return what decides how a metric is measured, by the key that sets it. It must be the same for all trials."""
 
     @abstractmethod
-    def make_loop(self, recipe: Any, *, device: str = "cpu") -> TrainingLoop[Any]:
-        """Return a new training loop."""
+    def make_loop(self, recipe: Any, *, device: str = "cpu") -> TrainingLoop[Any]: ...
 
     def first_loop(self, recipe: Any) -> TrainingLoop[Any] | None:
         """Return a loop in this process with the weights that trials start from, or None if these are new.

@@ -137,7 +137,6 @@ class TrialSession:
         return self._report
 
     def close(self) -> None:
-        """Release the trial's folder."""
         self._stack.close()
 
     def _lock(self) -> None:
@@ -146,7 +145,6 @@ class TrialSession:
         self._stack.enter_context(lock(self._folder / "lock", seconds=_PATIENCE, held=held))
 
     def _restore(self) -> None:
-        """Build the trial's loop and restore its newest checkpoint. Damaged checkpoints are skipped."""
         recipe = build(class_of(self._segment.recipe), self._segment.recipe, source=self._segment.name)
         self._loop = self._make_loop(recipe)
         self._step_flops = flops_of_step(self._loop)
@@ -187,7 +185,6 @@ class TrialSession:
         self._loop.recipe = dataclasses.replace(self._loop.recipe, train=train)
 
     def _train(self, step: int, seconds: float) -> float:
-        """Train until `step`, or until `seconds` are used, and return the loss of the last step."""
         losses = [float("nan")]
         before, began = self._used["train_seconds"], time.perf_counter()
 

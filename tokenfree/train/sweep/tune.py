@@ -166,7 +166,6 @@ class _Record(tune.Callback):
         self._trials.course.report(_name(trial), json.loads(result["report"]), stop=result["done"])
 
     def on_trial_error(self, iteration: int, trials: Any, trial: Trial, **info: Any) -> None:
-        """Record the trial's own error."""
         self._trials.course.failed(_name(trial), _own_error(trial))
 
 
@@ -260,7 +259,6 @@ class Trainable(tune.Trainable):
         self._session: TrialSession | None = None
 
     def reset_config(self, new_config: dict[str, Any]) -> bool:
-        """Switch to another trial in the same process."""
         self._leave()
         self._config = new_config
         return True
@@ -279,7 +277,6 @@ class Trainable(tune.Trainable):
         return {"report": json.dumps(report), "done": done, **_result(report, self._config["metric"])}
 
     def cleanup(self) -> None:
-        """Release the trial."""
         self._leave()
         self._stack.close()
 

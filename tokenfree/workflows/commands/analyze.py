@@ -1,7 +1,7 @@
 """Analyze a trained model: spelling in word vectors, attention, hash collisions, scores under noise.
 
 similarity  Spearman's correlation of the cosine of word vectors with five measures of spelling, on word pairs from
-            UniMorph files or a folder of such (--data), with intervals by bootstrap over lemmas
+            UniMorph files (--data), with intervals by bootstrap over lemmas
 attention   mean attention distance by layer and head, entropy, and shares of attention on CLS and SEP
 ranks       ranks of attention matrices before softmax, and the part of a position code that depends on i - j
 collisions  characters of a corpus that share buckets of a hash embedder, by language and script, compared with the
@@ -54,7 +54,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--data",
         metavar="PATH",
         nargs="+",
-        help="data directory or text file; for similarity, UniMorph files or folders; for noise, a file of the task",
+        help="data directory or text file; for similarity, UniMorph files; for noise, a file of the task",
     )
     parser.add_argument(
         "--size",

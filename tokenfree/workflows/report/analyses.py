@@ -83,7 +83,6 @@ def _image(found: Mapping[str, Any], kind: str) -> bytes:
 
 
 def _similarity(figure: Any, found: Mapping[str, Any]) -> None:
-    """Draw correlations with their intervals, one panel per language."""
     rows = found["rows"]
     languages = list(dict.fromkeys(row["language"] for row in rows))
     measures = list(dict.fromkeys(row["measure"] for row in rows))
@@ -119,7 +118,6 @@ def _heads(figure: Any, found: Mapping[str, Any]) -> None:
 
 
 def _collisions(figure: Any, found: Mapping[str, Any]) -> None:
-    """Draw the share of characters that share a bucket, overall and by script."""
     scripts = [row for row in found["rows"] if row["group"] == "script"][:_MOST_BARS]
     rows = [row for row in found["rows"] if row["group"] == "all"] + scripts
     figure.set_size_inches(5.6, 1.2 + 0.3 * len(rows))

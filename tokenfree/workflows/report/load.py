@@ -81,7 +81,6 @@ class RunRecord:
 
     @property
     def speeds(self) -> list[float]:
-        """Characters per second of each step."""
         return [line.get("characters", 0) / line["seconds"] if line.get("seconds") else 0.0 for line in self.steps]
 
     @property
@@ -90,7 +89,6 @@ class RunRecord:
 
     @property
     def restarts(self) -> int:
-        """Number of lost workers."""
         return sum(event.get("event") == "worker_lost" for event in self.events)
 
 

@@ -130,7 +130,6 @@ def _loss_cards(run: RunRecord) -> Iterator[Card]:
 
 
 def _training_cards(run: RunRecord) -> Iterator[Card]:
-    """Yield the progress and speed of a run."""
     planned = run.recipe.get("train", {}).get("steps")
     value = f"{run.num_steps:,} of {planned:,} steps" if planned else f"{run.num_steps:,} steps"
     yield Card("Steps", value, f"{count(sum(run.characters[-1:]))} characters in {duration(sum(run.seconds[-1:]))}.")
@@ -170,7 +169,6 @@ def _held_out(run: RunRecord, amounts: Sequence[float]) -> tuple[list[float], li
 
 
 def _record(run: RunRecord) -> Block:
-    """Return the events, settings and attempts of a run."""
     is_plain = all(event.get("event") in ("start", "complete") for event in run.events)
     header = ["time (UTC)", "event", "step", "workers", "what", "machine"]
     events = Table("Events", header, [_event(event) for event in run.events], folded=is_plain)

@@ -158,7 +158,6 @@ def _cost(view: SweepView) -> Iterator[Block]:
 
 
 def _parallel(view: SweepView) -> Iterator[Block]:
-    """Yield a figure of all settings, if there are several hyperparameters and losses."""
     names = {
         key: name
         for key, name in view.names.items()

@@ -73,7 +73,7 @@ def _placement(sweep: SweepRecipe, settings: tuple[Values, ...]) -> Placement:
 class SweepTable:
     """A table of the trials of a sweep: `with SweepTable() as table: run_sweep(..., progress=table)`.
 
-    If the sweep resumes, its ended trials are shown before anything starts. In a terminal, running trials come first,
+    If the sweep resumes, its ended trials are shown first. In a terminal, running trials come first,
     then the best ones; the end is cut if not all fit.
 
     Args:
@@ -113,9 +113,9 @@ class SweepTable:
         trials = self._history.trials
         if event["event"] == "lost":
             self._write(event["message"])
-        elif event["event"] == "resume":
+        elif event["event"] == "start":  # also when a sweep resumes
             for trial in trials.values():
-                if trial.ended:
+                if trial.ended and trial.name not in self._states:
                     self._tell(trial)
         elif "trial" in event:
             trial = trials[event["trial"]]

@@ -29,8 +29,7 @@ def test_lemma_and_form_of_every_format(tmp_path: Path) -> None:
 def test_the_real_files_are_read(test_data: Path) -> None:
     if not (test_data / "unimorph").is_dir():
         pytest.skip("no UniMorph there")
-    files = unimorph_files([str(test_data / "unimorph")])
-    assert list(files) == ["eng", "nld", "swc"]
+    files = unimorph_files([str(test_data / "unimorph" / name) for name in ("eng", "nld", "swc")])
     lemmas = {name: read_unimorph(path) for name, path in files.items()}
     assert len(lemmas["swc"]) == 100
     assert lemmas["eng"]["zip"][0] == "zip"
@@ -45,13 +44,8 @@ def test_a_file_that_is_none_names_its_line(tmp_path: Path) -> None:
     path.write_bytes(b"live\tlives\nl\xefve\tx\n")
     with pytest.raises(UserError, match=r"eng:2: not UTF-8"):
         read_unimorph(str(path))
-    (tmp_path / "empty").mkdir()
-    with pytest.raises(UserError, match="no UniMorph file there"):
-        unimorph_files([str(tmp_path / "empty")])
-    (tmp_path / "other").mkdir()
-    (tmp_path / "other" / "eng.args").write_text("a\tb\n")
     with pytest.raises(UserError, match="has the same name"):
-        unimorph_files([str(path), str(tmp_path / "other")])
+        unimorph_files([str(path), str(tmp_path / "other" / "eng.args")])
 
 
 def test_pairs_are_of_one_lemma_and_of_two() -> None:

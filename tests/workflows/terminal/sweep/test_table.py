@@ -189,9 +189,9 @@ def test_a_sweep_that_goes_on_first_shows_the_trials_that_have_ended(at: Callabl
     sweep.report(1, 1, 5.0, "stop")
     sweep.report(2, 1, 4.0)
     log, screen = SweepTable(stream := io.StringIO()), Terminal()
-    log({"event": "resume"}, sweep.history)
+    log({"event": "start", "settings": 4}, sweep.history)
     with SweepTable(screen) as terminal:
-        terminal({"event": "resume"}, sweep.history)
+        terminal({"event": "start", "settings": 4}, sweep.history)
     assert [line.split()[0] for line in screen.screen()[:-1]] == [
         "sweep",
         "trial",
