@@ -92,6 +92,6 @@ def test_lines_of_a_file_are_spaced_evenly(make_model: MakeModel, tmp_path: Path
         path.write_bytes(content)
         with pytest.raises(UserError, match="has no text"):
             sample_texts(make_model(), str(path), 3)
-    for name, words in (("nothing", "no such file"), ("text/below", "is a file, not"), (".", "no data directory")):
-        with pytest.raises(UserError, match=words):
+    for name in ("nothing", "text/below", "."):
+        with pytest.raises(UserError, match="there is no such file or folder"):
             sample_texts(make_model(), str(tmp_path / name), 3)
