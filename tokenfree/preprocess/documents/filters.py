@@ -9,7 +9,6 @@ does not know, for Dutch (sentences of Tatoeba).
 
 from __future__ import annotations
 
-import functools
 import unicodedata
 from collections import Counter
 from collections.abc import Collection, Iterable
@@ -52,7 +51,6 @@ def script_share(text: str, scripts: Collection[str]) -> float:
     return float(counts[np.isin(names, list(scripts))].sum() / letters) if letters else 0.0
 
 
-UNSEEN, LETTER, SYMBOL = range(3)
 _PASSED_OVER = ("Z", "Cc", "Cf")  # white space and invisible characters, such as joiners inside words
 
 
@@ -61,20 +59,10 @@ def symbol_share(text: str) -> float:
 
     Punctuation counts as symbols; in prose it makes up a few percent.
     """
-    visible = symbols = 0
-    for character, count in Counter(text).items():
-        kind = _kind(character)
-        visible += count * (kind != UNSEEN)
-        symbols += count * (kind == SYMBOL)
-    return symbols / visible if visible else 0.0
-
-
-@functools.lru_cache(maxsize=1 << 16)
-def _kind(character: str) -> int:
-    category = unicodedata.category(character)
-    if category.startswith(_PASSED_OVER):
-        return UNSEEN
-    return LETTER if category[0] in "LMN" else SYMBOL
+    kinds = [(unicodedata.category(character), count) for character, count in Counter(text).items()]
+    visible = sum(count for kind, count in kinds if not kind.startswith(_PASSED_OVER))
+    letters = sum(count for kind, count in kinds if kind[0] in "LMN")
+    return (visible - letters) / visible if visible else 0.0
 
 
 def reason_of_language(language: str, filters: FilterConfig) -> str | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from operator import attrgetter
@@ -80,9 +80,14 @@ def _build_batch(windows: list[Window], config: PreprocessConfig, vocabulary: Vo
         "language": pa.array([window.language for window in windows], pa.string()),
         "text": pa.array([window.text for window in windows], pa.string()),
     }
-    for names, fill in _FILLS:
-        if not names.isdisjoint(wanted.names):
-            columns.update(fill(windows, vocabulary))
+    if not {"codepoints", "whitespace"}.isdisjoint(wanted.names):
+        columns |= _character_columns(windows)
+    if not {"word_starts", "word_ends"}.isdisjoint(wanted.names):
+        columns |= _word_columns(windows)
+    if not SUBWORD_COLUMNS.isdisjoint(wanted.names):
+        columns |= _subword_columns(windows, vocabulary)
+    if "sentence_starts" in wanted.names:
+        columns |= _sentence_columns(windows)
     rows = pa.RecordBatch.from_arrays([columns[name] for name in wanted.names], schema=wanted)
     subwords = columns["subword_ids"].values.to_numpy() if "subword_ids" in columns else np.zeros(0, dtype=np.int32)
     byte_pieces = vocabulary.num_byte_pieces(subwords) if vocabulary is not None else 0
@@ -116,7 +121,7 @@ def _cut_group(group: list[Document], max_characters: int) -> Iterator[Window]:
         yield Window(document.id, document.language, text[start:end], relative)
 
 
-def _character_columns(windows: Sequence[Window], _: Vocabulary | None) -> dict[str, pa.Array]:
+def _character_columns(windows: Sequence[Window]) -> dict[str, pa.Array]:
     codepoints = codepoints_of("".join(window.text for window in windows))
     offsets = _cumulate([len(window.text) for window in windows])
     return {
@@ -125,7 +130,7 @@ def _character_columns(windows: Sequence[Window], _: Vocabulary | None) -> dict[
     }
 
 
-def _word_columns(windows: Sequence[Window], _: Vocabulary | None) -> dict[str, pa.Array]:
+def _word_columns(windows: Sequence[Window]) -> dict[str, pa.Array]:
     # No word spans the separator, so the words of a window do not depend on its neighbours.
     codepoints = codepoints_of(_SEPARATOR.join(window.text for window in windows))
     positions = byte_offsets(codepoints)
@@ -149,18 +154,10 @@ def _subword_columns(windows: Sequence[Window], vocabulary: Vocabulary | None) -
     return {name: _lists(name, value, flat.offsets) for name, value in values}
 
 
-def _sentence_columns(windows: Sequence[Window], _: Vocabulary | None) -> dict[str, pa.Array]:
+def _sentence_columns(windows: Sequence[Window]) -> dict[str, pa.Array]:
     starts = [window.sentence_starts for window in windows]
     flat = np.concatenate([np.zeros(0, dtype=np.int64), *starts])
     return {"sentence_starts": _lists("sentence_starts", flat, _cumulate([len(row) for row in starts]))}
-
-
-_FILLS: tuple[tuple[frozenset[str], Callable[[Sequence[Window], Vocabulary | None], dict[str, pa.Array]]], ...] = (
-    (frozenset({"codepoints", "whitespace"}), _character_columns),
-    (frozenset({"word_starts", "word_ends"}), _word_columns),
-    (SUBWORD_COLUMNS, _subword_columns),
-    (frozenset({"sentence_starts"}), _sentence_columns),
-)
 
 
 def _cumulate(counts: Sequence[int]) -> np.ndarray:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 from tokenfree.preprocess.wikitext.markup import BEFORE_GONE, EQUALS, GONE, PIPE
 
@@ -167,15 +167,3 @@ def _canonical(name: str) -> str:
     if "_" in name:
         name = name.replace("_", " ")
     return name.lower()
-
-
-def first_rule(tables: Mapping[str, Rule], prefixes: Mapping[str, Rule]) -> Lookup:
-    """Return a lookup in `tables`, then by the part of the name up to its first hyphen in `prefixes`."""
-
-    def lookup(name: str) -> Rule | None:
-        rule = tables.get(name)
-        if rule is None and "-" in name:
-            return prefixes.get(name[: name.index("-") + 1])
-        return rule
-
-    return lookup
