@@ -11,7 +11,7 @@ from tokenfree.core.errors import JobError, UserError
 from tokenfree.core.storage import Storage
 from tokenfree.pipelines.preprocess import run_preprocess
 from tokenfree.preprocess.config import PreprocessConfig, VocabularyConfig
-from tokenfree.preprocess.job.job import ATTEMPT, ERRORS, PreprocessJob, forget_errors, noted_error, notes_errors
+from tokenfree.preprocess.job.job import ATTEMPT, ERRORS, PreprocessJob, noted_error, notes_errors
 
 
 @pytest.fixture
@@ -40,7 +40,7 @@ def test_an_error_comes_back_with_its_class_and_its_whole_message(job: Preproces
     found = noted_error(job.storage)
     assert type(found) is UserError
     assert str(found) == message
-    forget_errors(job.storage)
+    job.storage.remove(ERRORS)
     assert noted_error(job.storage) is None
 
 

@@ -34,7 +34,7 @@ from tokenfree.pipelines.progress import Progress, Watcher, at_the_end
 from tokenfree.preprocess.config import PreprocessConfig
 from tokenfree.preprocess.dataset.manifest import MANIFEST, Manifest, load_manifest
 from tokenfree.preprocess.job.inputs import finished, identity, with_earlier_values
-from tokenfree.preprocess.job.job import PreprocessJob, failed, forget_errors, noted_error
+from tokenfree.preprocess.job.job import ERRORS, PreprocessJob, failed, noted_error
 from tokenfree.preprocess.job.output import abandon, begin, is_tidy, release, remove_left_lock, tidy
 from tokenfree.preprocess.job.read import has_documents
 from tokenfree.preprocess.job.steps import num_shards
@@ -130,7 +130,7 @@ def _make(
 
 def _run(job: PreprocessJob, options: PipelineOptions, notice: Callable[[str], None]) -> None:
     """Run the stages on the runner that the options select."""
-    forget_errors(job.storage)
+    job.storage.remove(ERRORS)  # of earlier attempts
     workers = num_processes(options)
     if is_on_ray(options):
         from tokenfree.pipelines import ray

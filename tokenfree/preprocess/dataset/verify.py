@@ -243,15 +243,12 @@ def verify(directory: str, progress: Callable[[int, int], None] | None = None) -
 
 
 def _check_mark_of_before(storage: Storage, manifest: Manifest) -> None:
-    """Check that a `_SUCCESS` of an older version, without a hash of itself, is empty or has the manifest's hash."""
-    remedy = f"{COPY}, or run its `tokenfree preprocess` again, which writes this file"
-    if storage.size(SUCCESS) is None:
-        raise JobError(f"{SUCCESS}: missing; {remedy}")
-    known = storage.read_json(SUCCESS)
-    if manifest.files or (storage.size(SUCCESS) and not (isinstance(known, dict) and "manifest_sha256" in known)):
-        raise JobError(f"{SUCCESS}: damaged; {remedy}")
+    """Check the `_SUCCESS` of an older version, which has no hash of itself."""
+    size, known = storage.size(SUCCESS), storage.read_json(SUCCESS)
+    if manifest.files or size is None or (size and not isinstance(known, dict)):
+        raise JobError(f"{SUCCESS}: damaged or missing; {COPY}, or run its `tokenfree preprocess` again")
     if known is not None:
-        check_hash(storage, MANIFEST, known["manifest_sha256"], source=SUCCESS, remedy=COPY)
+        check_hash(storage, MANIFEST, known.get("manifest_sha256", ""), source=SUCCESS, remedy=COPY)
 
 
 def _check_vocabulary(storage: Storage, manifest: Manifest) -> Vocabulary | None:

@@ -12,7 +12,7 @@ from typing import Any
 from tokenfree.core.errors import JobError
 from tokenfree.core.settings import build, fingerprint
 from tokenfree.core.storage import Storage
-from tokenfree.core.stored_files import checked, hashes_of, read_sealed
+from tokenfree.core.stored_files import checked, hash_of, hashes_of, read_sealed
 from tokenfree.preprocess.config import PreprocessConfig
 from tokenfree.preprocess.dataset.card import CARD, PLOTS, layout_files, write_card, write_layout
 from tokenfree.preprocess.dataset.manifest import (
@@ -30,14 +30,14 @@ from tokenfree.preprocess.dataset.manifest import (
 )
 from tokenfree.preprocess.documents.extract import FOLDER, PageCounters, collect_failures, document_of, read_failures
 from tokenfree.preprocess.job.inputs import portable_config
-from tokenfree.preprocess.job.job import JOB, RUNS, VOCABULARY_SIDECAR, WORK, PreprocessJob, notes_errors, required
+from tokenfree.preprocess.job.job import JOB, VOCABULARY_SIDECAR, WORK, PreprocessJob, notes_errors, required
 from tokenfree.preprocess.job.near_duplicates import num_bands
 from tokenfree.preprocess.job.output import tidy
 from tokenfree.preprocess.job.read import FAILURES, all_runs, failures_name, hashed_inputs
 from tokenfree.preprocess.job.steps import all_shards, the_plan
 from tokenfree.preprocess.records import SCHEMA_VERSION, Document, Page
 from tokenfree.preprocess.shards.build import BuiltShard
-from tokenfree.preprocess.shards.sorted_runs import DATASET_SPLITS, SortedRun, is_file_whole
+from tokenfree.preprocess.shards.sorted_runs import DATASET_SPLITS, SortedRun
 
 
 @notes_errors("finish")
@@ -82,7 +82,7 @@ def finish(job: PreprocessJob, _: int = 0) -> str:
     )
     failed = [run for run in runs if run.failures]
     for run in failed:
-        if not is_file_whole(storage, RUNS, run, FAILURES):
+        if hash_of(storage, failures_name(run.name)) != run.beside[FAILURES]:
             raise JobError(f"{job.url}/{failures_name(run.name)}: damaged; run the job again")
     collect_failures(storage, [failures_name(run.name) for run in failed], f"{WORK}/merged")
     write_layout(storage, splits, vocabulary_sha256)

@@ -218,8 +218,3 @@ def failed(storage: Storage, cause: str) -> JobError:
         f"{storage.url}: the job failed ({cause}); what is finished is kept: fix the cause and run the same command "
         "again"
     )
-
-
-def forget_errors(storage: Storage) -> None:
-    """Remove the errors of earlier attempts."""
-    storage.remove(ERRORS)

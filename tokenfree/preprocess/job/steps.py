@@ -70,17 +70,13 @@ def make_vocabulary(job: PreprocessJob, documents: Mapping[Partition, DocumentSe
     return files[MODEL]
 
 
-def made_vocabulary(job: PreprocessJob, sha256: str) -> Vocabulary:
+@functools.lru_cache(maxsize=1)
+def made_vocabulary(url: str, sha256: str) -> Vocabulary:
     """Return the vocabulary that the job made, loaded once per process.
 
     Raises:
         JobError: The vocabulary has changed.
     """
-    return _made(job.url, sha256)
-
-
-@functools.lru_cache(maxsize=1)
-def _made(url: str, sha256: str) -> Vocabulary:
     model = Storage(url).read_bytes(MODEL)
     if hashlib.sha256(model).hexdigest() != sha256:
         raise JobError(f"{url}/{MODEL}: changed while the job was running; run the job again")
@@ -181,7 +177,7 @@ def build_one_shard(job: PreprocessJob, index: int) -> str:
     if built is not None and hash_of(storage, planned.path) == built.entry.sha256:
         return planned.path
     task: ShardTask = checked(ShardTask, required(storage, _task_name(index)))
-    vocabulary = made_vocabulary(job, plan.vocabulary_sha256) if plan.vocabulary_sha256 else None
+    vocabulary = made_vocabulary(job.url, plan.vocabulary_sha256) if plan.vocabulary_sha256 else None
     build_shard(storage, task, job.config, vocabulary, sidecar=sidecar, shard_fingerprint=planned.fingerprint)
     return planned.path
 

@@ -172,37 +172,19 @@ def find_run(storage: Storage, folder: str, name: str, fingerprint: str, *, read
 
     Without `read`, it is enough that the files exist.
     """
-    run = load_run(storage, folder, name)
-    if run is None or run.fingerprint != fingerprint:
-        return None
-    return run if (is_whole if read else _is_there)(storage, folder, run) else None
-
-
-def is_whole(storage: Storage, folder: str, run: SortedRun) -> bool:
-    """Return True if the files of a run are as written. Reads all of them."""
-    endings = {**run.beside, DOCUMENTS: run.file.sha256} if run.file.batches else run.beside
-    return all(is_file_whole(storage, folder, run, ending, sha256) for ending, sha256 in endings.items())
-
-
-def _is_there(storage: Storage, folder: str, run: SortedRun) -> bool:
-    """Return True if the files of a run exist. Reads none of them."""
-    sizes = {ending: storage.size(f"{folder}/{run.name}{ending}") for ending in run.beside}
-    documents = not run.file.batches or storage.size(f"{folder}/{run.name}{DOCUMENTS}") == run.file.bytes
-    return documents and None not in sizes.values()
-
-
-def is_file_whole(storage: Storage, folder: str, run: SortedRun, ending: str, sha256: str | None = None) -> bool:
-    """Return True if a file of a run has the expected SHA-256, by default that of `beside`."""
-    return hash_of(storage, f"{folder}/{run.name}{ending}") == (sha256 or run.beside.get(ending))
-
-
-def load_run(storage: Storage, folder: str, name: str) -> SortedRun | None:
-    """Return the run of a sidecar, or None if it is absent, damaged or of another job. Then the run is made again."""
     try:
         run: SortedRun = checked(SortedRun, read_sealed(storage, f"{folder}/{name}.json"))
-    except ValueError:
+    except ValueError:  # absent or damaged: it is made again
         return None
-    return run if run.name == name else None
+    if (run.name, run.fingerprint) != (name, fingerprint):
+        return None
+    if read:
+        files = {**run.beside, DOCUMENTS: run.file.sha256} if run.file.batches else run.beside
+        whole = all(hash_of(storage, f"{folder}/{name}{ending}") == sha256 for ending, sha256 in files.items())
+    else:
+        whole = all(storage.size(f"{folder}/{name}{ending}") is not None for ending in run.beside)
+        whole &= not run.file.batches or storage.size(f"{folder}/{name}{DOCUMENTS}") == run.file.bytes
+    return run if whole else None
 
 
 def commit_run(storage: Storage, folder: str, run: SortedRun) -> None:

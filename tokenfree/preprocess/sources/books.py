@@ -25,8 +25,10 @@ from tokenfree.preprocess.sources.tables import (
     endings,
     is_packed,
     num_row_groups,
+    parts_of,
     read_packed,
     read_table,
+    table_split,
     unpacked_name,
 )
 
@@ -326,22 +328,8 @@ def _parts(
     else:
         length = num_row_groups(file, columns)
     num_parts = min(1 if is_packed(file.name) else math.ceil(size / split_bytes), length)
-    for part in range(num_parts):
-        yield InputSplit(
-            kind="books",
-            format=form,
-            inputs=(file.path,),
-            names=(file.name,),
-            versions=(file.version,),
-            languages=(language,),
-            start=length * part // num_parts,
-            end=length * (part + 1) // num_parts,
-            size=math.ceil(size / num_parts),
-            language_given=given,
-            text_column=columns.text,
-            id_column=columns.id,
-            language_column=columns.language,
-        )
+    split = table_split(file, form, columns, language, given=given)
+    yield from parts_of(split, num_parts, length, math.ceil(size / max(1, num_parts)))
 
 
 def _languages(files: Sequence[InputFile], language: str | None) -> dict[str, str]:

@@ -13,7 +13,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, TypeAlias
 
 import pyarrow as pa
@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 
 from tokenfree.core.errors import UserError
 from tokenfree.preprocess.config import PreprocessConfig
-from tokenfree.preprocess.records import Failure, InputSplit, Page
+from tokenfree.preprocess.records import Failure, Format, InputSplit, Page
 from tokenfree.preprocess.sources.compression import HEADER_BYTES, Block, Damage, Event, read_blocks, stored_format
 from tokenfree.preprocess.sources.files import LANGUAGE_TAG, InputFile, open_input, read_range
 
@@ -159,24 +159,35 @@ def split_dataset(
     named = Named.parse(file.path.removeprefix(SCHEME))
     dataset = open_dataset(named)
     columns.check(dataset.features.arrow_schema, f"hf_dataset: {named}")
-    num_rows, size = file.size, dataset.data.nbytes
-    num_parts = min(max(1, math.ceil(size / split_bytes)), num_rows)
+    size = dataset.data.nbytes
+    num_parts = min(max(1, math.ceil(size / split_bytes)), file.size)
+    split = table_split(file, "hf", columns, language or "und", given=language is not None)
+    yield from parts_of(split, num_parts, file.size, size // max(1, num_parts))
+
+
+def table_split(file: InputFile, form: Format, columns: TableColumns, language: str, *, given: bool) -> InputSplit:
+    """Return an empty split of a table. `given`: the job gives its language, which overrides that of a row."""
+    return InputSplit(
+        kind="books",
+        format=form,
+        inputs=(file.path,),
+        names=(file.name,),
+        versions=(file.version,),
+        languages=(language,),
+        start=0,
+        end=0,
+        size=0,
+        language_given=given,
+        text_column=columns.text,
+        id_column=columns.id,
+        language_column=columns.language,
+    )
+
+
+def parts_of(split: InputSplit, num_parts: int, length: int, size: int) -> Iterator[InputSplit]:
+    """Yield `num_parts` equal parts of `[0, length)`, each of `size` bytes."""
     for part in range(num_parts):
-        yield InputSplit(
-            kind="books",
-            format="hf",
-            inputs=(file.path,),
-            names=(file.name,),
-            versions=(file.version,),
-            languages=(language or "und",),
-            start=num_rows * part // num_parts,
-            end=num_rows * (part + 1) // num_parts,
-            size=size // num_parts,
-            language_given=language is not None,
-            text_column=columns.text,
-            id_column=columns.id,
-            language_column=columns.language,
-        )
+        yield replace(split, start=length * part // num_parts, end=length * (part + 1) // num_parts, size=size)
 
 
 def read_rows(split: InputSplit) -> Iterator[tuple[str, Mapping[str, Any]]]:

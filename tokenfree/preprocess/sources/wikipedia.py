@@ -15,7 +15,7 @@ from itertools import pairwise
 from typing import TypeAlias
 
 from tokenfree.core.errors import UserError
-from tokenfree.preprocess.records import UNKNOWN_DATABASE, Failure, Format, InputSplit, Page, Site
+from tokenfree.preprocess.records import UNKNOWN_DATABASE, Failure, InputSplit, Page, Site
 from tokenfree.preprocess.sources.compression import (
     BZ2_HEADER,
     HEADER_BYTES,
@@ -37,18 +37,6 @@ _PAGE = re.compile(r"<page[\s>]")
 _ROOT = re.compile(r"<mediawiki\b(?:[^<>]*?\bversion=\"(\d{1,4})\.(\d{1,4})\")?")
 
 
-@dataclass(frozen=True)
-class DumpHead:
-    """What the first blocks of a dump show. `ratio` is decompressed bytes per stored byte."""
-
-    format: Format
-    encoding: str
-    site: Site
-    rooted: bool
-    needs_ns: bool
-    ratio: float
-
-
 def is_dump_name(name: str) -> bool:
     """Return True if a file in a folder is read as a dump: `.xml` in its name, and no index, checksum or stub."""
     return (
@@ -62,34 +50,15 @@ def split_dump(file: InputFile, language: str | None, split_bytes: int) -> list[
     Raises:
         UserError: The file is not a dump.
     """
-    head = read_head(file, language)
-    cuts = [0, *_cuts(file, head, split_bytes), file.size]
+    whole, ratio = _read_head(file, language)
+    cuts = [0, *_cuts(file, whole, split_bytes / ratio), file.size]
     return [
-        InputSplit(
-            kind="wikipedia",
-            format=head.format,
-            inputs=(file.path,),
-            names=(file.name,),
-            versions=(file.version,),
-            languages=(head.site.language,),
-            start=start,
-            end=end,
-            size=max(1, round((end - start) * head.ratio)),
-            site=head.site,
-            encoding=head.encoding,
-            rooted=head.rooted,
-            needs_ns=head.needs_ns,
-        )
-        for start, end in pairwise(cuts)
+        replace(whole, start=start, end=end, size=max(1, round((end - start) * ratio))) for start, end in pairwise(cuts)
     ]
 
 
-def read_head(file: InputFile, language: str | None) -> DumpHead:
-    """Return what a dump shows up to its first page or a little further.
-
-    Raises:
-        UserError: The file has no page of a dump.
-    """
+def _read_head(file: InputFile, language: str | None) -> tuple[InputSplit, float]:
+    """Return a dump as one split, and its decompressed bytes per stored byte. Reads little more than its first page."""
     with open_input(file.path) as opened:
         stored = stored_format(opened.read(HEADER_BYTES))
     start, consumed = b"", 0
@@ -101,22 +70,31 @@ def read_head(file: InputFile, language: str | None) -> DumpHead:
     encoding = next((name for mark, name in _BYTE_ORDER_MARKS.items() if start.startswith(mark)), "utf-8")
     text = start.decode(encoding, errors="replace")
     page = _PAGE.search(text)
-    xml = text[: page.start()] if page else text
-    root = _ROOT.search(xml)
     if not page:
         raise UserError(
             f"wikipedia: no page of a MediaWiki XML dump can be read from {file.path}. Unpack archives, download a "
             "damaged file again, or give a file such as enwiki-latest-pages-articles.xml.bz2"
         )
+    xml = text[: page.start()]
+    root = _ROOT.search(xml)
     version = (int(root.group(1)), int(root.group(2))) if root and root.group(1) else None
-    return DumpHead(
+    site = _site(file.name, xml, language)
+    split = InputSplit(
+        kind="wikipedia",
         format=stored,
+        inputs=(file.path,),
+        names=(file.name,),
+        versions=(file.version,),
+        languages=(site.language,),
+        start=0,
+        end=file.size,
+        size=0,
+        site=site,
         encoding=encoding,
-        site=_site(file.name, xml, language),
         rooted=root is not None,
         needs_ns=version is not None and version >= (0, 6),
-        ratio=len(start) / max(1, consumed),
     )
+    return split, len(start) / max(1, consumed)
 
 
 def _site(file_name: str, xml: str, language: str | None) -> Site:
@@ -132,10 +110,9 @@ def _site(file_name: str, xml: str, language: str | None) -> Site:
     return site
 
 
-def _cuts(file: InputFile, head: DumpHead, split_bytes: int) -> list[int]:
+def _cuts(file: InputFile, head: InputSplit, stored_bytes: float) -> list[int]:
     """Return where the parts after the first begin. Any position works: readers find pages and streams themselves."""
-    step = max(1, round(split_bytes / head.ratio))
-    num_parts = math.ceil(file.size / step)
+    num_parts = math.ceil(file.size / max(1, round(stored_bytes)))
     if num_parts < 2 or head.encoding != "utf-8" or head.format not in ("xml", "bz2"):
         return []
     if head.format == "bz2":
