@@ -105,8 +105,7 @@ class TrainConfig(LoopConfig):
     Attributes:
         smoothing: exponent of a language's share of the samples. 1: in proportion to its characters; 0: equal shares.
         streams: number of shard streams that are read in parallel and share the global batch.
-        check_shards: compare each shard's SHA-256 with the manifest before its first use on this machine. The result is
-            cached until the size or the time of the file changes.
+        check_shards: compare each shard's SHA-256 with the manifest before its first use by a worker.
         validation_windows: number of windows per validation, spaced evenly over the validation split, always the same.
     """
 

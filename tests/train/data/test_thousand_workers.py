@@ -139,9 +139,9 @@ def test_machines_fetch_and_workers_open_each_of_their_shards_once(
     machine = 0
     download, open_shard = shard_cache._download, shard_reader.open_shard
 
-    def count_download(system: fsspec.AbstractFileSystem, name: str, target: Path) -> None:
+    def count_download(system: fsspec.AbstractFileSystem, name: str, path: Path, sha256: str) -> None:
         fetched[machine, Path(name).name] += 1
-        download(system, name, target)
+        download(system, name, path, sha256)
 
     def count_open(path: str, *, num_bytes: int, sha256: str, check: bool = True) -> shard_reader.Shard:
         opened[Path(path).name] += 1

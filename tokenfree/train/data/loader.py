@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import queue
-import threading
-import time
+import collections
+import contextlib
+import itertools
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from types import TracebackType
-from typing import Any, Generic, TypeVar
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -21,69 +21,26 @@ from tokenfree.train.data.order import VERSION, Order, Places
 from tokenfree.train.data.shards import ShardReader
 
 T = TypeVar("T")
-_DONE = object()
 
 
-class Prefetcher(Generic[T]):
-    """An iterator over make(start), make(start + 1), ..., which a background thread computes up to `depth` items ahead.
+@contextlib.contextmanager
+def prefetched(
+    make: Callable[[int], T], start: int, stop: int | None = None, *, depth: int = 3
+) -> Iterator[Iterator[T]]:
+    """Yield an iterator over make(start), make(start + 1), ..., which a thread computes up to `depth` items ahead."""
+    pool = ThreadPoolExecutor(1, thread_name_prefix="prefetch")
+    numbers = itertools.count(start) if stop is None else iter(range(start, stop))
 
-    An error of `make` is raised in place of its item. `seconds_waited` is the time that the consumer spent waiting.
-    Leaving the `with` block (or calling `close`) ends the thread.
-    """
+    def items() -> Iterator[T]:
+        pending = collections.deque(pool.submit(make, number) for number in itertools.islice(numbers, depth))
+        while pending:
+            pending.extend(pool.submit(make, number) for number in itertools.islice(numbers, 1))
+            yield pending.popleft().result()
 
-    def __init__(self, make: Callable[[int], T], start: int, stop: int | None = None, *, depth: int = 2) -> None:
-        self.seconds_waited = 0.0
-        self._make = make
-        self._queue: queue.Queue[Any] = queue.Queue(maxsize=depth)
-        self._closed = threading.Event()
-        self._thread = threading.Thread(target=self._work, args=(start, stop), name="prefetch", daemon=True)
-        self._thread.start()
-
-    def __iter__(self) -> Prefetcher[T]:
-        return self
-
-    def __next__(self) -> T:
-        if self._closed.is_set():
-            raise StopIteration
-        began = time.perf_counter()
-        item, error = self._queue.get()
-        self.seconds_waited += time.perf_counter() - began
-        if error is not None:
-            self.close()
-            raise error
-        if item is _DONE:
-            self.close()
-            raise StopIteration
-        return item
-
-    def close(self) -> None:
-        """End the thread after its current item. Further calls do nothing."""
-        self._closed.set()
-        while self._thread.is_alive():  # the thread may be waiting for space in the queue
-            try:
-                self._queue.get_nowait()
-            except queue.Empty:
-                self._thread.join(timeout=0.01)
-
-    def __enter__(self) -> Prefetcher[T]:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
-    def _work(self, start: int, stop: int | None) -> None:
-        index = start
-        while not self._closed.is_set():
-            try:
-                entry = (_DONE, None) if index == stop else (self._make(index), None)
-            except BaseException as error:  # passed to the consumer, which raises it
-                entry = (None, error)
-            self._queue.put(entry)
-            if entry[0] is _DONE or entry[1] is not None:
-                return
-            index += 1
+    try:
+        yield items()
+    finally:
+        pool.shutdown(cancel_futures=True)
 
 
 _TRIES = 4
@@ -139,8 +96,6 @@ def _anywhere(reader: ShardReader, language: str, places: np.ndarray) -> Iterato
 
 _PLANNED = 4096  # samples located at once: 1 to 2 us each with 104 languages, or 25 us in batches of 32
 
-_RULE = "rule of "  # prefix of a rule's name in a fingerprint; the value is the number of its changes
-
 Fingerprint = dict[str, "str | int | float"]
 
 
@@ -166,12 +121,14 @@ class StepLoader(ABC):
     def batch(self, step: int) -> Arrays:
         """Return this worker's slice of a global batch, with `sample_ids` and `num_characters`, int64 [b]."""
 
-    def batches(self, start: int, stop: int | None = None, *, left_out: Collection[int] = ()) -> Prefetcher[Arrays]:
-        """Return an iterator over the batches of steps start, start + 1, ..., which a thread computes ahead.
+    def batches(
+        self, start: int, stop: int | None = None, *, left_out: Collection[int] = ()
+    ) -> contextlib.AbstractContextManager[Iterator[Arrays]]:
+        """Return a context with an iterator over the batches of steps start, start + 1, ..., computed ahead.
 
-        Use it in `with`. Step s has the batch `batch_of(s, left_out)`.
+        Step s has the batch `batch_of(s, left_out)`.
         """
-        return Prefetcher(lambda step: self.batch(batch_of(step, left_out)), start, stop)
+        return prefetched(lambda step: self.batch(batch_of(step, left_out)), start, stop)
 
     def check(self, saved: Mapping[str, str | int | float], source: str) -> None:
         """Check that a run can resume from the checkpoint `source`, which was saved with the fingerprint `saved`.
@@ -183,8 +140,8 @@ class StepLoader(ABC):
         if differing:
             shown = ", ".join(f"{name} {saved.get(name)!r}, now {self.fingerprint[name]!r}" for name in differing)
             raise UserError(
-                f"{source} was trained on other samples ({shown}). Give it the data and settings it began with, or "
-                "start a new run in another directory"
+                f"{source} was trained on other samples or by other rules ({shown}). Give it the data and settings it "
+                "began with, or start a new run in another directory"
             )
 
 
@@ -241,30 +198,14 @@ class Loader(StepLoader):
             "length": collator.length,
             "order": VERSION,
         }
-        self._rules = {_RULE + name: changes for name, changes in (rules or {}).items()}
-        self.fingerprint |= {name: len(changes) for name, changes in self._rules.items()}
+        # a checkpoint without a rule was trained before the rule's first change
+        self.fingerprint |= {f"rule of {name}": len(changes) for name, changes in (rules or {}).items()}
 
     def batch(self, step: int) -> Arrays:
         first, ids, places = self._planned(step)
         chosen = step - first
         arrays = collate(self._reader, self._collator, places.shard[chosen], places.row[chosen], ids[chosen])
         return {**arrays, "sample_ids": ids[chosen]}
-
-    def check(self, saved: Mapping[str, str | int | float], source: str) -> None:
-        """Check that a run can resume, like `StepLoader.check`. If only rules differ, the message lists their changes.
-
-        Raises:
-            UserError: The fingerprint differs.
-        """
-        differing = [name for name, value in self.fingerprint.items() if saved.get(name, 0) != value]
-        if differing and all(name in self._rules for name in differing):
-            changes = (self._rules[name][int(saved.get(name, 0)) :] or ["it is newer"] for name in differing)
-            shown = "; ".join(f"{name}: {', '.join(of)}" for name, of in zip(differing, changes, strict=True))
-            raise UserError(
-                f"{source} was trained by rules that have changed since ({shown}); start a new run in another "
-                "directory (evaluate, export and report still read this one)"
-            )
-        super().check(saved, source)
 
     def _planned(self, step: int) -> tuple[int, np.ndarray, Places]:
         """Return the steps located together with `step`: the first step, their sample ids [steps, b] and places."""

@@ -2,7 +2,7 @@
 
 The cache is the folder TOKENFREE_CACHE (default ~/.cache/tokenfree), with shards of up to TOKENFREE_CACHE_GB (default
 50). All workers of a machine share it. Files are named by their hash and appear by renaming, and one worker at a time
-fetches a shard. Empty files in the cache mark local shards whose hash was checked.
+fetches a shard.
 """
 
 from __future__ import annotations
@@ -11,11 +11,10 @@ import bisect
 import collections
 import contextlib
 import errno
-import hashlib
+import functools
 import os
 import threading
-import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -31,105 +30,37 @@ from tokenfree.core.storage import Storage, retry
 from tokenfree.preprocess.dataset.manifest import Manifest, ShardEntry
 from tokenfree.train.data.mixture import Data, Mixing, load_contents, paths_of, quotas_of
 
-
-class BackgroundFetcher:
-    """A thread that calls `act` with each item of the latest list. It ignores errors: later use raises them again."""
-
-    def __init__(self, act: Callable[[int], object]) -> None:
-        self._act = act
-        self._items: list[int] = []
-        self._lock = threading.Lock()
-        self._works = False
-
-    def replace(self, items: Iterable[int]) -> None:
-        """Process `items` next, in place of the remaining ones. The current item is finished first."""
-        with self._lock:
-            self._items = list(items)
-            if self._items and not self._works:
-                self._works = True
-                threading.Thread(target=self._work, name="fetch-ahead", daemon=True).start()
-
-    def _work(self) -> None:
-        while True:
-            with self._lock:
-                if not self._items:
-                    self._works = False
-                    return
-                item = self._items.pop(0)
-            with contextlib.suppress(Exception):
-                self._act(item)
-
-
-_sound: set[str] = set()
-_hashing = threading.Lock()  # the background thread may be hashing the file that another thread needs now
-
-
-def is_sound(path: str, sha256: str) -> bool:
-    """Return True if the file's content has this `sha256`."""
-    status = os.stat(path)
-    what = (os.path.abspath(path), status.st_size, status.st_mtime_ns, status.st_ctime_ns, sha256)
-    key = hashlib.blake2b(repr(what).encode(errors="surrogateescape"), digest_size=16).hexdigest()
-    mark = folder() / "checked" / key
-    with _hashing:
-        if key in _sound or mark.exists():
-            return True
-        if hash_file(path) != sha256:
-            return False
-        _sound.add(key)
-    with contextlib.suppress(OSError):
-        mark.parent.mkdir(parents=True, exist_ok=True)
-        mark.touch()
-    return True
-
-
 ATTEMPTS = 5
 PAUSE = 1.0  # seconds after the first failed attempt; doubled after each
-STALE = 3600.0  # seconds after which a partial shard is taken to be left by a killed worker
 _CACHE_REMEDY = "run `tokenfree verify` on the data"
+
+
+@functools.cache
+def _hash(path: str, num_bytes: int, modified_ns: int, changed_ns: int) -> str:
+    """Return the SHA-256 of a local file. The other arguments make it read again when the file has changed."""
+    return hash_file(path)
 
 
 def fetch(system: AbstractFileSystem, name: str, *, num_bytes: int, sha256: str) -> str:
     """Return the path of a local copy of the file `name` of `system`."""
     path = folder() / f"{sha256}.arrow"
-    if _in_use(path):
-        return str(path)
     folder().mkdir(parents=True, exist_ok=True)
-    limit = int(float(os.environ.get("TOKENFREE_CACHE_GB", "50")) * 1e9)
     with lock(path.with_suffix(".lock")):
-        if not _in_use(path):  # another worker may have fetched it in the meantime
-            _make_room(limit - num_bytes)
-            _fetch(system, name, path, sha256)
+        if not path.exists():  # another worker may have fetched it in the meantime
+            _make_room(int(float(os.environ.get("TOKENFREE_CACHE_GB", "50")) * 1e9) - num_bytes)
+            _download(system, name, path, sha256)
+        with contextlib.suppress(FileNotFoundError):  # another worker may just have removed it to make room
+            os.utime(path)  # the most recently used shard is removed last
     return str(path)
 
 
-def _in_use(path: Path) -> bool:
-    """Return True if the shard exists, and mark it as the most recently used, which is removed last."""
-    try:
-        os.utime(path)
-    except FileNotFoundError:
-        return False
-    return True
-
-
-def _fetch(system: AbstractFileSystem, name: str, path: Path, sha256: str) -> None:
+def _download(system: AbstractFileSystem, name: str, path: Path, sha256: str) -> None:
     temporary = path.with_suffix(".partial")
     try:
-        _download(system, name, temporary)
+        retry(lambda: system.get_file(name, str(temporary)), again=_may_pass, pause=PAUSE, attempts=ATTEMPTS)
         found = hash_file(temporary)
-        if found != sha256:
-            raise JobError(f"{name} has SHA-256 {found}, its manifest says {sha256}; {_CACHE_REMEDY}")
-        temporary.replace(path)
     except FileNotFoundError as error:
         raise JobError(f"{name}, which the manifest names, is absent; {_CACHE_REMEDY}") from error
-    finally:
-        temporary.unlink(missing_ok=True)
-
-
-def _download(system: AbstractFileSystem, name: str, target: Path) -> None:
-    try:
-        retry(lambda: system.get_file(name, str(target)), again=_may_pass, pause=PAUSE, attempts=ATTEMPTS)
-    except FileNotFoundError:
-        raise
     except Exception as error:  # fsspec's file systems raise errors of many libraries
         if _may_pass(error):
             raise JobError(f"{name} cannot be fetched: {error}; try again when the store is back") from error
@@ -137,6 +68,12 @@ def _download(system: AbstractFileSystem, name: str, target: Path) -> None:
             f"{folder()}: no room for {name}; free space, lower TOKENFREE_CACHE_GB, or set TOKENFREE_CACHE to "
             "a folder on a larger disk"
         ) from error
+    else:
+        if found != sha256:
+            raise JobError(f"{name} has SHA-256 {found}, its manifest says {sha256}; {_CACHE_REMEDY}")
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
 
 
 def _may_pass(error: Exception) -> bool:
@@ -147,17 +84,12 @@ def _may_pass(error: Exception) -> bool:
 def _make_room(limit: int) -> None:
     """Remove the least recently used shards until at most `limit` bytes are left. Mapped ones stay until closed."""
     files = []
-    for path in [*folder().glob("*.arrow"), *folder().glob("*.partial")]:
-        try:
+    for path in folder().glob("*.arrow"):
+        with contextlib.suppress(FileNotFoundError):  # another worker has removed it
             files.append((path.stat(), path))
-        except FileNotFoundError:  # another worker has removed it
-            continue
-    files.sort(key=lambda entry: entry[0].st_mtime)
     total = sum(status.st_size for status, _ in files)
-    now = time.time()
-    for status, path in files:
-        stale = path.suffix == ".partial" and now - status.st_mtime > STALE
-        if stale or (total > limit and path.suffix == ".arrow"):
+    for status, path in sorted(files, key=lambda entry: entry[0].st_mtime):
+        if total > limit:
             path.unlink(missing_ok=True)
             total -= status.st_size
 
@@ -235,7 +167,7 @@ class Shard:
 def local_file(path: str, *, num_bytes: int, sha256: str, check: bool = True) -> str:
     """Return the path on this machine of the shard at `path`, a local file or an fsspec URL, which is fetched.
 
-    With `check`, the content of a local file is compared with its hash. Results are cached.
+    With `check`, the content of a local file is compared with its hash.
 
     Raises:
         JobError: A local file is damaged.
@@ -243,7 +175,9 @@ def local_file(path: str, *, num_bytes: int, sha256: str, check: bool = True) ->
     system, name = url_to_fs(path)
     if not isinstance(system, LocalFileSystem):
         return fetch(system, name, num_bytes=num_bytes, sha256=sha256)
-    if check and os.path.getsize(name) == num_bytes and not is_sound(name, sha256):
+    status = os.stat(name)
+    is_whole = status.st_size == num_bytes  # `open_shard` reports another size
+    if check and is_whole and _hash(name, num_bytes, status.st_mtime_ns, status.st_ctime_ns) != sha256:
         raise JobError(f"{path} is damaged, its SHA-256 is not that of its manifest; {_REMEDY}")
     return name
 
@@ -288,7 +222,7 @@ class ShardReader:
         self._paths = [path.rstrip("/") for path in paths_of(data)]
         self._remote = not all(Storage.at(path).is_local for path in paths_of(data))
         self._check = check
-        self._ahead = BackgroundFetcher(self._fetch)
+        self._wanted: list[int] = []  # shards to fetch ahead
 
     def shard(self, index: int) -> Shard:
         """Return the open shard of this number. Beyond `MAX_OPEN` shards, close the least recently used one.
@@ -314,7 +248,8 @@ class ShardReader:
     def fetch_ahead(self, *shards: np.ndarray) -> None:
         """Fetch these remote shards, or check these local ones, in the background. This replaces earlier requests."""
         if self.is_prepared:
-            self._ahead.replace(dict.fromkeys(number for part in shards for number in part.reshape(-1).tolist()))
+            self._wanted = list(dict.fromkeys(number for part in shards for number in part.reshape(-1).tolist()))
+            threading.Thread(target=self._fetch, args=(self._wanted,), name="fetch-ahead", daemon=True).start()
 
     def rows(self, columns: Sequence[str], shards: np.ndarray, rows: np.ndarray) -> dict[str, list[np.ndarray]]:
         """Return the arrays of some rows by column, n of each. `shards` and `rows` are int64 [n]."""
@@ -334,9 +269,13 @@ class ShardReader:
         directory = 0 if self.mixing is None else self.mixing.of_shard[index]
         return f"{self._paths[directory]}/{self.shards[index].path}"
 
-    def _fetch(self, index: int) -> None:
-        entry = self.shards[index]
-        local_file(self._path(index), num_bytes=entry.bytes, sha256=entry.sha256, check=self._check)
+    def _fetch(self, wanted: list[int]) -> None:
+        for number in wanted:
+            if wanted is not self._wanted:
+                return
+            entry = self.shards[number]
+            with contextlib.suppress(Exception):  # a later use raises it again
+                local_file(self._path(number), num_bytes=entry.bytes, sha256=entry.sha256, check=self._check)
 
     def _close_removed(self) -> None:
         """Close shards that were removed from the cache. Their disk space is freed only then."""
