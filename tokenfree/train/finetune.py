@@ -52,7 +52,6 @@ def finetune(
     *,
     workers: tuple[int, int] = (1, 1),
     progress: OnLine | None = None,
-    profile: bool = False,
     init_from: str | None = None,
     model: Mapping[str, Any] | None = None,
     vocabulary: str | None = None,
@@ -67,7 +66,6 @@ def finetune(
         run: Path or address of a new or unfinished run.
         workers: Minimum and maximum number of workers. One worker trains in this process, without Ray.
         progress: Called with every line of metrics.jsonl and events.jsonl as it appears.
-        profile: Write a Chrome trace of a few steps to `<run>/profile/`.
         init_from: Path or address of a run or of a transformers folder. Its model replaces the recipe's, and training
             starts from its weights. It is part of the run and must be the same to resume.
         model: Settings that override those of the model at `init_from`, such as another dropout.
@@ -95,7 +93,6 @@ def finetune(
             recipe=recipe,
             files=used,
             run=target.name,
-            profile=profile,
             has_first_checkpoint=start is not None,
             owner=owner,
         )

@@ -49,7 +49,6 @@ def pretrain(
     *,
     workers: tuple[int, int] = (1, 1),
     progress: OnLine | None = None,
-    profile: bool = False,
     init_from: str | None = None,
     extend_to: int | None = None,
     trust_code: bool = False,
@@ -63,7 +62,6 @@ def pretrain(
         workers: Minimum and maximum number of workers. One worker trains in this process, without Ray. Several run
             under Ray Train, on the cluster of RAY_ADDRESS or on this machine alone.
         progress: Called with every line of metrics.jsonl and events.jsonl as it appears.
-        profile: Write a Chrome trace of a few steps to `<run>/profile/`.
         init_from: Path or address of the weights to start from: a run or a transformers folder. Tensors that match by
             name and shape are loaded. Optimizer, step and data order start from zero. It is part of the run and must be
             the same to resume.
@@ -97,7 +95,6 @@ def pretrain(
             recipe=recipe,
             data=data,
             run=target.name,
-            profile=profile,
             has_first_checkpoint=start is not None,
             owner=owner,
         )

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
@@ -82,14 +83,12 @@ class Job(ABC):
     Attributes:
         recipe: Recipe of the run.
         run: Path or URL of the run.
-        profile: Whether to write a trace of a few steps.
         has_first_checkpoint: Whether the run starts from given weights (train/jobs/start.py).
         owner: Return value of `Run.claimed`.
     """
 
     recipe: Any
     run: str
-    profile: bool = False
     has_first_checkpoint: bool = False
     owner: str | None = None
 
@@ -169,10 +168,11 @@ class TrainingLoop(Generic[R]):
             return
         check_compile(self.recipe.train.compile, self.device.type)
         with self.loader.batches(self.step, step, left_out=self.left_out) as batches:
-            waited = 0.0
-            for arrays in batches:
-                wait, waited = batches.seconds_waited - waited, batches.seconds_waited
-                numbers = StepNumbers(step=self.step + 1, batch=self.batch, rate=self._rate(), waited=wait)
+            while self.step < step:
+                began = time.perf_counter()
+                arrays = next(batches)
+                waited = time.perf_counter() - began
+                numbers = StepNumbers(step=self.step + 1, batch=self.batch, rate=self._rate(), waited=waited)
                 line = self._training_step.take(arrays, numbers)
                 self.step += 1
                 if on_step is not None:

@@ -13,13 +13,12 @@ import gc
 import json
 import math
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
-from torch.profiler import ProfilerActivity, profile, schedule
 
 from tokenfree.core.errors import JobError, StoppedError, UserError
 from tokenfree.core.files import write_atomically
@@ -74,31 +73,6 @@ def batches_to_leave_out(batch: int, first: int, checkpoint: int, before: list[d
     return list(range(first if again else batch, batch + 1))
 
 
-UNTRACED, STEPS = 2, 3  # the first steps after a start are slower than others
-
-
-def step_trace(folder: Path, *, step: int, on_written: Callable[[Path], None]) -> profile:
-    """Return a profiler of `STEPS` steps, after the first `UNTRACED` from `step` on. Call its `step` after each step.
-
-    It writes `<folder>/steps_00000003_00000005.json` and calls `on_written` with the path. If there are fewer steps, it
-    traces those that follow the first ones.
-    """
-
-    def write(traced: profile) -> None:
-        first, last = step + UNTRACED + 1, step + traced.step_num
-        if last >= first:
-            folder.mkdir(exist_ok=True)
-            path = folder / f"steps_{first:08d}_{last:08d}.json"
-            traced.export_chrome_trace(str(path))
-            on_written(path)
-
-    return profile(
-        activities=[ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if torch.cuda.is_available() else [])],
-        schedule=schedule(wait=UNTRACED - 1, warmup=1, active=STEPS, repeat=1),
-        on_trace_ready=write,
-    )
-
-
 class RunWriter:
     """A writer of the progress of `loop` to the folder of the run. `stack` closes its files."""
 
@@ -108,8 +82,6 @@ class RunWriter:
         run: Run,
         stack: contextlib.ExitStack,
         on_line: OnLine | None,
-        *,
-        profile: bool = False,
     ) -> None:
         self._loop, self._run, self._folder = loop, run, run.folder
         self._config = loop.recipe.train
@@ -119,10 +91,6 @@ class RunWriter:
         self._checkpoints = stack.enter_context(CheckpointWriter(self._folder / "checkpoints", saved=saved))
         self._saved_at = time.monotonic()
         self._saved_step = loop.step  # the step that training would return to
-        self._trace: torch.profiler.profile | None = None
-        if profile:
-            trace = step_trace(self._folder / "profile", step=loop.step, on_written=self._note_trace)
-            self._trace = stack.enter_context(trace)
 
     def begin(self, damaged: list[str], *, back: bool) -> None:
         """Record where training starts, or goes `back` to after an incident, and which checkpoints are damaged."""
@@ -142,8 +110,6 @@ class RunWriter:
     def record(self, line: Line) -> None:
         """Record the metrics of a step or of a validation, and the samples of a step whose loss jumped."""
         self._recorder.metrics(line)
-        if "seconds" in line and self._trace is not None:
-            self._trace.step()
         if "spike" in line:
             batch, size = batch_of(self._loop.step - 1, self._loop.left_out), self._config.global_batch
             spike = Spike(self._loop.step, batch, line["loss"], list(range(batch * size, (batch + 1) * size)))
@@ -193,11 +159,6 @@ class RunWriter:
         result = {"steps": step, **found, "checkpoint": found.get("checkpoint", last)}
         write_atomically(self._folder / "result.json", json.dumps(result, indent=1) + "\n")
         self._recorder.event("complete", step=step)
-
-    def _note_trace(self, path: Path) -> None:
-        self._recorder.event(
-            "profile", step=self._loop.step, trace=str(path), message=f"profile of a few steps: {path}"
-        )
 
 
 class Stopped(StoppedError):
@@ -269,7 +230,7 @@ def _attempt(job: Job, run: Run, on_line: OnLine | None, loop: TrainingLoop[Any]
         loop.leave_out(batch for record in before for batch in record["left_out"])
         writer = None
         if loop.rank == 0:
-            writer = RunWriter(loop, run, stack, on_line, profile=job.profile and not back)
+            writer = RunWriter(loop, run, stack, on_line)
             writer.begin(damaged, back=back)
         progress = (checkpoint.state.progress if checkpoint is not None else None) or RunProgress()
         try:

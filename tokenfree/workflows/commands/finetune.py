@@ -40,7 +40,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--workers", metavar="N | MIN:MAX", default="1", help="number of training workers (default 1)")
     code = "run the code outside tokenfree that the run of --init-from names"
     parser.add_argument("--trust-code", action="store_true", help=code)
-    parser.add_argument("--profile", action="store_true", help="write a Chrome trace of a few steps to RUN/profile")
     parser.add_argument("--dry-run", action="store_true", help="check the recipe, the files and the weights, and exit")
 
 
@@ -69,15 +68,13 @@ def run(args: argparse.Namespace) -> int:
         print("".join(f"{line}\n" for line in ([] if start is None else start.lines())), end="")
         return 0
     with ProgressLine(steps=recipe.train.steps, verbosity=args.verbosity) as line:
-        result = finetune(recipe, files, args.output, workers=workers, progress=line, profile=args.profile, **given)
+        result = finetune(recipe, files, args.output, workers=workers, progress=line, **given)
     if result.already_complete:
         print(f"{args.output}: already complete ({result.steps} steps); nothing to do")
     print("\n".join(score_lines({"dev": result.dev, "test": result.test})))
     print(f"  {'checkpoint':<12}{args.output}/{result.checkpoint}")
     if result.dev or result.test:
         print(f"  {'predictions':<12}{args.output}/predictions")
-    if args.profile:
-        print(f"  {'profile':<12}{args.output}/profile")
     if args.init_from is None and recipe.task.needs_files:
         print("  note        trained from random weights: no --init-from was given")
     trust = trust_of(recipe)

@@ -49,7 +49,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--extend-to", metavar="STEPS", type=int, help="new total number of steps of this run")
     code = "run the code outside tokenfree that the run of --init-from names"
     parser.add_argument("--trust-code", action="store_true", help=code)
-    parser.add_argument("--profile", action="store_true", help="write a Chrome trace of a few steps to RUN/profile")
     parser.add_argument("--dry-run", action="store_true", help="check all inputs, time a few steps, and exit")
 
 
@@ -77,7 +76,6 @@ def run(args: argparse.Namespace) -> int:
             args.output,
             workers=workers,
             progress=line,
-            profile=args.profile,
             init_from=args.init_from,
             extend_to=args.extend_to,
             trust_code=args.trust_code,
@@ -85,11 +83,8 @@ def run(args: argparse.Namespace) -> int:
     if result.already_complete:
         print(f"{args.output}: already complete ({result.steps} steps); nothing to do")
     print("\n".join([*loss_lines(result), *loss_of_each(result.validation_means, paths_of(data))]))
-    files = [("checkpoint", result.checkpoint), ("metrics", f"{args.output}/metrics.jsonl")]
-    if args.profile:
-        files.append(("profile", f"{args.output}/profile"))
-    for what, path in files:
-        print(f"  {what:<12}{path}")
+    print(f"  {'checkpoint':<12}{result.checkpoint}")
+    print(f"  {'metrics':<12}{args.output}/metrics.jsonl")
     print(next_command("evaluate", args.output, "--data", *args.data, *trust_of(recipe)))
     return 0
 

@@ -145,6 +145,7 @@ REMOVED = {
     "--shared": "a submitted command runs as it is given; name folders as the nodes have them, and --send files",
     "--format": "read result.json of the sweep, which holds all scores; pandas makes a table of it (docs/sweeps.md)",
     "--max-gb": "leave it out; a file is refused if the mirror does not report its size",
+    "--profile": "call tokenfree.pretrain in a `with torch.profiler.profile():` of your own (docs/monitor.md)",
     "--cpus": "tokenfree plan counts GPUs; on CPUs train a few steps and read their seconds in metrics.jsonl",
 }
 
