@@ -101,7 +101,7 @@ def test_what_has_no_noise_says_so(files: Path, capsys: pytest.CaptureFixture[st
         ([], "give a file of them as --train"),
         (["--train", "texts.csv", "--task.representation", "average"], "task.representation"),
         (["--train", "texts.csv", "--workers", "0"], "--workers 0"),
-        (["--train", "texts.csv", "--init-from", "nowhere"], "--init-from nowhere: there is no such folder"),
+        (["--train", "texts.csv", "--init-from", "nowhere"], "--init-from nowhere: this holds neither a run"),
         (["--train", "texts.csv", "--vocabulary", "x"], "--vocabulary x: this model reads characters; leave it out"),
     ],
 )

@@ -140,7 +140,7 @@ def test_from_a_pretraining_run(
     assert config.recipe.model == build(type(model), merge(to_mapping(model), {"trunk": {"dropout": 0.3}}), source="t")
     assert config.recipe.task.labels == ("minus", "plus")
     assert "parameters, 9" in lines[0]  # percent of the model
-    assert "head: 2 tensors" in lines[0]
+    assert "  new: head: " in lines[0]
     begun, given = Run(result.run), checkpoint_of(first).weights()
     shutil.rmtree(Path(first))  # a run that goes on needs it no more
     assert begun.result() is not None

@@ -33,7 +33,7 @@ def test_a_dry_run_tells_what_would_be(
     assert fits.endswith("and 1 worker")
     assert re.match(r"  time        about \d+ seconds? on this machine", time)
     assert loaded.startswith(f"weights of {first_run} (step 8 of a run): 69 of 69 tensors loaded")
-    assert new == "  new: encoder.trunk.layers 1-2: 32 tensors, 4,448 parameters, not in the given weights"
+    assert new == "  new: encoder.trunk.layers: not in the given weights"
     assert settings == "  settings that differ: model.trunk.layers 3, there 1"
     assert not (tmp_path / "run").exists()
     longer = ["pretrain", recipe, "--data", corpus, "--output", first_run, "--dry-run", "--extend-to"]
@@ -75,8 +75,8 @@ def test_what_was_loaded_and_the_new_rate_are_told_while_it_trains(
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (["--init-from", "google/canine-s"], "--init-from {here}/google/canine-s: there is no such folder"),
-        (["--init-from", "recipe.yaml"], "--init-from {here}/recipe.yaml: is a file"),
+        (["--init-from", "google/canine-s"], "--init-from {here}/google/canine-s: this holds neither a run"),
+        (["--init-from", "recipe.yaml"], "--init-from {here}/recipe.yaml: cannot be read"),
         (["--init-from", "nosuch://bucket/run"], "nosuch://bucket/run: no file system for this address"),
         (["--extend-to", "4"], "--extend-to 4: {here}/run is no run yet; begin it with --train.steps 4"),
         (["--extend-to", "many"], "argument --extend-to: invalid int value: 'many'"),

@@ -52,8 +52,7 @@ def test_a_finished_run_goes_on_at_the_rates_of_the_longer_one(
     extend = lines[0]
     assert (extend["event"], extend["step"], extend["steps_before"], extend["steps"]) == ("extend", 8, 8, 12)
     assert extend["message"] == (
-        "made longer, from 8 to 12 steps; step 9 and those after it have the learning rate of a run of 12 steps: "
-        "0.00364 there, not 0"
+        "made longer, from 8 to 12 steps; step 9 and those after it have the learning rate of a run of 12 steps"
     )
     page = write_report([str(run)], str(tmp_path / "report.html")).read_text()
     assert "made longer, from 8 to 12 steps" in page
@@ -123,7 +122,7 @@ def test_a_run_that_warms_up_to_its_end(corpus: str, make_recipe: MakeRecipe, tm
     pretrain(make_recipe(steps=2, warmup=1.0), corpus, str(tmp_path / "run"))
     lines: list[Any] = []
     pretrain(make_recipe(steps=2, warmup=1.0), corpus, str(tmp_path / "run"), extend_to=4, progress=lines.append)
-    assert lines[0]["message"].endswith("of a run of 4 steps: 0.0075 there, not 0")
+    assert lines[0]["message"].endswith("of a run of 4 steps")
 
 
 def test_with_given_weights(first_run: str, corpus: str, make_recipe: MakeRecipe, tmp_path: Path) -> None:

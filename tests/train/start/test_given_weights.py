@@ -150,10 +150,9 @@ def test_what_holds_no_weights(first_run: str, exported: str, corpus: str, tmp_p
     (odd / "model.safetensors").unlink()
     torch.save([torch.ones(1)], odd / "pytorch_model.bin")
     for source, words in (
-        (tmp_path / "none", "there is no such folder"),
+        (tmp_path / "none", "holds neither a run"),
         (tmp_path / "empty", "neither a run .* nor a model of transformers"),
         (corpus, "neither a run .* nor a model of transformers"),
-        (Path(exported) / "config.json", f"is a file; give the folder that it is in, {exported}"),
         (f"{first_run}/checkpoints/step_00000007", "has no checkpoint of step 7. Use one of these: 3, 6, 8"),
         (tmp_path / "cut", "config.yaml: damaged"),
         (odd, "damaged, or more than weights"),

@@ -23,7 +23,6 @@ from tokenfree.core.settings import fingerprint
 from tokenfree.train.config import PretrainRecipe, R
 from tokenfree.train.jobs.weights import Fit, GivenWeights, absolute, fit, read_weights
 from tokenfree.train.loop.trainer import TrainingLoop
-from tokenfree.train.optimizers.base import learning_rate
 from tokenfree.train.runs import checkpoints
 from tokenfree.train.runs.config import InitFrom, RunConfig, config_before, read_config
 from tokenfree.train.runs.hashes import remove_hashes
@@ -56,7 +55,10 @@ class Extension:
 
     def line(self) -> str:
         """Return a line for the user about the new length and learning rate."""
-        return self._words(self._done())
+        return (
+            f"made longer, from {self._steps_before:,} to {self._steps:,} steps; step {self._done() + 1:,} and those "
+            f"after it have the learning rate of a run of {self._steps:,} steps"
+        )
 
     def write(self, run: Run, on_line: OnLine | None) -> None:
         """Extend `run`, which this command has claimed. Do nothing if it already has that length.
@@ -67,10 +69,9 @@ class Extension:
         self._run = run
         if self.is_done:
             return
-        done = self._done()
-        more = {"steps": self._steps, "steps_before": self._steps_before, "message": self._words(done)}
         remove_hashes(run.name)
-        line = run.add_event("extend", step=done, **more)
+        more = {"steps": self._steps, "steps_before": self._steps_before, "message": self.line()}
+        line = run.add_event("extend", step=self._done(), **more)
         run.reopen(dataclasses.replace(read_config(run.name), recipe=self.after))
         if on_line is not None:
             on_line(line)
@@ -79,20 +80,6 @@ class Extension:
         """Return the step of the checkpoint that training resumes from."""
         checkpoint = self._run.newest(lambda warning: None)  # the workers report damaged ones
         return 0 if checkpoint is None else checkpoint.step
-
-    def _words(self, done: int) -> str:
-        before, after = (self._rate(done, steps) for steps in (self._steps_before, self._steps))
-        return (
-            f"made longer, from {self._steps_before:,} to {self._steps:,} steps; step {done + 1:,} and those after it "
-            f"have the learning rate of a run of {self._steps:,} steps: {after:.3g} there, not {before:.3g}"
-        )
-
-    def _rate(self, done: int, steps: int) -> float:
-        """Return the learning rate of the step after `done` in a run of `steps`; 0 after its end."""
-        train = self.before.train
-        if done >= steps:
-            return 0.0
-        return learning_rate(done, steps=steps, peak=train.learning_rate, warmup=train.warmup, schedule=train.schedule)
 
 
 def _with_steps(recipe: PretrainRecipe, steps: int) -> PretrainRecipe:
@@ -149,7 +136,16 @@ class GivenStart(Generic[R]):
                 "checkpoint yet; give another --output"
             )
         loop, found = self._fit()
-        line = run.add_event("init_from", step=0, **_numbers(found), message="\n".join(found.lines()))
+        line = run.add_event(
+            "init_from",
+            step=0,
+            source=found.given.path,
+            sha256=found.given.sha256,
+            tensors=len(found.taken),
+            parameters=found.num_parameters,
+            share=round(found.share, 4),
+            message="\n".join(found.lines()),
+        )
         if on_line is not None:
             on_line(line)
         parts, state = loop.snapshot()
@@ -205,18 +201,6 @@ def _copies_of_layers(loop: TrainingLoop[Any]) -> dict[str, Tensor]:
               for index, layer in enumerate(layers) for name in layer.core.copy_projections(layer)]  # fmt: skip
     state = loop.model.state_dict()
     return {name: state[name].clone() for name in copied}
-
-
-def _numbers(found: Fit) -> dict[str, Any]:
-    """Return the entries of the event about a fit, except its message."""
-    given = found.given
-    return {
-        "source": given.path,
-        "sha256": given.sha256,
-        "tensors": len(found.taken),
-        "parameters": found.num_parameters,
-        "share": round(found.share, 4),
-    }
 
 
 def _same(source: str, run: str) -> bool:

@@ -5,7 +5,6 @@ Both may lie on this machine or at an fsspec address. Only the command reads the
 
 from __future__ import annotations
 
-import collections
 import contextlib
 import dataclasses
 import functools
@@ -13,7 +12,7 @@ import hashlib
 import os
 import re
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +23,7 @@ from tokenfree.core.errors import UserError
 from tokenfree.core.settings import flatten, to_mapping
 from tokenfree.core.storage import Storage
 from tokenfree.preprocess.features.vocabulary import Vocabulary
-from tokenfree.train.config import FinetuneRecipe, Recipe
+from tokenfree.train.config import FinetuneRecipe, PretrainRecipe, Recipe
 from tokenfree.train.huggingface.folders import WEIGHTS, read_folder
 from tokenfree.train.loop.parallel import model_tensors
 from tokenfree.train.model.encoder import ModelConfig
@@ -93,7 +92,10 @@ def read_weights(source: str, *, trust_code: bool = False) -> GivenWeights:
         return _of_run(run, step, trust_code)
     if _CONFIG in names:
         return _of_folder(storage, source)
-    raise UserError(f"--init-from {source}: {_missing(storage, names)}")
+    raise UserError(
+        f"--init-from {source}: this holds neither a run (config.yaml) nor a model of transformers ({_CONFIG}); give a "
+        "folder of either"
+    )
 
 
 def _of_run(run: str, step: int | None, trust_code: bool) -> GivenWeights:
@@ -138,22 +140,11 @@ def _on_this_machine(storage: Storage) -> Iterator[Path]:
             raise UserError(str(error).replace(scratch, storage.url)) from None
 
 
-def _missing(storage: Storage, names: list[str]) -> str:
-    """Return what is wrong with a place that has neither a run nor a model, and what to do."""
-    path = Path(storage.path(""))
-    if storage.is_local and path.is_file():
-        return f"is a file; give the folder that it is in, {path.parent}"
-    if storage.is_local and not path.exists():
-        return "there is no such folder; give a run, or a folder with a model of transformers, downloaded before"
-    return f"this holds neither a run (config.yaml) nor a model of transformers ({_CONFIG}); give a folder of either"
-
-
 LEAST_SHARE = 0.01  # minimum share of the model's parameters; less is treated as a mistake
-_ABSENT = "not in the given weights"
+_ABSENT, _OTHER_VOCABULARY = "not in the given weights", "of another vocabulary"
 _MOST_SETTINGS = 6  # maximum number of differing settings to show
 _TABLE = "encoder.embedder.table."
 _NOT_OF_THE_TABLE = ("positions", "max_characters", "segments")  # settings of an embedder that do not concern its table
-_IN_LAYER = re.compile(r"(.*\blayers)\.(\d+)\.")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -184,10 +175,10 @@ class Fit:
             f"weights of {given.path} ({given.what}): {len(self.taken)} of {len(given.tensors)} tensors loaded, "
             f"{self.num_parameters:,} parameters, {self.share:.1%} of this model"
         ]
-        lines += [f"  new: {words}" for words in grouped(self.new, self.sizes)]
-        lines += [f"  not loaded: {words}" for words in grouped(self.left, {})]
+        for what, reasons in (("new", self.new), ("not loaded", self.left)):
+            lines += [f"  {what}: {words}" for words in _by_module(reasons)]
         if self.other_settings:
-            lines.append(f"  settings that differ: {_shortened(self.other_settings)}")
+            lines.append(f"  settings that differ: {'; '.join(self.other_settings)}")
         return lines
 
 
@@ -217,33 +208,21 @@ def fit(
         elif name in foreign:
             new[name] = left[name] = foreign[name]
         elif theirs.shape != tensor.shape:
-            new[name] = left[name] = f"of another shape: {_shape(theirs)} there, {_shape(tensor)} here"
+            new[name] = left[name] = "of another shape"
         else:
             taken[name] = theirs
     left |= {name: "no counterpart" for name in given.tensors if name not in own}
     _check_finite(taken, given)
-    found = Fit(given, taken, new, left, sizes, tuple(_other_settings(given, recipe)))
+    found = Fit(given, taken, new, left, sizes, tuple(_other_settings(given, recipe))[:_MOST_SETTINGS])
     if found.share < LEAST_SHARE:
         raise UserError(_refusal(found))
     return found
 
 
-def grouped(reasons: Mapping[str, str], sizes: Mapping[str, int]) -> Iterator[str]:
-    """Yield a line for each module and kind of reason, with the number of its tensors.
-
-    A kind is the part of a reason before its colon. Lines also have the number of parameters if `sizes` has them.
-    """
-    groups = collections.defaultdict[tuple[str, str], list[str]](list)
-    for name, reason in reasons.items():
-        groups[_module(name), reason.partition(":")[0]].append(name)
-    for (module, kind), names in groups.items():
-        numbers = sorted({int(match[2]) for name in names if (match := _IN_LAYER.match(name))})
-        layers = f" {_ranges(numbers)}" if numbers else ""
-        count = f"{len(names)} tensor{'s' if len(names) > 1 else ''}"
-        values = sum(sizes.get(name, 0) for name in names)
-        example = reasons[names[0]].removeprefix(kind)
-        of = f" ({names[0].removeprefix(module)[1:]})" if example and len(names) > 1 else ""
-        yield f"{module}{layers}: {count}{f', {values:,} parameters' if values else ''}, {kind}{example}{of}"
+def _by_module(reasons: Mapping[str, str]) -> Iterable[str]:
+    """Return a line for each module and reason, without repetition."""
+    parts = ((name.split("."), reason) for name, reason in reasons.items())
+    return dict.fromkeys(f"{'.'.join(of[: 1 if of[0] == 'head' else 3])}: {reason}" for of, reason in parts)
 
 
 def _foreign(
@@ -252,34 +231,24 @@ def _foreign(
     """Return the tensors that mean something else in the model of `recipe`, even if shapes match, with reasons."""
     found = dict[str, str]()
     subwords = None if vocabulary is None else vocabulary.sha256
-    other_vocabulary = "of another vocabulary" if given.vocabulary else "of a vocabulary that is not known"
     here, there = (_table_settings(embedder) for embedder in (recipe.model.embedder, given.model.embedder))
-    other = [f"{key} {here.get(key)!r} here, {there.get(key)!r} there" for key in {**here, **there}
-             if here.get(key) != there.get(key)]  # fmt: skip
-    if other:
-        found |= {name: f"another embedder, {other[0]}" for name in own if name.startswith(_TABLE)}
+    if here != there:
+        found |= {name: "of another embedder" for name in own if name.startswith(_TABLE)}
     elif recipe.model.embedder.symbols == "subwords" and given.vocabulary != subwords:
-        found |= {name: other_vocabulary for name in own if name.startswith(_TABLE)}
-    if isinstance(recipe, FinetuneRecipe):
-        return found | _foreign_to_task(own, given, recipe)
+        found |= {name: _OTHER_VOCABULARY for name in own if name.startswith(_TABLE)}
+    if isinstance(recipe, FinetuneRecipe) and given.task == recipe.task:
+        return found
     if given.task is not None:
         return found | dict.fromkeys(_of_head(own), f"of the task {given.task.name}")
-    if given.objective is not None and given.objective.name != recipe.objective.name:
+    if given.objective is not None and (
+        isinstance(recipe, FinetuneRecipe) or given.objective.name != recipe.objective.name
+    ):
         return found | dict.fromkeys(_of_head(own), f"of the objective {given.objective.name}")
-    if given.vocabulary != subwords:
+    if isinstance(recipe, PretrainRecipe) and given.vocabulary != subwords:
         size = 0 if vocabulary is None else vocabulary.size
-        found |= {f"head.{name}": other_vocabulary for name in _of_subwords(recipe.objective, recipe.model.width, size)}
+        names = _of_subwords(recipe.objective, recipe.model.width, size)
+        found |= {f"head.{name}": _OTHER_VOCABULARY for name in names}
     return found
-
-
-def _foreign_to_task(own: Mapping[str, Tensor], given: GivenWeights, recipe: FinetuneRecipe) -> dict[str, str]:
-    """Return the tensors of the task's head, with a reason, if the given weights are of another task."""
-    if given.task == recipe.task:
-        return {}
-    if given.task is not None:
-        return dict.fromkeys(_of_head(own), "of the same task with other settings or labels"
-                             if given.task.name == recipe.task.name else f"of the task {given.task.name}")  # fmt: skip
-    return {} if given.objective is None else dict.fromkeys(_of_head(own), f"of the objective {given.objective.name}")
 
 
 def _of_head(own: Mapping[str, Tensor]) -> list[str]:
@@ -324,33 +293,8 @@ def _check_finite(taken: Mapping[str, Tensor], given: GivenWeights) -> None:
 def _refusal(found: Fit) -> str:
     given, taken = found.given, len(found.taken)
     what = f"only {taken} tensors, {found.share:.2%} of the parameters," if taken else "no tensor"
-    why = _shortened(found.other_settings) or "; ".join(grouped(found.new, {}))
+    why = "; ".join(found.other_settings or _by_module(found.new))
     return (
         f"--init-from {given.path}: {what} of this model would be loaded ({why}); give a recipe more like the one of "
         "those weights, or leave it out"
     )
-
-
-def _shortened(settings: Sequence[str]) -> str:
-    more = len(settings) - _MOST_SETTINGS
-    return "; ".join([*settings[:_MOST_SETTINGS], *([f"and {more} more"] if more > 0 else [])])
-
-
-def _module(name: str) -> str:
-    match = _IN_LAYER.match(name)
-    return match[1] if match else ".".join(name.split(".")[: 1 if name.startswith("head.") else 2])
-
-
-def _ranges(numbers: Iterable[int]) -> str:
-    """Return ascending numbers as text such as 0-3, 7."""
-    runs = list[list[int]]()
-    for number in numbers:
-        if runs and runs[-1][-1] == number - 1:
-            runs[-1] = [runs[-1][0], number]
-        else:
-            runs.append([number])
-    return ", ".join("-".join(map(str, run)) for run in runs)
-
-
-def _shape(tensor: Tensor) -> str:
-    return " x ".join(map(str, tensor.shape)) or "a number"
