@@ -1,5 +1,6 @@
 """Two workers of Ray Train: finished, and with one of them killed."""
 
+import contextlib
 import os
 import pickle
 import shutil
@@ -8,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -19,7 +21,8 @@ from tokenfree.core.stored_files import read_json_lines
 from tokenfree.train.config import PretrainRecipe
 from tokenfree.train.loop.worker import Stopped, roll_backs
 from tokenfree.train.pretrain import pretrain
-from tokenfree.train.ray.callbacks import Cause, GaveUp, LostPeer, WorkerFailure, explain, unwrap
+from tokenfree.train.ray import driver
+from tokenfree.train.ray.callbacks import Cause, GaveUp, LostPeer, explain, unwrap
 from tokenfree.train.ray.child import ray_processes
 from tokenfree.train.runs.run import Run
 
@@ -118,9 +121,6 @@ def test_what_the_user_reads(tmp_path: Path) -> None:
     peer, lost, run = LostPeer("gloo"), ActorDiedError(), Run(tmp_path)
     mistake = explain(WorkerGroupError("", {0: peer, 1: UserError("train.length: 3")}), run, "ray")
     assert (type(mistake), str(mistake)) == (UserError, "worker 1: train.length: 3")
-    bug = explain(WorkerGroupError("", {1: WorkerFailure("KeyError: 'x'", "Traceback ...")}), run, "ray")
-    assert str(bug) == f"worker 1 failed: KeyError: 'x'; its traceback is in {tmp_path / 'ray' / 'error.txt'}"
-    assert (tmp_path / "ray" / "error.txt").read_text() == "Traceback ..."
     assert "train.max_restarts" in str(explain(WorkerGroupError("", {0: peer, 1: lost}), run, "ray"))
     stopped = explain(WorkerGroupError("", {0: Stopped("SIGTERM", 4, False)}), run, "ray")
     assert type(stopped) is StoppedError
@@ -129,6 +129,22 @@ def test_what_the_user_reads(tmp_path: Path) -> None:
     assert str(explain(pickle.loads(pickle.dumps(gave_up)), run, "ray")) == "worker 1: train.length: 3"
     assert "train.max_restarts" in str(explain(ControllerError(GaveUp({})), run, "ray"))
     assert "no CPU" in str(explain(ControllerError(ValueError("no CPU\nmore")), run, "ray"))
+
+
+def test_an_unexpected_error_leaves_its_traceback_in_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise KeyError("x")
+
+    context = SimpleNamespace(get_world_rank=lambda: 1, get_world_size=lambda: 2)
+    monkeypatch.setattr("ray.train.get_context", lambda: context)
+    monkeypatch.setattr(driver, "get_device", lambda: "cpu")
+    monkeypatch.setattr(driver, "ended_where_cut_off", contextlib.nullcontext)
+    monkeypatch.setattr(driver, "work", fail)
+    job = pickle.dumps(SimpleNamespace(run=str(tmp_path)))
+    path = tmp_path / "ray" / "error_of_worker_1.txt"
+    with pytest.raises(JobError, match=f"^KeyError: 'x'; its traceback is in {path}$"):
+        driver._work_on_worker({"job": job, "channel": None, "threads": 1})
+    assert 'raise KeyError("x")' in path.read_text()
 
 
 def wrapped(error: Exception) -> RayTaskError:

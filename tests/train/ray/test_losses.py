@@ -9,12 +9,12 @@ from ray import cloudpickle
 from ray.exceptions import ActorDiedError
 from ray.train import PreemptionInfo
 
-from tokenfree.core.errors import UserError
+from tokenfree.core.errors import JobError, UserError
 from tokenfree.train.loop.worker import Stopped
-from tokenfree.train.ray.callbacks import GaveUp, LossCallback, LostPeer, NoticeCallback, WorkerFailure, record_loss
+from tokenfree.train.ray.callbacks import GaveUp, LossCallback, LostPeer, NoticeCallback, record_loss
 
 PEER, LOST = LostPeer("gloo: Connection closed by peer"), ActorDiedError()
-BUG = WorkerFailure("KeyError: 'x'", "Traceback ...")
+BUG = JobError("KeyError: 'x'")
 
 
 class Channel:

@@ -34,18 +34,10 @@ def test_the_nodes_that_ray_is_to_choose_from(
     assert NodeCallback().on_controller_start_worker_group(scaling_config=None, num_workers=2) == expected
 
 
-def test_a_look_at_the_nodes_is_good_for_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
-    looks = iter([({"a", "b", "c"}, {"d"}), ({"a"}, set[str]())])
-    now = [100.0]
-    monkeypatch.setattr(scaling, "_Look", type("Look", (), {"at": float("-inf")}))
-    monkeypatch.setattr(scaling, "answering_nodes", lambda: next(looks))
+def test_nodes_that_are_drained_start_no_workers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scaling, "answering_nodes", lambda: ({"a", "b", "c"}, {"d"}))
     monkeypatch.setattr(scaling, "draining_nodes", lambda: {"c"})
-    monkeypatch.setattr(scaling.time, "monotonic", lambda: now[0])
     assert scaling.usable_nodes() == ({"a", "b"}, {"c", "d"})
-    now[0] += 0.9
-    assert scaling.usable_nodes() == ({"a", "b"}, {"c", "d"})
-    now[0] += 0.2
-    assert scaling.usable_nodes() == ({"a"}, set())
 
 
 class Group:

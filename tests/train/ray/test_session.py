@@ -1,13 +1,11 @@
 """What of Ray is gone, seen by connections to its parts."""
 
 import contextlib
-import re
 import socket
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -56,34 +54,13 @@ def test_the_head_of_a_cluster_has_time_to_come_back(
         found.check()
 
 
-def test_a_folder_whose_path_is_too_long_for_sockets_has_its_own_remedy(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("RAY_TMPDIR", str(tmp_path / ("long" * 25)))
-    with pytest.raises(JobError, match="set RAY_TMPDIR to a short path"), ray_session(1):
-        pass
-
-
-@pytest.mark.parametrize(
-    ("said", "remedy"),
-    [
-        (
-            "[Errno 13] Permission denied: '/home/geese/.ray'",
-            "set HOME to a folder that can be written, or RAY_AUTH_TO",
-        ),
-        ("Timed out waiting for file /tmp/ray/session/gcs_server_port", "free space on that disk or set RAY_TMPDIR to"),
-        ("no reason", "run the same command again"),
-    ],
-)
-def test_what_keeps_ray_from_starting_has_its_own_remedy(
-    monkeypatch: pytest.MonkeyPatch, said: str, remedy: str
-) -> None:
+def test_what_keeps_ray_from_starting_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(**_: object) -> None:
-        raise RuntimeError(said)
+        raise RuntimeError("no reason\nmore")
 
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
     monkeypatch.setattr("ray.init", fail)
-    expected = f"^Ray could not be started on this machine: {re.escape(said)}; {remedy}"
+    expected = r"^Ray could not be started on this machine: no reason; .*RAY_TMPDIR"
     with pytest.raises(JobError, match=expected), ray_session(1):
         pass
 

@@ -10,12 +10,10 @@ import collections
 import contextlib
 import functools
 import logging
-import tempfile
 import threading
 import time
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import ray
@@ -122,16 +120,8 @@ def explain(error: TrainingFailedError, run: Run, folder: str) -> UserError | Jo
         )
     if cause.rank is None:
         return JobError(f"Ray could not run the workers: {cause.first_line}; see the logs in {run.name}/{folder}")
-    who = f"worker {cause.rank}" + (f" on {node}" if (node := node_of(cause.error)) else "")
-    if isinstance(cause.error, WorkerFailure):
-        details = f"{folder}/error.txt"
-        with tempfile.NamedTemporaryFile("w", encoding="utf-8", suffix=".txt") as file:
-            file.write(cause.error.details)
-            file.flush()
-            run.keep(Path(file.name), details)
-        return JobError(f"{who} failed: {cause.error}; its traceback is in {run.name}/{details}")
     kind = next((kind for kind in (UserError, StoppedError) if isinstance(cause.error, kind)), JobError)
-    return kind(f"{who}: {cause.error}")
+    return kind(f"worker {cause.rank}: {cause.error}")
 
 
 def is_of_collective(error: Exception) -> bool:
@@ -155,29 +145,6 @@ class GaveUp(Exception):
 
 class LostPeer(RuntimeError):
     """Raised when a collective operation fails because another worker is lost."""
-
-
-class WorkerFailure(JobError):
-    """An unexpected error in a worker: its kind and message, and its traceback."""
-
-    def __init__(self, summary: str, details: str) -> None:
-        super().__init__(summary, details)
-        self.summary, self.details = summary, details
-
-    def __str__(self) -> str:
-        return self.summary
-
-
-def with_node(error: JobError | UserError) -> JobError | UserError:
-    """Return `error` of this worker, with the address of its node if the cluster has several."""
-    if len(ray.nodes()) > 1:
-        vars(error)["node"] = ray.util.get_node_ip_address()
-    return error
-
-
-def node_of(error: BaseException) -> str | None:
-    """Return the address that `with_node` added, or None."""
-    return vars(error).get("node")
 
 
 def own_errors(failures: Mapping[int, Exception]) -> dict[int, Exception]:
@@ -271,7 +238,6 @@ def record_loss(run: str, owner: str | None, ranks: list[int], message: str) -> 
 _SECONDS = 0.5  # timeout for a connection to a node; its kernel accepts, so a busy node answers too
 _PROBE_INTERVAL = 0.5  # seconds between checks of the nodes of running workers
 _PROBES = 4  # consecutive failed checks after which a node is given up
-_FRESH = 1.0  # seconds for which a check of the nodes is reused
 _REFRESH_INTERVAL = 5.0  # seconds between refreshes of the resources while workers run
 _WAITING_INTERVAL = 0.5  # the same while no workers run
 _ANSWER_SECONDS = 5.0  # timeout for Ray to report the resources
@@ -289,23 +255,11 @@ def answering_nodes() -> tuple[set[str], set[str]]:
     return ids, {node["NodeID"] for node in nodes} - ids
 
 
-class _Look:
-    """The last check of the nodes. It takes 0.5 seconds if a node is silent, and a start of workers needs two."""
-
-    at = float("-inf")
-    found: tuple[set[str], set[str]] = (set(), set())
-
-
 def usable_nodes() -> tuple[set[str], set[str]]:
-    """Return the ids of the nodes that can start workers, and of the other nodes that Ray considers alive.
-
-    The result may be up to a second old.
-    """
-    if time.monotonic() - _Look.at > _FRESH:
-        answering, silent = answering_nodes()
-        draining = answering & draining_nodes()
-        _Look.at, _Look.found = time.monotonic(), (answering - draining, silent | draining)
-    return _Look.found
+    """Return the ids of the nodes that can start workers, and of the other nodes that Ray considers alive."""
+    answering, silent = answering_nodes()
+    draining = answering & draining_nodes()
+    return answering - draining, silent | draining
 
 
 def room(reserved: dict[str, dict[str, float]], scaling: ScalingConfig) -> int:

@@ -37,33 +37,11 @@ def ray_processes(pid: int | None = None, title: str = "ray::") -> list[psutil.P
     return [process for process in psutil.Process(pid).children(recursive=True) if _title(process).startswith(title)]
 
 
-def session_processes(session: int) -> list[psutil.Process]:
-    """Return the processes of an operating system session. They stay in it when their parent ends."""
-    found = []
-    for process in psutil.process_iter():
-        with contextlib.suppress(OSError):  # it has ended
-            if os.getsid(process.pid) == session:
-                found.append(process)
-    return found
-
-
 def end_stragglers(processes: list[psutil.Process], *, seconds: float = 3.0) -> None:
-    """Give `processes` some time to exit, then kill those that have not.
-
-    This does not reap them as `psutil.wait_procs` would: their exit status belongs to the process that started them.
-    """
-    until = time.monotonic() + seconds
-    while (left := [process for process in processes if _lives(process)]) and time.monotonic() < until:
-        time.sleep(0.05)
-    for process in left:
+    """Give `processes` some time to exit, then kill those that have not."""
+    for process in psutil.wait_procs(processes, timeout=seconds)[1]:
         with contextlib.suppress(psutil.NoSuchProcess):  # does not kill another process that reuses its id
             process.kill()
-
-
-def _lives(process: psutil.Process) -> bool:
-    with contextlib.suppress(psutil.NoSuchProcess):
-        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
-    return False
 
 
 def _title(process: psutil.Process) -> str:
@@ -77,15 +55,7 @@ _EXIT_SECONDS = 10.0  # timeout for the process to exit after its function has r
 
 
 class ChildEnded(Exception):
-    """Raised if the process ended before its function did. `status` is its exit status, or minus a signal number."""
-
-    def __init__(self, status: int) -> None:
-        super().__init__(status)
-        self.status = status
-
-
-class _Traceback(Exception):
-    """The traceback of an error in the child, as text; the cause of the error that is raised here."""
+    """Raised if the process ended before its function did."""
 
 
 class Link:
@@ -140,7 +110,7 @@ class Child:
                 start_new_session=True,
             )
         self.send((function, arguments))
-        self._outcome: tuple[Any, str | None] | None = None  # a value or error, and the traceback of an error
+        self._outcome: tuple[Any] | None = None  # what the function returned or raised
 
     def __enter__(self) -> Child:
         return self
@@ -150,7 +120,10 @@ class Child:
             self._process.kill()
         self._process.wait()
         self._connection.close()
-        end_stragglers(session_processes(self._process.pid), seconds=0.0)
+        for process in psutil.process_iter():  # they stay in the session when their parent ends
+            with contextlib.suppress(OSError, psutil.NoSuchProcess):
+                if os.getsid(process.pid) == self._process.pid:
+                    process.kill()
 
     def send(self, message: Any) -> None:
         """Send a message to the child; do nothing if it has ended."""
@@ -170,7 +143,7 @@ class Child:
             if kind == _MESSAGE:
                 yield message
             else:
-                self._outcome = message
+                self._outcome = (message,)
 
     def result(self) -> Any:
         """Return what the function returned, or raise what it raised.
@@ -181,10 +154,10 @@ class Child:
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(_EXIT_SECONDS)
         if self._outcome is None:
-            raise ChildEnded(self._process.poll() or 0)
-        value, there = self._outcome
-        if there is not None:
-            raise value from _Traceback(there)
+            raise ChildEnded
+        (value,) = self._outcome
+        if isinstance(value, Exception):
+            raise value
         return value
 
 
@@ -193,18 +166,15 @@ def main(descriptor: int) -> None:
     connection = Connection(descriptor)
     function, arguments = connection.recv()
     try:
-        outcome = (resolve_name(function)(Link(connection), *arguments), None)
+        outcome = resolve_name(function)(Link(connection), *arguments)
     except Exception as error:
-        outcome = (_picklable(error), traceback.format_exc())
+        outcome = error
+        try:
+            pickle.loads(pickle.dumps(error))
+        except Exception:  # classes of errors can raise anything here
+            outcome = RuntimeError(f"{type(error).__name__}: {error}")
+        outcome.add_note(traceback.format_exc())
     connection.send((_OUTCOME, outcome))
-
-
-def _picklable(error: Exception) -> Exception:
-    try:
-        pickle.loads(pickle.dumps(error))
-    except Exception:  # classes of errors can raise anything here
-        return RuntimeError(f"{type(error).__name__}: {error}")
-    return error
 
 
 _INTERVAL = 0.2  # seconds between checks for a request to stop
@@ -317,7 +287,7 @@ def work_on_ray(job: Job, workers: tuple[int, int], progress: OnLine | None) -> 
     run = Run(job.run, job.owner)
     child = RayChild(
         _DRIVER,
-        take=_ignore if progress is None else progress,
+        take=progress or (lambda line: None),
         keep=lambda errors: run.keep(errors, "ray/standard_error.txt"),
         stops=True,
     )
@@ -331,7 +301,3 @@ def work_on_ray(job: Job, workers: tuple[int, int], progress: OnLine | None) -> 
         line = run.add_event("worker_lost", ranks=[], message=f"{loss.words}; starting {again}")
         if progress is not None:
             progress(line)
-
-
-def _ignore(line: Any) -> None:
-    """Ignore a line, if the caller wants no progress."""

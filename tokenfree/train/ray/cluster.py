@@ -133,24 +133,12 @@ def watched(call: Callable[[], object], session: Session) -> None:
     thread.start()
     while thread.is_alive() or errors:
         thread.join(_INTERVAL)
+        if errors and isinstance(errors[0], RayActorError):
+            time.sleep(_SETTLE_SECONDS)  # the controller's node may go down with it, which is then the loss to report
         if thread.is_alive() or errors:
             session.check()
         if errors:
-            _settle(errors[0], session)
             raise errors[0]
-
-
-def _settle(error: BaseException, session: Session) -> None:
-    """Wait after the loss of the controller, to see if its node goes down with it.
-
-    Ray ends a process that uses the objects of a lost node as soon as the GCS knows of the loss. The training function
-    is such an object, so Ray would end this process too. A killed raylet may be noticed here first. One that shuts down
-    in order, because its agent was killed, is not.
-    """
-    until = time.monotonic() + (_SETTLE_SECONDS if isinstance(error, RayActorError) else 0.0)
-    while time.monotonic() < until:
-        time.sleep(0.2)
-        session.check()
 
 
 @contextlib.contextmanager
@@ -197,14 +185,6 @@ def _head_address() -> Address:
     return address
 
 
-_AGAIN = "run the same command again"
-_REMEDIES = {  # by text in Ray's error
-    "AF_UNIX": "set RAY_TMPDIR to a short path, such as /tmp",  # paths of sockets have at most 107 bytes
-    "/.ray'": "set HOME to a folder that can be written, or RAY_AUTH_TOKEN to a secret",
-    "Timed out waiting for file": f"free space on that disk or set RAY_TMPDIR to another folder, then {_AGAIN}",
-}
-
-
 @contextlib.contextmanager
 def ray_session(num_cpus: int | None = None) -> Iterator[Session]:
     """Connect to Ray for the block. Without RAY_ADDRESS, start a local cluster and stop it afterwards.
@@ -229,8 +209,10 @@ def ray_session(num_cpus: int | None = None) -> Iterator[Session]:
         except Exception as error:  # Ray raises plain exceptions here
             where = "on this machine" if local else f"at RAY_ADDRESS={os.environ['RAY_ADDRESS']}"
             first_line = next(iter(str(error).strip().splitlines()), type(error).__name__)
-            remedy = next((remedy for words, remedy in _REMEDIES.items() if words in first_line), _AGAIN)
-            raise JobError(f"Ray could not be started {where}: {first_line}; {remedy}") from error
+            raise JobError(
+                f"Ray could not be started {where}: {first_line}; fix it, such as with RAY_TMPDIR=/tmp or a HOME that "
+                "can be written, and run the same command again"
+            ) from error
         try:
             yield Session.current(local=local)
         finally:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import pickle
+import tempfile
 import threading
 import traceback
 from collections.abc import Callable, Iterator
@@ -36,11 +37,9 @@ from tokenfree.train.ray.callbacks import (
     NodeCallback,
     NoticeCallback,
     ResizeCallback,
-    WorkerFailure,
     explain,
     is_of_collective,
     record_loss,
-    with_node,
 )
 from tokenfree.train.ray.child import Link
 from tokenfree.train.ray.cluster import RayLost, Session, ended_where_cut_off, ray_environment, ray_session, watched
@@ -263,11 +262,10 @@ def _fit(job: Job, workers: tuple[int, int], threads: int, use_gpu: bool, channe
 def _work_on_worker(config: dict[str, Any]) -> None:
     """Run this worker's part of the job, and raise errors in the form that driver and callbacks expect."""
     context = ray.train.get_context()
-    rank = context.get_world_rank()
+    rank, job = context.get_world_rank(), _unpickled(config["job"])
     try:
         with contextlib.ExitStack() as stack:
             stack.enter_context(ended_where_cut_off())
-            job = _unpickled(config["job"])
             on_line = stack.enter_context(connect_worker(config["channel"], notice)) if rank == 0 else None
             work(
                 job,
@@ -278,13 +276,17 @@ def _work_on_worker(config: dict[str, Any]) -> None:
                 on_line=on_line,
                 stop=notice,
             )
-    except (UserError, JobError) as error:
-        with_node(error)
+    except (UserError, JobError):
         raise
     except Exception as error:
         if is_of_collective(error):
             raise LostPeer(str(error)) from error
-        raise with_node(WorkerFailure(f"{type(error).__name__}: {error}", traceback.format_exc())) from error
+        run, name = Run(job.run), f"ray/error_of_worker_{rank}.txt"
+        with tempfile.NamedTemporaryFile("w", encoding="utf-8", suffix=".txt") as file:
+            file.write(traceback.format_exc())
+            file.flush()
+            run.keep(Path(file.name), name)
+        raise JobError(f"{type(error).__name__}: {error}; its traceback is in {run.name}/{name}") from error
 
 
 def _unpickled(job: bytes) -> Job:
