@@ -11,12 +11,6 @@ import pytest
 from tokenfree.train.runs import provenance
 
 
-def git(folder: Path, *arguments: str) -> str:
-    identity = {f"GIT_{who}_{what}": "nobody@nowhere" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
-    command = ["git", "-C", str(folder), *arguments]
-    return subprocess.run(command, env={**os.environ, **identity}, capture_output=True, text=True, check=True).stdout
-
-
 def test_an_attempt_says_with_what_it_was_made(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOSTNAME", "a-name-of-a-host")
     monkeypatch.setenv("SECRET_KEY", "a-secret")
@@ -47,25 +41,22 @@ def test_the_command_is_as_it_was_typed(argv: list[str], shown: str, monkeypatch
     assert provenance.command() == shown
 
 
-def test_the_commit_is_that_of_the_tree_which_holds_the_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    code = tmp_path / "code"
-    code.mkdir()
-    (code / "__init__.py").write_text("")
-    assert provenance.commit(code) is None
-    git(tmp_path, "init", "--quiet")
-    (tmp_path / "notes").write_text("of somebody")
-    git(tmp_path, "add", "notes")
-    git(tmp_path, "commit", "--quiet", "-m", "theirs")
-    assert provenance.commit(code) is None  # installed inside somebody's work tree
-    git(tmp_path, "add", "code")
-    git(tmp_path, "commit", "--quiet", "-m", "ours")
-    head = git(tmp_path, "rev-parse", "HEAD").strip()
-    monkeypatch.setenv("GIT_DIR", str(tmp_path / "nowhere"))  # as in a hook
-    assert provenance.commit(code) == head
-    (code / "__init__.py").write_text("changed = 1")
-    assert provenance.commit(code) == f"{head}-dirty"
+def test_the_commit_is_that_of_the_checkout_which_holds_the_code(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    code = tmp_path / "tokenfree" / "train" / "runs"
+    code.mkdir(parents=True)
+    (code / "provenance.py").write_text("")
+    monkeypatch.setattr(provenance, "__file__", str(code / "provenance.py"))
+    assert provenance.commit() is None
+    for command in ("init --quiet", "add .", "-c user.name=x -c user.email=x@y commit --quiet -m first"):
+        subprocess.run(["git", "-C", str(tmp_path), *command.split()], check=True)
+    head = subprocess.run(["git", "-C", str(tmp_path), "rev-parse", "HEAD"], capture_output=True, text=True).stdout
+    assert provenance.commit() == head.strip()
+    (code / "provenance.py").write_text("changed = 1")
+    assert provenance.commit() == f"{head.strip()}-dirty"
     monkeypatch.setenv("PATH", "")
-    assert provenance.commit(code) is None
+    assert provenance.commit() is None
 
 
 def test_gpus_are_named_by_the_driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

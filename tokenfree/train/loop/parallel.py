@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import contextlib
 import datetime
-import fcntl
 import os
+import shutil
 import socket
 import sys
 from collections.abc import Iterable, Mapping
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any, TypeGuard, TypeVar, cast
 
+import psutil
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
@@ -110,6 +111,8 @@ def compile_task(task: nn.Module, layers: Iterable[nn.Module], *, in_parts: bool
 
     Sharding requires this, because parameters are gathered between the layers.
     """
+    if device.type == "cpu" and shutil.which(os.environ.get("CXX", "g++")) is None:
+        raise UserError("train.compile: torch.compile needs a C++ compiler; install g++ or set train.compile to false")
     import torch._inductor  # imported here because it imports many modules
 
     set_determinism(torch.get_deterministic_debug_mode())
@@ -183,9 +186,6 @@ def copies(tensors: Iterable[tuple[str, Tensor]], *, keep: bool) -> dict[str, Te
     return {name: tensor.to("cpu", copy=True) for name, tensor in wholes if keep}
 
 
-_SIOCGIFADDR = 0x8915  # of Linux: get the address of an interface
-
-
 def listen(address: str) -> socket.socket:
     """Return a socket that listens on a free port of `address`. On rank 0, pass it to `join` for the store."""
     listener = socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET)
@@ -235,16 +235,9 @@ def keep_to(address: str) -> None:
 
 
 def interface_of(address: str) -> str | None:
-    """Return the network interface of this machine with this IPv4 address, or None if it cannot be found (macOS)."""
-    if ":" in address:
-        return None
-    wanted = socket.inet_aton(address)
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asked:
-        for _, name in socket.if_nameindex():
-            with contextlib.suppress(OSError):  # the interface has no address
-                if fcntl.ioctl(asked.fileno(), _SIOCGIFADDR, name.encode().ljust(256, b"\0"))[20:24] == wanted:
-                    return name
-    return None
+    """Return the network interface of this machine with this address, or None if there is none."""
+    interfaces = psutil.net_if_addrs().items()
+    return next((name for name, found in interfaces if any(each.address == address for each in found)), None)
 
 
 class SingleWorker:

@@ -6,10 +6,8 @@ the commit mark, which covers the other files (see checkpoints.py). Locks and fi
 
 from __future__ import annotations
 
-import contextlib
 import json
 import re
-import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -24,7 +22,6 @@ from tokenfree.core.stored_files import (
     check_hash,
     hashes_of,
     is_inside,
-    json_lines,
     read_sealed,
     refuse_later,
     write_sealed,
@@ -37,7 +34,6 @@ RESULT, TABLE = "result.json", "sweep.csv"  # last files that a run and a sweep 
 _CONFIGS = {CONFIG_NAME: RUN_FORMAT, "sweep.yaml": SWEEP_FORMAT}
 _NOT_OURS = (LOCK, TEMPORARY, "ray", "wandb", "mlruns")  # folders of locks, partial files and other programs
 _CHECKPOINT = re.compile(r"((?:.+/)?checkpoints/step_\d{8,})/[^/]+")
-_REMOVAL_SECONDS = 0.5  # maximum time that training takes to remove a checkpoint
 _LOCK = re.compile(r"lock(\.\w+)?")
 _COPY = "copy the folder again"
 _AGAIN = "give its command again, which writes this file"
@@ -117,8 +113,7 @@ def verify_folder(folder: str) -> VerifiedFolder:
     storage = Storage.at(folder)
     names = storage.find()
     for name in _CONFIGS.keys() & names:
-        with contextlib.suppress(JobError):  # damage is reported below, by the hash
-            refuse_later(_parsed(storage, name, yaml.safe_load), _CONFIGS[name], f"{storage.url}/{name}")
+        refuse_later(_parsed(storage, name, yaml.safe_load), _CONFIGS[name], f"{storage.url}/{name}")
     complete = RESULT in names or TABLE in names
     known = _known_hashes(storage, complete)
     for name, sha256 in known.items():
@@ -126,10 +121,7 @@ def verify_folder(folder: str) -> VerifiedFolder:
     checkpoints = sorted({match[1] for name in _kept(names) if (match := _CHECKPOINT.fullmatch(name))})
     covered = {HASHES, *known}
     for checkpoint in checkpoints:
-        files = _while_there(storage, checkpoint, complete)
-        covered |= {f"{checkpoint}/{file}" for file in files}
-    if not known:
-        _check_readable(storage, names)
+        covered |= {f"{checkpoint}/{file}" for file in _checked_checkpoint(storage, checkpoint)}
     unhashed = tuple(name for name in _kept(names) if name not in covered)
     return VerifiedFolder(complete, tuple(checkpoints), unhashed)
 
@@ -150,23 +142,9 @@ def _is_to_have_hashes(storage: Storage) -> bool:
     """Return True if the command that trained last was of a version that writes hashes."""
     for name in _CONFIGS:
         if storage.size(name) is not None:
-            return _parsed(storage, name, lambda data: _last_attempt(yaml.safe_load(data)).get("hashes", False))
+            config = _parsed(storage, name, lambda data: dict(yaml.safe_load(data)))
+            return bool((config.get("attempts") or [{}])[-1].get("hashes"))
     return False
-
-
-def _last_attempt(config: Mapping[str, Any]) -> Mapping[str, Any]:
-    return (config.get("attempts") or [{}])[-1]
-
-
-def _while_there(storage: Storage, checkpoint: str, complete: bool) -> list[str]:
-    """Check a checkpoint and return its files; none if training removes it meanwhile."""
-    try:
-        return _checked_checkpoint(storage, checkpoint)
-    except JobError:
-        time.sleep(0 if complete else _REMOVAL_SECONDS)
-        if complete or f"{checkpoint}/{MARK}" in storage.find():
-            raise
-        return []
 
 
 def _checked_checkpoint(storage: Storage, folder: str) -> list[str]:
@@ -185,19 +163,6 @@ def _checked_checkpoint(storage: Storage, folder: str) -> list[str]:
     for name, sha256 in files.items():
         check_hash(storage, f"{folder}/{name}", sha256, source=f"{folder}/{STATE}", remedy=remedy)
     return [MARK, STATE, *files]
-
-
-def _check_readable(storage: Storage, names: Iterable[str]) -> None:
-    """Check that small files without hashes can be parsed."""
-    readers: dict[str, Callable[[bytes], Any]] = {
-        ".json": json.loads,
-        ".yaml": yaml.safe_load,
-        ".jsonl": lambda data: list(json_lines(data.splitlines(keepends=True))),
-    }
-    for name in _kept(names):
-        for ending, read in readers.items():
-            if name.endswith(ending) and not _CHECKPOINT.fullmatch(name):
-                _parsed(storage, name, read)
 
 
 def _parsed(storage: Storage, name: str, read: Callable[[bytes], Any]) -> Any:

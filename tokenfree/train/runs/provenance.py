@@ -49,17 +49,17 @@ def command() -> str:
     return shlex.join(["python" if name in ("", "-c") else name, *arguments])
 
 
-def commit(folder: Path | None = None) -> str | None:
-    """Return the commit of the work tree that tracks the code, with `-dirty` if files differ; None outside of one.
-
-    Args:
-        folder: Folder of the code; by default that of tokenfree. A package that is installed into an environment inside
-            a work tree is not tracked by it.
-    """
-    folder = Path(__file__).parents[2] if folder is None else folder
-    if _git(folder, "ls-files", "--error-unmatch", "__init__.py") is None:
+def commit() -> str | None:
+    """Return the commit of the checkout that holds the code, with `-dirty` if files differ; None without one."""
+    root = Path(__file__).parents[3]
+    if not (root / ".git").exists():
         return None
-    return _git(folder, "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*")
+    command = ["git", "-C", str(root), "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
+    try:
+        said = subprocess.run(command, capture_output=True, text=True, timeout=20, check=True)
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return said.stdout.strip()
 
 
 def machine() -> dict[str, Any]:
@@ -94,20 +94,3 @@ def packages() -> dict[str, str]:
         with contextlib.suppress(importlib.metadata.PackageNotFoundError):
             found[name] = importlib.metadata.version(name)
     return found
-
-
-def _git(folder: Path, *arguments: str) -> str | None:
-    """Return the output of git; None if it fails or is not installed."""
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
-    try:
-        said = subprocess.run(
-            ["git", "-C", str(folder), *arguments],
-            env=environment,
-            capture_output=True,
-            text=True,
-            timeout=20,
-            check=True,
-        )
-    except (OSError, subprocess.SubprocessError):
-        return None
-    return said.stdout.strip()
