@@ -138,7 +138,7 @@ def test_the_option_for_data_may_be_repeated(words: list[str], tmp_path: Path, c
     ("given", "said"),
     [
         ([":0.7", ":0"], "the weight must be a number above 0, such as "),
-        ([":0.7", ""], "has no weight, and "),
+        ([":0.7", ""], "has no weight; "),
     ],
 )
 @pytest.mark.parametrize("name", ["pretrain", "sweep", "evaluate", "plan"])

@@ -236,7 +236,7 @@ def test_bad_places(corpus: str, make_recipe: MakeRecipe, tmp_path: Path) -> Non
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there are GPUs")
-@pytest.mark.parametrize(("workers", "words"), [((1, 1), "needs 1 GPU, of"), ((2, 4), "needs 2 GPUs, of")])
+@pytest.mark.parametrize(("workers", "words"), [((1, 1), "a GPU per worker: 1\\."), ((2, 4), "a GPU per worker: 2\\.")])
 def test_gpus_that_are_not_there_are_told_before_anything_is_written(
     workers: tuple[int, int], words: str, corpus: str, make_recipe: MakeRecipe, tmp_path: Path
 ) -> None:

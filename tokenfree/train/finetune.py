@@ -120,11 +120,7 @@ class PreparedRun:
     init_from: str | None
 
     def start(self, *, trust_code: bool = False) -> GivenStart[FinetuneRecipe] | None:
-        """Return the weights that the run starts from; None for fresh ones.
-
-        Raises:
-            UserError: The weights do not exist, or (almost) none of them fits.
-        """
+        """Return the weights that the run starts from; None for fresh ones."""
         if self.init_from is None:
             return None
         return GivenStart(
@@ -148,9 +144,6 @@ def prepare(
     trust_code: bool = False,
 ) -> PreparedRun:
     """Check that everything a run needs can be read, including every example of every split. Nothing is written.
-
-    Args:
-        recipe, files, run, workers, init_from, model, vocabulary, trust_code: See `finetune`.
 
     Raises:
         UserError: The recipe, a file or the weights are invalid.

@@ -22,27 +22,16 @@ _SAMPLED = 256  # number of examples whose shapes represent the data
 
 @dataclass(frozen=True)
 class Work:
-    """Amount of work of a run.
+    """Amount of work of a run."""
 
-    Attributes:
-        parameters: Number of parameters of the encoder and the head of its objective.
-        head_parameters: Number of parameters of the head.
-        example_flops: Floating point operations per example, forward and backward.
-        targets: Mean number of targets per example.
-        classes: Number of rows of the head's largest matrix, such as subwords.
-        data_bytes: Bytes of all shards; None without data.
-        epochs: Number of passes over the training split; None without data.
-        source: Description of the examples whose shapes were used.
-    """
-
-    parameters: int
+    parameters: int  # of the encoder and the head of its objective
     head_parameters: int
-    example_flops: float
-    targets: float
-    classes: int
-    data_bytes: int | None
-    epochs: float | None
-    source: str
+    example_flops: float  # floating point operations per example, forward and backward
+    targets: float  # mean number per example
+    classes: int  # rows of the head's largest matrix, such as subwords
+    data_bytes: int | None  # of all shards; None without data
+    epochs: float | None  # passes over the training split; None without data
+    source: str  # description of the examples whose shapes were used
 
 
 def work_of(recipe: PretrainRecipe, data: Data | None) -> Work:
@@ -120,13 +109,7 @@ def exchange_seconds(work: Work, layout: WorkerLayout) -> float:
 
 
 def run_seconds(train: TrainConfig, step: float, example: float) -> float:
-    """Return the seconds of a run, without startup and checkpoints.
-
-    Args:
-        train: Training settings of the recipe.
-        step: Seconds per step.
-        example: Seconds per training example, on all devices together.
-    """
+    """Return the seconds of a run, without startup and checkpoints, from the seconds per step and per example."""
     validations = train.steps // train.validate_every_steps + (train.steps % train.validate_every_steps > 0)
     return train.steps * step + validations * train.validation_windows * example / _PASSES
 
@@ -147,12 +130,7 @@ def measured_seconds(recipe: PretrainRecipe, data: Data) -> float:
 def device_memory(train: TrainConfig, work: Work, encoder: Memory, examples: int, layout: WorkerLayout) -> Memory:
     """Return the maximum bytes on one device, without those of the process and its libraries.
 
-    Args:
-        train: Training settings of the recipe.
-        work: Work of the run.
-        encoder: Memory of a step with `examples` examples; see `tokenfree.train.model.costs.step_memory`.
-        examples: Number of examples that a device processes at once.
-        layout: Devices of the run. With train.parallel fsdp, each holds a part of the weights, gradients and moments.
+    `encoder` is the memory of a step with `examples` examples, which a device processes at once; see `step_memory`.
     """
     parts = layout.devices if train.parallel == "fsdp" else 1
     weights = BYTES * work.parameters // parts

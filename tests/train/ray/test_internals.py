@@ -26,14 +26,14 @@ from ray.util.state.exception import RayStateApiException
 
 from tests.conftest import SOURCE
 from tokenfree.train.ray import internals
-from tokenfree.train.ray.callbacks import CleanerCallback, NodeCallback, NoticeCallback, ResizeCallback
+from tokenfree.train.ray.callbacks import CleanerCallback, LossCallback, NodeCallback, ResizeCallback
 from tokenfree.train.ray.cluster import SETTINGS
 
 SEAM = "train/ray/internals.py"
 NODE = "train/ray/loopback_node.py"  # a process of its own, which imports nothing else
 CALLBACKS = (
     CleanerCallback,
-    NoticeCallback,
+    LossCallback,
     NodeCallback,
     ResizeCallback,
 )

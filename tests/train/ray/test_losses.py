@@ -1,17 +1,15 @@
 """Which failures of workers end a run, and how often each is told."""
 
-import pickle
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, ClassVar
 
 import pytest
-from ray import cloudpickle
 from ray.exceptions import ActorDiedError
 from ray.train import PreemptionInfo
 
 from tokenfree.core.errors import JobError, UserError
 from tokenfree.train.loop.worker import Stopped
-from tokenfree.train.ray.callbacks import GaveUp, LossCallback, LostPeer, NoticeCallback, record_loss
+from tokenfree.train.ray.callbacks import GaveUp, LossCallback, LostPeer, record_loss
 
 PEER, LOST = LostPeer("gloo: Connection closed by peer"), ActorDiedError()
 BUG = JobError("KeyError: 'x'")
@@ -39,11 +37,11 @@ def test_errors_of_our_own_end_the_run(told: list[str]) -> None:
     callback = LossCallback("run", None, None, most=3)
     for failures, own in (({0: PEER, 1: BUG}, {1: BUG}), ({0: UserError("no"), 1: LOST}, {0: UserError("no")})):
         with pytest.raises(GaveUp) as gave_up:
-            callback.after_exception(None, failures)
+            callback._report(failures)
         assert list(gave_up.value.worker_failures) == list(own)
     stopped = Stopped("SIGINT", 4, False)
     with pytest.raises(GaveUp):
-        callback.after_exception(None, {0: stopped})
+        callback._report({0: stopped})
     assert told == []
 
 
@@ -51,41 +49,39 @@ def test_losses_are_counted_and_stops_are_not(told: list[str]) -> None:
     callback = LossCallback("run", None, None, most=2)
     several: list[dict[int, Exception]] = [{0: PEER, 1: LOST}, {0: Stopped("SIGTERM", 7, True), 1: LOST}, {0: PEER}]
     for failures in several:
-        callback.begin()
-        callback.after_exception(None, failures)
+        callback.after_worker_group_start(None)
+        callback._report(failures)
     assert [line.partition(" was")[0].partition(" after")[0] for line in told] == [
         "worker 1",
         "workers stopped",
         "a worker",
     ]
-    callback.begin()
+    callback.after_worker_group_start(None)
     with pytest.raises(GaveUp) as gave_up:
-        callback.after_exception(None, {1: LOST})
+        callback._report({1: LOST})
     assert gave_up.value.worker_failures == {}
 
 
 def test_a_loss_is_told_once_however_often_ray_comes_with_it(told: list[str]) -> None:
     """Ray Train looks five times a second at workers of a node that is taken away, until it is gone."""
     callback = LossCallback("run", None, None, most=1)
-    notice = NoticeCallback(callback, Channel())
-    pickled = cast(Any, cloudpickle).dumps([callback, notice])
-    both: Any = pickle.loads(pickled)  # as they come into the controller
-    assert both[1]._losses is both[0]
     for _ in range(3):
-        callback.after_exception(None, {1: LOST})
+        callback._report({1: LOST})
     assert len(told) == 1
-    notice.after_worker_group_start(None)
+    callback.after_worker_group_start(None)
     with pytest.raises(GaveUp):
-        callback.after_exception(None, {1: LOST})
+        callback._report({1: LOST})
 
 
 def test_the_coming_end_of_a_node_is_asked_for_once() -> None:
     class Status:
+        errors: ClassVar[dict[int, Exception]] = {}
+
         def get_preemption_info(self) -> PreemptionInfo:
             return PreemptionInfo(deadline_ms=None, preempted_node_to_ranks={"b": [1], "a": [0]})
 
     channel = Channel()
-    notice = NoticeCallback(LossCallback("run", None, channel, most=1), channel)
+    notice = LossCallback("run", None, channel, most=1)
     for _ in range(3):
         notice.after_worker_group_poll_status(Status())
     assert channel.asked == [("the coming end of node a, b", True)]

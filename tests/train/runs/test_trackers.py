@@ -74,7 +74,7 @@ def test_wandb_offline(corpus: str, make_recipe: MakeRecipe, tmp_path: Path, mon
 
 
 def test_a_tracker_that_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(trackers.KINDS, "wandb", ("no_such_package", trackers.Wandb))
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(UserError, match=r"train.log_to: wandb is not installed; run pip install '\.\[tracking\]'"):
         trackers.check(("wandb",))
 
@@ -90,7 +90,8 @@ class Broken:
 
 
 def test_a_tracker_that_fails_does_not_stop_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(trackers.KINDS, "wandb", ("json", lambda *arguments: Broken()))
+    monkeypatch.setitem(trackers.KINDS, "wandb", lambda *arguments: Broken())
+    monkeypatch.setattr(trackers, "check", lambda names: None)
     seen: list[Any] = []
     with trackers.tracked(("wandb",), Run(tmp_path), {}, seen.append) as take:
         assert take is not None
@@ -110,7 +111,8 @@ def test_trackers_get_numbers_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         def close(self, *, failed: bool) -> None:
             pass
 
-    monkeypatch.setitem(trackers.KINDS, "wandb", ("json", lambda *arguments: Listening()))
+    monkeypatch.setitem(trackers.KINDS, "wandb", lambda *arguments: Listening())
+    monkeypatch.setattr(trackers, "check", lambda names: None)
     with trackers.tracked(("wandb",), Run(tmp_path), {}, None) as take:
         assert take is not None
         take({"step": 1, "loss": 1.5, "accuracy": float("nan"), "gradient_norm": float("inf"), "note": "geese"})

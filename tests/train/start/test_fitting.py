@@ -143,7 +143,7 @@ def test_next_to_nothing_is_refused(make_recipe: MakeRecipe, vocabulary: Vocabul
     with pytest.raises(UserError, match=r"--init-from /runs/one: only \d+ tensors, 0\.\d+% .*model.width 32, there 16"):
         fit_of(wide, vocabulary, given)
     renamed = dataclasses.replace(given, tensors={f"old.{name}": value for name, value in given.tensors.items()})
-    with pytest.raises(UserError, match=r"no tensor of this model would be loaded \(encoder.embedder: .*not in"):
+    with pytest.raises(UserError, match=r"no tensor of this model would be loaded \(its tensors have other names"):
         fit_of(make_recipe(), vocabulary, renamed)
     name = "encoder.trunk.layers.0.inner.weight"  # 512 of some 20,000: 2.6%
     one = dataclasses.replace(given, tensors={name: given.tensors[name]})

@@ -129,7 +129,7 @@ def test_a_damaged_checkpoint_is_refused_or_named(
     run = Path(shutil.copytree(first_run, tmp_path / "run"))
     newest = run / "checkpoints" / "step_00000008" / "model.safetensors"
     newest.write_bytes(newest.read_bytes()[:-1])
-    with pytest.raises(JobError, match=r"step_00000008 is damaged.*--init-from .*/run/checkpoints/step_00000006"):
+    with pytest.raises(JobError, match=r"step_00000008 is damaged.*--init-from .*/run/checkpoints/step_N"):
         read_weights(str(run))
     asked = read_weights(f"{run}/checkpoints/step_00000006")
     assert (asked.what, asked.path) == ("step 6 of a run", str(run))

@@ -146,7 +146,7 @@ class StepLoader(ABC):
 
 
 class Loader(StepLoader):
-    """The batches of one worker. Files are opened on first use. The step is the only state of training.
+    """The batches of one worker. The step is the only state of training.
 
     `rules` maps the name of each rule that the run is trained by to the changes of that rule, the oldest first.
 
@@ -171,8 +171,7 @@ class Loader(StepLoader):
     ) -> None:
         if world_size > global_batch:
             raise UserError(
-                f"train.global_batch: {global_batch} examples cannot be shared by {world_size} workers; use at most "
-                f"{global_batch} workers or a larger batch"
+                f"train.global_batch={global_batch} is smaller than the number of workers: {world_size}. Increase it."
             )
         self._reader = ShardReader(data, split, check=check_shards)
         self._order = Order(

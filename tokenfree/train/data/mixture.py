@@ -1,7 +1,4 @@
-"""Several data directories that are read as one, with weights: `A:0.7 B:0.3`.
-
-K directories, T turns
-"""
+"""Several data directories that are read as one, with weights: `A:0.7 B:0.3`."""
 
 from __future__ import annotations
 
@@ -27,16 +24,10 @@ _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?|[+-]?(nan|inf)", re.IG
 
 @dataclasses.dataclass(frozen=True)
 class Mixture:
-    """Data directories that are read as one.
+    """Data directories that are read as one. Samples are in proportion to weights, or to training characters."""
 
-    Attributes:
-        paths: Paths or URLs, at least two.
-        weights: Weights above 0, to which the numbers of samples are proportional; None for the characters of the
-            training splits.
-    """
-
-    paths: tuple[str, ...]
-    weights: tuple[float, ...] | None = None
+    paths: tuple[str, ...]  # paths or URLs, at least two
+    weights: tuple[float, ...] | None = None  # above 0
 
     def words(self) -> list[str]:
         """Return the words for the command line, which `parse` reads."""
@@ -74,10 +65,7 @@ def parse(words: Sequence[str], what: str = "--data") -> Data:
         return Mixture(paths)
     without = next((path for path, weight in separated if weight is None), None)
     if without is not None:
-        raise UserError(
-            f"{what} {without}: has no weight, and {given[0][1]} has one; give all a weight, such as {without}:0.5, or "
-            "none, which is by their characters"
-        )
+        raise UserError(f"{what} {without}: has no weight; give all a weight, such as {without}:0.5, or none")
     weights = tuple(weight for _, _, weight in given)
     largest = max(weights)  # divided by first, because a sum of weights can overflow
     whole = sum(weight / largest for weight in weights)
@@ -102,7 +90,6 @@ def absolute(data: Data) -> Data:
 
 
 def paths_of(data: Data) -> tuple[str, ...]:
-    """Return the paths of the directories."""
     return data.paths if isinstance(data, Mixture) else (data,)
 
 
@@ -112,7 +99,6 @@ def stored(data: Data) -> str | list[str]:
 
 
 def words_of(data: Data) -> list[str]:
-    """Return the words for the command line."""
     return data.words() if isinstance(data, Mixture) else [data]
 
 
@@ -144,18 +130,14 @@ class Mixing(NamedTuple):
 class Contents:
     """Manifest of one or several data directories.
 
-    Attributes:
-        manifest: Manifest of the directory. Of several, it has their common columns, their splits one after another,
-            and a fingerprint of all and of their weights.
-        mixing: Mixing by split; None for a single directory.
+    Of several, it has the common columns, the splits one after another, and a fingerprint of all and of the weights.
     """
 
     manifest: Manifest
-    mixing: Mapping[str, Mixing] | None
+    mixing: Mapping[str, Mixing] | None  # by split; None for a single directory
 
 
 def load_contents(data: Data) -> Contents:
-    """Read the manifests of `data`."""
     manifests = [load_manifest(path) for path in paths_of(data)]
     if not isinstance(data, Mixture):
         return Contents(manifests[0], None)
@@ -184,7 +166,6 @@ def load_contents(data: Data) -> Contents:
 
 
 def load_data_manifest(data: Data) -> Manifest:
-    """Return the manifest of `data`; several directories have a combined one."""
     return load_contents(data).manifest
 
 
@@ -218,7 +199,6 @@ def _whole_weights(mixture: Mixture, manifests: Sequence[Manifest]) -> tuple[int
 
 
 def _common_columns(manifests: Sequence[Manifest]) -> list[str]:
-    """Return the common columns in the order of the first manifest."""
     return [
         name for name in manifests[0].config["columns"] if all(name in each.config["columns"] for each in manifests)
     ]

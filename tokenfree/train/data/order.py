@@ -75,12 +75,7 @@ class Order:
         mixing: Mixing | None = None,
     ) -> None:
         if global_batch % streams:
-            below = global_batch // streams * streams
-            near = f"{below} or {below + streams}" if below else f"{streams}"
-            raise UserError(
-                f"train.global_batch: {global_batch} is not a multiple of train.streams ({streams}); make it {near}, "
-                "or choose other streams"
-            )
+            raise UserError(f"train.global_batch={global_batch} is no multiple of train.streams={streams}. Change one.")
         filled = [(index, shard) for index, shard in enumerate(shards) if shard.rows]
         if not filled:
             raise UserError("the split has no windows; preprocess more text, or with another validation_fraction")
@@ -100,7 +95,7 @@ class Order:
         self._languages, self._ranks, self._totals = self._make_period()
 
     def streams_of(self, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the stream of each sample and its number in the stream, int64 [n] each. `ids` is int64 [n]."""
+        """Return the stream of each sample `ids` and its number in the stream, int64 [n] each."""
         step, slot = np.divmod(ids, self._batch)
         return slot // self._each, step * self._each + slot % self._each
 

@@ -132,7 +132,6 @@ class Shard:
         return int(view.offsets[at + 1] - view.offsets[at])
 
     def columns(self) -> list[str]:
-        """Return the names of the columns in order."""
         return self._batches[0].schema.names if self._batches else []
 
     def _place(self, column: str, index: int) -> tuple[_Column, int]:

@@ -27,21 +27,13 @@ from tokenfree.train.runs.run import Run
 
 @dataclasses.dataclass(frozen=True)
 class RunOrder(Generic[R]):
-    """Instructions for a run.
+    """Instructions for a run."""
 
-    Attributes:
-        config: Config of the run for this command.
-        make_job: Function that makes the job of the workers from a recipe and an owner (see `Run`).
-        start: Weights to start from, if given.
-        extension: Extension of the run to more steps, for pretraining only.
-        keep: Function that copies other files into the run once it is claimed.
-    """
-
-    config: RunConfig[R]
-    make_job: Callable[[R, str | None], Job]
+    config: RunConfig[R]  # for this command
+    make_job: Callable[[R, str | None], Job]  # from a recipe and an owner (see `Run`)
     start: GivenStart[R] | None = None
-    extension: Extension | None = None
-    keep: Callable[[Run], None] | None = None
+    extension: Extension | None = None  # for pretraining only
+    keep: Callable[[Run], None] | None = None  # copies other files into the run once it is claimed
 
 
 def run_to_end(
@@ -49,27 +41,20 @@ def run_to_end(
 ) -> tuple[dict[str, Any], bool]:
     """Train `target` to its end. Return the content of its result.json, and whether it was complete before.
 
-    Args:
-        target: A new, unfinished or complete run.
-        order: Instructions for the run.
-        workers: Minimum and maximum number of workers.
-        progress: Called with every line of metrics.jsonl and events.jsonl as it appears.
-
     Raises:
-        UserError: The run has other settings or data, another command trains it, or this machine lacks the requested
-            GPUs.
+        UserError: The run has other settings or data, another command trains it, or this machine lacks the GPUs.
         JobError: Training failed; the message names the rank and what to do.
     """
     recipe, start, extension = order.config.recipe, order.start, order.extension
     trackers.check(recipe.train.log_to)
-    if target.result() is None or extension is not None:
+    result = target.result()
+    if result is None or extension is not None:
         _check_device(recipe.train, workers)
     target.open(order.config)
-    result = target.result()
     if result is not None:
         rewritten(target.name, ["config.yaml"])
-    if result is not None and (extension is None or extension.is_done):
-        return result, True
+        if extension is None or extension.is_done:
+            return result, True
     with contextlib.ExitStack() as stack:
         owner = stack.enter_context(target.claimed())
         target.open(order.config)  # another command may have started it meanwhile
@@ -94,18 +79,14 @@ def run_to_end(
 
 
 def _check_device(train: LoopConfig, workers: tuple[int, int]) -> None:
-    """Check that this machine has the GPUs that the settings require. A cluster may start its GPUs later.
-
-    Raises:
-        UserError: GPUs are missing.
-    """
+    """Check that this machine has the GPUs that the settings require. A cluster may start its GPUs later."""
     least, there = workers[0], torch.cuda.device_count()
     is_elsewhere = workers[1] > 1 and "RAY_ADDRESS" in os.environ
     check_compile(train.compile, "cpu" if train.device == "cpu" or not (there or is_elsewhere) else "cuda")
     if train.device == "cuda" and there < least and not is_elsewhere:
         raise UserError(
-            f"train.device: cuda needs {least} {'GPU' if least == 1 else 'GPUs'}, of which torch finds {there} on this "
-            "machine; see tokenfree doctor, or give auto"
+            f"train.device=cuda needs a GPU per worker: {least}. torch finds {there} on this machine; see tokenfree "
+            "doctor, or give auto"
         )
 
 

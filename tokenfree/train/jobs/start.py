@@ -1,12 +1,7 @@
-"""Start a run from given weights (checkpoint of step 0), or extend a finished one.
+"""Start a run from given weights, or extend a finished one.
 
-The command reads given weights once and writes them as the run's checkpoint of step 0. All workers resume from it, as
-from any checkpoint, so they have the same weights on any number of machines. The optimizer, the step and the order of
-the data begin as in any other run.
-
-After an extension the learning rate of every step is that of a run of the new length. A finished run, whose rate had
-fallen to almost 0, therefore jumps up to the rate of the longer run. The earlier steps keep the rates of the shorter
-run, so the result differs from that of a run of the new length.
+The command writes given weights as the checkpoint of step 0. After an extension, the learning rates are those of a run
+of the new length. The earlier steps keep their rates, so the result differs from that of a run of the new length.
 """
 
 from __future__ import annotations
@@ -31,10 +26,7 @@ from tokenfree.train.runs.run import Run
 
 
 class Extension:
-    """An extension of the existing `run` to a total of `steps`.
-
-    Args:
-        recipe: Recipe of the run; its `train.steps` are ignored.
+    """An extension of the existing `run` of `recipe` to a total of `steps`; the steps of `recipe` are ignored.
 
     Raises:
         UserError: The run does not exist, or is longer.
@@ -61,11 +53,7 @@ class Extension:
         )
 
     def write(self, run: Run, on_line: OnLine | None) -> None:
-        """Extend `run`, which this command has claimed. Do nothing if it already has that length.
-
-        Raises:
-            UserError: The run is not writable.
-        """
+        """Extend `run`, which this command has claimed. Do nothing if it already has that length."""
         self._run = run
         if self.is_done:
             return
@@ -90,16 +78,9 @@ MakeLoop = Callable[[R], TrainingLoop[R]]
 
 
 class GivenStart(Generic[R]):
-    """The weights at `source` as the start of `run`.
+    """The weights at `source` as the start of `run`, read only if it is new or started from another path.
 
-    They are read only if needed: if the run is new, or started from another path.
-
-    Args:
-        run: A new or existing run.
-        recipe: Recipe that has been checked against the data.
-        make_loop: Function that makes the loop of a recipe on these data, in this process.
-        source: Path or address of a run or of a transformers folder.
-        trust_code: See `pretrain`.
+    `make_loop` makes the loop of a recipe on the run's data, in this process.
 
     Raises:
         UserError: The weights do not exist, or (almost) none of them fits; nothing was written.
@@ -123,7 +104,7 @@ class GivenStart(Generic[R]):
         """Write the first checkpoint of `run`, which this command has claimed, unless it has a valid checkpoint.
 
         Raises:
-            UserError: The weights have changed since the run started, or can no longer be read.
+            UserError: The weights have changed since the run started.
         """
         if run.newest(lambda warning: None) is None:  # the workers report damaged ones
             self._write(run, on_line)
@@ -178,11 +159,8 @@ class GivenStart(Generic[R]):
 def begun(recipe: R, make_loop: MakeLoop[R], given: GivenWeights) -> tuple[TrainingLoop[R], Fit]:
     """Return the training loop of `recipe` on the CPU of this process, started from the weights `given` that fit.
 
-    Some attention patterns have projections in addition to those of their layer. If these are not among the given
-    weights, they start as copies of the layer's, as in `tokenfree import`.
-
-    Raises:
-        UserError: (Almost) none of the weights fits.
+    Additional projections of attention patterns start as copies of their layer's if they are not given, as in
+    `tokenfree import`.
     """
     loop = make_loop(recipe)
     sizes = {name: parameter.numel() for name, parameter in loop.model.named_parameters()}

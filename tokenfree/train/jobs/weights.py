@@ -69,17 +69,12 @@ def run_and_step(source: str) -> tuple[str, int | None]:
 
 
 def read_weights(source: str, *, trust_code: bool = False) -> GivenWeights:
-    """Return the weights of a run, or of a model in a transformers folder.
+    """Return the weights of a run (the averages if it has any), or of a model in a transformers folder.
 
-    For a run, they are the averages if it has any. `checkpoint_of` says which checkpoint is the default.
-
-    Args:
-        source: Path or address; RUN/checkpoints/step_N names a checkpoint.
-        trust_code: Run the code outside tokenfree that a run names.
+    RUN/checkpoints/step_N names a checkpoint. `checkpoint_of` says which one is the default.
 
     Raises:
         UserError: There is neither a run nor a model, or it is damaged; the message names the option `--init-from`.
-        JobError: The checkpoint is damaged.
     """
     run, step = run_and_step(source)
     storage = Storage.at(absolute(run))
@@ -160,16 +155,13 @@ class Fit:
 
     @property
     def num_parameters(self) -> int:
-        """Number of the model's parameters that start from the given weights."""
         return sum(self.sizes.get(name, 0) for name in self.taken)
 
     @property
     def share(self) -> float:
-        """Share of the model's parameters that start from the given weights."""
         return self.num_parameters / sum(self.sizes.values())
 
     def lines(self) -> list[str]:
-        """Return lines for the user: tensors loaded, new and not loaded."""
         given = self.given
         lines = [
             f"weights of {given.path} ({given.what}): {len(self.taken)} of {len(given.tensors)} tensors loaded, "
@@ -189,12 +181,7 @@ def fit(
     recipe: Recipe,
     vocabulary: Vocabulary | None,
 ) -> Fit:
-    """Compare the tensors of a model with given ones.
-
-    Args:
-        own: Tensors of the model of `recipe`, by name.
-        sizes: Number of values of its parameters, by name.
-        vocabulary: Vocabulary of the data; None if they have none.
+    """Compare the tensors `own` of the model of `recipe` with given ones. `sizes` has the values of its parameters.
 
     Raises:
         UserError: (Almost) nothing fits, or given weights are not finite.
@@ -293,7 +280,7 @@ def _check_finite(taken: Mapping[str, Tensor], given: GivenWeights) -> None:
 def _refusal(found: Fit) -> str:
     given, taken = found.given, len(found.taken)
     what = f"only {taken} tensors, {found.share:.2%} of the parameters," if taken else "no tensor"
-    why = "; ".join(found.other_settings or _by_module(found.new))
+    why = "; ".join(found.other_settings) or "its tensors have other names or shapes"
     return (
         f"--init-from {given.path}: {what} of this model would be loaded ({why}); give a recipe more like the one of "
         "those weights, or leave it out"

@@ -49,10 +49,7 @@ class Evaluated(NamedTuple):
 
 
 class Evaluator:
-    """An evaluator of the examples of one split, which are divided among the workers.
-
-    A forward pass has at most `micro_batch` items, and at most 32.
-    """
+    """An evaluator of the examples of one split, which are divided among the workers."""
 
     def __init__(
         self,
@@ -142,8 +139,6 @@ POOL = 50  # batches that are sorted together, at most an epoch of them
 
 
 class SizedOrder:
-    """The order of items, grouped into batches of similar size."""
-
     def __init__(self, sizes: Sequence[int] | np.ndarray, *, batch: int, seed: int) -> None:
         self._sizes = np.asarray(sizes, dtype=np.int64)
         self._batch, self._seed = batch, seed
@@ -156,7 +151,6 @@ class SizedOrder:
         return self._pool(pool)[within]
 
     def _make_pool(self, pool: int) -> np.ndarray:
-        """Return the batches of a pool in order, int64 [batches, batch]."""
         count = self._pool_batches * self._batch
         drawn = np.arange(pool * count, (pool + 1) * count, dtype=np.int64)
         size = len(self._sizes)
@@ -246,7 +240,7 @@ class TaskSource(Source):
         )
 
     def check(self) -> None:
-        """Read the other splits, to check that they can be evaluated."""
+        """Read the other splits, which raises the errors of files that cannot be evaluated."""
         for split in ("dev", "test"):
             if self._has(split):
                 self._evaluator(split)
@@ -318,11 +312,7 @@ def frequent_characters(texts: Iterable[str]) -> np.ndarray:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class FinetuneJob(Job):
-    """The job of a fine-tuning run.
-
-    Attributes:
-        files: Files with the examples.
-    """
+    """The job of a fine-tuning run."""
 
     files: TaskFiles
 

@@ -1,7 +1,6 @@
 """How the workers of a run share a step: DDP or FSDP2, collectives, torch.compile and determinism.
 
-All workers of torch.distributed's default group must call a collective at the same point. With sharded parameters
-(`train.parallel: fsdp`) this includes reading and loading whole tensors.
+All workers call a collective at the same point. With sharded parameters this includes reading and loading tensors.
 """
 
 from __future__ import annotations
@@ -9,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import datetime
 import os
-import shutil
 import socket
 import sys
 from collections.abc import Iterable, Mapping
@@ -95,11 +93,7 @@ def _num_workers() -> int:
 
 
 def check_compile(wanted: bool, device: str) -> None:
-    """Check that `train.compile` is not set on a CPU.
-
-    Raises:
-        UserError: It is.
-    """
+    """Raise UserError if `train.compile` is set on a CPU."""
     if wanted and device == "cpu":
         raise UserError(
             "train.compile: true makes training on a CPU 1.6 times slower. Set it to false, or train on a GPU."
@@ -107,12 +101,7 @@ def check_compile(wanted: bool, device: str) -> None:
 
 
 def compile_task(task: nn.Module, layers: Iterable[nn.Module], *, in_parts: bool) -> None:
-    """Compile `task`. With `in_parts` compile its deep stack `layers` separately instead.
-
-    Sharding requires this, because parameters are gathered between the layers.
-    """
-    if device.type == "cpu" and shutil.which(os.environ.get("CXX", "g++")) is None:
-        raise UserError("train.compile: torch.compile needs a C++ compiler; install g++ or set train.compile to false")
+    """Compile `task`, or with `in_parts` each of its `layers`, between which sharded parameters are gathered."""
     import torch._inductor  # imported here because it imports many modules
 
     set_determinism(torch.get_deterministic_debug_mode())
@@ -126,10 +115,7 @@ def model_tensors(model: nn.Module, *, keep: bool = True) -> dict[str, Tensor]:
 
 
 def optimizer_tensors(model: nn.Module, optimizer: torch.optim.Optimizer, *, keep: bool = True) -> dict[str, Tensor]:
-    """Return whole copies on the CPU of the optimizer's state, named `parameter|slot`, such as `head.bias|exp_avg`.
-
-    Without `keep`, return none.
-    """
+    """Return whole copies on the CPU of the optimizer's state, named `parameter|slot`. Without `keep`, return none."""
     names: dict[Tensor, str] = {parameter: name for name, parameter in model.named_parameters()}
     state = (
         (f"{names[parameter]}|{slot}", value)
@@ -159,7 +145,6 @@ def load_optimizer(model: nn.Module, optimizer: torch.optim.Optimizer, tensors: 
 
 
 def is_part(tensor: Tensor | None) -> TypeGuard[DTensor]:
-    """Return True if each worker holds only a part of `tensor`."""
     return hasattr(tensor, "full_tensor")
 
 
@@ -169,10 +154,7 @@ def whole(tensor: Tensor) -> Tensor:
 
 
 def part(tensor: Tensor, *, like: Tensor | None) -> Tensor:
-    """Return this worker's part of a whole tensor that all workers have, or the tensor if `like` is not held in parts.
-
-    `like` has the same shape.
-    """
+    """Return this worker's part of a whole tensor that all workers have, as it holds a part of `like`, if it does."""
     if not is_part(like):
         return tensor
     from torch.distributed.tensor import distribute_tensor
@@ -221,11 +203,8 @@ def join(
 
 
 def keep_to(address: str) -> None:
-    """Make the connections between workers use the interface of `address`, unless the environment names another one.
-
-    By default Gloo uses the address of the host name, which other machines often cannot reach. NCCL chooses well among
-    the interfaces of a cluster, but never uses loopback by itself.
-    """
+    """Make the connections between workers use the interface of `address`, unless the environment names another one."""
+    # Gloo would use the address of the host name, which other machines often cannot reach. NCCL never uses loopback.
     interface = interface_of(address)
     if interface is None:
         return
@@ -243,8 +222,7 @@ def interface_of(address: str) -> str | None:
 class SingleWorker:
     """One worker with the whole model, and the base class for workers that share a step.
 
-    Call `module` for a loss with gradients. If `is_sharded`, each worker holds a part of the parameters. All workers
-    must then call the model the same number of times, and take snapshots of it at the same time.
+    If `is_sharded`, all workers must call `module` the same number of times, and take snapshots at the same time.
     """
 
     is_sharded = False
@@ -277,7 +255,6 @@ class DataParallel(SingleWorker):
         )
 
     def gradient_sync(self, *, last: bool) -> contextlib.AbstractContextManager[Any]:
-        """Return the context of one micro batch. DDP exchanges gradients in each backward pass outside `no_sync`."""
         assert isinstance(self.module, DistributedDataParallel)
         return contextlib.nullcontext() if last else self.module.no_sync()
 
@@ -303,12 +280,10 @@ class FullyShardedDataParallel(SingleWorker):
         self._device = device
 
     def gradient_sync(self, *, last: bool) -> contextlib.AbstractContextManager[Any]:
-        """Return the context of one micro batch. The switch of FSDP2 stays set after it."""
         cast("FSDPModule", self.module).set_requires_gradient_sync(last)
         return contextlib.nullcontext()
 
     def broadcast_flag(self, flag: bool) -> bool:
-        """Return rank 0's `flag`, sent as a number instead of a pickled object, because every step calls this."""
         box = torch.tensor(float(flag), device=self._device)
         dist.broadcast(box, src=0)
         return bool(box)
@@ -321,15 +296,11 @@ class FullyShardedDataParallel(SingleWorker):
 def share(
     module: nn.Module, layers: list[nn.Module], *, sharded: bool, world_size: int, device: torch.device
 ) -> SingleWorker:
-    """Return `module`, with deep stack `layers`, for this worker among `world_size` of the default process group."""
     if sharded:
         return FullyShardedDataParallel(module, layers, device)
     return DataParallel(module) if world_size > 1 else SingleWorker(module)
 
 
 def gradient_norm(gradients: list[Tensor]) -> float:
-    """Return the 2-norm of all gradients together.
-
-    If workers hold parts of the gradients, the norm is that of the whole, and all workers must call this.
-    """
+    """Return the 2-norm of all gradients together. Workers that hold parts of the gradients must all call this."""
     return whole(torch.nn.utils.get_total_norm(gradients)).item()

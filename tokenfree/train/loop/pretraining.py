@@ -109,9 +109,8 @@ class WindowSource(Source):
     def validate(self, task: Task, device: torch.device, *, equally_many: bool) -> dict[str, float]:
         """Return `validation_loss` (nats per target), `validation_accuracy`, `validation_targets` and other means.
 
-        The objective reports the other means; their names begin with `validation_`, too. Samples and masks are always
-        the same. With several directories, these metrics are over the targets of all of them, in proportion. Each
-        directory with windows adds `validation_loss_data_1` and so on.
+        Samples and masks are always the same. With several directories, these metrics are over the targets of all of
+        them, in proportion. Each directory with windows adds `validation_loss_data_1` and so on.
         """
         means = task.head.means
         sums, by_directory = StepSums.zeros(means, device), [StepSums.zeros(means, device) for _ in self._directories]
@@ -175,11 +174,7 @@ class Loop(TrainingLoop[PretrainRecipe]):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TrainJob(Job):
-    """The job of a pretraining run.
-
-    Attributes:
-        data: Path or URL of one or several data directories.
-    """
+    """The job of a pretraining run."""
 
     data: Data
 

@@ -70,27 +70,17 @@ class Source(ABC):
     def result(
         self, task: Task, device: torch.device, progress: RunProgress, folder: Path | None, *, equally_many: bool
     ) -> dict[str, Any]:
-        """Return the content of result.json for the finished run. All workers call this, with the weights that count.
-
-        Only rank 0's return value is used. Only rank 0 has a `folder`, for other files.
-        """
+        """Return the content of result.json. All workers call this; rank 0's counts, which has a `folder` for files."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Job(ABC):
-    """The arguments that every worker of a run gets. It is pickled in transit.
-
-    Attributes:
-        recipe: Recipe of the run.
-        run: Path or URL of the run.
-        has_first_checkpoint: Whether the run starts from given weights (train/jobs/start.py).
-        owner: Return value of `Run.claimed`.
-    """
+    """The arguments that every worker of a run gets. It is pickled in transit."""
 
     recipe: Any
-    run: str
-    has_first_checkpoint: bool = False
-    owner: str | None = None
+    run: str  # path or URL
+    has_first_checkpoint: bool = False  # whether the run starts from given weights
+    owner: str | None = None  # see `Run.claimed`
 
     @abstractmethod
     def make_loop(
@@ -103,11 +93,7 @@ OnStep = Callable[[Mapping[str, float]], None]
 
 
 class TrainingLoop(Generic[R]):
-    """Model, optimizer and data of one run, at one step.
-
-    `recipe` was already checked. `rank` and `world_size` are those in the default torch.distributed group, if there is
-    one.
-    """
+    """Model, optimizer and data of one run, at one step. `recipe` was already checked."""
 
     def __init__(
         self,
@@ -145,12 +131,10 @@ class TrainingLoop(Generic[R]):
 
     @property
     def encoder(self) -> Encoder:
-        """Model without the head of its objective."""
         return self.model.encoder
 
     @property
     def batch(self) -> int:
-        """Number of the batch of the next step."""
         return batch_of(self.step, self.left_out)
 
     @property
@@ -202,10 +186,7 @@ class TrainingLoop(Generic[R]):
 
     @contextlib.contextmanager
     def evaluating(self) -> Iterator[None]:
-        """Put the model in evaluation mode within the block.
-
-        It then has the average of the weights, if there is one, and computes in the precision of the recipe.
-        """
+        """Put the model in evaluation mode within the block, with the average of the weights if there is one."""
         self.model.eval()
         weights = contextlib.nullcontext() if self._average is None else self._average.in_use()
         try:
@@ -262,7 +243,6 @@ class TrainingLoop(Generic[R]):
         return checkpoint
 
     def load(self, checkpoint: Checkpoint) -> None:
-        """Resume from a checkpoint that was already read."""
         state = checkpoint.state
         self.loader.check(state.loader, str(checkpoint.path))
         self.load_model(checkpoint)
@@ -285,7 +265,6 @@ class TrainingLoop(Generic[R]):
             self._average.load(checkpoint.tensors(AVERAGE))
 
     def _load_step(self, run: Run, step: int) -> None:
-        """Load the weights of the checkpoint of a step on all workers. Rank 0 finds it."""
         found = broadcast(run.at(step) if self.rank == 0 else None)
         assert found is not None, "rank 0 has it"
         self.load_model(run.here(found))
@@ -303,7 +282,6 @@ class TrainingLoop(Generic[R]):
         return share(task, layers, sharded=sharded, world_size=self.world_size, device=self.device)
 
     def _rate(self) -> float:
-        """Return the learning rate of the next step."""
         config = self.recipe.train
         return learning_rate(
             self.step,

@@ -38,11 +38,7 @@ from tokenfree.train.runs.run import Run
 def save_incident(
     run: Path, incident: Incident, *, left_out: Iterable[int] = (), checkpoint: int | None = None
 ) -> Path:
-    """Write the file of an incident into the folder `run` and return its path.
-
-    The file has the batches that are `left_out` from then on, and the step of the `checkpoint` that training returns
-    to.
-    """
+    """Write an incident into the folder `run`, with the batches `left_out` from then on, and return the file's path."""
     folder = run / "incidents"
     folder.mkdir(exist_ok=True)
     path = folder / f"batch_{incident.batch:08d}.json"
@@ -60,7 +56,7 @@ def save_incident(
 
 
 def roll_backs(run: Path) -> list[dict[str, Any]]:
-    """Return the records of incidents after which training returned to a checkpoint, in the order of their batches."""
+    """Return the records of incidents after which training returned to a checkpoint, in the order of batches."""
     paths = sorted((run / "incidents").glob("batch_*.json"))
     storage = Storage.at(str(run / "incidents"))
     records = [INCIDENT.json(storage, path.name) for path in paths]
@@ -149,7 +145,6 @@ class RunWriter:
         self._run.publish()
 
     def wait(self) -> None:
-        """Wait until the last checkpoint is written."""
         self._checkpoints.wait()
 
     def finish(self, found: Mapping[str, Any]) -> None:
@@ -184,12 +179,8 @@ def work(
 ) -> None:
     """Train the run `job.run` from its current step to its end.
 
-    Args:
-        rank, world_size, device: As for `TrainingLoop`.
-        threads: Number of CPU threads of torch. None leaves it to torch, which uses OMP_NUM_THREADS or all CPUs of the
-            process.
-        on_line: Called with each recorded line, on rank 0.
-        stop: The flag that asks training to stop; None for one that signals to this process set.
+    `threads` is the number of CPU threads, by default torch's. `on_line` gets each recorded line, on rank 0. Without a
+    `stop`, signals to this process stop training.
 
     Raises:
         NotANumber, Spike: The loss was not finite, or jumped (train/loop/step.py).
@@ -289,7 +280,6 @@ class _Training:
         self._config = loop.recipe.train
 
     def run(self) -> RunProgress:
-        """Train to the end and return the progress of the run."""
         try:
             self._loop.train_until(self._config.steps, self._after_step)
         except Stopped:

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import ray
 import torch
 from ray.exceptions import GetTimeoutError, RayActorError, RayError, RayTaskError
-from ray.train import ControllerError, ScalingConfig, TrainingFailedError, UserCallback, WorkerGroupError
+from ray.train import ControllerError, ScalingConfig, TrainingFailedError, WorkerGroupError
 from ray.util.placement_group import PlacementGroup, get_current_placement_group, remove_placement_group
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
@@ -36,26 +36,22 @@ _INTERVAL = 0.5  # seconds between checks of the controller
 class CleanerCallback(ControllerCallback, WorkerGroupCallback):
     """A callback that starts a `Cleaner` next to Ray Train's controller and gives it the workers' placement group.
 
-    Ray's own cleaner asks the State API whether the controller is alive. That requires a dashboard, which takes 140 MB.
-    With a second cluster on the same machine, it once destroyed a healthy group of workers. A local cluster has no
-    State API in its environment (see train/ray/cluster.py), so Ray's cleaner gives up.
+    Ray's own cleaner needs the State API, and so a dashboard, which takes 140 MB. With a second cluster on the same
+    machine, it once destroyed a healthy group of workers. Without a State API it gives up (see train/ray/cluster.py).
     """
 
     _cleaner: Any = None
 
     def after_controller_start(self, train_run_context: Any) -> None:
-        """Start the cleaner on the controller's node."""
         context = ray.get_runtime_context()
         here = NodeAffinitySchedulingStrategy(context.get_node_id(), soft=False)
         actor_class: Any = ray.remote(num_cpus=0)(Cleaner)
         self._cleaner = actor_class.options(lifetime="detached", scheduling_strategy=here).remote(context.current_actor)
 
     def after_worker_group_start(self, worker_group: Any) -> None:
-        """Send the cleaner the placement group to remove."""
         self._cleaner.guard.remote(worker_group.execute_single(0, get_current_placement_group))
 
     async def before_controller_shutdown(self) -> None:
-        """End the cleaner."""
         ray.kill(self._cleaner)
 
 
@@ -68,7 +64,6 @@ class Cleaner:
         threading.Thread(target=self._watch, name="cleaner", daemon=True).start()
 
     def guard(self, group: PlacementGroup) -> None:
-        """Set the placement group to remove."""
         self._group = group
 
     def _watch(self) -> None:
@@ -132,11 +127,7 @@ def is_of_collective(error: Exception) -> bool:
 
 
 class GaveUp(Exception):
-    """Raised in Ray's controller to end the run.
-
-    `worker_failures` has the errors that workers raised themselves, by rank. It is empty if workers were lost too
-    often.
-    """
+    """Raised in Ray's controller to end the run, with the errors of workers by rank; none after too many losses."""
 
     def __init__(self, worker_failures: dict[int, Exception]) -> None:
         super().__init__(worker_failures)
@@ -148,10 +139,7 @@ class LostPeer(RuntimeError):
 
 
 def own_errors(failures: Mapping[int, Exception]) -> dict[int, Exception]:
-    """Return the errors that workers raised themselves, by rank.
-
-    Losses of workers are left out, as are the failures that they cause in other workers.
-    """
+    """Return the errors that workers raised themselves, by rank, without losses and the failures that these cause."""
     return {
         rank: error
         for rank, error in sorted(failures.items())
@@ -161,26 +149,31 @@ def own_errors(failures: Mapping[int, Exception]) -> dict[int, Exception]:
     }
 
 
-class LossCallback(UserCallback):
+class LossCallback(WorkerGroupCallback):
     """A callback that ends the run or records an event when workers fail. Ray restarts workers without limit.
 
-    It raises `GaveUp` if a worker raised an error itself, which would recur, or after too many losses.
-
-    Args:
-        run, owner: See `Run`.
-        channel: Channel of the run; see train/ray/driver.py.
-        most: Maximum number of losses. Stops with a checkpoint are not counted.
+    It raises `GaveUp` if a worker raised an error itself, which would recur, or after `most` losses. Stops with a
+    checkpoint are not counted. Workers are asked to stop before their node goes away: autoscalers have Ray drain a node
+    before they remove it. `channel` is that of the run; see train/ray/driver.py.
     """
 
     def __init__(self, run: str, owner: str | None, channel: Any, most: int) -> None:
         self._run, self._owner, self._channel, self._left = run, owner, channel, most
-        self._told = False
+        self._told = self._noticed = False
 
-    def begin(self) -> None:
-        """Report failures again, because workers have been restarted."""
-        self._told = False
+    def after_worker_group_start(self, worker_group: Any) -> None:
+        self._told = self._noticed = False
 
-    def after_exception(self, run_context: Any, worker_exceptions: dict[int, Exception]) -> None:
+    def after_worker_group_poll_status(self, worker_group_status: Any) -> None:
+        """Ask the workers to stop with a checkpoint if one of their nodes is being drained. Report failures."""
+        info = worker_group_status.get_preemption_info()
+        if info is not None and not self._noticed:
+            self._noticed = True
+            self._channel.ask_to_stop.remote(f"the coming end of node {', '.join(info.preempted_node_ids)}", True)
+        if worker_group_status.errors:
+            self._report(worker_group_status.errors)
+
+    def _report(self, worker_exceptions: dict[int, Exception]) -> None:
         """Report who was lost or stopped, by rank. While a node goes down, Ray repeats this call with the same errors.
 
         Raises:
@@ -208,30 +201,7 @@ class LossCallback(UserCallback):
         ray.get(self._channel.post.remote([record_loss(self._run, self._owner, ranks, message)]))
 
 
-class NoticeCallback(WorkerGroupCallback):
-    """A callback that resets `losses` at each start of workers, and stops workers before their node goes away.
-
-    Autoscalers have Ray drain a node before they remove it.
-    """
-
-    def __init__(self, losses: LossCallback, channel: Any) -> None:
-        self._losses, self._channel = losses, channel
-        self._told = False
-
-    def after_worker_group_start(self, worker_group: Any) -> None:
-        self._losses.begin()
-        self._told = False
-
-    def after_worker_group_poll_status(self, worker_group_status: Any) -> None:
-        """Ask the workers to stop with a checkpoint if one of their nodes is being drained."""
-        info = worker_group_status.get_preemption_info()
-        if info is not None and not self._told:
-            self._told = True
-            self._channel.ask_to_stop.remote(f"the coming end of node {', '.join(info.preempted_node_ids)}", True)
-
-
 def record_loss(run: str, owner: str | None, ranks: list[int], message: str) -> Line:
-    """Write a `worker_lost` event and return its line."""
     return Run(run, owner).add_event("worker_lost", ranks=ranks, message=message)
 
 

@@ -83,16 +83,11 @@ class Link:
 
 
 class Child:
-    """A new interpreter that calls a function with a `Link` and the given arguments.
+    """A new interpreter that calls a function, named module:function, with a `Link` and the given arguments.
 
     `multiprocessing` is not used, because it would run the main module of a script again. The child has a session of
     its own, so it gets no signals from the terminal or to this process's group. All processes of that session are
-    killed after the `with` block.
-
-    Args:
-        function: Name of the function, as module:function.
-        environment: Environment of the child.
-        errors: File for its standard error.
+    killed after the `with` block. `errors` gets its standard error.
     """
 
     def __init__(self, function: str, *arguments: Any, environment: Mapping[str, str], errors: IO[bytes]) -> None:
@@ -146,11 +141,7 @@ class Child:
                 self._outcome = (message,)
 
     def result(self) -> Any:
-        """Return what the function returned, or raise what it raised.
-
-        Raises:
-            ChildEnded: The function did neither.
-        """
+        """Return what the function returned, or raise what it raised; `ChildEnded` if it did neither."""
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(_EXIT_SECONDS)
         if self._outcome is None:
@@ -196,14 +187,9 @@ class LostPart(NamedTuple):
 class RayChild:
     """A function that is connected to Ray and is called in child processes.
 
-    The function gets a `Link` and arguments. It first sends its `Session`, pickled, and then any messages. It returns
-    None when it is done. Otherwise it returns which part of Ray was lost, or "" if it cannot tell.
-
-    Args:
-        function: Name of the function, as module:function. Ray, whose import takes seconds, is imported only there.
-        take: Called with each message after the session.
-        keep: Called with the file of its standard error if it ended early. Ray writes dozens of lines there.
-        stops: Whether SIGINT and SIGTERM are forwarded to it, as the reason to stop, after it has sent its session.
+    The function gets a `Link` and arguments. It first sends its `Session`, pickled, and then messages for `take`. It
+    returns None when it is done. Otherwise it returns which part of Ray was lost, or "" if it cannot tell. If it ended
+    early, `keep` gets the file of its standard error. With `stops`, it gets SIGINT and SIGTERM as the reason to stop.
     """
 
     def __init__(

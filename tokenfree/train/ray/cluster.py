@@ -44,11 +44,8 @@ _PUT_BY_US = "A worker died or was killed|Raylet is terminated|has been marked d
 def ray_environment(more: Mapping[str, str] | None = None, *, mute: Sequence[str] = ()) -> Iterator[None]:
     """Set `SETTINGS` and `more` in the environment for the block, except variables that the user has set.
 
-    Enter it before Ray starts, so that Ray's processes inherit them. Ray's dozens of lines about a lost worker or node
-    are left to its logs; the user gets one line from tokenfree.
-
-    Args:
-        mute: Names of loggers of this process that log only critical messages in the block.
+    Ray's processes inherit them. Ray's dozens of lines about a lost worker or node are left to its logs. The loggers
+    `mute` of this process log only critical messages in the block.
     """
     added = {name: value for name, value in {**SETTINGS, **(more or {})}.items() if name not in os.environ}
     levels = {name: logging.getLogger(name).level for name in mute}
@@ -80,12 +77,9 @@ class RayLost(JobError):
 
 
 class Session:
-    """The parts of Ray that a session needs.
+    """The parts of Ray that a session needs: the Ray node of this process, and the head of the cluster.
 
-    Args:
-        node: Address of the Ray node of this process.
-        head: Address of the head of the cluster.
-        local: Whether this process started the cluster. The head of a local cluster is never restarted.
+    The head of a `local` cluster, which this process started, is never restarted.
     """
 
     def __init__(self, node: Address, head: Address, *, local: bool) -> None:
@@ -94,7 +88,6 @@ class Session:
 
     @classmethod
     def current(cls, *, local: bool) -> Session:
-        """Return the session of the cluster that this process is connected to."""
         context = ray.get_runtime_context()
         (node,) = (node for node in ray.nodes() if node["NodeID"] == context.get_node_id())
         return cls((node["NodeManagerAddress"], node["NodeManagerPort"]), _head_address(), local=local)
@@ -119,7 +112,6 @@ def watched(call: Callable[[], object], session: Session) -> None:
 
     Raises:
         RayLost: A part of Ray that the session needs was lost; other parts may still run.
-        Exception: The call raised it.
     """
     errors: list[BaseException] = []
 
@@ -145,9 +137,8 @@ def watched(call: Callable[[], object], session: Session) -> None:
 def ended_where_cut_off() -> Iterator[None]:
     """End this process, a worker, if it is cut off from the cluster during the block.
 
-    If a machine is cut off, the other workers continue without it, and wait for the run that its first worker holds.
-    Ray ends that worker only after minutes, because its connections do not report the loss. If a worker reaches none of
-    several other machines, its own machine is cut off. If only the head is silent, it may be restarting.
+    The other workers continue without it, and wait for the run that its first worker holds. Ray ends that worker only
+    after minutes. A machine that reaches none of several others is cut off. A silent head alone may be restarting.
     """
     head = _head_address()
     others = _other_machines(head)

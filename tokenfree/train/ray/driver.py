@@ -7,8 +7,11 @@ not Ray's: each new group of workers resumes from the newest valid checkpoint of
 from __future__ import annotations
 
 import contextlib
+import datetime
 import os
 import pickle
+import signal
+import socket
 import tempfile
 import threading
 import traceback
@@ -21,13 +24,15 @@ import ray.train
 from pyarrow.fs import FSSpecHandler, PyFileSystem
 from ray.exceptions import RayActorError, RayError
 from ray.train import FailureConfig, RunConfig, ScalingConfig, TrainingFailedError
-from ray.train.torch import TorchTrainer, get_device
+from ray.train.backend import Backend
+from ray.train.torch import TorchConfig, TorchTrainer, get_device
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from tokenfree.core.errors import JobError, UserError
 from tokenfree.core.machine import cores
 from tokenfree.core.own_code import working_directory_first
 from tokenfree.core.storage import Storage
+from tokenfree.train.loop.parallel import join, keep_to, listen
 from tokenfree.train.loop.stopping import Stop
 from tokenfree.train.loop.worker import Job, work
 from tokenfree.train.ray.callbacks import (
@@ -35,7 +40,6 @@ from tokenfree.train.ray.callbacks import (
     LossCallback,
     LostPeer,
     NodeCallback,
-    NoticeCallback,
     ResizeCallback,
     explain,
     is_of_collective,
@@ -43,7 +47,6 @@ from tokenfree.train.ray.callbacks import (
 )
 from tokenfree.train.ray.child import Link
 from tokenfree.train.ray.cluster import RayLost, Session, ended_where_cut_off, ray_environment, ray_session, watched
-from tokenfree.train.ray.group import TorchGroup, notice
 from tokenfree.train.ray.internals import leave_out_datasets
 from tokenfree.train.runs.metrics import Line, OnLine
 from tokenfree.train.runs.run import Run
@@ -68,7 +71,6 @@ class Channel:
         return asked
 
     def take(self) -> list[Line]:
-        """Return the lines that were added since the last call."""
         lines, self._lines = self._lines, []
         return lines
 
@@ -79,7 +81,6 @@ class Channel:
 
 
 def make_channel() -> Any:
-    """Return the handle of a new `Channel` on this node."""
     here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
     actor_class: Any = ray.remote(num_cpus=0)(Channel)
     return actor_class.options(scheduling_strategy=here).remote()
@@ -138,6 +139,63 @@ def _repeated(act: Callable[[], None]) -> Iterator[None]:
         thread.join()
 
 
+notice = Stop()  # request to stop this process, if it is a worker; SIGTERM sets it
+_listeners: list[socket.socket] = []  # used in the process of rank 0
+
+
+class TorchGroup(TorchConfig):
+    """A TorchConfig whose workers join on the addresses of their Ray nodes, and are ended by killing them."""
+
+    @property
+    def backend_cls(self) -> type[Backend]:
+        return _TorchGroupBackend
+
+
+class _TorchGroupBackend(Backend):
+    share_cuda_visible_devices = True  # as in Ray's own backend for torch
+
+    def on_start(self, worker_group: Any, backend_config: TorchConfig) -> None:
+        address, port = worker_group.execute_single(0, _listen)
+        worker_group.execute(_join, backend_config.backend, address, port, backend_config.timeout_s)
+
+    def on_shutdown(self, worker_group: Any, backend_config: TorchConfig) -> None:
+        """Kill the workers, whose output is written. Ray's own shutdown waits 35 seconds for those of a lost node."""
+        for worker in worker_group.get_workers():
+            ray.kill(worker.actor)
+
+
+def _listen() -> tuple[str, int]:
+    address = ray.util.get_node_ip_address()
+    _listeners.append(listen(address))
+    return address, _listeners[-1].getsockname()[1]
+
+
+def _join(backend: str, address: str, port: int, seconds: float) -> None:
+    """Join this worker to the process group. This runs in its main thread."""
+    # SIGTERM announces that this machine goes away. Training runs in another thread, which cannot handle signals.
+    signal.signal(signal.SIGTERM, lambda number, frame: notice.ask("SIGTERM", goes_on=True))
+    context = ray.train.get_context()
+    rank, world_size = context.get_world_rank(), context.get_world_size()
+    names = {  # https://pytorch.org/docs/stable/elastic/run.html#environment-variables
+        "RANK": rank,
+        "WORLD_SIZE": world_size,
+        "LOCAL_RANK": context.get_local_rank(),
+        "LOCAL_WORLD_SIZE": context.get_local_world_size(),
+        "NODE_RANK": context.get_node_rank(),
+    }
+    os.environ.update({name: str(value) for name, value in names.items()})
+    keep_to(ray.util.get_node_ip_address())
+    join(
+        backend,
+        rank=rank,
+        world_size=world_size,
+        address=address,
+        port=port,
+        listener=_listeners.pop() if rank == 0 else None,
+        timeout=datetime.timedelta(seconds=seconds),
+    )
+
+
 def make_trainer(
     train_loop: Any,
     config: dict[str, Any],
@@ -151,12 +209,7 @@ def make_trainer(
 ) -> TorchTrainer:
     """Return a trainer whose workers listen on their nodes' addresses and run only on nodes that answer.
 
-    Args:
-        train_loop: Function that every worker calls with `config`.
-        name: New name for Ray Train's run; with an old one, Ray would restore its old state.
-        callbacks: Callbacks of this run, which precede those that all runs have.
-        timeout_s: Timeout of a collective operation in seconds.
-        storage: Arguments of RunConfig for Ray Train's storage.
+    `name` must be new, or Ray would restore its old state. `storage` has arguments of RunConfig for Ray's storage.
     """
     all_callbacks: Any = [*(callbacks or []), NodeCallback(), CleanerCallback()]  # Ray accepts more than it declares
     trainer = TorchTrainer(
@@ -182,15 +235,10 @@ _ALONE = {"RAY_TRAIN_ENABLE_PREEMPTION_WATCHER": "0"}
 
 
 def drive(link: Link, job: bytes, workers: tuple[int, int]) -> str | None:
-    """Train a pickled `Job` to its end, in a child process; see train/ray/child.py.
-
-    Return None if training is done. Otherwise return which part of Ray was lost, or "" if that is unknown.
-
-    This sends over `link` the pickled `Session`, then the recorded lines. It receives the reason to stop.
+    """Train a pickled `Job` to its end, as the function of a `RayChild`, which receives the recorded lines.
 
     Raises:
-        UserError, JobError: A worker raised it; the message has its rank.
-        JobError: Ray could not be started or reached.
+        UserError, JobError: A worker raised it (the message has its rank), or Ray could not be started or reached.
     """
     stop = Stop()
     link.listen(stop.ask)
@@ -206,7 +254,6 @@ def drive(link: Link, job: bytes, workers: tuple[int, int]) -> str | None:
 
 
 def _in_session(job: Job, workers: tuple[int, int], link: Link, stop: Stop) -> None:
-    """Train the job in one Ray session."""
     with _cluster(job, workers) as (session, threads, use_gpu):
         link.send(pickle.dumps(session))
         channel = make_channel()
@@ -224,7 +271,6 @@ def _in_session(job: Job, workers: tuple[int, int], link: Link, stop: Stop) -> N
 
 
 def _fit(job: Job, workers: tuple[int, int], threads: int, use_gpu: bool, channel: Any, session: Session) -> None:
-    """Train the job with one of Ray's controllers."""
     storage = Storage.at(job.run)
     name = f"attempt_{1 + len(storage.names('ray')):04d}"
     restarts = job.recipe.train.max_restarts
@@ -234,15 +280,16 @@ def _fit(job: Job, workers: tuple[int, int], threads: int, use_gpu: bool, channe
         elastic_resize_monitor_interval_s=_RESIZE_INTERVAL,
         resources_per_worker={"CPU": threads, **({"GPU": 1} if use_gpu else {})},
     )
-    losses = LossCallback(job.run, job.owner, channel, restarts)
-    callbacks = [losses, NoticeCallback(losses, channel)]
+    callbacks: list[Any] = [LossCallback(job.run, job.owner, channel, restarts)]
+    if scaling.elasticity_enabled:
+        callbacks.append(ResizeCallback(scaling, channel))
     trainer = make_trainer(
         _work_on_worker,
         {"job": pickle.dumps(job), "threads": threads, "channel": channel},
         scaling,
         name=name,
         failures=FailureConfig(max_failures=-1, controller_failure_limit=restarts),
-        callbacks=[*callbacks, ResizeCallback(scaling, channel)] if scaling.elasticity_enabled else callbacks,
+        callbacks=callbacks,
         storage_path=storage.path("ray"),
         storage_filesystem=None if storage.is_local else PyFileSystem(FSSpecHandler(storage.fs)),
     )

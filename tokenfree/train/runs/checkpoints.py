@@ -16,7 +16,6 @@ import shutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import safetensors
@@ -101,7 +100,7 @@ MARK, STATE = "COMMIT", "state.json"
 
 
 def mark_of(state: bytes) -> bytes:
-    """Return the content that the mark has next to a state.json with the content `state`; any other means damage."""
+    """Return the content of the mark for the content of state.json; any other means damage."""
     return hashlib.sha256(state).hexdigest().encode() + b"\n"
 
 
@@ -113,21 +112,15 @@ _SUFFIX = ".safetensors"
 
 @dataclasses.dataclass(frozen=True)
 class Checkpoint:
-    """A checkpoint whose hashes are correct.
-
-    Attributes:
-        parts: Names of its files of tensors.
-        damaged: Messages about newer checkpoints that were skipped.
-    """
+    """A checkpoint whose hashes are correct."""
 
     path: Path
     state: CheckpointState
-    parts: frozenset[str]
-    damaged: tuple[str, ...] = ()
+    parts: frozenset[str]  # names of its files of tensors
+    damaged: tuple[str, ...] = ()  # messages about newer checkpoints that were skipped
 
     @property
     def step(self) -> int:
-        """Number of optimizer steps before the checkpoint."""
         return self.state.step
 
     def record(self) -> dict[str, Any]:
@@ -144,15 +137,11 @@ class Checkpoint:
 
 
 def checkpoint_name(step: int) -> str:
-    """Return the folder name of the checkpoint after `step` steps."""
     return f"step_{step:08d}"
 
 
 def write(folder: Path, parts: Mapping[str, Mapping[str, Tensor]], state: CheckpointState) -> None:
-    """Write a checkpoint to `folder`, replacing what is there. It has a temporary name until it is complete.
-
-    Args:
-        parts: Tensors by part and name.
+    """Write a checkpoint to `folder`, replacing what is there, under a temporary name until it is complete.
 
     Raises:
         UserError: The disk is full or not writable; no partial files remain.
@@ -202,13 +191,15 @@ def read(folder: Path, *, name: str | None = None) -> Checkpoint:
         if (folder / MARK).read_bytes() != mark_of(said):
             raise JobError(f"the checkpoint {name} is damaged: {STATE} does not match {MARK}")
         mapping = json.loads(said)
+        if f"{MODEL}{_SUFFIX}" not in mapping["files"]:
+            raise ValueError(f"names no {MODEL}{_SUFFIX}")
         for file, expected in mapping["files"].items():
             if hash_file(folder / file) != expected:
                 raise JobError(f"the checkpoint {name} is damaged: {file} does not match its hash")
         state = CheckpointState.from_mapping(mapping)
     except OSError as error:
         raise JobError(f"the checkpoint {name} is damaged: cannot read {Path(error.filename).name}") from error
-    except (ValueError, KeyError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise JobError(f"the checkpoint {name} is of another version: its state.json {error}") from error
     return Checkpoint(folder, state, frozenset(file.removesuffix(_SUFFIX) for file in mapping["files"]))
 
@@ -254,12 +245,7 @@ def superfluous(steps: Sequence[int], *, step: int, keep: int, best: int | None)
 
 
 class CheckpointWriter:
-    """A writer that saves checkpoints in the background, one at a time. A caller waits only for the previous one.
-
-    Args:
-        folder: Folder of all checkpoints of the run.
-        saved: Called in the background as `saved(step, best=best)` when a checkpoint is written.
-    """
+    """A writer that saves checkpoints in the background, one at a time; `saved(step, best=best)` follows each."""
 
     def __init__(self, folder: Path, *, saved: Callable[..., None]) -> None:
         self._folder = folder
@@ -268,23 +254,12 @@ class CheckpointWriter:
         self._pending: Future[None] | None = None
 
     def submit(self, parts: Mapping[str, Mapping[str, Tensor]], state: CheckpointState, *, best: int | None) -> None:
-        """Start writing the checkpoint of `state.step`. The tensors must not change afterwards.
-
-        Args:
-            best: Step whose checkpoint is kept regardless of its age.
-
-        Raises:
-            UserError: The previous write failed.
-        """
+        """Wait for the previous checkpoint, then start writing one. The tensors must not change afterwards."""
         self.wait()
         self._pending = self._pool.submit(self._write, parts, state, best)
 
     def wait(self) -> None:
-        """Wait until everything is written.
-
-        Raises:
-            UserError: The write failed.
-        """
+        """Wait until everything is written. Raise the error of a write that failed."""
         pending, self._pending = self._pending, None
         if pending is not None:
             pending.result()
@@ -296,9 +271,7 @@ class CheckpointWriter:
     def __enter__(self) -> CheckpointWriter:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
         try:
             if error is None:
                 self.wait()

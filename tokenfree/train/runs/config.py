@@ -203,30 +203,23 @@ def read_config(run: str | Path, *, trust_code: bool = False) -> RunConfig[Pretr
     """Return the config of an existing pretraining run, from its path or address.
 
     Raises:
-        UserError: There is no run in that folder, its recipe is invalid, or it is a fine-tuning run.
-        UntrustedCode: The run names code outside tokenfree that is neither imported nor trusted; none of it was run.
+        UserError: There is no run in that folder, its recipe is invalid or names untrusted code, or it is fine-tuned.
     """
     return _read(PretrainRecipe, run, trust_code)
 
 
 def read_finetuned(run: str | Path, *, trust_code: bool = False) -> RunConfig[FinetuneRecipe]:
-    """Return the config of an existing fine-tuning run; raise the same errors as `read_config`."""
     return _read(FinetuneRecipe, run, trust_code)
 
 
 def read_any_config(
     run: str | Path, *, trust_code: bool = False
 ) -> RunConfig[PretrainRecipe] | RunConfig[FinetuneRecipe]:
-    """Return the config of an existing run of either kind; raise the same errors as `read_config`."""
     return (read_finetuned if is_finetuned(run) else read_config)(run, trust_code=trust_code)
 
 
 def is_finetuned(run: str | Path) -> bool:
-    """Return True if the run at a path or an address is a fine-tuning run.
-
-    Raises:
-        UserError: There is no run.
-    """
+    """Return True if the run at a path or an address is a fine-tuning run. Raise UserError if there is no run."""
     mapping = _mapping(run)
     if mapping is None:
         raise no_run(run)
@@ -246,16 +239,10 @@ def no_run(run: str | Path) -> UserError:
 
 
 def config_before(run: str | Path, recipe: R, name: str | None = None) -> RunConfig[R] | None:
-    """Return the config of the run that `recipe` would resume; None if there is no run.
-
-    Args:
-        run: Path or address of the run.
-        recipe: Recipe given by the user.
-        name: Name of the run in messages; by default `run`.
+    """Return the config of the run that `recipe` would resume; None if there is no run. Messages call it `name`.
 
     Raises:
-        UserError: The run's recipe is invalid, has code that `recipe` lacks, or is of another kind; or the file is
-            damaged.
+        UserError: The run's recipe is invalid, has code that `recipe` lacks, or is of another kind.
     """
     try:
         return _config_of(type(recipe), run, trust_code=False, name=name)
@@ -267,7 +254,6 @@ def config_before(run: str | Path, recipe: R, name: str | None = None) -> RunCon
 
 
 def _config_of(cls: type[R], run: str | Path, trust_code: bool, name: str | None = None) -> RunConfig[R] | None:
-    """Return the config of the run at a path or an address; None if there is none."""
     mapping = _mapping(run)
     if mapping is None:
         return None
@@ -314,7 +300,6 @@ def as_recorded(recipe: R, run: str | Path) -> R:
 
 
 def _mapping(run: str | Path) -> Mapping[str, Any] | None:
-    """Return the content of config.yaml; None if there is none."""
     try:
         return CONFIG.yaml(Storage.at(str(run)), CONFIG_NAME)
     except (FileNotFoundError, NotADirectoryError):
@@ -324,11 +309,7 @@ def _mapping(run: str | Path) -> Mapping[str, Any] | None:
 def open_run(run: Path, config: RunConfig[R], *, name: str | None = None) -> None:
     """Create the folder of a new run, or check that an existing one has the same recipe, data and first weights.
 
-    Args:
-        run: Folder of the run.
-        config: Config to write. Its paths may differ from those of the existing run if their content is the same. The
-            attempts of the existing run are kept.
-        name: Name of the run in messages; by default its path.
+    Paths of `config` may differ from those of the existing run if their content is the same. Messages call it `name`.
 
     Raises:
         UserError: The run has another recipe or other data (the message has all differences), or is not writable.

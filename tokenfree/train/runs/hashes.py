@@ -41,17 +41,11 @@ _AGAIN = "give its command again, which writes this file"
 
 @dataclass(frozen=True)
 class VerifiedFolder:
-    """Result of a successful check of a run or a sweep.
+    """Result of a successful check of a run or a sweep."""
 
-    Attributes:
-        complete: Whether the run or the sweep has ended.
-        checkpoints: Folders of its checkpoints, sorted.
-        unhashed: Files that no hash covers.
-    """
-
-    complete: bool
-    checkpoints: tuple[str, ...]
-    unhashed: tuple[str, ...]
+    complete: bool  # whether it has ended
+    checkpoints: tuple[str, ...]  # folders, sorted
+    unhashed: tuple[str, ...]  # files that no hash covers
 
 
 def is_results_folder(names: Collection[str]) -> bool:
@@ -60,11 +54,7 @@ def is_results_folder(names: Collection[str]) -> bool:
 
 
 def write_hashes(folder: str) -> None:
-    """Write the hashes of a run or sweep, at a path or an address, that has just ended.
-
-    Raises:
-        UserError: The folder is not writable, or the disk is full.
-    """
+    """Write the hashes of a run or sweep, at a path or an address, that has just ended."""
     storage = Storage.at(folder)
     files = retry_store(storage, lambda: hashes_of(storage, _covered(storage.find())))
     retry_store(storage, lambda: _write(storage, files))
@@ -74,9 +64,6 @@ def rewritten(folder: str, names: Iterable[str] = ()) -> None:
     """Update the hashes of rewritten files of an ended run or sweep, or write all hashes if there are none yet.
 
     The folder of an earlier version, which wrote no hashes, gets none.
-
-    Raises:
-        UserError: The folder is not writable, or the disk is full.
     """
     storage = Storage.at(folder)
     found = read_sealed(storage, HASHES)
@@ -95,11 +82,7 @@ def _write(storage: Storage, files: Mapping[str, str]) -> None:
 
 
 def remove_hashes(folder: str) -> None:
-    """Remove the hashes of a finished run before it is trained further.
-
-    Raises:
-        UserError: The file cannot be removed.
-    """
+    """Remove the hashes of a finished run before it is trained further."""
     Storage.at(folder).remove(HASHES)
 
 
@@ -173,7 +156,6 @@ def _parsed(storage: Storage, name: str, read: Callable[[bytes], Any]) -> Any:
 
 
 def _covered(names: Iterable[str]) -> list[str]:
-    """Return the files that get a hash."""
     return [name for name in _kept(names) if not _CHECKPOINT.fullmatch(name) or name.endswith(f"/{MARK}")]
 
 

@@ -23,7 +23,6 @@ import math
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from tokenfree.core.stored_files import cut_torn_line, whole_lines
@@ -35,15 +34,10 @@ OnLine = Callable[[Line], None]  # takes each line as it is recorded
 
 
 class ScalarWriter:
-    """A writer that appends numbers to a new TensorBoard event file in `folder`.
+    """A writer that appends the numbers after `step` to a new TensorBoard event file in `folder`.
 
-    TensorBoard then ignores numbers of later steps in older files of the folder.
-
-    tensorboardX's SummaryWriter is not used: its thread ends in a traceback if the disk is full.
-
-    Args:
-        folder: Folder of the file; created if it does not exist.
-        step: Step after which the numbers come.
+    TensorBoard then ignores numbers of later steps in older files of the folder. tensorboardX's SummaryWriter is not
+    used: its thread ends in a traceback if the disk is full.
     """
 
     def __init__(self, folder: Path, *, step: int) -> None:
@@ -58,7 +52,6 @@ class ScalarWriter:
         self._flushed_at = float("-inf")
 
     def add(self, step: int, values: Mapping[str, float]) -> None:
-        """Write the values of a step by their names."""
         from tensorboardX.proto.event_pb2 import Event  # pyright: ignore[reportAttributeAccessIssue]
         from tensorboardX.proto.summary_pb2 import Summary  # pyright: ignore[reportAttributeAccessIssue]
 
@@ -69,20 +62,13 @@ class ScalarWriter:
             self._events.flush()
 
     def close(self) -> None:
-        """Write the remaining numbers and close the file."""
         self._events.close()
 
 
 class Recorder:
-    """A recorder that appends lines to the files of a run, used by the one worker that records.
+    """A recorder that appends lines to the files of a run, on rank 0. Lines of steps after `step` are cut off.
 
-    Args:
-        run: Folder of the run.
-        step: Step at which training resumes; lines of later steps are cut off.
-        on_line: Called with each line after it is written to the file.
-
-    Raises:
-        UserError: A line of metrics.jsonl up to `step` is damaged.
+    `on_line` is called with each line after it is written to the file.
     """
 
     def __init__(self, run: Path, *, step: int, on_line: OnLine) -> None:
@@ -94,11 +80,7 @@ class Recorder:
         self._scalars = ScalarWriter(run / "tensorboard", step=step)
 
     def metrics(self, line: Line) -> None:
-        """Append a line of a step or of a validation. The line is in the file when this returns.
-
-        Values that are not finite are left out, because JSON cannot represent them. Losses are always finite, or
-        training ends.
-        """
+        """Append a line of a step or of a validation, without values that JSON cannot represent."""
         line = {key: value for key, value in line.items() if math.isfinite(value)}
         self._metrics.write(json.dumps(line) + "\n")
         self._metrics.flush()
@@ -106,24 +88,18 @@ class Recorder:
         self._on_line(line)
 
     def event(self, event: str, *, step: int, **more: Any) -> None:
-        """Append an event, with its other values `more`. The line is in the file when this returns."""
         self._on_line(append_event(self._events_path, event, step=step, **more))
 
     def __enter__(self) -> Recorder:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         with self._metrics, contextlib.closing(self._scalars):
             pass
 
 
 def append_event(path: Path, event: str, *, step: int | None, **more: Any) -> dict[str, Any]:
-    """Append one event to an events.jsonl, to which other processes may append too, and return its line.
-
-    If a kill or a full disk has left an incomplete last line, it is cut off first.
-    """
+    """Append one event to an events.jsonl, after cutting off an incomplete last line, and return its line."""
     line = {"event": event, "step": step, "time": round(time.time(), 3), **more}
     cut_torn_line(path)
     with path.open("a", encoding="utf-8") as file:
@@ -132,11 +108,7 @@ def append_event(path: Path, event: str, *, step: int | None, **more: Any) -> di
 
 
 def cut(path: Path, step: int) -> None:
-    """Cut off the lines after `step` and an incomplete last line, in place: readers can keep following the file.
-
-    Raises:
-        UserError: A line up to `step` is damaged.
-    """
+    """Cut off the lines after `step` and an incomplete last line, in place: readers can keep following the file."""
     if not path.exists():
         return
     end = 0

@@ -26,18 +26,14 @@ _GPUS = Path("/proc/driver/nvidia/gpus")
 
 
 def attempt() -> dict[str, Any]:
-    """Return the record that config.yaml and sweep.yaml keep of each command that trained.
-
-    Its keys are `time` (UTC), `command`, `commit`, `machine`, `packages` and `hashes`. The last one says that the
-    finished folder has a hashes.json (see train/runs/hashes.py), which folders of earlier versions lack.
-    """
+    """Return the record that config.yaml and sweep.yaml keep of each command that trained."""
     return {
         "time": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
         "command": command(),
         "commit": commit(),
         "machine": machine(),
         "packages": packages(),
-        "hashes": True,
+        "hashes": True,  # the finished folder has a hashes.json, which folders of earlier versions lack
     }
 
 
@@ -63,7 +59,6 @@ def commit() -> str | None:
 
 
 def machine() -> dict[str, Any]:
-    """Return a description of this machine: usable `cores`, `memory_gib`, `accelerators`, `system` and `python`."""
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return {
         "cores": cores(),
@@ -88,7 +83,6 @@ def accelerators() -> list[str]:
 
 
 def packages() -> dict[str, str]:
-    """Return the installed versions of tokenfree and its required packages."""
     found: dict[str, str] = {}
     for name in ["tokenfree", *own_packages()]:
         with contextlib.suppress(importlib.metadata.PackageNotFoundError):

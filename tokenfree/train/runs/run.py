@@ -51,16 +51,8 @@ _NOT_COPIED = ("checkpoints", "ray", LOCK, "lock.worker", "lock.fetch")  # by `_
 class Run:
     """A run in a folder that all workers can access, or in an object store.
 
-    Attributes:
-        folder: Folder where the worker of rank 0 reads and writes: the run itself, or its copy on this machine.
-        name: Path or address of the run.
-
-    Args:
-        run: Path or address of the run.
-        owner: Owner that `claimed` yields, for a process that writes to a run in a store; None for readers.
-
-    Raises:
-        UserError: No file system is available for such an address.
+    A process that writes to a run in a store has the `owner` that `claimed` yields. `folder` is where the worker of
+    rank 0 reads and writes: the run itself, or its copy on this machine. `name` is the path or address of the run.
     """
 
     def __init__(self, run: str | Path, owner: str | None = None) -> None:
@@ -98,11 +90,7 @@ class Run:
             self._retry(lambda: self.storage.write_bytes(CONFIG_NAME, file.read_bytes()))
 
     def write_config(self, config: RunConfig[Any]) -> None:
-        """Replace the config of a run that this command has claimed.
-
-        Raises:
-            JobError: Another command took the run over.
-        """
+        """Replace the config of a run that this command has claimed."""
         self._check_owner()
         data = config.text().encode()
         if self._local:
@@ -111,22 +99,14 @@ class Run:
             self._retry(lambda: self.storage.write_bytes(CONFIG_NAME, data))
 
     def reopen(self, config: RunConfig[Any]) -> None:
-        """Remove the result of the run, then write its config.
-
-        A command that is killed in between leaves an unfinished run with its old config.
-
-        Raises:
-            JobError: Another command took the run over.
-        """
+        """Remove the result of the run, then write its config. A kill in between leaves an unfinished run."""
         self._check_owner()
         self._retry(lambda: self.storage.remove(RESULT_NAME))
         self.write_config(config)
 
     @contextlib.contextmanager
     def claimed(self) -> Iterator[str | None]:
-        """Lock the run against other commands, and yield the owner that workers need to write to it.
-
-        The owner is None on a disk, where workers take a lock themselves in `written`.
+        """Lock the run against other commands, and yield the owner that workers need to write to it in a store.
 
         Raises:
             UserError: Another command trains this run.
@@ -210,7 +190,6 @@ class Run:
             self._copied[name] = _version(path)
 
     def steps(self) -> list[int]:
-        """Return the steps that have a checkpoint, ascending, including damaged ones."""
         return checkpoints.steps_of(self._retry(lambda: self.storage.names("checkpoints")))
 
     def newest(self, warn: Warn) -> Checkpoint | None:
@@ -221,11 +200,7 @@ class Run:
         return checkpoints.newest_sound(steps, self.at, warn)
 
     def here(self, checkpoint: Checkpoint) -> Checkpoint:
-        """Return a checkpoint that the worker of rank 0 has, for a worker on this machine.
-
-        Raises:
-            JobError: The checkpoint is damaged.
-        """
+        """Return a checkpoint that the worker of rank 0 has, for a worker on this machine."""
         return checkpoint if self._local else self.at(checkpoint.step)
 
     def at(self, step: int) -> Checkpoint:
@@ -258,9 +233,6 @@ class Run:
 
         For a run in a store, the changed files and the checkpoint are copied there, its commit mark last. The local
         folder then keeps only this checkpoint.
-
-        Raises:
-            JobError: Another command took the run over; in a store, the checkpoint then has no commit mark.
         """
         if self._local:
             checkpoints.prune(self.folder / "checkpoints", step=step, keep=keep, best=best)
@@ -278,11 +250,7 @@ class Run:
         checkpoints.prune(self.folder / "checkpoints", step=step, keep=1, best=None)
 
     def publish(self) -> None:
-        """Copy changed files to a store, so that others see them before the next checkpoint.
-
-        Raises:
-            JobError: Another command took the run over.
-        """
+        """Copy changed files to a store, so that others see them before the next checkpoint."""
         if not self._local:
             self._check_owner()
             self._copy()
@@ -297,7 +265,6 @@ class Run:
         shutil.copyfile(source, target)
 
     def _copy(self, *, but: str = "") -> None:
-        """Copy the files that changed since their last copy to the store."""
         for path in sorted(self.folder.rglob("*")):
             name = path.relative_to(self.folder).as_posix()
             if name.split("/")[0] in (*_NOT_COPIED, but) or is_half_written(path) or not path.is_file():
@@ -318,7 +285,6 @@ class Run:
         self._retry(lambda: self.storage.remove(_name(step)))
 
     def _read(self, name: str) -> bytes | None:
-        """Return a file of a run in a store; None if there is none."""
 
         def read() -> bytes | None:
             with contextlib.suppress(FileNotFoundError):
@@ -372,12 +338,9 @@ def checkpoint_of(run: str | Path, step: int | None = None, *, best: bool = Fals
         return place.at(wanted)
     except JobError as error:
         others = [each for each in steps if each != wanted]
-        if not others:
-            raise JobError(f"{error}. {run} has no other; put a copy of it back.") from None
         raise JobError(
-            f"{error}. Name another one of {run} with --step, or as "
-            f"--init-from {run}/checkpoints/{checkpoint_name(others[-1])}. "
-            f"Its steps: {_listed(others)}."
+            f"{error}. Put a copy of it back, or name another one with --step, or as --init-from "
+            f"{run}/checkpoints/step_N. Its steps: {_listed(others)}."
         ) from None
 
 

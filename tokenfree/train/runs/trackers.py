@@ -30,23 +30,15 @@ class Tracker(Protocol):
 
     id: str
 
-    def log(self, step: int, values: Mapping[str, float]) -> None:
-        """Log the numbers of a line of metrics, by their names in metrics.jsonl."""
-        ...
+    def log(self, step: int, values: Mapping[str, float]) -> None: ...
 
-    def close(self, *, failed: bool) -> None:
-        """Send the remaining numbers; `failed` says that the run did not finish."""
-        ...
+    def close(self, *, failed: bool) -> None: ...
 
 
 class Wandb:
     """A run of Weights & Biases. Its x axis is the metric `step`, because steps repeat after a roll-back.
 
-    Args:
-        name: Name of the run.
-        id: Id of the run in the tracker; None for a new one.
-        settings: Resolved recipe, by dotted keys.
-        folder: Folder for the tracker's files; None: the tracker's default.
+    `id` is that of an earlier start, `settings` are the resolved recipe, and `folder` is for the tracker's files.
 
     Raises:
         UserError: The tracker reports an error; the message says what to do.
@@ -123,21 +115,17 @@ class Mlflow:
         self._client.set_terminated(self.id, "FAILED" if failed else "FINISHED")
 
 
-KINDS: dict[str, tuple[str, Callable[..., Tracker]]] = {"wandb": ("wandb", Wandb), "mlflow": ("mlflow", Mlflow)}
+KINDS: dict[str, Callable[..., Tracker]] = {"wandb": Wandb, "mlflow": Mlflow}
 
 
 def check(names: Sequence[str]) -> None:
-    """Check that the trackers with these `names` are installed.
-
-    Raises:
-        UserError: Some are not installed; the message says what to do.
-    """
-    missing = [name for name in names if importlib.util.find_spec(KINDS[name][0]) is None]
-    if missing:
-        raise UserError(
-            f"train.log_to: {' and '.join(missing)} {'is' if len(missing) == 1 else 'are'} not installed; run "
-            "pip install '.[tracking]' in a checkout of tokenfree, or leave it out"
-        )
+    """Raise UserError unless the trackers with these `names` are installed."""
+    for name in names:
+        if importlib.util.find_spec(name) is None:
+            raise UserError(
+                f"train.log_to: {name} is not installed; run pip install '.[tracking]' in a checkout of tokenfree, or "
+                "leave it out"
+            )
 
 
 @contextlib.contextmanager
@@ -147,9 +135,6 @@ def tracked(
     """Yield a function that takes the lines of a run, for `progress` and for the trackers with these `names`.
 
     A tracker that fails gets no more lines, and a message says so. metrics.jsonl has all of them.
-
-    Raises:
-        UserError: A tracker cannot be started; the message says what to do.
     """
     if not names:
         yield progress
@@ -184,7 +169,7 @@ def _open(name: str, run: Run, settings: Mapping[str, Any]) -> Tracker:
     ids = [line["id"] for line in run.events() if line["event"] == "tracker" and line["tracker"] == name]
     folder = None if "://" in run.name else run.folder
     title = run.name.rstrip("/").rsplit("/", 1)[-1]
-    tracker = KINDS[name][1](title, ids[-1] if ids else None, dict(flatten(settings)), folder)
+    tracker = KINDS[name](title, ids[-1] if ids else None, dict(flatten(settings)), folder)
     if not ids:
         run.add_event("tracker", tracker=name, id=tracker.id)
     return tracker
