@@ -105,7 +105,7 @@ class Child:
                 start_new_session=True,
             )
         self.send((function, arguments))
-        self._outcome: tuple[Any] | None = None  # what the function returned or raised
+        self._outcome: tuple[Any, str | None] | None = None  # a value or error, and the traceback of an error
 
     def __enter__(self) -> Child:
         return self
@@ -138,7 +138,7 @@ class Child:
             if kind == _MESSAGE:
                 yield message
             else:
-                self._outcome = (message,)
+                self._outcome = message
 
     def result(self) -> Any:
         """Return what the function returned, or raise what it raised; `ChildEnded` if it did neither."""
@@ -146,9 +146,9 @@ class Child:
             self._process.wait(_EXIT_SECONDS)
         if self._outcome is None:
             raise ChildEnded
-        (value,) = self._outcome
-        if isinstance(value, Exception):
-            raise value
+        value, there = self._outcome
+        if there is not None:
+            raise value from RuntimeError(there)
         return value
 
 
@@ -156,16 +156,16 @@ def main(descriptor: int) -> None:
     """Run the function in the child; `descriptor` is the inherited connection."""
     connection = Connection(descriptor)
     function, arguments = connection.recv()
+    there = None
     try:
         outcome = resolve_name(function)(Link(connection), *arguments)
     except Exception as error:
-        outcome = error
+        outcome, there = error, traceback.format_exc()
         try:
             pickle.loads(pickle.dumps(error))
         except Exception:  # classes of errors can raise anything here
             outcome = RuntimeError(f"{type(error).__name__}: {error}")
-        outcome.add_note(traceback.format_exc())
-    connection.send((_OUTCOME, outcome))
+    connection.send((_OUTCOME, (outcome, there)))
 
 
 _INTERVAL = 0.2  # seconds between checks for a request to stop
