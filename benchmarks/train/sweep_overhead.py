@@ -41,7 +41,7 @@ def ours(sweep: SweepRecipe, data: str, folder: Path) -> tuple[float, float]:
 
 def plain(sweep: SweepRecipe, data: str, folder: Path) -> tuple[float, float]:
     """Return the same for Ray Tune with a function."""
-    settings = prepare(sweep, data, str(folder))[1].settings
+    settings = prepare(sweep, data, str(folder))[1].proposed
     configs = [{"recipe": to_mapping(sweep.recipe(values)), "data": data} for values in settings]
     began = time.perf_counter()
     results = tune.Tuner(
