@@ -38,20 +38,12 @@ class Recipe:
 
     @staticmethod
     def for_finetuning(recipe: str, **overrides: Any) -> FinetuneRecipe:
-        """Build a fine-tuning recipe, such as `Recipe.for_finetuning("ner", train={"steps": 500})`.
-
-        Raises:
-            UserError: For the same reasons as in `from_name`.
-        """
+        """Build a fine-tuning recipe, such as `Recipe.for_finetuning("ner", train={"steps": 500})`."""
         return _built(FINETUNING, recipe, overrides)
 
     @staticmethod
     def for_sweep(recipe: str, **overrides: Any) -> SweepRecipe:
-        """Build a sweep recipe, such as `Recipe.for_sweep("three-knobs-tiny", trials=4)`.
-
-        Raises:
-            UserError: For the same reasons as in `from_name`.
-        """
+        """Build a sweep recipe, such as `Recipe.for_sweep("three-knobs-tiny", trials=4)`."""
         from tokenfree.train.sweep.recipe import SweepRecipe
 
         library.check_kind(SWEEP, recipe)
@@ -65,11 +57,7 @@ class Recipe:
 
     @staticmethod
     def for_preprocessing(recipe: str, **overrides: Any) -> PreprocessConfig:
-        """Build preprocessing settings, such as `Recipe.for_preprocessing("wikipedia-tiny", books=["books/"])`.
-
-        Raises:
-            UserError: For the same reasons as in `from_name`.
-        """
+        """Build preprocessing settings, such as `Recipe.for_preprocessing("wikipedia-tiny", books=["books/"])`."""
         return _built(PREPROCESSING, recipe, overrides)
 
 

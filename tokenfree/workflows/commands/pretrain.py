@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING
 from tokenfree.core.errors import UserError
 from tokenfree.workflows.recipes import options as recipe_options
 from tokenfree.workflows.recipes.keys import PRETRAINING
-from tokenfree.workflows.recipes.options import add_data_argument, told, trust_of
+from tokenfree.workflows.recipes.options import add_data_argument, trust_of
 
 if TYPE_CHECKING:
     from tokenfree.train.config import PretrainRecipe
@@ -63,7 +63,7 @@ def run(args: argparse.Namespace) -> int:
     show_settings(args.verbosity, recipe)
     if args.dry_run:
         shown = counted(workers[0], "worker") if len({*workers}) == 1 else f"{args.workers} workers"
-        print(f"recipe {args.recipe or args.output}: fits the data {told(data)} and {shown}")
+        print(f"recipe {args.recipe or args.output}: fits the data {' '.join(args.data)} and {shown}")
         print("".join(f"{line}\n" for line in _what_would_be(recipe, data, args)), end="")
         return 0
     steps = args.extend_to or recipe.train.steps

@@ -51,24 +51,6 @@ def resolve(recipe: str | None, config_file: str | None) -> dict[str, Any]:
     return mapping
 
 
-def mapping_of(kind: RecipeKind, args: argparse.Namespace, **options: Any) -> dict[str, Any]:
-    """Return the merged mapping of RECIPE, `--config`, overrides, and those `options` that are not None, in this order.
-
-    Raises:
-        UserError: A file cannot be read as a recipe, or it is of another kind, or overrides contradict each other.
-    """
-    from tokenfree.core.settings import merge, nest, override
-
-    for given in (each for each in (args.recipe, args.config) if each is not None):
-        check_kind(kind, given)
-    mapping = resolve(args.recipe, args.config)
-    if "base" in mapping and "base" not in kind.top_keys:
-        mapping = merge(read_based(mapping.pop("base")), mapping)
-    mapping, lost = override(kind.settings_class(), mapping, nest(args.overrides))
-    warn_of_lost(lost)
-    return merge(mapping, {key: value for key, value in options.items() if value is not None})
-
-
 def warn_of_lost(keys: Iterable[str]) -> None:
     """Print the keys of a recipe, if any, that were dropped because a part was replaced by one without them."""
     shown = ", ".join(dict.fromkeys(keys))
@@ -83,14 +65,23 @@ def source(args: argparse.Namespace) -> str:
 
 
 def load(cls: type[T], args: argparse.Namespace, **options: Any) -> T:
-    """Build `cls` from RECIPE, `--config`, overrides, and those `options` that are not None.
+    """Build `cls` from RECIPE, `--config`, overrides, and those `options` that are not None, each over those before.
 
     Raises:
-        UserError: `mapping_of` fails, or keys or values do not fit `cls`. The message names all of them.
+        UserError: A file is no recipe of this kind, or keys or values do not fit `cls`. The message names all of them.
     """
-    from tokenfree.core.settings import build
+    from tokenfree.core.settings import build, merge, nest, override
 
-    return build(cls, mapping_of(kind_of(cls), args, **options), source=source(args))
+    kind = kind_of(cls)
+    for given in filter(None, (args.recipe, args.config)):
+        check_kind(kind, given)
+    mapping = resolve(args.recipe, args.config)
+    if "base" in mapping and "base" not in kind.top_keys:
+        mapping = merge(read_based(mapping.pop("base")), mapping)
+    mapping, lost = override(cls, mapping, nest(args.overrides))
+    warn_of_lost(lost)
+    mapping = merge(mapping, {key: value for key, value in options.items() if value is not None})
+    return build(cls, mapping, source=source(args))
 
 
 SHOWN = "a data directory made by `tokenfree preprocess`; or several, as DIR:WEIGHT or all without a weight"
@@ -112,21 +103,6 @@ def data_of(args: argparse.Namespace) -> Data | None:
     from tokenfree.train.data.mixture import parse
 
     return None if args.data is None else parse(args.data)
-
-
-def told(data: Data) -> str:
-    """Return the data directory in words. If there are several, each has its share of the samples.
-
-    Raises:
-        UserError: `tokenfree.train.data.mixture.load_contents` fails.
-    """
-    from tokenfree.train.data.mixture import load_contents, paths_of
-
-    mixing = load_contents(data).mixing
-    if mixing is None:
-        return paths_of(data)[0]
-    each = zip(paths_of(data), mixing["train"].shares.tolist(), strict=True)
-    return ", ".join(f"{path} ({share:.1%})" for path, share in each)
 
 
 # Removed options of the previous version, and what to use instead.
