@@ -10,7 +10,7 @@ from tokenfree.core.errors import UserError
 from tokenfree.core.settings import build, override
 from tokenfree.workflows.recipes import library
 from tokenfree.workflows.recipes.keys import FINETUNING, PREPROCESSING, PRETRAINING, SWEEP, RecipeKind
-from tokenfree.workflows.recipes.options import warn_of_lost
+from tokenfree.workflows.recipes.options import build_sweep, warn_of_lost
 
 if TYPE_CHECKING:
     from tokenfree.preprocess.config import PreprocessConfig
@@ -44,16 +44,8 @@ class Recipe:
     @staticmethod
     def for_sweep(recipe: str, **overrides: Any) -> SweepRecipe:
         """Build a sweep recipe, such as `Recipe.for_sweep("three-knobs-tiny", trials=4)`."""
-        from tokenfree.train.sweep.recipe import SweepRecipe
-
         library.check_kind(SWEEP, recipe)
-        mapping = library.read(recipe)
-        if "budget" in overrides:
-            mapping.pop("budget", None)  # the new budget may be in another unit
-        mapping, lost = override(SweepRecipe, mapping, overrides)
-        made = build(SweepRecipe, library.resolve_sweep(mapping), source=f"recipe {recipe}")
-        warn_of_lost(lost)
-        return made
+        return build_sweep(library.read(recipe), overrides, f"recipe {recipe}")
 
     @staticmethod
     def for_preprocessing(recipe: str, **overrides: Any) -> PreprocessConfig:

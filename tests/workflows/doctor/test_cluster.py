@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.train.recovery.network import Network, network_in
-from tokenfree.workflows.doctor.cluster import HEAD, node_findings, storage_trouble
-from tokenfree.workflows.doctor.machine import versions
+from tokenfree.workflows.doctor.cluster import HEAD, node_findings, storage_trouble, versions
 
 
 @pytest.fixture

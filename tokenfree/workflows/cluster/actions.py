@@ -153,14 +153,12 @@ def local(args: argparse.Namespace) -> int:
 
     if args.nodes < 1 or (args.cpus is not None and args.cpus < 1):
         raise UserError("--nodes and --cpus must be at least 1")
-    if args.dashboard_host not in LOOPBACK:
-        _warn(f"{_REACHED}, and its dashboard is to listen on {args.dashboard_host}")
     tokens.use(asked=not args.no_token)
     tokens.make()
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.default_int_handler)
     print(f"starting {counted(len(args.hosts or ()) or args.nodes, 'node')}", flush=True)
-    made = local_cluster.start(args.nodes, args.cpus, hosts=args.hosts or (), dashboard=args.dashboard_host)
+    made = local_cluster.start(args.nodes, args.cpus, hosts=args.hosts or ())
     try:
         print(f"a local cluster of {counted(len(made.nodes), 'node')} takes jobs at {made.address}")
         print("  submit      tokenfree cluster submit -- COMMAND")
@@ -293,10 +291,6 @@ def _agree(question: str, agreed: bool) -> None:
         raise UserError("not done, as the answer was no")
 
 
-def _warn(text: str) -> None:
-    print(f"tokenfree: warning: {text}", file=sys.stderr)
-
-
 def _follow(jobs: Jobs, name: str) -> int:
     """Write the log of a job to its end, and return its exit status. Ctrl-C leaves the job alone."""
     from tokenfree.workflows.cluster.jobs import outcome
@@ -319,9 +313,10 @@ def _jobs(address: str) -> Jobs:
 
     parts = urlsplit(address)
     if parts.scheme == "http" and parts.hostname not in LOOPBACK:
-        _warn(
-            f"what goes to {address} is not encrypted, Ray's token neither. Use a tunnel to the head, such as ray "
-            "dashboard PROFILE makes"
+        print(
+            f"tokenfree: warning: what goes to {address} is not encrypted, Ray's token neither. Use a tunnel to the "
+            "head, such as ray dashboard PROFILE makes",
+            file=sys.stderr,
         )
     return Jobs(address)
 

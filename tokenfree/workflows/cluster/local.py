@@ -19,7 +19,6 @@ import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from urllib.parse import urlsplit
 
 import psutil
 
@@ -73,14 +72,13 @@ def running() -> LocalCluster | None:
     return found if found.processes() else None
 
 
-def start(nodes: int, cpus: int | None, *, hosts: Sequence[str] = (), dashboard: str = LOOPBACK) -> LocalCluster:
+def start(nodes: int, cpus: int | None, *, hosts: Sequence[str] = ()) -> LocalCluster:
     """Start a local cluster, and wait until its nodes are up. A failure leaves nothing behind.
 
     Args:
         nodes: Number of nodes, including the head.
         cpus: CPUs of each node; by default an equal share of this machine's CPUs.
         hosts: Names of network namespaces (`ip netns`), one per node; without them all nodes use 127.0.0.1.
-        dashboard: Address that the dashboard listens on.
 
     Raises:
         UserError: A local cluster is running already.
@@ -91,7 +89,7 @@ def start(nodes: int, cpus: int | None, *, hosts: Sequence[str] = (), dashboard:
         raise UserError(f"a local cluster runs already, at {before.address}; tokenfree cluster down local ends it")
     addresses = [_address(host) for host in hosts] or [LOOPBACK] * nodes
     each = cpus or max(1, cores() // len(addresses))
-    made = _named(addresses, dashboard)
+    made = _named(addresses)
     try:
         _start_nodes(made, each, hosts)
     except BaseException:
@@ -127,12 +125,12 @@ def is_current(cluster: LocalCluster) -> bool:
     return False
 
 
-def _named(addresses: Sequence[str], dashboard: str) -> LocalCluster:
+def _named(addresses: Sequence[str]) -> LocalCluster:
     """Record a cluster that has no processes yet, so that it can be taken down from now on."""
     made = LocalCluster(
         secrets.token_hex(8),
         tempfile.mkdtemp(prefix="tf-", dir=os.environ.get("RAY_TMPDIR", "/tmp")),  # socket paths have at most 107 bytes
-        f"http://{dashboard}:{_free_port(8265)}",
+        f"http://{LOOPBACK}:{_free_port(8265)}",
         addresses,
     )
     _state().parent.mkdir(parents=True, exist_ok=True)
@@ -141,10 +139,10 @@ def _named(addresses: Sequence[str], dashboard: str) -> LocalCluster:
 
 
 def _start_nodes(made: LocalCluster, cpus: int, hosts: Sequence[str]) -> None:
-    dashboard, port = urlsplit(made.address), _free_port()
+    port = _free_port()
     head = [
         *("--head", f"--port={port}", f"--ray-client-server-port={_free_port()}", "--include-dashboard=true"),
-        *(f"--dashboard-host={dashboard.hostname}", f"--dashboard-port={dashboard.port}"),
+        *(f"--dashboard-host={LOOPBACK}", f"--dashboard-port={made.address.rpartition(':')[2]}"),
     ]
     for number, address in enumerate(made.nodes):
         where = [f"--address={made.nodes[0]}:{port}"] if number else head

@@ -70,9 +70,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--cpus", metavar="N", type=int, help="CPUs of each node (default: an even share of this machine's)"
     )
     local.add_argument("--hosts", metavar="NAME", nargs="+", help="network namespaces (ip netns), one per node")
-    local.add_argument(
-        "--dashboard-host", metavar="ADDRESS", default="127.0.0.1", help="address that the dashboard listens on"
-    )
     submit = by_name["submit"]
     submit.add_argument(
         "--send", metavar="PATH", action="append", default=[], help="a file or folder that the job needs; repeatable"

@@ -103,23 +103,17 @@ def _sweep(args: argparse.Namespace) -> "SweepRecipe":
         UserError: A file is not a sweep recipe, or keys, values and hyperparameters do not fit together; all are
             reported.
     """
-    from tokenfree.core.settings import build, merge, nest, override
-    from tokenfree.train.sweep.recipe import SweepRecipe, space_problems
+    from tokenfree.core.settings import nest
+    from tokenfree.train.sweep.recipe import space_problems
 
     for given in filter(None, (args.recipe, args.config)):
         library.check_kind(KIND, given)
-    mapping = recipe_options.resolve(args.recipe, args.config)
-    if any(key.split(".")[0] == "budget" for key, _ in args.overrides):
-        mapping.pop("budget", None)  # a budget in another unit replaces the recipe's
-    mapping, lost = override(SweepRecipe, mapping, nest(args.overrides))
-    mapping = library.resolve_sweep(mapping)
-    options = {"trials": args.trials, "concurrent": args.concurrent}
-    mapping = merge(mapping, {key: value for key, value in options.items() if value is not None})
-    sweep = build(SweepRecipe, mapping, source=recipe_options.source(args))
+    options = {name: value for name in ("trials", "concurrent") if (value := getattr(args, name)) is not None}
+    mapping, source = recipe_options.resolve(args.recipe, args.config), recipe_options.source(args)
+    sweep = recipe_options.build_sweep(mapping, nest(args.overrides) | options, source)
     problems = space_problems(sweep)
     if problems:
-        raise UserError(recipe_options.source(args), problems)
-    recipe_options.warn_of_lost(lost)
+        raise UserError(source, problems)
     return sweep
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import platform
 import subprocess
 import sys
 import uuid
@@ -18,7 +19,8 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 from tokenfree.core.errors import UserError
 from tokenfree.core.storage import check_address
 from tokenfree.train.ray.cluster import ray_environment, ray_session
-from tokenfree.workflows.doctor.machine import Finding, limits, memory, versions
+from tokenfree.train.runs.provenance import packages
+from tokenfree.workflows.doctor.machine import Finding, limits, memory
 
 ANSWER_SECONDS = 120.0  # for a node to start a process and to report
 HEAD = "head"  # file of the asking process, for all nodes to read
@@ -48,10 +50,11 @@ def cluster_findings(folders: Sequence[str]) -> Iterator[Finding]:
         nodes = sorted((node for node in ray.nodes() if node["Alive"]), key=lambda node: node["NodeManagerAddress"])
         yield Finding("ok", "nodes", str(len(nodes)))
         check: Any = ray.remote(num_cpus=0)(node_findings)
+        expected = versions()
         answers = []
         for node in nodes:
             there = NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
-            asked = (node["NodeManagerAddress"], node["Resources"].get("GPU", 0.0), versions(), here, token)
+            asked = (node["NodeManagerAddress"], node["Resources"].get("GPU", 0.0), expected, here, token)
             answers.append(check.options(scheduling_strategy=there).remote(*asked))
         for node, answer in zip(nodes, answers, strict=True):
             try:
@@ -64,13 +67,18 @@ def cluster_findings(folders: Sequence[str]) -> Iterator[Finding]:
                 yield Finding("missing", f"node {node['NodeManagerAddress']}", said, remedy)
 
 
+def versions() -> dict[str, str]:
+    """Return the versions of Python, tokenfree and its installed dependencies."""
+    return {"python": platform.python_version(), **packages()}
+
+
 def node_findings(
-    name: str, gpus: float, expected: Mapping[str, str], folders: Mapping[str, str], token: bytes
+    address: str, gpus: float, expected: Mapping[str, str], folders: Mapping[str, str], token: bytes
 ) -> list[Finding]:
     """Check this node and return what is wrong with it.
 
     Args:
-        name: Address of the node, for messages.
+        address: Address of the node, for messages.
         gpus: Number of its GPUs that Ray counts.
         expected: Versions of the asking process.
         folders: Addresses in which the asking process has left a file with `token`, with the user's name for each.
@@ -78,18 +86,20 @@ def node_findings(
     """
     found = [finding for check in (memory, limits) for finding in check() if finding.state != "ok"]
     own = versions()
-    other = [f"{each} {own.get(each)} (here {expected[each]})" for each in expected if own.get(each) != expected[each]]
+    other = [
+        f"{name} {own.get(name)} (here {version})" for name, version in expected.items() if own.get(name) != version
+    ]
     if other:
         remedy = "install the same versions everywhere: one image, or `make setup` on each node"
         found.append(Finding("missing", "versions", ", ".join(other), remedy))
     if gpus and (usable := _gpus()) < gpus:
         remedy = "install the driver, or a torch built for the CUDA of the driver; then start the node again"
         found.append(Finding("missing", "gpu", f"Ray counts {gpus:g}, torch can use {usable}", remedy))
-    for address, folder in folders.items():
-        if trouble := storage_trouble(address, token):
+    for left, folder in folders.items():
+        if trouble := storage_trouble(left, token):
             remedy = "give an address that all nodes can write to, such as s3://bucket/runs, or mount it"
             found.append(Finding("missing", f"storage {folder}", trouble, remedy))
-    return [Finding(each.state, each.what, f"{name}: {each.value}", each.remedy) for each in found]
+    return [Finding(each.state, each.what, f"{address}: {each.value}", each.remedy) for each in found]
 
 
 def storage_trouble(folder: str, token: bytes) -> str:

@@ -19,7 +19,7 @@ from typing import Literal
 
 import fsspec
 
-from tokenfree.core.machine import GIB, cores, machine_memory, own_packages, own_requirements
+from tokenfree.core.machine import GIB, cores, machine_memory, own_requirements
 
 State = Literal["ok", "note", "missing"]
 
@@ -193,14 +193,3 @@ def training_step(name: str) -> Iterator[Finding]:
 
 
 CHECKS = (python, packages, devices, memory, limits, java, engines, ray_cluster)
-
-
-def versions() -> dict[str, str]:
-    """Return the versions of Python, tokenfree and its declared dependencies."""
-    found = {"python": platform.python_version()}
-    for name in ("tokenfree", *own_packages()):
-        try:
-            found[name] = importlib.metadata.version(name)
-        except importlib.metadata.PackageNotFoundError:
-            found[name] = "not installed"
-    return found

@@ -5,16 +5,17 @@ from __future__ import annotations
 import argparse
 import difflib
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from tokenfree.core.errors import UserError
 from tokenfree.workflows.recipes.keys import HelpKeys, RecipeKind, kind_of, nearest
-from tokenfree.workflows.recipes.library import check_kind, read, read_based
+from tokenfree.workflows.recipes.library import check_kind, read, read_based, resolve_sweep
 
 if TYPE_CHECKING:
     from tokenfree.train.data.mixture import Data
     from tokenfree.train.runs.checkpoints import Checkpoint
+    from tokenfree.train.sweep.recipe import SweepRecipe
 
 T = TypeVar("T")
 
@@ -84,6 +85,23 @@ def load(cls: type[T], args: argparse.Namespace, **options: Any) -> T:
     return build(cls, mapping, source=source(args))
 
 
+def build_sweep(mapping: dict[str, Any], overrides: Mapping[str, Any], source: str) -> SweepRecipe:
+    """Build a sweep from the mapping of a recipe and nested overrides. Names of recipes in it are resolved.
+
+    Raises:
+        UserError: Keys or values are invalid, or a named recipe cannot be read. The message names all of them.
+    """
+    from tokenfree.core.settings import build, override
+    from tokenfree.train.sweep.recipe import SweepRecipe
+
+    if "budget" in overrides:
+        mapping.pop("budget", None)  # the new budget may be in another unit
+    mapping, lost = override(SweepRecipe, mapping, overrides)
+    sweep = build(SweepRecipe, resolve_sweep(mapping), source=source)
+    warn_of_lost(lost)
+    return sweep
+
+
 SHOWN = "a data directory made by `tokenfree preprocess`; or several, as DIR:WEIGHT or all without a weight"
 
 
@@ -118,6 +136,7 @@ REMOVED = {
     "--metrics-port": _METRICS,
     "--add": _ANEW,
     "--keep-runs": _ANEW,
+    "--dashboard-host": "the dashboard of a local cluster listens on 127.0.0.1; forward its port with ssh -L",
     "--shared": "a submitted command runs as it is given; name folders as the nodes have them, and --send files",
     "--format": "read result.json of the sweep, which holds all scores; pandas makes a table of it (docs/sweeps.md)",
     "--max-gb": "leave it out; a file is refused if the mirror does not report its size",
