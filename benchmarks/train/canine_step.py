@@ -1,15 +1,15 @@
 """CANINE's training step compared with transformers.CanineModel: python -m benchmarks.train.canine_step --size small
 
 Both have the same weights, text, head (subword loss over 32,000 pieces at 15% of subwords, at most 80 a row) and AdamW.
-The model of transformers has no targeted upsampling: it computes all characters and gathers. One thread, unless
---threads gives more. Peak memory is that of one process per model (--only). Times are of steps in turn, in one process.
+AdamW is fused. --bfloat16 runs both under autocast. The model of transformers has no targeted upsampling: it computes
+all characters and gathers. One thread, unless --threads gives more. Peak memory is that of one process per model
+(--only). Times are of steps in turn, in one process.
 """
 
 import argparse
 import resource
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -17,6 +17,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from benchmarks.timing import in_turn, median, quotient
 from tokenfree.train.huggingface.canine import from_huggingface
 
 SIZES: dict[str, dict[str, Any]] = {
@@ -35,44 +36,31 @@ REAL = 0.9  # of the characters of a row; the rest is padding, so that masks mat
 def main() -> None:
     options = parse()
     torch.set_num_threads(options.threads)
-    names = (
-        [options.only] if options.only else ["huggingface", "tokenfree", *(["bfloat16"] if options.bfloat16 else [])]
-    )
+    names = [options.only] if options.only else ["huggingface", "tokenfree"]
     memory = {} if options.only else {name: peak_memory(name, options) for name in names}
     steps = {name: make_step(name, options) for name in names}
-    seconds: dict[str, list[float]] = {name: [] for name in names}
-    for index in range(options.steps + 1):
-        for name, step in steps.items():
-            start = time.process_time()
-            loss = step()
-            if index:  # the first one is a warm-up
-                seconds[name].append(time.process_time() - start)
-            elif not options.only:
-                print(f"{name:12} first loss {loss:.5f}", flush=True)
+    seconds = in_turn(steps, options.steps)
     if options.only:
         print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)
         return
-    best = {name: min(values) for name, values in seconds.items()}
     for name in names:
-        print(f"{name:12} {best[name]:7.3f} CPU s a step, peak {memory[name] / 2**30:5.2f} GiB")
+        print(f"{name:12} {median(seconds[name]):7.3f} CPU s a step, peak {memory[name] / 2**30:5.2f} GiB")
     print(
-        f"ours is {best['huggingface'] / best['tokenfree']:.2f} times as fast, with "
+        f"ours is {quotient(seconds, 'huggingface', 'tokenfree'):.2f} times as fast (median of the rounds), with "
         f"{memory['tokenfree'] / memory['huggingface']:.2f} of the memory"
     )
-    if options.bfloat16:
-        print(f"in bfloat16 it is {best['tokenfree'] / best['bfloat16']:.2f} times as fast as in float32")
 
 
 def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--size", choices=SIZES, default="small")
     parser.add_argument("--batch", type=int, help="rows of a step (default: of the size)")
-    parser.add_argument("--steps", type=int, default=3)
+    parser.add_argument("--steps", type=int, default=5)
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--dropout", type=float, default=0.1)
-    parser.add_argument("--bfloat16", action="store_true", help="also ours in bfloat16, against itself in float32")
+    parser.add_argument("--bfloat16", action="store_true", help="matrix products in bfloat16")
     parser.add_argument(
-        "--only", choices=["huggingface", "tokenfree", "bfloat16"], help="one model: print its peak memory in bytes"
+        "--only", choices=["huggingface", "tokenfree"], help="one model: print its peak memory in bytes"
     )
     return parser.parse_args()
 
@@ -104,7 +92,7 @@ def make_step(name: str, options: argparse.Namespace) -> Callable[[], float]:
 
     def step() -> float:
         optimizer.zero_grad()
-        with torch.autocast("cpu", torch.bfloat16, enabled=name == "bfloat16"):
+        with torch.autocast("cpu", torch.bfloat16, enabled=options.bfloat16):
             if name == "huggingface":
                 rows = model(codepoints, attention_mask=mask.long()).last_hidden_state
                 rows = rows.gather(1, targets[..., None].expand(-1, -1, rows.shape[-1]))

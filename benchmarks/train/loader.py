@@ -1,7 +1,7 @@
 """Windows per CPU second: our loader compared with Hugging Face `datasets` (memory-mapped) and a torch DataLoader.
 
 Both read the same shard in one process and yield the same kind of batches: 32 windows, 15% of the subwords masked,
-2,048 positions.
+2,048 positions. The DataLoader reads Arrow batches and masks them in NumPy without a loop over rows.
 
     python -m benchmarks.train.loader                        # on windows made of the interpreter's help texts
     python -m benchmarks.train.loader --data DIR             # on the training split of a data directory
@@ -114,55 +114,60 @@ def our_batches(data: str, objective: str, next_sentence: bool) -> Iterator[obje
 
 
 def their_batches(data: str) -> Iterator[object]:
-    """Yield batches of a memory-mapped dataset, shuffled and collated by a DataLoader, with masking by row in NumPy."""
+    """Yield batches of a memory-mapped dataset: a DataLoader over Arrow batches, masked by whole arrays in NumPy."""
     shards = [
         datasets.Dataset.from_file(f"{data}/{shard.path}") for shard in load_manifest(data).splits["train"].shards
     ]
-    dataset = datasets.concatenate_datasets(shards).select_columns(COLUMNS).with_format("numpy")
+    dataset = datasets.concatenate_datasets(shards).select_columns(COLUMNS).with_format("arrow")
     vocabulary = load_vocabulary(data)
     assert vocabulary is not None
     pieces = vocabulary.pieces()
-    usable = predictable(pieces)
-    visible = [np.array([ord(c) for c in piece.strip("▁")], np.int64) for piece in pieces]
-    pools: dict[tuple[int, bool], list[int]] = {}
+    usable, sizes = predictable(pieces), np.array([len(piece.strip("▁")) for piece in pieces])
+    visible = np.zeros((len(pieces), sizes.max()), np.int64)
     for number, piece in enumerate(pieces):
-        if usable[number]:
-            pools.setdefault((len(visible[number]), piece.startswith("▁")), []).append(number)
+        visible[number, : sizes[number]] = [ord(c) for c in piece.strip("▁")]
+    # A piece is replaced by one of its pool: pieces of the same length that begin a word or do not.
+    _, pool_of = np.unique(2 * sizes + [piece.startswith("▁") for piece in pieces], return_inverse=True)
+    members = np.flatnonzero(usable)[np.argsort(pool_of[usable], kind="stable")]
+    pool_sizes = np.bincount(pool_of[usable], minlength=pool_of.max() + 1)
+    pool_starts = np.cumsum(pool_sizes) - pool_sizes
     rng = np.random.default_rng(0)
 
-    def collate(rows: list[dict[str, np.ndarray]]) -> dict[str, torch.Tensor]:
-        batch = {name: np.zeros((len(rows), size), np.int64) for name, size in
-                 (("codepoints", LENGTH), ("mask", LENGTH), ("positions", MAX_PREDICTIONS), ("ids", MAX_PREDICTIONS),
-                  ("target_mask", MAX_PREDICTIONS))}  # fmt: skip
-        for at, row in enumerate(rows):
-            codepoints, ids = row["codepoints"].copy(), row["subword_ids"]
-            candidates = np.flatnonzero(usable[ids])
-            wanted = min(MAX_PREDICTIONS, max(1, round(0.15 * len(candidates))))
-            chosen = rng.choice(candidates, wanted, replace=False)
-            starts, ends = row["subword_starts"][chosen].astype(int), row["subword_ends"][chosen].astype(int)
-            actions = rng.random(wanted)
-            for start, end, piece, action in zip(starts, ends, ids[chosen], actions, strict=True):
-                if action < 0.8:
-                    codepoints[start:end] = MASK
-                elif action < 0.9:
-                    pool = pools.get((end - start, pieces[piece].startswith("▁")), [piece])
-                    codepoints[start:end] = visible[pool[rng.integers(len(pool))]]
-            size = len(codepoints)
-            batch["codepoints"][at, 0] = CLS
-            batch["codepoints"][at, 1 : size + 1] = codepoints
-            batch["codepoints"][at, size + 1] = SEP
-            batch["mask"][at, : size + 2] = 1
-            batch["positions"][at, :wanted] = rng.integers(starts, ends) + 1
-            batch["ids"][at, :wanted] = ids[chosen]
-            batch["target_mask"][at, :wanted] = 1
+    def collate(table: pa.Table) -> dict[str, torch.Tensor]:
+        columns = {name: table[name].combine_chunks() for name in COLUMNS}
+        flat = {name: column.flatten().to_numpy() for name, column in columns.items()}
+        num_characters, num_pieces = (columns[name].value_lengths().to_numpy() for name in COLUMNS[:2])
+        batch = {"codepoints": np.zeros((BATCH, LENGTH), np.int64)}
+        batch["mask"] = (np.arange(LENGTH) < num_characters[:, None] + 2).astype(np.int64)
+        batch["codepoints"][:, 1:][np.arange(LENGTH - 1) < num_characters[:, None]] = flat["codepoints"]
+        batch["codepoints"][:, 0] = CLS
+        batch["codepoints"][np.arange(BATCH), num_characters + 1] = SEP
+        row_of = np.repeat(np.arange(BATCH), num_pieces)
+        candidates = np.flatnonzero(usable[flat["subword_ids"]])
+        candidates = candidates[np.argsort(row_of[candidates] + rng.random(len(candidates)))]
+        there = np.bincount(row_of[candidates], minlength=BATCH)
+        wanted = np.clip(np.round(0.15 * there).astype(int), 1, MAX_PREDICTIONS)
+        rank = np.arange(len(candidates)) - np.repeat(np.cumsum(there) - there, there)
+        chosen, rank = (array[rank < np.repeat(wanted, there)] for array in (candidates, rank))
+        row, ids, starts, ends = row_of[chosen], *(flat[name][chosen].astype(np.int64) for name in COLUMNS[1:])
+        pools, actions = pool_of[ids], rng.random(len(chosen))
+        others = members[pool_starts[pools] + (rng.random(len(chosen)) * pool_sizes[pools]).astype(int)]
+        of_piece = np.repeat(np.arange(len(chosen)), ends - starts)
+        offset = np.arange(len(of_piece)) - np.repeat(np.cumsum(ends - starts) - (ends - starts), ends - starts)
+        places = row[of_piece], starts[of_piece] + offset + 1
+        new = np.where(actions[of_piece] < 0.8, MASK, visible[others[of_piece], offset])
+        batch["codepoints"][places] = np.where(actions[of_piece] < 0.9, new, batch["codepoints"][places])
+        for name, values in (("positions", rng.integers(starts, ends) + 1), ("ids", ids), ("target_mask", 1)):
+            batch[name] = np.zeros((BATCH, MAX_PREDICTIONS), np.int64)
+            batch[name][row, rank] = values
         return {name: torch.from_numpy(array) for name, array in batch.items()}
 
+    sampler = torch.utils.data.BatchSampler(torch.utils.data.RandomSampler(range(len(dataset))), BATCH, drop_last=True)
     while True:
         yield from torch.utils.data.DataLoader(
             dataset,  # pyright: ignore[reportArgumentType]
-            batch_size=BATCH,
-            shuffle=True,
-            drop_last=True,
+            batch_size=None,
+            sampler=sampler,
             collate_fn=collate,
         )
 
