@@ -74,12 +74,7 @@ class Model(NamedTuple):
 
 
 def read_model(run: str | Path, step: int | None, *, trust_code: bool) -> Model:
-    """Return the model of a run.
-
-    Args:
-        run: Path or address of the run.
-        step: Step of the checkpoint; None for the default of `checkpoint_of`.
-        trust_code: Whether to run the code outside tokenfree that the run names.
+    """Return the model of a run. `checkpoint_of` chooses the default step.
 
     Raises:
         UserError: The run or the checkpoint does not exist.
@@ -108,13 +103,7 @@ def _vocabulary_of(config: RunConfig[PretrainRecipe], sha256: str | None) -> Voc
 
 
 def usage(fields: Mapping[str, Any], model: Model, *, texts: str) -> str:
-    """Return instructions for using a folder, in Markdown.
-
-    Args:
-        fields: Fields of config.json.
-        model: The model in the folder.
-        texts: Arguments of the tokenizer.
-    """
+    """Return instructions for using a folder, in Markdown. `fields` are those of config.json."""
     reader = fields["architectures"][0]
     symbols = "subwords" if model.reads_subwords else "characters"
     parts = [USAGE.format(auto=auto_class(reader), texts=texts, symbols=symbols)]
@@ -135,12 +124,8 @@ def auto_class(reader: str) -> str:
 def model_card(model: Model, *, kind: str, library: str, pipeline: str, usage: str) -> str:
     """Return a model card: metadata for the hub, name and usage of the model, and facts about its training.
 
-    Args:
-        model: The model.
-        kind: Name of the model, also used as a tag.
-        library: Name of the library that loads it.
-        pipeline: The hub's name of the model's task.
-        usage: Usage instructions in Markdown.
+    `kind` is the name of the model, `library` that of the library that loads it, and `pipeline` the hub's name of its
+    task.
     """
     data = ModelCardData(library_name=library, pipeline_tag=pipeline, tags=[kind.lower(), "tokenfree"])
     rows = "\n".join(f"| {name} | {value} |" for name, value in [*_facts(model), *_scores(model)])

@@ -16,11 +16,10 @@ from torch import Tensor
 from tokenfree.core.errors import UserError
 from tokenfree.preprocess.features.vocabulary import MAX_TEXT_CHARACTERS, Vocabulary
 from tokenfree.preprocess.text.specials import BYTE_MASK, MASK, of_subwords
-from tokenfree.preprocess.text.words import word_spans
 from tokenfree.train.batches.base import Arrays
 from tokenfree.train.batches.characters import frame
 from tokenfree.train.batches.subwords import predictable
-from tokenfree.train.batches.words import NUM_FRAME, frame_words
+from tokenfree.train.tasks.inputs import TextInputs, TextSymbols, joined
 
 MARK = re.compile(r"\[MASK(?::([0-9]+))?\]")
 LONGEST = 12  # maximum characters of a masked piece whose length is not given
@@ -164,27 +163,21 @@ def guess_subword(text: MaskedText, number: int, vocabulary: Vocabulary, score: 
     return [(pieces[id_], scores[id_]) for id_ in np.flatnonzero(predictable(pieces)).tolist()]
 
 
-def guess_word(
-    text: MaskedText, number: int, pieces: Sequence[str], score: Score, *, length: int, num_words: int
-) -> Scored:
+def guess_word(text: MaskedText, number: int, pieces: Sequence[str], score: Score, *, inputs: TextInputs) -> Scored:
     """Predict as Byte2Word: words of one to three subwords, with equal weight. Subwords are predicted independently."""
     num_visible = sum(len(part) - sum(map(part.count, " \t\n")) for part in text.parts)
-    if num_visible > length:  # each takes at least one byte
-        raise _too_long(f"{num_visible} characters", f"{length} bytes")
-    words, hidden = [], 0
-    for at, part in enumerate(text.parts):
-        encoded = part.encode("utf-8", "replace")
-        starts, ends = word_spans(part)
-        words += [encoded[start:end] for start, end in zip(starts.tolist(), ends.tolist(), strict=True)]
-        if at < len(text.sizes):
-            hidden = len(words) if at == number else hidden
-            words.append(bytes([BYTE_MASK]))
-    sizes = np.array([len(word) for word in words])
-    if len(words) > num_words or sizes.sum() > length - NUM_FRAME:
-        raise _too_long(f"{len(words)} words of {sizes.sum()} bytes", f"{num_words} of {length - NUM_FRAME}")
-    joined = np.frombuffer(b"".join(words), dtype=np.uint8)
-    framed = frame_words(joined, np.cumsum(sizes) - sizes, sizes, np.array([len(words)]), length, num_words + NUM_FRAME)
-    rows = {name: np.repeat(values, _MOST_PIECES, axis=0) for name, values in framed._asdict().items()}
+    if num_visible > inputs.length:  # each takes at least one byte
+        raise _too_long(f"{num_visible} characters", f"{inputs.length} bytes")
+    mask = TextSymbols(np.array([BYTE_MASK]), np.array([0]), np.array([1]))
+    parts = [inputs.encode(text.parts[0])]
+    for part in text.parts[1:]:
+        parts += [mask, inputs.encode(part)]
+    row = joined(parts)
+    if inputs.missing([row]):
+        has = f"{row.num_vectors} words of {len(row.symbols)} bytes"
+        raise _too_long(has, f"{inputs.length} bytes, or fewer in many short words")
+    hidden = sum(part.num_vectors for part in parts[: 2 * number + 1])
+    rows = {name: np.repeat(values, _MOST_PIECES, axis=0) for name, values in inputs.arrays([[row]]).items()}
     slots = np.arange(_MOST_PIECES)
     scores = score(_one_target(rows, np.stack([np.full(_MOST_PIECES, hidden + 1), slots], axis=1))).numpy()
     usable = predictable(pieces)

@@ -15,7 +15,6 @@ from tokenfree.core.storage import Storage
 from tokenfree.preprocess.features.vocabulary import Vocabulary
 from tokenfree.train.batches.base import Arrays
 from tokenfree.train.batches.characters import room_for_characters
-from tokenfree.train.batches.words import room_for_words
 from tokenfree.train.config import PretrainRecipe
 from tokenfree.train.data.mixture import Data, load_data_vocabulary, paths_of
 from tokenfree.train.data.validation import frequent_characters
@@ -25,6 +24,7 @@ from tokenfree.train.model.encoder import EncoderOutput
 from tokenfree.train.runs.checkpoints import Checkpoint
 from tokenfree.train.runs.config import read_config
 from tokenfree.train.runs.run import checkpoint_of
+from tokenfree.train.tasks.inputs import text_inputs
 
 _WINDOWS = 5000  # windows in which characters are counted
 
@@ -74,8 +74,8 @@ class Predictor:
             assert self.vocabulary is not None
             return guesses.guess_subword(text, number, self.vocabulary, self._score, length=length)
         if objective.name == "byte2word":
-            room, _ = room_for_words(length, objective.bytes_per_word)
-            return guesses.guess_word(text, number, self._pieces(), self._score, length=length, num_words=room)
+            inputs = text_inputs(self.recipe.model, length, None)
+            return guesses.guess_word(text, number, self._pieces(), self._score, inputs=inputs)
         if objective.name not in ("canine_s", "canine_c", "masked_characters"):
             raise UserError(f"objective.name: {objective.name} of this run predicts no text. Give another run.")
         room = room_for_characters(length, objective.spare)
