@@ -22,10 +22,11 @@ _CLOSERS = "\"'”’»›)\\]}」』）】》〉〕〗〙〛］｝｣"
 _OPENERS = "\"'“‘«‹„‚([{「『（【《〈¿¡–—-"
 
 _OPENING = rf"(?:[{re.escape(_OPENERS)}]\s?){{0,3}}"
-# Matches start only at the first mark of a run, because a long run would otherwise take quadratic time. The lookbehind
-# follows the first mark, because `re` scans for a set three times as fast as for an assertion.
-_WEAK_END = re.compile(rf"[{_WEAK}](?<![{_WEAK}]{{2}})[{_WEAK}]*[{_CLOSERS}]*(\s+){_OPENING}(?=\w)")
-_STRONG_END = re.compile(rf"[{_STRONG}][{_WEAK}{_STRONG}]*([{_CLOSERS}]*)(\s*)")
+# Weak matches start only at the first mark of a run, because a long run would otherwise take quadratic time. The
+# lookbehinds follow the first mark, because `re` scans for a set three times as fast as for an assertion.
+_STRONG_END = rf"(?<=[{_STRONG}])[{_WEAK}{_STRONG}]*(?P<closers>[{_CLOSERS}]*)(?P<space>\s*)"
+_WEAK_END = rf"(?<![{_WEAK}]{{2}})[{_WEAK}]*[{_CLOSERS}]*(?P<gap>\s+){_OPENING}(?=\w)"
+_SENTENCE_END = re.compile(rf"[{_WEAK}{_STRONG}](?:{_STRONG_END}|{_WEAK_END})")
 _LINE_END = re.compile(r"\n\s*")
 _HIRAGANA = range(0x3041, 0x30A0)
 _MAX_ABBREVIATION = 16  # characters examined before a full stop
@@ -53,8 +54,12 @@ def sentence_starts(text: str) -> np.ndarray:
     (Thai, Lao).
     """
     starts = {match.end() for match in _LINE_END.finditer(text)}
-    starts.update(match.end() for match in _STRONG_END.finditer(text) if not _is_quotation(text, match))
-    starts.update(match.end(1) for match in _WEAK_END.finditer(text) if _is_boundary(text, match))
+    for match in _SENTENCE_END.finditer(text):
+        if match["gap"] is None:
+            if not _is_quotation(text, match):
+                starts.add(match.end())
+        elif _is_boundary(text, match):
+            starts.add(match.end("gap"))
     first = len(text) - len(text.lstrip())
     return np.array([0, *(start for start in sorted(starts) if first < start < len(text))][: len(text)], np.uint32)
 
@@ -62,14 +67,14 @@ def sentence_starts(text: str) -> np.ndarray:
 def _is_quotation(text: str, match: re.Match[str]) -> bool:
     """Return True if a Japanese sentence continues after a quotation: the particle in 「...。」と言った is Hiragana."""
     follower = text[match.end() : match.end() + 1]
-    return bool(match[1] and not match[2] and follower) and ord(follower) in _HIRAGANA
+    return bool(match["closers"] and not match["space"] and follower) and ord(follower) in _HIRAGANA
 
 
 def _is_boundary(text: str, match: re.Match[str]) -> bool:
     follower = text[match.end()]
     if follower.islower() or follower == "_":
         return False
-    start, space = match.span(0)[0], match.start(1)
+    start, space = match.start(), match.start("gap")
     if space != start + 1 or text[start] != ".":  # only a single full stop can be something else than a terminal
         return True
     word = _word_before(text, start)
