@@ -32,8 +32,6 @@ from tokenfree.train.tasks.examples.texts import SCHEME
 
 @dataclasses.dataclass(frozen=True)
 class FinetuneResult:
-    """Result of a finished fine-tuning run."""
-
     run: str  # path or address
     task: str
     steps: int
@@ -120,7 +118,6 @@ class PreparedRun:
     init_from: str | None
 
     def start(self, *, trust_code: bool = False) -> GivenStart[FinetuneRecipe] | None:
-        """Return the weights that the run starts from; None for fresh ones."""
         if self.init_from is None:
             return None
         return GivenStart(

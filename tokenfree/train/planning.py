@@ -22,8 +22,6 @@ _SAMPLED = 256  # number of examples whose shapes represent the data
 
 @dataclass(frozen=True)
 class Work:
-    """Amount of work of a run."""
-
     parameters: int  # of the encoder and the head of its objective
     head_parameters: int
     example_flops: float  # floating point operations per example, forward and backward
@@ -151,5 +149,4 @@ def num_checkpoints(train: TrainConfig) -> int:
 
 
 def metrics_bytes(train: TrainConfig) -> int:
-    """Return the bytes of metrics.jsonl and of TensorBoard's file."""
     return train.steps * (METRICS_BYTES + TENSORBOARD_BYTES)

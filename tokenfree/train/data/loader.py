@@ -49,7 +49,6 @@ _TRIES = 4
 def collate(
     reader: ShardReader, collator: Collator, shards: np.ndarray, rows: np.ndarray, sample_ids: np.ndarray
 ) -> Arrays:
-    """Return the batch of some rows. `shards`, `rows` and `sample_ids` are int64 [b]."""
     if isinstance(collator, PairCollator):
         second = second_segments(reader, shards, rows, seed=collator.seed, sample_ids=sample_ids)
         shards, rows = np.concatenate([shards, second[0]]), np.concatenate([rows, second[1]])

@@ -30,7 +30,6 @@ class Mixture:
     weights: tuple[float, ...] | None = None  # above 0
 
     def words(self) -> list[str]:
-        """Return the words for the command line, which `parse` reads."""
         if self.weights is None:
             return list(self.paths)
         return [f"{path}:{weight!r}" for path, weight in zip(self.paths, self.weights, strict=True)]
@@ -78,12 +77,10 @@ def parse(words: Sequence[str], what: str = "--data") -> Data:
 
 
 def given_or_parsed(data: Data | Sequence[str]) -> Data:
-    """Return data as they are, or parse them if they are given as words."""
     return data if isinstance(data, str | Mixture) else parse(data, "data")
 
 
 def absolute(data: Data) -> Data:
-    """Return the same data with paths that do not depend on the working directory."""
     if isinstance(data, Mixture):
         return dataclasses.replace(data, paths=tuple(map(_absolute, data.paths)))
     return _absolute(data)
@@ -115,14 +112,11 @@ def _separated(word: str) -> tuple[str, float | None]:
 
 
 class Mixing(NamedTuple):
-    """How the shards of a split are divided among directories."""
-
     weights: tuple[int, ...]  # one per directory, without a common divisor
     of_shard: tuple[int, ...]  # number of the directory of each shard
 
     @property
     def shares(self) -> np.ndarray:
-        """Share of each directory, float64."""
         return np.array(self.weights, dtype=np.float64) / sum(self.weights)
 
 
@@ -189,7 +183,6 @@ def _check(paths: Sequence[str], manifests: Sequence[Manifest]) -> None:
 
 
 def _whole_weights(mixture: Mixture, manifests: Sequence[Manifest]) -> tuple[int, ...]:
-    """Return the weights as the smallest integers with the same ratios."""
     if mixture.weights is None:
         exact = [Fraction(manifest.splits["train"].characters) for manifest in manifests]
     else:

@@ -250,7 +250,6 @@ class Order:
 
 
 def _groups(labels: np.ndarray) -> list[np.ndarray]:
-    """Return the indices of each group of equal labels."""
     order = np.argsort(labels, kind="stable")
     edges = np.flatnonzero(np.diff(labels[order])) + 1
     return np.split(order, edges)

@@ -42,7 +42,6 @@ def _hash(path: str, num_bytes: int, modified_ns: int, changed_ns: int) -> str:
 
 
 def fetch(system: AbstractFileSystem, name: str, *, num_bytes: int, sha256: str) -> str:
-    """Return the path of a local copy of the file `name` of `system`."""
     path = folder() / f"{sha256}.arrow"
     folder().mkdir(parents=True, exist_ok=True)
     with lock(path.with_suffix(".lock")):
@@ -135,7 +134,6 @@ class Shard:
         return self._batches[0].schema.names if self._batches else []
 
     def _place(self, column: str, index: int) -> tuple[_Column, int]:
-        """Return the column in the batch of a row, and the row's number in the batch."""
         batch = bisect.bisect_right(self._starts, index) - 1
         view = self._columns.get((batch, column))
         if view is None:
@@ -261,7 +259,6 @@ class ShardReader:
 
     @property
     def is_prepared(self) -> bool:
-        """Whether shards are fetched or checked before they are read."""
         return self._remote or self._check
 
     def _path(self, index: int) -> str:
@@ -302,6 +299,5 @@ class ShardReader:
 
 
 def _evenly(begin: int, end: int, most: int) -> np.ndarray:
-    """Return at most `most` evenly spaced numbers from `begin` up to, but excluding, `end`, int64."""
     count = min(most, end - begin)
     return begin + np.arange(count, dtype=np.int64) * (end - begin) // max(count, 1)

@@ -101,7 +101,6 @@ class _Pairs(NamedTuple):
         return self.keys // self.num_symbols
 
     def look_up(self, ids: np.ndarray, clues: np.ndarray) -> np.ndarray:
-        """Return the counts of some pairs, int64 [n], with 0 for those that do not occur."""
         wanted = clues * self.num_symbols + ids
         at = np.minimum(np.searchsorted(self.keys, wanted), max(len(self.keys) - 1, 0))
         return np.where(self.keys[at] == wanted, self.counts[at], 0) if len(self.keys) else np.zeros_like(ids)
@@ -121,7 +120,6 @@ def _targets(symbols: Symbols, held_out: Iterable[Arrays]) -> tuple[np.ndarray, 
 
 
 def _count(reader: ShardReader, symbols: Symbols, max_rows: int) -> tuple[np.ndarray, _Pairs]:
-    """Return the count of each usable symbol in the split, int64 [V], and its counts with each clue."""
     _, shards, rows = reader.spread(max_rows)
     size = len(symbols.usable)
     counts = np.zeros(size, dtype=np.int64)
@@ -138,7 +136,6 @@ def _count(reader: ShardReader, symbols: Symbols, max_rows: int) -> tuple[np.nda
 
 
 def _copied(clue_N: np.ndarray, kinds_N: np.ndarray) -> np.ndarray:
-    """Return the losses of the third baseline, which trusts a copy by the share of visible targets that were kept."""
     visible, kept = kinds_N != MASKED, kinds_N == KEPT
     share = kept.sum() / max(visible.sum(), 1)
     rest_N = (1 - share) * np.exp(-clue_N)

@@ -27,8 +27,6 @@ from tokenfree.train.runs.run import Run
 
 @dataclasses.dataclass(frozen=True)
 class RunOrder(Generic[R]):
-    """Instructions for a run."""
-
     config: RunConfig[R]  # for this command
     make_job: Callable[[R, str | None], Job]  # from a recipe and an owner (see `Run`)
     start: GivenStart[R] | None = None
@@ -91,12 +89,10 @@ def _check_device(train: LoopConfig, workers: tuple[int, int]) -> None:
 
 
 def num_restarts(run: Run) -> int:
-    """Return how often the workers of a run were restarted."""
     return sum(event["event"] in ("start", "resume") for event in run.events()) - 1
 
 
 def _train(job: Job, workers: tuple[int, int], on_line: OnLine | None) -> None:
-    """Run the job in this process, or with Ray workers if there can be several."""
     if workers[1] > 1:
         from tokenfree.train.ray.child import work_on_ray
 

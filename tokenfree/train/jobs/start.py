@@ -65,7 +65,6 @@ class Extension:
             on_line(line)
 
     def _done(self) -> int:
-        """Return the step of the checkpoint that training resumes from."""
         checkpoint = self._run.newest(lambda warning: None)  # the workers report damaged ones
         return 0 if checkpoint is None else checkpoint.step
 
@@ -97,7 +96,6 @@ class GivenStart(Generic[R]):
         self.record = self._record(before)
 
     def lines(self) -> list[str]:
-        """Return lines for the user about what would be loaded."""
         return self._fit()[1].lines()
 
     def write(self, run: Run, on_line: OnLine | None) -> None:
@@ -182,6 +180,5 @@ def _copies_of_layers(loop: TrainingLoop[Any]) -> dict[str, Tensor]:
 
 
 def _same(source: str, run: str) -> bool:
-    """Return True if two paths or addresses are the same place."""
     one, other = (each.rstrip("/") if "://" in each else os.path.realpath(each) for each in (source, run))
     return one == other

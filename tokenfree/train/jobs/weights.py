@@ -58,7 +58,6 @@ class GivenWeights:
 
 
 def absolute(source: str) -> str:
-    """Return the absolute path of `source`, or the address unchanged, for records."""
     return source if "://" in source else os.path.abspath(source)
 
 
@@ -144,8 +143,6 @@ _NOT_OF_THE_TABLE = ("positions", "max_characters", "segments")  # settings of a
 
 @dataclasses.dataclass(frozen=True)
 class Fit:
-    """The use of each tensor of a new model, and of each given tensor."""
-
     given: GivenWeights
     taken: Mapping[str, Tensor]  # given tensors to load, by name
     new: Mapping[str, str]  # names of the model's tensors that stay fresh, with the reason
@@ -207,7 +204,6 @@ def fit(
 
 
 def _by_module(reasons: Mapping[str, str]) -> Iterable[str]:
-    """Return a line for each module and reason, without repetition."""
     parts = ((name.split("."), reason) for name, reason in reasons.items())
     return dict.fromkeys(f"{'.'.join(of[: 1 if of[0] == 'head' else 3])}: {reason}" for of, reason in parts)
 

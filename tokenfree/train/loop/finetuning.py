@@ -110,15 +110,12 @@ SPLITS: tuple[Split, ...] = get_args(Split)
 
 @dataclasses.dataclass(frozen=True)
 class TaskFiles:
-    """Files that every worker reads its examples from."""
-
     paths: Mapping[Split, str]  # paths or URLs of the splits that the run has
     content: str  # return value of `content_of`
     model: bytes | None = None  # SentencePiece, for models of subwords
 
     @property
     def vocabulary(self) -> Vocabulary | None:
-        """Vocabulary of subwords; None for other models."""
         return None if self.model is None else Vocabulary.load(self.model)
 
 
@@ -295,7 +292,6 @@ class TaskSource(Source):
 
 
 def write_predictions(folder: Path, split: str, found: Evaluated) -> None:
-    """Write `predictions/SPLIT.jsonl`, with a line per example."""
     (folder / PREDICTIONS).mkdir(exist_ok=True)
     lines = (json.dumps(line, ensure_ascii=False) + "\n" for line in found.predictions)
     write_atomically(folder / PREDICTIONS / f"{split}.jsonl", "".join(lines))
@@ -312,8 +308,6 @@ def frequent_characters(texts: Iterable[str]) -> np.ndarray:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class FinetuneJob(Job):
-    """The job of a fine-tuning run."""
-
     files: TaskFiles
 
     def make_loop(

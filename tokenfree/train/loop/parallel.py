@@ -83,7 +83,6 @@ def sum_over_workers(vector: Tensor) -> Tensor:
 
 
 def barrier() -> None:
-    """Wait until all workers have called this."""
     if _num_workers() > 1:
         dist.barrier()
 
@@ -231,7 +230,6 @@ class SingleWorker:
         self.module = module
 
     def gradient_sync(self, *, last: bool) -> contextlib.AbstractContextManager[Any]:
-        """Return the context of one micro batch. The `last` one of a step averages gradients over the workers."""
         return contextlib.nullcontext()
 
     def broadcast_flag(self, flag: bool) -> bool:

@@ -80,12 +80,10 @@ class WindowSource(Source):
         )
 
     def _directory_of(self, arrays: Arrays) -> int:
-        """Return the number, from 0, of the directory that the windows of a batch come from."""
         return int(np.searchsorted(self._first_rows, arrays["sample_ids"][0], side="right")) - 1
 
     @functools.cached_property
     def _first_rows(self) -> np.ndarray:
-        """Number of the first window of each directory, int64."""
         reader = ShardReader(self._data, "validation", check=False)
         rows = np.array([shard.rows for shard in reader.shards], dtype=np.int64)
         directories = reader.directories_of(np.arange(len(rows)))
@@ -174,8 +172,6 @@ class Loop(TrainingLoop[PretrainRecipe]):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TrainJob(Job):
-    """The job of a pretraining run."""
-
     data: Data
 
     def make_loop(self, *, rank: int = 0, world_size: int = 1, device: str = "cpu", stop: Stop | None = None) -> Loop:

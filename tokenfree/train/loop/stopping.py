@@ -21,7 +21,6 @@ class Stop:
         self.goes_on = False  # whether the workers will be restarted, so that the run itself does not end
 
     def ask(self, reason: str, *, goes_on: bool = False) -> None:
-        """Request a stop for `reason`, such as "SIGTERM"."""
         if not self.reason:
             self.reason, self.goes_on = reason, goes_on
 

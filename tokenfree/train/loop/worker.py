@@ -114,7 +114,6 @@ class RunWriter:
             self._recorder.event(spike.kind, step=spike.step, batch=batch, samples=str(path), message=message)
 
     def is_due(self) -> bool:
-        """Return True if a checkpoint is due, by step or by time."""
         seconds = self._config.checkpoint_every_seconds
         overdue = seconds is not None and time.monotonic() - self._saved_at >= seconds
         return overdue or self._loop.step % self._config.checkpoint_every_steps == 0
@@ -148,7 +147,6 @@ class RunWriter:
         self._checkpoints.wait()
 
     def finish(self, found: Mapping[str, Any]) -> None:
-        """Write result.json with the return value of `Source.result`."""
         step = self._loop.step
         last = f"{self._run.name}/checkpoints/{checkpoint_name(step)}"
         result = {"steps": step, **found, "checkpoint": found.get("checkpoint", last)}
@@ -302,7 +300,6 @@ class _Training:
             raise _stopped(loop)
 
     def _validate(self) -> bool:
-        """Validate and return True if the model is the best so far."""
         step, source = self._loop.step, self._loop.source
         validation = checked_validation(step, self._loop.validate())
         if not validation:
@@ -322,6 +319,5 @@ class _Training:
 
 
 def _stopped(loop: TrainingLoop[Any]) -> Stopped:
-    """Return the error to raise on all workers after some were asked to stop."""
     asked = [stop for stop in gather(loop.stop) if stop]
     return Stopped(asked[0].reason, loop.step, all(stop.goes_on for stop in asked))

@@ -83,14 +83,11 @@ class Cleaner:
 
 
 class Cause(NamedTuple):
-    """Origin of an error that Ray reported."""
-
     error: BaseException | None  # None: workers were lost without an error
     rank: int | None = None  # rank of the worker that raised it; None: not a worker of Ray Train
 
     @property
     def first_line(self) -> str:
-        """First line of the error's message, or its class name if the message is empty."""
         return next(iter(str(self.error).strip().splitlines()), type(self.error).__name__)
 
 
@@ -233,7 +230,6 @@ def usable_nodes() -> tuple[set[str], set[str]]:
 
 
 def room(reserved: dict[str, dict[str, float]], scaling: ScalingConfig) -> int:
-    """Return how many workers fit into the resources of the nodes, up to the maximum of `scaling`."""
     wished: Any = scaling.resources_per_worker
     needs = {name: amount for name, amount in wished.items() if amount}
     fit = (min(int(there.get(name, 0) // amount) for name, amount in needs.items()) for there in reserved.values())
@@ -249,7 +245,6 @@ class NodeCallback(ControllerCallback, WorkerGroupCallback):
         self._group: Any = None
 
     def on_controller_start_worker_group(self, *, scaling_config: Any, num_workers: int) -> dict[str, str] | None:
-        """Return the node labels that Ray must choose by; None if all nodes are usable, or none is."""
         usable, others = usable_nodes()
         if not others or not usable:
             return None

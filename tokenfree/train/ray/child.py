@@ -66,7 +66,6 @@ class Link:
         self._sending = threading.Lock()
 
     def send(self, message: Any) -> None:
-        """Send a message, which `Child.messages` yields. Threads may call this at the same time."""
         with self._sending:
             self._connection.send((_MESSAGE, message))
 
@@ -121,7 +120,6 @@ class Child:
                     process.kill()
 
     def send(self, message: Any) -> None:
-        """Send a message to the child; do nothing if it has ended."""
         with contextlib.suppress(OSError):
             self._connection.send(message)
 
@@ -153,7 +151,6 @@ class Child:
 
 
 def main(descriptor: int) -> None:
-    """Run the function in the child; `descriptor` is the inherited connection."""
     connection = Connection(descriptor)
     function, arguments = connection.recv()
     there = None
@@ -173,13 +170,10 @@ _SETTLE_SECONDS = 5.0  # time after which a raylet that shuts down in order is s
 
 
 class LostPart(NamedTuple):
-    """A lost part of Ray, in words, and whether this command restarts it."""
-
     words: str
     is_ours: bool  # this command restarts it
 
     def final(self, where: str) -> JobError:
-        """Return the error to raise if the part is not restarted; `where` says from where the same command resumes."""
         remedy = "look for a lack of memory" if self.is_ours else "start it"
         return JobError(f"{self.words}; {remedy}, and run the same command again: it resumes {where}")
 
@@ -234,7 +228,6 @@ class RayChild:
 
 
 def _what_was_lost(session: bytes, *, is_local: bool) -> LostPart:
-    """Return what was lost when Ray ended the child, for which Ray gives no reason."""
     if is_local:
         return LostPart("the Ray node of this machine (its raylet, or an agent that it needs) was lost", is_ours=True)
     until = time.monotonic() + _SETTLE_SECONDS

@@ -163,7 +163,6 @@ def ended_where_cut_off() -> Iterator[None]:
 
 
 def _other_machines(head: Address) -> list[Address]:
-    """Return nodes on a few of the machines that are neither this one nor the head's."""
     nodes = [node for node in ray.nodes() if node["Alive"]]
     here = {node["NodeManagerAddress"] for node in nodes if node["NodeID"] == ray.get_runtime_context().get_node_id()}
     found = {node["NodeManagerAddress"]: node["NodeManagerPort"] for node in nodes}

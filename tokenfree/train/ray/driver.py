@@ -307,7 +307,6 @@ def _fit(job: Job, workers: tuple[int, int], threads: int, use_gpu: bool, channe
 
 
 def _work_on_worker(config: dict[str, Any]) -> None:
-    """Run this worker's part of the job, and raise errors in the form that driver and callbacks expect."""
     context = ray.train.get_context()
     rank, job = context.get_world_rank(), _unpickled(config["job"])
     try:
@@ -369,7 +368,6 @@ def uses_gpus(device: str, there: float, least: int) -> bool:
 
 
 def _keep_logs(run: Run, folder: str) -> None:
-    """Copy Ray Train's logs on this machine, which have the restarts and their reasons, into the run."""
     context = ray.get_runtime_context()
     logs = Path(context.get_temp_dir()) / context.get_session_name() / "logs" / "train"
     for log in sorted(logs.iterdir()) if logs.is_dir() else []:

@@ -24,7 +24,6 @@ __all__ = ["ControllerCallback", "Reservation", "WorkerGroupCallback", "draining
 
 
 def draining_nodes() -> set[str]:
-    """Return the ids of the nodes that are about to be removed. Ray starts nothing there."""
     return set(state.get_draining_nodes())
 
 
@@ -44,7 +43,6 @@ class Reservation:
         self._coordinator: Any = get_or_create_autoscaling_coordinator()
 
     def refresh(self) -> None:
-        """Make Ray update the reservation before it answers later requests."""
         self._ask()
 
     def read(self, *, seconds: float) -> dict[str, dict[str, float]]:

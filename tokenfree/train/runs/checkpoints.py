@@ -42,7 +42,6 @@ class RunProgress:
     best_loss: float = float("inf")  # value that validations are compared by, such as nats per target; lower is better
 
     def after_step(self, line: Mapping[str, float]) -> RunProgress:
-        """Return the progress after another step, from its line of metrics."""
         return dataclasses.replace(
             self,
             loss=line["loss"],
@@ -124,11 +123,9 @@ class Checkpoint:
         return self.state.step
 
     def record(self) -> dict[str, Any]:
-        """Return the entries that describe this checkpoint in results and `--json`."""
         return {"step": self.step, **({"damaged": list(self.damaged)} if self.damaged else {})}
 
     def tensors(self, part: str) -> dict[str, Tensor]:
-        """Return the tensors of `part` by name, on the CPU."""
         return safetensors.torch.load_file(self.path / f"{part}{_SUFFIX}")
 
     def weights(self) -> dict[str, Tensor]:
@@ -210,7 +207,6 @@ def steps(folder: Path) -> list[int]:
 
 
 def steps_of(names: Iterable[str]) -> list[int]:
-    """Return the steps of the checkpoints among the file `names` of a folder, ascending."""
     matches = [_NAME.fullmatch(name) for name in names]
     return sorted(int(match[1]) for match in matches if match)
 

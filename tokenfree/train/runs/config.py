@@ -34,8 +34,6 @@ Seconds = Annotated[float, Field(ge=0, lt=1e11)]  # since 1970; Python has no da
 
 @with_config(OPEN)
 class Machine(TypedDict, total=False):
-    """Record from `tokenfree.train.runs.provenance.machine`."""
-
     cores: int
     memory_gib: Number
     accelerators: list[str]
@@ -45,8 +43,6 @@ class Machine(TypedDict, total=False):
 
 @with_config(OPEN)
 class Attempt(TypedDict, total=False):
-    """Record from `tokenfree.train.runs.provenance.attempt`."""
-
     time: str | None
     command: str | None
     commit: str | None
@@ -174,8 +170,6 @@ class InitFrom:
 
 @dataclasses.dataclass(frozen=True)
 class RunConfig(Generic[R]):
-    """Content of config.yaml."""
-
     recipe: R  # resolved
     data: Data  # data directory or directories, or the training file; for an imported run, its source
     manifest: str  # fingerprint of the data; "" for an imported run
@@ -185,7 +179,6 @@ class RunConfig(Generic[R]):
     files: Mapping[str, str] = dataclasses.field(default_factory=dict)  # for fine-tuning: the path of each split
 
     def text(self) -> str:
-        """Return the text of config.yaml."""
         mapping: dict[str, Any] = {"format": RUN_FORMAT, "recipe": to_mapping(self.recipe)}
         mapping |= {"data": stored(self.data), "manifest": self.manifest}
         if self.files:
@@ -234,7 +227,6 @@ def _read(cls: type[R], run: str | Path, trust_code: bool) -> RunConfig[R]:
 
 
 def no_run(run: str | Path) -> UserError:
-    """Return the error for a folder that should be a run but is not."""
     return UserError(f"{run} holds no run (no config.yaml); give the --output of a `tokenfree pretrain`")
 
 
@@ -328,7 +320,6 @@ def open_run(run: Path, config: RunConfig[R], *, name: str | None = None) -> Non
 
 
 def _compare(before: RunConfig[R], now: RunConfig[R], name: str) -> None:
-    """Raise UserError if the run `name` cannot be resumed with the config `now`."""
     if now.manifest and before.manifest == "":  # see train/huggingface/folders.py
         raise UserError(
             f"{name} was {before.data} and is trained on no data; to train on from its weights, give --init-from "

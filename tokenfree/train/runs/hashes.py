@@ -41,8 +41,6 @@ _AGAIN = "give its command again, which writes this file"
 
 @dataclass(frozen=True)
 class VerifiedFolder:
-    """Result of a successful check of a run or a sweep."""
-
     complete: bool  # whether it has ended
     checkpoints: tuple[str, ...]  # folders, sorted
     unhashed: tuple[str, ...]  # files that no hash covers
@@ -110,7 +108,6 @@ def verify_folder(folder: str) -> VerifiedFolder:
 
 
 def _known_hashes(storage: Storage, complete: bool) -> dict[str, str]:
-    """Return the hashes in hashes.json; none if the folder is still training or an earlier version wrote it."""
     found = read_sealed(storage, HASHES)
     if found is not None and all(map(is_inside, found["files"])):
         return found["files"]

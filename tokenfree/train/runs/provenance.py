@@ -38,7 +38,6 @@ def attempt() -> dict[str, Any]:
 
 
 def command() -> str:
-    """Return the command line of this process, with its arguments as the shell passed them."""
     program, *arguments = sys.argv or [""]
     path = Path(program)
     name = path.parent.name if path.name == "__main__.py" else path.name  # run as `python -m tokenfree`

@@ -90,7 +90,6 @@ class Run:
             self._retry(lambda: self.storage.write_bytes(CONFIG_NAME, file.read_bytes()))
 
     def write_config(self, config: RunConfig[Any]) -> None:
-        """Replace the config of a run that this command has claimed."""
         self._check_owner()
         data = config.text().encode()
         if self._local:
@@ -163,7 +162,6 @@ class Run:
         return self._retry(lambda: EVENTS.json_lines(self.storage, EVENTS_NAME))
 
     def add_event(self, event: str, *, step: int | None = None, **more: Any) -> dict[str, Any]:
-        """Append a line to events.jsonl while no worker is running, and return it."""
         if self._local:
             return append_event(self.folder / EVENTS_NAME, event, step=step, **more)
         with tempfile.TemporaryDirectory(prefix="tokenfree-") as scratch:  # stores cannot append
@@ -256,7 +254,6 @@ class Run:
             self._copy()
 
     def keep(self, source: Path, name: str) -> None:
-        """Copy a file of this machine into the run under `name`."""
         if not self._local:
             self._retry(lambda: self.storage.put(str(source), name))
             return
@@ -275,7 +272,6 @@ class Run:
                 self._copied[name] = version
 
     def _check_owner(self) -> None:
-        """Raise JobError if another command took the run over, because this one seemed dead."""
         if self._owner is not None:
             check(self.storage, self._owner)
 
