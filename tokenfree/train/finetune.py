@@ -86,15 +86,7 @@ def finetune(
     )
     target, start, used = Run(run), prepared.start(trust_code=trust_code), prepared.files
 
-    def make_job(recipe: FinetuneRecipe, owner: str | None) -> FinetuneJob:
-        return FinetuneJob(
-            recipe=recipe,
-            files=used,
-            run=target.name,
-            has_first_checkpoint=start is not None,
-            owner=owner,
-        )
-
+    make_job = functools.partial(FinetuneJob, files=used, run=target.name, has_first_checkpoint=start is not None)
     config = RunConfig(
         prepared.recipe,
         used.paths.get("train", ""),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Mapping, Sequence
 
 from tokenfree.core import own_code
@@ -90,15 +91,7 @@ def pretrain(
         start = GivenStart(target, recipe, lambda each: Loop(each, data), init_from, trust_code=trust_code)
     first = None if start is None else start.record
 
-    def make_job(recipe: PretrainRecipe, owner: str | None) -> TrainJob:
-        return TrainJob(
-            recipe=recipe,
-            data=data,
-            run=target.name,
-            has_first_checkpoint=start is not None,
-            owner=owner,
-        )
-
+    make_job = functools.partial(TrainJob, data=data, run=target.name, has_first_checkpoint=start is not None)
     config = RunConfig(recipe, data, manifest.fingerprint, first, own_code.hashes(recipe))
     result, was_complete = run_to_end(target, RunOrder(config, make_job, start, extension), workers, progress)
     last = checkpoint_name(result["steps"])

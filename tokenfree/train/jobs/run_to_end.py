@@ -28,7 +28,7 @@ from tokenfree.train.runs.run import Run
 @dataclasses.dataclass(frozen=True)
 class RunOrder(Generic[R]):
     config: RunConfig[R]  # for this command
-    make_job: Callable[[R, str | None], Job]  # from a recipe and an owner (see `Run`)
+    make_job: Callable[..., Job]  # from `recipe` and `owner` (see `Run`)
     start: GivenStart[R] | None = None
     extension: Extension | None = None  # for pretraining only
     keep: Callable[[Run], None] | None = None  # copies other files into the run once it is claimed
@@ -67,7 +67,7 @@ def run_to_end(
             order.keep(claimed)
         if start is not None:
             start.write(claimed, progress)
-        job = order.make_job(recipe, owner)
+        job = order.make_job(recipe=recipe, owner=owner)
         with trackers.tracked(recipe.train.log_to, target, to_mapping(recipe), progress) as on_line:
             _train(job, workers, on_line)
         write_hashes(target.name)

@@ -125,22 +125,16 @@ class RunWriter:
 
     def note(self, incident: Incident, before: list[dict[str, Any]], *, back: bool) -> None:
         """Save the samples of an incident and, if training goes `back`, the batches that are skipped from then on."""
-        if not back:
-            path = save_incident(self._folder, incident)
-            self._recorder.event(incident.kind, step=incident.step, batch=incident.batch, samples=str(path))
-            self._run.publish()
-            return
-        self.wait()
-        checkpoint = self._saved_step
-        first = batch_of(checkpoint, self._loop.left_out)
-        left_out = batches_to_leave_out(incident.batch, first, checkpoint, before)
+        left_out, checkpoint, more = list[int](), None, dict[str, str]()
+        if back:
+            self.wait()
+            checkpoint = self._saved_step
+            first = batch_of(checkpoint, self._loop.left_out)
+            left_out = batches_to_leave_out(incident.batch, first, checkpoint, before)
+            what = f"{incident.kind.replace('_', ' ')} at step {incident.step:,}"
+            more["message"] = f"{what}; going back to step {checkpoint:,}, leaving out batches {left_out}"
         path = save_incident(self._folder, incident, left_out=left_out, checkpoint=checkpoint)
-        what = "is not a number" if incident.kind == "not_a_number" else f"jumped to {incident.loss:.3f}"
-        batches = f"batch {incident.batch:,}" if len(left_out) == 1 else f"batches {first:,} to {incident.batch:,}"
-        message = f"the loss {what} at step {incident.step:,}; going back to step {checkpoint:,}, leaving out {batches}"
-        self._recorder.event(
-            incident.kind, step=incident.step, batch=incident.batch, samples=str(path), message=message
-        )
+        self._recorder.event(incident.kind, step=incident.step, batch=incident.batch, samples=str(path), **more)
         self._run.publish()
 
     def wait(self) -> None:

@@ -42,14 +42,12 @@ class Reservation:
         self._requester = f"train-{run_id}"
         self._coordinator: Any = get_or_create_autoscaling_coordinator()
 
-    def refresh(self) -> None:
-        self._ask()
-
     def read(self, *, seconds: float) -> dict[str, dict[str, float]]:
         """Return the current resources on each node. Raise RayError if Ray does not answer within `seconds`."""
-        return ray.get(self._ask(), timeout=seconds)
+        return ray.get(self.refresh(), timeout=seconds)
 
-    def _ask(self) -> Any:
+    def refresh(self) -> Any:
+        """Make Ray update the reservation before it answers later requests. Return the reference of its answer."""
         return self._coordinator.get_reserved_resources.remote(self._requester, recompute=True)
 
 
