@@ -208,10 +208,11 @@ def test_live_lines_stay_where_they_are(live: bool, monkeypatch: pytest.MonkeyPa
 def test_a_sweeps_log_lines(monkeypatch: pytest.MonkeyPatch) -> None:
     table = importlib.import_module("tokenfree.workflows.terminal.sweep")
     monkeypatch.setattr(table, "news", lambda *_: f"{HOSTILE}\nb")
+    monkeypatch.setattr(table, "summary", lambda *_: "")
     stream = io.StringIO()
-    drawn = table.SweepTable(stream)
     trial = SimpleNamespace(name="trial_000", state="failed", ended=True)
-    drawn._log({"event": "failure", "trial": "trial_000"}, SimpleNamespace(trials={"trial_000": trial}))
+    history = SimpleNamespace(trials={"trial_000": trial})
+    table.SweepTable(stream)({"event": "failure", "trial": "trial_000"}, history)
     assert CONTROL.findall(stream.getvalue()) == []
     assert stream.getvalue().count("\n") == 1
 
