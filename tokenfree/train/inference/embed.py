@@ -14,7 +14,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import hashlib
-import io
 import itertools
 import json
 import sys
@@ -238,7 +237,7 @@ def read_texts(source: str, field: str = "text") -> Iterator[str]:
         UserError: There is no such file, it cannot be read, a line is not UTF-8, or a line has no such field.
     """
     if source == STANDARD_INPUT:
-        return lines_of(io.TextIOWrapper(sys.stdin.buffer, "utf-8", newline="\n"), "standard input", limited=False)
+        return lines_of(sys.stdin.buffer, "standard input")
     with contextlib.suppress(NotADirectoryError):
         if Storage.at(source).size(MANIFEST) is not None:
             return _texts_of_windows(source)
@@ -247,8 +246,8 @@ def read_texts(source: str, field: str = "text") -> Iterator[str]:
 
 
 def _file_lines(path: str) -> Iterator[str]:
-    with opened(path, "r", encoding="utf-8", newline="\n") as file:
-        yield from lines_of(file, path, limited=False)
+    with opened(path) as file:
+        yield from lines_of(file, path)
 
 
 def _texts_of_objects(lines: Iterable[str], path: str, field: str) -> Iterator[str]:

@@ -17,7 +17,7 @@ from typing_extensions import TypedDict
 from tokenfree.core import own_code
 from tokenfree.core.errors import UserError
 from tokenfree.core.files import is_half_written, write_atomically
-from tokenfree.core.settings import build, flatten, to_mapping
+from tokenfree.core.settings import REMOVED_KEYS, build, flatten, to_mapping
 from tokenfree.core.storage import Storage
 from tokenfree.core.stored_files import OPEN, StoredFile
 from tokenfree.train.config import OPERATIONAL, FinetuneRecipe, PretrainRecipe, R
@@ -267,8 +267,10 @@ def _config_of(cls: type[R], run: str | Path, trust_code: bool, name: str | None
 
 
 def with_old_defaults(recipe: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the recorded `recipe` of a run, with the values of `_OLD_DEFAULTS` for keys that it does not record."""
+    """Return the recorded `recipe` of a run without removed keys, and with `_OLD_DEFAULTS` for keys that it lacks."""
     found = dict(recipe)
+    if isinstance(task := found.get(_TASK), Mapping):
+        found[_TASK] = {key: value for key, value in task.items() if key not in REMOVED_KEYS[_TASK]}
     for (slot, name, key), value in _OLD_DEFAULTS.items():
         part = found.get(slot)
         if isinstance(part, Mapping) and part.get("name") == name and key not in part:

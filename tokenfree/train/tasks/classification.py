@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterator, Sequence
 from typing import Annotated, Literal
 
@@ -14,8 +13,8 @@ from tokenfree.train.model.encoder import ModelConfig
 from tokenfree.train.tasks.base import Item, Split
 from tokenfree.train.tasks.examples.texts import TextExample
 from tokenfree.train.tasks.heads import TextHead
-from tokenfree.train.tasks.inputs import TextInputs, compact, cut, measured
-from tokenfree.train.tasks.labelled_texts import LabelledCollator, LabelledTexts, TextWindow, too_long
+from tokenfree.train.tasks.inputs import TextInputs, compact, cut
+from tokenfree.train.tasks.labelled_texts import LabelledCollator, LabelledTexts, TextWindow
 
 
 @settings
@@ -23,13 +22,10 @@ class Config(LabelledTexts):
     """Texts with one label each.
 
     Attributes:
-        long_texts: treatment of texts that are longer than the model reads. `window`: train on overlapping windows and
-            average their probabilities; `refuse`: stop with an error.
-        stride: distance between the starts of successive windows, as a share of a full window.
+        stride: distance between the starts of successive windows of a long text, as a share of a full window.
     """
 
     name: Literal["classification"] = "classification"
-    long_texts: Literal["window", "refuse"] = "window"
     stride: Annotated[float, Field(gt=0, le=1)] = 0.5
 
     def examples(self, split: Split, path: str | None) -> Sequence[TextExample]:
@@ -53,21 +49,16 @@ class ClassificationCollator(LabelledCollator):
 
     def __init__(self, task: Config, inputs: TextInputs) -> None:
         super().__init__(task, inputs)
-        self._config = task
+        self._stride = task.stride
 
     def items(self, examples: Sequence[TextExample], *, training: bool) -> list[Item]:
         return [item for number, example in enumerate(examples) for item in self._items(number, example)]
 
     def _items(self, number: int, example: TextExample) -> Iterator[Item]:
-        ((text, before),) = self.texts(example)
-        windows = cut(self.inputs, text, before, self._config.stride)
-        first, second = next(windows), next(windows, None)
-        if second is None:
-            yield Item(number, self.inputs.size([first]), TextWindow(example))
+        (given,) = self.texts(example)
+        text = self.inputs.encode(*given)
+        if not self.inputs.missing([text]):
+            yield Item(number, self.inputs.size([text]), TextWindow(example))
             return
-        if self._config.long_texts == "refuse":
-            missing = self.inputs.missing([measured(self.inputs.chunks(text, before))])
-            action = "Set task.long_texts to window, or increase train.length"
-            raise too_long(example.key, missing, self.inputs.symbols, action)
-        for part in itertools.chain([first, second], windows):
+        for part in cut(self.inputs, text, self._stride):
             yield Item(number, self.inputs.size([part]), TextWindow(example, compact(part), part.num_characters))

@@ -70,19 +70,6 @@ def joined(texts: Iterable[TextSymbols]) -> TextSymbols:
     return TextSymbols(symbols, np.concatenate(vectors), np.concatenate(ends) if ends else None)
 
 
-def measured(texts: Iterable[TextSymbols]) -> TextSymbols:
-    """Return a text of zeros with the joint length of these consecutive parts. It takes almost no memory."""
-    num_symbols = num_vectors = 0
-    has_units = False
-    for part in texts:
-        num_symbols += len(part.symbols)
-        num_vectors += part.num_vectors
-        has_units |= part.unit_ends is not None
-    zero = np.int64(0)
-    units = np.broadcast_to(zero, num_vectors) if has_units else None
-    return TextSymbols(np.broadcast_to(zero, num_symbols), _NOTHING, units)
-
-
 def part_of(text: TextSymbols, begin: int, end: int) -> TextSymbols:
     """Return vectors `begin` to `end` of a text, and its characters from the first to the last one in these vectors."""
     first, last, unit_ends = begin, end, None
@@ -111,18 +98,9 @@ class TextInputs(ABC):
     """
 
     symbols = "symbols"
-    chunk = 4096  # characters that are encoded at once
     length: int
 
     @abstractmethod
-    def encode_chunk(self, text: str) -> TextSymbols:
-        """Return at most `chunk` characters as the model reads them."""
-
-    def chunks(self, text: str, before: str | None = None) -> Iterator[TextSymbols]:
-        """Yield the result of `encode` in at least one part. The parts are consecutive, and none is large."""
-        for start in range(0, max(1, len(text)), self.chunk):
-            yield self.encode_chunk(text[start : start + self.chunk])
-
     def encode(self, text: str, before: str | None = None) -> TextSymbols:
         """Return a text of any length as the model reads it.
 
@@ -130,7 +108,6 @@ class TextInputs(ABC):
             text: Text to read.
             before: Text before its case changed. A model of words splits words as in it; other models ignore it.
         """
-        return joined(self.chunks(text, before))
 
     def size(self, parts: Sequence[TextSymbols]) -> int:
         """Return the number of positions of an input of these texts, including special ones."""
@@ -141,8 +118,8 @@ class TextInputs(ABC):
         """Return the number of positions by which these texts exceed an input; 0 if they fit."""
 
     @abstractmethod
-    def fitting(self, text: TextSymbols) -> int:
-        """Return the number of vectors from the start of a text that fit into an input."""
+    def fitting(self, text: TextSymbols, begin: int = 0) -> int:
+        """Return the number of vectors of a text, from vector `begin` on, that fit into an input."""
 
     @abstractmethod
     def arrays(self, inputs: Sequence[Sequence[TextSymbols]], length: int | None = None) -> Arrays:
@@ -173,22 +150,18 @@ def _begins(sizes: Sequence[int]) -> list[int]:
     return (1 + np.cumsum([0, *(size + 1 for size in sizes)]))[:-1].tolist()
 
 
-def cut(inputs: TextInputs, text: str, before: str | None, stride: float) -> Iterator[TextSymbols]:
+def cut(inputs: TextInputs, text: TextSymbols, stride: float) -> Iterator[TextSymbols]:
     """Yield windows of a text, from left to right, that each fit into an input. A text that fits is one window.
 
-    Each window begins `stride` of a full window after the previous one, so they overlap if `stride` is below 1. The
-    text is encoded only as far as the next window needs.
+    Each window begins `stride` of a full window after the previous one, so they overlap if `stride` is below 1.
     """
-    chunks = inputs.chunks(text, before)
-    read = next(chunks)
+    begin = 0
     while True:
-        while not inputs.missing([read]) and (chunk := next(chunks, None)) is not None:
-            read = joined([read, chunk])
-        count = inputs.fitting(read)
-        yield part_of(read, 0, count)
-        if count == read.num_vectors:
+        end = begin + inputs.fitting(text, begin)
+        yield part_of(text, begin, end)
+        if end == text.num_vectors:
             return
-        read = part_of(read, max(1, int(count * stride)), read.num_vectors)
+        begin += max(1, int((end - begin) * stride))
 
 
 class SymbolInputs(TextInputs):
@@ -215,8 +188,8 @@ class SymbolInputs(TextInputs):
     def missing(self, parts: Sequence[TextSymbols]) -> int:
         return max(0, self.size(parts) - self._room)
 
-    def fitting(self, text: TextSymbols) -> int:
-        return min(len(text.symbols), self._room - NUM_FRAME)
+    def fitting(self, text: TextSymbols, begin: int = 0) -> int:
+        return min(len(text.symbols) - begin, self._room - NUM_FRAME)
 
     def arrays(self, inputs: Sequence[Sequence[TextSymbols]], length: int | None = None) -> Arrays:
         length = length or self._padding.padded(map(self.size, inputs))
@@ -231,7 +204,7 @@ class CharacterInputs(SymbolInputs):
     def __init__(self, model: ModelConfig, length: int) -> None:
         super().__init__(model, length, cls=CLS, sep=SEP)
 
-    def encode_chunk(self, text: str) -> TextSymbols:
+    def encode(self, text: str, before: str | None = None) -> TextSymbols:
         codepoints = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), dtype="<u4").copy()
         codepoints[np.isin(codepoints, RESERVED)] = _REPLACEMENT
         return TextSymbols(codepoints, np.arange(len(codepoints)))
@@ -241,14 +214,17 @@ class SubwordInputs(SymbolInputs):
     """Inputs of subword ids. Special symbols follow the ids of the vocabulary. White space has no vector."""
 
     symbols = "subwords"
-    chunk = MAX_TEXT_CHARACTERS
 
     def __init__(self, model: ModelConfig, length: int, vocabulary: Vocabulary) -> None:
         specials = of_subwords(vocabulary.size)
         super().__init__(model, length, cls=specials.cls, sep=specials.sep)
         self._vocabulary = vocabulary
 
-    def encode_chunk(self, text: str) -> TextSymbols:
+    def encode(self, text: str, before: str | None = None) -> TextSymbols:
+        starts = range(0, max(1, len(text)), MAX_TEXT_CHARACTERS)
+        return joined(self._encode(text[start : start + MAX_TEXT_CHARACTERS]) for start in starts)
+
+    def _encode(self, text: str) -> TextSymbols:
         try:
             text.encode()
         except UnicodeEncodeError:  # SentencePiece rejects lone surrogates; the replacement keeps the length
@@ -272,7 +248,7 @@ class ByteInputs(SymbolInputs):
     def __init__(self, model: ModelConfig, length: int) -> None:
         super().__init__(model, length, cls=BYTE_CLS, sep=BYTE_SEP)
 
-    def encode_chunk(self, text: str) -> TextSymbols:
+    def encode(self, text: str, before: str | None = None) -> TextSymbols:
         encoded = np.frombuffer(text.encode("utf-8", "surrogatepass"), dtype=np.uint8)
         is_first = (encoded & 0xC0) != 0x80
         return TextSymbols(np.where(encoded <= BYTE_MASK, BYTE_UNK, encoded), np.flatnonzero(is_first))
@@ -292,33 +268,21 @@ class WordInputs(TextInputs):
         self.length = length
         self._num_words, self._num_bytes = room_for_words(length, model.downsampler.bytes_per_word)
 
-    def encode_chunk(self, text: str) -> TextSymbols:
-        return self.encode(text)
-
-    def chunks(self, text: str, before: str | None = None) -> Iterator[TextSymbols]:
-        """Yield consecutive parts. A word that may be incomplete moves to the next part."""
-        stop = 0
-        while True:
-            start, stop = stop, min(len(text), stop + self.chunk)
-            utf8, starts, ends, vectors = text_words(text[start:stop], before and before[start:stop])
-            if stop < len(text) and len(starts) > 1 and not text[stop - 1].isspace():
-                starts, ends = starts[:-1], ends[:-1]
-                vectors = vectors[: int(np.argmax(vectors == len(starts)))]
-                stop = start + len(vectors)
-            sizes = ends - starts
-            yield TextSymbols(utf8[ragged_range(starts, sizes)], vectors, np.cumsum(sizes))
-            if stop == len(text):
-                return
+    def encode(self, text: str, before: str | None = None) -> TextSymbols:
+        utf8, starts, ends, vectors = text_words(text, before)
+        sizes = ends - starts
+        return TextSymbols(utf8[ragged_range(starts, sizes)], vectors, np.cumsum(sizes))
 
     def missing(self, parts: Sequence[TextSymbols]) -> int:
         words = sum(part.num_vectors + 1 for part in parts) + 1 - NUM_FRAME
         return max(0, self.size(parts) - NUM_FRAME - self._num_bytes, words - self._num_words)
 
-    def fitting(self, text: TextSymbols) -> int:
+    def fitting(self, text: TextSymbols, begin: int = 0) -> int:
         """Return the number of whole words that fit."""
         ends = text.unit_ends
         assert ends is not None, "words"
-        return min(self._num_words, int(np.searchsorted(ends, self._num_bytes, side="right")))
+        limit = self._num_bytes + (int(ends[begin - 1]) if begin else 0)
+        return min(self._num_words, int(np.searchsorted(ends, limit, side="right")) - begin)
 
     def arrays(self, inputs: Sequence[Sequence[TextSymbols]], length: int | None = None) -> Arrays:
         sizes = [self.size(parts) for parts in inputs]
@@ -356,7 +320,7 @@ class NoTexts(TextInputs):
             "or task.name: mirrored_summation."
         )
 
-    encode_chunk = encode = chunks = missing = size = fitting = arrays = offsets = _refuse
+    encode = missing = size = fitting = arrays = offsets = _refuse
 
 
 def text_inputs(model: ModelConfig, length: int, vocabulary: Vocabulary | None) -> TextInputs:

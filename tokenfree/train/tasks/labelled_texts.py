@@ -39,11 +39,10 @@ class LabelledTexts(DownstreamTask):
             macro_f1, or pearson and spearman for numbers.
         positive: class whose F1 is the metric f1.
         glue: read and score the files as this GLUE task, in the format of the Hugging Face Hub.
-        format: format of the files: sst, mtl-16, parallel, csv, tsv or json; null: detected from name and content.
+        format: format of the files: sst, mtl-16, parallel, csv, tsv or json; null: that of the name.
         text_column: column of the text; null: one with a usual name.
         second_column: column of the second text of a pair; null: one with a usual name.
         label_column: column of the label; null: one with a usual name.
-        encoding: encoding of the files; null: UTF-8.
         noise: noise in the characters of the texts.
     """
 
@@ -58,7 +57,6 @@ class LabelledTexts(DownstreamTask):
     text_column: str | None = None
     second_column: str | None = None
     label_column: str | None = None
-    encoding: str | None = None
     noise: Noise = Noise()
 
     @property
@@ -70,7 +68,7 @@ class LabelledTexts(DownstreamTask):
         """Options for reading files."""
         if self.glue is None:
             columns = self.text_column, self.second_column, self.label_column
-            return TextOptions(self.format, *columns, self.encoding, self.is_number, self.labels or None)
+            return TextOptions(self.format, *columns, self.is_number, self.labels or None)
         task = GLUE[self.glue]
         labels = self.labels or task.labels or None
         return TextOptions(None, task.text, task.second, "label", regression=self.is_number, labels=labels)
@@ -222,8 +220,3 @@ def softmax(logits: np.ndarray) -> np.ndarray:
     """Return the probabilities [..., K] of logits [..., K]."""
     powers = np.exp(logits - logits.max(axis=-1, keepdims=True))
     return powers / powers.sum(axis=-1, keepdims=True)
-
-
-def too_long(key: str, missing: int, symbols: str, action: str) -> UserError:
-    """Return an error for an example that the model cannot read at once."""
-    return UserError(f"{key}: this example is {missing} {symbols} longer than the model reads at once. {action}.")

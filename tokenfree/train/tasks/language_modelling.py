@@ -24,7 +24,7 @@ from tokenfree.train.model.embedders.byte_table import NUM_BYTES
 from tokenfree.train.model.encoder import ModelConfig
 from tokenfree.train.objectives.base import Loss
 from tokenfree.train.tasks.base import DownstreamTask, Item, Metrics, Outputs, Split, TaskCollator, TaskHead
-from tokenfree.train.tasks.examples.files import base_name, decode, read_bytes
+from tokenfree.train.tasks.examples.files import base_name, read_lines
 from tokenfree.train.tasks.examples.texts import TextExample
 from tokenfree.train.tasks.heads import Classifier, encode_units
 from tokenfree.train.tasks.inputs import TextInputs, TextSymbols
@@ -41,19 +41,17 @@ class Config(DownstreamTask):
         stride: distance between the starts of successive windows in evaluation, as a share of a full window. The
             overlap is the least context of a byte, except in the first window. Training windows do not overlap.
         dropout: dropout of the head.
-        encoding: encoding of the files; null: UTF-8.
     """
 
     name: Literal["language_modelling"] = "language_modelling"
     stride: Annotated[float, Field(gt=0, le=1)] = 0.5
     dropout: Annotated[float, Field(ge=0, lt=1)] = 0.0
-    encoding: str | None = None
 
     lower_is_better = True
 
     def examples(self, split: Split, path: str | None) -> Sequence[TextExample]:
         assert path is not None, "the task needs files"
-        return [self.raw(base_name(path), decode(path, read_bytes(path), self.encoding))]
+        return [self.raw(base_name(path), "".join(read_lines(path, ends=True)))]
 
     def raw(self, key: str, text: str) -> TextExample:
         if not text:
@@ -126,7 +124,7 @@ class WindowCollator(TaskCollator):
         return [item for number, example in enumerate(examples) for item in self._windows(number, example, step)]
 
     def _windows(self, number: int, example: TextExample, step: int) -> Iterator[Item]:
-        symbols, done = np.concatenate([each.symbols for each in self._inputs.chunks(example.text)]), 0
+        symbols, done = self._inputs.encode(example.text).symbols, 0
         for begin in range(0, len(symbols), step):
             part = TextSymbols(symbols[begin : begin + self._room], np.zeros(0, dtype=np.int64))
             yield Item(number, self._inputs.size([part]), ByteWindow(part, done - begin))

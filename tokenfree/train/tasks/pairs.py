@@ -7,15 +7,12 @@ from typing import Literal
 
 from tokenfree.core.errors import UserError
 from tokenfree.core.settings import settings
-from tokenfree.train.model.common.basic import round_up
 from tokenfree.train.model.encoder import ModelConfig
 from tokenfree.train.tasks.base import Item, Split
 from tokenfree.train.tasks.examples.texts import TextExample
 from tokenfree.train.tasks.heads import Combine, TextHead
-from tokenfree.train.tasks.inputs import TextInputs, WordInputs, measured
-from tokenfree.train.tasks.labelled_texts import LabelledCollator, LabelledTexts, TextWindow, too_long
-
-ROUNDING, TIDY = 16, 64  # most positions that groups and padding take, and a multiple that is valid for all models
+from tokenfree.train.tasks.inputs import TextInputs
+from tokenfree.train.tasks.labelled_texts import LabelledCollator, LabelledTexts, TextWindow
 
 
 @settings
@@ -64,18 +61,14 @@ class TextPairCollator(LabelledCollator):
     """A collator of pairs of texts."""
 
     def items(self, examples: Sequence[TextExample], *, training: bool) -> list[Item]:
-        items, missing = list[Item](), list[int]()
+        items = list[Item]()
         for number, example in enumerate(examples):
-            parts = [measured(self.inputs.chunks(*each)) for each in self.texts(example)]
+            parts = [self.inputs.encode(*each) for each in self.texts(example)]
             inputs = [[part] for part in parts] if self.two_vectors else [parts]
+            if missing := max(map(self.inputs.missing, inputs)):
+                raise UserError(
+                    f"{example.key}: this pair is {missing} {self.inputs.symbols} longer than the model reads at once. "
+                    "Increase train.length, or leave the pair out."
+                )
             items.append(Item(number, sum(map(self.inputs.size, inputs)), TextWindow(example)))
-            missing.append(max(map(self.inputs.missing, inputs)))
-        if any(missing):
-            raise self._too_long(examples[missing.index(max(missing))].key, max(missing), sum(map(bool, missing)))
         return items
-
-    def _too_long(self, key: str, most: int, count: int) -> UserError:
-        enough = round_up(self.inputs.length + most + ROUNDING, TIDY)
-        to = "" if self.inputs.symbols == WordInputs.symbols else f" to {enough}"
-        many, them = (f"{count} are too long, this one the most. ", "them") if count > 1 else ("", "it")
-        return too_long(key, most, self.inputs.symbols, f"{many}Increase train.length{to}, or leave {them} out")

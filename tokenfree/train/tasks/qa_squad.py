@@ -1,7 +1,6 @@
 """Questions about a context, in the format of SQuAD 1.1 and 2.0, TyDi QA's gold passages, MLQA and XQuAD.
 
-Exact match and word F1 follow the official scripts. TyDi QA's gold passages are scored by the rules of SQuAD 1.1 in all
-languages. MLQA has separate rules for seven languages. All values are shares, from 0 to 1.
+Exact match and word F1 follow the official scripts of SQuAD, also for the other sets. All values are shares.
 """
 
 from __future__ import annotations
@@ -10,7 +9,6 @@ import collections
 import dataclasses
 import re
 import string
-import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import PurePath
 from typing import Annotated, Any, Literal, NamedTuple, Self
@@ -21,7 +19,7 @@ from typing_extensions import TypedDict
 from tokenfree.core.errors import UserError
 from tokenfree.core.settings import settings
 from tokenfree.train.tasks.base import Item, Metrics, Outputs, Split
-from tokenfree.train.tasks.examples.files import parse_form, read_bytes
+from tokenfree.train.tasks.examples.files import parse_form, read_lines
 from tokenfree.train.tasks.questions import (
     MINIMAL,
     AnswerTarget,
@@ -35,22 +33,11 @@ from tokenfree.train.tasks.questions import (
 )
 
 LEAST_SCORE = -1e9  # score if there is no span; JSON has no infinity
-Rules = Literal["squad", "ar", "de", "en", "es", "hi", "vi", "zh"]
-
-# Articles are ignored. In Arabic the article is part of a word, and MLQA removes its letters wherever they are.
-_ARTICLES: dict[Rules, str] = {
-    "squad": r"\b(a|an|the)\b",
-    "en": r"\b(a|an|the)\b",
-    "es": r"\b(un|una|unos|unas|el|la|los|las)\b",
-    "vi": r"\b(của|là|cái|chiếc|những)\b",
-    "de": r"\b(ein|eine|einen|einem|eines|einer|der|die|das|den|dem|des)\b",
-    "ar": "ال",
-}
 TYDI_LANGUAGES = frozenset(
     ("arabic", "bengali", "english", "finnish", "indonesian", "japanese", "korean", "russian", "swahili", "telugu",
      "thai")
 )  # fmt: skip
-_HAN = re.compile("([\u4e00-\u9fa5])")
+_ARTICLES = re.compile(r"\b(a|an|the)\b")
 
 
 class SquadAnswer(TypedDict):
@@ -96,7 +83,7 @@ def read_squad(path: str) -> list[SquadExample]:
     Raises:
         UserError: The file cannot be read or has another format. The message names the place and the field.
     """
-    file: _File = parse_form(_File, read_bytes(path), path)
+    file: _File = parse_form(_File, "".join(read_lines(path)), path)
     examples: dict[str, SquadExample] = {}
     for i, article in enumerate(file["data"]):
         for j, paragraph in enumerate(article["paragraphs"]):
@@ -123,14 +110,11 @@ class Config(QuestionAnswering):
 
     Attributes:
         unanswerable: whether to predict no answer if no span scores above 0; null: if a training question has none.
-        rules: rules for comparing answers. `squad`: those of SQuAD and TyDi QA's gold passages, for all languages; a
-            language: those of MLQA for it.
     """
 
     name: Literal["qa_squad"] = "qa_squad"
     other_windows: Annotated[float, Field(ge=0, le=1)] = 1.0
     unanswerable: bool | None = None
-    rules: Rules = "squad"
 
     def examples(self, split: Split, path: str | None) -> Sequence[SquadExample]:
         assert path is not None, "the task needs files"
@@ -183,16 +167,16 @@ class Config(QuestionAnswering):
         if len(gold) < len(examples):
             return None
         answers = {line["id"]: line["answer"] for line in predictions}
-        found = score_squad(gold, answers, self.rules)
+        found = score_squad(gold, answers)
         values = {"f1": found["all"].f1, "exact_match": found["all"].exact_match}
         for kind in list(found)[1:]:
             values |= {f"f1/{kind}": found[kind].f1, f"exact_match/{kind}": found[kind].exact_match}
         if self.unanswerable:
             spans = {line["id"]: "" if line["span"] is None else line["span"]["text"] for line in predictions}
-            best = best_with_threshold(gold, spans, {line["id"]: line["score"] for line in predictions}, self.rules)
+            best = best_with_threshold(gold, spans, {line["id"]: line["score"] for line in predictions})
             values |= {"f1/best_threshold": best.f1, "exact_match/best_threshold": best.exact_match}
         of_each = {
-            language: score_squad({key: gold[key] for key in keys}, answers, self.rules)["all"]
+            language: score_squad({key: gold[key] for key in keys}, answers)["all"]
             for language, keys in _languages_of(gold).items()
         }
         if of_each:
@@ -223,34 +207,20 @@ class SquadScores(NamedTuple):
     f1: float
 
 
-def normalized(answer: str, rules: Rules = "squad") -> str:
-    """Return an answer in lower case, without punctuation and articles, with single spaces between words.
-
-    Under the rules of MLQA, punctuation is that of Unicode, and each Chinese character is a word. Under `squad`,
-    punctuation is that of ASCII.
-    """
-    answer = "".join(character for character in answer.lower() if not _is_punctuation(character, rules))
-    if rules in _ARTICLES:
-        answer = re.sub(_ARTICLES[rules], " ", answer)
-    if rules == "zh":
-        answer = _HAN.sub(r" \1 ", answer)
-    return " ".join(answer.split())
+def normalized(answer: str) -> str:
+    """Return an answer in lower case, without ASCII punctuation and articles, with single spaces between words."""
+    answer = "".join(character for character in answer.lower() if character not in string.punctuation)
+    return " ".join(_ARTICLES.sub(" ", answer).split())
 
 
-def _is_punctuation(character: str, rules: Rules) -> bool:
-    return character in string.punctuation or (rules != "squad" and unicodedata.category(character)[0] == "P")
-
-
-def word_f1(gold: str, answer: str, rules: Rules = "squad") -> float:
+def word_f1(gold: str, answer: str) -> float:
     """Return the F1 of the words of both after normalization; 0 if either has none."""
-    gold_words, words = normalized(gold, rules).split(), normalized(answer, rules).split()
+    gold_words, words = normalized(gold).split(), normalized(answer).split()
     common = (collections.Counter(gold_words) & collections.Counter(words)).total()
     return 2 * common / (len(gold_words) + len(words)) if common else 0.0
 
 
-def score_squad(
-    gold: Mapping[str, Sequence[str]], answers: Mapping[str, str], rules: Rules = "squad"
-) -> dict[str, SquadScores]:
+def score_squad(gold: Mapping[str, Sequence[str]], answers: Mapping[str, str]) -> dict[str, SquadScores]:
     """Return the scores of `all` questions and, if some have no answer, of the `answerable` and the `unanswerable`.
 
     If all have an answer, the rules are those of SQuAD 1.1. Otherwise they are those of SQuAD 2.0, where an empty
@@ -259,9 +229,8 @@ def score_squad(
     Args:
         gold: Correct answers by question id; empty for an unanswerable question.
         answers: Predicted answers by question id; empty for no answer. A missing question gets no credit.
-        rules: Rules of normalization.
     """
-    credits = {name: _credits(texts, answers.get(name), rules) for name, texts in _right_answers(gold, rules).items()}
+    credits = {name: _credits(texts, answers.get(name)) for name, texts in _right_answers(gold).items()}
     scores = {"all": _mean(credits.values())}
     without = {name for name, texts in gold.items() if not texts}
     if without:
@@ -271,7 +240,7 @@ def score_squad(
 
 
 def best_with_threshold(
-    gold: Mapping[str, Sequence[str]], answers: Mapping[str, str], scores: Mapping[str, float], rules: Rules = "squad"
+    gold: Mapping[str, Sequence[str]], answers: Mapping[str, str], scores: Mapping[str, float]
 ) -> SquadScores:
     """Return the F1 at the best score threshold for answering, and the exact match at that threshold.
 
@@ -279,15 +248,14 @@ def best_with_threshold(
         gold: Correct answers, as in `score_squad`.
         answers: Best span of each question, whatever its score.
         scores: Scores of these spans.
-        rules: Rules of normalization.
     """
-    right = _right_answers(gold, rules)
+    right = _right_answers(gold)
     ordered = sorted(right, key=lambda name: -scores[name])
-    refused = {name: _credits(right[name], "", rules) for name in ordered}
+    refused = {name: _credits(right[name], "") for name in ordered}
     current = [sum(column) for column in zip(*refused.values(), strict=True)]
     best = list(current)
     for index, name in enumerate(ordered):
-        given = _credits(right[name], answers[name], rules)
+        given = _credits(right[name], answers[name])
         current = [total + now - before for total, now, before in zip(current, given, refused[name], strict=True)]
         if index + 1 < len(ordered) and scores[ordered[index + 1]] == scores[name]:
             continue  # no threshold separates equal scores
@@ -307,19 +275,19 @@ def _languages_of(ids: Iterable[str]) -> dict[str, list[str]]:
     return found
 
 
-def _right_answers(gold: Mapping[str, Sequence[str]], rules: Rules) -> dict[str, list[str]]:
+def _right_answers(gold: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
     """Return the answers of each question. In SQuAD 2.0, drop answers without words, and use "" if none is left."""
     if all(gold.values()):
         return {name: list(texts) for name, texts in gold.items()}
-    return {name: [text for text in texts if normalized(text, rules)] or [""] for name, texts in gold.items()}
+    return {name: [text for text in texts if normalized(text)] or [""] for name, texts in gold.items()}
 
 
-def _credits(right: Sequence[str], answer: str | None, rules: Rules) -> tuple[float, float]:
+def _credits(right: Sequence[str], answer: str | None) -> tuple[float, float]:
     """Return the best exact match and the best F1 over the correct answers."""
     if answer is None:
         return 0.0, 0.0
-    exact = max(float(normalized(gold, rules) == normalized(answer, rules)) for gold in right)
-    return exact, exact if "" in right else max(word_f1(gold, answer, rules) for gold in right)
+    exact = max(float(normalized(gold) == normalized(answer)) for gold in right)
+    return exact, exact if "" in right else max(word_f1(gold, answer) for gold in right)
 
 
 def _mean(credits: Iterable[tuple[float, float]]) -> SquadScores:

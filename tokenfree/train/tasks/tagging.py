@@ -7,7 +7,6 @@ predict the tag at the first subword or word that begins in it.
 
 from __future__ import annotations
 
-import bisect
 import dataclasses
 import logging
 from collections.abc import Iterator, Mapping, Sequence
@@ -33,12 +32,11 @@ from tokenfree.train.tasks.examples.tagged import (
     spans,
 )
 from tokenfree.train.tasks.heads import PlaceHead
-from tokenfree.train.tasks.inputs import NOWHERE, TextInputs, TextSymbols, joined, measured
+from tokenfree.train.tasks.inputs import NOWHERE, TextInputs, TextSymbols, part_of
 from tokenfree.train.tasks.labelled_texts import DIGITS, softmax
 from tokenfree.train.tasks.metrics import span_metrics, tag_metrics
 
 OUTSIDE = "O"
-Words = tuple[str, ...]
 logger = logging.getLogger("tokenfree")
 
 
@@ -53,10 +51,9 @@ class Config(DownstreamTask):
         targets: characters of a word where the loss is computed. `first`: only the first character, which alone decides
             the word's tag; `all`: all characters, as in runs made before this key existed.
         dropout: dropout of the head.
-        format: format of the files: conll, conllu or json; null: detected from name and content.
+        format: format of the files: conll, conllu or json; null: detected from name and columns.
         words_column: column of words: a number from 1, or a name in JSON and datasets; null: detected.
         tags_column: column of tags: a number from 1, or a name in JSON and datasets; null: detected.
-        encoding: encoding of the files; null: UTF-8.
         noise: noise in the characters of each word, which keeps its tag.
     """
 
@@ -68,7 +65,6 @@ class Config(DownstreamTask):
     format: TaggedFormat | None = None
     words_column: str | None = None
     tags_column: str | None = None
-    encoding: str | None = None
     noise: Noise = Noise()
 
     @property
@@ -82,7 +78,7 @@ class Config(DownstreamTask):
     def examples(self, split: Split, path: str | None) -> Sequence[TaggedExample]:
         assert path is not None, "the task needs files"
         columns = self.words_column, self.tags_column
-        options = TaggedOptions(self.format, *columns, self.encoding, self.scheme, self.labels or None)
+        options = TaggedOptions(self.format, *columns, self.scheme, self.labels or None)
         return self.noise.add(read_tagged(path, options), split)
 
     def raw(self, key: str, text: str) -> RawSentence:
@@ -168,7 +164,6 @@ class TaggingCollator(TaskCollator):
 
     def __init__(self, task: Config, inputs: TextInputs) -> None:
         self._inputs, self._has_spans, self._targets = inputs, task.has_spans, task.targets
-        self._cut = list[str]()  # words that are read only in part
         self._classes = {label: number for number, label in enumerate(task.labels)}
 
     def items(self, examples: Sequence[TaggedExample], *, training: bool) -> list[Item]:
@@ -176,18 +171,15 @@ class TaggingCollator(TaskCollator):
 
         Only the first characters of a single word that is too long are read.
         """
-        self._cut.clear()
+        long = list[str]()
         items = [
             Item(number, self._inputs.size([window.text]), window)
             for number, example in enumerate(examples)
             if example.words
-            for window in self._windows(example, 0, len(example.words))
+            for window in self._windows(example, 0, len(example.words), long)
         ]
-        if self._cut:
-            count, total = len(self._cut), sum(len(example.words) for example in examples)
-            are, their = ("is", "Its") if count == 1 else ("are", "Their")
-            said = f"{count} of {total} words {are} longer than the model reads at once: {self._cut[0][:20]}..."
-            logger.warning("%s %s first characters are read.", said, their)
+        if long:
+            logger.warning("words longer than the model reads at once: %d. Only their beginnings are read.", len(long))
         return items
 
     def __call__(self, items: Sequence[Item], sample_ids: np.ndarray) -> Arrays:
@@ -206,38 +198,24 @@ class TaggingCollator(TaskCollator):
             "num_characters": np.array([len(window.text.vectors) for window in windows], dtype=np.int64),
         }
 
-    def _windows(self, example: TaggedExample, begin: int, end: int) -> Iterator[TaggedWindow]:
+    def _windows(self, example: TaggedExample, begin: int, end: int, long: list[str]) -> Iterator[TaggedWindow]:
         words, tags = example.words[begin:end], example.tags and example.tags[begin:end]
-        before = example.before and example.before[begin:end]
-        text = self._encode(words, before)
-        if text is None and len(words) == 1:
-            self._cut.append(words[0])
-            sizes = range(1, min(len(words[0]), self._inputs.length) + 1)
-            most = bisect.bisect_left(
-                sizes, True, key=lambda size: self._encode(_heads(words, size), _heads(before, size)) is None
-            )
-            words, before = _heads(words, most), _heads(before, most)
-            text = self._encode(words, before)
-        if text is not None:
-            yield self._window(words, tags, begin, text)
-            return
-        middle = (begin + end) // 2
-        yield from self._windows(example, begin, middle)
-        yield from self._windows(example, middle, end)
-
-    def _encode(self, words: Words, before: Words | None) -> TextSymbols | None:
-        """Return the words as the model reads them, or None if they are too long."""
-        read = list[TextSymbols]()
-        for chunk in self._inputs.chunks(" ".join(words), " ".join(before) if before else None):
-            read.append(chunk)
-            if self._inputs.missing([measured(read)]):
-                return None
-        return joined(read)
+        before = None if example.before is None else " ".join(example.before[begin:end])
+        text = self._inputs.encode(" ".join(words), before)
+        if self._inputs.missing([text]):
+            if len(words) > 1:
+                middle = (begin + end) // 2
+                yield from self._windows(example, begin, middle, long)
+                yield from self._windows(example, middle, end, long)
+                return
+            long.append(words[0])
+            text = part_of(text, 0, self._inputs.fitting(text))
+        yield self._window(words, tags, begin, text)
 
     def _window(self, words: Sequence[str], tags: Sequence[str] | None, begin: int, text: TextSymbols) -> TaggedWindow:
         of_word = np.repeat(np.arange(len(words)), [len(word) for word in words])
         characters = np.arange(len(of_word)) + of_word  # a space precedes each word except the first
-        vectors = text.vectors[characters]
+        vectors = text.vectors[characters[characters < len(text.vectors)]]
         kept = np.flatnonzero(vectors != NOWHERE)
         found, first = np.unique(vectors[kept], return_index=True)
         word = of_word[kept[first]]  # the word in which each vector begins
@@ -255,10 +233,6 @@ class TaggingCollator(TaskCollator):
     def _inside(self, tag: str) -> str:
         """Return the tag of the characters of a word after the first."""
         return f"I{tag[1:]}" if self._has_spans and tag.startswith("B-") else tag
-
-
-def _heads(words: Words | None, size: int) -> Words:
-    return tuple(word[:size] for word in words or ())
 
 
 def _words(text: str) -> list[tuple[int, str]]:

@@ -141,6 +141,9 @@ REMOVED = {
     "--format": "read result.json of the sweep, which holds all scores; pandas makes a table of it (docs/sweeps.md)",
     "--max-gb": "leave it out; a file is refused if the mirror does not report its size",
     "--profile": "call tokenfree.pretrain in a `with torch.profiler.profile():` of your own (docs/monitor.md)",
+    "--task.encoding": "convert the files to UTF-8 (iconv -t utf-8)",
+    "--task.long-texts": "long texts are read in overlapping windows; leave those out that should not be",
+    "--task.rules": "score RUN/predictions with the official script of MLQA",
     "--cpus": "tokenfree plan counts GPUs; on CPUs train a few steps and read their seconds in metrics.jsonl",
 }
 

@@ -50,38 +50,36 @@ TEXTS = {
     "wisesight-thai/valid.jsonl": {"neg": 637, "neu": 1291, "pos": 434, "q": 42},
 }
 # Sentences, words, and B- tags by type; I- tags that follow nothing are B- too.
-TAGGED: dict[str, tuple[int, int, dict[str, int], int]] = {
-    "masakhaner/amh/dev.txt": (250, 3749, {"DATE": 59, "LOC": 143, "ORG": 43, "PER": 83}, 0),
-    "masakhaner/amh/test.txt": (500, 7449, {"DATE": 106, "LOC": 227, "ORG": 83, "PER": 142}, 0),
-    "masakhaner/amh/train.txt": (1750, 25819, {"DATE": 415, "LOC": 1050, "ORG": 277, "PER": 505}, 0),
-    "masakhaner/hau/dev.txt": (276, 8301, {"DATE": 99, "LOC": 294, "ORG": 75, "PER": 199}, 0),
-    "masakhaner/hau/test.txt": (552, 16841, {"DATE": 164, "LOC": 512, "ORG": 132, "PER": 340}, 1),
-    "masakhaner/hau/train.txt": (1912, 55010, {"DATE": 660, "LOC": 1973, "ORG": 560, "PER": 951}, 1),
-    "masakhaner/ibo/dev.txt": (320, 6304, {"DATE": 91, "LOC": 172, "ORG": 169, "PER": 168}, 0),
-    "masakhaner/ibo/test.txt": (638, 12645, {"DATE": 145, "LOC": 338, "ORG": 351, "PER": 345}, 0),
-    "masakhaner/ibo/train.txt": (2235, 42719, {"DATE": 454, "LOC": 1167, "ORG": 772, "PER": 1090}, 0),
-    "masakhaner/kin/dev.txt": (302, 6711, {"DATE": 112, "LOC": 109, "ORG": 172, "PER": 225}, 0),
-    "masakhaner/kin/test.txt": (605, 14196, {"DATE": 130, "LOC": 374, "ORG": 257, "PER": 207}, 0),
-    "masakhaner/kin/train.txt": (2116, 47912, {"DATE": 550, "LOC": 1613, "ORG": 609, "PER": 934}, 0),
-    "masakhaner/swa/dev.txt": (300, 7263, {"DATE": 80, "LOC": 303, "ORG": 86, "PER": 205}, 0),
-    "masakhaner/swa/test.txt": (604, 15409, {"DATE": 162, "LOC": 463, "ORG": 221, "PER": 333}, 0),
-    "masakhaner/swa/train.txt": (2109, 56599, {"DATE": 698, "LOC": 2076, "ORG": 653, "PER": 1164}, 0),
-    "masakhaner/wol/dev.txt": (267, 4384, {"DATE": 6, "LOC": 59, "ORG": 11, "PER": 33}, 0),
-    "masakhaner/wol/test.txt": (539, 11682, {"DATE": 70, "LOC": 211, "ORG": 55, "PER": 176}, 0),
-    "masakhaner/wol/train.txt": (1871, 36805, {"DATE": 130, "LOC": 566, "ORG": 179, "PER": 522}, 0),
+TAGGED: dict[str, tuple[int, int, dict[str, int]]] = {
+    "masakhaner/amh/dev.txt": (250, 3749, {"DATE": 59, "LOC": 143, "ORG": 43, "PER": 83}),
+    "masakhaner/amh/test.txt": (500, 7449, {"DATE": 106, "LOC": 227, "ORG": 83, "PER": 142}),
+    "masakhaner/amh/train.txt": (1750, 25819, {"DATE": 415, "LOC": 1050, "ORG": 277, "PER": 505}),
+    "masakhaner/hau/dev.txt": (276, 8301, {"DATE": 99, "LOC": 294, "ORG": 75, "PER": 199}),
+    "masakhaner/hau/test.txt": (552, 16841, {"DATE": 164, "LOC": 512, "ORG": 132, "PER": 340}),
+    "masakhaner/hau/train.txt": (1912, 55010, {"DATE": 660, "LOC": 1973, "ORG": 560, "PER": 951}),
+    "masakhaner/ibo/dev.txt": (320, 6304, {"DATE": 91, "LOC": 172, "ORG": 169, "PER": 168}),
+    "masakhaner/ibo/test.txt": (638, 12645, {"DATE": 145, "LOC": 338, "ORG": 351, "PER": 345}),
+    "masakhaner/ibo/train.txt": (2235, 42719, {"DATE": 454, "LOC": 1167, "ORG": 772, "PER": 1090}),
+    "masakhaner/kin/dev.txt": (302, 6711, {"DATE": 112, "LOC": 109, "ORG": 172, "PER": 225}),
+    "masakhaner/kin/test.txt": (605, 14196, {"DATE": 130, "LOC": 374, "ORG": 257, "PER": 207}),
+    "masakhaner/kin/train.txt": (2116, 47912, {"DATE": 550, "LOC": 1613, "ORG": 609, "PER": 934}),
+    "masakhaner/swa/dev.txt": (300, 7263, {"DATE": 80, "LOC": 303, "ORG": 86, "PER": 205}),
+    "masakhaner/swa/test.txt": (604, 15409, {"DATE": 162, "LOC": 463, "ORG": 221, "PER": 333}),
+    "masakhaner/swa/train.txt": (2109, 56599, {"DATE": 698, "LOC": 2076, "ORG": 653, "PER": 1164}),
+    "masakhaner/wol/dev.txt": (267, 4384, {"DATE": 6, "LOC": 59, "ORG": 11, "PER": 33}),
+    "masakhaner/wol/test.txt": (539, 11682, {"DATE": 70, "LOC": 211, "ORG": 55, "PER": 176}),
+    "masakhaner/wol/train.txt": (1871, 36805, {"DATE": 130, "LOC": 566, "ORG": 179, "PER": 522}),
     "ner-germeval2014/NER-de-dev.tsv": (
         2200,
         41653,
         {"LOC": 763, "LOCderiv": 235, "LOCpart": 52, "ORG": 496, "ORGderiv": 3, "ORGpart": 91}
         | {"OTH": 269, "OTHderiv": 16, "OTHpart": 18, "PER": 711, "PERderiv": 2, "PERpart": 18},
-        0,
     ),
-    "ner-uner-english-ewt/en_ewt-ud-dev.iob2": (1924, 24980, {"LOC": 399, "ORG": 223, "PER": 316}, 0),
+    "ner-uner-english-ewt/en_ewt-ud-dev.iob2": (1924, 24980, {"LOC": 399, "ORG": 223, "PER": 316}),
     "ner-wnut17/emerging.dev.conll": (
         1009,
         15733,
         {"corporation": 34, "creative-work": 105, "group": 39, "location": 74, "person": 470, "product": 114},
-        1,
     ),
 }
 
@@ -94,22 +92,18 @@ def real(folder: Path, name: str) -> str:
 
 @pytest.mark.parametrize("name", TEXTS)
 def test_texts(test_data: Path, name: str) -> None:
-    dropped = Counter[str]()
-    found = read_texts(real(test_data, name), dropped=dropped)
+    found = read_texts(real(test_data, name))
     assert Counter(one.label for one in found) == TEXTS[name]
-    assert not dropped
     assert len({one.key for one in found}) == len(found)
     assert {one.second is None for one in found} == {"nli" not in name}
 
 
 @pytest.mark.parametrize("name", TAGGED)
 def test_tagged(test_data: Path, name: str) -> None:
-    sentences, words, spans, fixed = TAGGED[name]
-    changed = Counter[str]()
-    found = read_tagged(real(test_data, name), changed=changed)
+    sentences, words, spans = TAGGED[name]
+    found = read_tagged(real(test_data, name))
     assert (len(found), sum(len(one.words) for one in found)) == (sentences, words)
     assert Counter(tag[2:] for one in found for tag in one.tags or () if tag.startswith("B-")) == spans
-    assert changed.total() == fixed
 
 
 def test_some_by_hand(test_data: Path) -> None:

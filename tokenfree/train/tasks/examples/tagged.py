@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal, NamedTuple
 
@@ -20,7 +19,6 @@ TaggedFormat = Literal["conll", "conllu", "json"]
 Scheme = Literal["bio", "strict_bio", "words"]
 WORDS = ("tokens", "words", "forms")
 TAGS = ("ner_tags", "tags", "pos_tags", "upos", "labels")
-FIXED = "i_without_b"  # counts tags, not examples
 CONLLU_COLUMNS = 10
 _BIO = re.compile(r"O|[BI]-.+")
 _BLANK = " \t\ufeff"  # in concatenated files, a byte order mark may be in the middle
@@ -46,7 +44,6 @@ class TaggedOptions:
     format: TaggedFormat | None = None
     words: str | None = None  # column of words: a number from 1, or a name in JSON and datasets
     tags: str | None = None
-    encoding: str | None = None  # None: UTF-8
     scheme: Scheme | None = None
     """`bio`: spans; an I- without a span of its type begins one, as in conlleval, so IOB1 is read too. `strict_bio`:
     such an I- is refused. `words`: tags of single words, such as parts of speech. By default bio if a tag begins with
@@ -79,51 +76,29 @@ def spans(tags: Sequence[str]) -> list[tuple[int, int, str]]:
     return found
 
 
-class _Sentence(NamedTuple):
-    """Words and tags before they are checked, with the place of each word for messages."""
-
-    key: str
-    words: Sequence[str]
-    tags: Sequence[str] | None
-    places: Sequence[str]
-
-
-def read_tagged(
-    path: str, options: TaggedOptions | None = None, changed: Counter[str] | None = None
-) -> list[TaggedExample]:
+def read_tagged(path: str, options: TaggedOptions | None = None) -> list[TaggedExample]:
     """Return the sentences of a file of any fsspec address or of a dataset (`hf:NAME[:CONFIG][@SPLIT]`), in order.
 
-    Args:
-        path: Address of the file or dataset.
-        options: Options for reading it.
-        changed: Counter to which the number of I- tags read as B- is added, as `i_without_b`.
-
     Raises:
-        UserError: The file is invalid. The message names the line and the fix.
+        UserError: The file is invalid. The message names the line, or the first line of the sentence, and the fix.
     """
     options = options or TaggedOptions()
-    changed = Counter() if changed is None else changed
-    sentences = _sentences(path, options)
+    sentences = list(_sentences(path, options))
     if not sentences:
         raise UserError(f"{path}: no sentence is in this file. Give one with a word and its tag per line.")
-    everything = (tag for sentence in sentences for tag in sentence.tags or ())
-    is_bio = are_bio(everything) if options.scheme is None else options.scheme != "words"
-    found: list[TaggedExample] = []
-    for sentence in sentences:
-        given = sentence.tags
-        tags = None if given is None else tuple(_checked(sentence, given, options, is_bio, changed))
-        found.append(TaggedExample(sentence.key, tuple(sentence.words), tags))
-    return found
+    is_bio = options.scheme != "words"
+    if options.scheme is None:
+        is_bio = are_bio(tag for sentence in sentences for tag in sentence.tags or ())
+    return [dataclasses.replace(one, tags=one.tags and _checked(one, one.tags, options, is_bio)) for one in sentences]
 
 
-def _checked(
-    sentence: _Sentence, tags: Sequence[str], options: TaggedOptions, is_bio: bool, changed: Counter[str]
-) -> Iterator[str]:
-    """Yield the tags of a sentence, with `B-` for each `I-` that continues no span. conlleval finds the same spans."""
-    misfits = set(find_misfits(tags)) if is_bio else set[int]()
-    if options.scheme != "strict_bio":
-        changed[FIXED] += len(misfits)
-    for number, (tag, word, place) in enumerate(zip(tags, sentence.words, sentence.places, strict=True)):
+def _checked(sentence: TaggedExample, tags: Sequence[str], options: TaggedOptions, is_bio: bool) -> tuple[str, ...]:
+    """Return the tags of a sentence, with `B-` for each `I-` that continues no span. conlleval finds the same spans."""
+    misfits = find_misfits(tags) if is_bio else []
+    found = list(tags)
+    for number in misfits:
+        found[number] = f"B{tags[number][1:]}"
+    for number, tag in enumerate(tags):
         wrong = ""
         if is_bio and not _BIO.fullmatch(tag):
             wrong = "is neither O nor B-TYPE nor I-TYPE. Fix it, or give the scheme words."
@@ -132,62 +107,49 @@ def _checked(
         elif options.labels is not None and tag not in options.labels:
             wrong = f"is no tag. Fix it. There are {', '.join(options.labels)}."
         if wrong:
-            raise UserError(f"{place}: the tag {shown(tag)} of {shown(word)} {wrong}")
-        yield f"B{tag[1:]}" if number in misfits else tag
+            raise UserError(f"{sentence.key}: the tag {shown(tag)} of {shown(sentence.words[number])} {wrong}")
+    return tuple(found)
 
 
-def _sentences(path: str, options: TaggedOptions) -> list[_Sentence]:
-    if path.startswith(SCHEME):
-        return _from_table(dataset_table(path), options)
-    lines = list(read_lines(path, options.encoding))
+def _sentences(path: str, options: TaggedOptions) -> Iterator[TaggedExample]:
     name = base_name(path)
-    is_json = name.lower().endswith((*JSON_LINES, ".json")) or lines[0].startswith('{"')
-    if options.format == "json" or (options.format is None and is_json):
-        return _from_table(json_table(path, iter(lines)), options)
-    format = options.format or ("conllu" if name.lower().endswith(".conllu") else None)
-    layout = Layout.of(lines, format, _column(options.words, "words"), _column(options.tags, "tags"))
-    return [
-        _Sentence(
-            f"{name}:{rows[0][0]}",
-            [row[layout.word] for _, row in rows],
-            [row[layout.tag].strip() for _, row in rows],
-            [f"{path}: line {number}" for number, _ in rows],
-        )
-        for rows in layout.sentences(path, lines)
-    ]
+    ending = name.lower().rpartition(".")[2]
+    if path.startswith(SCHEME):
+        yield from _from_table(dataset_table(path), options)
+    elif options.format == "json" or (options.format is None and f".{ending}" in (*JSON_LINES, ".json")):
+        yield from _from_table(json_table(path), options)
+    else:
+        lines = list(read_lines(path))
+        format = options.format or ("conllu" if ending == "conllu" else None)
+        layout = Layout.of(lines, format, _column(options.words), _column(options.tags))
+        for number, rows in layout.sentences(path, lines):
+            words, tags = zip(*((row[layout.word], row[layout.tag].strip()) for row in rows), strict=True)
+            yield TaggedExample(f"{name}:{number}", words, tags)
 
 
-def _column(given: str | None, option: str) -> int | None:
-    if given is None:
-        return None
-    if not (given.isascii() and given.isdigit() and int(given[:9]) > 0):
-        raise UserError(f"{option}: {shown(given)} is no column. Give its number, from 1.")
-    return int(given[:9])
+def _column(given: str | None) -> int | None:
+    if given is not None and not (given.isascii() and given.isdigit() and int(given[:9]) > 0):
+        raise UserError(f"{shown(given)} is no column of words or tags. Give its number, from 1.")
+    return None if given is None else int(given[:9])
 
 
-def _from_table(table: ExampleTable, options: TaggedOptions) -> list[_Sentence]:
-    words = options.words if options.words is not None else next(iter(table.usual(WORDS)), None)
-    tags = options.tags if options.tags is not None else next(iter(table.usual(TAGS)), None)
-    table.check((words, tags), "words")
-    found = []
+def _from_table(table: ExampleTable, options: TaggedOptions) -> Iterator[TaggedExample]:
+    words = table.check(options.words or next(iter(table.usual(WORDS)), None))
+    tags = options.tags or next(iter(table.usual(TAGS)), None)
     for number, row in table.rows:
-        place = table.place(number)
-        columns = [column for column in (words, tags) if column is not None]
-        values = [_texts(row.get(column), place, column) for column in columns]
-        if len(values[0]) != len(values[-1]):
-            said = f"{len(values[0])} {words} and {len(values[-1])} {tags}"
-            raise UserError(f"{place}: {said}. Each word must have one tag.")
-        if values[0]:
-            given = None if tags is None else values[-1]
-            found.append(_Sentence(table.key(number), values[0], given, [place] * len(values[0])))
-    return found
+        key = table.key(number)
+        found = _texts(table.value(number, row, words), key)
+        given = None if tags is None else _texts(table.value(number, row, table.check(tags)), key)
+        if given is not None and len(given) != len(found):
+            raise UserError(f"{key}: {len(found)} words and {len(given)} tags. Each word must have one tag.")
+        if found:
+            yield TaggedExample(key, found, given)
 
 
-def _texts(value: object, place: str, column: str) -> list[str]:
+def _texts(value: object, key: str) -> tuple[str, ...]:
     if not isinstance(value, list):
-        said = f"column {shown(column)} holds {shown(value)}, no list"
-        raise UserError(f"{place}: {said}. Fix it, or name the columns of words and tags.")
-    return [text_of(str(one) if type(one) is int else one, place, column) for one in value]
+        raise UserError(f"{key}: {shown(value)} is no list. Fix it, or name the columns of words and tags.")
+    return tuple(text_of(str(one) if type(one) is int else one, key) for one in value)
 
 
 class Layout(NamedTuple):
@@ -228,44 +190,31 @@ class Layout(NamedTuple):
         tag = tag_column - 1 if tag_column else 3 if is_conllu else 2 if counted else -1
         return cls(separator, counted, word, tag)
 
-    def sentences(self, path: str, lines: list[str]) -> Iterator[list[tuple[int, list[str]]]]:
-        """Yield the sentences of a file: for each word, the number and the columns of its line.
+    def sentences(self, path: str, lines: list[str]) -> Iterator[tuple[int, list[list[str]]]]:
+        """Yield the sentences of a file: the number of its first line, and the columns of each word.
 
         CoNLL-U lines for ranges of words and for words that are not in the text are skipped.
 
         Raises:
             UserError: A line lacks a column, or the numbers of columns differ.
         """
-        sentence: list[tuple[int, list[str]]] = []
-        width = 0
+        sentence, first, width = list[list[str]](), 0, 0
         for number, line in enumerate([*lines, ""], 1):
             if not line.strip(_BLANK):
                 if sentence:
-                    yield sentence
+                    yield first, sentence
                 sentence = []
                 continue
-            if self.has_comments and line.startswith("#"):
-                continue
             row = (line if self.separator == "\t" else line.rstrip(" ")).split(self.separator)
-            if row[0] == _DOCUMENT or (self.has_comments and _NO_WORD.fullmatch(row[0])):
+            is_comment = self.has_comments and (line.startswith("#") or _NO_WORD.fullmatch(row[0]))
+            if row[0] == _DOCUMENT or is_comment:
                 continue
             width = width or len(row)
-            self._check(f"{path}: line {number}", line, row, width)
-            sentence.append((number, row))
-
-    def _check(self, place: str, line: str, row: list[str], width: int) -> None:
-        if len(row) != width:
-            what = "column" if len(row) == 1 else "columns"
-            said = f"{len(row)} {what} in {shown(line)}, and the first word has {width}"
-            raise UserError(f"{place}: {said}. Fix the line.")
-        tag = width - 1 if self.tag < 0 else self.tag
-        for column, what in ((self.word, "word"), (tag, "tag")):
-            if column >= width:
-                said = f"there is no column {column + 1} for the {what}, only {width}"
-                raise UserError(f"{place}: {said}. Give another one.")
-            if not row[column].strip():
-                said = f"the {what} in column {column + 1} of {shown(line)} is empty"
-                raise UserError(f"{place}: {said}. Fix the line.")
-        if self.word == tag:
-            said = f"words and tags are both column {tag + 1} of {shown(line)}"
-            raise UserError(f"{place}: {said}. Give the columns of words and tags, or a file of at least two columns.")
+            columns = self.word, width - 1 if self.tag < 0 else self.tag
+            if len(row) != width or max(columns) >= width or columns[0] == columns[1]:
+                said = f"{len(row)} columns, but columns {columns[0] + 1} and {columns[1] + 1} of {width} were expected"
+                raise UserError(f"{path}: line {number}: {said}. Fix the line, or give other columns.")
+            if not all(row[column].strip() for column in columns):
+                raise UserError(f"{path}: line {number}: {shown(line)} has an empty word or tag. Fix the line.")
+            first = first if sentence else number
+            sentence.append(row)

@@ -1,4 +1,4 @@
-"""Texts and pairs of texts with labels, from files or datasets. The format is detected or given.
+"""Texts and pairs of texts with labels, from files or datasets. The format follows from the name, or is given.
 
 Classes have the names from the dataset. A class of -1 is a missing label.
 
@@ -10,29 +10,15 @@ from __future__ import annotations
 
 import csv
 import dataclasses
-import functools
-import io
 import itertools
 import math
 import posixpath
-import re
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal, NamedTuple, get_args
 
 from tokenfree.core.errors import UserError
 from tokenfree.preprocess.sources.tables import Named, open_dataset
-from tokenfree.train.tasks.examples.files import (
-    MAX_CHARACTERS,
-    base_name,
-    check_length,
-    decode,
-    exists,
-    parse_json,
-    read_lines,
-    shown,
-    whole_characters,
-)
+from tokenfree.train.tasks.examples.files import base_name, exists, opened, parse_form, read_lines, shown
 
 SCHEME = "hf:"
 PARALLEL = ("s1", "s2", "labels")  # beginnings of the three files' names: premises, hypotheses, labels
@@ -47,11 +33,11 @@ PAIRS = (
 TEXTS = ("text", "texts", "sentence", "review", "tweet", "comment", "document", "content", "body", "premise",
          "question")  # fmt: skip
 LABELS = ("label", "gold_label", "labels", "category", "class", "sentiment", "target", "score", "rating", "stars")
-UNLABELLED, NO_GOLD_LABEL = "unlabelled", "no_gold_label"  # reasons to drop an example
+NO_GOLD_LABEL = "-"  # a pair on which the annotators of SNLI do not agree
 TextFormat = Literal["sst", "mtl-16", "parallel", "csv", "tsv", "json"]
 FORMATS: tuple[TextFormat, ...] = get_args(TextFormat)
 _ENDINGS: dict[str, TextFormat] = {".csv": "csv", ".tsv": "tsv", ".jsonl": "json", ".ndjson": "json", ".json": "json"}
-_USUAL = {*TEXTS, *(name for pair in PAIRS for name in pair)}
+_MOST_CHARACTERS = 2**31 - 1  # of a value in CSV; the limit of the module csv is 131,072
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -68,27 +54,14 @@ class TextExample:
 
 @dataclasses.dataclass(frozen=True)
 class TextOptions:
-    """Options for reading a file of texts. Options that are None are detected.
-
-    Columns are given by name. If all given names are numbers, they count the columns of a file without a header.
-    """
+    """Options for reading a file of texts. Formats and columns that are None follow from their names."""
 
     format: TextFormat | None = None
     text: str | None = None
-    second: str | None = None  # detected only together with the text
+    second: str | None = None  # found only together with the text
     label: str | None = None
-    encoding: str | None = None  # None: UTF-8 or, for lines of MTL-16 that are not UTF-8, Windows-1252
     regression: bool = False  # whether labels are numbers
     labels: Sequence[str] | None = None  # the only valid labels
-
-    @property
-    def named(self) -> list[str]:
-        """Columns that are given by the options."""
-        return [name for name in (self.text, self.second, self.label) if name is not None]
-
-    @property
-    def are_numbers(self) -> bool:
-        return bool(self.named) and all(name.isascii() and name.isdigit() for name in self.named)
 
 
 class ExampleTable(NamedTuple):
@@ -96,64 +69,53 @@ class ExampleTable(NamedTuple):
 
     source: str  # file name for messages
     names: Sequence[str]  # names of all columns in order
-    rows: Sequence[tuple[int, Mapping[str, Any]]]  # number of each row, counted in `unit`s, and its values by name
-    unit: str = "line"  # unit of the row numbers
+    rows: Sequence[tuple[int, Mapping[str, Any]]]  # number of each row or line, and its values by name
     label: str = ""  # name of a dataset in keys
 
     def key(self, number: int) -> str:
         return f"{self.label or base_name(self.source)}:{number}"
 
-    def place(self, number: int) -> str:
-        return f"{self.source}: {self.unit} {number}"
-
     def usual(self, names: Iterable[str]) -> list[str]:
         """Return the columns with these names, ignoring case, in the order of `names`."""
         return [name for wanted in names for name in self.names if name.strip().lower() == wanted]
 
-    def check(self, columns: Sequence[str | None], what: str) -> None:
-        """Check that the table has each of these columns once. The first one, of `what`, must not be None.
+    def check(self, column: str | None) -> str:
+        """Return a column that the table has exactly once.
 
         Raises:
-            UserError: A column is missing, ambiguous or named twice.
+            UserError: The table has none or several.
         """
-        some = [name if name.isprintable() and 0 < len(name) < 40 else shown(name) for name in self.names[:12]]
-        listed = ", ".join(some) + (", ..." if len(self.names) > 12 else "")
-        if columns[0] is None:
-            raise UserError(f"{self.source}: no column has a usual name of {what}. Name one of {listed}.")
-        given = [name for name in columns if name is not None]
-        for name in given:
-            count = self.names.count(name)
-            if not count:
-                raise UserError(f"{self.source}: no column {shown(name)}. Name one of {listed}.")
-            if count > 1:
-                raise UserError(f"{self.source}: {count} columns are named {shown(name)}. Rename all but one.")
-        if len(set(given)) < len(given):
-            raise UserError(f"{self.source}: one column is named twice ({', '.join(given)}). Name different ones.")
+        if column is None or self.names.count(column) != 1:
+            listed = ", ".join(map(shown, self.names[:12]))
+            what = "no column has a usual name" if column is None else f"no column, or several, named {shown(column)}"
+            raise UserError(f"{self.source}: {what}. Name one of {listed}.")
+        return column
+
+    def value(self, number: int, row: Mapping[str, Any], column: str) -> Any:
+        if column not in row:
+            raise UserError(f"{self.key(number)}: there is no {shown(column)}, which the first line has. Fix it.")
+        return row[column]
 
 
-def read_texts(path: str, options: TextOptions | None = None, dropped: Counter[str] | None = None) -> list[TextExample]:
+def read_texts(path: str, options: TextOptions | None = None) -> list[TextExample]:
     """Return the examples of a file of any fsspec address or of a dataset (`hf:NAME[:CONFIG][@SPLIT]`), in order.
 
-    Either all examples have a label or none has. If only some have a label, the others are dropped.
+    Either all examples have a label or none has. If only some have a label, the others are dropped. So are pairs with
+    the label `-`, on which annotators did not agree.
 
     Args:
         path: Address of the file or dataset. For three parallel files (SNLI), the path of one of them, or the common
-            part of their names.
+            part of their names: `snli/dev` for `snli/s1.dev`, `snli/s2.dev` and `snli/labels.dev`.
         options: Options for reading it.
-        dropped: Counter of dropped examples by reason: `no_gold_label` (a pair labelled `-`) or `unlabelled`.
 
     Raises:
         UserError: The file is invalid. The message names the line and the fix.
     """
     options = options or TextOptions()
-    dropped = Counter() if dropped is None else dropped
-    found = _examples(_table(path, options), options, dropped)
-    labelled = [example for example in found if example.label is not None]
-    if labelled and len(labelled) < len(found):
-        dropped[UNLABELLED] += len(found) - len(labelled)
+    found = list(_examples(_table(path, options.format), options))
     if not found:
         raise UserError(f"{path}: no example is left. Give a file with examples.")
-    return labelled or found
+    return [example for example in found if example.label is not None] or found
 
 
 def parallel_paths(path: str) -> tuple[str, ...] | None:
@@ -171,26 +133,21 @@ def parallel_paths(path: str) -> tuple[str, ...] | None:
     return paths if sum(map(exists, paths)) > 1 else None  # a single table may be named labels.csv
 
 
-def _table(path: str, options: TextOptions) -> ExampleTable:
+def _table(path: str, format: TextFormat | None) -> ExampleTable:
     if path.startswith(SCHEME):
         return dataset_table(path)
-    parallel = parallel_paths(path) if options.format in (None, "parallel") else None
+    parallel = parallel_paths(path) if format in (None, "parallel") else None
     if parallel:
-        return _parallel_table(parallel, options.encoding)
-    read = functools.partial(read_lines, path, options.encoding)
-    format = options.format or _format_by_name(path)
-    format = format or _format_by_content(path, next((line for line in read() if line.strip()), ""), options)
-    if format == "parallel":
-        raise UserError(f"{path}: no file of the format 'parallel'. Give s1.NAME, s2.NAME and labels.NAME.")
+        return _parallel_table(parallel)
+    format = format or _format_by_name(path)
     if format in ("sst", "mtl-16"):
-        return _labelled_lines(path, " " if format == "sst" else "\t", options.encoding)
+        return _labelled_lines(path, format)
     if format == "json":
-        return json_table(path, read())
-    if format == "csv":
-        rows = _csv_rows(path, read(ends=True))
-    else:  # quotation marks are ordinary characters, as in the files of GLUE and XNLI
-        rows = ((line, row.split("\t")) for line, row in enumerate(read(), 1) if row)
-    return _cells_table(path, rows, options)
+        return json_table(path)
+    if format in ("csv", "tsv"):
+        return _cells_table(path, _csv_rows(path) if format == "csv" else _tsv_rows(path))
+    with opened(path):  # reports a file that is missing or a folder
+        raise UserError(f"{path}: the name tells no format. Set task.format to one of {', '.join(FORMATS)}.")
 
 
 def _format_by_name(path: str) -> TextFormat | None:
@@ -200,23 +157,6 @@ def _format_by_name(path: str) -> TextFormat | None:
     if ".task." in name:
         return "mtl-16"
     return next((format for ending, format in _ENDINGS.items() if name.endswith(ending)), None)
-
-
-def _format_by_content(path: str, first: str, options: TextOptions) -> TextFormat:
-    usual = {name.lower() for name in options.named} | _USUAL
-    if first.startswith("{"):
-        return "json"
-    if "\t" in first:
-        cells = first.rstrip("\r").split("\t")
-        if options.are_numbers or usual & {cell.strip().lower() for cell in cells}:
-            return "tsv"
-        if len(cells) == 2:
-            return "mtl-16"
-    elif usual & {cell.strip('" \r').lower() for cell in re.split("[,;]", first)}:
-        return "csv"
-    elif re.match("[0-9]+ ", first):
-        return "sst"
-    raise UserError(f"{path}: line 1: no known format begins with {shown(first)}. Give one of {', '.join(FORMATS)}.")
 
 
 def dataset_table(address: str) -> ExampleTable:
@@ -237,7 +177,7 @@ def dataset_table(address: str) -> ExampleTable:
     names = dataset.column_names
     columns = [_named(dataset.features[name], dataset[name][:]) for name in names]
     rows = [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
-    return ExampleTable(address, names, list(enumerate(rows)), "row", named.label)
+    return ExampleTable(address, names, list(enumerate(rows)), named.label)
 
 
 def _named(feature: Any, values: list[Any]) -> list[Any]:
@@ -252,53 +192,41 @@ def _named(feature: Any, values: list[Any]) -> list[Any]:
     return values
 
 
-def _labelled_lines(path: str, separator: str, encoding: str | None) -> ExampleTable:
+def _labelled_lines(path: str, format: Literal["sst", "mtl-16"]) -> ExampleTable:
     """Read one label, separator (a space in SST, a tab in MTL-16) and text per line."""
-    mixed = separator == "\t" and encoding is None
-    lines = _lines_of_two_encodings(path) if mixed else read_lines(path, encoding)
+    # Some film reviews of MTL-16 are Windows-1252.
+    separator, encodings = (" ", ["utf-8"]) if format == "sst" else ("\t", ["utf-8", "cp1252"])
     rows = []
-    for number, line in enumerate(lines, 1):
-        label, found, text = line.partition(separator)
-        if not line.strip():
-            continue
-        if not found or not label.strip():
-            kind = "tab" if separator == "\t" else "space"
-            said = f"{shown(line)} is no label, {kind} and text"
-            raise UserError(f"{path}: line {number}: {said}. Fix it or give a format.")
-        rows.append((number, {"label": label, "text": text}))
+    for number, line in enumerate(read_lines(path, encodings=encodings), 1):
+        if line.strip():
+            label, found, text = line.partition(separator)
+            if not found or not label.strip():
+                raise UserError(f"{path}: line {number}: {shown(line)} is no line of {format}. Fix it.")
+            rows.append((number, {"label": label, "text": text}))
     return ExampleTable(path, ["label", "text"], rows)
 
 
-def _lines_of_two_encodings(path: str) -> Iterator[str]:
-    """Yield lines of UTF-8, and of Windows-1252 if they are not UTF-8, as in the film reviews of MTL-16."""
-    for number, line in enumerate(read_lines(path, errors="surrogateescape"), 1):
-        is_utf8 = line.isascii() or whole_characters(line) == line
-        yield line if is_utf8 else decode(path, line.encode(errors="surrogateescape"), "cp1252", number)
-
-
-def _parallel_table(paths: tuple[str, ...], encoding: str | None) -> ExampleTable:
-    columns = [list(read_lines(one, encoding)) for one in paths]
-    for one, lines in zip(paths, columns, strict=True):
-        if len(lines) != len(columns[-1]):
-            said = f"{len(lines)} lines, and {paths[-1]} has {len(columns[-1])}"
-            raise UserError(f"{one}: {said}. Line n of each file must belong together.")
+def _parallel_table(paths: tuple[str, ...]) -> ExampleTable:
+    columns = [list(read_lines(one)) for one in paths]
+    if len(set(map(len, columns))) > 1:
+        raise UserError(f"{', '.join(paths)}: the numbers of lines differ. Line n of each file must belong together.")
     names = ["premise", "hypothesis", "label"]
     rows = [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
     return ExampleTable(paths[-1], names, list(enumerate(rows, 1)))
 
 
-def _csv_rows(path: str, lines: Iterator[str]) -> Iterator[tuple[int, list[str]]]:
+def _tsv_rows(path: str) -> Iterator[tuple[int, list[str]]]:
+    """Yield rows of TSV. Quotation marks are ordinary characters, as in the files of GLUE and XNLI."""
+    return ((number, line.split("\t")) for number, line in enumerate(read_lines(path), 1) if line)
+
+
+def _csv_rows(path: str) -> Iterator[tuple[int, list[str]]]:
     """Yield rows of CSV, quoted as in RFC 4180. If the first line has no comma, semicolons or tabs separate values."""
+    lines = read_lines(path, ends=True)
     first = next(lines, "")
     delimiter = next((sign for sign in ",;\t" if sign in first), ",")
-    csv.field_size_limit(MAX_CHARACTERS)
-    # A CR inside a line ends a row too.
-    ended = (
-        part
-        for line in itertools.chain([first], lines)
-        for part in (io.StringIO(line, newline="") if "\r" in line else [line])
-    )
-    reader = csv.reader(ended, delimiter=delimiter, strict=True)
+    csv.field_size_limit(_MOST_CHARACTERS)
+    reader = csv.reader(itertools.chain([first], lines), delimiter=delimiter, strict=True)
     line = 1
     try:
         for cells in reader:
@@ -310,83 +238,59 @@ def _csv_rows(path: str, lines: Iterator[str]) -> Iterator[tuple[int, list[str]]
         raise UserError(f"{path}: line {line}: {said}") from None
 
 
-def _cells_table(path: str, rows: Iterator[tuple[int, list[str]]], options: TextOptions) -> ExampleTable:
-    found = list(rows)
-    if not found:
-        raise UserError(f"{path}: this file is empty. Give one with examples.")
-    names = found[0][1]
-    if options.are_numbers and not set(names) & set(options.named):
-        names = [str(number) for number in range(1, len(names) + 1)]
-    else:
-        del found[0]
-    if not found:
-        raise UserError(f"{path}: there is no line after the header. Give a file with examples.")
-    for line, cells in found:
-        if len(cells) != len(names):
+def _cells_table(path: str, cells: Iterator[tuple[int, list[str]]]) -> ExampleTable:
+    _, names = next(cells)
+    rows = []
+    for line, values in cells:
+        if len(values) != len(names):
             raise UserError(
-                f"{path}: line {line}: {len(cells)} columns, and the first line has {len(names)}. Fix the line, or "
-                "give the format (tsv: quotation marks are plain characters, csv: they hold a value together)."
+                f"{path}: line {line}: {len(values)} columns, and the first line has {len(names)}. Fix the line, or "
+                "set task.format (tsv: quotation marks are plain characters, csv: they hold a value together)."
             )
-    return ExampleTable(path, names, [(line, dict(zip(names, cells, strict=True))) for line, cells in found])
+        rows.append((line, dict(zip(names, values, strict=True))))
+    return ExampleTable(path, names, rows)
 
 
-def json_table(path: str, lines: Iterator[str]) -> ExampleTable:
+def json_table(path: str) -> ExampleTable:
     """Read one object per line, or a list of objects. The columns are the keys of the first object.
 
     Raises:
-        UserError: A line is not a JSON object.
+        UserError: A line is not a JSON object, or there is none.
     """
-    numbered = ((number, line) for number, line in enumerate(lines, 1) if line and not line.isspace())
-    number, line = next(numbered, (1, ""))
-    unit = "object" if line.lstrip().startswith("[") else "line"
-    if unit == "object":
-        rows = list(enumerate(parse_json("\n".join([line, *lines]), f"{path}: line {number}"), 1))
+    numbered = ((number, line) for number, line in enumerate(read_lines(path), 1) if line and not line.isspace())
+    number, line = next(numbered)
+    if line.lstrip().startswith("["):
+        text = "\n".join([line, *(line for _, line in numbered)])
+        rows = list(enumerate(parse_form(list[dict[str, Any]], text, path), 1))
     else:
-        both = itertools.chain([(number, line)], numbered)
-        rows = [(number, parse_json(line, f"{path}: line {number}")) for number, line in both]
-    if not rows:
-        raise UserError(f"{path}: no example is in this file. Give one with examples.")
-    names = list(rows[0][1]) if isinstance(rows[0][1], dict) else []
-    table = ExampleTable(path, names, rows, unit)
-    for number, value in rows:
-        if not isinstance(value, dict):
-            said = f"{shown(value)} is no JSON object"
-            raise UserError(f'{table.place(number)}: {said}. Write one such as {{"text": "...", "label": "..."}}.')
-    return table
+        lines = itertools.chain([(number, line)], numbered)
+        rows = [(number, parse_form(dict[str, Any], line, f"{path}: line {number}")) for number, line in lines]
+    return ExampleTable(path, list(rows[0][1]) if rows else [], rows)
 
 
-def text_of(value: object, place: str, column: str) -> str:
-    """Return a value that must be text, with U+FFFD for lone surrogates.
+def text_of(value: object, place: str) -> str:
+    """Return a value that must be text.
 
     Raises:
-        UserError: The value is not text, or it is too long.
+        UserError: The value is not text.
     """
     if not isinstance(value, str):
-        said = f"column {shown(column)} holds {shown(value)}, no text"
-        raise UserError(f"{place}: {said}. Fix it or name another column.")
-    check_length(value, f"{place}: column {shown(column)}")
-    return whole_characters(value)
+        raise UserError(f"{place}: {shown(value)} is no text. Fix it or name another column.")
+    return value
 
 
-def _examples(table: ExampleTable, options: TextOptions, dropped: Counter[str]) -> list[TextExample]:
+def _examples(table: ExampleTable, options: TextOptions) -> Iterator[TextExample]:
     text, second, label = _columns(table, options)
-    examples = []
     for number, row in table.rows:
-        place = table.place(number)
-        for column in (text, second, label):
-            if column is not None and column not in row:
-                raise UserError(f"{place}: there is no {shown(column)}, which the first line has. Fix it.")
-        if second is not None and label is not None and row[label] == "-":
-            dropped[NO_GOLD_LABEL] += 1
-            continue
-        example = TextExample(
-            table.key(number),
-            text_of(row[text], place, text),
-            None if second is None else text_of(row[second], place, second),
-            None if label is None else _label(row[label], place, label, options),
-        )
-        examples.append(example)
-    return examples
+        key = table.key(number)
+        given = None if label is None else table.value(number, row, label)
+        if second is None or given != NO_GOLD_LABEL:
+            yield TextExample(
+                key,
+                text_of(table.value(number, row, text), key),
+                None if second is None else text_of(table.value(number, row, second), key),
+                _label(given, key, options),
+            )
 
 
 def _columns(table: ExampleTable, options: TextOptions) -> tuple[str, str | None, str | None]:
@@ -399,31 +303,26 @@ def _columns(table: ExampleTable, options: TextOptions) -> tuple[str, str | None
         else:
             text = next((name for name in table.usual(TEXTS) if name != second), None)
     label = options.label if options.label is not None else next(iter(table.usual(LABELS)), None)
-    table.check((text, second, label), "a text")
-    assert text is not None, "it was checked"
-    return text, second, label
+    second, label = (None if column is None else table.check(column) for column in (second, label))
+    return table.check(text), second, label
 
 
-def _label(value: object, place: str, column: str, options: TextOptions) -> str | float | None:
+def _label(value: object, key: str, options: TextOptions) -> str | float | None:
     if value is None or value == "":
         return None
-    holds = f"{place}: column {shown(column)} holds"
     if options.regression:
         number = _number(value)
         if not math.isfinite(number):
-            raise UserError(f"{holds} {shown(value)}, no number. Fix it, or name the column of the numbers.")
+            raise UserError(f"{key}: the label {shown(value)} is no number. Fix it, or name another column.")
         return number
     if isinstance(value, bool):
         value = str(value).lower()
     elif isinstance(value, int) or (isinstance(value, float) and value.is_integer()):
         value = str(int(value))
-    elif not isinstance(value, str):
-        action = "Fix it, name another column, or say that labels are numbers (regression)"
-        raise UserError(f"{holds} {shown(value)}, no class. {action}.")
-    label = text_of(value, place, column).strip()
-    if options.labels is not None and label not in options.labels:
-        action = f"Fix it, or name the right column of labels. There are {', '.join(options.labels)}"
-        raise UserError(f"{holds} {shown(label)}, which is no label. {action}.")
+    label = value.strip() if isinstance(value, str) else None
+    if label is None or (options.labels is not None and label not in options.labels):
+        classes = f"There are {', '.join(options.labels)}" if options.labels else "Numbers need task.regression"
+        raise UserError(f"{key}: the label {shown(value)} is no class. Fix it, or name another column. {classes}.")
     return label
 
 
