@@ -118,8 +118,11 @@ class TextInputs(ABC):
         """Return the number of positions by which these texts exceed an input; 0 if they fit."""
 
     @abstractmethod
-    def fitting(self, text: TextSymbols, begin: int = 0) -> int:
-        """Return the number of vectors of a text, from vector `begin` on, that fit into an input."""
+    def fitting(self, text: TextSymbols, begin: int = 0, first: TextSymbols | None = None) -> int:
+        """Return the number of vectors of a text, from vector `begin` on, that fit into an input, after a text `first`.
+
+        It is negative or 0 if none fits.
+        """
 
     @abstractmethod
     def arrays(self, inputs: Sequence[Sequence[TextSymbols]], length: int | None = None) -> Arrays:
@@ -188,8 +191,9 @@ class SymbolInputs(TextInputs):
     def missing(self, parts: Sequence[TextSymbols]) -> int:
         return max(0, self.size(parts) - self._room)
 
-    def fitting(self, text: TextSymbols, begin: int = 0) -> int:
-        return min(len(text.symbols) - begin, self._room - NUM_FRAME)
+    def fitting(self, text: TextSymbols, begin: int = 0, first: TextSymbols | None = None) -> int:
+        used = 0 if first is None else len(first.symbols) + 1
+        return min(len(text.symbols) - begin, self._room - NUM_FRAME - used)
 
     def arrays(self, inputs: Sequence[Sequence[TextSymbols]], length: int | None = None) -> Arrays:
         length = length or self._padding.padded(map(self.size, inputs))
@@ -277,12 +281,13 @@ class WordInputs(TextInputs):
         words = sum(part.num_vectors + 1 for part in parts) + 1 - NUM_FRAME
         return max(0, self.size(parts) - NUM_FRAME - self._num_bytes, words - self._num_words)
 
-    def fitting(self, text: TextSymbols, begin: int = 0) -> int:
+    def fitting(self, text: TextSymbols, begin: int = 0, first: TextSymbols | None = None) -> int:
         """Return the number of whole words that fit."""
-        ends = text.unit_ends
-        assert ends is not None, "words"
-        limit = self._num_bytes + (int(ends[begin - 1]) if begin else 0)
-        return min(self._num_words, int(np.searchsorted(ends, limit, side="right")) - begin)
+        assert text.unit_ends is not None, "words"
+        num_words, num_bytes = self._num_words, self._num_bytes + (int(text.unit_ends[begin - 1]) if begin else 0)
+        if first is not None:
+            num_words, num_bytes = num_words - first.num_vectors - 1, num_bytes - len(first.symbols) - 1
+        return min(num_words, int(np.searchsorted(text.unit_ends, num_bytes, side="right")) - begin)
 
     def arrays(self, inputs: Sequence[Sequence[TextSymbols]], length: int | None = None) -> Arrays:
         sizes = [self.size(parts) for parts in inputs]

@@ -104,30 +104,24 @@ def read_tydi(path: str) -> Iterator[TydiExample]:
         seen[name] = key
         passages = [_span(each, article, place) for each in line["passage_answer_candidates"]]
         given = line.get("annotations")
-        annotations = None if given is None else [_annotation(each, article, len(passages), place) for each in given]
+        annotations = None if given is None else [_annotation(each, article, place) for each in given]
         yield TydiExample(key, name, line["language"].lower(), line["question_text"], article, passages, annotations)
     if not seen:
         raise UserError(f"{path}: holds no questions. Give a file of TyDi QA's primary tasks.")
 
 
-def _annotation(value: _Annotation, article: bytes, num_passages: int, place: str) -> Annotation:
-    passage, yes_no = value["passage_answer"]["candidate_index"], value["yes_no_answer"].upper()
-    if passage >= num_passages:
-        raise UserError(f"{place}: candidate_index is {passage}, but there are {num_passages} candidates. Fix it.")
-    if yes_no not in ("YES", "NO", "NONE"):
-        raise UserError(f"{place}: yes_no_answer is {yes_no!r}. Give YES, NO or NONE.")
-    return Annotation(max(passage, -1), _span(value["minimal_answer"], article, place), yes_no)
+def _annotation(value: _Annotation, article: bytes, place: str) -> Annotation:
+    passage = max(value["passage_answer"]["candidate_index"], -1)
+    return Annotation(passage, _span(value["minimal_answer"], article, place), value["yes_no_answer"].upper())
 
 
 def _span(value: _Bytes, article: bytes, place: str) -> Span:
     begin, end = value["plaintext_start_byte"], value["plaintext_end_byte"]
     if begin < 0 or end < 0:
         return NO_SPAN
-    if not begin <= end <= len(article):
-        raise UserError(f"{place}: bytes {begin} to {end} of a document_plaintext of {len(article)}. Fix the offsets.")
-    for offset in (begin, end):
-        if offset < len(article) and article[offset] & 0xC0 == 0x80:
-            raise UserError(f"{place}: byte {offset} is inside a character. Give offsets in bytes of UTF-8.")
+    is_inside = any(at < len(article) and article[at] & 0xC0 == 0x80 for at in (begin, end))
+    if is_inside or not begin <= end <= len(article):
+        raise UserError(f"{place}: bytes {begin} to {end} are no characters of document_plaintext. Fix the offsets.")
     return begin, end
 
 

@@ -9,7 +9,6 @@ B batch, W windows, L positions, P vectors of a window, K candidates, D width, T
 
 from __future__ import annotations
 
-import bisect
 import dataclasses
 import functools
 import logging
@@ -60,24 +59,22 @@ class Readable:
     """A text as the model reads it, in vectors of characters, subwords or words.
 
     Attributes:
-        symbols: Input of the embedder, int64 [symbols].
+        read: Symbols, without the vectors of characters.
         starts: First byte of each vector in the original text, int64 [vectors]; -1 for vectors of no text, as markers.
         ends: Byte after the last one of each vector, int64 [vectors]; -1 for the same vectors.
         passages: Vectors of each passage, by its index.
-        unit_ends: Exclusive last symbol of each vector, int64 [vectors]; None if each symbol has a vector.
     """
 
-    symbols: np.ndarray
+    read: TextSymbols
     starts: np.ndarray
     ends: np.ndarray
     passages: dict[int, range]
-    unit_ends: np.ndarray | None = None
 
     def __len__(self) -> int:
         return len(self.starts)
 
     def part(self, vectors: range) -> TextSymbols:
-        return part_of(TextSymbols(self.symbols, self.starts[:0], self.unit_ends), vectors.start, vectors.stop)
+        return part_of(self.read, vectors.start, vectors.stop)
 
     def find(self, span: Span, passage: int) -> range | None:
         """Return the vectors of a passage that contain the bytes of `span`; None if it is empty or not all inside."""
@@ -109,8 +106,8 @@ def readable(passages: Iterable[Passage], inputs: TextInputs, *, markers: bool) 
         ends.append(last)
         ranges[passage.index] = range(length, length + text.num_vectors)
         length += text.num_vectors
-    read = joined(texts)
-    return Readable(read.symbols, np.concatenate(starts), np.concatenate(ends), ranges, read.unit_ends)
+    read = joined(texts)._replace(vectors=none)
+    return Readable(read, np.concatenate(starts), np.concatenate(ends), ranges)
 
 
 def _places(text: TextSymbols, passage: Passage) -> tuple[np.ndarray, np.ndarray]:
@@ -174,12 +171,8 @@ class WindowReader:
         self._inputs, self._max_question, self._stride = inputs, max_question, stride
         self._is_characters = inputs.symbols == "characters"
         self._markers = markers and self._is_characters
-        least = max_question + 4 + self._markers  # CLS, two SEP and one vector of the text
-        if inputs.length < least:
-            raise UserError(
-                f"train.length: {inputs.length} positions leave no room for the text next to questions of "
-                f"{max_question}. Make it at least {least}, or task.max_question smaller."
-            )
+        if inputs.length < max_question + 4 + self._markers:  # CLS, two SEP and one vector of the text
+            raise self._no_room()
 
     def text(self, passages: Sequence[Passage]) -> Readable:
         return readable(passages, self._inputs, markers=self._markers)
@@ -228,18 +221,18 @@ class WindowReader:
 
     def _end(self, question: TextSymbols, text: Readable, start: int) -> int:
         """Return the end of the window that begins at `start`."""
-        if self._is_characters:
+        if self._is_characters:  # a full input without the usual padding, as in CANINE's code
             return min(len(text), start + self._inputs.length - question.num_vectors - 3)
-        most = range(start + 1, min(len(text), start + self._inputs.length) + 1)
-        end = start + bisect.bisect_left(
-            most, True, key=lambda end: bool(self._inputs.missing((question, text.part(range(start, end)))))
+        count = self._inputs.fitting(text.read, start, question)
+        if count < 1:
+            raise self._no_room()
+        return start + count
+
+    def _no_room(self) -> UserError:
+        return UserError(
+            f"train.length: {self._inputs.length} positions leave no room for the text next to questions of "
+            f"{self._max_question}. Make it larger, or task.max_question smaller."
         )
-        if end == start:
-            raise UserError(
-                f"train.length: {self._inputs.length} positions leave no room for the text next to a question. Make it "
-                "larger, or task.max_question smaller."
-            )
-        return end
 
 
 def _texts(window: Window) -> tuple[TextSymbols, TextSymbols]:

@@ -203,12 +203,12 @@ class TaggingCollator(TaskCollator):
         before = None if example.before is None else " ".join(example.before[begin:end])
         text = self._inputs.encode(" ".join(words), before)
         if self._inputs.missing([text]):
-            if len(words) > 1:
-                middle = (begin + end) // 2
+            middle = (begin + end) // 2
+            if begin < middle:
                 yield from self._windows(example, begin, middle, long)
                 yield from self._windows(example, middle, end, long)
                 return
-            long.append(words[0])
+            long.extend(words)
             text = part_of(text, 0, self._inputs.fitting(text))
         yield self._window(words, tags, begin, text)
 

@@ -28,7 +28,7 @@ def test_the_first_passage_with_a_minimal_answer_is_learned(write: Write) -> Non
     target = QaTydi().target(example, article)
     assert target is not None
     assert target.kind == MINIMAL
-    assert text_of(article.symbols[target.vectors.start : target.vectors.stop]) == "日"
+    assert text_of(article.read.symbols[target.vectors.start : target.vectors.stop]) == "日"
     article = article_of(example, 1)
     assert QaTydi(max_passages=1).target(example, article) == AnswerTarget(PASSAGE, article.passages[0])
 

@@ -42,20 +42,20 @@ def plain(text: str) -> Readable:
 def test_an_article_has_markers_and_knows_its_bytes(example: TydiExample) -> None:
     article = article_of(example)
     expected = f"{P0} {PASSAGES[0]} {P1} {PASSAGES[1]} {P2} {PASSAGES[2]}"
-    assert text_of(article.symbols) == expected
+    assert text_of(article.read.symbols) == expected
     for character, begin, end in zip(expected, article.starts.tolist(), article.ends.tolist(), strict=True):
         if begin >= 0:
             assert example.article[begin:end].decode() == character
     nowhere = [index for index, begin in enumerate(article.starts.tolist()) if begin < 0]
     assert nowhere == [0, 1, 12, 13, 14, 18, 19, 20]
-    assert [text_of(article.symbols[part.start : part.stop]) for part in article.passages.values()] == PASSAGES
+    assert [text_of(article.read.symbols[part.start : part.stop]) for part in article.passages.values()] == PASSAGES
 
 
 def test_passages_beyond_the_most_and_without_text_are_left_out(write: Write) -> None:
     line = record(["one", "", "three", "four"])
     line["passage_answer_candidates"][0]["plaintext_end_byte"] = -1
     article = article_of(next(read_tydi(write(line))), 3)
-    assert text_of(article.symbols) == f"{P2} three"
+    assert text_of(article.read.symbols) == f"{P2} three"
     assert list(article.passages) == [2]
     assert len(article_of(next(read_tydi(write(line))), 2)) == 0
 
@@ -113,7 +113,7 @@ def test_strides_are_never_longer_than_a_window() -> None:
 def test_no_room_is_refused() -> None:
     reader(17, 13)
     for length, markers in ((16, False), (17, True)):
-        with pytest.raises(UserError, match=r"leave no room for the text next to questions of 13\. Make it at least"):
+        with pytest.raises(UserError, match=r"leave no room for the text next to questions of 13\. Make it larger"):
             reader(length, 13, markers=markers)
 
 
@@ -133,7 +133,7 @@ def test_vectors_are_found_by_their_bytes() -> None:
 def test_windows_with_the_whole_answer_are_kept_and_a_share_of_the_others() -> None:
     of_windows = reader(30, 5, 4)
     windows = cut(of_windows, "why", "".join(map(chr, range(0x4E00, 0x4E00 + 500))))
-    symbols = windows[0].text.symbols
+    symbols = windows[0].text.read.symbols
     target = AnswerTarget(MINIMAL, range(100, 105))
     holding = [window for window in windows if {100, 104} <= set(window.part)]
     found = with_targets(windows, target, share_of_others=0.0, seed=0, sample=0)
