@@ -113,14 +113,11 @@ def test_another_data_set_or_seed_is_refused_and_named(
         make_loader(smoothing=1).check(saved, "run")
 
 
-def test_a_run_of_before_a_rule_changed_is_refused(make_loader: Callable[..., Loader]) -> None:
-    before, after = {"lamb": ("ratios are 1",)}, {"lamb": ("ratios are 1", "and 2"), "pairs": ("cut alike",)}
-    saved = dict(make_loader(rules=before).fingerprint)
-    make_loader(rules=before).check(saved, "run")
-    with pytest.raises(UserError, match=r"by other rules \(rule of lamb 1, now 2, rule of pairs None, now 1\)"):
-        make_loader(rules=after).check(saved, "run")
-    with pytest.raises(UserError, match=r"\(rule of lamb None, now 1\)"):
-        make_loader(rules=before).check(make_loader().fingerprint, "run")  # it had none
+def test_a_run_of_before_a_rule_changed_is_refused_and_the_rule_named(make_loader: Callable[..., Loader]) -> None:
+    saved = dict(make_loader(rules=("lamb",)).fingerprint)
+    make_loader(rules=("lamb",)).check(saved, "run")
+    with pytest.raises(UserError, match=r"by other rules \(rule of lamb None, now 1\)"):
+        make_loader(rules=("lamb",)).check(make_loader().fingerprint, "run")  # it had none
     make_loader().check(saved, "run")  # which has another optimizer: other checks see that
 
 

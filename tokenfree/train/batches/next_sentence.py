@@ -19,10 +19,6 @@ _NEEDED = ("document", "sentence_starts", "whitespace")
 _SPANS = ("subword_ids", "subword_starts", "subword_ends")
 _ELSEWHERE = 0.5  # share of the pairs
 
-PAIR_RULE = {
-    "next sentence": ("both windows of a pair are cut alike, so that neither lengths nor borders tell the answer",)
-}  # for `tokenfree.train.objectives.base.Objective.rules`
-
 Units = Literal["codepoints", "subword_ids"]
 Window = dict[str, np.ndarray]  # the columns of one row
 

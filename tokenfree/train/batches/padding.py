@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Iterable
-from typing import Any
 
 from tokenfree.train.model.common.basic import round_up
 from tokenfree.train.model.encoder import ModelConfig, check
@@ -25,22 +23,17 @@ class Padding:
         self.reach = max(2, getattr(config.upsampler, "kernel", 0) // 2)
         self.spare = max(self.group + self.reach, 6)
         self.block: int | None = getattr(config.downsampler, "block", None)
-        self._accepted = functools.lru_cache(maxsize=None)(self._accepted_from)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        """Support pickling: the cache of a method cannot be pickled, so the copy starts with an empty one."""
-        return functools.partial(Padding, bucket=self._bucket), (self._config, self.length)
+        self._accepted: dict[int, int] = {}  # by the shortest length: the first one that the model's parts accept
 
     def padded(self, positions: Iterable[int]) -> int:
         """Return the shortest length for inputs of `positions` at which more padding would not change their outputs."""
-        return self._accepted(max(self._room(each) for each in set(positions)))
-
-    def _accepted_from(self, shortest: int) -> int:
-        """Return the first length, starting with `shortest`, that the model's parts accept."""
-        lengths = range(shortest, self.length + 1, self.group)
-        last = self.length - self._bucket
-        wanted = (length for length in lengths if length % self._bucket == 0 or length > last)
-        return next(length for length in wanted if not check(self._config, length))
+        shortest = max(self._room(each) for each in set(positions))
+        if shortest not in self._accepted:
+            lengths = range(shortest, self.length + 1, self.group)
+            last = self.length - self._bucket
+            wanted = (length for length in lengths if length % self._bucket == 0 or length > last)
+            self._accepted[shortest] = next(length for length in wanted if not check(self._config, length))
+        return self._accepted[shortest]
 
     def _room(self, positions: int) -> int:
         """Return the length of a text of `positions` with the padding that it needs."""

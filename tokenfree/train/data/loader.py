@@ -147,7 +147,7 @@ class StepLoader(ABC):
 class Loader(StepLoader):
     """The batches of one worker. The step is the only state of training.
 
-    `rules` maps the name of each rule that the run is trained by to the changes of that rule, the oldest first.
+    `rules` are the names of training rules that changed since the first version.
 
     Raises:
         UserError: There are more workers than examples in a batch.
@@ -163,7 +163,7 @@ class Loader(StepLoader):
         smoothing: float,
         streams: int,
         collator: Collator,
-        rules: Mapping[str, Sequence[str]] | None = None,
+        rules: Sequence[str] = (),
         rank: int = 0,
         world_size: int = 1,
         check_shards: bool = True,
@@ -196,8 +196,7 @@ class Loader(StepLoader):
             "length": collator.length,
             "order": VERSION,
         }
-        # a checkpoint without a rule was trained before the rule's first change
-        self.fingerprint |= {f"rule of {name}": len(changes) for name, changes in (rules or {}).items()}
+        self.fingerprint |= {f"rule of {name}": 1 for name in rules}  # number of changes; runs of before have none
 
     def batch(self, step: int) -> Arrays:
         first, ids, places = self._planned(step)

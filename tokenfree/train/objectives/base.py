@@ -14,7 +14,6 @@ from pydantic import Field
 from tokenfree.core.settings import settings
 from tokenfree.preprocess.features.vocabulary import Vocabulary
 from tokenfree.train.batches.base import Collator, Symbols
-from tokenfree.train.batches.next_sentence import PAIR_RULE
 from tokenfree.train.model.common.basic import Cost, count_parameters
 from tokenfree.train.model.encoder import ModelConfig
 
@@ -90,9 +89,9 @@ class Objective(ABC):
         """Return the objective that held-out targets are chosen by."""
         return self
 
-    def rules(self) -> Mapping[str, Sequence[str]]:
-        """Return the changes of each training rule by its name, oldest first. `Loader.check` compares them."""
-        return PAIR_RULE if self.next_sentence else {}
+    def rules(self) -> tuple[str, ...]:
+        """Return the training rules that changed since the first version. Runs of before cannot resume."""
+        return ("next sentence",) if self.next_sentence else ()
 
 
 @settings

@@ -4,7 +4,6 @@ Each word is tokenised on its own. Byte-fallback pieces and <unk> occupy slots b
 that losses are comparable.
 """
 
-from collections.abc import Mapping, Sequence
 from typing import Literal
 
 import numpy as np
@@ -103,8 +102,8 @@ class Config(SubwordOutput):
         """Return True if words are those of the text, not subwords."""
         return self.words == "rules"
 
-    def rules(self) -> Mapping[str, Sequence[str]]:
-        return {**super().rules(), "byte2word": ("replacements are drawn from words that are no targets",)}
+    def rules(self) -> tuple[str, ...]:
+        return (*super().rules(), "byte2word")
 
     def symbols(self, vocabulary: Vocabulary | None) -> Symbols | None:
         if vocabulary is None:

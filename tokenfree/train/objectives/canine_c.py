@@ -3,7 +3,7 @@
 B batch, P targets, D width
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from typing import Annotated, Literal
 
 import numpy as np
@@ -81,26 +81,18 @@ class Config(MaskedObjective):
         return PairCollator(single, room, seed) if self.next_sentence else single
 
     def check(self, model: ModelConfig, vocabulary: Vocabulary | None) -> list[str]:
-        return [
-            *reads_characters(self.name, model),
-            *self._problems_of_heads(model.width),
-            *self._problems_of_width(model),
-        ]
-
-    def _problems_of_heads(self, width: int) -> Iterator[str]:
-        if width % self.heads:
-            yield f"objective.heads: {self.heads} does not divide model.width, {width}"
-
-    def _problems_of_width(self, model: ModelConfig) -> Iterator[str]:
+        problems = reads_characters(self.name, model)
+        if model.width % self.heads:
+            problems.append(f"objective.heads: {self.heads} does not divide model.width, {model.width}")
         if model.dimensions.character_width != model.width:
-            yield (
+            problems.append(
                 f"model.character_width: objective.name: {self.name} joins embeddings to vectors of model.width, "
                 f"{model.width}; leave it out or choose another objective"
             )
+        return problems
 
-    def rules(self) -> Mapping[str, Sequence[str]]:
-        with_pairs = {"canine_c with pairs": ("revealed characters are embedded in their own segment",)}
-        return {**super().rules(), **(with_pairs if self.next_sentence else {})}
+    def rules(self) -> tuple[str, ...]:
+        return (*super().rules(), "canine_c with pairs") if self.next_sentence else ()
 
     def symbols(self, vocabulary: Vocabulary | None) -> Symbols | None:
         return character_symbols(self.buckets)

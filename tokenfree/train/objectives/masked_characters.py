@@ -3,7 +3,6 @@
 White space is neither masked nor predicted, so that bits per character are comparable with those of CANINE-C.
 """
 
-from collections.abc import Mapping, Sequence
 from typing import Annotated, Literal
 
 import numpy as np
@@ -58,8 +57,8 @@ class Config(MaskedObjective):
     def check(self, model: ModelConfig, vocabulary: Vocabulary | None) -> list[str]:
         return reads_characters(self.name, model)
 
-    def rules(self) -> Mapping[str, Sequence[str]]:
-        return {**super().rules(), "masked_characters": ("replacements are drawn from what is not selected",)}
+    def rules(self) -> tuple[str, ...]:
+        return (*super().rules(), "masked_characters")
 
     def symbols(self, vocabulary: Vocabulary | None) -> Symbols | None:
         return character_symbols(self.buckets)

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from typing import Annotated, Any, Literal, NamedTuple
 
 import torch
@@ -96,9 +96,9 @@ class OptimizerConfig(ABC):
         Its state has the entries `step`, `exp_avg` and `exp_avg_sq` for each parameter.
         """
 
-    def rules(self) -> Mapping[str, Sequence[str]]:
-        """Return the changes of each rule by its name: see `tokenfree.train.objectives.base.Objective.rules`."""
-        return {}
+    def rules(self) -> tuple[str, ...]:
+        """Return the training rules that changed since the first version, as `Objective.rules` does."""
+        return ()
 
 
 @settings

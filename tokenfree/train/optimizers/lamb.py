@@ -1,7 +1,6 @@
 # pyright: reportPrivateImportUsage=false
 """LAMB (You et al., arXiv 1904.00962, algorithm 2): Adam with steps scaled to the norm of each tensor."""
 
-from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal
 
 import torch
@@ -47,8 +46,8 @@ class Config(AdamConfig):
             epsilon=self.epsilon,
         )
 
-    def rules(self) -> Mapping[str, Sequence[str]]:
-        return {"lamb": ("the trust ratio is 1 for biases, gains and scalars, and each table in a stack has its own",)}
+    def rules(self) -> tuple[str, ...]:
+        return ("lamb",)
 
 
 class Lamb(MomentOptimizer):

@@ -27,10 +27,10 @@ from tokenfree.train.tasks.base import DownstreamTask, Item, Metrics, Outputs, S
 from tokenfree.train.tasks.examples.files import base_name, read_lines
 from tokenfree.train.tasks.examples.texts import TextExample
 from tokenfree.train.tasks.heads import Classifier, encode_units
-from tokenfree.train.tasks.inputs import TextInputs, TextSymbols
+from tokenfree.train.tasks.inputs import TextInputs, TextSymbols, cut
 
 DIGITS = 6  # decimal places of the bits in predictions
-_MANY = 1 << 30  # positions: more than any model reads
+_PIECE = 1 << 20  # characters that are encoded at once, to save memory
 
 
 @settings
@@ -116,21 +116,19 @@ class WindowCollator(TaskCollator):
 
     def __init__(self, inputs: TextInputs, stride: float) -> None:
         self._inputs, self._stride = inputs, stride
-        self._room = _MANY - inputs.missing([TextSymbols(np.broadcast_to(np.int64(0), _MANY), np.zeros(0, np.int64))])
 
     def items(self, examples: Sequence[TextExample], *, training: bool) -> list[Item]:
         """Return the windows of each text from left to right. Each byte is predicted in exactly one of them."""
-        step = self._room if training else max(1, int(self._room * self._stride))
-        return [item for number, example in enumerate(examples) for item in self._windows(number, example, step)]
+        stride = 1.0 if training else self._stride
+        return [item for number, example in enumerate(examples) for item in self._windows(number, example, stride)]
 
-    def _windows(self, number: int, example: TextExample, step: int) -> Iterator[Item]:
-        symbols, done = self._inputs.encode(example.text).symbols, 0
-        for begin in range(0, len(symbols), step):
-            part = TextSymbols(symbols[begin : begin + self._room], np.zeros(0, dtype=np.int64))
-            yield Item(number, self._inputs.size([part]), ByteWindow(part, done - begin))
-            done = begin + len(part.symbols)
-            if done == len(symbols):
-                return
+    def _windows(self, number: int, example: TextExample, stride: float) -> Iterator[Item]:
+        pieces = range(0, len(example.text), _PIECE)
+        symbols = [self._inputs.encode(example.text[begin : begin + _PIECE]).symbols for begin in pieces]
+        start = 0
+        for part in cut(self._inputs, TextSymbols(np.concatenate(symbols), np.zeros(0, dtype=np.int64)), stride):
+            yield Item(number, self._inputs.size([part]), ByteWindow(part, start))
+            start = part.num_vectors - max(1, int(part.num_vectors * stride))
 
     def __call__(self, items: Sequence[Item], sample_ids: np.ndarray) -> Arrays:
         """Return `codepoints`, `mask` and `target_mask` [b, C]: the positions where the next byte is predicted."""
