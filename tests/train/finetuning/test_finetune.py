@@ -207,7 +207,6 @@ def test_a_damaged_best_checkpoint_is_told(run: str, tmp_path: Path) -> None:
         ("classification", {"dev": "other"}, "other.tsv:2: the label 'none' is no class"),
         ({"name": "classification", "metrics": ["pearson"]}, {}, "task.metrics: pearson is no score of classes"),
         ({"name": "classification", "metrics": ["f1"]}, {}, "task.metrics: f1 is of one class; name it"),
-        ({"name": "classification", "labels": ["a", "a"]}, {}, "task.labels: one is named twice"),
         ({"name": "classification", "positive": "x", "labels": ["a", "b"]}, {}, "task.positive: 'x' is none of"),
     ],
 )

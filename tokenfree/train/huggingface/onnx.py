@@ -121,7 +121,7 @@ class TaskGraph(Graph):
         given = {"codepoints": codepoints, "mask": mask, "segments": segments, "unit_ends": unit_ends}
         batch = {name: tensor for name, tensor in given.items() if tensor is not None}
         if self.pipeline == "question-answering":
-            batch["global"] = mask & (batch["segments"] == 0)  # CLS, the question and its SEP, as in `WindowReader`
+            batch["global"] = mask & (batch["segments"] == 0)  # CLS, the question and its SEP, as in `QuestionCollator`
         found = self.head.everywhere if isinstance(self.head, PlaceHead) else self.head.outputs
         return tuple(found(self.encoder, batch).values())
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
@@ -306,26 +306,17 @@ class WordInputs(TextInputs):
         return arrays | {"unit_ends": unit_ends}
 
 
-class NoTexts(TextInputs):
-    """Inputs of a model of vectors. Every method raises a UserError, because such a model reads no texts.
+class NoTexts:
+    """Inputs of a model of vectors, which reads no texts: every use raises a UserError."""
 
-    Args:
-        embedder: Name of the model's embedder.
-        length: Maximum positions of an input.
-    """
+    def __init__(self, embedder: str) -> None:
+        self._embedder = embedder
 
-    symbols = "vectors"
-
-    def __init__(self, embedder: str, length: int) -> None:
-        self._embedder, self.length = embedder, length
-
-    def _refuse(self, *given: object, **named: object) -> Any:
+    def __getattr__(self, name: str) -> Any:
         raise UserError(
             f"model.embedder.name: {self._embedder} reads vectors, which texts have none of. Choose another embedder, "
             "or task.name: mirrored_summation."
         )
-
-    encode = missing = size = fitting = arrays = offsets = _refuse
 
 
 def text_inputs(model: ModelConfig, length: int, vocabulary: Vocabulary | None) -> TextInputs:
@@ -335,7 +326,7 @@ def text_inputs(model: ModelConfig, length: int, vocabulary: Vocabulary | None) 
         UserError: The model reads subwords and the vocabulary is missing or too large, or no text fits into `length`.
     """
     if model.embedder.symbols == "vectors":
-        return NoTexts(model.embedder.name, length)
+        return cast(TextInputs, NoTexts(model.embedder.name))
     if model.downsampler.bytes_per_word is not None:
         return WordInputs(model, length)
     if model.embedder.symbols == "characters":

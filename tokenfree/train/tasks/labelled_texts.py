@@ -101,10 +101,6 @@ class LabelledTexts(DownstreamTask):
             yield f"task.metrics: {', '.join(wrong)} is no score of {kind}; leave it out"
         if "f1" in self.score_names and self._positive is None:
             yield "task.metrics: f1 is of one class; name it as task.positive, or take macro_f1"
-        if len(set(self.labels)) != len(self.labels):
-            yield "task.labels: one is named twice; name each once"
-        if self.labels and self.is_number:
-            yield "task.labels: labels are numbers; leave them out, or task.regression"
         if self.positive is not None and self.labels and self.positive not in self.labels:
             yield f"task.positive: {self.positive!r} is none of task.labels, {', '.join(self.labels)}"
 

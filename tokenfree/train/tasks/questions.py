@@ -37,6 +37,7 @@ from tokenfree.train.tasks.inputs import NOWHERE, TextInputs, TextSymbols, joine
 
 UNKNOWN, YES, NO, MINIMAL, PASSAGE = range(5)  # types of answers, in the same order as in CANINE's code
 NUM_TYPES = 5
+NOT_ANNOTATED = -1
 Span = tuple[int, int]  # begin and end in bytes
 _SPACE = 0x20
 logger = logging.getLogger("tokenfree")
@@ -128,131 +129,49 @@ class AnswerTarget(NamedTuple):
     vectors: range
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Window:
-    """A part of a text, next to the question.
+class Window(NamedTuple):
+    """A part of a text, next to the question. Positions of the answer count the vectors of the input."""
 
-    Attributes:
-        question: Question as the model reads it, with the marker if there is one.
-        text: Text as the model reads it.
-        part: Vectors of the text that are in the window.
-        first: Number of the answer's first vector in the input; 0, the vector of CLS, for no answer.
-        last: Number of the answer's last vector in the input; 0 for no answer.
-        kind: Type of the answer; `UNKNOWN` for no answer.
-    """
+    part: range  # vectors of the text that are in the window
+    first: int = 0  # first vector of the answer; 0, the vector of CLS, for no answer
+    last: int = 0  # last vector of the answer; 0 for no answer
+    kind: int = UNKNOWN  # type of the answer; `UNKNOWN` for no answer, `NOT_ANNOTATED` if the file does not say
+
+
+class Reading(NamedTuple):
+    """A question, with the marker if there is one, and a text, as the model reads them. Texts may be large."""
 
     question: TextSymbols
     text: Readable
-    part: range
-    first: int = 0
-    last: int = 0
-    kind: int = UNKNOWN
 
     @property
     def offset(self) -> int:
-        """Number of the part's first vector in the input."""
+        """Number of the first vector of the text in the input."""
         return self.question.num_vectors + 2
 
-
-class WindowReader:
-    """A reader of windows for a model. Lengths are in vectors.
-
-    Args:
-        inputs: Inputs of the model.
-        max_question: Maximum length of a question. The end of a longer one is read.
-        stride: Distance between the starts of successive windows.
-        markers: Whether markers precede the question and each passage, if the model reads characters.
-
-    Raises:
-        UserError: No text fits next to the longest question.
-    """
-
-    def __init__(self, inputs: TextInputs, *, max_question: int, stride: int, markers: bool) -> None:
-        self._inputs, self._max_question, self._stride = inputs, max_question, stride
-        self._is_characters = inputs.symbols == "characters"
-        self._markers = markers and self._is_characters
-        if inputs.length < max_question + 4 + self._markers:  # CLS, two SEP and one vector of the text
-            raise self._no_room()
-
-    def text(self, passages: Sequence[Passage]) -> Readable:
-        return readable(passages, self._inputs, markers=self._markers)
-
-    def question(self, text: str) -> TextSymbols:
-        """Return the last vectors of a question, after the marker if there is one."""
-        encoded = self._inputs.encode(text)
-        kept = part_of(encoded, max(0, encoded.num_vectors - self._max_question), encoded.num_vectors)
-        return kept._replace(symbols=np.append(QUESTION_MARKER, kept.symbols)) if self._markers else kept
-
-    def cut(self, question: TextSymbols, text: Readable) -> list[Window]:
-        """Return the windows of a text from left to right. The last one ends where the text does.
-
-        Raises:
-            UserError: Not even one vector fits next to the question.
-        """
-        windows, start, end = list[Window](), 0, 0
-        while end < len(text):
-            end = self._end(question, text, start)
-            windows.append(Window(question, text, range(start, end)))
-            start += min(end - start, self._stride)
-        return windows
-
-    def arrays(self, windows: Sequence[Window]) -> Arrays:
-        """Return the inputs of the encoder, and `starts`, `ends` and `choices` for the head.
-
-        `global`, bool like `mask`, is true for CLS, the question and its SEP. `starts` and `ends`, int64 [W, P], are
-        the bytes of each vector in the original, -1 for none. `choices`, bool [W, P], are the vectors of the softmax.
-        For characters these are all vectors including padding, as in CANINE's code.
-        """
-        length = self._inputs.length if self._is_characters else None
-        arrays = self._inputs.arrays([_texts(window) for window in windows], length)
-        shape = arrays["unit_ends"].shape if "unit_ends" in arrays else arrays["codepoints"].shape
-        starts, ends = (np.full(shape, NOWHERE, dtype=np.int64) for _ in range(2))
-        choices = np.full(shape, self._is_characters)
-        for row, window in enumerate(windows):
-            part, begin = slice(window.part.start, window.part.stop), window.offset
-            end = begin + len(window.part)
-            starts[row, begin:end], ends[row, begin:end] = window.text.starts[part], window.text.ends[part]
-            choices[row, : end + 1] = True
-        of_question = arrays["mask"] & (arrays["segments"] == 0)
-        return arrays | {"global": of_question, "starts": starts, "ends": ends, "choices": choices}
-
-    def size(self, window: Window) -> int:
-        return self._inputs.length if self._is_characters else self._inputs.size(_texts(window))
-
-    def _end(self, question: TextSymbols, text: Readable, start: int) -> int:
-        """Return the end of the window that begins at `start`."""
-        if self._is_characters:  # a full input without the usual padding, as in CANINE's code
-            return min(len(text), start + self._inputs.length - question.num_vectors - 3)
-        count = self._inputs.fitting(text.read, start, question)
-        if count < 1:
-            raise self._no_room()
-        return start + count
-
-    def _no_room(self) -> UserError:
-        return UserError(
-            f"train.length: {self._inputs.length} positions leave no room for the text next to questions of "
-            f"{self._max_question}. Make it larger, or task.max_question smaller."
-        )
-
-
-def _texts(window: Window) -> tuple[TextSymbols, TextSymbols]:
-    return window.question, window.text.part(window.part)
+    def parts(self, window: Window) -> tuple[TextSymbols, TextSymbols]:
+        return self.question, self.text.part(window.part)
 
 
 def with_targets(
-    windows: Sequence[Window], target: AnswerTarget | None, *, share_of_others: float, seed: int, sample: int
+    windows: Sequence[Window],
+    target: AnswerTarget | None,
+    offset: int,
+    *,
+    share_of_others: float,
+    seed: int,
+    sample: int,
 ) -> list[Window]:
     """Return the windows to train on: those with the whole answer, and a random share of the others.
 
-    The draws depend on `seed` and `sample`, the number of the question.
+    The draws depend on `seed` and `sample`, the number of the question. `offset` is that of the `Reading`.
     """
     draws = random.uniform(seed, "windows without the answer", np.array([sample]), max(1, len(windows)))[0]
     found = []
     for window, draw in zip(windows, draws.tolist(), strict=False):
         if target is not None and window.part.start <= target.vectors[0] <= target.vectors[-1] < window.part.stop:
-            shift = window.offset - window.part.start
-            first, last = target.vectors[0] + shift, target.vectors[-1] + shift
-            found.append(dataclasses.replace(window, first=first, last=last, kind=target.kind))
+            shift = offset - window.part.start
+            found.append(Window(window.part, target.vectors[0] + shift, target.vectors[-1] + shift, target.kind))
         elif draw < share_of_others:
             found.append(window)
     return found
@@ -433,62 +352,117 @@ class QuestionAnswering(DownstreamTask):
         return [best_of_windows(of_example) for of_example in found]
 
 
-class _Place(NamedTuple):
-    """The place of a window of an example. Its content is read when it is used, to save memory."""
-
-    example: Any
-    part: range
-    first: int
-    last: int
-    kind: int
-    is_annotated: bool
-
-
 class QuestionCollator(TaskCollator):
-    """A collator of questions. `seed` decides which windows without the answer are drawn."""
+    """A collator of questions. Lengths are in vectors. Items hold an example and a `Window`, to save memory.
+
+    Args:
+        task: Task with the lengths.
+        inputs: Inputs of the model. Markers precede the question and each passage only if it reads characters.
+        seed: Seed that decides which windows without the answer are drawn.
+
+    Raises:
+        UserError: No text fits next to the longest question.
+    """
 
     def __init__(self, task: QuestionAnswering, inputs: TextInputs, seed: int) -> None:
-        self._task, self._seed = task, seed
-        self._reader = WindowReader(inputs, max_question=task.max_question, stride=task.stride, markers=task.markers)
-        self._read = functools.lru_cache(maxsize=4)(self._read_now)  # small because texts may be large
+        self._task, self._inputs, self._seed = task, inputs, seed
+        self._is_characters = inputs.symbols == "characters"
+        self._markers = task.markers and self._is_characters
+        self.read = functools.lru_cache(maxsize=4)(self._read)  # small because texts may be large
+        if inputs.length < task.max_question + 4 + self._markers:  # CLS, two SEP and one vector of the text
+            raise self._no_room()
 
     def items(self, examples: Sequence[Any], *, training: bool) -> list[Item]:
         """Return the windows. In training, skip questions whose answer is not where the file says."""
         items, unusable = list[Item](), list[str]()
+        share = self._task.other_windows if training else 1.0
         for number, example in enumerate(examples):
-            question, text = self._read(example)
-            windows, is_annotated = self._reader.cut(question, text), self._task.is_annotated(example)
+            reading, target, kind = self.read(example), None, UNKNOWN
             try:
-                target = self._task.target(example, text) if is_annotated else None
+                if self._task.is_annotated(example):
+                    target = self._task.target(example, reading.text)
+                else:
+                    kind = NOT_ANNOTATED
             except UnusableAnswer as error:
                 unusable.append(str(error))
-                target, is_annotated = None, False
-            if training and not is_annotated:
+                kind = NOT_ANNOTATED
+            if training and kind == NOT_ANNOTATED:
                 continue
-            share = self._task.other_windows if training else 1.0
-            for window in with_targets(windows, target, share_of_others=share, seed=self._seed, sample=number):
-                place = _Place(example, window.part, window.first, window.last, window.kind, is_annotated)
-                items.append(Item(number, self._reader.size(window), place))
+            windows = [window._replace(kind=kind) for window in self.cut(reading)]
+            drawn = {"share_of_others": share, "seed": self._seed, "sample": number}
+            for window in with_targets(windows, target, reading.offset, **drawn):
+                size = self._inputs.length if self._is_characters else self._inputs.size(reading.parts(window))
+                items.append(Item(number, size, (example, window)))
         if training and unusable:
             logger.warning("%d of %d questions are left out: %s", len(unusable), len(examples), unusable[0])
         return items
 
+    def cut(self, reading: Reading) -> list[Window]:
+        """Return the windows of a text from left to right. The last one ends where the text does.
+
+        Raises:
+            UserError: Not even one vector fits next to the question.
+        """
+        windows, start, end = list[Window](), 0, 0
+        while end < len(reading.text):
+            end = start + self._fitting(reading, start)
+            windows.append(Window(range(start, end)))
+            start += min(end - start, self._task.stride)
+        return windows
+
     def __call__(self, items: Sequence[Item], sample_ids: np.ndarray) -> Arrays:
-        """Return the arrays of `WindowReader`, and `first`, `last` and `kind` of the answers, int64 [b]."""
-        places: list[_Place] = [item.content for item in items]
-        windows = [
-            Window(*self._read(place.example), place.part, place.first, place.last, place.kind) for place in places
-        ]
-        return self._reader.arrays(windows) | {
-            "first": np.array([place.first for place in places], dtype=np.int64),
-            "last": np.array([place.last for place in places], dtype=np.int64),
-            "kind": np.array([place.kind for place in places], dtype=np.int64),
-            "target_mask": np.array([[place.is_annotated] for place in places]),
-            "num_characters": np.array([len(place.part) for place in places], dtype=np.int64),
+        """Return the inputs of the encoder, and `starts`, `ends`, `choices`, `first`, `last` and `kind` for the head.
+
+        `global`, bool like `mask`, is true for CLS, the question and its SEP. `starts` and `ends`, int64 [b, P], are
+        the bytes of each vector in the original, -1 for none. `choices`, bool [b, P], are the vectors of the softmax.
+        For characters these are all vectors including padding, as in CANINE's code. The others are int64 [b].
+        """
+        windows: list[Window] = [item.content[1] for item in items]
+        readings = [self.read(item.content[0]) for item in items]
+        length = self._inputs.length if self._is_characters else None
+        parts = [reading.parts(window) for reading, window in zip(readings, windows, strict=True)]
+        arrays = self._inputs.arrays(parts, length)
+        shape = arrays["unit_ends"].shape if "unit_ends" in arrays else arrays["codepoints"].shape
+        starts, ends = (np.full(shape, NOWHERE, dtype=np.int64) for _ in range(2))
+        choices = np.full(shape, self._is_characters)
+        for row, (reading, window) in enumerate(zip(readings, windows, strict=True)):
+            part, end = slice(window.part.start, window.part.stop), reading.offset + len(window.part)
+            starts[row, reading.offset : end] = reading.text.starts[part]
+            ends[row, reading.offset : end] = reading.text.ends[part]
+            choices[row, : end + 1] = True
+        kinds = np.array([window.kind for window in windows], dtype=np.int64)
+        return arrays | {
+            "global": arrays["mask"] & (arrays["segments"] == 0),
+            "starts": starts,
+            "ends": ends,
+            "choices": choices,
+            "first": np.array([window.first for window in windows], dtype=np.int64),
+            "last": np.array([window.last for window in windows], dtype=np.int64),
+            "kind": kinds.clip(min=UNKNOWN),
+            "target_mask": kinds[:, None] != NOT_ANNOTATED,
+            "num_characters": np.array([len(window.part) for window in windows], dtype=np.int64),
         }
 
-    def _read_now(self, example: Any) -> tuple[TextSymbols, Readable]:
-        return self._reader.question(example.question), self._reader.text(self._task.passages(example))
+    def _read(self, example: Any) -> Reading:
+        encoded = self._inputs.encode(example.question)  # the end of a long question is read
+        question = part_of(encoded, max(0, encoded.num_vectors - self._task.max_question), encoded.num_vectors)
+        if self._markers:
+            question = question._replace(symbols=np.append(QUESTION_MARKER, question.symbols))
+        return Reading(question, readable(self._task.passages(example), self._inputs, markers=self._markers))
+
+    def _fitting(self, reading: Reading, start: int) -> int:
+        if self._is_characters:  # a full input without the usual padding, as in CANINE's code
+            return min(len(reading.text) - start, self._inputs.length - reading.question.num_vectors - 3)
+        count = self._inputs.fitting(reading.text.read, start, reading.question)
+        if count < 1:
+            raise self._no_room()
+        return count
+
+    def _no_room(self) -> UserError:
+        return UserError(
+            f"train.length: {self._inputs.length} positions leave no room for the text next to questions of "
+            f"{self._task.max_question}. Make it larger, or task.max_question smaller."
+        )
 
 
 def answer_fields(original: bytes, answer: SpanAnswer | None) -> dict[str, Any]:

@@ -3,9 +3,10 @@
 import numpy as np
 import pytest
 
-from tests.train.tasks.question_answering.conftest import Write, article_of, characters, record
-from tokenfree.train.tasks.qa_tydi import TydiExample, official_prediction, read_tydi
-from tokenfree.train.tasks.questions import SpanAnswer, SpanDecoder, Window, WindowReader, best_of_windows
+from tests.train.tasks.question_answering.conftest import Write, characters, record
+from tokenfree.train.tasks.base import Item
+from tokenfree.train.tasks.qa_tydi import Config, TydiExample, official_prediction, read_tydi
+from tokenfree.train.tasks.questions import Reading, SpanAnswer, SpanDecoder, Window, best_of_windows
 
 PASSAGES = ["Äiti on 🙂, mutta ei aina.", "日本語と漢字", "Se on 1869, ja sitten 1870."]
 LENGTH = 40
@@ -17,7 +18,7 @@ def example(write: Write) -> TydiExample:
 
 
 def by_loops(
-    starts: list[float], ends: list[float], window: Window, candidates: int, most: int
+    starts: list[float], ends: list[float], reading: Reading, window: Window, candidates: int, most: int
 ) -> tuple[float, int, int] | None:
     """Score, first and last byte of the best answer of a window."""
 
@@ -25,10 +26,10 @@ def by_loops(
         return sorted(range(1, LENGTH), key=lambda position: -logits[position])[:candidates]
 
     def at(position: int) -> tuple[int, int] | None:
-        index = position - window.offset
-        if not 0 <= index < len(window.part) or window.text.starts[window.part[index]] < 0:
+        index, text = position - reading.offset, reading.text
+        if not 0 <= index < len(window.part) or text.starts[window.part[index]] < 0:
             return None
-        return int(window.text.starts[window.part[index]]), int(window.text.ends[window.part[index]])
+        return int(text.starts[window.part[index]]), int(text.ends[window.part[index]])
 
     found: list[tuple[float, int, int]] = []
     for start in best(starts):
@@ -42,9 +43,10 @@ def by_loops(
 @pytest.mark.parametrize(("candidates", "most"), [(30, 100), (30, 4), (5, 100), (2, 3), (1, 100), (50, 1)])
 @pytest.mark.parametrize("rounded", [False, True], ids=["all differ", "many alike"])
 def test_is_the_procedure_of_the_document(example: TydiExample, candidates: int, most: int, rounded: bool) -> None:
-    reader = WindowReader(characters(LENGTH), max_question=5, stride=9, markers=True)
-    windows = reader.cut(reader.question(example.question), article_of(example))
-    arrays = reader.arrays(windows)
+    collator = Config(max_question=5, stride=9).collator(characters(LENGTH), 0)
+    reading = collator.read(example)
+    windows = collator.cut(reading)
+    arrays = collator([Item(0, LENGTH, (example, window)) for window in windows], np.arange(len(windows)))
     draws = np.random.default_rng(0)
     without = 0
     for _ in range(20):
@@ -52,7 +54,8 @@ def test_is_the_procedure_of_the_document(example: TydiExample, candidates: int,
         starts, ends = np.round(logits) if rounded else logits
         scores, firsts, lasts = SpanDecoder(candidates, most).best(starts, ends, arrays["starts"] >= 0)
         expected = [
-            by_loops(*row, candidates, most) for row in zip(starts.tolist(), ends.tolist(), windows, strict=True)
+            by_loops(start, end, reading, window, candidates, most)
+            for start, end, window in zip(starts.tolist(), ends.tolist(), windows, strict=True)
         ]
         for row, wanted in enumerate(expected):
             if wanted is None:

@@ -1,20 +1,26 @@
 """Windows against a version written out with strings, and what is to be found in them."""
 
+import dataclasses
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from tests.train.tasks.question_answering.conftest import Write, article_of, characters, record, text_of
 from tokenfree.core.errors import UserError
+from tokenfree.train.tasks.base import Item
+from tokenfree.train.tasks.qa_squad import Config as QaSquad
+from tokenfree.train.tasks.qa_squad import SquadExample
 from tokenfree.train.tasks.qa_tydi import Config, TydiExample, read_tydi
 from tokenfree.train.tasks.questions import (
     MINIMAL,
     UNKNOWN,
     AnswerTarget,
     Passage,
+    QuestionCollator,
     Readable,
     Window,
-    WindowReader,
+    readable,
     with_targets,
 )
 
@@ -27,16 +33,21 @@ def example(write: Write) -> TydiExample:
     return next(read_tydi(write(record(PASSAGES))))
 
 
-def reader(length: int, max_question: int, stride: int = 512, *, markers: bool = False) -> WindowReader:
-    return WindowReader(characters(length), max_question=max_question, stride=stride, markers=markers)
+def reader(length: int, max_question: int, stride: int = 512, *, markers: bool = False) -> QuestionCollator:
+    task = (Config if markers else QaSquad)(max_question=max_question, stride=stride)
+    return task.collator(characters(length), 0)
 
 
-def cut(reader: WindowReader, question: str, text: str) -> list[Window]:
-    return reader.cut(reader.question(question), reader.text([Passage(0, 0, text.encode())]))
+def asked(question: str, text: str) -> SquadExample:
+    return SquadExample("a:1", "a", question, text, None)
+
+
+def cut(reader: QuestionCollator, question: str, text: str) -> list[Window]:
+    return reader.cut(reader.read(asked(question, text)))
 
 
 def plain(text: str) -> Readable:
-    return reader(64, 4).text([Passage(0, 0, text.encode())])
+    return reader(64, 4).read(asked("", text)).text
 
 
 def test_an_article_has_markers_and_knows_its_bytes(example: TydiExample) -> None:
@@ -63,8 +74,8 @@ def test_passages_beyond_the_most_and_without_text_are_left_out(write: Write) ->
 def test_windows_are_those_written_out_with_strings(test_data: Path) -> None:
     of_windows = reader(300, 20, 64, markers=True)
     for example in read_tydi(str(test_data / "tydiqa" / "tiny_dev.jsonl.gz")):
-        article = of_windows.text(Config(max_passages=5).passages(example))
-        texts = [example.article[slice(*span)].decode() for span in example.passages[:5]]
+        example = dataclasses.replace(example, passages=example.passages[:5])
+        texts = [example.article[slice(*span)].decode() for span in example.passages]
         whole = " ".join(f"{chr(0xE006 + index)} {text}" for index, text in enumerate(texts))
         head = f"{CLS}{Q}{example.question[-20:]}{SEP}"
         expected, begin = [], 0
@@ -74,8 +85,8 @@ def test_windows_are_those_written_out_with_strings(test_data: Path) -> None:
             if begin + len(part) == len(whole):
                 break
             begin += min(64, len(part))
-        windows = of_windows.cut(of_windows.question(example.question), article)
-        arrays = of_windows.arrays(windows)
+        windows = of_windows.cut(of_windows.read(example))
+        arrays = of_windows([Item(0, 300, (example, window)) for window in windows], np.arange(len(windows)))
         assert len(windows) > 3
         for row, text in enumerate(expected):
             assert text_of(arrays["codepoints"][row]) == text.ljust(300, "\0")
@@ -100,9 +111,10 @@ def test_windows_are_those_written_out_with_strings(test_data: Path) -> None:
     ],
 )
 def test_the_last_window_ends_with_the_text(size: int, expected: list[tuple[int, int]]) -> None:
-    windows = cut(reader(16, 3, 4), "abcd", "x" * size)
+    of_windows = reader(16, 3, 4)
+    windows = cut(of_windows, "abcd", "x" * size)
     assert [(window.part.start, window.part.stop) for window in windows] == expected
-    assert all(text_of(window.question.symbols) == "bcd" for window in windows)
+    assert text_of(of_windows.read(asked("abcd", "x")).question.symbols) == "bcd"
 
 
 def test_strides_are_never_longer_than_a_window() -> None:
@@ -125,33 +137,36 @@ def test_vectors_are_found_by_their_bytes() -> None:
     assert text.find((3, 3), 0) is None
     assert text.find((3, 9), 0) is None
     assert text.find((0, 3), 1) is None
-    later = reader(64, 4).text([Passage(2, 10, b"abc")])
+    later = readable([Passage(2, 10, b"abc")], characters(64), markers=False)
     assert later.find((9, 12), 2) is None
     assert later.find((10, 12), 2) == range(2)
 
 
 def test_windows_with_the_whole_answer_are_kept_and_a_share_of_the_others() -> None:
     of_windows = reader(30, 5, 4)
-    windows = cut(of_windows, "why", "".join(map(chr, range(0x4E00, 0x4E00 + 500))))
-    symbols = windows[0].text.read.symbols
+    example = asked("why", "".join(map(chr, range(0x4E00, 0x4E00 + 500))))
+    reading = of_windows.read(example)
+    windows, symbols = of_windows.cut(reading), reading.text.read.symbols
     target = AnswerTarget(MINIMAL, range(100, 105))
     holding = [window for window in windows if {100, 104} <= set(window.part)]
-    found = with_targets(windows, target, share_of_others=0.0, seed=0, sample=0)
+    found = with_targets(windows, target, reading.offset, share_of_others=0.0, seed=0, sample=0)
     assert [window.part for window in found] == [window.part for window in holding]
-    for window, codepoints in zip(found, of_windows.arrays(found)["codepoints"], strict=True):
+    arrays = of_windows([Item(0, 30, (example, window)) for window in found], np.arange(len(found)))
+    for window, codepoints in zip(found, arrays["codepoints"], strict=True):
         assert codepoints[window.first : window.last + 1].tolist() == symbols[100:105].tolist()
         assert window.kind == MINIMAL
-    every = with_targets(windows, target, share_of_others=1.0, seed=0, sample=0)
+    every = with_targets(windows, target, reading.offset, share_of_others=1.0, seed=0, sample=0)
     assert [window.part for window in every] == [window.part for window in windows]
     assert {(w.first, w.last, w.kind) for w in every if w.part not in [h.part for h in holding]} == {(0, 0, UNKNOWN)}
-    assert [w for w in with_targets(windows, None, share_of_others=1.0, seed=0, sample=0) if w.kind != UNKNOWN] == []
+    none = with_targets(windows, None, reading.offset, share_of_others=1.0, seed=0, sample=0)
+    assert {window.kind for window in none} == {UNKNOWN}
 
 
 def test_the_share_is_drawn_by_seed_question_and_window() -> None:
     windows = cut(reader(20, 5, 1), "why", "x" * 3000)
 
     def kept(seed: int, sample: int) -> list[range]:
-        drawn = with_targets(windows, None, share_of_others=0.1, seed=seed, sample=sample)
+        drawn = with_targets(windows, None, 0, share_of_others=0.1, seed=seed, sample=sample)
         return [window.part for window in drawn]
 
     assert len(kept(0, 0)) == pytest.approx(0.1 * len(windows), rel=0.2)
