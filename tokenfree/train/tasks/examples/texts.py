@@ -92,6 +92,11 @@ class ExampleTable(NamedTuple):
         return column
 
     def value(self, number: int, row: Mapping[str, Any], column: str) -> Any:
+        """Return a value of a row.
+
+        Raises:
+            UserError: The row has no such column.
+        """
         if column not in row:
             raise UserError(f"{self.key(number)}: there is no {shown(column)}, which the first line has. Fix it.")
         return row[column]
