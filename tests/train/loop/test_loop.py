@@ -1,6 +1,9 @@
 """The loop gives the same losses however it is divided: over micro batches, processes and interruptions."""
 
 import json
+import platform
+import subprocess
+import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -8,6 +11,7 @@ from typing import Any
 import pytest
 import torch
 
+from tests.conftest import REPOSITORY
 from tests.train.two_processes import TRAINING, in_two_processes
 from tokenfree.core.errors import JobError, UserError
 from tokenfree.core.settings import to_mapping
@@ -180,3 +184,21 @@ def test_the_gradient_is_clipped(corpus: str, make_recipe: MakeRecipe) -> None:
         return sum((tensor - start[name]).abs().sum().item() for name, tensor in loop.model.state_dict().items())
 
     assert moved(tight) < moved(free)
+
+
+FAULTS = """
+import resource, torch
+from tokenfree.train.loop.step import keep_freed_memory
+keep_freed_memory()
+def faults():
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    torch.zeros(2**24).add_(1)
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
+print(min(faults() for _ in range(4)))
+"""
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="other C libraries have no mallopt")
+def test_large_tensors_get_the_memory_of_freed_ones() -> None:
+    done = subprocess.run([sys.executable, "-c", FAULTS], cwd=REPOSITORY, check=True, capture_output=True, text=True)
+    assert int(done.stdout) < 1000  # of 16,384 pages
