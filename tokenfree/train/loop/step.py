@@ -234,8 +234,7 @@ _TRIM_THRESHOLD, _MMAP_MAX = -1, -4  # parameters of mallopt(3)
 def keep_freed_memory() -> None:
     """Let this process keep the memory that it frees, if its C library is glibc.
 
-    Otherwise each step gets its large tensors from the system anew, page by page, which took 11% of a bfloat16 step of
-    CANINE base on a CPU.
+    Otherwise each step gets its large tensors from the system anew, which took 11% of a bfloat16 step of CANINE base.
     """
     with contextlib.suppress(AttributeError):
         mallopt = ctypes.CDLL(None).mallopt

@@ -143,11 +143,7 @@ class TrainingLoop(Generic[R]):
         return self._training_step.stopping
 
     def train_until(self, step: int, on_step: OnStep | None = None) -> None:
-        """Train until `step` steps are completed. `on_step` gets the metrics of each step (train/runs/metrics.py).
-
-        Raises:
-            UserError: The recipe has `train.compile`, and the device is a CPU.
-        """
+        """Train until `step` steps are completed. `on_step` gets the metrics of each step (train/runs/metrics.py)."""
         if self.step >= step:
             return
         check_compile(self.recipe.train.compile, self.device.type)
