@@ -12,8 +12,8 @@ from tokenfree.preprocess.text.characters import codepoints_of
 SAMPLING = 16  # count every 16th character: the card needs shares, not exact counts
 
 # Runs of codepoints of one script, by the first of each: https://www.unicode.org/reports/tr24/. Characters that many
-# scripts share belong to none: spaces, most digits and marks, accents.
-_TABLE = files(__package__).joinpath("scripts.txt").read_text(encoding="ascii")  # docs/tools/list_scripts.py writes it
+# scripts share belong to none: spaces, most digits and marks, accents. docs/tools/list_scripts.py writes the table.
+_TABLE = files("tokenfree.preprocess.text").joinpath("scripts.txt").read_text("ascii")
 _RUNS = [line.partition(" ") for line in _TABLE.splitlines()]
 _STARTS = np.array([int(start, 16) for start, _, _ in _RUNS], np.uint32)
 _SCRIPTS = tuple(script for _, _, script in _RUNS)
