@@ -16,6 +16,7 @@ that it had checked just before may still be under way, so the new holder waits 
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import socket
@@ -37,6 +38,7 @@ LOCK = "_lock"
 BEAT = 5.0  # seconds
 BEATS_MISSED = 4
 GRACE = 5.0  # seconds between taking over a lock and the first write
+UNKNOWN = (errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP)  # the store does not support conditions
 _FREE = "free"
 
 
@@ -80,11 +82,7 @@ def hold(storage: Storage, held: Exception) -> Iterator[str]:
         UserError: The store cannot exclude a second command.
         JobError: The store could not be used for minutes.
     """
-    if not storage.creates:
-        raise UserError(
-            f"{storage.url}: two commands could write here at once, for this store cannot refuse to write over an "
-            "object that exists (If-None-Match); use S3, GCS, Azure or a path"
-        )
+    _refuse_without_conditions(storage)
     content = {"owner": uuid.uuid4().hex, "host": socket.gethostname(), "place": _place(), "pid": os.getpid()}
     number, taken_over = _acquire(storage, content, held)
     ended = threading.Event()
@@ -217,6 +215,35 @@ def _remove_up_to(storage: Storage, number: int) -> None:
     for old in _numbers(storage):
         if old <= number:
             storage.remove(f"{LOCK}/{_name(old)}")
+
+
+def _refuse_without_conditions(storage: Storage) -> None:
+    """Check that the store can write an object on the condition that it does not exist.
+
+    Raises:
+        UserError: The store cannot do that.
+    """
+    name = f"{LOCK}/try-{uuid.uuid4().hex}"
+
+    def attempt() -> bool:
+        try:
+            storage.create(name, b"first")
+            with contextlib.suppress(OSError):  # each store refuses in its own words: the content tells
+                storage.create(name, b"second")
+        except OSError as error:
+            if error.errno not in UNKNOWN:
+                raise
+            return False
+        return storage.read_bytes(name) == b"first"
+
+    keeps = storage.creates and retry_store(storage, attempt)
+    if storage.creates:
+        storage.remove(name)
+    if not keeps:
+        raise UserError(
+            f"{storage.url}: two commands could write here at once, for this store cannot refuse to write over an "
+            "object that exists (If-None-Match); use S3, GCS, Azure or a path"
+        )
 
 
 def _place() -> str | None:

@@ -245,9 +245,21 @@ def fail(number: int) -> Any:
     return act
 
 
+def write_over(pipe: Any, path: str, data: bytes) -> None:
+    pipe(path, data)
+
+
 def lose_the_answer(pipe: Any, path: str, data: bytes) -> None:
     pipe(path, data)
     raise OSError(errno.EIO, "the connection broke")
+
+
+@pytest.mark.parametrize("answers", [[write_over, write_over], [fail(errno.ENOSYS)]])
+def test_a_store_without_conditional_writes_is_refused(answers: list[Any], storage: Storage, pipes: list[Any]) -> None:
+    pipes.extend(answers)
+    with pytest.raises(UserError, match=r"directory: two commands could write here at once.*use S3, GCS"):
+        hold(storage, HELD).__enter__()
+    assert storage.find() == []
 
 
 def test_file_systems_that_look_first_and_write_then_are_refused(tmp_path: Path) -> None:
@@ -258,7 +270,7 @@ def test_file_systems_that_look_first_and_write_then_are_refused(tmp_path: Path)
 
 
 def test_answers_that_are_lost_or_refused_in_other_words(storage: Storage, pipes: list[Any]) -> None:
-    pipes.extend([fail(errno.EIO), lose_the_answer])
+    pipes.extend([lose_the_answer, fail(errno.EIO), write_over, fail(errno.EINVAL), lose_the_answer])
     with hold(storage, HELD) as number, pytest.raises(UserError, match="a goose"), hold(storage, HELD):
         pass
     assert number == "00000001"
