@@ -113,7 +113,7 @@ def run(args: argparse.Namespace) -> int:
     if subwords is not None and config.vocabulary.model is None:
         small = "" if subwords == config.vocabulary.size else f" (the corpus holds no {config.vocabulary.size:,})"
         print(f"  vocabulary  {subwords:,} subwords{small}")
-    _warn_of_bytes(manifest)
+    _print_byte_shares(manifest)
     failed = sum(manifest.counters["failed"].values())
     if failed:
         print(f"  failed      {counted(failed, 'page')}: see {args.output}/failures, or tokenfree replay {args.output}")
@@ -129,11 +129,15 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _warn_of_bytes(manifest: "Manifest") -> None:
-    """Print a warning for languages of which many subwords are bytes."""
+def _print_byte_shares(manifest: "Manifest") -> None:
+    """Print the share of bytes among each language's subwords, with a warning for high shares."""
     from tokenfree.preprocess.dataset.card import byte_shares
 
-    if many := [f"{language} {share:.1%}" for language, share in byte_shares(manifest).items() if share > MANY_BYTES]:
+    shares = byte_shares(manifest)
+    if shares:
+        listed = ", ".join(f"{language} {share:.1%}" for language, share in shares.items())
+        print(f"  bytes       {listed} of the subwords")
+    if many := [language for language, share in shares.items() if share > MANY_BYTES]:
         coverage = manifest.config["vocabulary"]["character_coverage"]
         print(
             f"  warning     More than {MANY_BYTES:.0%} of the subwords are bytes, which are no targets: "
