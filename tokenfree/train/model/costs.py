@@ -34,14 +34,12 @@ class Memory(NamedTuple):
 def costs(model: ModelConfig, length: int, num_targets: int | None = None) -> list[Cost]:
     """Return the costs of the parts of `model` in computation order, for one example of `length` characters.
 
-    Multiply-accumulates follow the formulas (dense layers, convolutions, attention over visible pairs), even where the
-    code is cheaper. `num_targets` is the number of characters to upsample. None: all.
+    Multiply-accumulates follow the formulas, even where the code is cheaper. `num_targets` None: all characters.
     """
     return _shapes_only(model).costs(length, num_targets)
 
 
 def forward_multiply_accumulates(model: ModelConfig, length: int, num_targets: int | None = None) -> int:
-    """Return the multiply-accumulates of one forward pass over one example."""
     return sum(cost.multiply_accumulates for cost in costs(model, length, num_targets))
 
 

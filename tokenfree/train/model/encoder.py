@@ -55,7 +55,6 @@ class ModelConfig:
 
     @property
     def dimensions(self) -> Dimensions:
-        """Sizes, dropout and activation that all layers share."""
         trunk = self.trunk
         inner_width = 4 * self.width if trunk.inner_width is None else trunk.inner_width
         return Dimensions(
@@ -63,11 +62,7 @@ class ModelConfig:
         )
 
     def build(self) -> "Encoder":
-        """Return the encoder, initialised with torch's global generator.
-
-        Raises:
-            UserError: The parts do not fit together (see `check`).
-        """
+        """Return the encoder, initialised with torch's global generator. Raises UserError if `check` finds problems."""
         problems = check(self)
         if problems:
             raise UserError(problems=problems)
@@ -117,8 +112,6 @@ class EncoderOutput(NamedTuple):
 
 
 class Encoder(nn.Module):
-    """The encoder: an embedder, a downsampler, the trunk and an upsampler."""
-
     # An `Embedder`, a `Downsampler` and an `Upsampler`. Their classes depend on the config.
     embedder: Any
     downsampler: Any
@@ -145,21 +138,18 @@ class Encoder(nn.Module):
         unit_ends_BU: Tensor | None = None,
         global_BC: Tensor | None = None,
     ) -> EncoderOutput:
-        """Encode a batch of padded character sequences that begin with CLS.
+        """Encode a batch of padded sequences that begin with CLS.
 
         Args:
             codepoints_BC: int64 codepoints (specials from the Private Use Area, 0 for padding), or the symbols of
                 `EmbedderConfig.symbols`. Vectors are float [B, C, S].
             mask_BC: bool, true for real characters. CLS counts as real even in a row of padding.
             segments_BC: int64 segment ids. None: all 0.
-            targets_BP: int64 indices of the characters to upsample. The result equals upsampling all characters and
-                gathering these, at a fraction of the cost. Upsamplers that make several vectors per unit also take
-                int64 [B, P, 2]: pairs of a unit and the index of its vector. None: all characters.
-            unit_ends_BU: int64 end (exclusive) of each unit in characters, only for downsamplers with words of the
-                text (`DownsamplerConfig.bytes_per_word`). Units start at character 0 and leave no gaps. Unused units
-                repeat the end of the last one.
-            global_BC: bool, characters whose units become global in addition to CLS: they attend to all units, and all
-                units attend to them. Only for attention patterns with global units, up to their maximum number.
+            targets_BP: int64 indices of the characters to upsample, at a fraction of the cost of all. Upsamplers with
+                several vectors per unit also take [B, P, 2]: a unit and the index of its vector. None: all characters.
+            unit_ends_BU: int64 end (exclusive) of each unit, for downsamplers with words of the text. Units start at
+                character 0 and leave no gaps. Unused units repeat the end of the last one.
+            global_BC: bool, characters whose units become global in addition to CLS, for attention with global units.
         """
         num_characters = codepoints_BC.shape[1]
         codepoints_BC, mask_BC, segments_BC, global_BC = self.padded(codepoints_BC, mask_BC, segments_BC, global_BC)
@@ -180,11 +170,7 @@ class Encoder(nn.Module):
         unit_ends_BU: Tensor | None = None,
         global_BC: Tensor | None = None,
     ) -> tuple[Downsampled, Tensor]:
-        """Return the output of DOWN and the units ENCODE(DOWN(embed(x))), [B, U, D].
-
-        With `pool`, this is all that a classifier needs. The arguments are those of `forward`. Pass inputs that are too
-        short for one unit through `padded` first.
-        """
+        """Return the output of DOWN, and the units. Pass inputs too short for a unit through `padded` first."""
         embedded = self.embedder(codepoints_BC, segments_BC)
         if isinstance(embedded, TableRows) and not self.downsampler.takes_rows:
             embedded = look_up(embedded)
@@ -217,7 +203,6 @@ class Encoder(nn.Module):
         return self.downsampler.widened(x_N1D).reshape(*codepoints_BP.shape, -1)
 
     def costs(self, length: int, num_targets: int | None = None) -> list[Cost]:
-        """Return the costs of the parts in computation order, for one example of `length` characters."""
         num_units = self.downsampler.num_units(length)
         return [
             *self.embedder.costs(length),

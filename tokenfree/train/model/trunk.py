@@ -20,7 +20,6 @@ class TrunkConfig(TrunkSettings):
     """Stack of Transformer layers; the defaults are BERT base (Devlin et al., arXiv 1810.04805, section 3)."""
 
     def build(self, dimensions: Dimensions) -> Trunk:
-        """Return the stack with initial weights."""
         return Trunk(self, dimensions)
 
 
@@ -57,7 +56,6 @@ class Trunk(nn.Module):
         return self.end(units_BUD)
 
     def costs(self, num_units: int) -> list[Cost]:
-        """Return the costs for one example of `num_units` units: positions and segments, if any, then the layers."""
         layers: list[Any] = list(self.layers)
         multiply_accumulates = sum(layer.multiply_accumulates(num_units) for layer in layers)
         codes = count_parameters(self.positions, self.segments)

@@ -23,8 +23,6 @@ class Config(AttentionConfig):
 
 
 class FullAttention(Core):
-    """Attention of every query to every valid key."""
-
     def forward(self, heads: Heads) -> Tensor:
         return self.attend_to_all(heads, hide(heads.valid_BK, heads.queries_BHQE.dtype)[:, None, None, :])
 

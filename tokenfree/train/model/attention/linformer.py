@@ -58,7 +58,6 @@ class LinformerAttention(Core):
         self.mixtures_KU = nn.Parameter(torch.randn(config.projection, config.max_units) * config.max_units**-0.5)
 
     def source(self, x_BUD: Tensor, valid_BU: Tensor) -> tuple[Tensor, Tensor]:
-        """Return E X, [B, K, D], over valid units only. Every mixture is a valid key."""
         num_units = x_BUD.shape[1]
         refuse_more(num_units, self.max_units, "units", MAX_UNITS)
         mixed_BKD = self.mixtures_KU[:, :num_units] @ x_BUD.masked_fill(~valid_BU[..., None], 0)

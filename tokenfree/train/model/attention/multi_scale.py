@@ -53,10 +53,7 @@ def allocate_heads(alpha: float, num_layers: int, num_heads: int, num_scales: in
 
 
 def resolve_width(scale: int | str, length: int) -> int:
-    """Return the odd width of `scale` in an example of N = `length` real units, at most 2N - 1.
-
-    N/k is floored, then made odd.
-    """
+    """Return the width of `scale` among N = `length` real units: odd, at most 2N - 1. N/k is floored first."""
     width = scale if isinstance(scale, int) else odd(length // divisor(scale))
     return min(width, 2 * length - 1)
 
@@ -66,7 +63,6 @@ def divisor(scale: str) -> int:
 
 
 def odd(width: Number) -> Number:
-    """Return `width`, plus one if it is even."""
     return width // 2 * 2 + 1
 
 
@@ -110,10 +106,7 @@ class Config(AttentionConfig):
 
 
 class MultiScaleAttention(Core):
-    """Attention within windows: heads [0, n_1) have the first scale, the next n_2 heads the second, and so on.
-
-    A unit attends to the valid units in its window, and always to itself, so that no softmax is empty.
-    """
+    """Attention within windows, where each unit also sees itself. Heads are in the order of their scales."""
 
     def __init__(
         self, scales: tuple[int | str, ...], counts: list[int], convention: WindowConvention, dropout: float
@@ -154,11 +147,7 @@ class MultiScaleAttention(Core):
         return total
 
     def _block(self, scale: int | str, num_units: int) -> int | None:
-        """Return the size of the blocks that compute `scale`; 0: units attend only to themselves; None: all pairs.
-
-        The size follows from the reach in the longest possible example, so that shapes do not depend on data. An
-        exported graph must hold for any number of units, so it computes all pairs.
-        """
+        """Return the size of blocks in the longest example. 0: units attend only to themselves; None: all pairs."""
         if torch.compiler.is_exporting():
             return 0 if isinstance(scale, int) and reach(scale, self.convention) == 0 else None
         block = round_up(reach(resolve_width(scale, num_units), self.convention), 16)
@@ -170,11 +159,7 @@ class MultiScaleAttention(Core):
         return reach(odd(length_B // divisor(scale)), self.convention)
 
     def _itself(self, heads: Heads) -> Tensor:
-        """Return the context of windows of one unit, whose attention weight is 1.
-
-        The softmax of a single logit keeps queries and keys in the graph: distributed training needs a gradient of
-        every parameter.
-        """
+        """Return the values. A softmax of one logit gives queries and keys gradients, for distributed training."""
         weights_BHU1 = (heads.queries_BHQE * heads.keys_BHKE).sum(dim=-1, keepdim=True).softmax(dim=-1)
         weights_BHU1 = dropout(weights_BHU1, self.dropout, self.training)
         context_BHUE = weights_BHU1 * heads.values_BHKE
@@ -189,7 +174,6 @@ class MultiScaleAttention(Core):
         return self.attend_to_all(heads, hide(visible_BUU, heads.queries_BHQE.dtype)[:, None])
 
     def _blocks(self, heads: Heads, reach_B: Tensor, block: int) -> Tensor:
-        """Compute blocks of queries with their own and both neighbouring blocks of keys, in memory linear in length."""
         q_BHUE, k_BHUE, v_BHUE, valid_BU = heads.queries_BHQE, heads.keys_BHKE, heads.values_BHKE, heads.valid_BK
         num_units = q_BHUE.shape[2]
         num_blocks = -(-num_units // block)
@@ -220,7 +204,6 @@ class MultiScaleAttention(Core):
 
 
 def _of_group(heads: Heads, group: slice, left_out: int) -> Heads:
-    """Select the heads of a group. `heads` has no queries and keys for the first `left_out` heads."""
     own, bias, values = slice(group.start - left_out, group.stop - left_out), heads.bias, heads.offset_values
     return heads._replace(
         queries_BHQE=heads.queries_BHQE[:, own],
@@ -232,7 +215,6 @@ def _of_group(heads: Heads, group: slice, left_out: int) -> Heads:
 
 
 def _one_row(x_BHUE: Tensor, rest: int, around: int) -> Tensor:
-    """Concatenate the units of all examples, each followed by `rest` zeros, with `around` zeros at both ends."""
     x_BUHE = x_BHUE.transpose(1, 2)
     if rest == around == 0:
         return x_BUHE.flatten(0, 1)

@@ -28,7 +28,6 @@ class Blocks(NamedTuple):
 
     @property
     def per_strand(self) -> int:
-        """Number of blocks per strand; the last one may be padded."""
         return -(-self.num_units // (self.dilation * self.size))
 
     def queries(self, x_BHUE: Tensor) -> Tensor:
@@ -45,7 +44,6 @@ class Blocks(NamedTuple):
         return x_BSNHWE.permute(0, 3, 2, 4, 1, 5).flatten(2, 4)[:, :, : self.num_units]
 
     def in_band(self, device: torch.device) -> Tensor:
-        """Return which keys of a block lie within the window of each of its units, bool [W, X]."""
         keys_X = torch.arange(self.size + 2 * self.window, device=device)
         steps_WX = keys_X - torch.arange(self.size, device=device)[:, None]
         return (steps_WX >= 0) & (steps_WX <= 2 * self.window)
@@ -65,7 +63,6 @@ class Blocks(NamedTuple):
         return queries_SNW[..., :, None], keys_SNX[..., None, :]
 
     def _strands(self, x_BHUE: Tensor) -> Tensor:
-        """Reshape [B, H, U, E] to [B, H, S, N * W, E], padded with zeros."""
         length = self.per_strand * self.size
         padded = F.pad(x_BHUE, (0, 0, 0, length * self.dilation - self.num_units))
         return padded.unflatten(2, (length, self.dilation)).transpose(2, 3)
@@ -188,10 +185,6 @@ class SlidingGlobalAttention(Core):
         return (2 * num_units + min(self.num_global, num_units)) * width**2 if self.separate else 0
 
     def copy_projections(self, layer: nn.Module) -> list[str]:
-        """Copy the projections of the surrounding `layer`, as Longformer does when it converts a full model.
-
-        Return the names of the parameters set.
-        """
         own = ("query", "key", "value") if self.separate else ()
         for name in own:
             self.get_submodule(name).load_state_dict(layer.get_submodule(name).state_dict())
@@ -215,7 +208,6 @@ class SlidingGlobalAttention(Core):
         return GlobalUnits(positions_BU.topk(room, largest=False, sorted=True).values, num_units, same=False)
 
     def _blocks(self, num_units: int, num_global: int) -> Blocks | None:
-        """Return the blocks of the windows; None to compute all pairs: if that costs less, and in exported graphs."""
         if torch.compiler.is_exporting():
             return None
         size = min(round_up(self.window, 16), -(-num_units // self.dilation))
@@ -224,7 +216,6 @@ class SlidingGlobalAttention(Core):
         return Blocks(num_units, size, self.window, self.dilation)
 
     def _dense(self, heads: Heads, chosen: GlobalUnits | None) -> Tensor:
-        """Compute all pairs and hide those outside the windows, for windows nearly as wide as the text."""
         positions_U = torch.arange(heads.valid_BK.shape[1], device=heads.valid_BK.device)
         distance_UU = (positions_U[:, None] - positions_U).abs()
         shown_BUU = ((distance_UU <= self.window * self.dilation) & (distance_UU % self.dilation == 0))[None]
@@ -236,7 +227,6 @@ class SlidingGlobalAttention(Core):
         return context_BHUE.masked_fill(~visible_BUU.any(dim=-1)[:, None, :, None], 0)
 
     def _banded(self, heads: Heads, chosen: GlobalUnits | None, blocks: Blocks) -> Tensor:
-        """Compute blocks with the keys of their windows and the global units, in memory linear in the length."""
         q_BSNHWE = blocks.queries(heads.queries_BHQE)
         k_BSNHXE, v_BSNHXE = blocks.keys(heads.keys_BHKE), blocks.keys(heads.values_BHKE)
         local_BU = heads.valid_BK if chosen is None else heads.valid_BK & ~chosen.among_units()

@@ -34,7 +34,6 @@ class OffsetValues(NamedTuple):
     table_HRE: Tensor
 
     def of_pairs(self, queries: Tensor, keys: Tensor) -> PairValues:
-        """Select the vectors of pairs [Q, K] of a query and a key, given as int64 indices that broadcast."""
         farthest = self.table_HRE.shape[1] // 2
         return PairValues(self.table_HRE, (keys - queries).clamp(-farthest, farthest) + farthest)
 
@@ -46,7 +45,6 @@ class PairValues(NamedTuple):
     index_QK: Tensor
 
     def average(self, weights: Tensor) -> Tensor:
-        """Average the vectors with attention weights [..., H, Q, K], to [..., H, Q, E]."""
         by_offset = weights.new_zeros(*weights.shape[:-1], self.table_HRE.shape[1])
         by_offset = by_offset.scatter_add(-1, self.index_QK.expand(weights.shape), weights)
         return by_offset @ self.table_HRE.to(weights.dtype)
@@ -80,8 +78,6 @@ class LayerBias:
 
 
 class SumBias(LayerBias):
-    """Sum of two biases, such as positions and segments."""
-
     def __init__(self, one: LayerBias, other: LayerBias) -> None:
         self.one, self.other = one, other
 
@@ -104,8 +100,6 @@ class SumBias(LayerBias):
 
 
 class SomeHeadsBias(LayerBias):
-    """Bias of a group of heads, for attention over this group only."""
-
     def __init__(self, bias: LayerBias, group: slice) -> None:
         self.bias, self.group = bias, group
 
@@ -173,7 +167,6 @@ class Core(nn.Module, ABC):
         return x_BUD, valid_BU
 
     def num_keys(self, num_units: int) -> int:
-        """Return K, the length of `source`."""
         return num_units
 
     def projection_multiply_accumulates(self, num_units: int, width: int) -> int:
@@ -181,10 +174,7 @@ class Core(nn.Module, ABC):
         return 0
 
     def copy_projections(self, layer: nn.Module) -> list[str]:
-        """Copy the projections of the surrounding `layer` to the pattern's own, by default none.
-
-        Return the names of the parameters set.
-        """
+        """Copy the surrounding layer's projections to the pattern's own, and return the names of the parameters set."""
         return []
 
     def attend_to_all(self, heads: Heads, hidden: Tensor) -> Tensor:
@@ -208,9 +198,8 @@ class Core(nn.Module, ABC):
     ) -> Tensor:
         """Return softmax(q k^T / sqrt(E) + hidden + bias) v with dropout on the probabilities, [..., H, Q, E].
 
-        Queries are [..., H, Q, E], keys and values [..., H, K, E]. `hidden` (see `hide`) and `bias` broadcast to
-        [..., H, Q, K]. They are separate because their sum would be as large as the logits. `of_pairs` adds a vector to
-        the value of each pair.
+        `hidden` (see `hide`) and `bias` broadcast to [..., H, Q, K]. Their sum would be as large as the logits.
+        `of_pairs` adds a vector to the value of each pair.
         """
         rate = self.dropout if self.training else 0.0
         hidden = hidden.to(queries.dtype)

@@ -29,16 +29,11 @@ class Cost(NamedTuple):
 
 
 def count_parameters(*modules: nn.Module) -> int:
-    """Return the number of scalars in the parameters of `modules`."""
     return sum(parameter.numel() for module in modules for parameter in module.parameters())
 
 
 def refuse_more(number: int, most: int, what: str, key: str) -> None:
-    """Check that the table rows set by `key` suffice for `number` items, such as units.
-
-    Raises:
-        UserError: `number` exceeds `most`.
-    """
+    """Raise UserError if `number` exceeds `most`, the number of table rows that `key` sets."""
     if number > most:
         raise UserError(f"{number} {what} are more than {key}, {most}; cut the text or raise it")
 
@@ -50,7 +45,6 @@ def too_many(number: int | None, most: int, what: str, key: str) -> Iterator[str
 
 
 def round_up(number: int, multiple: int) -> int:
-    """Return the smallest multiple of `multiple` that is at least `number`."""
     return -(-number // multiple) * multiple
 
 
@@ -61,7 +55,6 @@ class Dense(nn.Linear):
     """nn.Linear, computed by `linear`."""
 
     def forward(self, input: Tensor) -> Tensor:
-        """Return x W^T + b, [..., in_features] to [..., out_features]."""
         return linear(input, self.weight, self.bias)
 
 
@@ -89,10 +82,7 @@ def _gains(x: Tensor, weight: Tensor) -> bool:
 
 @functools.cache
 def mkl_is_slow() -> bool:
-    """Return True if this CPU has AVX-512 and is not Intel's.
-
-    A rule instead of a benchmark makes results reproducible.
-    """
+    """Return True if this CPU has AVX-512 and is not Intel's. A benchmark would make results irreproducible."""
     cpuinfo = Path("/proc/cpuinfo")
     usable = torch.backends.mkldnn.is_available() and hasattr(torch.ops.mkldnn, "_linear_pointwise")
     if not usable or not torch.backends.mkl.is_available() or not cpuinfo.is_file():
@@ -143,7 +133,6 @@ class Dimensions:
 
     @property
     def head_width(self) -> int:
-        """Width of a head, if all heads together have the width."""
         return self.width // self.heads
 
 
@@ -171,15 +160,13 @@ class Dropout(nn.Module):
         self.rate = rate
 
     def forward(self, x: Tensor) -> Tensor:
-        """Apply dropout to `x` of any shape in training mode."""
         return dropout(x, self.rate, self.training)
 
 
 def dropout(x: Tensor, rate: float, training: bool) -> Tensor:
-    """Apply dropout to `x` of any shape (arXiv 1207.0580).
+    """Apply dropout (arXiv 1207.0580) with masks of int8.
 
-    PyTorch's dropout draws one float32 per value and keeps it for the backward pass. On the CPU it took 15% of a
-    training step of CANINE base. Together with the attention weights it took a third of the activation memory.
+    PyTorch's dropout draws and keeps one float32 per value. On the CPU it took 15% of a training step of CANINE base.
     """
     if not training or rate == 0:
         return x
@@ -295,15 +282,10 @@ class GlorotDense(Dense):
 
 
 class FanInDense(Dense):
-    """A dense layer whose initial weights have a standard deviation of in_features^-1/2, which preserves the scale.
-
-    Use it outside residual layers. Inside them, 0.02 keeps the branches small.
-    """
+    """A dense layer whose initial standard deviation in_features^-1/2 preserves the scale outside residual layers."""
 
 
 class ScaledEmbedding(nn.Embedding):
-    """A table whose initial weights have the standard deviation `std`."""
-
     def __init__(self, num_rows: int, width: int, *, std: float) -> None:
         super().__init__(num_rows, width)
         self.std = std
@@ -370,7 +352,6 @@ class TableRows(NamedTuple):
 
 
 def look_up(embedded: Tensor | TableRows) -> Tensor:
-    """Return the vectors, [B, C, D]."""
     return F.embedding(embedded.index_BC, embedded.table_XD) if isinstance(embedded, TableRows) else embedded
 
 

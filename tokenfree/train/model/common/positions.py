@@ -27,7 +27,6 @@ def table_counts(sharing: Sharing, num_layers: int, num_heads: int) -> tuple[int
 
 
 def for_layers(distinct: list[Item], num_layers: int) -> list[Item]:
-    """Return one item per layer: the same object if the layers share it."""
     return distinct * num_layers if len(distinct) == 1 else distinct
 
 
@@ -122,20 +121,15 @@ class FixedCode(Positions):
     max_units: int
 
     def biases(self, num_units: int) -> Sequence[LayerBias]:
-        """Return the bias of each layer, or a single one for all layers."""
         raise NotImplementedError
 
     def forward(self, units_BUD: Tensor, valid_BU: Tensor) -> list[LayerBias]:
-        """Return the bias of each layer."""
         refuse_more(units_BUD.shape[1], self.max_units, "units", MAX_UNITS)
         return for_layers([*self.biases(units_BUD.shape[1])], self.num_layers)
 
 
 class _Toeplitz(torch.autograd.Function):
-    """Map [H, 2U - 1] to [H, U, U]: entry (i, j) is value j - i + U - 1.
-
-    The backward pass sums diagonals as columns: it reinterprets the padded matrix with rows that are one shorter.
-    """
+    """Map [H, 2U - 1] to [H, U, U]: entry (i, j) is value j - i + U - 1. Diagonals are summed as columns."""
 
     @staticmethod
     def forward(ctx, by_offset_HO: Tensor) -> Tensor:
@@ -150,5 +144,4 @@ class _Toeplitz(torch.autograd.Function):
 
 
 def _rows(factor: Tensor, index: Tensor) -> Tensor:
-    """Select rows [..., *index, R] of a factor [..., U, R]."""
     return factor.index_select(-2, index.flatten()).unflatten(-2, index.shape)

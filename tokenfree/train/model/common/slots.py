@@ -1,6 +1,4 @@
-"""Abstract base classes of the parts of the model: for each part, one of its `Config` and one of the module it builds.
-
-Each variant of a part inherits both.
+"""Abstract base classes of the parts of the model: for each part, one of its `Config` and one of its module.
 
 B batch, C characters (or bytes, or subwords), P targets, U units after DOWN, D width
 """
@@ -52,11 +50,7 @@ class Embedder(nn.Module, ABC):
 
 
 class EmbedderConfig(ABC):
-    """Settings of an embedder.
-
-    `symbols` is the meaning of its int64 inputs; `vectors` stands for float inputs. Objectives and tasks with other
-    symbols reject the model.
-    """
+    """Settings of an embedder. `symbols` is the meaning of its int64 inputs, or `vectors` for float inputs."""
 
     symbols: SymbolKind = "characters"
 
@@ -70,11 +64,10 @@ class EmbedderConfig(ABC):
 
 
 class Downsampler(nn.Module, ABC):
-    """A map from characters to fewer units, with the unit of each character.
+    """A map from characters to fewer units.
 
     `forward(x_BCD, mask_BC, *unit_ends_BU)` returns `Downsampled`. `mask_BC`, bool, is true for real characters.
-    `unit_ends_BU`, int64, is the end (exclusive) of each unit in characters. It is optional, and passed only if
-    `bytes_per_word` is set.
+    `unit_ends_BU`, int64, is the end (exclusive) of each unit in characters, passed only if `bytes_per_word` is set.
     """
 
     min_characters = 1  # length for one unit, to which shorter inputs are padded
@@ -94,8 +87,6 @@ class Downsampler(nn.Module, ABC):
 
 
 class DownsamplerConfig(ABC):
-    """Settings of a downsampler."""
-
     changes_width = False  # whether the width of characters may differ from that of units
     layers: int = 0  # number of Transformer layers over characters; the heads must divide the width of characters then
     rate: int = 1  # the length of an example must be a multiple of this
@@ -117,10 +108,9 @@ class DownsamplerConfig(ABC):
 class Upsampler(nn.Module, ABC):
     """A map from units back to characters.
 
-    `forward(units_BUD, grouping, characters_BCD, mask_BC, targets_BP=None)` returns vectors of all characters [B, C, D]
-    or of the targets [B, P, D], with the same values. `characters_BCD` is returned by DOWN. `mask_BC`, bool, is true
-    for real characters. `targets_BP` holds int64 indices of characters. If `max_pieces` is set, it may also be
-    [B, P, 2]: a unit and the index of its vector.
+    `forward(units_BUD, grouping, characters_BCD, mask_BC, targets_BP=None)` returns vectors of all characters, or only
+    those at `targets_BP`, int64. DOWN returns `characters_BCD`. If `max_pieces` is set, targets may also be [B, P, 2]:
+    a unit and the index of its vector.
     """
 
     @abstractmethod
@@ -129,8 +119,6 @@ class Upsampler(nn.Module, ABC):
 
 
 class UpsamplerConfig(ABC):
-    """Settings of an upsampler."""
-
     residual_characters: bool = False  # whether characters are added to vectors of the model's width
     max_pieces = None  # maximum number of vectors per unit, if it makes several
 
@@ -162,9 +150,8 @@ class AttentionConfig(ABC):
 class Layer(nn.Module, ABC):
     """A layer of the trunk around an attention pattern.
 
-    `forward(x_BUD, valid_BU, bias=None, *, global_BU=None)` returns the units after the layer, [B, U, D]. `valid_BU`,
-    bool, is true for real units. `bias` holds positions and segments. `global_BU`, bool, marks the units that attend to
-    all units and are attended to by all, for patterns with global units.
+    `forward(x_BUD, valid_BU, bias=None, *, global_BU=None)` returns [B, U, D]. `valid_BU`, bool, is true for real
+    units. `global_BU`, bool, marks the units that attend to all units and are attended to by all.
     """
 
     core: Core
@@ -176,8 +163,6 @@ class Layer(nn.Module, ABC):
 
 
 class LayerConfig(ABC):
-    """Settings of a layer."""
-
     head_width: int | None = None  # width of a head; None: width / heads
 
     @abstractmethod
@@ -198,15 +183,10 @@ class Positions(nn.Module, ABC):
 
     @abstractmethod
     def multiply_accumulates(self, num_units: int, pairs: list[int], /) -> int:
-        """Return the multiply-accumulates of one forward pass.
-
-        `pairs` holds the number of visible pairs of each layer, summed over heads.
-        """
+        """Return the number for one forward pass, given the visible `pairs` of each layer, summed over heads."""
 
 
 class PositionsConfig(ABC):
-    """Settings of a position encoding."""
-
     sharing: Sharing = "none"  # sharing of parameters between layers or heads, also the default for segments
     takes_mixtures = False  # whether it supports keys that are mixtures of units (`AttentionConfig.num_mixtures`)
 
@@ -222,8 +202,7 @@ class PositionsConfig(ABC):
 class SegmentsConfig(ABC):
     """Settings of segments in the trunk.
 
-    The module's `forward(segments_BU)` takes the segments of units, int64 [B or 1, U], and returns a `LayerBias` for
-    each layer, as a position encoding does.
+    The module's `forward(segments_BU)` takes int64 [B or 1, U], and returns a `LayerBias` for each layer.
     """
 
     @abstractmethod

@@ -70,7 +70,6 @@ class Highway(nn.Module):
         self.gate = GateDense(width, width)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Map [..., F] to [..., F]."""
         gate = torch.sigmoid(self.gate(x))
         return gate * self.change(x).relu() + (1 - gate) * x
 
@@ -128,5 +127,4 @@ class CharacterCnn(WordDownsampler):
 
 
 def _shift(x: Tensor, shift: int) -> Tensor:
-    """Return row c + shift of the second axis at c, 0 beyond the last."""
     return torch.cat([x[:, shift:], torch.zeros_like(x[:, :shift])], dim=1)

@@ -24,8 +24,6 @@ class Config(DownsamplerConfig):
 
 
 class NoDownsampling(Downsampler):
-    """A downsampler that returns the characters."""
-
     def forward(self, x_BCD: Tensor, mask_BC: Tensor) -> Downsampled:
         grouping = Grouping(torch.arange(x_BCD.shape[1], device=x_BCD.device)[None])
         return Downsampled(x_BCD, mask_BC, grouping, x_BCD)

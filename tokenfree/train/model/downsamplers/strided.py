@@ -92,11 +92,7 @@ class BlockAttention(Core):
 
 
 class Strided(Downsampler):
-    """Local layers, then CLS and one unit per `rate` characters, then LayerNorm.
-
-    Characters may be narrower than units; a separate layer widens CLS. Subclasses define how a group of characters
-    becomes a unit (`pool`) and create the weights for it (`add_pooling`).
-    """
+    """Local layers, then CLS and one unit per `rate` characters, then LayerNorm. A separate layer widens CLS."""
 
     def __init__(self, dimensions: Dimensions, config: StridedConfig) -> None:
         super().__init__()
@@ -124,10 +120,7 @@ class Strided(Downsampler):
         raise NotImplementedError
 
     def forward(self, x_BCD: Tensor, mask_BC: Tensor) -> Downsampled:
-        """Return U = floor(C / rate) units [B, U, D]: CLS, then one per group of `rate` characters except the last.
-
-        `mask_BC`, bool, is true for real characters. If `rate` does not divide C, the characters after the last group
-        have no unit of their own, and UP uses the last unit.
+        """Return floor(C / rate) units: CLS, then one per group of `rate` characters except the last.
 
         In the official code, mask entry j is true if group j has a real character, but unit j holds group j - 1. So the
         unit of the last real group is never a key. `align_mask` gives each unit the entry of its own group.

@@ -23,8 +23,6 @@ class Config(StridedConfig):
 
 
 class StridedConv(Strided):
-    """A convolution with kernel and stride `rate`, and GELU."""
-
     def add_pooling(self, narrow: int, width: int) -> None:
         self.convolution = nn.Conv1d(narrow, width, self.rate, stride=self.rate)
 

@@ -74,11 +74,7 @@ class WordPooling(WordDownsampler):
         return self.output(pooled_BUD, words, rows.segments_BC)
 
     def pool(self, rows: TableRows, words: WordSpans) -> Tensor:
-        """Return e_i of each word, [B, U, D]; 0 for a word without bytes.
-
-        Keys and values are computed once per row of the byte table, which has fewer rows than the text has bytes. They
-        are linear, so learned byte positions are projected separately and added.
-        """
+        """Return e_i of each word, 0 for words without bytes. Keys and values are computed once per table row."""
         keys_BCD = F.embedding(rows.index_BC, self.key(rows.table_XD))
         values_BCD = F.embedding(rows.index_BC, self.value(rows.table_XD))
         if self.byte_positions is not None:

@@ -77,7 +77,6 @@ class WordDownsampler(Downsampler):
         return Downsampled(self.of_words(x, words), words.valid_BU, Grouping(words.word_BC), look_up(x))
 
     def of_words(self, x: Tensor | TableRows, words: WordSpans) -> Tensor:
-        """Return the units, [B, U, D]."""
         raise NotImplementedError
 
     def num_units(self, num_characters: int) -> int:
@@ -137,8 +136,7 @@ def softmax_in_words(logits_BC: Tensor, words: WordSpans) -> Tensor:
 class WordOutput(nn.Module):
     """LN(e + position of the word + type) W_proj: from pooled vectors of words to units of the trunk.
 
-    `place_std` is the initial standard deviation of the positions. As the LayerNorm rescales the sum, the ratio to the
-    size of e decides how much of each reaches the trunk at first.
+    Only the ratio of `place_std`, the initial standard deviation of positions, to e matters, because of the LayerNorm.
     """
 
     def __init__(self, word_width: int, max_words: int, dimensions: Dimensions, *, place_std: float) -> None:
@@ -160,7 +158,6 @@ class WordOutput(nn.Module):
         return self.projection(self.dropout(self.norm(summed_BUD)))
 
     def costs(self, num_words: int) -> list[Cost]:
-        """Return its costs in computation order, for `num_words` words."""
         word_width, width = self.projection.in_features, self.projection.out_features
         return [
             Cost("word positions", (num_words, word_width), count_parameters(self.places), 0),
@@ -176,6 +173,5 @@ class WordOutput(nn.Module):
 
 
 def _flat(words: WordSpans) -> Tensor:
-    """Return the word of each character, numbered across the batch."""
     batch, num_words = words.valid_BU.shape
     return words.word_BC + torch.arange(batch, device=words.word_BC.device)[:, None] * num_words

@@ -67,10 +67,7 @@ class InputConfig(PositionedConfig):
 
 
 class Sinusoids(nn.Module):
-    """Fixed sinusoidal positions (Vaswani et al., arXiv 1706.03762, section 3.5).
-
-    They are scaled to the root mean square `std`. Unscaled, it is the root of 1/2.
-    """
+    """Fixed sinusoidal positions (arXiv 1706.03762, section 3.5), scaled to the root mean square `std`."""
 
     weight: Tensor
 
@@ -83,11 +80,7 @@ class Sinusoids(nn.Module):
 
 
 class CharacterEmbedder(Embedder):
-    """LayerNorm(table(x) + segment + position), then dropout (CANINE, section 3.1).
-
-    The table maps symbols to vectors, independent of their positions. Its `name` is shown in tables of costs. It has a
-    method `learn` if it learns the frequent characters of the data.
-    """
+    """LayerNorm(table(x) + segment + position), then dropout (CANINE, section 3.1). Tables of costs show `name`."""
 
     table: Any
 
@@ -105,7 +98,6 @@ class CharacterEmbedder(Embedder):
     def forward(
         self, codepoints_BC: Tensor, segments_BC: Tensor | None = None, positions_BC: Tensor | None = None
     ) -> Tensor:
-        """Return vectors [B, C, D] of int64 symbols. By default segments are 0 and positions 0 to C - 1."""
         num_characters = codepoints_BC.shape[1]
         x_BCD = self.table(codepoints_BC)
         if self.segments is not None:

@@ -29,9 +29,8 @@ def multipliers(family: Family, num_hashes: int) -> Tensor:
 def hash_buckets(symbols: Tensor, multipliers_K: Tensor, num_buckets: int, family: Family) -> Tensor:
     """Return buckets, int64 [..., K], of symbols [..., 1] under every hash, or of symbols [..., K] under one hash each.
 
-    The official hash (x + 1) * p_k mod B is affine, so all K buckets of x depend only on (x + 1) mod B. Codepoints that
-    differ by a multiple of B share every bucket. The independent family folds the high bits of a product (below 2^63)
-    into its low bits, which makes collisions under different k independent.
+    The official hash (x + 1) * p_k mod B is affine, so codepoints that differ by a multiple of B share every bucket.
+    The independent family folds the high bits of a product (below 2^63) into its low bits against that.
     """
     product = (symbols + 1) * multipliers_K
     if family == "independent":
@@ -87,11 +86,7 @@ class HashTables(nn.Module):
         self.register_buffer("offsets_K", torch.arange(config.hashes) * config.buckets, persistent=False)
 
     def forward(self, codepoints_BC: Tensor) -> Tensor:
-        """Return vectors [B, C, D] of int64 codepoints.
-
-        Raises:
-            IndexError: A value is not a codepoint.
-        """
+        """Return vectors [B, C, D] of int64 codepoints. Raises IndexError if a value is not a codepoint."""
         by_order = [
             buckets_BCK + self.offsets_K + order * len(self.offsets_K) * self.buckets
             for order, buckets_BCK in enumerate(self.ngram_buckets(codepoints_BC))
@@ -107,9 +102,8 @@ class HashTables(nn.Module):
     def ngram_buckets(self, codepoints_BC: Tensor) -> list[Tensor]:
         """Return for each order the buckets, int64 [B, C, K], of the n-grams that start at each character.
 
-        H'(x_i .. x_j) = H(x_i + H'(x_{i+1} .. x_j)). The inner hash is added and hashed again, so that the order of the
-        characters matters. Values are reduced mod B at every step, which does not change the official hash. Characters
-        beyond the end are 0.
+        H'(x_i .. x_j) = H(x_i + H'(x_{i+1} .. x_j)), so that order matters. Characters beyond the end are 0. Values are
+        reduced mod B at every step, which does not change the official hash.
         """
         buckets = [self._hashed(codepoints_BC[..., None])]
         beyond_K = self._hashed(codepoints_BC.new_zeros(1))

@@ -31,8 +31,6 @@ class Config(InputConfig):
 
 
 class Table(nn.Module):
-    """A table with one row per id from 0."""
-
     def __init__(self, name: str, size: int, width: int) -> None:
         super().__init__()
         self.name = name

@@ -26,10 +26,7 @@ class Config(EmbedderConfig):
 
 
 class WordBytes(Embedder):
-    """A row per byte value. Other values get the row of UNK.
-
-    The initial standard deviation is 1, because there is no LayerNorm before pooling (see words.py).
-    """
+    """A row per byte value, and that of UNK for others. They start with std 1, as no LayerNorm precedes pooling."""
 
     def __init__(self, width: int) -> None:
         super().__init__()

@@ -58,7 +58,6 @@ class BertLayer(Layer):
     def attend(
         self, queries_BQD: Tensor, x_BUD: Tensor, valid_BU: Tensor, bias: LayerBias | None, global_BU: Tensor | None
     ) -> Tensor:
-        """Return multi-head attention of `queries_BQD` to `x_BUD`, [B, Q, D]."""
         q_BHQE = self._split(self.query(queries_BQD))
         source_BKD, valid_BK = self.core.source(x_BUD, valid_BU)
         k_BHKE, v_BHKE = self._split(self.key(source_BKD)), self._split(self.value(source_BKD))
@@ -67,7 +66,6 @@ class BertLayer(Layer):
         return self.attention_output(context_BHQE.transpose(1, 2).flatten(2))
 
     def feed_forward(self, h_BQD: Tensor) -> Tensor:
-        """Apply the FFN, two dense layers with the activation between them, [B, Q, D]."""
         inner_BQI = activate(self.inner(h_BQD), self.activation)
         return self.outer(inner_BQI)
 

@@ -38,10 +38,7 @@ class Config(DietConfig):
 
 
 class DietAbs(FixedCode):
-    """Bias of unit i and key j: row i of P_Q times row j of P_K, without scaling.
-
-    If keys are mixtures of units, as in Linformer, P_K has a row per mixture.
-    """
+    """Bias of unit i and key j: row i of P_Q times row j of P_K, unscaled. Keys may be mixtures."""
 
     def __init__(self, config: Config, dimensions: Dimensions, trunk: TrunkSettings) -> None:
         super().__init__()

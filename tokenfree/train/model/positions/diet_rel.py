@@ -37,7 +37,6 @@ class DietConfig(SharingConfig):
             yield from needs_own_queries(trunk)
 
     def query_factor(self, dimensions: Dimensions) -> float:
-        """Return the factor of the content's logits, which are divided by the square root of the head width."""
         return dimensions.heads**-0.5 if self.scale == "width" else 1.0
 
 

@@ -22,8 +22,6 @@ class Config(PositionsConfig):
 
 
 class NoPositions(Positions):
-    """A position encoding that adds nothing."""
-
     def forward(self, units_BUD: Tensor, valid_BU: Tensor) -> None:
         return None
 

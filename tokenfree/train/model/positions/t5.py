@@ -43,10 +43,7 @@ class Config(SharingConfig):
 
 
 class T5(Positions):
-    """Scalars per bucket of offsets.
-
-    Each sign has half of the buckets. Half of these hold one offset each; the others grow logarithmically.
-    """
+    """Scalars per bucket. Half of a sign's buckets hold one offset each; the others grow logarithmically."""
 
     stacked = {"by_bucket_LHN": 0}  # see train/optimizers/base.py
 
@@ -70,8 +67,7 @@ class T5(Positions):
 def bucket(offsets: Tensor, num_buckets: int, max_distance: int) -> Tensor:
     """Return the bucket of each offset key - query, int64.
 
-    Equals `_relative_position_bucket` of transformers' bidirectional T5. The logarithm uses float32 as theirs does,
-    because results would differ at powers of two otherwise.
+    Equals `_relative_position_bucket` of transformers' bidirectional T5, also in the logarithm's dtype, float32.
     """
     half, exact = num_buckets // 2, num_buckets // 4
     distance = offsets.abs()

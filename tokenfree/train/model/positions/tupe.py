@@ -43,10 +43,7 @@ class Config(PositionsConfig):
 
 
 class Tupe(Positions):
-    """(p_i U_Q)(p_j U_K)^T / sqrt(2 E) + b_{j-i}, computed once for all layers; content is divided by sqrt(2 E) too.
-
-    theta_1 replaces it if i is CLS, theta_2 if only j is CLS.
-    """
+    """(p_i U_Q)(p_j U_K)^T / sqrt(2 E) + b_{j-i}, once for all layers; theta_1 if i is CLS, theta_2 if only j is."""
 
     stacked = {"by_offset_HO": 0, "thetas_2H": 0}  # see train/optimizers/base.py
 
@@ -80,8 +77,6 @@ class Tupe(Positions):
 
 
 class TupeBias(LayerBias):
-    """Correlations `bias` with separate scalars for CLS, unit 0."""
-
     query_factor = 2**-0.5
 
     def __init__(self, bias: LayerBias, thetas_2H: Tensor | None, num_units: int) -> None:

@@ -20,7 +20,5 @@ class Config(SegmentsConfig):
 
 
 class NoSegments(nn.Module):
-    """A segment encoding that adds nothing."""
-
     def forward(self, segments_BU: Tensor) -> None:
         return None

@@ -53,7 +53,6 @@ class PerHeadSegments(nn.Module):
         self.table_LHSS = nn.Parameter(torch.zeros(*counts, num_segments, num_segments))
 
     def forward(self, segments_BU: Tensor) -> list[FactorBias]:
-        """Return the scalars of each layer for segments, int64 [B or 1, U]."""
         every_segment = torch.eye(self.table_LHSS.shape[-1], dtype=self.table_LHSS.dtype, device=segments_BU.device)
         flags_B1US = F.embedding(segments_BU, every_segment)[:, None]
         # A product, because the backward pass of a look-up would add gradients pair by pair.

@@ -20,8 +20,6 @@ class Config(UpsamplerConfig):
 
 
 class NoUpsampling(Upsampler):
-    """An upsampler that returns the vector of each character's unit."""
-
     def forward(
         self,
         units_BUD: Tensor,

@@ -74,10 +74,7 @@ class RepeatConcat(Upsampler):
         mask_BC: Tensor,
         targets_BP: Tensor | None = None,
     ) -> Tensor:
-        """Return vectors of all characters [B, C, D] or of the targets [B, P, D].
-
-        There is only one layer, and its FFN is position-wise, so the targets' rows alone have the same values.
-        """
+        """Return vectors of all characters or of the targets, whose values are the same: there is one layer."""
         h_BCD = activate(self.convolve(units_BUD, grouping, characters_BCD), self.activation)
         h_BCD = self.dropout(self.norm(self.add_residuals(h_BCD, units_BUD, grouping, characters_BCD)))
         queries_BPD = h_BCD if targets_BP is None or not self.targeted else gather_rows(h_BCD, targets_BP)
@@ -93,11 +90,7 @@ class RepeatConcat(Upsampler):
         return h_BCD
 
     def convolve(self, units_BUD: Tensor, grouping: Grouping, characters_BCD: Tensor) -> Tensor:
-        """Return the convolution over [characters ; repeated units], [B, C, D].
-
-        A convolution is linear, so its two halves are computed separately. The half over the repeated units is computed
-        once per unit, which takes a quarter of the products with a rate of 4.
-        """
+        """Return the convolution over [characters ; repeated units]. Its half over units is computed once per unit."""
         width = characters_BCD.shape[-1]
         left, right = same_padding(self.convolution.kernel_size[0])
         padded_BDC = F.pad(characters_BCD, (0, 0, left, right)).transpose(1, 2)
@@ -129,7 +122,6 @@ def convolve_units(units_BUD: Tensor, grouping: Grouping, kernel_DDK: Tensor, nu
 
 
 def repeat_units(units_BUD: Tensor, grouping: Grouping) -> Tensor:
-    """Return the unit of each character, [B, C, D]."""
     return gather_rows(units_BUD, grouping.unit_BC.expand(units_BUD.shape[0], -1))
 
 

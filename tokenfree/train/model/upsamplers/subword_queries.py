@@ -41,10 +41,7 @@ class SubwordQueries(NoUpsampling):
         mask_BC: Tensor,
         targets_BP: Tensor | None = None,
     ) -> Tensor:
-        """Return rows [B, P, D] of the pairs (unit, slot) in `targets_BP`, int64 [B, P, 2].
-
-        Targets [B, P] are characters, and each gets the first slot of its unit. None: all characters.
-        """
+        """Return rows for `targets_BP`: (unit, slot), or characters, which get the first slot. None: all."""
         if targets_BP is not None and targets_BP.dim() == 3:
             return gather_rows(units_BUD, targets_BP[..., 0]) + self.slots(targets_BP[..., 1])
         vectors = super().forward(units_BUD, grouping, characters_BCD, mask_BC, targets_BP)
