@@ -34,11 +34,7 @@ ROW, BARS_WIDTH = 24, 480  # pixels of a bar with its gap, and of the longest ba
 
 
 def write_card(storage: Storage, manifest: Manifest) -> None:
-    """Write the card and its plots (SVG).
-
-    Raises:
-        UserError: the directory cannot be written to, or is full.
-    """
+    """Write the card and its plots (SVG). Raises UserError if the directory cannot be written to."""
     bars = plot_data(manifest)
     for name, (title, axis, values) in bars.items():
         storage.write_bytes(f"{PLOTS}/{name}.svg", draw_bars(title, axis, values))
@@ -144,10 +140,7 @@ def card(manifest: Manifest, plots: Sequence[str]) -> str:
 
 
 def draw_bars(title: str, axis: str, values: Mapping[str, float]) -> bytes:
-    """Return an SVG of horizontal bars with their values.
-
-    The SVG is written by hand, because matplotlib took as long for these bars as the job takes for a megabyte of text.
-    """
+    """Return an SVG of horizontal bars, written by hand because matplotlib takes too long for them."""
     left = 24 + 7 * max(map(len, values))  # room for the names, in the pixels of a wide letter
     longest = max(*values.values(), 1e-9)
     parts = [f'<text x="8" y="22" font-weight="bold">{escape(f"{title} ({axis})")}</text>']
@@ -173,7 +166,6 @@ def _lengths(lengths: Mapping[str, int]) -> dict[str, float]:
 
 
 def _largest(values: Mapping[str, float]) -> dict[str, float]:
-    """Return the items with the largest values first. Equal values are sorted by name."""
     return dict(sorted(values.items(), key=lambda item: (-item[1], item[0]))[:MAX_BARS])
 
 
@@ -191,20 +183,13 @@ def _table(head: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
 
 
 def write_layout(storage: Storage, splits: Mapping[str, DatasetSplit], vocabulary_sha256: str | None) -> None:
-    """Write `dataset_dict.json`, and `dataset_info.json` and `state.json` of each split.
-
-    `datasets` takes the features from the schema of the Arrow files. The fingerprint, by which it names its caches, is
-    that of the content.
-
-    Raises:
-        UserError: the directory cannot be written to, or is full.
-    """
+    """Write the files by which `datasets` opens a directory. Raises UserError if the directory cannot be written to."""
     for name, split in splits.items():
         described = {"description": "Windows of text with character, word, subword and sentence features."}
         storage.write_json(f"{name}/dataset_info.json", described)
         state = {
             "_data_files": [{"filename": shard.path.partition("/")[2]} for shard in split.shards],
-            "_fingerprint": content_fingerprint({name: split}, vocabulary_sha256),
+            "_fingerprint": content_fingerprint({name: split}, vocabulary_sha256),  # names the caches of `datasets`
             "_format_columns": None,
             "_format_kwargs": {},
             "_format_type": None,

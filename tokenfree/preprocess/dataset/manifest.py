@@ -2,8 +2,7 @@
 
 The manifest holds the hashes of all other files. `_SUCCESS` holds the hash of the manifest and of itself, and the sizes
 and times by which a later command recognises its inputs. Everything else in a data directory depends on content alone.
-Older directories have an empty `_SUCCESS`, or one without a hash of itself. Keys of the manifest that are not checked
-here are for people.
+Older directories have an empty `_SUCCESS`, or one without a hash of itself.
 """
 
 from __future__ import annotations
@@ -54,17 +53,14 @@ class DatasetSplit:
 
     @property
     def rows(self) -> int:
-        """Windows."""
         return sum(shard.rows for shard in self.shards)
 
     @property
     def documents(self) -> int:
-        """Documents."""
         return sum(shard.documents for shard in self.shards)
 
     @property
     def characters(self) -> int:
-        """Codepoints of all windows."""
         return sum(shard.characters for shard in self.shards)
 
 
@@ -72,10 +68,8 @@ class DatasetSplit:
 class Manifest:
     """A finished data directory.
 
-    `config` is the resolved PreprocessConfig as a mapping. `counters` are reconciled (see `reconcile`). `statistics`
-    holds the numbers of the card. Each of `inputs` has a name, size and SHA-256. `fingerprint` changes with any byte of
-    any shard or of the vocabulary, and with nothing else. `files` has the SHA-256 of all files except the shards and
-    `vocabulary/subwords.model`; older directories have none.
+    `fingerprint` changes with any byte of any shard or of the vocabulary, and with nothing else. `files` has the
+    SHA-256 of all files except the shards and `vocabulary/subwords.model`; older directories have none.
     """
 
     schema_version: int
@@ -93,16 +87,11 @@ class Manifest:
 
     @property
     def shards(self) -> tuple[ShardEntry, ...]:
-        """Shards of all splits."""
         return tuple(shard for split in self.splits.values() for shard in split.shards)
 
 
 def load_manifest(directory: str) -> Manifest:
-    """Return the manifest of a data directory (a path or any fsspec address).
-
-    Raises:
-        UserError: The manifest is absent, damaged, or has a schema version that this version does not know.
-    """
+    """Return the manifest of a data directory. Raises UserError if it is absent, damaged or of an unknown version."""
     try:
         values = json.loads(Storage.at(directory).read_bytes(MANIFEST))
     except (FileNotFoundError, NotADirectoryError):
@@ -131,11 +120,7 @@ def load_manifest(directory: str) -> Manifest:
 
 
 def save_manifest(storage: Storage, manifest: Manifest) -> None:
-    """Write the manifest, which makes a directory complete. `_SUCCESS` is written after it.
-
-    Raises:
-        UserError: the directory cannot be written to, or is full.
-    """
+    """Write the manifest, which makes a directory complete. Raises UserError if the directory cannot be written to."""
     storage.write_json(MANIFEST, asdict(manifest))
 
 
@@ -150,12 +135,7 @@ def content_fingerprint(splits: Mapping[str, DatasetSplit], vocabulary_sha256: s
 
 
 def reconcile(counters: Mapping[str, Any]) -> None:
-    """Check that every page that was read is accounted for.
-
-    Raises:
-        JobError: The number of pages is not documents + redirects + other namespaces + filtered + failed + duplicates
-            + near-duplicates (if the job looks for these).
-    """
+    """Raise JobError unless each page that was read is counted once: as a document, as dropped or as failed."""
     parts = {name: counters[name] for name in ("documents", "redirects", "other_namespaces", "duplicates")}
     parts["near_duplicates"] = counters.get("near_duplicates", 0)
     parts["filtered"] = sum(counters["filtered"].values())
@@ -185,13 +165,8 @@ SUCCESS = "_SUCCESS"
 def mark_success(storage: Storage, inputs: Sequence[Mapping[str, Any]]) -> None:
     """Write `_SUCCESS` into a directory that has its manifest.
 
-    Args:
-        storage: The data directory.
-        inputs: `path` (a name), `size` in bytes and `modified` of each input, as the job found them; empty if they are
-            no longer known.
-
-    Raises:
-        UserError: The directory cannot be written to, is full, or has a `_SUCCESS` for another manifest.
+    Each of `inputs` has `path` (a name), `size` in bytes and `modified`, as the job found them. Raises UserError if the
+    directory cannot be written to or has a `_SUCCESS` for another manifest.
     """
     before = read_sealed(storage, SUCCESS) or {}
     found = hash_of(storage, MANIFEST)
@@ -205,10 +180,7 @@ def mark_success(storage: Storage, inputs: Sequence[Mapping[str, Any]]) -> None:
 def note_added(storage: Storage, name: str, sha256: str | None) -> None:
     """Record the hash of a file that is added to a complete directory, or with None that the file is absent.
 
-    A directory whose `_SUCCESS` has no hashes stays as it is.
-
-    Raises:
-        UserError: the directory cannot be written to, or is full.
+    A directory whose `_SUCCESS` has no hashes stays as it is. Raises UserError if the directory cannot be written to.
     """
     mark = read_sealed(storage, SUCCESS)
     if mark is not None:
@@ -233,9 +205,7 @@ MODEL, VOCABULARY = "vocabulary/subwords.model", "vocabulary/subwords.vocab"
 def load_vocabulary(data: str) -> Vocabulary | None:
     """Return the subword vocabulary of a data directory or run (a path or fsspec address), or None if it has none.
 
-    Raises:
-        UserError: The vocabulary is not the one of the manifest, or is not a SentencePiece model, or no file system
-            reads the address.
+    Raises UserError if the address cannot be read or the vocabulary is not the one of the manifest.
     """
     storage = Storage.at(data)
     try:

@@ -1,7 +1,4 @@
-"""Check a data directory: the manifest against the files, every hash, and the invariants of every row.
-
-The checks state what the columns mean. They do not use the code that wrote them.
-"""
+"""Check a data directory: files, hashes and every row, without the code that wrote them."""
 
 from __future__ import annotations
 
@@ -37,10 +34,7 @@ Break = tuple[int, str]  # the row within the batch, and what is wrong with it
 
 
 def check_windows(batch: pa.RecordBatch, vocabulary: Vocabulary | None = None) -> str | None:
-    """Return what is wrong with the first invalid row of `batch` ("row 3: word_ends: ..."), or None if all are valid.
-
-    With a `vocabulary`, subword ids must be ids of its pieces. Absent columns are not checked.
-    """
+    """Return what is wrong with the first invalid row, or None. Absent columns are not checked."""
     try:
         batch.validate(full=True)
         if not batch.schema.equals(schema(batch.schema.names)):
@@ -93,7 +87,6 @@ def _has_nulls(column: pa.Array) -> bool:
 
 
 def _first(bad: np.ndarray, rows: np.ndarray, message: str) -> Iterator[Break]:
-    """Return the row and place of the first entry for which `bad` is true."""
     if bad.any():
         yield int(rows[np.argmax(bad)]), message
 
@@ -202,15 +195,9 @@ NOT_DATA = (LOCK, "_work")  # and what is kept for a later job, which checks doc
 
 
 def verify(directory: str, progress: Callable[[int, int], None] | None = None) -> tuple[str, ...]:
-    """Check everything. `progress` is called with the number of shards done and of all shards.
+    """Check everything and return the files that no hash covers. `progress` is called with shards done and all shards.
 
-    Returns:
-        The files that no hash covers: files that were added later and, in a directory of an older version, most files
-        except the shards.
-
-    Raises:
-        UserError: `directory` is not a complete data directory.
-        JobError: Something is wrong. The message names the file and, in a shard, the row.
+    Raises UserError if `directory` is not a complete data directory, and JobError if anything else is wrong.
     """
     storage = Storage.at(directory)
     mark = read_sealed(storage, SUCCESS)
@@ -330,7 +317,6 @@ def _check_language(batch: pa.RecordBatch, shard: ShardEntry, first_row: int) ->
 
 
 def _count_characters(batch: pa.RecordBatch) -> int:
-    """Return the number of codepoints of all rows, from whichever column has it, or 0 if none does."""
     for name in ("codepoints", "whitespace"):
         if name in batch.schema.names:
             return len(batch[name].flatten())

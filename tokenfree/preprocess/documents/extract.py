@@ -37,7 +37,6 @@ class PageCounters:
     failed: Counter[str] = field(default_factory=Counter)
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values."""
         return {**vars(self), "filtered": dict(self.filtered), "failed": dict(self.failed)}
 
     def add(self, other: dict[str, Any]) -> None:
@@ -92,11 +91,7 @@ class Sample(NamedTuple):
 
 
 def sample_split(split: InputSplit, config: PreprocessConfig, seconds: float) -> Sample:
-    """Read and clean the first pages of a split for about `seconds` of CPU time, or all of it if that takes less.
-
-    Raises:
-        OSError: An input cannot be opened or read.
-    """
+    """Read and clean the first pages of a split for about `seconds` of CPU time. Raises OSError if it is unreadable."""
     characters = size = 0
     start = time.process_time()
     for page in read_split(split):
@@ -142,13 +137,9 @@ OPEN_FILES = 256
 
 
 def write_failures(storage: Storage, name: str, failed: Iterable[tuple[FailedPage, str]]) -> tuple[int, str]:
-    """Commit the failures of one input split, sorted, with the names of their sources.
+    """Commit the failures of one input split, sorted, and return their number and the file's SHA-256.
 
-    Returns:
-        Their number and the SHA-256 of the file. Without failures, no file is written.
-
-    Raises:
-        UserError: the directory cannot be written to, or is full.
+    Without failures, no file is written. Raises UserError if the directory cannot be written to.
     """
     lines = sorted(_line(page, source) for page, source in failed)
     return len(lines), storage.write_bytes(name, b"".join(lines)).sha256 if lines else ""
@@ -161,12 +152,10 @@ def first_failure(storage: Storage, name: str) -> str:
 
 
 def collect_failures(storage: Storage, names: Sequence[str], scratch: str) -> int:
-    """Merge the failures of all splits into parts of bounded size and return these. Splits do not affect the order.
+    """Merge the failures of all splits into parts of bounded size, and return the number of parts.
 
-    `scratch` is a folder for intermediate files, which are needed if more files are merged than may be open at once.
-
-    Raises:
-        UserError: the directory cannot be written to, or is full.
+    Splits do not affect the order. `scratch` is a folder for intermediate files. Raises UserError if the directory
+    cannot be written to.
     """
     storage.remove(FOLDER)
     waiting = list(names)

@@ -1,10 +1,7 @@
 """Filters of documents, cheap ones first. Each dropped document has one counted reason.
 
-Repeated lines: Gopher's fraction of characters in duplicate lines, https://arxiv.org/abs/2112.11446, table A1.
-
-The filter by scripts identifies no language. No locked library does that well enough: charset-normalizer, which uses
-letter frequencies, named 9 of 17 pieces of 500 characters of Finnish, took Belarusian for Russian, and Kabyle, which it
-does not know, for Dutch (sentences of Tatoeba).
+The filter by scripts identifies no language, because no locked library does that well enough: charset-normalizer named
+9 of 17 pieces of 500 characters of Finnish, and took Belarusian for Russian (sentences of Tatoeba).
 """
 
 from __future__ import annotations
@@ -21,19 +18,13 @@ from tokenfree.preprocess.text.scripts import scripts_of
 
 
 def is_of_languages(tag: str, wanted: Iterable[str]) -> bool:
-    """Return True if a language tag lies in one of the ranges `wanted`: `zh` includes `zh-Hant`, not the reverse.
-
-    This is the basic filtering of RFC 4647, https://www.rfc-editor.org/rfc/rfc4647#section-3.3.1.
-    """
+    """Return True if a tag lies in one of the ranges `wanted`: `zh` includes `zh-Hant` (RFC 4647, section 3.3.1)."""
     lower = tag.lower()
     return any(lower == each.lower() or lower.startswith(f"{each.lower()}-") for each in wanted)
 
 
 def repeated_line_share(text: str) -> float:
-    """Return the share of a text's characters that are in repeated lines, or 0 for an empty text.
-
-    White space around lines is ignored, and line ends are not counted.
-    """
+    """Return the share of characters in repeated lines (Gopher, https://arxiv.org/abs/2112.11446, table A1), or 0."""
     lines = [line for line in map(str.strip, text.split("\n")) if line]
     characters = sum(map(len, lines))
     once = sum(map(len, set(lines)))
@@ -41,10 +32,7 @@ def repeated_line_share(text: str) -> float:
 
 
 def script_share(text: str, scripts: Collection[str]) -> float:
-    """Return the share of a text's letters that belong to one of `scripts`, or 0 if it has no letter.
-
-    Characters that many scripts share, such as digits and punctuation, are not letters.
-    """
+    """Return the share of a text's letters, without digits and punctuation, that belong to one of `scripts`, or 0."""
     kinds, counts = np.unique(codepoints_of(text), return_counts=True)  # few distinct characters
     names = scripts_of(kinds)
     letters = counts[names != ""].sum()
@@ -55,10 +43,7 @@ _PASSED_OVER = ("Z", "Cc", "Cf")  # white space and invisible characters, such a
 
 
 def symbol_share(text: str) -> float:
-    """Return the share of visible characters that are neither letters, marks nor digits, or 0 if none is visible.
-
-    Punctuation counts as symbols; in prose it makes up a few percent.
-    """
+    """Return the share of visible characters, such as punctuation, that are neither letters, marks nor digits, or 0."""
     kinds = [(unicodedata.category(character), count) for character, count in Counter(text).items()]
     visible = sum(count for kind, count in kinds if not kind.startswith(_PASSED_OVER))
     letters = sum(count for kind, count in kinds if kind[0] in "LMN")
@@ -71,10 +56,7 @@ def reason_of_language(language: str, filters: FilterConfig) -> str | None:
 
 
 def reason_of_text(text: str, filters: FilterConfig) -> str | None:
-    """Return why a clean text is dropped, or None if it stays.
-
-    Reasons are empty, too_short, too_long, other_script, too_many_symbols and repeated_lines.
-    """
+    """Return why a clean text is dropped, such as `too_short`, or None if it stays."""
     if not text:
         return "empty"
     if len(text) < filters.min_characters:

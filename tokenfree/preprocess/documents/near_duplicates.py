@@ -1,23 +1,13 @@
 """Near-duplicates: MinHash sketches, candidate pairs by bands, and the file of dropped documents.
 
 A sketch has 256 numbers. The share of equal numbers in two sketches estimates the Jaccard similarity of their texts'
-shingles. A shingle is a run of characters, after case folding and with white space collapsed. Each shingle is hashed
-once. The highest bits of a hash choose one of the 256 numbers, and the smallest hash wins (one permutation hashing: Li,
-Owen & Zhang, 2012, https://arxiv.org/abs/1208.1259). Numbers that stay empty in a short text are copied from filled
-ones, at places that depend only on which are filled (densification: Shrivastava, 2017,
-https://arxiv.org/abs/1703.04664). The cost is one hash per character. `benchmarks/preprocess/near_duplicates.py`
-compares it with datasketch.
+shingles (runs of characters, after case folding and with white space collapsed). The highest bits of a shingle's hash
+choose one of the numbers, and the smallest hash wins (one permutation hashing, https://arxiv.org/abs/1208.1259).
+Numbers that stay empty in a short text are copied from filled ones, at places that depend only on which are filled
+(densification, https://arxiv.org/abs/1703.04664). Two documents are candidates if all numbers of a band are equal.
 
-Two documents are candidates if all numbers of a band are equal. With b bands of r numbers, a pair of similarity s is
-found with probability 1 - (1 - s^r)^b (Leskovec, Rajaraman & Ullman, Mining of Massive Datasets, chapter 3.4).
-
-The sketches of a sorted run are an Arrow file of one batch next to it:
-
-| column | content |
-|---|---|
-| `language`, `key`, `id` | as in the run |
-| `band_00` ... | uint64: equal in two documents that are candidates |
-| `sketch` | 256 numbers of two bytes |
+The sketches of a sorted run are an Arrow file of one batch next to it: `language`, `key` and `id` as in the run,
+`band_00` ... (uint64, equal in two documents that are candidates), and `sketch` (256 numbers of two bytes).
 """
 
 from __future__ import annotations
@@ -71,10 +61,7 @@ def band_hashes(sketches: np.ndarray, rows: int) -> np.ndarray:
 
 
 def _shingle_hashes(codepoints: np.ndarray, length: int) -> np.ndarray:
-    """Return a hash of each run of `length` codepoints, uint64.
-
-    The polynomials are differences of one cumulative sum, so the cost does not depend on the length.
-    """
+    """Return a hash of each run of `length` codepoints, uint64, at a cost that does not depend on the length."""
     if not len(codepoints):
         return np.zeros(1, np.uint64)
     powers, inverses = _powers(len(codepoints))
@@ -140,7 +127,7 @@ class Pair(NamedTuple):
 
 
 def found_share(similarity: float, rows: int) -> float:
-    """Return the probability that a pair of this similarity becomes a candidate."""
+    """Return the probability 1 - (1 - s^r)^b that a pair is a candidate (Mining of Massive Datasets, chapter 3.4)."""
     return 1 - (1 - similarity**rows) ** (NUM_HASHES // rows)
 
 
@@ -150,19 +137,11 @@ def band_rows(min_similarity: float) -> int:
 
 
 def candidates(languages: np.ndarray, keys: np.ndarray, values: np.ndarray) -> np.ndarray:
-    """Return the pairs of documents to compare by one band.
+    """Return the pairs of documents to compare by one band: rows, the lower key first, int64 [pairs, 2].
 
-    Documents of one language with one value form a bucket. Each is compared with the lowest key of the bucket and with
-    its predecessor in the order of keys, so a bucket of n documents gives at most 2n pairs. Equal keys count as one
-    document.
-
-    Args:
-        languages: Number of each document's language, [documents].
-        keys: The two halves of each key, uint64 [documents, 2].
-        values: Values of the band, uint64 [documents].
-
-    Returns:
-        Rows of documents, the lower key first, int64 [pairs, 2].
+    Documents of one language with one of `values` (uint64 [documents]) form a bucket. Each is compared with the lowest
+    key of the bucket and with its predecessor in the order of `keys` (halves, uint64 [documents, 2]), so a bucket of n
+    documents gives at most 2n pairs. Equal keys count as one document.
     """
     order = np.lexsort((keys[:, 1], keys[:, 0], values, languages))
     joined = _joined(languages, values, order)
@@ -178,7 +157,6 @@ def candidates(languages: np.ndarray, keys: np.ndarray, values: np.ndarray) -> n
 
 
 def _joined(languages: np.ndarray, values: np.ndarray, order: np.ndarray) -> np.ndarray:
-    """Return whether each document, in `order`, is in the bucket of its predecessor."""
     joined = np.zeros(len(order), bool)
     joined[1:] = (values[order[1:]] == values[order[:-1]]) & (languages[order[1:]] == languages[order[:-1]])
     return joined
@@ -187,9 +165,8 @@ def _joined(languages: np.ndarray, values: np.ndarray, order: np.ndarray) -> np.
 def chosen(pairs: Iterable[Pair]) -> list[Pair]:
     """Return one pair for each document that is dropped, sorted by language and key.
 
-    Documents are visited in the order of their keys. A document is dropped if it is similar to one that stays, so each
-    has a reason, and no chain of small differences joins dissimilar documents. Of several reasons, the most similar
-    counts, then the lowest key.
+    Documents are visited in the order of their keys. A document is dropped if it is similar to one that stays, so no
+    chain of small differences joins dissimilar documents. The most similar pair counts, then the lowest key.
     """
     gone: dict[tuple[str, bytes], Pair] = {}
     for pair in sorted(pairs, key=lambda pair: (pair.language, pair.upper, -pair.similarity, pair.lower)):
@@ -205,11 +182,7 @@ _SKETCH = pa.binary(2 * NUM_HASHES)
 def write_sketches(
     storage: Storage, name: str, documents: Iterable[tuple[bytes, Document]], shingle_characters: int, rows: int
 ) -> str:
-    """Commit the sketches of documents with their keys, in bands of `rows` numbers, and return the file's SHA-256.
-
-    Raises:
-        UserError: the directory cannot be written to, or is full.
-    """
+    """Commit the sketches of documents with their keys, in bands of `rows` numbers, and return the file's SHA-256."""
     languages, keys, ids, sketches = [], [], [], []
     for key, document in documents:
         languages.append(document.language)
@@ -225,7 +198,6 @@ def write_sketches(
 
 
 def band_name(number: int) -> str:
-    """Return the name of the column of a band."""
     return f"band_{number:02}"
 
 
@@ -236,20 +208,13 @@ def numbers_of(column: pa.ChunkedArray) -> np.ndarray:
 
 
 def write_gone(storage: Storage, name: str, gone: Sequence[Pair]) -> str:
-    """Commit the dropped documents of these sorted pairs, and return the file's SHA-256.
-
-    Raises:
-        UserError: the directory cannot be written to, or is full.
-    """
+    """Commit the dropped documents of these sorted pairs, and return the file's SHA-256."""
     columns = {"language": [pair.language for pair in gone], "key": [pair.upper for pair in gone]}
     return write_table(storage, name, pa.table(columns, pa.schema([("language", pa.string()), ("key", KEY)])))
 
 
 def gone_keys(storage: Storage, name: str, language: str) -> np.ndarray:
-    """Return the sorted keys of a language's dropped documents, bytes [documents].
-
-    The result is cached, so `name` must identify the content of the file.
-    """
+    """Return the sorted keys of a language's dropped documents. They are cached, so `name` must identify the file."""
     return _gone_keys(storage.url, name).get(language, np.zeros(0, f"S{KEY_BYTES}"))
 
 
@@ -262,14 +227,10 @@ def _gone_keys(url: str, name: str) -> dict[str, np.ndarray]:
 
 
 def keys_of(column: pa.ChunkedArray) -> np.ndarray:
-    """Return the keys of a column (see `as_keys`)."""
     found: list[Any] = column.to_pylist()
     return as_keys(b"".join(found))
 
 
 def as_keys(data: bytes) -> np.ndarray:
-    """View concatenated keys as NumPy bytes, which it compares and sorts.
-
-    NumPy ignores trailing NULs. This is harmless, because all keys have one length.
-    """
+    """View concatenated keys as NumPy bytes. NumPy ignores trailing NULs, which is harmless for keys of one length."""
     return np.frombuffer(data, f"S{KEY_BYTES}")

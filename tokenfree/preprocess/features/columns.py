@@ -46,10 +46,9 @@ def build_windows(
 ) -> pa.RecordBatch:
     """Return the windows of `documents` (normalised text) in order, one row each, with the columns of `config.columns`.
 
-    With `window.pack: across_documents`, neighbours of the same language are joined by newlines before they are cut, so
-    that only the last window of such a run is short. `document` is then the one in which the window starts. Callers
-    must pass documents in groups that do not depend on the number of workers, because a group decides what is packed.
-    Without a vocabulary the subword columns hold empty lists. `COLUMN_TYPES` has the types of the columns.
+    With `window.pack: across_documents`, a window names the document in which it starts. Callers must pass groups that
+    do not depend on the number of workers, because a group decides what is packed. Without a vocabulary the subword
+    columns hold empty lists.
     """
     batches = [batch.rows for batch in iterate_windows(documents, config, vocabulary)]
     if len(batches) == 1:
@@ -165,7 +164,6 @@ def _cumulate(counts: Sequence[int]) -> np.ndarray:
 
 
 def _lists(name: str, values: np.ndarray, offsets: np.ndarray) -> pa.Array:
-    """Return the list column `name` whose row i is `values[offsets[i]:offsets[i + 1]]`."""
     kind = COLUMN_TYPES[name]
     return pa.ListArray.from_arrays(
         pa.array(offsets, pa.int32()), pa.array(values.astype(_NUMPY_TYPES[name], copy=False)), type=kind

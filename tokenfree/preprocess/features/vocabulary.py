@@ -29,16 +29,11 @@ _RESERVED = str.maketrans({"▅": " ", "\0": " "})
 
 
 def train_vocabulary(texts: Iterable[str], config: VocabularyConfig, seed: int) -> bytes:
-    """Train a SentencePiece model on `texts` (documents in this order, all in memory at once) and return its bytes.
+    """Train a SentencePiece model on `texts` (all in memory at once) and return its bytes.
 
-    The model does not normalise, so that offsets are exact. Spaces are kept, and one is put before each text so that
-    its first word has the same pieces as elsewhere. Id 0 is padding and 1 is unknown; there are no start and end
-    symbols. Texts with fewer than `config.size` different pieces give as many as they hold.
-
-    Raises:
-        UserError: There is no text, or more distinct characters than `vocabulary.size`. The message names a size that
-            works.
-        JobError: SentencePiece failed for another reason.
+    The model does not normalise, so that offsets are exact. One space is put before each text, so that its first word
+    has the same pieces as elsewhere. Raises UserError if there is no text, or more distinct characters than
+    `vocabulary.size`, and JobError if SentencePiece failed for another reason.
     """
     lines = list(_lines(texts))
     try:
@@ -117,10 +112,7 @@ class Encoding(NamedTuple):
 
 
 class FlatEncoding(NamedTuple):
-    """The concatenated subwords of many texts: ids, int32 [n], starts and ends, uint16 [n], as in `Encoding`.
-
-    The subwords of text i are `offsets[i]:offsets[i + 1]` (int64 [texts + 1]).
-    """
+    """The concatenated `Encoding` of many texts. The subwords of text i are `offsets[i]:offsets[i + 1]`."""
 
     ids: np.ndarray
     starts: np.ndarray
@@ -129,17 +121,11 @@ class FlatEncoding(NamedTuple):
 
 
 class Vocabulary:
-    """A SentencePiece model that returns pieces with exact codepoint offsets. It can be pickled.
+    """A SentencePiece model (https://arxiv.org/abs/1808.06226) that returns pieces with exact codepoint offsets.
 
-    Offsets are computed from the lengths of the pieces, which is exact for models without normalisation, such as those
-    of `train_vocabulary`. Other texts (with unknown pieces, or any text if the model normalises) use SentencePiece's
-    own offsets, which are exact too but take about four times as long.
-
-    Kudo, Richardson, "SentencePiece: A simple and language independent subword tokenizer and detokenizer for Neural
-    Text Processing", https://arxiv.org/abs/1808.06226.
-
-    Raises:
-        UserError: The bytes are not a SentencePiece model.
+    Offsets are computed from the lengths of the pieces. Texts with unknown pieces, and all texts if the model
+    normalises, use SentencePiece's own offsets, which take about four times as long. Raises UserError if the bytes are
+    not a SentencePiece model.
     """
 
     def __init__(self, model: bytes) -> None:
@@ -169,18 +155,14 @@ class Vocabulary:
 
     @classmethod
     def load(cls, model: bytes) -> Vocabulary:
-        """Return the vocabulary of a SentencePiece model. A process loads the same bytes once.
-
-        Raises:
-            UserError: The bytes are not a SentencePiece model.
-        """
+        """Return the vocabulary of a SentencePiece model. A process loads the same bytes once."""
         return _loaded(model)
 
     def __reduce__(self) -> tuple[type[Vocabulary], tuple[bytes]]:
         return Vocabulary, (self.model,)
 
     def pieces(self) -> list[str]:
-        """Pieces in the order of their ids, with "▁" for a space."""
+        """Return the pieces in the order of their ids, with "▁" for a space."""
         return list(self._pieces)
 
     def num_byte_pieces(self, ids: np.ndarray) -> int:
@@ -188,14 +170,10 @@ class Vocabulary:
         return int(np.count_nonzero(self._is_byte[ids]))
 
     def encode_batch(self, texts: Sequence[str]) -> list[Encoding]:
-        """Return the subwords of each text of at most 65,535 characters.
+        """Return the subwords of each text. Raises ValueError if a text has more than 65,535 characters.
 
-        Starts and ends are codepoint offsets of the piece without surrounding white space. Pieces of white space alone
-        are left out. Byte-fallback pieces have the span of their character. A run of unknown characters is one piece.
-        Newlines count as spaces, so that no piece contains one.
-
-        Raises:
-            ValueError: A text is longer.
+        Offsets exclude surrounding white space, and pieces of white space alone are left out. Byte-fallback pieces have
+        the span of their character. A run of unknown characters is one piece. Newlines count as spaces.
         """
         flat = self.encode_flat(texts)
         bounds = flat.offsets.tolist()
@@ -205,11 +183,7 @@ class Vocabulary:
         ]
 
     def encode_flat(self, texts: Sequence[str]) -> FlatEncoding:
-        """Return `encode_batch` as four arrays.
-
-        Raises:
-            ValueError: A text is longer than 65,535 characters.
-        """
+        """Return `encode_batch` as four arrays. Raises ValueError if a text has more than 65,535 characters."""
         sizes = np.array([len(text) for text in texts], dtype=np.int64)
         if len(texts) and sizes.max() > MAX_TEXT_CHARACTERS:
             raise ValueError(f"a text of {sizes.max()} characters; subword offsets reach {MAX_TEXT_CHARACTERS}")
@@ -248,7 +222,6 @@ class Vocabulary:
         starts[places] = np.where(blank[np.cumsum(begins) - 1], ends[places], ends[places] - 1)
 
     def _exact_spans(self, text: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return ids, starts and ends of the visible pieces of one text from SentencePiece's own codepoint offsets."""
         mapping = self._processor.encode(text, return_type="offset_mapping")
         ids = np.array(mapping["ids"], dtype=np.int32)
         starts, ends = np.array(mapping["offsets"], dtype=np.int64).reshape(-1, 2).T

@@ -1,9 +1,6 @@
 """Train a large vocabulary in a separate process, so that it can be stopped.
 
-    python -m tokenfree.preprocess.features.vocabulary_process
-
-`train_apart` starts it. Standard input has pickles: settings and seed, then texts, then None. Standard output gets the
-model or the error.
+Standard input has pickles: settings and seed, then texts, then None. Standard output gets the model or the error.
 """
 
 from __future__ import annotations
@@ -26,11 +23,9 @@ WORTH_A_PROCESS = 200_000  # characters; with fewer, training takes hardly longe
 
 
 def train_apart(texts: Iterable[str], config: VocabularyConfig, seed: int, size: int) -> bytes:
-    """Call `train_vocabulary` in a process, or in this one if all texts have few characters (`size`).
+    """Call `train_vocabulary` in a separate process, or in this one if all texts have few characters (`size`).
 
-    Raises:
-        UserError: See `train_vocabulary`.
-        JobError: See `train_vocabulary`; or the process was killed.
+    Raises UserError and JobError as `train_vocabulary` does, and JobError if the process was killed.
     """
     if size < WORTH_A_PROCESS:
         return train_vocabulary(texts, config, seed)

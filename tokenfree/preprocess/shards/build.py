@@ -38,7 +38,6 @@ class ShardStatistics:
     scripts: Counter[str] = field(default_factory=Counter)
 
     def add_document(self, document: Document) -> None:
-        """Count one document."""
         self.lengths[len(document.text).bit_length()] += 1
         self.scripts.update(count_scripts(document.text))
 
@@ -47,9 +46,8 @@ class ShardStatistics:
 class BuiltShard:
     """A committed shard, as its sidecar describes it.
 
-    `duplicates` and `near_duplicates` were dropped. `subwords` counts the subwords of all windows, and `byte_pieces`
-    those that are bytes. `lengths` counts documents by the bits of their number of characters, and `scripts` the
-    letters in the sample of `count_scripts`.
+    `byte_pieces` counts the subwords that are bytes. `lengths` counts documents by the bits of their number of
+    characters, and `scripts` the letters in the sample of `count_scripts`.
     """
 
     fingerprint: str
@@ -86,14 +84,9 @@ def build_shard(
     sidecar: str,
     shard_fingerprint: str,
 ) -> BuiltShard:
-    """Build and commit the shard of `task`, then its sidecar.
+    """Build and commit the shard of `task`, then its sidecar, in memory that is bounded whatever the size of the shard.
 
-    Memory is bounded by one group of documents and one piece of a merge, whatever the size of the shard.
-
-    Raises:
-        UserError: The directory cannot be written to, or is full.
-        JobError: A document gave no window, or one that breaks an invariant of `verify` (a few rows of each batch are
-            checked). Nothing is committed.
+    Raises JobError, and commits nothing, if a document gives no window, or one that breaks an invariant of `verify`.
     """
     statistics = ShardStatistics()
     rows = documents = characters = 0
@@ -141,11 +134,7 @@ def build_shard(
 
 
 def _check_sample(path: str, batch: pa.RecordBatch, vocabulary: Vocabulary | None) -> None:
-    """Check some rows, spread over a batch, against the invariants that `verify` checks for all rows.
-
-    Raises:
-        JobError: A row breaks an invariant.
-    """
+    """Check some rows, spread over a batch, against the invariants that `verify` checks for all rows."""
     spread = np.unique(np.linspace(0, batch.num_rows - 1, CHECKED_ROWS, dtype=np.int64))
     broken = check_windows(batch.take(pa.array(spread)), vocabulary)
     if broken is not None:

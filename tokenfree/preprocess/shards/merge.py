@@ -21,9 +21,8 @@ ROWS_AT_ONCE = 256
 class Merge:
     """An iterator over (key, document) of the positions in the ascending `ranges`.
 
-    Of documents with equal keys, the one with the smallest (language, id) stays; `duplicates` counts the others. A
-    document whose key is in `gone` (see `gone_keys`) is dropped and counted in `near_duplicates`. Memory is bounded by
-    `PIECE_CHARACTERS`, not by the ranges.
+    Of documents with equal keys, the one with the smallest (language, id) stays. Documents whose key is in `gone` (see
+    `gone_keys`) are dropped. Memory is bounded by `PIECE_CHARACTERS`, not by the ranges.
     """
 
     def __init__(
@@ -89,10 +88,7 @@ def overlaps(batch: SortedRunBatch, low: int, high: int) -> bool:
 def contains_document(
     storage: Storage, batches: Sequence[SortedRunBatch], ranges: Sequence[KeyRange], gone: np.ndarray | None = None
 ) -> bool:
-    """Return True if any document except those `gone` lies in the ranges.
-
-    Reads data only if the first and last keys of the batches cannot tell.
-    """
+    """Return True if any document except those `gone` lies in the ranges. Reads data only if sidecars cannot tell."""
     keys = {bytes.fromhex(key) for batch in batches for key in (batch.first, batch.last)}
     if gone is not None and keys:
         found = sorted(keys)
@@ -104,7 +100,6 @@ def contains_document(
 
 
 def _share(batch: SortedRunBatch, low: int, high: int) -> float:
-    """Return approximately which share of the batch lies in the range."""
     first, last = _bounds(batch)
     inside = min(last, high - 1) - max(first, low) + 1
     return inside / (last - first + 1)

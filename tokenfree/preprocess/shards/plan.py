@@ -33,10 +33,7 @@ from tokenfree.preprocess.shards.sorted_runs import (
 
 @dataclass(frozen=True)
 class DocumentSet:
-    """The documents of one language in `batches` of sorted runs whose positions lie in the ascending `ranges`.
-
-    `gone` is the file of near-duplicates, which are excluded, or None if the job does not look for any.
-    """
+    """The documents of one language in `batches` that lie in ascending `ranges`, except those in the file `gone`."""
 
     ranges: tuple[KeyRange, ...]
     batches: tuple[SortedRunBatch, ...]
@@ -63,7 +60,6 @@ class DocumentSet:
         return not contains_document(storage, self.batches, self.ranges, self._gone_keys(storage))
 
     def merged(self, storage: Storage) -> Merge:
-        """Return the documents with their keys, in the order of their keys, without duplicates."""
         return Merge(storage, self.batches, self.ranges, self._gone_keys(storage))
 
     def _gone_keys(self, storage: Storage) -> np.ndarray | None:
@@ -110,10 +106,7 @@ def decide_partitioning(
 
 
 def partitions(runs: Sequence[SortedRun], rule: Partitioning, gone: str | None = None) -> dict[Partition, DocumentSet]:
-    """Return the documents of all runs by partition, in the order of the partitions' names.
-
-    Documents in the file `gone` are excluded, so a partition may be empty.
-    """
+    """Return the documents of all runs, except those in the file `gone`, by sorted partition, which may be empty."""
     found: dict[Partition, DocumentSet] = {}
     for (drawn_split, language), batches in _by_draw(runs).items():
         if rule.moved is not None and drawn_split == rule.moved_to:
@@ -126,7 +119,6 @@ def partitions(runs: Sequence[SortedRun], rule: Partitioning, gone: str | None =
 
 
 def _by_draw(runs: Sequence[SortedRun]) -> dict[Partition, tuple[SortedRunBatch, ...]]:
-    """Return the batches of all runs by drawn split and language."""
     drawn: dict[Partition, list[SortedRunBatch]] = defaultdict(list)
     for batch in sorted(
         (batch for run in runs for batch in run.file.batches), key=lambda batch: (batch.run, batch.start)
@@ -217,10 +209,7 @@ def sample_size(documents: Mapping[Partition, DocumentSet], config: VocabularyCo
 def sample_texts(
     storage: Storage, documents: Mapping[Partition, DocumentSet], config: VocabularyConfig
 ) -> Iterator[str]:
-    """Yield texts of the training split by language, in the order of their keys, so they are the same on any runner.
-
-    The last text of a language is cut at its quota of characters.
-    """
+    """Yield training texts by language in the order of their keys (on any runner), up to the language's quota."""
     training = {language: found for (name, language), found in documents.items() if name == TRAIN}
     characters = {language: found.characters for language, found in training.items()}
     quotas = sample_quotas(characters, config.sample_characters, config.smoothing)
@@ -229,11 +218,7 @@ def sample_texts(
 
 
 def _prefix(storage: Storage, documents: DocumentSet, quota: int) -> Iterator[str]:
-    """Yield the first `quota` characters of documents in the order of their keys.
-
-    Keys are read one range at a time. The first range has about `quota` characters on average, but it may have none if
-    there are few long documents.
-    """
+    """Yield the first `quota` characters of documents in the order of their keys. Reads one key range at a time."""
     share = MARGIN * quota / documents.characters
     # A single text that was moved here may lie anywhere.
     low, high = 0, KEY_SPACE if documents.is_one_text else min(KEY_SPACE, max(1, int(KEY_SPACE * share)))

@@ -1,11 +1,8 @@
 """Sorted runs: the documents of one input split in the order of their keys, each run with its sidecar.
 
-A split of the planned size becomes one run. An input that cannot be cut before it is read, such as a dump in one gz
-stream, becomes several runs.
-
-A run is an Arrow IPC stream of small batches. A batch has documents of one drawn split and one language. The sidecar,
-which commits the run, lists the byte range and the first and last key of each batch, so that a shard fetches only the
-bytes that it needs, on any file system.
+An input that cannot be cut before it is read, such as a dump in one gz stream, becomes several runs. A run is an Arrow
+IPC stream of small batches, each of one drawn split and one language. The sidecar, which commits the run, lists the
+byte range and the first and last key of each batch, so that a shard fetches only the bytes that it needs.
 """
 
 from __future__ import annotations
@@ -61,7 +58,6 @@ class Partitioning:
         return VALIDATION if validation_draw(key) < self.validation_fraction * 2.0**64 else TRAIN
 
     def dataset_split(self, key: bytes) -> str:
-        """Return the dataset split of the document with this key."""
         return self.moved_to if key_position(key) == self.moved else self.drawn_split(key)
 
     def ranges(self, dataset_split: str, drawn_split: str) -> tuple[KeyRange, ...]:
@@ -96,10 +92,7 @@ _Row = tuple[Partition, bytes, Document]  # with the key of the document
 
 @dataclass(frozen=True)
 class SortedRunBatch:
-    """The place of one batch of a run: bytes [start, end) of file `run`, keys `first` to `last` (hex, both inclusive).
-
-    `drawn_split` is the dataset split that its keys draw (see `Partitioning`).
-    """
+    """The place of a batch: bytes [start, end) of the file `run`, keys `first` to `last` (hex, both inclusive)."""
 
     run: str
     drawn_split: str
@@ -127,13 +120,8 @@ class SortedRunFile:
 class SortedRun:
     """A committed run, as its sidecar describes it.
 
-    Attributes:
-        input_bytes: Approximate bytes of its pages after decompression.
-        counters: Counts of its pages.
-        failures: Number of failed pages in the file next to it.
-        first_page: Number of its first page in the split.
-        last: Whether the split ends with this run.
-        beside: SHA-256 of each file next to its own, by the end of the file's name.
+    `input_bytes` is approximate, after decompression. `first_page` is a number in the split, which ends with this run
+    if it is the `last`. `beside` has the SHA-256 of each file next to the run's own, by the end of the file's name.
     """
 
     name: str
@@ -168,10 +156,7 @@ def split_of_run(run: str) -> str:
 
 
 def find_run(storage: Storage, folder: str, name: str, fingerprint: str, *, read: bool = True) -> SortedRun | None:
-    """Return the run if it was committed for this input and config and its files are as written, else None.
-
-    Without `read`, it is enough that the files exist.
-    """
+    """Return the run if it was committed for this input and config and its files exist (`read`: and are whole)."""
     try:
         run: SortedRun = checked(SortedRun, read_sealed(storage, f"{folder}/{name}.json"))
     except ValueError:  # absent or damaged: it is made again
@@ -188,22 +173,14 @@ def find_run(storage: Storage, folder: str, name: str, fingerprint: str, *, read
 
 
 def commit_run(storage: Storage, folder: str, run: SortedRun) -> None:
-    """Write the sidecar, which makes the run valid.
-
-    Raises:
-        UserError: the directory cannot be written to, or is full.
-    """
+    """Write the sidecar, which makes the run valid. Raises UserError if the directory cannot be written to."""
     write_sealed(storage, f"{folder}/{run.name}.json", asdict(run))
 
 
 def write_documents(
     storage: Storage, folder: str, name: str, documents: Iterable[Document], validation_fraction: float
 ) -> SortedRunFile:
-    """Sort `documents` and commit them as a run file. Without documents, no file is written.
-
-    Raises:
-        UserError: the directory cannot be written to, or is full.
-    """
+    """Sort `documents` and commit them as a run file. Without documents, no file is written."""
     rule = Partitioning(validation_fraction)
     rows: list[_Row] = []
     for document in documents:
@@ -243,7 +220,6 @@ def read_batch(buffer: pa.Buffer) -> pa.RecordBatch:
 
 
 def _groups(rows: list[_Row]) -> Iterator[tuple[Partition, list[tuple[bytes, Document]]]]:
-    """Yield the sorted rows in groups of bounded size, each of one partition."""
     group: list[tuple[bytes, Document]] = []
     current, characters = rows[0][0], 0
     for partition, key, document in rows:

@@ -40,7 +40,6 @@ def codepoints_of(text: str) -> np.ndarray:
 
 
 def text_of(codepoints: np.ndarray) -> str:
-    """Return the text of `codepoints_of`."""
     return codepoints.tobytes().decode("utf-32-le", "surrogatepass")
 
 

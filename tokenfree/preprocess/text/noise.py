@@ -1,8 +1,4 @@
-"""Noise for tests of robustness: dropped, repeated and upper-cased characters, random case (Lee, Guo, Qiu, 2211.12677).
-
-A draw depends on the seed, the scheme and the example alone (Philox is a counter-based generator). A character changed
-at one rate also changes at any higher rate. Codepoints of the models' special symbols stay as they are.
-"""
+"""Noise for tests of robustness: dropped, repeated and upper-cased characters, random case (arXiv:2211.12677)."""
 
 from __future__ import annotations
 
@@ -25,12 +21,9 @@ _LAST_CASED = 0x1FFFF  # no later codepoint has a case
 def add_noise(text: str, scheme: Scheme, *, seed: int, example: int | str, rate: float | None = None) -> str:
     """Return `text` with the noise of a scheme, the same for the same arguments.
 
-    Each character is chosen with probability `rate`, by default that of `RATES`. drop deletes it, but never the whole
-    text. repeat adds 1 to 3 copies of it. uppercase upper-cases it. random_case upper- or lower-cases it with
-    probability 1/2 each. Changes of case never change the number of characters.
-
-    Raises:
-        ValueError: There is no such scheme, or the rate is not above 0 and at most 1.
+    Each character except special symbols is chosen with probability `rate`, by default that of `RATES`, and then also
+    at any higher rate. repeat adds 1 to 3 copies of it. drop never deletes the whole text. Changes of case never change
+    the number of characters. Raises ValueError if there is no such scheme, or the rate is not in (0, 1].
     """
     if scheme not in SCHEMES:
         raise ValueError(f"there is no noise {scheme!r} (there are {', '.join(SCHEMES)})")
@@ -73,11 +66,7 @@ def _random_case(codepoints: np.ndarray, seed: int, example: int | str, rate: fl
 
 @functools.cache
 def _cases() -> tuple[np.ndarray, np.ndarray]:
-    """Return the distance of each codepoint to its upper and its lower case, int64 [`_LAST_CASED` + 1] each.
-
-    It is 0 if the other case has another number of characters or does not return when lower-cased ("ß", "ı"), so that
-    noise of case never changes which letters a text has.
-    """
+    """Return the distances of codepoints to their upper and lower case, 0 if a change cannot be undone ("ß", "ı")."""
     characters = [chr(codepoint) for codepoint in range(_LAST_CASED + 1)]
     shifts = []
     for change in (str.upper, str.lower):
@@ -98,7 +87,6 @@ def _is_special(codepoints: np.ndarray) -> np.ndarray:
 
 
 def _uniform(seed: int, scheme: str, example: int | str, count: int) -> np.ndarray:
-    """Return random numbers, float64 [count] in [0, 1)."""
     name = "\x00".join(map(str, (seed, scheme, example)))
     key = np.frombuffer(hashlib.blake2b(name.encode(), digest_size=16).digest(), dtype="<u8")
     return (np.random.Philox(key=key).random_raw(count) >> np.uint64(11)) * 2.0**-53

@@ -21,9 +21,8 @@ _KEPT, _COMBINING, _REMOVED, _TIDY, _UNTIDY = range(5)  # the last two are white
 def normalize(text: str) -> str:
     """Return `text` in NFC, without control characters, with tidy white space. A second call changes nothing.
 
-    All line ends become newlines. Within a line, runs of white space become one space, and none is left at either end.
-    There is at most one blank line between lines, and none at the start or end of the text. A run of combining marks is
-    cut after the thirtieth.
+    Runs of white space in a line become one space, and there is at most one blank line between lines. A run of
+    combining marks is cut after the thirtieth.
     """
     codepoints = codepoints_of(text)
     removed = _kinds().take(codepoints) == _REMOVED

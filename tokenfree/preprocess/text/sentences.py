@@ -1,7 +1,6 @@
 """Find sentence boundaries by rules for any language, and cut documents into windows at them.
 
-A wrong boundary costs little and a missed one less, so doubtful cases (initials, abbreviations, ordinals) are not
-boundaries.
+Doubtful cases (initials, abbreviations, ordinals) are not boundaries, because a missed one costs less than a wrong one.
 """
 
 from __future__ import annotations
@@ -48,10 +47,9 @@ _ABBREVIATIONS = frozenset(_TITLES.split())
 def sentence_starts(text: str) -> np.ndarray:
     """Return codepoint offsets of the sentences of `text`, uint32 [sentences], increasing from 0.
 
-    A sentence starts at every line with text. It also starts after a full stop, exclamation or question mark and
-    closing quotes, if white space and a capital or a letter without case follow (perhaps after opening quotes or a
-    dash), and after the terminal marks of other scripts, with or without white space. Spaces alone never end a sentence
-    (Thai, Lao).
+    A sentence starts at every line with text. It also starts after a full stop, exclamation or question mark if white
+    space and a capital or a letter without case follow, and after the terminal marks of other scripts. Spaces alone
+    never end a sentence (Thai, Lao).
     """
     starts = {match.end() for match in _LINE_END.finditer(text)}
     for match in _SENTENCE_END.finditer(text):
@@ -114,10 +112,9 @@ _SKIN_TONES = range(0x1F3FB, 0x1F400)
 def cut(text: str, sentence_starts: np.ndarray, max_characters: int) -> list[tuple[int, int]]:
     """Return codepoint spans of the windows of `text`, filled greedily from the left, of at most `max_characters` each.
 
-    A window ends before the last sentence start that fits (`sentence_starts` are increasing codepoint offsets, integers
-    [sentences]). A sentence that is too long is cut at the last white space that fits, and a word that is too long
-    between characters, if possible not before a combining mark, a joiner or a skin tone. No window starts or ends with
-    white space, and every other character is in a window.
+    A window ends before the last sentence start that fits. A sentence that is too long is cut at the last white space
+    that fits, and a word that is too long between characters, if possible not inside a grapheme. White space between
+    windows is dropped.
     """
     windows = []
     start = _skip_space(text, 0, len(text))
@@ -150,7 +147,6 @@ def _skip_space(text: str, start: int, end: int) -> int:
 
 
 def _cluster_end(text: str, start: int, limit: int) -> int:
-    """Return the last position up to `limit` that cuts no grapheme, or `limit` if there is none nearby."""
     for end in range(limit, max(start, limit - _LONGEST_CLUSTER), -1):
         if not _joins_previous(text[end]) and text[end - 1] not in _JOINERS:
             return end

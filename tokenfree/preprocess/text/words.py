@@ -1,7 +1,4 @@
-"""Words as byte spans, which Byte2Word pools, by the rules of BERT's basic tokenizer plus camel case.
-
-Lee, Guo, Qiu, "Word-Level Representation From Bytes For Language Modeling", https://arxiv.org/abs/2211.12677.
-"""
+"""Words as byte spans, which Byte2Word pools (https://arxiv.org/abs/2211.12677): BERT's basic tokens and camel case."""
 
 import numpy as np
 
@@ -23,10 +20,8 @@ MAX_WORD_BYTES = 128
 def word_spans(text: str) -> tuple[np.ndarray, np.ndarray]:
     """Return starts and ends of the words of `text`, both uint32 [words], as byte offsets into `text.encode()`.
 
-    A word ends at white space. Each CJK or punctuation character is a word. "camelCase" and "HTMLParser" are two words
-    each: a word starts before a capital after lower case, and before the last capital of a run that lower case follows.
-    Marks and format characters are ignored in this rule. A word of more than 128 bytes is cut at a character boundary.
-    The words are in order and together cover every character except white space.
+    A word ends at white space. Each CJK or punctuation character is a word, and so are the parts of "camelCase" and
+    "HTMLParser". A word of more than 128 bytes is cut at a character boundary. Words cover all except white space.
     """
     codepoints = codepoints_of(text)
     starts, ends = byte_spans(classes_of(codepoints), byte_offsets(codepoints))
@@ -34,10 +29,7 @@ def word_spans(text: str) -> tuple[np.ndarray, np.ndarray]:
 
 
 def byte_spans(classes: np.ndarray, offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return `word_spans` of a text with these character classes (uint8 [n]) and byte offsets (int64 [n + 1]).
-
-    Starts and ends are int64 [words].
-    """
+    """Return `word_spans`, as int64, of a text with these classes (uint8 [n]) and byte offsets (int64 [n + 1])."""
     visible = classes != SPACE
     edges = classes <= ALONE
     cuts = np.ones(len(classes) + 1, dtype=bool)
@@ -62,10 +54,7 @@ def _camel_cuts(classes: np.ndarray) -> np.ndarray:
 
 
 def limit_bytes(starts: np.ndarray, ends: np.ndarray, offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Cut words (int64 [words]) of more than `MAX_WORD_BYTES` greedily from the left, between characters.
-
-    Characters begin at `offsets` (int64 [characters + 1]).
-    """
+    """Cut words of more than `MAX_WORD_BYTES` greedily from the left, between characters, which begin at `offsets`."""
     too_long = ends - starts > MAX_WORD_BYTES
     if not too_long.any():
         return starts, ends

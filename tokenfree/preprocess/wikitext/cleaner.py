@@ -10,9 +10,8 @@ from tokenfree.preprocess.wikitext.templates import replace_templates
 def clean(wikitext: str, site: Site) -> str:
     """Return the text of an article as readers see it: paragraphs, section titles and list items, one per line.
 
-    Tables, files, categories, references, formulas and most templates are left out; templates for numbers, units,
-    dates, languages, quotations and the like are kept. White space inside lines is that of the page, for `normalize` to
-    tidy. Time and memory are linear in the length of any page.
+    Tables, files, references, formulas and most templates are left out. White space inside lines is left for
+    `normalize` to tidy. Time and memory are linear in the length of any page.
     """
     text = markup.strip_controls(wikitext)
     if "\r" in text:

@@ -1,7 +1,4 @@
-"""Replace links by the text that a reader sees: `[[internal]]` and `[http://external labelled]` ones.
-
-Namespace names come from the siteinfo of the dump. Others are added, because some dumps have that of another wiki.
-"""
+"""Replace links by the text that a reader sees: `[[internal]]` and `[http://external labelled]` ones."""
 
 from __future__ import annotations
 
@@ -59,7 +56,7 @@ def _names(table: str) -> frozenset[str]:
 
 @lru_cache(maxsize=64)
 def hidden_prefixes(site: Site) -> frozenset[str]:
-    """Return the prefixes, in lower case, of links that show no text on this wiki."""
+    """Return the lower-case prefixes of links without text, of all wikis because some dumps have another's siteinfo."""
     local = (name for number in (FILE, CATEGORY) for name in site.namespaces.get(number, ()))
     hidden = {*_names(_FILE_NAMES), *_names(_CATEGORY_NAMES), *LANGUAGE_CODES}
     hidden.update(name.replace("_", " ").strip().lower() for name in local if name)

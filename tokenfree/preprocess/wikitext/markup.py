@@ -282,7 +282,6 @@ def _drop_phonetic(match: re.Match[str]) -> str:
 
 
 def _fix_line(line: str) -> str:
-    """Remove the punctuation that is left over in a line where something was dropped."""
     if not line.strip(_JUNK_OF_LINE):
         return ""
     if "  " in line or "\xa0" in line or "\t" in line:
@@ -298,7 +297,6 @@ def _fix_line(line: str) -> str:
 
 
 def _fix_bracket(match: re.Match[str]) -> str:
-    """Return the content of a bracket without its empty pieces between separators."""
     inner = match[1] or match[2]
     kept: list[str] = []
     separator = ""
@@ -327,7 +325,6 @@ def _close_gap(match: re.Match[str]) -> str:
 
 
 def _drop_empty_sections(lines: list[str]) -> list[str]:
-    """Remove the titles of sections without text, and the marks of the others."""
     kept: list[str] = []
     highest = 0  # level of the highest title between here and the next text
     for line in reversed(lines):

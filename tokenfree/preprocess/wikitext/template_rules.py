@@ -1,7 +1,4 @@
-"""Rules for templates that show text, by their English and local names: dates, numbers with units, phrases.
-
-A template in no table is dropped: boxes, references, pronunciations, maintenance notes, links to sister projects.
-"""
+"""Rules for templates that show text, by name: dates, numbers with units, phrases. All other templates are dropped."""
 
 from __future__ import annotations
 
@@ -29,7 +26,6 @@ _MONTHS = {
 
 
 def _month(number: str, language: str) -> str:
-    """Return the name of a month, or the argument itself if it is not the number of a month."""
     names = _MONTHS.get(language, _MONTHS["en"]).split()
     return names[int(number) - 1] if number.isascii() and number.isdigit() and 1 <= int(number[:3]) <= 12 else number
 
@@ -336,7 +332,6 @@ def last(arguments: Arguments) -> str:
 
 
 def constant(text: str) -> Rule:
-    """A rule that always gives the same text."""
     return lambda arguments: text
 
 
@@ -351,7 +346,6 @@ def around(before: str, after: str = "") -> Rule:
 
 
 def joined(separator: str) -> Rule:
-    """A rule that joins the arguments."""
     return lambda arguments: separator.join(value for value in positional(arguments) if value)
 
 

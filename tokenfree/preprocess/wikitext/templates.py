@@ -121,7 +121,6 @@ def _match(text: str) -> list[Node]:
 
 
 def _splice(text: str, start: int, end: int, nodes: list[Node], lookup: Lookup, depth: int) -> str:
-    """Return text[start:end] with each of `nodes` replaced."""
     pieces: list[str] = []
     for node in nodes:
         pieces.append(text[start : node[0]])
