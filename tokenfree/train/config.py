@@ -187,11 +187,7 @@ def check(
 ) -> list[str]:
     """Return the problems between the parts of a recipe, its data and its workers, one line each.
 
-    Args:
-        manifest: Manifest of the data; None if the data cannot be read.
-        workers: Minimum and maximum number of workers.
-        vocabulary: Vocabulary of the data (see `load_vocabulary`). If it is None but the data have one, the needs of
-            the objective are not checked.
+    `manifest` is None if the data cannot be read. Without a `vocabulary` the needs of the objective are not checked.
     """
     problems = [
         *check_model(recipe.model, recipe.train.length),
@@ -214,7 +210,7 @@ def check(
 
 
 def check_finetuning(recipe: FinetuneRecipe, *, workers: tuple[int, int] = (1, 1)) -> list[str]:
-    """Return the problems of a fine-tuning recipe that show without its files, one line each; see `check`."""
+    """Return the problems of a fine-tuning recipe that show without its files, one line each."""
     return [
         *check_model(recipe.model, recipe.train.length),
         *recipe.task.check(recipe.model, recipe.train.length),
@@ -237,7 +233,6 @@ def _problems_of_workers(recipe: Recipe, workers: tuple[int, int]) -> Iterator[s
 
 
 def _problems_of_memory(recipe: Recipe) -> Iterator[str]:
-    """Yield a message if the model is far too large for this machine. Other machines of a cluster cannot be checked."""
     if "RAY_ADDRESS" in os.environ or torch.cuda.is_available():
         return
     width, layers = recipe.model.width, recipe.model.trunk.layers

@@ -7,14 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Accelerator:
-    """One GPU.
-
-    Attributes:
-        bfloat16: Floating point operations per second, for dense matrices in bfloat16.
-        float32: Floating point operations per second, for dense matrices in float32.
-        memory: Memory in bytes.
-        source: Publication that has these numbers.
-    """
+    """One GPU: operations per second for dense matrices in bfloat16 and float32, bytes of memory, and the source."""
 
     bfloat16: float
     float32: float
@@ -22,7 +15,6 @@ class Accelerator:
     source: str
 
     def peak(self, precision: str) -> float:
-        """Return the operations per second in `train.precision`; `auto` is bfloat16 on all of these devices."""
         return self.float32 if precision == "float32" else self.bfloat16
 
 

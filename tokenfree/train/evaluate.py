@@ -37,24 +37,13 @@ def evaluate(
     """Evaluate a checkpoint of `run` on `data`; `checkpoint_of` says which checkpoint is the default.
 
     The result has `step` and the values of `Loop.validate`. Objectives that have context-free baselines add:
-        `baseline_...`: the values of `Baselines.numbers`.
-        `margin`: how far the loss on hidden targets is below the best baseline, in nats per hidden target.
-        `probe`: how much the loss rises without context, in nats per hidden target; see `what_is_read`.
-        `..._low`, `..._high`: ends of the 95% intervals over windows.
-        `languages`, `scripts`: see `by_language_and_script`.
+    `baseline_...`, the values of `Baselines.numbers`; `margin` and `probe`, both in nats per hidden target, of
+    `what_is_read`; `..._low` and `..._high`, the ends of 95% intervals over windows; `languages` and `scripts`.
 
-    Args:
-        run: Path or address of a run with a checkpoint.
-        data: Path or address of a data directory with the vocabulary of the run's data, or several; see
-            `tokenfree.train.pretrain.pretrain`.
-        num_windows: Number of windows, spaced evenly over the validation split; by default that of the run's recipe.
-        step: Step of the checkpoint to use.
-        device: Device, such as "cpu" or "cuda:0".
-        trust_code: Run the code outside tokenfree that the run names.
+    `num_windows` is by default that of the run's recipe. With `trust_code`, code outside tokenfree that the run names
+    is run.
 
-    Raises:
-        UserError: The run does not exist, has no checkpoint or was imported, or its model cannot read these data.
-        JobError: The checkpoint is damaged.
+    Raises UserError if the run cannot be evaluated on these data, JobError if the checkpoint is damaged.
     """
     config = read_config(run, trust_code=trust_code)
     if not config.manifest:  # see train/huggingface/folders.py
@@ -89,7 +78,6 @@ def evaluate(
 
 
 def score(loop: Loop, change: Change | None = None) -> TargetScores:
-    """Return the scores of the model of `loop` on the validation targets; `change` changes their context."""
     symbols, vocabulary = loop.recipe.model.embedder.symbols, loop.windows.vocabulary
     num_subwords = 0 if vocabulary is None else vocabulary.size
     batches = loop.windows.held_out()
@@ -100,14 +88,11 @@ def score(loop: Loop, change: Change | None = None) -> TargetScores:
 
 
 def what_is_read(loop: Loop, baselines: Baselines, own: TargetScores) -> dict[str, float]:
-    """Return how much lower the model's loss on hidden validation targets is than without context, in nats.
+    """Return how much lower the model's loss `own` on hidden targets is than without context, in nats.
 
     `margin` compares it with the better of the baselines. `probe_blank` compares it with the same model when all text
-    except white space is hidden. `probe_other` compares it with the same model when the target is surrounded by the
-    text of another window. `probe` is the smaller of these two. See `tokenfree.train.analyses.reading`.
-
-    Args:
-        own: Scores of the model with its context, from `score`. All differences are paired target by target.
+    except white space is hidden, `probe_other` when the target is surrounded by the text of another window. `probe` is
+    the smaller of these two. All differences are paired target by target.
     """
     blank, other = score(loop, "blank"), score(loop, "other")
     hidden = own.hidden_N
@@ -122,13 +107,9 @@ def what_is_read(loop: Loop, baselines: Baselines, own: TargetScores) -> dict[st
 def by_language_and_script(loop: Loop, baselines: Baselines, own: TargetScores) -> dict[str, list[dict[str, Any]]]:
     """Return scores of the hidden validation targets by the language of their window and by their own script.
 
-    `languages` and `scripts` are lists with one entry for each `name`, in descending order of `targets`, their number.
-    `loss` (nats) and `accuracy` are means of `own`. `without_context` is the mean loss of the better of the baselines.
-
-    A subword's script is that of its first letter. Digits, punctuation and symbols have none: "".
-
-    Args:
-        own: Scores of the model, from `score`.
+    `languages` and `scripts` have one entry for each `name`, in descending order of `targets`, their number.
+    `without_context` is the mean loss of the better of the baselines. A subword's script is that of its first letter,
+    and "" for digits, punctuation and symbols.
     """
     hidden = own.hidden_N
     values = {"loss": own.loss_N, "accuracy": own.correct_N, "without_context": baselines.best_masked_only_N}

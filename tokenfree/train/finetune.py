@@ -57,22 +57,20 @@ def finetune(
 ) -> FinetuneResult:
     """Train the model of `recipe`, or the one at `init_from`, for its task, and evaluate the best checkpoint.
 
-    The best checkpoint is chosen on the development set. It is evaluated on that set and, once, on the test set.
+    The best checkpoint is chosen on the development set. It is evaluated on that set and, once, on the test set. `run`
+    is the path or address of a new or unfinished run.
 
     Args:
         files: Paths or addresses by split: `train`, and `dev` and `test` if available.
-        run: Path or address of a new or unfinished run.
         workers: Minimum and maximum number of workers. One worker trains in this process, without Ray.
         progress: Called with every line of metrics.jsonl and events.jsonl as it appears.
-        init_from: Path or address of a run or of a transformers folder. Its model replaces the recipe's, and training
-            starts from its weights. It is part of the run and must be the same to resume.
+        init_from: Run or transformers folder. Its model replaces the recipe's, and training starts from its weights.
+            It is part of the run and must be the same to resume.
         model: Settings that override those of the model at `init_from`, such as another dropout.
         vocabulary: Path of a SentencePiece model, for a subword model; by default that of `init_from`.
-        trust_code: Run the code outside tokenfree that the run `init_from` names. The code of `recipe` is always run.
+        trust_code: Run the code outside tokenfree that `init_from` names. The code of `recipe` is always run.
 
-    Raises:
-        UserError: Settings, files, weights and run do not fit together.
-        JobError: Training failed; the message names the rank and what to do.
+    Raises UserError if settings, files, weights and run do not fit together, and JobError if training failed.
     """
     prepared = prepare(
         recipe,
@@ -132,11 +130,7 @@ def prepare(
     vocabulary: str | None = None,
     trust_code: bool = False,
 ) -> PreparedRun:
-    """Check that everything a run needs can be read, including every example of every split. Nothing is written.
-
-    Raises:
-        UserError: The recipe, a file or the weights are invalid.
-    """
+    """Check that everything a run needs can be read, without writing. Raises UserError if something is invalid."""
     recipe = as_recorded(recipe, Run(run).name)
     paths: dict[Split, str] = {split: _absolute(files[split]) for split in SPLITS if split in files}
     if recipe.task.needs_files and "train" not in paths:
@@ -165,10 +159,7 @@ def _laid_over(model: ModelConfig, over: Mapping[str, Any]) -> ModelConfig:
 def _model_of(
     init_from: str, run: str, recipe: FinetuneRecipe, over: Mapping[str, Any], trust_code: bool
 ) -> ModelConfig:
-    """Return the settings of the model at `init_from`, adapted to the task and overridden by `over`.
-
-    If the run has already started from it, return the settings that the run recorded.
-    """
+    """Return the adapted settings of the model at `init_from`, or those that a run that started from it recorded."""
     before = config_before(Run(run).name, recipe)
     if before is not None and before.init_from is not None and before.init_from.path == absolute(init_from):
         return _laid_over(before.recipe.model, over)
@@ -184,7 +175,6 @@ def _model_of(
 def _vocabulary(
     recipe: FinetuneRecipe, run: str, init_from: str | None, path: str | None, trust_code: bool
 ) -> Vocabulary | None:
-    """Return the model's subwords: as given, of the run, or of `init_from`; None for a model without subwords."""
     if recipe.model.embedder.symbols != "subwords":
         if path is not None:
             raise UserError(f"--vocabulary {path}: this model reads {recipe.model.embedder.symbols}; leave it out")
@@ -203,7 +193,6 @@ def _vocabulary(
 
 
 def _keep_vocabulary(vocabulary: Vocabulary | None, run: Run) -> None:
-    """Copy the vocabulary into the run, so that the run can be used without other files."""
     if vocabulary is None or load_vocabulary(run.name) is not None:
         return
     with tempfile.TemporaryDirectory(prefix="tokenfree-") as scratch:

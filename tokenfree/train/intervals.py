@@ -22,12 +22,10 @@ class MeanInterval:
 
     @property
     def low(self) -> float:
-        """Lower end of the interval; nan if there is none."""
         return math.nan if self.half is None else self.mean - self.half
 
     @property
     def high(self) -> float:
-        """Upper end of the interval; nan if there is none."""
         return math.nan if self.half is None else self.mean + self.half
 
 
@@ -45,9 +43,8 @@ def mean_interval(values: Sequence[float]) -> MeanInterval | None:
 def mean_over_windows(values_N: np.ndarray, windows_N: np.ndarray) -> MeanInterval:
     """Return the mean of `values_N` (float64 [N]) and its interval over windows; nan without values.
 
-    `windows_N` is the window of each value. The mean is the ratio of the sum of the values to their number. Its error
-    comes from the windows' deviations from the mean, so values of one window may depend on each other. This is the
-    linearised ratio of survey sampling (Cochran 1977, equation 6.9).
+    Values of one window, `windows_N`, may depend on each other. The error comes from the windows' deviations from the
+    mean, the linearised ratio of survey sampling (Cochran 1977, equation 6.9).
     """
     if not len(values_N):
         return MeanInterval(math.nan, None, 0)

@@ -33,11 +33,7 @@ class Work:
 
 
 def work_of(recipe: PretrainRecipe, data: Data | None) -> Work:
-    """Return the work of `recipe` on `data`, or on full windows with the maximum number of targets.
-
-    Raises:
-        UserError: The data cannot be read.
-    """
+    """Return the work of `recipe` on `data` or on full windows. Raises UserError if the data cannot be read."""
     train, most = recipe.train, recipe.objective.max_predictions
     if data is None:
         needed = recipe.objective.vocabulary_size(recipe.model)
@@ -74,7 +70,6 @@ def work_of(recipe: PretrainRecipe, data: Data | None) -> Work:
 
 
 def sampled(recipe: PretrainRecipe, data: Data, vocabulary: Vocabulary | None) -> Arrays:
-    """Return the arrays of some examples of `data`, whose shapes represent all of the data."""
     train = recipe.train
     collator = recipe.objective.collator(vocabulary, train.length, train.seed)
     loader = Loader(
@@ -126,10 +121,7 @@ def measured_seconds(recipe: PretrainRecipe, data: Data) -> float:
 
 
 def device_memory(train: TrainConfig, work: Work, encoder: Memory, examples: int, layout: WorkerLayout) -> Memory:
-    """Return the maximum bytes on one device, without those of the process and its libraries.
-
-    `encoder` is the memory of a step with `examples` examples, which a device processes at once; see `step_memory`.
-    """
+    """Return the maximum bytes on one device, without those of the process. `encoder` is for `examples` examples."""
     parts = layout.devices if train.parallel == "fsdp" else 1
     weights = BYTES * work.parameters // parts
     averages = 0 if train.ema_decay is None else weights
@@ -138,12 +130,10 @@ def device_memory(train: TrainConfig, work: Work, encoder: Memory, examples: int
 
 
 def checkpoint_bytes(train: TrainConfig, work: Work) -> int:
-    """Return the bytes of one checkpoint: weights, moments, and the average of the weights if there is one."""
     return BYTES * work.parameters * (1 + OPTIMIZER_MOMENTS + (train.ema_decay is not None))
 
 
 def num_checkpoints(train: TrainConfig) -> int:
-    """Return the maximum number of checkpoints on disk at the end: the newest ones and the best."""
     made = -(-train.steps // train.checkpoint_every_steps)
     return min(made, train.keep_checkpoints + 1)
 

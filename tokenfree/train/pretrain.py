@@ -57,23 +57,16 @@ def pretrain(
     """Train `recipe` on the data directory `data` in the run folder `run`, or resume that run.
 
     Args:
-        data: Path or address of a data directory; or several, as a `Mixture` or as strings such as ["A:0.7", "B:0.3"];
-            see train/data/mixture.py.
-        run: Path or address of a new or unfinished run.
+        data: Path or address of a data directory; or several, as a `Mixture` or as strings such as ["A:0.7", "B:0.3"].
         workers: Minimum and maximum number of workers. One worker trains in this process, without Ray. Several run
             under Ray Train, on the cluster of RAY_ADDRESS or on this machine alone.
         progress: Called with every line of metrics.jsonl and events.jsonl as it appears.
-        init_from: Path or address of the weights to start from: a run or a transformers folder. Tensors that match by
-            name and shape are loaded. Optimizer, step and data order start from zero. It is part of the run and must be
-            the same to resume.
-        extend_to: New number of steps of an existing run, finished or not, instead of `train.steps`. The remaining
-            steps have the learning rates of a run of that length; see train/jobs/start.py.
-        trust_code: Run the code outside tokenfree that the run `init_from` names. The code of `recipe` is always run.
+        init_from: Run or transformers folder with weights to start from. Tensors that match by name and shape are
+            loaded. It is part of the run and must be the same to resume.
+        extend_to: New number of steps of an existing run, finished or not; see train/jobs/start.py.
+        trust_code: Run the code outside tokenfree that `init_from` names. The code of `recipe` is always run.
 
-    Raises:
-        UserError: Settings, data and run do not fit together (one line has all problems); the weights do not exist or
-            do not fit the model; or the run already has more steps.
-        JobError: Training failed; the message names the rank and what to do.
+    Raises UserError if settings, data, weights and run do not fit together, and JobError if training failed.
     """
     data = absolute(given_or_parsed(data))
     manifest, vocabulary = load_data_manifest(data), load_data_vocabulary(data)

@@ -60,10 +60,8 @@ def second_segments(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the shard and row of a segment from another document for each row, int64 [b] each.
 
-    Four rows of the same shard are drawn at random. Of those from another document, the one closest in length is
-    chosen. The shard is already read. It is as random as the whole corpus, because shards have one language and are in
-    the order of hashes. If all four are from the same document, four more are drawn from all shards of that language.
-    If this fails, too, the row itself is returned.
+    Of four random rows of the same shard, the one from another document that is closest in length is chosen. If there
+    is none, four are drawn from all shards of that language. If this fails, too, the row itself is returned.
     """
     found_shards, found_rows = shards.copy(), rows.copy()
     draws = random.uniform(seed, "second segment", sample_ids, 2 * _TRIES)
@@ -84,7 +82,6 @@ def _size(reader: ShardReader, shard: int, row: int) -> int:
 
 
 def _anywhere(reader: ShardReader, language: str, places: np.ndarray) -> Iterator[tuple[int, int]]:
-    """Yield the shard and row at each of the `places`, in [0, 1), among all rows of a language."""
     shards = [number for number, shard in enumerate(reader.shards) if shard.language == language]
     ends = np.cumsum([reader.shards[shard].rows for shard in shards])
     for place in places:
@@ -123,18 +120,11 @@ class StepLoader(ABC):
     def batches(
         self, start: int, stop: int | None = None, *, left_out: Collection[int] = ()
     ) -> contextlib.AbstractContextManager[Iterator[Arrays]]:
-        """Return a context with an iterator over the batches of steps start, start + 1, ..., computed ahead.
-
-        Step s has the batch `batch_of(s, left_out)`.
-        """
+        """Return a context with an iterator over the batches of steps start, start + 1, ..., computed ahead."""
         return prefetched(lambda step: self.batch(batch_of(step, left_out)), start, stop)
 
     def check(self, saved: Mapping[str, str | int | float], source: str) -> None:
-        """Check that a run can resume from the checkpoint `source`, which was saved with the fingerprint `saved`.
-
-        Raises:
-            UserError: The fingerprint differs.
-        """
+        """Check that a run can resume from the checkpoint `source`. Raises UserError if its fingerprint differs."""
         differing = [name for name, value in self.fingerprint.items() if saved.get(name, 0) != value]
         if differing:
             shown = ", ".join(f"{name} {saved.get(name)!r}, now {self.fingerprint[name]!r}" for name in differing)
@@ -145,12 +135,9 @@ class StepLoader(ABC):
 
 
 class Loader(StepLoader):
-    """The batches of one worker. The step is the only state of training.
+    """The batches of one worker. The step is the only state. Raises UserError if workers outnumber examples in a batch.
 
     `rules` are the names of training rules that changed since the first version.
-
-    Raises:
-        UserError: There are more workers than examples in a batch.
     """
 
     def __init__(
@@ -196,7 +183,7 @@ class Loader(StepLoader):
             "length": collator.length,
             "order": VERSION,
         }
-        self.fingerprint |= {f"rule of {name}": 1 for name in rules}  # number of changes; runs of before have none
+        self.fingerprint |= {f"rule of {name}": 1 for name in rules}  # number of changes; earlier runs have none
 
     def batch(self, step: int) -> Arrays:
         first, ids, places = self._planned(step)
@@ -238,18 +225,11 @@ def load_windows(
 ) -> Iterator[dict[str, Any]]:
     """Yield the rows that a run with these `train.` settings uses as samples start, start + 1, ..., stop - 1.
 
-    `data` is one data directory, or several such as ["A:0.7", "B:0.3"], as described by `tokenfree pretrain --help`.
-    `stop` is the number of rows of the split by default, but samples continue without end, epoch after epoch. With
-    smoothing below 1, rare languages repeat more often than common ones, so this number of samples does not include
-    each row once. A row is a dict of its columns: str for document, language and text, and read-only NumPy arrays for
-    the others.
+    `stop` is the number of rows of the split by default. Samples continue without end, epoch after epoch. With
+    smoothing below 1, rare languages repeat more often, so these samples do not include each row once. A row is a dict
+    of its columns: str for document, language and text, and read-only NumPy arrays for the others.
 
-    Raises:
-        UserError: `data` is not a data directory, or has no such split.
-
-    Examples:
-        >>> for window in load_windows("data", stop=3):  # doctest: +SKIP
-        ...     print(window["language"], window["text"][:60])
+    Raises UserError if `data` is not a data directory, or has no such split.
     """
     reader = ShardReader(given_or_parsed(data), split)
     order = Order(

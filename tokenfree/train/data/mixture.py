@@ -44,11 +44,8 @@ Data = str | Mixture  # path or URL of a data directory, or several
 def parse(words: Sequence[str], what: str = "--data") -> Data:
     """Return the data that words such as `DIR` or `DIR:WEIGHT` describe. Messages call the words `what`.
 
-    Either all words have a weight or none. A number after the last colon is a weight, unless it is the port of a URL,
-    or a folder has that exact name.
-
-    Raises:
-        UserError: A weight is not above 0 or gives less than one sample in `PERIOD`, or only some words have a weight.
+    A number after the last colon is a weight, unless it is the port of a URL, or a folder has that exact name. Raises
+    UserError if a weight is too small, or only some words have one.
     """
     separated = [_separated(word) for word in words]
     paths = tuple(path for path, _ in separated)
@@ -91,7 +88,6 @@ def paths_of(data: Data) -> tuple[str, ...]:
 
 
 def stored(data: Data) -> str | list[str]:
-    """Return the data as a settings file stores them, which `given_or_parsed` reads."""
     return data.words() if isinstance(data, Mixture) else data
 
 
@@ -122,10 +118,7 @@ class Mixing(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Contents:
-    """Manifest of one or several data directories.
-
-    Of several, it has the common columns, the splits one after another, and a fingerprint of all and of the weights.
-    """
+    """Manifest of one or several data directories. The fingerprint of several includes the weights."""
 
     manifest: Manifest
     mixing: Mapping[str, Mixing] | None  # by split; None for a single directory
@@ -198,7 +191,6 @@ def _common_columns(manifests: Sequence[Manifest]) -> list[str]:
 
 
 def _fingerprint(manifests: Sequence[Manifest], weights: Sequence[int]) -> str:
-    """Return 32 hex digits of all that decides which window a sample is, including the order of the directories."""
     digest = hashlib.blake2b(digest_size=16)
     for weight, manifest in zip(weights, manifests, strict=True):
         digest.update(f"{weight} of {manifest.fingerprint}\n".encode())
@@ -209,11 +201,10 @@ _MOST_ROUNDS = 64  # rounds of swaps, of 1 to 5 ms each
 
 
 def fair_turns(weights: Sequence[int]) -> np.ndarray:
-    """Return the directory of each turn, int64 [sum of weights].
+    """Return the directory of each turn, int64 [sum of weights]. Directory d has weights[d] turns.
 
-    Directory d has weights[d] turns. Of the first n turns it has n * share, to within one. Each turn goes to the
-    directory with the nearest deadline among those that are not ahead (R. Tijdeman, "The chairman assignment problem",
-    1980). No directory is ever off by more than 1 - 1 / (2 K - 2).
+    Of the first n turns it has n * share, to within one. Each turn goes to the directory with the nearest deadline
+    among those that are not ahead (R. Tijdeman, "The chairman assignment problem", 1980).
     """
     total, slack = sum(weights), 2 * len(weights) - 2
     counts, turns = [0] * len(weights), []
@@ -230,9 +221,8 @@ def fair_turns(weights: Sequence[int]) -> np.ndarray:
 def shuffled_turns(turns: np.ndarray, weights: Sequence[int], seed: int) -> np.ndarray:
     """Move turns (int64 [T]) towards random places, as far as every directory stays within one turn of its share.
 
-    The sequence is divided into as many equal stretches as a directory has turns, and its j-th turn draws a place in
-    the j-th stretch. Neighbours are swapped if both draws ask for it. Otherwise a directory could have the same places
-    in every batch, if its share and the batch size resonate.
+    The j-th turn of a directory draws a place in the j-th of as many equal stretches as it has turns. Neighbours are
+    swapped if both draws ask for it. Otherwise a share and the batch size could resonate.
     """
     turns, total = turns.copy(), sum(weights)
     distance = total / np.array(weights)
@@ -256,10 +246,7 @@ def shuffled_turns(turns: np.ndarray, weights: Sequence[int], seed: int) -> np.n
 
 
 def quotas_of(shares: np.ndarray, total: int) -> np.ndarray:
-    """Return integers in proportion to `shares` (float64 [n], which sum to 1), int64 [n].
-
-    They sum to `total` and are at least 1 each. The largest remainders are rounded up.
-    """
+    """Return integers in proportion to `shares`, at least 1 each, which sum to `total`."""
     exact = np.round(shares * total, 6)  # the last bits of powers differ between processors
     quotas = np.maximum(exact.astype(np.int64), 1)
     missing = total - int(quotas.sum())

@@ -41,27 +41,20 @@ class _Visit(NamedTuple):
 
 
 def language_shares(characters: np.ndarray, smoothing: float) -> np.ndarray:
-    """Return shares p_l proportional to (characters_l)^smoothing, float64 [L].
-
-    1 keeps the shares of the corpus, 0 makes all equal.
-    """
+    """Return shares proportional to characters^smoothing, float64 [L]."""
     weights = np.asarray(characters, dtype=np.float64) ** smoothing
     return weights / weights.sum()
 
 
 class Order:
-    """The order of the samples, which decides the row of each sample.
+    """The order of the samples. Raises UserError if the streams do not divide the batch, or there are no rows.
 
     The rows of a language are divided contiguously among the streams. If a language has fewer rows than there are
     streams, each stream reads all of them. A stream reads its rows of a language epoch by epoch. Each epoch has a new
-    order of segments, and a new permutation of the rows of each segment. Languages alternate by exact quotas, as in
-    `_alternating`.
+    order of segments, and a new permutation of the rows of each segment.
 
     With several directories, each has its share of the first n samples for every n, to within one. The part of their
     rows that a stream owns rotates with every period.
-
-    Raises:
-        UserError: The streams do not divide the batch, or there are no rows.
     """
 
     def __init__(
@@ -100,10 +93,7 @@ class Order:
         return slot // self._each, step * self._each + slot % self._each
 
     def locate(self, ids: np.ndarray) -> Places:
-        """Return the places of the samples `ids` (int64 [n], in any order).
-
-        This takes about a microsecond per sample if there are thousands.
-        """
+        """Return the places of the samples `ids` (int64 [n], in any order)."""
         owner, language, draw = self._draws(ids)
         epoch, place = np.divmod(draw, (self._to - self._from)[owner, language])
         shard, first, size = (np.empty(len(ids), dtype=np.int64) for _ in range(3))
@@ -119,10 +109,7 @@ class Order:
         return Places(shard, first + random.permute(place, size, keys), epoch)
 
     def _draws(self, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return owner, language and draw of each sample, int64 [n] each.
-
-        The owner is the stream whose rows the sample is from. The draw is the number of previous samples from the
-        owner's rows of that language.
+        """Return the stream whose rows each sample is from, its language, and the number of previous draws from them.
 
         In every period the batch is rotated by one stream, so after C periods all streams have had the same languages.
         With several directories the streams are rotated instead, so after C periods each has had the rows of all.
@@ -142,7 +129,6 @@ class Order:
         return owner, language, cycle * self._totals[self._streams, language] + before + self._ranks[entry]
 
     def _make_shares(self, characters: np.ndarray, smoothing: float) -> np.ndarray:
-        """Return the share of each language in the samples, float64 [L]. Languages of a directory divide its share."""
         if self._mixing is None:
             return language_shares(characters, smoothing)
         found = np.empty(len(characters))
@@ -155,10 +141,9 @@ class Order:
         return np.flatnonzero([name.startswith(f"{number}/") for name in self.languages])
 
     def _make_period(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return the languages, ranks and totals of one period.
+        """Return the languages [T] of one period, and ranks [T], each the number of earlier samples in its stream.
 
-        Languages are [T]. A rank is the number of previous samples of the language in its stream, [T]. Totals are the
-        samples of each language in the streams before stream c, over two rounds of the streams, [2 C + 1, L].
+        Totals are the samples of each language in the streams before stream c, over two rounds, [2 C + 1, L].
         """
         languages = self._turned_languages() if self._mixing is None else self._mixed_languages(self._mixing)
         names, slots = len(self.languages), np.arange(self._batch)
@@ -175,19 +160,13 @@ class Order:
         """Return the languages of one period, int64 [T], for a single directory.
 
         Batches are rotated by random numbers of slots. Otherwise a stream could always get the same few languages if a
-        share and the batch size resonate. (Separate sequences per stream were tried: over 10,000 samples 64 of them
-        missed a share of 3% by 6% of it. One sequence misses it by less than 1%.)
+        share and the batch size resonate. (Separate sequences per stream missed a share of 3% by 6% of it.)
         """
         num_steps = -(-PERIOD // self._batch)
         languages = self._alternating(self.shares, num_steps * self._batch, np.arange(len(self.shares)))
         return self._turned(languages, "turns")
 
     def _mixed_languages(self, mixing: Mixing) -> np.ndarray:
-        """Return the languages of one period, int64 [T], for several directories in their exact turns.
-
-        Raises:
-            UserError: A directory has no windows in the split, or fewer turns in a period than languages.
-        """
         total = sum(mixing.weights)
         steps = total // math.gcd(total, self._batch) if total <= _MOST_TURNS else 1  # until weights and batches align
         num_turns = -(-PERIOD // (steps * self._batch)) * steps * self._batch
@@ -212,10 +191,9 @@ class Order:
         return languages
 
     def _alternating(self, shares: np.ndarray, total: int, names: np.ndarray) -> np.ndarray:
-        """Return a sequence of `total` languages, int64 [total], from `names` (int64 [n]).
+        """Return a sequence of `total` languages from `names`, in which each has its quota in every stretch.
 
-        The preferred position of the j-th of a language's q samples is (j + phase) / q of the sequence. Sorted by these
-        positions, every language has its quota in every stretch, to about one sample.
+        The preferred position of the j-th of a language's q samples is (j + phase) / q of the sequence.
         """
         quotas = quotas_of(shares, total)
         numbers = np.arange(len(quotas))
@@ -226,7 +204,6 @@ class Order:
         return names[wanting[np.argsort(wishes, kind="stable")]]
 
     def _turned(self, languages: np.ndarray, purpose: str) -> np.ndarray:
-        """Rotate every batch of a sequence, int64 [T], by a random number of slots."""
         place = np.arange(len(languages))
         number, slot = np.divmod(place, self._batch)
         size = np.minimum(len(languages) - number * self._batch, self._batch)  # the last batch may be shorter

@@ -81,7 +81,6 @@ def _may_pass(error: Exception) -> bool:
 
 
 def _make_room(limit: int) -> None:
-    """Remove the least recently used shards until at most `limit` bytes are left. Mapped ones stay until closed."""
     files = []
     for path in folder().glob("*.arrow"):
         with contextlib.suppress(FileNotFoundError):  # another worker has removed it
@@ -126,7 +125,6 @@ class Shard:
         return view.row(at)
 
     def size(self, column: str, index: int) -> int:
-        """Return the number of items in `row`, without reading them."""
         view, at = self._place(column, index)
         return int(view.offsets[at + 1] - view.offsets[at])
 
@@ -162,13 +160,7 @@ class Shard:
 
 
 def local_file(path: str, *, num_bytes: int, sha256: str, check: bool = True) -> str:
-    """Return the path on this machine of the shard at `path`, a local file or an fsspec URL, which is fetched.
-
-    With `check`, the content of a local file is compared with its hash.
-
-    Raises:
-        JobError: A local file is damaged.
-    """
+    """Return the local path of the shard at `path`, which is fetched. Raises JobError if a local file is damaged."""
     system, name = url_to_fs(path)
     if not isinstance(system, LocalFileSystem):
         return fetch(system, name, num_bytes=num_bytes, sha256=sha256)
@@ -180,11 +172,7 @@ def local_file(path: str, *, num_bytes: int, sha256: str, check: bool = True) ->
 
 
 def open_shard(path: str, *, num_bytes: int, sha256: str, check: bool = True) -> Shard:
-    """Map the shard at `path`, a local file or an fsspec URL. A URL is fetched into the cache and its hash is checked.
-
-    Raises:
-        JobError: The file is missing, differs from the manifest in size or content, or is not an Arrow stream.
-    """
+    """Map the shard at `path`, which is fetched if remote. Raises JobError if it is missing, damaged or invalid."""
     try:
         local = local_file(path, num_bytes=num_bytes, sha256=sha256, check=check)
         found = os.path.getsize(local)
@@ -197,12 +185,9 @@ def open_shard(path: str, *, num_bytes: int, sha256: str, check: bool = True) ->
 
 
 class ShardReader:
-    """The shards of one split of one or several data directories, in order. They are opened on first use.
+    """The shards of one split of one or several data directories, in order. Raises UserError if there is no such split.
 
     With `check`, the hash of a local shard is checked before its first use.
-
-    Raises:
-        UserError: There is no such split.
     """
 
     def __init__(self, data: Data, name: str, *, check: bool = True) -> None:
@@ -222,11 +207,7 @@ class ShardReader:
         self._wanted: list[int] = []  # shards to fetch ahead
 
     def shard(self, index: int) -> Shard:
-        """Return the open shard of this number. Beyond `MAX_OPEN` shards, close the least recently used one.
-
-        Raises:
-            JobError: Its number of rows differs from the manifest.
-        """
+        """Return an open shard; at most `MAX_OPEN` are. Raises JobError if the manifest has another number of rows."""
         shard = self._open.get(index)
         if shard is None:
             entry = self.shards[index]
@@ -254,7 +235,7 @@ class ShardReader:
         return {column: [shard.row(column, row) for shard, row in places] for column in columns}
 
     def directories_of(self, shards: np.ndarray) -> np.ndarray:
-        """Return the number of the directory of each shard (int64 [n]), int64 [n]; 0 for a single directory."""
+        """Return the number of the directory of each shard, int64 [n]; 0 for a single directory."""
         return np.zeros_like(shards) if self.mixing is None else np.array(self.mixing.of_shard, dtype=np.int64)[shards]
 
     @property
@@ -281,8 +262,7 @@ class ShardReader:
     def spread(self, num_windows: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return number in the split, shard and row of at most `num_windows` evenly spaced rows, int64 [n] each.
 
-        With several directories, each has its share of them, at least one if it has any rows. The directories are in
-        order.
+        With several directories, each has its share of them, at least one if it has any rows.
         """
         first_row = np.cumsum([0, *(shard.rows for shard in self.shards)])
         if self.mixing is None:

@@ -24,9 +24,8 @@ _PRIOR_WEIGHTS = (0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0)
 class Baselines(NamedTuple):
     """Losses of three context-free baselines in nats per target, in the order of the validation batches.
 
-    Each baseline predicts from counts of the training split. The first uses the frequency of each symbol. The second
-    also uses the clue (see `Symbols`). The third copies the visible input of a target with the probability that the
-    copy is right.
+    The first uses the frequency of each symbol. The second also uses the clue (see `Symbols`). The third copies the
+    visible input of a target with the probability that the copy is right.
     """
 
     symbol: str  # kind of the targets, such as "subword"
@@ -58,8 +57,7 @@ def baselines(
 ) -> Baselines:
     """Return the baselines of an objective on the targets of `held_out` batches with `sample_ids` (int64 [b]).
 
-    A symbol's frequency is its count plus one. Counts with a clue are smoothed with these frequencies, by the best of a
-    few weights on these same targets. In a larger split, `max_rows` windows are counted.
+    Counts with a clue are smoothed with the frequencies of symbols, by the best of a few weights on these same targets.
     """
     ids_N, clues_N, kinds_N, sample_ids_N = _targets(symbols, held_out)
     counts, pairs = _count(ShardReader(data, "train", check=check_shards), symbols, max_rows)
@@ -171,15 +169,11 @@ def validation_batches(
     together: bool = False,
     check_shards: bool = True,
 ) -> Iterator[Arrays]:
-    """Return an iterator over this rank's slices of the validation batches.
+    """Return an iterator over this rank's slices of the validation batches. Raises UserError if there are no windows.
 
-    The batches have `num_windows` windows (or all) of the split, spaced evenly over its rows. With a `collator` of the
-    seed `VALIDATION_SEED`, the masks of a row depend only on its number in the split. `sample_ids` has these numbers.
-    Empty slices of a rank are skipped. With `together`, the first row of all takes their place, with empty
-    `sample_ids`, so that all ranks have a batch. Batches do not mix directories.
-
-    Raises:
-        UserError: The split has no windows.
+    The windows are spaced evenly over the rows of the split. With a `collator` of the seed `VALIDATION_SEED`, the masks
+    of a row depend only on its number in the split, which `sample_ids` has. Empty slices of a rank are skipped. With
+    `together`, the first row of all takes their place, with empty `sample_ids`, so that all ranks have a batch.
     """
     reader = ShardReader(data, split, check=check_shards)
     numbers, shards, places = reader.spread(num_windows)

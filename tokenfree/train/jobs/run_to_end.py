@@ -39,9 +39,7 @@ def run_to_end(
 ) -> tuple[dict[str, Any], bool]:
     """Train `target` to its end. Return the content of its result.json, and whether it was complete before.
 
-    Raises:
-        UserError: The run has other settings or data, another command trains it, or this machine lacks the GPUs.
-        JobError: Training failed; the message names the rank and what to do.
+    Raises UserError if the run has other settings or data or is being trained, JobError if training failed.
     """
     recipe, start, extension = order.config.recipe, order.start, order.extension
     trackers.check(recipe.train.log_to)
@@ -77,7 +75,6 @@ def run_to_end(
 
 
 def _check_device(train: LoopConfig, workers: tuple[int, int]) -> None:
-    """Check that this machine has the GPUs that the settings require. A cluster may start its GPUs later."""
     least, there = workers[0], torch.cuda.device_count()
     is_elsewhere = workers[1] > 1 and "RAY_ADDRESS" in os.environ
     check_compile(train.compile, "cpu" if train.device == "cpu" or not (there or is_elsewhere) else "cuda")

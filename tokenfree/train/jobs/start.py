@@ -26,11 +26,7 @@ from tokenfree.train.runs.run import Run
 
 
 class Extension:
-    """An extension of the existing `run` of `recipe` to a total of `steps`; the steps of `recipe` are ignored.
-
-    Raises:
-        UserError: The run does not exist, or is longer.
-    """
+    """An extension of the existing `run` to a total of `steps`. Raises UserError if there is no run or it is longer."""
 
     def __init__(self, run: Run, recipe: PretrainRecipe, steps: int) -> None:
         before = config_before(run.name, recipe)
@@ -46,7 +42,6 @@ class Extension:
         self.is_done = steps == self._steps_before
 
     def line(self) -> str:
-        """Return a line for the user about the new length and learning rate."""
         return (
             f"made longer, from {self._steps_before:,} to {self._steps:,} steps; step {self._done() + 1:,} and those "
             f"after it have the learning rate of a run of {self._steps:,} steps"
@@ -77,12 +72,9 @@ MakeLoop = Callable[[R], TrainingLoop[R]]
 
 
 class GivenStart(Generic[R]):
-    """The weights at `source` as the start of `run`, read only if it is new or started from another path.
+    """The weights at `source` as the start of `run`. Raises UserError if they do not exist or (almost) none fits.
 
-    `make_loop` makes the loop of a recipe on the run's data, in this process.
-
-    Raises:
-        UserError: The weights do not exist, or (almost) none of them fits; nothing was written.
+    They are read only if the run is new or started from another path. `make_loop` makes the loop of a recipe.
     """
 
     def __init__(self, run: Run, recipe: R, make_loop: MakeLoop[R], source: str, *, trust_code: bool = False) -> None:
@@ -99,11 +91,7 @@ class GivenStart(Generic[R]):
         return self._fit()[1].lines()
 
     def write(self, run: Run, on_line: OnLine | None) -> None:
-        """Write the first checkpoint of `run`, which this command has claimed, unless it has a valid checkpoint.
-
-        Raises:
-            UserError: The weights have changed since the run started.
-        """
+        """Write the first checkpoint, unless there is a valid one. Raises UserError if the weights have changed."""
         if run.newest(lambda warning: None) is None:  # the workers report damaged ones
             self._write(run, on_line)
         self._given = self._begun = None  # free their memory for training
@@ -134,7 +122,6 @@ class GivenStart(Generic[R]):
             run.saved(0, keep=self._recipe.train.keep_checkpoints, best=None)
 
     def _record(self, before: RunConfig[R] | None) -> InitFrom:
-        """Return the record of the weights for config.yaml, given the config `before` of an existing run."""
         if before is None:
             self._fit()
         elif before.init_from is None:
@@ -155,10 +142,9 @@ class GivenStart(Generic[R]):
 
 
 def begun(recipe: R, make_loop: MakeLoop[R], given: GivenWeights) -> tuple[TrainingLoop[R], Fit]:
-    """Return the training loop of `recipe` on the CPU of this process, started from the weights `given` that fit.
+    """Return the training loop of `recipe` on the CPU, started from the weights `given` that fit.
 
-    Additional projections of attention patterns start as copies of their layer's if they are not given, as in
-    `tokenfree import`.
+    Additional projections of attention patterns start as copies of their layer's if they are not given.
     """
     loop = make_loop(recipe)
     sizes = {name: parameter.numel() for name, parameter in loop.model.named_parameters()}
@@ -171,7 +157,6 @@ def begun(recipe: R, make_loop: MakeLoop[R], given: GivenWeights) -> tuple[Train
 
 
 def _copies_of_layers(loop: TrainingLoop[Any]) -> dict[str, Tensor]:
-    """Let attention patterns copy their additional projections from their layers; return the copies by name."""
     layers: list[Any] = list(loop.encoder.trunk.layers)
     copied = [f"encoder.trunk.layers.{index}.core.{name}"
               for index, layer in enumerate(layers) for name in layer.core.copy_projections(layer)]  # fmt: skip

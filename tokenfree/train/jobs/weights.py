@@ -68,12 +68,9 @@ def run_and_step(source: str) -> tuple[str, int | None]:
 
 
 def read_weights(source: str, *, trust_code: bool = False) -> GivenWeights:
-    """Return the weights of a run (the averages if it has any), or of a model in a transformers folder.
+    """Return the weights of a run or one of its checkpoints, or of a model in a transformers folder.
 
-    RUN/checkpoints/step_N names a checkpoint. `checkpoint_of` says which one is the default.
-
-    Raises:
-        UserError: There is neither a run nor a model, or it is damaged; the message names the option `--init-from`.
+    The weights of a run are the averages if it has any. Raises UserError if there is neither or it is damaged.
     """
     run, step = run_and_step(source)
     storage = Storage.at(absolute(run))
@@ -120,7 +117,6 @@ def _of_folder(storage: Storage, source: str) -> GivenWeights:
 
 @contextlib.contextmanager
 def _on_this_machine(storage: Storage) -> Iterator[Path]:
-    """Yield the folder itself, or for the duration of the block a local copy of the files to read."""
     if storage.is_local:
         yield Path(storage.path(""))
         return
@@ -178,11 +174,7 @@ def fit(
     recipe: Recipe,
     vocabulary: Vocabulary | None,
 ) -> Fit:
-    """Compare the tensors `own` of the model of `recipe` with given ones. `sizes` has the values of its parameters.
-
-    Raises:
-        UserError: (Almost) nothing fits, or given weights are not finite.
-    """
+    """Compare tensors `own` of a model with given ones. Raises UserError if (almost) none fits or one is not finite."""
     foreign = _foreign(own, given, recipe, vocabulary)
     taken, new, left = dict[str, Tensor](), dict[str, str](), dict[str, str]()
     for name, tensor in own.items():
@@ -239,7 +231,6 @@ def _of_head(own: Mapping[str, Tensor]) -> list[str]:
 
 
 def _table_settings(embedder: Any) -> dict[str, Any]:
-    """Return the settings that decide which row of an embedder's table a symbol has."""
     return {key: value for key, value in to_mapping(embedder).items() if key not in _NOT_OF_THE_TABLE}
 
 
@@ -261,7 +252,6 @@ def _other_settings(given: GivenWeights, recipe: Recipe) -> Iterator[str]:
 
 
 def _resolved(model: ModelConfig) -> ModelConfig:
-    """Return the same model with the widths that it derives from others filled in."""
     dimensions = model.dimensions
     trunk = dataclasses.replace(model.trunk, inner_width=dimensions.inner_width)
     return dataclasses.replace(model, trunk=trunk, character_width=dimensions.character_width)

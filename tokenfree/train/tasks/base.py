@@ -34,7 +34,6 @@ class Metrics:
 
     @property
     def score(self) -> float:
-        """Value of the main score."""
         return self.values[self.main]
 
 
@@ -47,15 +46,9 @@ class Item(NamedTuple):
 
 
 class TaskCollator(ABC):
-    """A converter of examples to items, and of items to arrays."""
-
     @abstractmethod
     def items(self, examples: Sequence[Any], *, training: bool) -> list[Item]:
-        """Return the items of examples in order. In `training`, an example may have none.
-
-        Raises:
-            UserError: An example is longer than the model reads and is not cut into windows.
-        """
+        """Return the items of examples in order. Raises UserError if an example that cannot be cut is too long."""
 
     @abstractmethod
     def __call__(self, items: Sequence[Item], sample_ids: np.ndarray) -> Arrays:
@@ -96,30 +89,18 @@ class DownstreamTask(ABC):
 
     @abstractmethod
     def examples(self, split: Split, path: str | None) -> Sequence[Any]:
-        """Return the examples of a split. `path` is None if the task needs no files.
-
-        Raises:
-            UserError: A file is invalid. The message names the line and the fix.
-        """
+        """Return the examples of a split. `path` may be None. Raises UserError if a file is invalid."""
 
     @abstractmethod
     def raw(self, key: str, text: str) -> Any:
-        """Return an example without an answer, made from a text given to `tokenfree predict`.
-
-        Raises:
-            UserError: The text does not fit the task, such as a pair without its second text.
-        """
+        """Return an example without an answer, for `tokenfree predict`. Raises UserError if the text is unfit."""
 
     def texts(self, example: Any) -> Sequence[str]:
         """Return the texts of an example, from which an embedder can build its vocabulary of characters."""
         return ()
 
     def fitted(self, examples: Sequence[Any]) -> Self:
-        """Return the task completed by what it learns from the training examples, such as label names.
-
-        Raises:
-            UserError: The task cannot be trained on them.
-        """
+        """Return the task with what it learns from examples, such as labels. Raises UserError if it cannot use them."""
         return self
 
     def check(self, model: ModelConfig, length: int, /) -> list[str]:
@@ -136,11 +117,7 @@ class DownstreamTask(ABC):
 
     @abstractmethod
     def collator(self, inputs: TextInputs, seed: int) -> TaskCollator:
-        """Return the collator for a model that reads `inputs`. Its draws depend on `seed`.
-
-        Raises:
-            UserError: The model's inputs are too short.
-        """
+        """Return the collator. Its draws depend on `seed`. Raises UserError if the model's inputs are too short."""
 
     @abstractmethod
     def predictions(

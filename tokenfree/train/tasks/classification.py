@@ -45,8 +45,6 @@ class Config(LabelledTexts):
 
 
 class ClassificationCollator(LabelledCollator):
-    """A collator of texts, which cuts long ones into windows."""
-
     def __init__(self, task: Config, inputs: TextInputs) -> None:
         super().__init__(task, inputs)
         self._stride = task.stride

@@ -30,10 +30,7 @@ def _given(batch: Mapping[str, Tensor], prefix: str = "") -> dict[str, Tensor]:
 
 
 def encode_units(encoder: Any, batch: Mapping[str, Tensor], prefix: str = "") -> tuple[Tensor, Tensor]:
-    """Return the units [B, U, D] and which of them are real, bool [B, U], including CLS and SEP. Nothing is upsampled.
-
-    `prefix` begins the names of the arrays of `batch`.
-    """
+    """Return the units [B, U, D] and which of them are real, bool [B, U]. Nothing is upsampled."""
     down, units_BUD = encoder.encode(batch[f"{prefix}codepoints"], batch[f"{prefix}mask"], **_given(batch, prefix))
     return units_BUD, down.valid_BU
 
@@ -43,11 +40,7 @@ def _upsampled(encoder: Any, batch: Mapping[str, Tensor], prefix: str = "", **op
 
 
 def encode_places(encoder: Any, batch: Mapping[str, Tensor]) -> Tensor:
-    """Return the vectors [B, P, D] at the `places` of a batch, int64 [B, P].
-
-    Places count units if units are words of the text, otherwise symbols. Only the symbols at these places are
-    upsampled.
-    """
+    """Return the vectors [B, P, D] at `places`, int64 [B, P], which count words or symbols. Only these are upsampled."""
     places_BP = batch["places"]
     if "unit_ends" in batch:
         units_BUD, _ = encode_units(encoder, batch)
@@ -65,10 +58,7 @@ def encode_all(encoder: Any, batch: Mapping[str, Tensor]) -> tuple[Tensor, Tenso
 
 
 def class_and_maximum(units_BUD: Tensor, valid_BU: Tensor) -> Tensor:
-    """Return the class node, and the maximum of each feature over all real units including that node: [B, 2 D].
-
-    Guo et al., Multi-Scale Self-Attention for Text Classification, https://arxiv.org/abs/1912.00544, section 3.2.
-    """
+    """Return the class node and the maximum over all real units, [B, 2 D] (arXiv 1912.00544, section 3.2)."""
     largest_BD = units_BUD.masked_fill(~valid_BU[..., None], -torch.inf).amax(dim=1)
     return torch.cat([units_BUD[:, 0], largest_BD], dim=-1)
 
@@ -76,11 +66,8 @@ def class_and_maximum(units_BUD: Tensor, valid_BU: Tensor) -> Tensor:
 class TextVector(nn.Module):
     """One vector for a whole text.
 
-    Args:
-        representation: `mean`: mean over the characters, as in `load_encoder`, or over the words if units are words;
-            `pooled`: tanh of a dense layer on the unit of CLS, as in BERT and CANINE; `class_max`: class node and
-            maximum over all units, as in the multi-scale Transformer. Only `mean` upsamples.
-        width: Width of the encoder.
+    `mean` is the mean over the characters, or over the words if units are words. `pooled` is a tanh layer on CLS, as in
+    BERT. `class_max` is the class node and the maximum over all units. Only `mean` upsamples.
     """
 
     def __init__(self, representation: Representation, width: int) -> None:
@@ -89,7 +76,6 @@ class TextVector(nn.Module):
         self.width = 2 * width if representation == "class_max" else width
 
     def forward(self, encoder: Any, batch: Mapping[str, Tensor], prefix: str = "") -> Tensor:
-        """Return the vectors [B, V] of the texts whose arrays have this `prefix`."""
         if self.representation == "mean" and f"{prefix}unit_ends" not in batch:
             return mean_of_text(_upsampled(encoder, batch, prefix).characters, batch[f"{prefix}mask"])
         units_BUD, valid_BU = encode_units(encoder, batch, prefix)
@@ -99,14 +85,7 @@ class TextVector(nn.Module):
 
 
 class Classifier(nn.Module):
-    """A dense layer, or a two-layer MLP with ReLU, that returns K values.
-
-    Args:
-        features: Number of input features, V.
-        hidden: Width between the two layers; None for one layer.
-        size: Number of values, K.
-        dropout: Dropout before each layer.
-    """
+    """A dense layer, or a two-layer MLP of width `hidden` with ReLU. Dropout precedes each layer."""
 
     def __init__(self, features: int, hidden: int | None, size: int, dropout: float) -> None:
         super().__init__()
@@ -116,7 +95,6 @@ class Classifier(nn.Module):
         self.apply(initialise)
 
     def forward(self, x_BV: Tensor) -> Tensor:
-        """Return values [..., K], float32."""
         x_BV = self.dropout(x_BV)
         if self.hidden is not None:
             x_BV = self.dropout(torch.relu(self.hidden(x_BV)))
@@ -124,8 +102,6 @@ class Classifier(nn.Module):
 
 
 class ClassHead(TaskHead):
-    """A head with `logits` [..., K] of classes or, with `regression`, one number."""
-
     regression = False
 
     def loss(self, outputs: Mapping[str, Tensor], batch: Mapping[str, Tensor]) -> Loss:
@@ -142,14 +118,8 @@ class ClassHead(TaskHead):
 class TextHead(ClassHead):
     """A head for classes, or a number, of texts and pairs of texts.
 
-    Args:
-        model: Settings of the encoder.
-        representation: Kind of text vector, as in `TextVector`.
-        size: Number of classes; 1 with `regression`.
-        combine: Features of a pair whose texts are encoded separately. `difference`: [r1, r2, |r1 - r2|, r1 - r2]
-            (arXiv 1912.00544); `product`: [r1, r2, |r1 - r2|, r1 * r2]. None: one text, or both encoded together.
-        dropout: Dropout of the head.
-        regression: Whether to learn a number by its squared error.
+    `combine` gives the features of a pair whose texts are encoded separately. `difference`: [r1, r2, |r1 - r2|, r1 -
+    r2] (arXiv 1912.00544); `product`: [r1, r2, |r1 - r2|, r1 * r2]. None: one text, or both encoded together.
     """
 
     def __init__(
@@ -170,7 +140,6 @@ class TextHead(ClassHead):
         self.classifier = Classifier(features, hidden, size, dropout)
 
     def outputs(self, encoder: nn.Module, batch: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Return `logits` [B, K]."""
         x_BV = self.vector(encoder, batch)
         if self.combine is not None:
             other_BV = self.vector(encoder, batch, "second_")
@@ -181,14 +150,11 @@ class TextHead(ClassHead):
 
 
 class PlaceHead(ClassHead):
-    """A head for classes of the vectors at some places of a text."""
-
     def __init__(self, width: int, size: int, *, dropout: float) -> None:
         super().__init__()
         self.classifier = Classifier(width, None, size, dropout)
 
     def outputs(self, encoder: nn.Module, batch: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Return `logits` [B, P, K]."""
         return {"logits": self.classifier(encode_places(encoder, batch))}
 
     def everywhere(self, encoder: nn.Module, batch: Mapping[str, Tensor]) -> dict[str, Tensor]:

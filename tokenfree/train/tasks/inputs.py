@@ -37,25 +37,20 @@ _REPLACEMENT = 0xFFFD
 
 
 class TextSymbols(NamedTuple):
-    """A text, or a part of one, as a model reads it."""
-
     symbols: np.ndarray  # integers [n]: input of the embedder
     vectors: np.ndarray  # int64 [characters]: number of each character's vector in the text; -1: none
     unit_ends: np.ndarray | None = None  # int64 [vectors]: exclusive last symbol of each vector, if units are words
 
     @property
     def num_vectors(self) -> int:
-        """Number of vectors of the text: one per symbol, unless units are words."""
         return len(self.symbols) if self.unit_ends is None else len(self.unit_ends)
 
     @property
     def num_characters(self) -> int:
-        """Number of characters that have a vector."""
         return int((self.vectors != NOWHERE).sum())
 
 
 def joined(texts: Iterable[TextSymbols]) -> TextSymbols:
-    """Return consecutive parts of a text, joined."""
     parts = list(texts)
     if len(parts) == 1:
         return parts[0]
@@ -90,27 +85,16 @@ def compact(text: TextSymbols) -> TextSymbols:
 
 
 class TextInputs(ABC):
-    """A converter of texts to arrays for one model.
-
-    Attributes:
-        symbols: Name of the symbols in messages, such as "characters".
-        length: Maximum positions of an input, as in the recipe.
-    """
+    """A converter of texts to arrays for one model. `symbols` is their name in messages, such as "characters"."""
 
     symbols = "symbols"
     length: int
 
     @abstractmethod
     def encode(self, text: str, before: str | None = None) -> TextSymbols:
-        """Return a text of any length as the model reads it.
-
-        Args:
-            text: Text to read.
-            before: Text before its case changed. A model of words splits words as in it; other models ignore it.
-        """
+        """Return a text of any length. A model of words splits it as in `before`, the text with its original case."""
 
     def size(self, parts: Sequence[TextSymbols]) -> int:
-        """Return the number of positions of an input of these texts, including special ones."""
         return 1 + sum(len(part.symbols) + 1 for part in parts)
 
     @abstractmethod
@@ -119,10 +103,7 @@ class TextInputs(ABC):
 
     @abstractmethod
     def fitting(self, text: TextSymbols, begin: int = 0, first: TextSymbols | None = None) -> int:
-        """Return the number of vectors of a text, from vector `begin` on, that fit into an input, after a text `first`.
-
-        It is negative or 0 if none fits.
-        """
+        """Return the number of vectors of `text` from `begin` on that fit in after `first`. It is below 1 if none fits."""
 
     @abstractmethod
     def arrays(self, inputs: Sequence[Sequence[TextSymbols]], length: int | None = None) -> Arrays:
@@ -149,7 +130,6 @@ class TextInputs(ABC):
 
 
 def _begins(sizes: Sequence[int]) -> list[int]:
-    """Return the first position of each part, with CLS before the first part and SEP after each one."""
     return (1 + np.cumsum([0, *(size + 1 for size in sizes)]))[:-1].tolist()
 
 
@@ -168,16 +148,7 @@ def cut(inputs: TextInputs, text: TextSymbols, stride: float) -> Iterator[TextSy
 
 
 class SymbolInputs(TextInputs):
-    """Inputs with one vector per symbol. A subclass defines the symbols.
-
-    Args:
-        model: Model that reads the inputs.
-        length: Maximum positions of an input.
-        cls, sep: Special symbols.
-
-    Raises:
-        UserError: No text fits into `length`.
-    """
+    """Inputs with one vector per symbol. Raises UserError if no text fits into `length`."""
 
     def __init__(self, model: ModelConfig, length: int, *, cls: int, sep: int) -> None:
         self.length = length
@@ -242,10 +213,7 @@ class SubwordInputs(SymbolInputs):
 
 
 class ByteInputs(SymbolInputs):
-    """Inputs of bytes. U+0000 to U+0004, which are reserved for special symbols, become UNK.
-
-    The vector of a character is that of its first byte.
-    """
+    """Inputs of bytes. U+0000 to U+0004 become UNK. The vector of a character is that of its first byte."""
 
     symbols = "bytes"
 
@@ -259,12 +227,7 @@ class ByteInputs(SymbolInputs):
 
 
 class WordInputs(TextInputs):
-    """Inputs of the bytes of words, with one vector per word. White space and special symbols have none.
-
-    Args:
-        model: Model whose downsampler takes words of the text.
-        length: Maximum bytes of an input.
-    """
+    """Inputs of the bytes of words, with one vector per word. White space and special symbols have none."""
 
     symbols = "words and bytes"
 
@@ -320,11 +283,7 @@ class NoTexts:
 
 
 def text_inputs(model: ModelConfig, length: int, vocabulary: Vocabulary | None) -> TextInputs:
-    """Return the converter of texts to inputs of at most `length` positions. `vocabulary` is for models of subwords.
-
-    Raises:
-        UserError: The model reads subwords and the vocabulary is missing or too large, or no text fits into `length`.
-    """
+    """Return the converter of texts to inputs. Raises UserError if a model of subwords has no usable vocabulary."""
     if model.embedder.symbols == "vectors":
         return cast(TextInputs, NoTexts(model.embedder.name))
     if model.downsampler.bytes_per_word is not None:

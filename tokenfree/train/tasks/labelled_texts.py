@@ -65,7 +65,6 @@ class LabelledTexts(DownstreamTask):
 
     @property
     def options(self) -> TextOptions:
-        """Options for reading files."""
         if self.glue is None:
             columns = self.text_column, self.second_column, self.label_column
             return TextOptions(self.format, *columns, self.is_number, self.labels or None)
@@ -75,12 +74,10 @@ class LabelledTexts(DownstreamTask):
 
     @property
     def is_number(self) -> bool:
-        """Whether labels are numbers."""
         return self.regression if self.glue is None else not GLUE[self.glue].labels
 
     @property
     def score_names(self) -> tuple[str, ...]:
-        """Names of the scores, the main one first."""
         if self.metrics:
             return self.metrics
         if self.glue is not None:
@@ -123,7 +120,6 @@ class LabelledTexts(DownstreamTask):
         return dataclasses.replace(self, labels=tuple(found))
 
     def build_head(self, model: ModelConfig, combine: Combine | None = None) -> TextHead:
-        """Return the head. With `combine`, it uses the vectors of both texts of a pair."""
         size, number = 1 if self.is_number else len(self.labels), self.is_number
         return TextHead(model, self.representation, size, dropout=self.dropout, combine=combine, regression=number)
 
@@ -160,18 +156,15 @@ class LabelledTexts(DownstreamTask):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class TextWindow:
-    """An example, or a window of one that is too long to be read at once."""
-
     example: TextExample
     part: TextSymbols | None = None  # None: the whole example, encoded when it is read to save memory
     num_characters: int = 0  # characters with a vector in `part`, which itself keeps only the symbols
 
 
 class LabelledCollator(TaskCollator):
-    """A collator of labelled texts for a fitted task. A subclass makes the items.
+    """A collator of labelled texts for a fitted task.
 
-    With `two_vectors`, each text of a pair is a separate input, and the names of the second text's arrays begin with
-    `second_`.
+    With `two_vectors`, the second text of a pair is a separate input, whose arrays begin with `second_`.
     """
 
     def __init__(self, task: LabelledTexts, inputs: TextInputs, *, two_vectors: bool = False) -> None:
@@ -185,7 +178,6 @@ class LabelledCollator(TaskCollator):
         return list(zip(texts, example.before or [None] * len(texts), strict=True))
 
     def __call__(self, items: Sequence[Item], sample_ids: np.ndarray) -> Arrays:
-        """Return `codepoints`, `mask` and so on of the texts, and `classes` int64 [b] or `numbers` float32 [b]."""
         windows: list[TextWindow] = [item.content for item in items]
         parts = [
             [self.inputs.encode(*text) for text in self.texts(each.example)] if each.part is None else [each.part]
@@ -213,6 +205,5 @@ class LabelledCollator(TaskCollator):
 
 
 def softmax(logits: np.ndarray) -> np.ndarray:
-    """Return the probabilities [..., K] of logits [..., K]."""
     powers = np.exp(logits - logits.max(axis=-1, keepdims=True))
     return powers / powers.sum(axis=-1, keepdims=True)

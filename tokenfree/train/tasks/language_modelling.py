@@ -1,7 +1,4 @@
-"""Language modelling: bits per byte of a text, where a model predicts each byte from the bytes before it.
-
-The bytes are those of UTF-8, so the sum is exact for any text of any language. Each text is read in windows, which
-overlap in evaluation.
+"""Language modelling: bits per byte of UTF-8 text, where a model predicts each byte from the bytes before it.
 
 B batch, C positions, U units (one per position), V byte values
 """
@@ -87,7 +84,6 @@ class Config(DownstreamTask):
     def predictions(
         self, examples: Sequence[TextExample], items: Sequence[Item], outputs: Sequence[Outputs]
     ) -> list[dict[str, Any]]:
-        """Return the `bits`, `bytes` and `bits_per_byte` of each text."""
         nats = np.zeros(len(examples))
         for item, output in zip(items, outputs, strict=True):
             nats[item.example] += float(output["nats"])
@@ -99,7 +95,6 @@ class Config(DownstreamTask):
         return lines
 
     def scores(self, examples: Sequence[TextExample], predictions: Sequence[Mapping[str, Any]]) -> Metrics:
-        """Return the `bits_per_byte` of all texts together."""
         bits = math.log(2) * math.fsum(prediction["bits"] for prediction in predictions) / math.log(2)
         return Metrics({"bits_per_byte": bits / sum(line["bytes"] for line in predictions)}, "bits_per_byte")
 
@@ -131,7 +126,6 @@ class WindowCollator(TaskCollator):
             start = part.num_vectors - max(1, int(part.num_vectors * stride))
 
     def __call__(self, items: Sequence[Item], sample_ids: np.ndarray) -> Arrays:
-        """Return `codepoints`, `mask` and `target_mask` [b, C]: the positions where the next byte is predicted."""
         windows: list[ByteWindow] = [item.content for item in items]
         arrays = self._inputs.arrays([[window.part] for window in windows])
         starts, ends = (
@@ -144,8 +138,6 @@ class WindowCollator(TaskCollator):
 
 
 class NextByteHead(TaskHead):
-    """A head that predicts the next byte at each unit."""
-
     def __init__(self, width: int, *, dropout: float) -> None:
         super().__init__()
         self.classifier = Classifier(width, None, NUM_BYTES, dropout)

@@ -23,14 +23,7 @@ _f1_score: Any = sklearn.metrics.f1_score  # its type stubs do not allow zero_di
 def label_metrics(
     gold: Sequence[str], predicted: Sequence[str], names: Sequence[str], positive: str | None = None
 ) -> Metrics:
-    """Return the named scores of classes. The first name is the main score.
-
-    Args:
-        gold: Correct class of each example.
-        predicted: Predicted class of each example.
-        names: Names from `LABEL_METRICS`. `macro_f1` is the mean over the classes that occur in `gold` or `predicted`.
-        positive: Class whose F1 is `f1`, which is 0 if neither has it.
-    """
+    """Return the named scores, the main one first. `macro_f1` is over classes that occur; `f1` is that of `positive`."""
     ours, theirs = [one == positive for one in gold], [one == positive for one in predicted]
     functions = {
         "accuracy": lambda: sklearn.metrics.accuracy_score(gold, predicted),
@@ -42,7 +35,7 @@ def label_metrics(
 
 
 def number_metrics(gold: Sequence[float], predicted: Sequence[float], names: Sequence[str] = NUMBER_METRICS) -> Metrics:
-    """Return the named correlations. The first name is the main score. A correlation with a constant is 0."""
+    """Return the named correlations. A correlation with a constant is 0."""
     functions = {"pearson": stats.pearsonr, "spearman": stats.spearmanr}
     return Metrics({name: _correlation(functions[name], gold, predicted) for name in names}, names[0])
 
@@ -58,7 +51,6 @@ def _correlation(function: Any, gold: Sequence[float], predicted: Sequence[float
 
 
 def tag_metrics(gold: Tags, predicted: Tags) -> Metrics:
-    """Return the accuracy: the share of words with the correct tag."""
     right = sum(
         one == other
         for ours, theirs in zip(gold, predicted, strict=True)
@@ -68,10 +60,9 @@ def tag_metrics(gold: Tags, predicted: Tags) -> Metrics:
 
 
 def span_metrics(gold: Tags, predicted: Tags) -> Metrics:
-    """Return F1, precision and recall of spans over all sentences, F1 by type (`f1/PER`), and the accuracy of tags.
+    """Return F1, precision and recall of BIO spans over all sentences, F1 by type (`f1/PER`), and the accuracy of tags.
 
-    Tags are BIO. A span is correct if its words and its type are. An I- without a span of its type begins one. An
-    undefined score is 0, as in conlleval.
+    An I- without a span of its type begins one. An undefined score is 0, as in conlleval.
     """
     correct, said, there = Counter[str](), Counter[str](), Counter[str]()
     for ours, theirs in zip(map(spans, gold), map(spans, predicted), strict=True):

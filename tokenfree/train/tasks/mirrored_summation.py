@@ -75,14 +75,12 @@ class Config(DownstreamTask):
 
     @property
     def variance(self) -> float:
-        """Variance of each number of a target: the mean squared error of the prediction `mean`."""
         twice = max(0, self.pairs - (self.length + 1) // 2)  # pairs that are in the sum from both ends
         once = self.pairs - self._has_square - 2 * twice
         return (once + 4 * twice) * _VARIANCE + self._has_square * _VARIANCE_OF_SQUARE
 
     @property
     def _has_square(self) -> int:
-        """1 if the vector in the middle is multiplied by itself, else 0."""
         return int(self.length % 2 == 1 and 2 * self.pairs > self.length)
 
     def examples(self, split: Split, path: str | None) -> Sequence[MirroredExample]:
@@ -133,14 +131,12 @@ class Config(DownstreamTask):
         return drawn.reshape(-1, self.length, self.size).astype(np.float32)
 
     def targets(self, sequences: np.ndarray) -> np.ndarray:
-        """Return the sum of a_i * a_{n-i+1} over i from 1 to `pairs`, float32 [b, S], for `sequences` [b, n, S]."""
         first, last = sequences[:, : self.pairs], sequences[:, ::-1][:, : self.pairs]
         return (first * last).sum(axis=1, dtype=np.float64).astype(np.float32)
 
     def predictions(
         self, examples: Sequence[MirroredExample], items: Sequence[Item], outputs: Sequence[Outputs]
     ) -> list[dict[str, Any]]:
-        """Return the `squared_error` of each sequence, a mean over the numbers of its sum."""
         return [
             {"key": f"{example.split} {example.number}", "squared_error": round(float(each["squared_error"]), DIGITS)}
             for example, each in zip(examples, outputs, strict=True)
@@ -153,8 +149,6 @@ class Config(DownstreamTask):
 
 
 class SequenceCollator(TaskCollator):
-    """A collator that puts a class node before each sequence."""
-
     def __init__(self, task: Config) -> None:
         self._task = task
 
@@ -162,7 +156,6 @@ class SequenceCollator(TaskCollator):
         return [Item(number, 1 + self._task.length, example) for number, example in enumerate(examples)]
 
     def __call__(self, items: Sequence[Item], sample_ids: np.ndarray) -> Arrays:
-        """Return `vectors` float32 [b, 1 + n, S], zeros for CLS, `sums` float32 [b, S], and every collator's arrays."""
         task, count = self._task, len(items)
         sequences = task.sequences([item.content for item in items])
         codepoints = np.zeros((count, 1 + task.length), dtype=np.int64)
@@ -178,13 +171,7 @@ class SequenceCollator(TaskCollator):
 
 
 class SumHead(TaskHead):
-    """A two-layer MLP on the class node and the maximum over all units.
-
-    Args:
-        width: Width of the encoder.
-        size: Numbers per sum.
-        mean: Mean of the sums, the initial value of the output's biases.
-    """
+    """A two-layer MLP on the class node and the maximum over all units. `mean` is the initial bias of the output."""
 
     def __init__(self, width: int, size: int, mean: float) -> None:
         super().__init__()
@@ -192,7 +179,6 @@ class SumHead(TaskHead):
         nn.init.constant_(self.classifier.output.bias, mean)
 
     def outputs(self, encoder: Any, batch: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Return `squared_error` [B], a mean over the numbers of each sum."""
         down, units_BUD = encoder.encode(batch["vectors"], batch["mask"])
         found_BS = self.classifier(class_and_maximum(units_BUD, down.valid_BU))
         return {"squared_error": (found_BS - batch["sums"]).square().mean(dim=-1)}

@@ -44,7 +44,6 @@ class Config(LabelledTexts):
         return found
 
     def raw(self, key: str, text: str) -> TextExample:
-        """Return the pair in a line of two texts with a tab between them."""
         texts = text.split("\t")
         if len(texts) != 2:
             raise UserError(f"{key}: {len(texts)} texts are no pair. Give two texts with a tab between.")
@@ -58,8 +57,6 @@ class Config(LabelledTexts):
 
 
 class TextPairCollator(LabelledCollator):
-    """A collator of pairs of texts."""
-
     def items(self, examples: Sequence[TextExample], *, training: bool) -> list[Item]:
         items = list[Item]()
         for number, example in enumerate(examples):

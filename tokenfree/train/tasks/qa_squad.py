@@ -41,8 +41,6 @@ _ARTICLES = re.compile(r"\b(a|an|the)\b")
 
 
 class SquadAnswer(TypedDict):
-    """An answer and the character of the context where it begins."""
-
     text: str
     answer_start: StrictInt
 
@@ -68,8 +66,6 @@ class _File(TypedDict):
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)  # compared by identity: contexts are long
 class SquadExample:
-    """A question and the context that may answer it."""
-
     key: str  # place in the file, such as "dev.json: data[3].paragraphs[0].qas[2]"
     question_id: str
     question: str
@@ -78,11 +74,7 @@ class SquadExample:
 
 
 def read_squad(path: str) -> list[SquadExample]:
-    """Return the questions of a file in order.
-
-    Raises:
-        UserError: The file cannot be read or has another format. The message names the place and the field.
-    """
+    """Return the questions of a file in order. Raises UserError if the file cannot be read or has another format."""
     file: _File = parse_form(_File, "".join(read_lines(path)), path)
     examples: dict[str, SquadExample] = {}
     for i, article in enumerate(file["data"]):
@@ -133,7 +125,6 @@ class Config(QuestionAnswering):
         return [Passage(0, 0, _encoded(example.context))]
 
     def target(self, example: SquadExample, text: Readable) -> AnswerTarget | None:
-        """Return the first answer, or None if the context has none."""
         if not example.answers:
             return None
         answer, start = example.answers[0]["text"], example.answers[0]["answer_start"]
@@ -149,19 +140,14 @@ class Config(QuestionAnswering):
     def predictions(
         self, examples: Sequence[SquadExample], items: Sequence[Item], outputs: Sequence[Outputs]
     ) -> list[dict[str, Any]]:
-        """Return `key`, `id`, `answer` (empty for none), the best `span`, its `score`, and `gold` if annotated.
-
-        A span has `text`, `start` and `end` in characters, `start_byte` and `end_byte`.
-        """
+        """Return `key`, `id`, `answer` (empty for none), the best `span`, its `score`, and `gold` if annotated."""
         answers = self.answers(examples, items, outputs)
         return [self._prediction(*each) for each in zip(examples, answers, strict=True)]
 
     def scores(self, examples: Sequence[SquadExample], predictions: Sequence[Mapping[str, Any]]) -> Metrics | None:
-        """Return exact match and F1.
+        """Return exact match and F1, also by answerability and at the best threshold if some questions have no answer.
 
-        If some questions have no answer, questions with and without one are also scored separately. If the task is
-        `unanswerable`, the values at the best score threshold are added. For TyDi QA's gold passages, whose ids name
-        the language, the means are over the languages except English.
+        For TyDi QA's gold passages, whose ids name the language, the means are over the languages except English.
         """
         gold = {e.question_id: [a["text"] for a in e.answers] for e in examples if e.answers is not None}
         if len(gold) < len(examples):
@@ -223,12 +209,8 @@ def word_f1(gold: str, answer: str) -> float:
 def score_squad(gold: Mapping[str, Sequence[str]], answers: Mapping[str, str]) -> dict[str, SquadScores]:
     """Return the scores of `all` questions and, if some have no answer, of the `answerable` and the `unanswerable`.
 
-    If all have an answer, the rules are those of SQuAD 1.1. Otherwise they are those of SQuAD 2.0, where an empty
-    prediction is correct for an unanswerable question.
-
-    Args:
-        gold: Correct answers by question id; empty for an unanswerable question.
-        answers: Predicted answers by question id; empty for no answer. A missing question gets no credit.
+    If all have an answer, the rules are those of SQuAD 1.1, otherwise those of SQuAD 2.0. An empty answer means none. A
+    question that is missing in `answers` gets no credit.
     """
     credits = {name: _credits(texts, answers.get(name)) for name, texts in _right_answers(gold).items()}
     scores = {"all": _mean(credits.values())}
@@ -242,13 +224,7 @@ def score_squad(gold: Mapping[str, Sequence[str]], answers: Mapping[str, str]) -
 def best_with_threshold(
     gold: Mapping[str, Sequence[str]], answers: Mapping[str, str], scores: Mapping[str, float]
 ) -> SquadScores:
-    """Return the F1 at the best score threshold for answering, and the exact match at that threshold.
-
-    Args:
-        gold: Correct answers, as in `score_squad`.
-        answers: Best span of each question, whatever its score.
-        scores: Scores of these spans.
-    """
+    """Return the F1 at the best threshold of `scores` for answering, and the exact match at that threshold."""
     right = _right_answers(gold)
     ordered = sorted(right, key=lambda name: -scores[name])
     refused = {name: _credits(right[name], "") for name in ordered}
@@ -265,7 +241,6 @@ def best_with_threshold(
 
 
 def _languages_of(ids: Iterable[str]) -> dict[str, list[str]]:
-    """Return question ids by the language they name, as in TyDi QA; empty if any id names none."""
     found: dict[str, list[str]] = {}
     for name in ids:
         language = name.split("-")[0]
@@ -283,7 +258,6 @@ def _right_answers(gold: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
 
 
 def _credits(right: Sequence[str], answer: str | None) -> tuple[float, float]:
-    """Return the best exact match and the best F1 over the correct answers."""
     if answer is None:
         return 0.0, 0.0
     exact = max(float(normalized(gold) == normalized(answer)) for gold in right)

@@ -66,8 +66,6 @@ class _Line(TypedDict):
 
 
 class Annotation(NamedTuple):
-    """The answer of one annotator."""
-
     passage: int  # index among the candidates; -1: no passage answers the question
     span: Span  # minimal answer in the article, or `NO_SPAN`
     yes_no: str  # YES, NO or NONE
@@ -75,8 +73,6 @@ class Annotation(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)  # compared by identity: articles are long
 class TydiExample:
-    """A question and the article that may answer it."""
-
     key: str  # place in the file, such as "dev.jsonl.gz:3"
     example_id: int
     language: str  # in lower case
@@ -87,11 +83,7 @@ class TydiExample:
 
 
 def read_tydi(path: str) -> Iterator[TydiExample]:
-    """Yield the examples of a file in order.
-
-    Raises:
-        UserError: The file cannot be read, or a line is not an example. The message names file, line and field.
-    """
+    """Yield the examples of a file in order. Raises UserError if the file cannot be read or a line is not an example."""
     seen: dict[int, str] = {}
     for number, text in enumerate(read_lines(path), 1):
         if not text.strip():
@@ -178,10 +170,6 @@ class Config(QuestionAnswering):
     def predictions(
         self, examples: Sequence[TydiExample], items: Sequence[Item], outputs: Sequence[Outputs]
     ) -> list[dict[str, Any]]:
-        """Return lines in the official format with `key`, `answer` (empty for none) and its `span` (null for none).
-
-        A span has `text`, `start` and `end` in characters, `start_byte` and `end_byte`.
-        """
         answers = self.answers(examples, items, outputs)
         return [
             {"key": example.key, **official_prediction(example, answer), **answer_fields(example.article, answer)}
@@ -191,8 +179,7 @@ class Config(QuestionAnswering):
     def scores(self, examples: Sequence[TydiExample], predictions: Sequence[Mapping[str, Any]]) -> Metrics | None:
         """Return F1, precision and recall of both tasks, and the F1 of each language.
 
-        The values of a task are means over the languages except English. If all questions are in English, they are
-        those of English.
+        The values of a task are means over the languages except English, unless all questions are in English.
         """
         if any(example.annotations is None for example in examples):
             return None
@@ -234,8 +221,6 @@ class BestF1(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """The result for one question."""
-
     has_gold: bool
     has_answer: bool
     credit: float  # 0 to 1
@@ -263,13 +248,11 @@ def score_tydi(gold: Iterable[TydiExample], predictions: Iterable[Mapping[str, A
 
 
 def byte_overlap_f1(gold: Span, answer: Span) -> float:
-    """Return the F1 of the bytes of two spans that are not empty."""
     common = min(gold[1], answer[1]) - max(gold[0], answer[0])
     return 0.0 if common <= 0 else 2 * common / (gold[1] - gold[0] + answer[1] - answer[0])
 
 
 def best_f1(outcomes: Iterable[Outcome]) -> BestF1:
-    """Return the best F1 of a sweep over the thresholds."""
     ordered = sorted(outcomes, key=lambda outcome: -outcome.score)
     num_gold = sum(outcome.has_gold for outcome in ordered)
     credit, num_answers, best = 0.0, 0, BestF1()

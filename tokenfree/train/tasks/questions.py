@@ -48,8 +48,6 @@ class UnusableAnswer(Exception):
 
 
 class Passage(NamedTuple):
-    """A part of the original text that is read."""
-
     index: int
     begin: int  # first byte
     text: bytes  # UTF-8
@@ -59,11 +57,8 @@ class Passage(NamedTuple):
 class Readable:
     """A text as the model reads it, in vectors of characters, subwords or words.
 
-    Attributes:
-        read: Symbols, without the vectors of characters.
-        starts: First byte of each vector in the original text, int64 [vectors]; -1 for vectors of no text, as markers.
-        ends: Byte after the last one of each vector, int64 [vectors]; -1 for the same vectors.
-        passages: Vectors of each passage, by its index.
+    `starts` and `ends`, int64 [vectors], are the bytes of each vector in the original text; -1 for markers. `passages`
+    has the vectors of each passage by its index.
     """
 
     read: TextSymbols
@@ -112,7 +107,6 @@ def readable(passages: Iterable[Passage], inputs: TextInputs, *, markers: bool) 
 
 
 def _places(text: TextSymbols, passage: Passage) -> tuple[np.ndarray, np.ndarray]:
-    """Return the bytes of the original where each vector of a passage begins and ends; -1 if it has no character."""
     is_first = (np.frombuffer(passage.text, dtype=np.uint8) & 0xC0) != 0x80
     byte = np.append(np.flatnonzero(is_first), len(passage.text)) + passage.begin
     starts, ends = (np.full(text.num_vectors, NOWHERE, dtype=np.int64) for _ in range(2))
@@ -146,7 +140,6 @@ class Reading(NamedTuple):
 
     @property
     def offset(self) -> int:
-        """Number of the first vector of the text in the input."""
         return self.question.num_vectors + 2
 
     def parts(self, window: Window) -> tuple[TextSymbols, TextSymbols]:
@@ -162,10 +155,7 @@ def with_targets(
     seed: int,
     sample: int,
 ) -> list[Window]:
-    """Return the windows to train on: those with the whole answer, and a random share of the others.
-
-    The draws depend on `seed` and `sample`, the number of the question. `offset` is that of the `Reading`.
-    """
+    """Return the windows with the whole answer and a random share of the others. Draws depend on `seed` and `sample`."""
     draws = random.uniform(seed, "windows without the answer", np.array([sample]), max(1, len(windows)))[0]
     found = []
     for window, draw in zip(windows, draws.tolist(), strict=False):
@@ -178,20 +168,13 @@ def with_targets(
 
 
 class SpanAnswer(NamedTuple):
-    """A span of the original and its score."""
-
     span: Span
     score: float  # start plus end logit minus those of CLS; above 0 if the model prefers the span to no answer
 
 
 @dataclasses.dataclass(frozen=True)
 class SpanDecoder:
-    """CANINE's decoding for TyDi QA (https://arxiv.org/abs/2103.06874, section 4.1).
-
-    Attributes:
-        candidates: Number of best starts, and of best ends, that are combined.
-        max_answer: Maximum number of vectors of an answer.
-    """
+    """CANINE's decoding for TyDi QA (https://arxiv.org/abs/2103.06874, section 4.1). Lengths are in vectors."""
 
     candidates: int = 30
     max_answer: int = 100
@@ -201,9 +184,8 @@ class SpanDecoder:
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return the score, float64 [W], of the best span of each window, its first and its last vector, int64 [W].
 
-        Candidates are the best positions except that of CLS. A start and an end are an answer if both are in the
-        original and the span has 1 to `max_answer` vectors. Ties are broken by the better start, then the better end,
-        then the earlier position. Without an answer, the score is -inf.
+        A span is in the original and has 1 to `max_answer` vectors. Ties are broken by the better start, then the
+        better end, then the earlier position. Without an answer, the score is -inf.
         """
         start_WP, end_WP = start_WP.astype(np.float64), end_WP.astype(np.float64)
         # A stable sort keeps the first of equal logits first.
@@ -234,13 +216,7 @@ def best_of_windows(answers: Iterable[SpanAnswer]) -> SpanAnswer | None:
 
 
 class SpanHead(TaskHead):
-    """A head with two logits per vector, and one per type of answer from the pooled vector.
-
-    Args:
-        width: Width of the encoder.
-        decoder: Decoder that finds the best span of a window.
-        num_types: Number of types of answers; 0 to learn none, as in transformers' `CanineForQuestionAnswering`.
-    """
+    """A head with two logits per vector, and one per type of answer, if any, from the pooled vector."""
 
     def __init__(self, width: int, decoder: SpanDecoder, num_types: int = 0) -> None:
         super().__init__()
@@ -250,7 +226,6 @@ class SpanHead(TaskHead):
         self.apply(initialise)
 
     def outputs(self, encoder: nn.Module, batch: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Return `start` and `end`, float32 [B, P], and `type` [B, T] if types are learned."""
         vectors_BPD, pooled_BD = encode_all(encoder, batch)
         start_BP, end_BP = self.spans(vectors_BPD).float().unbind(dim=-1)
         found = {"start": start_BP, "end": end_BP}
@@ -278,7 +253,6 @@ class SpanHead(TaskHead):
 
 
 def _among_choices(outputs: Mapping[str, Tensor], batch: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
-    """Return the logits [B, P] of starts and of ends, -inf outside the `choices` of the batch."""
     start_BP, end_BP = (outputs[name].masked_fill(~batch["choices"], -torch.inf) for name in ("start", "end"))
     return start_BP, end_BP
 
@@ -310,11 +284,7 @@ class QuestionAnswering(DownstreamTask):
 
     @abstractmethod
     def target(self, example: Any, text: Readable) -> AnswerTarget | None:
-        """Return the answer to learn from an example; None if it has none.
-
-        Raises:
-            UnusableAnswer: The answer is not where the file says.
-        """
+        """Return the answer to learn; None if there is none. Raises UnusableAnswer if it is not where the file says."""
 
     @abstractmethod
     def is_annotated(self, example: Any) -> bool:
@@ -355,13 +325,8 @@ class QuestionAnswering(DownstreamTask):
 class QuestionCollator(TaskCollator):
     """A collator of questions. Lengths are in vectors. Items hold an example and a `Window`, to save memory.
 
-    Args:
-        task: Task with the lengths.
-        inputs: Inputs of the model. Markers precede the question and each passage only if it reads characters.
-        seed: Seed that decides which windows without the answer are drawn.
-
-    Raises:
-        UserError: No text fits next to the longest question.
+    Markers precede the question and each passage only if the model reads characters. Raises UserError if no text fits
+    next to the longest question.
     """
 
     def __init__(self, task: QuestionAnswering, inputs: TextInputs, seed: int) -> None:
@@ -373,7 +338,6 @@ class QuestionCollator(TaskCollator):
             raise self._no_room()
 
     def items(self, examples: Sequence[Any], *, training: bool) -> list[Item]:
-        """Return the windows. In training, skip questions whose answer is not where the file says."""
         items, unusable = list[Item](), list[str]()
         share = self._task.other_windows if training else 1.0
         for number, example in enumerate(examples):
@@ -398,11 +362,7 @@ class QuestionCollator(TaskCollator):
         return items
 
     def cut(self, reading: Reading) -> list[Window]:
-        """Return the windows of a text from left to right. The last one ends where the text does.
-
-        Raises:
-            UserError: Not even one vector fits next to the question.
-        """
+        """Return the windows from left to right; the last one ends with the text. Raises UserError if no vector fits."""
         windows, start, end = list[Window](), 0, 0
         while end < len(reading.text):
             end = start + self._fitting(reading, start)
@@ -411,11 +371,10 @@ class QuestionCollator(TaskCollator):
         return windows
 
     def __call__(self, items: Sequence[Item], sample_ids: np.ndarray) -> Arrays:
-        """Return the inputs of the encoder, and `starts`, `ends`, `choices`, `first`, `last` and `kind` for the head.
+        """Return the inputs of the encoder, and the arrays for the head.
 
-        `global`, bool like `mask`, is true for CLS, the question and its SEP. `starts` and `ends`, int64 [b, P], are
-        the bytes of each vector in the original, -1 for none. `choices`, bool [b, P], are the vectors of the softmax.
-        For characters these are all vectors including padding, as in CANINE's code. The others are int64 [b].
+        `global`, bool like `mask`, is true for CLS, the question and its SEP. `choices`, bool [b, P], are the vectors
+        of the softmax. For characters these are all vectors including padding, as in CANINE's code.
         """
         windows: list[Window] = [item.content[1] for item in items]
         readings = [self.read(item.content[0]) for item in items]
@@ -477,11 +436,7 @@ def answer_fields(original: bytes, answer: SpanAnswer | None) -> dict[str, Any]:
 
 
 def split_raw(key: str, text: str) -> tuple[str, bytes]:
-    """Return the question and the context, in UTF-8, of a line that has a tab between them.
-
-    Raises:
-        UserError: There is no tab, or no text before or after it.
-    """
+    """Return the question and the context of a line, in UTF-8. Raises UserError if no tab separates them."""
     question, _, context = text.partition("\t")
     if not question.strip() or not context.strip():
         raise UserError(f"{key}: no question and text. Give a question, a tab, and the text that may answer it.")

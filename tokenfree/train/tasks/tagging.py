@@ -69,7 +69,6 @@ class Config(DownstreamTask):
 
     @property
     def has_spans(self) -> bool:
-        """Whether tags are spans. The task must be fitted."""
         return self.scheme != "words" and are_bio(self.labels)
 
     def check(self, model: ModelConfig, length: int) -> list[str]:
@@ -111,8 +110,7 @@ class Config(DownstreamTask):
     ) -> list[dict[str, Any]]:
         """Return `key`, `words`, `tags`, their `probabilities`, `gold` if given and, in BIO, the `spans`.
 
-        A span has `label`, `start`, `end` and `text`. Offsets are characters of the given text, or of the words joined
-        with spaces.
+        Offsets of spans are characters of the given text, or of the words joined with spaces.
         """
         default = OUTSIDE if OUTSIDE in self.labels else self.labels[0]
         tags = [[default] * len(example.words) for example in examples]
@@ -143,15 +141,11 @@ class Config(DownstreamTask):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class RawSentence(TaggedExample):
-    """A text with its words."""
-
     text: str = ""
     starts: tuple[int, ...] = ()  # first character of each word in the text
 
 
 class TaggedWindow(NamedTuple):
-    """Some words of a sentence that are read at once."""
-
     begin: int  # number of the first word
     text: TextSymbols
     places: np.ndarray  # int64 [P]: positions whose vectors are tagged
@@ -160,17 +154,12 @@ class TaggedWindow(NamedTuple):
 
 
 class TaggingCollator(TaskCollator):
-    """A collator of sentences for a fitted task."""
-
     def __init__(self, task: Config, inputs: TextInputs) -> None:
         self._inputs, self._has_spans, self._targets = inputs, task.has_spans, task.targets
         self._classes = {label: number for number, label in enumerate(task.labels)}
 
     def items(self, examples: Sequence[TaggedExample], *, training: bool) -> list[Item]:
-        """Return the items. Sentences that are too long are halved between words until they fit.
-
-        Only the first characters of a single word that is too long are read.
-        """
+        """Return the items. Sentences that are too long are halved between words; a single word is cut at its end."""
         long = list[str]()
         items = [
             Item(number, self._inputs.size([window.text]), window)
@@ -183,7 +172,6 @@ class TaggingCollator(TaskCollator):
         return items
 
     def __call__(self, items: Sequence[Item], sample_ids: np.ndarray) -> Arrays:
-        """Return `codepoints`, `mask` and so on, and `places`, `classes` int64 and `target_mask` bool [b, P]."""
         windows: list[TaggedWindow] = [item.content for item in items]
         most = max(1, *(len(window.places) for window in windows))
         places, classes = np.zeros((len(items), most), dtype=np.int64), np.full((len(items), most), -1)
@@ -231,12 +219,10 @@ class TaggingCollator(TaskCollator):
         return TaggedWindow(begin, text, found + self._inputs.offsets([text])[0], classes, firsts)
 
     def _inside(self, tag: str) -> str:
-        """Return the tag of the characters of a word after the first."""
         return f"I{tag[1:]}" if self._has_spans and tag.startswith("B-") else tag
 
 
 def _words(text: str) -> list[tuple[int, str]]:
-    """Return the words of a text, each with the offset of its first character."""
     kinds = class_table()[np.frombuffer(text.encode("utf-32-le", "surrogatepass"), dtype="<u4")]
     edges, visible = kinds <= ALONE, kinds != SPACE
     cuts = np.ones(len(text) + 1, dtype=bool)
