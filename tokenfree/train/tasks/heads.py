@@ -40,7 +40,7 @@ def _upsampled(encoder: Any, batch: Mapping[str, Tensor], prefix: str = "", **op
 
 
 def encode_places(encoder: Any, batch: Mapping[str, Tensor]) -> Tensor:
-    """Return the vectors [B, P, D] at `places`, int64 [B, P], which count words or symbols. Only these are upsampled."""
+    """Return the vectors [B, P, D] at `places`, int64 [B, P], of words or symbols. Only these are upsampled."""
     places_BP = batch["places"]
     if "unit_ends" in batch:
         units_BUD, _ = encode_units(encoder, batch)

@@ -103,7 +103,7 @@ class TextInputs(ABC):
 
     @abstractmethod
     def fitting(self, text: TextSymbols, begin: int = 0, first: TextSymbols | None = None) -> int:
-        """Return the number of vectors of `text` from `begin` on that fit in after `first`. It is below 1 if none fits."""
+        """Return the number of vectors of `text`, from `begin` on, that fit in after `first`; below 1 if none fits."""
 
     @abstractmethod
     def arrays(self, inputs: Sequence[Sequence[TextSymbols]], length: int | None = None) -> Arrays:

@@ -23,7 +23,7 @@ _f1_score: Any = sklearn.metrics.f1_score  # its type stubs do not allow zero_di
 def label_metrics(
     gold: Sequence[str], predicted: Sequence[str], names: Sequence[str], positive: str | None = None
 ) -> Metrics:
-    """Return the named scores, the main one first. `macro_f1` is over classes that occur; `f1` is that of `positive`."""
+    """Return the named scores, the main one first. `macro_f1` is over classes that occur; `positive` is that of f1."""
     ours, theirs = [one == positive for one in gold], [one == positive for one in predicted]
     functions = {
         "accuracy": lambda: sklearn.metrics.accuracy_score(gold, predicted),

@@ -83,7 +83,7 @@ class TydiExample:
 
 
 def read_tydi(path: str) -> Iterator[TydiExample]:
-    """Yield the examples of a file in order. Raises UserError if the file cannot be read or a line is not an example."""
+    """Yield the examples of a file in order. Raises UserError if it cannot be read or a line is not an example."""
     seen: dict[int, str] = {}
     for number, text in enumerate(read_lines(path), 1):
         if not text.strip():

@@ -155,7 +155,7 @@ def with_targets(
     seed: int,
     sample: int,
 ) -> list[Window]:
-    """Return the windows with the whole answer and a random share of the others. Draws depend on `seed` and `sample`."""
+    """Return the windows with the whole answer and a random share of the others, drawn by `seed` and `sample`."""
     draws = random.uniform(seed, "windows without the answer", np.array([sample]), max(1, len(windows)))[0]
     found = []
     for window, draw in zip(windows, draws.tolist(), strict=False):
@@ -362,7 +362,7 @@ class QuestionCollator(TaskCollator):
         return items
 
     def cut(self, reading: Reading) -> list[Window]:
-        """Return the windows from left to right; the last one ends with the text. Raises UserError if no vector fits."""
+        """Return the windows from left to right; the last one ends with the text. Raises UserError if none fits."""
         windows, start, end = list[Window](), 0, 0
         while end < len(reading.text):
             end = start + self._fitting(reading, start)
