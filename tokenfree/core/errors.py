@@ -1,8 +1,4 @@
-"""Expected errors, escapes for untrusted text, and the problems of a mapping of settings.
-
-Untrusted text is printed without control characters, direction marks and bytes that are not UTF-8. They are escaped as
-in JSON (`\\u001b`), so that JSON output stays the same JSON.
-"""
+"""Expected errors, escapes for untrusted text, and the problems of a mapping of settings."""
 
 from __future__ import annotations
 
@@ -15,10 +11,7 @@ from typing import Any, TextIO
 class UserError(ValueError):
     """A mistake of the user: one line that names the file, field or option, and the fix. Exit status 2.
 
-    Attributes:
-        source: What the problems belong to, or the whole message if there are none.
-        problems: Problems of settings, each with its key. The text of the error joins them in one line; a command
-            prints one line each.
+    `source` is what the `problems` of settings belong to, or the whole message if there are none.
     """
 
     def __init__(self, source: str = "", problems: Sequence[str] = ()) -> None:
@@ -58,27 +51,20 @@ def _spelled(match: re.Match[str]) -> str:
 
 
 class PrintableStream:
-    """A text stream that escapes everything unprintable, to replace `sys.stdout` and `sys.stderr`.
-
-    Args:
-        stream: Stream that receives the text. Other attributes are taken from it.
-    """
+    """A replacement for `sys.stdout` that escapes everything unprintable as in JSON, so JSON output stays the same."""
 
     def __init__(self, stream: TextIO) -> None:
         self.rich_proxied_file = stream  # rich moves the cursor itself, in text that was escaped before
 
     def write(self, text: str) -> int:
-        """Write the text, escaped, and return its length."""
         self.rich_proxied_file.write(printable(text))
         return len(text)
 
     def writelines(self, lines: Any) -> None:
-        """Write each line."""
         for line in lines:
             self.write(line)
 
     def flush(self) -> None:
-        """Flush the stream."""
         self.rich_proxied_file.flush()
 
     def __getattr__(self, name: str) -> Any:
@@ -99,10 +85,7 @@ def refusals(
 ) -> list[str]:
     """Turn errors of pydantic into problems of the mapping, one line per key, unknown keys first.
 
-    Args:
-        errors: Errors of pydantic.
-        mapping: What was read.
-        known: Returns the known keys at the place of an unknown one, if they can be listed.
+    `known` returns the known keys at the place of an unknown one, if they can be listed.
     """
     unknown: list[str] = []
     messages: dict[Path, dict[str, None]] = {}

@@ -63,12 +63,9 @@ def hash_stream(file: IO[bytes], algorithm: str = "sha256") -> str:
 def lock(path: Path, *, seconds: float = math.inf, held: Exception | None = None) -> Iterator[None]:
     """Hold the lock file `path` against all other threads and processes, once it is free.
 
-    The system releases the lock of a killed process, so nothing needs cleaning up. The empty file stays behind:
-    removing it while others wait for it would let two of them in.
-
-    Raises:
-        held: Another process still holds the lock after `seconds`. A JobError by default.
-        JobError: The file system has no locks.
+    The system releases the lock of a killed process. The empty file stays behind: removing it while others wait for it
+    would let two of them in. Raises `held` (by default a JobError) if the lock is not free after `seconds`, and
+    JobError if the file system has no locks.
     """
     # A soft lock is a file that a killed process leaves behind. Any thread may release the lock.
     file_lock = filelock.FileLock(

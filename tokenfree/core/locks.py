@@ -44,11 +44,7 @@ _FREE = "free"
 
 @contextlib.contextmanager
 def claimed(storage: Storage) -> Iterator[str | None]:
-    """Hold a directory against other commands. Yield the number of a store's lock, or None on a disk.
-
-    Raises:
-        UserError: Another command writes into the directory, or it is not writable.
-    """
+    """Hold a directory. Yield the number of a store's lock, or None on a disk. Raises UserError if it is in use."""
     held = UserError(f"{storage.url}: another command writes into it. Wait for it or give another output")
     if not storage.is_local:
         with hold(storage, held) as number:
@@ -77,10 +73,8 @@ def _enter(stack: contextlib.ExitStack, path: Path, held: UserError) -> None:
 def hold(storage: Storage, held: Exception) -> Iterator[str]:
     """Hold the lock of the directory `storage`. Yield the number under which it is held, for `check`.
 
-    Raises:
-        held: Another command holds the lock.
-        UserError: The store cannot exclude a second command.
-        JobError: The store could not be used for minutes.
+    Raises `held` if another command holds the lock, UserError if the store cannot exclude a second command, and
+    JobError if the store could not be used for minutes.
     """
     _refuse_without_conditions(storage)
     content = {"owner": uuid.uuid4().hex, "host": socket.gethostname(), "place": _place(), "pid": os.getpid()}
@@ -102,12 +96,7 @@ def hold(storage: Storage, held: Exception) -> Iterator[str]:
 
 
 def check(storage: Storage, number: str) -> None:
-    """Check that the lock is still held under `number`.
-
-    Raises:
-        TakenOverError: Another command took it over.
-        JobError: The store could not be used for minutes.
-    """
+    """Raise TakenOverError if the lock is no longer held under `number`, JobError if the store is unavailable."""
     if retry_store(storage, lambda: _numbers(storage))[-1:] != [int(number)]:
         _, content = _newest(storage)
         raise TakenOverError(
@@ -122,7 +111,6 @@ class HeldStorage(Storage):
     number: str
 
     def check(self) -> None:
-        """Check that the lock is still held."""
         check(self, self.number)
 
     def _commit(self, source: str, name: str) -> None:
@@ -144,11 +132,7 @@ def _acquire(storage: Storage, content: Mapping[str, Any], held: Exception) -> t
 
 
 def _is_silent(storage: Storage, newest: int, found: Mapping[str, Any], held: Exception) -> bool:
-    """Watch a holder for several beats. Return True if it missed them all, or False once the lock is released.
-
-    Raises:
-        held: The holder is alive.
-    """
+    """Watch a holder for several beats. Return True if it missed them all, False if it releases the lock."""
     began = time.monotonic()
     while (looked := time.monotonic()) - began < BEAT * BEATS_MISSED:
         time.sleep(BEAT / 10)
@@ -194,8 +178,6 @@ def _name(number: int) -> str:
 
 
 def _create(storage: Storage, number: int, content: Mapping[str, Any]) -> bool:
-    """Write the object of a new number. Return False if another command did."""
-
     def attempt() -> bool:
         name = f"{LOCK}/{_name(number)}"
         try:
@@ -211,18 +193,13 @@ def _create(storage: Storage, number: int, content: Mapping[str, Any]) -> bool:
 
 
 def _remove_up_to(storage: Storage, number: int) -> None:
-    """Remove numbers up to `number`, which are not the newest."""
     for old in _numbers(storage):
         if old <= number:
             storage.remove(f"{LOCK}/{_name(old)}")
 
 
 def _refuse_without_conditions(storage: Storage) -> None:
-    """Check that the store can write an object on the condition that it does not exist.
-
-    Raises:
-        UserError: The store cannot do that.
-    """
+    """Raise UserError if the store cannot write an object on the condition that it does not exist."""
     name = f"{LOCK}/try-{uuid.uuid4().hex}"
 
     def attempt() -> bool:
@@ -255,10 +232,7 @@ def _place() -> str | None:
 
 
 def _is_of_the_dead(content: Mapping[str, Any]) -> bool:
-    """Return True if the holder was a process of this machine that has ended.
-
-    If another process has its id by now, return False: missed beats then show that the holder has ended.
-    """
+    """Return True if the holder was a process of this machine that has ended, and its id is not in use again."""
     if content.get("place") is None or content["place"] != _place():
         return False
     try:

@@ -1,7 +1,6 @@
 """Custom parts: in a recipe, a name with a dot is a class in a module outside tokenfree.
 
-The module is in the working directory or installed. Importing it runs it, so settings that others may have written,
-such as those of a run, are built inside `trusting`.
+Importing such a module runs it, so settings that others may have written are built inside `trusting`.
 """
 
 import contextlib
@@ -22,11 +21,7 @@ _refused: ContextVar[list[str] | None] = ContextVar("refused", default=None)  # 
 
 
 class UntrustedCode(UserError):
-    """Settings name custom code that the user has not trusted. None of it was imported.
-
-    Attributes:
-        names: Names of the classes.
-    """
+    """Settings name custom classes (`names`) that the user has not trusted. None of them was imported."""
 
     def __init__(self, source: str, names: list[str]) -> None:
         self.names = tuple(dict.fromkeys(names))
@@ -38,12 +33,9 @@ class UntrustedCode(UserError):
 
 @contextlib.contextmanager
 def trusting(trust: bool, source: str) -> Iterator[None]:
-    """Import custom modules in the block only with `trust`.
+    """Import custom modules in the block only with `trust`. Those that are already imported need none.
 
-    Modules that are already imported, such as those of the user's own recipe, may be used without it.
-
-    Raises:
-        UntrustedCode: At the end of the block, if other modules were requested. `source` is what names them.
+    At the end of the block, raises UntrustedCode if `source` names other modules.
     """
     refused = None if trust else []
     token = _refused.set(refused)
@@ -64,11 +56,7 @@ def is_own(name: Any) -> bool:
 
 
 def load(name: str) -> Any:
-    """Return the attribute `MODULE.CLASS`. A module of the working directory takes precedence.
-
-    Raises:
-        UserError: The class cannot be imported, or its module is neither imported yet nor trusted.
-    """
+    """Return the attribute `MODULE.CLASS`. Raises UserError if it cannot be imported or is not trusted."""
     module_name, _, attribute = name.rpartition(".")
     refused = _refused.get()
     if refused is not None and attribute not in getattr(sys.modules.get(module_name), "__dict__", {}):
@@ -109,10 +97,7 @@ def warn_of_changes(settings: Any, before: Mapping[str, str], source: str) -> No
 
 @contextlib.contextmanager
 def working_directory_first() -> Iterator[str]:
-    """Search the working directory before other folders in the block, and after them when it ends.
-
-    Later imports of a module are thus found, too, and hide no other modules.
-    """
+    """Search the working directory before other folders in the block, and after them, for later imports, at its end."""
     folder = os.getcwd()
     sys.path.insert(0, folder)
     importlib.invalidate_caches()  # a module may be brand-new

@@ -1,8 +1,6 @@
 """Settings: frozen dataclasses built from YAML mappings. Every problem is reported with its dotted key.
 
-Recipes, command-line overrides and the configs of all parts go through `build`. A field annotated with a `Slot` takes
-the config of any file in a package, chosen by `name`. Adding a variant therefore means adding a file. A name with a dot
-is a custom class (see `own_code`).
+A field annotated with a `Slot` takes the config of any file in a package, or a custom class, chosen by `name`.
 """
 
 from __future__ import annotations
@@ -70,10 +68,7 @@ def settings(cls: type[T]) -> type[T]:
 class Slot:
     """Annotation of a field whose variant is a file of `package` or a custom class, chosen by the key `name`.
 
-    Attributes:
-        package: Dotted name of the folder.
-        default: Variant if the key is absent.
-        base: Class that the settings of all variants inherit, as MODULE.CLASS.
+    `base` is the class that the settings of all variants inherit, as MODULE.CLASS.
     """
 
     package: str
@@ -92,12 +87,7 @@ class Slot:
         return [name for name in names if hasattr(self._module(name), "Config")]
 
     def config_class(self, name: str) -> type:
-        """Return the `Config` of the variant `name`, or the custom class of that name.
-
-        Raises:
-            ValueError: There is no such variant. The message suggests the nearest name.
-            UserError: The class does not fit this slot.
-        """
+        """Return the settings of a variant. Raises ValueError if there is none, UserError if it does not fit."""
         if own_code.is_own(name):
             found = own_code.load(name)
         elif name in self.names():
@@ -131,7 +121,6 @@ class Slot:
 
 
 def slot_of(hint: Any) -> Slot | None:
-    """Return the slot in an annotation, if it has one."""
     return next((metadata for metadata in getattr(hint, "__metadata__", ()) if isinstance(metadata, Slot)), None)
 
 
@@ -141,11 +130,7 @@ def part(slot: Slot) -> Any:
 
 
 def build(cls: type[T], mapping: Mapping[str, Any], *, source: str) -> T:
-    """Build the settings `cls` from a nested mapping. Error messages begin with `source` (a recipe or option).
-
-    Raises:
-        UserError: The mapping has problems. The message lists all of them with their dotted keys.
-    """
+    """Build `cls` from a nested mapping. Raises UserError that begins with `source` and lists all problems."""
     made = draft(cls, mapping)
     if made.settings is None:
         raise UserError(source, made.problems)
@@ -243,11 +228,7 @@ def override(
 
 
 def nest(dotted: Iterable[tuple[str, str]]) -> dict[str, Any]:
-    """Return `[("a.b", "1")]` as `{"a": {"b": 1}}`. Values are parsed as YAML; the last value of a key wins.
-
-    Raises:
-        UserError: A value is not YAML, or a key lies below one that already has a single value.
-    """
+    """Return `[("a.b", "1")]` as `{"a": {"b": 1}}`, from values in YAML. Raises UserError if keys or values clash."""
     nested: dict[str, Any] = {}
     for key, text in dotted:
         try:
@@ -280,7 +261,6 @@ def _adapter(cls: type) -> TypeAdapter[Any]:
 
 
 def _known_keys(cls: Any, mapping: Any, path: Path) -> list[str]:
-    """Return the known keys next to the one at `path`, or [] in a mapping whose keys are free."""
     for key in path[:-1]:
         hint, mapping = get_type_hints(cls, include_extras=True).get(key), mapping[key]
         slot = slot_of(hint)

@@ -1,7 +1,6 @@
-"""A directory on any fsspec file system, to which only whole files are committed.
+"""A directory on any fsspec file system, in which every visible file is complete, even after a process was killed.
 
-Local files are written under `_tmp/`, hashed, then renamed. Object stores receive the finished object in one put. Every
-visible file is thus complete, even after a process was killed.
+Local files are written under `_tmp/`, hashed, then renamed. Object stores receive the finished object in one put.
 """
 
 from __future__ import annotations
@@ -32,11 +31,7 @@ _PROCESS_FOLDERS = ("/dev/", "/proc/")  # their content differs from process to 
 
 
 def check_address(address: str, source: str = "") -> None:
-    """Refuse an address that fsspec would interpret differently, or that no manifest can hold.
-
-    Raises:
-        UserError: The address contains `::` or is not UTF-8. The message names `source`, such as a setting.
-    """
+    """Raise UserError for an address that is not UTF-8 or that fsspec would interpret differently (`::`)."""
     place = ": ".join(filter(None, (source, address)))
     if not is_utf8(address):
         raise UserError(f"{place}: this path is not UTF-8; rename it")
@@ -45,11 +40,7 @@ def check_address(address: str, source: str = "") -> None:
 
 
 def check_is_stored(path: str, source: str = "") -> None:
-    """Refuse a local path that is neither a file nor a folder, because several processes read inputs, more than once.
-
-    Raises:
-        UserError: The path is a pipe, a socket or a device, such as /dev/stdin. The message names `source`.
-    """
+    """Raise UserError for a pipe, a socket or a device like /dev/stdin, because inputs are read more than once."""
     is_stored = os.path.isfile(path) or os.path.isdir(path)
     if os.path.exists(path) and not (is_stored and not os.path.abspath(path).startswith(_PROCESS_FOLDERS)):
         place = ": ".join(filter(None, (source, path)))
@@ -72,15 +63,9 @@ def retry(
 ) -> T:
     """Return what `act` returns as soon as an attempt succeeds, or raise the error of the last attempt.
 
-    Args:
-        act: One attempt.
-        again: Returns True if an error may be temporary. Other errors are raised at once.
-        pause: Seconds before the second attempt, doubled for each attempt after it.
-        longest_pause: Maximum of growing pauses, in seconds.
-        attempts: Maximum number of consecutive failures; None for any number.
-        seconds: No attempt begins later than this after the first one.
-        progressed: Returns True if a failed attempt still made progress. Failures are then counted from one again.
-        notice: Receives each error and the seconds until the next attempt.
+    Only errors for which `again` returns True are retried. Pauses double from `pause` up to `longest_pause`, in
+    seconds. There are at most `attempts` consecutive failures, counted from one again if `progressed` returns True. No
+    attempt begins later than `seconds` after the first one. `notice` receives each error and the pause after it.
     """
     until, failures = time.monotonic() + seconds, 0
     while True:
@@ -129,11 +114,7 @@ class Storage:
 
     @classmethod
     def at(cls, url: str) -> Storage:
-        """Return the directory `url` in its absolute form, so that workers in other directories find it, too.
-
-        Raises:
-            UserError: The protocol is unknown, its package is missing, or `check_address` refuses the address.
-        """
+        """Return the directory `url` in its absolute form. Raises UserError if its address or protocol is unusable."""
         check_address(url)
         try:
             fs, root = _file_system(url)
@@ -152,7 +133,6 @@ class Storage:
 
     @property
     def fs(self) -> Any:
-        """The fsspec file system."""
         return self._location[0]
 
     @property
@@ -183,11 +163,7 @@ class Storage:
         return info["size"] if info["type"] == "file" else None
 
     def names(self, folder: str = "") -> list[str]:
-        """Return the names of the files and folders directly in `folder`, sorted, or [] if it does not exist.
-
-        Raises:
-            UserError: `folder` is a file.
-        """
+        """Return the sorted names in `folder`, or [] if it does not exist. Raises UserError if it is a file."""
         self.fs.invalidate_cache()  # other workers write too
         try:
             entries = self.fs.ls(self.path(folder), detail=False)
@@ -247,17 +223,12 @@ class Storage:
                     shutil.rmtree(folder, ignore_errors=True)
 
     def write_bytes(self, name: str, data: bytes) -> NewFile:
-        """Commit a small file, and return its size and SHA-256."""
         with self.new_file(name) as new:
             Path(new.path).write_bytes(data)
         return new
 
     def create(self, name: str, data: bytes) -> None:
-        """Write a small file only if it does not exist. Of several concurrent writers, one succeeds.
-
-        Raises:
-            OSError: The file exists (in most stores a FileExistsError), or the store failed.
-        """
+        """Write a small file unless it exists. Of several writers, one succeeds; the others raise an OSError."""
         self.fs.pipe_file(self.path(name), data, mode="create")
 
     def put(self, source: str, name: str) -> None:
@@ -266,7 +237,6 @@ class Storage:
             self._commit(source, name)
 
     def get(self, name: str, target: str) -> None:
-        """Copy a file to the local path `target`."""
         self.fs.get_file(self.path(name), target)
 
     def write_json(self, name: str, value: Any) -> NewFile:
@@ -280,7 +250,6 @@ class Storage:
         self.fs.invalidate_cache()
 
     def remove_if_empty(self) -> None:
-        """Remove the directory itself if it is empty."""
         if self.is_local and not self.names():
             with contextlib.suppress(OSError):
                 os.rmdir(self.path(""))
@@ -343,12 +312,7 @@ PAUSE, LONGEST_PAUSE = 0.2, 30.0
 
 
 def retry_store(storage: Storage, act: Callable[[], T]) -> T:
-    """Call `act`, which uses `storage`, and retry it with growing pauses for `SECONDS`.
-
-    Raises:
-        UserError: The store cannot be used this way.
-        JobError: The store was unavailable for `SECONDS`.
-    """
+    """Return `act()`, retried for `SECONDS`. Raises UserError if the store is unusable, JobError if unavailable."""
 
     def attempt() -> T:
         with storage.explained():

@@ -1,8 +1,4 @@
-"""Small files that tokenfree writes and reads back: typed JSON, JSON lines, Arrow tables and hashes.
-
-Writes are atomic, but disks, copies and editors can damage a file. Its content is therefore compared with the types
-that readers expect before it is used.
-"""
+"""Small files that are written atomically and checked when read: typed JSON, JSON lines, Arrow tables and hashes."""
 
 from __future__ import annotations
 
@@ -37,11 +33,7 @@ def write_table(storage: Storage, name: str, table: pa.Table) -> str:
 
 
 def read_columns(storage: Storage, name: str, columns: Sequence[str]) -> pa.Table:
-    """Return some columns of a file that `write_table` wrote. The other columns are not read.
-
-    Raises:
-        FileNotFoundError: There is no such file.
-    """
+    """Return some columns of a file that `write_table` wrote. Raises FileNotFoundError if there is none."""
     with pa.memory_map(storage.path(name)) if storage.is_local else storage.open(name) as source:
         with pa.ipc.open_file(source) as reader:
             fields = [reader.schema.get_field_index(column) for column in columns]
@@ -69,18 +61,7 @@ def hashes_of(storage: Storage, names: Iterable[str]) -> dict[str, str]:
 
 
 def check_hash(storage: Storage, name: str, sha256: str, *, source: str, remedy: str) -> None:
-    """Check that a file is unchanged.
-
-    Args:
-        storage: Directory of the file.
-        name: Name of the file.
-        sha256: Its expected hash.
-        source: File that records this hash, for the message.
-        remedy: What the user can do, for the message.
-
-    Raises:
-        JobError: The file is missing or has changed.
-    """
+    """Raise JobError, with the fix `remedy`, unless a file has the hash that the file `source` records."""
     found = hash_of(storage, name)
     if found is None:
         raise JobError(f"{name}: missing; {remedy}")
@@ -112,7 +93,6 @@ def read_sealed(storage: Storage, name: str) -> dict[str, Any] | None:
 
 
 def _text(values: Mapping[str, Any]) -> bytes:
-    """Return the canonical text of these values."""
     own = hashlib.sha256(_json(values)).hexdigest()
     return _json({**values, OWN: own})
 
@@ -156,16 +136,11 @@ OPEN = ConfigDict(extra="allow")  # for a TypedDict whose other keys are kept un
 
 @dataclass(frozen=True)
 class StoredFile(Generic[T]):
-    """A kind of file that is read back.
+    """A kind of file that is read back. Its content, or each line of JSON lines, has the type `holds`.
 
     Its methods raise UserError if the file is damaged or unreadable. Those with a storage raise FileNotFoundError if
-    the file is missing.
-
-    Attributes:
-        holds: Type of the content (of a line, in JSON lines) for pydantic, such as a TypedDict of the keys to read.
-        remedy: What a user can do about a damaged file.
-        format: Newest supported number of the key `format`, which covers the whole folder; None if files have no such
-            key. A file without the key has format 1.
+    the file is missing. `format` is the newest supported number of the key `format`, or None if files have no such key.
+    A file without the key has format 1. The number covers the whole folder.
     """
 
     holds: Any
@@ -173,11 +148,9 @@ class StoredFile(Generic[T]):
     format: int | None = None
 
     def json(self, storage: Storage, name: str) -> T:
-        """Return the content of a JSON file."""
         return self._read(storage, name, self.from_json)
 
     def yaml(self, storage: Storage, name: str) -> T:
-        """Return the content of a YAML file."""
         return self._read(storage, name, self.from_yaml)
 
     def json_lines(self, storage: Storage, name: str) -> list[T]:
@@ -192,7 +165,6 @@ class StoredFile(Generic[T]):
         return self._parsed(json.loads, "JSON", data, file)
 
     def from_yaml(self, data: bytes, file: str) -> T:
-        """Return the content of a YAML file from its bytes. Messages call it `file`."""
         return self._parsed(_yaml, "YAML", data, file)
 
     def from_json_lines(self, lines: Iterable[bytes], file: str) -> list[T]:
@@ -200,7 +172,6 @@ class StoredFile(Generic[T]):
         return [self.from_json(line, f"{file}: line {number}") for number, line in enumerate(whole_lines(lines), 1)]
 
     def damaged(self, file: str, what: str) -> UserError:
-        """Return the error for a damaged file."""
         return UserError(f"{file}: damaged, {what}; {self.remedy}")
 
     def _read(self, storage: Storage, name: str, parse: Callable[[bytes, str], Any]) -> Any:
@@ -227,11 +198,7 @@ class StoredFile(Generic[T]):
 
 
 def refuse_later(value: Any, known: int, file: str) -> None:
-    """Check that a value has no later `format` than the supported one, `known`.
-
-    Raises:
-        UserError: The format is later.
-    """
+    """Raise UserError if the `format` of a value is later than the supported one, `known`."""
     found = value.get("format", 1) if isinstance(value, dict) else 1
     if isinstance(found, int) and found > known:
         raise UserError(
@@ -241,11 +208,7 @@ def refuse_later(value: Any, known: int, file: str) -> None:
 
 
 def checked(holds: Any, value: Any) -> Any:
-    """Return a value that was read, converted to the type `holds`.
-
-    Raises:
-        ValueError: It has another type. The message names the first wrong key.
-    """
+    """Return a value as the type `holds`. Raises ValueError, naming the first wrong key, if it has another type."""
     try:
         return _adapter(holds).validate_python(value)
     except ValidationError as error:

@@ -237,8 +237,7 @@ def attention_distances(model: AnalysedModel, sampled: SampledTexts) -> dict[str
 def ranks_of(matrices_HQK: Tensor) -> Tensor:
     """Return the numerical rank of each matrix, float64 [H]; nan if it has nan.
 
-    It counts singular values above the largest times the longer side times the precision of float32, in which models
-    compute.
+    It counts singular values above the largest times the longer side times the precision of float32.
     """
     missing_H = matrices_HQK.isnan().any(dim=2).any(dim=1)
     values = torch.linalg.svdvals(torch.where(missing_H[:, None, None], 0, matrices_HQK.double()))

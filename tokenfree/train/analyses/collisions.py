@@ -82,12 +82,9 @@ def count_characters(source: Data, max_windows: int | None = None) -> dict[str, 
 def collisions(model: AnalysedModel, data: str | None = None, max_windows: int | None = None) -> dict[str, Any]:
     """Return how many characters of a corpus share buckets of a model's hashes with other characters of the corpus.
 
-    `data` is a data directory or a text file, by default the data that the model was trained on. `rows` has one row for
-    the whole corpus, each language and each script. A row has the shares of characters that share a bucket in a `hash`
-    (the mean) and in `all` hashes, and those `_expected` for uniform hashing.
-
-    Raises:
-        UserError: The model has another embedder, or there is no text.
+    `data` is a data directory or a text file, by default the training data. `rows` has one row for the whole corpus,
+    each language and each script, with the shares in a `hash` (the mean) and in `all` hashes, and those `_expected` for
+    uniform hashing. Raises UserError if the model has another embedder, or there is no text.
     """
     config = model.encoder.config.embedder
     if not isinstance(config, Config):

@@ -69,11 +69,7 @@ class Scores(NamedTuple):
 
     @classmethod
     def of(cls, model: FinetunedModel, examples: Sequence[Any], data: str | None) -> Scores:
-        """Score a model on examples of a file.
-
-        Raises:
-            UserError: The examples have no labels.
-        """
+        """Score a model on examples of a file. Raises UserError if the examples have no labels."""
         found = model.evaluate_examples(examples)
         if found.metrics is None:
             raise UserError(f"{data}: the examples have no labels to be compared with; give a file with the answers")
@@ -105,7 +101,6 @@ class Scores(NamedTuple):
 
 
 def _settings(model: FinetunedModel, strengths: Sequence[float]) -> Iterator[tuple[NoiseScheme | None, float | None]]:
-    """Yield the schemes that the model supports, each with its rates, after one setting without noise."""
     yield None, None
     for scheme in SCHEMES:
         if scheme != IN_WORDS or reads_words(model.recipe.model):

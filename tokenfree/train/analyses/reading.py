@@ -70,13 +70,9 @@ class _Marks(NamedTuple):
 def without_context(arrays: Arrays, symbols: str, num_subwords: int, change: Change) -> Arrays:
     """Return the batch `arrays` with another context. All arrays except the input stay the same.
 
-    Args:
-        arrays: Batch of a collator.
-        symbols: Symbols of the model, as in `EmbedderConfig.symbols`.
-        num_subwords: Size of the vocabulary of a model of subwords.
-        change: "blank" masks all text except white space. "other" takes the text of the example half a batch away,
-            position by position. The text is repeated if it is shorter. An example that is alone in its batch gets a
-            blank context.
+    The change "blank" masks all text except white space. "other" takes the text of the example half a batch away,
+    position by position, repeated if it is shorter. An example that is alone in its batch gets a blank context.
+    `num_subwords` is the size of the vocabulary of a model of subwords.
     """
     if len(arrays["codepoints"]) == 1:
         change = "blank"
@@ -163,10 +159,7 @@ class TargetScores(NamedTuple):
 
 @torch.no_grad()
 def score_targets(encoder: nn.Module, head: Head, batches: Iterable[Arrays], device: torch.device) -> TargetScores:
-    """Return the scores of all targets of `batches`, which have `sample_ids` (int64 [b]) and a collator's arrays.
-
-    Put the encoder and the head into evaluation mode first.
-    """
+    """Return the scores of all targets of collated `batches`. The modules must be in evaluation mode."""
     parts = [[np.zeros(0)], [np.zeros(0, dtype=bool)], [np.zeros(0, dtype=bool)], [np.zeros(0, dtype=np.int64)]]
     for arrays in batches:
         batch = {name: torch.from_numpy(values).to(device) for name, values in arrays.items()}

@@ -40,11 +40,7 @@ class WordPairs(NamedTuple):
 
 
 def read_unimorph(path: str) -> dict[str, list[str]]:
-    """Return the different words of each lemma in NFC, the lemma first, in the order of the file. Phrases are skipped.
-
-    Raises:
-        UserError: A line has no tab.
-    """
+    """Return the words of each lemma in NFC, the lemma first, without phrases. Raises UserError without a tab."""
     found: dict[str, dict[str, None]] = {}
     for number, line in read_lines(path):
         columns = line.split("\t")
@@ -57,11 +53,7 @@ def read_unimorph(path: str) -> dict[str, list[str]]:
 
 
 def unimorph_files(paths: Sequence[str]) -> dict[str, str]:
-    """Return files by their name without ending.
-
-    Raises:
-        UserError: Two have the same name.
-    """
+    """Return files by their name without ending. Raises UserError if two have the same name."""
     found: dict[str, str] = {}
     for path in paths:
         if Path(path).stem in found:
@@ -74,10 +66,7 @@ def draw_pairs(words: Mapping[str, Sequence[str]], num_pairs: int, *, seed: int,
     """Draw at most `num_pairs` related pairs and the same number of random ones.
 
     Rounds over the lemmas, in one random order, take one pair of each, until there are enough pairs or no lemma has
-    another one. The draws depend on `seed` and on `name`, the language.
-
-    Raises:
-        UserError: No lemma has two words, or all words belong to one lemma.
+    another one. Raises UserError if no lemma has two words, or all words belong to one lemma.
     """
     rng = np.random.default_rng([seed, zlib.crc32(name.encode())])
     lemmas = list(words)
@@ -109,7 +98,6 @@ def _pairs_in_any_order(words: Sequence[str], rng: np.random.Generator) -> list[
 def _other_word(
     word: str, lemma: str, lemmas: Sequence[str], words: Mapping[str, Sequence[str]], rng: np.random.Generator
 ) -> str | None:
-    """Return a random word of another lemma that is spelled differently from `word`, or None if none was drawn."""
     for _ in range(_TRIES):
         other = lemmas[int(rng.integers(len(lemmas)))]
         found = words[other][int(rng.integers(len(words[other])))]
@@ -249,10 +237,7 @@ def similarity(
 
     Words are read in NFC and otherwise unchanged. Pairs are drawn with `seed` from words that have a vector in `place`
     and, with a `vocabulary`, are a single subword of it. `rows` has one row per language, kind of pairs and measure,
-    with `spearman`, its `low` and `high`, the numbers of `pairs` and `lemmas`, and `mean_cosine`.
-
-    Raises:
-        UserError: A file has fewer than 10 pairs.
+    with the 95% interval from `low` to `high`. Raises UserError if a file has fewer than 10 pairs.
     """
     rows: list[dict[str, Any]] = []
     words: dict[str, dict[str, int]] = {}

@@ -28,10 +28,7 @@ _PRETRAINED_LENGTH = 2048  # characters of CANINE's examples; later rows of its 
 
 
 class AnalysedModel:
-    """An encoder in evaluation mode that reads one text after another, whatever its symbols are.
-
-    `data` is the data that it was trained on, if known. A model of subwords has a vocabulary.
-    """
+    """An encoder in evaluation mode that reads one text after another. `data` is its training data, if known."""
 
     def __init__(
         self, name: str, reader: TextEncoder, data: Data | None = None, vocabulary: Vocabulary | None = None
@@ -50,11 +47,7 @@ class AnalysedModel:
 
     @property
     def vocabulary(self) -> Vocabulary:
-        """Vocabulary of a model of subwords.
-
-        Raises:
-            UserError: The vocabulary is not known.
-        """
+        """Vocabulary of a model of subwords. Raises UserError if it is not known."""
         if self._vocabulary is None:
             raise UserError(
                 f"{self.name} reads subwords, and their vocabulary is not known; name the data directory that holds "
@@ -123,7 +116,6 @@ def load_model(
 
 
 def _finetuned(run: str, reader: TextEncoder, vocabulary: str | None) -> AnalysedModel:
-    """Return a fine-tuned model. It has no data directory, because it learned from files. The run has its subwords."""
     own = load_vocabulary(Run(run).name) if reader.encoder.config.embedder.symbols == "subwords" else None
     if own is not None and vocabulary is not None:
         _vocabulary(run, vocabulary, own.sha256)
@@ -131,11 +123,7 @@ def _finetuned(run: str, reader: TextEncoder, vocabulary: str | None) -> Analyse
 
 
 def load_named_vocabulary(data: str) -> Vocabulary:
-    """Return the vocabulary of a data directory.
-
-    Raises:
-        UserError: The directory has no vocabulary.
-    """
+    """Return the vocabulary of a data directory. Raises UserError if it has none."""
     found = load_vocabulary(data)
     if found is None:
         raise UserError(f"{data} has no vocabulary; name a data directory with one as --vocabulary DIR")
@@ -171,10 +159,7 @@ def sample_texts(model: AnalysedModel, data: str | None, num_texts: int) -> Samp
     """Return at most `num_texts` texts of `data`, spaced evenly, each as far as `model` reads it.
 
     `data` is a data directory, whose validation split is read, or a file with one text per line. The default is the
-    data that the model was trained on.
-
-    Raises:
-        UserError: There are no texts.
+    training data of the model. Raises UserError if there are no texts.
     """
     source = source_of(model, data)
     if is_data(source):
@@ -193,22 +178,14 @@ def sample_texts(model: AnalysedModel, data: str | None, num_texts: int) -> Samp
 
 
 def source_of(model: AnalysedModel, data: str | None) -> Data:
-    """Return `data` or, by default, the data that the model was trained on.
-
-    Raises:
-        UserError: `data` is None, and the training data of the model are not known.
-    """
+    """Return `data` or, by default, the training data of the model. Raises UserError if these are not known."""
     if data is None and model.data is None:
         raise UserError(f"there is no data directory that {model.name} was trained on; name texts with --data PATH")
     return data or model.data or ""
 
 
 def read_lines(path: str) -> list[tuple[int, str]]:
-    """Return the lines of a UTF-8 file (a path or any fsspec address) that are not blank, with their numbers from 1.
-
-    Raises:
-        UserError: The file cannot be read, is not UTF-8, or has only blank lines.
-    """
+    """Return the lines of a UTF-8 file that are not blank, with numbers from 1. Raises UserError if there are none."""
     folder, _, name = path.rpartition("/")
     try:
         content = Storage.at(folder or ("/" if path.startswith("/") else ".")).read_bytes(name)

@@ -1,10 +1,7 @@
 """The record of a sweep: a journal with one event per line, and the state of the trials after these events.
 
-Ray Tune saves its own state every ten seconds or more, without the reports, and copies it in the background. After a
-SIGKILL it has lost the trials that began and the decisions made since then. A sweep therefore resumes from the journal,
-and its table, files and page are made from it.
-
-An event is a mapping. Its `event` names what happened; `_FIELDS` lists its other fields.
+Ray Tune saves its own state rarely and without the reports, so a sweep resumes from the journal, and its table, files
+and page are made from it. The `event` of an event names what happened; `_FIELDS` lists its other fields.
 """
 
 from __future__ import annotations
@@ -48,18 +45,9 @@ def is_number(value: Any) -> TypeGuard[float]:
 class TrialState:
     """One trial, which is a setting with one of its seeds, and its results so far.
 
-    Attributes:
-        name: Name of the trial: `trial_003`, or `trial_003_seed_1` if settings have several seeds.
-        setting: Number of its setting, from 0.
-        seed: Number added to the recipe's own seed.
-        values: Values of the setting by dotted key.
-        last_report: Number of the report that ends the trial.
-        reports: All reports, in order.
-        verdict: Decision on the last report; `go` before the first.
-        running: Whether it trains, or waits under Ray Tune.
-        failures: Number of failures.
-        error: Message of its last failure, until it starts again.
-        target: Field of the reports that measures its quality.
+    `seed` is added to the recipe's own seed. `last_report` is the number of the report that ends the trial. `verdict`
+    is the decision on the last report, or `go` before the first. A `running` trial trains, or waits under Ray Tune.
+    `error` is the message of its last failure, until it starts again.
     """
 
     name: str
@@ -76,7 +64,6 @@ class TrialState:
 
     @property
     def last(self) -> Report:
-        """Last report; empty if there is none."""
         return self.reports[-1] if self.reports else {}
 
     @property
@@ -85,11 +72,7 @@ class TrialState:
         return self.last.get("report", 0)
 
     def value_at(self, metric: str, amount: float, unit: str = "step") -> float | None:
-        """Return `metric` at the point where the trial had used `amount` of `unit`, a field of its reports.
-
-        The value is interpolated linearly between two reports. It is None before the first report and after the last,
-        because a curve is never extrapolated.
-        """
+        """Return `metric` where `amount` of `unit` was used, interpolated linearly; None outside the reports."""
         points = [(report.get(unit), report.get(metric)) for report in self.reports]
         points = [(float(x), float(y)) for x, y in points if is_number(x) and is_number(y)]
         for (x0, y0), (x1, y1) in itertools.pairwise(points):
@@ -129,15 +112,9 @@ class TrialState:
 class History:
     """State of a sweep: its settings, and its trials by name in the order in which they were proposed.
 
-    Attributes:
-        seeds: Number of trials of each setting.
-        reports: Number of reports of a trial that is not stopped.
-        target: Field of the reports that measures a trial's quality.
-        num_settings: Number of settings to try, if the search space has that many; 0 before a command has recorded it.
-        trials: Trials by name.
-        proposed: Values of each setting.
-        skipped: Settings that cannot be run, with the reasons.
-        exhausted: Whether the search space has no more settings.
+    `seeds` is the number of trials of each setting, and `reports` that of the reports of a trial that is not stopped.
+    `num_settings` is 0 before a command has recorded it. `skipped` has settings that cannot be run, with the reasons.
+    If the sweep is `exhausted`, the search space has no more settings.
     """
 
     seeds: int
@@ -151,7 +128,6 @@ class History:
 
     @property
     def total(self) -> int:
-        """Number of trials of the whole sweep."""
         return len(self.trials) if self.exhausted else self.num_settings * self.seeds
 
     @property
@@ -209,13 +185,7 @@ class Journal:
 
 
 def read_history(folder: Path, *, seeds: int, reports: int, target: Target = LOSS) -> History:
-    """Return the state of the sweep in `folder`, whether it runs, was killed or has ended.
-
-    `seeds` (trials per setting), `reports` (per trial) and `target` (the measure of quality) are those of its recipe.
-
-    Raises:
-        UserError: The journal is damaged, or the sweep has ended but its journal is missing.
-    """
+    """Return the state of the sweep in `folder`. Raises UserError if its journal is damaged or missing."""
     if (folder / TABLE).is_file() and not (folder / JOURNAL).is_file():
         raise UserError(f"{folder}: {JOURNAL} is gone, from which a sweep is read; put it back beside {TABLE}")
     history = History(seeds, reports, target)

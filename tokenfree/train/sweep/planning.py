@@ -25,11 +25,7 @@ def cluster_nodes() -> list[Mapping[str, float]]:
 
 
 def find_placement(sweep: SweepRecipe, settings: Sequence[Values], nodes: Sequence[Mapping[str, float]]) -> Placement:
-    """Return how many trials of these settings fit on `nodes` at once.
-
-    Raises:
-        UserError: Not even one trial fits.
-    """
+    """Return how many trials of these settings fit on `nodes` at once. Raises UserError if not even one fits."""
     gpus = sweep.gpus_per_worker
     if gpus is None:
         gpus = 1.0 if any(node.get("GPU") for node in nodes) else 0.0

@@ -106,11 +106,7 @@ Space = Mapping[str, Hyperparameter]
 
 
 def ordered(space: Space) -> list[str]:
-    """Return the keys so that each follows the keys that its condition names.
-
-    Raises:
-        UserError: The conditions form a cycle.
-    """
+    """Return the keys so that each follows those that its condition names. Raises UserError if they form a cycle."""
     needed = {key: sorted(set(space[key].when) & set(space)) for key in sorted(space)}
     try:
         return list(TopologicalSorter(needed).static_order())
@@ -120,11 +116,7 @@ def ordered(space: Space) -> list[str]:
 
 
 def active(space: Space, drawn: Values, fixed: Fixed) -> Values:
-    """Return `drawn` without the keys whose condition does not hold.
-
-    Raises:
-        UserError: The conditions form a cycle.
-    """
+    """Return `drawn` without the keys whose condition does not hold. Raises UserError if conditions form a cycle."""
     values: Values = {}
     for key in ordered(space):
         if all(_holds(other, wanted, space, values, fixed) for other, wanted in space[key].when.items()):
@@ -331,7 +323,6 @@ class SweepRecipe:
 
     @property
     def quality(self) -> Target:
-        """Target that measures a trial's quality, regardless of its cost."""
         return quality(self.objectives)
 
     @property
@@ -347,12 +338,9 @@ class SweepRecipe:
         return merge(mapping, nest(dotted))
 
     def recipe(self, values: Mapping[str, Any], seed: int = 0) -> Recipe:
-        """Return the recipe of the trial with these values and seed number `seed`.
+        """Return the recipe of a trial by values and seed number. Raises UserError if it is invalid.
 
         A budget in steps sets its number of steps. With one in seconds that number is computed when the trial starts.
-
-        Raises:
-            UserError: The values do not make a valid recipe.
         """
         recipe = build(self.recipe_class, self.mapping(values), source=f"trial {dict(values)}")
         train: dict[str, Any] = {"seed": recipe.train.seed + seed}
@@ -362,19 +350,11 @@ class SweepRecipe:
         return build(self.recipe_class, mapping, source=f"trial {dict(values)}")
 
     def best_recipe(self, values: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the resolved mapping of the recipe with these values and the base's own number of steps.
-
-        Raises:
-            UserError: The values do not make a valid recipe.
-        """
+        """Return the mapping with these values and the base's steps. Raises UserError if it is invalid."""
         return to_mapping(build(self.recipe_class, self.mapping(values), source=f"trial {dict(values)}"))
 
     def fixed(self, key: str, values: Values) -> Any:
-        """Return the value of a dotted key in the recipe with these values, or None if it has no such key.
-
-        Raises:
-            UserError: The values do not make a valid recipe.
-        """
+        """Return the value of a key in the recipe with these values, or None. Raises UserError if they are invalid."""
         return value_at(self.best_recipe(values), key)
 
 
@@ -384,11 +364,7 @@ def class_of(recipe: Mapping[str, Any]) -> type[Recipe]:
 
 
 def check_space(sweep: SweepRecipe) -> None:
-    """Check that the keys of the search space exist in the recipe, and that the settings of the search fit together.
-
-    Raises:
-        UserError: Lists all invalid keys, with the nearest known ones.
-    """
+    """Raise UserError, listing all problems, unless the search space fits the recipe and the search."""
     problems = space_problems(sweep)
     if problems:
         raise UserError(problems=problems)
@@ -432,7 +408,6 @@ def _problems_of_recipes(sweep: SweepRecipe) -> Iterator[str]:
 
 
 def _problems_of_kinds(sweep: SweepRecipe) -> Iterator[str]:
-    """Check that all recipes have one kind and task, and that no hyperparameter of a task is set by the sweep."""
     kind = _kind(sweep.base)
     for name, mapping in sweep.variants.items():
         if _kind(mapping) != kind:
@@ -456,7 +431,6 @@ def _kind(recipe: Mapping[str, Any]) -> str:
 
 
 def _problems_of_objectives(sweep: SweepRecipe) -> Iterator[str]:
-    """Check that a sweep of a task is judged by its score, and that one of pretraining is not."""
     scores = {SCORE.metric, ERROR.metric}
     if TASK not in sweep.base:
         if scores & {*sweep.objectives}:
@@ -469,7 +443,6 @@ def _problems_of_objectives(sweep: SweepRecipe) -> Iterator[str]:
 
 
 def _problems_of_hyperparameter(sweep: SweepRecipe, key: str) -> Iterator[str]:
-    """Check that the recipe has the key and accepts its values, and that the keys of its condition exist."""
     hyperparameter, values = sweep.space[key], {}
     if VARIANT in sweep.space and key != VARIANT:
         values[VARIANT] = sweep.space[VARIANT].value(0.0)
@@ -489,11 +462,7 @@ def _problems_of_hyperparameter(sweep: SweepRecipe, key: str) -> Iterator[str]:
 
 
 def without_removed(mapping: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the mapping of a sweep without the keys of earlier versions.
-
-    Raises:
-        UserError: One of these keys has another value than its default.
-    """
+    """Return a mapping without keys of earlier versions. Raises UserError if one has another value than its default."""
     mapping = dict(mapping)
     if mapping.pop("workers", 1) != 1:
         raise UserError("workers was removed: a trial has one worker. Use `concurrent` to train trials side by side.")

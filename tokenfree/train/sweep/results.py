@@ -1,8 +1,4 @@
-"""Results of a sweep: fair comparisons of trials, costs, effects of hyperparameters, and the tables in its folder.
-
-`sweep.csv` has a row per trial, `trials.jsonl` has all their reports, and `best.yaml` is a recipe. All are made from
-the journal and are never read back.
-"""
+"""Results of a sweep: fair comparisons of trials, costs, effects of hyperparameters, and the tables in its folder."""
 
 from __future__ import annotations
 
@@ -135,8 +131,7 @@ def full_amount(trials: Iterable[TrialState], unit: str = "step") -> float | Non
 def common_amount(trials: Iterable[TrialState], unit: str = "step") -> float | None:
     """Return the largest amount of `unit` that every finished or stopped trial reached.
 
-    A metric at this amount is free of selection by the scheduler. Later metrics exist only for the trials that it let
-    continue.
+    A metric at this amount, unlike later ones, is free of selection by the scheduler.
     """
     amounts = [trial.last.get(unit) for trial in trials if trial.state in ("finished", "stopped")]
     return min((float(amount) for amount in amounts if is_number(amount)), default=None)
@@ -176,16 +171,10 @@ def best(trials: Iterable[TrialState], *, target: Target = LOSS, unit: str = "st
 
 
 def front(items: Sequence[Ranked], quality: Target, amount: float, unit: str) -> list[Ranked]:
-    """Return the Pareto front of quality and speed, in the order of `items`.
+    """Return the Pareto front of quality and speed at `amount` of `unit`, in the order of `items`.
 
-    No other setting is at least as good in both and better in one. Only settings with the most seeds are compared,
-    because the seeds that a scheduler lets continue are the luckier ones.
-
-    Args:
-        items: Settings that reached `amount` of `unit`, where their quality is compared.
-        quality: The metric of quality.
-        amount: Amount of `unit` at which quality is compared.
-        unit: A field of the reports.
+    Only settings with the most seeds are compared, because the seeds that a scheduler lets continue are the luckier
+    ones.
     """
     most = max((item.interval.count for item in items), default=0)
     points = []
@@ -201,10 +190,7 @@ def front(items: Sequence[Ranked], quality: Target, amount: float, unit: str) ->
 
 
 def front_amount(trials: Iterable[TrialState], unit: str = "step") -> float | None:
-    """Return the amount of `unit` at which the Pareto front compares the settings.
-
-    This is the full amount if at least three settings reached it, otherwise the amount that every trial reached.
-    """
+    """Return the full amount if at least three settings reached it, otherwise the amount that every trial reached."""
     trials = list(trials)
     amount = full_amount(trials, unit)
     reached = len(rank(trials, unit=unit, amount=amount))
@@ -239,8 +225,7 @@ def ordered_cells(values: Sequence[Any]) -> tuple[np.ndarray, list[Any]]:
 def levels(values: Sequence[Any], metric: Sequence[float]) -> list[Level]:
     """Return mean and 95% interval of the metric [trials] at each value of a hyperparameter [trials], ordered by value.
 
-    The interval is Student's t over the trials with that value. It includes the effects of seeds and of other
-    hyperparameters.
+    The interval is Student's t over trials. It includes effects of seeds and of other hyperparameters.
     """
     cells, names = ordered_cells(values)
     groups = np.arange(len(names))
@@ -269,12 +254,7 @@ def is_range(values: Sequence[Any]) -> bool:
 
 
 def table(sweep: SweepRecipe, trials: Sequence[TrialState]) -> str:
-    """Return the text of `sweep.csv`.
-
-    The columns are trial, state, the hyperparameters, the last report, setting, seed, front and error. `front` is `yes`
-    for settings on the Pareto front of quality and speed. Settings are compared by their mean over seeds at
-    `front_amount`.
-    """
+    """Return the text of `sweep.csv`. `front` is `yes` for settings on the Pareto front at `front_amount`."""
     unit, leading = sweep.budget.unit, []
     amount = front_amount(trials, unit)
     if amount is not None:
@@ -297,14 +277,7 @@ def table(sweep: SweepRecipe, trials: Sequence[TrialState]) -> str:
 def write(
     folder: Path, sweep: SweepRecipe, trials: Sequence[TrialState], skipped: Mapping[str, int] | None = None
 ) -> list[Path]:
-    """Write the best recipe, if any trial has a result, and the tables, `sweep.csv` last. Return the paths.
-
-    Args:
-        folder: Folder of the sweep.
-        sweep: The sweep, which makes the recipe of the best values.
-        trials: All trials, in order.
-        skipped: Number of skipped settings by reason, written to `skipped.json`.
-    """
+    """Write the best recipe, if any trial has a result, and the tables, `sweep.csv` last. Return the paths."""
     files = {}
     winner = best(trials, target=sweep.target, unit=sweep.budget.unit)
     if winner is not None:

@@ -49,14 +49,10 @@ _OPERATIONAL = frozenset({"concurrent"})  # may differ when a sweep resumes
 
 @dataclass(frozen=True)
 class SweepResult:
-    """Results of a sweep.
+    """Results of a sweep. `best` is the first trial of the best setting; None if no trial has a result.
 
-    Attributes:
-        trials: All trials.
-        best: First trial of the best setting; None if no trial has a result.
-        skipped: Number of settings that were skipped because they cannot be run, by reason.
-        files: Paths of the files that were written.
-        already_complete: Whether the sweep had ended before, so that nothing was trained.
+    `skipped` is the number of settings that cannot be run, by reason. `already_complete` means that nothing was
+    trained.
     """
 
     trials: tuple[TrialState, ...]
@@ -67,11 +63,7 @@ class SweepResult:
 
 
 def prepare(sweep: SweepRecipe, data: Data | TaskInput, output: str) -> tuple[Proposer, History]:
-    """Check the sweep against the data and plan its settings. The recipes of `Proposer.sweep` are complete.
-
-    Raises:
-        UserError: The search space and the data do not fit together, or too few settings can be run.
-    """
+    """Plan the settings of a sweep, and complete its recipes. Raises UserError if too few fit the data."""
     check_space(sweep)
     sweep, subject = open_subject(sweep, data, output)
     proposer = Proposer(sweep, subject)
@@ -81,16 +73,11 @@ def prepare(sweep: SweepRecipe, data: Data | TaskInput, output: str) -> tuple[Pr
 def run_sweep(
     sweep: SweepRecipe, data: Data | TaskInput, output: str, *, progress: Progress | None = None
 ) -> SweepResult:
-    """Run the sweep on `data` into the folder `output`, or resume it if it was killed.
-
-    `data` is one or several data directories, or the files of a task.
+    """Run the sweep on data directories, or on the files of a task, into the folder `output`, or resume it.
 
     `progress` is called with every new event and the state after it. One event is not in the journal: `lost`, when Ray
-    is restarted.
-
-    Raises:
-        UserError: The search space, the data, the cluster and the output do not fit together.
-        JobError: Every trial failed. The message has the error of the first one.
+    is restarted. Raises UserError if the search space, the data, the cluster and the output do not fit together, and
+    JobError with the first error if every trial failed.
     """
     if "://" in output:
         raise UserError(f"--output {output}: a sweep needs a folder that all workers can lock and rename in; mount it")
@@ -122,7 +109,6 @@ def run_sweep(
 
 
 def _run(proposer: Proposer, planned: History, folder: Path, progress: Progress | None) -> History:
-    """Train the trials in a child process that connects to Ray, and restart it if Ray kills it."""
     sweep = proposer.sweep
     known = partial(read_history, folder, seeds=sweep.seeds, reports=sweep.reports, target=sweep.quality)
     history, storage, plans = known(), folder / RAY, pickle.dumps((proposer, planned))
@@ -151,11 +137,7 @@ def _run(proposer: Proposer, planned: History, folder: Path, progress: Progress 
 
 
 def _claim(folder: Path, sweep: SweepRecipe, subject: Subject) -> None:
-    """Write the sweep's settings into its folder.
-
-    Raises:
-        UserError: The folder holds another sweep or other files.
-    """
+    """Write the sweep's settings into its folder. Raises UserError if it holds another sweep or other files."""
     mapping = {key: value for key, value in asdict(sweep).items() if key not in _OPERATIONAL}
     mapping |= {"workers": 1, "budget": {"characters": None, "flops": None, **mapping["budget"]}}  # of earlier versions
     marks = {"sweep": fingerprint(mapping), "data": subject.content}
@@ -182,8 +164,7 @@ def _add_attempt(path: Path) -> None:
 def evaluate_chosen(sweep: SweepRecipe, subject: FinetuningSubject, trials: Sequence[TrialState], folder: Path) -> None:
     """Evaluate the runs of the best setting on the test set and write result.json. Do nothing if no trial has a result.
 
-    This happens after all trials have ended, with the best checkpoint of each run. Each run is then the same as one of
-    `tokenfree finetune`. Evaluations of an earlier, killed command are kept.
+    Each run is then the same as one of `tokenfree finetune`. Evaluations of an earlier, killed command are kept.
     """
     unit = sweep.budget.unit
     amount = full_amount(trials, unit)

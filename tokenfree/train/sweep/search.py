@@ -36,12 +36,7 @@ _BELOW_1 = 1 - 2.0**-53
 
 @dataclass
 class Proposer:
-    """A source of the next setting, and of the reasons why settings are skipped.
-
-    Attributes:
-        sweep: The sweep that the settings belong to.
-        subject: The data that trials train on.
-    """
+    """A source of the next setting, and of the reasons why settings are skipped."""
 
     sweep: SweepRecipe
     subject: Subject
@@ -85,8 +80,7 @@ class Proposer:
 def plan(proposer: Proposer) -> History:
     """Return the history of a sweep that has proposed all settings that do not depend on results, and run none.
 
-    Raises:
-        UserError: Fewer settings can be run than requested, or at most half of a grid. The message has the reasons.
+    Raises UserError with the reasons if fewer settings can be run than requested, or at most half of a grid.
     """
     sweep = proposer.sweep
     whole = is_whole_grid(sweep)
@@ -156,7 +150,6 @@ def _random_points(sweep: SweepRecipe) -> Iterator[list[float]]:
 
 
 def _suggestions(sweep: SweepRecipe, history: History) -> Iterator[Values]:
-    """Yield the settings that Optuna suggests after the trials of `history`."""
     import optuna  # takes a second, and only this searcher needs it
 
     optuna.logging.set_verbosity(optuna.logging.ERROR)
@@ -204,7 +197,6 @@ def _param(hyperparameter: Hyperparameter, value: Any) -> Any:
 
 
 def _known(sweep: SweepRecipe, distributions: dict[str, Any], trials: list[TrialState]) -> Any:
-    """Return a setting as a trial of Optuna: its means over the seeds, or that it still runs or has no result."""
     from optuna.trial import TrialState as OptunaState
     from optuna.trial import create_trial
 
@@ -233,11 +225,7 @@ def _text(values: Values) -> str:
 class Course:
     """The course of a sweep, independent of Ray: it chooses the next trial and records all events.
 
-    Args:
-        proposer: Finds settings.
-        planned: Settings known before the start, from `plan`.
-        folder: Folder of the journal. The trials are in its trials/NAME/.
-        progress: Called with every event and the state after it.
+    `planned` comes from `plan`. `progress` is called with every event and the state after it.
     """
 
     def __init__(self, proposer: Proposer, planned: History, folder: Path, progress: Progress) -> None:
@@ -246,11 +234,7 @@ class Course:
         self._folder = folder
 
     def start(self) -> None:
-        """Read the events of earlier commands. Trials that have not ended resume from their checkpoints.
-
-        Raises:
-            UserError: The journal is damaged.
-        """
+        """Read earlier events. Trials that have not ended resume. Raises UserError if the journal is damaged."""
         self._journal = Journal(self._folder / JOURNAL)
         sweep = self.sweep
         self.history = read_history(self._folder, seeds=sweep.seeds, reports=sweep.reports, target=sweep.quality)
@@ -262,7 +246,6 @@ class Course:
         self._journal.close()
 
     def folder(self, trial: str) -> Path:
-        """Return the folder of a trial, which has its checkpoints and its lock."""
         return self._folder / "trials" / trial
 
     def next_trial(self) -> TrialState | None:
@@ -288,7 +271,6 @@ class Course:
         self._clean_up(name)
 
     def write(self, event: Event) -> None:
-        """Append an event to the journal and call `progress`."""
         self._journal.append(event)
         self.history = self.history.after(event)
         self._progress(event, self.history)

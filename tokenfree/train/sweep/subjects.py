@@ -1,7 +1,4 @@
-"""What a sweep trains: pretraining on a data directory, or a task on its files.
-
-Trials of a task never read the test set. Only the chosen setting is evaluated on it, by `evaluate_chosen`.
-"""
+"""What a sweep trains: pretraining, or a task, whose trials never read the test set. Only `evaluate_chosen` does."""
 
 from __future__ import annotations
 
@@ -55,9 +52,7 @@ class Subject(ABC):
     def first_loop(self, recipe: Any) -> TrainingLoop[Any] | None:
         """Return a loop in this process with the weights that trials start from, or None if these are new.
 
-        Raises:
-            UserError: The weights cannot be read.
-            JobError: The weights differ from those at the start of the sweep.
+        Raises UserError if the weights cannot be read, and JobError if they have changed since the start of the sweep.
         """
         return None
 
@@ -101,11 +96,8 @@ class PretrainingSubject(Subject):
 class TaskInput:
     """Input of a sweep of a task, in addition to its recipe, as for `tokenfree.train.finetune.finetune`.
 
-    Attributes:
-        files: Paths or URLs by split: `train`, `dev`, and `test` if the chosen setting is to be tested.
-        init_from: A run or a folder of transformers. Its model replaces that of the recipe.
-        vocabulary: A SentencePiece model, for a model of subwords.
-        trust_code: Whether to run the code outside tokenfree that the run `init_from` names.
+    `files` has paths or URLs by split: `train`, `dev`, and `test` if the chosen setting is to be tested. The model of
+    `init_from`, a run or a folder of transformers, replaces that of the recipe. `trust_code` allows its custom code.
     """
 
     files: Mapping[Split, str] = dataclasses.field(default_factory=dict)
@@ -118,12 +110,7 @@ class TaskInput:
 class FinetuningSubject(Subject):
     """Fine-tuning on the files of a task, judged by the main score on the development set.
 
-    Attributes:
-        files: Files of all splits.
-        target: Metric that trials are judged by.
-        init_from: Path or URL of the weights that trials start from; None for new ones.
-        sha256: SHA-256 of these weights.
-        trust_code: Whether to run the code outside tokenfree that the run `init_from` names.
+    `sha256` is the hash of the weights at `init_from`, from which trials start; None means new ones.
     """
 
     files: TaskFiles
@@ -141,7 +128,6 @@ class FinetuningSubject(Subject):
         return check_finetuning(recipe)
 
     def measure(self, recipe: FinetuneRecipe) -> Mapping[str, Any]:
-        """Return the task and a fingerprint of its development set."""
         return {"task.name": recipe.task.name, "task": self._dev_set(recipe)}
 
     def make_loop(self, recipe: FinetuneRecipe, *, device: str = "cpu") -> TrainingLoop[FinetuneRecipe]:
@@ -156,12 +142,10 @@ class FinetuningSubject(Subject):
         return begun(recipe, self.make_loop, given)[0]
 
     def judged(self, badness: float) -> dict[str, float]:
-        """Return the main score of the best checkpoint so far, which is the one that counts."""
         return {self.target.metric: self.target.cost(badness)}
 
     @functools.cached_property
     def _untested(self) -> TaskFiles:
-        """Files without the test set."""
         paths = {split: path for split, path in self.files.paths.items() if split != "test"}
         return dataclasses.replace(self.files, paths=paths)
 
@@ -170,7 +154,6 @@ class FinetuningSubject(Subject):
         return {}
 
     def _dev_set(self, recipe: FinetuneRecipe) -> str:
-        """Return a fingerprint of the examples to evaluate, or of the settings of a task that generates them."""
         task = fingerprint(recipe.task)
         if recipe.task.needs_files and task not in self._dev_sets:
             examples = repr(list(recipe.task.examples("dev", self.files.paths["dev"])))
@@ -181,10 +164,8 @@ class FinetuningSubject(Subject):
 def open_files(sweep: SweepRecipe, given: TaskInput, run: str) -> tuple[SweepRecipe, FinetuningSubject]:
     """Complete the recipes of a sweep, with the model that trials start from and the task fitted to its examples.
 
-    Every example of every split is read once, so that a wrong label is reported before training starts.
-
-    Raises:
-        UserError: A recipe, a file or the weights are invalid.
+    All examples are read once, so that a wrong label is reported before training. Raises UserError if anything is
+    invalid.
     """
     recipes = {
         name: build(FinetuneRecipe, merge(mapping, sweep.overrides), source=name)
@@ -221,11 +202,7 @@ def _prepared(sweep: SweepRecipe, recipe: FinetuneRecipe, given: TaskInput, run:
 
 
 def open_subject(sweep: SweepRecipe, data: Data | TaskInput, run: str) -> tuple[SweepRecipe, Subject]:
-    """Return the sweep with complete recipes, and what it trains on `data`. `run` is its folder.
-
-    Raises:
-        UserError: A recipe or the data are invalid, or the data are of the wrong kind for the recipe.
-    """
+    """Return the sweep with complete recipes, and what it trains. Raises UserError if recipes or data are invalid."""
     is_task = TASK in sweep.base
     if is_task and isinstance(data, Data):
         raise UserError("--data is for sweeps of pretraining; this recipe is fine-tuned: give --train and --dev")

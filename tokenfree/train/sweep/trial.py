@@ -35,16 +35,7 @@ _AT_REST = 1e-12  # a learning rate that keeps the weights unchanged, so that th
 class TrialSegment:
     """What a process gets: the trial, its data, and the number of reports that the sweep already has.
 
-    Attributes:
-        name: Name of the trial.
-        recipe: Resolved recipe of the trial.
-        subject: Data and what is trained on them.
-        folder: Folder of the trial, which all machines can access.
-        budget: Budget of the trial.
-        reports: Total number of reports of the trial.
-        known: Number of the last report that the sweep has, 0 if none.
-        threads: CPU threads.
-        gpu: Whether the trial trains on a GPU.
+    All machines can access `folder`. `known` is the number of the last of all `reports` that the sweep has, 0 if none.
     """
 
     name: str
@@ -63,10 +54,7 @@ class _TimeIsUp(Exception):
 
 
 class TrialSession:
-    """A trial positioned at one of its reports.
-
-    Call `open`, then `advance` for each report, then `close`.
-    """
+    """A trial positioned at one of its reports. Call `open`, then `advance` for each report, then `close`."""
 
     def __init__(self, segment: TrialSegment) -> None:
         self._segment = segment
@@ -83,9 +71,8 @@ class TrialSession:
     def open(self) -> None:
         """Lock the trial's folder and resume from its newest checkpoint, or start from the beginning.
 
-        Raises:
-            JobError: Another process holds the folder, or the weights to start from have changed.
-            UserError: The data or the weights to start from cannot be read.
+        Raises JobError if another process holds the folder or the first weights have changed, and UserError if data or
+        weights cannot be read.
         """
         try:
             self._lock()
@@ -99,15 +86,13 @@ class TrialSession:
     def advance(self) -> dict[str, Any]:
         """Train to the next report, validate, save a checkpoint, and return the report.
 
-        The report has these fields: `report`, its number from 1; `step`; `loss` of the last step and `validation_loss`,
-        both in nats per target; other validation metrics of the objective; `dev_score` or `dev_error` of a task;
-        `train_seconds` (in training steps only), `characters` (of text) and `flops` since the start of the trial;
-        `characters_per_second`; `parameters` of the encoder; `seed`; `machine`.
+        A report has `report`, its number from 1; `step`; `loss` of the last step and `validation_loss`, both in nats
+        per target; other validation metrics; `dev_score` or `dev_error` of a task; `train_seconds` (in training steps
+        only), `characters` and `flops` since the start of the trial; `characters_per_second`; `parameters` of the
+        encoder; `seed`; `machine`.
 
-        Raises:
-            NotANumber, Spike: Training failed, as described in train/loop/step.py.
-            JobError: The held-out loss is not a number.
-            UserError: The checkpoint cannot be written.
+        Raises NotANumber or Spike if training failed, JobError if the held-out loss is not a number, and UserError if
+        the checkpoint cannot be written.
         """
         if self._unheard:
             self._unheard = False

@@ -1,9 +1,7 @@
 """Run the trials of a sweep under Ray Tune, in the child process that is connected to Ray (train/ray/child.py).
 
-Tune places, starts and watches the trials, and its scheduler stops them. Each command makes a new `Tuner`.
-`Tuner.restore` accepts no scheduler, so ASHA would start with empty rungs, and Tune has lost the seconds before a
-SIGKILL. The new scheduler gets all reports of the journal. Trials that have not ended are suggested again and resume
-from their own checkpoints.
+Each command makes a new `Tuner`, whose scheduler gets all reports of the journal. `Tuner.restore` accepts no scheduler,
+so ASHA would start with empty rungs, and Tune has lost the seconds before a SIGKILL.
 """
 
 from __future__ import annotations
@@ -48,17 +46,9 @@ _NUMBER, _QUALITY = "report_number", "quality"  # fields of a result that schedu
 def lead(link: Link, plans: bytes, folder: str) -> str | None:
     """Train the trials of a sweep, and send the pickled session and every event of the journal over `link`.
 
-    Args:
-        link: Link to the command.
-        plans: Pickled return value of `prepare`.
-        folder: Folder of the sweep.
-
-    Returns:
-        Description of the part of Ray that was lost; an empty text if it is unknown; None if all trials have ended.
-
-    Raises:
-        UserError: The search space and the cluster do not fit together.
-        JobError: Ray could not be started or reached, or memory ran out.
+    `plans` is the pickled return value of `prepare`. Returns None if all trials have ended, otherwise a description of
+    the part of Ray that was lost, which may be empty. Raises UserError if the search space and the cluster do not fit
+    together, and JobError if Ray could not be started or reached, or memory ran out.
     """
     link.listen(lambda message: None)  # this process ends with the command
     proposer, planned = pickle.loads(plans)
@@ -124,7 +114,6 @@ class _Trials(Searcher):
         return Searcher, ()  # Tune pickles the searcher to restore it, which never happens here
 
     def suggest(self, trial_id: str) -> Any:
-        """Return the config of the next trial, None if there is none at the moment, or the mark of the end."""
         running = sum(trial.running for trial in self.course.history.trials.values())
         trial = self.course.next_trial() if running < self.placement.concurrent else None
         if trial is None:
@@ -162,7 +151,6 @@ class _Record(tune.Callback):
         self._trials = trials
 
     def on_trial_result(self, iteration: int, trials: Any, trial: Trial, result: dict[str, Any], **info: Any) -> None:
-        """Record a report, and whether the scheduler stops the trial."""
         self._trials.course.report(_name(trial), json.loads(result["report"]), stop=result["done"])
 
     def on_trial_error(self, iteration: int, trials: Any, trial: Trial, **info: Any) -> None:
@@ -224,16 +212,11 @@ class _NamedAsha(ASHAScheduler):
 
 
 def _result(report: Any, metric: str) -> dict[str, Any]:
-    """Return the fields of a report that a scheduler reads."""
     return {_NUMBER: report["report"], _QUALITY: report[metric]}
 
 
 def _own_error(trial: Trial) -> str:
-    """Return the trial's own error in one line, without the error that Ray wraps it in.
-
-    The error is read from the file that Tune has just written. `get_pickled_error` reads the place that it is copied to
-    later.
-    """
+    """Return the trial's own error in one line, from the file that Tune has just written and copies later."""
     path = trial.pickled_error_file
     error = None if path is None else cloudpickle.loads(Path(path).read_bytes())
     if isinstance(error, RayActorError):
@@ -246,10 +229,7 @@ def _own_error(trial: Trial) -> str:
 
 
 class Trainable(tune.Trainable):
-    """A trial as Tune runs it, with a report per step. Tune reuses the process for the next trial, which saves imports.
-
-    `config` holds `segment` (a `TrialSegment`) and `metric`.
-    """
+    """A trial as Tune runs it. `config` holds `segment` (a `TrialSegment`) and `metric`. Processes are reused."""
 
     def setup(self, config: dict[str, Any]) -> None:
         """Make the process end on a network partition. Whatever takes time and may fail is done in the first step."""
@@ -264,11 +244,7 @@ class Trainable(tune.Trainable):
         return True
 
     def step(self) -> dict[str, Any]:
-        """Return the next report of the trial, as JSON under `report`, because Tune flattens mappings.
-
-        Raises:
-            Exception: The error of the trial, which Tune passes on.
-        """
+        """Return the next report of the trial, as JSON under `report`, because Tune flattens mappings."""
         if self._session is None:
             self._session = TrialSession(self._config["segment"])
             self._session.open()
