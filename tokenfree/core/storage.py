@@ -63,9 +63,14 @@ def retry(
 ) -> T:
     """Return what `act` returns as soon as an attempt succeeds, or raise the error of the last attempt.
 
-    Only errors for which `again` returns True are retried. Pauses double from `pause` up to `longest_pause`, in
-    seconds. There are at most `attempts` consecutive failures, counted from one again if `progressed` returns True. No
-    attempt begins later than `seconds` after the first one. `notice` receives each error and the pause after it.
+    Args:
+        again: Returns True if an error may be temporary. Other errors are raised at once.
+        pause: Seconds before the second attempt, doubled for each attempt after it.
+        longest_pause: Maximum of growing pauses, in seconds.
+        attempts: Maximum number of consecutive failures; None for any number.
+        seconds: No attempt begins later than this after the first one.
+        progressed: Returns True if a failed attempt still made progress. Failures are then counted from one again.
+        notice: Receives each error and the seconds until the next attempt.
     """
     until, failures = time.monotonic() + seconds, 0
     while True:

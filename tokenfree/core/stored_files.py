@@ -136,11 +136,15 @@ OPEN = ConfigDict(extra="allow")  # for a TypedDict whose other keys are kept un
 
 @dataclass(frozen=True)
 class StoredFile(Generic[T]):
-    """A kind of file that is read back. Its content, or each line of JSON lines, has the type `holds`.
+    """A kind of file that is read back.
 
     Its methods raise UserError if the file is damaged or unreadable. Those with a storage raise FileNotFoundError if
-    the file is missing. `format` is the newest supported number of the key `format`, or None if files have no such key.
-    A file without the key has format 1. The number covers the whole folder.
+    the file is missing.
+
+    Attributes:
+        holds: Type of the content (of a line, in JSON lines) for pydantic, such as a TypedDict of the keys to read.
+        format: Newest supported number of the key `format`, which covers the whole folder; None if files have no such
+            key. A file without the key has format 1.
     """
 
     holds: Any

@@ -39,10 +39,7 @@ FOLDER = files("tokenfree.pipelines") / "beam_profiles"
 
 @dataclass(frozen=True)
 class Profile:
-    """A runner and its options.
-
-    `runner` is Beam's name, `options` are passed to Beam by name, and `source` names the profile in messages.
-    """
+    """A runner by Beam's name, options of Beam by name, and the `source` that names the profile in messages."""
 
     runner: str
     options: Mapping[str, Any]
@@ -54,27 +51,18 @@ class Profile:
 
 
 def profile_names() -> list[str]:
-    """Return the names of the profiles that come with the package."""
     return sorted(file.name.removesuffix(".yaml") for file in FOLDER.iterdir() if file.name.endswith(".yaml"))
 
 
 def load_profile(name: str) -> Profile:
-    """Return the profile of that name.
-
-    Raises:
-        UserError: There is no such profile.
-    """
+    """Return the profile of that name. Raises UserError if there is none."""
     if name not in profile_names():
         raise UserError(f"--runner: there is no {name!r}; give one of {', '.join(profile_names())}, or --profile FILE")
     return _parsed((FOLDER / f"{name}.yaml").read_text("utf-8"), f"profile {name}")
 
 
 def read_profile(path: str) -> Profile:
-    """Return the profile in a file.
-
-    Raises:
-        UserError: The file cannot be read, or is not a profile.
-    """
+    """Return the profile in a file. Raises UserError if the file cannot be read or is not a profile."""
     try:
         text = Path(path).read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -131,13 +119,10 @@ SECRET_OPTIONS = ("s3_access_key_id", "s3_secret_access_key", "s3_session_token"
 def runner_options(
     runner: str, workers: int | None, beam_options: Sequence[str] = (), profile: str | None = None
 ) -> PipelineOptions:
-    """Return the options of a pipeline.
+    """Return the options of a pipeline. Raises UserError if any of them is unknown or invalid.
 
     They are those of the profile named `runner` or in the file `profile`, then `workers`, then `beam_options`. The last
     value of an option wins. 0 `workers` means all cores, or the runner's own choice; None leaves it to the profile.
-
-    Raises:
-        UserError: The runner, the profile or an option is unknown, or the number of workers is out of range.
     """
     chosen = load_profile(runner) if profile is None else read_profile(profile)
     if workers is not None and workers < 0:

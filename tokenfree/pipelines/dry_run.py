@@ -40,13 +40,9 @@ class PlanDescription:
 
 
 def describe_plan(config: PreprocessConfig, output: str | None = None) -> PlanDescription:
-    """Estimate what `run_preprocess` would do with this config.
+    """Estimate what `run_preprocess` would do with this config. Raises UserError if its inputs are invalid.
 
-    Uses the sizes of the inputs and the first pages of the largest one, read for a second. Folders exclude the
-    directory `output`.
-
-    Raises:
-        UserError: The inputs are bad, or the given SentencePiece model is invalid.
+    Uses the sizes of the inputs and the first pages of the largest one, read for a second. Folders exclude `output`.
     """
     inputs = find_inputs(config, None if output is None else Storage.at(output).url)
     splits = plan_splits(config, inputs)

@@ -1,7 +1,4 @@
-"""Run the stages of a job in worker processes on this machine.
-
-The processes are forked from a server that has imported the job. No port is opened.
-"""
+"""Run the stages of a job in processes of this machine, forked from a server that has imported the job."""
 
 from __future__ import annotations
 
@@ -28,8 +25,7 @@ ATTEMPTS_IN_VAIN = 2
 def run_stages(job: PreprocessJob, workers: int) -> None:
     """Run the job in `workers` processes. A process that dies (killed, out of memory) loses only uncommitted work.
 
-    Raises:
-        BrokenProcessPool: Processes died in several consecutive attempts that committed nothing.
+    Raises BrokenProcessPool if processes died in several consecutive attempts that committed nothing.
     """
     in_vain = 0
     while True:

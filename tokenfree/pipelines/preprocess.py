@@ -1,8 +1,5 @@
 """Preprocess inputs into a data directory, on any runner.
 
-    from tokenfree.pipelines.preprocess import run_preprocess
-    manifest = run_preprocess(PreprocessConfig(wikipedia=("dump.xml.bz2",)), "output", workers=4)
-
 A job is a table of stages (`tokenfree.preprocess.job.stages`). Beam runs it in this process and on its engines,
 `pipelines.local` in processes of this machine, and `pipelines.ray` on a Ray cluster.
 """
@@ -61,8 +58,6 @@ def run_preprocess(
     complete, it reports the stage "complete" and returns the manifest.
 
     Args:
-        config: The settings, including the paths of the inputs.
-        output: The data directory to create.
         runner: Name of a profile in `beam_profiles/`: direct, ray, flink, spark, dataflow or prism.
         profile: File with the options of a runner, instead of `runner`.
         workers: Processes of the direct runner, or concurrent tasks of other runners; 0 leaves it to the runner, None
@@ -72,10 +67,8 @@ def run_preprocess(
         progress: Called repeatedly from a thread with the progress of the job.
         notice: Receives one line each about unusable work of an earlier attempt and losses of a Ray cluster.
 
-    Raises:
-        UserError: The inputs or options are bad, or `output` is not writable, holds something else, or is in use by
-            another command.
-        JobError: The job failed. Its finished work is kept, and calling again resumes.
+    Raises UserError if the inputs or options are bad, or `output` is not writable, holds something else or is in use.
+    Raises JobError if the job failed. Its finished work is kept, and calling again resumes.
     """
     options = runner_options(runner, workers, beam_options, profile)
     storage = Storage.at(output)
@@ -109,7 +102,6 @@ def run_preprocess(
 def _make(
     job: PreprocessJob, options: PipelineOptions, report: Callable[[Progress], None], notice: Callable[[str], None]
 ) -> Manifest:
-    """Resume the job and run it to its end."""
     storage = job.storage
     try:
         with _errors_of_steps(storage), worker_environment(options), Watcher(job, report):
@@ -129,7 +121,6 @@ def _make(
 
 
 def _run(job: PreprocessJob, options: PipelineOptions, notice: Callable[[str], None]) -> None:
-    """Run the stages on the runner that the options select."""
     job.storage.remove(ERRORS)  # of earlier attempts
     workers = num_processes(options)
     if is_on_ray(options):

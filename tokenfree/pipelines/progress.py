@@ -61,7 +61,6 @@ class Watcher:
         self._thread.join()
 
     def look(self) -> Progress:
-        """Return the current progress."""
         plan = find_plan(self.storage)
         if plan is None:
             self._count(RUNS, self.runs, _of_run, lambda name: split_of_run(name.removesuffix(".json")) in self.splits)

@@ -1,7 +1,4 @@
-"""Run the stages of a job as tasks of a Ray cluster, with one CPU each.
-
-No other file of `pipelines` imports Ray, and this file is imported only for jobs on Ray.
-"""
+"""Run the stages of a job as tasks of a Ray cluster, with one CPU each. Only this file of `pipelines` imports Ray."""
 
 from __future__ import annotations
 
@@ -31,11 +28,7 @@ MOST_LOSSES = 3  # lost workers per task
 
 
 def check_cluster() -> None:
-    """Check that there is a cluster to join.
-
-    Raises:
-        UserError: No cluster is named, or the named one does not answer.
-    """
+    """Raise UserError if no cluster is named, or the named one does not answer."""
     if ray.is_initialized():
         return
     named = os.environ.get(_ADDRESS)
@@ -50,17 +43,11 @@ def check_cluster() -> None:
 
 
 def run_stages(job: PreprocessJob, workers: int, notice: Callable[[str], None]) -> None:
-    """Run the job on the cluster.
+    """Run the job on the cluster, in at most `workers` concurrent tasks, or 0 for as many as it has CPUs for.
 
-    Args:
-        job: The job.
-        workers: Maximum number of concurrent tasks; 0 for as many as the cluster has CPUs for.
-        notice: Receives a line for each lost worker. Another worker repeats its task.
-
-    Raises:
-        UserError: No cluster is named, the named one does not answer, or a node does not see the files of the job.
-        JobError: The cluster cannot be joined.
-        BrokenExecutor: Workers died repeatedly at one task.
+    `notice` receives a line for each lost worker, whose task another worker repeats. Raises UserError if no cluster
+    answers or a node does not see the files of the job, JobError if the cluster cannot be joined, and BrokenExecutor if
+    workers died repeatedly at one task.
     """
     splits = [InputSplit.from_json(line) for line in job.split_lines()]
     read = {path for split in splits for path in split.inputs} | {job.config.vocabulary.model or ""}

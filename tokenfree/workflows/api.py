@@ -30,9 +30,7 @@ class Recipe:
     def from_name(recipe: str, **overrides: Any) -> PretrainRecipe:
         """Build a pretraining recipe, such as `Recipe.from_name("canine-s-tiny", train={"steps": 500})`.
 
-        Raises:
-            UserError: There is no such recipe, it is of another kind, or keys or values are invalid. The message names
-                all of them.
+        Raises UserError if there is no such recipe, it is of another kind, or keys or values are invalid.
         """
         return _built(PRETRAINING, recipe, overrides)
 
@@ -76,17 +74,14 @@ def predict(
     list for each `[MASK]` of the text, with the `top` predictions as `Guess`, the most likely first.
 
     Args:
-        run: Path or address of a run.
         texts: Texts to predict for. For a pretraining run they need marks such as `[MASK]` or `[MASK:4]`. The two texts
             of a pair are separated by a tab.
-        top: Number of predictions for each mark.
         data: Directory with the vocabulary; default: that of the run's data.
         step: Step of the checkpoint to use; see `checkpoint_of` for the default.
         trust_code: Whether to run the code outside tokenfree that the run names.
 
-    Raises:
-        UserError: There is no such run, `top` is less than 1, or a text has no mark or is too long.
-        JobError: The checkpoint is damaged.
+    Raises UserError if there is no such run, `top` is less than 1, or a text has no mark or is too long.
+    Raises JobError if the checkpoint is damaged.
     """
     from tokenfree.train.inference.finetuned import load_finetuned
     from tokenfree.train.inference.predictor import load_predictor
@@ -112,16 +107,11 @@ def export(
 ) -> Exported:
     """Export the model of a run to a folder for transformers (`from_pretrained`) or as a graph for onnxruntime.
 
-    Args:
-        run: Path or address of a run.
-        folder: Folder to write to, which must be new or empty.
-        to: Format of the folder.
-        step: Step of the checkpoint to use; see `checkpoint_of` for the default.
-        trust_code: Whether to run the code outside tokenfree that the run names.
+    The folder must be new or empty. See `checkpoint_of` for the default of `step`. `trust_code` allows the run's custom
+    code.
 
-    Raises:
-        UserError: There is no such run or format, the format does not support the model, or the folder is not empty.
-        JobError: The checkpoint is damaged.
+    Raises UserError if there is no such run or format, the format does not support the model, or the folder is not
+    empty, and JobError if the checkpoint is damaged.
     """
     if to == "onnx":
         from tokenfree.train.huggingface.onnx import export_graph

@@ -55,7 +55,6 @@ class Parser(argparse.ArgumentParser):
     """An argument parser that prints errors as one line."""
 
     def error(self, message: str) -> NoReturn:
-        """Print the message and how to get help, and exit with status 2."""
         self.exit(2, f"{self.prog}: {one_line(message)} (see {self.prog} --help)\n")
 
 
@@ -209,7 +208,6 @@ def _parser(modules: dict[str, ModuleType]) -> Parser:
 
 
 def _leaves(parser: argparse.ArgumentParser) -> list[argparse.ArgumentParser]:
-    """Return the parsers of the actions of a command, or its own parser if it has no actions."""
     for action in parser._actions:
         if isinstance(action, argparse._SubParsersAction):
             return list(action.choices.values())
@@ -217,7 +215,6 @@ def _leaves(parser: argparse.ArgumentParser) -> list[argparse.ArgumentParser]:
 
 
 def _actions(parser: argparse.ArgumentParser) -> Iterator[argparse.Action]:
-    """Yield the argparse actions of a parser and of its subparsers."""
     for action in parser._actions:
         yield action
         if isinstance(action, argparse._SubParsersAction):
@@ -226,11 +223,7 @@ def _actions(parser: argparse.ArgumentParser) -> Iterator[argparse.Action]:
 
 
 def _refuse_empty(actions: Sequence[argparse.Action], args: argparse.Namespace) -> None:
-    """Check that no argument is empty, as from an unset shell variable: an empty path means the working directory.
-
-    Raises:
-        UserError: An argument other than TEXT is empty.
-    """
+    """Raise UserError if an argument other than TEXT is empty, because an empty path means the working directory."""
     for action in actions:
         value = getattr(args, action.dest, None)
         if action.metavar != "TEXT" and "" in (value if isinstance(value, list) else [value]):

@@ -25,11 +25,7 @@ SENTENCES = (
 
 
 def run_demo(output: str, *, dump: str | None = None, workers: int = 2, verbosity: Verbosity = "normal") -> None:
-    """Run all stages into the folder `output` and print the results.
-
-    Raises:
-        UserError: The dump or the folder cannot be used.
-    """
+    """Run all stages into the folder `output` and print the results. Raises UserError if it or the dump is unusable."""
     from tokenfree.pipelines.preprocess import run_preprocess
     from tokenfree.train.config import PretrainRecipe
     from tokenfree.train.evaluate import evaluate

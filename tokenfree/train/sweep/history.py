@@ -45,9 +45,12 @@ def is_number(value: Any) -> TypeGuard[float]:
 class TrialState:
     """One trial, which is a setting with one of its seeds, and its results so far.
 
-    `seed` is added to the recipe's own seed. `last_report` is the number of the report that ends the trial. `verdict`
-    is the decision on the last report, or `go` before the first. A `running` trial trains, or waits under Ray Tune.
-    `error` is the message of its last failure, until it starts again.
+    Attributes:
+        seed: Number added to the recipe's own seed.
+        last_report: Number of the report that ends the trial.
+        verdict: Decision on the last report; `go` before the first.
+        running: Whether it trains, or waits under Ray Tune.
+        error: Message of its last failure, until it starts again.
     """
 
     name: str
@@ -112,9 +115,12 @@ class TrialState:
 class History:
     """State of a sweep: its settings, and its trials by name in the order in which they were proposed.
 
-    `seeds` is the number of trials of each setting, and `reports` that of the reports of a trial that is not stopped.
-    `num_settings` is 0 before a command has recorded it. `skipped` has settings that cannot be run, with the reasons.
-    If the sweep is `exhausted`, the search space has no more settings.
+    Attributes:
+        seeds: Number of trials of each setting.
+        reports: Number of reports of a trial that is not stopped.
+        num_settings: Number of settings to try; 0 before a command has recorded it.
+        skipped: Settings that cannot be run, with the reasons.
+        exhausted: Whether the search space has no more settings.
     """
 
     seeds: int

@@ -55,9 +55,7 @@ class Job:
 class Jobs:
     """The jobs of the cluster whose dashboard is at `address`, such as http://127.0.0.1:8265.
 
-    Raises:
-        NoAnswer: Nothing answers there.
-        UserError: The cluster does not accept this machine's token, or it is missing.
+    Raises NoAnswer if nothing answers there, and UserError if the cluster does not accept this machine's token.
     """
 
     def __init__(self, address: str) -> None:
@@ -73,14 +71,8 @@ class Jobs:
     def submit(self, words: Sequence[str], sent: Sequence[str], *, cpus: float, gpus: float) -> str:
         """Submit `tokenfree WORDS` and return the name of the job.
 
-        Args:
-            words: The command and its arguments, which are passed unchanged.
-            sent: Files and folders to copy into the job's working directory, under their relative paths.
-            cpus: CPUs of the command's own process.
-            gpus: GPUs of the command's own process.
-
-        Raises:
-            UserError: A path of `sent` does not exist.
+        The files and folders `sent` are copied into the job's working directory, under their relative paths. `cpus` and
+        `gpus` are those of the command's own process. Raises UserError if a path of `sent` does not exist.
         """
         name = f"{words[0]}-{time.strftime('%m%d-%H%M%S')}-{secrets.token_hex(2)}"
         with tempfile.TemporaryDirectory(prefix="tokenfree-") as folder:
@@ -100,11 +92,7 @@ class Jobs:
                 )
 
     def follow(self, name: str, write: Callable[[str], None]) -> Job:
-        """Write the log of a job, from its beginning to its end, and return the ended job.
-
-        Raises:
-            NoAnswer: The connection is lost.
-        """
+        """Write the log of a job until its end, and return the job. Raises NoAnswer if the connection is lost."""
         self.get(name)  # fails if there is no such job
 
         async def tail() -> None:
@@ -118,7 +106,6 @@ class Jobs:
         return job
 
     def logs(self, name: str) -> str:
-        """Return what a job has printed so far."""
         self.get(name)
         with self._told():
             return self._client.get_job_logs(name)
@@ -147,7 +134,6 @@ class Jobs:
 
     @contextlib.contextmanager
     def _told(self) -> Iterator[None]:
-        """Convert errors of the connection to errors for the user."""
         before = {name: os.environ.pop(name) for name in _OVERRIDES if name in os.environ}
         try:
             yield

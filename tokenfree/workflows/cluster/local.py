@@ -1,7 +1,6 @@
-"""A Ray cluster of several nodes on this machine, from `ray start` processes as on separate machines.
+"""A Ray cluster of several nodes on this machine, at most one per user, from `ray start` processes.
 
-All its processes are found by a mark in their environment, even those that lost their parent. A user has at most one
-such cluster.
+All its processes are found by a mark in their environment, even those that lost their parent.
 """
 
 from __future__ import annotations
@@ -50,7 +49,6 @@ class LocalCluster:
     nodes: Sequence[str]
 
     def processes(self) -> list[psutil.Process]:
-        """Return its live processes."""
         found = []
         for process in psutil.process_iter():
             with contextlib.suppress(psutil.Error, OSError):
@@ -59,7 +57,6 @@ class LocalCluster:
         return found
 
     def log(self, number: int) -> Path:
-        """Return the file with the output of a node's `ray start`."""
         return Path(self.folder) / f"node_{number}.txt"
 
 
@@ -75,14 +72,9 @@ def running() -> LocalCluster | None:
 def start(nodes: int, cpus: int | None, *, hosts: Sequence[str] = ()) -> LocalCluster:
     """Start a local cluster, and wait until its nodes are up. A failure leaves nothing behind.
 
-    Args:
-        nodes: Number of nodes, including the head.
-        cpus: CPUs of each node; by default an equal share of this machine's CPUs.
-        hosts: Names of network namespaces (`ip netns`), one per node; without them all nodes use 127.0.0.1.
-
-    Raises:
-        UserError: A local cluster is running already.
-        JobError: A node did not start.
+    Each node has `cpus`, by default an equal share of this machine's. `hosts` are network namespaces (`ip netns`), one
+    per node; without them all nodes use 127.0.0.1. Raises UserError if a local cluster is running already, and JobError
+    if a node did not start.
     """
     before = running()
     if before is not None:
@@ -151,7 +143,6 @@ def _start_nodes(made: LocalCluster, cpus: int, hosts: Sequence[str]) -> None:
 
 
 def _start_node(made: LocalCluster, number: int, arguments: list[str], *, host: str | None) -> subprocess.Popen[bytes]:
-    """Start a node as a process, in the network namespace `host` or on 127.0.0.1."""
     environment = {name: value for name, value in os.environ.items() if name not in _OUR_OWN}
     environment |= {**_HEALTH, _MARK: made.mark, "RAY_DISABLE_IMPORT_WARNING": "1", "RAY_USAGE_STATS_ENABLED": "0"}
     environment["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), environment.get("PATH", os.defpath)])

@@ -53,12 +53,7 @@ def find(source: str) -> Path:
 
 
 def read(source: str) -> Profile:
-    """Read and check a profile, given its name or file.
-
-    Raises:
-        UserError: The profile is unreadable, is invalid for `ray up`, or has placeholders. The message lists all
-            problems.
-    """
+    """Read and check a profile, given its name or file. Raises UserError that lists all problems and placeholders."""
     path = find(source)
     try:
         mapping = yaml.safe_load(path.read_text(encoding="utf-8"))

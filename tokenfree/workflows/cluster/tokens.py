@@ -11,10 +11,7 @@ MODE = "RAY_AUTH_MODE"
 
 
 def use(*, asked: bool = True) -> None:
-    """Make Ray, in this process and its child processes, require and send the token, unless `asked` is False.
-
-    Call this before Ray is imported.
-    """
+    """Make Ray require and send the token in this process and its children, if `asked`, before Ray is imported."""
     if not asked:
         os.environ[MODE] = "disabled"
     os.environ.setdefault(MODE, "token")
@@ -36,7 +33,6 @@ def make() -> None:
 
 
 def path() -> Path:
-    """Return the file of the token."""
     return Path(os.environ.get("RAY_AUTH_TOKEN_PATH") or Path.home() / ".ray" / "auth_token")
 
 

@@ -84,11 +84,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run the action.
-
-    Raises:
-        UserError: No command that can be submitted follows `--`, or the action takes nothing after `--`.
-    """
+    """Run the action. Raises UserError if the words after `--` are no command for it, or are missing."""
     name = next(iter(args.passed_on), None)
     if args.action == "submit":
         if name not in _sent_commands():

@@ -20,11 +20,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run the stages and print what was made.
-
-    Raises:
-        UserError: The number of workers is less than 1, or a stage cannot use the dump or the folder.
-    """
+    """Run the stages and print what was made. Raises UserError if an argument is invalid."""
     from tokenfree.workflows.demo import run_demo
 
     if args.workers < 1:

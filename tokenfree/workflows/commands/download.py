@@ -27,10 +27,6 @@ PART_NUMBER = r"\d+\.xml.*"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments.
-
-    `LANGUAGE_OR_WIKI [...] --output DIR [--mirror URL] [--date latest|YYYYMMDD] [--allow-http] [--dry-run]`
-    """
     parser.add_argument("names", metavar="LANGUAGE_OR_WIKI", nargs="+", help="a language (sw) or a database (swwiki)")
     parser.add_argument("--output", metavar="DIR", required=True, help="folder for the files")
     parser.add_argument(
@@ -42,11 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Find the files, download those that are missing, and print the command that preprocesses them.
-
-    Raises:
-        UserError: The folder is an address, or the mirror lacks the dump.
-    """
+    """Download missing files, and print the next command. Raises UserError if folder or mirror cannot be used."""
     from tokenfree.preprocess.download import MIRROR, Mirror, database, download, plan
     from tokenfree.workflows.terminal.progress import DownloadLine
 

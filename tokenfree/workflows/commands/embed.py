@@ -45,11 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Write the embeddings with a live progress line, then print what was written.
-
-    Raises:
-        UserError: Options do not fit together; or see `tokenfree.train.inference.embed.embed`.
-    """
+    """Write the embeddings, then print what was written. Raises UserError if options do not fit together."""
     from tokenfree.train.inference.embed import Wanted, embed
     from tokenfree.workflows.terminal.progress import EmbeddingLine, counted
     from tokenfree.workflows.terminal.results import next_command

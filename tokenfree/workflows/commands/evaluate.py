@@ -39,11 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print the metrics, one per line. For a pretraining run, also print what they say about its use of context.
-
-    Raises:
-        UserError: `--windows` is less than 1, or run or data are missing; or see `tokenfree.train.evaluate.evaluate`.
-    """
+    """Print the metrics, and what they say about the use of context. Raises UserError if an argument is invalid."""
     from tokenfree.train.runs.config import is_finetuned
 
     if args.windows is not None and args.windows < 1:
@@ -57,11 +53,6 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _evaluate_task(args: argparse.Namespace) -> int:
-    """Print the scores of a fine-tuned run.
-
-    Raises:
-        UserError: The examples have no labels; or see `tokenfree.train.inference.finetuned`.
-    """
     from tokenfree.train.inference.finetuned import load_finetuned
     from tokenfree.workflows.terminal.results import metric_lines
 

@@ -23,11 +23,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print tables of counts and columns, then the windows.
-
-    Raises:
-        UserError: A number is out of range, or the data directory is missing or unfinished.
-    """
+    """Print counts and columns, then windows. Raises UserError for a number out of range or an unfinished folder."""
     from tokenfree.core.storage import Storage
     from tokenfree.preprocess.dataset.manifest import load_manifest
     from tokenfree.train.inference.embed import is_vectors_folder

@@ -28,11 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print a table of the parts, and the memory and speed of a training step.
-
-    Raises:
-        UserError: The recipe cannot be read, or its parts do not fit together.
-    """
+    """Print the parts, and memory and speed of a training step. Raises UserError if the recipe is invalid."""
     if args.list:
         names = library.names()
         print("\n".join(f"{name:{max(map(len, names)) + 2}}{library.about(name)}" for name in names))

@@ -40,11 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print each text with its predictions as soon as they are ready.
-
-    Raises:
-        UserError: `--top` is less than 1; or see `tokenfree.train.inference.predictor`.
-    """
+    """Print each text with its predictions as soon as they are ready. Raises UserError if `--top` is less than 1."""
     from tokenfree.train.runs.config import is_finetuned
 
     if args.top < 1:

@@ -65,11 +65,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run the Beam job with a live progress line for each stage, and print what was made.
-
-    Raises:
-        UserError: There is nothing to read, or recipe, inputs and output do not fit together.
-    """
+    """Run the Beam job with a live line, and print what was made. Raises UserError if recipe or inputs are invalid."""
     from tokenfree.pipelines.beam import runner_options
     from tokenfree.pipelines.dry_run import describe_plan
     from tokenfree.pipelines.preprocess import run_preprocess
@@ -130,7 +126,6 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _print_byte_shares(manifest: "Manifest") -> None:
-    """Print the share of bytes among each language's subwords, with a warning for high shares."""
     from tokenfree.preprocess.dataset.card import byte_shares
 
     shares = byte_shares(manifest)

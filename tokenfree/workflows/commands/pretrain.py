@@ -90,7 +90,6 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _what_would_be(recipe: "PretrainRecipe", data: "Data", args: argparse.Namespace) -> Iterator[str]:
-    """Yield lines about the weights to start from, the extension of the run, and the estimated time."""
     from tokenfree.train.jobs.start import Extension, GivenStart
     from tokenfree.train.loop.pretraining import Loop
     from tokenfree.train.planning import measured_seconds
@@ -111,7 +110,6 @@ def _what_would_be(recipe: "PretrainRecipe", data: "Data", args: argparse.Namesp
 
 
 def _notes(recipe: "PretrainRecipe", data: "Data") -> Iterator[str]:
-    """Yield a note if windows are longer than examples."""
     from tokenfree.train.data.mixture import load_data_manifest
 
     longest, length = load_data_manifest(data).config["window"]["max_characters"], recipe.train.length
@@ -123,7 +121,6 @@ def _notes(recipe: "PretrainRecipe", data: "Data") -> Iterator[str]:
 
 
 def _checked(args: argparse.Namespace) -> "tuple[PretrainRecipe, Data, tuple[int, int]]":
-    """Return the recipe, the data and the workers, after checking that they fit together."""
     from tokenfree.train.config import check, with_rows_for
     from tokenfree.train.data.mixture import load_data_manifest, load_data_vocabulary, parse
 
@@ -139,11 +136,7 @@ def _checked(args: argparse.Namespace) -> "tuple[PretrainRecipe, Data, tuple[int
 
 
 def _recipe(args: argparse.Namespace) -> "PretrainRecipe":
-    """Return the settings. If RECIPE or --data is missing, take it and --init-from from the run at --output.
-
-    Raises:
-        UserError: There is no such run.
-    """
+    """Return the settings. If RECIPE or --data is missing, take it and --init-from from the run at --output."""
     from tokenfree.core.settings import build, merge, nest, override, to_mapping
     from tokenfree.core.storage import Storage
     from tokenfree.train.config import PretrainRecipe
@@ -167,11 +160,7 @@ def _recipe(args: argparse.Namespace) -> "PretrainRecipe":
 
 
 def parse_workers(text: str) -> tuple[int, int]:
-    """Return the minimum and maximum: (4, 4) for `"4"`, (2, 8) for `"2:8"`.
-
-    Raises:
-        UserError: The text is neither a positive number nor two positive numbers in ascending order.
-    """
+    """Return minimum and maximum: (4, 4) for `"4"`, (2, 8) for `"2:8"`. Raises UserError for other texts."""
     low, colon, high = text.partition(":")
     try:
         workers = (int(low), int(high) if colon else int(low))

@@ -97,12 +97,6 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _sweep(args: argparse.Namespace) -> "SweepRecipe":
-    """Return the sweep that the recipe and the options define.
-
-    Raises:
-        UserError: A file is not a sweep recipe, or keys, values and hyperparameters do not fit together; all are
-            reported.
-    """
     from tokenfree.core.settings import nest
     from tokenfree.train.sweep.recipe import space_problems
 
@@ -118,11 +112,6 @@ def _sweep(args: argparse.Namespace) -> "SweepRecipe":
 
 
 def _data(args: argparse.Namespace, sweep: "SweepRecipe") -> "Data | TaskInput":
-    """Return what the sweep trains on. Whether it fits the recipe is checked later.
-
-    Raises:
-        UserError: Data are missing, or there are two kinds of data.
-    """
     from tokenfree.train.sweep.recipe import TASK
     from tokenfree.train.sweep.subjects import TaskInput
 
@@ -141,7 +130,6 @@ def _data(args: argparse.Namespace, sweep: "SweepRecipe") -> "Data | TaskInput":
 
 
 def _results(sweep: "SweepRecipe", result: "SweepResult") -> Iterator[str]:
-    """Yield the summary at the end: the states of the trials, and the best setting."""
     from tokenfree.train.sweep.recipe import LOSS
     from tokenfree.train.sweep.results import STATES, full_amount, rank
     from tokenfree.workflows.terminal.progress import counted

@@ -1,7 +1,6 @@
 """The demo corpus, in English: a small Wikipedia dump of our own pages, and docstrings as books.
 
-Sources are read as text, so no module is imported. The same environment gives the same bytes. Packages that are not
-installed are missing from the books.
+Sources are read as text, so no module is imported. The same environment gives the same bytes.
 """
 
 from __future__ import annotations
@@ -103,7 +102,6 @@ def _topics() -> Iterator[tuple[str, list[str]]]:
 
 
 def _modules() -> Iterator[tuple[str, list[str]]]:
-    """Yield the name and docstrings of each module."""
     for root, prefix in [(Path(sysconfig.get_path("stdlib")), ""), *_packages()]:
         for path in sorted(root.rglob("*.py"), key=lambda path: path.as_posix()):
             parts = path.relative_to(root).with_suffix("").parts
@@ -114,7 +112,6 @@ def _modules() -> Iterator[tuple[str, list[str]]]:
 
 
 def _docstrings(source: str) -> Iterator[str]:
-    """Yield the triple-quoted strings that begin a line."""
     end = 0
     while found := _OPENING.search(source, end):
         close = source.find(found[1], found.end())
@@ -189,13 +186,7 @@ class DemoCorpus:
 
 
 def write_demo_corpus(folder: Path) -> DemoCorpus:
-    """Write the corpus into `folder`, unless a complete one is already there.
-
-    The marker of a complete corpus is written last.
-
-    Raises:
-        UserError: The folder cannot be written to.
-    """
+    """Write the corpus into `folder`, its marker last, unless a complete one is there. Raises UserError on failure."""
     dump, shelf, mark = folder / _DUMP, folder / "books" / "en" / _BOOKS, folder / _MARK
     try:
         if not mark.exists():
@@ -225,7 +216,6 @@ def own_pages() -> list[DemoPage]:
 
 
 def _write(dump: Path, shelf: Path) -> dict[str, int]:
-    """Write the files and return the numbers of documents and characters."""
     pages = own_pages()
     write_dump(dump, pages)
     sizes = [len(page.text) for page in pages if page.namespace == 0 and not page.redirect]

@@ -30,11 +30,8 @@ _GPU_PROGRAM = "import torch; print(torch.cuda.device_count())"
 def cluster_findings(folders: Sequence[str]) -> Iterator[Finding]:
     """Check each node of the cluster of RAY_ADDRESS. All of them must read and write the addresses `folders`.
 
-    Folders that this machine cannot write to are skipped here; `machine.storage` reports them.
-
-    Raises:
-        UserError: No cluster is named.
-        JobError: The cluster does not answer.
+    Folders that this machine cannot write to are left to `machine.storage`. Raises UserError if no cluster is named,
+    and JobError if it does not answer.
     """
     if "RAY_ADDRESS" not in os.environ and not ray.is_initialized():
         raise UserError(
@@ -77,12 +74,8 @@ def node_findings(
 ) -> list[Finding]:
     """Check this node and return what is wrong with it.
 
-    Args:
-        address: Address of the node, for messages.
-        gpus: Number of its GPUs that Ray counts.
-        expected: Versions of the asking process.
-        folders: Addresses in which the asking process has left a file with `token`, with the user's name for each.
-        token: Expected content of that file.
+    `gpus` is the number that Ray counts, and `expected` are the versions of the asking process. That process has left a
+    file with `token` in each address of `folders`, which maps addresses to the user's names for them.
     """
     found = [finding for check in (memory, limits) for finding in check() if finding.state != "ok"]
     own = versions()
@@ -122,7 +115,6 @@ def _gpus() -> int:
 
 
 def _is_left(name: str, token: bytes, stack: contextlib.ExitStack) -> bool:
-    """Create a folder with a file for the nodes to read, until the stack ends. Return True on success."""
     try:
         check_address(name)
         filesystem, path = fsspec.core.url_to_fs(name)

@@ -35,7 +35,6 @@ class Finding:
 
 
 def python() -> Iterator[Finding]:
-    """Yield the version of the interpreter."""
     good = (3, 11) <= sys.version_info[:2] <= (3, 13)
     remedy = "" if good else "install Python 3.11 and make the environment again: make setup"
     yield Finding("ok" if good else "missing", "python", f"{platform.python_version()} on {platform.system()}", remedy)
@@ -67,7 +66,6 @@ def packages() -> Iterator[Finding]:
 
 
 def devices() -> Iterator[Finding]:
-    """Yield the CPU cores that this process may use, and the GPUs."""
     count = cores()
     remedy = "" if count >= 2 else "one core: use --workers 1, and expect the demo to take twice as long"
     yield Finding("ok" if count >= 2 else "note", "cores", str(count), remedy)

@@ -1,7 +1,4 @@
-"""The kinds of recipes and their keys: type, range, default and meaning.
-
-Types, ranges and defaults come from the settings classes. Meanings come from their docstrings, under `Attributes:`.
-"""
+"""The kinds of recipes and their keys. Meanings come from the docstrings of settings, under `Attributes:`."""
 
 from __future__ import annotations
 
@@ -51,11 +48,7 @@ def listed(settings: type) -> list[KeyGroup]:
 
 
 def chosen(groups: Sequence[KeyGroup], prefix: str) -> list[KeyGroup]:
-    """Return the keys that begin with a prefix, such as `model.downsampler`. In the prefix, `-` means `_`.
-
-    Raises:
-        UserError: No key begins with the prefix. The message names the nearest key.
-    """
+    """Return the keys with a prefix such as `model.trunk`, where `-` means `_`. Raises UserError if there are none."""
     prefix = prefix.replace("-", "_")
     found = []
     for group in groups:
@@ -178,7 +171,6 @@ def _ranged(word: str, metadata: Sequence[Any]) -> str:
 
 
 def _shown(value: Any) -> str | None:
-    """Return a default as YAML on one line."""
     if value is dataclasses.MISSING:
         return None
     if isinstance(value, tuple):
@@ -195,13 +187,8 @@ BASE = Key("base", "text", "null", "in a file: the recipe that this one is laid 
 class RecipeKind:
     """A kind of recipes, which build the same settings.
 
-    Attributes:
-        title: Name of such a recipe in messages.
-        command: Command of `tokenfree` that reads it.
-        module: Module of the settings class. It is imported only when needed, because this takes seconds.
-        settings: Name of the settings class.
-        top_keys: Top-level keys, which are also options of the command.
-        partial: Whether only some keys of the class may be set, and only as options.
+    `module` is imported only when needed, because this takes seconds. `top_keys` are also options of the command. If
+    the kind is `partial`, only some keys of the settings may be set, and only as options.
     """
 
     title: str
@@ -212,7 +199,6 @@ class RecipeKind:
     partial: bool = False
 
     def settings_class(self) -> type:
-        """Return the settings class."""
         return getattr(importlib.import_module(self.module), self.settings)
 
     def groups(self) -> list[KeyGroup]:
@@ -271,11 +257,7 @@ def kind_of(settings: type) -> RecipeKind:
 
 
 def expect(kind: RecipeKind, mapping: Mapping[str, Any], recipe: str) -> None:
-    """Check that the mapping of a recipe does not match another kind better, by the number of its top-level keys.
-
-    Raises:
-        UserError: The recipe is of another kind. The message names the kind, and the command that reads it.
-    """
+    """Raise UserError if the mapping of a recipe matches another kind better, by the number of its top-level keys."""
     known = {each: len({BASE.name, *each.top_keys} & mapping.keys()) for each in KINDS}
     other = max(KINDS, key=lambda each: known[each])
     if known[other] > known[kind]:
@@ -300,11 +282,7 @@ class HelpKeys(argparse.Action):
         values: str | Sequence[Any] | None,
         option_string: str | None = None,
     ) -> None:
-        """Print the keys that begin with the given prefix, and exit.
-
-        Raises:
-            UserError: No key begins with the prefix.
-        """
+        """Print the keys that begin with the given prefix, and exit. Raises UserError if there are none."""
         columns = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
         for line in lines(chosen(self.kind.groups(), str(values or ""))):
             text = line if columns is None else textwrap.fill(line, columns, tabsize=2, subsequent_indent="    ")

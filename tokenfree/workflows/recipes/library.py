@@ -36,11 +36,7 @@ def about(recipe: str) -> str:
 
 
 def read(recipe: str) -> dict[str, Any]:
-    """Return the mapping of a recipe, given by name or YAML file. For config.yaml of a run, return the run's recipe.
-
-    Raises:
-        UserError: There is no such recipe or file, or it is not YAML, or not a mapping.
-    """
+    """Return the mapping of a recipe, given by name, file or a run's config.yaml. Raises UserError if there is none."""
     try:
         mapping = yaml.safe_load(_text(recipe)) or {}
     except (yaml.YAMLError, UnicodeDecodeError) as error:
@@ -53,11 +49,7 @@ def read(recipe: str) -> dict[str, Any]:
 
 
 def read_based(recipe: str) -> dict[str, Any]:
-    """Return the mapping of a recipe, merged over the recipe that its key `base` names, and so on.
-
-    Raises:
-        UserError: `read` fails for the recipe or one of its bases, or a recipe is based on itself.
-    """
+    """Return a recipe merged over the one that its key `base` names, and so on. Raises UserError if that fails."""
     from tokenfree.core.settings import merge
 
     layers, seen = [read(recipe)], [recipe]
@@ -71,11 +63,7 @@ def read_based(recipe: str) -> dict[str, Any]:
 
 
 def resolved_text(recipe: str) -> str:
-    """Return the YAML of a recipe merged over its bases, with its comment. A sweep keeps the name of its base.
-
-    Raises:
-        UserError: `read_based` fails.
-    """
+    """Return the YAML of a recipe merged over its bases, with its comment. A sweep keeps the name of its base."""
     mapping = read(recipe)
     if "space" not in mapping:
         mapping = read_based(recipe)
@@ -86,11 +74,8 @@ def resolved_text(recipe: str) -> str:
 def resolve_sweep(mapping: Mapping[str, Any]) -> dict[str, Any]:
     """Return the mapping of a sweep with names of recipes replaced by their mappings.
 
-    The names are `base` and the values of the hyperparameter `variant`. If the base is a fine-tuning recipe, missing
-    keys get the defaults for a sweep of a task.
-
-    Raises:
-        UserError: `read` fails for a named recipe, or it is neither a pretraining nor a fine-tuning recipe.
+    The names are `base` and the values of `variant`. If the base is a fine-tuning recipe, missing keys get the defaults
+    for a sweep of a task. Raises UserError if a named recipe cannot be read, or is of another kind.
     """
     from tokenfree.core.settings import value_at
     from tokenfree.train.sweep.recipe import with_task_defaults, without_removed  # takes seconds to import
@@ -114,12 +99,7 @@ def _read_base(recipe: str) -> dict[str, Any]:
 
 
 def check_kind(kind: RecipeKind, recipe: str) -> None:
-    """Check the kind of a recipe. A recipe that only names its base has the kind of the base.
-
-    Raises:
-        UserError: `read` fails for the recipe or its base, or the recipe is of another kind. The message names the
-            kind.
-    """
+    """Raise UserError if a recipe is of another kind. One that only names its base has the kind of the base."""
     mapping, seen = read(recipe), {recipe}
     while set(mapping) == {"base"} and isinstance(mapping["base"], str) and mapping["base"] not in seen:
         seen.add(mapping["base"])
@@ -128,11 +108,7 @@ def check_kind(kind: RecipeKind, recipe: str) -> None:
 
 
 def _text(recipe: str) -> str:
-    """Return the YAML of a recipe as it is in its file.
-
-    Raises:
-        UserError: There is no such recipe or file.
-    """
+    """Return the YAML of a recipe as it is in its file. Raises UserError if there is none."""
     if not isinstance(recipe, str):  # the key `base` of a recipe can be any YAML value
         raise UserError(f"base: should be the name or file of a recipe, not {recipe!r}")
     if not recipe.strip():  # an unset shell variable
@@ -153,7 +129,6 @@ def _comment(text: str) -> str:
 
 @functools.cache
 def _library() -> dict[str, str]:
-    """Return the YAML of each recipe of tokenfree by name."""
     texts = {path.stem: path.read_text(encoding="utf-8") for path in (FOLDER / "bases").glob("*.yaml")}
     for path in (FOLDER / "variants").glob("*.yaml"):
         for comment, name, body in _ENTRY.findall(path.read_text(encoding="utf-8")):

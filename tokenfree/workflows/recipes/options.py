@@ -33,17 +33,12 @@ def add_arguments(
 
 
 def add_help_keys(parser: argparse.ArgumentParser, kind: RecipeKind) -> None:
-    """Add the option `--help-keys`."""
     shown = "list the keys, of a PREFIX such as model.trunk only, and exit; plain lines where the output is a pipe"
     parser.add_argument("--help-keys", action=HelpKeys, kind=kind, help=shown)
 
 
 def resolve(recipe: str | None, config_file: str | None) -> dict[str, Any]:
-    """Return the mapping of the recipe with `--config` merged over it.
-
-    Raises:
-        UserError: A file cannot be read as a recipe.
-    """
+    """Return the mapping of the recipe with `--config` merged over it. Raises UserError if a file is no recipe."""
     from tokenfree.core.settings import merge
 
     mapping = {} if recipe is None else read(recipe)
@@ -68,8 +63,7 @@ def source(args: argparse.Namespace) -> str:
 def load(cls: type[T], args: argparse.Namespace, **options: Any) -> T:
     """Build `cls` from RECIPE, `--config`, overrides, and those `options` that are not None, each over those before.
 
-    Raises:
-        UserError: A file is no recipe of this kind, or keys or values do not fit `cls`. The message names all of them.
+    Raises UserError if a file is no recipe of this kind, or keys or values do not fit `cls`. It names all problems.
     """
     from tokenfree.core.settings import build, merge, nest, override
 
@@ -86,11 +80,7 @@ def load(cls: type[T], args: argparse.Namespace, **options: Any) -> T:
 
 
 def build_sweep(mapping: dict[str, Any], overrides: Mapping[str, Any], source: str) -> SweepRecipe:
-    """Build a sweep from the mapping of a recipe and nested overrides. Names of recipes in it are resolved.
-
-    Raises:
-        UserError: Keys or values are invalid, or a named recipe cannot be read. The message names all of them.
-    """
+    """Build a sweep from the mapping of a recipe and overrides. Raises UserError that names all problems."""
     from tokenfree.core.settings import build, override
     from tokenfree.train.sweep.recipe import SweepRecipe
 
@@ -113,11 +103,7 @@ def add_data_argument(
 
 
 def data_of(args: argparse.Namespace) -> Data | None:
-    """Return the data that `--data` names, or None if it was not given.
-
-    Raises:
-        UserError: `tokenfree.train.data.mixture.parse` fails.
-    """
+    """Return the data that `--data` names, or None if it was not given. Raises UserError if it is invalid."""
     from tokenfree.train.data.mixture import parse
 
     return None if args.data is None else parse(args.data)
@@ -154,10 +140,7 @@ def separated(
     """Split the arguments of a command into its own, spelled as in `options`, and the keys of its recipe with values.
 
     This happens before argparse sees them, because it would take the value of an unknown option for the positional
-    RECIPE.
-
-    Raises:
-        UserError: An option is unknown (the message names the nearest one) or was removed, or a key has no value.
+    RECIPE. Raises UserError if an option is unknown or was removed, or a key has no value.
     """
     spelled = {_plain(option): option for option in options}
     tops = kind.top_keys if kind else ()
@@ -200,7 +183,6 @@ def _hint(command: str, option: str, options: Sequence[str], kind: RecipeKind | 
 
 
 def add_step_argument(parser: argparse.ArgumentParser) -> None:
-    """Add the option `--step N`."""
     shown = "use the checkpoint of this step (default: the last one of a run, the best one of a fine-tuned run)"
     parser.add_argument("--step", metavar="N", type=int, help=shown)
 

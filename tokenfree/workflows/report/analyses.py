@@ -26,11 +26,7 @@ Rows = Sequence[Mapping[str, Any]]
 
 
 def check_output(path: str) -> None:
-    """Check the ending of an output file before any work is done.
-
-    Raises:
-        UserError: The ending is not in `KINDS`, or the path is a folder.
-    """
+    """Raise UserError if the ending of an output file is not in `KINDS`, or if the path is a folder."""
     if Path(path).suffix.lower() not in KINDS:
         raise UserError(f"--output {path}: the ending says what is written; use one of {', '.join(KINDS)}")
     if Path(path).is_dir():
@@ -38,11 +34,7 @@ def check_output(path: str) -> None:
 
 
 def write_analysis(found: Mapping[str, Any], path: str) -> None:
-    """Write the results of an analysis atomically.
-
-    Raises:
-        OSError: The file cannot be written.
-    """
+    """Write the results of an analysis atomically. Raises OSError if the file cannot be written."""
     target = Path(path)
     kind = target.suffix.lower()
     content = {".json": _json, ".csv": _csv}.get(kind)
@@ -101,7 +93,6 @@ def _similarity(figure: Any, found: Mapping[str, Any]) -> None:
 
 
 def _heads(figure: Any, found: Mapping[str, Any]) -> None:
-    """Draw a matrix of layers and heads for each metric, with the lowest layer at the bottom."""
     from tokenfree.workflows.report.figures import matrix
 
     rows: Rows = found["rows"]
@@ -134,7 +125,6 @@ def _collisions(figure: Any, found: Mapping[str, Any]) -> None:
 
 
 def _noise(figure: Any, found: Mapping[str, Any]) -> None:
-    """Draw scores with their intervals against the share of noisy characters, one line per kind of noise."""
     clean, *rows = found["rows"]
     figure.set_size_inches(6.6, 3.4)
     axes = figure.subplots()

@@ -118,11 +118,7 @@ Record = RunRecord | SweepRecord | DataRecord
 
 
 def load(path: Path) -> Record:
-    """Load the record of a folder. Its files decide which kind it is.
-
-    Raises:
-        UserError: The folder is not a run, sweep or data directory, or one of its files is damaged.
-    """
+    """Return the record of a folder, whose files decide its kind. Raises UserError if they are of none, or damaged."""
     if (path / METRICS_NAME).is_file():
         return _run(path)
     if (path / "sweep.yaml").is_file():
@@ -164,11 +160,7 @@ def _sweep(path: Path) -> SweepRecord:
 
 
 def predictions(run: RunRecord, split: str) -> Sequence[Line]:
-    """Return the predictions of a fine-tuned run for the examples of a split. There are none until the run has ended.
-
-    Raises:
-        UserError: The file is damaged.
-    """
+    """Return the predictions of a run for a split; none until it has ended. Raises UserError if they are damaged."""
     return _PREDICTIONS.json_lines(Storage.at(str(run.path)), f"predictions/{split}.jsonl")
 
 

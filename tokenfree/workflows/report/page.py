@@ -27,18 +27,11 @@ def write_report(
     contexts: Mapping[str, Mapping[str, float]] | None = None,
     step: int | None = None,
 ) -> Path:
-    """Write the page about `folders` (runs, sweeps and data directories) to the file `output`.
+    """Write the page about `folders` (runs, sweeps and data directories) to the file `output`, atomically.
 
-    Args:
-        folders: Paths or addresses.
-        output: Path of the page, which is written atomically.
-        contexts: Results of `evaluate` by folder. Other runs are evaluated if their data can be found.
-        step: Step of the checkpoints to use; see `checkpoint_of` for the default.
-
-    Raises:
-        UserError: A folder is not a run, sweep or data directory.
-        JobError: A checkpoint is damaged.
-        OSError: The page cannot be written.
+    `contexts` has results of `evaluate` by folder. Other runs are evaluated if their data can be found. See
+    `checkpoint_of` for the default of `step`. Raises UserError if a folder is none of these, JobError if a checkpoint
+    is damaged, and OSError if the page cannot be written.
     """
     page = render([load(_local(folder)) for folder in folders], contexts or {}, step)
     path = Path(output)
@@ -50,7 +43,6 @@ def write_report(
 
 
 def render(records: Sequence[Record], contexts: Mapping[str, Mapping[str, float]], step: int | None) -> str:
-    """Return the page about these records."""
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("tokenfree.workflows.report", "."),
         autoescape=True,
@@ -66,10 +58,7 @@ def render(records: Sequence[Record], contexts: Mapping[str, Mapping[str, float]
 
 
 def sections(records: Sequence[Record], contexts: Mapping[str, Mapping[str, float]], step: int | None) -> list[Section]:
-    """Return the sections: pretraining runs, sweeps, fine-tuned runs, then data.
-
-    If there are several runs of a kind, a comparison precedes their own sections.
-    """
+    """Return the sections: pretraining runs, sweeps, fine-tuned runs, data. A comparison precedes runs of one kind."""
     runs = [record for record in records if isinstance(record, RunRecord)]
     data = [record for record in records if isinstance(record, DataRecord)]
     pretrained, finetuned = ([run for run in runs if run.is_finetuned == is_one] for is_one in (False, True))

@@ -34,7 +34,6 @@ _SAME_LEVEL = 0.05  # nats; below this difference of baselines, targets count as
 
 
 def run_section(run: RunRecord, asked: Asked) -> Section:
-    """Return the section of one pretraining run, ended or not."""
     curves = _curves(run) if run.steps or run.validations else Block(text="No step has been made yet.")
     blocks = [curves, Block(text=asked.problem, tables=asked.examples), _record(run)]
     cards = [*_context_cards(run, asked.context), *_loss_cards(run), *_training_cards(run)]
@@ -42,10 +41,7 @@ def run_section(run: RunRecord, asked: Asked) -> Section:
 
 
 def comparison_section(runs: Sequence[RunRecord], asked: Sequence[Asked]) -> Section:
-    """Return the section that compares pretraining runs: curves, a table of results, and the settings that differ.
-
-    Runs are compared by the characters that they read, because batches may differ.
-    """
+    """Return the section that compares pretraining runs by the characters they read, because batches may differ."""
     called = [str(run.path) for run in runs]
     by_characters = [_held_out(run, run.characters) for run in runs]
     by_seconds = [_held_out(run, run.seconds) for run in runs]
@@ -103,7 +99,6 @@ def _margin(run: RunRecord, context: Mapping[str, float]) -> tuple[float, float 
 
 
 def _context_cards(run: RunRecord, context: Mapping[str, float]) -> Iterator[Card]:
-    """Yield whether the model uses its context, and how the loss rises when the context is hidden."""
     margin = _margin(run, context)
     if margin is None:
         return
@@ -147,7 +142,6 @@ def _curves(run: RunRecord) -> Block:
 
 
 def _loss_figure(run: RunRecord, y: str, held_out: str, level: float | None = None) -> Markup:
-    """Return the figure of losses by step, with marks where the run resumed."""
     steps = [line["step"] for line in run.validations]
     lines = [
         Curve("training", [line["step"] for line in run.steps], [line["loss"] for line in run.steps]),
@@ -188,7 +182,6 @@ def _event(event: Line) -> list[str]:
 
 
 def finetuned_section(run: RunRecord) -> Section:
-    """Return the section of one fine-tuned run, ended or not."""
     main = _main(run)
     scored = {split: scores for split in SPLITS if (scores := _scores(run.result.get(split)))}
     cards = [
@@ -211,7 +204,6 @@ def finetuned_section(run: RunRecord) -> Section:
 
 
 def finetuned_comparison(runs: Sequence[RunRecord]) -> Section:
-    """Return the section with a table of the results of several fine-tuned runs."""
     rows = []
     for run in runs:
         best = run.result.get("best_step")
@@ -259,7 +251,6 @@ def _validated(run: RunRecord) -> list[str]:
 
 
 def _scores(found: Any) -> dict[str, float]:
-    """Return the scores of a split, without values that are not numbers."""
     if not isinstance(found, Mapping):
         return {}
     return {str(name): float(value) for name, value in found.items() if isinstance(value, int | float)}

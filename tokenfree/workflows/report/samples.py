@@ -47,17 +47,9 @@ def _data_of(fingerprint: str, recorded: Data | None, known: Mapping[str, Data])
 def ask(run: RunRecord, known: Mapping[str, Data], *, context: Mapping[str, float] | None, step: int | None) -> Asked:
     """Evaluate the model of a pretraining run, unless its `context` is known, and predict words of held-out windows.
 
-    The result is empty for imported runs and for runs without checkpoints.
-
-    Args:
-        run: The run.
-        known: Data directories by the fingerprint of their manifest.
-        context: Results of `evaluate`.
-        step: Step of the checkpoint.
-
-    Raises:
-        UserError: There is no checkpoint of that step.
-        JobError: The checkpoint is damaged.
+    The result is empty for imported runs and for runs without checkpoints. `known` has data directories by the
+    fingerprint of their manifest, and `context` results of `evaluate`. Raises UserError if there is no checkpoint of
+    `step`, and JobError if it is damaged.
     """
     config, folder = run.config, str(run.path)
     if not config.get("manifest") or "recipe" not in config or not any((run.path / "checkpoints").glob("step_*")):

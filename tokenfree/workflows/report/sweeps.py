@@ -60,10 +60,7 @@ class SweepView:
         return f"{UNITS[self.unit]} {count(amount)}"
 
     def short_name(self, setting: Setting) -> str:
-        """Return the values that differ between trials, as `4 · 0.5 · full`, or the number of the setting.
-
-        The number is returned if more than `MOST_NAMING` hyperparameters differ, or none.
-        """
+        """Return the values that differ, as `4 · 0.5 · full`; the setting's number if none or too many do."""
         differing = [key for key in self.names if len({shown(trial.values.get(key)) for trial in self.trials}) > 1]
         values = [setting.values.get(key) for key in differing] if len(differing) <= MOST_NAMING else []
         parts = [f"{value:.3g}" if isinstance(value, float) else cut(shown(value) or "–", 14) for value in values]
@@ -76,7 +73,6 @@ class SweepView:
 
 
 def sweep_section(view: SweepView) -> Section:
-    """Return the section of one sweep."""
     parts = (_effects, _cost, _parallel, _settings, _curves, _trials)
     blocks = [_best(view), *(block for part in parts for block in part(view))]
     return Section(f"Sweep · {view.sweep.path.name}", state(view.sweep, view.sweep.ended), list(_cards(view)), blocks)
@@ -170,7 +166,6 @@ def _parallel(view: SweepView) -> Iterator[Block]:
 
 
 def _settings(view: SweepView) -> Iterator[Block]:
-    """Yield the table of settings, best first, with their seeds, speed and the Pareto front."""
     if not view.ranked or view.amount is None:
         return
     rows = []
@@ -201,7 +196,6 @@ def _curves(view: SweepView) -> Iterator[Block]:
 
 
 def _trials(view: SweepView) -> Iterator[Block]:
-    """Yield all trials, the settings that were not run, and the settings of the sweep."""
     lost = [trial for trial in view.trials if trial.state == "failed"]
     failed = [[trial.name, trial.error or "no message", view.described(trial.values)] for trial in lost]
     skipped = [[reason, str(number)] for reason, number in sorted(view.sweep.skipped.items())]

@@ -100,7 +100,6 @@ def _spans(row: pa.RecordBatch, kind: str) -> list[tuple[int, int]]:
 
 
 def _sample(storage: Storage, manifest: Manifest, num_windows: int) -> Iterator[tuple[int, pa.RecordBatch]]:
-    """Yield evenly spaced rows as (number in the training split, row)."""
     shards = manifest.splits["train"].shards
     bounds = np.cumsum([0, *(shard.rows for shard in shards)])
     chosen = np.unique(np.linspace(0, bounds[-1] - 1, num_windows).astype(int)) if bounds[-1] and num_windows else []
@@ -193,7 +192,6 @@ def _marked(title: str, pieces: Sequence[Piece], separator: str) -> Text:
 
 
 def _with_masks(before: str, masked: str) -> Text:
-    """Return the text with coloured blocks and underlined replacements."""
     text = Text("masks    ", style="bold")
     for old, new in zip(before, masked, strict=True):
         style = "" if old == new else " magenta" if new == BLOCK else " underline magenta"
@@ -205,15 +203,7 @@ _FIRST = 4  # numbers of an embedding that are shown
 
 
 def described(directory: str, *, num_texts: int, width: int) -> dict[str, Any]:
-    """Return the contents of a folder of embeddings: counts, columns, and its first texts with their embeddings.
-
-    Args:
-        num_texts: Number of texts of the first shard to return.
-        width: Number of characters of each text.
-
-    Raises:
-        UserError: The folder is not complete.
-    """
+    """Return counts, columns and the first texts of a folder of embeddings. Raises UserError if it is incomplete."""
     storage = Storage.at(directory)
     manifest = finished(storage)
     if manifest is None:
@@ -232,7 +222,6 @@ def described(directory: str, *, num_texts: int, width: int) -> dict[str, Any]:
 
 
 def embedding_lines(found: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the result of `described` in words."""
     pooling = f" ({found['pooling']})" if found["pooling"] else ""
     yield f"{counted(found['vectors'], 'vector')} of width {found['width']:,}, of {found['of']}{pooling}"
     yield ", ".join(counted(found[name], name.removesuffix("s")) for name in ("texts", "characters", "shards"))

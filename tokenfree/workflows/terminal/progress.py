@@ -29,12 +29,7 @@ LOG_INTERVAL = 10.0  # seconds between lines if the output is not a terminal
 
 
 class PlainConsole(Console):
-    """A rich console that prints strings as plain text, without markup, emoji names or control characters.
-
-    Args:
-        stream: Stream to print to.
-        width: Number of columns; default: the width of the terminal.
-    """
+    """A rich console that prints strings as plain text, without markup, emoji names or control characters."""
 
     def __init__(self, stream: TextIO, width: int | None = None) -> None:
         super().__init__(file=stream, width=width, highlight=False, markup=False, emoji=False)
@@ -44,7 +39,6 @@ class PlainConsole(Console):
         return super().render_str(printable(text), **{**options, "markup": False})
 
     def render(self, *arguments: Any, **options: Any) -> Iterator[Segment]:
-        """Yield the segments of a renderable, made printable except for those that move the cursor."""
         for segment in super().render(*arguments, **options):
             yield segment if segment.control else Segment(printable(segment.text), segment.style)
 
@@ -61,13 +55,7 @@ def console() -> PlainConsole:
 class Display:
     """The last lines of a terminal, redrawn while a command works. Printed messages appear above them.
 
-    Args:
-        stream: Stream to draw on. Nothing is drawn unless it is a terminal.
-        draw: Function that returns what to show now.
-        verbosity: Nothing is drawn unless it is `normal`.
-
-    Attributes:
-        live: Whether lines are drawn, which needs a terminal that can move its cursor.
+    `draw` returns what to show. Nothing is drawn unless `stream` is a terminal and `verbosity` is `normal`.
     """
 
     def __init__(self, stream: TextIO, draw: Callable[[], RenderableType], verbosity: Verbosity) -> None:
@@ -103,12 +91,7 @@ class LiveLine:
     """A line that is redrawn in place in a terminal, and written every `interval` seconds to a log file.
 
     It has parts, the most important first. A terminal shows as many of them as fit into a line. A log file shows all of
-    them, after the time of day.
-
-    Args:
-        stream: Stream to write to; default: standard error.
-        interval: Number of seconds between two lines of a log file.
-        verbosity: `quiet` prints only messages; `verbose` writes lines as in a log file.
+    them, after the time of day. `quiet` prints only messages; `verbose` writes lines as in a log file.
     """
 
     def __init__(
@@ -202,7 +185,6 @@ class DownloadLine(LiveLine):
     """The live line of a download: wiki, bytes of all files, rate and time left, or what it is waiting for."""
 
     def __call__(self, progress: Progress) -> None:
-        """Show the progress of the files."""
         seconds = time.monotonic() - self.began
         wiki = progress.name.partition("-pages")[0]  # full names would wrap the line
         parts = [wiki, f"{progress.done / 1e6:,.1f} of {progress.total / 1e6:,.1f} MB"]
@@ -274,14 +256,7 @@ _RECENT = 20  # number of steps over which speeds are averaged
 
 
 class ProgressLine(LiveLine):
-    """The newest line of metrics: `with ProgressLine(steps=1000) as progress: pretrain(..., progress=progress)`.
-
-    Args:
-        steps: Number of steps of the whole run, for the time left.
-        stream: Stream to write to; default: standard error.
-        interval: Number of seconds between lines if the stream is not a terminal.
-        verbosity: See `LiveLine`.
-    """
+    """The newest line of metrics: `with ProgressLine(steps=1000) as progress: pretrain(..., progress=progress)`."""
 
     def __init__(
         self,

@@ -17,11 +17,7 @@ Groups = Sequence[Mapping[str, Any]]
 
 
 def breakdown_lines(languages: Groups, scripts: Groups) -> list[str]:
-    """Return a table of languages and one of scripts, each if it has several groups of at least `FEW` targets.
-
-    Args:
-        languages, scripts: Groups as returned by `tokenfree.train.evaluate.by_language_and_script`.
-    """
+    """Return a table of languages and one of scripts, each if it has several groups of at least `FEW` targets."""
     lines = []
     for kind, groups in (("language", languages), ("script", scripts)):
         large = [group for group in groups if group["targets"] >= FEW]
@@ -159,7 +155,6 @@ def score_lines(scores: Mapping[str, Mapping[str, float]]) -> list[str]:
 
 
 def prediction_lines(found: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the predictions for one text as lines for people."""
     if "answer" in found:
         span = found["span"]
         yield f"{span['start']:>6}:{span['end']:<6} {found['answer']}" if found["answer"] else "no answer"

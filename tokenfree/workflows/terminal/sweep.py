@@ -30,11 +30,7 @@ _MOST = 40  # number of settings that are listed
 
 
 def describe(sweep: SweepRecipe, data: Data | TaskInput, output: str) -> Iterator[str]:
-    """Yield the lines of a dry run. Nothing is trained.
-
-    Raises:
-        UserError: The sweep cannot be run.
-    """
+    """Yield the lines of a dry run. Nothing is trained. Raises UserError if the sweep cannot be run."""
     from tokenfree.train.sweep.run import prepare
 
     proposer, planned = prepare(sweep, data, output)
@@ -73,12 +69,7 @@ def _placement(sweep: SweepRecipe, settings: tuple[Values, ...]) -> Placement:
 class SweepTable:
     """A table of the trials of a sweep: `with SweepTable() as table: run_sweep(..., progress=table)`.
 
-    If the sweep resumes, its ended trials are shown first. In a terminal, running trials come first,
-    then the best ones; the end is cut if not all fit.
-
-    Args:
-        stream: Stream to write to; default: standard error.
-        verbosity: `quiet` shows nothing; `verbose` writes lines as in a log file.
+    In a terminal, running trials come first, then the best ones; the end is cut if not all fit.
     """
 
     def __init__(self, stream: TextIO | None = None, *, verbosity: Verbosity = "normal") -> None:
@@ -109,7 +100,6 @@ class SweepTable:
         self._display.stop(keep=bool(self._history.trials))
 
     def _log(self, event: Event) -> None:
-        """Write a line if a trial begins or reports, or if its state changes otherwise."""
         trials = self._history.trials
         if event["event"] == "lost":
             self._write(event["message"])
