@@ -78,11 +78,7 @@ class Progress:
 
 
 def database(name: str) -> str:
-    """Return the database of a language code or database name: `sw` -> `swwiki`, `zh-yue` -> `zh_yuewiki`.
-
-    Raises:
-        UserError: The name can be neither.
-    """
+    """Return the database (`zh_yuewiki`) of a language code or database name. Raises UserError for other names."""
     code = name.lower()
     if not re.fullmatch(r"[a-z][a-z0-9_-]*", code):
         raise UserError(f"{name}: no name of a wiki; give a language code (sw) or a database name (swwiki)")
@@ -94,12 +90,8 @@ def database(name: str) -> str:
 class Mirror:
     """A server that has dumps at `URL/WIKI/DATE/`, as dumps.wikimedia.org does.
 
-    Attributes:
-        url: Its address.
-        allow_http: Accept unencrypted answers, which anyone on the way can change.
-        notice: Receives the reasons for waiting.
-        backoff: Seconds before the second attempt of a request.
-        timeout: Seconds without a byte until a request has failed.
+    `notice` receives the reasons for waiting. `backoff` is the number of seconds before the second attempt of a
+    request, and `timeout` the number of seconds without a byte until a request has failed.
     """
 
     url: str
@@ -117,15 +109,10 @@ class Mirror:
             raise UserError(f"--mirror {self.url}: not encrypted; give its https:// address, or --allow-http")
 
     def dump(self, name: str, date: str = LATEST) -> Dump:
-        """Return the dump of a wiki: of a date, or the newest with all articles. Prefers multistream dumps.
+        """Return the dump of a wiki (language code or database) of a date (YYYYMMDD), or the newest with all articles.
 
-        Args:
-            name: Language code or database name.
-            date: YYYYMMDD or `latest`.
-
-        Raises:
-            UserError: The mirror does not know the wiki or the date, or the dump has no articles yet.
-            JobError: The mirror cannot be asked.
+        Prefers multistream dumps. Raises UserError if the mirror does not know the wiki or the date, or the dump has no
+        articles yet, and JobError if the mirror cannot be asked.
         """
         wiki = database(name)
         if not re.fullmatch(rf"[0-9]{{8}}|{LATEST}", date):
@@ -149,7 +136,6 @@ class Mirror:
         return {name: sha1 for sha1, name in _SUM.findall(text)}
 
     def _dates(self, wiki: str) -> list[str]:
-        """Return dates of dumps, newest first: of the folders that the mirror lists, and of its newest dump."""
         dates = {name.split("-")[1] for name in self._sums(wiki, LATEST) if "-" in name}
         dates.update(_DATED_FOLDER.findall(self._text(f"{self.url}/{wiki}/")))
         return sorted(filter(re.compile("[0-9]{8}").fullmatch, dates), reverse=True)[:MOST_DATES]
@@ -176,8 +162,6 @@ class Mirror:
             return True
 
     def _text(self, url: str) -> str:
-        """Return a small text, or an empty one if there is none."""
-
         def attempt() -> str:
             with self._open("GET", url, missing_ok=True) as response:
                 return response.content.decode(errors="replace") if response.ok else ""
@@ -185,11 +169,7 @@ class Mirror:
         return self._repeat(url, attempt)
 
     def size(self, url: str) -> int:
-        """Return the bytes of a file.
-
-        Raises:
-            JobError: There is no such file, or the server does not report its size.
-        """
+        """Return the bytes of a file. Raises JobError if it does not exist, or the server does not report its size."""
 
         def attempt() -> str:
             with self._open("HEAD", url) as response:
@@ -201,13 +181,10 @@ class Mirror:
         return int(length)
 
     def fetch(self, item: Item, progress: Callable[[int, int], None]) -> None:
-        """Download a file, or what an earlier command left to download.
+        """Download a file, or what is missing of it. `progress` is called with the bytes on disk and the new ones.
 
-        `progress` is called with the bytes on disk so far and the new bytes since its last call.
-
-        Raises:
-            JobError: The file cannot be downloaded, or has another SHA-1, in which case it is removed.
-            UserError: Another command downloads the same file.
+        Raises JobError if the file cannot be downloaded or has another SHA-1 (it is then removed), and UserError if
+        another command downloads it.
         """
         url, part = item.file.url, _part(item.path)
         highest = _size(part)
@@ -230,7 +207,6 @@ class Mirror:
             os.replace(part, item.path)
 
     def _receive(self, url: str, part: Path, size: int, progress: Callable[[int, int], None]) -> None:
-        """Request the missing bytes of `part` once."""
         with open(part, "ab") as file:
             have = _size(part)
             if have == size:
@@ -279,7 +255,6 @@ class Mirror:
 
 
 def _may_pass(error: Exception) -> bool:
-    """Return True if another attempt may succeed."""
     if isinstance(error, requests.HTTPError) and error.response is not None:
         code = error.response.status_code
         return code in (408, 429) or code >= 500
@@ -297,7 +272,6 @@ def _size(path: Path) -> int:
 
 @contextlib.contextmanager
 def _alone(part: Path) -> Iterator[None]:
-    """Lock a file against other commands."""
     held = UserError(f"{part}: another command is downloading this file; wait for it")
     name = part.with_name(part.name + ".lock")
     with lock(name, seconds=0, held=held):
@@ -308,11 +282,7 @@ def _alone(part: Path) -> Iterator[None]:
 
 
 def plan(dumps: Sequence[Dump], folder: Path, mirror: Mirror) -> list[Item]:
-    """Return the files of `dumps`. Checks the SHA-1 of those that are in `folder`.
-
-    Raises:
-        JobError: The mirror lists a file that it does not have.
-    """
+    """Return the files of `dumps`. Checks the SHA-1 of those in `folder`. Raises JobError if the mirror lacks one."""
     items = []
     for file in (file for dump in dumps for file in dump.files):
         path = folder / file.name
@@ -326,9 +296,7 @@ def download(
 ) -> None:
     """Download what is missing into `folder`, one file after another, because mirrors ask for few connections.
 
-    Raises:
-        UserError: Another command downloads one of the files.
-        JobError: A file cannot be downloaded, or its SHA-1 is not the listed one.
+    Raises UserError if another command downloads one of the files, and JobError if a file cannot be downloaded.
     """
     folder.mkdir(parents=True, exist_ok=True)
     total = sum(item.size for item in items)

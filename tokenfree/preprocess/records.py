@@ -84,7 +84,7 @@ class Site:
     def from_siteinfo(cls, xml: str, *, database: str | None = None, language: str | None = None) -> Site:
         """Return the site that the head of a dump describes. `database` and `language` override the head.
 
-        A head without <siteinfo> gives the names that every wiki understands, and `wiki` and `und` for unknown values.
+        Without <siteinfo> it has the names that every wiki understands, and `wiki` and `und` for unknown values.
         """
         names = {key: list(canonical) for key, canonical in CANONICAL_NAMESPACES.items()}
         for key, name in _NAMESPACE.findall(xml):
@@ -108,7 +108,6 @@ class Site:
         return next((key for key, names in self.namespaces.items() if wanted in map(str.casefold, names)), 0)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return values for JSON."""
         namespaces = {str(key): list(names) for key, names in self.namespaces.items()}
         return {"database": self.database, "language": self.language, "namespaces": namespaces}
 
@@ -121,10 +120,9 @@ class InputSplit:
     """A part of the inputs that one worker reads at once.
 
     A part of a dump is the pages that start in `[start, end)` of its only input (bytes of the stored file; for bz2, of
-    the streams that start there). Parts of JSONL are byte ranges too, those of Parquet ranges of row groups, and those
-    of a Hugging Face dataset ranges of rows. A part of text books is several whole files. `names` are the inputs' names
-    in ids. `versions` show whether an input has changed (size and ETag or time). `size` estimates the bytes after
-    decompression.
+    the streams that start there). Parts of JSONL are byte ranges too, those of Parquet and of datasets ranges of row
+    groups or rows. A part of text books is several whole files. `names` are the inputs' names in ids. `versions` show
+    whether an input has changed. `size` estimates the bytes after decompression.
     """
 
     kind: Literal["wikipedia", "books"]
@@ -153,12 +151,11 @@ class InputSplit:
         return f"{label}-{hashlib.blake2b(extent, digest_size=8).hexdigest()}"
 
     def to_json(self) -> str:
-        """One line of JSON; equal splits give equal lines."""
+        """Return one line of JSON. Equal splits give equal lines."""
         return json.dumps(dataclasses.asdict(self), ensure_ascii=False, sort_keys=True)
 
     @classmethod
     def from_json(cls, line: str) -> InputSplit:
-        """Return the split that `to_json` described."""
         return checked(cls, json.loads(line))
 
 
@@ -166,8 +163,8 @@ class InputSplit:
 class Page:
     """A page of a wiki or a book, before cleaning.
 
-    `id` is `enwiki:PAGE:REVISION` or `books:NAME`. `text` is wikitext or, for a book, plain text, and always encodes to
-    UTF-8. `model` is MediaWiki's content model (`wikitext`, `css`, `Scribunto` ...), or `plain` for a book.
+    `id` is `enwiki:PAGE:REVISION` or `books:NAME`. `text` always encodes to UTF-8. `model` is MediaWiki's content model
+    (`wikitext`, `css`, `Scribunto` ...), or `plain` for a book.
     """
 
     id: str
@@ -206,11 +203,7 @@ MAX_BATCH_ROWS = 1000
 
 
 def schema(columns: Iterable[str] = tuple(COLUMN_TYPES)) -> pa.Schema:
-    """Return the schema of windows with these columns, not nullable, in the order of `COLUMN_TYPES`.
-
-    Raises:
-        ValueError: There is no such column.
-    """
+    """Return the schema of windows with these columns, in the order of `COLUMN_TYPES`. Raises ValueError for others."""
     chosen = set(columns)
     unknown = chosen - COLUMN_TYPES.keys()
     if unknown:

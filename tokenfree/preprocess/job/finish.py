@@ -44,9 +44,7 @@ from tokenfree.preprocess.shards.sorted_runs import DATASET_SPLITS, SortedRun
 def finish(job: PreprocessJob, _: int = 0) -> str:
     """Reconcile and write the files next to the shards. Return the fingerprint of the finished directory.
 
-    Raises:
-        JobError: A page is unaccounted for; a run, a shard or the hash of an input is missing; or failures are damaged.
-        UserError: The directory cannot be written to, or is full.
+    Raises JobError if a page is unaccounted for, a run, shard or hash is missing, or failures are damaged.
     """
     storage = job.storage
     if MANIFEST in storage.names():  # a runner may repeat a step if it does not know that it is done
@@ -155,12 +153,9 @@ class ReplayResult:
 def replay(output: str) -> ReplayResult:
     """Clean the failed pages of a finished job again with the current code.
 
-    A finished data directory never changes. The new documents are therefore written next to the failures, as
-    `failures/replayed.jsonl` with `id`, `language`, `title` and `text`: an input (`--books`) for another job. Content
-    too damaged to hold a page (broken XML, undecodable bytes) stays a failure.
-
-    Raises:
-        UserError: `output` is not a finished data directory.
+    A finished data directory never changes, so new documents are written to `failures/replayed.jsonl`, an input
+    (`--books`) for another job. Content too damaged to hold a page stays a failure. Raises UserError if `output` is not
+    a finished data directory.
     """
     config = build(PreprocessConfig, load_manifest(output).config, source=f"{output}/manifest.json")
     storage = Storage.at(output)

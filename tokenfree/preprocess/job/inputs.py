@@ -1,7 +1,6 @@
 """The identity of a job (its settings, inputs and library versions), and whether the job is done already.
 
-`_SUCCESS` has the names, sizes and times of the inputs, so nothing is read if they are the same. Otherwise the inputs
-are hashed and compared with the manifest.
+Nothing is read if `_SUCCESS` has the same names, sizes and times. Otherwise inputs are hashed and compared.
 """
 
 from __future__ import annotations
@@ -53,9 +52,6 @@ def identity(config: PreprocessConfig, inputs: Iterable[InputFile]) -> dict[str,
     """Return what decides the content of the output. Where inputs lie, their order and their splits do not.
 
     Inputs are identified by name, size in bytes and what the store reports about their last change, so none is read.
-
-    Raises:
-        UserError: The given SentencePiece model cannot be read.
     """
     model = config.vocabulary.model
     sha256 = hashlib.sha256(read_given_model(model)).hexdigest() if model is not None else None
@@ -71,11 +67,7 @@ def reading_identity(wanted: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def manifest_config(manifest: Manifest) -> dict[str, Any]:
-    """Return the config of a finished job in the form of an identity.
-
-    Raises:
-        UserError: This version does not know a setting of it.
-    """
+    """Return the config of a finished job as in its identity. Raises UserError if it has an unknown setting."""
     config = build(PreprocessConfig, merge(BEFORE, manifest.config), source=MANIFEST)
     return _content(config, manifest.vocabulary_sha256 if config.vocabulary.model is not None else None)
 
@@ -93,16 +85,11 @@ def portable_config(config: PreprocessConfig) -> dict[str, Any]:
 
 
 def portable_name(path: str) -> str:
-    """Return the name of an input without the folders above it."""
     return os.path.basename(str(path).rstrip("/"))
 
 
 def read_given_model(path: str) -> bytes:
-    """Return the bytes of the SentencePiece model at `path`.
-
-    Raises:
-        UserError: The model cannot be read.
-    """
+    """Return the bytes of a SentencePiece model. Raises UserError if it cannot be read."""
     check_is_stored(path, "vocabulary.model")
     folder, _, name = path.rpartition("/")
     try:
@@ -143,11 +130,7 @@ def changed_inputs(found: Sequence[Mapping[str, Any]], wanted: Sequence[Mapping[
 
 
 def refuse(storage: Storage, verb: str, told: Sequence[str]) -> None:
-    """Refuse the directory of another job, if `changed_settings` or `changed_inputs` found a difference.
-
-    Raises:
-        UserError: There is a difference.
-    """
+    """Raise UserError if `changed_settings` or `changed_inputs` found that the directory belongs to another job."""
     if told:
         raise UserError(
             f"{storage.url}: {verb} {'; '.join(told)}; give another --output, or remove this one to start afresh"
@@ -170,11 +153,7 @@ def _content(config: PreprocessConfig, model_sha256: str | None) -> dict[str, An
 
 
 def with_earlier_values(config: PreprocessConfig, storage: Storage) -> PreprocessConfig:
-    """Return the settings, with the earlier `vocabulary.required_characters` if a finished directory records none.
-
-    Raises:
-        UserError: The directory is damaged, or is a file.
-    """
+    """Return the settings, with the earlier `vocabulary.required_characters` if a finished directory records none."""
     if MANIFEST not in storage.names():
         return config
     if value_at(load_manifest(storage.url).config, "vocabulary.required_characters") is not None:
@@ -188,11 +167,8 @@ def finished(
     """Return the manifest if the job `wanted` (its identity) is complete, or None if it is to be run or resumed.
 
     Inputs are hashed if their times differ from those of `_SUCCESS`, if the store reports none, or to `check_inputs`.
-
-    Raises:
-        UserError: The directory holds another job or other files, or is not a directory. The message names the
-            differences.
-        JobError: An input changed while it was hashed.
+    Raises UserError if the directory holds another job or other files, and JobError if an input changed while it was
+    hashed.
     """
     names = storage.names()
     if MANIFEST not in names:
@@ -229,7 +205,6 @@ def _refuse_foreign(storage: Storage, names: Sequence[str], wanted: Mapping[str,
 
 
 def _compare_contents(storage: Storage, manifest: Manifest, config: PreprocessConfig, inputs: Inputs) -> None:
-    """Refuse inputs whose content differs from the manifest."""
     read = {path for split in plan_splits(config, inputs) for path in split.inputs}  # others are empty
     files = [(portable_name(file.path), file) for file in inputs if file.path in read]
     names = [{"path": name} for name, _ in files]
@@ -242,6 +217,5 @@ def _compare_contents(storage: Storage, manifest: Manifest, config: PreprocessCo
 
 
 def _only(entries: Iterable[Mapping[str, Any]], *names: str) -> list[dict[str, Any]]:
-    """Return these values of inputs, sorted."""
     chosen = [{name: entry[name] for name in names} for entry in entries]
     return sorted(chosen, key=lambda entry: (entry["path"], entry[names[-1]]))

@@ -13,11 +13,8 @@
     _work/shards/*.json     sidecars of the shards, which are at their final paths
     _work/errors/*.json     errors of steps
 
-The graph in `pipelines` calls the steps, each on any worker and any number of times. A step whose sidecar is valid does
-nothing. Any other writes the same bytes as before.
-
-Runners wrap a worker's error as the text of a traceback, each in its own way. This hides the class and the end of its
-message. A step therefore writes its error to a file in the output directory, which all workers reach.
+Any worker may run a step any number of times. A step whose sidecar is valid does nothing. Any other writes the same
+bytes as before. Runners wrap an error in their own ways, which hides its class, so a step also writes it to a file.
 """
 
 from __future__ import annotations
@@ -82,30 +79,20 @@ class PreprocessJob:
         return AttemptStorage(self.url, self.attempt) if self.number is None else HeldStorage(self.url, self.number)
 
     def split_lines(self) -> tuple[str, ...]:
-        """Return the input splits, as lines of JSON."""
         return _lines(self.url, self.splits)
 
     def input_lines(self) -> tuple[str, ...]:
-        """Return the inputs of the splits, as lines of JSON."""
         return _lines(self.url, self.inputs)
 
 
 @dataclass(frozen=True)
 class AttemptStorage(Storage):
-    """A directory for one attempt at a job.
-
-    An engine can continue an attempt although its command is gone and the same command was run again.
-    """
+    """A directory for one attempt at a job, which an engine can continue after the same command was run again."""
 
     attempt: str
 
     @contextlib.contextmanager
     def new_file(self, name: str) -> Iterator[NewFile]:
-        """Yield a new file, like `Storage.new_file`.
-
-        Raises:
-            TakenOverError: This attempt is not the newest.
-        """
         self.check()  # also before the file begins, which would create a folder
         with super().new_file(name) as new:
             yield new
@@ -115,21 +102,13 @@ class AttemptStorage(Storage):
         super()._commit(source, name)
 
     def check(self) -> None:
-        """Check that no other attempt has begun or ended the job.
-
-        Raises:
-            TakenOverError: Another attempt has done so.
-        """
+        """Raise TakenOverError if another attempt has begun or ended the job."""
         if (self.read_json(ATTEMPT) or {}).get("id") != self.attempt:
             raise TakenOverError(f"{self.url}: another command continues this job, or has ended it")
 
 
 def write_lines(storage: Storage, stem: str, lines: Iterable[str]) -> str:
-    """Commit sorted lines under a name that begins with `stem` and contains their digest. Return the name.
-
-    Raises:
-        UserError: The directory cannot be written to, or is full.
-    """
+    """Commit sorted lines under a name that begins with `stem` and contains their digest. Return the name."""
     data = "".join(f"{line}\n" for line in sorted(lines)).encode()
     name = f"{stem}-{hashlib.blake2b(data, digest_size=8).hexdigest()}.jsonl"
     storage.write_bytes(name, data)
@@ -137,11 +116,7 @@ def write_lines(storage: Storage, stem: str, lines: Iterable[str]) -> str:
 
 
 def begun_job(storage: Storage) -> Mapping[str, Any] | None:
-    """Return `_work/job.json`, which identifies the directory's job, or None if there is none.
-
-    Raises:
-        UserError: The file is damaged.
-    """
+    """Return `_work/job.json`, or None if there is none. Raises UserError if the file is damaged."""
     try:
         return JOB_FILE.json(storage, JOB)
     except (FileNotFoundError, NotADirectoryError):
@@ -149,11 +124,7 @@ def begun_job(storage: Storage) -> Mapping[str, Any] | None:
 
 
 def required(storage: Storage, name: str) -> Any:
-    """Return the values of a JSON file of the job.
-
-    Raises:
-        JobError: The file is missing or damaged.
-    """
+    """Return the values of a JSON file of the job. Raises JobError if the file is missing or damaged."""
     values = storage.read_json(name)
     if values is None:
         raise JobError(f"{storage.url}/{name}: gone or damaged; run the job again")
@@ -192,10 +163,9 @@ def notes_errors(name: str) -> Callable[[Step[P, T]], Step[P, T]]:
 
 
 def noted_error(storage: Storage) -> Exception | None:
-    """Return the error that a step of the job failed on, or None if none was recorded.
+    """Return the error that a step failed on, the user's mistakes first, or None if none was recorded.
 
-    Of several errors, the user's mistakes come first, then expected failures, then bugs. An error cannot be recorded if
-    the directory cannot be written to. Then this function runs into the same error and returns it.
+    If the directory cannot be written to, no step can record that. Then this function runs into the same error.
     """
     found: list[Exception] = []
     for name in storage.names(ERRORS):
@@ -213,7 +183,6 @@ def noted_error(storage: Storage) -> Exception | None:
 
 
 def failed(storage: Storage, cause: str) -> JobError:
-    """Return the error of a job that failed unexpectedly."""
     return JobError(
         f"{storage.url}: the job failed ({cause}); what is finished is kept: fix the cause and run the same command "
         "again"

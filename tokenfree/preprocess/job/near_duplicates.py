@@ -54,11 +54,7 @@ def num_bands(job: PreprocessJob) -> int:
 def find_in_one_band(job: PreprocessJob, index: int) -> int:
     """Commit the candidates of one band, unless an earlier attempt did, and return its number.
 
-    Memory: about a hundred bytes per document of the whole corpus.
-
-    Raises:
-        JobError: A run is missing.
-        UserError: The output directory cannot be written to.
+    Needs about a hundred bytes per document of the whole corpus. Raises JobError if a run is missing.
     """
     storage, name = job.storage, pairs_name(job, index)
     known = read_sealed(storage, f"{name}.json")
@@ -81,12 +77,10 @@ PAIRS = pa.schema([("language", pa.string()), ("lower", KEY), ("upper", KEY)])
 
 
 def pairs_name(job: PreprocessJob, index: int) -> str:
-    """Return the name of the file of a band's candidates. It identifies the job. The hash is in a file next to it."""
     return f"{NEAR_DUPLICATES}/{job.fingerprint}-{band_name(index)}.arrow"
 
 
 def read_sketches(job: PreprocessJob, runs: Sequence[SortedRun], columns: Sequence[str]) -> pa.Table:
-    """Return these columns of the sketches of all documents in the runs."""
     names = [sketches_name(run.name) for run in runs if run.file.batches]
     return pa.concat_tables([read_columns(job.storage, name, columns) for name in names])
 
@@ -103,16 +97,11 @@ _Document = tuple[str, bytes]  # language and key
 
 @dataclass(frozen=True)
 class NearDuplicates:
-    """The documents to drop.
+    """The documents to drop, listed in `file`.
 
-    Attributes:
-        job: Fingerprint of the job.
-        file: Name of the file with the languages and keys of these documents.
-        documents: Number of these documents.
-        lowest: Key (hex) with the lowest draw among the documents that stay. The extreme draws decide where the first
-            text of validation comes from.
-        highest: Key (hex) with the highest draw among the documents that stay.
-        files: SHA-256 of `file` and of the file of pairs, by name.
+    `lowest` and `highest` are the keys (hex) with the lowest and highest draw among the documents that stay, which
+    decide where the first text of validation comes from. `files` has the SHA-256 of `file` and of the file of pairs, by
+    name.
     """
 
     job: str
@@ -124,11 +113,7 @@ class NearDuplicates:
 
 
 def find_near_duplicates(job: PreprocessJob, runs: Sequence[SortedRun]) -> NearDuplicates | None:
-    """Return the near-duplicates of a job whose bands are searched, or None if near-duplicates are kept.
-
-    Raises:
-        UserError: The output directory cannot be written to.
-    """
+    """Return the near-duplicates of a job whose bands are searched, or None if near-duplicates are kept."""
     if not num_bands(job):
         return None
     storage = job.storage
@@ -146,7 +131,6 @@ def find_near_duplicates(job: PreprocessJob, runs: Sequence[SortedRun]) -> NearD
 
 
 def _done(storage: Storage) -> NearDuplicates | None:
-    """Return what an earlier attempt found, or None if there is nothing or its files are damaged."""
     try:
         return checked(NearDuplicates, read_sealed(storage, _DONE))
     except ValueError:
@@ -154,7 +138,6 @@ def _done(storage: Storage) -> NearDuplicates | None:
 
 
 def _candidates(job: PreprocessJob) -> pa.Table:
-    """Return the candidates of all bands, each once, in the order of their language and keys."""
     names = [pairs_name(job, index) for index in range(num_bands(job))]
     columns = ["language", "lower", "upper"]
     found = pa.concat_tables([read_columns(job.storage, name, columns) for name in names])
@@ -213,7 +196,6 @@ def _write_pairs(storage: Storage, gone: Sequence[Pair], ids: dict[_Document, st
 
 
 def _extremes(job: PreprocessJob, runs: Sequence[SortedRun], gone: set[_Document]) -> tuple[bytes, bytes]:
-    """Return the keys with the lowest and highest draw for validation among the documents that stay."""
     table = read_sketches(job, runs, ["language", "key"])
     languages, keys = table["language"].to_pylist(), table["key"].to_pylist()
     halves = key_halves(table["key"])

@@ -46,10 +46,8 @@ def begin(
 ) -> PreprocessJob:
     """Take the directory for the job whose identity is `wanted`, and record what it reads.
 
-    `number` is what `claimed` yielded. `notice` receives a line about work of an earlier attempt that cannot be reused.
-
-    Raises:
-        UserError: The directory cannot be written to, or the given SentencePiece model is invalid.
+    `number` is what `claimed` yielded. `notice` receives a line about earlier work that cannot be reused. Raises
+    UserError if the directory cannot be written to, or the given SentencePiece model is invalid.
     """
     if config.vocabulary.model is not None:
         Vocabulary.load(read_given_model(config.vocabulary.model))  # fails before the job reads for hours
@@ -95,37 +93,25 @@ def _take(storage: Storage, wanted: Mapping[str, Any], notice: Callable[[str], N
 
 
 def release(storage: Storage) -> None:
-    """Release the directory for another config, after this one failed before any shard was built. Runs are kept.
-
-    Raises:
-        UserError: A file cannot be removed.
-    """
+    """Release the directory for another config, after this one failed before any shard was built. Runs are kept."""
     for name in (*MADE_EARLY, JOB):
         storage.remove(name)
 
 
 def is_tidy(storage: Storage) -> bool:
-    """Return True if a directory whose manifest is written needs nothing more."""
     names = set(storage.names())
     return storage.size(SUCCESS) is not None and not names & {TEMPORARY, WORK}
 
 
 def remove_left_lock(storage: Storage) -> None:
-    """Remove the lock file of a job that was killed at its very end.
-
-    The file stays if its lock is held, or if the disk is read-only.
-    """
+    """Remove the lock file of a job that was killed at its very end, unless the lock is held or the disk read-only."""
     if storage.is_local and LOCK in storage.names():
         with contextlib.suppress(UserError), claimed(storage):
             pass
 
 
 def tidy(storage: Storage) -> None:
-    """Remove what only a running job needs from a directory whose manifest is written, and mark its success.
-
-    Raises:
-        UserError: The directory cannot be written to.
-    """
+    """Remove what only a running job needs from a directory whose manifest is written, and mark its success."""
     if storage.size(SUCCESS) is None:
         job = storage.read_json(JOB) or {}
         mark_success(storage, job["inputs"] if job.get("format") == FORMAT else ())
@@ -134,11 +120,7 @@ def tidy(storage: Storage) -> None:
 
 
 def abandon(storage: Storage) -> None:
-    """Remove everything of a job that can have no output.
-
-    Raises:
-        UserError: A file cannot be removed.
-    """
+    """Remove everything of a job that can have no output."""
     for name in (*MADE_EARLY, TEMPORARY, WORK):
         storage.remove(name)
     storage.remove_if_empty()

@@ -1,7 +1,7 @@
 """The first steps: hash each input; read and clean one input split into sorted runs.
 
-A run is committed as soon as its pages reach the bytes of a planned split. Memory thus does not grow with a split that
-could not be cut, such as a dump in one gz stream. A killed job resumes after the last run.
+A run is committed as soon as its pages reach the bytes of a planned split, so memory does not grow with a split that
+could not be cut, and a killed job resumes after the last run.
 """
 
 from __future__ import annotations
@@ -42,17 +42,14 @@ FAILURES, SKETCHES = ".failures.jsonl", ".sketches.arrow"  # suffixes of files n
 
 
 def num_splits(job: PreprocessJob) -> int:
-    """Return the number of input splits."""
     return len(job.split_lines())
 
 
 @notes_errors("read")
 def read_one_split(job: PreprocessJob, index: int) -> str:
-    """Read and clean one input split into sorted runs, except those already committed; return their prefix.
+    """Read and clean an input split into runs, except those already committed, and return the prefix of their names.
 
-    Raises:
-        OSError: An input cannot be opened or read.
-        UserError: The output directory cannot be written to.
+    Raises OSError if an input cannot be read, and UserError if the output directory cannot be written to.
     """
     line = job.split_lines()[index]
     name = runs_name(line)
@@ -70,10 +67,7 @@ def read_one_split(job: PreprocessJob, index: int) -> str:
 
 
 class NextPages:
-    """An iterator over the next of `pages`, until they have `bound` bytes.
-
-    Afterwards, `bytes` is their size, and `ended` is True if there are no more.
-    """
+    """An iterator over the next of `pages` until they have `bound` bytes. `ended` tells whether they were the last."""
 
     def __init__(self, pages: Iterator[Page | Failure], bound: int) -> None:
         self.bytes = 0
@@ -117,10 +111,9 @@ def _write_run(
 
 
 def _committed(job: PreprocessJob, line: str, *, read: bool = True) -> list[SortedRun]:
-    """Return the committed runs of a split, in order, up to the first missing one. `read` is passed to `find_run`.
+    """Return the committed runs of a split, in order, up to the first missing one.
 
-    A run after a missing one may be of an attempt that cut differently. It counts only if it continues the previous
-    one.
+    A run after a missing one may be of an attempt that cut differently, so it must continue the previous one.
     """
     runs: list[SortedRun] = []
     while not runs or not runs[-1].last:
@@ -143,20 +136,11 @@ def _num_pages(runs: Iterable[SortedRun]) -> int:
 
 
 def splits_to_read(job: PreprocessJob) -> set[str]:
-    """Return the prefixes of the names of each split's runs."""
     return {runs_name(line) for line in job.split_lines()}
 
 
 def all_runs(job: PreprocessJob, *, read: bool = True) -> list[SortedRun]:
-    """Return the committed runs of all splits, in the order of the splits.
-
-    Args:
-        job: The job.
-        read: Read each run completely, to check that it is intact.
-
-    Raises:
-        JobError: A run of a split is missing.
-    """
+    """Return the committed runs of all splits in order. `read` checks their content. Raises JobError if one is gone."""
     found = []
     for line in job.split_lines():
         runs = _committed(job, line, read=read)
@@ -168,7 +152,6 @@ def all_runs(job: PreprocessJob, *, read: bool = True) -> list[SortedRun]:
 
 
 def num_runs(job: PreprocessJob) -> int:
-    """Return the number of committed runs."""
     return sum(name.endswith(".json") for name in job.storage.names(RUNS))
 
 
@@ -181,12 +164,10 @@ def has_documents(job: PreprocessJob) -> bool:
 
 
 def failures_name(run: str) -> str:
-    """Return the name of the file with the failures of a run."""
     return f"{RUNS}/{run}{FAILURES}"
 
 
 def sketches_name(run: str) -> str:
-    """Return the name of the file with the sketches of a run."""
     return f"{RUNS}/{run}{SKETCHES}"
 
 
@@ -195,12 +176,10 @@ def _run_fingerprint(job: PreprocessJob, line: str) -> str:
 
 
 def input_line(file: InputFile) -> str:
-    """Return an input as a line of JSON."""
     return json.dumps(asdict(file), ensure_ascii=False, sort_keys=True)
 
 
 def num_inputs(job: PreprocessJob) -> int:
-    """Return the number of inputs."""
     return len(job.input_lines())
 
 
@@ -208,10 +187,7 @@ def num_inputs(job: PreprocessJob) -> int:
 def hash_one_input(job: PreprocessJob, index: int) -> str:
     """Hash one input, unless an earlier attempt did, and return its name.
 
-    Raises:
-        OSError: The input cannot be read.
-        JobError: The input changed since the job found it.
-        UserError: The output directory cannot be written to.
+    Raises OSError if the input cannot be read, and JobError if it changed since the job found it.
     """
     line = job.input_lines()[index]
     file = InputFile(**json.loads(line))
@@ -222,11 +198,7 @@ def hash_one_input(job: PreprocessJob, index: int) -> str:
 
 
 def hashed_inputs(job: PreprocessJob) -> list[dict[str, Any]]:
-    """Return the name, size in bytes and SHA-256 of each input, sorted, without its location on this machine.
-
-    Raises:
-        JobError: An input was not hashed.
-    """
+    """Return the name, size and SHA-256 of each input, sorted. Raises JobError if an input was not hashed."""
     named = []
     for line in job.input_lines():
         known = _known(job, line)
@@ -238,11 +210,9 @@ def hashed_inputs(job: PreprocessJob) -> list[dict[str, Any]]:
 
 
 def _known(job: PreprocessJob, line: str) -> dict[str, Any] | None:
-    """Return the recorded hash of an input, or None if it is missing, damaged or of another input."""
     known = read_sealed(job.storage, hash_sidecar(line))
     return known if known is not None and known.get("input") == line else None
 
 
 def hash_sidecar(line: str) -> str:
-    """Return the name of the file with the hash of an input, given as its line."""
     return f"{HASHES}/{hashlib.blake2b(line.encode(), digest_size=16).hexdigest()}.json"

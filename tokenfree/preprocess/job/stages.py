@@ -1,7 +1,7 @@
 """The table of stages that every runner works through: a Beam graph, a process pool or Ray.
 
-When a stage is done, the runner asks the next one for its `count`. It calls the `function` with each number below that,
-on any worker and any number of times. Only numbers cross between stages: each function commits its own files.
+After a stage, the runner asks the next one for its `count` and calls its `function` with each number below that, on any
+worker and any number of times. Only numbers cross between stages: each function commits its own files.
 """
 
 from __future__ import annotations
@@ -28,7 +28,6 @@ class Stage(NamedTuple):
 
 
 def num_readings(job: PreprocessJob) -> int:
-    """Return the number of inputs to hash and splits to read."""
     return num_inputs(job) + num_splits(job)
 
 
@@ -55,8 +54,7 @@ STAGES: tuple[Stage, ...] = (
 def still(step: Callable[..., T], job: PreprocessJob, *numbers: int) -> T | None:
     """Return what the step returns, or None if another attempt at the job has begun.
 
-    An engine can continue a job whose command is gone. It then gets through the job at once, and frees what the new
-    command waits for.
+    An engine can continue a job whose command is gone. Its steps then end at once and free what the new command waits for.
     """
     try:
         job.storage.check()

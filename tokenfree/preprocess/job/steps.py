@@ -42,13 +42,10 @@ from tokenfree.preprocess.shards.sorted_runs import DATASET_SPLITS, Partition, P
 
 
 def make_vocabulary(job: PreprocessJob, documents: Mapping[Partition, DocumentSet]) -> str | None:
-    """Return the SHA-256 of the model under `vocabulary/`, or None if no column needs one.
+    """Return the SHA-256 of the model, trained or copied unless an earlier attempt did, or None if no column needs one.
 
-    The model is trained or copied, unless an earlier attempt did that.
-
-    Raises:
-        UserError: The given model cannot be read, or `vocabulary.size` does not fit the corpus.
-        JobError: SentencePiece could not train the model.
+    Raises UserError if the given model cannot be read or `vocabulary.size` does not fit, and JobError if training
+    fails.
     """
     if not SUBWORD_COLUMNS & set(job.config.columns):
         return None
@@ -72,11 +69,7 @@ def make_vocabulary(job: PreprocessJob, documents: Mapping[Partition, DocumentSe
 
 @functools.lru_cache(maxsize=1)
 def made_vocabulary(url: str, sha256: str) -> Vocabulary:
-    """Return the vocabulary that the job made, loaded once per process.
-
-    Raises:
-        JobError: The vocabulary has changed.
-    """
+    """Return the vocabulary that the job made, loaded once per process. Raises JobError if it has changed."""
     model = Storage(url).read_bytes(MODEL)
     if hashlib.sha256(model).hexdigest() != sha256:
         raise JobError(f"{url}/{MODEL}: changed while the job was running; run the job again")
@@ -106,9 +99,7 @@ class Plan:
 def make_plan(job: PreprocessJob, _: int = 0) -> int:
     """Split the documents of all runs, make the vocabulary and plan the shards. Return the number of shards.
 
-    Raises:
-        UserError: The inputs contain no document, or the settings of the vocabulary do not fit them.
-        JobError: The run of a split is missing, or SentencePiece could not train the vocabulary.
+    Raises UserError if there is no document, and the errors of `make_vocabulary` and `all_runs`.
     """
     storage, runs = job.storage, all_runs(job)
     if not any(run.file.batches for run in runs):
@@ -128,22 +119,16 @@ def make_plan(job: PreprocessJob, _: int = 0) -> int:
 
 
 def find_plan(storage: Storage) -> Plan | None:
-    """Return the plan, or None if there is none yet."""
     values = storage.read_json(PLAN)
     return None if values is None else checked(Plan, values)
 
 
 def the_plan(storage: Storage) -> Plan:
-    """Return the plan.
-
-    Raises:
-        JobError: There is none.
-    """
+    """Return the plan. Raises JobError if there is none."""
     return checked(Plan, required(storage, PLAN))
 
 
 def num_planned(job: PreprocessJob) -> int:
-    """Return the number of shards in the plan."""
     return len(the_plan(job.storage).shards)
 
 
@@ -165,12 +150,7 @@ def _no_documents(storage: Storage, runs: Sequence[SortedRun]) -> str:
 
 @notes_errors("build")
 def build_one_shard(job: PreprocessJob, index: int) -> str:
-    """Build one shard of the plan, unless an earlier attempt did, and return its path.
-
-    Raises:
-        UserError: The output directory cannot be written to.
-        JobError: The plan, task or vocabulary is missing, or a document gave no window.
-    """
+    """Build one shard of the plan, unless an earlier attempt did, and return its path."""
     storage, plan = job.storage, the_plan(job.storage)
     planned, sidecar = plan.shards[index], shard_sidecar(plan.shards[index].path)
     built = find_shard(storage, sidecar, planned.fingerprint)
@@ -183,11 +163,7 @@ def build_one_shard(job: PreprocessJob, index: int) -> str:
 
 
 def all_shards(job: PreprocessJob) -> list[BuiltShard]:
-    """Return the committed shards of the plan, in its order.
-
-    Raises:
-        JobError: The plan or a shard is missing.
-    """
+    """Return the committed shards of the plan, in its order. Raises JobError if the plan or a shard is missing."""
     shards = []
     for planned in the_plan(job.storage).shards:
         shard = find_shard(job.storage, shard_sidecar(planned.path), planned.fingerprint)
@@ -198,11 +174,9 @@ def all_shards(job: PreprocessJob) -> list[BuiltShard]:
 
 
 def num_shards(job: PreprocessJob) -> int:
-    """Return the number of committed shards."""
     names = [name for split in DATASET_SPLITS for name in job.storage.names(f"{SHARDS}/{split}")]
     return sum(name.endswith(".json") for name in names)
 
 
 def shard_sidecar(path: str) -> str:
-    """Return the name of the sidecar of the shard `path`."""
     return f"{SHARDS}/{path}.json"

@@ -71,20 +71,12 @@ class NotText(ValueError):
 
 
 def decode_book(data: bytes) -> str:
-    """Return the text of a file, without its byte order mark.
+    """Return the text of a file, without its byte order mark. Raises NotText with the reason if it is not text.
 
     UTF-16 without a mark is recognized by the NULs of its ASCII characters. Bytes that are neither UTF-8 nor UTF-16 are
-    decoded as Windows-1252 (Latin-1 with quotation marks) if all of these hold:
-
-    - They do not look like UTF-8 with a few damaged bytes.
-    - They contain no code that Windows-1252 leaves undefined.
-    - At most a quarter of the characters are beyond ASCII.
-
-    charset-normalizer finds the encodings of other scripts, in texts that are long enough for it to be sure. Everything
-    else is a bad_encoding.
-
-    Raises:
-        NotText: The file is not text. The argument is the reason.
+    decoded as Windows-1252 if they do not look like damaged UTF-8, have none of its undefined codes and are at most a
+    quarter beyond ASCII. charset-normalizer finds the encodings of other scripts, in texts that are long enough for it
+    to be sure.
     """
     if data.startswith(_BINARY):
         raise NotText("binary")
@@ -170,10 +162,7 @@ MAX_CREDITS = 10
 
 
 def strip_gutenberg(text: str) -> tuple[str, str | None]:
-    """Return the book between the header and footer of Project Gutenberg, and the title in the header.
-
-    Without header and footer, return the whole text and None.
-    """
+    """Return the book without the header and footer of Project Gutenberg, and the title in the header or None."""
     start = _START.search(text, 0, HEADER_CHARACTERS) or _OLD_START.search(text, 0, HEADER_CHARACTERS)
     end = _END.search(text, start.end() if start else 0)
     if not start and not (end and "Project Gutenberg" in text[:HEADER_CHARACTERS]):
@@ -192,8 +181,7 @@ def strip_gutenberg(text: str) -> tuple[str, str | None]:
 def paragraphs(text: str) -> str:
     """Return the text with one paragraph per line, and blank lines between paragraphs that the file separates.
 
-    Lines that were wrapped at a page width are joined. Files with one paragraph or one sentence (BookCorpus) per line
-    keep their lines. `wrap_width` distinguishes the two by the lengths of the lines.
+    Lines that were wrapped at a page width are joined. Files with one paragraph or sentence per line keep their lines.
     """
     text = text.replace("\r\n", "\n").replace("\r", "\n").replace("\f", "\n\n").strip("\n")
     width = wrap_width([len(line) for line in map(str.strip, text.split("\n")) if line])
@@ -254,16 +242,11 @@ def is_book_name(name: str) -> bool:
 
 
 def _form(content: str, packed: str) -> Format | None:
-    """Return the format of a file with these endings, or None to skip it. Parquet compresses its columns itself."""
     return None if content == ".parquet" and packed else _FORMATS.get(content)
 
 
 def check_book_name(file: InputFile) -> None:
-    """Refuse a file that the user named and whose ending is not that of text, JSON lines or Parquet.
-
-    Raises:
-        UserError: The file has such an ending.
-    """
+    """Raise UserError if a file that the user named has an ending other than that of text, JSON lines or Parquet."""
     content, packed = endings(file.name)
     if content in _NOT_BOOKS or (content == ".parquet" and packed):
         raise UserError(
@@ -275,11 +258,7 @@ def check_book_name(file: InputFile) -> None:
 def split_books(
     files: Sequence[InputFile], columns: TableColumns, language: str | None, split_bytes: int
 ) -> list[InputSplit]:
-    """Return splits of at most about `split_bytes`: groups of text files in order, and parts of tables.
-
-    Raises:
-        UserError: A table is unreadable or lacks a column.
-    """
+    """Return splits of at most about `split_bytes`: groups of text files in order, and parts of tables."""
     languages = _languages(files, language)
     splits: list[InputSplit] = []
     group: list[InputFile] = []
@@ -296,7 +275,6 @@ def split_books(
 
 
 def _num_bytes(file: InputFile) -> int:
-    """Return the size of a file in bytes. For a compressed file this is an estimate."""
     return file.size * PACKED_RATIO if is_packed(file.name) else file.size
 
 
@@ -318,10 +296,7 @@ def _text_split(files: Sequence[InputFile], languages: dict[str, str]) -> InputS
 def _parts(
     file: InputFile, form: Format, columns: TableColumns, language: str, given: bool, split_bytes: int
 ) -> Iterator[InputSplit]:
-    """Yield the splits of one table: byte ranges of JSON lines, or ranges of row groups of Parquet.
-
-    Compressed lines stay in one split, because the start of a line is known only after reading everything before it.
-    """
+    """Yield the splits of one table: byte ranges of JSON lines (one if compressed), or ranges of Parquet row groups."""
     length, size = file.size, _num_bytes(file)
     if form == "jsonl":
         check_json_lines(file, columns)

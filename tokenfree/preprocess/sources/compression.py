@@ -1,8 +1,7 @@
 """Decompress files block by block: plain, (multistream) bz2, gz, xz and zst, intact or damaged.
 
-A damaged stream yields every byte before the damage (zst: except the last 64 kB), then a `Damage`. A bz2 file may hold
-several streams, as the official multistream dumps and those of pbzip2 do; reading then continues with the next stream.
-Damaged content never raises an error.
+A damaged stream yields every byte before the damage (zst: except the last 64 kB), then a `Damage`, never an error.
+Reading continues with the next stream of a bz2 file, such as the official multistream dumps.
 """
 
 from __future__ import annotations
@@ -35,16 +34,13 @@ class GzipDecoder:
 
     @property
     def eof(self) -> bool:
-        """True once the end of the stream was reached."""
         return self._inner.eof
 
     @property
     def unused_data(self) -> bytes:
-        """Input bytes after the end of the stream."""
         return self._inner.unused_data
 
     def decompress(self, data: bytes, max_length: int) -> bytes:
-        """Return the next bytes of output, at most `max_length`."""
         return self._inner.decompress(self._inner.unconsumed_tail + data, max_length)
 
 
@@ -124,12 +120,8 @@ Event: TypeAlias = Block | Damage | End
 def read_blocks(path: str, stored: Format, start: int, end: int) -> Iterator[Event]:
     """Yield the decompressed bytes of the range `[start, end)` of a file, then those after it, which are not owned.
 
-    The caller stops when it has what it needs. Plain files are cut at the exact byte. In bz2 the range stands for the
-    streams that start in it; the first is searched from `start`. Other formats are read from 0, whatever the range.
-    Damaged content is yielded as `Damage`.
-
-    Raises:
-        OSError: The file cannot be opened or read.
+    Plain files are cut at the exact byte. In bz2 the range stands for the streams that start in it; the first is
+    searched from `start`. Other formats are read from 0. Raises OSError if the file cannot be opened or read.
     """
     if start >= end:
         return
@@ -152,7 +144,6 @@ class Source:
         self._pending = b""
 
     def read(self) -> bytes:
-        """Return the next block, empty at the end of the file."""
         block, self._pending = self._pending or self._file.read(READ_BYTES), b""
         self.position += len(block)
         return block
@@ -171,7 +162,6 @@ class Source:
         return head
 
     def go_to(self, position: int) -> None:
-        """Make `position` the next to be read."""
         self._file.seek(position)
         self.position, self._pending = position, b""
 
@@ -275,8 +265,7 @@ def _decode(path: str, source: Source, codec: Codec) -> Iterator[bytes | str]:
 def _salvage(path: str, start: int, before: int, block: bytes, codec: Codec, given: int) -> Iterator[bytes]:
     """Yield what the stream at `start` has before the damage in `block` at `before`, without the first `given` bytes.
 
-    A decompressor that fails drops what it decompressed in the same call. So the stream is read again, and `block` is
-    passed one byte at a time. This doubles the time of damaged streams only.
+    A decompressor that fails drops the output of that call, so the stream is read again, and `block` byte by byte.
     """
     decoder = codec.decoder()
     with open_input(path) as file:
@@ -299,7 +288,6 @@ def _salvage(path: str, start: int, before: int, block: bytes, codec: Codec, giv
 
 
 def _read_zst(file: IO[bytes]) -> Iterator[Event]:
-    """Read zst through Arrow, which is a dependency already."""
     stream = pa.CompressedInputStream(pa.PythonFile(file, mode="r"), "zstd")
     while True:
         try:

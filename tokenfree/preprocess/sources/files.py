@@ -100,7 +100,7 @@ def language_tag(name: str) -> str | None:
 
 
 class LinksFollowed(LocalFileSystem):
-    """Local files for one search of a folder or glob that follows links inside folders, which fsspec skips.
+    """Local files for one search that follows links inside folders, which fsspec skips.
 
     A link to a folder is entered once. A link to a folder above it is never entered, so that the search ends.
     """
@@ -112,11 +112,7 @@ class LinksFollowed(LocalFileSystem):
         self._entered: set[str] = set()
 
     def ls(self, path: str, detail: bool = False, **kwargs: Any) -> list[Any]:
-        """Return the entries of a folder, sorted by name, without links to a folder above.
-
-        Raises:
-            ValueError: The folder may not be read. fsspec would skip it.
-        """
+        """Return the sorted entries without links to folders above. Raises ValueError where fsspec skips a folder."""
         try:
             there = super().ls(path, detail=True, **kwargs)
         except PermissionError:
@@ -147,8 +143,7 @@ READ_BYTES = 1 << 18  # a block of stored bytes, about the size of one bz2 block
 class InputFile:
     """One input file. `name` is its path below the folder or glob that found it.
 
-    `size` is in bytes (of a dataset: in rows). `modified` is what the store reports about the last change (an ETag or a
-    time), or empty.
+    `size` is in bytes (of a dataset: in rows). `modified` is an ETag or a time of the store, or empty.
     """
 
     path: str
@@ -163,11 +158,7 @@ class InputFile:
 
 
 def open_input(path: str) -> IO[bytes]:
-    """Return the file opened for reading. Remote files are read ahead in blocks and never held in memory whole.
-
-    Raises:
-        OSError: The file cannot be opened.
-    """
+    """Return the file opened for reading, remote ones with blocks read ahead. Raises OSError if it cannot be opened."""
     fs, inner = url_to_fs(path)
     return fs.open(inner, "rb")  # pyright: ignore[reportReturnType]  fsspec's own file type is not an IO for pyright
 
@@ -177,11 +168,9 @@ def list_inputs(
 ) -> list[InputFile]:
     """Return the files that `paths` (files, folders, globs, fsspec URLs) stand for, each once, sorted by path.
 
-    Folders are searched recursively, and their links are followed. In folders and globs only file names that are
-    `wanted` count; a path of a single file is always taken. Folders and globs exclude the directory `output`.
-
-    Raises:
-        UserError: A path stands for no file, or cannot be listed. The message names `field` and the path.
+    Folders are searched recursively, and their links are followed. Folders and globs give only file names that are
+    `wanted`, outside the directory `output`. Raises UserError if a path of `field` stands for no file or cannot be
+    listed.
     """
     found: dict[str, InputFile] = {}
     for path in paths:
@@ -204,12 +193,10 @@ def list_inputs(
 
 
 def _order(file: InputFile, place: str) -> tuple[bool, int, str, str]:
-    """Return a sort key of the paths of one file: the file itself before links to it, then the shorter name."""
     return file.path != place, len(file.name), file.name, file.path
 
 
 def _place(path: str) -> str:
-    """Return where an input lies after resolving links."""
     return os.path.realpath(path) if path.startswith("/") else path
 
 
@@ -283,9 +270,7 @@ def read_range(file: IO[bytes], start: int, end: int | None = None) -> Iterator[
 def hash_file_input(file: InputFile) -> tuple[int, str]:
     """Return the size in bytes and the SHA-256 (hex) of a file, read block by block.
 
-    Raises:
-        OSError: The file cannot be read.
-        JobError: The file changed since it was found, or while it was read.
+    Raises OSError if the file cannot be read, and JobError if it changed since it was found or while it was read.
     """
     before = _look_again(file)
     with open_input(file.path) as opened:
@@ -300,7 +285,6 @@ def hash_file_input(file: InputFile) -> tuple[int, str]:
 
 
 def _look_again(file: InputFile) -> str:
-    """Return the current version of a file."""
     fs, inner = url_to_fs(file.path)
     fs.invalidate_cache()
     return _input_file(fs, fs.info(inner), "").version

@@ -28,13 +28,9 @@ class Inputs:
 
 
 def find_inputs(config: PreprocessConfig, output: str | None = None) -> Inputs:
-    """Return the inputs that the paths of the config stand for. Uses names, sizes and times, and reads no content.
+    """Return the inputs that the paths of the config stand for, outside the directory `output`. Reads no content.
 
-    Folders and globs exclude what lies in the directory `output`, such as failed pages.
-
-    Raises:
-        UserError: A path stands for no file, a dump is given as a book, a language tag is invalid, or a dataset
-            does not exist.
+    Raises UserError if a path stands for no file, a dump is given as a book, or a language tag is invalid.
     """
     for key, tag in [("language", config.language), *(("filters.languages", tag) for tag in config.filters.languages)]:
         if tag is not None and not LANGUAGE_TAG.fullmatch(tag):
@@ -51,13 +47,9 @@ def find_inputs(config: PreprocessConfig, output: str | None = None) -> Inputs:
 
 
 def plan_splits(config: PreprocessConfig, inputs: Inputs | None = None) -> list[InputSplit]:
-    """Return the input splits of all inputs, sorted by input and offset, whatever the order of the inputs.
+    """Return the input splits of all inputs (by default of `find_inputs`), sorted by input and offset.
 
-    `inputs` defaults to what `find_inputs` finds.
-
-    Raises:
-        UserError: As in `find_inputs`; or a file is no dump, a table is unreadable or lacks a column, or all inputs
-            are empty.
+    Raises UserError if a file is no dump, a table is unreadable or lacks a column, or all inputs are empty.
     """
     inputs = inputs or find_inputs(config)
     splits: list[InputSplit] = []
@@ -73,12 +65,9 @@ def plan_splits(config: PreprocessConfig, inputs: Inputs | None = None) -> list[
 
 
 def hash_input(file: InputFile) -> tuple[int, str]:
-    """Return the size in bytes and the SHA-256 (hex) of the content of an input.
+    """Return the size in bytes and the SHA-256 (hex) of the content of an input, which may be a dataset.
 
-    Raises:
-        OSError: The input cannot be read.
-        UserError: The input is a dataset that no longer exists.
-        JobError: The input changed since it was found, or while it was read.
+    Raises OSError if it cannot be read, and JobError if it changed since it was found or while it was read.
     """
     if file.path.startswith(hf.SCHEME):
         return hf.hash_dataset(file.path.removeprefix(hf.SCHEME))
@@ -86,10 +75,5 @@ def hash_input(file: InputFile) -> tuple[int, str]:
 
 
 def read_split(split: InputSplit) -> Iterator[Page | Failure]:
-    """Yield the pages or books of a split, in order. Content that cannot be read is yielded as a failure.
-
-    Raises:
-        OSError: An input cannot be opened or read.
-        UserError: A dataset no longer exists.
-    """
+    """Yield the pages or books of a split, in order, and failures. Raises OSError if an input cannot be read."""
     return wikipedia.read_pages(split) if split.kind == "wikipedia" else books.read_books(split)

@@ -30,12 +30,10 @@ PACKED_RATIO = 3  # approximate bytes of text per byte of a compressed file, to 
 
 
 def is_packed(name: str) -> bool:
-    """Return True if the name of a file has the ending of a compressed one."""
     return _ending(name) in PACKED
 
 
 def unpacked_name(name: str) -> str:
-    """Return the name of a file without the ending of its compression, if any."""
     return posixpath.splitext(name)[0] if is_packed(name) else name
 
 
@@ -45,11 +43,7 @@ def endings(name: str) -> tuple[str, str]:
 
 
 def read_packed(path: str) -> Iterator[Event]:
-    """Yield the decompressed bytes of a file and its damages.
-
-    Raises:
-        OSError: The file cannot be opened or read.
-    """
+    """Yield the decompressed bytes of a file and its damages. Raises OSError if the file cannot be opened or read."""
     with open_input(path) as file:
         stored = stored_format(file.read(HEADER_BYTES))
     return read_blocks(path, stored, 0, sys.maxsize)
@@ -72,7 +66,6 @@ class TableColumns:
 
     @classmethod
     def of(cls, settings: PreprocessConfig | InputSplit) -> TableColumns:
-        """Return the columns that the settings of a job, or an input split, name."""
         return cls(settings.text_column, settings.id_column, settings.language_column)
 
     def among(self, names: Sequence[str]) -> list[str]:
@@ -81,11 +74,7 @@ class TableColumns:
         return [name for name in wanted if name in names]
 
     def check(self, schema: pa.Schema, what: str) -> None:
-        """Check that the table `what` has the column of the text, and the other columns that the user named.
-
-        Raises:
-            UserError: A column is missing, or the column of the text or of the language does not hold text.
-        """
+        """Raise UserError if the table `what` lacks a column that the user named, or if its text is not text."""
         for role, name in vars(self).items():
             needed = role == "text" or name != USUAL[role]
             if name not in schema.names:
@@ -122,7 +111,6 @@ class Named(NamedTuple):
 
     @property
     def label(self) -> str:
-        """Name in ids, without the folders above."""
         return _joined(os.path.basename(self.path.rstrip("/")), self.config, self.split)
 
     def __str__(self) -> str:
@@ -130,13 +118,9 @@ class Named(NamedTuple):
 
 
 def list_datasets(texts: Iterable[str]) -> list[InputFile]:
-    """Return the datasets of these names as inputs, each once.
+    """Return the datasets of these names as inputs, each once. Raises UserError if there is no such dataset or split.
 
-    `size` is the number of rows, and `modified` the fingerprint. `size` is not in bytes,
-    because those depend on how the files divide the same content.
-
-    Raises:
-        UserError: There is no such dataset or split.
+    `modified` is the fingerprint. `size` is the number of rows, because bytes depend on how files divide the content.
     """
     names = sorted({Named.parse(text) for text in texts}, key=str)
     labels = Counter(named.label for named in names)
@@ -151,11 +135,7 @@ def list_datasets(texts: Iterable[str]) -> list[InputFile]:
 def split_dataset(
     file: InputFile, columns: TableColumns, language: str | None, split_bytes: int
 ) -> Iterator[InputSplit]:
-    """Yield the rows of a dataset in ranges of about `split_bytes`.
-
-    Raises:
-        UserError: The dataset lacks a column.
-    """
+    """Yield the rows of a dataset in ranges of about `split_bytes`. Raises UserError if the dataset lacks a column."""
     named = Named.parse(file.path.removeprefix(SCHEME))
     dataset = open_dataset(named)
     columns.check(dataset.features.arrow_schema, f"hf_dataset: {named}")
@@ -191,11 +171,7 @@ def parts_of(split: InputSplit, num_parts: int, length: int, size: int) -> Itera
 
 
 def read_rows(split: InputSplit) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Yield the number of each row of a split and its values, for those columns to be read that exist.
-
-    Raises:
-        UserError: The dataset no longer exists.
-    """
+    """Yield the number of each row of a split and its values, for those columns to be read that exist."""
     dataset = open_dataset(Named.parse(split.inputs[0].removeprefix(SCHEME)))
     columns = TableColumns.of(split).among(dataset.column_names)
     number = split.start
@@ -206,11 +182,7 @@ def read_rows(split: InputSplit) -> Iterator[tuple[str, Mapping[str, Any]]]:
 
 
 def hash_dataset(text: str) -> tuple[int, str]:
-    """Return the bytes and SHA-256 (hex) of the values of all columns, however the files divide them.
-
-    Raises:
-        UserError: There is no such dataset.
-    """
+    """Return the bytes and SHA-256 (hex) of the values of all columns, however the files divide them."""
     dataset = open_dataset(Named.parse(text))
     digest, size = hashlib.sha256(), 0
     for table in _tables(dataset, sorted(dataset.column_names)):
@@ -223,11 +195,7 @@ def hash_dataset(text: str) -> tuple[int, str]:
 
 
 def open_dataset(named: Named) -> Any:
-    """Return the dataset of that name, memory-mapped. The default split is `train`.
-
-    Raises:
-        UserError: The dataset cannot be found or read. The message names the existing splits.
-    """
+    """Return the dataset, memory-mapped, by default the split `train`. Raises UserError if it cannot be read."""
     import datasets
 
     if "://" in str(named):  # `datasets` would read remote files, but not all of its workers could
@@ -265,14 +233,7 @@ Row: TypeAlias = "Mapping[str, Any] | Failure"
 
 
 def check_json_lines(file: InputFile, columns: TableColumns) -> None:
-    """Check that one of the first lines of a file of JSON lines has the text.
-
-    A line that is not JSON or lacks the text fails alone. But if none of the first lines has the text, the field has
-    another name, or the file has another format.
-
-    Raises:
-        UserError: None of the first lines has the text.
-    """
+    """Raise UserError if none of the first lines has the text: a field of another name, or a file of another format."""
     data = b""
     for event in read_packed(file.path) if is_packed(file.path) else read_blocks(file.path, "xml", 0, file.size):
         if isinstance(event, Block):
@@ -293,11 +254,7 @@ def check_json_lines(file: InputFile, columns: TableColumns) -> None:
 
 
 def json_rows(split: InputSplit) -> Iterator[tuple[str, Row]]:
-    """Yield the offset and object of each line of a part of a file, and a failure for each bad line or damage.
-
-    Raises:
-        OSError: The file cannot be opened or read.
-    """
+    """Yield the offset and object of each line of a part of a file, and a failure for each bad line or damage."""
     path, name = split.inputs[0], split.names[0]
     if is_packed(path):
         yield from _packed_rows(read_packed(path), name)
@@ -307,7 +264,6 @@ def json_rows(split: InputSplit) -> Iterator[tuple[str, Row]]:
 
 
 def _row(name: str, offset: int, line: bytes) -> Iterator[tuple[str, Row]]:
-    """Yield the object of a line, or a failure. Yields nothing for an empty line."""
     too_large = len(line) > MAX_BOOK_BYTES
     if not too_large and not line.strip():
         return
@@ -321,8 +277,7 @@ def _row(name: str, offset: int, line: bytes) -> Iterator[tuple[str, Row]]:
 def _packed_rows(events: Iterator[Event], name: str) -> Iterator[tuple[str, Row]]:
     """Yield the rows of a compressed file.
 
-    A line cut off by damage is reported with the damage, like a page of a dump. The rest of the line after the damage,
-    where reading continues, is skipped.
+    A line cut off by damage is reported with the damage, and the rest of the line after the damage is skipped.
     """
     section = _Section(events, 0)
     while True:
@@ -361,13 +316,11 @@ class _Section:
 
 
 def _parsed(line: bytes) -> Any:
-    """Return the value of a line of JSON, or None if it is not JSON."""
     with suppress(ValueError, RecursionError):
         return json.loads(line)
 
 
 def _lines_of_part(path: str, start: int, end: int) -> Iterator[tuple[int, bytes]]:
-    """Yield the offset and bytes of each line that starts in `[start, end)` of a plain file."""
     if start >= end:
         return
     position = max(0, start - 1)  # the newline before `start` shows that a line starts there
@@ -378,10 +331,9 @@ def _lines_of_part(path: str, start: int, end: int) -> Iterator[tuple[int, bytes
 def _lines(
     blocks: Iterable[bytes], position: int, line_start: int | None, end: int | None = None
 ) -> Iterator[tuple[int, bytes]]:
-    """Yield the offset and bytes of each line of `blocks`. The first block lies at `position`.
+    """Yield the offset and bytes of each line of `blocks` (of a line that is too large, the beginning).
 
-    Of a line that is too large, yield the beginning. The first line starts at `line_start`, or if that is None, after
-    the first newline. Lines that start at `end` or later are left out.
+    The first block lies at `position`. The first line starts at `line_start`, or if None, after the first newline.
     """
     line = bytearray()
     for block in blocks:
@@ -408,11 +360,7 @@ _SURROGATES = re.compile("[\ud800-\udfff]")
 
 
 def num_row_groups(file: InputFile, columns: TableColumns) -> int:
-    """Return the number of row groups in a Parquet file.
-
-    Raises:
-        UserError: The file is not Parquet, or lacks a column.
-    """
+    """Return the number of row groups of a Parquet file. Raises UserError if it is not Parquet, or lacks a column."""
     try:
         with open_input(file.path) as opened:
             table = pq.ParquetFile(opened)
@@ -426,12 +374,8 @@ def num_row_groups(file: InputFile, columns: TableColumns) -> int:
 def read_table(split: InputSplit) -> Iterator[Page | Failure]:
     """Yield the documents of a part of a table, and a failure for each line or row that is not a document.
 
-    Reasons: bad_json, missing_text, too_large, damaged_stream, truncated, trailing_garbage. An id is `books:NAME:ID`.
-    ID is the `id` of the document. Without one, it is the byte offset of the line (in the decompressed data), the row
-    group and row, or the row of the dataset.
-
-    Raises:
-        OSError: The file cannot be opened or read.
+    An id is `books:NAME:ID`. ID is the `id` of the document. Without one, it is the byte offset of the line (in the
+    decompressed data), the row group and row, or the row of the dataset. Raises OSError if the file cannot be read.
     """
     rows: Iterator[tuple[str, Mapping[str, Any] | Failure]] = _ROWS[split.format](split)
     name, language, columns = split.names[0], split.languages[0], TableColumns.of(split)

@@ -45,11 +45,7 @@ def is_dump_name(name: str) -> bool:
 
 
 def split_dump(file: InputFile, language: str | None, split_bytes: int) -> list[InputSplit]:
-    """Return the parts of a dump, of about `split_bytes` decompressed bytes each.
-
-    Raises:
-        UserError: The file is not a dump.
-    """
+    """Return the parts of a dump, of about `split_bytes` decompressed bytes each. Raises UserError if it is no dump."""
     whole, ratio = _read_head(file, language)
     cuts = [0, *_cuts(file, whole, split_bytes / ratio), file.size]
     return [
@@ -165,11 +161,9 @@ def as_utf8(events: Iterable[Event], encoding: str) -> Iterator[Event]:
 def scan_pages(events: Iterable[Event], rooted: bool) -> Iterator[Found]:
     """Yield the whole pages that start in owned blocks, and the losses among them, in the order of the file.
 
-    `rooted` means that the dump opens with `<mediawiki>`. If such a dump ends without `</mediawiki>`, its end is lost.
-
-    Losses do not depend on how a file was cut into ranges. Damage belongs to the range of its stream, and a page to the
-    range that it starts in. A page cut off by damage is reported with the damage. One exception: a last range without
-    any tag of a page, which is shorter than a planned one, does not report a missing `</mediawiki>`.
+    A `rooted` dump opens with `<mediawiki>`; if it ends without `</mediawiki>`, its end is lost. Losses do not depend
+    on how a file was cut into ranges: damage belongs to the range of its stream, and a page to the range that it starts
+    in. One exception: a last range without any tag of a page does not report a missing `</mediawiki>`.
     """
     scanner = _Scanner()
     for event in events:
@@ -189,8 +183,6 @@ def scan_pages(events: Iterable[Event], rooted: bool) -> Iterator[Found]:
 
 
 class _Scanner:
-    """The bytes that were not yielded yet, and the state of the page in them."""
-
     def __init__(self) -> None:
         self.buffer = bytearray()
         self.limit: int | None = None  # pages from here on belong to the next range
@@ -203,7 +195,6 @@ class _Scanner:
         self._seen_root_end = False
 
     def feed(self, data: bytes) -> Iterator[Found]:
-        """Yield the pages that are complete with `data`."""
         self.buffer += data
         position = 0
         while True:
@@ -226,7 +217,6 @@ class _Scanner:
             yield from self._shrink()
 
     def finish(self, end: End, rooted: bool) -> Iterator[Loss]:
-        """Yield what the end of the file cuts off."""
         if self._open:
             if not self._skipping:
                 yield Loss("truncated", bytes(self.buffer[:RAW_BYTES]), end.offset)
@@ -316,8 +306,8 @@ def read_pages(split: InputSplit) -> Iterator[Page | Failure]:
 def parse_page(data: bytes, site: Site, *, needs_ns: bool = True) -> Page | Failure:
     """Return the last revision of one `<page>` element in UTF-8, or the failure.
 
-    Reasons: bad_encoding, missing_title, missing_ns (only if `needs_ns`; older dumps show the namespace in the title
-    alone), missing_id, missing_text. An empty `<text/>` is an empty text.
+    Reasons are bad_encoding, missing_title, missing_ns (only if `needs_ns`, because older dumps have no <ns>),
+    missing_id and missing_text.
     """
     try:
         xml = data.decode()
@@ -359,8 +349,7 @@ def parse_page(data: bytes, site: Site, *, needs_ns: bool = True) -> Page | Fail
 def unescape(raw: str) -> str:
     """Return the character data of XML: resolve line ends, the five entities and numbers, but no other entities.
 
-    Others, such as those of an entity bomb, stay as they are. Numbers of non-characters (surrogates, NUL, beyond
-    Unicode) become U+FFFD.
+    Numbers of non-characters (surrogates, NUL, beyond Unicode) become U+FFFD.
     """
     if "\r" in raw:
         raw = raw.replace("\r\n", "\n").replace("\r", "\n")
