@@ -54,7 +54,7 @@ STAGES: tuple[Stage, ...] = (
 def still(step: Callable[..., T], job: PreprocessJob, *numbers: int) -> T | None:
     """Return what the step returns, or None if another attempt at the job has begun.
 
-    An engine can continue a job whose command is gone. Its steps then end at once and free what the new command waits for.
+    An engine can continue a job whose command is gone. Its steps then end at once, for the new command.
     """
     try:
         job.storage.check()
