@@ -17,10 +17,7 @@ Arrays = dict[str, np.ndarray]
 
 
 class Symbols(NamedTuple):
-    """The symbols that can be targets, and the clue that the input gives about a hidden one without any context.
-
-    `Baselines` predicts targets from these alone.
-    """
+    """The symbols that can be targets, and the clue that the input gives about a hidden one without any context."""
 
     name: str  # singular noun
     columns: tuple[str, ...]  # columns that `read` needs
@@ -68,7 +65,6 @@ class Selection(NamedTuple):
     sample_ids: np.ndarray  # int64 [b]
 
     def only(self, kept: np.ndarray) -> Selection:
-        """Return a selection of only those items that are `kept`, bool [n]."""
         return self._replace(rows=self.rows[kept], places=self.places[kept], items=self.items[kept])
 
     def uniform(self, purpose: str) -> np.ndarray:
@@ -82,7 +78,6 @@ class Selection(NamedTuple):
         return action < _MASKED, (action >= _MASKED) & (action < _MASKED + _REPLACED)
 
     def laid_out(self, values: np.ndarray) -> np.ndarray:
-        """Return the values of the items at their places, int64 [b, most]."""
         found = np.zeros(self.mask.shape, dtype=np.int64)
         found[self.rows, self.places] = values
         return found
@@ -128,8 +123,7 @@ def select(
 def draw_unselected(counts: np.ndarray, selected: np.ndarray, rows: np.ndarray, choice: np.ndarray) -> np.ndarray:
     """Return an item that is not selected from each of `rows`, uniformly by `choice` in [0, 1); -1 if there is none.
 
-    Items are numbered through all rows, and `counts` is the number in each. If replacements were drawn from all items,
-    some would reveal an item that is masked and must be predicted.
+    If replacements were drawn from all items, some would reveal an item that is masked and must be predicted.
     """
     is_free = np.ones(int(counts.sum()), dtype=bool)
     is_free[selected] = False
@@ -142,8 +136,7 @@ def draw_unselected(counts: np.ndarray, selected: np.ndarray, rows: np.ndarray, 
 def in_random_order(mask: np.ndarray, purpose: str, *, seed: int, sample_ids: np.ndarray) -> np.ndarray:
     """Return a permutation of the places of each row of `mask`, int64 [b, most].
 
-    The first n places of a row of `mask` (bool [b, most]) are true. These come first, in random order; the others
-    follow in their order.
+    The first n places of a row of `mask` (bool [b, most]) are true. These come first, in random order.
     """
     numbers = np.arange(mask.shape[1], dtype=np.uint64)
     keys = random.bits(seed, purpose, sample_ids, mask.shape[1]) << _INDEX_BITS | numbers

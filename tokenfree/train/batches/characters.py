@@ -15,11 +15,7 @@ from tokenfree.train.batches.base import Arrays, Rows, Symbols
 
 
 def room_for_characters(length: int, spare: int) -> int:
-    """Return the number of characters that fit between CLS and SEP in `length` positions, with `spare` left as padding.
-
-    Raises:
-        UserError: No character fits.
-    """
+    """Return the number of characters that fit between CLS and SEP. Raises UserError if none does."""
     if length - 2 - spare < 1:
         raise UserError(f"train.length: {length} leaves no character; make it at least {spare + 3}")
     return length - 2 - spare
@@ -35,9 +31,8 @@ def crop(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the range of characters of each window that is used: begin and end, int64 [b] each.
 
-    A window of at most `capacity` characters is used whole. From a longer one, a run is used. It starts at a random
-    character, moved back to the start of its span, and ends with the last span that fits. `starts` and `ends` are the
-    spans (subwords, words) that should not be cut.
+    From a window longer than `capacity`, a run is used. It starts at a random character, moved back to the start of its
+    span, and ends with the last span that fits. `starts` and `ends` are the spans that should not be cut.
     """
     begin = np.zeros(len(windows), dtype=np.int64)
     end = np.array([len(window) for window in windows], dtype=np.int64)
@@ -151,10 +146,7 @@ def character_symbols(buckets: int) -> Symbols:
 
 
 def _place_in_word(white: np.ndarray) -> np.ndarray:
-    """Return the length of each character's run without white space and its place in it, as one number: int64 [n].
-
-    White space has 0. Runs longer than `_LONGEST` count as that long.
-    """
+    """Return the length of each character's run without white space and its place in it, as one number: int64 [n]."""
     padded = np.concatenate([[True], white, [True]])
     changes = np.flatnonzero(padded[1:] != padded[:-1])
     starts, ends = changes[::2], changes[1::2]

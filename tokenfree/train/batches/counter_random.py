@@ -1,7 +1,7 @@
 """Counter-based random numbers: each is a function of (seed, purpose, sample, counter), without any state.
 
 The mixing function is splitmix64's (Steele, Lea, Flood, "Fast splittable pseudorandom number generators", 2014).
-A purpose is a name. Different purposes give independent numbers for the same sample.
+Different purposes, which are names, give independent numbers for the same sample.
 """
 
 from __future__ import annotations
@@ -31,7 +31,6 @@ def mix(z: np.ndarray) -> np.ndarray:
 
 
 def derive(keys: np.ndarray | np.uint64, counters: np.ndarray | int) -> np.ndarray:
-    """Return new uint64 keys from keys and non-negative counters, which are broadcast together."""
     steps = np.atleast_1d(np.asarray(counters)).astype(
         np.uint64
     )  # a copy, and an array: scalars would warn of overflow
@@ -54,9 +53,8 @@ def uniform(seed: int, purpose: str, sample_ids: np.ndarray, count: int) -> np.n
 def permute(index: np.ndarray, size: np.ndarray, keys: np.ndarray) -> np.ndarray:
     """Return the image of each `index` under the permutation of range(size) that its key defines, int64 [n].
 
-    The arguments are int64, int64 and uint64 [n], with index < size. A Feistel network over the next even power of two
-    is applied until the result falls inside the range (Black and Rogaway, "Ciphers with arbitrary finite domains",
-    2002). It takes constant memory and gives random access for permutations of any size.
+    A Feistel network over the next even power of two is applied until the result falls inside the range (Black and
+    Rogaway, "Ciphers with arbitrary finite domains", 2002). It takes constant memory and gives random access.
     """
     result = np.array(index, dtype=np.int64)
     pending = np.flatnonzero(size > 1)

@@ -89,12 +89,10 @@ class PairCollator(Collator):
 def cut_pair(first: Window, second: Window, place: float, units: Units, room: int) -> Cut:
     """Cut the windows of a pair into parts of at most `room` units together.
 
-    The first window is cut at the start of a sentence, chosen by `place` in [0, 1). The second window is cut at such a
-    place where about as much text follows. If one of the windows has no second sentence, both are cut at the start of a
-    word, or else inside a word.
+    The first window is cut at the start of a sentence, chosen by `place` in [0, 1), the second at one where about as
+    much text follows. If one of them has no second sentence, both are cut at the start of a word, or else inside one.
 
-    A is the text before the cut of the first window, without white space at its end. B is the text after the cut of
-    either window. It has the same length in both, and ends with a sentence in both or in neither. If both parts are too
+    B has the same length from either window, and ends with a sentence in both or in neither. If both parts are too
     long, A loses its beginning and B its end.
 
     So lengths and borders do not depend on the window that gives B. With a cut at any start of a sentence in the second
@@ -120,10 +118,9 @@ def cut_pair(first: Window, second: Window, place: float, units: Units, room: in
 
 
 def cut_places(window: Window) -> Iterator[np.ndarray]:
-    """Yield the characters at which a window can be cut, by kind of place: int64 [any] each, ascending.
+    """Yield the characters at which a window can be cut, except its start: int64 [any] each, ascending.
 
-    The kinds are starts of sentences, starts of words inside sentences, and places inside words. The start of the
-    window is not one of them.
+    They are starts of sentences, then starts of words inside sentences, then places inside words.
     """
     white, sentences = window["whitespace"], window["sentence_starts"].astype(np.int64)
     yield sentences[(sentences > 0) & (sentences < len(white))]
@@ -132,13 +129,11 @@ def cut_places(window: Window) -> Iterator[np.ndarray]:
 
 
 def _end_of_text(window: Window, at: int) -> int:
-    """Return the end of the text before the character `at`, without white space at its end."""
     text = np.flatnonzero(~window["whitespace"][:at])
     return int(text[-1]) + 1 if len(text) else at
 
 
 def _to_units(window: Window, units: Units, characters: np.ndarray) -> np.ndarray:
-    """Return the first unit that begins at or after each character, int64 of the same shape."""
     return characters if units == "codepoints" else np.searchsorted(window["subword_starts"], characters)
 
 
@@ -163,8 +158,7 @@ def fit(num_a: int, num_b: int, room: int) -> tuple[int, int]:
 def join_characters(a: Window, b: Window, part_a: slice, part_b: slice, separator: int) -> Window:
     """Join these characters of `a`, the separator (as white space) and these characters of `b` into one window.
 
-    It has the columns `whitespace` (bool), `codepoints` and, if `a` has them, those of subwords (int64). Only whole
-    subwords are kept.
+    It has the columns `whitespace`, `codepoints` and, if `a` has them, those of whole subwords.
     """
     joined = {"whitespace": np.concatenate([a["whitespace"][part_a], [True], b["whitespace"][part_b]])}
     joined["codepoints"] = np.concatenate([a["codepoints"][part_a], [separator], b["codepoints"][part_b]])
@@ -175,10 +169,7 @@ def join_characters(a: Window, b: Window, part_a: slice, part_b: slice, separato
 
 
 def join_subwords(a: Window, b: Window, part_a: slice, part_b: slice, separator: int) -> Window:
-    """Join these subwords of `a`, the separator (of no characters) and these subwords of `b` into one window.
-
-    It has the three columns of subwords, int64. Offsets are those of `a`, as if the subwords of `b` followed there.
-    """
+    """Join these subwords of `a`, the separator and these subwords of `b`, with offsets as if `b` followed in `a`."""
     one, other = ({column: window[column][part].astype(np.int64) for column in _SPANS}
                   for window, part in ((a, part_a), (b, part_b)))  # fmt: skip
     end = int(one["subword_ends"][-1]) if len(one["subword_ends"]) else 0

@@ -36,7 +36,6 @@ class Padding:
         return self._accepted[shortest]
 
     def _room(self, positions: int) -> int:
-        """Return the length of a text of `positions` with the padding that it needs."""
         room = round_up(positions + self.spare, self.group)
         if self.block is None:
             return room

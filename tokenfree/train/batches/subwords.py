@@ -18,19 +18,12 @@ _NO_SUBWORD = re.compile(r"<0x[0-9A-F]{2}>|<unk>|<s>|</s>|<pad>|" + _SPACE + "*"
 
 
 def predictable(pieces: Sequence[str]) -> np.ndarray:
-    """Return which pieces can be targets, bool [size].
-
-    Byte-fallback pieces (several share one character), <unk>, control pieces and spaces cannot.
-    """
+    """Return which pieces can be targets, bool [size]: not <unk>, control pieces, spaces or byte-fallback pieces."""
     return np.array([not _NO_SUBWORD.fullmatch(piece) for piece in pieces], dtype=bool)
 
 
 def needed_pieces(objective: str, vocabulary: Vocabulary | None) -> list[str]:
-    """Return the pieces of the data's vocabulary, in the order of their ids.
-
-    Raises:
-        UserError: The data has no vocabulary.
-    """
+    """Return the pieces of the data's vocabulary by id. Raises UserError if the data has none."""
     if vocabulary is None:
         raise UserError(
             f"objective.name: {objective} predicts subwords, and the data has no vocabulary; preprocess with the "
@@ -71,7 +64,6 @@ def letters_of(pieces: Sequence[str]) -> np.ndarray:
 
 
 def _of_targets(table: np.ndarray) -> Callable[[Arrays], np.ndarray]:
-    """Return a function from a batch to the values of `table` for its targets."""
     return lambda arrays: table[arrays["target_ids"]]
 
 

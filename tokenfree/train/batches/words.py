@@ -35,10 +35,7 @@ class WordsOfText(NamedTuple):
 
 
 def text_words(text: str, before: str | None = None) -> WordsOfText:
-    """Find the words of a text.
-
-    `before` is the text before its case changed. If given, it decides where words begin: "rAnDoM" stays one word.
-    """
+    """Find the words of a text. `before`, the text before its case changed, decides where words begin."""
     codepoints = _codepoints(text)
     kept = np.flatnonzero((codepoints > BYTE_MASK) & ((codepoints < 0xD800) | (codepoints > 0xDFFF)))
     clean = codepoints[kept]
@@ -54,10 +51,7 @@ def text_words(text: str, before: str | None = None) -> WordsOfText:
 
 
 def _spans(before: np.ndarray, offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the words of `before` as byte spans of the text with these `offsets`.
-
-    A change of case can change the length of a letter in UTF-8.
-    """
+    """Return byte spans of the words of `before`. Changing the case can change a letter's length in UTF-8."""
     own = byte_offsets(before)
     starts, ends = (offsets[np.searchsorted(own, span)] for span in byte_spans(classes_of(before), own))
     return limit_bytes(starts, ends, offsets)
@@ -80,12 +74,10 @@ class Words(NamedTuple):
 
     @property
     def sizes(self) -> np.ndarray:
-        """Number of bytes of each word, int64 [counts.sum()]."""
         return self.ends - self.starts
 
     @property
     def firsts(self) -> np.ndarray:
-        """Index of each text's first word, int64 [b]."""
         return np.cumsum(self.counts) - self.counts
 
     @property
@@ -95,7 +87,6 @@ class Words(NamedTuple):
 
     @property
     def num_bytes(self) -> np.ndarray:
-        """Number of bytes in all words of each text, int64 [b]."""
         before = self.bytes_before
         return before[self.firsts + self.counts] - before[self.firsts]
 
@@ -111,10 +102,7 @@ class Framed(NamedTuple):
 def room_for_words(length: int, bytes_per_word: int) -> tuple[int, int]:
     """Return the numbers of words and of bytes of text that fit between CLS and SEP in `length` bytes.
 
-    DOWN makes `length` / `bytes_per_word` units.
-
-    Raises:
-        UserError: The longest word does not fit, or no word does.
+    DOWN makes `length` / `bytes_per_word` units. Raises UserError if the longest word does not fit, or no word does.
     """
     num_words, num_bytes = length // bytes_per_word - NUM_FRAME, length - NUM_FRAME
     if num_bytes < MAX_WORD_BYTES or num_words < 1:
@@ -139,9 +127,8 @@ def crop_words(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the words of each text that are used: index of the first and number, int64 [b] each.
 
-    All words are used if they fit: at most `num_words`, with at most `num_bytes` in total. Otherwise a run from a
-    random word on is used, as long as fits. Its first word is drawn uniformly from those up to the first one from which
-    the run reaches the end of the text.
+    If they exceed `num_words` or `num_bytes`, a run from a random word on is used, as long as fits. Its first word is
+    drawn uniformly from those up to the first one from which the run reaches the end of the text.
     """
     bytes_before, begin = words.bytes_before, words.firsts
     end = begin + words.counts

@@ -36,12 +36,9 @@ _port_name = functools.partial(port.port_name, modules=NAMES, layers=LAYERS)
 
 
 def to_huggingface(encoder: Encoder, config: ModelConfig) -> tuple[StateDict, dict[str, Any]]:
-    """Return the state dict of `encoder` under the port's names, and the fields of its CanineConfig.
+    """Return the weights and the config fields of a CanineModel. Raises UserError if it cannot express the model.
 
     The port's position table has as many rows as there are buckets. Missing rows, which it never reads, are zeros.
-
-    Raises:
-        UserError: CanineModel cannot express the model. The message names every conflicting setting.
     """
     _check_expressible(config)
     embedder = config.embedder
@@ -68,11 +65,8 @@ def to_huggingface(encoder: Encoder, config: ModelConfig) -> tuple[StateDict, di
 def from_huggingface(state: Mapping[str, Tensor], fields: Mapping[str, Any]) -> tuple[Encoder, ModelConfig]:
     """Return an encoder with the weights of a CanineModel, and its settings, from the fields of its CanineConfig.
 
-    Names may have the prefix `canine.` of the port's task models, whose heads are left out. If the checkpoint has no
-    pooler, the encoder gets a freshly initialised one.
-
-    Raises:
-        UserError: Weights are missing, unknown or of another shape, or a setting is not supported.
+    The prefix `canine.` and heads of task models are left out. A missing pooler is freshly initialised. Raises
+    UserError if weights do not fit or a setting is not supported.
     """
     config = _config_of(fields)
     theirs = port.encoder_weights(state, "canine.")

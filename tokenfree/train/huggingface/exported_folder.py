@@ -69,17 +69,11 @@ class Model(NamedTuple):
 
     @property
     def reads_subwords(self) -> bool:
-        """True if the inputs of the model are subwords."""
         return self.encoder.encoder.config.embedder.symbols == "subwords"
 
 
 def read_model(run: str | Path, step: int | None, *, trust_code: bool) -> Model:
-    """Return the model of a run. `checkpoint_of` chooses the default step.
-
-    Raises:
-        UserError: The run or the checkpoint does not exist.
-        JobError: The checkpoint is damaged.
-    """
+    """Return the model of a run. Raises UserError if it or the checkpoint does not exist, JobError if it is damaged."""
     if not is_finetuned(run):
         encoder, config = load_encoder(run, step=step, trust_code=trust_code), read_config(run, trust_code=trust_code)
         assert encoder.checkpoint is not None, "it is of a run"
@@ -122,11 +116,7 @@ def auto_class(reader: str) -> str:
 
 
 def model_card(model: Model, *, kind: str, library: str, pipeline: str, usage: str) -> str:
-    """Return a model card: metadata for the hub, name and usage of the model, and facts about its training.
-
-    `kind` is the name of the model, `library` that of the library that loads it, and `pipeline` the hub's name of its
-    task.
-    """
+    """Return a model card: metadata for the hub, name and usage of the model, and facts about its training."""
     data = ModelCardData(library_name=library, pipeline_tag=pipeline, tags=[kind.lower(), "tokenfree"])
     rows = "\n".join(f"| {name} | {value} |" for name, value in [*_facts(model), *_scores(model)])
     title = f"# {kind}: {pipeline.replace('-', ' ')}, trained by tokenfree"
@@ -134,7 +124,6 @@ def model_card(model: Model, *, kind: str, library: str, pipeline: str, usage: s
 
 
 def _facts(model: Model) -> list[tuple[str, Any]]:
-    """Return table rows on the model and its training. An imported run was not trained."""
     recipe, trunk = model.config.recipe, model.config.recipe.model.trunk
     facts = [("model", f"{trunk.layers} layers of width {recipe.model.width}, {trunk.heads} heads")]
     if not model.config.manifest:
@@ -153,7 +142,6 @@ def _facts(model: Model) -> list[tuple[str, Any]]:
 
 
 def _scores(model: Model) -> Iterator[tuple[str, str]]:
-    """Yield table rows with the losses of a pretraining run in nats per target, and the scores of a fine-tuned one."""
     progress, result = model.checkpoint.state.progress, _result_of(model.run)
     if model.task is None and progress is not None and progress.validation is not None:
         yield "validation loss", f"{progress.validation['validation_loss']:.4f}"
@@ -190,19 +178,13 @@ VOCABULARY = "tokenfree_vocabulary"  # our field of config.json: SHA-256 of the 
 
 
 class Exported(NamedTuple):
-    """Result of an export."""
-
     reader: str  # name of the class that loads it
     step: int  # step of the checkpoint
 
 
 @contextlib.contextmanager
 def new_folder(folder: str | Path) -> Iterator[Path]:
-    """Lock a new or empty folder against other commands, and yield its path.
-
-    Raises:
-        UserError: The folder holds files, or another command writes into it.
-    """
+    """Lock a new or empty folder, and yield its path. Raises UserError if it holds files or another command uses it."""
     folder = Path(folder)
     if not (folder / LOCK).exists():  # otherwise another command writes into it, or was killed
         _refuse_files(folder)
@@ -217,12 +199,9 @@ def _refuse_files(folder: Path) -> None:
 
 
 def port_model(encoder: Encoder, vocabulary: str | None) -> tuple[StateDict, dict[str, Any]]:
-    """Return the weights of `encoder` under the names of its transformers model, and the fields of that model's config.
+    """Return the weights under the names of the equivalent transformers model, and the fields of its config.
 
-    `vocabulary` is the SHA-256 of the vocabulary, for an encoder of subwords.
-
-    Raises:
-        UserError: transformers has no equivalent model.
+    `vocabulary` is the SHA-256 of an encoder's subwords. Raises UserError if there is no equivalent model.
     """
     config = encoder.config
     kind = "bert" if config.embedder.name == "subword_table" else "canine"
@@ -231,14 +210,10 @@ def port_model(encoder: Encoder, vocabulary: str | None) -> tuple[StateDict, dic
 
 
 def folder_model(model: Model, own: Mapping[str, Any], *, has_port: bool = True) -> tuple[StateDict, dict[str, Any]]:
-    """Return the weights and the fields of config.json of an encoder.
+    """Return the weights and the fields of config.json of an encoder, for modeling_tokenfree.py unless it `has_port`.
 
-    They are those of the equivalent transformers model if it `has_port`, else those of modeling_tokenfree.py, which
-    builds heads from the settings `own`.
-
-    Raises:
-        UserError: No tokenizer can produce the model's input: its words are the subwords of its data, or it reads
-            vectors.
+    That file builds heads from the settings `own`. Raises UserError if no tokenizer can produce the model's input: its
+    words are the subwords of its data, or it reads vectors.
     """
     encoder = model.encoder.encoder
     config = encoder.config
@@ -262,11 +237,7 @@ def folder_model(model: Model, own: Mapping[str, Any], *, has_port: bool = True)
 
 
 def from_port(kind: str, weights: Mapping[str, Tensor], fields: Mapping[str, Any]) -> StateDict:
-    """Return the weights of a folder under the names of modeling_tokenfree.py instead of those of transformers.
-
-    Raises:
-        UserError: They are not the weights of such a model.
-    """
+    """Return the weights of a folder under the names of modeling_tokenfree.py. Raises UserError if they do not fit."""
     prefixes = {name: next((prefix for prefix in HEADS if name.startswith(prefix)), None) for name in weights}
     encoder, _ = KINDS[kind].from_huggingface({name: weights[name] for name in weights if not prefixes[name]}, fields)
     heads = {HEADS[prefix] + name.removeprefix(prefix): weights[name] for name, prefix in prefixes.items() if prefix}
@@ -292,7 +263,6 @@ def write_folder(
 def _write_tokenizer(
     folder: Path, encoder: TextEncoder, fields: Mapping[str, Any], vocabulary: Vocabulary | None
 ) -> None:
-    """Write the tokenizer of codepoints, with the padding for `CanineModel`, or that of the vocabulary's subwords."""
     symbols, length = encoder.encoder.config.embedder.symbols, encoder.length
     made: dict[str, Any]
     if symbols == "subwords":

@@ -53,8 +53,6 @@ PRETRAINED_LENGTH = 2048  # of CANINE's examples; later rows of its position tab
 
 
 class FolderModel(NamedTuple):
-    """The model in a folder of transformers."""
-
     kind: str  # model_type
     encoder: Encoder
     has_pooler: bool  # False: the pooler of `encoder` is freshly initialised
@@ -70,10 +68,8 @@ def export_run(run: str | Path, folder: str | Path, *, step: int | None = None, 
         step: Step of the checkpoint; `checkpoint_of` chooses the default.
         trust_code: Whether to run the code outside tokenfree that the run names.
 
-    Raises:
-        UserError: The run does not exist, no tokenizer can produce its input, transformers has no class for its task,
-            or the folder holds files.
-        JobError: The checkpoint is damaged.
+    Raises UserError if the run does not exist, no tokenizer can produce its input, transformers has no class for its
+    task, or the folder holds files, and JobError if the checkpoint is damaged.
     """
     model = read_model(run, step, trust_code=trust_code)
     files, texts, pipeline = dict[str, Any](), '["any text", "日本語"]', "feature-extraction"
@@ -110,8 +106,7 @@ def import_folder(folder: str | Path, run: str | Path, overrides: Mapping[str, A
         overrides: Keys `model` and `train` of a recipe that replace settings of the folder, such as another attention
             pattern. Its global projections, if separate, start as copies of the local ones.
 
-    Raises:
-        UserError: The folder holds no such model, the overrides do not fit its weights, or `run` holds files.
+    Raises UserError if the folder holds no such model, the overrides do not fit its weights, or `run` holds files.
     """
     folder = Path(folder)
     found = read_folder(folder)
@@ -147,11 +142,7 @@ def import_folder(folder: str | Path, run: str | Path, overrides: Mapping[str, A
 
 
 def read_folder(folder: Path) -> FolderModel:
-    """Return the model in a `folder` written by `save_pretrained` of transformers: config.json and the weights.
-
-    Raises:
-        UserError: The folder holds no such model, or its weights cannot be read.
-    """
+    """Return the model in a folder written by `save_pretrained`. Raises UserError if there is no readable one."""
     fields = _read_fields(folder)
     kind = fields.get("model_type")
     if not isinstance(kind, str) or kind not in KINDS:
@@ -168,8 +159,7 @@ def read_folder(folder: Path) -> FolderModel:
 def converted(encoder: Encoder, config: ModelConfig) -> Encoder:
     """Return an encoder of `config` with the weights of `encoder`. Attention patterns copy their additional weights.
 
-    Raises:
-        UserError: `config` and `encoder` differ in the names or shapes of other weights.
+    Raises UserError if `config` and `encoder` differ in the names or shapes of other weights.
     """
     if config == encoder.config:
         return encoder

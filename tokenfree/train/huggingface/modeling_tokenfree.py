@@ -51,9 +51,8 @@ NO_ANSWER = -1e4
 class TokenfreeConfig(PreTrainedConfig):
     """Settings of a model of tokenfree.
 
-    Attributes:
-        tokenfree: The settings `model`, the `length` of an input, and the settings of heads. `port` is the
-            `model_type` in transformers if the weights have the names of that model.
+    `tokenfree` holds the settings `model`, the `length` of an input, and the settings of heads. `port` is the
+    `model_type` in transformers if the weights have the names of that model.
     """
 
     model_type = "tokenfree"
@@ -74,8 +73,6 @@ class TokenfreeOutput(BaseModelOutputWithPooling):
 
 
 class Batch(NamedTuple):
-    """A batch of inputs of the encoder."""
-
     arrays: dict[str, Tensor]  # the same as from a task's collator
     vectors_BC: Tensor  # int64: index of each position's vector among those of the encoder; -1: none
     symbols_BC: Tensor  # int64: index of each position's symbol; it differs if vectors are of words
@@ -107,7 +104,6 @@ class TokenfreePreTrainedModel(PreTrainedModel):
 
     @classmethod
     def from_pretrained(cls, path: Any, *args: Any, config: Any = None, **options: Any) -> Any:
-        """Return the model in a folder or on the hub, with the arguments of transformers."""
         hub = {name: options[name] for name in HUB if name in options}
         if not isinstance(config, TokenfreeConfig):
             config = TokenfreeConfig.from_pretrained(path if config is None else config, **hub)
@@ -130,11 +126,7 @@ class TokenfreePreTrainedModel(PreTrainedModel):
         initialise(module, self.encoder.config.initialisation)
 
     def batch(self, input_ids: Tensor, attention_mask: Tensor | None, token_type_ids: Tensor | None) -> Batch:
-        """Return a batch with the padding of training.
-
-        Raises:
-            ValueError: Padding does not follow the text, or a text is too long for the model.
-        """
+        """Return a padded batch. Raises ValueError if padding does not follow the text, or a text is too long."""
         mask_BC = (input_ids != 0) if attention_mask is None else attention_mask.bool()
         sizes_B = mask_BC.sum(dim=1)
         places_C = torch.arange(input_ids.shape[1], device=input_ids.device)
@@ -195,11 +187,6 @@ class TokenfreePreTrainedModel(PreTrainedModel):
 
 
 def _texts(row: Sequence[int]) -> list[list[int]]:
-    """Return the texts between CLS and SEP.
-
-    Raises:
-        ValueError: The input does not begin with CLS and end with SEP.
-    """
     if len(row) < 2 or row[0] != CLS or row[-1] != SEP:
         raise ValueError("an input has to begin with CLS and end with SEP. Keep add_special_tokens=True.")
     texts: list[list[int]] = [[]]
@@ -230,8 +217,6 @@ class TokenfreeModel(TokenfreePreTrainedModel):
 
 
 class _Labelled(TokenfreePreTrainedModel):
-    """Base class of models that predict logits, and whose loss needs only `labels`."""
-
     output: type[Any]  # record of transformers with the loss and the logits
 
     def logits(self, batch: Batch) -> Tensor:

@@ -99,11 +99,7 @@ class EncoderGraph(Graph):
 
 
 class TaskGraph(Graph):
-    """The logits of a fine-tuned model: for a text, for each of its vectors, or for the start and end of an answer.
-
-    Raises:
-        UserError: The task cannot be exported.
-    """
+    """The logits of a fine-tuned model. Raises UserError if the task cannot be exported."""
 
     def __init__(self, task: DownstreamTask, encoder: Encoder, head: Any) -> None:
         pipeline = folder_head(task, head).pipeline
@@ -129,13 +125,8 @@ class TaskGraph(Graph):
 def write_graph(graph: Graph, inputs: Mapping[str, Tensor], path: Path) -> None:
     """Write an ONNX graph with dynamic batch size, length and number of words.
 
-    Args:
-        graph: The module to export.
-        inputs: Examples for tracing, by name. They need a batch of at least two, so that no size is 1.
-        path: File to write. Weights above 2 GB are written next to it.
-
-    Raises:
-        UserError: Packages are missing. The message has the command that installs them.
+    `inputs` are a batch of at least two for tracing, so that no size is 1. Weights above 2 GB are written next to
+    `path`. Raises UserError if packages are missing.
     """
     missing = [name for name in NEEDED if importlib.util.find_spec(name) is None]
     if missing:
@@ -160,8 +151,7 @@ def write_graph(graph: Graph, inputs: Mapping[str, Tensor], path: Path) -> None:
 def check_graph(graph: Graph, path: Path, length: int) -> int:
     """Compare onnxruntime on `path` with PyTorch on `graph`, and return the number of inputs, of up to `length`.
 
-    Raises:
-        UserError: An output differs by more than `TOLERANCE`.
+    Raises UserError if an output differs by more than `TOLERANCE`.
     """
     import onnxruntime
 
@@ -185,7 +175,6 @@ def check_graph(graph: Graph, path: Path, length: int) -> int:
 
 
 def examples(graph: Graph, length: int) -> Iterator[dict[str, Tensor]]:
-    """Yield random batches of one and of several inputs, of various lengths up to `length`, some with padding."""
     generator = np.random.default_rng(0)
     for positions in sorted({*(number for number in LENGTHS if number < length), length - 1, length}):
         for batch in BATCHES:
@@ -193,11 +182,7 @@ def examples(graph: Graph, length: int) -> Iterator[dict[str, Tensor]]:
 
 
 def example(graph: Graph, batch: int, positions: int, generator: np.random.Generator) -> dict[str, Tensor]:
-    """Return random arrays of one batch, [B, C] each, by name.
-
-    The first row is full, the second has two thirds of the positions, and the third has one. If there are segments, the
-    second half of each row is segment 1.
-    """
+    """Return random arrays of one batch, [B, C] each, by name. The first row is full, others are padded."""
     config = graph.encoder.config
     low, high = {
         "characters": (1, NUM_CHARACTERS),
@@ -225,9 +210,7 @@ def export_graph(
     trust_code: bool = False,
     progress: Callable[[str], Any] = logger.info,
 ) -> Exported:
-    """Write the encoder of a run as a new `folder` with an ONNX graph for any batch size and length.
-
-    The graph of a fine-tuned run includes the head of its task.
+    """Write the encoder of a run, or the model of a fine-tuned one, as a new `folder` with an ONNX graph for any size.
 
     Args:
         run: Path or address of the run.
@@ -236,10 +219,8 @@ def export_graph(
         trust_code: Whether to run the code outside tokenfree that the run names.
         progress: Function that gets a line at the start of each slow step, and the result of the check.
 
-    Raises:
-        UserError: The run does not exist, its task cannot be exported, packages are missing, the folder holds files, or
-            the check fails.
-        JobError: The checkpoint is damaged.
+    Raises UserError if the run does not exist, its task cannot be exported, packages are missing, the folder holds
+    files, or the check fails, and JobError if the checkpoint is damaged.
     """
     model = read_model(run, step, trust_code=trust_code)
     encoder, length, pipeline = model.encoder, model.encoder.length, "feature-extraction"
@@ -267,7 +248,6 @@ def export_graph(
 
 
 def _facts(model: Model, graph: Graph) -> dict[str, Any]:
-    """Return the contents of config.json: the facts needed to make inputs from texts, and the model's settings."""
     encoder, task, config = model.encoder, model.task, graph.encoder.config
     symbols = config.embedder.symbols
     facts: dict[str, Any] = {"step": model.checkpoint.step, "symbols": symbols, "length": encoder.length}

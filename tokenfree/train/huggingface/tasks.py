@@ -18,8 +18,6 @@ Fields = dict[str, Any]
 
 
 class FolderHead(NamedTuple):
-    """The head of a task in a folder."""
-
     kind: str  # suffix of its class name in transformers, after "Bert"
     pipeline: str  # the hub's name of the task
     fields: Fields  # fields of config.json
@@ -29,11 +27,7 @@ class FolderHead(NamedTuple):
 
 
 def folder_head(task: DownstreamTask, head: TaskHead) -> FolderHead:
-    """Return the description of a trained head of the fitted task.
-
-    Raises:
-        UserError: transformers has no equivalent head.
-    """
+    """Return the description of a trained head. Raises UserError if transformers has no equivalent head."""
     if type(head) is SpanHead and head.types is None:
         return FolderHead("ForQuestionAnswering", "question-answering", {}, {})
     is_of_places = type(head) is PlaceHead
@@ -65,7 +59,6 @@ def folder_head(task: DownstreamTask, head: TaskHead) -> FolderHead:
 def with_head(
     state: Mapping[str, Tensor], fields: Mapping[str, Any], found: FolderHead, head: TaskHead
 ) -> tuple[StateDict, Fields]:
-    """Return the weights and the fields of config.json of an encoder from `folder_model` with its head."""
     kind = fields["model_type"]
     weights = {f"head.{name}": weight.detach() for name, weight in head.state_dict().items()}
     if kind == "tokenfree":

@@ -1,11 +1,9 @@
 """Tokenizers of exported folders: for subwords, and `CanineTokenizer` with the padding that `CanineModel` needs.
 
 CANINE's last whole group of characters has no unit (arXiv 2103.06874, section 3.1, and the official code). In training,
-padding always followed the text. Without padding, the last characters are therefore not encoded as in training. This
-tokenizer adds the missing padding, and gives the second text of a pair segment 1.
+padding always followed the text. Without padding, the last characters are not encoded as in training.
 
-This file is copied into exported folders, where `AutoTokenizer.from_pretrained(FOLDER, trust_remote_code=True)` finds
-it. It imports only transformers and numpy.
+This file is copied into exported folders. It imports only transformers and numpy.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,16 +17,15 @@ from transformers.tokenization_utils_sentencepiece import SentencePieceBackend
 class PaddedCanineTokenizer(CanineTokenizer):
     """CANINE's tokenizer, whose examples end with at least `pad_spare` positions of padding, in whole groups.
 
-    This applies to a single text without padding, to `padding=True` or "longest", and to `tokenizer.pad`, which
-    collators call. `padding="max_length"` pads to exactly that length. Padding has the attention mask 0. Truncation
-    leaves room for the padding in `model_max_length`.
+    This also applies to single texts and to `tokenizer.pad`, which collators call. `padding="max_length"` pads to
+    exactly that length. Padding has the attention mask 0. Truncation leaves room for the padding in `model_max_length`.
 
     Args:
         pad_group: Number of characters of a unit, at least 1.
         pad_spare: Number of padding positions after which more padding changes nothing.
         pad_reach: Number of positions that the last convolution reads ahead.
-        pad_block: Number of positions that attend to each other in the first layer. If the convolution reads ahead into
-            a block that holds only padding, that block must be whole: its vectors depend on the amount of padding.
+        pad_block: Number of positions of a block of the first layer. If the convolution reads ahead into a block that
+            holds only padding, that block must be whole.
         options: Options of `transformers.CanineTokenizer`.
     """
 
@@ -40,7 +37,6 @@ class PaddedCanineTokenizer(CanineTokenizer):
         self.pad_group, self.pad_spare, self.pad_reach, self.pad_block = pad_group, pad_spare, pad_reach, pad_block
 
     def pad(self, encoded_inputs: Any, padding: Any = True, max_length: int | None = None, **options: Any) -> Any:
-        """Pad one example or a batch as in transformers. The longest example of a batch is padded, too."""
         if padding is True or padding == "longest":
             if isinstance(encoded_inputs, Mapping):
                 rows = encoded_inputs["input_ids"]
@@ -54,7 +50,6 @@ class PaddedCanineTokenizer(CanineTokenizer):
     def _pad(
         self, encoded_inputs: Any, max_length: int | None = None, padding_strategy: Any = "do_not_pad", **options: Any
     ) -> Any:
-        """Pad one example to `max_length` if that is the strategy, else by the padding that it needs."""
         if padding_strategy != "max_length":
             padding_strategy, max_length = "max_length", self._padded(encoded_inputs["input_ids"])
         strategy: Any = padding_strategy
@@ -63,7 +58,6 @@ class PaddedCanineTokenizer(CanineTokenizer):
     def prepare_for_model(
         self, ids: Any, pair_ids: Any = None, add_special_tokens: bool = True, padding: Any = False, **options: Any
     ) -> Any:
-        """Prepare an example as in transformers. Truncation leaves room for the padding in the model's length."""
         strategies = self._get_padding_truncation_strategies(
             padding, options.get("truncation"), options.get("max_length"), verbose=False
         )
@@ -76,10 +70,7 @@ class PaddedCanineTokenizer(CanineTokenizer):
     def create_token_type_ids_from_sequences(
         self, token_ids_0: Sequence[int], token_ids_1: Sequence[int] | None = None
     ) -> list[int]:
-        """Return 0 for CLS, the first text and its SEP, and 1 for the second text and its SEP.
-
-        transformers 5 returns 0 for both texts.
-        """
+        """Return 1 for the second text and its SEP, else 0. transformers 5 returns 0 for both texts."""
         second = [] if token_ids_1 is None else [1] * (len(token_ids_1) + 1)
         return [0] * (len(token_ids_0) + 2) + second
 
@@ -108,11 +99,7 @@ class SubwordTokenizer(SentencePieceBackend):
     model_input_names = ["input_ids", "token_type_ids", "attention_mask"]
 
     def tokenize(self, text: str, **options: Any) -> list[str]:
-        """Return the pieces with a visible part, as in training.
-
-        The text is encoded as a whole, with a character for each MASK. If it were split at MASK, each part would begin
-        with a space.
-        """
+        """Return the visible pieces. The text is not split at MASK, because each part would then begin with a space."""
         mask = str(self.mask_token)
         pieces = self.sp_model.encode(text.replace(mask, HIDDEN), out_type=str)
         visible = (piece for piece in pieces if piece.strip("\u2581"))

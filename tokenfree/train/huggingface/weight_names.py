@@ -53,11 +53,7 @@ def port_name(name: str, modules: Mapping[str, str], layers: Mapping[str, str]) 
 
 
 def encoder_weights(state: Mapping[str, Tensor], prefix: str) -> StateDict:
-    """Return the encoder's weights in a checkpoint of the port, by their names without `prefix`.
-
-    The port's task models put `prefix` before the encoder's names. Their heads are left out, as are those of
-    objectives.
-    """
+    """Return the weights of the encoder in a checkpoint of the port, without heads, by their names without `prefix`."""
     has_prefix = any(name.startswith(prefix) for name in state)
     return {
         name.removeprefix(prefix): tensor
@@ -71,12 +67,8 @@ def encoder_weights(state: Mapping[str, Tensor], prefix: str) -> StateDict:
 def loaded(config: ModelConfig, port: StateDict, translated: StateDict, name_of: Callable[[str], str]) -> Encoder:
     """Return an encoder with `translated` weights, and all others from `port` under the names that `name_of` gives.
 
-    Both mappings are modified: `port` is emptied, and `translated` gets all weights. If the checkpoint has no pooler,
-    the encoder keeps a freshly initialised one. The shapes of all weights are checked before memory for the encoder is
-    allocated.
-
-    Raises:
-        UserError: Weights are missing, unknown or of another shape.
+    Both mappings are modified: `port` is emptied, and `translated` gets all weights. A missing pooler stays freshly
+    initialised. All shapes are checked before memory is allocated. Raises UserError if weights do not fit.
     """
     if config.trunk.layers > len(port):
         raise UserError(f"config.json: num_hidden_layers {config.trunk.layers}, but there are {len(port)} weights")
@@ -99,11 +91,7 @@ def loaded(config: ModelConfig, port: StateDict, translated: StateDict, name_of:
 
 
 def take(port: StateDict, name: str) -> Tensor:
-    """Remove a weight from the checkpoint, and return it as float32.
-
-    Raises:
-        UserError: The weight is missing, has no plain floating-point type, or has a value that is not finite.
-    """
+    """Remove a weight from the checkpoint, and return it as float32. Raises UserError if it is missing or invalid."""
     if name not in port:
         raise UserError(f"the checkpoint lacks the weight {name}")
     if port[name].dtype not in TYPES or port[name].layout != torch.strided:
@@ -116,11 +104,7 @@ def take(port: StateDict, name: str) -> Tensor:
 
 
 def whole_number(fields: Mapping[str, Any], key: str, default: int) -> int:
-    """Return a size from a config of the port.
-
-    Raises:
-        UserError: The value is not a whole number from 1 to the limit.
-    """
+    """Return a size from a config of the port. Raises UserError if it is not a whole number from 1 to the limit."""
     value = fields.get(key, default)
     if type(value) is not int or not 0 < value < LARGEST_SIZE:
         raise UserError(f"config.json: {key} must be a whole number from 1 to {LARGEST_SIZE - 1:,}, not {value!r}")
@@ -128,7 +112,6 @@ def whole_number(fields: Mapping[str, Any], key: str, default: int) -> int:
 
 
 def layer_fields(config: ModelConfig) -> dict[str, Any]:
-    """Return the fields that every config of the port has for its layers."""
     trunk = config.trunk
     return {
         "hidden_size": config.width,
@@ -143,11 +126,7 @@ def layer_fields(config: ModelConfig) -> dict[str, Any]:
 
 
 def trunk_of(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the keys of `model.trunk` from the fields of a config of the port.
-
-    Raises:
-        UserError: The layers do not support a setting.
-    """
+    """Return the keys of `model.trunk` from a config of the port. Raises UserError if a setting is not supported."""
     activation = fields.get("hidden_act", "gelu")
     if not isinstance(activation, str) or activation not in ACTIVATIONS:
         raise UserError(f"config.json: hidden_act {activation!r} is not known; known are {', '.join(ACTIVATIONS)}")
@@ -165,11 +144,7 @@ def trunk_of(fields: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def require(fields: Mapping[str, Any], **values: Any) -> None:
-    """Check that each of these fields of a config of the port is absent or has the only supported value.
-
-    Raises:
-        UserError: A field has another value.
-    """
+    """Raise UserError if one of these fields of a config of the port has another value than the only supported one."""
     for key, value in values.items():
         if fields.get(key, value) != value:
             raise UserError(f"config.json: {key} must be {value}, not {fields[key]}")

@@ -74,8 +74,6 @@ _USUAL = Wanted()
 
 
 class Part(NamedTuple):
-    """The texts of one shard."""
-
     number: int  # number of the shard, from 0
     first: int  # number of its first text in the corpus, from 0
     texts: list[str]
@@ -145,24 +143,20 @@ def embed(
     after any number of kills. Each worker computes with one thread, because sums depend on how threads divide them.
 
     Args:
-        run: Path or address of a run, as for `load_encoder`.
+        run: Path or address of a run.
         source: File, `-` or data directory, as for `read_texts`.
         output: Path or address of a new, unfinished or complete folder of embeddings.
         wanted: Embeddings to compute.
         field: Field of JSON lines that has the text.
-        workers: Number of Ray processes, on the cluster of RAY_ADDRESS or else on this machine; None for this process
-            without Ray.
+        workers: Number of Ray processes, on the cluster of RAY_ADDRESS or else on this machine; None: this process.
         step: Step of the checkpoint to use. `checkpoint_of` chooses the default.
-        device: Device of the encoder, such as "cpu" or "cuda". A job does not resume on another kind of device, because
-            the last bits differ.
+        device: Device of the encoder. A job does not resume on another kind of device, because the last bits differ.
         trust_code: Whether to run code outside tokenfree that the run names.
         progress: Function that gets the record of every shard, and whether this call wrote it.
 
-    Raises:
-        UserError: There is no such run or corpus, a text is too long and must not be cut, the folder has other
-            embeddings, or another command writes to it.
-        JobError: The checkpoint is damaged, or Ray could not be started or was lost. After a failure of Ray, the same
-            command resumes.
+    Raises UserError if there is no such run or corpus, a text is too long and must not be cut, the folder has other
+    embeddings, or another command writes to it. Raises JobError if the checkpoint is damaged, or Ray could not be
+    started or was lost. After a failure of Ray, the same command resumes.
     """
     storage = Storage.at(output)
     encoder = load_encoder(run, step=step, device=_checked(device, workers), trust_code=trust_code)
@@ -226,15 +220,9 @@ def read_texts(source: str, field: str = "text") -> Iterator[str]:
     """Return the texts of a file (a path or any fsspec address), of standard input (`-`), or of a data directory.
 
     A file has one text per line; an empty line is an empty text. A file whose name ends in .jsonl or .ndjson has one
-    JSON object per line. Both may be compressed (.gz, .bz2, .xz). Of a data directory, all windows are read, split by
-    split, in the order of its shards.
-
-    Args:
-        source: File, `-` or data directory.
-        field: Field of a JSON object that has the text.
-
-    Raises:
-        UserError: There is no such file, it cannot be read, a line is not UTF-8, or a line has no such field.
+    JSON object per line, with the text in `field`. Both may be compressed (.gz, .bz2, .xz). Of a data directory, all
+    windows are read in order. Raises UserError if there is no readable file, or a line is not UTF-8 or has no such
+    field.
     """
     if source == STANDARD_INPUT:
         return lines_of(sys.stdin.buffer, "standard input")
@@ -302,11 +290,7 @@ def finished(storage: Storage) -> dict[str, Any] | None:
 
 
 def verify(directory: str) -> dict[str, Any]:
-    """Check every hash of a complete folder and return its manifest.
-
-    Raises:
-        JobError: The folder is not complete, or a file is missing or damaged. The message names the file.
-    """
+    """Check all hashes of a folder and return its manifest. Raises JobError if it is incomplete or damaged."""
     storage = Storage.at(directory)
     manifest = finished(storage)
     if manifest is None:
@@ -321,11 +305,7 @@ def verify(directory: str) -> dict[str, Any]:
 
 
 def open_folder(storage: Storage, config: Mapping[str, Any]) -> None:
-    """Begin a new folder, or check that an existing one has the same settings.
-
-    Raises:
-        UserError: The folder has other settings (the message names the differences) or other files.
-    """
+    """Begin a new folder, or resume one. Raises UserError if it has other settings, which are named, or other files."""
     names = [name for name in storage.names() if name not in (TEMPORARY, LOCK)]
     if not names:
         write_sealed(storage, CONFIG, config)
@@ -350,7 +330,6 @@ def _complete(
     device: str,
     progress: Callable[[ShardRecord, bool], object] | None,
 ) -> dict[str, Any]:
-    """Write the missing shards and return the manifest."""
     records: dict[int, ShardRecord] = {}
 
     def note(part: Part, record: ShardRecord, made: bool) -> None:
@@ -379,11 +358,7 @@ def _complete(
 
 
 def committed(storage: Storage, part: Part) -> ShardRecord | None:
-    """Return the record of a part whose shard was already written, else None.
-
-    Raises:
-        UserError: The shard was written with other texts.
-    """
+    """Return the record of a part already written, else None. Raises UserError if it was written with other texts."""
     values = read_sealed(storage, _sidecar(part.number))
     if values is None:
         return None
@@ -418,9 +393,8 @@ def _sidecar(number: int) -> str:
 def write(path: str, part: Part, found: Sequence[TextVectors], vectors: VectorsOf) -> None:
     """Write the rows of a part of the corpus as an Arrow stream.
 
-    The columns are `number` (of the text in the corpus, from 0), `text` and `windows` (number of windows in which it
-    was read). For texts there is also `vector`, else `vectors`. Words add `word_starts` and `word_ends`, codepoint
-    offsets.
+    The columns are `number` (of the text in the corpus), `text`, `windows`, and `vector` for texts, else `vectors`.
+    Words add `word_starts` and `word_ends`, codepoint offsets.
     """
     all_ND = np.concatenate([each.vectors_ND for each in found])
     flat = pa.FixedSizeListArray.from_arrays(pa.array(np.ascontiguousarray(all_ND).reshape(-1)), all_ND.shape[1])
@@ -473,7 +447,6 @@ def _finish(
 
 
 def _check_same(storage: Storage, shards: list[dict[str, str]], corpus: Iterator[Part]) -> None:
-    """Check that a complete folder has these texts."""
     for part, shard in itertools.zip_longest(corpus, shards):
         if part is None:
             raise UserError(f"{storage.url} has the vectors of more texts. Give the same input, or another --output.")
@@ -524,10 +497,7 @@ class _Worker:
 def _on_ray(
     encoder: TextEncoder, corpus: Iterator[Part], wanted: Wanted, workers: int, device: str
 ) -> Iterator[tuple[Part, list[TextVectors]]]:
-    """Yield the embeddings of all parts as they become ready. A lost worker is restarted.
-
-    A worker joins when the cluster has enough resources for it. No more parts are in progress than workers.
-    """
+    """Yield the embeddings of all parts as they become ready. Lost workers are restarted. Workers may join late."""
     import ray  # here because the import takes seconds
     from ray.exceptions import RayError, RayTaskError
 
@@ -566,11 +536,7 @@ class _Window(NamedTuple):
 
 
 def width_of(encoder: TextEncoder, wanted: Wanted) -> int:
-    """Return the width of the embeddings, D.
-
-    Raises:
-        UserError: The encoder reads no texts, or its run did not train the pooled vector that is wanted.
-    """
+    """Return the width of the embeddings. Raises UserError if the encoder cannot compute those that are wanted."""
     found = encoder(["a"])
     if wanted.vectors == "texts" and wanted.pooling == "pooled" and not found.pooled_is_trained:
         raise UserError("--pooling pooled: this run did not train that layer, a random projection. Give mean or cls.")
@@ -578,12 +544,9 @@ def width_of(encoder: TextEncoder, wanted: Wanted) -> int:
 
 
 def text_vectors(encoder: TextEncoder, part: Part, wanted: Wanted) -> list[TextVectors]:
-    """Return the embeddings of each text of a part of the corpus.
+    """Return the embeddings of each text of a part. The batches, of similar windows, depend only on the part.
 
-    The batches depend only on the part: its windows are sorted by length, and a batch has windows of similar lengths.
-
-    Raises:
-        UserError: A text is longer than the model reads and must not be cut into windows.
+    Raises UserError if a text is longer than the model reads and must not be cut into windows.
     """
     most, of_text = encoder.max_characters, list[list[_Window]]()
     for number, text in enumerate(part.texts):
@@ -604,10 +567,7 @@ def text_vectors(encoder: TextEncoder, part: Part, wanted: Wanted) -> list[TextV
 
 
 def spans(text: str, most: int) -> list[tuple[int, int]]:
-    """Return at least one span of at most `most` characters, in codepoints. Each begins where the previous one ends.
-
-    Spans begin at sentences if possible, else at words, as the windows of training do.
-    """
+    """Return spans of at most `most` characters, in codepoints, that begin at sentences if possible, else at words."""
     if len(text) <= most:
         return [(0, len(text))]
     starts = [start for start, _ in cut(text, sentence_starts(text).astype(np.int64), most)]
@@ -621,10 +581,7 @@ def spans(text: str, most: int) -> list[tuple[int, int]]:
 
 
 def _batches(windows: Sequence[_Window], positions_of: Callable[[int], int]) -> Iterator[list[_Window]]:
-    """Yield batches of windows of about the same length, the longest first.
-
-    `positions_of` returns the positions that a window of some number of characters needs.
-    """
+    """Yield batches of windows of about the same length, the longest first. `positions_of` counts their positions."""
     by_length = sorted((-positions_of(window.end - window.start), window) for window in windows)
     batch: list[_Window] = []
     longest = padding = 0

@@ -43,16 +43,13 @@ class FinetunedModel:
 
     @property
     def step(self) -> int:
-        """Step of the checkpoint."""
         return self.checkpoint.step
 
     def __call__(self, texts: Sequence[str]) -> list[dict[str, Any]]:
         """Return the prediction for each text: a line of RUN/predictions without `key`.
 
-        For pairs, each text is two texts with a tab between them.
-
-        Raises:
-            UserError: A text does not fit the task, or it is too long and the task does not cut it.
+        For pairs, each text is two texts with a tab between them. Raises UserError if a text does not fit the task, or
+        it is too long and the task does not cut it.
         """
         if isinstance(texts, str) or not texts:
             raise UserError(f"texts={texts!r}: no list. Give a list of at least one text.")
@@ -67,17 +64,12 @@ class FinetunedModel:
             path: Path of the file; None if the task generates its examples.
             noise: Noise whose `evaluation` scheme is added to the texts; None for the noise of the run.
 
-        Raises:
-            UserError: The file is invalid, or the task or the model does not support the noise.
+        Raises UserError if the file is invalid, or the task or the model does not support the noise.
         """
         return self.evaluate_examples(self.examples(path, noise))
 
     def examples(self, path: str | None, noise: Noise | None = None) -> Sequence[Any]:
-        """Return the examples that `evaluate` evaluates.
-
-        Raises:
-            UserError: The file is invalid, or the task or the model does not support the noise.
-        """
+        """Return the examples of `evaluate`. Raises UserError if the file is invalid or the noise not supported."""
         task: Any = self.task
         if noise is not None:
             if not isinstance(getattr(task, "noise", None), Noise):
@@ -92,8 +84,7 @@ class FinetunedModel:
     def evaluate_examples(self, examples: Sequence[Any]) -> Evaluated:
         """Return the predictions for examples of the task and, if they have the correct answers, the scores.
 
-        Raises:
-            UserError: An example is longer than the model reads, and the task does not cut it.
+        Raises UserError if an example is longer than the model reads, and the task does not cut it.
         """
         evaluator = Evaluator(self.task, self._collator, examples, micro_batch=self.recipe.train.micro_batch)
         with matrix_precision(self.recipe.train.precision, self._device):
@@ -103,9 +94,8 @@ class FinetunedModel:
 def load_finetuned(
     run: str | Path, *, step: int | None = None, device: str = "cpu", trust_code: bool = False
 ) -> FinetunedModel:
-    """Return the model of a fine-tuning run from its best checkpoint.
-
-    If the run is still training, use the newest checkpoint that is not damaged.
+    """Return the model of a fine-tuning run from its best checkpoint, or from the newest intact one while it is
+    training.
 
     Args:
         run: Path or address of the run.
@@ -113,9 +103,8 @@ def load_finetuned(
         device: Device of the model, such as "cpu" or "cuda:0".
         trust_code: Whether to run code outside tokenfree that the run names.
 
-    Raises:
-        UserError: There is no such run, it has no checkpoint, or it is a pretraining run.
-        JobError: The best checkpoint is damaged.
+    Raises UserError if there is no such run, it has no checkpoint, or it is a pretraining run. Raises JobError if the
+    best checkpoint is damaged.
     """
     recipe = read_finetuned(run, trust_code=trust_code).recipe
     checkpoint = checkpoint_of(run, step, best=True)

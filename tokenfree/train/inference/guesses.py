@@ -45,11 +45,7 @@ class MaskedText(NamedTuple):
 
 
 def read_masked_text(text: str) -> MaskedText:
-    """Split a text at its masks: `[MASK]`, or `[MASK:5]` for five characters.
-
-    Raises:
-        UserError: The text has no mask, or a mask of no characters or of more than any model reads.
-    """
+    """Split a text at its masks, `[MASK]` or `[MASK:5]`. Raises UserError if it has none or one of a wrong size."""
     split = MARK.split(text)
     parts, sizes = split[::2], split[1::2]
     if not sizes:
@@ -117,10 +113,7 @@ def _one_target(arrays: Mapping[str, np.ndarray], positions: np.ndarray) -> Arra
 def guess_subword_by_characters(
     text: MaskedText, number: int, pieces: Sequence[str], score: Score, *, length: int, room: int
 ) -> Scored:
-    """Predict as CANINE-S: subwords with as many characters as there are MASKs, which begin a word if the mask does.
-
-    If the mask has no length, all lengths up to `LONGEST` are tried with equal weight.
-    """
+    """Predict as CANINE-S: subwords of as many characters as MASKs. Without a given length, all have equal weight."""
     given = text.sizes[number]
     sizes = [given] if given else list(range(1, LONGEST + 1))
     arrays, places = _character_rows(text, number, sizes, length, room)
@@ -208,12 +201,9 @@ def guess_characters(
 ) -> Scored:
     """Predict as models of characters: spell words from left to right by beam search with `width` beams.
 
-    If the mask has no length, all lengths up to eight are tried with equal weight.
-
-    Args:
-        score: Function of a batch with targets and the number of one target. It returns that target's log-probabilities
-            [R, V], given all targets before it.
-        characters: Character of each class.
+    If the mask has no length, all lengths up to eight are tried with equal weight. `score` returns the
+    log-probabilities of a target by its number, [R, V], given all targets before it. `characters` holds the character
+    of each class.
     """
     given = text.sizes[number]
     sizes = [given] if given else list(range(1, _LONGEST_WORD + 1))

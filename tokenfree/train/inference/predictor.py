@@ -36,9 +36,6 @@ class Predictor:
         recipe: Recipe of the run.
         vocabulary: Vocabulary of its data; None if its objective needs none.
         characters: Character of each class, int64 [classes]; None if its objective has no such classes.
-
-    Attributes:
-        checkpoint: The checkpoint that `load_predictor` read the weights from.
     """
 
     checkpoint: Checkpoint | None = None
@@ -58,12 +55,9 @@ class Predictor:
         return f"Predictor(objective={self.recipe.objective.name}{step})"
 
     def __call__(self, text: str | MaskedText, top: int = 5) -> list[list[Guess]]:
-        """Return the `top` predictions for each mask of `text`, `[MASK]` or `[MASK:5]`, the most likely first.
+        """Return the `top` predictions for each mask of `text`, `[MASK]` or `[MASK:5]`, while the others stay masked.
 
-        Each mask is predicted while the others stay masked.
-
-        Raises:
-            UserError: The text has no mask, or it is longer than the model reads.
+        Raises UserError if the text has no mask, or it is longer than the model reads.
         """
         split = read_masked_text(text) if isinstance(text, str) else text
         return [guesses.best(self._guess(split, number), top) for number in range(len(split.sizes))]
@@ -132,9 +126,8 @@ def load_predictor(
         step: Step of the checkpoint to use instead.
         trust_code: Whether to run code outside tokenfree that the run names.
 
-    Raises:
-        UserError: There is no such run, it was imported (and has no head), or its vocabulary is missing.
-        JobError: The checkpoint is damaged.
+    Raises UserError if there is no such run, it was imported (and has no head), or its vocabulary is missing, and
+    JobError if the checkpoint is damaged.
     """
     config = read_config(run, trust_code=trust_code)
     if not config.manifest:
@@ -145,11 +138,7 @@ def load_predictor(
 
 
 def predictor_of(checkpoint: Checkpoint, recipe: PretrainRecipe, data: Data) -> Predictor:
-    """Return the predictor of a checkpoint that was trained by `recipe` on `data`, which has the vocabulary.
-
-    Raises:
-        UserError: The checkpoint was trained with another vocabulary than that of `data`.
-    """
+    """Return the predictor of a checkpoint. Raises UserError if it was trained with another vocabulary than `data`."""
     vocabulary = load_data_vocabulary(data)
     if checkpoint.state.vocabulary != (None if vocabulary is None else vocabulary.sha256):
         raise UserError(
@@ -167,10 +156,7 @@ def predictor_of(checkpoint: Checkpoint, recipe: PretrainRecipe, data: Data) -> 
 
 
 def _characters(recipe: PretrainRecipe, data: Data) -> np.ndarray | None:
-    """Return the most frequent character of each class in `data`, or the lowest one for remote data or unseen classes.
-
-    Remote data are not downloaded for this purpose.
-    """
+    """Return the most frequent character of each class, or the lowest one for remote data and unseen classes."""
     buckets = getattr(recipe.objective, "buckets", None)
     if buckets is None:
         return None

@@ -27,18 +27,12 @@ class Encoded(NamedTuple):
     `characters` is float [texts, positions, width]: CLS, the characters, SEP, then padding up to the longest text.
     `mask` is bool [texts, positions], false for padding. `cls` is float [texts, width], the unit of CLS.
 
-    Three vectors represent a whole text:
+    `pooled`, float [texts, width], is tanh of a dense layer on `cls`. Only next-sentence prediction and fine-tuning on
+    text labels train that layer; `pooled_is_trained` is then true. In other runs it is a random projection.
 
-    - `mean`, float [texts, width]: mean over its characters, which every objective trains;
-    - `cls_max`, float [texts, 2 * width]: `cls`, then the maximum of each feature over CLS and the characters, as in
-      the multi-scale Transformer (https://arxiv.org/abs/1912.00544, section 3.2);
-    - `pooled`, float [texts, width]: tanh of a dense layer on `cls`. Only next-sentence prediction
-      (`objective.next_sentence`) and fine-tuning on text labels train that layer; `pooled_is_trained` is then true. In
-      other runs it is a random projection.
-
-    Models of words give each character the vector of its word. White space, which is in no word, gets zeros and a false
-    mask. The word vectors are `words`, float [texts, words, width]: CLS, the words of
-    `tokenfree.preprocess.text.words.word_spans`, SEP, then padding, where `word_mask`, bool [texts, words], is false.
+    Models of words give each character the vector of its word. White space gets zeros and a false mask. `words`, float
+    [texts, words, width], are CLS, the words of `tokenfree.preprocess.text.words.word_spans`, SEP, then padding, where
+    `word_mask`, bool [texts, words], is false.
     """
 
     characters: Tensor
@@ -56,7 +50,7 @@ class Encoded(NamedTuple):
 
     @property
     def cls_max(self) -> Tensor:
-        """Unit of CLS, and the maxima over CLS and the characters, float [texts, 2 * width]."""
+        """CLS, then the maxima over it and the characters, float [texts, 2 * width] (arXiv 1912.00544, section 3.2)."""
         inner = self.mask & (self.mask.flip(1).cumsum(1).flip(1) > 1)
         largest = self.characters.masked_fill(~inner[..., None], -torch.inf).amax(dim=1)
         return torch.cat([self.cls, largest], dim=1)
@@ -69,9 +63,8 @@ class Encoded(NamedTuple):
 class TextEncoder:
     """An encoder in evaluation mode, called with a list of texts. `encoder` is the module itself.
 
-    Texts are read unchanged, with one vector per codepoint. Training text is in NFC (preprocess/text/normalize.py), so
-    other forms may be encoded less well. Texts are padded (by `Padding`) so that their vectors do not depend on other
-    texts in the batch.
+    Texts are read unchanged, with one vector per codepoint. Training text is in NFC, so other forms may be encoded less
+    well. Padding makes the vectors independent of other texts in the batch.
 
     Args:
         length: Positions per example in training.
@@ -101,11 +94,7 @@ class TextEncoder:
 
     @torch.no_grad()
     def __call__(self, texts: Sequence[str]) -> Encoded:
-        """Return the embeddings of all texts, encoded as one batch on the device of `encoder`.
-
-        Raises:
-            UserError: A text is longer than the model reads, or there are no texts.
-        """
+        """Return the embeddings of all texts. Raises UserError if there are none, or one is too long for the model."""
         if isinstance(texts, str) or not texts:
             raise UserError(f"texts={texts!r}: no list. Give a list of at least one text.")
         return self._encode(texts)._replace(pooled_is_trained=self.pooled_is_trained)
@@ -173,8 +162,7 @@ def load_encoder(
     """Return the encoder of a run, with averaged weights if the run has them. `checkpoint_of` chooses the checkpoint.
 
     A run of classification or of pairs does not train UP. What it learned is in `cls`, in `pooled` if
-    `pooled_is_trained` is true, and in `words` for models of words. The vectors of characters, and therefore `mean`
-    and `cls_max`, use the initial UP.
+    `pooled_is_trained` is true, and in `words` for models of words; `mean` and `cls_max` use the initial UP.
 
     Args:
         run: Path or address of the run.
@@ -182,9 +170,8 @@ def load_encoder(
         device: Device of the encoder, such as "cpu" or "cuda:0".
         trust_code: Whether to run code outside tokenfree that the run names.
 
-    Raises:
-        UserError: There is no such run, it has no checkpoint, or it names code that is not trusted.
-        JobError: The checkpoint is damaged.
+    Raises UserError if there is no such run, it has no checkpoint, or it names code that is not trusted. Raises
+    JobError if the checkpoint is damaged.
     """
     recipe = read_any_config(run, trust_code=trust_code).recipe
     if isinstance(recipe, FinetuneRecipe):

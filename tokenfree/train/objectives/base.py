@@ -33,7 +33,6 @@ class Head(torch.nn.Module):
     means: tuple[str, ...] = ()  # names in each `Loss.means` of this head
 
     def target_logits(self, encoder: torch.nn.Module, batch: Mapping[str, torch.Tensor]) -> torch.Tensor:
-        """Return the logits of the N targets of a batch, float [N, V], row by row. V is the number of classes."""
         raise NotImplementedError
 
     def learn(self, pieces: Sequence[str], counts_V: np.ndarray | None) -> None:
@@ -48,11 +47,7 @@ class Head(torch.nn.Module):
             bias.data.copy_(shares_V.log())
 
     def multiply_accumulates(self) -> int:
-        """Return the number of multiply-accumulates of the forward pass for one target.
-
-        Every matrix is applied once per target. The next-sentence matrix is left out: it is applied only once per
-        example, and its cost is negligible.
-        """
+        """Return the multiply-accumulates of the forward pass for one target, without the next-sentence matrix."""
         matrices = (name for name, parameter in self.named_parameters() if parameter.ndim == 2)
         return sum(self.get_parameter(name).numel() for name in matrices if not name.startswith("next_sentence."))
 
@@ -90,7 +85,7 @@ class Objective(ABC):
         return self
 
     def rules(self) -> tuple[str, ...]:
-        """Return the training rules that changed since the first version. Runs of before cannot resume."""
+        """Return the training rules that changed since the first version. Runs of earlier versions cannot resume."""
         return ("next sentence",) if self.next_sentence else ()
 
 
@@ -112,7 +107,6 @@ class MaskedObjective(Objective):
     output_bias: Literal["zeros", "frequencies"] = "zeros"
 
     def for_validation(self) -> Self:
-        """Return the objective with the mask fraction of validation."""
         if self.validation_mask_fraction is None:
             return self
         return dataclasses.replace(self, mask_fraction=self.validation_mask_fraction)

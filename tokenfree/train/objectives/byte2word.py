@@ -1,7 +1,6 @@
 """Byte2Word: mask whole words of bytes, and predict all subwords of each (Lee, Guo, Qiu, arXiv 2211.12677).
 
-Each word is tokenised on its own. Byte-fallback pieces and <unk> occupy slots but are not predicted, as in CANINE-S, so
-that losses are comparable.
+Byte-fallback pieces and <unk> occupy slots but are not predicted, as in CANINE-S, so that losses are comparable.
 """
 
 from typing import Literal
@@ -99,7 +98,6 @@ class Config(SubwordOutput):
 
     @property
     def gives_words(self) -> bool:
-        """Return True if words are those of the text, not subwords."""
         return self.words == "rules"
 
     def rules(self) -> tuple[str, ...]:
@@ -143,13 +141,11 @@ def _slots(arrays: Arrays) -> np.ndarray:
 class Byte2WordCollator(Collator):
     """Collator from windows to masked words of bytes and their subwords.
 
-    `mask_fraction` of the words of a window are drawn, rounded, at least one. Drawn words with a predictable subword
-    are targets, until their subwords would exceed `max_predictions` P. 80% of these words become the single byte MASK.
-    Another 10% become a random word of the same window that is no target, and 10% stay unchanged. If replacements make
-    a row too long, the replaced words of that row stay unchanged. The paper does not say where replacements come from.
-    If they come from the same window, they do not depend on how a batch is divided.
-
-    If a window has more words than fit, a run from a random word on is used.
+    `mask_fraction` of the words of a window are drawn, rounded, at least one. Those with a predictable subword are
+    targets, until their subwords would exceed `max_predictions`. 80% of these become the single byte MASK, 10% another
+    word of the window, and 10% stay unchanged. The paper does not say where replacements come from; these do not depend
+    on how a batch is divided. If they make a row too long, its replaced words stay unchanged. From a window with too
+    many words, a run from a random word on is used.
 
     `unit_ends`, int64 [b, length / bytes_per_word], holds the ends of words. `target_positions`, int64 [b, P, 2], holds
     pairs of a word and a subword slot in it.
@@ -181,7 +177,6 @@ class Byte2WordCollator(Collator):
     def _select(
         self, rows: Rows, words: Words, first: np.ndarray, counts: np.ndarray, sample_ids: np.ndarray
     ) -> tuple[Selection, Arrays]:
-        """Draw the words to predict, and lay out their subwords as targets."""
         config, most = self._config, self._config.max_predictions
         chosen = select(
             counts,
@@ -249,7 +244,6 @@ class Byte2WordCollator(Collator):
 
 
 def _num_characters(words: Words, first: np.ndarray, counts: np.ndarray) -> np.ndarray:
-    """Return the number of characters from the first used word to the end of the last one, int64 [b]."""
     starts = np.append(words.starts, 0)[first]
     ends = np.where(counts > 0, np.append(words.ends, 0)[first + counts - 1], starts)
     leads = words.text & 0xC0 != 0x80  # the first byte of each character

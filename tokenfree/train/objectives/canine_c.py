@@ -101,10 +101,10 @@ class Config(MaskedObjective):
 class CanineCCollator(Collator):
     """Collator from windows to masked inputs and the characters to predict, in the order of prediction.
 
-    Words are runs without white space. `mask_fraction` of the words of a window are selected, rounded, at least one.
-    They are drawn one by one until their characters would exceed `max_predictions` P. In a share `masked` of them, all
-    characters become MASK; the others stay unchanged. All their characters are targets, in an order drawn for each
-    sample. `target_codepoints`, int64 [b, P], holds the characters, and `target_ids` their buckets.
+    Words are runs without white space. `mask_fraction` of them are selected, rounded, at least one, until their
+    characters would exceed `max_predictions`. In a share `masked` of them, all characters become MASK. All their
+    characters are targets, in random order. `target_codepoints`, int64 [b, P], holds the characters, and `target_ids`
+    their buckets.
     """
 
     columns = ("codepoints", "whitespace")
@@ -160,8 +160,7 @@ class CanineC(Head):
     """A causal layer over the predictions in their order. Each prediction sees the characters of earlier ones.
 
     Row s combines the encoder's vector at the character's own position with the embedding (including position and
-    segment) of the character predicted before it. The first row has BOS instead. So no row contains its own character,
-    and causal attention gives each row all earlier characters.
+    segment) of the character predicted before it. The first row has BOS instead. So no row contains its own character.
     """
 
     def __init__(self, config: Config, width: int) -> None:
@@ -176,7 +175,6 @@ class CanineC(Head):
         self.apply(initialise)
 
     def forward(self, encoder: nn.Module, batch: Mapping[str, Tensor]) -> Loss:
-        """Return the loss of a batch of the collator. `encoder` also embeds the characters already predicted."""
         batch = without_empty_columns(batch)
         out = encode(encoder, batch)
         h, targets = real_only(self.predict(encoder, out.characters, batch), targets_of(batch))
@@ -188,10 +186,9 @@ class CanineC(Head):
         return self.output(h_BPD[batch["target_mask"]])
 
     def predict(self, encoder: nn.Module, characters_BPD: Tensor, batch: Mapping[str, Tensor]) -> Tensor:
-        """Return the input of the output layer for each target, [B, P, D], from the encoder's vectors there, [B, P, D].
+        """Return the input of the output layer for each target, [B, P, D], from the encoder's vectors there.
 
-        Row s is a causal layer over FFN([e(pi_s-1); y_seq(pi_s)]) (arXiv 2103.06874, section 3.2). `pi` is the order of
-        the targets, and e embeds the character predicted before.
+        Row s is a causal layer over FFN([e(pi_s-1); y_seq(pi_s)]) (section 3.2), where pi is the order of the targets.
         """
         before_BP = functional.pad(batch["target_codepoints"][:, :-1], (1, 0), value=BOS)
         positions_BP = functional.pad(batch["target_positions"][:, :-1], (1, 0))

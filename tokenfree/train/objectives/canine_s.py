@@ -56,9 +56,8 @@ class Config(SubwordOutput):
 class CanineSCollator(Collator):
     """Collator from windows to masked inputs and their targets.
 
-    `mask_fraction` of the subwords of a window are selected, rounded, at least one and at most `max_predictions`. In
-    80% of them, all characters become MASK. Another 10% are replaced by a random subword of the same number of
-    characters, which begins a word if and only if the original does. The rest stays unchanged. Lengths never change.
+    `mask_fraction` of the subwords of a window are selected. In 80% of them, all characters become MASK. Another 10%
+    become a random subword of the same number of characters, which begins a word if and only if the original does.
     """
 
     columns = ("codepoints", "subword_ids", "subword_starts", "subword_ends")

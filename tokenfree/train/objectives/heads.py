@@ -32,18 +32,14 @@ def encode(encoder: nn.Module, batch: Mapping[str, Tensor]) -> Any:
 
 
 def drops_empty_targets(x: Tensor) -> bool:
-    """Return True if rows without a target are left out.
-
-    They are kept on other devices than the CPU, where counting them means waiting for the device.
-    """
+    """Return True on the CPU, where rows without a target are left out. Counting them on a GPU means waiting for it."""
     return x.device.type == "cpu" and not torch.compiler.is_compiling()
 
 
 def without_empty_columns(batch: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
     """Return the batch without the last `target_...` columns that no row uses, if `drops_empty_targets` holds.
 
-    A row has room for the targets of a long window. Windows of 240 characters use 17 of 80 columns. Computing the final
-    layer for all of them would take 7% of a step of canine-fast-tiny.
+    Windows of 240 characters use 17 of 80 columns. The final layer over all takes 7% of a step of canine-fast-tiny.
     """
     if not drops_empty_targets(batch["target_mask"]):
         return batch
@@ -60,10 +56,7 @@ def real_only(h_BPD: Tensor, targets: dict[str, Tensor]) -> tuple[Tensor, dict[s
 
 
 def score(logits: Tensor, targets: Mapping[str, Tensor], *, bits: bool) -> Loss:
-    """Return the cross-entropy of logits [..., V] in nats, for all and for hidden targets.
-
-    With `bits`, the loss also has bits per character.
-    """
+    """Return the cross-entropy of logits [..., V] in nats for all and for hidden targets, with `bits` per character."""
     real = targets["target_mask"].flatten()
     gold = targets["target_ids"].flatten().masked_fill(~real, _NO_TARGET)
     logits = logits.flatten(end_dim=-2).float()
@@ -95,8 +88,8 @@ class NextSentence(nn.Module):
         """Return the sum of the masked loss and this one, from pooled vectors [B, D] and the batch's `from_elsewhere`.
 
         The aim is the sum of the mean over targets and the mean over examples. But a `Loss` is a sum over the targets
-        of any part of a global batch. So the loss of an example counts once for each of its targets. The result does
-        not depend on how the batch is divided. If all examples have equally many targets, it is the sum of both means.
+        of any part of a global batch. So the loss of an example counts once for each of its targets, however the batch
+        is divided.
         """
         logits, gold_B = self.output(pooled_BD).float(), batch["from_elsewhere"]
         loss_B = functional.cross_entropy(logits, gold_B, reduction="none")
@@ -123,10 +116,9 @@ class SubwordOutput(MaskedObjective):
 class MaskedHead(Head):
     """BERT's head (Devlin et al. 2019): dense, GELU, LayerNorm, and a softmax over `size` classes.
 
-    Args:
-        spelled: Whether subwords of similar spelling share rows of the output layer.
-        tied: Whether the output layer is the first `size` rows of the embedder's table, with a separate bias.
-        bits: Whether each target is a character, so that bits per character are reported.
+    If `spelled`, subwords of similar spelling share output rows. If `tied`, the output layer is the first `size` rows
+    of the embedder's table, with a separate bias. If `bits`, targets are characters, and the loss has bits per
+    character.
     """
 
     def __init__(
@@ -150,7 +142,6 @@ class MaskedHead(Head):
         self.apply(initialise)
 
     def forward(self, encoder: nn.Module, batch: Mapping[str, Tensor]) -> Loss:
-        """Return the loss of a batch, which has the arrays of `Collator.__call__`."""
         batch = without_empty_columns(batch)
         out = encode(encoder, batch)
         h, targets = real_only(out.characters, targets_of(batch))
@@ -166,7 +157,6 @@ class MaskedHead(Head):
         super().learn(pieces, counts_V)
 
     def logits(self, encoder: nn.Module, h_BPD: Tensor) -> Tensor:
-        """Return the logits [..., size] of the encoder's vectors [..., D]."""
         h_BPD = self.norm(functional.gelu(self.dense(h_BPD), approximate="tanh"))
         if self.output is not None:
             return self.output(h_BPD)
@@ -176,10 +166,7 @@ class MaskedHead(Head):
         return linear(h_BPD, embedder.table.rows.weight[: len(self.output_bias)], self.output_bias)
 
     def multiply_accumulates(self) -> int:
-        """Return the number of multiply-accumulates of the forward pass for one target.
-
-        It includes the product with the embedder's table, but not the sums of spelled rows.
-        """
+        """Return the number for one target, with the product with a tied table but without sums of spelled rows."""
         tied = 0 if self.output_bias is None else self.dense.in_features * len(self.output_bias)
         shared = self.output.shared.weight.numel() if isinstance(self.output, SpelledLinear) else 0
         return super().multiply_accumulates() + tied - shared

@@ -67,9 +67,8 @@ class Config(MaskedObjective):
 class MaskedCharactersCollator(Collator):
     """Collator from windows to masked inputs and their targets.
 
-    White space is left out. `mask_fraction` of the other characters of a window are selected, rounded, at least one and
-    at most `max_predictions`. Of these, 80% become MASK, 10% become a random character of the same window that is not
-    selected, and 10% stay unchanged. `target_codepoints`, int64 [b, P], holds the characters.
+    `mask_fraction` of the characters except white space are selected. Of these, 80% become MASK, and 10% a random
+    character of the same window that is not selected. `target_codepoints`, int64 [b, P], holds the characters.
     """
 
     columns = ("codepoints", "whitespace")

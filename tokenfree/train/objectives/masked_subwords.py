@@ -1,8 +1,7 @@
 """Masked subwords with subword input (BERT, Devlin et al. 2019): the model that CANINE is compared with.
 
-With a vocabulary of V pieces, CLS, SEP and MASK have the ids V, V + 1 and V + 2, so the embedder has at least V + 3
-rows. With a tied output layer, these rows are the classes. Byte-fallback pieces and <unk> are not predicted, so that
-losses are comparable.
+With a vocabulary of V pieces, CLS, SEP and MASK have the ids V, V + 1 and V + 2. With a tied output layer, these rows
+are classes, too. Byte-fallback pieces and <unk> are not predicted, so that losses are comparable.
 """
 
 from typing import Literal
@@ -85,9 +84,8 @@ class Config(SubwordOutput):
 class MaskedSubwordsCollator(Collator):
     """Collator from windows to masked inputs of subword ids, [CLS] ids [SEP], and their targets.
 
-    `mask_fraction` of the subwords of a window are selected, rounded, at least one and at most `max_predictions`. Of
-    these, 80% become MASK, 10% become a random subword of the vocabulary, and 10% stay unchanged. If a window has more
-    subwords than fit, a run from a random one on is used.
+    `mask_fraction` of the subwords of a window are selected. Of these, 80% become MASK, and 10% a random subword of the
+    vocabulary. If a window has more subwords than fit, a run from a random one on is used.
     """
 
     columns = ("subword_ids", "subword_starts", "subword_ends")
@@ -139,7 +137,6 @@ class MaskedSubwordsCollator(Collator):
 
 
 def _num_characters(rows: Rows, begin: np.ndarray, counts: np.ndarray) -> np.ndarray:
-    """Return the number of characters from the first used subword to the end of the last one, int64 [b]."""
     spans = zip(rows["subword_starts"], rows["subword_ends"], begin.tolist(), counts.tolist(), strict=True)
     sizes = (int(ends[at + count - 1]) - int(starts[at]) if count else 0 for starts, ends, at, count in spans)
     return np.fromiter(sizes, dtype=np.int64, count=len(counts))

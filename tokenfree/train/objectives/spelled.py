@@ -23,9 +23,8 @@ NUM_FEATURES = 9
 class SpelledLinear(nn.Module):
     """A linear layer over V subwords whose rows are sums of a free row and `NUM_FEATURES` shared rows.
 
-    Subwords share rows by length and word start, by their first one to three letters, by their last one to three
-    letters, by their lower-cased form and by their kind of characters. `learn` assigns the rows, and checkpoints store
-    the assignment.
+    Subwords share rows by length and word start, by their first and last one to three letters, by their lower-cased
+    form and by their kind of characters. `learn` assigns the rows, and checkpoints store them.
     """
 
     index_VF: Tensor
@@ -44,13 +43,11 @@ class SpelledLinear(nn.Module):
         self.shared.weight[_NONE] = 0
 
     def weight(self) -> Tensor:
-        """Return the rows as a plain matrix, [V, D]."""
         return self.free.weight + functional.embedding_bag(
             self.index_VF, self.shared.weight, mode="sum", padding_idx=_NONE
         )
 
     def forward(self, h: Tensor) -> Tensor:
-        """Return the logits [..., V] of vectors [..., D]."""
         return linear(h, self.weight(), self.bias)
 
 

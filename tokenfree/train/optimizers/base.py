@@ -27,8 +27,7 @@ def parameter_groups(module: nn.Module, weight_decay: float) -> list[dict[str, A
 def stacked_tensors(module: nn.Module) -> dict[str, int]:
     """Return the number of equally sized tensors that each named parameter stacks in its first dimension.
 
-    Parts of a model define these numbers in `stacked`, by parameter name: 8 for the tables of eight hashes, 0 for
-    scalars that are initially zero. Other parameters are one tensor.
+    Parts of a model define these in `stacked`: 8 for the tables of eight hashes, 0 for scalars that are initially zero.
     """
     return {
         f"{prefix}.{name}" if prefix else name: count
@@ -38,8 +37,6 @@ def stacked_tensors(module: nn.Module) -> dict[str, int]:
 
 
 class Moments(NamedTuple):
-    """Moments of the parameters of a group that have gradients."""
-
     steps: int  # number of updates, including this one
     means: list[Tensor]
     squares: list[Tensor]
@@ -53,7 +50,6 @@ class MomentOptimizer(torch.optim.Optimizer):
 
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
-        """Update every parameter that has a gradient."""
         assert closure is None, "the loop computes the gradients itself"
         for group in self.param_groups:
             parameters = [parameter for parameter in group["params"] if parameter.grad is not None]
@@ -91,10 +87,7 @@ class OptimizerConfig(ABC):
 
     @abstractmethod
     def build(self, module: nn.Module) -> torch.optim.Optimizer:
-        """Return an optimizer over the parameters of `module`. The loop sets `lr` before every step.
-
-        Its state has the entries `step`, `exp_avg` and `exp_avg_sq` for each parameter.
-        """
+        """Return an optimizer with the state `step`, `exp_avg` and `exp_avg_sq` per parameter. The loop sets `lr`."""
 
     def rules(self) -> tuple[str, ...]:
         """Return the training rules that changed since the first version, as `Objective.rules` does."""
@@ -124,8 +117,7 @@ Schedule = Literal["linear", "bert"]
 def learning_rate(step: int, *, steps: int, peak: float, warmup: float, schedule: Schedule = "linear") -> float:
     """Return the learning rate of update `step` (from 0): linear to `peak` in a share `warmup` of `steps`, then to 0.
 
-    The schedule `bert`, from the code of BERT and CANINE, falls from `peak` starting at the first update. The warm-up
-    overrides it, so the rate jumps down when the warm-up ends.
+    The schedule `bert` falls from `peak` starting at the first update, and jumps down when the warm-up ends.
     """
     if schedule == "bert":
         rising = int(warmup * steps)

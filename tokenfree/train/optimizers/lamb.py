@@ -102,7 +102,6 @@ def _norms(stack: Tensor, tensors: int) -> Tensor:
 
 
 def _like(stack: Tensor, of_rows: Tensor) -> Tensor:
-    """Return the part of `of_rows`, one number per row, for the rows that this worker holds."""
     if not _is_part(stack):
         return of_rows
     from torch.distributed.tensor import distribute_tensor  # slow import (1 s) that only sharded workers need
