@@ -41,16 +41,12 @@ _MOST = 32  # maximum number of items in a batch of evaluation; `train.micro_bat
 
 
 class Evaluated(NamedTuple):
-    """Results of an evaluation, the same on all workers."""
-
     predictions: list[dict[str, Any]]  # one per example
     metrics: Metrics | None  # None if the right answers are not given
     loss: float  # nats per target; 0 without targets
 
 
 class Evaluator:
-    """An evaluator of the examples of one split, which are divided among the workers."""
-
     def __init__(
         self,
         task: DownstreamTask,
@@ -70,10 +66,7 @@ class Evaluator:
 
     @torch.no_grad()
     def __call__(self, model: Task, device: torch.device, *, equally_many: bool = False) -> Evaluated:
-        """Evaluate `model`. All workers must call this.
-
-        With `equally_many`, all make the same number of forward passes, as sharded models require.
-        """
+        """Evaluate `model`. All workers must call this; `equally_many` is that of `Source.validate`."""
         sums, own = StepSums.zeros(model.head.means, device), dict[int, Outputs]()
         for number in range(self._rank, len(self._batches), self._world_size):
             chosen = self._batches[number]
@@ -143,7 +136,6 @@ class SizedOrder:
         self._pool = functools.lru_cache(maxsize=4)(self._make_pool)
 
     def items(self, batch: int) -> np.ndarray:
-        """Return the numbers of the items of a batch, int64 [batch], in ascending order of size."""
         pool, within = divmod(batch, self._pool_batches)
         return self._pool(pool)[within]
 
@@ -195,11 +187,7 @@ PREDICTIONS = "predictions"  # a folder of a run, with a file of JSON lines per 
 
 
 class TaskSource(Source):
-    """The examples of a task. The task is fitted to the training examples.
-
-    Raises:
-        UserError: There are no examples to train on.
-    """
+    """The examples of a task, which is fitted to them. Raises UserError if there are none to train on."""
 
     keeps_best = True
 
@@ -252,11 +240,7 @@ class TaskSource(Source):
         return task
 
     def validate(self, task: Task, device: torch.device, *, equally_many: bool) -> dict[str, float]:
-        """Return the development set's loss in nats per target and its scores. `validation_main` is the main score.
-
-        Raises:
-            UserError: The development set has no labels.
-        """
+        """Return the development set's metrics, with `validation_main`. Raises UserError if it has no labels."""
         if not self._has("dev"):
             return {}
         found = self._evaluator("dev")(task, device, equally_many=equally_many)

@@ -125,13 +125,11 @@ def optimizer_tensors(model: nn.Module, optimizer: torch.optim.Optimizer, *, kee
 
 
 def load_model(model: nn.Module, tensors: Mapping[str, Tensor]) -> None:
-    """Load the weights of `model_tensors` into `model`. None may be missing."""
     own = model.state_dict()
     model.load_state_dict({name: part(tensor, like=own.get(name)) for name, tensor in tensors.items()})
 
 
 def load_optimizer(model: nn.Module, optimizer: torch.optim.Optimizer, tensors: Mapping[str, Tensor]) -> None:
-    """Load the state of `optimizer_tensors` into `optimizer`, which was made for `model`."""
     parameters = dict(model.named_parameters())
     slots: dict[str, dict[str, Tensor]] = {}
     for entry, value in tensors.items():
@@ -162,7 +160,6 @@ def part(tensor: Tensor, *, like: Tensor | None) -> Tensor:
 
 
 def copies(tensors: Iterable[tuple[str, Tensor]], *, keep: bool) -> dict[str, Tensor]:
-    """Return whole copies on the CPU by name, with the same shapes and types. Without `keep`, return none."""
     wholes = ((name, whole(tensor.detach())) for name, tensor in tensors)
     return {name: tensor.to("cpu", copy=True) for name, tensor in wholes if keep}
 
@@ -185,11 +182,7 @@ def join(
     listener: socket.socket | None = None,
     timeout: datetime.timedelta,
 ) -> None:
-    """Join the default process group, with a store that listens on one address.
-
-    The store that `init_process_group` would make listens on all interfaces. `listener` is the return value of `listen`
-    on rank 0. `address` and `port` are those of the store.
-    """
+    """Join the default process group, with a store that listens on one address, not on all interfaces."""
     store = dist.TCPStore(  # pyright: ignore[reportPrivateImportUsage]
         address,
         port,
@@ -213,7 +206,6 @@ def keep_to(address: str) -> None:
 
 
 def interface_of(address: str) -> str | None:
-    """Return the network interface of this machine with this address, or None if there is none."""
     interfaces = psutil.net_if_addrs().items()
     return next((name for name, found in interfaces if any(each.address == address for each in found)), None)
 
@@ -258,10 +250,7 @@ class DataParallel(SingleWorker):
 
 
 class FullyShardedDataParallel(SingleWorker):
-    """FSDP2: every worker holds a part of each parameter. Each of `layers` is gathered separately, the rest together.
-
-    Zhao et al., arXiv 2304.11277, and PyTorch's `fully_shard`. `module` is sharded in place.
-    """
+    """FSDP2: every worker holds a part of each parameter; each of `layers` is gathered alone (arXiv 2304.11277)."""
 
     is_sharded = True
 

@@ -28,8 +28,6 @@ _MOST = 32  # maximum number of examples in a validation batch; `train.micro_bat
 
 
 class WindowSource(Source):
-    """Windows of one or several data directories, for the objective of a recipe that was already checked."""
-
     keeps_best = False
 
     def __init__(self, recipe: PretrainRecipe, data: Data, *, rank: int, world_size: int) -> None:
@@ -52,14 +50,10 @@ class WindowSource(Source):
         )
 
     def held_out(self, *, equally_many: bool = False) -> Iterator[Arrays]:
-        """Return an iterator over this worker's validation batches.
-
-        With `equally_many`, all workers get the same number of batches. Batches without `sample_ids` do not count.
-        """
+        """Return an iterator over this worker's validation batches. Those without `sample_ids` do not count."""
         return self._held_out(self._rank, self._world_size, equally_many=equally_many)
 
     def baselines(self) -> Baselines | None:
-        """Return the scores of context-free models on all targets, or None if the objective has none."""
         symbols = self._recipe.objective.symbols(self.vocabulary)
         if symbols is None:
             return None
@@ -91,7 +85,6 @@ class WindowSource(Source):
         return np.cumsum([0, *sizes[:-1]])
 
     def build(self) -> Task:
-        """Return the model with new weights, after its embedder has learned from the data."""
         task = build_task(self._recipe, self.vocabulary)
         check = self._recipe.train.check_shards
         learn_characters(task.encoder, self._data, check_shards=check)
@@ -107,8 +100,7 @@ class WindowSource(Source):
     def validate(self, task: Task, device: torch.device, *, equally_many: bool) -> dict[str, float]:
         """Return `validation_loss` (nats per target), `validation_accuracy`, `validation_targets` and other means.
 
-        Samples and masks are always the same. With several directories, these metrics are over the targets of all of
-        them, in proportion. Each directory with windows adds `validation_loss_data_1` and so on.
+        With several directories, these are over the targets of all, and `validation_loss_data_1` and so on are added.
         """
         means = task.head.means
         sums, by_directory = StepSums.zeros(means, device), [StepSums.zeros(means, device) for _ in self._directories]
@@ -153,8 +145,6 @@ class WindowSource(Source):
 
 
 class Loop(TrainingLoop[PretrainRecipe]):
-    """A training loop that pretrains on `windows`."""
-
     def __init__(
         self,
         recipe: PretrainRecipe,

@@ -45,8 +45,6 @@ class Incident(JobError):
 
 
 class NotANumber(Incident):
-    """The loss or the gradient is not finite."""
-
     kind = "not_a_number"
 
     def __str__(self) -> str:
@@ -57,8 +55,6 @@ class NotANumber(Incident):
 
 
 class Spike(Incident):
-    """The loss is far above the previous ones."""
-
     kind = "loss_spike"
 
     def __str__(self) -> str:
@@ -69,11 +65,7 @@ class Spike(Incident):
 
 
 def checked_validation(step: int, validation: Mapping[str, float]) -> Mapping[str, float]:
-    """Return the metrics of a validation after `step`, after a check that all are finite, which JSON requires.
-
-    Raises:
-        JobError: A metric is not finite.
-    """
+    """Return the metrics of a validation. Raises JobError if one is not finite, which JSON requires."""
     if not all(map(math.isfinite, validation.values())):
         raise JobError(
             f"the held-out loss is not a number at step {step}, after losses that were: the last updates were too "
@@ -90,22 +82,19 @@ class RecentLosses:
         self._deviations = deviations
 
     def jumps(self, loss: float) -> bool:
-        """Return True if `loss` (nats per target) is a jump. It never is before the window is full."""
+        """Return True if `loss` is a jump. It never is before the window is full."""
         if len(self._losses) < (self._losses.maxlen or 0):
             return False
         mean = math.fsum(self._losses) / len(self._losses)
         return loss > mean + self._deviations * statistics.pstdev(self._losses, mean)
 
     def add(self, loss: float) -> None:
-        """Add the loss of a completed step."""
         self._losses.append(loss)
 
     def state(self) -> list[float]:
-        """Return the losses for a checkpoint, the oldest first."""
         return list(self._losses)
 
     def load(self, state: Iterable[float]) -> None:
-        """Replace the losses by those that `state` returned."""
         self._losses.clear()
         self._losses.extend(state)
 
@@ -114,10 +103,7 @@ _SCALARS = 5
 
 
 class StepSums(NamedTuple):
-    """Sums over the examples of a micro batch, of one worker or of the global batch: float64, without gradient.
-
-    This is a tuple so that torch's data parallelism and compiler find its tensors.
-    """
+    """Sums over the examples of a batch, float64: a tuple, so that data parallelism and compiler find its tensors."""
 
     loss: Tensor  # scalar: sum of the losses of all targets, in nats
     num_targets: Tensor  # scalar
@@ -128,7 +114,6 @@ class StepSums(NamedTuple):
 
     @classmethod
     def of(cls, loss: Loss, means: Sequence[str]) -> StepSums:
-        """Return the sums of one forward pass, with the means of these names."""
         total, num_targets, num_correct = (_detached(each) for each in (loss.total, loss.num_targets, loss.num_correct))
         pairs = {name: torch.stack([_detached(value) for value in loss.means[name]]) for name in means}
         nothing = torch.zeros_like(total)
@@ -136,12 +121,10 @@ class StepSums(NamedTuple):
 
     @classmethod
     def zeros(cls, means: Sequence[str], device: torch.device) -> StepSums:
-        """Return zeros on `device`, to add to."""
         return cls.unpack(torch.zeros(_SCALARS + 2 * len(means), dtype=torch.float64, device=device), means)
 
     @classmethod
     def unpack(cls, vector: Tensor, means: Sequence[str]) -> StepSums:
-        """Return the sums that `pack` stored in `vector`. `means` are the names of their means."""
         pairs = dict(zip(means, vector[3:-2].unflatten(0, (len(means), 2)), strict=True))
         return cls(vector[0], vector[1], vector[2], pairs, vector[-2], vector[-1])
 
@@ -151,7 +134,6 @@ class StepSums(NamedTuple):
         return torch.cat([torch.stack(first), *self.means.values(), torch.stack(last)])
 
     def plus(self, other: StepSums) -> StepSums:
-        """Return the sum of both. `other` has the same means on the same device."""
         return StepSums.unpack(self.pack() + other.pack(), tuple(self.means))
 
     def mean_loss(self) -> float:
@@ -206,7 +188,6 @@ def learn_characters(encoder: Encoder, data: Data, *, check_shards: bool = True)
 
 
 def on_device(arrays: Arrays, device: torch.device) -> dict[str, Tensor]:
-    """Return the arrays of a batch as tensors of the same shapes and types on `device`."""
     return {name: torch.from_numpy(values).to(device, non_blocking=True) for name, values in arrays.items()}
 
 
@@ -218,8 +199,7 @@ def matrix_precision(precision: str, device: torch.device) -> torch.autocast:
 def uses_bfloat16(precision: str, device: torch.device) -> bool:
     """Return True if `train.precision` means bfloat16 products. `auto` does on devices with instructions for them.
 
-    Without these instructions a step of canine-fast-tiny takes seven times as long in bfloat16 as in float32 (1.08 and
-    0.16 CPU seconds on Zen 3).
+    Without these, a step of canine-fast-tiny takes seven times as long in bfloat16 as in float32 (on Zen 3).
     """
     if precision != "auto":
         return precision == "bfloat16"
@@ -232,10 +212,7 @@ _TRIM_THRESHOLD, _MMAP_MAX = -1, -4  # parameters of mallopt(3)
 
 
 def keep_freed_memory() -> None:
-    """Let this process keep the memory that it frees, if its C library is glibc.
-
-    Otherwise each step gets its large tensors from the system anew, which took 11% of a bfloat16 step of CANINE base.
-    """
+    """Let this process keep freed memory, if it uses glibc. That saves 11% of a bfloat16 step of CANINE base."""
     with contextlib.suppress(AttributeError):
         mallopt = ctypes.CDLL(None).mallopt
         mallopt(_MMAP_MAX, 0)
@@ -299,8 +276,8 @@ def peak(device: torch.device, dtype: torch.dtype, *, seconds: float = 0.1) -> f
 class WeightAverage:
     """A moving average of the parameters of `model`, which starts at the current weights.
 
-    After each update e <- d * e + (1 - d) * w. The decay d of update number n (from 1) is min(`decay`, (1 + n) / (10 +
-    n)), so the first weights are soon forgotten. If workers hold parts of the parameters, each averages its own part.
+    After update number n (from 1), e <- d * e + (1 - d) * w with d = min(`decay`, (1 + n) / (10 + n)), so the first
+    weights are soon forgotten. If workers hold parts of the parameters, each averages its own part.
     """
 
     def __init__(self, model: nn.Module, decay: float) -> None:
@@ -310,7 +287,6 @@ class WeightAverage:
 
     @torch.no_grad()
     def update(self, number: int) -> None:
-        """Add the weights after update `number`, counted from 1."""
         decay = min(self._decay, (1 + number) / (10 + number))
         averages, weights = _here(self._averages), _here(self._parameters)
         torch._foreach_lerp_(averages, weights, 1 - decay)  # pyright: ignore[reportPrivateImportUsage]
@@ -329,7 +305,6 @@ class WeightAverage:
         return copies(self._averages.items(), keep=keep)
 
     def load(self, tensors: Mapping[str, Tensor]) -> None:
-        """Replace the averages by those that `tensors` returned. Every worker has them whole."""
         for name, average in self._averages.items():
             average.copy_(part(tensors[name], like=average))
 
@@ -347,8 +322,6 @@ def _here(tensors: Mapping[str, Tensor]) -> list[Tensor]:
 
 
 class StepNumbers(NamedTuple):
-    """Numbers of a step."""
-
     step: int  # optimizer steps including this one
     batch: int  # number of its batch in the order of the data
     rate: float  # learning rate
@@ -413,12 +386,7 @@ class TrainingStep:
         return StepSums.unpack(sum_over_workers(sums.pack()), self._task.head.means)
 
     def _guard(self, numbers: StepNumbers, loss: float, norm: float) -> bool:
-        """Return True if the loss jumps and training continues regardless.
-
-        Raises:
-            NotANumber: The loss or the gradient is not finite.
-            Spike: The loss jumps and `train.on_spike` is not `go_on`.
-        """
+        """Return True if the loss jumps and training continues regardless."""
         first, size = numbers.batch * self._config.global_batch, self._config.global_batch
         samples = list(range(first, first + size))
         if not (math.isfinite(loss) and math.isfinite(norm)):
@@ -432,7 +400,6 @@ class TrainingStep:
         return jumps
 
     def _update(self, numbers: StepNumbers, gradients: list[Tensor], scale: float) -> None:
-        """Update the weights with the gradients times `scale`, then the average of the weights."""
         torch._foreach_mul_(gradients, scale)  # pyright: ignore[reportPrivateImportUsage]
         for group in self._optimizer.param_groups:
             group["lr"] = numbers.rate * group.get("rate_factor", 1.0)
@@ -445,7 +412,6 @@ class TrainingStep:
     def _line(
         self, numbers: StepNumbers, sums: StepSums, arrays: Arrays, *, norm: float, jumps: bool, began: float
     ) -> dict[str, float]:
-        """Return the metrics of a step that began at `began` by the clock, after waiting for its batch."""
         seconds = numbers.waited + time.perf_counter() - began
         return {
             "step": numbers.step,

@@ -44,8 +44,6 @@ from tokenfree.train.runs.run import Run
 
 
 class Source(ABC):
-    """Data, model and validation of a run, on one worker."""
-
     content: str  # fingerprint of the data
     vocabulary: Vocabulary | None  # of the data, or of the texts that the model reads
     loader: StepLoader
@@ -143,7 +141,6 @@ class TrainingLoop(Generic[R]):
         return self._training_step.stopping
 
     def train_until(self, step: int, on_step: OnStep | None = None) -> None:
-        """Train until `step` steps are completed. `on_step` gets the metrics of each step (train/runs/metrics.py)."""
         if self.step >= step:
             return
         check_compile(self.recipe.train.compile, self.device.type)
@@ -160,7 +157,6 @@ class TrainingLoop(Generic[R]):
 
     @torch.no_grad()
     def validate(self) -> dict[str, float]:
-        """Return the metrics of `Source.validate`, with the average of the weights if there is one."""
         with self.evaluating():
             found = self.source.validate(self.model, self.device, equally_many=self.parallel.is_sharded)
             self.parallel.reshard()
@@ -168,10 +164,7 @@ class TrainingLoop(Generic[R]):
 
     @torch.no_grad()
     def result(self, run: Run, progress: RunProgress) -> dict[str, Any]:
-        """Return the result of `Source.result` after the last step.
-
-        If the best checkpoint is the result of the run, its weights are loaded first and stay loaded.
-        """
+        """Return the result of `Source.result`. If the best checkpoint is the run's result, its weights stay loaded."""
         if self.source.keeps_best and progress.best_step is not None:
             self._load_step(run, progress.best_step)
         with self.evaluating():
@@ -192,14 +185,10 @@ class TrainingLoop(Generic[R]):
             self.model.train()
 
     def leave_out(self, batches: Iterable[int]) -> None:
-        """Skip these batches in later calls of `train_until`."""
         self.left_out |= frozenset(batches)
 
     def snapshot(self) -> tuple[dict[str, dict[str, Tensor]], CheckpointState]:
-        """Return copies of all tensors on the CPU by part and name, and the rest of the state, for a checkpoint.
-
-        Only rank 0 gets the tensors. If workers are sharded (`train.parallel: fsdp`), all must call this.
-        """
+        """Return copies of all tensors, on rank 0, and the rest of the state. Sharded workers must all call this."""
         keep = self.rank == 0
         parts = {
             MODEL: model_tensors(self.model, keep=keep),
@@ -255,7 +244,6 @@ class TrainingLoop(Generic[R]):
             self._average.load({**own, **tensors})
 
     def load_model(self, checkpoint: Checkpoint) -> None:
-        """Load only the weights of a checkpoint, to validate them on the same or other data."""
         load_model(self.model, checkpoint.tensors(MODEL))
         if self._average is not None:
             self._average.load(checkpoint.tensors(AVERAGE))
@@ -266,7 +254,6 @@ class TrainingLoop(Generic[R]):
         self.load_model(run.here(found))
 
     def _shared(self, task: Task) -> SingleWorker:
-        """Return `task` for this worker among the others. The task is changed in place, as the recipe requires."""
         config = self.recipe.train
         layers = list(task.encoder.trunk.layers)
         if config.checkpoint_activations:

@@ -38,7 +38,6 @@ from tokenfree.train.runs.run import Run
 def save_incident(
     run: Path, incident: Incident, *, left_out: Iterable[int] = (), checkpoint: int | None = None
 ) -> Path:
-    """Write an incident into the folder `run`, with the batches `left_out` from then on, and return the file's path."""
     folder = run / "incidents"
     folder.mkdir(exist_ok=True)
     path = folder / f"batch_{incident.batch:08d}.json"
@@ -104,7 +103,6 @@ class RunWriter:
         self._run.publish()
 
     def record(self, line: Line) -> None:
-        """Record the metrics of a step or of a validation, and the samples of a step whose loss jumped."""
         self._recorder.metrics(line)
         if "spike" in line:
             batch, size = batch_of(self._loop.step - 1, self._loop.left_out), self._config.global_batch
@@ -169,16 +167,10 @@ def work(
     on_line: OnLine | None = None,
     stop: Stop | None = None,
 ) -> None:
-    """Train the run `job.run` from its current step to its end.
+    """Train the run `job.run` from its current step to its end. Raises `Stopped` if a worker was asked to stop.
 
-    `threads` is the number of CPU threads, by default torch's. `on_line` gets each recorded line, on rank 0. Without a
-    `stop`, signals to this process stop training.
-
-    Raises:
-        NotANumber, Spike: The loss was not finite, or jumped (train/loop/step.py).
-        Stopped: A worker was asked to stop.
-        JobError: Another process still trains the run, or training went back too often.
-        UserError: The disk is full or read-only.
+    `on_line` gets each recorded line, on rank 0. Without a `stop`, signals to this process stop training. Raises
+    JobError if another process trains the run or training went back too often, UserError if the disk is full.
     """
     run = Run(job.run, job.owner)
     with contextlib.ExitStack() as stack:
@@ -196,10 +188,7 @@ def work(
 
 
 def _attempt(job: Job, run: Run, on_line: OnLine | None, loop: TrainingLoop[Any], *, back: bool) -> bool:
-    """Train from the newest checkpoint to the end. Return False if training is to resume after an incident.
-
-    `back` means that it has just done so.
-    """
+    """Train to the end. Return False if training is to go `back` to the newest checkpoint after an incident."""
     config = job.recipe.train
     with contextlib.ExitStack() as stack:
         damaged: list[str] = []
@@ -252,7 +241,6 @@ def _full_disk_explained() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _arithmetic(threads: int | None, *, deterministic: bool) -> Iterator[None]:
-    """Fix what the results of this process depend on: the number of threads and the choice of kernels."""
     before = torch.get_num_threads(), torch.get_deterministic_debug_mode()
     if threads is not None:
         torch.set_num_threads(threads)
@@ -265,8 +253,6 @@ def _arithmetic(threads: int | None, *, deterministic: bool) -> Iterator[None]:
 
 
 class _Training:
-    """Training from the current step of `loop` to the end, with validations and checkpoints. Rank 0 has a `writer`."""
-
     def __init__(self, loop: TrainingLoop[Any], progress: RunProgress, writer: RunWriter | None) -> None:
         self._loop, self._progress, self._writer = loop, progress, writer
         self._config = loop.recipe.train

@@ -36,8 +36,7 @@ _INTERVAL = 0.5  # seconds between checks of the controller
 class CleanerCallback(ControllerCallback, WorkerGroupCallback):
     """A callback that starts a `Cleaner` next to Ray Train's controller and gives it the workers' placement group.
 
-    Ray's own cleaner needs the State API, and so a dashboard, which takes 140 MB. With a second cluster on the same
-    machine, it once destroyed a healthy group of workers. Without a State API it gives up (see train/ray/cluster.py).
+    Ray's own cleaner needs a dashboard, which takes 140 MB, and once destroyed a healthy group of workers.
     """
 
     _cleaner: Any = None
@@ -150,8 +149,7 @@ class LossCallback(WorkerGroupCallback):
     """A callback that ends the run or records an event when workers fail. Ray restarts workers without limit.
 
     It raises `GaveUp` if a worker raised an error itself, which would recur, or after `most` losses. Stops with a
-    checkpoint are not counted. Workers are asked to stop before their node goes away: autoscalers have Ray drain a node
-    before they remove it. `channel` is that of the run; see train/ray/driver.py.
+    checkpoint are not counted. Workers are asked to stop before their node is drained and removed.
     """
 
     def __init__(self, run: str, owner: str | None, channel: Any, most: int) -> None:
@@ -162,7 +160,6 @@ class LossCallback(WorkerGroupCallback):
         self._told = self._noticed = False
 
     def after_worker_group_poll_status(self, worker_group_status: Any) -> None:
-        """Ask the workers to stop with a checkpoint if one of their nodes is being drained. Report failures."""
         info = worker_group_status.get_preemption_info()
         if info is not None and not self._noticed:
             self._noticed = True
@@ -171,11 +168,7 @@ class LossCallback(WorkerGroupCallback):
             self._report(worker_group_status.errors)
 
     def _report(self, worker_exceptions: dict[int, Exception]) -> None:
-        """Report who was lost or stopped, by rank. While a node goes down, Ray repeats this call with the same errors.
-
-        Raises:
-            GaveUp: The run must end.
-        """
+        """Report who was lost or stopped. While a node goes down, Ray repeats this call with the same errors."""
         own = own_errors(worker_exceptions)
         if own:
             raise GaveUp(own)
@@ -237,7 +230,10 @@ def room(reserved: dict[str, dict[str, float]], scaling: ScalingConfig) -> int:
 
 
 class NodeCallback(ControllerCallback, WorkerGroupCallback):
-    """A callback that ends workers on nodes that do not answer, and keeps new workers off those nodes."""
+    """A callback that ends workers on nodes that do not answer, and keeps new workers off those nodes.
+
+    A node without a network closes no connection, so the other workers would wait for half an hour.
+    """
 
     def __init__(self) -> None:
         self._probed_at = float("-inf")
@@ -258,10 +254,6 @@ class NodeCallback(ControllerCallback, WorkerGroupCallback):
         self._group = None
 
     def after_worker_group_poll_status(self, worker_group_status: Any) -> None:
-        """Kill workers on silent nodes.
-
-        A node without a network closes no connection, so the other workers would wait for half an hour.
-        """
         if self._group is None or time.monotonic() - self._probed_at < _PROBE_INTERVAL:
             return
         self._probed_at = time.monotonic()
@@ -274,13 +266,7 @@ class NodeCallback(ControllerCallback, WorkerGroupCallback):
 
 
 class ResizeCallback(ControllerCallback, WorkerGroupCallback):
-    """A callback that fits the number of workers, between two bounds, to the room on nodes that answer.
-
-    Running workers are first stopped with a checkpoint.
-
-    Args:
-        channel: Channel of the run; see train/ray/driver.py.
-    """
+    """A callback that fits the number of workers to the room on nodes that answer. Running workers stop first."""
 
     def __init__(self, scaling: ScalingConfig, channel: Any) -> None:
         self._scaling, self._channel = scaling, channel
@@ -289,7 +275,7 @@ class ResizeCallback(ControllerCallback, WorkerGroupCallback):
         self._group: Any = None
 
     def after_controller_start(self, train_run_context: Any) -> None:
-        """Open the reservation of the run. Ray requests the resources in its own callback, which runs first."""
+        """Open the reservation. Ray requests the resources in its own callback, which runs first."""
         self._reservation = Reservation(train_run_context.run_id)
 
     def after_worker_group_start(self, worker_group: Any) -> None:
@@ -308,7 +294,6 @@ class ResizeCallback(ControllerCallback, WorkerGroupCallback):
             self._reservation.refresh()
 
     def before_controller_execute_resize_decision(self, resize_decision: Any) -> None:
-        """Set the number of workers to what there is room for. Wait until running workers stop and there is room."""
         if self._is_running():
             count = f"{len(self._group.get_workers())} to {resize_decision.num_workers}"
             self._channel.ask_to_stop.remote(f"a change from {count} workers", True)

@@ -59,8 +59,6 @@ class ChildEnded(Exception):
 
 
 class Link:
-    """The child's connection to the process that started it."""
-
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
         self._sending = threading.Lock()
@@ -84,9 +82,8 @@ class Link:
 class Child:
     """A new interpreter that calls a function, named module:function, with a `Link` and the given arguments.
 
-    `multiprocessing` is not used, because it would run the main module of a script again. The child has a session of
-    its own, so it gets no signals from the terminal or to this process's group. All processes of that session are
-    killed after the `with` block. `errors` gets its standard error.
+    `multiprocessing` would run the main module of a script again. The child has a session of its own, so it gets no
+    signals from the terminal. All processes of that session are killed after the `with` block.
     """
 
     def __init__(self, function: str, *arguments: Any, environment: Mapping[str, str], errors: IO[bytes]) -> None:
@@ -179,11 +176,10 @@ class LostPart(NamedTuple):
 
 
 class RayChild:
-    """A function that is connected to Ray and is called in child processes.
+    """A function that is connected to Ray and is called in child processes with a `Link` and arguments.
 
-    The function gets a `Link` and arguments. It first sends its `Session`, pickled, and then messages for `take`. It
-    returns None when it is done. Otherwise it returns which part of Ray was lost, or "" if it cannot tell. If it ended
-    early, `keep` gets the file of its standard error. With `stops`, it gets SIGINT and SIGTERM as the reason to stop.
+    It first sends its `Session`, pickled, and then messages for `take`. It returns None when it is done, else which
+    part of Ray was lost, or "" if it cannot tell. With `stops`, it gets SIGINT and SIGTERM as the reason to stop.
     """
 
     def __init__(
@@ -194,11 +190,7 @@ class RayChild:
         self.is_local = "RAY_ADDRESS" not in self._environment
 
     def call(self, *arguments: Any) -> LostPart | None:
-        """Run the function in one child process. Return the part of Ray that was lost; None if the function is done.
-
-        Raises:
-            JobError: The child was stopped by a signal, Ray could not be started, or the function raised the error.
-        """
+        """Run the function once. Return the part of Ray that was lost, or None. Raises JobError if it failed."""
         session: bytes | None = None
         stop: Stop | None = None
         with contextlib.ExitStack() as stack:
@@ -241,7 +233,6 @@ def _what_was_lost(session: bytes, *, is_local: bool) -> LostPart:
 
 
 def _environment() -> dict[str, str]:
-    """Return the environment of this process, with the address of the Ray cluster that it is connected to, if any."""
     ray: Any = sys.modules.get("ray")
     if ray is None or not ray.is_initialized():
         return dict(os.environ)
@@ -254,11 +245,7 @@ _DRIVER = "tokenfree.train.ray.driver:drive"  # by name: importing Ray takes sec
 def work_on_ray(job: Job, workers: tuple[int, int], progress: OnLine | None) -> None:
     """Train the run `job.run` to its end with between `workers[0]` and `workers[1]` workers.
 
-    `progress` gets the recorded lines, and one that says that the workers are being started.
-
-    Raises:
-        UserError, JobError: A worker raised it; the message has its rank.
-        JobError: Ray could not be started or reached, or parts of it were lost too often.
+    Raises UserError or JobError if a worker raised it, and JobError if Ray was not reached or was lost too often.
     """
     if progress is not None:
         noun = "worker" if workers[1] == 1 else "workers"

@@ -42,11 +42,7 @@ _PUT_BY_US = "A worker died or was killed|Raylet is terminated|has been marked d
 
 @contextlib.contextmanager
 def ray_environment(more: Mapping[str, str] | None = None, *, mute: Sequence[str] = ()) -> Iterator[None]:
-    """Set `SETTINGS` and `more` in the environment for the block, except variables that the user has set.
-
-    Ray's processes inherit them. Ray's dozens of lines about a lost worker or node are left to its logs. The loggers
-    `mute` of this process log only critical messages in the block.
-    """
+    """Set `SETTINGS` and `more` for the block, except what the user has set. `mute` names loggers to silence."""
     added = {name: value for name, value in {**SETTINGS, **(more or {})}.items() if name not in os.environ}
     levels = {name: logging.getLogger(name).level for name in mute}
     os.environ.update(added)
@@ -77,10 +73,7 @@ class RayLost(JobError):
 
 
 class Session:
-    """The parts of Ray that a session needs: the Ray node of this process, and the head of the cluster.
-
-    The head of a `local` cluster, which this process started, is never restarted.
-    """
+    """The parts of Ray that a session needs: its node and the head, which is never restarted if it is `local`."""
 
     def __init__(self, node: Address, head: Address, *, local: bool) -> None:
         self._node, self._head, self._local = node, head, local
@@ -93,11 +86,7 @@ class Session:
         return cls((node["NodeManagerAddress"], node["NodeManagerPort"]), _head_address(), local=local)
 
     def check(self) -> None:
-        """Check the node and the head.
-
-        Raises:
-            RayLost: One of them is gone.
-        """
+        """Raise RayLost if the node or the head is gone."""
         if answers(self._node, seconds=_ANSWER_SECONDS) is False:
             raise RayLost("the Ray node of this machine (its raylet, or an agent that it needs) was lost")
         head = answers(self._head, seconds=_ANSWER_SECONDS)
@@ -108,11 +97,7 @@ class Session:
 
 
 def watched(call: Callable[[], object], session: Session) -> None:
-    """Make a long call in a thread. In the main thread, Ray would handle Ctrl-C itself.
-
-    Raises:
-        RayLost: A part of Ray that the session needs was lost; other parts may still run.
-    """
+    """Make a long call in a thread: in the main thread, Ray would handle Ctrl-C. Raises RayLost if Ray is lost."""
     errors: list[BaseException] = []
 
     def run() -> None:
@@ -135,10 +120,9 @@ def watched(call: Callable[[], object], session: Session) -> None:
 
 @contextlib.contextmanager
 def ended_where_cut_off() -> Iterator[None]:
-    """End this process, a worker, if it is cut off from the cluster during the block.
+    """End this process, a worker, if it is cut off from the cluster during the block. Ray does so only after minutes.
 
-    The other workers continue without it, and wait for the run that its first worker holds. Ray ends that worker only
-    after minutes. A machine that reaches none of several others is cut off. A silent head alone may be restarting.
+    A machine that reaches none of several others is cut off. A silent head alone may be restarting.
     """
     head = _head_address()
     others = _other_machines(head)
@@ -177,13 +161,9 @@ def _head_address() -> Address:
 
 @contextlib.contextmanager
 def ray_session(num_cpus: int | None = None) -> Iterator[Session]:
-    """Connect to Ray for the block. Without RAY_ADDRESS, start a local cluster and stop it afterwards.
+    """Connect to Ray for the block, or start a local cluster without RAY_ADDRESS. Raises JobError if that fails.
 
-    A local cluster has `num_cpus` CPUs, by default those of this process. It is never shared, because two commands in
-    one cluster would disturb each other. It is reachable only from this machine.
-
-    Raises:
-        JobError: Ray could not be started or reached.
+    A local cluster is reachable only from this machine, and never shared: two commands would disturb each other.
     """
     if ray.is_initialized():
         yield Session.current(local=False)
@@ -214,7 +194,6 @@ def ray_session(num_cpus: int | None = None) -> Iterator[Session]:
 
 @contextlib.contextmanager
 def _kept_to_this_machine() -> Iterator[None]:
-    """Make Ray processes that start in the block listen on 127.0.0.1 only."""
     before = os.environ.get(_LOOPBACK)
     os.environ[_LOOPBACK] = "0"
     try:

@@ -119,7 +119,6 @@ def _forward(channel: Any, progress: OnLine | None, stop: Stop) -> None:
 
 @contextlib.contextmanager
 def _repeated(act: Callable[[], None]) -> Iterator[None]:
-    """Call `act` repeatedly in a thread during the block, and once after it."""
     ended = threading.Event()
 
     def run() -> None:
@@ -171,7 +170,6 @@ def _listen() -> tuple[str, int]:
 
 
 def _join(backend: str, address: str, port: int, seconds: float) -> None:
-    """Join this worker to the process group. This runs in its main thread."""
     # SIGTERM announces that this machine goes away. Training runs in another thread, which cannot handle signals.
     signal.signal(signal.SIGTERM, lambda number, frame: notice.ask("SIGTERM", goes_on=True))
     context = ray.train.get_context()
@@ -235,11 +233,7 @@ _ALONE = {"RAY_TRAIN_ENABLE_PREEMPTION_WATCHER": "0"}
 
 
 def drive(link: Link, job: bytes, workers: tuple[int, int]) -> str | None:
-    """Train a pickled `Job` to its end, as the function of a `RayChild`, which receives the recorded lines.
-
-    Raises:
-        UserError, JobError: A worker raised it (the message has its rank), or Ray could not be started or reached.
-    """
+    """Train a pickled `Job`, as the function of a `RayChild`. Raises UserError or JobError if a worker or Ray fails."""
     stop = Stop()
     link.listen(stop.ask)
     more = {**(_ELASTIC if workers[0] < workers[1] else {}), **({} if "RAY_ADDRESS" in os.environ else _ALONE)}
@@ -336,11 +330,7 @@ def _work_on_worker(config: dict[str, Any]) -> None:
 
 
 def _unpickled(job: bytes) -> Job:
-    """Return the job in a worker. Ray would treat an import error as a loss and restart workers forever.
-
-    Raises:
-        UserError: A module with custom parts is missing on this node.
-    """
+    """Return the job in a worker. Ray would treat an import error as a loss and restart workers forever."""
     try:
         with working_directory_first():  # as in the command: a user's module may hide another one
             return pickle.loads(job)
@@ -353,7 +343,7 @@ def _unpickled(job: bytes) -> Job:
 
 @contextlib.contextmanager
 def _cluster(job: Job, workers: tuple[int, int]) -> Iterator[tuple[Session, int, bool]]:
-    """Yield a Ray session (see train/ray/cluster.py), the CPUs per worker, and whether each worker has a GPU."""
+    """Yield a Ray session, the CPUs per worker, and whether each worker has a GPU."""
     alone = "RAY_ADDRESS" not in os.environ
     threads, least, most = job.recipe.train.threads, *workers
     if threads is None:

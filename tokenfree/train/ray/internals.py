@@ -28,11 +28,7 @@ def draining_nodes() -> set[str]:
 
 
 class Reservation:
-    """Resources that Ray has reserved for a run of Ray Train, by node. Ray itself updates them only every 20 seconds.
-
-    Args:
-        run_id: Id in Ray Train's run context.
-    """
+    """Resources that Ray has reserved for a run of Ray Train, by node. Ray itself updates them every 20 seconds."""
 
     def __init__(self, run_id: str) -> None:
         from ray.data._internal.cluster_autoscaler.default_autoscaling_coordinator import (
@@ -52,10 +48,7 @@ class Reservation:
 
 
 def leave_out_datasets(trainer: TorchTrainer) -> None:
-    """Keep Ray from starting an actor for datasets with each group of workers, if `trainer` has no datasets.
-
-    Its process would import Ray and torch at the same time as the workers.
-    """
+    """Keep Ray from starting an actor for datasets, which would import Ray and torch along with the workers."""
     make = trainer._create_default_callbacks
 
     def make_others() -> list[Any]:
@@ -66,10 +59,7 @@ def leave_out_datasets(trainer: TorchTrainer) -> None:
 
 @contextlib.contextmanager
 def muted(pattern: str) -> Iterator[None]:
-    """Suppress messages of Ray that match `pattern` during the block.
-
-    RAY_DEDUP_LOGS_SKIP_REGEX does the same, but only if it is set when Ray is imported.
-    """
+    """Suppress messages of Ray that match `pattern`. RAY_DEDUP_LOGS_SKIP_REGEX works only before Ray is imported."""
     before = stdout_deduplicator.skip_re
     stdout_deduplicator.skip_re = re.compile(pattern)
     try:
@@ -80,10 +70,9 @@ def muted(pattern: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def on_loopback() -> Iterator[None]:
-    """Make `ray.init` give a new cluster the address 127.0.0.1 during the block, as on macOS.
+    """Make `ray.init` give a new cluster the address 127.0.0.1, which its argument `_node_ip_address` refuses.
 
-    Its argument `_node_ip_address` accepts no loopback address. Processes that are started read the variable
-    RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER, but this process does so only when it imports Ray.
+    New processes read RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER, but this one does so only when it imports Ray.
     """
     before = ray_constants.ENABLE_RAY_CLUSTER
     ray_constants.ENABLE_RAY_CLUSTER = False

@@ -15,7 +15,6 @@ LOOPBACK = "127.0.0.1"
 
 
 def main() -> None:
-    """Run Ray's command line with the arguments of this process."""
     services.get_node_ip_address = lambda address=None: LOOPBACK
     ray_constants.ENABLE_RAY_CLUSTER = True  # only in this process, so that it accepts a second node
     sys.argv[0] = "ray"

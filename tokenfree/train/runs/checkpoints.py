@@ -50,7 +50,7 @@ class RunProgress:
         )
 
     def after_validation(self, step: int, validation: Mapping[str, float], badness: float) -> RunProgress:
-        """Return the progress after the validation at `step`. The best step is the first with the lowest `badness`."""
+        """Return the progress after a validation. The best step is the first with the lowest `badness`."""
         progress = dataclasses.replace(self, validation=validation, validated_at=step)
         if badness < self.best_loss:
             return dataclasses.replace(progress, best_step=step, best_loss=badness)
@@ -74,7 +74,6 @@ class CheckpointState:
     trial: Mapping[str, Any] | None = None  # progress of a sweep's trial; see tokenfree.train.sweep.trial
 
     def to_mapping(self) -> dict[str, Any]:
-        """Return the content of state.json without the hashes. It lacks `progress` or `trial` if they are None."""
         mapping = dataclasses.asdict(self)
         progress, trial = mapping.pop("progress"), mapping.pop("trial")
         mapping |= {"left_out": list(self.left_out), "recent_losses": list(self.recent_losses)}
@@ -82,11 +81,7 @@ class CheckpointState:
 
     @classmethod
     def from_mapping(cls, mapping: Mapping[str, Any]) -> CheckpointState:
-        """Return the state that this or another version wrote. Unknown keys are ignored; new ones get defaults.
-
-        Raises:
-            ValueError: A required key is missing, or a value has the wrong type; the message names it.
-        """
+        """Return the state that any version wrote. Raise ValueError if a key is missing or invalid."""
         own = {**mapping, "progress": mapping.get(_PROGRESS)}
         needed = [field.name for field in dataclasses.fields(cls) if field.default is dataclasses.MISSING]
         missing = [name for name in needed if name not in own]
@@ -129,7 +124,7 @@ class Checkpoint:
         return safetensors.torch.load_file(self.path / f"{part}{_SUFFIX}")
 
     def weights(self) -> dict[str, Tensor]:
-        """Return the weights to use the trained model with, by name: the averages if there are any."""
+        """Return the weights to use the trained model with: the averages if there are any."""
         return {**self.tensors(MODEL), **(self.tensors(AVERAGE) if AVERAGE in self.parts else {})}
 
 
@@ -138,11 +133,7 @@ def checkpoint_name(step: int) -> str:
 
 
 def write(folder: Path, parts: Mapping[str, Mapping[str, Tensor]], state: CheckpointState) -> None:
-    """Write a checkpoint to `folder`, replacing what is there, under a temporary name until it is complete.
-
-    Raises:
-        UserError: The disk is full or not writable; no partial files remain.
-    """
+    """Write a checkpoint under a temporary name until complete. Raises UserError if the disk is full."""
     temporary = folder.parent / f"_tmp_{folder.name}_{os.getpid()}"
     try:
         shutil.rmtree(temporary, ignore_errors=True)
@@ -177,11 +168,7 @@ def save_tensors(tensors: Mapping[str, Tensor], path: Path, metadata: dict[str, 
 
 
 def read(folder: Path, *, name: str | None = None) -> Checkpoint:
-    """Return the checkpoint in `folder` after checking every hash; messages call it `name`.
-
-    Raises:
-        JobError: The checkpoint is damaged; the message names the folder and the file.
-    """
+    """Return the checkpoint in `folder`, which messages call `name`. Raises JobError if a hash differs."""
     name = name or str(folder)
     try:
         said = (folder / STATE).read_bytes()
@@ -212,10 +199,7 @@ def steps_of(names: Iterable[str]) -> list[int]:
 
 
 def newest_sound(steps: Sequence[int], read_step: Callable[[int], Checkpoint], warn: Warn) -> Checkpoint | None:
-    """Return the last checkpoint of ascending `steps` for which `read_step` raises no JobError; None if there is none.
-
-    `warn` gets a message about each damaged one.
-    """
+    """Return the last checkpoint for which `read_step` raises no JobError, or None. `warn` gets these errors."""
     for step in reversed(steps):
         try:
             return read_step(step)

@@ -162,8 +162,6 @@ _OLD_DEFAULTS: dict[tuple[str, str, str], Any] = {
 
 @dataclasses.dataclass(frozen=True)
 class InitFrom:
-    """The weights that a run started from; see train/jobs/start.py."""
-
     path: str  # absolute path or address
     sha256: str  # hash of the weights
 
@@ -193,11 +191,7 @@ class RunConfig(Generic[R]):
 
 
 def read_config(run: str | Path, *, trust_code: bool = False) -> RunConfig[PretrainRecipe]:
-    """Return the config of an existing pretraining run, from its path or address.
-
-    Raises:
-        UserError: There is no run in that folder, its recipe is invalid or names untrusted code, or it is fine-tuned.
-    """
+    """Return the config of a pretraining run. Raises UserError if there is none or it is invalid or untrusted."""
     return _read(PretrainRecipe, run, trust_code)
 
 
@@ -212,7 +206,6 @@ def read_any_config(
 
 
 def is_finetuned(run: str | Path) -> bool:
-    """Return True if the run at a path or an address is a fine-tuning run. Raise UserError if there is no run."""
     mapping = _mapping(run)
     if mapping is None:
         raise no_run(run)
@@ -231,11 +224,7 @@ def no_run(run: str | Path) -> UserError:
 
 
 def config_before(run: str | Path, recipe: R, name: str | None = None) -> RunConfig[R] | None:
-    """Return the config of the run that `recipe` would resume; None if there is no run. Messages call it `name`.
-
-    Raises:
-        UserError: The run's recipe is invalid, has code that `recipe` lacks, or is of another kind.
-    """
+    """Return the config of the run that `recipe` would resume, or None. Raises UserError if its recipe is invalid."""
     try:
         return _config_of(type(recipe), run, trust_code=False, name=name)
     except own_code.UntrustedCode as error:
@@ -301,12 +290,9 @@ def _mapping(run: str | Path) -> Mapping[str, Any] | None:
 
 
 def open_run(run: Path, config: RunConfig[R], *, name: str | None = None) -> None:
-    """Create the folder of a new run, or check that an existing one has the same recipe, data and first weights.
+    """Create a run, or check that it has the same recipe, data and first weights. Raises UserError if not.
 
     Paths of `config` may differ from those of the existing run if their content is the same. Messages call it `name`.
-
-    Raises:
-        UserError: The run has another recipe or other data (the message has all differences), or is not writable.
     """
     try:
         run.mkdir(parents=True, exist_ok=True)

@@ -52,7 +52,6 @@ def is_results_folder(names: Collection[str]) -> bool:
 
 
 def write_hashes(folder: str) -> None:
-    """Write the hashes of a run or sweep, at a path or an address, that has just ended."""
     storage = Storage.at(folder)
     files = retry_store(storage, lambda: hashes_of(storage, _covered(storage.find())))
     retry_store(storage, lambda: _write(storage, files))
@@ -80,16 +79,13 @@ def _write(storage: Storage, files: Mapping[str, str]) -> None:
 
 
 def remove_hashes(folder: str) -> None:
-    """Remove the hashes of a finished run before it is trained further."""
     Storage.at(folder).remove(HASHES)
 
 
 def verify_folder(folder: str) -> VerifiedFolder:
-    """Check every hash of the run or sweep at a path or an address; if it is still training, only its checkpoints.
+    """Check every hash of a run or sweep; if it is still training, only its checkpoints.
 
-    Raises:
-        JobError: A file is invalid; the message names the first one.
-        UserError: The folder has a later format.
+    Raises JobError, which names the first invalid file, and UserError if the folder has a later format.
     """
     storage = Storage.at(folder)
     names = storage.find()
@@ -119,7 +115,6 @@ def _known_hashes(storage: Storage, complete: bool) -> dict[str, str]:
 
 
 def _is_to_have_hashes(storage: Storage) -> bool:
-    """Return True if the command that trained last was of a version that writes hashes."""
     for name in _CONFIGS:
         if storage.size(name) is not None:
             config = _parsed(storage, name, lambda data: dict(yaml.safe_load(data)))
@@ -157,7 +152,6 @@ def _covered(names: Iterable[str]) -> list[str]:
 
 
 def _kept(names: Iterable[str]) -> list[str]:
-    """Return the files of a run or a sweep, without locks, partial files and files of other programs."""
     found = []
     for name in names:
         first, last = name.split("/")[0], name.rsplit("/", 1)[-1]

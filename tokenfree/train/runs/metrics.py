@@ -36,8 +36,7 @@ OnLine = Callable[[Line], None]  # takes each line as it is recorded
 class ScalarWriter:
     """A writer that appends the numbers after `step` to a new TensorBoard event file in `folder`.
 
-    TensorBoard then ignores numbers of later steps in older files of the folder. tensorboardX's SummaryWriter is not
-    used: its thread ends in a traceback if the disk is full.
+    TensorBoard then ignores later steps in older files. The thread of tensorboardX's SummaryWriter dies on a full disk.
     """
 
     def __init__(self, folder: Path, *, step: int) -> None:
@@ -66,10 +65,7 @@ class ScalarWriter:
 
 
 class Recorder:
-    """A recorder that appends lines to the files of a run, on rank 0. Lines of steps after `step` are cut off.
-
-    `on_line` is called with each line after it is written to the file.
-    """
+    """A recorder that appends lines to the files of a run. Lines after `step` are cut off. `on_line` gets new ones."""
 
     def __init__(self, run: Path, *, step: int, on_line: OnLine) -> None:
         self._on_line = on_line
@@ -80,7 +76,6 @@ class Recorder:
         self._scalars = ScalarWriter(run / "tensorboard", step=step)
 
     def metrics(self, line: Line) -> None:
-        """Append a line of a step or of a validation, without values that JSON cannot represent."""
         line = {key: value for key, value in line.items() if math.isfinite(value)}
         self._metrics.write(json.dumps(line) + "\n")
         self._metrics.flush()

@@ -26,7 +26,6 @@ _GPUS = Path("/proc/driver/nvidia/gpus")
 
 
 def attempt() -> dict[str, Any]:
-    """Return the record that config.yaml and sweep.yaml keep of each command that trained."""
     return {
         "time": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
         "command": command(),
@@ -69,10 +68,7 @@ def machine() -> dict[str, Any]:
 
 
 def accelerators() -> list[str]:
-    """Return the GPUs that this process can use, by model if the driver lists them.
-
-    CUDA is not initialized for this, because that would take GPU memory in a process that may not need it.
-    """
+    """Return the GPUs that this process can use, without initializing CUDA, which would take GPU memory."""
     count = torch.cuda.device_count()
     models = []
     for path in sorted(_GPUS.glob("*/information")) if count else []:

@@ -52,7 +52,7 @@ class Run:
     """A run in a folder that all workers can access, or in an object store.
 
     A process that writes to a run in a store has the `owner` that `claimed` yields. `folder` is where the worker of
-    rank 0 reads and writes: the run itself, or its copy on this machine. `name` is the path or address of the run.
+    rank 0 reads and writes: the run itself, or its copy on this machine.
     """
 
     def __init__(self, run: str | Path, owner: str | None = None) -> None:
@@ -70,11 +70,7 @@ class Run:
             self.folder = base / self.name.rstrip("/").rsplit("/", 1)[-1]
 
     def open(self, config: RunConfig[Any]) -> None:
-        """Create a new run, or check that the existing one has the same recipe and data; see `open_run`.
-
-        Raises:
-            UserError: Recipe or data differ, the config is damaged, or the run is not writable.
-        """
+        """Create a new run, or check an existing one. Raises UserError if recipe or data differ, or it is read-only."""
         if self._local:
             open_run(self.folder, config)
             return
@@ -105,11 +101,7 @@ class Run:
 
     @contextlib.contextmanager
     def claimed(self) -> Iterator[str | None]:
-        """Lock the run against other commands, and yield the owner that workers need to write to it in a store.
-
-        Raises:
-            UserError: Another command trains this run.
-        """
+        """Lock the run, and yield the owner that workers need in a store. Raises UserError if it is already trained."""
         held = UserError(f"{self.name} is being trained by another command; wait for it or give another --output")
         if self._local:
             with lock(self.folder / "lock", seconds=0, held=held):
@@ -123,13 +115,8 @@ class Run:
         """Give the worker of rank 0 exclusive access to the run in `folder` within the block.
 
         For a run in a store, `folder` begins with the store's content without checkpoints. At the end the other files
-        are copied back, the result last, and the local copy is removed.
-
-        This waits for a worker of an earlier command, which may outlive its killed command for a moment. On a machine
-        that is cut off, such a worker takes up to 45 seconds to notice.
-
-        Raises:
-            JobError: Another process still writes to the folder, or another command took the run over.
+        are copied back, the result last, and the local copy is removed. This waits for a worker that outlives an
+        earlier command; on a machine that is cut off, it takes up to 45 seconds. Raises JobError if it stays.
         """
         held = JobError(f"another process still trains {self.name}; end it and run the same command again")
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -198,15 +185,10 @@ class Run:
         return checkpoints.newest_sound(steps, self.at, warn)
 
     def here(self, checkpoint: Checkpoint) -> Checkpoint:
-        """Return a checkpoint that the worker of rank 0 has, for a worker on this machine."""
         return checkpoint if self._local else self.at(checkpoint.step)
 
     def at(self, step: int) -> Checkpoint:
-        """Return the checkpoint of a step, on this machine.
-
-        Raises:
-            JobError: The checkpoint is damaged or does not exist.
-        """
+        """Return the checkpoint of a step, on this machine. Raises JobError if it is damaged or does not exist."""
         name = _name(step)
         folder = self.folder / name
         if self._local:
@@ -229,8 +211,7 @@ class Run:
     def saved(self, step: int, *, keep: int, best: int | None) -> None:
         """Add the checkpoint of `step` in `folder` to the run, and remove old ones as `prune` does.
 
-        For a run in a store, the changed files and the checkpoint are copied there, its commit mark last. The local
-        folder then keeps only this checkpoint.
+        In a store, its commit mark is copied last. The local folder then keeps only this checkpoint.
         """
         if self._local:
             checkpoints.prune(self.folder / "checkpoints", step=step, keep=keep, best=best)
@@ -302,17 +283,10 @@ def _version(path: Path) -> tuple[int, int]:
 
 
 def checkpoint_of(run: str | Path, step: int | None = None, *, best: bool = False) -> Checkpoint:
-    """Return the checkpoint to use the run at a path or an address with, on this machine.
+    """Return the checkpoint to use a run with. Raises UserError if it has none, JobError if it is damaged.
 
     By default it is the last one of a finished run, or with `best` the best one of a fine-tuned run. For an unfinished
     run it is the newest valid one; a warning names each damaged one that is newer.
-
-    Args:
-        step: Step of another checkpoint to use instead.
-
-    Raises:
-        UserError: The run has no checkpoint, or none of `step`.
-        JobError: The checkpoint is damaged.
     """
     place = Run(run)
     steps, result = place.steps(), place.result() or {}

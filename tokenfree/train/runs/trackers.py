@@ -26,8 +26,6 @@ PROJECT = "tokenfree"  # unless the tracker's own variables name another
 
 
 class Tracker(Protocol):
-    """A run in a tracker, with an id that stays the same when the run resumes."""
-
     id: str
 
     def log(self, step: int, values: Mapping[str, float]) -> None: ...
@@ -36,12 +34,9 @@ class Tracker(Protocol):
 
 
 class Wandb:
-    """A run of Weights & Biases. Its x axis is the metric `step`, because steps repeat after a roll-back.
+    """A run of Weights & Biases. `id` is that of an earlier start. Raises UserError if the tracker reports an error.
 
-    `id` is that of an earlier start, `settings` are the resolved recipe, and `folder` is for the tracker's files.
-
-    Raises:
-        UserError: The tracker reports an error; the message says what to do.
+    Its x axis is the metric `step`, because steps repeat after a roll-back.
     """
 
     def __init__(self, name: str, id: str | None, settings: Mapping[str, Any], folder: Path | None) -> None:
@@ -72,11 +67,7 @@ class Wandb:
 
 
 class Mlflow:
-    """A run of MLflow, in `<run>/mlruns` unless MLFLOW_TRACKING_URI is set. Arguments are those of `Wandb`.
-
-    Raises:
-        UserError: The tracker reports an error; the message says what to do.
-    """
+    """A run of MLflow, in `<run>/mlruns` by default. Raises UserError if the tracker reports an error."""
 
     def __init__(self, name: str, id: str | None, settings: Mapping[str, Any], folder: Path | None) -> None:
         import mlflow
@@ -132,10 +123,7 @@ def check(names: Sequence[str]) -> None:
 def tracked(
     names: Sequence[str], run: Run, settings: Mapping[str, Any], progress: OnLine | None
 ) -> Iterator[OnLine | None]:
-    """Yield a function that takes the lines of a run, for `progress` and for the trackers with these `names`.
-
-    A tracker that fails gets no more lines, and a message says so. metrics.jsonl has all of them.
-    """
+    """Yield a function that takes the lines of a run. A tracker that fails gets no more, and a message says so."""
     if not names:
         yield progress
         return
