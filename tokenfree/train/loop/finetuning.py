@@ -1,7 +1,6 @@
 """Fine-tuning: the order of examples, their batches, and the scores that choose the best checkpoint.
 
-Each epoch has its own permutation. The items of several dozen consecutive batches are sorted by size before they are
-split into batches, which reduces padding. These batches are then shuffled.
+The items of several dozen consecutive batches are sorted by size before they are split, which reduces padding.
 """
 
 from __future__ import annotations

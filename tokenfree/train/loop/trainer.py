@@ -1,8 +1,8 @@
 """The training loop in plain PyTorch, and its interface to data, model and validation.
 
-The loss of a step is the summed loss of all targets of the global batch, divided by their number. Except for rounding,
-it depends neither on the number of workers nor on the micro batch. No random state is carried from step to step:
-dropout is seeded by the first sample of each micro batch. `TrainingLoop.snapshot` returns the whole state.
+The summed loss of all targets of the global batch is divided by their number. Except for rounding, it depends neither
+on the number of workers nor on the micro batch. No random state is carried from step to step: dropout is seeded by the
+first sample of each micro batch.
 """
 
 from __future__ import annotations

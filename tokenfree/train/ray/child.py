@@ -1,8 +1,6 @@
 """Child processes for code that Ray may kill: calls by name, the supervised driver, and clean-up.
 
-Ray can end a connected process without notice when the raylet of its node, or of a node that holds its objects, is
-lost. Commands therefore talk to Ray through a child process. Of some thirty orderly sessions, one left a hanging Ray
-process of 400 MB, so such leftover processes are killed.
+Ray can end a connected process without notice when a raylet is lost, so commands talk to Ray through a child process.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """Provenance of a result: the command, package versions, the commit of the code, and the kind of machine.
 
-It has nothing that identifies a person or a host, and no environment variables. It is never compared: recipe and data
-alone identify a run.
+It has nothing that identifies a person or a host. It is never compared: recipe and data alone identify a run.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Interface of a task: examples become items, items arrays, arrays a loss or outputs, outputs predictions and scores.
 
-A task is a file of this package, or a custom class, chosen by `task.name`. An example is an entry of a file. An item is
-what the model reads at once: an example, or a window of a long one. The outputs of all windows of an example are
-combined into its prediction. Used by train/loop/finetuning.py.
+An item is what the model reads at once: an example, or a window of a long one. The outputs of all windows of an example
+are combined into its prediction.
 """
 
 from __future__ import annotations

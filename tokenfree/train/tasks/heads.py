@@ -1,6 +1,4 @@
-"""Heads of tasks for whole texts and for places in them, and the encoder outputs that they use.
-
-Only those encoder outputs are computed that a head needs.
+"""Heads of tasks for whole texts and for places in them. Only those encoder outputs are computed that a head needs.
 
 B batch, C characters, P places, U units after DOWN, D width, V features of a text, K classes
 """

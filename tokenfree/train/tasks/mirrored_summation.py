@@ -1,8 +1,6 @@
-"""Mirrored summation: predict the sum of products of the first vectors of a sequence and the last ones.
+"""Mirrored summation: predict the sum of a_i * a_{n-i+1} over i from 1 to K for vectors a_1 to a_n from U(0, 1).
 
-The synthetic task of Guo et al., Multi-Scale Self-Attention for Text Classification, https://arxiv.org/abs/1912.00544.
-The numbers of the vectors a_1 to a_n are independent draws from U(0, 1). The target is the sum of a_i * a_{n-i+1},
-element by element, over i from 1 to K. Distant vectors must interact before they are pooled.
+The synthetic task of Guo et al., https://arxiv.org/abs/1912.00544. Distant vectors must interact before pooling.
 
 b, B batch, n vectors per sequence, S numbers per vector, C positions, D width
 """

@@ -1,9 +1,7 @@
 """TyDi QA's primary tasks: which passage of an article answers a question, and which bytes of it are the answer.
 
-Windows, targets and decoding follow CANINE's code (https://arxiv.org/abs/2103.06874, section 4.1). Windows cover the
-marked passages, the target is the answer of one annotator, and yes or no is never predicted. Offsets are bytes of
-`document_plaintext` in UTF-8. Predictions and scores match the official script, including how it treats missing
-predictions.
+Windows, targets and decoding follow CANINE's code (https://arxiv.org/abs/2103.06874, section 4.1). Yes or no is never
+predicted. Offsets are bytes of `document_plaintext` in UTF-8. Predictions and scores match the official script.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Question answering: windows over a question and a text, the head that finds spans, and code shared by both tasks.
 
 A window is [CLS] question [SEP] part of the text [SEP], in segments 0 and 1. For models of characters it is the same as
-in CANINE's code for TyDi QA, padded to a fixed length (https://arxiv.org/abs/2103.06874, section 4.1). Other models
-pad less. Positions of answers count vectors; the last position is inclusive.
+in CANINE's code for TyDi QA, padded to a fixed length. Positions of answers count vectors; the last is inclusive.
 
 B batch, W windows, L positions, P vectors of a window, K candidates, D width, T types of answers
 """

@@ -1,8 +1,7 @@
 """Sequence labelling: each word of a sentence has a tag, such as its part of speech or, in BIO, its span.
 
-Words are joined with single spaces. A word gets the tag that is predicted at its first character (CANINE,
-https://arxiv.org/abs/2103.06874, section 4.2). By default, the loss is computed only there. Models of subwords or words
-predict the tag at the first subword or word that begins in it.
+A word gets the tag that is predicted at its first character (CANINE, https://arxiv.org/abs/2103.06874, section 4.2), or
+at the first subword or word that begins in it.
 """
 
 from __future__ import annotations

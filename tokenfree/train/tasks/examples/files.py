@@ -48,11 +48,7 @@ def exists(path: str) -> bool:
 
 @contextlib.contextmanager
 def opened(path: str) -> Iterator[IO[bytes]]:
-    """Open a file of any fsspec address. Decompress it if its name ends in .gz, .xz or .bz2.
-
-    Raises:
-        UserError: The file does not exist, or it cannot be read or decompressed.
-    """
+    """Open a file of any fsspec address, decompressed by its name. Raises UserError if it cannot be read."""
     if not path.strip():  # an unset shell variable; fsspec would use the working directory
         raise UserError("a path is empty. Give a file.")
     check_address(path)
@@ -74,17 +70,12 @@ def opened(path: str) -> Iterator[IO[bytes]]:
 
 
 def hash_of(path: str) -> bytes:
-    """Return the BLAKE2b digest of a file's content."""
     with opened(path) as file:
         return hashlib.file_digest(cast(Any, file), "blake2b").digest()
 
 
 def read_lines(path: str, *, ends: bool = False, encodings: Sequence[str] = ("utf-8",)) -> Iterator[str]:
-    """Yield the lines of a file of any fsspec address, as `lines_of` does.
-
-    Raises:
-        UserError: The file cannot be read or is empty, or a line has another encoding.
-    """
+    """Yield the lines of a file, as `lines_of` does. Raises UserError if it is empty or cannot be read or decoded."""
     is_empty = True
     with opened(path) as file:
         for line in lines_of(file, path, ends=ends, encodings=encodings):
@@ -97,16 +88,10 @@ def read_lines(path: str, *, ends: bool = False, encodings: Sequence[str] = ("ut
 def lines_of(
     file: Iterable[bytes], path: str, *, ends: bool = False, encodings: Sequence[str] = ("utf-8",)
 ) -> Iterator[str]:
-    """Yield the lines of a file, which end with LF or CRLF, in the first of the `encodings` that fits each line.
+    """Yield the lines of a file, which end with LF or CRLF. With `ends`, the ends are kept.
 
-    Args:
-        file: Lines of bytes.
-        path: Name of the file in messages.
-        ends: Whether to keep the ends of lines.
-        encodings: Encodings in which LF is a single byte.
-
-    Raises:
-        UserError: A line has another encoding.
+    Each line is decoded by the first of the `encodings` that fits it. In these, LF must be a single byte. Raises
+    UserError if none fits a line.
     """
     for number, line in enumerate(file, 1):
         text = _decoded(line, encodings, f"{path}: line {number}")
@@ -123,11 +108,7 @@ def _decoded(line: bytes, encodings: Sequence[str], place: str) -> str:
 
 
 def parse_json(text: str, place: str) -> Any:
-    """Return the value of a JSON text. `place` names it in messages.
-
-    Raises:
-        UserError: The text is not JSON.
-    """
+    """Return the value of a JSON text. `place` names it in messages. Raises UserError if it is not JSON."""
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as error:  # also for numbers with too many digits, and too many brackets
@@ -135,11 +116,7 @@ def parse_json(text: str, place: str) -> Any:
 
 
 def parse_form(form: Any, text: str, place: str) -> Any:
-    """Return the value of a JSON text, checked against a type such as a TypedDict, with U+FFFD for lone surrogates.
-
-    Raises:
-        UserError: The text is not JSON, or its value has another type.
-    """
+    """Return a JSON value, with U+FFFD for lone surrogates. Raises UserError if it has another type than `form`."""
     value = parse_json(text, place)
     try:
         return checked(form, _whole(value))

@@ -1,8 +1,4 @@
-"""Examples with the noise of `preprocess/text/noise.py`. Labels stay the same, and each word keeps its tag.
-
-The draws depend only on the seed, the scheme and the example's key. An example has the same noise in every epoch, in
-every batch and on every machine.
-"""
+"""Examples with the noise of `preprocess/text/noise.py`, the same in every epoch and on every machine."""
 
 from __future__ import annotations
 
@@ -42,7 +38,6 @@ class Noise:
     seed: Annotated[int, Field(ge=0)] = 0
 
     def check(self, model: ModelConfig) -> Iterator[str]:
-        """Yield the problems of using these schemes with a model."""
         for key, scheme in (("train", self.train), ("evaluation", self.evaluation)):
             if scheme == IN_WORDS and not reads_words(model):
                 yield f"task.noise.{key}: {IN_WORDS} is for models of words, which this is none of; take random_case"
@@ -54,7 +49,6 @@ class Noise:
 
 
 def reads_words(model: ModelConfig) -> bool:
-    """Return True if a model splits texts into words itself."""
     return model.downsampler.bytes_per_word is not None
 
 

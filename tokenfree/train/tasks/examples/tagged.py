@@ -28,8 +28,6 @@ _NO_WORD = re.compile(r"[0-9]+[-.][0-9]+")  # number in CoNLL-U of a range of wo
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class TaggedExample:
-    """A sentence of words, each with its tag."""
-
     key: str  # place in the file, such as "train.conll:120"
     words: tuple[str, ...]
     tags: tuple[str, ...] | None = None  # one per word, in BIO for spans; None: not given
@@ -77,11 +75,7 @@ def spans(tags: Sequence[str]) -> list[tuple[int, int, str]]:
 
 
 def read_tagged(path: str, options: TaggedOptions | None = None) -> list[TaggedExample]:
-    """Return the sentences of a file of any fsspec address or of a dataset (`hf:NAME[:CONFIG][@SPLIT]`), in order.
-
-    Raises:
-        UserError: The file is invalid. The message names the line, or the first line of the sentence, and the fix.
-    """
+    """Return the sentences of a file or a dataset (`hf:NAME[:CONFIG][@SPLIT]`). Raises UserError if it is invalid."""
     options = options or TaggedOptions()
     sentences = list(_sentences(path, options))
     if not sentences:
@@ -162,17 +156,10 @@ class Layout(NamedTuple):
 
     @classmethod
     def of(cls, lines: list[str], format: str | None, word_column: int | None, tag_column: int | None) -> Layout:
-        """Detect the layout of a file.
+        """Detect the layout of a file. Columns are separated by tabs if the file has any, else by spaces.
 
-        If the first column counts words from 1, the words are in another one, and lines that begin with # are comments.
-        Columns are separated by tabs if the file has any, else by spaces.
-
-        Args:
-            lines: Lines of the file.
-            format: `conllu` or `conll`; None to detect CoNLL-U by its ten columns.
-            word_column: Column of the words, from 1. Default: the first, or the second if the first one counts.
-            tag_column: Column of the tags, from 1. Default: UPOS in CoNLL-U, the third if the first one counts, or the
-                last.
+        If the first column counts words from 1, lines that begin with # are comments. The words are then in the second
+        column and the tags in the third, else in the first and the last one. Tags of CoNLL-U are UPOS.
         """
         separator = "\t" if any("\t" in line.strip(_BLANK) for line in lines) else " "
         first: list[list[str]] = []  # the first sentence, without lines that may be comments
@@ -191,12 +178,9 @@ class Layout(NamedTuple):
         return cls(separator, counted, word, tag)
 
     def sentences(self, path: str, lines: list[str]) -> Iterator[tuple[int, list[list[str]]]]:
-        """Yield the sentences of a file: the number of its first line, and the columns of each word.
+        """Yield the number of a sentence's first line, and its columns by word. Raises UserError if columns differ.
 
         CoNLL-U lines for ranges of words and for words that are not in the text are skipped.
-
-        Raises:
-            UserError: A line lacks a column, or the numbers of columns differ.
         """
         sentence, first, width = list[list[str]](), 0, 0
         for number, line in enumerate([*lines, ""], 1):

@@ -42,8 +42,6 @@ _MOST_CHARACTERS = 2**31 - 1  # of a value in CSV; the limit of the module csv i
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class TextExample:
-    """A text, or a pair of texts, with its label."""
-
     key: str  # place in the file, such as "dev.tsv:17", shown in messages and predictions; unique in the file
     text: str  # unchanged except for decoding the file format
     second: str | None = None  # second text of a pair
@@ -65,8 +63,6 @@ class TextOptions:
 
 
 class ExampleTable(NamedTuple):
-    """Rows of named values."""
-
     source: str  # file name for messages
     names: Sequence[str]  # names of all columns in order
     rows: Sequence[tuple[int, Mapping[str, Any]]]  # number of each row or line, and its values by name
@@ -80,11 +76,7 @@ class ExampleTable(NamedTuple):
         return [name for wanted in names for name in self.names if name.strip().lower() == wanted]
 
     def check(self, column: str | None) -> str:
-        """Return a column that the table has exactly once.
-
-        Raises:
-            UserError: The table has none or several.
-        """
+        """Return a column. Raises UserError if the table does not have it exactly once."""
         if column is None or self.names.count(column) != 1:
             listed = ", ".join(map(shown, self.names[:12]))
             what = "no column has a usual name" if column is None else f"no column, or several, named {shown(column)}"
@@ -92,29 +84,17 @@ class ExampleTable(NamedTuple):
         return column
 
     def value(self, number: int, row: Mapping[str, Any], column: str) -> Any:
-        """Return a value of a row.
-
-        Raises:
-            UserError: The row has no such column.
-        """
+        """Return a value of a row. Raises UserError if the row has no such column."""
         if column not in row:
             raise UserError(f"{self.key(number)}: there is no {shown(column)}, which the first line has. Fix it.")
         return row[column]
 
 
 def read_texts(path: str, options: TextOptions | None = None) -> list[TextExample]:
-    """Return the examples of a file of any fsspec address or of a dataset (`hf:NAME[:CONFIG][@SPLIT]`), in order.
+    """Return the examples of a file or of a dataset (`hf:NAME[:CONFIG][@SPLIT]`). Raises UserError if it is invalid.
 
-    Either all examples have a label or none has. If only some have a label, the others are dropped. So are pairs with
-    the label `-`, on which annotators did not agree.
-
-    Args:
-        path: Address of the file or dataset. For three parallel files (SNLI), the path of one of them, or the common
-            part of their names: `snli/dev` for `snli/s1.dev`, `snli/s2.dev` and `snli/labels.dev`.
-        options: Options for reading it.
-
-    Raises:
-        UserError: The file is invalid. The message names the line and the fix.
+    If only some have a label, the others are dropped. So are pairs with the label `-`, on which annotators did not
+    agree. Three parallel files (SNLI) are read by one of their paths or by their common part, `snli/dev`.
     """
     options = options or TextOptions()
     found = list(_examples(_table(path, options.format), options))
@@ -124,11 +104,7 @@ def read_texts(path: str, options: TextOptions | None = None) -> list[TextExampl
 
 
 def parallel_paths(path: str) -> tuple[str, ...] | None:
-    """Return the three parallel files (premises, hypotheses, labels) that the path belongs to; None if it does not.
-
-    Args:
-        path: Path of one of them, such as `snli/labels.dev`, or their common part, `snli/dev`.
-    """
+    """Return the three parallel files (premises, hypotheses, labels) of a path such as `snli/dev`, or None."""
     folder, file = posixpath.split(path)
     prefix, _, rest = file.partition(".")
     is_one = prefix in PARALLEL and rest != ""
@@ -165,11 +141,7 @@ def _format_by_name(path: str) -> TextFormat | None:
 
 
 def dataset_table(address: str) -> ExampleTable:
-    """Return all rows of a split, by default `train`. Rows are numbered from 0.
-
-    Raises:
-        UserError: There is no such dataset, config or split, or it is empty.
-    """
+    """Return all rows of a split, by default `train`. Raises UserError if it does not exist or is empty."""
     named = Named.parse(address.removeprefix(SCHEME))
     if not named.path:
         raise UserError(f"{address}: no dataset is named. Give hf:NAME[:CONFIG][@SPLIT].")
@@ -186,7 +158,6 @@ def dataset_table(address: str) -> ExampleTable:
 
 
 def _named(feature: Any, values: list[Any]) -> list[Any]:
-    """Return the values of a column, with the names of classes, or None for a missing class."""
     import datasets
 
     inner = getattr(feature, "feature", None)
@@ -257,11 +228,7 @@ def _cells_table(path: str, cells: Iterator[tuple[int, list[str]]]) -> ExampleTa
 
 
 def json_table(path: str) -> ExampleTable:
-    """Read one object per line, or a list of objects. The columns are the keys of the first object.
-
-    Raises:
-        UserError: A line is not a JSON object, or there is none.
-    """
+    """Read one object per line, or a list. The first one's keys are the columns. Raises UserError if one is invalid."""
     numbered = ((number, line) for number, line in enumerate(read_lines(path), 1) if line and not line.isspace())
     number, line = next(numbered)
     if line.lstrip().startswith("["):
@@ -274,11 +241,7 @@ def json_table(path: str) -> ExampleTable:
 
 
 def text_of(value: object, place: str) -> str:
-    """Return a value that must be text.
-
-    Raises:
-        UserError: The value is not text.
-    """
+    """Return a value that must be text. Raises UserError if it is not."""
     if not isinstance(value, str):
         raise UserError(f"{place}: {shown(value)} is no text. Fix it or name another column.")
     return value
@@ -299,7 +262,6 @@ def _examples(table: ExampleTable, options: TextOptions) -> Iterator[TextExample
 
 
 def _columns(table: ExampleTable, options: TextOptions) -> tuple[str, str | None, str | None]:
-    """Return the columns of text, second text and label; None for a missing one."""
     text, second = options.text, options.second
     if text is None:
         pairs = [pair for pair in map(table.usual, PAIRS) if len(pair) == 2]
