@@ -79,10 +79,13 @@ class SweepTable:
         self._began = time.monotonic()
         self._history = History(seeds=1, reports=1)  # history after the last event
         self._states: dict[str, str] = {}  # last logged state of each trial
+        self._earlier = 0  # number of trials that had ended before this command
 
     def __call__(self, event: Event, history: History) -> None:
         """Show an event. `history` includes it."""
         self._history = history
+        if event["event"] == "start":
+            self._earlier = _ended(history)
         if self._display.live:
             self._display.show()
             if event["event"] == "lost":
@@ -114,20 +117,23 @@ class SweepTable:
 
     def _tell(self, trial: TrialState) -> None:
         self._states[trial.name] = trial.state
-        self._write(f"{news(trial)}  |  {summary(self._history, time.monotonic() - self._began)}")
+        self._write(f"{news(trial)}  |  {self._summary()}")
 
     def _write(self, text: str) -> None:
         self._stream.write(one_line(text) + "\n")
         self._stream.flush()
 
     def _draw(self) -> RenderableType:
-        return frame(self._history, time.monotonic() - self._began, self._display.console.size.height)
+        return frame(self._history, self._summary(), self._display.console.size.height)
+
+    def _summary(self) -> str:
+        return summary(self._history, time.monotonic() - self._began, self._earlier)
 
 
-def frame(history: History, seconds: float, most: int) -> RenderableType:
+def frame(history: History, summary: str, most: int) -> RenderableType:
     """Return the table of at most `most` trials: running ones first, then the best ones. Settings are never cut."""
     trials = sorted((trial for trial in history.trials.values() if trial.state != "waiting"), key=_order)
-    line = Text(one_line(summary(history, seconds)), no_wrap=True, overflow="ellipsis")
+    line = Text(one_line(summary), no_wrap=True, overflow="ellipsis")
     if not trials:
         return line
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="")
@@ -141,10 +147,14 @@ def frame(history: History, seconds: float, most: int) -> RenderableType:
     return Group(line, table)
 
 
-def summary(history: History, seconds: float) -> str:
-    """Return the number of ended trials, the best result among those that got furthest, and the clock."""
+def summary(history: History, seconds: float, earlier: int = 0) -> str:
+    """Return the number of ended trials, the best result among those that got furthest, and the time used and left.
+
+    The time left assumes that the other trials take as long as those that have ended since `earlier` of them had.
+    """
     trials = history.trials.values()
-    parts = [f"sweep  {sum(trial.ended for trial in trials)}/{history.total or '?'} ended"]
+    ended = _ended(history)
+    parts = [f"sweep  {ended}/{history.total or '?'} ended"]
     furthest = max((trial.report_number for trial in trials), default=0)
     target = history.target
     found = [
@@ -155,7 +165,14 @@ def summary(history: History, seconds: float) -> str:
     if found:
         _, name, step, value = min(found)
         parts.append(f"best at step {step:,}: {value:.3f} ({name})")
-    return SEPARATOR.join([*parts, clock(seconds)])
+    parts.append(clock(seconds))
+    if history.total and earlier < ended < history.total:
+        parts.append(f"about {clock(seconds / (ended - earlier) * (history.total - ended))} left")
+    return SEPARATOR.join(parts)
+
+
+def _ended(history: History) -> int:
+    return sum(trial.ended for trial in history.trials.values())
 
 
 def news(trial: TrialState) -> str:

@@ -10,12 +10,12 @@ from tokenfree.train.sweep.history import Event, History
 from tokenfree.train.sweep.recipe import ERROR, SCORE
 from tokenfree.workflows.terminal import sweep as sweep_table
 from tokenfree.workflows.terminal.progress import PlainConsole
-from tokenfree.workflows.terminal.sweep import SweepTable, frame
+from tokenfree.workflows.terminal.sweep import SweepTable, frame, summary
 
 
 def lines_of(history: History, width: int = 100, most: int = 10, seconds: float = 0.0) -> list[str]:
     """The table of a sweep in a terminal that wide."""
-    PlainConsole(stream := io.StringIO(), width).print(frame(history, seconds, most))
+    PlainConsole(stream := io.StringIO(), width).print(frame(history, summary(history, seconds), most))
     return [line.rstrip() for line in stream.getvalue().splitlines()]
 
 
@@ -207,3 +207,11 @@ def test_a_sweep_that_goes_on_first_shows_the_trials_that_have_ended(at: Callabl
     sweep.show_in(log)
     sweep.tell({"event": "verdict", "trial": "trial_001", "verdict": "stop"})
     assert stream.getvalue().splitlines() == lines  # told already
+
+
+def test_time_left_counts_the_trials_of_this_command() -> None:
+    sweep = Sweep()
+    assert "left" not in summary(sweep.history, 10.0)
+    sweep.report(0, 1, 2.0, "stop")
+    assert "about 3:00 left" in summary(sweep.history, 60.0)
+    assert "left" not in summary(sweep.history, 60.0, earlier=1)
