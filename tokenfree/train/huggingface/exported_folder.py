@@ -153,7 +153,6 @@ def _scores(model: Model) -> Iterator[tuple[str, str]]:
 
 
 def _result_of(run: str | Path) -> Mapping[str, Any]:
-    """Return the contents of result.json of a finished run; {} for other runs."""
     try:
         return RESULT.json(Storage.at(str(run)), RESULT_NAME)
     except FileNotFoundError:

@@ -195,7 +195,6 @@ def embed(
 
 
 def _checked(device: str, workers: int | None) -> str:
-    """Return the device of this process, after checking that it works. With workers, this process uses the CPU."""
     if workers is not None:
         return "cpu"
     try:
@@ -207,7 +206,6 @@ def _checked(device: str, workers: int | None) -> str:
 
 
 def _fingerprint(encoder: TextEncoder) -> str:
-    """Return 32 hex digits of the weights, the settings of the model and how it reads texts."""
     settings = {"model": to_mapping(encoder.encoder.config), "length": encoder.length, "kind": type(encoder).__name__}
     digest = hashlib.sha256(json.dumps(settings, sort_keys=True, default=str).encode())
     for name, tensor in sorted(encoder.encoder.state_dict().items()):
@@ -472,8 +470,6 @@ def _here(encoder: TextEncoder, corpus: Iterable[Part], wanted: Wanted) -> Itera
 
 
 class _Worker:
-    """A Ray actor that encodes one part after another with one thread."""
-
     def __init__(self, device: str) -> None:
         torch.set_num_threads(1)
         self._device = device

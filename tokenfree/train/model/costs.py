@@ -70,7 +70,6 @@ def _kept(encoder: Encoder, length: int, batch: int, num_targets: int | None) ->
 
 
 def _unit_ends(encoder: Encoder, length: int, batch: int) -> Tensor | None:
-    """Return evenly spaced ends for the maximum number of units, int64 [B, U]; None if units do not need the text."""
     if encoder.config.downsampler.bytes_per_word is None:
         return None
     num_units = encoder.downsampler.num_units(length)

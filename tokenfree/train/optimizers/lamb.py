@@ -75,7 +75,6 @@ class Lamb(MomentOptimizer):
 
 
 def _scale(updates: Tensors, parameters: Tensors, tensors: int, factor: float) -> None:
-    """Multiply updates in place by `factor` and the trust ratios of the `tensors` stacked in each parameter."""
     if tensors == 0:
         torch._foreach_mul_(updates, factor)
     elif tensors == 1:

@@ -131,7 +131,6 @@ class UpsamplerConfig(ABC):
         """Return the module with initial weights."""
 
     def check(self, downsampler: DownsamplerConfig, /) -> list[str]:
-        """Return its problems with `downsampler`, one line each."""
         return []
 
 
@@ -218,7 +217,6 @@ class SegmentsConfig(ABC):
         """Return the module with initial weights."""
 
     def check(self, trunk: TrunkSettings, /) -> Iterable[str]:
-        """Return their problems with `trunk`, one line each."""
         return ()
 
 
