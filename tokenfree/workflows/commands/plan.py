@@ -11,10 +11,10 @@ Examples:
 import argparse
 import json
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tokenfree.core.errors import UserError
-from tokenfree.train.devices import ACCELERATORS
 from tokenfree.workflows.recipes import options as recipe_options
 from tokenfree.workflows.recipes.keys import PRETRAINING
 from tokenfree.workflows.recipes.options import add_data_argument, data_of
@@ -26,6 +26,28 @@ if TYPE_CHECKING:
 
 KIND = PRETRAINING  # kind of recipe that the command reads
 _UTILISATION = 0.3
+
+
+@dataclass(frozen=True)
+class Accelerator:
+    """One GPU: operations per second for dense matrices in bfloat16 and float32, bytes of memory, and the source."""
+
+    bfloat16: float
+    float32: float
+    memory: float
+    source: str
+
+    def peak(self, precision: str) -> float:
+        return self.float32 if precision == "float32" else self.bfloat16
+
+
+# As published; not measured here. float32 is without TF32, which PyTorch disables by default.
+ACCELERATORS = {
+    "a100": Accelerator(312e12, 19.5e12, 80e9, "NVIDIA's data sheet of the A100 80GB"),
+    "h100": Accelerator(989e12, 67e12, 80e9, "NVIDIA's data sheet of the H100 SXM"),
+    "h200": Accelerator(989e12, 67e12, 141e9, "NVIDIA's data sheet of the H200 SXM"),
+    "l4": Accelerator(121e12, 30.3e12, 24e9, "NVIDIA's data sheet of the L4"),
+}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
