@@ -240,7 +240,7 @@ def test_bad_places(corpus: str, make_recipe: MakeRecipe, tmp_path: Path) -> Non
 def test_gpus_that_are_not_there_are_told_before_anything_is_written(
     workers: tuple[int, int], words: str, corpus: str, make_recipe: MakeRecipe, tmp_path: Path
 ) -> None:
-    with pytest.raises(UserError, match=f"cuda {words} which torch finds 0 on this machine"):
+    with pytest.raises(UserError, match=f"cuda needs {words} torch finds 0 on this machine"):
         pretrain(make_recipe(device="cuda"), corpus, str(tmp_path / "run"), workers=workers)
     assert not (tmp_path / "run").exists()
 

@@ -90,7 +90,7 @@ def recorded(name: str, said: Any) -> dict[str, Any]:
         found = json.loads(Path("out/vectors.json").read_text())
         assert f"step        {found['step']}" in said.out
     elif name == "export":
-        step = int(said.out.split()[1])
+        step = int(said.out.split("  step        ")[1].split()[0])
         assert f"| steps | {step} |" in Path("out/README.md").read_text()
         found = {"step": step}
     else:

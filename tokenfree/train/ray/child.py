@@ -251,7 +251,7 @@ def work_on_ray(job: Job, workers: tuple[int, int], progress: OnLine | None) -> 
     run = Run(job.run, job.owner)
     child = RayChild(
         _DRIVER,
-        take=progress or (lambda line: None),
+        take=(lambda line: None) if progress is None else progress,
         keep=lambda errors: run.keep(errors, "ray/standard_error.txt"),
         stops=True,
     )

@@ -132,7 +132,7 @@ def _print_byte_shares(manifest: "Manifest") -> None:
     if shares:
         listed = ", ".join(f"{language} {share:.1%}" for language, share in shares.items())
         print(f"  bytes       {listed} of the subwords")
-    if many := [language for language, share in shares.items() if share > MANY_BYTES]:
+    if many := [f"{language} {share:.1%}" for language, share in shares.items() if share > MANY_BYTES]:
         coverage = manifest.config["vocabulary"]["character_coverage"]
         print(
             f"  warning     More than {MANY_BYTES:.0%} of the subwords are bytes, which are no targets: "
