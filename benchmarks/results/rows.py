@@ -25,7 +25,7 @@ PRETRAINING = (
 )
 # By kind of set: recipe, options, rates of the sweep (the lowest first), the set that the sweep uses.
 TUNING: Mapping[str, tuple[str, Options, tuple[str, ...], str]] = {
-    NAMES: ("ner", {"train.length": "240"}, ("0.0005", "0.001", "0.002"), "swa"),
+    NAMES: ("ner", {"train.length": "240"}, ("0.001", "0.002", "0.004"), "swa"),
     TEXTS: ("classification", {"train.length": "240", "task.stride": "1"}, ("0.0001", "0.0003", "0.001"), "sst2"),
     PAIRS: ("pairs", {"train.length": "512"}, ("0.0001", "0.0003", "0.001"), "snli"),
 }
