@@ -24,7 +24,7 @@ FLOORS: dict[str, list[set[str]]] = {
         {"job"},
     ],
     "train": [
-        {"devices", "intervals", "model", "optimizers"},
+        {"intervals", "model", "optimizers"},
         {"batches", "config"},
         {"data", "objectives"},
         {"runs", "tasks"},
