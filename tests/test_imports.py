@@ -48,7 +48,6 @@ FLOORS: dict[str, list[set[str]]] = {
         {"recipe"},
         {"history", "subjects"},
         {"results", "search", "trial"},
-        {"planning"},
         {"run", "tune"},
     ],
     "workflows": [

@@ -7,8 +7,8 @@ import pytest
 
 from tokenfree.core.errors import UserError
 from tokenfree.core.settings import build
-from tokenfree.train.sweep.planning import Placement, find_placement
 from tokenfree.train.sweep.recipe import SweepRecipe
+from tokenfree.train.sweep.tune import Placement, find_placement
 
 
 def place(nodes: list[Mapping[str, float]], threads: int = 1, **over: Any) -> Placement:

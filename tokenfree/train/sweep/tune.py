@@ -11,17 +11,19 @@ import dataclasses
 import gc
 import json
 import pickle
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import ray
 from ray import cloudpickle, tune
 from ray.exceptions import OutOfMemoryError, RayActorError, RayError
 from ray.tune.experiment import Trial
 from ray.tune.schedulers import ASHAScheduler, FIFOScheduler, TrialScheduler
 from ray.tune.search import Searcher
 
-from tokenfree.core.errors import JobError
+from tokenfree.core.errors import JobError, UserError
 from tokenfree.core.settings import to_mapping
 from tokenfree.train.ray.callbacks import unwrap
 from tokenfree.train.ray.child import Link
@@ -35,10 +37,40 @@ from tokenfree.train.ray.cluster import (
     watched,
 )
 from tokenfree.train.sweep.history import RAY, History, TrialState
-from tokenfree.train.sweep.planning import Placement, cluster_nodes, find_placement
-from tokenfree.train.sweep.recipe import Asha, SweepRecipe
+from tokenfree.train.sweep.recipe import Asha, SweepRecipe, Values
 from tokenfree.train.sweep.search import Course, Proposer
 from tokenfree.train.sweep.trial import TrialSegment, TrialSession
+
+
+@dataclasses.dataclass(frozen=True)
+class Placement:
+    """Resources of a trial, by Ray's names, and the number of trials that run at once."""
+
+    needs: Mapping[str, float]
+    concurrent: int
+
+
+def cluster_nodes() -> list[Mapping[str, float]]:
+    """Return the resources of each machine of the cluster that Ray is connected to, by Ray's names."""
+    return [node["Resources"] for node in ray.nodes() if node["Alive"]]
+
+
+def find_placement(sweep: SweepRecipe, settings: Sequence[Values], nodes: Sequence[Mapping[str, float]]) -> Placement:
+    """Return how many trials of these settings fit on `nodes` at once. Raises UserError if not even one fits."""
+    gpus = sweep.gpus_per_worker
+    if gpus is None:
+        gpus = 1.0 if any(node.get("GPU") for node in nodes) else 0.0
+    needs = {"CPU": float(max(sweep.recipe(values).train.threads or 1 for values in settings))}
+    needs |= {"GPU": gpus} if gpus else {}
+    fitting = sum(min(int(node.get(name, 0.0) / amount + 1e-9) for name, amount in needs.items()) for node in nodes)
+    if fitting == 0:
+        told = " and ".join(f"{amount:g} {name}" for name, amount in needs.items())
+        raise UserError(
+            f"a trial needs {told}: no machine of the cluster has as much. Lower train.threads or gpus_per_worker, or "
+            "add machines."
+        )
+    return Placement(needs, min(fitting, sweep.concurrent or fitting))
+
 
 _NUMBER, _QUALITY = "report_number", "quality"  # fields of a result that schedulers read
 

@@ -22,9 +22,9 @@ from tokenfree.workflows.terminal.verbosity import Verbosity
 
 if TYPE_CHECKING:
     from tokenfree.train.data.mixture import Data
-    from tokenfree.train.sweep.planning import Placement
     from tokenfree.train.sweep.recipe import SweepRecipe, Values
     from tokenfree.train.sweep.subjects import TaskInput
+    from tokenfree.train.sweep.tune import Placement
 
 _MOST = 40  # number of settings that are listed
 
@@ -58,7 +58,7 @@ def _placement(sweep: SweepRecipe, settings: tuple[Values, ...]) -> Placement:
     import torch
 
     from tokenfree.train.ray.cluster import cores, ray_session
-    from tokenfree.train.sweep.planning import cluster_nodes, find_placement
+    from tokenfree.train.sweep.tune import cluster_nodes, find_placement
 
     if "RAY_ADDRESS" in os.environ:
         with ray_session():
