@@ -135,7 +135,7 @@ def test_a_directory_with_foreign_files_is_refused_and_left_alone(corpus: Path, 
     with pytest.raises(UserError, match=r"thesis\.tex.*--output"):
         run_preprocess(make_config(corpus), str(tmp_path))
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
-    with pytest.raises(UserError, match=r"thesis\.tex: cannot write here"):
+    with pytest.raises(UserError, match="is a file; give a directory"):
         run_preprocess(make_config(corpus), str(tmp_path / "thesis.tex"))
 
 

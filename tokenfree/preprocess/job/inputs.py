@@ -170,6 +170,8 @@ def finished(
     Raises UserError if the directory holds another job or other files, and JobError if an input changed while it was
     hashed.
     """
+    if storage.size("") is not None:
+        raise UserError(f"{storage.url}: is a file; give a directory to --output")
     names = storage.names()
     if MANIFEST not in names:
         _refuse_foreign(storage, names, wanted)
