@@ -120,9 +120,11 @@ def test_smoothing_is_the_exponent() -> None:
     assert language_shares(np.array([100, 300]), 0).tolist() == pytest.approx([1 / 2, 1 / 2])
 
 
-def test_mistakes_are_named() -> None:
-    with pytest.raises(UserError, match=r"train.global_batch=18 is no multiple of train.streams=4"):
+def test_mistakes_are_named_with_their_remedy() -> None:
+    with pytest.raises(UserError, match=r"train.global_batch: 18 .* train.streams \(4\); make it 20"):
         make_order(MIXED, batch=18)
+    with pytest.raises(UserError, match="make it 4,"):
+        make_order(MIXED, batch=3)
     with pytest.raises(UserError, match="no windows"):
         make_order(shards_of(("en", 0)))
 

@@ -68,7 +68,11 @@ class Order:
         mixing: Mixing | None = None,
     ) -> None:
         if global_batch % streams:
-            raise UserError(f"train.global_batch={global_batch} is no multiple of train.streams={streams}. Change one.")
+            near = -(-global_batch // streams) * streams
+            raise UserError(
+                f"train.global_batch: {global_batch} is not a multiple of train.streams ({streams}); make it {near}, "
+                "or change train.streams"
+            )
         filled = [(index, shard) for index, shard in enumerate(shards) if shard.rows]
         if not filled:
             raise UserError("the split has no windows; preprocess more text, or with another validation_fraction")
