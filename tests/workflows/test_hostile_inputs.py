@@ -57,7 +57,8 @@ def test_a_full_disk_is_one_line(
     assert cli.main(command.split()) == 2
     limit_files(1 << 30)
     assert capfd.readouterr().err.splitlines()[-1] == (
-        "tokenfree: cannot write (File too large). Free space there and in TMPDIR, then run the same command again."
+        "tokenfree: cannot write (File too large). Free space for the output and in TMPDIR, then run the same command "
+        "again."
     )
 
 
@@ -79,7 +80,9 @@ def test_libraries_report_a_full_disk_in_their_own_ways(
     monkeypatch.setattr("tokenfree.train.huggingface.onnx.write_graph", fail)
     assert cli.main(["export", "run", "--to", "onnx", "out"]) == 2
     said = "Disk quota exceeded" if "quota" in str(error) else "No space left on device"
-    assert capsys.readouterr().err.startswith(f"tokenfree: cannot write ({said}). Free space there and in TMPDIR")
+    assert capsys.readouterr().err.startswith(
+        f"tokenfree: cannot write ({said}). Free space for the output and in TMPDIR"
+    )
 
 
 def test_a_full_disk_behind_standard_output(folder: Path) -> None:
@@ -118,7 +121,7 @@ def test_what_is_no_file_is_refused_by_every_reader(
     told = capsys.readouterr().err
     assert name in told
     assert told.endswith("save it as a file first\n")
-    assert "is no file, but a " in told
+    assert "is not a file, but a " in told
 
 
 TYDI = {

@@ -129,9 +129,11 @@ def _in_words(error: Exception) -> tuple[Exception, int]:
         text = f"{package} is not installed; run pip install '.[{_EXTRAS[package]}]' in a checkout of tokenfree"
         return UserError(text), 2
     number, message = getattr(error, "errno", None), str(error).strip().split("\n")[0]
+    where = f" to {error.filename}" if isinstance(error, OSError) and error.filename else ""
     full = next((os.strerror(code) for code in _FULL if code == number or os.strerror(code) in str(error)), None)
     if full is not None:
-        return UserError(f"cannot write ({full}). Free space there and in TMPDIR, then run the same command again."), 2
+        what = f"cannot write{where} ({full})"
+        return UserError(f"{what}. Free space for the output and in TMPDIR, then run the same command again."), 2
     exhausted = isinstance(error, MemoryError) or any(words in str(error).lower() for words in _EXHAUSTED)
     if exhausted or number in (errno.ENOMEM, errno.EAGAIN):
         return JobError(f"not enough memory or threads ({message[:160]}); {_MORE_ROOM}"), 1

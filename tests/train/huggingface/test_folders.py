@@ -63,7 +63,8 @@ def test_a_full_disk_is_one_line(run: str, tmp_path: Path, capfd: pytest.Capture
     resource.setrlimit(resource.RLIMIT_FSIZE, before)
     assert status == 2
     assert capfd.readouterr().err == (
-        "tokenfree: cannot write (File too large). Free space there and in TMPDIR, then run the same command again.\n"
+        "tokenfree: cannot write (File too large). Free space for the output and in TMPDIR, then run the same command "
+        "again.\n"
     )
 
 
