@@ -10,6 +10,7 @@ B batch, C positions of the input, V vectors of the encoder, D width, K classes
 from __future__ import annotations
 
 import copy
+from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
@@ -219,8 +220,8 @@ class TokenfreeModel(TokenfreePreTrainedModel):
 class _Labelled(TokenfreePreTrainedModel):
     output: type[Any]  # record of transformers with the loss and the logits
 
-    def logits(self, batch: Batch) -> Tensor:
-        raise NotImplementedError
+    @abstractmethod
+    def logits(self, batch: Batch) -> Tensor: ...
 
     @can_return_tuple
     def forward(

@@ -3,6 +3,7 @@
 N words of the whole batch
 """
 
+from abc import abstractmethod
 from typing import NamedTuple
 
 import torch
@@ -76,8 +77,8 @@ class WordDownsampler(Downsampler):
         refuse_more(words.valid_BU.shape[1], self.max_words, "words", "model.downsampler.max_words")
         return Downsampled(self.of_words(x, words), words.valid_BU, Grouping(words.word_BC), look_up(x))
 
-    def of_words(self, x: Tensor | TableRows, words: WordSpans) -> Tensor:
-        raise NotImplementedError
+    @abstractmethod
+    def of_words(self, x: Tensor | TableRows, words: WordSpans) -> Tensor: ...
 
     def num_units(self, num_characters: int) -> int:
         return max(num_characters // self.bytes_per_word, 1)
