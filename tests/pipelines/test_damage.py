@@ -169,7 +169,7 @@ def test_no_path_leads_out_of_a_data_directory(kind: str, path: str, copy: Path)
     else:
         values["files"] = {path: "00"}
     (copy / "manifest.json").write_text(json.dumps(values))
-    with pytest.raises(UserError, match=r"manifest\.json: names .*, which is no file of this directory"):
+    with pytest.raises(UserError, match=r"manifest\.json: names .*, which is not a file of this directory"):
         load_manifest(str(copy))
 
 

@@ -93,7 +93,7 @@ def test_no_command_shows_the_list(capsys: pytest.CaptureFixture[str]) -> None:
         (["verify", "nowhere"], "nowhere"),
         (["verify", "a::b"], "a::b: '::' in a path would stand for a chain of file systems"),
         (["pretrain", "canine-s-tiny", "--data", "a::b", "--output", "r"], "'::' in a path"),
-        (["model", "/dev/zero"], "recipe /dev/zero: is no file, but a folder, pipe or device"),
+        (["model", "/dev/zero"], "recipe /dev/zero: is not a file, but a folder, pipe or device"),
         (["verify", "x", "--", "--beam"], "nothing after '--'"),
         (["report", "nowhere", "--output", "r.html"], "nowhere"),
         (["preprocess", "enwiki.xml.bz2", "--output", "x"], "write --wikipedia enwiki.xml.bz2"),

@@ -97,7 +97,7 @@ class Slot:
         module, _, base = self.base.rpartition(".")
         problem = _problem_of_part(found, getattr(importlib.import_module(module), base), name)
         if problem:
-            raise UserError(f"{name} is no part for the slot {self.title}: {problem} (see docs/add_a_part.md)")
+            raise UserError(f"{name} is not a part for the slot {self.title}: {problem} (see docs/add_a_part.md)")
         return found
 
     def _module(self, name: str) -> Any:

@@ -44,7 +44,7 @@ def check_is_stored(path: str, source: str = "") -> None:
     is_stored = os.path.isfile(path) or os.path.isdir(path)
     if os.path.exists(path) and not (is_stored and not os.path.abspath(path).startswith(_PROCESS_FOLDERS)):
         place = ": ".join(filter(None, (source, path)))
-        raise UserError(f"{place}: is no file, but a pipe, socket or device; save it as a file first")
+        raise UserError(f"{place}: is not a file, but a pipe, socket or device; save it as a file first")
 
 
 T = TypeVar("T")

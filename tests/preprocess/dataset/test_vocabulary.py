@@ -56,5 +56,5 @@ def test_what_the_library_refuses_is_one_line(piece: bytes, model: bytes, tmp_pa
     with pytest.raises(UserError, match=r"not a SentencePiece model"):
         Vocabulary(damaged)
     write(tmp_path, damaged)
-    with pytest.raises(UserError, match=r"vocabulary/subwords\.model: damaged, it is no SentencePiece model"):
+    with pytest.raises(UserError, match=r"vocabulary/subwords\.model: damaged, it is not a SentencePiece model"):
         load_vocabulary(str(tmp_path))

@@ -133,5 +133,5 @@ def test_a_page_of_another_language_is_not_even_cleaned() -> None:
 def test_what_is_no_script_and_no_language_is_told() -> None:
     with pytest.raises(UserError, match=r"filters.scripts.*'latin'.*known: Latin"):
         build(PreprocessConfig, {"filters": {"scripts": ["latin"]}}, source="test")
-    with pytest.raises(UserError, match=r"filters.languages: 'english' is no language tag"):
+    with pytest.raises(UserError, match=r"filters.languages: 'english' is not a language tag"):
         find_inputs(PreprocessConfig(books=("a.txt",), filters=FilterConfig(languages=("english",))))

@@ -1,4 +1,4 @@
-"""A vocabulary that is trained in a process of its own is the same, and ends with its parent."""
+"""Training a vocabulary in a separate process gives the same model, and ends with its parent."""
 
 import os
 import signal

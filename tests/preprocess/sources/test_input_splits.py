@@ -26,7 +26,7 @@ def texts(number: int) -> list[str]:
 
 
 def test_a_multistream_dump_is_cut(make_dump: Callable[..., str], tmp_path: Path, read_all: Reader) -> None:
-    """A dump of 60 pages in streams of five, as the official ones. An index next to it is no dump."""
+    """A dump of 60 pages in streams of five, as the official ones. An index next to it is not a dump."""
     head, *pages = make_dump(texts(60)).split("  <page>")
     pages[-1], tail = pages[-1].split("</mediawiki>")
     groups = ["".join(f"  <page>{page}" for page in pages[first : first + 5]) for first in range(0, 60, 5)]
@@ -200,7 +200,7 @@ def test_inputs_without_anything_are_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize("language", ["english", "e", "en us", "de!", ""])
 def test_what_is_no_language_is_refused(language: str, tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("Honk.")
-    with pytest.raises(UserError, match="is no language tag"):
+    with pytest.raises(UserError, match="is not a language tag"):
         plan_splits(PreprocessConfig(books=(str(tmp_path),), language=language))
 
 

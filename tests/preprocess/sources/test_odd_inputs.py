@@ -39,7 +39,7 @@ def test_what_is_no_stored_file_is_refused(field: str, name: str, tmp_path: Path
         os.chdir(here)
         name = name.replace("PIPE", str(ends[0])).replace("FILE", str(file.fileno()))
         path = name if "/" in name else str(tmp_path / name)
-        with pytest.raises(UserError, match=f"{field}: .*: is no file, but a pipe, socket or device; save it"):
+        with pytest.raises(UserError, match=f"{field}: .*: is not a file, but a pipe, socket or device; save it"):
             find_inputs(build(PreprocessConfig, {field: [path]}, source="test"))
     for end in ends:
         os.close(end)

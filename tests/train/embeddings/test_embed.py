@@ -253,7 +253,7 @@ def test_a_data_directory_gives_all_its_windows(canine: str, corpus: str, tmp_pa
         (
             "a.jsonl",
             b'{"text": "a"}\n[1]\n',
-            r"line 2: no text in the field 'text' \(the line is no object\)",
+            r"line 2: no text in the field 'text' \(the line is not an object\)",
         ),
         ("a.jsonl", b'{"text": "\\ud800"}\n', r"a\.jsonl: line 1: half of a surrogate pair"),
         ("a.txt.gz", b"no gzip", r"a\.txt\.gz: cannot be read"),

@@ -88,7 +88,7 @@ def test_a_word_of_several_subwords(runs: Callable[[str], str], corpus: str) -> 
 @pytest.mark.parametrize("name", ["canine_c", "masked_characters"])
 def test_characters(runs: Callable[[str], str], name: str) -> None:
     predictor = load_predictor(runs(name))
-    teach(predictor, 0x20, 0x65, 0x74)  # white space is no character of a word
+    teach(predictor, 0x20, 0x65, 0x74)  # white space is not a character of a word
     ((first, *_),) = predictor("the [MASK:3] of")
     assert first.text == "eee"
     assert first.probability == pytest.approx(np.exp(-30), rel=1e-2)

@@ -1,4 +1,4 @@
-"""Losses that are no numbers and losses that jump, made to happen in whole runs: stopped, gone on, or rolled back."""
+"""Losses that are not numbers and losses that jump, made to happen in whole runs: stopped, gone on, or rolled back."""
 
 import json
 from collections.abc import Callable
@@ -62,7 +62,7 @@ def test_a_second_time_at_a_checkpoint_all_batches_since_are_left_out(tmp_path: 
 
 
 def poison(run: Path, recipe: PretrainRecipe, corpus: str) -> int:
-    """Put what is no number into the newest checkpoint, in a row of a table that a single batch to come reads."""
+    """Put what is not a number into the newest checkpoint, in a row of a table that a single batch to come reads."""
     (step,) = checkpoints.steps(run / "checkpoints")
     loop = Loop(recipe, corpus)
     read = [rows_of(loop, loop.loader.batch(number)) for number in range(recipe.train.steps + 1)]

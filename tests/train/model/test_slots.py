@@ -106,7 +106,7 @@ def test_what_is_no_part_is_refused_when_it_is_chosen(add_part: AddPart, text: s
     with pytest.raises(UserError) as refused:
         build(ModelConfig, {"trunk": {"positions": "broken"}}, source="test")
     assert str(refused.value) == (
-        f"test: trunk.positions: broken is no part for the slot positions: {problem} (see docs/add_a_part.md)"
+        f"test: trunk.positions: broken is not a part for the slot positions: {problem} (see docs/add_a_part.md)"
     )
 
 

@@ -78,7 +78,7 @@ def test_what_was_loaded_and_the_new_rate_are_told_while_it_trains(
         (["--init-from", "google/canine-s"], "--init-from {here}/google/canine-s: this holds neither a run"),
         (["--init-from", "recipe.yaml"], "--init-from {here}/recipe.yaml: this holds neither a run"),
         (["--init-from", "nosuch://bucket/run"], "nosuch://bucket/run: no file system for this address"),
-        (["--extend-to", "4"], "--extend-to 4: {here}/run is no run yet; begin it with --train.steps 4"),
+        (["--extend-to", "4"], "--extend-to 4: {here}/run is not a run yet; begin it with --train.steps 4"),
         (["--extend-to", "many"], "argument --extend-to: invalid int value: 'many'"),
     ],
 )

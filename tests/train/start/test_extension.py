@@ -137,7 +137,7 @@ def test_with_given_weights(first_run: str, corpus: str, make_recipe: MakeRecipe
 
 def test_what_is_refused(corpus: str, make_recipe: MakeRecipe, tmp_path: Path) -> None:
     run = tmp_path / "run"
-    with pytest.raises(UserError, match=rf"--extend-to 12: {run} is no run yet; begin it with --train.steps 12"):
+    with pytest.raises(UserError, match=rf"--extend-to 12: {run} is not a run yet; begin it with --train.steps 12"):
         pretrain(make_recipe(), corpus, str(run), extend_to=12)
     assert not run.exists()
     pretrain(make_recipe(), corpus, str(run))

@@ -153,5 +153,5 @@ def test_next_to_nothing_is_refused(make_recipe: MakeRecipe, vocabulary: Vocabul
 def test_weights_that_are_no_numbers(make_recipe: MakeRecipe, vocabulary: Vocabulary) -> None:
     given = given_of(make_recipe(), vocabulary)
     given.tensors["encoder.pooler.bias"][3] = float("nan")
-    with pytest.raises(UserError, match=r"--init-from /runs/one: encoder.pooler.bias has values that are no numbers"):
+    with pytest.raises(UserError, match=r"--init-from /runs/one: encoder.pooler.bias has values that are not numbers"):
         fit_of(make_recipe(), vocabulary, given)

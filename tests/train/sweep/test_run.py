@@ -119,7 +119,7 @@ def test_mask_fraction_in_training_is_searched(corpus: str, make_recipe: MakeRec
 def test_a_trial_that_fails_is_tried_again_and_reported_with_its_own_error(
     corpus: str, make_recipe: MakeRecipe, tmp_path: Path
 ) -> None:
-    """A learning rate at which the loss is no number, beside one that works."""
+    """A learning rate at which the loss is not a number, beside one that works."""
     space = {"train.learning_rate": {"grid": [0.01, 1e30]}}
     recipe = make_recipe(warmup=0)
     sweep = make_sweep(recipe, space=space, searcher="grid", scheduler="none", trials=None)

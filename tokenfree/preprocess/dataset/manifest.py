@@ -96,7 +96,7 @@ def load_manifest(directory: str) -> Manifest:
         values = json.loads(Storage.at(directory).read_bytes(MANIFEST))
     except (FileNotFoundError, NotADirectoryError):
         raise UserError(
-            f"{directory}: no {MANIFEST} there, so it is no finished data directory; make one with "
+            f"{directory}: no {MANIFEST} there, so it is not a finished data directory; make one with "
             f"`tokenfree preprocess --output {directory}` (the same command resumes a job that stopped)"
         ) from None
     except (ValueError, RecursionError):
@@ -115,7 +115,7 @@ def load_manifest(directory: str) -> Manifest:
         raise UserError(f"{directory}/{MANIFEST}: damaged, {error}; copy the directory again or remake it") from None
     for path in (*(shard.path for shard in manifest.shards), *manifest.files):
         if not is_inside(path):
-            raise UserError(f"{directory}/{MANIFEST}: names {path!r}, which is no file of this directory; remake it")
+            raise UserError(f"{directory}/{MANIFEST}: names {path!r}, which is not a file of this directory; remake it")
     return manifest
 
 
@@ -219,4 +219,4 @@ def load_vocabulary(data: str) -> Vocabulary | None:
     try:
         return Vocabulary.load(model)
     except UserError:
-        raise UserError(f"{data}/{MODEL}: damaged, it is no SentencePiece model; copy the file again") from None
+        raise UserError(f"{data}/{MODEL}: damaged, it is not a SentencePiece model; copy the file again") from None

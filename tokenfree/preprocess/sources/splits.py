@@ -34,7 +34,7 @@ def find_inputs(config: PreprocessConfig, output: str | None = None) -> Inputs:
     """
     for key, tag in [("language", config.language), *(("filters.languages", tag) for tag in config.filters.languages)]:
         if tag is not None and not LANGUAGE_TAG.fullmatch(tag):
-            raise UserError(f"{key}: {tag!r} is no language tag (BCP 47); give one such as en or zh-Hant")
+            raise UserError(f"{key}: {tag!r} is not a language tag (BCP 47); give one such as en or zh-Hant")
     if not config.wikipedia and not config.books and not config.hf_dataset:
         raise UserError("no input: give wikipedia (dumps), books (files or folders) or hf_dataset")
     found = list_inputs(config.wikipedia, "wikipedia", is_dump_name, output)
@@ -49,7 +49,7 @@ def find_inputs(config: PreprocessConfig, output: str | None = None) -> Inputs:
 def plan_splits(config: PreprocessConfig, inputs: Inputs | None = None) -> list[InputSplit]:
     """Return the input splits of all inputs (by default of `find_inputs`), sorted by input and offset.
 
-    Raises UserError if a file is no dump, a table is unreadable or lacks a column, or all inputs are empty.
+    Raises UserError if a file is not a dump, a table is unreadable or lacks a column, or all inputs are empty.
     """
     inputs = inputs or find_inputs(config)
     splits: list[InputSplit] = []

@@ -366,7 +366,7 @@ def num_row_groups(file: InputFile, columns: TableColumns) -> int:
             table = pq.ParquetFile(opened)
             schema, groups = table.schema_arrow, table.num_row_groups
     except (pa.ArrowException, OSError) as error:
-        raise UserError(f"books: {file.path} is no readable Parquet file: {str(error).splitlines()[0]}") from error
+        raise UserError(f"books: {file.path} is not a readable Parquet file: {str(error).splitlines()[0]}") from error
     columns.check(schema, f"books: {file.path}")
     return groups
 

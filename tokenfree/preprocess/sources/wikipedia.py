@@ -45,7 +45,7 @@ def is_dump_name(name: str) -> bool:
 
 
 def split_dump(file: InputFile, language: str | None, split_bytes: int) -> list[InputSplit]:
-    """Return the parts of a dump, of about `split_bytes` decompressed bytes each. Raises UserError if it is no dump."""
+    """Return the parts of a dump, of about `split_bytes` decompressed bytes each. Raises UserError if it is none."""
     whole, ratio = _read_head(file, language)
     cuts = [0, *_cuts(file, whole, split_bytes / ratio), file.size]
     return [

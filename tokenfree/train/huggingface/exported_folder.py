@@ -251,7 +251,7 @@ def write_folder(
     card: str,
     vocabulary: Vocabulary | None = None,
 ) -> None:
-    """Write all files into a folder from `new_folder`. config.json comes last: a folder without it is no model."""
+    """Write all files into a folder from `new_folder`. config.json comes last: a folder without it is not a model."""
     save_tensors(state, folder / SAFETENSORS, {"format": "pt"})
     _write_tokenizer(folder, encoder, fields, vocabulary)
     write_atomically(folder / MODELING.name, MODELING.read_text(encoding="utf-8"))

@@ -244,10 +244,10 @@ def _texts_of_objects(lines: Iterable[str], path: str, field: str) -> Iterator[s
         values = parse_json(line, place)
         text = values.get(field) if isinstance(values, dict) else None
         if not isinstance(text, str):
-            has = f"has {', '.join(map(repr, values))}" if isinstance(values, dict) else "is no object"
+            has = f"has {', '.join(map(repr, values))}" if isinstance(values, dict) else "is not an object"
             raise UserError(f"{place}: no text in the field {field!r} (the line {has}). Name another with --field.")
         if not is_utf8(text):
-            raise UserError(f"{place}: half of a surrogate pair, which is no character. Remove it.")
+            raise UserError(f"{place}: half of a surrogate pair, which is not a character. Remove it.")
         yield text
 
 
@@ -480,7 +480,7 @@ class _Worker:
 
     def work(self, shared: list[Any], part: Part, wanted: Wanted) -> list[TextVectors]:
         """Return the embeddings of the texts of a part, computed by the encoder that `shared` refers to."""
-        # The encoder is no argument of the constructor, because Ray then warns that restarting the worker will fail.
+        # As an argument of the constructor, the encoder would make Ray warn that restarting the worker will fail.
         if self._encoder is None:
             import ray
 

@@ -31,7 +31,7 @@ class Extension:
     def __init__(self, run: Run, recipe: PretrainRecipe, steps: int) -> None:
         before = config_before(run.name, recipe)
         if before is None:
-            raise UserError(f"--extend-to {steps}: {run.name} is no run yet; begin it with --train.steps {steps}")
+            raise UserError(f"--extend-to {steps}: {run.name} is not a run yet; begin it with --train.steps {steps}")
         self._run, self._steps, self._steps_before = run, steps, before.recipe.train.steps
         if steps < self._steps_before:
             raise UserError(

@@ -260,7 +260,7 @@ def _resolved(model: ModelConfig) -> ModelConfig:
 def _check_finite(taken: Mapping[str, Tensor], given: GivenWeights) -> None:
     for name, tensor in taken.items():
         if tensor.is_floating_point() and not tensor.isfinite().all():
-            raise UserError(f"--init-from {given.path}: {name} has values that are no numbers; give other weights")
+            raise UserError(f"--init-from {given.path}: {name} has values that are not numbers; give other weights")
 
 
 def _refusal(found: Fit) -> str:

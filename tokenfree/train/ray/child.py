@@ -80,7 +80,7 @@ class Link:
 class Child:
     """A new interpreter that calls a function, named module:function, with a `Link` and the given arguments.
 
-    `multiprocessing` would run the main module of a script again. The child has a session of its own, so it gets no
+    `multiprocessing` would run the main module of a script again. The child starts a new session, so it gets no
     signals from the terminal. All processes of that session are killed after the `with` block.
     """
 

@@ -451,7 +451,7 @@ def _problems_of_hyperparameter(sweep: SweepRecipe, key: str) -> Iterator[str]:
         if other in sweep.space:
             values[other] = wanted[0] if isinstance(wanted, list) else wanted
         elif not recipe.problems and value_at(to_mapping(recipe.settings), other) is None:
-            yield f"space: {key}: when: {other} is no key of the recipe and none of the space"
+            yield f"space: {key}: when: {other} is not a key of the recipe and none of the space"
     if key == VARIANT:  # the recipes of the variants are checked on their own
         return
     try:

@@ -95,7 +95,7 @@ class LabelledTexts(DownstreamTask):
         wrong = [name for name in self.score_names if (name in NUMBER_METRICS) != self.is_number]
         if wrong:
             kind = "numbers" if self.is_number else "classes"
-            yield f"task.metrics: {', '.join(wrong)} is no score of {kind}; leave it out"
+            yield f"task.metrics: {', '.join(wrong)} is not a score of {kind}; leave it out"
         if "f1" in self.score_names and self._positive is None:
             yield "task.metrics: f1 is of one class; name it as task.positive, or take macro_f1"
         if self.positive is not None and self.labels and self.positive not in self.labels:

@@ -46,7 +46,7 @@ class Config(LabelledTexts):
     def raw(self, key: str, text: str) -> TextExample:
         texts = text.split("\t")
         if len(texts) != 2:
-            raise UserError(f"{key}: {len(texts)} texts are no pair. Give two texts with a tab between.")
+            raise UserError(f"{key}: {len(texts)} texts are not a pair. Give two texts with a tab between.")
         return TextExample(key, texts[0], texts[1])
 
     def build(self, model: ModelConfig) -> TextHead:

@@ -111,7 +111,7 @@ def _span(value: _Bytes, article: bytes, place: str) -> Span:
         return NO_SPAN
     is_inside = any(at < len(article) and article[at] & 0xC0 == 0x80 for at in (begin, end))
     if is_inside or not begin <= end <= len(article):
-        raise UserError(f"{place}: bytes {begin} to {end} are no characters of document_plaintext. Fix the offsets.")
+        raise UserError(f"{place}: bytes {begin} to {end} are not characters of document_plaintext. Fix the offsets.")
     return begin, end
 
 

@@ -84,11 +84,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run the action. Raises UserError if the words after `--` are no command for it, or are missing."""
+    """Run the action. Raises UserError if the words after `--` are not command for it, or are missing."""
     name = next(iter(args.passed_on), None)
     if args.action == "submit":
         if name not in _sent_commands():
-            given = "nothing follows --" if name is None else f"{name} is no command to run on a cluster"
+            given = "nothing follows --" if name is None else f"{name} is not a command to run on a cluster"
             raise UserError(f"{given}; give one, such as: tokenfree cluster submit -- pretrain RECIPE ... --workers 2")
     elif name is not None:
         raise UserError(f"tokenfree cluster {args.action} takes nothing after '--', but got {name!r}")

@@ -135,7 +135,7 @@ def _print_byte_shares(manifest: "Manifest") -> None:
     if many := [f"{language} {share:.1%}" for language, share in shares.items() if share > MANY_BYTES]:
         coverage = manifest.config["vocabulary"]["character_coverage"]
         print(
-            f"  warning     More than {MANY_BYTES:.0%} of the subwords are bytes, which are no targets: "
+            f"  warning     More than {MANY_BYTES:.0%} of the subwords are bytes, which are not targets: "
             f"{', '.join(many)}. Increase --vocabulary.character_coverage (now {coverage:g}) or --vocabulary.size."
         )
 

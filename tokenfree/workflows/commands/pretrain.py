@@ -147,7 +147,7 @@ def _recipe(args: argparse.Namespace) -> "PretrainRecipe":
         return recipe_options.load(PretrainRecipe, args)
     missing = " and ".join(["RECIPE"] * (args.recipe is None) + ["--data"] * (args.data is None))
     if not Storage.at(args.output).size("config.yaml"):
-        raise UserError(f"{missing}: missing, and {args.output} is no run to resume. Give both for a new run.")
+        raise UserError(f"{missing}: missing, and {args.output} is not a run to resume. Give both for a new run.")
     recorded = read_config(args.output, trust_code=args.trust_code)
     args.data = args.data or words_of(recorded.data)
     if args.recipe is not None:

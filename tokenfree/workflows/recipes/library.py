@@ -117,7 +117,7 @@ def _text(recipe: str) -> str:
         return _library()[recipe]
     path = Path(recipe)
     if path.exists() and not path.is_file():
-        raise UserError(f"recipe {recipe}: is no file, but a folder, pipe or device; save it as a file first")
+        raise UserError(f"recipe {recipe}: is not a file, but a folder, pipe or device; save it as a file first")
     if not path.is_file():
         raise UserError(f"recipe {recipe}: no such file, and no recipe of that name ({_nearest(recipe)})")
     return path.read_text(encoding="utf-8")

@@ -38,7 +38,7 @@ def add_help_keys(parser: argparse.ArgumentParser, kind: RecipeKind) -> None:
 
 
 def resolve(recipe: str | None, config_file: str | None) -> dict[str, Any]:
-    """Return the mapping of the recipe with `--config` merged over it. Raises UserError if a file is no recipe."""
+    """Return the mapping of the recipe with `--config` merged over it. Raises UserError if a file is not a recipe."""
     from tokenfree.core.settings import merge
 
     mapping = {} if recipe is None else read(recipe)
@@ -63,7 +63,7 @@ def source(args: argparse.Namespace) -> str:
 def load(cls: type[T], args: argparse.Namespace, **options: Any) -> T:
     """Build `cls` from RECIPE, `--config`, overrides, and those `options` that are not None, each over those before.
 
-    Raises UserError if a file is no recipe of this kind, or keys or values do not fit `cls`. It names all problems.
+    Raises UserError if a file is not a recipe of this kind, or keys or values do not fit `cls`. It names all problems.
     """
     from tokenfree.core.settings import build, merge, nest, override
 

@@ -214,7 +214,7 @@ def test_tables_without_text_are_refused(tmp_path: Path) -> None:
     (tmp_path / "b.parquet").write_bytes(b"junk")
     with pytest.raises(UserError, match=r"a.parquet has no column 'text', only txt; .*: --text_column NAME"):
         read(tmp_path / "a.parquet")
-    with pytest.raises(UserError, match="no readable Parquet"):
+    with pytest.raises(UserError, match="not a readable Parquet"):
         read(tmp_path / "b.parquet")
 
 

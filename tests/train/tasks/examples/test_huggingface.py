@@ -87,9 +87,9 @@ def test_mistakes(geese: str) -> None:
     ):
         with pytest.raises(UserError, match=said):
             read_texts(address)
-    with pytest.raises(UserError, match=r"reviews:1: the label 'bad' is no class"):
+    with pytest.raises(UserError, match=r"reviews:1: the label 'bad' is not a class"):
         read_texts(f"hf:{geese}:reviews", TextOptions(labels=("good",)))
-    with pytest.raises(UserError, match=r"names:0: the tag 'B-BIRD' of 'grey' is no tag"):
+    with pytest.raises(UserError, match=r"names:0: the tag 'B-BIRD' of 'grey' is not a tag"):
         read_tagged(f"hf:{geese}:names", TaggedOptions(labels=("O",)))
 
 

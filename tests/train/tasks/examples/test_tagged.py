@@ -103,13 +103,13 @@ MISTAKES: dict[str, tuple[Any, dict[str, Any], str]] = {
     "no tag": ("a\tO\nb\t\n", {}, "line 2: .* has an empty word or tag. Fix"),
     "no BIO": ("a O\nb B-X\nc L-X\n", {}, "x.txt:1: the tag 'L-X' of 'c' is neither O nor B-TYPE nor I-TYPE. Fix it"),
     "no type": ("a B-X\nb B-\n", {}, "x.txt:1: the tag 'B-' of 'b' is neither"),
-    "unknown tag": ("a O\nb B-X\n", {"labels": ("O", "B-Y")}, "x.txt:1: the tag 'B-X' of 'b' is no tag. .* O, B-Y"),
+    "unknown tag": ("a O\nb B-X\n", {"labels": ("O", "B-Y")}, "x.txt:1: the tag 'B-X' of 'b' is not a tag. .* O, B-Y"),
     "undecodable": (b"a O\nb\xff O\n", {}, "line 2: this is not utf-8"),
     "empty": ("\n \n", {}, "this file is empty"),
     "only a mark": ("\n\ufeff\ufeff\n", {}, "no sentence is in this file"),
     "other numbers": ('{"tokens": ["a", "b"], "tags": ["O"]}', {}, "l:1: 2 words and 1 tags. Each word must have"),
-    "no list": ('{"tokens": "a b", "tags": ["O"]}', {}, "l:1: 'a b' is no list. Fix it"),
-    "no text": ('{"tokens": [null], "tags": ["O"]}', {}, "l:1: None is no text"),
+    "no list": ('{"tokens": "a b", "tags": ["O"]}', {}, "l:1: 'a b' is not a list. Fix it"),
+    "no text": ('{"tokens": [null], "tags": ["O"]}', {}, "l:1: None is not text"),
     "no words": ('{"text": "a"}', {}, "no column has a usual name. Name one of 'text'"),
 }
 
@@ -129,8 +129,8 @@ def test_a_mistake_is_one_line(tmp_path: Path, mistake: str) -> None:
 def test_options_that_are_none(tmp_path: Path) -> None:
     path = write(tmp_path, "x.txt", "a O\n")
     mistakes: tuple[tuple[dict[str, Any], str], ...] = (
-        ({"words": "0"}, "'0' is no column of words or tags. Give its number, from 1"),
-        ({"tags": "tag"}, "'tag' is no column"),
+        ({"words": "0"}, "'0' is not a column of words or tags. Give its number, from 1"),
+        ({"tags": "tag"}, "'tag' is not a column"),
     )
     for options, said in mistakes:
         with pytest.raises(UserError, match=said):

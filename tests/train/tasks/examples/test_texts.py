@@ -120,7 +120,7 @@ def test_numbers_of_regression(tmp_path: Path) -> None:
     path = write(tmp_path, "x.tsv", "sentence1\tsentence2\tscore\na\tb\t3.50\nc\td\t4\n")
     assert [row[3] for row in values(path, regression=True)] == [3.5, 4.0]
     bad = write(tmp_path, "y.tsv", "text\tscore\na\tnan\n")
-    with pytest.raises(UserError, match=r"y.tsv:2: the label 'nan' is no number"):
+    with pytest.raises(UserError, match=r"y.tsv:2: the label 'nan' is not a number"):
         read_texts(bad, TextOptions(regression=True))
 
 
@@ -143,22 +143,22 @@ MISTAKES: dict[str, tuple[str, Any, dict[str, Any], str]] = {
     "no such column": ("x.csv", "text,label\na,1\n", {"text": "body"}, "x.csv: no column, or several, named 'body'"),
     "no usual column": ("x.tsv", "eins\tzwei\na\t1\n", {}, "no column has a usual name. Name one of 'eins', 'zwei'"),
     "two of a name": ("x.csv", "text,label,label\na,1,0\n", {}, "no column, or several, named 'label'. Name one"),
-    "wrong label": ("x.csv", "text,label\na,1\nb,7\n", {"labels": ("0", "1")}, "x.csv:3: the label '7' is no class"),
+    "wrong label": ("x.csv", "text,label\na,1\nb,7\n", {"labels": ("0", "1")}, "x.csv:3: the label '7' is not a class"),
     "no class": ("x.jsonl", '{"text": "a", "label": 0.5}', {}, "x.jsonl:1: the label 0.5 .*regression"),
-    "no number": ("x.csv", "text,label\na,good\n", {"regression": True}, "x.csv:2: the label 'good' is no number"),
-    "no text": ("x.jsonl", '{"text": 7, "label": 1}', {}, "x.jsonl:1: 7 is no text. Fix it"),
+    "no number": ("x.csv", "text,label\na,good\n", {"regression": True}, "x.csv:2: the label 'good' is not a number"),
+    "no text": ("x.jsonl", '{"text": 7, "label": 1}', {}, "x.jsonl:1: 7 is not text. Fix it"),
     "a key is missing": ("x.jsonl", '{"text": "a", "label": 1}\n{"text": "b"}', {}, "x.jsonl:2: there is no 'label'"),
     "no object": ("x.jsonl", '{"text": "a"}\n[1]', {}, "line 2: should be a mapping"),
     "no JSON": ("x.jsonl", '{"text": "a"}\n{"text": ', {}, "line 2: no JSON .*. Fix it"),
     "deep JSON": ("x.jsonl", "[" * 100_000, {}, "x.jsonl: no JSON"),
     "columns": ("x.tsv", "text\tlabel\na\t1\nb\n", {}, "line 3: 1 columns, and the first line has 2. Fix"),
-    "open quotation": ("x.csv", 'text,label\na,1\n"b,0\n', {}, "line 3: this is no CSV .*. Write \"\" for"),
+    "open quotation": ("x.csv", 'text,label\na,1\n"b,0\n', {}, "line 3: this is not a CSV .*. Write \"\" for"),
     "nothing": ("x.csv", "", {}, "this file is empty. Give one"),
     "white space": ("stsa.dev", " \n\n", {}, "this file is empty. Give one"),
     "only names": ("x.csv", "text,label\n", {}, "no example is left. Give a file with examples"),
-    "no label": ("stsa.dev", "1 a\ngoose\n", {}, "line 2: 'goose' is no line of sst"),
-    "an empty label": ("x.task.dev", "1\ta\n\tb\n", {}, r"line 2: '\\tb' is no line of mtl-16"),
-    "no tab": ("x.task.dev", "1\ta\n0 b\n", {}, "line 2: '0 b' is no line of mtl-16"),
+    "no label": ("stsa.dev", "1 a\ngoose\n", {}, "line 2: 'goose' is not a line of sst"),
+    "an empty label": ("x.task.dev", "1\ta\n\tb\n", {}, r"line 2: '\\tb' is not a line of mtl-16"),
+    "no tab": ("x.task.dev", "1\ta\n0 b\n", {}, "line 2: '0 b' is not a line of mtl-16"),
     "unknown": ("x.txt", "Once upon a time\n", {}, "the name tells no format. Set task.format to one of sst"),
     "undecodable": ("x.csv", b"text,label\nb\xe4d,1\n", {}, "line 2: this is not utf-8. Convert the file to UTF-8"),
     "not parallel": ("x.csv", "text,label\na,1\n", {"format": "parallel"}, "Set task.format to one of"),

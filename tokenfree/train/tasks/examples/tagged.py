@@ -99,7 +99,7 @@ def _checked(sentence: TaggedExample, tags: Sequence[str], options: TaggedOption
         elif number in misfits and options.scheme == "strict_bio":
             wrong = "continues no span. Write B-, or give the scheme bio, which reads it so."
         elif options.labels is not None and tag not in options.labels:
-            wrong = f"is no tag. Fix it. There are {', '.join(options.labels)}."
+            wrong = f"is not a tag. Fix it. There are {', '.join(options.labels)}."
         if wrong:
             raise UserError(f"{sentence.key}: the tag {shown(tag)} of {shown(sentence.words[number])} {wrong}")
     return tuple(found)
@@ -123,7 +123,7 @@ def _sentences(path: str, options: TaggedOptions) -> Iterator[TaggedExample]:
 
 def _column(given: str | None) -> int | None:
     if given is not None and not (given.isascii() and given.isdigit() and int(given[:9]) > 0):
-        raise UserError(f"{shown(given)} is no column of words or tags. Give its number, from 1.")
+        raise UserError(f"{shown(given)} is not a column of words or tags. Give its number, from 1.")
     return None if given is None else int(given[:9])
 
 
@@ -142,7 +142,7 @@ def _from_table(table: ExampleTable, options: TaggedOptions) -> Iterator[TaggedE
 
 def _texts(value: object, key: str) -> tuple[str, ...]:
     if not isinstance(value, list):
-        raise UserError(f"{key}: {shown(value)} is no list. Fix it, or name the columns of words and tags.")
+        raise UserError(f"{key}: {shown(value)} is not a list. Fix it, or name the columns of words and tags.")
     return tuple(text_of(str(one) if type(one) is int else one, key) for one in value)
 
 

@@ -177,7 +177,7 @@ def _labelled_lines(path: str, format: Literal["sst", "mtl-16"]) -> ExampleTable
         if line.strip():
             label, found, text = line.partition(separator)
             if not found or not label.strip():
-                raise UserError(f"{path}: line {number}: {shown(line)} is no line of {format}. Fix it.")
+                raise UserError(f"{path}: line {number}: {shown(line)} is not a line of {format}. Fix it.")
             rows.append((number, {"label": label, "text": text}))
     return ExampleTable(path, ["label", "text"], rows)
 
@@ -210,7 +210,7 @@ def _csv_rows(path: str) -> Iterator[tuple[int, list[str]]]:
                 yield line, cells
             line = reader.line_num + 1
     except csv.Error as error:
-        said = f'this is no CSV ({error}). Write "" for a quotation mark inside a quoted value.'
+        said = f'this is not a CSV ({error}). Write "" for a quotation mark inside a quoted value.'
         raise UserError(f"{path}: line {line}: {said}") from None
 
 
@@ -243,7 +243,7 @@ def json_table(path: str) -> ExampleTable:
 def text_of(value: object, place: str) -> str:
     """Return a value that must be text. Raises UserError if it is not."""
     if not isinstance(value, str):
-        raise UserError(f"{place}: {shown(value)} is no text. Fix it or name another column.")
+        raise UserError(f"{place}: {shown(value)} is not text. Fix it or name another column.")
     return value
 
 
@@ -280,7 +280,7 @@ def _label(value: object, key: str, options: TextOptions) -> str | float | None:
     if options.regression:
         number = _number(value)
         if not math.isfinite(number):
-            raise UserError(f"{key}: the label {shown(value)} is no number. Fix it, or name another column.")
+            raise UserError(f"{key}: the label {shown(value)} is not a number. Fix it, or name another column.")
         return number
     if isinstance(value, bool):
         value = str(value).lower()
@@ -289,7 +289,7 @@ def _label(value: object, key: str, options: TextOptions) -> str | float | None:
     label = value.strip() if isinstance(value, str) else None
     if label is None or (options.labels is not None and label not in options.labels):
         classes = f"There are {', '.join(options.labels)}" if options.labels else "Numbers need task.regression"
-        raise UserError(f"{key}: the label {shown(value)} is no class. Fix it, or name another column. {classes}.")
+        raise UserError(f"{key}: the label {shown(value)} is not a class. Fix it, or name another column. {classes}.")
     return label
 
 
