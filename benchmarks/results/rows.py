@@ -15,6 +15,7 @@ from benchmarks.results.data import NAMES, PAIRS, SETS, TEXTS
 
 PRETRAIN, FINETUNE, PROBE, BASELINE = "pretrain", "finetune", "probe", "baseline"
 PRETRAINED, UNTRAINED = "fine-tuned", "same model, untrained"
+LONGER = "fine-tuned, pretrained five times as long"
 Options = Mapping[str, str]
 
 # --- Chosen settings: change them only here. ---
@@ -31,6 +32,7 @@ TUNING: Mapping[str, tuple[str, Options, tuple[str, ...], str]] = {
 }
 STEPS = {"sst2": 600, "sst5": 600, "mtl": 900, "wisesight": 400, "snli": 500, "xnli-ko": 300}
 NAMES_STEPS = 300
+ENGLISH_TEXTS = ("sst2", "sst5", "mtl")  # also fine-tuned after the longer pretraining
 # The recipe that a claim changes: CANINE-S over single characters, trained fast. With the papers' own settings, models
 # of this size do not use context within minutes, so nothing could be compared.
 CLAIMS_RECIPE = "canine-fast-tiny"
@@ -89,6 +91,8 @@ def _pretrained() -> Iterator[Row]:
     nothing = {**options, "train.steps": "1", "train.learning_rate": "1e-12"}
     yield Row("text", PRETRAIN, "n-gram CANINE", recipe=recipe, options=options)
     yield Row("text-untrained", PRETRAIN, "n-gram CANINE, untrained", recipe=recipe, options=nothing)
+    longer = {**options, "train.steps": str(5 * int(options["train.steps"]))}
+    yield Row("text-long", PRETRAIN, "n-gram CANINE, five times as long", recipe=recipe, options=longer, seeds=1)
 
 
 def _of_set(name: str) -> Iterator[Row]:
@@ -100,6 +104,9 @@ def _of_set(name: str) -> Iterator[Row]:
     for end, label, begins_with in (("tuned", PRETRAINED, "text"), ("untrained", UNTRAINED, "text-untrained")):
         family = (rates, f"{leader}-{end}")
         yield Row(f"{name}-{end}", FINETUNE, label, name, "", recipe, given, begins_with, *family)
+    if name in ENGLISH_TEXTS:
+        family = (rates, f"{leader}-tuned")
+        yield Row(f"{name}-long", FINETUNE, LONGER, name, "", recipe, given, "text-long", *family, seeds=1)
     yield Row(f"{name}-probe", PROBE, "linear probe", name, begins_with="text")
 
 

@@ -10,7 +10,7 @@ from typing import Any
 from benchmarks.results.claims import AGREES, CLAIMS, DISAGREES, NO_CONTEXT, NOT_RUN, OPEN, Finding, find, mean_interval
 from benchmarks.results.data import NAMES, SETS
 from benchmarks.results.queue import NotReady, chosen_rate, runs
-from benchmarks.results.rows import PRETRAINED, ROWS, UNTRAINED
+from benchmarks.results.rows import LONGER, PRETRAINED, ROWS, UNTRAINED
 from benchmarks.results.simple import FREQUENT_TAG, LARGER_CLASS, NGRAMS, PROBE
 
 Line = dict[str, Any]
@@ -19,7 +19,7 @@ BEGIN = "<!-- written by `python -m benchmarks.results tables` -->"
 END = "<!-- end of what is written -->"
 COMPARED = {
     NAMES: (FREQUENT_TAG, PROBE, UNTRAINED, PRETRAINED),
-    "": (LARGER_CLASS, NGRAMS, PROBE, UNTRAINED, PRETRAINED),
+    "": (LARGER_CLASS, NGRAMS, PROBE, UNTRAINED, PRETRAINED, LONGER),
 }
 NONE, MET, NOT_MET = "not run", "yes", "open"
 
@@ -111,7 +111,7 @@ def _that_ran(head: Sequence[str], rows: Sequence[Sequence[str]]) -> tuple[list[
 
 def _bar(scores: Scores, name: str, score: str, baselines: Sequence[str]) -> str:
     """Return whether the model matches or beats the baselines. For texts, the better of model and probe counts."""
-    models = [PRETRAINED] if score == "f1" else [PROBE, PRETRAINED]
+    models = [PRETRAINED] if score == "f1" else [PROBE, PRETRAINED, LONGER]
     ours = [mean for model in models if (mean := scores.mean(name, model, score)) is not None]
     theirs = [mean for each in baselines if (mean := scores.mean(name, each, score)) is not None]
     if not theirs or scores.mean(name, PRETRAINED, score) is None:
@@ -254,8 +254,8 @@ def draw(file: Path, lines: Mapping[str, Line]) -> None:
         predictors = COMPARED[NAMES] if of_names else COMPARED[""][1:]
         for number, predictor in enumerate(predictors):
             points = [(place, scores.mean(name, predictor, score)) for place, name in enumerate(names)]
-            there = [(place + 0.2 * number - 0.3, value) for place, value in points if value is not None]
-            axes.bar(*zip(*there, strict=True), width=0.2, label=predictor) if there else None
+            there = [(place + 0.16 * number - 0.32, value) for place, value in points if value is not None]
+            axes.bar(*zip(*there, strict=True), width=0.16, label=predictor) if there else None
         axes.set_xticks(range(len(names)), names, rotation=45)
         axes.set_title("F1 of names not seen in training" if of_names else "Accuracy of texts")
         axes.legend(fontsize=7)

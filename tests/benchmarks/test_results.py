@@ -20,7 +20,7 @@ from benchmarks.results.__main__ import LINES, main
 from benchmarks.results.claims import AGREES, CLAIMS, DISAGREES, NO_CONTEXT, NOT_RUN, OPEN, Claim, Interval, find, judge
 from benchmarks.results.data import NAMES, PARTS, SETS, Example, Set, parts
 from benchmarks.results.queue import CpuSeconds, Failed, Folders, Line, Run, append_line, call, in_lane, read_lines
-from benchmarks.results.rows import BASELINE, FINETUNE, PRETRAIN, QUEUE, ROWS, Row
+from benchmarks.results.rows import BASELINE, ENGLISH_TEXTS, FINETUNE, PRETRAIN, QUEUE, ROWS, Row
 from benchmarks.results.scores import name_scores, spans, text_scores
 from benchmarks.results.simple import FREQUENT_TAG, LARGER_CLASS, NGRAMS, Embedder, measure
 from benchmarks.results.tables import DETAILS, PAGE, details, page_tables
@@ -256,9 +256,8 @@ def test_every_row_has_a_recipe_that_takes_its_options() -> None:
 
 def test_every_set_has_its_rows_and_every_claim_its_runs() -> None:
     for name in SETS:
-        assert {row.name.removeprefix(f"{name}-") for row in ROWS.values() if row.set == name} == {
-            *("baseline", "probe", "tuned", "untrained")
-        }
+        rows = {"baseline", "probe", "tuned", "untrained", *(("long",) if name in ENGLISH_TEXTS else ())}
+        assert {row.name.removeprefix(f"{name}-") for row in ROWS.values() if row.set == name} == rows
     there = {line["row"] for line in read_lines(LINES).values()} | set(ROWS)
     assert {name for claim in CLAIMS for name in (claim.better, claim.worse)} <= there
 
