@@ -38,6 +38,14 @@ def test_what_is_not_here_is_noted_with_how_to_get_it(bare: Path) -> None:
     assert found[2].remedy.endswith(f"go install github.com/apache/beam/sdks/v2/go/cmd/prism@v{version}")
 
 
+def test_without_beam_there_are_no_engines(monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(name: str) -> str:
+        raise importlib.metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(importlib.metadata, "version", missing)
+    assert list(engines()) == []
+
+
 @pytest.mark.parametrize(
     ("what", "path"),
     [

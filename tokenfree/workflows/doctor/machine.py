@@ -123,12 +123,16 @@ def engines() -> Iterator[Finding]:
     """Yield what Beam's engines need in addition to Java: job servers for Flink and Spark, and Prism."""
     from tokenfree.core.files import folder
 
+    try:
+        version = importlib.metadata.version("apache-beam")
+    except importlib.metadata.PackageNotFoundError:
+        return
     beam = Path.home() / ".apache_beam" / "cache"
     for name, option in (("flink", "--flink_job_server_jar"), ("spark", "--spark_job_server_jar")):
         found = [*beam.glob(f"jars/beam-runners-{name}-*.jar"), *folder().glob(f"engines/{name}-job-server.jar")]
         remedy = f"only for --runner {name}: Beam downloads it from Maven Central, or give -- {option}=FILE"
         yield _engine(f"{name} job server", found, remedy)
-    program, version = shutil.which("prism"), importlib.metadata.version("apache-beam")
+    program = shutil.which("prism")
     found = [Path(program)] if program else [*beam.glob("prism/bin/*prism*"), *folder().glob("engines/prism")]
     remedy = f"only for --runner prism: go install github.com/apache/beam/sdks/v2/go/cmd/prism@v{version}"
     yield _engine("prism", found, remedy)
