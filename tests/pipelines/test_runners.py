@@ -9,7 +9,8 @@ from apache_beam.options.pipeline_options import StandardOptions
 
 from tests.conftest import REPOSITORY
 from tokenfree.core.errors import UserError
-from tokenfree.pipelines.beam import MOST_WORKERS, is_embedded, num_processes, runner_options, worker_environment
+from tokenfree.pipelines.beam import is_embedded, num_processes, runner_options
+from tokenfree.pipelines.preprocess import MOST_WORKERS, choose_engine, worker_environment
 
 
 def test_direct_names_the_embedded_runner_outright() -> None:
@@ -37,6 +38,15 @@ def test_other_runners_take_workers_their_own_way(runner: str, name: str, flag: 
     assert flag is None or options[flag] == 7
 
 
+@pytest.mark.parametrize("workers", [None, 0, 1, 3])
+@pytest.mark.parametrize("runner", ["direct", "ray"])
+def test_what_needs_no_beam_is_chosen_as_beam_reads_the_profile(runner: str, workers: int | None) -> None:
+    engine = choose_engine(runner, workers)
+    by_beam = choose_engine(runner, workers, ["--job_name=geese"])
+    assert (engine.name, engine.workers) == (by_beam.name, by_beam.workers)
+    assert (engine.options is None) == (engine.name != "embedded")
+
+
 @pytest.mark.parametrize("runner", ["flink", "dataflow"])
 def test_no_workers_leave_it_to_the_engine(runner: str) -> None:
     assert runner_options(runner, 0).get_all_options() == runner_options(runner, None).get_all_options()
@@ -59,16 +69,16 @@ def test_beam_options_win() -> None:
 )
 def test_mistakes_are_named(runner: str, workers: int, flags: tuple[str, ...], said: str) -> None:
     with pytest.raises(UserError, match=re.escape(said)):
-        runner_options(runner, workers, flags)
+        choose_engine(runner, workers, flags)
 
 
 def test_the_environment_is_put_back(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", "/mine")
-    with worker_environment(runner_options("direct", 1)):
+    with worker_environment(choose_engine("direct", 1)):
         assert os.environ["PYTHONPATH"].endswith(f"{os.pathsep}/mine")
     assert os.environ["PYTHONPATH"] == "/mine"
     monkeypatch.delenv("PYTHONPATH")
-    with worker_environment(runner_options("direct", 1)):
+    with worker_environment(choose_engine("direct", 1)):
         assert os.environ["PYTHONPATH"]
     assert "PYTHONPATH" not in os.environ
 
@@ -76,14 +86,14 @@ def test_the_environment_is_put_back(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_embedded_runner_keeps_silent_while_it_runs_and_others_do_not() -> None:
     beam, options = logging.getLogger("apache_beam"), logging.getLogger("apache_beam.options.pipeline_options")
     before = beam.level, options.level
-    with worker_environment(runner_options("direct", 1)):
+    with worker_environment(choose_engine("direct", 1)):
         assert (beam.level, options.level) == (logging.CRITICAL, logging.ERROR)
     assert (beam.level, options.level) == before
-    with worker_environment(runner_options("flink", 1)):
+    with worker_environment(choose_engine("flink", 1)):
         assert (beam.level, options.level) == (before[0], logging.ERROR)
     assert (beam.level, options.level) == before
 
 
 def test_workers_find_the_package_that_runs() -> None:
-    with worker_environment(runner_options("direct", 1)):
+    with worker_environment(choose_engine("direct", 1)):
         assert os.environ["PYTHONPATH"].split(os.pathsep)[0] == str(REPOSITORY)

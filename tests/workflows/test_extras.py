@@ -42,21 +42,33 @@ def test_each_package_is_in_its_extra() -> None:
         assert DISTRIBUTIONS.get(package, package) not in {Requirement(line).name for line in project["dependencies"]}
 
 
-def test_preprocessing_needs_beam_alone(tmp_path: Path) -> None:
+@pytest.fixture
+def books(tmp_path: Path) -> tuple[str, ...]:
+    """A command without its output."""
     (tmp_path / "books").mkdir()
     for number in range(3):
         text = f"Book {number} tells of rain. " + "It rains on the hills and in the valleys. " * 20
         (tmp_path / "books" / f"{number}.txt").write_text(text)
-    options = ("--vocabulary.size", "400", "--validation_fraction", "0.3")
+    return "preprocess", "--books", "books", "--vocabulary.size", "400", "--validation_fraction", "0.3", "--output"
+
+
+def test_preprocessing_needs_beam_alone(books: tuple[str, ...], tmp_path: Path) -> None:
     hidden = {"model", "train", "huggingface"}
-    done = run(hidden, "preprocess", "--books", "books", "--output", "data", *options, folder=tmp_path)
+    done = run(hidden, *books, "data", folder=tmp_path)
     assert done.returncode == 0, done.stderr
     assert run({*hidden, "beam"}, "verify", "data", folder=tmp_path).returncode == 0
-    missing = run({"beam"}, "preprocess", "--books", "books", "--output", "other", folder=tmp_path)
+    missing = run({"beam"}, *books, "other", folder=tmp_path)
     assert (missing.returncode, missing.stderr) == (
         2,
         "tokenfree: apache_beam is not installed; run pip install '.[beam]' in a checkout of tokenfree\n",
     )
+
+
+def test_processes_and_ray_need_no_beam(books: tuple[str, ...], tmp_path: Path) -> None:
+    done = run({"beam", "model", "train", "huggingface"}, *books, "data", "--workers", "2", folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    named = run({"beam"}, *books, "other", "--runner", "ray", folder=tmp_path)
+    assert (named.returncode, "no Ray cluster is named" in named.stderr) == (2, True)
 
 
 @pytest.mark.parametrize(

@@ -11,8 +11,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
-import logging
-import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
@@ -101,7 +99,6 @@ def _flags(name: str, value: Any) -> Iterator[str]:
 
 EMBEDDED = "FnApiRunner"
 RAY = "RAY"  # the `environment_type` that selects a Ray cluster for the stages
-MOST_WORKERS = 4096
 # The option that --workers sets. Spark takes its parallelism from its cluster, and Prism's steps run in the command.
 _WORKERS_OPTION = {"FlinkRunner": "parallelism", "DataflowRunner": "max_num_workers"}
 
@@ -125,10 +122,6 @@ def runner_options(
     value of an option wins. 0 `workers` means all cores, or the runner's own choice; None leaves it to the profile.
     """
     chosen = load_profile(runner) if profile is None else read_profile(profile)
-    if workers is not None and workers < 0:
-        raise UserError(f"--workers: {workers} is too few; give 1 or more, or 0 for all cores")
-    if workers is not None and workers > MOST_WORKERS:
-        raise UserError(f"--workers: {workers:,} is too many; give {MOST_WORKERS:,} or fewer, or 0 for all cores")
     ours = [f"--runner={chosen.runner}", *chosen.flags()]
     _refuse_unknown(ours, f"{chosen.source}: ")
     given = [*_parallelism(chosen.runner, workers), *beam_options]
@@ -207,30 +200,3 @@ def _refuse_unknown(flags: Sequence[str], source: str = "") -> None:
         raise UserError(
             f"{source}{unknown[0]}: no such Beam option; see the options of the runner, or write it as --name=value"
         )
-
-
-@contextlib.contextmanager
-def worker_environment(options: PipelineOptions) -> Iterator[None]:
-    """Let worker processes import tokenfree from any directory, and silence logs.
-
-    The embedded runner is silenced completely, because it also raises the errors of steps.
-    """
-    before = os.environ.get("PYTHONPATH")
-    root = str(Path(__file__).resolve().parents[2])
-    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (root, before)))
-    # Beam warns of options that only the job server knows.
-    silenced = {"apache_beam.options.pipeline_options": logging.ERROR}
-    if is_embedded(options):
-        silenced["apache_beam"] = logging.CRITICAL
-    levels = {name: logging.getLogger(name).level for name in silenced}
-    for name, level in silenced.items():
-        logging.getLogger(name).setLevel(level)
-    try:
-        yield
-    finally:
-        for name, level in levels.items():
-            logging.getLogger(name).setLevel(level)
-        if before is None:
-            del os.environ["PYTHONPATH"]
-        else:
-            os.environ["PYTHONPATH"] = before

@@ -1,32 +1,25 @@
 """Preprocess inputs into a data directory, on any runner.
 
 A job is a table of stages (`tokenfree.preprocess.job.stages`). Beam runs it in this process and on its engines,
-`pipelines.local` in processes of this machine, and `pipelines.ray` on a Ray cluster.
+`pipelines.local` in processes of this machine, and `pipelines.ray` on a Ray cluster. Only the first imports Beam.
 """
 
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import BrokenExecutor
-
-import apache_beam as beam
-from apache_beam.options.pipeline_options import PipelineOptions
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
 
 from tokenfree.core.errors import JobError, UserError
 from tokenfree.core.locks import claimed
 from tokenfree.core.machine import cores
 from tokenfree.core.storage import Storage
 from tokenfree.pipelines import local
-from tokenfree.pipelines.beam import (
-    build_graph,
-    is_embedded,
-    is_on_ray,
-    num_processes,
-    runner_options,
-    worker_environment,
-)
 from tokenfree.pipelines.progress import Progress, Watcher, at_the_end
 from tokenfree.preprocess.config import PreprocessConfig
 from tokenfree.preprocess.dataset.manifest import MANIFEST, Manifest, load_manifest
@@ -37,7 +30,52 @@ from tokenfree.preprocess.job.read import has_documents
 from tokenfree.preprocess.job.steps import num_shards
 from tokenfree.preprocess.sources.splits import find_inputs, plan_splits
 
+if TYPE_CHECKING:
+    from apache_beam.options.pipeline_options import PipelineOptions
+
+MOST_WORKERS = 4096
 _REPORTED_BY_US = "A worker died or was killed|Raylet is terminated|has been marked dead"  # Ray's messages about losses
+
+
+@dataclass(frozen=True)
+class Engine:
+    """What runs the stages: a Ray cluster, processes of this machine, Beam in this process, or an engine of Beam.
+
+    Attributes:
+        workers: Number of processes, or of concurrent tasks on Ray; 0 for one per CPU.
+        options: Options of Beam, if it runs the stages.
+    """
+
+    name: Literal["ray", "local", "embedded", "beam"]
+    workers: int
+    options: PipelineOptions | None = None
+
+
+def choose_engine(
+    runner: str, workers: int | None, beam_options: Sequence[str] = (), profile: str | None = None
+) -> Engine:
+    """Return what runs the stages, for the arguments of `run_preprocess`. Raises UserError if any of them is invalid.
+
+    Imports Beam only where it runs the stages, or has to read `beam_options` or `profile`.
+    """
+    if workers is not None and workers < 0:
+        raise UserError(f"--workers: {workers} is too few; give 1 or more, or 0 for all cores")
+    if workers is not None and workers > MOST_WORKERS:
+        raise UserError(f"--workers: {workers:,} is too many; give {MOST_WORKERS:,} or fewer, or 0 for all cores")
+    if profile is None and not beam_options:
+        if runner == "ray":
+            return Engine("ray", workers or 0)
+        if runner == "direct" and workers not in (None, 1):
+            return Engine("local", workers)
+    from tokenfree.pipelines import beam
+
+    options = beam.runner_options(runner, workers, beam_options, profile)
+    processes = beam.num_processes(options)
+    if beam.is_on_ray(options):
+        return Engine("ray", processes)
+    if not beam.is_embedded(options):
+        return Engine("beam", processes, options)
+    return Engine("embedded", 1, options) if processes == 1 else Engine("local", processes)
 
 
 def run_preprocess(
@@ -70,10 +108,9 @@ def run_preprocess(
     Raises UserError if the inputs or options are bad, or `output` is not writable, holds something else or is in use.
     Raises JobError if the job failed. Its finished work is kept, and calling again resumes.
     """
-    options = runner_options(runner, workers, beam_options, profile)
+    engine = choose_engine(runner, workers, beam_options, profile)
     storage = Storage.at(output)
-    in_one_process = is_embedded(options) and not is_on_ray(options) and num_processes(options) == 1
-    if not storage.is_shared and not in_one_process:
+    if not storage.is_shared and engine.name != "embedded":
         raise UserError(f"{output}: other processes cannot see it; give --workers 1 or another --output")
     report = progress or (lambda _: None)
     config = with_earlier_values(config, storage)
@@ -82,7 +119,7 @@ def run_preprocess(
     manifest = finished(storage, wanted, config, inputs, check_inputs=check_inputs)
     # Find bad inputs before taking the directory.
     splits = [] if manifest is not None else plan_splits(config, inputs)
-    if manifest is None and is_on_ray(options):
+    if manifest is None and engine.name == "ray":
         os.environ.setdefault("RAY_DEDUP_LOGS_SKIP_REGEX", _REPORTED_BY_US)  # Ray reads it when it is imported
         from tokenfree.pipelines.ray import check_cluster
 
@@ -92,7 +129,7 @@ def run_preprocess(
             manifest = finished(storage, wanted, config, inputs)
         if manifest is None:
             job = begin(storage, wanted, config, inputs, splits, notice, number)
-            return _make(job, options, report, notice)
+            return _make(job, engine, report, notice)
         tidy(storage)
     remove_left_lock(storage)
     report(at_the_end("complete", manifest))
@@ -100,12 +137,12 @@ def run_preprocess(
 
 
 def _make(
-    job: PreprocessJob, options: PipelineOptions, report: Callable[[Progress], None], notice: Callable[[str], None]
+    job: PreprocessJob, engine: Engine, report: Callable[[Progress], None], notice: Callable[[str], None]
 ) -> Manifest:
     storage = job.storage
     try:
-        with _errors_of_steps(storage), worker_environment(options), Watcher(job, report):
-            _run(job, options, notice)
+        with _errors_of_steps(storage), worker_environment(engine), Watcher(job, report):
+            _run(job, engine, notice)
             if MANIFEST not in storage.names():
                 storage.check()  # the steps did nothing because another command has taken over
             tidy(Storage.at(job.url))  # a worker may have died in the last step, after writing everything that counts
@@ -120,18 +157,46 @@ def _make(
     return manifest
 
 
-def _run(job: PreprocessJob, options: PipelineOptions, notice: Callable[[str], None]) -> None:
+def _run(job: PreprocessJob, engine: Engine, notice: Callable[[str], None]) -> None:
     job.storage.remove(ERRORS)  # of earlier attempts
-    workers = num_processes(options)
-    if is_on_ray(options):
+    if engine.name == "ray":
         from tokenfree.pipelines import ray
 
-        ray.run_stages(job, workers, notice)
-    elif is_embedded(options) and workers != 1:
-        local.run_stages(job, workers or cores())
+        ray.run_stages(job, engine.workers, notice)
+    elif engine.name == "local":
+        local.run_stages(job, engine.workers or cores())
     else:
-        with beam.Pipeline(options=options) as pipeline:
-            build_graph(pipeline, job)
+        from tokenfree.pipelines import beam
+
+        with beam.Pipeline(options=engine.options) as pipeline:
+            beam.build_graph(pipeline, job)
+
+
+@contextlib.contextmanager
+def worker_environment(engine: Engine) -> Iterator[None]:
+    """Let worker processes import tokenfree from any directory, and silence logs.
+
+    Beam in this process is silenced completely, because it also raises the errors of steps.
+    """
+    before = os.environ.get("PYTHONPATH")
+    root = str(Path(__file__).resolve().parents[2])
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (root, before)))
+    # Beam warns of options that only the job server knows.
+    silenced = {"apache_beam.options.pipeline_options": logging.ERROR}
+    if engine.name != "beam":
+        silenced["apache_beam"] = logging.CRITICAL
+    levels = {name: logging.getLogger(name).level for name in silenced}
+    for name, level in silenced.items():
+        logging.getLogger(name).setLevel(level)
+    try:
+        yield
+    finally:
+        for name, level in levels.items():
+            logging.getLogger(name).setLevel(level)
+        if before is None:
+            del os.environ["PYTHONPATH"]
+        else:
+            os.environ["PYTHONPATH"] = before
 
 
 @contextlib.contextmanager

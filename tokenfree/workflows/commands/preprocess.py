@@ -66,9 +66,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run the Beam job with a live line, and print what was made. Raises UserError if recipe or inputs are invalid."""
-    from tokenfree.pipelines.beam import runner_options
     from tokenfree.pipelines.dry_run import describe_plan
-    from tokenfree.pipelines.preprocess import run_preprocess
+    from tokenfree.pipelines.preprocess import choose_engine, run_preprocess
     from tokenfree.preprocess.sources.books import is_book_name
     from tokenfree.preprocess.sources.wikipedia import is_dump_name
     from tokenfree.workflows.terminal.progress import StageLine, counted
@@ -83,7 +82,7 @@ def run(args: argparse.Namespace) -> int:
     if args.price is not None and not (args.dry_run and 0 <= args.price < float("inf")):
         raise UserError(f"--price {args.price:g}: what a worker costs for an hour; it needs --dry-run")
     if args.dry_run:
-        runner_options(args.runner, args.workers, args.passed_on, args.profile)  # refuses wrong ones
+        choose_engine(args.runner, args.workers, args.passed_on, args.profile)  # refuses wrong ones
         workers = os.cpu_count() or 1 if args.workers == 0 else args.workers or 1
         print(estimate(describe_plan(config, args.output), workers, args.price))
         return 0
