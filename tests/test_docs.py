@@ -10,9 +10,11 @@ from pathlib import Path
 import pytest
 
 from docs.tools.draw_architecture import PICTURE
+from docs.tools.list_commands import _commands, reference
 from docs.tools.list_keys import PAGE, page
 from tests.conftest import REPOSITORY, SOURCE
 from tests.test_imports import FLOORS, PACKAGES
+from tokenfree.workflows import cli
 
 
 def folders_of(package: str) -> set[str]:
@@ -32,10 +34,19 @@ def table_rows(name: str) -> list[list[str]]:
     return [[cell.strip() for cell in row] for row in rows]
 
 
+BUILD = """
+import runpy, sys
+sys.modules.update(torch=None, ray=None, apache_beam=None)  # the site builds without them
+runpy.run_module("mkdocs", run_name="__main__")
+"""
+
+
 def test_the_site_builds_without_a_warning_and_shows_the_api(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(tmp_path / "site")]
+    command = [sys.executable, "-c", BUILD, "build", "--strict", "--site-dir", str(tmp_path / "site")]
     done = subprocess.run(command, capture_output=True, text=True, cwd=REPOSITORY)
     assert done.returncode == 0, done.stderr
+    commands = (tmp_path / "site" / "commands.html").read_text(encoding="utf-8")
+    assert "<dt><code>--init-from RUN|FOLDER</code></dt>" in commands
     page = (tmp_path / "site" / "api.html").read_text(encoding="utf-8")
     for name in ("load_encoder", "load_windows", "run_preprocess", "verify", "pretrain", "evaluate", "run_sweep",
                  "export_run", "import_folder", "PretrainResult", "SweepResult", "Manifest"):  # fmt: skip
@@ -57,6 +68,18 @@ def test_the_page_of_keys_lists_the_keys_that_there_are() -> None:
     assert {len(row) for row in rows} == {4}
     rates = [row[1:3] for row in rows if row[0] == "`train.learning_rate`"]
     assert rates == [["float > 0", "`0.001`"], ["float > 0", "`0.0001`"]]  # of pretraining and of fine-tuning
+
+
+def test_the_page_of_commands_lists_every_command_and_option() -> None:
+    sections = dict(re.findall(r"^###? (.+)\n((?:(?!##).*\n?)*)", reference(), re.MULTILINE))
+    parser = cli._parser(cli._imported(cli.command_names()))
+    leaves = [leaf for name, command in _commands(parser) for leaf in cli._leaves(command)]
+    assert {leaf.prog.removeprefix("tokenfree ") for leaf in leaves} == sections.keys() - {"cluster"}
+    common = (REPOSITORY / "docs" / "commands.md").read_text(encoding="utf-8")
+    for leaf in leaves:
+        listed = common + sections[leaf.prog.removeprefix("tokenfree ")]
+        for option in (option for action in leaf._actions for option in action.option_strings):
+            assert re.search(rf"^`.*{option}\b.*`", listed, re.MULTILINE), (leaf.prog, option)
 
 
 @pytest.mark.parametrize(("word", "name"), [

@@ -184,10 +184,10 @@ def submit(args: argparse.Namespace) -> int:
     The job continues if this command ends. The exit status is the job's.
 
     Examples:
-      tokenfree cluster submit -- pretrain canine-s-tiny --data s3://bucket/en --output s3://bucket/run --workers 2
+      tokenfree cluster submit -- pretrain canine-s-tiny --data s3://bucket/en --output s3://bucket/a --workers 2
       tokenfree cluster submit -- sweep three-knobs-tiny --data s3://bucket/en --output /mnt/shared/sweep
-      tokenfree cluster submit --send mine.yaml --send parts.py --gpus 1 -- pretrain mine.yaml --data s3://bucket/en \\
-          --output s3://bucket/run
+      tokenfree cluster submit --send mine.yaml --send parts.py --gpus 1 -- pretrain mine.yaml \\
+          --data s3://bucket/en --output s3://bucket/run
 
     Raises:
         UserError: The output is relative, an address contains a password, or a file to send does not exist.

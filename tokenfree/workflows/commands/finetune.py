@@ -9,9 +9,9 @@ killed.
 is trained from scratch. Keys of the recipe are options too.
 
 Examples:
-  tokenfree finetune classification --train sst/stsa.binary.train --dev sst/stsa.binary.dev --output runs/sst
-  tokenfree finetune ner --init-from runs/tiny --train train.txt --dev dev.txt --test test.txt --output runs/ner
-  tokenfree finetune pairs --train train.tsv --dev dev.tsv --output runs/rte --task.glue rte --train.length 960
+  tokenfree finetune classification --train train.tsv --dev dev.tsv --output runs/labels
+  tokenfree finetune ner --init-from runs/tiny --train train.txt --dev dev.txt --output runs/ner
+  tokenfree finetune pairs --train train.tsv --dev dev.tsv --output runs/rte --task.glue rte
 """
 
 import argparse

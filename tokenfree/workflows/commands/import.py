@@ -6,7 +6,7 @@ pattern or a longer input.
 
 Examples:
   tokenfree import downloads/canine-s --output runs/canine-s
-  tokenfree import downloads/canine-s --output runs/long --model.trunk.attention.name sliding_global --train.length 8192
+  tokenfree import downloads/canine-s --output runs/long --model.trunk.attention.name sliding_global
 """
 
 import argparse

@@ -7,10 +7,10 @@ Reads dumps (.xml, .bz2, .gz, .xz, .zst; multistream in parallel) and books (.tx
 
 Examples:
   tokenfree preprocess --wikipedia enwiki-latest-pages-articles-multistream.xml.bz2 --output data/en
-  tokenfree preprocess --wikipedia dumps/*.bz2 --books books/ --output data/many --workers 4 --vocabulary.size 64000
+  tokenfree preprocess --wikipedia dumps/*.bz2 --books books/ --output data/many --vocabulary.size 64000
   tokenfree preprocess --books corpus/*.jsonl --text_column body --language_column lang --output data/own
   tokenfree preprocess --hf-dataset saved/ wikimedia/wikipedia:20231101.sw --output data/sw
-  tokenfree preprocess --wikipedia gs://dumps/*.bz2 --output gs://data/en --runner dataflow -- --project=my-project
+  tokenfree preprocess --wikipedia gs://dumps/*.bz2 --output gs://data/en --runner dataflow -- --project=ours
   tokenfree preprocess --wikipedia dumps/*.bz2 --output /mnt/data/en --profile our-flink.yaml --workers 16
   tokenfree cluster submit -- preprocess --wikipedia s3://dumps/*.bz2 --output s3://data/en --runner ray
 """
@@ -40,12 +40,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--books",
         metavar="PATH",
         nargs="+",
-        help="text, JSON lines (both also .gz, .bz2, .xz, .zst), Parquet",
+        help="files or folders of text, JSON lines (both also .gz, .bz2, .xz, .zst) or Parquet",
     )
     parser.add_argument("--hf-dataset", metavar="NAME", nargs="+", help="Hugging Face datasets: NAME[:CONFIG][@SPLIT]")
     parser.add_argument("--output", metavar="DIR", required=True, help="data directory to write")
     engine = parser.add_mutually_exclusive_group()
-    engine.add_argument("--runner", choices=("direct", "ray", "flink", "spark", "dataflow", "prism"), default="direct")
+    runners = ("direct", "ray", "flink", "spark", "dataflow", "prism")
+    engine.add_argument("--runner", choices=runners, default="direct", help="where to run (default: this machine)")
     engine.add_argument(
         "--profile", metavar="FILE", help="file with options of a runner, as in pipelines/beam_profiles/*.yaml"
     )

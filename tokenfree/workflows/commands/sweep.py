@@ -10,7 +10,7 @@ scores are in `result.json`.
 
 Examples:
   tokenfree sweep three-knobs-tiny --data data/en --output sweeps/first --trials 24 --concurrent 4
-  tokenfree sweep learning-rates --base ner --train train.txt --dev dev.txt --test test.txt --output sweeps/rates
+  tokenfree sweep learning-rates --base ner --train train.txt --dev dev.txt --output sweeps/rates
 """
 
 import argparse
