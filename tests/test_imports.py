@@ -38,7 +38,7 @@ FLOORS: dict[str, list[set[str]]] = {
     ],
     "train/model": [
         {"common"},
-        {"attention", "embedders", "layers", "positions", "segments", "trunk"},
+        {"attention", "embedders", "layers", "positions", "segments"},
         {"downsamplers"},
         {"upsamplers"},
         {"encoder"},
@@ -206,8 +206,8 @@ def test_the_rules_catch_what_they_are_for(tmp_path: Path) -> None:
     path = tmp_path / "wrong.py"
     path.write_text("def f():\n    from tokenfree.train.loop.pretraining import Loop\n    return Loop\n")
     assert list(imported(path)) == [("tokenfree.train.loop.pretraining", "Loop")]
-    up = {Path("train/model/common/basic.py"): {Path("train/model/trunk.py")}}
-    assert runs_up(up) == ["train/model/common/basic.py imports train/model/trunk.py"]
+    up = {Path("train/model/common/basic.py"): {Path("train/model/costs.py")}}
+    assert runs_up(up) == ["train/model/common/basic.py imports train/model/costs.py"]
     side = {Path("train/loop/pretraining.py"): {Path("train/inference/words.py")}}
     assert runs_up(side) == ["train/loop/pretraining.py imports train/inference/words.py"]
     assert circle({"a": {"b"}, "b": {"a"}}) is not None

@@ -14,8 +14,7 @@ from cosmic_ray.operators.provider import OperatorProvider
 
 from benchmarks.mutation.operators import LeaveOutCall, LeaveOutOperand
 
-FOLDERS = ("train/model/embedders", "train/model/downsamplers", "train/model/trunk", "train/model/upsamplers",
-           "train/model/common", "train/objectives", "train/optimizers")  # fmt: skip
+FOLDERS = ("train/model", "train/objectives", "train/optimizers")
 CONTRACTS = ("train/model/common/slots", "train/objectives/base.py", "train/optimizers/base.py")  # no computations
 # These operators of cosmic-ray would mutate decorators and caught exceptions, or need the names of variables.
 NO_EQUATIONS = ("RemoveDecorator", "ExceptionReplacer", "VariableReplacer", "VariableInserter")

@@ -17,8 +17,7 @@ import torch
 
 from benchmarks.timing import Seconds, in_turn, median, quotient
 from tokenfree.core.settings import build
-from tokenfree.train.model.encoder import ModelConfig
-from tokenfree.train.model.trunk import Trunk, TrunkConfig
+from tokenfree.train.model.encoder import ModelConfig, Trunk, TrunkConfig
 
 PATTERNS: dict[str, Any] = {
     "full": "full",

@@ -20,8 +20,7 @@ from torch import nn
 
 from benchmarks.timing import median
 from tokenfree.core.settings import build
-from tokenfree.train.model.encoder import Encoder, ModelConfig
-from tokenfree.train.model.trunk import TrunkConfig
+from tokenfree.train.model.encoder import Encoder, ModelConfig, TrunkConfig
 
 SYMBOLS = 30_522
 MODES = ("training", "inference")

@@ -15,7 +15,7 @@ from tokenfree.train.data.loader import batch_of
 from tokenfree.train.loop.pretraining import Loop
 from tokenfree.train.loop.step import NotANumber, RecentLosses, Spike
 from tokenfree.train.loop.worker import batches_to_leave_out, roll_backs, save_incident
-from tokenfree.train.model.embedders.hashing import hash_buckets
+from tokenfree.train.model.embedders.codepoint_hash import hash_buckets
 from tokenfree.train.pretrain import pretrain
 from tokenfree.train.runs import checkpoints
 

@@ -16,8 +16,7 @@ from tokenfree.core.errors import UserError
 from tokenfree.core.settings import Slot, build
 from tokenfree.train.model.common.attention import Heads
 from tokenfree.train.model.common.basic import Dimensions
-from tokenfree.train.model.encoder import Encoder, EncoderOutput, ModelConfig, check
-from tokenfree.train.model.trunk import Trunk, TrunkConfig
+from tokenfree.train.model.encoder import Encoder, EncoderOutput, ModelConfig, Trunk, TrunkConfig, check
 
 HEADS, WIDTH, UNITS = 2, 4, 50  # units enough for the paths that go block by block
 STEP = 1e-6  # of numerical derivatives

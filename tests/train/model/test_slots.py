@@ -15,17 +15,13 @@ from tokenfree.core.settings import build, settings, to_mapping
 from tokenfree.train.model.common.basic import Dimensions
 from tokenfree.train.model.common.slots import (
     ATTENTION,
-    DOWNSAMPLER,
-    EMBEDDER,
     LAYER,
     POSITIONS,
     SEGMENTS,
-    UPSAMPLER,
     Upsampler,
     UpsamplerConfig,
 )
-from tokenfree.train.model.encoder import Encoder, ModelConfig
-from tokenfree.train.model.trunk import TrunkConfig
+from tokenfree.train.model.encoder import DOWNSAMPLER, EMBEDDER, UPSAMPLER, Encoder, ModelConfig, TrunkConfig
 
 SLOTS = {
     "embedder": EMBEDDER,

@@ -4,7 +4,7 @@ import numpy as np
 import torch
 
 from tokenfree.train.objectives.canine_s import Config
-from tokenfree.train.objectives.spelled import NUM_FEATURES, SpelledLinear, shared_rows
+from tokenfree.train.objectives.heads import NUM_FEATURES, SpelledLinear, shared_rows
 
 PIECES = ["<unk>", "<0x41>", "▁the", "▁The", "the", "▁then", "ing", "ring", "12", "▁!"]
 

@@ -10,8 +10,7 @@ from torch import nn
 
 from tokenfree.core.settings import Slot, build
 from tokenfree.train.model.common.basic import Dimensions
-from tokenfree.train.model.encoder import ModelConfig
-from tokenfree.train.model.trunk import TrunkConfig
+from tokenfree.train.model.encoder import ModelConfig, TrunkConfig
 from tokenfree.train.optimizers.adamw import Config as AdamWConfig
 from tokenfree.train.optimizers.adamw_bert import Config as BertAdamWConfig
 from tokenfree.train.optimizers.base import parameter_groups, stacked_tensors

@@ -11,7 +11,7 @@ from tokenfree.train.config import PretrainRecipe
 from tokenfree.train.loop.parallel import recompute
 from tokenfree.train.loop.pretraining import Loop
 from tokenfree.train.model.common.basic import Dimensions
-from tokenfree.train.model.trunk import Trunk, TrunkConfig
+from tokenfree.train.model.encoder import Trunk, TrunkConfig
 
 MakeRecipe = Callable[..., PretrainRecipe]
 KINDS = [

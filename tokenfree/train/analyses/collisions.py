@@ -17,8 +17,7 @@ from tokenfree.preprocess.text.scripts import scripts_of
 from tokenfree.train.analyses.subject import AnalysedModel, is_data, read_lines, source_of
 from tokenfree.train.data.mixture import Data
 from tokenfree.train.data.shards import ShardReader
-from tokenfree.train.model.embedders.codepoint_hash import Config
-from tokenfree.train.model.embedders.hashing import hash_buckets, multipliers
+from tokenfree.train.model.embedders.codepoint_hash import Config, hash_buckets, multipliers
 
 _AT_ONCE = 1000  # windows that are read at once
 

@@ -11,7 +11,7 @@ from tokenfree.core.errors import UserError
 from tokenfree.train.model.common.basic import Dimensions
 from tokenfree.train.model.embedders import codepoint_hash, ngram_hash
 from tokenfree.train.model.embedders.characters import CharacterEmbedder
-from tokenfree.train.model.embedders.hashing import Family, HashTables, hash_buckets, multipliers
+from tokenfree.train.model.embedders.codepoint_hash import Family, HashTables, hash_buckets, multipliers
 
 DIMENSIONS = Dimensions(width=32, heads=4, inner_width=64, dropout=0.1, activation="gelu_tanh")
 

@@ -7,10 +7,9 @@ import torch
 from torch import Tensor
 
 from tokenfree.core.settings import build
-from tokenfree.train.model.common.attention import ALL_HEADS, Heads, LayerBias, SharedBias, SumBias
+from tokenfree.train.model.common.attention import ALL_HEADS, Heads, LayerBias, OffsetBias, SharedBias, SumBias
 from tokenfree.train.model.common.basic import Dimensions
-from tokenfree.train.model.common.positions import OffsetBias
-from tokenfree.train.model.trunk import TrunkConfig, shared, sums
+from tokenfree.train.model.encoder import TrunkConfig, shared, sums
 
 UNITS = 6
 

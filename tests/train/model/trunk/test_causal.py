@@ -8,7 +8,7 @@ from tokenfree.train.model.attention.causal import CausalCore
 from tokenfree.train.model.common.attention import Heads
 from tokenfree.train.model.common.basic import Dimensions
 from tokenfree.train.model.common.slots import LAYER, POSITIONS
-from tokenfree.train.model.trunk import TrunkConfig
+from tokenfree.train.model.encoder import TrunkConfig
 
 
 def test_attention_by_loops() -> None:

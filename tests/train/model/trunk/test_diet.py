@@ -7,11 +7,10 @@ import torch
 from torch import Tensor
 
 from tokenfree.core.settings import build
+from tokenfree.train.model.common.attention import FactorBias, OffsetBias
 from tokenfree.train.model.common.basic import Dimensions, count_parameters
-from tokenfree.train.model.common.positions import FactorBias, OffsetBias
 from tokenfree.train.model.costs import costs
-from tokenfree.train.model.encoder import Encoder, ModelConfig
-from tokenfree.train.model.trunk import Trunk, TrunkConfig
+from tokenfree.train.model.encoder import Encoder, ModelConfig, Trunk, TrunkConfig
 
 LAYER = 7_087_872
 POOLER = 590_592

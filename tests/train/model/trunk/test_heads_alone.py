@@ -7,7 +7,7 @@ from torch import Tensor
 from tokenfree.core.settings import build
 from tokenfree.train.model.common.attention import Heads
 from tokenfree.train.model.common.basic import Dimensions
-from tokenfree.train.model.trunk import Trunk, TrunkConfig
+from tokenfree.train.model.encoder import Trunk, TrunkConfig
 
 WIDTH, HEADS = 20, 5
 

@@ -11,8 +11,7 @@ from torch import Tensor
 from tokenfree.core.errors import UserError
 from tokenfree.core.settings import build
 from tokenfree.train.model.common.basic import Dimensions, count_parameters
-from tokenfree.train.model.encoder import ModelConfig, check
-from tokenfree.train.model.trunk import Trunk, TrunkConfig
+from tokenfree.train.model.encoder import ModelConfig, Trunk, TrunkConfig, check
 
 DIMENSIONS = Dimensions(width=16, heads=4, inner_width=12, dropout=0.0, activation="gelu_tanh")
 

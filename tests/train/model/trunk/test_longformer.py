@@ -5,7 +5,7 @@ import torch
 
 from tokenfree.core.settings import build
 from tokenfree.train.model.common.basic import Dimensions
-from tokenfree.train.model.trunk import TrunkConfig
+from tokenfree.train.model.encoder import TrunkConfig
 
 
 @pytest.mark.parametrize("windows", [[4, 4], [2, 16]])

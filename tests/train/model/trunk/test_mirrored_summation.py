@@ -11,8 +11,7 @@ from torch import Tensor, nn
 
 from tokenfree.core.settings import build, to_mapping
 from tokenfree.train.model.common.basic import Dimensions
-from tokenfree.train.model.encoder import ModelConfig
-from tokenfree.train.model.trunk import Trunk, TrunkConfig
+from tokenfree.train.model.encoder import ModelConfig, Trunk, TrunkConfig
 from tokenfree.workflows.recipes import library
 
 WIDTH, HEADS = 20, 10

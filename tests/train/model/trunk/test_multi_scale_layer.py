@@ -7,8 +7,7 @@ import torch
 
 from tokenfree.core.settings import build
 from tokenfree.train.model.common.basic import Dimensions
-from tokenfree.train.model.encoder import ModelConfig
-from tokenfree.train.model.trunk import TrunkConfig
+from tokenfree.train.model.encoder import ModelConfig, TrunkConfig
 
 DIMENSIONS = Dimensions(width=12, heads=4, inner_width=48, dropout=0.1, activation="gelu_tanh")
 

@@ -10,7 +10,7 @@ from torch import Tensor
 from tests.train.model.test_equations import dense, feed_forward, norm, shown
 from tokenfree.core.settings import build
 from tokenfree.train.model.common.basic import Dimensions
-from tokenfree.train.model.trunk import TrunkConfig
+from tokenfree.train.model.encoder import TrunkConfig
 
 HEADS, E, UNITS, MOST = 3, 4, 8, 61
 SEGMENTS = torch.tensor([0, 0, 0, 1, 1, 0, 1, 1] * 7)

@@ -17,11 +17,10 @@ from tokenfree.train.model.attention.full import FullAttention
 from tokenfree.train.model.attention.multi_scale import resolve_width
 from tokenfree.train.model.common.attention import Heads
 from tokenfree.train.model.common.basic import Dimensions
-from tokenfree.train.model.encoder import Encoder, ModelConfig, check
+from tokenfree.train.model.encoder import Encoder, ModelConfig, Trunk, TrunkConfig, check
 from tokenfree.train.model.positions.none import NoPositions
 from tokenfree.train.model.positions.t5 import bucket
 from tokenfree.train.model.segments.none import NoSegments
-from tokenfree.train.model.trunk import Trunk, TrunkConfig
 
 DIMENSIONS = Dimensions(width=16, heads=4, inner_width=12, dropout=0.0, activation="gelu_tanh")
 LAYERS = 2

@@ -16,9 +16,8 @@ from tokenfree.train.model.attention.sliding_global import Config, SlidingGlobal
 from tokenfree.train.model.common.attention import Heads
 from tokenfree.train.model.common.basic import Dimensions
 from tokenfree.train.model.costs import costs, step_memory
-from tokenfree.train.model.encoder import Encoder, ModelConfig, check
+from tokenfree.train.model.encoder import Encoder, ModelConfig, TrunkConfig, check
 from tokenfree.train.model.layers.bert import BertLayer
-from tokenfree.train.model.trunk import TrunkConfig
 
 DIMENSIONS = Dimensions(width=16, heads=4, inner_width=12, dropout=0.0, activation="gelu")
 

@@ -7,7 +7,7 @@ import torch
 
 from tokenfree.core.settings import build
 from tokenfree.train.model.common.basic import Dimensions
-from tokenfree.train.model.trunk import TrunkConfig
+from tokenfree.train.model.encoder import TrunkConfig
 
 CODES: list[dict[str, Any]] = [
     {"name": name, **fields}

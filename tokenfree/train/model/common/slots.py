@@ -6,21 +6,18 @@ B batch, C characters (or bytes, or subwords), P targets, U units after DOWN, D 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
-from typing import Annotated, Any, Literal
+from collections.abc import Callable, Iterable, Sequence
+from typing import Annotated, Any, Literal, TypeVar
 
 import numpy as np
 from pydantic import Field
-from torch import nn
+from torch import Tensor, nn
 
 from tokenfree.core.settings import Positive, Slot, part, settings
-from tokenfree.train.model.common.attention import Core
-from tokenfree.train.model.common.basic import Activation, Cost, Dimensions
+from tokenfree.train.model.common.attention import Core, LayerBias
+from tokenfree.train.model.common.basic import Activation, Cost, Dimensions, refuse_more
 
 _HERE = "tokenfree.train.model.common.slots"
-EMBEDDER = Slot("tokenfree.train.model.embedders", "codepoint_hash", f"{_HERE}.EmbedderConfig")
-DOWNSAMPLER = Slot("tokenfree.train.model.downsamplers", "strided_conv", f"{_HERE}.DownsamplerConfig")
-UPSAMPLER = Slot("tokenfree.train.model.upsamplers", "repeat_concat", f"{_HERE}.UpsamplerConfig")
 LAYER = Slot("tokenfree.train.model.layers", "bert", f"{_HERE}.LayerConfig")
 ATTENTION = Slot("tokenfree.train.model.attention", "full", f"{_HERE}.AttentionConfig")
 POSITIONS = Slot("tokenfree.train.model.positions", "none", f"{_HERE}.PositionsConfig")
@@ -253,3 +250,60 @@ class TrunkSettings:
         yield from self.attention.check(self, num_units)
         yield from self.positions.check(self, num_units)
         yield from self.segments.check(self)
+
+
+Item = TypeVar("Item")
+
+
+def table_counts(sharing: Sharing, num_layers: int, num_heads: int) -> tuple[int, int]:
+    """Return the numbers of layers and of heads with parameters of their own."""
+    return 1 if sharing == "layer_wise" else num_layers, 1 if sharing == "head_wise" else num_heads
+
+
+def for_layers(distinct: list[Item], num_layers: int) -> list[Item]:
+    return distinct * num_layers if len(distinct) == 1 else distinct
+
+
+def pairs_of_own(sharing: Sharing, pairs: list[int], num_heads: int) -> int:
+    """Return the number of pairs whose bias is computed, given the visible `pairs` of each layer, summed over heads."""
+    if sharing == "layer_wise":
+        return max(pairs)
+    return sum(pairs) // (num_heads if sharing == "head_wise" else 1)
+
+
+MAX_UNITS = "model.trunk.positions.max_units"
+
+
+@settings
+class SharingConfig(PositionsConfig):
+    """Settings of a position encoding whose parameters may be shared.
+
+    Attributes:
+        sharing: sharing of parameters. `none`: each layer and head has its own; `head_wise`: the heads of a layer
+            share; `layer_wise`: the layers share.
+    """
+
+    sharing: Sharing = "none"
+
+
+def needs_own_queries(trunk: TrunkSettings) -> Iterable[str]:
+    """Yield a problem if the attention pattern gives some units other queries than those that the positions use."""
+    if trunk.attention.separate_global_projections:
+        yield (
+            f"model.trunk.positions.name: {trunk.positions.name} as it is set scales or reads the layer's queries, "
+            "which global units have not; set model.trunk.attention.separate_global_projections to false"
+        )
+
+
+class FixedCode(Positions):
+    """A position encoding that depends only on parameters (DIET, section 3.1)."""
+
+    num_layers: int
+    max_units: int
+
+    def biases(self, num_units: int) -> Sequence[LayerBias]:
+        raise NotImplementedError
+
+    def forward(self, units_BUD: Tensor, valid_BU: Tensor) -> list[LayerBias]:
+        refuse_more(units_BUD.shape[1], self.max_units, "units", MAX_UNITS)
+        return for_layers([*self.biases(units_BUD.shape[1])], self.num_layers)

@@ -14,7 +14,7 @@ from tokenfree.core.settings import settings
 from tokenfree.preprocess.text.specials import RESERVED
 from tokenfree.train.model.common.basic import Dimensions
 from tokenfree.train.model.embedders.characters import CharacterEmbedder, InputConfig
-from tokenfree.train.model.embedders.hashing import MAX_CODEPOINT
+from tokenfree.train.model.embedders.codepoint_hash import MAX_CODEPOINT
 
 UNKNOWN = 0  # the row of characters without a row of their own
 

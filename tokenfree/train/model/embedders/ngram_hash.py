@@ -7,7 +7,7 @@ from pydantic import Field
 from tokenfree.core.settings import settings
 from tokenfree.train.model.common.basic import Dimensions
 from tokenfree.train.model.embedders.characters import CharacterEmbedder
-from tokenfree.train.model.embedders.hashing import HashConfig, HashTables
+from tokenfree.train.model.embedders.codepoint_hash import HashConfig, HashTables
 
 
 @settings

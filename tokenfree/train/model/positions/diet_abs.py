@@ -9,9 +9,9 @@ import torch
 from torch import nn
 
 from tokenfree.core.settings import Positive, settings
+from tokenfree.train.model.common.attention import FactorBias
 from tokenfree.train.model.common.basic import Dimensions
-from tokenfree.train.model.common.positions import FactorBias, FixedCode, pairs_of_own, table_counts
-from tokenfree.train.model.common.slots import Sharing, TrunkSettings
+from tokenfree.train.model.common.slots import FixedCode, Sharing, TrunkSettings, pairs_of_own, table_counts
 from tokenfree.train.model.positions.diet_rel import DietConfig
 
 INITIAL_STD = 0.02

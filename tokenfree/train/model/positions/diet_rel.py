@@ -7,16 +7,16 @@ import torch
 from torch import nn
 
 from tokenfree.core.settings import Positive, settings
+from tokenfree.train.model.common.attention import OffsetBias
 from tokenfree.train.model.common.basic import Dimensions, too_many
-from tokenfree.train.model.common.positions import (
+from tokenfree.train.model.common.slots import (
     MAX_UNITS,
     FixedCode,
-    OffsetBias,
     SharingConfig,
+    TrunkSettings,
     needs_own_queries,
     table_counts,
 )
-from tokenfree.train.model.common.slots import TrunkSettings
 
 
 @settings

@@ -10,16 +10,17 @@ import torch
 from torch import Tensor, nn
 
 from tokenfree.core.settings import Positive, settings
-from tokenfree.train.model.common.attention import Heads, LayerBias, OffsetValues
+from tokenfree.train.model.common.attention import Heads, LayerBias, OffsetValues, expand_heads
 from tokenfree.train.model.common.basic import Dimensions
-from tokenfree.train.model.common.positions import (
+from tokenfree.train.model.common.slots import (
+    Positions,
+    Sharing,
     SharingConfig,
-    expand_heads,
+    TrunkSettings,
     for_layers,
     needs_own_queries,
     table_counts,
 )
-from tokenfree.train.model.common.slots import Positions, Sharing, TrunkSettings
 from tokenfree.train.model.positions.diet_abs import INITIAL_STD
 
 

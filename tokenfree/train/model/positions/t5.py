@@ -12,9 +12,16 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from tokenfree.core.settings import settings
+from tokenfree.train.model.common.attention import OffsetBias
 from tokenfree.train.model.common.basic import Dimensions
-from tokenfree.train.model.common.positions import OffsetBias, SharingConfig, for_layers, table_counts
-from tokenfree.train.model.common.slots import Positions, Sharing, TrunkSettings
+from tokenfree.train.model.common.slots import (
+    Positions,
+    Sharing,
+    SharingConfig,
+    TrunkSettings,
+    for_layers,
+    table_counts,
+)
 
 
 @settings

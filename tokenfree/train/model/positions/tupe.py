@@ -7,16 +7,16 @@ import torch
 from torch import Tensor, nn
 
 from tokenfree.core.settings import Positive, settings
-from tokenfree.train.model.common.attention import LayerBias, SumBias
+from tokenfree.train.model.common.attention import FactorBias, LayerBias, OffsetBias, SumBias
 from tokenfree.train.model.common.basic import Dimensions, refuse_more, too_many
-from tokenfree.train.model.common.positions import (
+from tokenfree.train.model.common.slots import (
     MAX_UNITS,
-    FactorBias,
-    OffsetBias,
+    Positions,
+    PositionsConfig,
+    TrunkSettings,
     for_layers,
     needs_own_queries,
 )
-from tokenfree.train.model.common.slots import Positions, PositionsConfig, TrunkSettings
 
 
 @settings

@@ -12,9 +12,9 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from tokenfree.core.settings import settings
+from tokenfree.train.model.common.attention import FactorBias
 from tokenfree.train.model.common.basic import Dimensions
-from tokenfree.train.model.common.positions import FactorBias, for_layers, table_counts
-from tokenfree.train.model.common.slots import SegmentsConfig, Sharing, TrunkSettings
+from tokenfree.train.model.common.slots import SegmentsConfig, Sharing, TrunkSettings, for_layers, table_counts
 
 
 @settings
