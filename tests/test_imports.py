@@ -54,7 +54,7 @@ FLOORS: dict[str, list[set[str]]] = {
         {"demo_corpus", "recipes"},
         {"terminal"},
         {"api", "doctor", "report"},
-        {"cluster", "demo"},
+        {"cluster"},
         {"commands"},
         {"cli"},
     ],

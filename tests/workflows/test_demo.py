@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from tokenfree.train.inference.guesses import Guess
-from tokenfree.workflows import demo
+from tokenfree.workflows.commands import demo
 from tokenfree.workflows.terminal.results import context_line
 
 FOUND = {"margin": 0.6, "margin_low": 0.55, "margin_high": 0.65, "probe": 1.2}

@@ -7,7 +7,7 @@ from pydantic import AfterValidator, Field
 
 from tokenfree.core.settings import settings
 from tokenfree.preprocess.records import COLUMN_TYPES
-from tokenfree.preprocess.text.scripts import SCRIPTS
+from tokenfree.preprocess.text.characters import SCRIPTS
 
 COLUMNS = tuple(COLUMN_TYPES)
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from fontTools import unicodedata as unicode
 
-from tokenfree.preprocess.text.scripts import SAMPLING, count_scripts, scripts_of
+from tokenfree.preprocess.text.characters import SAMPLING, count_scripts, scripts_of
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tokenfree.train.loop.stopping import stop_on_signals
+from tokenfree.train.loop.step import stop_on_signals
 
 
 @pytest.fixture

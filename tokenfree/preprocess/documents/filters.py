@@ -13,8 +13,7 @@ from collections.abc import Collection, Iterable
 import numpy as np
 
 from tokenfree.preprocess.config import FilterConfig
-from tokenfree.preprocess.text.characters import codepoints_of
-from tokenfree.preprocess.text.scripts import scripts_of
+from tokenfree.preprocess.text.characters import codepoints_of, scripts_of
 
 
 def is_of_languages(tag: str, wanted: Iterable[str]) -> bool:

@@ -20,7 +20,7 @@ from tokenfree.preprocess.features.columns import iterate_windows
 from tokenfree.preprocess.features.vocabulary import Vocabulary
 from tokenfree.preprocess.records import MAX_BATCH_ROWS, Document, schema
 from tokenfree.preprocess.shards.plan import ShardTask
-from tokenfree.preprocess.text.scripts import count_scripts
+from tokenfree.preprocess.text.characters import count_scripts
 
 GROUP_CHARACTERS = 1_000_000  # documents whose features are computed together
 GROUP_DOCUMENTS = 1000

@@ -1,8 +1,10 @@
-"""`clean`: the passes in order."""
+"""Clean wikitext: all passes in order, and the one over links, `[[internal]]` and `[http://external labelled]`."""
+
+import re
+from functools import lru_cache
 
 from tokenfree.preprocess.records import Site
 from tokenfree.preprocess.wikitext import markup
-from tokenfree.preprocess.wikitext.links import hidden_prefixes, replace_links
 from tokenfree.preprocess.wikitext.template_rules import rules_for
 from tokenfree.preprocess.wikitext.templates import replace_templates
 
@@ -33,3 +35,129 @@ def clean(wikitext: str, site: Site) -> str:
     if stash:
         text = markup.restore(text, stash)
     return markup.tidy(text)
+
+
+FILE = 6
+CATEGORY = 14
+
+# The names of namespaces 6 and 14 in MediaWiki's localisations (languages/messages/Messages*.php), lower case.
+_FILE_NAMES = """
+file|image|media|datei|bild|fichier|archivo|imagen|ficheiro|arquivo|imagem|immagine|bestand|afbeelding|fil
+fitxer|imatge|plik|grafika|soubor|súbor|obrázok|slika|datoteka|fájl|kép|fișier|fişier|imagine|tiedosto|kuva
+fail|pilt|attēls|vaizdas|fails|vaizdeli|dosya|resim|fayl|şəkil|berkas|gambar|tập tin|hình|файл|изображение
+зображення|выява|слика|датотека|сурет|зураг|акс|ファイル|画像|파일|그림|文件|文件夹|檔案|档案|图像|圖像|קובץ
+תמונה|ملف|صورة|پرونده|تصویر|وێنە|پەڕگە|فائل|चित्र|চিত্র|ছবি|ਤਸਵੀਰ|ચિત્ર|படிமம்|కార్ధ్భి|దస్త్రం|ಚಿತ್ರ|ಫೈಲ್
+പ്രമാണം|ചിത്രം|ไฟล์|ภาพ|ဖိုင်|ໄຟລ໌|ფაილი|სურათი|պատկեր|αρχείο|εικόνα|restr|skeudenn|delwedd|íomhá|comhad
+fitxategi|irudi|lêer|fasciculus|imago|dosiero|mynd|skrá|figura|talaksan|larawan|picha|ስዕል|payl|картинка|рәсем
+һүрәт|ගොනුව|චිත්‍රය
+"""
+_CATEGORY_NAMES = """
+category|kategorie|catégorie|categoría|categoria|categorie|kategori|kategória|kategoria|kategorija|kategooria
+kategoreja|kategoriija|luokka|kateqoriya|категория|категорія|катэгорыя|категорија|санат|ангилал|гурӯҳ|төркем
+категори|thể loại|カテゴリ|分類|分类|분류|קטגוריה|تصنيف|رده|پۆل|زمرہ|श्रेणी|वर्गः|वर्ग|বিষয়শ্রেণী|ਸ਼੍ਰੇਣੀ
+શ્રેણી|பகுப்பு|వర్గం|ವರ್ಗ|വർഗ്ഗം|หมวดหมู่|ကဏ္ဍ|ໝວດ|კატეგორია|կատեգորիա|κατηγορία|rummad|categori|catagóir
+kaarangay|kaurangay|kategorya|kategorio|flokkur|categorìa|jamii|መደብ|kategoriya|tūrāroa|ප්‍රවර්ගය|зүйл
+"""
+_EXTENSIONS = "jpg jpeg png svg gif tif tiff webp ogg oga ogv webm wav mp3 mid flac opus pdf djvu xcf stl"
+MEDIA_EXTENSIONS = tuple(f".{extension}" for extension in _EXTENSIONS.split())
+
+# The language codes of Wikipedias (meta.wikimedia.org/wiki/List_of_Wikipedias), closed ones included.
+_LANGUAGES = """
+aa ab ace ady af ak als alt am ami an ang anp ar arc ary arz as ast atj av avk awa ay az azb ba ban bar bat-smg bbc
+bcl be be-tarask be-x-old bew bg bh bho bi bjn blk bm bn bo bpy br bs bug bxr ca cbk-zam cdo ce ceb ch cho chr chy ckb
+co cr crh cs csb cu cv cy da dag de dga din diq dsb dtp dty dv dz ee el eml en eo es et eu ext fa fat ff fi fiu-vro fj
+fo fon fr frp frr fur fy ga gag gan gcr gd gl glk gn gom gor got gpe gsw gu guc gur guw gv ha hak haw he hi hif ho hr
+hsb ht hu hy hyw hz ia iba id ie ig igl ii ik ilo inh io is it iu ja jam jbo jv ka kaa kab kbd kbp kcg kg kge ki kj kk
+kl km kn ko koi kr krc ks ksh ku kus kv kw ky la lad lb lbe lez lfn lg li lij lld lmo ln lo lrc lt ltg lv lzh mad mai
+map-bms mdf mg mh mhr mi min mk ml mn mni mnw mo mos mr mrj ms mt mus mwl my myv mzn na nah nan nap nds nds-nl ne new
+ng nia nl nn no nov nqo nr nrm nso nv ny nyn oc olo om or os pa pag pam pap pcd pcm pdc pfl pi pih pl pms pnb pnt ps
+pt pwn qu rm rmy rn ro roa-rup roa-tara ru rue rup rw sa sah sat sc scn sco sd se sg sgs sh shi shn si simple sk skr
+sl sm smn sn so sq sr srn ss st stq su sv sw szl szy ta tay tcy tdd te tet tg th ti tk tl tly tn to tpi tr trv ts tt
+tum tw ty tyv udm ug uk ur uz ve vec vep vi vls vo vro wa war wo wuu xal xh xmf yi yo yue za zea zgh zh zh-cfr
+zh-classical zh-min-nan zh-yue zu
+"""
+LANGUAGE_CODES = frozenset(_LANGUAGES.split())
+
+
+def _names(table: str) -> frozenset[str]:
+    return frozenset(name for line in table.split("\n") for name in line.split("|") if name)
+
+
+@lru_cache(maxsize=64)
+def hidden_prefixes(site: Site) -> frozenset[str]:
+    """Return the lower-case prefixes of links without text, of all wikis because some dumps have another's siteinfo."""
+    local = (name for number in (FILE, CATEGORY) for name in site.namespaces.get(number, ()))
+    hidden = {*_names(_FILE_NAMES), *_names(_CATEGORY_NAMES), *LANGUAGE_CODES}
+    hidden.update(name.replace("_", " ").strip().lower() for name in local if name)
+    hidden.discard("media")  # [[Media:x.ogg|label]] is a plain link
+    return frozenset(hidden)
+
+
+# Innermost links only: the label holds single brackets at most (a bounded number: no unbounded state in the matcher).
+_INTERNAL = re.compile(r"\[\[([^\[\]|\n]*)(?:\|([^\[\]]*(?:(?:\[(?!\[)|\](?!\]))[^\[\]]*){0,8}))?\]\]")
+# An address and the spaces behind it are taken whole: a label can hold the same characters, so that a matcher free to
+# give some of them back would try each place, in quadratic time, where the closing bracket is missing.
+_ADDRESS = r"[^\s\[\]<>\"]*(?![^\s\[\]<>\"])[ \t\xa0]*(?![ \t\xa0])"
+_EXTERNAL = re.compile(
+    rf"\[(?:(?:https?|ftps?|mailto|news|ircs?|gopher|sip|tel|magnet):)(?://)?{_ADDRESS}"
+    r"([^\[\]\n]*(?:\[[^\[\]\n]*\][^\[\]\n]*){0,4})\]"
+    rf"|\[//(?=[^\s\[\]<>\"]){_ADDRESS}([^\[\]\n]*)\]",
+    re.IGNORECASE,
+)
+# A caption may hold links, a label may hold files: more levels than this are not found in articles.
+_MAX_DEPTH = 6
+
+
+def replace_links(text: str, hidden: frozenset[str]) -> str:
+    """Replace links by their labels, and links with a prefix in `hidden` by nothing. Remove unmatched brackets."""
+
+    def shown(match: re.Match[str]) -> str:
+        target, label = match.groups()
+        if ":" in target:
+            return _shown_with_prefix(target, label, hidden)
+        if label is None:
+            return target
+        return label or _without_parenthesis(target)
+
+    for _ in range(_MAX_DEPTH):
+        if "[[" not in text:
+            break
+        text, count = _INTERNAL.subn(shown, text)
+        if not count:
+            break
+    if "[[" in text:
+        text = text.replace("[[", "")
+    if "]]" in text:
+        text = text.replace("]]", "")
+    if "[h" in text or "[/" in text or "[f" in text or "[m" in text or "[H" in text or "[n" in text:
+        text = _EXTERNAL.sub(_external_label, text)
+    return text
+
+
+def _shown_with_prefix(target: str, label: str | None, hidden: frozenset[str]) -> str:
+    prefix, _, rest = target.partition(":")
+    prefix = prefix.replace("_", " ").strip().lower()
+    if prefix:
+        if prefix in hidden:
+            return markup.GONE
+        if target.rstrip().lower().endswith(MEDIA_EXTENSIONS) and prefix != "media":
+            return markup.GONE
+        if label is None:
+            return target
+        return label or _without_parenthesis(rest)
+    # [[:Category:Name]] shows its target; [[:fr:Name|]] its last part.
+    return label or (target[1:] if label is None else rest.rpartition(":")[2])
+
+
+def _without_parenthesis(title: str) -> str:
+    """The pipe trick: [[Mercury (planet)|]] shows Mercury."""
+    title = title.strip()
+    if title.endswith((")", "）")):
+        opening = max(title.rfind("("), title.rfind("（"))
+        if opening > 0:
+            return title[:opening].rstrip()
+    return title
+
+
+def _external_label(match: re.Match[str]) -> str:
+    return match[1] or match[2] or ""

@@ -12,8 +12,7 @@ import numpy as np
 import torch
 
 from tokenfree.core.errors import UserError
-from tokenfree.preprocess.text.characters import codepoints_of
-from tokenfree.preprocess.text.scripts import scripts_of
+from tokenfree.preprocess.text.characters import codepoints_of, scripts_of
 from tokenfree.train.analyses.subject import AnalysedModel, is_data, read_lines, source_of
 from tokenfree.train.data.mixture import Data
 from tokenfree.train.data.shards import ShardReader

@@ -16,8 +16,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from tokenfree.preprocess.text.characters import SPACE, classes_of
-from tokenfree.preprocess.text.scripts import scripts_of
+from tokenfree.preprocess.text.characters import SPACE, classes_of, scripts_of
 from tokenfree.preprocess.text.specials import BYTE_MASK, BYTES, CHARACTERS, Specials, of_subwords
 from tokenfree.train.batches.base import MASKED, Arrays, Symbols
 from tokenfree.train.batches.characters import ragged_range

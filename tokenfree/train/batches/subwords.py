@@ -9,8 +9,7 @@ import numpy as np
 
 from tokenfree.core.errors import UserError
 from tokenfree.preprocess.features.vocabulary import Vocabulary
-from tokenfree.preprocess.text.characters import codepoints_of
-from tokenfree.preprocess.text.scripts import scripts_of
+from tokenfree.preprocess.text.characters import codepoints_of, scripts_of
 from tokenfree.train.batches.base import Arrays, Rows, Symbols
 
 _SPACE = "\u2581"  # SentencePiece's mark of a space: at the front of a piece that begins a word

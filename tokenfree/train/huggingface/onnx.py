@@ -29,9 +29,9 @@ from tokenfree.preprocess.text import specials
 from tokenfree.train.huggingface.exported_folder import CARD, Exported, Model, model_card, new_folder, read_model
 from tokenfree.train.huggingface.tasks import folder_head
 from tokenfree.train.inference.text_encoder import Encoded
+from tokenfree.train.model.common.basic import gather_rows
 from tokenfree.train.model.embedders.word_bytes import NUM_BYTES
 from tokenfree.train.model.encoder import Encoder
-from tokenfree.train.model.upsamplers.identity import gather_rows
 from tokenfree.train.tasks import pairs
 from tokenfree.train.tasks.base import DownstreamTask
 from tokenfree.train.tasks.heads import PlaceHead

@@ -18,8 +18,7 @@ from tokenfree.train.data.mixture import Data, Mixture, load_data_manifest, load
 from tokenfree.train.data.shards import ShardReader
 from tokenfree.train.data.validation import VALIDATION_SEED, Baselines, baselines, symbol_counts, validation_batches
 from tokenfree.train.loop.parallel import sum_over_workers
-from tokenfree.train.loop.step import StepSums, Task, build_task, learn_characters, on_device
-from tokenfree.train.loop.stopping import Stop
+from tokenfree.train.loop.step import StepSums, Stop, Task, build_task, learn_characters, on_device
 from tokenfree.train.loop.trainer import Job, Source, TrainingLoop
 from tokenfree.train.objectives.base import MaskedObjective
 from tokenfree.train.runs.checkpoints import RunProgress

@@ -1,4 +1,4 @@
-"""One optimizer step: the loss, the guard against bad losses, the update and the line of metrics.
+"""One optimizer step: the loss, the guard against bad losses, the update, the line of metrics, and requests to stop.
 
 `train.on_nan` and `train.on_spike` decide what follows a bad loss. `roll_back` returns to the newest checkpoint and
 skips the batch. If training returns to the same checkpoint again, all batches since that checkpoint are skipped, as in
@@ -11,9 +11,13 @@ import collections
 import contextlib
 import ctypes
 import math
+import os
+import signal
 import statistics
+import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from types import FrameType
 from typing import NamedTuple
 
 import torch
@@ -28,7 +32,6 @@ from tokenfree.train.config import LoopConfig, PretrainRecipe
 from tokenfree.train.data.mixture import Data
 from tokenfree.train.data.validation import frequent_characters
 from tokenfree.train.loop.parallel import SingleWorker, copies, gradient_norm, is_part, part, sum_over_workers
-from tokenfree.train.loop.stopping import Stop
 from tokenfree.train.model.common.basic import linear
 from tokenfree.train.model.encoder import Encoder
 from tokenfree.train.objectives.base import Head, Loss
@@ -430,3 +433,49 @@ class TrainingStep:
         size = self._config.micro_batch or count
         for start in range(0, count, size):
             yield {name: values[start : start + size] for name, values in arrays.items()}
+
+
+_STANDARD_ERROR = 2
+ANSWER = b"\nstopping after this step, with a checkpoint; Ctrl-C again ends it now\n"
+
+
+class Stop:
+    """A flag that asks training to stop after the current step, with the reason. The first request counts."""
+
+    def __init__(self) -> None:
+        self.reason = ""
+        self.goes_on = False  # whether the workers will be restarted, so that the run itself does not end
+
+    def ask(self, reason: str, *, goes_on: bool = False) -> None:
+        if not self.reason:
+            self.reason, self.goes_on = reason, goes_on
+
+    def __bool__(self) -> bool:
+        return bool(self.reason)
+
+
+@contextlib.contextmanager
+def stop_on_signals() -> Iterator[Stop]:
+    """Catch SIGINT and SIGTERM within the block, in the main thread. A second signal has its previous effect."""
+    stop = Stop()
+    if threading.current_thread() is not threading.main_thread():
+        yield stop
+        return
+    kinds = (signal.SIGINT, signal.SIGTERM)
+    before = {kind: signal.getsignal(kind) for kind in kinds}
+
+    def note(number: int, frame: FrameType | None) -> None:
+        stop.ask(signal.Signals(number).name)
+        if number == signal.SIGINT:
+            with contextlib.suppress(OSError):  # not with print, which the signal may have interrupted
+                os.write(_STANDARD_ERROR, ANSWER)
+        for kind in kinds:
+            signal.signal(kind, before[kind])
+
+    for kind in kinds:
+        signal.signal(kind, note)
+    try:
+        yield stop
+    finally:
+        for kind in kinds:
+            signal.signal(kind, before[kind])

@@ -34,8 +34,7 @@ from tokenfree.train.loop.parallel import (
     recompute,
     share,
 )
-from tokenfree.train.loop.step import StepNumbers, Task, TrainingStep, WeightAverage, matrix_precision
-from tokenfree.train.loop.stopping import Stop
+from tokenfree.train.loop.step import StepNumbers, Stop, Task, TrainingStep, WeightAverage, matrix_precision
 from tokenfree.train.model.encoder import Encoder
 from tokenfree.train.optimizers.base import learning_rate, scale_rate
 from tokenfree.train.runs import checkpoints

@@ -24,7 +24,7 @@ from typing import IO, Any, NamedTuple
 import psutil
 
 from tokenfree.core.errors import JobError, StoppedError
-from tokenfree.train.loop.stopping import Stop, stop_on_signals
+from tokenfree.train.loop.step import Stop, stop_on_signals
 from tokenfree.train.loop.worker import Job
 from tokenfree.train.runs.metrics import OnLine
 from tokenfree.train.runs.run import Run

@@ -33,7 +33,7 @@ from tokenfree.core.machine import cores
 from tokenfree.core.own_code import working_directory_first
 from tokenfree.core.storage import Storage
 from tokenfree.train.loop.parallel import join, keep_to, listen
-from tokenfree.train.loop.stopping import Stop
+from tokenfree.train.loop.step import Stop
 from tokenfree.train.loop.worker import Job, work
 from tokenfree.train.ray.callbacks import (
     CleanerCallback,

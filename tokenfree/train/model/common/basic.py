@@ -272,6 +272,11 @@ def any_of_units(marked_BC: Tensor, grouping: Grouping, num_units: int) -> Tenso
     return counts_BU.scatter_add(1, unit_BC, (marked_BC > 0).to(torch.int64)) > 0
 
 
+def gather_rows(x_BCD: Tensor, index_BP: Tensor) -> Tensor:
+    """Return the rows `index_BP`, int64, of each example, [B, P, D]."""
+    return x_BCD.gather(1, index_BP[..., None].expand(-1, -1, x_BCD.shape[-1]))
+
+
 STD = 0.02
 USUAL_WIDTH = 1024  # width of BERT-large, at which `scaled` has the standard deviation STD
 Initialisation = Literal["official", "scaled"]

@@ -5,7 +5,7 @@ from typing import Literal
 from torch import Tensor
 
 from tokenfree.core.settings import settings
-from tokenfree.train.model.common.basic import Cost, Dimensions, Grouping
+from tokenfree.train.model.common.basic import Cost, Dimensions, Grouping, gather_rows
 from tokenfree.train.model.common.slots import Upsampler, UpsamplerConfig
 
 
@@ -35,8 +35,3 @@ class NoUpsampling(Upsampler):
 
     def costs(self, length: int, num_targets: int | None, num_units: int) -> list[Cost]:
         return []
-
-
-def gather_rows(x_BCD: Tensor, index_BP: Tensor) -> Tensor:
-    """Return the rows `index_BP`, int64, of each example, [B, P, D]."""
-    return x_BCD.gather(1, index_BP[..., None].expand(-1, -1, x_BCD.shape[-1]))

@@ -20,12 +20,12 @@ from tokenfree.train.model.common.basic import (
     activate,
     any_of_units,
     count_parameters,
+    gather_rows,
     layer_norm,
     linear,
 )
 from tokenfree.train.model.common.slots import Upsampler, UpsamplerConfig
 from tokenfree.train.model.layers.bert import BertLayer
-from tokenfree.train.model.upsamplers.identity import gather_rows
 
 
 @settings

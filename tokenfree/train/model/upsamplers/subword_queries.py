@@ -6,9 +6,9 @@ import torch
 from torch import Tensor, nn
 
 from tokenfree.core.settings import Positive, settings
-from tokenfree.train.model.common.basic import Cost, Dimensions, Grouping, count_parameters
+from tokenfree.train.model.common.basic import Cost, Dimensions, Grouping, count_parameters, gather_rows
 from tokenfree.train.model.common.slots import UpsamplerConfig
-from tokenfree.train.model.upsamplers.identity import NoUpsampling, gather_rows
+from tokenfree.train.model.upsamplers.identity import NoUpsampling
 
 
 @settings

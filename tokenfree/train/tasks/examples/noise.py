@@ -1,18 +1,103 @@
-"""Examples with the noise of `preprocess/text/noise.py`, the same in every epoch and on every machine."""
+"""Noise for tests of robustness (arXiv 2211.12677): changed characters in examples, the same in every epoch."""
 
 from __future__ import annotations
 
 import dataclasses
+import functools
+import hashlib
 from collections.abc import Iterator, Sequence
-from typing import Annotated, Literal, TypeVar
+from typing import Annotated, Literal, TypeVar, get_args
 
+import numpy as np
 from pydantic import Field
 
 from tokenfree.core.settings import settings
-from tokenfree.preprocess.text.noise import RATES, Scheme, add_noise
+from tokenfree.preprocess.text.characters import codepoints_of, text_of
 from tokenfree.train.model.encoder import ModelConfig
 from tokenfree.train.tasks.examples.tagged import TaggedExample
 from tokenfree.train.tasks.examples.texts import TextExample
+
+Scheme = Literal["drop", "repeat", "uppercase", "random_case"]
+SCHEMES: tuple[Scheme, ...] = get_args(Scheme)
+
+RATES: dict[Scheme, float] = {"drop": 0.1, "repeat": 0.2, "uppercase": 1.0, "random_case": 1.0}  # the paper's rates
+_MOST_COPIES = 3  # copies in addition to the character itself
+_LAST_CASED = 0x1FFFF  # no later codepoint has a case
+
+
+def add_noise(text: str, scheme: Scheme, *, seed: int, example: int | str, rate: float | None = None) -> str:
+    """Return `text` with the noise of a scheme, the same for the same arguments.
+
+    Each character except special symbols is chosen with probability `rate`, by default that of `RATES`, and then also
+    at any higher rate. repeat adds 1 to 3 copies of it. drop never deletes the whole text. Changes of case never change
+    the number of characters. Raises ValueError if there is no such scheme, or the rate is not in (0, 1].
+    """
+    if scheme not in SCHEMES:
+        raise ValueError(f"there is no noise {scheme!r} (there are {', '.join(SCHEMES)})")
+    rate = RATES[scheme] if rate is None else rate
+    if not 0 < rate <= 1:
+        raise ValueError(f"rate {rate}: give a share of the characters, above 0 and at most 1")
+    if scheme == "uppercase":
+        return text.upper() if rate == 1 else _upper(text, _uniform(seed, scheme, example, len(text)) < rate)
+    codepoints = codepoints_of(text)
+    if scheme == "random_case":
+        changed = _random_case(codepoints, seed, example, rate)
+    elif scheme == "drop":
+        drawn = _uniform(seed, scheme, example, len(codepoints))
+        kept = (drawn >= rate) | _is_special(codepoints)
+        if len(kept) and not kept.any():
+            kept[drawn.argmax()] = True
+        changed = codepoints[kept]
+    else:
+        drawn = _uniform(seed, scheme, example, 2 * len(codepoints))
+        chosen = (drawn[::2] < rate) & ~_is_special(codepoints)
+        copies = 1 + (drawn[1::2] * _MOST_COPIES).astype(np.int64)
+        changed = np.repeat(codepoints, 1 + chosen * copies)
+    return text_of(changed)
+
+
+def _upper(text: str, chosen: np.ndarray) -> str:
+    pairs = zip(text, chosen.tolist(), strict=True)
+    return "".join(character.upper() if is_chosen else character for character, is_chosen in pairs)
+
+
+def _random_case(codepoints: np.ndarray, seed: int, example: int | str, rate: float) -> np.ndarray:
+    upper, lower = _cases()
+    drawn = _uniform(seed, "random_case", example, len(codepoints))
+    index = np.minimum(codepoints, _LAST_CASED)
+    shift = np.where(drawn < 0.5, upper[index], lower[index])
+    if rate < 1:
+        shift[_uniform(seed, "random_case struck", example, len(codepoints)) >= rate] = 0
+    return (codepoints + shift).astype("<u4")
+
+
+@functools.cache
+def _cases() -> tuple[np.ndarray, np.ndarray]:
+    """Return the distances of codepoints to their upper and lower case, 0 if a change cannot be undone ("ß", "ı")."""
+    characters = [chr(codepoint) for codepoint in range(_LAST_CASED + 1)]
+    shifts = []
+    for change in (str.upper, str.lower):
+        others = map(change, characters)
+        shifts.append(
+            [
+                ord(other) - ord(one) if len(other) == 1 and other.lower() == one.lower() else 0
+                for one, other in zip(characters, others, strict=True)
+            ]
+        )
+    upper, lower = (np.array(shift, dtype=np.int64) for shift in shifts)
+    return upper, lower
+
+
+def _is_special(codepoints: np.ndarray) -> np.ndarray:
+    """Return True for codepoints of special symbols: bytes 0 to 4 and the start of the Private Use Area."""
+    return (codepoints <= 4) | ((codepoints >= 0xE000) & (codepoints < 0xE010))
+
+
+def _uniform(seed: int, scheme: str, example: int | str, count: int) -> np.ndarray:
+    name = "\x00".join(map(str, (seed, scheme, example)))
+    key = np.frombuffer(hashlib.blake2b(name.encode(), digest_size=16).digest(), dtype="<u8")
+    return (np.random.Philox(key=key).random_raw(count) >> np.uint64(11)) * 2.0**-53
+
 
 NoiseScheme = Literal["drop", "repeat", "uppercase", "random_case", "random_case_in_words"]
 IN_WORDS: NoiseScheme = "random_case_in_words"

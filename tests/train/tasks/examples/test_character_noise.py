@@ -5,7 +5,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from tokenfree.preprocess.text.noise import RATES, SCHEMES, Scheme, add_noise
+from tokenfree.train.tasks.examples.noise import RATES, SCHEMES, Scheme, add_noise
 
 LETTERS = "".join(chr(0x4E00 + number) for number in range(20_000))  # all different, so that each can be found again
 TEXTS = st.text(
