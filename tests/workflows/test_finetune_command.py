@@ -125,3 +125,28 @@ def test_a_task_that_makes_its_examples_needs_no_files(files: Path, capsys: pyte
     assert "--data is missing. Give a file of examples for classification" in told(
         capsys, "evaluate", "texts", status=2
     )
+
+
+def test_a_run_resumes_by_its_folder_alone(
+    files: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert "RECIPE: missing, and run has no config.yaml" in told(capsys, "finetune", "--output", "run", status=2)
+    given = ["--train", "texts.csv", "--dev", "texts.csv"]
+    told(capsys, "finetune", "classification", *given, *SMALL, "--output", "first")
+    start = ["--init-from", "first", "--model.trunk.dropout", "0.2", *SMALL[6:]]
+    told(capsys, "finetune", "classification", *given, *start, "--output", "run")
+    (files / "elsewhere").mkdir()
+    monkeypatch.chdir(files / "elsewhere")
+    run = str(files / "run")
+    assert "already complete (2 steps)" in told(capsys, "finetune", "--output", run)
+    assert "already complete (2 steps)" in told(capsys, "finetune", f"{run}/config.yaml", "--output", run)
+    assert "labels: minus, plus" in told(capsys, "finetune", "--output", run, "--dry-run")
+    assert "train.seed is 4, was 0" in told(capsys, "finetune", "--output", run, "--train.seed", "4", status=2)
+    (files / "texts.csv").rename("moved.csv")
+    error = told(capsys, "finetune", "--output", run, status=2)
+    assert f"{files}/texts.csv: there is no such file" in error
+    assert "already complete" in told(capsys, "finetune", "--output", run, "--train", "moved.csv", "--dev", "moved.csv")
+    Path("moved.csv").write_text("text,label\nnew,plus\nold,minus\n")
+    assert "the data differ" in told(
+        capsys, "finetune", "--output", run, "--train", "moved.csv", "--dev", "moved.csv", status=2
+    )

@@ -2,23 +2,25 @@
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
-from tests.train.finetuning.conftest import MakeTask, splits
+from tests.train.finetuning.conftest import MakeTask, splits, task_recipe
 from tests.train.sweep.conftest import MakeTaskSweep
 from tokenfree.core.errors import JobError, UserError
 from tokenfree.core.settings import build, merge, to_mapping, value_at
-from tokenfree.train.config import FinetuneRecipe
+from tokenfree.train.config import FinetuneRecipe, PretrainRecipe
 from tokenfree.train.finetune import finetune
 from tokenfree.train.runs.hashes import verify_folder
 from tokenfree.train.sweep import run
 from tokenfree.train.sweep.run import prepare, run_sweep
 from tokenfree.train.sweep.subjects import TaskInput
 from tokenfree.train.sweep.trial import TrialSession
+from tokenfree.workflows import cli
 
 MIRRORED = {
     "model": {
@@ -289,3 +291,44 @@ def test_trials_that_all_fail_say_why(
     given = TaskInput({"train": files["train"], "dev": str(bare)})
     with pytest.raises((JobError, UserError), match="the examples of --dev have no labels"):
         run_sweep(make_task_sweep(), given, str(tmp_path / "sweep"))
+
+
+@pytest.mark.parametrize("start", ["weights", "vocabulary", "data"])
+def test_a_sweep_resumes_by_its_folder_alone(
+    start: str,
+    corpus: str,
+    make_recipe: Callable[..., PretrainRecipe],
+    files: dict[str, str],
+    tmp_path: Path,
+    without_ray: list[str],
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    given = [word for split in ("train", "dev") for word in (f"--{split}", os.path.relpath(files[split]))]
+    base, space = to_mapping(task_recipe("classification")), {"train.learning_rate": {"grid": [0.001, 0.02]}}
+    if start == "weights":
+        finetune(task_recipe("classification", steps=2), splits(files), "first")
+        given += ["--init-from", "first", "--overrides", "{model: {trunk: {dropout: 0.2}}}"]
+    elif start == "vocabulary":
+        base = to_mapping(task_recipe("classification", "subwords"))
+        given += ["--vocabulary", os.path.relpath(f"{corpus}/vocabulary/subwords.model")]
+    else:
+        base, given = to_mapping(make_recipe(steps=2)), ["--data", os.path.relpath(corpus), "--reports", "1"]
+        Path("one.yaml").write_text(yaml.safe_dump(base))
+        space = {"variant": {"grid": ["one.yaml"]}}
+    Path("recipe.yaml").write_text(
+        yaml.safe_dump({"base": base, "space": space, "budget": {"steps": 2}, "searcher": "grid"})
+    )
+    assert cli.main(["sweep", "recipe.yaml", *given, "--output", "sweep"]) == 0
+    num_reports, _ = len(without_ray), capsys.readouterr()
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    for again in ([], ["../sweep/sweep.yaml"]):
+        assert cli.main(["sweep", *again, "--output", "../sweep"]) == 0
+        assert f"already complete ({2 - (start == 'data')} trial" in capsys.readouterr().out
+    assert len(without_ray) == num_reports > 0
+    assert cli.main(["sweep", "--output", "sweep"]) == 2
+    assert "RECIPE: missing, and sweep has no sweep.yaml to resume" in capsys.readouterr().err
+    assert cli.main(["sweep", "--output", "../sweep", "--trials", "1"]) == 2
+    assert "holds another sweep (the recipe differs)" in capsys.readouterr().err

@@ -220,6 +220,7 @@ class _Sweep(TypedDict):
     format: NotRequired[Format]
     fingerprints: NotRequired[dict[Literal["sweep", "data"], str]]
     recipe: _Recipe
+    inputs: NotRequired[dict[str, Any]]  # of the command's options; `overrides` are those of the recipe as given
     attempts: NotRequired[list[Attempt] | None]
 
 

@@ -10,6 +10,7 @@
 """
 
 import json
+import os
 import pickle
 import shutil
 from collections.abc import Mapping, Sequence
@@ -82,6 +83,9 @@ def run_sweep(
     if "://" in output:
         raise UserError(f"--output {output}: a sweep needs a folder that all workers can lock and rename in; mount it")
     proposer, planned = prepare(sweep, data, output)
+    inputs = {**proposer.subject.inputs, "overrides": sweep.overrides}
+    if isinstance(data, TaskInput) and data.vocabulary is not None:
+        inputs["vocabulary"] = os.path.abspath(data.vocabulary)
     sweep, subject = proposer.sweep, proposer.subject
     folder = Path(output).absolute()
     _claim(folder, sweep, subject)
@@ -91,7 +95,7 @@ def run_sweep(
         history = read_history(folder, seeds=sweep.seeds, reports=sweep.reports, target=sweep.quality)
         ended_before = (folder / TABLE).is_file()
         if not ended_before:
-            _add_attempt(folder / SWEEP)
+            _add_attempt(folder / SWEEP, inputs)
             history = _run(proposer, planned, folder, progress)
         trials, skipped = tuple(history.trials.values()), history.reasons()
         if isinstance(subject, FinetuningSubject) and not ended_before:
@@ -155,10 +159,22 @@ def _claim(folder: Path, sweep: SweepRecipe, subject: Subject) -> None:
     Storage.at(str(folder)).write_bytes(path.name, text.encode())
 
 
-def _add_attempt(path: Path) -> None:
+def read_sweep(folder: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the recipe of a sweep and its inputs, by the names of the command's options, as they were given.
+
+    Raises UserError if an earlier version made the sweep, because it did not record the inputs.
+    """
+    mapping = SWEEP_FILE.yaml(Storage.at(folder), SWEEP)
+    inputs = dict(mapping.get("inputs", {}))
+    if not inputs:
+        raise UserError(f"{folder}/{SWEEP} records no inputs. Run the command that started the sweep again.")
+    return {**mapping["recipe"], "overrides": inputs.pop("overrides")}, inputs
+
+
+def _add_attempt(path: Path, inputs: Mapping[str, Any]) -> None:
     mapping = SWEEP_FILE.yaml(Storage.at(str(path.parent)), path.name)
     attempts = [*(mapping.get("attempts") or ()), attempt()]
-    write_atomically(path, yaml.safe_dump({**mapping, "attempts": attempts}, sort_keys=False))
+    write_atomically(path, yaml.safe_dump({**mapping, "inputs": dict(inputs), "attempts": attempts}, sort_keys=False))
 
 
 def evaluate_chosen(sweep: SweepRecipe, subject: FinetuningSubject, trials: Sequence[TrialState], folder: Path) -> None:

@@ -38,6 +38,11 @@ class Subject(ABC):
     def content(self) -> str:
         """Fingerprint of the data and, if trials start from given weights, of these."""
 
+    @property
+    @abstractmethod
+    def inputs(self) -> Mapping[str, Any]:
+        """Where the data are, by the names of the command's options."""
+
     @abstractmethod
     def problems(self, recipe: Any) -> list[str]:
         """Return the reasons why a recipe cannot be trained on the data, a line each."""
@@ -78,6 +83,10 @@ class PretrainingSubject(Subject):
     @property
     def content(self) -> str:
         return self._manifest.fingerprint
+
+    @property
+    def inputs(self) -> Mapping[str, Any]:
+        return {"data": mixture.words_of(self.data)}
 
     def problems(self, recipe: PretrainRecipe) -> list[str]:
         return check(recipe, self._manifest, vocabulary=self._vocabulary)
@@ -123,6 +132,10 @@ class FinetuningSubject(Subject):
     def content(self) -> str:
         model = hashlib.sha256(self.files.model or b"").hexdigest()
         return fingerprint({"files": self.files.content, "weights": self.sha256, "vocabulary": model})
+
+    @property
+    def inputs(self) -> Mapping[str, Any]:
+        return {**self.files.paths, "init_from": self.init_from}
 
     def problems(self, recipe: FinetuneRecipe) -> list[str]:
         return check_finetuning(recipe)

@@ -2,8 +2,8 @@
 
 The recipe names the task: classification, pairs, ner, pos and others. Files have the format of their data set; labels
 are those of --train. The checkpoint that scores best on --dev is kept, and evaluated on --test once, at the end. Scores
-are in RUN/result.json, predictions in RUN/predictions. Run the same command again to resume a run that was stopped or
-killed.
+are in RUN/result.json, predictions in RUN/predictions. Run the same command, or `tokenfree finetune --output RUN`, to
+resume a run that was stopped or killed.
 
 --init-from starts from the weights and the model of a run or a transformers folder. Without it, the model of the recipe
 is trained from scratch. Keys of the recipe are options too.
@@ -30,7 +30,7 @@ KIND = FINETUNING  # kind of recipe that the command reads
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    recipe_options.add_arguments(parser, KIND)
+    recipe_options.add_arguments(parser, KIND, optional=True, shown=recipe_options.RECORDED)
     parser.add_argument("--train", metavar="FILE", help="training examples")
     parser.add_argument("--dev", metavar="FILE", help="development set, which chooses the checkpoint")
     parser.add_argument("--test", metavar="FILE", help="test set, evaluated once, at the end")
@@ -47,11 +47,13 @@ def run(args: argparse.Namespace) -> int:
     from tokenfree.core.settings import nest
     from tokenfree.train.config import FinetuneRecipe
     from tokenfree.train.finetune import finetune, prepare
+    from tokenfree.train.runs.config import read_finetuned
     from tokenfree.workflows.terminal.progress import ProgressLine
     from tokenfree.workflows.terminal.results import next_command, score_lines
     from tokenfree.workflows.terminal.verbosity import show_settings
 
-    recipe, workers = recipe_options.load(FinetuneRecipe, args), parse_workers(args.workers)
+    recipe = recipe_options.load_or_resume(FinetuneRecipe, args, read_finetuned)
+    workers = parse_workers(args.workers)
     files = _files(args)
     given: dict[str, Any] = {
         "init_from": args.init_from,
@@ -63,7 +65,7 @@ def run(args: argparse.Namespace) -> int:
     if args.dry_run:
         prepared = prepare(recipe, files, args.output, workers=workers, **given)
         noun = "worker" if str(args.workers) == "1" else "workers"
-        print(f"recipe {args.recipe}: fits the files; {args.workers} {noun}; {_words(prepared.recipe)}")
+        print(f"recipe {args.recipe or args.output}: fits the files; {args.workers} {noun}; {_words(prepared.recipe)}")
         start = prepared.start(trust_code=args.trust_code)
         print("".join(f"{line}\n" for line in ([] if start is None else start.lines())), end="")
         return 0

@@ -40,8 +40,7 @@ KIND = PRETRAINING  # kind of recipe that the command reads
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    shown = "a recipe's name or YAML file (default: that of the run to resume)"
-    recipe_options.add_arguments(parser, KIND, optional=True, shown=shown)
+    recipe_options.add_arguments(parser, KIND, optional=True, shown=recipe_options.RECORDED)
     add_data_argument(parser)
     parser.add_argument("--output", metavar="RUN", required=True, help="the folder of the run")
     parser.add_argument("--workers", metavar="N | MIN:MAX", default="1", help="number of training workers (default 1)")
@@ -121,10 +120,11 @@ def _notes(recipe: "PretrainRecipe", data: "Data") -> Iterator[str]:
 
 
 def _checked(args: argparse.Namespace) -> "tuple[PretrainRecipe, Data, tuple[int, int]]":
-    from tokenfree.train.config import check, with_rows_for
+    from tokenfree.train.config import PretrainRecipe, check, with_rows_for
     from tokenfree.train.data.mixture import load_data_manifest, load_data_vocabulary, parse
+    from tokenfree.train.runs.config import read_config
 
-    recipe = _recipe(args)
+    recipe = recipe_options.load_or_resume(PretrainRecipe, args, read_config, "data")
     workers, data = parse_workers(args.workers), parse(args.data)
     vocabulary = load_data_vocabulary(data)
     if "model.embedder.size" not in dict(args.overrides):  # a size that was asked for is checked, not replaced
@@ -133,30 +133,6 @@ def _checked(args: argparse.Namespace) -> "tuple[PretrainRecipe, Data, tuple[int
     if problems:
         raise UserError(recipe_options.source(args), problems)
     return recipe, data, workers
-
-
-def _recipe(args: argparse.Namespace) -> "PretrainRecipe":
-    """Return the settings. If RECIPE or --data is missing, take it and --init-from from the run at --output."""
-    from tokenfree.core.settings import build, merge, nest, override, to_mapping
-    from tokenfree.core.storage import Storage
-    from tokenfree.train.config import PretrainRecipe
-    from tokenfree.train.data.mixture import words_of
-    from tokenfree.train.runs.config import read_config
-
-    if args.recipe is not None and args.data is not None:
-        return recipe_options.load(PretrainRecipe, args)
-    missing = " and ".join(["RECIPE"] * (args.recipe is None) + ["--data"] * (args.data is None))
-    if not Storage.at(args.output).size("config.yaml"):
-        raise UserError(f"{missing}: missing, and {args.output} is not a run to resume. Give both for a new run.")
-    recorded = read_config(args.output, trust_code=args.trust_code)
-    args.data = args.data or words_of(recorded.data)
-    if args.recipe is not None:
-        return recipe_options.load(PretrainRecipe, args)
-    if args.init_from is None and recorded.init_from is not None:
-        args.init_from = recorded.init_from.path
-    mapping = merge(to_mapping(recorded.recipe), recipe_options.resolve(None, args.config))
-    mapping = override(PretrainRecipe, mapping, nest(args.overrides))[0]
-    return build(PretrainRecipe, mapping, source=recipe_options.source(args))
 
 
 def parse_workers(text: str) -> tuple[int, int]:

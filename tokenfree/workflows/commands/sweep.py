@@ -2,7 +2,7 @@
 
 Runs trials of a pretraining recipe under Ray Tune, each with other values of the keys in the recipe's `space`, stops
 the worse ones early, and leaves `sweep.csv`, `trials.jsonl`, `report.html` and `best.yaml`, a recipe ready to pretrain.
-Run the same command again to resume a sweep that was killed.
+Run the same command, or `tokenfree sweep --output SWEEP`, to resume a sweep that was killed.
 
 Where the base is a fine-tuning recipe, give the files of its task in place of --data. Every setting is trained with all
 seeds and judged by the main score on --dev; only the best one is evaluated on --test, once, with all its seeds. The
@@ -16,7 +16,7 @@ Examples:
 import argparse
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tokenfree.core.errors import JobError, UserError
 from tokenfree.workflows.recipes import library
@@ -36,7 +36,7 @@ REPORT = "report.html"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    recipe_options.add_arguments(parser, KIND)
+    recipe_options.add_arguments(parser, KIND, optional=True, shown=recipe_options.RECORDED)
     add_data_argument(parser)
     parser.add_argument("--train", metavar="FILE", help="for a task: training examples")
     parser.add_argument("--dev", metavar="FILE", help="for a task: development set, which decides between settings")
@@ -97,13 +97,19 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _sweep(args: argparse.Namespace) -> "SweepRecipe":
-    from tokenfree.core.settings import nest
+    from tokenfree.core.settings import merge, nest
     from tokenfree.train.sweep.recipe import space_problems
+    from tokenfree.train.sweep.run import SWEEP, read_sweep
 
+    recorded = dict[str, Any]()
+    if recipe_options.is_resumed(args, SWEEP):
+        recorded, inputs = read_sweep(args.output)
+        recipe_options.fill_in(args, inputs)
     for given in filter(None, (args.recipe, args.config)):
         library.check_kind(KIND, given)
     options = {name: value for name in ("trials", "concurrent") if (value := getattr(args, name)) is not None}
-    mapping, source = recipe_options.resolve(args.recipe, args.config), recipe_options.source(args)
+    mapping = merge(recorded, recipe_options.resolve(args.recipe, args.config))
+    source = recipe_options.source(args)
     sweep = recipe_options.build_sweep(mapping, nest(args.overrides) | options, source)
     problems = space_problems(sweep)
     if problems:

@@ -86,7 +86,8 @@ def resolve_sweep(mapping: Mapping[str, Any]) -> dict[str, Any]:
     lists = [value_at(mapping, f"space.variant.{kind}") for kind in ("choice", "grid")]
     named = [name for names in lists if isinstance(names, list) for name in names if isinstance(name, str)]
     if named:
-        mapping["variants"] = {name: _read_base(name) for name in named}
+        recorded = mapping.get("variants") or {}
+        mapping["variants"] = {name: recorded.get(name) or _read_base(name) for name in named}
     return with_task_defaults(mapping)
 
 

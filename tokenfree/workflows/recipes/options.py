@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import argparse
 import difflib
+import os
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from tokenfree.core.errors import UserError
@@ -13,14 +14,17 @@ from tokenfree.workflows.recipes.keys import HelpKeys, RecipeKind, kind_of, near
 from tokenfree.workflows.recipes.library import check_kind, read, read_based, resolve_sweep
 
 if TYPE_CHECKING:
+    from tokenfree.train.config import R
     from tokenfree.train.data.mixture import Data
     from tokenfree.train.runs.checkpoints import Checkpoint
+    from tokenfree.train.runs.config import RunConfig
     from tokenfree.train.sweep.recipe import SweepRecipe
 
 T = TypeVar("T")
 
 
 RECIPE = "a recipe's name or YAML file"
+RECORDED = f"{RECIPE} (default: that of the run to resume)"
 
 
 def add_arguments(
@@ -60,8 +64,10 @@ def source(args: argparse.Namespace) -> str:
     return f"recipe {given}" if given else "options"
 
 
-def load(cls: type[T], args: argparse.Namespace, **options: Any) -> T:
+def load(cls: type[T], args: argparse.Namespace, *, recorded: Mapping[str, Any] | None = None, **options: Any) -> T:
     """Build `cls` from RECIPE, `--config`, overrides, and those `options` that are not None, each over those before.
+
+    `recorded` is the recipe of a run to resume, in place of RECIPE.
 
     Raises UserError if a file is not a recipe of this kind, or keys or values do not fit `cls`. It names all problems.
     """
@@ -70,13 +76,52 @@ def load(cls: type[T], args: argparse.Namespace, **options: Any) -> T:
     kind = kind_of(cls)
     for given in filter(None, (args.recipe, args.config)):
         check_kind(kind, given)
-    mapping = resolve(args.recipe, args.config)
+    mapping = merge(recorded or {}, resolve(args.recipe, args.config))
     if "base" in mapping and "base" not in kind.top_keys:
         mapping = merge(read_based(mapping.pop("base")), mapping)
     mapping, lost = override(cls, mapping, nest(args.overrides))
     warn_of_lost(lost)
     mapping = merge(mapping, {key: value for key, value in options.items() if value is not None})
     return build(cls, mapping, source=source(args))
+
+
+def load_or_resume(cls: type[R], args: argparse.Namespace, read: Callable[..., RunConfig[R]], *needed: str) -> R:
+    """Return the recipe. If RECIPE or one of the `needed` arguments is missing, the run at --output replaces them.
+
+    Raises UserError as `load` does, and if there is no run that `read` can read.
+    """
+    from tokenfree.core.settings import to_mapping
+    from tokenfree.train.data.mixture import words_of
+    from tokenfree.train.runs.config import CONFIG_NAME
+
+    if not is_resumed(args, CONFIG_NAME, *needed):
+        return load(cls, args)
+    found = read(args.output, trust_code=args.trust_code)
+    start = None if found.init_from is None else found.init_from.path
+    fill_in(args, {**found.files, "data": words_of(found.data), "init_from": start})
+    return load(cls, args, recorded=None if args.recipe else to_mapping(found.recipe))
+
+
+def is_resumed(args: argparse.Namespace, name: str, *needed: str) -> bool:
+    """Return True if arguments are missing that the file `name` in --output records. Raises UserError without it.
+
+    That file as RECIPE counts as missing, so that all that it records is used.
+    """
+    from tokenfree.core.storage import Storage
+
+    if args.recipe is not None and os.path.abspath(args.recipe) == os.path.abspath(os.path.join(args.output, name)):
+        args.recipe = None
+    spelled = {"recipe": "RECIPE"} | {argument: f"--{argument}" for argument in needed}
+    missing = " and ".join(shown for argument, shown in spelled.items() if getattr(args, argument) is None)
+    if missing and not Storage.at(args.output).size(name):
+        raise UserError(f"{missing}: missing, and {args.output} has no {name} to resume. Give {missing} for a new one.")
+    return bool(missing)
+
+
+def fill_in(args: argparse.Namespace, recorded: Mapping[str, Any]) -> None:
+    for name, value in recorded.items():
+        if getattr(args, name, None) is None:
+            setattr(args, name, value)
 
 
 def build_sweep(mapping: dict[str, Any], overrides: Mapping[str, Any], source: str) -> SweepRecipe:
