@@ -85,8 +85,9 @@ docs: develop  ## Draw the architecture, list the keys, and build the site of do
 lock: $(UV)  ## Resolve pyproject.toml into the locks for Python 3.11 to 3.13; with UPGRADE=--upgrade to newer versions
 	$(RESOLVE) --extra beam --extra train --extra s3 --extra gcs -o requirements.lock
 	$(RESOLVE) -c requirements.lock --extra all --group dev -o requirements-dev.lock
+	$(RESOLVE) -c requirements.lock --extra train --extra s3 --extra gcs -o infra/images/train.lock
 	$(RESOLVE) --extra beam --extra dataflow --extra s3 --extra gcs -o infra/images/beam.lock
-	$(TIDY) requirements.lock requirements-dev.lock infra/images/beam.lock
+	$(TIDY) requirements.lock requirements-dev.lock infra/images/train.lock infra/images/beam.lock
 
 $(UV):
 	$(PYTHON) -m venv build/uv && build/uv/bin/pip install --quiet uv

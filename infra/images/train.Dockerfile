@@ -1,5 +1,5 @@
-# The image of Ray's nodes: tokenfree with the locked versions of everything, for machines without and with NVIDIA GPUs.
-# NVIDIA's driver is the machine's; torch's own wheels hold the rest of CUDA.
+# The image of Ray's nodes, for machines without and with NVIDIA GPUs. NVIDIA's driver is the machine's; torch's own
+# wheels hold the rest of CUDA. Beam is left out: --runner ray and --workers N preprocess without it.
 #   pip wheel --no-deps --wheel-dir dist .
 #   docker build -f infra/images/train.Dockerfile -t REGISTRY/tokenfree-train:0.1.0-cuda .
 #   docker build -f infra/images/train.Dockerfile -t REGISTRY/tokenfree-train:0.1.0-cpu \
@@ -13,10 +13,10 @@ RUN apt-get update \
     && rm -rf /var/lib/apt/lists/*
 ARG TORCH_INDEX=""
 WORKDIR /opt/tokenfree
-COPY requirements.lock dist/tokenfree-*.whl ./
-RUN grep -o '^torch==[0-9.]*' requirements.lock > torch.txt \
+COPY infra/images/train.lock dist/tokenfree-*.whl ./
+RUN grep -o '^torch==[0-9.]*' train.lock > torch.txt \
     && pip install --no-cache-dir ${TORCH_INDEX:+--no-deps --index-url "$TORCH_INDEX"} -r torch.txt \
-    && pip install --no-cache-dir --no-deps --require-hashes -r requirements.lock \
+    && pip install --no-cache-dir --no-deps --require-hashes -r train.lock \
     && pip install --no-cache-dir --no-deps tokenfree-*.whl \
     && pip check \
     && tokenfree --version \

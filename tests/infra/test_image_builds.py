@@ -130,7 +130,6 @@ def context(tmp_path_factory: pytest.TempPathFactory) -> Path:
     options = ["wheel", "--quiet", "--no-deps", "--no-build-isolation", "--wheel-dir", str(folder / "dist")]
     subprocess.run([sys.executable, "-m", "pip", *options, str(source)], check=True)
     shutil.rmtree(source)
-    shutil.copy(REPOSITORY / "requirements.lock", folder)
     shutil.copytree(REPOSITORY / "infra", folder / "infra")
     return folder
 
@@ -150,7 +149,7 @@ def test_beam(target: str, builder: Builder, context: Path) -> None:
 
 def test_training(builder: Builder, context: Path) -> None:
     image = builder.build("train.Dockerfile", None, context)
-    has_versions_of_the_lock(builder, image, REPOSITORY / "requirements.lock")
+    has_versions_of_the_lock(builder, image, IMAGES / "train.lock")
     is_not_root(builder, image)
     assert builder.run(image, "tokenfree", "--version").startswith("tokenfree")
     for program in ("ray", "ssh", "rsync"):

@@ -70,7 +70,10 @@ def test_what_is_copied_is_there(dockerfile: Path) -> None:
 
 
 def test_versions_are_those_of_the_lock() -> None:
-    locked, beam = (pins(file.read_text()) for file in (REPOSITORY / "requirements.lock", IMAGES / "beam.lock"))
+    files = (REPOSITORY / "requirements.lock", IMAGES / "train.lock", IMAGES / "beam.lock")
+    locked, train, beam = (pins(file.read_text()) for file in files)
+    assert train.items() < locked.items()
+    assert "apache-beam" not in train
     assert f"apache/beam_python3.11_sdk:{beam['apache-beam']}" in (IMAGES / "beam.Dockerfile").read_text()
     assert not beam.keys() & {"torch", "ray", "transformers", "optuna"}
     differing = {name for name in beam.keys() & locked.keys() if beam[name] != locked[name]}
