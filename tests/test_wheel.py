@@ -1,10 +1,11 @@
-"""The wheel in an environment of its own, used from a folder whose files have the names of our folders."""
+"""The wheel in an environment of its own, used from a folder whose files have the names of our folders; the sdist."""
 
 import os
 import shutil
 import site
 import subprocess
 import sys
+import tarfile
 import venv
 import zipfile
 from collections.abc import Callable
@@ -80,6 +81,22 @@ def test_it_holds_files_and_no_links(wheel: Path) -> None:
     assert len(ours) > 300
     assert ours <= {name.removeprefix("tokenfree/") for name in names}
     assert {name.split("/")[0] for name in names} == {"tokenfree", f"{wheel.name.rsplit('-', 3)[0]}.dist-info"}
+
+
+def test_the_sdist_holds_what_make_needs(tmp_path: Path) -> None:
+    source = tmp_path / "source"
+    for name in ("benchmarks", "docs", "examples", "infra", "tests", "tokenfree"):
+        shutil.copytree(REPOSITORY / name, source / name, ignore=shutil.ignore_patterns("__pycache__"))
+    for path in REPOSITORY.iterdir():
+        if path.is_file() and not path.name.startswith("."):
+            shutil.copy(path, source)
+    wanted = {str(path.relative_to(source)) for path in source.rglob("*") if path.is_file()}
+    program = "from setuptools import build_meta; build_meta.build_sdist('.')"
+    subprocess.run([sys.executable, "-c", program], check=True, cwd=source, capture_output=True)
+    with tarfile.open(next(source.glob("*.tar.gz"))) as archive:
+        found = {name.partition("/")[2] for name in archive.getnames()}
+    assert {"Makefile", "requirements.lock", "tests/test_wheel.py"} < wanted
+    assert wanted - found == set()
 
 
 @pytest.mark.slow
