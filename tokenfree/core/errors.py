@@ -96,11 +96,11 @@ def refusals(
             key = ".".join(map(str, place))
             unknown.append(f"there is no key {key!r}{nearest_hint(str(place[-1]), names)}")
             continue
-        told = ("missing", "value_error", "unexpected_keyword_argument")
-        if error["type"] not in told and not isinstance(error["input"], (Mapping, list)):
+        reported = ("missing", "value_error", "unexpected_keyword_argument")
+        if error["type"] not in reported and not isinstance(error["input"], (Mapping, list)):
             inputs[place] = error["input"]
         messages.setdefault(place, {})[_words(error["msg"])] = None
-    return unknown + [_line(place, " or ".join(said), inputs.get(place, ...)) for place, said in messages.items()]
+    return unknown + [_line(place, " or ".join(texts), inputs.get(place, ...)) for place, texts in messages.items()]
 
 
 def _flat(errors: Iterable[Any], prefix: Path) -> Iterator[tuple[Path, Any]]:

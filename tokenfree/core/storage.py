@@ -267,9 +267,9 @@ class Storage:
         except OSError as error:
             missing_bucket = not self.is_local and isinstance(error, FileNotFoundError)
             if error.errno in DENIED or missing_bucket or isinstance(error, (PermissionError, FileExistsError)):
-                said = error.strerror or str(error)
+                reason = error.strerror or str(error)
                 raise UserError(
-                    f"{self.url}: cannot write here ({said}); free space, change its rights or give another directory"
+                    f"{self.url}: cannot write here ({reason}); free space, change its rights or give another directory"
                 ) from error
             raise
 

@@ -60,13 +60,13 @@ def hashes_of(storage: Storage, names: Iterable[str]) -> dict[str, str]:
     return {name: sha256 for name, sha256 in found.items() if sha256 is not None}
 
 
-def check_hash(storage: Storage, name: str, sha256: str, *, source: str, remedy: str) -> None:
+def check_hash(storage: Storage, name: str, sha256: str, *, source: str, action: str) -> None:
     """Raise JobError, with the fix `remedy`, unless a file has the hash that the file `source` records."""
     found = hash_of(storage, name)
     if found is None:
-        raise JobError(f"{name}: missing; {remedy}")
+        raise JobError(f"{name}: missing; {action}")
     if found != sha256:
-        raise JobError(f"{name}: damaged, its SHA-256 is not that of {source}; {remedy}")
+        raise JobError(f"{name}: damaged, its SHA-256 is not that of {source}; {action}")
 
 
 def is_inside(name: str) -> bool:
@@ -148,7 +148,7 @@ class StoredFile(Generic[T]):
     """
 
     holds: Any
-    remedy: str
+    action: str
     format: int | None = None
 
     def json(self, storage: Storage, name: str) -> T:
@@ -176,7 +176,7 @@ class StoredFile(Generic[T]):
         return [self.from_json(line, f"{file}: line {number}") for number, line in enumerate(whole_lines(lines), 1)]
 
     def damaged(self, file: str, what: str) -> UserError:
-        return UserError(f"{file}: damaged, {what}; {self.remedy}")
+        return UserError(f"{file}: damaged, {what}; {self.action}")
 
     def _read(self, storage: Storage, name: str, parse: Callable[[bytes, str], Any]) -> Any:
         file = f"{storage.url}/{name}"

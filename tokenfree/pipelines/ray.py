@@ -125,8 +125,8 @@ def _joined_cluster() -> Iterator[None]:
     try:
         ray.init(address=os.environ[_ADDRESS], logging_level=logging.ERROR, log_to_driver=False)
     except Exception as error:  # Ray raises plain exceptions here
-        said = next(iter(str(error).strip().splitlines()), type(error).__name__)
-        raise JobError(f"the Ray cluster at {_ADDRESS}={os.environ[_ADDRESS]} could not be joined: {said}") from error
+        reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
+        raise JobError(f"the Ray cluster at {_ADDRESS}={os.environ[_ADDRESS]} could not be joined: {reason}") from error
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGTERM, terminate or signal.SIG_DFL)  # Ray's handler prints a stack
     try:

@@ -247,8 +247,8 @@ def _problems_of_memory(recipe: Recipe) -> Iterator[str]:
 def _problems_of_splits(manifest: Manifest) -> Iterator[str]:
     for split in ("train", "validation"):
         if split not in manifest.splits or not manifest.splits[split].rows:
-            remedy = "preprocess more text or set another validation_fraction"
-            yield f"the data have no windows to use for {split}; {remedy}"
+            action = "preprocess more text or set another validation_fraction"
+            yield f"the data have no windows to use for {split}; {action}"
 
 
 def _problems_of_columns(recipe: PretrainRecipe, manifest: Manifest, vocabulary: Vocabulary | None) -> Iterator[str]:

@@ -28,7 +28,7 @@ from tokenfree.workflows.recipes.options import separated
 from tokenfree.workflows.terminal.verbosity import add_arguments, set_logging, show_seconds
 
 EPILOG = "Help on one command, with an example: tokenfree COMMAND --help"
-_USERS_OWN = (errno.EROFS, errno.EACCES, errno.EPERM, errno.EEXIST, errno.ENOTDIR, errno.EISDIR)
+_USER_ERRORS = (errno.EROFS, errno.EACCES, errno.EPERM, errno.EEXIST, errno.ENOTDIR, errno.EISDIR)
 # Packages that only an extra installs.
 _EXTRAS = {
     "apache_beam": "beam",
@@ -39,7 +39,7 @@ _EXTRAS = {
     "transformers": "huggingface",
 }
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-_MORE_ROOM = "lift the limit (ulimit -a), or make the model, batch or number of workers smaller"
+_USE_LESS = "lift the limit (ulimit -a), or make the model, batch or number of workers smaller"
 _EXHAUSTED = (
     "can't start new thread",
     "can't allocate memory",
@@ -105,8 +105,8 @@ def _status(argv: list[str], caught: Sequence[signal.Signals]) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except KeyboardInterrupt:
-        said = f"stopped by {caught[0].name}" if caught else "interrupted"
-        print(f"\ntokenfree: {said}; run the same command again to resume", file=sys.stderr)
+        reason = f"stopped by {caught[0].name}" if caught else "interrupted"
+        print(f"\ntokenfree: {reason}; run the same command again to resume", file=sys.stderr)
         return 128 + (caught[0] if caught else signal.SIGINT)
     except Exception as error:
         if "--debug" in argv[: argv.index("--") if "--" in argv else len(argv)]:
@@ -136,10 +136,10 @@ def _in_words(error: Exception) -> tuple[Exception, int]:
         return UserError(f"{what}. Free space for the output and in TMPDIR, then run the same command again."), 2
     exhausted = isinstance(error, MemoryError) or any(words in str(error).lower() for words in _EXHAUSTED)
     if exhausted or number in (errno.ENOMEM, errno.EAGAIN):
-        return JobError(f"not enough memory or threads ({message[:160]}); {_MORE_ROOM}"), 1
+        return JobError(f"not enough memory or threads ({message[:160]}); {_USE_LESS}"), 1
     if isinstance(error, OSError):
         where = f"{error.filename}: " if error.filename else ""
-        return UserError(f"{where}{error.strerror or error}"), 2 if number in _USERS_OWN else 1
+        return UserError(f"{where}{error.strerror or error}"), 2 if number in _USER_ERRORS else 1
     note = "an unexpected failure; run again with --debug for the traceback"
     return JobError(f"{type(error).__name__}: {message} ({note})"), 1
 

@@ -80,7 +80,7 @@ def test_words_are_masked_whole_and_their_subwords_predicted(vocabulary: Vocabul
     batch = collate(texts, vocabulary)
     words, usable = words_of(texts[0]), predictable(vocabulary.pieces())
     pieces = [encoding.ids.tolist() for encoding in vocabulary.encode_batch([word.decode() for word in words])]
-    fates: Counter[str] = Counter()
+    outcomes: Counter[str] = Counter()
     for row in range(len(texts)):
         units, targets = units_of(batch, row), targets_of(batch, row)
         assert (units[0], units[-1], len(units)) == (bytes([CLS]), bytes([SEP]), len(words) + 2)
@@ -92,10 +92,10 @@ def test_words_are_masked_whole_and_their_subwords_predicted(vocabulary: Vocabul
             assert now == was or number in chosen
             assert now in words or now == bytes([MASK])
             if number in chosen:
-                fates["masked" if now == bytes([MASK]) else "kept" if now == was else "replaced"] += 1
-    total = sum(fates.values())
-    assert fates["masked"] / total == pytest.approx(0.8, abs=0.02)
-    assert fates["replaced"] / total == pytest.approx(0.1 * (1 - 3 / len(words)), abs=0.02)
+                outcomes["masked" if now == bytes([MASK]) else "kept" if now == was else "replaced"] += 1
+    total = sum(outcomes.values())
+    assert outcomes["masked"] / total == pytest.approx(0.8, abs=0.02)
+    assert outcomes["replaced"] / total == pytest.approx(0.1 * (1 - 3 / len(words)), abs=0.02)
     assert (batch["num_characters"] == len(texts[0].strip())).all()
 
 

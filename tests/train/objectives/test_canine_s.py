@@ -151,7 +151,7 @@ def test_every_subword_is_selected_equally_often() -> None:
 
 def test_what_becomes_of_the_selected_and_of_the_others() -> None:
     """80% masked, 10% replaced by others as long, 10% kept; nothing else is touched and no length changes."""
-    fates = {"masked": 0, "replaced": 0, "kept": 0}
+    outcomes = {"masked": 0, "replaced": 0, "kept": 0}
     front_changes = tail_changes = 0
     batch = collate(make_collator(mask_fraction=0.3), WINDOWS * 5)
     for row, window in enumerate(WINDOWS * 5):
@@ -164,22 +164,22 @@ def test_what_becomes_of_the_selected_and_of_the_others() -> None:
             now, was = line[span].copy(), window.codepoints[span]
             line[span] = was
             if (now == MASK).all():
-                fates["masked"] += 1
+                outcomes["masked"] += 1
             elif (now == was).all():
-                fates["kept"] += 1
+                outcomes["kept"] += 1
             else:
-                fates["replaced"] += 1
+                outcomes["replaced"] += 1
                 front = PIECES[window.subword_ids[at]].startswith("▁")
                 piece = "".join(map(chr, now))
                 assert ("▁" if front else "") + piece in PIECES
                 front_changes += front
                 tail_changes += not front
         assert (line == window.codepoints).all()
-    total = sum(fates.values())
-    assert fates["masked"] / total == pytest.approx(0.8, abs=0.015)
+    total = sum(outcomes.values())
+    assert outcomes["masked"] / total == pytest.approx(0.8, abs=0.015)
     assert front_changes > 100  # of "ba" by another such: 49 in 50 are others
     assert tail_changes > 100
-    assert fates["kept"] / total == pytest.approx(0.1 + 0.1 * 0.2, abs=0.02)  # replaced by itself, now and then
+    assert outcomes["kept"] / total == pytest.approx(0.1 + 0.1 * 0.2, abs=0.02)  # replaced by itself, now and then
 
 
 def test_a_subword_without_a_fellow_of_its_length_is_kept() -> None:

@@ -49,7 +49,7 @@ WINDOWS = [window(number, 40) for number in range(500)]
 
 def test_framed_masked_and_scored_as_bert_does() -> None:
     batch = collate(WINDOWS)
-    fates = {"masked": 0, "replaced": 0, "kept": 0}
+    outcomes = {"masked": 0, "replaced": 0, "kept": 0}
     for row, gold in enumerate(WINDOWS):
         line, real = batch["codepoints"][row], batch["target_mask"][row]
         assert (line[0], line[41]) == (V, V + 1)
@@ -61,11 +61,11 @@ def test_framed_masked_and_scored_as_bert_does() -> None:
         others = np.setdiff1d(np.arange(40), positions - 1)
         assert (line[others + 1] == gold[others]).all()
         for now, was in zip(line[positions], gold[positions - 1], strict=True):
-            fates["masked" if now == V + 2 else "kept" if now == was else "replaced"] += 1
+            outcomes["masked" if now == V + 2 else "kept" if now == was else "replaced"] += 1
             assert now == V + 2 or 259 <= now < V
-    total = sum(fates.values())
-    assert fates["masked"] / total == pytest.approx(0.8, abs=0.02)
-    assert fates["replaced"] / total == pytest.approx(0.1, abs=0.02)
+    total = sum(outcomes.values())
+    assert outcomes["masked"] / total == pytest.approx(0.8, abs=0.02)
+    assert outcomes["replaced"] / total == pytest.approx(0.1, abs=0.02)
     assert (batch["num_characters"] == 3 * 39 + 2).all()
 
 

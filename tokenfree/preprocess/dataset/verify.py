@@ -202,15 +202,15 @@ def verify(directory: str, progress: Callable[[int, int], None] | None = None) -
     storage = Storage.at(directory)
     mark = read_sealed(storage, SUCCESS)
     if mark is not None:
-        check_hash(storage, MANIFEST, mark["manifest_sha256"], source=SUCCESS, remedy=COPY)
+        check_hash(storage, MANIFEST, mark["manifest_sha256"], source=SUCCESS, action=COPY)
     manifest = load_manifest(directory)
     if mark is None:
         _check_mark_of_before(storage, manifest)
     added = {} if mark is None else mark["added_later"]
     for name, sha256 in manifest.files.items():
-        check_hash(storage, name, sha256, source=MANIFEST, remedy=COPY)
+        check_hash(storage, name, sha256, source=MANIFEST, action=COPY)
     for name, sha256 in added.items():
-        check_hash(storage, name, sha256, source=SUCCESS, remedy="run `tokenfree replay` again")
+        check_hash(storage, name, sha256, source=SUCCESS, action="run `tokenfree replay` again")
     vocabulary = _check_vocabulary(storage, manifest)
     _check_totals(manifest)
     config = build(PreprocessConfig, manifest.config, source=f"{directory}/{MANIFEST}")
@@ -235,24 +235,24 @@ def _check_mark_of_before(storage: Storage, manifest: Manifest) -> None:
     if manifest.files or size is None or (size and not isinstance(known, dict)):
         raise JobError(f"{SUCCESS}: damaged or missing; {COPY}, or run its `tokenfree preprocess` again")
     if known is not None:
-        check_hash(storage, MANIFEST, known.get("manifest_sha256", ""), source=SUCCESS, remedy=COPY)
+        check_hash(storage, MANIFEST, known.get("manifest_sha256", ""), source=SUCCESS, action=COPY)
 
 
 def _check_vocabulary(storage: Storage, manifest: Manifest) -> Vocabulary | None:
     if manifest.vocabulary_sha256 is None:
         return None
-    check_hash(storage, MODEL, manifest.vocabulary_sha256, source=MANIFEST, remedy=COPY)
+    check_hash(storage, MODEL, manifest.vocabulary_sha256, source=MANIFEST, action=COPY)
     return Vocabulary.load(storage.read_bytes(MODEL))
 
 
 def _check_totals(manifest: Manifest) -> None:
     try:
         reconcile(manifest.counters)
-        told = [manifest.counters[name] for name in ("documents", "windows", "characters")]
+        counted = [manifest.counters[name] for name in ("documents", "windows", "characters")]
     except (KeyError, TypeError, AttributeError):
         raise JobError(f"{MANIFEST}: its counters are damaged; {COPY}") from None
     for name, field, count in zip(
-        ("documents", "windows", "characters"), ("documents", "rows", "characters"), told, strict=True
+        ("documents", "windows", "characters"), ("documents", "rows", "characters"), counted, strict=True
     ):
         total = sum(getattr(split, field) for split in manifest.splits.values())
         if total != count:
@@ -265,7 +265,7 @@ def _check_hash(storage: Storage, shard: ShardEntry) -> None:
     size = storage.size(shard.path)
     if size is not None and size != shard.bytes:
         raise JobError(f"{shard.path}: {size} bytes, not the {shard.bytes} of the manifest; copy it again")
-    check_hash(storage, shard.path, shard.sha256, source=MANIFEST, remedy=COPY)
+    check_hash(storage, shard.path, shard.sha256, source=MANIFEST, action=COPY)
 
 
 def _check_rows(storage: Storage, shard: ShardEntry, config: PreprocessConfig, vocabulary: Vocabulary | None) -> None:

@@ -95,8 +95,8 @@ def read_given_model(path: str) -> bytes:
     try:
         return Storage.at(folder or ("/" if path.startswith("/") else ".")).read_bytes(name)
     except OSError as error:
-        said = error.strerror or error
-        raise UserError(f"vocabulary.model: cannot read {path} ({said}); give a SentencePiece model") from None
+        reason = error.strerror or error
+        raise UserError(f"vocabulary.model: cannot read {path} ({reason}); give a SentencePiece model") from None
 
 
 def differing_settings(found: Mapping[str, Any], wanted: Mapping[str, Any]) -> list[str]:
@@ -121,19 +121,19 @@ def changed_inputs(found: Sequence[Mapping[str, Any]], wanted: Sequence[Mapping[
         return []
     gone = {entry["path"] for entry in found if entry not in wanted}
     come = {entry["path"] for entry in wanted if entry not in found}
-    told = [
+    differences = [
         *[f"another content of the input {name}" for name in sorted(gone & come)],
         *[f"the input {name}, which is not given now" for name in sorted(gone - come)],
         *[f"no input {name}" for name in sorted(come - gone)],
     ]
-    return told or ["the same inputs, another number of times"]
+    return differences or ["the same inputs, another number of times"]
 
 
-def refuse(storage: Storage, verb: str, told: Sequence[str]) -> None:
+def refuse(storage: Storage, verb: str, differences: Sequence[str]) -> None:
     """Raise UserError if `changed_settings` or `changed_inputs` found that the directory belongs to another job."""
-    if told:
+    if differences:
         raise UserError(
-            f"{storage.url}: {verb} {'; '.join(told)}; give another --output, or remove this one to start afresh"
+            f"{storage.url}: {verb} {'; '.join(differences)}; give another --output, or remove this one to start again"
         )
 
 
@@ -194,11 +194,11 @@ def _refuse_foreign(storage: Storage, names: Sequence[str], wanted: Mapping[str,
     """Refuse an unfinished directory of another job, of no job, or whose job can no longer be determined."""
     begun = begun_job(storage)
     if begun is not None:
-        told = differing_settings(begun["config"], wanted["config"])
+        differences = differing_settings(begun["config"], wanted["config"])
         if begun.get("format") == FORMAT:  # otherwise none of its work is used
-            told += changed_settings(begun["versions"], wanted["versions"])
-            told += changed_inputs(_only(begun["inputs"], "path"), _only(wanted["inputs"], "path"))
-        refuse(storage, "was begun with", told)
+            differences += changed_settings(begun["versions"], wanted["versions"])
+            differences += changed_inputs(_only(begun["inputs"], "path"), _only(wanted["inputs"], "path"))
+        refuse(storage, "was begun with", differences)
     elif foreign := sorted(set(names) - {WORK, TEMPORARY, LOCK}):
         raise UserError(
             f"{storage.url}: holds files that tokenfree did not make ({', '.join(foreign[:3])}); "

@@ -141,10 +141,10 @@ def _no_documents(storage: Storage, runs: Sequence[SortedRun]) -> str:
     for run in runs:
         total.add(run.counters)
     reasons = {**total.filtered, **total.failed, "redirect": total.redirects, "other_namespace": total.other_namespaces}
-    told = ", ".join(f"{count} {reason}" for reason, count in sorted(reasons.items()) if count)
+    counts = ", ".join(f"{count} {reason}" for reason, count in sorted(reasons.items()) if count)
     failed = next((run for run in runs if run.failures), None)
     first = f", the first that failed is {first_failure(storage, failures_name(failed.name))}" if failed else ""
-    pages = f"{total.pages} pages were read ({told or 'none'}){first}"
+    pages = f"{total.pages} pages were read ({counts or 'none'}){first}"
     return f"the inputs hold no document: {pages}; check the inputs, or loosen the keys under filters"
 
 

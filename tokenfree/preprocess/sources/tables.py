@@ -79,14 +79,14 @@ class TableColumns:
             needed = role == "text" or name != USUAL[role]
             if name not in schema.names:
                 if needed:
-                    raise UserError(f"{what} has no column {name!r}, only {', '.join(schema.names)}; {remedy(role)}")
+                    raise UserError(f"{what} has no column {name!r}, only {', '.join(schema.names)}; {action(role)}")
                 continue
             kind = schema.field(name).type  # any value can be an id; a language that is not text is skipped
             if needed and role != "id" and not pa.types.is_string(kind) and not pa.types.is_large_string(kind):
-                raise UserError(f"{what}: column {name!r} holds {kind}, no text; {remedy(role)}")
+                raise UserError(f"{what}: column {name!r} holds {kind}, no text; {action(role)}")
 
 
-def remedy(role: str) -> str:
+def action(role: str) -> str:
     """Return the instruction for a missing column with this role (text, id or language)."""
     return f"name the one with the {role}: --{role}_column NAME"
 
@@ -213,9 +213,9 @@ def open_dataset(named: Named) -> Any:
             return saved[split]
         return datasets.load_dataset(named.path, named.config, split=named.split or "train")
     except Exception as error:  # of many kinds, also of the hub and of other libraries
-        said = next(iter(str(error).strip().splitlines()), type(error).__name__)
-        remedy = "Give a folder, or a name of the hub with its config and split: NAME[:CONFIG][@SPLIT]"
-        raise UserError(f"hf_dataset: {named} cannot be read ({said}). {remedy}") from error
+        reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
+        action = "Give a folder, or a name of the hub with its config and split: NAME[:CONFIG][@SPLIT]"
+        raise UserError(f"hf_dataset: {named} cannot be read ({reason}). {action}") from error
 
 
 def _joined(path: str, config: str | None, split: str | None) -> str:
@@ -248,7 +248,7 @@ def check_json_lines(file: InputFile, columns: TableColumns) -> None:
     is_list = bool(lines) and lines[0].strip() == b"["
     if lines and (is_list or not any(columns.text in row for row in rows)):
         found = (
-            f"only {', '.join(rows[0])}; {remedy('text')}" if rows and not is_list else "write one JSON object a line"
+            f"only {', '.join(rows[0])}; {action('text')}" if rows and not is_list else "write one JSON object a line"
         )
         raise UserError(f"books: {file.path}: no line has a field {columns.text!r}, {found}")
 
@@ -389,12 +389,12 @@ def read_table(split: InputSplit) -> Iterator[Page | Failure]:
         if not isinstance(text, str):
             yield Failure(identity, "missing_text", _clean(str(row))[:RAW_BYTES])
             continue
-        told = row.get(columns.language)
-        trusted = not split.language_given and isinstance(told, str) and LANGUAGE_TAG.fullmatch(told)
+        tag = row.get(columns.language)
+        trusted = not split.language_given and isinstance(tag, str) and LANGUAGE_TAG.fullmatch(tag)
         title = row.get("title")
         yield Page(
             id=identity,
-            language=told if trusted and isinstance(told, str) else language,
+            language=tag if trusted and isinstance(tag, str) else language,
             title=_clean(title) if isinstance(title, str) else "",
             text=_clean(text),
         )

@@ -97,9 +97,9 @@ def _site(file_name: str, xml: str, language: str | None) -> Site:
     """Return the wiki of a dump. The file's name wins: in excerpts and converted dumps the head often names another."""
     base = file_name.rpartition("/")[2]
     known = wikimedia_database(base)
-    database, told = known or (None, None)
-    site = Site.from_siteinfo(xml, database=database, language=language or told)
-    if not (language or told):
+    database, known_language = known or (None, None)
+    site = Site.from_siteinfo(xml, database=database, language=language or known_language)
+    if not (language or known_language):
         site = replace(site, language=WIKIMEDIA_LANGUAGES.get(site.language.lower(), site.language))
     if site.database == UNKNOWN_DATABASE:
         site = replace(site, database=re.sub(r"[^\w-]+", "_", base.partition(".")[0]) or UNKNOWN_DATABASE)

@@ -281,8 +281,8 @@ def _rows(model: AnalysedModel, name: str, pairs: WordPairs, seed: int, place: P
         facts = {"language": name, "kind": kind, "pairs": len(drawn), "lemmas": len(np.unique(lemmas_N))}
         rng = np.random.default_rng([seed, zlib.crc32(f"{name} {kind}".encode())])
         for measure, values in correlate(cosine_N, spelling_similarities(drawn), lemmas_N, rng).items():
-            told = dict(zip(("spearman", "low", "high"), map(_known, values), strict=True))
-            rows.append({**facts, "mean_cosine": _known(float(cosine_N.mean())), "measure": measure, **told})
+            numbers = dict(zip(("spearman", "low", "high"), map(_known, values), strict=True))
+            rows.append({**facts, "mean_cosine": _known(float(cosine_N.mean())), "measure": measure, **numbers})
     return rows
 
 

@@ -72,7 +72,7 @@ class Selection(NamedTuple):
         count = int(self.places.max(initial=0)) + 1
         return random.uniform(self.seed, purpose, self.sample_ids, count)[self.rows, self.places]
 
-    def fates(self) -> tuple[np.ndarray, np.ndarray]:
+    def masked_and_replaced(self) -> tuple[np.ndarray, np.ndarray]:
         """Return which items are masked (80%) and which are replaced (10%), bool [n] each (Devlin et al. 2019)."""
         action = self.uniform("action")
         return action < _MASKED, (action >= _MASKED) & (action < _MASKED + _REPLACED)

@@ -27,7 +27,7 @@ class Padding:
 
     def padded(self, positions: Iterable[int]) -> int:
         """Return the shortest length for inputs of `positions` at which more padding would not change their outputs."""
-        shortest = max(self._room(each) for each in set(positions))
+        shortest = max(self._min_length(each) for each in set(positions))
         if shortest not in self._accepted:
             lengths = range(shortest, self.length + 1, self.group)
             last = self.length - self._bucket
@@ -35,11 +35,11 @@ class Padding:
             self._accepted[shortest] = next(length for length in wanted if not check(self._config, length))
         return self._accepted[shortest]
 
-    def _room(self, positions: int) -> int:
-        room = round_up(positions + self.spare, self.group)
+    def _min_length(self, positions: int) -> int:
+        length = round_up(positions + self.spare, self.group)
         if self.block is None:
-            return room
+            return length
         read = round_up(positions + self.reach, self.group)  # up to the end of the last unit that UP reads
         if (read - 1) // self.block > (positions - 1) // self.block:
-            room = max(room, round_up(round_up(read, self.block), self.group))
-        return min(room, self.length)
+            length = max(length, round_up(round_up(read, self.block), self.group))
+        return min(length, self.length)

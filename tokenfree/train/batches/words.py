@@ -99,7 +99,7 @@ class Framed(NamedTuple):
     unit_ends: np.ndarray  # int64 [b, words]: the byte after the last one of each word
 
 
-def room_for_words(length: int, bytes_per_word: int) -> tuple[int, int]:
+def most_words(length: int, bytes_per_word: int) -> tuple[int, int]:
     """Return the numbers of words and of bytes of text that fit between CLS and SEP in `length` bytes.
 
     DOWN makes `length` / `bytes_per_word` units. Raises UserError if the longest word does not fit, or no word does.

@@ -32,7 +32,7 @@ from tokenfree.train.data.mixture import Data, Mixing, load_contents, paths_of, 
 
 ATTEMPTS = 5
 PAUSE = 1.0  # seconds after the first failed attempt; doubled after each
-_CACHE_REMEDY = "run `tokenfree verify` on the data"
+_CACHE_ACTION = "run `tokenfree verify` on the data"
 
 
 @functools.cache
@@ -46,7 +46,7 @@ def fetch(system: AbstractFileSystem, name: str, *, num_bytes: int, sha256: str)
     folder().mkdir(parents=True, exist_ok=True)
     with lock(path.with_suffix(".lock")):
         if not path.exists():  # another worker may have fetched it in the meantime
-            _make_room(int(float(os.environ.get("TOKENFREE_CACHE_GB", "50")) * 1e9) - num_bytes)
+            _evict(int(float(os.environ.get("TOKENFREE_CACHE_GB", "50")) * 1e9) - num_bytes)
             _download(system, name, path, sha256)
         with contextlib.suppress(FileNotFoundError):  # another worker may just have removed it to make room
             os.utime(path)  # the most recently used shard is removed last
@@ -59,7 +59,7 @@ def _download(system: AbstractFileSystem, name: str, path: Path, sha256: str) ->
         retry(lambda: system.get_file(name, str(temporary)), again=_may_pass, pause=PAUSE, attempts=ATTEMPTS)
         found = hash_file(temporary)
     except FileNotFoundError as error:
-        raise JobError(f"{name}, which the manifest names, is absent; {_CACHE_REMEDY}") from error
+        raise JobError(f"{name}, which the manifest names, is absent; {_CACHE_ACTION}") from error
     except Exception as error:  # fsspec's file systems raise errors of many libraries
         if _may_pass(error):
             raise JobError(f"{name} cannot be fetched: {error}; try again when the store is back") from error
@@ -69,7 +69,7 @@ def _download(system: AbstractFileSystem, name: str, path: Path, sha256: str) ->
         ) from error
     else:
         if found != sha256:
-            raise JobError(f"{name} has SHA-256 {found}, its manifest says {sha256}; {_CACHE_REMEDY}")
+            raise JobError(f"{name} has SHA-256 {found}, its manifest says {sha256}; {_CACHE_ACTION}")
         temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)
@@ -80,7 +80,7 @@ def _may_pass(error: Exception) -> bool:
     return not full and not isinstance(error, FileNotFoundError)
 
 
-def _make_room(limit: int) -> None:
+def _evict(limit: int) -> None:
     files = []
     for path in folder().glob("*.arrow"):
         with contextlib.suppress(FileNotFoundError):  # another worker has removed it
@@ -93,7 +93,7 @@ def _make_room(limit: int) -> None:
 
 
 MAX_OPEN = 1024  # mapped shards, which hold no file descriptor
-_REMEDY = "run `tokenfree verify` on the data directory, and preprocess again what is broken"
+_ACTION = "run `tokenfree verify` on the data directory, and preprocess again what is broken"
 
 
 class _Column(NamedTuple):
@@ -167,7 +167,7 @@ def local_file(path: str, *, num_bytes: int, sha256: str, check: bool = True) ->
     status = os.stat(name)
     is_whole = status.st_size == num_bytes  # `open_shard` reports another size
     if check and is_whole and _hash(name, num_bytes, status.st_mtime_ns, status.st_ctime_ns) != sha256:
-        raise JobError(f"{path} is damaged, its SHA-256 is not that of its manifest; {_REMEDY}")
+        raise JobError(f"{path} is damaged, its SHA-256 is not that of its manifest; {_ACTION}")
     return name
 
 
@@ -177,11 +177,11 @@ def open_shard(path: str, *, num_bytes: int, sha256: str, check: bool = True) ->
         local = local_file(path, num_bytes=num_bytes, sha256=sha256, check=check)
         found = os.path.getsize(local)
         if found != num_bytes:
-            raise JobError(f"{path} has {found} bytes, its manifest says {num_bytes}; {_REMEDY}")
+            raise JobError(f"{path} has {found} bytes, its manifest says {num_bytes}; {_ACTION}")
         with pa.memory_map(local) as source, pa.ipc.open_stream(source) as stream:
             return Shard(stream.read_all(), path, local)  # the buffers keep the mapping alive after the file is closed
     except (OSError, pa.ArrowInvalid) as error:
-        raise JobError(f"{path} cannot be read ({error}); {_REMEDY}") from error
+        raise JobError(f"{path} cannot be read ({error}); {_ACTION}") from error
 
 
 class ShardReader:
@@ -214,7 +214,7 @@ class ShardReader:
             path = self._path(index)
             shard = open_shard(path, num_bytes=entry.bytes, sha256=entry.sha256, check=self._check)
             if shard.num_rows != entry.rows:
-                raise JobError(f"{path} has {shard.num_rows} rows, its manifest says {entry.rows}; {_REMEDY}")
+                raise JobError(f"{path} has {shard.num_rows} rows, its manifest says {entry.rows}; {_ACTION}")
             if self._remote:
                 self._close_removed()
             self._open[index] = shard

@@ -200,8 +200,8 @@ def _checked(device: str, workers: int | None) -> str:
     try:
         torch.empty(0, device=device)
     except (RuntimeError, AssertionError) as error:  # raised by torch for an unknown device, and for an absent one
-        said = str(error).strip().split("\n")[0]
-        raise UserError(f"--device {device}: cannot be used here ({said}). Give cpu, or leave it out.") from None
+        reason = str(error).strip().split("\n")[0]
+        raise UserError(f"--device {device}: cannot be used here ({reason}). Give cpu, or leave it out.") from None
     return device
 
 
@@ -298,7 +298,7 @@ def verify(directory: str) -> dict[str, Any]:
         )
     hashes = {shard["path"]: shard["sha256"] for shard in manifest["shards"]}
     for name, sha256 in {**manifest["files"], **hashes}.items():
-        check_hash(storage, name, sha256, source=EMBEDDINGS_MANIFEST, remedy=_AGAIN)
+        check_hash(storage, name, sha256, source=EMBEDDINGS_MANIFEST, action=_AGAIN)
     return manifest
 
 
@@ -521,8 +521,8 @@ def _on_ray(
         except RayTaskError as error:
             raise error.cause from None
         except RayError as error:
-            said = next(iter(str(error).strip().splitlines()), type(error).__name__)
-            raise JobError(f"Ray was lost ({said}). Run the same command again to resume.") from error
+            reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
+            raise JobError(f"Ray was lost ({reason}). Run the same command again to resume.") from error
 
 
 class _Window(NamedTuple):

@@ -14,7 +14,7 @@ from tokenfree.core.errors import UserError
 from tokenfree.core.storage import Storage
 from tokenfree.preprocess.features.vocabulary import Vocabulary
 from tokenfree.train.batches.base import Arrays
-from tokenfree.train.batches.characters import room_for_characters
+from tokenfree.train.batches.characters import most_characters
 from tokenfree.train.config import PretrainRecipe
 from tokenfree.train.data.mixture import Data, load_data_vocabulary, paths_of
 from tokenfree.train.data.validation import frequent_characters
@@ -72,7 +72,7 @@ class Predictor:
             return guesses.guess_word(text, number, self._pieces(), self._score, inputs=inputs)
         if objective.name not in ("canine_s", "canine_c", "masked_characters"):
             raise UserError(f"objective.name: {objective.name} of this run predicts no text. Give another run.")
-        room = room_for_characters(length, objective.spare)
+        room = most_characters(length, objective.spare)
         if objective.name == "canine_s":
             return guesses.guess_subword_by_characters(
                 text, number, self._pieces(), self._score, length=length, room=room

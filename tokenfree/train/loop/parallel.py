@@ -46,7 +46,7 @@ def recompute(layer: nn.Module) -> None:
 
     def once(units_BUD: Tensor, valid_BU: Tensor, bias: Any, **more: Any) -> Tensor:
         # A bias caches its values for the following layers. Both passes must start with an empty cache.
-        return forward(units_BUD, valid_BU, bias.afresh() if isinstance(bias, LayerBias) else bias, **more)
+        return forward(units_BUD, valid_BU, bias.uncached() if isinstance(bias, LayerBias) else bias, **more)
 
     def forward_twice(units_BUD: Tensor, valid_BU: Tensor, bias: Any = None, **more: Any) -> Tensor:
         if not torch.is_grad_enabled():

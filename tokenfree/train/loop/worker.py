@@ -207,14 +207,14 @@ def _attempt(job: Job, run: Run, on_line: OnLine | None, loop: TrainingLoop[Any]
         try:
             progress = _Training(loop, progress, writer).run()
         except Incident as incident:
-            wished = {NotANumber.kind: config.on_nan, Spike.kind: config.on_spike}[incident.kind] == "roll_back"
-            back = wished and len(before) < config.max_roll_backs
+            rolls_back = {NotANumber.kind: config.on_nan, Spike.kind: config.on_spike}[incident.kind] == "roll_back"
+            back = rolls_back and len(before) < config.max_roll_backs
             if writer is not None:
                 writer.note(incident, before, back=back)
             barrier()  # the first worker to exit ends the others, so all wait until the samples are written
-            if wished and not back:
+            if rolls_back and not back:
                 raise JobError(f"training went back {len(before)} times (train.max_roll_backs); {incident}") from None
-            if not wished:
+            if not rolls_back:
                 raise
             return False
         if writer is not None:

@@ -32,7 +32,7 @@ from tokenfree.train.batches.words import (
     WordSource,
     crop_words,
     frame_words,
-    room_for_words,
+    most_words,
 )
 from tokenfree.train.model.encoder import ModelConfig
 from tokenfree.train.objectives.base import reads
@@ -155,7 +155,7 @@ class Byte2WordCollator(Collator):
         self.length = length
         self.columns = source.columns
         self._config, self._source, self._usable, self._seed = config, source, usable, seed
-        self._num_words, self._num_bytes = room_for_words(length, config.bytes_per_word)
+        self._num_words, self._num_bytes = most_words(length, config.bytes_per_word)
 
     def __call__(self, rows: Rows, sample_ids: np.ndarray) -> Arrays:
         words = self._source.words(rows)
@@ -227,7 +227,7 @@ class Byte2WordCollator(Collator):
         """Mask, replace or keep words in place, and return their kinds, int64 [counts.sum()]. MASK is at `mask_at`."""
         kinds = np.full(len(starts), KEPT)
         row, item = selection.rows, selection.items
-        masked, replaced = selection.fates()
+        masked, replaced = selection.masked_and_replaced()
         other = draw_unselected(counts, item, row, selection.uniform("choice"))
         hidden = item[masked]
         starts[hidden], sizes[hidden], kinds[hidden] = mask_at, 1, MASKED

@@ -19,8 +19,8 @@ from tokenfree.train.batches.base import Arrays, Collator, Rows, Symbols, in_ran
 from tokenfree.train.batches.characters import (
     character_symbols,
     frame_whole_words,
+    most_characters,
     ragged_range,
-    room_for_characters,
 )
 from tokenfree.train.batches.next_sentence import PairCollator
 from tokenfree.train.model.attention.causal import CausalCore
@@ -76,7 +76,7 @@ class Config(MaskedObjective):
         return 0
 
     def collator(self, vocabulary: Vocabulary | None, length: int, seed: int) -> Collator:
-        room = room_for_characters(length, self.spare)
+        room = most_characters(length, self.spare)
         single = CanineCCollator(self, length, seed)
         return PairCollator(single, room, seed) if self.next_sentence else single
 

@@ -13,7 +13,7 @@ from tokenfree.core.settings import NonNegative, Positive, settings
 from tokenfree.preprocess.features.vocabulary import Vocabulary
 from tokenfree.preprocess.text.specials import MASK
 from tokenfree.train.batches.base import Arrays, Collator, Rows, Symbols, select, target_kinds
-from tokenfree.train.batches.characters import crop, frame, ragged_range, room_for_characters
+from tokenfree.train.batches.characters import crop, frame, most_characters, ragged_range
 from tokenfree.train.batches.next_sentence import PairCollator
 from tokenfree.train.batches.subwords import Pool, needed_pieces, subword_symbols
 from tokenfree.train.model.encoder import ModelConfig
@@ -42,7 +42,7 @@ class Config(SubwordOutput):
         )
 
     def collator(self, vocabulary: Vocabulary | None, length: int, seed: int) -> Collator:
-        room = room_for_characters(length, self.spare)
+        room = most_characters(length, self.spare)
         single = CanineSCollator(self, needed_pieces(self.name, vocabulary), length, seed)
         return PairCollator(single, room, seed) if self.next_sentence else single
 
@@ -87,7 +87,7 @@ class CanineSCollator(Collator):
         gold = ids[chosen.items]
         first = starts[chosen.items] - begin[chosen.rows] + 1
         size = ends[chosen.items] - starts[chosen.items]
-        masked, replaced = chosen.fates()
+        masked, replaced = chosen.masked_and_replaced()
         flat, line = codepoints.reshape(-1), first + chosen.rows * self.length
         flat[ragged_range(line[masked], size[masked])] = MASK
         shown = gold.copy()

@@ -11,7 +11,7 @@ from tokenfree.core.settings import NonNegative, Positive, settings
 from tokenfree.preprocess.features.vocabulary import Vocabulary
 from tokenfree.preprocess.text.specials import BYTE_MASK, BYTE_UNK, BYTES, CLS, MASK, SEP
 from tokenfree.train.batches.base import Arrays, Collator, Rows, Symbols, target_kinds
-from tokenfree.train.batches.characters import character_symbols, room_for_characters
+from tokenfree.train.batches.characters import character_symbols, most_characters
 from tokenfree.train.model.embedders.byte_table import NUM_BYTES
 from tokenfree.train.model.encoder import ModelConfig
 from tokenfree.train.objectives import masked_characters
@@ -41,7 +41,7 @@ class Config(MaskedObjective):
         return 0
 
     def collator(self, vocabulary: Vocabulary | None, length: int, seed: int) -> "MaskedBytesCollator":
-        room_for_characters(length, self.spare)
+        most_characters(length, self.spare)
         return MaskedBytesCollator(self, length, seed)
 
     def check(self, model: ModelConfig, vocabulary: Vocabulary | None) -> list[str]:

@@ -15,8 +15,8 @@ from tokenfree.train.batches.base import Arrays, Collator, Rows, Symbols, draw_u
 from tokenfree.train.batches.characters import (
     character_symbols,
     frame_whole_words,
+    most_characters,
     ragged_range,
-    room_for_characters,
 )
 from tokenfree.train.batches.next_sentence import PairCollator
 from tokenfree.train.model.encoder import ModelConfig
@@ -50,7 +50,7 @@ class Config(MaskedObjective):
         return 0
 
     def collator(self, vocabulary: Vocabulary | None, length: int, seed: int) -> Collator:
-        room = room_for_characters(length, self.spare)
+        room = most_characters(length, self.spare)
         single = MaskedCharactersCollator(self, length, seed)
         return PairCollator(single, room, seed) if self.next_sentence else single
 
@@ -95,7 +95,7 @@ class MaskedCharactersCollator(Collator):
         )
         row, position = chosen.rows, positions[chosen.items]
         gold = codepoints[row, position]
-        masked, replaced = chosen.fates()
+        masked, replaced = chosen.masked_and_replaced()
         other = draw_unselected(counts, chosen.items, row, chosen.uniform("choice"))
         shown = np.where(replaced & (other >= 0), codepoints[row, positions[other]], gold)
         codepoints[row, position] = np.where(masked, MASK, shown)

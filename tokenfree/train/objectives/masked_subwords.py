@@ -122,7 +122,7 @@ class MaskedSubwordsCollator(Collator):
         ids[np.arange(len(ids)), counts + 1] = self._specials.sep
         row, position = chosen.rows, chosen.items - (np.cumsum(counts) - counts)[chosen.rows] + 1
         gold = ids[row, position]
-        masked, replaced = chosen.fates()
+        masked, replaced = chosen.masked_and_replaced()
         shown = gold.copy()
         if len(gold):
             number = (chosen.uniform("choice") * len(self._replacements)).astype(np.int64)

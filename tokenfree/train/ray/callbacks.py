@@ -154,10 +154,10 @@ class LossCallback(WorkerGroupCallback):
 
     def __init__(self, run: str, owner: str | None, channel: Any, most: int) -> None:
         self._run, self._owner, self._channel, self._left = run, owner, channel, most
-        self._told = self._noticed = False
+        self._reported = self._noticed = False
 
     def after_worker_group_start(self, worker_group: Any) -> None:
-        self._told = self._noticed = False
+        self._reported = self._noticed = False
 
     def after_worker_group_poll_status(self, worker_group_status: Any) -> None:
         info = worker_group_status.get_preemption_info()
@@ -172,9 +172,9 @@ class LossCallback(WorkerGroupCallback):
         own = own_errors(worker_exceptions)
         if own:
             raise GaveUp(own)
-        if self._told:
+        if self._reported:
             return
-        self._told = True
+        self._reported = True
         stopped = [error for error in worker_exceptions.values() if isinstance(error, Stopped)]
         if stopped:
             message = f"workers stopped after step {stopped[0].step} by {stopped[0].reason}; starting them again"
@@ -223,8 +223,8 @@ def usable_nodes() -> tuple[set[str], set[str]]:
 
 
 def room(reserved: dict[str, dict[str, float]], scaling: ScalingConfig) -> int:
-    wished: Any = scaling.resources_per_worker
-    needs = {name: amount for name, amount in wished.items() if amount}
+    per_worker: Any = scaling.resources_per_worker
+    needs = {name: amount for name, amount in per_worker.items() if amount}
     fit = (min(int(there.get(name, 0) // amount) for name, amount in needs.items()) for there in reserved.values())
     return min(sum(fit), scaling.max_workers)
 
@@ -300,7 +300,7 @@ class ResizeCallback(ControllerCallback, WorkerGroupCallback):
             while self._is_running():
                 time.sleep(0.2)
                 self._group.poll_status(timeout=1.0)
-        while (num_workers := self._room()) < self._scaling.min_workers:
+        while (num_workers := self._num_that_fit()) < self._scaling.min_workers:
             time.sleep(_WAITING_INTERVAL)
         if num_workers != resize_decision.num_workers:
             _log.info("%d workers, and not %d: nodes were lost or came", num_workers, resize_decision.num_workers)
@@ -310,7 +310,7 @@ class ResizeCallback(ControllerCallback, WorkerGroupCallback):
         status = None if self._group is None else self._group.get_latest_poll_status()
         return status is not None and not status.errors and not status.finished
 
-    def _room(self) -> int:
+    def _num_that_fit(self) -> int:
         assert self._reservation is not None
         try:
             reserved = self._reservation.read(seconds=_ANSWER_SECONDS)

@@ -169,8 +169,8 @@ class LostPart(NamedTuple):
     is_ours: bool  # this command restarts it
 
     def final(self, where: str) -> JobError:
-        remedy = "look for a lack of memory" if self.is_ours else "start it"
-        return JobError(f"{self.words}; {remedy}, and run the same command again: it resumes {where}")
+        action = "look for a lack of memory" if self.is_ours else "start it"
+        return JobError(f"{self.words}; {action}, and run the same command again: it resumes {where}")
 
 
 class RayChild:

@@ -37,7 +37,8 @@ SETTINGS: Mapping[str, str] = {  # defaults that the user's environment override
 
 TUNE_LOGGERS = ("ray.tune", "ray.train")  # the journal of a sweep has the same
 
-_PUT_BY_US = "A worker died or was killed|Raylet is terminated|has been marked dead"  # tokenfree reports these itself
+# Messages of Ray about losses, which tokenfree reports itself.
+_REPORTED_BY_US = "A worker died or was killed|Raylet is terminated|has been marked dead"
 
 
 @contextlib.contextmanager
@@ -49,7 +50,7 @@ def ray_environment(more: Mapping[str, str] | None = None, *, mute: Sequence[str
     for name in levels:
         logging.getLogger(name).setLevel(logging.CRITICAL)
     try:
-        with muted(_PUT_BY_US):
+        with muted(_REPORTED_BY_US):
             yield
     finally:
         for name, level in levels.items():

@@ -141,8 +141,8 @@ def write(folder: Path, parts: Mapping[str, Mapping[str, Tensor]], state: Checkp
         for part, tensors in parts.items():
             save_tensors(tensors, temporary / f"{part}{_SUFFIX}")
         hashes = {path.name: hash_file(path) for path in sorted(temporary.iterdir())}
-        said = json.dumps({**state.to_mapping(), "files": hashes}, indent=1) + "\n"
-        for name, data in ((STATE, said.encode()), (MARK, mark_of(said.encode()))):
+        content = json.dumps({**state.to_mapping(), "files": hashes}, indent=1) + "\n"
+        for name, data in ((STATE, content.encode()), (MARK, mark_of(content.encode()))):
             (temporary / name).write_bytes(data)
             sync(temporary / name)
         if folder.exists():  # a damaged checkpoint of an earlier attempt
@@ -171,10 +171,10 @@ def read(folder: Path, *, name: str | None = None) -> Checkpoint:
     """Return the checkpoint in `folder`, which messages call `name`. Raises JobError if a hash differs."""
     name = name or str(folder)
     try:
-        said = (folder / STATE).read_bytes()
-        if (folder / MARK).read_bytes() != mark_of(said):
+        content = (folder / STATE).read_bytes()
+        if (folder / MARK).read_bytes() != mark_of(content):
             raise JobError(f"the checkpoint {name} is damaged: {STATE} does not match {MARK}")
-        mapping = json.loads(said)
+        mapping = json.loads(content)
         if f"{MODEL}{_SUFFIX}" not in mapping["files"]:
             raise ValueError(f"names no {MODEL}{_SUFFIX}")
         for file, expected in mapping["files"].items():

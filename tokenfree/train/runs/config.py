@@ -134,15 +134,15 @@ class _Incident(TypedDict):
     left_out: list[Count]
 
 
-_CONFIG_REMEDY = "put a copy of it back, or give another run"
-_LINE_REMEDY = "remove this line from it"
-CONFIG: StoredFile[Mapping[str, Any]] = StoredFile(_WholeConfig, _CONFIG_REMEDY, RUN_FORMAT)
-SHOWN_CONFIG: StoredFile[Mapping[str, Any]] = StoredFile(_Config, _CONFIG_REMEDY, RUN_FORMAT)  # lenient, for reports
+_CONFIG_ACTION = "put a copy of it back, or give another run"
+_LINE_ACTION = "remove this line from it"
+CONFIG: StoredFile[Mapping[str, Any]] = StoredFile(_WholeConfig, _CONFIG_ACTION, RUN_FORMAT)
+SHOWN_CONFIG: StoredFile[Mapping[str, Any]] = StoredFile(_Config, _CONFIG_ACTION, RUN_FORMAT)  # lenient, for reports
 RESULT: StoredFile[dict[str, Any]] = StoredFile(
     _Result, "remove it and give the command that trained the run again, which writes it again"
 )
-METRICS: StoredFile[dict[str, Any]] = StoredFile(_Metrics, _LINE_REMEDY)
-EVENTS: StoredFile[dict[str, Any]] = StoredFile(_Event, _LINE_REMEDY)
+METRICS: StoredFile[dict[str, Any]] = StoredFile(_Metrics, _LINE_ACTION)
+EVENTS: StoredFile[dict[str, Any]] = StoredFile(_Event, _LINE_ACTION)
 INCIDENT: StoredFile[dict[str, Any]] = StoredFile(
     _Incident, "put a copy of it back, or begin the run again with another --output"
 )
@@ -323,7 +323,7 @@ def _compare(before: RunConfig[R], now: RunConfig[R], name: str) -> None:
         shown = [f"--init-from {each.path}" if each else "no --init-from" for each in (first, given)]
         differences.append(f"it began with {shown[0]}, not with {shown[1]}")
     if differences:
-        remedy = "give the settings of the run, or another --output to start a new one"
+        action = "give the settings of the run, or another --output to start a new one"
         if "train.steps" in keys:
-            remedy += " (the learning rate of every step depends on train.steps; --extend-to makes a run longer)"
-        raise UserError(f"{name} is a run of other settings: {'; '.join(differences)}; {remedy}")
+            action += " (the learning rate of every step depends on train.steps; --extend-to makes a run longer)"
+        raise UserError(f"{name} is a run of other settings: {'; '.join(differences)}; {action}")

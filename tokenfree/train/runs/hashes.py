@@ -32,7 +32,7 @@ from tokenfree.train.runs.config import CONFIG_NAME, RUN_FORMAT, SWEEP_FORMAT
 HASHES = "hashes.json"
 RESULT, TABLE = "result.json", "sweep.csv"  # last files that a run and a sweep write
 _CONFIGS = {CONFIG_NAME: RUN_FORMAT, "sweep.yaml": SWEEP_FORMAT}
-_NOT_OURS = (LOCK, TEMPORARY, "ray", "wandb", "mlruns")  # folders of locks, partial files and other programs
+_NOT_HASHED = (LOCK, TEMPORARY, "ray", "wandb", "mlruns")  # folders of locks, partial files and other programs
 _CHECKPOINT = re.compile(r"((?:.+/)?checkpoints/step_\d{8,})/[^/]+")
 _LOCK = re.compile(r"lock(\.\w+)?")
 _COPY = "copy the folder again"
@@ -94,7 +94,7 @@ def verify_folder(folder: str) -> VerifiedFolder:
     complete = RESULT in names or TABLE in names
     known = _known_hashes(storage, complete)
     for name, sha256 in known.items():
-        check_hash(storage, name, sha256, source=HASHES, remedy=_COPY)
+        check_hash(storage, name, sha256, source=HASHES, action=_COPY)
     checkpoints = sorted({match[1] for name in _kept(names) if (match := _CHECKPOINT.fullmatch(name))})
     covered = {HASHES, *known}
     for checkpoint in checkpoints:
@@ -123,20 +123,20 @@ def _is_to_have_hashes(storage: Storage) -> bool:
 
 
 def _checked_checkpoint(storage: Storage, folder: str) -> list[str]:
-    remedy = f"{_COPY}; training resumes from the checkpoint before it"
+    action = f"{_COPY}; training resumes from the checkpoint before it"
     data = {}
     for name in (MARK, STATE):
         try:
             data[name] = storage.read_bytes(f"{folder}/{name}")
         except FileNotFoundError:
-            raise JobError(f"{folder}/{name}: missing; {remedy}") from None
+            raise JobError(f"{folder}/{name}: missing; {action}") from None
     if data[MARK] != mark_of(data[STATE]):
-        raise JobError(f"{folder}/{STATE}: damaged, it is not what {MARK} says; {remedy}")
+        raise JobError(f"{folder}/{STATE}: damaged, it is not what {MARK} says; {action}")
     files = _parsed(storage, f"{folder}/{STATE}", lambda data: dict(json.loads(data)["files"]))
     if any("/" in name or not is_inside(name) for name in files):
         raise JobError(f"{folder}/{STATE}: names a file outside of its checkpoint; do not use this folder")
     for name, sha256 in files.items():
-        check_hash(storage, f"{folder}/{name}", sha256, source=f"{folder}/{STATE}", remedy=remedy)
+        check_hash(storage, f"{folder}/{name}", sha256, source=f"{folder}/{STATE}", action=action)
     return [MARK, STATE, *files]
 
 
@@ -155,6 +155,6 @@ def _kept(names: Iterable[str]) -> list[str]:
     found = []
     for name in names:
         first, last = name.split("/")[0], name.rsplit("/", 1)[-1]
-        if first not in _NOT_OURS and name != HASHES and not _LOCK.fullmatch(last) and "/_tmp_" not in f"/{name}":
+        if first not in _NOT_HASHED and name != HASHES and not _LOCK.fullmatch(last) and "/_tmp_" not in f"/{name}":
             found.append(name)
     return found

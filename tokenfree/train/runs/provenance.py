@@ -49,10 +49,10 @@ def commit() -> str | None:
         return None
     command = ["git", "-C", str(root), "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
     try:
-        said = subprocess.run(command, capture_output=True, text=True, timeout=20, check=True)
+        ended = subprocess.run(command, capture_output=True, text=True, timeout=20, check=True)
     except (OSError, subprocess.SubprocessError):
         return None
-    return said.stdout.strip()
+    return ended.stdout.strip()
 
 
 def machine() -> dict[str, Any]:

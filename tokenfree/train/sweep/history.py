@@ -273,7 +273,7 @@ class _Scores(TypedDict):
     test: NotRequired[dict[str, Number]]
 
 
-_REMEDY = "put a copy of it back, or begin the sweep again with another --output"
-SWEEP_FILE: StoredFile[Mapping[str, Any]] = StoredFile(_Sweep, _REMEDY, SWEEP_FORMAT)
-EVENT_LINE: StoredFile[Event] = StoredFile(_Event, _REMEDY)
-SCORES_FILE: StoredFile[Mapping[str, Any]] = StoredFile(_Scores, _REMEDY)
+_ACTION = "put a copy of it back, or begin the sweep again with another --output"
+SWEEP_FILE: StoredFile[Mapping[str, Any]] = StoredFile(_Sweep, _ACTION, SWEEP_FORMAT)
+EVENT_LINE: StoredFile[Event] = StoredFile(_Event, _ACTION)
+SCORES_FILE: StoredFile[Mapping[str, Any]] = StoredFile(_Scores, _ACTION)

@@ -412,9 +412,9 @@ def _problems_of_kinds(sweep: SweepRecipe) -> Iterator[str]:
     for name, mapping in sweep.variants.items():
         if _kind(mapping) != kind:
             yield f"variant {name}: a recipe of {_kind(mapping)}, where the base is one of {kind}; give one kind"
-    for key, remedy in (("train.seed", "give a number of seeds"), ("train.steps", "give budget.steps")):
+    for key, action in (("train.seed", "give a number of seeds"), ("train.steps", "give budget.steps")):
         if TASK in sweep.base and key in sweep.space:
-            yield f"space: {key}: the sweep sets it for each trial; {remedy}"
+            yield f"space: {key}: the sweep sets it for each trial; {action}"
 
 
 def _problems_of_grid(sweep: SweepRecipe) -> Iterator[str]:

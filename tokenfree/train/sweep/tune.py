@@ -64,10 +64,10 @@ def find_placement(sweep: SweepRecipe, settings: Sequence[Values], nodes: Sequen
     needs |= {"GPU": gpus} if gpus else {}
     fitting = sum(min(int(node.get(name, 0.0) / amount + 1e-9) for name, amount in needs.items()) for node in nodes)
     if fitting == 0:
-        told = " and ".join(f"{amount:g} {name}" for name, amount in needs.items())
+        amounts = " and ".join(f"{amount:g} {name}" for name, amount in needs.items())
         raise UserError(
-            f"a trial needs {told}: no machine of the cluster has as much. Lower train.threads or gpus_per_worker, or "
-            "add machines."
+            f"a trial needs {amounts}: no machine of the cluster has as much. Lower train.threads or gpus_per_worker, "
+            "or add machines."
         )
     return Placement(needs, min(fitting, sweep.concurrent or fitting))
 

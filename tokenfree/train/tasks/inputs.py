@@ -27,7 +27,7 @@ from tokenfree.preprocess.text.specials import (
 from tokenfree.train.batches.base import Arrays
 from tokenfree.train.batches.characters import ragged_range
 from tokenfree.train.batches.padding import Padding
-from tokenfree.train.batches.words import NOWHERE, NUM_FRAME, room_for_words, text_words
+from tokenfree.train.batches.words import NOWHERE, NUM_FRAME, most_words, text_words
 from tokenfree.train.model.common.basic import round_up
 from tokenfree.train.model.encoder import ModelConfig
 
@@ -153,18 +153,18 @@ class SymbolInputs(TextInputs):
     def __init__(self, model: ModelConfig, length: int, *, cls: int, sep: int) -> None:
         self.length = length
         self._padding = Padding(model, length, bucket=_BUCKET)
-        self._room = self._padding.length - self._padding.spare
+        self._most = self._padding.length - self._padding.spare
         self._cls, self._sep = cls, sep
-        if self._room <= NUM_FRAME:
+        if self._most <= NUM_FRAME:
             least = NUM_FRAME + self._padding.spare + 1
             raise UserError(f"train.length: {length} positions leave none for text. Make it at least {least}.")
 
     def missing(self, parts: Sequence[TextSymbols]) -> int:
-        return max(0, self.size(parts) - self._room)
+        return max(0, self.size(parts) - self._most)
 
     def fitting(self, text: TextSymbols, begin: int = 0, first: TextSymbols | None = None) -> int:
         used = 0 if first is None else len(first.symbols) + 1
-        return min(len(text.symbols) - begin, self._room - NUM_FRAME - used)
+        return min(len(text.symbols) - begin, self._most - NUM_FRAME - used)
 
     def arrays(self, inputs: Sequence[Sequence[TextSymbols]], length: int | None = None) -> Arrays:
         length = length or self._padding.padded(map(self.size, inputs))
@@ -233,7 +233,7 @@ class WordInputs(TextInputs):
 
     def __init__(self, model: ModelConfig, length: int) -> None:
         self.length = length
-        self._num_words, self._num_bytes = room_for_words(length, model.downsampler.bytes_per_word)
+        self._num_words, self._num_bytes = most_words(length, model.downsampler.bytes_per_word)
 
     def encode(self, text: str, before: str | None = None) -> TextSymbols:
         utf8, starts, ends, vectors = text_words(text, before)

@@ -334,7 +334,7 @@ class QuestionCollator(TaskCollator):
         self._markers = task.markers and self._is_characters
         self.read = functools.lru_cache(maxsize=4)(self._read)  # small because texts may be large
         if inputs.length < task.max_question + 4 + self._markers:  # CLS, two SEP and one vector of the text
-            raise self._no_room()
+            raise self._too_short()
 
     def items(self, examples: Sequence[Any], *, training: bool) -> list[Item]:
         items, unusable = list[Item](), list[str]()
@@ -413,10 +413,10 @@ class QuestionCollator(TaskCollator):
             return min(len(reading.text) - start, self._inputs.length - reading.question.num_vectors - 3)
         count = self._inputs.fitting(reading.text.read, start, reading.question)
         if count < 1:
-            raise self._no_room()
+            raise self._too_short()
         return count
 
-    def _no_room(self) -> UserError:
+    def _too_short(self) -> UserError:
         return UserError(
             f"train.length: {self._inputs.length} positions leave no room for the text next to questions of "
             f"{self._task.max_question}. Make it larger, or task.max_question smaller."

@@ -62,7 +62,7 @@ class Jobs:
         self.address = address
         for name in _LOGGERS:
             logging.getLogger(name).setLevel(logging.WARNING)
-        with self._told():
+        with self._explained():
             requests.get(f"{address}/api/version", timeout=_ANSWER_SECONDS)
             self._client = JobSubmissionClient(address)
             for name in ("dashboard_sdk", "job.sdk"):  # they set their levels when they are imported
@@ -79,7 +79,7 @@ class Jobs:
             for path in map(Path, sent):
                 inside = os.path.relpath(path)
                 _copy(path, Path(folder) / (path.name if inside.startswith("..") else inside))
-            with self._told():
+            with self._explained():
                 return self._client.submit_job(
                     entrypoint=f"exec {shlex.join(['tokenfree', *words])}",
                     submission_id=name,
@@ -99,7 +99,7 @@ class Jobs:
             async for text in self._client.tail_job_logs(name):
                 write(text)
 
-        with self._told():
+        with self._explained():
             asyncio.run(tail())
         while not (job := self.get(name)).has_ended:
             time.sleep(_PAUSE)
@@ -107,18 +107,18 @@ class Jobs:
 
     def logs(self, name: str) -> str:
         self.get(name)
-        with self._told():
+        with self._explained():
             return self._client.get_job_logs(name)
 
     def stop(self, name: str) -> None:
         """Ask a job to end. It may take some time to write a checkpoint."""
         self.get(name)
-        with self._told():
+        with self._explained():
             self._client.stop_job(name)
 
     def get(self, name: str) -> Job:
         """Return a job. Raises UserError if there is none of that name."""
-        with self._told():
+        with self._explained():
             try:
                 return _job(self._client.get_job_info(name))
             except RuntimeError as error:
@@ -128,12 +128,12 @@ class Jobs:
 
     def list(self) -> list[Job]:
         """Return all submitted jobs, the oldest first."""
-        with self._told():
+        with self._explained():
             found = [_job(job) for job in self._client.list_jobs() if job.submission_id]
         return sorted(found, key=lambda job: job.started or 0.0)
 
     @contextlib.contextmanager
-    def _told(self) -> Iterator[None]:
+    def _explained(self) -> Iterator[None]:
         before = {name: os.environ.pop(name) for name in _OVERRIDES if name in os.environ}
         try:
             yield

@@ -36,7 +36,7 @@ _HEALTH = {  # a disconnected node counts as lost after 15 seconds; by Ray's def
     "RAY_health_check_timeout_ms": "2000",
     "RAY_health_check_failure_threshold": "5",
 }
-_OUR_OWN = ("RAY_ADDRESS", "RAY_API_SERVER_ADDRESS", "RAY_JOB_CONFIG_JSON_ENV_VAR")  # name another cluster
+_OTHER_CLUSTERS = ("RAY_ADDRESS", "RAY_API_SERVER_ADDRESS", "RAY_JOB_CONFIG_JSON_ENV_VAR")  # name another cluster
 
 
 @dataclasses.dataclass(frozen=True)
@@ -143,7 +143,7 @@ def _start_nodes(made: LocalCluster, cpus: int, hosts: Sequence[str]) -> None:
 
 
 def _start_node(made: LocalCluster, number: int, arguments: list[str], *, host: str | None) -> subprocess.Popen[bytes]:
-    environment = {name: value for name, value in os.environ.items() if name not in _OUR_OWN}
+    environment = {name: value for name, value in os.environ.items() if name not in _OTHER_CLUSTERS}
     environment |= {**_HEALTH, _MARK: made.mark, "RAY_DISABLE_IMPORT_WARNING": "1", "RAY_USAGE_STATS_ENABLED": "0"}
     environment["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), environment.get("PATH", os.defpath)])
     if host is None:
@@ -166,9 +166,9 @@ def _start_node(made: LocalCluster, number: int, arguments: list[str], *, host: 
 def _wait(made: LocalCluster, number: int, process: subprocess.Popen[bytes]) -> None:
     """Wait until this node is up. Raises JobError if it does not start."""
     until = time.monotonic() + _START_SECONDS
-    while _STARTED not in (said := made.log(number).read_text(encoding="utf-8", errors="replace")):
+    while _STARTED not in (text := made.log(number).read_text(encoding="utf-8", errors="replace")):
         if process.poll() is not None or time.monotonic() > until:
-            lines = [line.strip() for line in said.splitlines() if line.strip()] or ["it said nothing"]
+            lines = [line.strip() for line in text.splitlines() if line.strip()] or ["it said nothing"]
             raise JobError(f"node {number} of the local cluster did not start: {lines[-1]}")
         time.sleep(0.1)
 

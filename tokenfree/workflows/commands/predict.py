@@ -81,8 +81,8 @@ def _guess(args: argparse.Namespace) -> int:
             continue
         print(text)
         for number, guesses in enumerate(masks, 1):
-            told = ", ".join(f"{guess.text} {100 * guess.probability:.1f}%" for guess in guesses)
-            print(f"  {number}  {told}", flush=True)
+            ranking = ", ".join(f"{guess.text} {100 * guess.probability:.1f}%" for guess in guesses)
+            print(f"  {number}  {ranking}", flush=True)
     return 0
 
 

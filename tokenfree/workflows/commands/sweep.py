@@ -141,8 +141,8 @@ def _results(sweep: "SweepRecipe", result: "SweepResult") -> Iterator[str]:
     from tokenfree.workflows.terminal.progress import counted
 
     states = [trial.state for trial in result.trials]
-    told = [f"{states.count(state)} {state}" for state in STATES if state in states]
-    yield f"{counted(len(states), 'trial')}: {', '.join(told)}"
+    counts = [f"{states.count(state)} {state}" for state in STATES if state in states]
+    yield f"{counted(len(states), 'trial')}: {', '.join(counts)}"
     yield from (f"{trial.name} failed: {trial.error}" for trial in result.trials if trial.state == "failed")
     if result.skipped:
         yield f"{counted(sum(result.skipped.values()), 'setting')} not tried, because they cannot work:"

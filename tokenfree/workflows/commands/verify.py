@@ -70,8 +70,8 @@ def _verified_results(directory: str) -> tuple[Mapping[str, Any], list[str]]:
     verified = verify_folder(directory)
     found = {"complete": verified.complete, "checkpoints": verified.checkpoints, "unhashed": verified.unhashed}
     state = "complete" if verified.complete else "not complete"
-    said = f"{directory}: good: {state}, {counted(len(verified.checkpoints), 'checkpoint')}"
-    return found, [said, *_unhashed_line(verified.unhashed if verified.complete else ())]
+    line = f"{directory}: good: {state}, {counted(len(verified.checkpoints), 'checkpoint')}"
+    return found, [line, *_unhashed_line(verified.unhashed if verified.complete else ())]
 
 
 def _verified_vectors(directory: str) -> tuple[Mapping[str, Any], list[str]]:

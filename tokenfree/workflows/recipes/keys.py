@@ -73,15 +73,15 @@ def nearest(name: str, known: Sequence[str]) -> str | None:
 
 def attributes(docstring: str) -> dict[str, str]:
     """Return the text of each field under `Attributes:` in a docstring, each as one line."""
-    told: dict[str, list[str]] = {}
+    texts: dict[str, list[str]] = {}
     lines = docstring.partition("Attributes:\n")[2].partition("\n\n")[0].splitlines()
     indent = min((len(line) - len(line.lstrip()) for line in lines if line.strip()), default=0)
     name = ""
     for line in lines:
         if line[indent : indent + 1].strip():
             name, _, line = line.strip().partition(": ")
-        told.setdefault(name, []).append(line.strip())
-    return {name: " ".join(filter(None, parts)) for name, parts in told.items()}
+        texts.setdefault(name, []).append(line.strip())
+    return {name: " ".join(filter(None, parts)) for name, parts in texts.items()}
 
 
 def _names(group: KeyGroup) -> Iterator[str]:
@@ -126,8 +126,8 @@ def _default(field: dataclasses.Field[Any], defaults: Any) -> Any:
 
 
 def _meaning(settings: type, field: str) -> str:
-    told = (attributes(base.__doc__ or "").get(field) for base in settings.__mro__)
-    return next(filter(None, told), "")
+    texts = (attributes(base.__doc__ or "").get(field) for base in settings.__mro__)
+    return next(filter(None, texts), "")
 
 
 def _summary(settings: type) -> str:

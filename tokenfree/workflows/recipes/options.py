@@ -156,7 +156,7 @@ def data_of(args: argparse.Namespace) -> Data | None:
 
 # Removed options of the previous version, and what to use instead.
 _METRICS = "use metrics.jsonl, TensorBoard, Ray's Prometheus export, or alerts of W&B and MLflow (train.log_to)"
-_ANEW = "give all inputs and another --output; a directory is made in one job"
+_ONE_JOB = "give all inputs and another --output; a directory is made in one job"
 _NOISE = "use tokenfree analyze noise RUN --data FILE --strengths X"
 REMOVED = {
     "--noise": _NOISE,
@@ -165,8 +165,8 @@ REMOVED = {
     "--notify": _METRICS,
     "--stalled-after": _METRICS,
     "--metrics-port": _METRICS,
-    "--add": _ANEW,
-    "--keep-runs": _ANEW,
+    "--add": _ONE_JOB,
+    "--keep-runs": _ONE_JOB,
     "--dashboard-host": "the dashboard of a local cluster listens on 127.0.0.1; forward its port with ssh -L",
     "--shared": "a submitted command runs as it is given; name folders as the nodes have them, and --send files",
     "--format": "read result.json of the sweep, which holds all scores; pandas makes a table of it (docs/sweeps.md)",

@@ -74,8 +74,8 @@ def ask(run: RunRecord, known: Mapping[str, Data], *, context: Mapping[str, floa
         predictor = predictor_of(checkpoint, recipe, data)
         found = [_example(predictor, *each) for each in _windows(predictor, data)]
     except UntrustedCode as error:
-        said = f"a report runs no code from outside tokenfree, and this run names {', '.join(error.names)}"
-        return Asked(problem=f"No predictions: {said}.")
+        reason = f"a report runs no code from outside tokenfree, and this run names {', '.join(error.names)}"
+        return Asked(problem=f"No predictions: {reason}.")
     except (UserError, JobError, OSError) as error:
         return Asked(context or {}, problem=f"No predictions: {error}")
     if not found:

@@ -68,8 +68,8 @@ class SweepView:
 
     def described(self, values: Mapping[str, Any]) -> str:
         """Return values as `rate = 4, alpha = 0.5`."""
-        said = ", ".join(f"{self.names[key]} = {shown(value)}" for key, value in sorted(values.items()))
-        return said or "the base recipe"
+        values_shown = ", ".join(f"{self.names[key]} = {shown(value)}" for key, value in sorted(values.items()))
+        return values_shown or "the base recipe"
 
 
 def sweep_section(view: SweepView) -> Section:
@@ -97,10 +97,10 @@ def _cards(view: SweepView) -> Iterator[Card]:
         if "/" not in name:
             yield Card(f"{name.replace('_', ' ')}, test set", decimal(value), "Of the best setting, mean over seeds.")
     states = [trial.state for trial in view.trials]
-    told = ", ".join(f"{states.count(state)} {state}" for state in results.STATES if state in states)
+    counts = ", ".join(f"{states.count(state)} {state}" for state in results.STATES if state in states)
     skipped = sum(view.sweep.skipped.values())
-    told += f"; {counted(skipped, 'setting')} that cannot work" if skipped else ""
-    yield Card("Trials", str(len(states)), f"{told}." if told else "None yet.")
+    counts += f"; {counted(skipped, 'setting')} that cannot work" if skipped else ""
+    yield Card("Trials", str(len(states)), f"{counts}." if counts else "None yet.")
     seconds = sum(trial.last.get("train_seconds", 0.0) for trial in view.trials)
     if seconds:
         yield Card("Training time", duration(seconds), "Of all trials together.")

@@ -80,8 +80,8 @@ def loss_lines(result: PretrainResult) -> list[str]:
 def loss_of_each(means: Mapping[str, float], paths: Sequence[str]) -> list[str]:
     """Return a line with the held-out loss on each of several data directories, or no line for a single one."""
     found = {path: means.get(f"validation_loss_data_{number}") for number, path in enumerate(paths, 1)}
-    told = ", ".join(f"{path} {loss:.3f}" for path, loss in found.items() if loss is not None)
-    return [f"held-out loss of each: {told}"] if told else []
+    losses = ", ".join(f"{path} {loss:.3f}" for path, loss in found.items() if loss is not None)
+    return [f"held-out loss of each: {losses}"] if losses else []
 
 
 def _compared(masked_only: float, baselines: Mapping[str, float], clue: str | None) -> str | None:

@@ -33,13 +33,13 @@ def test_a_file_that_is_gone_or_changed_is_named(tmp_path: Path) -> None:
     storage = Storage.at(str(tmp_path))
     storage.write_bytes("a/b.txt", b"geese")
     (sha256,) = hashes_of(storage, ["a/b.txt", "absent", "a", "a/b.txt/c"]).values()
-    check_hash(storage, "a/b.txt", sha256, source="manifest.json", remedy="copy")
+    check_hash(storage, "a/b.txt", sha256, source="manifest.json", action="copy")
     (tmp_path / "a/b.txt").write_text("goose")
     with pytest.raises(JobError, match=r"^a/b\.txt: damaged, its SHA-256 is not that of manifest\.json; copy$"):
-        check_hash(storage, "a/b.txt", sha256, source="manifest.json", remedy="copy")
+        check_hash(storage, "a/b.txt", sha256, source="manifest.json", action="copy")
     (tmp_path / "a/b.txt").unlink()
     with pytest.raises(JobError, match=r"^a/b\.txt: missing; copy$"):
-        check_hash(storage, "a/b.txt", sha256, source="manifest.json", remedy="copy")
+        check_hash(storage, "a/b.txt", sha256, source="manifest.json", action="copy")
     assert hash_of(storage, "a/b.txt") is None
 
 

@@ -58,7 +58,7 @@ def test_afresh_is_the_same_bias_with_nothing_computed() -> None:
     whole = SharedBias(SumBias(SharedBias(one), SharedBias(other)))
     wanted = whole.dense(ALL_HEADS)
     assert (one.times, other.times) == (1, 1)
-    again = whole.afresh()
+    again = whole.uncached()
     assert torch.equal(again.dense(ALL_HEADS), wanted)
     assert torch.equal(again.dense(ALL_HEADS), wanted)
     assert (one.times, other.times) == (2, 2)

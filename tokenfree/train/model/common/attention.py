@@ -6,7 +6,7 @@ B batch, U units, Q queries, K keys, H heads, R offsets or rank, O offsets, E wi
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import torch
 import torch.nn.functional as F
@@ -52,6 +52,7 @@ class PairValues(NamedTuple):
 
 
 ALL_HEADS = slice(None)
+Bias = TypeVar("Bias", bound="LayerBias")
 
 
 class LayerBias:
@@ -73,7 +74,7 @@ class LayerBias:
         """Return the bias of all pairs for some heads, [H, Q, K] or [B, H, Q, K]."""
         raise NotImplementedError
 
-    def afresh(self) -> LayerBias:
+    def uncached(self) -> LayerBias:
         """Return the same bias without cached values, for a recomputed forward pass."""
         return self
 
@@ -96,8 +97,8 @@ class SumBias(LayerBias):
     def dense(self, heads: slice) -> Tensor:
         return self.one.dense(heads) + self.other.dense(heads)
 
-    def afresh(self) -> LayerBias:
-        return SumBias(self.one.afresh(), self.other.afresh())
+    def uncached(self) -> LayerBias:
+        return SumBias(self.one.uncached(), self.other.uncached())
 
 
 class SomeHeadsBias(LayerBias):
@@ -134,8 +135,12 @@ class SharedBias(LayerBias):
             self._dense = self.bias.dense(heads)
         return self._dense
 
-    def afresh(self) -> LayerBias:
-        return SharedBias(self.bias.afresh())
+    def uncached(self) -> LayerBias:
+        return SharedBias(self.bias.uncached())
+
+
+def for_layers(distinct: list[Bias], num_layers: int) -> list[Bias]:
+    return distinct * num_layers if len(distinct) == 1 else distinct
 
 
 def select_heads(table: Tensor, heads: slice, dim: int) -> Tensor:

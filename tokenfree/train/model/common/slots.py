@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from pydantic import Field
 from torch import Tensor, nn
 
 from tokenfree.core.settings import Positive, Slot, part, settings
-from tokenfree.train.model.common.attention import Core, LayerBias
+from tokenfree.train.model.common.attention import Core, LayerBias, for_layers
 from tokenfree.train.model.common.basic import Activation, Cost, Dimensions, refuse_more
 
 _HERE = "tokenfree.train.model.common.slots"
@@ -252,16 +252,9 @@ class TrunkSettings:
         yield from self.segments.check(self)
 
 
-Item = TypeVar("Item")
-
-
 def table_counts(sharing: Sharing, num_layers: int, num_heads: int) -> tuple[int, int]:
     """Return the numbers of layers and of heads with parameters of their own."""
     return 1 if sharing == "layer_wise" else num_layers, 1 if sharing == "head_wise" else num_heads
-
-
-def for_layers(distinct: list[Item], num_layers: int) -> list[Item]:
-    return distinct * num_layers if len(distinct) == 1 else distinct
 
 
 def pairs_of_own(sharing: Sharing, pairs: list[int], num_heads: int) -> int:

@@ -65,8 +65,8 @@ def opened(path: str) -> Iterator[IO[bytes]]:
     except UserError:
         raise
     except _UNREADABLE as error:
-        said = (str(error).splitlines() or [type(error).__name__])[0].rstrip(".")
-        raise UserError(f"{path}: cannot be read ({said}). Check that it is complete and readable.") from error
+        reason = (str(error).splitlines() or [type(error).__name__])[0].rstrip(".")
+        raise UserError(f"{path}: cannot be read ({reason}). Check that it is complete and readable.") from error
 
 
 def hash_of(path: str) -> bytes:

@@ -196,8 +196,10 @@ class Layout(NamedTuple):
             width = width or len(row)
             columns = self.word, width - 1 if self.tag < 0 else self.tag
             if len(row) != width or max(columns) >= width or columns[0] == columns[1]:
-                said = f"{len(row)} columns, but columns {columns[0] + 1} and {columns[1] + 1} of {width} were expected"
-                raise UserError(f"{path}: line {number}: {said}. Fix the line, or give other columns.")
+                reason = (
+                    f"{len(row)} columns, but columns {columns[0] + 1} and {columns[1] + 1} of {width} were expected"
+                )
+                raise UserError(f"{path}: line {number}: {reason}. Fix the line, or give other columns.")
             if not all(row[column].strip() for column in columns):
                 raise UserError(f"{path}: line {number}: {shown(line)} has an empty word or tag. Fix the line.")
             first = first if sentence else number

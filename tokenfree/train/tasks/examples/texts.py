@@ -210,8 +210,8 @@ def _csv_rows(path: str) -> Iterator[tuple[int, list[str]]]:
                 yield line, cells
             line = reader.line_num + 1
     except csv.Error as error:
-        said = f'this is not a CSV ({error}). Write "" for a quotation mark inside a quoted value.'
-        raise UserError(f"{path}: line {line}: {said}") from None
+        reason = f'this is not a CSV ({error}). Write "" for a quotation mark inside a quoted value.'
+        raise UserError(f"{path}: line {line}: {reason}") from None
 
 
 def _cells_table(path: str, cells: Iterator[tuple[int, list[str]]]) -> ExampleTable:
