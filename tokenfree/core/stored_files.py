@@ -61,7 +61,7 @@ def hashes_of(storage: Storage, names: Iterable[str]) -> dict[str, str]:
 
 
 def check_hash(storage: Storage, name: str, sha256: str, *, source: str, action: str) -> None:
-    """Raise JobError, with the fix `remedy`, unless a file has the hash that the file `source` records."""
+    """Raise JobError, with the fix `action`, unless a file has the hash that the file `source` records."""
     found = hash_of(storage, name)
     if found is None:
         raise JobError(f"{name}: missing; {action}")

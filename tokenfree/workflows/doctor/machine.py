@@ -14,7 +14,6 @@ import sys
 import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Literal
 
 import fsspec
@@ -119,29 +118,6 @@ def java() -> Iterator[Finding]:
     yield Finding("ok" if good else "note", "java", version.group(1) if version else said[:40], "" if good else remedy)
 
 
-def engines() -> Iterator[Finding]:
-    """Yield what Beam's engines need in addition to Java: job servers for Flink and Spark, and Prism."""
-    from tokenfree.core.files import folder
-
-    try:
-        version = importlib.metadata.version("apache-beam")
-    except importlib.metadata.PackageNotFoundError:
-        return
-    beam = Path.home() / ".apache_beam" / "cache"
-    for name, option in (("flink", "--flink_job_server_jar"), ("spark", "--spark_job_server_jar")):
-        found = [*beam.glob(f"jars/beam-runners-{name}-*.jar"), *folder().glob(f"engines/{name}-job-server.jar")]
-        remedy = f"only for --runner {name}: Beam downloads it from Maven Central, or give -- {option}=FILE"
-        yield _engine(f"{name} job server", found, remedy)
-    program = shutil.which("prism")
-    found = [Path(program)] if program else [*beam.glob("prism/bin/*prism*"), *folder().glob("engines/prism")]
-    remedy = f"only for --runner prism: go install github.com/apache/beam/sdks/v2/go/cmd/prism@v{version}"
-    yield _engine("prism", found, remedy)
-
-
-def _engine(what: str, found: list[Path], remedy: str) -> Finding:
-    return Finding("ok", what, str(found[0])) if found else Finding("note", what, "not here", remedy)
-
-
 def ray_cluster() -> Iterator[Finding]:
     """Yield the cluster that the environment names. Without one, each command starts its own on this machine."""
     address = os.environ.get("RAY_ADDRESS")
@@ -194,4 +170,4 @@ def training_step(name: str) -> Iterator[Finding]:
     yield Finding("note" if remedy else "ok", f"precision of {name}", costs.told(speed), remedy)
 
 
-CHECKS = (python, packages, devices, memory, limits, java, engines, ray_cluster)
+CHECKS = (python, packages, devices, memory, limits, java, ray_cluster)
