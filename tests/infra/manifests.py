@@ -28,9 +28,7 @@ def named(overlay: Path) -> str:
 
 def build(folder: Path) -> list[Manifest]:
     """What kustomize makes of a folder; where there is no kustomize, the test is skipped."""
-    done = subprocess.run([*_kustomize(), str(folder)], capture_output=True, text=True, timeout=60)
-    assert done.returncode == 0, done.stderr
-    return list(yaml.safe_load_all(done.stdout))
+    return list(yaml.safe_load_all(_build(folder)))
 
 
 def compose(components: Sequence[str], folder: Path) -> list[Manifest]:
@@ -100,6 +98,13 @@ def problems(manifest: Manifest) -> list[str]:
 
     schema = schemas()[manifest["apiVersion"], manifest["kind"]]
     return [f"{error.json_path}: {error.message}" for error in Draft7Validator(schema).iter_errors(manifest)]
+
+
+@functools.cache
+def _build(folder: Path) -> str:
+    done = subprocess.run([*_kustomize(), str(folder)], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
 
 
 def _kustomize() -> list[str]:
