@@ -26,6 +26,14 @@ REPOSITORY = Path(__file__).resolve().parents[1]
 SOURCE = REPOSITORY / "tokenfree"
 
 
+@pytest.fixture(autouse=True, scope="session")
+def no_waiting_for_disks() -> Iterator[None]:
+    """Files are not flushed to the disk, as no test cuts the power: fsync takes milliseconds, thousands of times."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(os, "fsync", os.fstat)
+        yield
+
+
 @pytest.fixture(autouse=True)
 def environment_as_before() -> Iterator[None]:
     """Commands set variables such as RAY_AUTH_MODE in this process, which later tests must not inherit."""
