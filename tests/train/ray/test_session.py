@@ -2,15 +2,18 @@
 
 import contextlib
 import socket
-import subprocess
-import sys
+import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from types import SimpleNamespace
 
 import pytest
 
 from tokenfree.core.errors import JobError
+from tokenfree.train.ray import cluster
 from tokenfree.train.ray.cluster import RayLost, Session, ray_session
+
+Ends = Callable[..., bool]
 
 
 @pytest.fixture
@@ -65,26 +68,6 @@ def test_what_keeps_ray_from_starting_is_one_line(monkeypatch: pytest.MonkeyPatc
         pass
 
 
-CUT_OFF = """
-import sys, time
-from types import SimpleNamespace
-import ray
-from tokenfree.train.ray import cluster as session
-head, *others = sys.argv[3:]
-context = SimpleNamespace(gcs_address=head, get_node_id=lambda: "0")
-ray.get_runtime_context = lambda: context
-machines = [("127.0.0.1", 1), *[(text.split(":")[0], int(text.split(":")[1])) for text in [head, *others]]]
-ray.nodes = lambda: [
-    {"Alive": True, "NodeID": str(number), "NodeManagerAddress": host, "NodeManagerPort": port}
-    for number, (host, port) in enumerate(machines)
-]
-session._LOOK_SECONDS = 0.1
-session._HEAD_PATIENCE, session._CUT_OFF_SECONDS = map(float, sys.argv[1:3])
-with session.ended_where_cut_off():
-    time.sleep(4)
-"""
-
-
 @pytest.fixture
 def silent() -> Iterator[tuple[str, str]]:
     """Addresses that do not answer: their queues of connections are full."""
@@ -95,38 +78,60 @@ def silent() -> Iterator[tuple[str, str]]:
             address = server.getsockname()
             with contextlib.suppress(TimeoutError):
                 while True:
-                    stack.enter_context(socket.create_connection(address, timeout=0.2))
+                    stack.enter_context(socket.create_connection(address, timeout=0.1))
             found.append(f"{host}:{address[1]}")
         yield found[0], found[1]
 
 
-def status_of_worker(head_patience: float, cut_off: float, *addresses: str) -> int:
-    """That of the program above, with the addresses of the head and of other machines."""
-    command = [sys.executable, "-c", CUT_OFF, str(head_patience), str(cut_off), *addresses]
-    return subprocess.run(command, timeout=120).returncode
+@pytest.fixture
+def ends(monkeypatch: pytest.MonkeyPatch) -> Ends:
+    """Whether a worker ends its process within some looks: with these patiences, and addresses of head and others."""
+    ended = threading.Event()
+
+    def watched(head_patience: float, cut_off: float, head: str, *others: str) -> bool:
+        machines = [("127.0.0.1", "1"), *(tuple(address.split(":")) for address in (head, *others))]
+        nodes = [
+            {"Alive": True, "NodeID": str(number), "NodeManagerAddress": host, "NodeManagerPort": int(port)}
+            for number, (host, port) in enumerate(machines)
+        ]
+        context = SimpleNamespace(gcs_address=head, get_node_id=lambda: "0")
+        monkeypatch.setattr("ray.get_runtime_context", lambda: context)
+        monkeypatch.setattr("ray.nodes", lambda: nodes)
+        for name, seconds in (("LOOK", 0.1), ("ANSWER", 0.2)):
+            monkeypatch.setattr(cluster, f"_{name}_SECONDS", seconds)
+        monkeypatch.setattr(cluster, "_HEAD_PATIENCE", head_patience)
+        monkeypatch.setattr(cluster, "_CUT_OFF_SECONDS", cut_off)
+        monkeypatch.setattr("os._exit", lambda status: status == 1 and ended.set())
+        with cluster.ended_where_cut_off():
+            (watcher,) = (thread for thread in threading.enumerate() if thread.name == "head")
+            found = ended.wait(2)
+        watcher.join()  # while its os._exit is not the real one
+        return found
+
+    return watched
 
 
-@pytest.mark.parametrize(("is_there", "status"), [(True, 0), (False, 1)])
+@pytest.mark.parametrize("is_there", [True, False])
 def test_a_worker_that_misses_the_head_ends(
-    is_there: bool, status: int, parts: tuple[socket.socket, socket.socket]
+    is_there: bool, parts: tuple[socket.socket, socket.socket], ends: Ends
 ) -> None:
     port = parts[1].getsockname()[1]
     if not is_there:
         parts[1].close()
-    assert status_of_worker(0.5, 60, f"127.0.0.1:{port}") == status
+    assert ends(0.5, 60, f"127.0.0.1:{port}") != is_there
 
 
-def test_a_worker_that_reaches_no_machine_ends_long_before(silent: tuple[str, str]) -> None:
-    assert status_of_worker(60, 0.5, *silent) == 1
+def test_a_worker_that_reaches_no_machine_ends_long_before(silent: tuple[str, str], ends: Ends) -> None:
+    assert ends(60, 0.5, *silent)
 
 
-def test_a_head_that_is_gone_may_come_back(silent: tuple[str, str]) -> None:
-    assert status_of_worker(60, 0.5, silent[0]) == 0
+def test_a_head_that_is_gone_may_come_back(silent: tuple[str, str], ends: Ends) -> None:
+    assert not ends(60, 0.5, silent[0])
 
 
 def test_a_machine_without_its_node_is_reached(
-    silent: tuple[str, str], parts: tuple[socket.socket, socket.socket]
+    silent: tuple[str, str], parts: tuple[socket.socket, socket.socket], ends: Ends
 ) -> None:
     port = parts[1].getsockname()[1]
     parts[1].close()
-    assert status_of_worker(60, 0.5, silent[0], f"127.0.0.4:{port}") == 0
+    assert not ends(60, 0.5, silent[0], f"127.0.0.4:{port}")
