@@ -14,7 +14,7 @@ from tokenfree.train.data.shards import ShardReader
 
 Guess = Callable[[np.ndarray], np.ndarray]
 
-NUM_PAIRS, AT_ONCE = 24_000, 2_000  # one half to fit classifiers to, one to score them on
+NUM_PAIRS, AT_ONCE = 12_000, 2_000  # one half to fit classifiers to, one to score them on
 LENGTHS, BORDERS = slice(0, 3), slice(3, 7)
 
 
