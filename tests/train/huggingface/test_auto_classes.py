@@ -1,5 +1,6 @@
 """Exported folders of all models by the Auto classes of transformers: our outputs, with any tokenizer's padding."""
 
+import functools
 import shutil
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -70,6 +71,7 @@ def opened(kind: str, folder: Path) -> Any:
     return getattr(transformers, f"AutoModel{kind}").from_pretrained(folder, trust_remote_code=True).eval()
 
 
+@functools.cache
 def tokenizer_of(folder: Path) -> Any:
     return transformers.AutoTokenizer.from_pretrained(folder, trust_remote_code=True)
 
@@ -204,6 +206,7 @@ def test_finetuned_models_without_a_class_of_transformers(kind: str, model: str,
         assert {each["entity"] for each in pipe(texts[0])} <= set(port.config.id2label.values())
 
 
+@pytest.mark.parametrize("exported", ["canine-s", "canine-fast", "bert", "diet"], indirect=True)  # a class of each
 @torch.no_grad()
 def test_a_folder_on_the_hub_opens_by_its_name(exported: tuple[str, Path], tmp_path: Path) -> None:
     """Uploaded with `hf upload me/tiny FOLDER`, and downloaded to the hub's cache."""
