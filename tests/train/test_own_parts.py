@@ -114,7 +114,7 @@ def test_the_refusal_of_the_page(folder: Path) -> None:
     (folder / "my_module.py").write_text(block("python").replace("def build", "def built"), encoding="utf-8")
     with pytest.raises(UserError) as refused:
         build(PretrainRecipe, library.read_based("mean.yaml"), source="recipe mean.yaml")
-    assert str(refused.value) in PAGE.splitlines()
+    assert f"`{refused.value}`" in PAGE.splitlines()
 
 
 def test_whatever_opens_a_run_refuses_code_and_names_it(run: str, corpus: str, folder: Path) -> None:

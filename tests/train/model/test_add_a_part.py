@@ -77,7 +77,7 @@ def test_the_refusal_of_the_page(add_part: AddPart) -> None:
     add_part(PACKAGE, NAME, block("python").replace("def build", "def built"))
     with pytest.raises(UserError) as refused:
         build(PretrainRecipe, {"model": {SLOT: {"name": NAME}}}, source="recipe gated.yaml")
-    assert str(refused.value) in PAGE.splitlines()
+    assert f"`{refused.value}`" in PAGE.splitlines()
 
 
 def test_the_table_of_slots_names_what_there_is() -> None:
