@@ -68,7 +68,7 @@ def run(args: argparse.Namespace) -> int:
     mapping = {**library.read_based(DATA_RECIPE), **inputs}
     config = build(PreprocessConfig, mapping, source=f"recipe {DATA_RECIPE}")
     with stage("preprocess"), StageLine(verbosity=verbosity) as line:
-        manifest = run_preprocess(config, data, workers=2, progress=line)
+        manifest = run_preprocess(config, data, progress=line)
     recipe = build(PretrainRecipe, library.read_based(MODEL_RECIPE), source=f"recipe {MODEL_RECIPE}")
     with stage("pretrain"), ProgressLine(steps=recipe.train.steps, verbosity=verbosity) as line:
         result = pretrain(recipe, data, run, workers=(workers, workers), progress=line)
