@@ -1,10 +1,12 @@
 """Fixtures for all tests: the folder of real data, and settings that keep tests quick on small machines."""
 
+import json
 import os
 import signal
 import socket
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import fsspec
 import hypothesis
@@ -77,3 +79,9 @@ def bucket(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[str]:
     yield f"s3://{name}"
     fsspec.get_filesystem_class("s3").clear_instance_cache()
     running.stop()
+
+
+def read_json_lines(path: Path) -> list[Any]:
+    """Return the values of the complete lines of a file, or [] without a file."""
+    lines = path.read_bytes().split(b"\n")[:-1] if path.exists() else []
+    return [json.loads(line) for line in lines]

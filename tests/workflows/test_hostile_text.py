@@ -207,7 +207,7 @@ def test_live_lines_stay_where_they_are(live: bool, monkeypatch: pytest.MonkeyPa
 
 def test_a_sweeps_log_lines(monkeypatch: pytest.MonkeyPatch) -> None:
     table = importlib.import_module("tokenfree.workflows.terminal.sweep")
-    monkeypatch.setattr(table, "news", lambda *_: f"{HOSTILE}\nb")
+    monkeypatch.setattr(table, "log_line", lambda *_: f"{HOSTILE}\nb")
     monkeypatch.setattr(table, "summary", lambda *_: "")
     stream = io.StringIO()
     trial = SimpleNamespace(name="trial_000", state="failed", ended=True)

@@ -123,7 +123,7 @@ def _acquire(storage: Storage, content: Mapping[str, Any], held: Exception) -> t
     while True:
         newest, found = _newest(storage)
         taken_over = bool(newest) and found.get("state") != _FREE
-        if taken_over and not _is_of_the_dead(found) and not _is_silent(storage, newest, found, held):
+        if taken_over and not _has_ended(found) and not _is_silent(storage, newest, found, held):
             continue  # it was released
         if not _create(storage, newest + 1, content) or _newest(storage)[0] != newest + 1:
             raise held  # another command was faster
@@ -231,7 +231,7 @@ def _place() -> str | None:
         return None
 
 
-def _is_of_the_dead(content: Mapping[str, Any]) -> bool:
+def _has_ended(content: Mapping[str, Any]) -> bool:
     """Return True if the holder was a process of this machine that has ended, and its id is not in use again."""
     if content.get("place") is None or content["place"] != _place():
         return False

@@ -120,15 +120,6 @@ def json_lines(file: Iterable[bytes]) -> Iterator[Any]:
         yield json.loads(line)
 
 
-def read_json_lines(path: Path) -> list[Any]:
-    """Return the values of the complete lines of a file, or [] without a file. Raises ValueError for invalid JSON."""
-    try:
-        with path.open("rb") as file:
-            return list(json_lines(file))
-    except FileNotFoundError:
-        return []
-
-
 T = TypeVar("T")
 MOST_CHARACTERS = 200  # of a wrong value in a message
 OPEN = ConfigDict(extra="allow")  # for a TypedDict whose other keys are kept unchanged

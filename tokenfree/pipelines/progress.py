@@ -46,8 +46,8 @@ class Watcher:
         self.report = report
         self.splits = splits_to_read(job)
         self.seconds = 0.3 if self.storage.is_local else 5.0
-        self.runs: dict[str, _Seen] = {}
-        self.shards: dict[str, _Seen] = {}
+        self.runs: dict[str, _Totals] = {}
+        self.shards: dict[str, _Totals] = {}
         self.last: Progress | None = None
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="progress", daemon=True)
@@ -88,8 +88,8 @@ class Watcher:
     def _count(
         self,
         folder: str,
-        seen: dict[str, _Seen],
-        measure: Callable[[Any], _Seen],
+        seen: dict[str, _Totals],
+        measure: Callable[[Any], _Totals],
         is_wanted: Callable[[str], bool],
     ) -> None:
         for name in self.storage.names(folder):
@@ -115,7 +115,7 @@ def furthest(before: Progress | None, now: Progress) -> Progress:
     return now
 
 
-class _Seen(NamedTuple):
+class _Totals(NamedTuple):
     """A committed run or shard. The run that is `last` ends its split."""
 
     bytes: int
@@ -123,15 +123,15 @@ class _Seen(NamedTuple):
     last: bool = True
 
 
-def _progress(stage: Stage, seen: dict[str, _Seen], done: int, total: int) -> Progress:
+def _progress(stage: Stage, seen: dict[str, _Totals], done: int, total: int) -> Progress:
     found = seen.values()
     return Progress(stage, done, total, sum(one.bytes for one in found), sum(one.characters for one in found))
 
 
-def _of_run(sidecar: Any) -> _Seen:
+def _of_run(sidecar: Any) -> _Totals:
     characters = sum(batch["characters"] for batch in sidecar["file"]["batches"])
-    return _Seen(sidecar["input_bytes"], characters, sidecar["last"])
+    return _Totals(sidecar["input_bytes"], characters, sidecar["last"])
 
 
-def _of_shard(sidecar: Any) -> _Seen:
-    return _Seen(sidecar["entry"]["bytes"], sidecar["entry"]["characters"])
+def _of_shard(sidecar: Any) -> _Totals:
+    return _Totals(sidecar["entry"]["bytes"], sidecar["entry"]["characters"])

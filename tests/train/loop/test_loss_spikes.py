@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 import torch
 
+from tests.conftest import read_json_lines
 from tokenfree.core.errors import JobError
-from tokenfree.core.stored_files import read_json_lines
 from tokenfree.train.config import PretrainRecipe
 from tokenfree.train.data.loader import batch_of
 from tokenfree.train.loop.pretraining import Loop

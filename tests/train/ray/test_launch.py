@@ -16,8 +16,8 @@ import pytest
 from ray.exceptions import ActorDiedError, RayTaskError
 from ray.train import ControllerError, WorkerGroupError
 
+from tests.conftest import read_json_lines
 from tokenfree.core.errors import JobError, StoppedError, UserError
-from tokenfree.core.stored_files import read_json_lines
 from tokenfree.train.config import PretrainRecipe
 from tokenfree.train.loop.worker import Stopped, roll_backs
 from tokenfree.train.pretrain import pretrain

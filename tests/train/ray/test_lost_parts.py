@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
+from tests.conftest import read_json_lines
 from tests.train.listening import addresses
 from tests.train.ray_parts import parts_named
-from tokenfree.core.stored_files import read_json_lines
 from tokenfree.train.config import PretrainRecipe
 from tokenfree.train.pretrain import pretrain
 from tokenfree.train.ray.child import ray_processes

@@ -11,9 +11,8 @@ from typing import Any
 
 import pytest
 
-from tests.conftest import REPOSITORY
+from tests.conftest import REPOSITORY, read_json_lines
 from tokenfree.core.settings import to_mapping
-from tokenfree.core.stored_files import read_json_lines
 from tokenfree.train.config import PretrainRecipe
 
 CLOCK = ("seconds", "data_wait", "utilisation")

@@ -13,8 +13,8 @@ import psutil
 import pytest
 from ray.cluster_utils import Cluster
 
+from tests.conftest import read_json_lines
 from tests.train.recovery.clusters import cluster_of
-from tokenfree.core.stored_files import read_json_lines
 from tokenfree.train.config import PretrainRecipe
 from tokenfree.train.pretrain import pretrain
 from tokenfree.train.ray.child import ray_processes

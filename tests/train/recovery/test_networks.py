@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
+from tests.conftest import read_json_lines
 from tests.train.recovery.network import Network, network_in
-from tokenfree.core.stored_files import read_json_lines
 from tokenfree.train.config import PretrainRecipe
 
 MakeRecipe = Callable[..., PretrainRecipe]

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from tensorboardX.proto.event_pb2 import Event, SessionLog  # pyright: ignore[reportAttributeAccessIssue]
 
-from tokenfree.core.stored_files import read_json_lines
+from tests.conftest import read_json_lines
 from tokenfree.train.runs.metrics import Recorder, append_event, cut
 
 

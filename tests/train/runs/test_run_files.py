@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 import yaml
 
+from tests.conftest import read_json_lines
 from tests.damage import damaged_bytes, put, wrong_json, wrong_lines, wrong_values
 from tests.train.runs.test_checkpoints import newest, save
 from tokenfree.core.errors import UserError
 from tokenfree.core.settings import build
-from tokenfree.core.stored_files import read_json_lines
 from tokenfree.train.config import PretrainRecipe
 from tokenfree.train.loop.worker import roll_backs
 from tokenfree.train.runs.checkpoints import checkpoint_name, mark_of

@@ -10,9 +10,8 @@ from typing import Any
 
 import pytest
 
-from tests.conftest import REPOSITORY
+from tests.conftest import REPOSITORY, read_json_lines
 from tokenfree.core.errors import UserError
-from tokenfree.core.stored_files import read_json_lines
 from tokenfree.train.config import PretrainRecipe
 from tokenfree.train.pretrain import pretrain
 from tokenfree.train.runs import trackers

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from tests.conftest import read_json_lines
 from tokenfree.core.errors import UserError
-from tokenfree.core.stored_files import read_json_lines
 from tokenfree.train.config import PretrainRecipe
 from tokenfree.train.optimizers.base import learning_rate
 from tokenfree.train.pretrain import pretrain

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import torch
 
+from tests.conftest import read_json_lines
 from tokenfree.core.errors import JobError, UserError
-from tokenfree.core.stored_files import read_json_lines
 from tokenfree.train.config import PretrainRecipe
 from tokenfree.train.huggingface.folders import export_run, import_folder
 from tokenfree.train.jobs import start as first_checkpoint

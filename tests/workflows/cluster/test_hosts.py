@@ -16,11 +16,11 @@ import pytest
 import yaml
 
 from benchmarks.preprocess.repeated_dump import write_repeated
+from tests.conftest import read_json_lines
 from tests.engines.conftest import contents
 from tests.namespaces import permitted
 from tests.test_end_to_end import MODEL, TINY
 from tests.workflows.cluster.hosts import Hosts
-from tokenfree.core.stored_files import read_json_lines
 from tokenfree.workflows.demo_corpus.corpus import own_pages, write_dump
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(2400)]

@@ -18,9 +18,8 @@ import pytest
 import requests
 import yaml
 
-from tests.conftest import REPOSITORY
+from tests.conftest import REPOSITORY, read_json_lines
 from tests.test_end_to_end import MODEL, TINY
-from tokenfree.core.stored_files import read_json_lines
 from tokenfree.train.ray import loopback_node
 from tokenfree.workflows.demo_corpus.corpus import own_pages, write_dump
 

@@ -23,7 +23,7 @@ from tokenfree.train.sweep.results import write
 from tokenfree.workflows.report.load import RunRecord, SweepRecord, load
 from tokenfree.workflows.report.page import write_report
 from tokenfree.workflows.report.runs import run_section
-from tokenfree.workflows.report.samples import Asked
+from tokenfree.workflows.report.samples import Predictions
 from tokenfree.workflows.report.sweeps import SweepView
 
 VOID = {"meta", "br", "wbr", "link", "img", "input", "hr"}
@@ -233,7 +233,7 @@ def test_the_first_card_says_whether_the_model_uses_its_context(
     run = load(make_run(tmp_path / "run"))
     assert isinstance(run, RunRecord)
     context = {"margin": 0.4, "margin_low": low, "margin_high": 0.5, "probe": 1.25}
-    uses, probe, *_ = run_section(run, Asked(context)).cards
+    uses, probe, *_ = run_section(run, Predictions(context)).cards
     assert (uses.title, uses.value) == (USES, verdict)
     assert said in uses.note
     assert (probe.title, probe.value) == (PROBE, "1.25 nats")

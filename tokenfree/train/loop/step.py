@@ -444,11 +444,11 @@ class Stop:
 
     def __init__(self) -> None:
         self.reason = ""
-        self.goes_on = False  # whether the workers will be restarted, so that the run itself does not end
+        self.resumes = False  # whether the workers will be restarted, so that the run itself does not end
 
-    def ask(self, reason: str, *, goes_on: bool = False) -> None:
+    def ask(self, reason: str, *, resumes: bool = False) -> None:
         if not self.reason:
-            self.reason, self.goes_on = reason, goes_on
+            self.reason, self.resumes = reason, resumes
 
     def __bool__(self) -> bool:
         return bool(self.reason)

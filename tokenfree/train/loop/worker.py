@@ -146,11 +146,11 @@ class RunWriter:
 
 
 class Stopped(StoppedError):
-    """Training was stopped after `step`, whose checkpoint is written. With `goes_on`, the workers will be restarted."""
+    """Training was stopped after `step`, whose checkpoint is written. With `resumes`, the workers will be restarted."""
 
-    def __init__(self, reason: str, step: int, goes_on: bool) -> None:
-        super().__init__(reason, step, goes_on)
-        self.reason, self.step, self.goes_on = reason, step, goes_on
+    def __init__(self, reason: str, step: int, resumes: bool) -> None:
+        super().__init__(reason, step, resumes)
+        self.reason, self.step, self.resumes = reason, step, resumes
 
     def __str__(self) -> str:
         return f"stopped by {self.reason} after step {self.step}; the same command resumes it"
@@ -299,4 +299,4 @@ class _Training:
 
 def _stopped(loop: TrainingLoop[Any]) -> Stopped:
     asked = [stop for stop in gather(loop.stop) if stop]
-    return Stopped(asked[0].reason, loop.step, all(stop.goes_on for stop in asked))
+    return Stopped(asked[0].reason, loop.step, all(stop.resumes for stop in asked))

@@ -141,7 +141,7 @@ def own_errors(failures: Mapping[int, Exception]) -> dict[int, Exception]:
         for rank, error in sorted(failures.items())
         if type(error).__module__.partition(".")[0] != "ray"
         and not isinstance(error, LostPeer)
-        and not (isinstance(error, Stopped) and error.goes_on)
+        and not (isinstance(error, Stopped) and error.resumes)
     }
 
 

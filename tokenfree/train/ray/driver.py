@@ -74,10 +74,10 @@ class Channel:
         lines, self._lines = self._lines, []
         return lines
 
-    def ask_to_stop(self, reason: str, goes_on: bool) -> None:
-        """Ask the workers to stop. A request after which the run resumes (`goes_on`) does not replace one to end it."""
-        if self._asked is None or not goes_on:
-            self._asked = (reason, goes_on)
+    def ask_to_stop(self, reason: str, resumes: bool) -> None:
+        """Ask the workers to stop. A request after which the run resumes (`resumes`) does not replace one to end it."""
+        if self._asked is None or not resumes:
+            self._asked = (reason, resumes)
 
 
 def make_channel() -> Any:
@@ -103,7 +103,7 @@ def connect_worker(channel: Any, stop: Stop) -> Iterator[OnLine]:
         asked = ray.get(channel.post.remote(lines), timeout=_TIMEOUT)
         del waiting[: len(lines)]
         if asked is not None:
-            stop.ask(asked[0], goes_on=asked[1])
+            stop.ask(asked[0], resumes=asked[1])
 
     with _repeated(post):
         yield waiting.append
@@ -171,7 +171,7 @@ def _listen() -> tuple[str, int]:
 
 def _join(backend: str, address: str, port: int, seconds: float) -> None:
     # SIGTERM announces that this machine goes away. Training runs in another thread, which cannot handle signals.
-    signal.signal(signal.SIGTERM, lambda number, frame: notice.ask("SIGTERM", goes_on=True))
+    signal.signal(signal.SIGTERM, lambda number, frame: notice.ask("SIGTERM", resumes=True))
     context = ray.train.get_context()
     rank, world_size = context.get_world_rank(), context.get_world_size()
     names = {  # https://pytorch.org/docs/stable/elastic/run.html#environment-variables

@@ -30,7 +30,9 @@ from tokenfree.train.sweep.subjects import Subject
 
 Progress = Callable[[Event, History], None]  # called with every event and the state after it
 CANDIDATES_PER_TRIAL = 50  # candidates examined per trial, before the search space counts as exhausted
-_ASKED = 20  # maximum number of suggestions in a row that cannot be run; the next one then comes from the even sequence
+_MOST_SUGGESTIONS = (
+    20  # maximum number of suggestions in a row that cannot be run; the next one then comes from the even sequence
+)
 _BELOW_1 = 1 - 2.0**-53
 
 
@@ -124,7 +126,7 @@ def candidates(sweep: SweepRecipe, history: History) -> Iterator[Values]:
             yield spaces.active(sweep.space, drawn, sweep.fixed)
         return
     if isinstance(sweep.searcher, Tpe) and len(history.settings()) >= sweep.searcher.startup:
-        yield from itertools.islice(_suggestions(sweep, history), _ASKED)
+        yield from itertools.islice(_suggestions(sweep, history), _MOST_SUGGESTIONS)
     points = _random_points(sweep) if sweep.searcher.name == "random" else _even_points(sweep)
     grid = {key: hyperparameter for key, hyperparameter in sweep.space.items() if hyperparameter.grid is not None}
     combinations = list(spaces.products(grid)) or [{}]

@@ -66,7 +66,7 @@ class TrialSession:
         self._used: dict[str, Any] = {"train_seconds": 0.0, "characters": 0, "flops": 0.0}
         self._report: dict[str, Any] = {"report": 0}
         self._progress = RunProgress()  # with its best validation
-        self._unheard = False  # whether a kill followed the report before it reached the sweep
+        self._unreported = False  # whether a kill followed the report before it reached the sweep
 
     def open(self) -> None:
         """Lock the trial's folder and resume from its newest checkpoint, or start from the beginning.
@@ -94,8 +94,8 @@ class TrialSession:
         Raises NotANumber or Spike if training failed, JobError if the held-out loss is not a number, and UserError if
         the checkpoint cannot be written.
         """
-        if self._unheard:
-            self._unheard = False
+        if self._unreported:
+            self._unreported = False
             return self._report
         number = self._report["report"] + 1
         share = number / self._segment.reports
@@ -141,7 +141,7 @@ class TrialSession:
         self._set_steps(trial["steps"])
         self._progress = checkpoint.state.progress or RunProgress()
         self._used, self._report = dict(trial["used"]), dict(trial["report"])
-        self._unheard = self._report["report"] > self._segment.known
+        self._unreported = self._report["report"] > self._segment.known
 
     def _newest(self) -> Checkpoint | None:
         return self._loop.restore_newest(Run(self._folder), lambda damaged: None)

@@ -24,7 +24,7 @@ from tokenfree.workflows.report.parts import (
     plus_minus,
     settings_table,
 )
-from tokenfree.workflows.report.samples import Asked
+from tokenfree.workflows.report.samples import Predictions
 from tokenfree.workflows.terminal.progress import counted
 
 SPLITS = {"dev": "development set", "test": "test set"}
@@ -33,14 +33,14 @@ MOST_ROWS = 40  # labels in the table
 _SAME_LEVEL = 0.05  # nats; below this difference of baselines, targets count as equally hard
 
 
-def run_section(run: RunRecord, asked: Asked) -> Section:
+def run_section(run: RunRecord, asked: Predictions) -> Section:
     curves = _curves(run) if run.steps or run.validations else Block(text="No step has been made yet.")
     blocks = [curves, Block(text=asked.problem, tables=asked.examples), _record(run)]
     cards = [*_context_cards(run, asked.context), *_loss_cards(run), *_training_cards(run)]
     return Section(f"Pretraining · {run.path.name}", state(run, bool(run.result)), cards, blocks)
 
 
-def comparison_section(runs: Sequence[RunRecord], asked: Sequence[Asked]) -> Section:
+def comparison_section(runs: Sequence[RunRecord], asked: Sequence[Predictions]) -> Section:
     """Return the section that compares pretraining runs by the characters they read, because batches may differ."""
     called = [str(run.path) for run in runs]
     by_characters = [_held_out(run, run.characters) for run in runs]

@@ -24,7 +24,7 @@ AROUND = 60  # characters shown before and after the hidden word
 _MOST_READ = 2**16  # characters to evaluate a run on: seconds for a small model, minutes for a large one
 
 
-class Asked(NamedTuple):
+class Predictions(NamedTuple):
     """Results of the evaluation and the predictions of a model."""
 
     context: Mapping[str, float] = {}  # `margin` with its ends and `probe` of `train.evaluate.evaluate`, if known
@@ -44,7 +44,9 @@ def _data_of(fingerprint: str, recorded: Data | None, known: Mapping[str, Data])
         return None
 
 
-def ask(run: RunRecord, known: Mapping[str, Data], *, context: Mapping[str, float] | None, step: int | None) -> Asked:
+def ask(
+    run: RunRecord, known: Mapping[str, Data], *, context: Mapping[str, float] | None, step: int | None
+) -> Predictions:
     """Evaluate the model of a pretraining run, unless its `context` is known, and predict words of held-out windows.
 
     The result is empty for imported runs and for runs without checkpoints. `known` has data directories by the
@@ -53,12 +55,12 @@ def ask(run: RunRecord, known: Mapping[str, Data], *, context: Mapping[str, floa
     """
     config, folder = run.config, str(run.path)
     if not config.get("manifest") or "recipe" not in config or not any((run.path / "checkpoints").glob("step_*")):
-        return Asked()
+        return Predictions()
     recorded = given_or_parsed(config["data"]) if "data" in config else None
     data = _data_of(config["manifest"], recorded, known)
     if data is None:
         where = f"its data are not in {recorded}. Give their directory to tokenfree report too"
-        return Asked(problem=f"No predictions: {where}.")
+        return Predictions(problem=f"No predictions: {where}.")
     from tokenfree.train.config import PretrainRecipe  # these import torch
     from tokenfree.train.evaluate import evaluate
     from tokenfree.train.inference.predictor import predictor_of
@@ -75,15 +77,15 @@ def ask(run: RunRecord, known: Mapping[str, Data], *, context: Mapping[str, floa
         found = [_example(predictor, *each) for each in _windows(predictor, data)]
     except UntrustedCode as error:
         reason = f"a report runs no code from outside tokenfree, and this run names {', '.join(error.names)}"
-        return Asked(problem=f"No predictions: {reason}.")
+        return Predictions(problem=f"No predictions: {reason}.")
     except (UserError, JobError, OSError) as error:
-        return Asked(context or {}, problem=f"No predictions: {error}")
+        return Predictions(context or {}, problem=f"No predictions: {error}")
     if not found:
-        return Asked(context, problem="No predictions: no held-out window has a word that is one piece.")
+        return Predictions(context, problem="No predictions: no held-out window has a word that is one piece.")
     right = sum("<b>" in row[2] for row in found)
     caption = f"Step {checkpoint.step:,}: {right} of {len(found)} example predictions right at first (✓)"
     table = Table(caption, ["text", "hidden", "first", "second", "third"], found)
-    return Asked(context, [table], " ".join(f"{message}." for message in checkpoint.damaged))
+    return Predictions(context, [table], " ".join(f"{message}." for message in checkpoint.damaged))
 
 
 def _windows(predictor: "Predictor", data: Data) -> Iterator[tuple[str, str, str]]:

@@ -109,15 +109,15 @@ class SweepTable:
         elif event["event"] == "start":  # also when a sweep resumes
             for trial in trials.values():
                 if trial.ended and trial.name not in self._states:
-                    self._tell(trial)
+                    self._log_trial(trial)
         elif "trial" in event:
             trial = trials[event["trial"]]
             if event["event"] in ("begin", "report") or (trial.ended and trial.state != self._states.get(trial.name)):
-                self._tell(trial)
+                self._log_trial(trial)
 
-    def _tell(self, trial: TrialState) -> None:
+    def _log_trial(self, trial: TrialState) -> None:
         self._states[trial.name] = trial.state
-        self._write(f"{news(trial)}  |  {self._summary()}")
+        self._write(f"{log_line(trial)}  |  {self._summary()}")
 
     def _write(self, text: str) -> None:
         self._stream.write(one_line(text) + "\n")
@@ -175,7 +175,7 @@ def _ended(history: History) -> int:
     return sum(trial.ended for trial in history.trials.values())
 
 
-def news(trial: TrialState) -> str:
+def log_line(trial: TrialState) -> str:
     """Return the log line about a trial whose state or report is new."""
     name, _, step, loss, rate, state = _row(trial)
     parts = [name, state if state != "failed" else f"failed: {trial.error or 'no message'}"]

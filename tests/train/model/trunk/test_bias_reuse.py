@@ -52,7 +52,7 @@ def test_sums_of_what_is_shared_and_what_is_not() -> None:
     assert first is second
 
 
-def test_afresh_is_the_same_bias_with_nothing_computed() -> None:
+def test_uncached_is_the_same_bias_with_nothing_computed() -> None:
     """A layer that is computed a second time must do all that it did the first time."""
     one, other = Counted(), Counted()
     whole = SharedBias(SumBias(SharedBias(one), SharedBias(other)))
