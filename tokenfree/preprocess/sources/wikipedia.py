@@ -286,7 +286,8 @@ _ID = re.compile(r"<id>\s*(\d{1,20})\s*</id>")
 _TEXT = re.compile(r"<text(?:\s[^<>]*)?/?>")
 _MODEL = re.compile(r"<model>([^<]*)</model>")
 _CDATA = "<![CDATA["
-_NUMERIC_ENTITY = re.compile(r"&#(?:x([0-9a-fA-F]{1,8})|([0-9]{1,8}));")
+_ENTITY = re.compile(r"&(?:(lt|gt|quot|apos|amp)|#x([0-9a-fA-F]{1,8})|#([0-9]{1,8}));")
+_NAMED = {"lt": "<", "gt": ">", "quot": '"', "apos": "'", "amp": "&"}
 _REDIRECT = re.compile(r"\s*#\s*redirect\b", re.IGNORECASE)
 
 
@@ -356,12 +357,7 @@ def unescape(raw: str) -> str:
     if _CDATA in raw:
         before, *sections = raw.split(_CDATA)
         return unescape(before) + "".join(map(_unescape_section, sections))
-    if "&" not in raw:
-        return raw
-    if "&#" in raw:
-        raw = _NUMERIC_ENTITY.sub(_character, raw)
-    raw = raw.replace("&lt;", "<").replace("&gt;", ">").replace("&quot;", '"').replace("&apos;", "'")
-    return raw.replace("&amp;", "&")  # last, so that `&amp;lt;` stays `&lt;`
+    return _ENTITY.sub(_character, raw)
 
 
 def _unescape_section(section: str) -> str:
@@ -370,11 +366,11 @@ def _unescape_section(section: str) -> str:
 
 
 def _character(match: re.Match[str]) -> str:
-    number = int(match.group(1), 16) if match.group(1) else int(match.group(2))
-    if number == 0 or 0xD800 <= number <= 0xDFFF or number > 0x10FFFF:
-        return "\ufffd"
-    # A bare `&` would be taken for the start of an entity by the next steps.
-    return "&amp;" if number == 0x26 else chr(number)
+    if match[1]:
+        return _NAMED[match[1]]
+    number = int(match[2], 16) if match[2] else int(match[3])
+    invalid = number == 0 or 0xD800 <= number <= 0xDFFF or number > 0x10FFFF
+    return "\ufffd" if invalid else chr(number)
 
 
 def _page_id(xml: str, site: Site) -> str:
