@@ -104,6 +104,7 @@ _EXTERNAL = re.compile(
     rf"|\[//(?=[^\s\[\]<>\"]){_ADDRESS}([^\[\]\n]*)\]",
     re.IGNORECASE,
 )
+_EXTERNAL_START = re.compile(r"\[[/hHfmn]")  # on a page without any, links of rare schemes stay
 # A caption may hold links, a label may hold files: more levels than this are not found in articles.
 _MAX_DEPTH = 6
 
@@ -120,18 +121,11 @@ def replace_links(text: str, hidden: frozenset[str]) -> str:
         return label or _without_parenthesis(target)
 
     for _ in range(_MAX_DEPTH):
-        if "[[" not in text:
-            break
         text, count = _INTERNAL.subn(shown, text)
         if not count:
             break
-    if "[[" in text:
-        text = text.replace("[[", "")
-    if "]]" in text:
-        text = text.replace("]]", "")
-    if "[h" in text or "[/" in text or "[f" in text or "[m" in text or "[H" in text or "[n" in text:
-        text = _EXTERNAL.sub(_external_label, text)
-    return text
+    text = text.replace("[[", "").replace("]]", "")
+    return _EXTERNAL.sub(_external_label, text) if _EXTERNAL_START.search(text) else text
 
 
 def _shown_with_prefix(target: str, label: str | None, hidden: frozenset[str]) -> str:
