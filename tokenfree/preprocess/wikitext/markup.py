@@ -39,6 +39,7 @@ _LIST = re.compile(r"\n[*#:;][*#:; \t]*")
 _GONE_BEFORE_MARK = re.compile(r"\n[ \t]*\x05[\x05 \t]*(?=[*#:;=|])")
 _RULE = re.compile(r"\n-----*")
 _SWITCH = re.compile(r"__(?:[^\W\d_]|_(?!_)){3,40}__")
+_QUOTES = re.compile("''+")
 _ELISION = re.compile(r"'''(?=[^\W_])(?<=\w''')(?!')")
 _ENTITY = re.compile(r"&(?:#([0-9]{1,7})|#[xX]([0-9A-Fa-f]{1,6})|([A-Za-z][A-Za-z0-9]{1,31}));")
 
@@ -61,7 +62,7 @@ def strip_quotes(text: str) -> str:
         return text
     if _ELISION.search(text):
         text = _fix_elisions(text)
-    return text.replace("'''''", "").replace("'''", "").replace("''", "")
+    return _QUOTES.sub(lambda match: "'" if len(match[0]) % 5 in (1, 4) else "", text)
 
 
 def _fix_elisions(text: str) -> str:
