@@ -25,24 +25,27 @@ def normalize(text: str) -> str:
     combining marks is cut after the thirtieth.
     """
     codepoints = codepoints_of(text)
-    removed = _kinds().take(codepoints) == _REMOVED
+    kinds = _kinds().take(codepoints)
+    removed = kinds == _REMOVED
     if removed.any():
-        text = text_of(codepoints[~removed])
+        text, kinds = text_of(codepoints[~removed]), kinds[~removed]
+    text = _tidy_space(text, kinds)
     if not text.isascii():
         # NFC costs ten times as much where a combining mark occurs, so it gets a line at a time.
         lines = _limit_marks(text).split("\n")
         text = _limit_marks("\n".join([unicodedata.normalize("NFC", line) for line in lines]))
-    return _tidy_space(text)
+    return text
 
 
-def _tidy_space(text: str) -> str:
-    kinds = _kinds().take(codepoints_of(text))
-    spaces = np.flatnonzero(kinds >= _TIDY)
-    gaps = np.flatnonzero(np.diff(spaces, prepend=-2, append=len(text) + 1) > 1)
-    starts, ends = spaces[gaps[:-1]], spaces[gaps[1:] - 1] + 1
-    untidy = (ends - starts > 1) | (kinds[starts] != _TIDY)
+def _tidy_space(text: str, kinds: np.ndarray) -> str:
+    spaces = kinds >= _TIDY
+    doubled = spaces[1:] & spaces[:-1]
+    untidy = kinds == _UNTIDY
+    untidy[1:] |= doubled
+    untidy[:-1] |= doubled
+    edges = np.flatnonzero(np.diff(untidy, prepend=False, append=False))
     pieces, position = [], 0
-    for start, end in zip(starts[untidy].tolist(), ends[untidy].tolist(), strict=True):
+    for start, end in edges.reshape(-1, 2).tolist():
         num_line_ends = len(f"|{text[start:end]}|".splitlines()) - 1
         pieces += (text[position:start], "\n" * min(num_line_ends, 2) or " ")
         position = end
