@@ -14,8 +14,8 @@ SPACE, ALONE, WORD_PART, UPPER, LOWER, DIGIT, MARK = range(7)
 _CLASS_OF_CATEGORY = {"Lu": UPPER, "Lt": UPPER, "Ll": LOWER, "Nd": DIGIT, "Mn": MARK, "Mc": MARK, "Me": MARK,
                       "Cf": MARK, "Pc": ALONE, "Pd": ALONE, "Ps": ALONE, "Pe": ALONE, "Pi": ALONE, "Pf": ALONE,
                       "Po": ALONE}  # fmt: skip
-# Planes 4 to 13 are empty, 15 and 16 private: their codepoints are parts of words without a lookup.
-_ASSIGNED = (range(0x40000), range(0xE0000, 0xE1000))
+# Planes 2 and 3 are ideographs, 4 to 13 are empty, 15 and 16 private: they have the same class without a lookup.
+_ASSIGNED = (range(0x20000), range(0xE0000, 0xE1000))
 # The blocks of BERT's basic tokenizer, and the ideographs that Unicode has added since.
 _CJK = ((0x3400, 0x4DC0), (0x4E00, 0xA000), (0xF900, 0xFB00), (0x20000, 0x3FFFE))
 _ASCII_PUNCTUATION = "!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~"
