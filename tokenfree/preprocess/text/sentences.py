@@ -5,6 +5,7 @@ Doubtful cases (initials, abbreviations, ordinals) are not boundaries, because a
 
 from __future__ import annotations
 
+import bisect
 import re
 import unicodedata
 
@@ -24,7 +25,7 @@ _OPENING = rf"(?:[{re.escape(_OPENERS)}]\s?){{0,3}}"
 # Weak matches start only at the first mark of a run, because a long run would otherwise take quadratic time. The
 # lookbehinds follow the first mark, because `re` scans for a set three times as fast as for an assertion.
 _STRONG_END = rf"(?<=[{_STRONG}])[{_WEAK}{_STRONG}]*(?P<closers>[{_CLOSERS}]*)(?P<space>\s*)"
-_WEAK_END = rf"(?<![{_WEAK}]{{2}})[{_WEAK}]*[{_CLOSERS}]*(?P<gap>\s+){_OPENING}(?=\w)"
+_WEAK_END = rf"(?<![{_WEAK}]{{2}})[{_WEAK}]*[{_CLOSERS}]*(?P<gap>[^\S\n]+){_OPENING}(?=\w)"
 _SENTENCE_END = re.compile(rf"[{_WEAK}{_STRONG}](?:{_STRONG_END}|{_WEAK_END})")
 _LINE_END = re.compile(r"\n\s*")
 _HIRAGANA = range(0x3041, 0x30A0)
@@ -117,23 +118,24 @@ def cut(text: str, sentence_starts: np.ndarray, max_characters: int) -> list[tup
     windows is dropped.
     """
     windows = []
+    starts = sentence_starts.tolist()
     start = _skip_space(text, 0, len(text))
     while start < len(text):
-        end = _window_end(text, start, sentence_starts, max_characters)
+        end = _window_end(text, start, starts, max_characters)
         windows.append((start, end))
         start = _skip_space(text, end, len(text))
     return windows
 
 
-def _window_end(text: str, start: int, sentence_starts: np.ndarray, max_characters: int) -> int:
+def _window_end(text: str, start: int, sentence_starts: list[int], max_characters: int) -> int:
     limit = start + max_characters
     # White space between windows is dropped, so the next window may start after the limit.
     latest = _skip_space(text, limit, len(text))
     if latest >= len(text):
         return start + len(text[start:limit].rstrip())
-    index = int(np.searchsorted(sentence_starts, latest, side="right")) - 1
+    index = bisect.bisect_right(sentence_starts, latest) - 1
     if index >= 0 and sentence_starts[index] > start:
-        return start + len(text[start : min(limit, int(sentence_starts[index]))].rstrip())
+        return start + len(text[start : min(limit, sentence_starts[index])].rstrip())
     if text[limit].isspace() or text[limit - 1].isspace():
         return start + len(text[start:limit].rstrip())
     head = text[start:limit].rsplit(maxsplit=1)[0]
