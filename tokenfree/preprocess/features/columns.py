@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import groupby
 from operator import attrgetter
 from typing import NamedTuple
@@ -22,8 +21,7 @@ _SEPARATOR = "\n"
 _PART_CHARACTERS = 500_000  # 13 MB/s and 60 MB of arrays; a whole book collection at once: 10 MB/s and 800 MB
 
 
-@dataclass(frozen=True)
-class Window:
+class Window(NamedTuple):
     """A window before its columns. `document` and `language` are those of the document that it starts in."""
 
     document: str
@@ -113,11 +111,11 @@ def _cut_group(group: list[Document], max_characters: int) -> Iterator[Window]:
     spans = cut(text, starts, max_characters)
     begins, ends = np.array(spans).T
     owners = np.searchsorted(heads, begins, side="right") - 1
-    inner = zip(np.searchsorted(starts, begins, side="right"), np.searchsorted(starts, ends), strict=True)
+    starts = np.union1d(starts, begins)
+    inner = zip(np.searchsorted(starts, begins), np.searchsorted(starts, ends), strict=True)
     for (start, end), owner, (first, last) in zip(spans, owners, inner, strict=True):
         document = group[owner]
-        relative = np.concatenate([[0], starts[first:last] - start])
-        yield Window(document.id, document.language, text[start:end], relative)
+        yield Window(document.id, document.language, text[start:end], starts[first:last] - start)
 
 
 def _character_columns(windows: Sequence[Window]) -> dict[str, pa.Array]:
@@ -171,5 +169,8 @@ def _lists(name: str, values: np.ndarray, offsets: np.ndarray) -> pa.Array:
 
 
 _NUMPY_TYPES = {
-    name: kind.value_type.to_pandas_dtype() for name, kind in COLUMN_TYPES.items() if pa.types.is_list(kind)
+    # Arrow's own conversion would import pandas.
+    name: np.dtype(str(kind.value_type))
+    for name, kind in COLUMN_TYPES.items()
+    if pa.types.is_list(kind)
 }
