@@ -1,4 +1,7 @@
-"""A hook of mkdocs that appends every command and option to docs/commands.md, as their parsers describe them."""
+"""A hook of mkdocs that appends every command and option to docs/commands.md, as their parsers describe them.
+
+GitHub needs a backslash before `|` in the code of a table, and Python-Markdown shows it. The hook removes it.
+"""
 
 import argparse
 import re
@@ -12,6 +15,7 @@ COMMON = {"--help", "--debug", "--quiet", "--verbose"}  # the page describes the
 
 def on_page_markdown(markdown: str, *, page: Any, **_: Any) -> str:
     """Called by mkdocs for each page."""
+    markdown = re.sub(r"`[^`\n]*`", lambda code: code[0].replace("\\|", "|"), markdown)
     return f"{markdown}\n{reference()}" if page.file.src_uri == "commands.md" else markdown
 
 
