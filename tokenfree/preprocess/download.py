@@ -231,11 +231,11 @@ class Mirror:
                 pause=self.backoff,
                 attempts=ATTEMPTS,
                 progressed=moved,
-                notice=lambda error, wait: self.notice(f"{error}; again in {wait:.0f} s"),
+                notice=lambda error, wait: self.notice(f"{_reason(error)}; again in {wait:.0f} s"),
             )
         except requests.RequestException as error:
             raise JobError(
-                f"{url}: {error}. Run the same command again later, which resumes, or give another --mirror"
+                f"{url}: {_reason(error)}. Run the same command again later, which resumes, or give another --mirror"
             ) from error
 
     @contextlib.contextmanager
@@ -252,6 +252,12 @@ class Mirror:
                 if not (missing_ok and response.status_code in (404, 410)):
                     response.raise_for_status()
                 yield response
+
+
+def _reason(error: Exception) -> str:
+    """Return why a request failed. Of a lost connection, urllib3's message names its own objects and the URL again."""
+    reason = getattr(error.args[0] if error.args else None, "reason", None)
+    return str(error) if reason is None else str(reason).partition(": ")[2]
 
 
 def _may_pass(error: Exception) -> bool:

@@ -49,6 +49,15 @@ def test_whole(mirror: Mirror, dump_server: Any, tmp_path: Path) -> None:
     assert dump_server.agents == {"tokenfree/0.1.0 (tokenfree download)"}
 
 
+def test_a_mirror_that_does_not_answer_is_reported_in_words(tmp_path: Path) -> None:
+    notices: list[str] = []
+    nobody = Mirror("http://127.0.0.1:9", allow_http=True, notice=notices.append, backoff=0.001, timeout=5)
+    with pytest.raises(JobError) as caught:
+        get(nobody, tmp_path / "file")
+    assert notices[0] == "Failed to establish a new connection: [Errno 111] Connection refused; again in 0 s"
+    assert str(caught.value).startswith("http://127.0.0.1:9/file: Failed to establish a new connection: [Errno 111]")
+
+
 def test_an_empty_file(mirror: Mirror, dump_server: Any, tmp_path: Path) -> None:
     dump_server.files["/file"] = b""
     get(mirror, tmp_path / "file", sha1=hashlib.sha1(b"").hexdigest(), size=0)

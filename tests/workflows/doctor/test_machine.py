@@ -1,10 +1,11 @@
-"""Whether doctor finds Java, which two of Beam's engines need."""
+"""Whether doctor finds Java, which two of Beam's engines need, and a torch that works."""
 
+import sys
 from pathlib import Path
 
 import pytest
 
-from tokenfree.workflows.doctor.machine import java
+from tokenfree.workflows.doctor.machine import devices, java
 
 
 @pytest.fixture
@@ -37,3 +38,14 @@ def test_no_java_is_only_noted(bare: Path) -> None:
     (found,) = java()
     assert (found.state, found.value) == ("note", "not found")
     assert "install a Java 17 runtime" in found.remedy
+
+
+def test_a_torch_that_cannot_be_imported_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "torch").mkdir()
+    (tmp_path / "torch" / "__init__.py").write_text("raise ValueError('libcublasLt.so not found\\nin 20 folders')")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "torch", raising=False)
+    found = list(devices())[-1]
+    assert (found.state, found.what, found.value) == (
+        "missing", "torch", "cannot be imported: libcublasLt.so not found"
+    )  # fmt: skip

@@ -70,8 +70,12 @@ def devices() -> Iterator[Finding]:
     yield Finding("ok" if count >= 2 else "note", "cores", str(count), remedy)
     if importlib.util.find_spec("torch") is None:
         return
-    import torch
-
+    try:
+        import torch
+    except Exception as error:  # such as OSError and ValueError where a library of CUDA is missing
+        remedy = "install torch again; docs/install.md shows the builds for CPUs and for GPUs"
+        yield Finding("missing", "torch", f"cannot be imported: {str(error).splitlines()[0]}", remedy)
+        return
     if torch.cuda.is_available():
         names = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
         yield Finding("ok", "gpu", ", ".join(names))
