@@ -172,6 +172,17 @@ def test_options_are_taken_with_dashes_and_underscores(capsys: pytest.CaptureFix
         assert "train.learning_rate: should be a valid number, not 'fast'" in one_line(capsys)
 
 
+def test_help_fills_the_width_of_the_terminal(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    for name in cli.command_names():
+        with pytest.raises(SystemExit):
+            cli.main([name, "--help"])
+        lines = capsys.readouterr().out.splitlines()
+        assert [line for line in lines if len(line) > 80 and not line.startswith("  tokenfree ")] == [], name
+
+
 def test_help_shows_options_with_dashes(capsys: pytest.CaptureFixture[str]) -> None:
     for name in cli.command_names():
         actions = cli._actions(cli._parser(cli._imported([name])))

@@ -10,16 +10,18 @@ import contextlib
 import difflib
 import errno
 import importlib
+import itertools
 import os
 import pkgutil
 import signal
 import sys
+import textwrap
 import threading
 import time
 import traceback
 from collections.abc import Iterator, Sequence
 from types import FrameType, ModuleType
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import tokenfree.workflows.commands
 from tokenfree.core.errors import JobError, PrintableStream, UserError, is_utf8, one_line
@@ -51,8 +53,22 @@ _EXHAUSTED = (
 )
 
 
+class _HelpFormatter(argparse.HelpFormatter):
+    """A formatter that fills the paragraphs of a description, and keeps indented lines such as examples."""
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        groups = itertools.groupby(text.splitlines(), key=lambda line: line[:1] not in ("", " "))
+        return "\n".join(
+            textwrap.fill(" ".join(lines), width, break_on_hyphens=False) if is_prose else "\n".join(lines)
+            for is_prose, lines in groups
+        )
+
+
 class Parser(argparse.ArgumentParser):
     """An argument parser that prints errors as one line."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(formatter_class=_HelpFormatter, allow_abbrev=False, **options)
 
     def error(self, message: str) -> NoReturn:
         self.exit(2, f"{self.prog}: {one_line(message)} (see {self.prog} --help)\n")
@@ -199,8 +215,6 @@ def _parser(modules: dict[str, ModuleType]) -> Parser:
             name,
             help=text.splitlines()[0].rstrip("."),
             description=text,
-            formatter_class=argparse.RawDescriptionHelpFormatter,
-            allow_abbrev=False,
         )
         module.add_arguments(command)
         for leaf in _leaves(command):

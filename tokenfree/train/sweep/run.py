@@ -107,7 +107,7 @@ def run_sweep(
         else:
             write_hashes(output)
     if all(trial.state == "failed" for trial in trials):
-        raise JobError(f"all {len(trials)} trials failed; {trials[0].name}: {trials[0].error}")
+        raise JobError(f"no trial succeeded; {trials[0].name}: {trials[0].error}")
     winner = best(trials, target=sweep.target, unit=sweep.budget.unit)
     return SweepResult(trials, winner, skipped, tuple(files), ended_before)
 

@@ -99,7 +99,9 @@ def plan(proposer: Proposer) -> History:
     found = history.proposed
     reasons = "; ".join(sorted(history.reasons())) or "the space holds no more different settings"
     if not found or len(found) < foreseen:
-        raise UserError(f"trials: only {len(found)} settings can be run ({reasons}). Lower trials or widen the space.")
+        raise UserError(
+            f"trials: only {len(found)} of the settings can be run ({reasons}). Lower trials or widen the space."
+        )
     if sweep.searcher.name == "grid" and len(history.skipped) >= len(found):
         tried = len(found) + len(history.skipped)
         raise UserError(

@@ -1,13 +1,18 @@
 """Analyze a trained model: spelling in word vectors, attention, hash collisions, scores under noise.
 
-similarity  Spearman's correlation of the cosine of word vectors with five measures of spelling, on word pairs from
-            UniMorph files (--data), with intervals by bootstrap over lemmas
-attention   mean attention distance by layer and head, entropy, and shares of attention on CLS and SEP
-ranks       ranks of attention matrices before softmax, and the part of a position code that depends on i - j
-collisions  characters of a corpus that share buckets of a hash embedder, by language and script, compared with the
-            number expected by chance
-noise       scores of a fine-tuned run on a file of examples (--data, by default its --dev) with characters dropped,
-            repeated, upper-cased or of random case, for several shares of the characters (--strengths)
+  similarity  Spearman's correlation of the cosine of word vectors with five
+              measures of spelling, on word pairs from UniMorph files (--data),
+              with intervals by bootstrap over lemmas
+  attention   mean attention distance by layer and head, entropy, and shares of
+              attention on CLS and SEP
+  ranks       ranks of attention matrices before softmax, and the part of a
+              position code that depends on i - j
+  collisions  characters of a corpus that share buckets of a hash embedder, by
+              language and script, compared with the number expected by chance
+  noise       scores of a fine-tuned run on a file of examples (--data, by
+              default its --dev) with characters dropped, repeated, upper-cased
+              or of random case, for several shares of the characters
+              (--strengths)
 
 RUN is the folder of a run, or a folder written by `tokenfree export --to huggingface` or transformers. `attention` and
 `ranks` examine the trunk on held-out windows of a data directory or on lines of a text file (--data). By default they

@@ -42,8 +42,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             name,
             help=text.splitlines()[0].rstrip("."),
             description=text,
-            formatter_class=argparse.RawDescriptionHelpFormatter,
-            allow_abbrev=False,
         )
         if name in ("up", "status", "down"):
             action.add_argument(

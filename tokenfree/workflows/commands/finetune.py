@@ -48,7 +48,7 @@ def run(args: argparse.Namespace) -> int:
     from tokenfree.train.config import FinetuneRecipe
     from tokenfree.train.finetune import finetune, prepare
     from tokenfree.train.runs.config import read_finetuned
-    from tokenfree.workflows.terminal.progress import ProgressLine
+    from tokenfree.workflows.terminal.progress import ProgressLine, counted
     from tokenfree.workflows.terminal.results import next_command, score_lines
     from tokenfree.workflows.terminal.verbosity import show_settings
 
@@ -64,15 +64,15 @@ def run(args: argparse.Namespace) -> int:
     show_settings(args.verbosity, recipe)
     if args.dry_run:
         prepared = prepare(recipe, files, args.output, workers=workers, **given)
-        noun = "worker" if str(args.workers) == "1" else "workers"
-        print(f"recipe {args.recipe or args.output}: fits the files; {args.workers} {noun}; {_words(prepared.recipe)}")
+        shown = counted(workers[0], "worker") if len({*workers}) == 1 else f"{args.workers} workers"
+        print(f"recipe {args.recipe or args.output}: fits the files; {shown}; {_words(prepared.recipe)}")
         start = prepared.start(trust_code=args.trust_code)
         print("".join(f"{line}\n" for line in ([] if start is None else start.lines())), end="")
         return 0
     with ProgressLine(steps=recipe.train.steps, verbosity=args.verbosity) as line:
         result = finetune(recipe, files, args.output, workers=workers, progress=line, **given)
     if result.already_complete:
-        print(f"{args.output}: already complete ({result.steps} steps); nothing to do")
+        print(f"{args.output}: already complete ({counted(result.steps, 'step')}); nothing to do")
     print("\n".join(score_lines({"dev": result.dev, "test": result.test})))
     print(f"  {'checkpoint':<12}{args.output}/{result.checkpoint}")
     if result.dev or result.test:

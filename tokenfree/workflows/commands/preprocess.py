@@ -46,7 +46,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--output", metavar="DIR", required=True, help="data directory to write")
     engine = parser.add_mutually_exclusive_group()
     runners = ("direct", "ray", "flink", "spark", "dataflow", "prism")
-    engine.add_argument("--runner", choices=runners, default="direct", help="where to run (default: this machine)")
+    where = f"where to run: {', '.join(runners)} (default: direct, this machine)"
+    engine.add_argument("--runner", metavar="RUNNER", choices=runners, default="direct", help=where)
     engine.add_argument(
         "--profile", metavar="FILE", help="file with options of a runner, as in pipelines/beam_profiles/*.yaml"
     )

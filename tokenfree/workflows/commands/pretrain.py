@@ -80,7 +80,7 @@ def run(args: argparse.Namespace) -> int:
             trust_code=args.trust_code,
         )
     if result.already_complete:
-        print(f"{args.output}: already complete ({result.steps} steps); nothing to do")
+        print(f"{args.output}: already complete ({counted(result.steps, 'step')}); nothing to do")
     print("\n".join([*loss_lines(result), *loss_of_each(result.validation_means, paths_of(data))]))
     print(f"  {'checkpoint':<12}{result.checkpoint}")
     print(f"  {'metrics':<12}{args.output}/metrics.jsonl")

@@ -60,6 +60,7 @@ def run(args: argparse.Namespace) -> int:
     from tokenfree.train.sweep.results import BEST
     from tokenfree.train.sweep.run import run_sweep
     from tokenfree.workflows.report.page import write_report
+    from tokenfree.workflows.terminal.progress import counted
     from tokenfree.workflows.terminal.results import next_command, score_lines
     from tokenfree.workflows.terminal.sweep import SweepTable, describe
     from tokenfree.workflows.terminal.verbosity import show_settings
@@ -80,7 +81,7 @@ def run(args: argparse.Namespace) -> int:
         raise
     report = write_report([args.output], str(Path(args.output) / REPORT))
     if result.already_complete:
-        print(f"{args.output}: already complete ({len(result.trials)} trials); nothing to do")
+        print(f"{args.output}: already complete ({counted(len(result.trials), 'trial')}); nothing to do")
     for line in _results(sweep, result):
         print(line)
     for path in (*result.files, report):

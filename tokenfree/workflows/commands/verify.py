@@ -50,14 +50,16 @@ def run(args: argparse.Namespace) -> int:
 def _verified_data(directory: str) -> tuple[Mapping[str, Any], list[str]]:
     from tokenfree.preprocess.dataset.manifest import load_manifest
     from tokenfree.preprocess.dataset.verify import verify
+    from tokenfree.workflows.terminal.progress import counted
     from tokenfree.workflows.terminal.results import next_command
 
     unhashed = verify(directory)
     shards = load_manifest(directory).shards
     windows, characters = sum(shard.rows for shard in shards), sum(shard.characters for shard in shards)
     found = {"shards": len(shards), "windows": windows, "characters": characters, "unhashed": unhashed}
+    counts = ", ".join((counted(len(shards), "shard"), counted(windows, "window"), counted(characters, "character")))
     return found, [
-        f"{directory}: good: {len(shards)} shards, {windows:,} windows, {characters:,} characters",
+        f"{directory}: good: {counts}",
         *_unhashed_line(unhashed),
         next_command("pretrain", "canine-fast-tiny", "--data", directory, "--output", "runs/first"),
     ]

@@ -204,11 +204,11 @@ def separated(
             raise UserError(f"{_plain(option)} was removed: {REMOVED[_plain(option)]}")
         key = option[2:].replace("-", "_")
         if key.split(".")[0] not in tops:
-            raise UserError(f"tokenfree {command}: unknown option {option} ({_hint(command, option, options, kind)})")
+            raise UserError(f"{command}: unknown option {option} ({_hint(command, option, options, kind)})")
         if not equals:
             value = next(queue, "--")
             if value.startswith("--"):
-                raise UserError(f"tokenfree {command}: {option} needs a value")
+                raise UserError(f"{command}: {option} needs a value")
         overrides.append((key, value))
     return own, overrides
 

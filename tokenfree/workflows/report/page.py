@@ -18,6 +18,7 @@ from tokenfree.workflows.report.parts import Block, Card, Section, Table, count,
 from tokenfree.workflows.report.runs import comparison_section, finetuned_comparison, finetuned_section, run_section
 from tokenfree.workflows.report.samples import ask
 from tokenfree.workflows.report.sweeps import SweepView, sweep_section
+from tokenfree.workflows.terminal.progress import counted
 
 
 def write_report(
@@ -85,7 +86,7 @@ def corpus_section(record: DataRecord) -> Section:
     sums = {name: sum(getattr(shard, name) for shard in shards) for name in ("documents", "rows", "characters")}
     cards = [
         Card("Documents", f"{sums['documents']:,}"),
-        Card("Windows", f"{sums['rows']:,}", f"In {len(shards):,} shards."),
+        Card("Windows", f"{sums['rows']:,}", f"In {counted(len(shards), 'shard')}."),
         Card("Characters", count(sums["characters"])),
         Card("Languages", f"{len(languages):,}", cut(", ".join(languages), 60)),
     ]
