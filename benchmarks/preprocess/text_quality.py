@@ -30,11 +30,10 @@ from tokenfree.preprocess.wikitext.cleaner import clean
 OUTPUT = Path(__file__).resolve().parents[2] / "docs" / "text_quality.md"
 HEAD = f"""# Text quality
 
-What the wikitext cleaner makes of {len(SNIPPETS)} constructs, beside `strip_code()` of mwparserfromhell and the text
-of wikiextractor, which is given the templates that the same dumps define (excerpts hold few of them). The snippets
-stand in real pages of {len({wiki for _, wiki, _, _ in SNIPPETS})} Wikipedias (text CC BY-SA, by the contributors of
-each page). `⏎` is a line break, `∅` nothing at all. Made by `python -m benchmarks.preprocess.text_quality`; speed and
-similarity over whole pages: `python -m benchmarks.preprocess.wikitext`.
+The wikitext cleaner on {len(SNIPPETS)} constructs, compared with `strip_code()` of mwparserfromhell and with wikiextractor,
+which gets the templates that the same dumps define. The snippets are from real pages of
+{len({wiki for _, wiki, _, _ in SNIPPETS})} Wikipedias (CC BY-SA, by their contributors). `⏎` is a line break, `∅` no text.
+`python -m benchmarks.preprocess.text_quality` writes this page.
 
 """
 COLUMNS = ("construct", "page", "wikitext", "tokenfree", f"mwparserfromhell {mwparserfromhell.__version__}")

@@ -53,5 +53,5 @@ def _section(name: str, command: argparse.ArgumentParser, heading: str) -> Itera
 def _with_code(text: str) -> str:
     """Return the text with its options in backticks, and without links."""
     parts = re.split(r"(`[^`]*`)", text)
-    parts[::2] = [re.sub(r"--\w[\w-]*", r"`\g<0>`", part.replace("[", r"\[")) for part in parts[::2]]
+    parts[::2] = [re.sub(r"--[\w.-]*\w", r"`\g<0>`", part.replace("[", r"\[")) for part in parts[::2]]
     return "".join(parts)

@@ -55,7 +55,7 @@ def up(args: argparse.Namespace) -> int:
     The profile is checked first, and everything that costs money is listed. Nothing starts without confirmation.
 
     Examples:
-      tokenfree cluster profiles aws > aws.yaml    and fill in what stands in <...>
+      tokenfree cluster profiles aws > aws.yaml    # then fill in each <...>
       tokenfree cluster up aws.yaml
       tokenfree cluster up aws.yaml --yes
 

@@ -74,7 +74,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--vectors",
         choices=("down", "output"),
-        help="of similarity: what goes into the deep stack, of subwords the table (down, default), or what comes out",
+        help="for similarity: embeddings before the trunk (down, default; of subwords the table) or after it",
     )
     parser.add_argument(
         "--vocabulary",
@@ -90,7 +90,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="for noise: multiples of the share of changed characters in the paper (default 0.5 1 2)",
     )
     parser.add_argument(
-        "--output", metavar="FILE", nargs="+", help="also write .json, .csv (a row a head, ...), .png or .svg"
+        "--output", metavar="FILE", nargs="+", help="also write .json, .csv (a row per head, ...), .png or .svg"
     )
     add_step_argument(parser)
     parser.add_argument("--trust-code", action="store_true", help="allow code outside tokenfree that RUN names")

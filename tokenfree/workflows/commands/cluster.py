@@ -1,8 +1,8 @@
 """Start Ray clusters, and run commands on them.
 
-up starts machines by a profile of `ray up` (AWS, GCP, Azure, or hosts of your own), local a cluster of several nodes on
-this machine. submit runs any other command on a cluster and follows it; the job continues when this machine is closed.
-Ray runs the code of anyone who reaches its ports: they are on 127.0.0.1 unless asked, and Ray asks for a token.
+`up` starts machines from a profile for `ray up` (AWS, GCP, Azure, or your own hosts). `local` starts several nodes on
+this machine. `submit` runs any other command on a cluster and follows it. The job continues if this machine is closed.
+Anyone who reaches Ray's ports can run code. By default they are on 127.0.0.1, and Ray requires a token.
 
 Examples:
   tokenfree cluster local --nodes 3

@@ -31,7 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("source", metavar="PATH", help="a file, - for standard input, or a data directory")
     parser.add_argument("--output", metavar="DIR", required=True, help="folder of the embeddings")
     parser.add_argument("--vectors", choices=VECTORS, default="texts", help="what gets an embedding (default texts)")
-    pooling = "the vector of a text (default mean): of its characters; of CLS; CLS and the largest values; the pooler's"
+    pooling = "embedding of a text (default mean): mean over characters; CLS; CLS and the maximum; the pooler"
     parser.add_argument("--pooling", choices=POOLINGS, help=pooling)
     long = "what is done with a text longer than the model reads (default windows)"
     parser.add_argument("--long", choices=("windows", "refuse"), default="windows", help=long)

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("run_folder", metavar="RUN", help="the folder of a run")
-    shown = f"{SHOWN}; of a fine-tuned run, a file of examples"
+    shown = f"{SHOWN}; for a fine-tuned run, a file of examples"
     add_data_argument(parser, shown, metavar="PATH")
     parser.add_argument(
         "--windows", metavar="N", type=int, help="number of evenly spaced windows (default: train.validation_windows)"

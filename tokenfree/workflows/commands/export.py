@@ -1,9 +1,8 @@
 """Write a run for transformers or onnxruntime, with the same outputs.
 
-A folder for transformers opens with AutoModel, AutoModelForMaskedLM and so on and trust_remote_code=True, where
-tokenfree is installed. That of a CANINE or a subword BERT opens with CanineModel or BertModel, too. A fine-tuned run
-keeps its head and the names of its labels. A graph of ONNX takes inputs of any length; it has the encoder, or logits of
-a fine-tuned run.
+A folder for transformers opens with the Auto classes and trust_remote_code=True, where tokenfree is installed. A CANINE
+also opens with CanineModel, a subword BERT with BertModel. A fine-tuned run keeps its head and the names of its labels.
+An ONNX graph takes inputs of any length. It returns embeddings, or the logits of a fine-tuned run.
 
 Example:
   tokenfree export runs/tiny --to huggingface exported/tiny

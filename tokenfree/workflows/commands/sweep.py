@@ -41,16 +41,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--train", metavar="FILE", help="for a task: training examples")
     parser.add_argument("--dev", metavar="FILE", help="for a task: development set, which decides between settings")
     parser.add_argument("--test", metavar="FILE", help="for a task: test set, for the best setting alone")
-    init = "of a task: model and weights that trials begin with, a run or a folder of transformers"
+    init = "for a task: model and weights of each trial: a run, or a transformers folder"
     parser.add_argument("--init-from", metavar="RUN|FOLDER", help=init)
-    subwords = "of a task: SentencePiece, for a model of subwords from scratch"
+    subwords = "for a task: SentencePiece model, for a subword model from scratch"
     parser.add_argument("--vocabulary", metavar="FILE", help=subwords)
     code = "run the code outside tokenfree that the run of --init-from names"
     parser.add_argument("--trust-code", action="store_true", help=code)
     parser.add_argument("--output", metavar="RUN", required=True, help="the folder of the sweep")
     parser.add_argument("--dry-run", action="store_true", help="show settings, placement and costs, and exit")
     parser.add_argument("--trials", metavar="N", type=int, help="number of settings to try")
-    room = "most trials side by side (default: as many as the CPUs and GPUs have room for)"
+    room = "largest number of trials at a time (default: as many as fit the CPUs and GPUs)"
     parser.add_argument("--concurrent", metavar="N", type=int, help=room)
 
 

@@ -1,6 +1,6 @@
 """Check every hash and invariant of a data directory, or every hash of a run, a sweep or a folder of embeddings.
 
-If something is wrong, the exit status is 1, and the message names the first invalid file and the row of a shard. Of a
+If something is wrong, the exit status is 1, and the message names the first invalid file and the row of a shard. In a
 run or sweep that is still training, only the checkpoints are checked.
 
 Examples:
