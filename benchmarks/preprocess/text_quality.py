@@ -30,10 +30,10 @@ from tokenfree.preprocess.wikitext.cleaner import clean
 OUTPUT = Path(__file__).resolve().parents[2] / "docs" / "text_quality.md"
 HEAD = f"""# Text quality
 
-The wikitext cleaner on {len(SNIPPETS)} constructs, compared with `strip_code()` of mwparserfromhell and with wikiextractor,
-which gets the templates that the same dumps define. The snippets are from real pages of
-{len({wiki for _, wiki, _, _ in SNIPPETS})} Wikipedias (CC BY-SA, by their contributors). `⏎` is a line break, `∅` no text.
-`python -m benchmarks.preprocess.text_quality` writes this page.
+The wikitext cleaner on {len(SNIPPETS)} constructs, compared with `strip_code()` of mwparserfromhell and with
+wikiextractor, which gets the templates that the same dumps define. The snippets are from real pages of
+{len({wiki for _, wiki, _, _ in SNIPPETS})} Wikipedias (CC BY-SA, by their contributors). `⏎` is a line break,
+`∅` no text. `python -m benchmarks.preprocess.text_quality` writes this page.
 
 """
 COLUMNS = ("construct", "page", "wikitext", "tokenfree", f"mwparserfromhell {mwparserfromhell.__version__}")
