@@ -105,7 +105,7 @@ def test_what_cannot_work_is_refused_before_anything_starts(
         run_sweep(make_sweep(make_recipe(), space=rates), corpus, output)
     fractions = {"objective.validation_mask_fraction": {"choice": [0.15, 0.3]}}
     measures = {"train.validation_windows": {"choice": [8, 16]}, **fractions}
-    with pytest.raises(UserError, match=r"only 1 settings.*objective: other values would change what is validated"):
+    with pytest.raises(UserError, match=r"only 1 of the.*objective: other values would change what is validated"):
         run_sweep(make_sweep(make_recipe(), space=measures, trials=2), corpus, output)
     assert not (tmp_path / "sweep").exists()
 
