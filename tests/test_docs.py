@@ -47,6 +47,7 @@ def test_the_site_builds_without_a_warning_and_shows_the_api(tmp_path: Path) -> 
     assert done.returncode == 0, done.stderr
     commands = (tmp_path / "site" / "commands.html").read_text(encoding="utf-8")
     assert "<dt><code>--init-from RUN|FOLDER</code></dt>" in commands
+    assert "<li><code>similarity</code>: Spearman's" in commands
     page = (tmp_path / "site" / "api.html").read_text(encoding="utf-8")
     for name in ("load_encoder", "load_windows", "run_preprocess", "verify", "pretrain", "evaluate", "run_sweep",
                  "export_run", "import_folder", "PretrainResult", "SweepResult", "Manifest"):  # fmt: skip

@@ -37,7 +37,7 @@ def _commands(parser: argparse.ArgumentParser) -> list[tuple[str, argparse.Argum
 def _section(name: str, command: argparse.ArgumentParser, heading: str) -> Iterator[str]:
     yield f"{heading} {name}"
     text, _, examples = re.split(r"\n*^(Examples?:\n|\Z)", command.description or "", maxsplit=1, flags=re.MULTILINE)
-    yield _with_code(re.sub(r"^(\w+) {2,}", r"- `\1`: ", text, flags=re.MULTILINE))  # lines of words and their meanings
+    yield _with_code(re.sub(r"^ {0,2}(\w+) {2,}", r"- `\1`: ", text, flags=re.MULTILINE))  # a list
     if examples:
         yield f"```\n{re.sub('^  ', '', examples, flags=re.MULTILINE)}\n```"
     formatter = command._get_formatter()
