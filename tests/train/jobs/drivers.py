@@ -5,7 +5,7 @@ import signal
 import time
 from pathlib import Path
 
-from tokenfree.core.errors import JobError, UserError
+from tokenfree.core.errors import JobError
 from tokenfree.train.ray.child import Link
 
 FOLDER, SESSION, RUN = "TEST_FOLDER", "session", "run"
@@ -20,12 +20,16 @@ def begin(link: Link) -> int:
         return file.tell() - 1
 
 
-def die_twice(link: Link, job: bytes, workers: tuple[int, int]) -> None:
+def die_twice(link: Link, job: bytes, workers: tuple[int, int], *, times: int = 2) -> None:
     before = begin(link)
     link.send({"event": "start", "step": before})
     os.write(2, b"[core_worker.cc] lost\n")
-    if before < 2:
+    if before < times:
         os.kill(os.getpid(), signal.SIGKILL)
+
+
+def die_once(link: Link, job: bytes, workers: tuple[int, int]) -> None:
+    die_twice(link, job, workers, times=1)
 
 
 def lose(link: Link, job: bytes, workers: tuple[int, int]) -> str:
@@ -43,11 +47,6 @@ def finish_and_die(link: Link, job: bytes, workers: tuple[int, int]) -> None:
 
 def die_at_once(link: Link, job: bytes, workers: tuple[int, int]) -> None:
     os._exit(1)
-
-
-def refuse(link: Link, job: bytes, workers: tuple[int, int]) -> None:
-    begin(link)
-    raise UserError("worker 0: train.length: 3")
 
 
 def wait_for_the_end(link: Link, job: bytes, workers: tuple[int, int]) -> None:

@@ -115,7 +115,7 @@ def test_a_poisoned_batch_is_left_out(corpus: str, make_recipe: MakeRecipe, tmp_
     assert checkpoints.read(Path(result.checkpoint)).state.left_out == (batch,)
 
 
-@pytest.mark.parametrize("going_on", ["undisturbed", "interrupted"])
+@pytest.mark.parametrize("going_on", [pytest.param("undisturbed", marks=pytest.mark.slow), "interrupted"])
 def test_a_spike_rolls_back_and_its_batch_is_not_used(
     corpus: str, make_recipe: MakeRecipe, tmp_path: Path, going_on: str
 ) -> None:
