@@ -1,6 +1,7 @@
 """Every position code with every pattern against loops over pairs, and what holds for all of them."""
 
 import copy
+import functools
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -90,9 +91,9 @@ class Reference(FullAttention):
             logits = self._with_positions(logits)
         if self.segments is not None:
             table = self._own(self.segment_code.table_LHSS)
-            of_rows = [self._pairs(lambda i, j, row=row: table[:, row[i], row[j]]) for row in self.segments.tolist()]
-            logits = logits + torch.stack(of_rows)
-        weights = logits.masked_fill(~self._visible(), -torch.inf).softmax(dim=-1)
+            logits = logits + torch.stack([table[:, row[:, None], row] for row in self.segments])
+        seen = visible(self.pattern, tuple(self.lengths), self.num_units)
+        weights = logits.masked_fill(~seen, -torch.inf).softmax(dim=-1)
         context = weights @ v
         if is_shaw and code.values_LHOE is not None:
             context = context + torch.einsum("bhij,hije->bhie", weights, self._vectors(code.values_LHOE))
@@ -142,21 +143,23 @@ class Reference(FullAttention):
         score = (queries[i] * keys[j]).sum(-1) / 8**0.5
         return score if code.by_offset_HO is None else score + code.by_offset_HO[:, MAX_UNITS - 1 + j - i]
 
-    def _visible(self) -> Tensor:
-        num_units = self.num_units
-        visible = torch.zeros(len(self.lengths), 4, num_units, num_units, dtype=torch.bool)
-        for b, h, i in torch.cartesian_prod(*(torch.arange(size) for size in visible.shape[:3])).tolist():
-            length = self.lengths[b]
-            for j in range(num_units):
-                if self.pattern == "full":
-                    visible[b, h, i, j] = j < length
-                elif self.pattern == "sliding_global":
-                    visible[b, h, i, j] = j < length and (abs(i - j) <= 5 or 0 in (i, j))
-                else:
-                    scale = SCALES[h]
-                    reach = ((scale if isinstance(scale, int) else resolve_width(scale, length)) - 1) // 2
-                    visible[b, h, i, j] = i == j or (j < length and abs(i - j) <= reach)
-        return visible
+
+@functools.cache
+def visible(pattern: str, lengths: tuple[int, ...], num_units: int) -> Tensor:
+    """[B, 4, U, U]: which units see which, pair by pair."""
+
+    def sees(length: int, scale: int | str, i: int, j: int) -> bool:
+        if pattern == "full":
+            return j < length
+        if pattern == "sliding_global":
+            return j < length and (abs(i - j) <= 5 or 0 in (i, j))
+        reach = ((scale if isinstance(scale, int) else resolve_width(scale, length)) - 1) // 2
+        return i == j or (j < length and abs(i - j) <= reach)
+
+    units = range(num_units)
+    return torch.tensor(
+        [[[[sees(length, scale, i, j) for j in units] for i in units] for scale in SCALES] for length in lengths]
+    )
 
 
 def run(trunk: Trunk, parameters: Sequence[Tensor], x: Tensor, valid: Tensor, segments: Tensor | None) -> list[Tensor]:
