@@ -14,7 +14,11 @@ PAGE = (REPOSITORY / "docs" / "formats.md").read_text(encoding="utf-8")
 LINES = re.search(r"```python\n(.*?)```", PAGE, re.DOTALL).group(1).splitlines()  # pyright: ignore[reportOptionalMemberAccess]
 
 
-@pytest.mark.parametrize("line", LINES, ids=lambda line: line.partition("(")[0])
+@pytest.mark.parametrize(
+    "line",
+    [pytest.param(line, marks=pytest.mark.slow if line.startswith("ray") else ()) for line in LINES],
+    ids=lambda line: line.partition("(")[0],
+)
 def test_a_line_of_the_page_reads_a_shard(line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     shutil.copytree(REPOSITORY / "tests" / "formats" / "1" / "data", tmp_path / "data" / "simple")
     shard = tmp_path / "data" / "simple" / "train" / "data-00000-of-00003.arrow"

@@ -203,7 +203,13 @@ def real_texts(test_data: Path) -> Iterator[str]:
             yield stream.read(40_000)
 
 
-@pytest.mark.parametrize("variant", [*VARIANTS, SPACELESS])
+@pytest.mark.parametrize(
+    "variant",
+    [
+        pytest.param(variant, marks=() if variant in ("unigram-bytes", "bpe-unknown") else pytest.mark.slow)
+        for variant in (*VARIANTS, SPACELESS)
+    ],
+)
 def test_real_text_in_every_script(vocabularies: dict[str, Vocabulary], variant: str, test_data: Path) -> None:
     texts = [text[start : start + 4000] for text in real_texts(test_data) for start in range(0, len(text), 4000)]
     vocabulary = vocabularies[variant]

@@ -40,6 +40,7 @@ SLOW = [
     ("tags", "canine"),
     ("tags", "longformer"),
     ("tags", "subwords"),
+    ("tags", "words"),
     ("texts", "bytes"),
     ("texts", "subwords"),
     ("texts", "words"),
@@ -141,7 +142,6 @@ def test_the_card_of_a_finetuned_run(files: Mapping[str, str], corpus: str, tmp_
     [
         ("pairs", "subwords"),
         ("questions", "character_bert"),
-        ("tags", "words"),
         *(pytest.param(*each, marks=pytest.mark.slow) for each in SLOW),
     ],
 )

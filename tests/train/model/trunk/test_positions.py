@@ -283,7 +283,12 @@ def _fresh_compiler() -> Iterator[None]:
 @pytest.mark.usefixtures("_fresh_compiler")
 @pytest.mark.parametrize(
     ("code", "pattern"),
-    [("diet_abs-layer_wise", "full"), ("tupe", "full"), ("shaw-values", "full"), ("diet_rel-none", "multi_scale")],
+    [
+        ("diet_abs-layer_wise", "full"),
+        pytest.param("tupe", "full", marks=pytest.mark.slow),
+        ("shaw-values", "full"),
+        pytest.param("diet_rel-none", "multi_scale", marks=pytest.mark.slow),
+    ],
 )
 def test_compiles_without_graph_breaks(code: str, pattern: str) -> None:
     encoder = encoder_of(code, attention=PATTERNS[pattern]).eval()
