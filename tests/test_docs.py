@@ -83,6 +83,14 @@ def test_the_page_of_commands_lists_every_command_and_option() -> None:
             assert re.search(rf"^`.*{option}\b.*`", listed, re.MULTILINE), (leaf.prog, option)
 
 
+def test_code_fits_the_site_at_1400_pixels() -> None:
+    pages = {path.name: path.read_text(encoding="utf-8") for path in (REPOSITORY / "docs").glob("*.md")}
+    pages["commands.md"] += reference()
+    for name, text in pages.items():
+        for block in re.findall(r"^ *```.*?\n(.*?)^ *```", text, re.DOTALL | re.MULTILINE):
+            assert [line for line in block.splitlines() if len(line) > 108] == [], name
+
+
 @pytest.mark.parametrize(("word", "name"), [
     ("install", "install"), ("GPU", "install"), ("license", "install"), ("resume", "resume"), ("Slurm", "slurm"),
     ("batch size", "training"), ("tokenizer", "sources"), ("sweep", "sweeps"), ("evaluate", "quickstart"),

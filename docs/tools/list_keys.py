@@ -14,8 +14,6 @@ HEAD = """\
 Set a key in a recipe, in a file given with `--config`, or as an option: `--train.learning_rate 0.002`, or
 `--train.learning-rate 0.002`. `--help-keys PREFIX` prints the keys of a command in a terminal. A key that ends in
 `.name` chooses a part. A key that only some parts have names them first.
-
-`python -m docs.tools.list_keys` writes this page.
 """
 
 
