@@ -87,6 +87,17 @@ def test_a_whole_run(corpus: str, make_recipe: MakeRecipe, tmp_path: Path) -> No
     assert (config.recipe, config.data) == (recipe, corpus)
 
 
+def test_losses_and_events_are_logged(
+    corpus: str, make_recipe: MakeRecipe, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "tokenfree")
+    result = pretrain(make_recipe(steps=2), corpus, str(tmp_path / "run"))
+    first, loss, *_, validation, last = [record.getMessage() for record in caplog.records]
+    assert (first, last) == ("step 0: start", "step 2: complete")
+    assert loss.startswith("step 1: loss ")
+    assert validation == f"step 2: held-out loss {result.validation_loss:.3f}"
+
+
 def test_a_complete_run_stays_as_it_is(corpus: str, make_recipe: MakeRecipe, tmp_path: Path) -> None:
     first = pretrain(make_recipe(), corpus, str(tmp_path))
     before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}

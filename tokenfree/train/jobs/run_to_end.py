@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import logging
 import os
+import time
 from collections.abc import Callable
 from typing import Any, Generic
 
@@ -20,9 +22,12 @@ from tokenfree.train.loop.worker import Job, work
 from tokenfree.train.runs import trackers
 from tokenfree.train.runs.config import RunConfig, config_before
 from tokenfree.train.runs.hashes import rewritten, write_hashes
-from tokenfree.train.runs.metrics import OnLine
+from tokenfree.train.runs.metrics import Line, OnLine
 from tokenfree.train.runs.provenance import attempt
 from tokenfree.train.runs.run import Run
+
+_LOG_INTERVAL = 10.0  # seconds between logged losses
+logger = logging.getLogger("tokenfree")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -42,6 +47,7 @@ def run_to_end(
     Raises UserError if the run has other settings or data or is being trained, JobError if training failed.
     """
     recipe, start, extension = order.config.recipe, order.start, order.extension
+    progress = progress or _logged()
     trackers.check(recipe.train.log_to)
     result = target.result()
     if result is None or extension is not None:
@@ -72,6 +78,23 @@ def run_to_end(
     result = target.result()
     assert result is not None, "the worker of rank 0 writes the result before it ends"
     return result, False
+
+
+def _logged() -> OnLine:
+    """Return a function that logs events, validations and, every few seconds, the loss, at INFO."""
+    logged_at = float("-inf")
+
+    def log(line: Line) -> None:
+        nonlocal logged_at
+        if "event" in line:
+            logger.info("step %s: %s", line.get("step"), line.get("message", line["event"]))
+        elif "validation_loss" in line:
+            logger.info("step %d: held-out loss %.3f", line["step"], line["validation_loss"])
+        elif time.monotonic() - logged_at >= _LOG_INTERVAL:
+            logged_at = time.monotonic()
+            logger.info("step %d: loss %.3f", line["step"], line["loss"])
+
+    return log
 
 
 def _check_device(train: LoopConfig, workers: tuple[int, int]) -> None:
