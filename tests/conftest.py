@@ -1,9 +1,9 @@
 """Fixtures for all tests: the folder of real data, and settings that keep tests quick on small machines."""
 
+import itertools
 import json
 import os
 import signal
-import socket
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -26,6 +26,7 @@ hypothesis.settings.register_profile("mutation", deadline=None, derandomize=True
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 SOURCE = REPOSITORY / "tokenfree"
+_NUMBERS = itertools.count()
 
 
 @pytest.fixture(autouse=True, scope="session")
@@ -55,18 +56,22 @@ def test_data() -> Path:
     return folder
 
 
-@pytest.fixture
-def bucket(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[str]:
-    """An empty bucket, found by the usual environment variables; the cache is the test's own."""
+@pytest.fixture(scope="session")
+def s3_address() -> Iterator[str]:
+    """Where S3 is served on this machine."""
     server = pytest.importorskip("moto.server")
     pytest.importorskip("s3fs")
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    running = server.ThreadedMotoServer(ip_address="127.0.0.1", port=port, verbose=False)
+    running = server.ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     running.start()
+    yield "http://{}:{}".format(*running.get_host_and_port())
+    running.stop()
+
+
+@pytest.fixture
+def bucket(s3_address: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[str]:
+    """An empty bucket, found by the usual environment variables; the cache is the test's own."""
     for name, value in (
-        ("AWS_ENDPOINT_URL", f"http://127.0.0.1:{port}"),
+        ("AWS_ENDPOINT_URL", s3_address),
         ("AWS_ACCESS_KEY_ID", "key"),
         ("AWS_SECRET_ACCESS_KEY", "secret"),
         ("AWS_DEFAULT_REGION", "us-east-1"),
@@ -74,11 +79,10 @@ def bucket(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[str]:
     ):
         monkeypatch.setenv(name, value)
     fsspec.get_filesystem_class("s3").clear_instance_cache()
-    name = f"bucket-{port}"  # the server keeps its buckets from test to test
+    name = f"bucket-{next(_NUMBERS)}"
     fsspec.filesystem("s3").mkdir(name)
     yield f"s3://{name}"
     fsspec.get_filesystem_class("s3").clear_instance_cache()
-    running.stop()
 
 
 def read_json_lines(path: Path) -> list[Any]:

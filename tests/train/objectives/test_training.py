@@ -107,6 +107,7 @@ def test_runs_of_before_a_rule_changed_do_not_go_on(
     assert not any(name.startswith("rule of ") for name in Loop(plain, corpus).loader.fingerprint)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("objective", ["canine_c with pairs"])
 def test_two_processes_are_one(corpus: str, recipe_of: MakeRecipe, tmp_path: Path, objective: str) -> None:
     recipe = recipe_of(objective, micro_batch=2)
