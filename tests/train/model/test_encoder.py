@@ -182,17 +182,6 @@ def test_bfloat16_has_no_nan(attention: str) -> None:
     assert all(parameter.grad.isfinite().all() for parameter in encoder.parameters() if parameter.grad is not None)
 
 
-@pytest.mark.parametrize("attention", ["full", "multi_scale"])
-def test_compiles_without_graph_breaks(attention: str) -> None:
-    encoder = encoder_of(trunk={**TINY["trunk"], "attention": attention})
-    compiled = torch.compile(encoder, fullgraph=True, backend="eager")
-    batch = (*text(513, 100), None, torch.tensor([[3, 0], [99, 7]]))
-    for one, other in zip(compiled(*batch), encoder(*batch), strict=True):
-        torch.testing.assert_close(one, other, atol=1e-5, rtol=0)
-    compiled.train()
-    score(compiled(*batch).characters).backward()
-
-
 def test_embed_characters_is_the_embedder_at_places() -> None:
     encoder = encoder_of()
     codepoints, _ = text(20, 20)

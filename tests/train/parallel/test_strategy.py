@@ -66,7 +66,9 @@ TIED: dict[str, Any] = {
 
 
 @pytest.mark.parametrize(
-    ("optimizer", "parts"), [("adamw", {}), ("lamb", {}), ("lamb", TIED)], ids=["adamw", "lamb", "tied"]
+    ("optimizer", "parts"),
+    [pytest.param("adamw", {}, marks=pytest.mark.slow), ("lamb", {}), ("lamb", TIED)],
+    ids=["adamw", "lamb", "tied"],
 )
 def test_shards_train_as_one_worker_does(
     corpus: str, make_recipe: MakeRecipe, tmp_path: Path, optimizer: str, parts: dict[str, Any]
