@@ -1,20 +1,25 @@
 """What the docs say of the code is what the code is: the site builds, the picture and the maps are of this house."""
 
 import ast
+import json
 import re
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import jsonschema
 import pytest
 
 from docs.tools.draw_architecture import PICTURE
 from docs.tools.list_commands import _commands, reference
 from docs.tools.list_keys import PAGE, page
+from docs.tools.write_schemas import FOLDER as SCHEMAS
+from docs.tools.write_schemas import files as schemas
 from tests.conftest import REPOSITORY, SOURCE
 from tests.test_imports import FLOORS, PACKAGES
 from tokenfree.workflows import cli
+from tokenfree.workflows.recipes import library
 
 
 def folders_of(package: str) -> set[str]:
@@ -125,3 +130,23 @@ def _strings() -> Iterator[str]:
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Constant) and isinstance(node.value, str):
                 yield node.value
+
+
+def test_the_schemas_are_of_these_settings() -> None:
+    assert {path.name: path.read_text(encoding="utf-8") for path in SCHEMAS.iterdir()} == schemas()
+
+
+def test_every_recipe_fits_a_schema_and_misspelt_ones_do_not() -> None:
+    checks = {
+        path.stem: jsonschema.Draft202012Validator(json.loads(path.read_text("utf-8"))) for path in SCHEMAS.iterdir()
+    }
+    for name in library.names():
+        assert any(check.is_valid(library.read(name)) for check in checks.values()), name
+    pretraining = checks["pretrain"]
+    for recipe, path in (
+        ({"train": {"step": 3}}, "$.train"),
+        ({"model": {"embedder": {"name": "codepoint_hash", "bucket": 3}}}, "$.model.embedder"),
+        ({"model": {"trunk": {"layers": "many"}}}, "$.model.trunk.layers"),
+    ):
+        assert [error.json_path for error in pretraining.iter_errors(recipe)] == [path]
+    assert pretraining.is_valid({"model": {"embedder": {"name": "my_parts.Embedder", "mine": 3}}})
