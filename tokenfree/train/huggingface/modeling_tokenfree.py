@@ -90,7 +90,7 @@ class TokenfreePreTrainedModel(PreTrainedModel):
 
     config_class = TokenfreeConfig
     base_model_prefix = ""
-    _keys_to_ignore_on_load_unexpected = {r"^head\.", r"^lm_head\."}
+    _keys_to_ignore_on_load_unexpected = [r"^head\.", r"^lm_head\."]  # transformers 5.0 takes no set
 
     def __init__(self, config: TokenfreeConfig) -> None:
         super().__init__(config)
