@@ -17,7 +17,7 @@ RESOLVE = $(UV) pip compile --quiet --universal --python-version 3.11 --generate
 # everywhere: Linux and CPython, see [tool.uv] in pyproject.toml.
 TIDY = sed -i -E "/^(cuda|nvidia|triton)/,/[^\\]$$/d; s/ and \(\(platform_machine.*\)\) / /; s/ ; python_full_version < '3.14'( and implementation_name != 'PyPy')? / /"
 
-.PHONY: help setup develop demo test test-all test-engines test-kubernetes test-images test-versions mutate lint format docs lock audit clean
+.PHONY: help setup develop demo test test-all test-engines test-kubernetes test-images test-lowest test-versions mutate lint format docs lock audit clean
 
 help:  ## Show this list
 	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 15
@@ -58,6 +58,12 @@ test-kubernetes: develop  ## The manifests on an API server of Kubernetes with K
 test-images: develop  ## Build the images with buildah on a Debian of debootstrap, and compare pip freeze with the locks (root)
 	$(BIN)/python -m pytest tests/infra -m images
 
+test-lowest: $(UV)  ## The quick tests with the oldest versions that pyproject.toml allows, in an environment in build/
+	$(UV) pip compile --quiet --resolution lowest-direct --python $(PYTHON) --extra all -o build/lowest.txt pyproject.toml
+	$(UV) venv --quiet --clear --python $(PYTHON) build/lowest
+	$(UV) pip install --quiet --python build/lowest -c build/lowest.txt --extra all --group dev -r pyproject.toml -e .
+	build/lowest/bin/python -m pytest -n 2 --dist loadfile -m "not slow"
+
 test-versions:  ## The quick tests on each version of Python that is installed, in environments in build/
 	for version in $(VERSIONS); do \
 	  python$$version --version > /dev/null 2>&1 || { echo "python$$version: not installed"; continue; }; \
@@ -77,9 +83,10 @@ format: develop  ## Format the code and sort the imports
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-docs: develop  ## Draw the architecture, list the keys, and build the site of docs/ into site/
+docs: develop  ## Draw the architecture, list the keys, write schemas, and build the site of docs/ into site/
 	$(BIN)/python -m docs.tools.draw_architecture
 	$(BIN)/python -m docs.tools.list_keys
+	$(BIN)/python -m docs.tools.write_schemas
 	$(BIN)/mkdocs build --strict --quiet
 
 lock: $(UV)  ## Resolve pyproject.toml into the locks for Python 3.11 to 3.13; with UPGRADE=--upgrade to newer versions
