@@ -177,6 +177,7 @@ def test_folders_that_are_no_models(run: str, exported: str, tmp_path: Path) -> 
         ("{", "no config.json of transformers"),
         ("[]", "no config.json of transformers"),
         ('{"model_type": "gpt2"}', "model_type 'gpt2' is not known"),
+        ('{"model_type": "tokenfree"}', "only AutoModel opens this folder. Give the run that it was exported from"),
         (json.dumps(json.loads((Path(exported) / "config.json").read_text())), "holds neither model.safetensors"),
     ):
         if text is not None:

@@ -145,6 +145,8 @@ def read_folder(folder: Path) -> FolderModel:
     """Return the model in a folder written by `save_pretrained`. Raises UserError if there is no readable one."""
     fields = _read_fields(folder)
     kind = fields.get("model_type")
+    if kind == "tokenfree":
+        raise UserError(f"{folder}: only AutoModel opens this folder. Give the run that it was exported from.")
     if not isinstance(kind, str) or kind not in KINDS:
         raise UserError(f"{folder}/config.json: model_type {kind!r} is not known; known are {', '.join(KINDS)}")
     weights = _read_weights(folder)
