@@ -74,7 +74,8 @@ Node = tuple[int, int, int, "list[Node]"]
 # MediaWiki's own limit on nesting. It also bounds the work: kept text is copied once per level.
 MAX_DEPTH = 40
 
-_BRACES = re.compile(r"\{\{+|\}\}+")
+# Two patterns, because `re` searches for a literal several times as fast as for one of two.
+_BRACES = (re.compile(r"\{\{+"), re.compile(r"\}\}+"))
 _NAME_END = re.compile(r"[|\n<\x05]")
 _NO_CHILDREN: list[Node] = []
 
@@ -95,8 +96,7 @@ def _match(text: str) -> list[Node]:
     """Return the outermost matched pairs in order, each with those inside it. Unmatched braces are in none."""
     opened: list[list[int]] = []  # runs of opening braces: position, number not yet matched
     done: list[Node] = []
-    for token in _BRACES.finditer(text):
-        start, end = token.span()
+    for start, end in sorted(token.span() for braces in _BRACES for token in braces.finditer(text)):
         if text[start] == "{":
             opened.append([start, end - start])
             continue
