@@ -153,7 +153,7 @@ def build_graph(pipeline: Pipeline, job: PreprocessJob) -> None:
             | f"{name}: wait" >> beam.GroupBy(lambda _: None)
             | f"{name}: list" >> beam.FlatMap(_list_tasks, job, count)
         )
-        if count is not once:
+        if count is not once and not is_embedded(pipeline.options):  # one process has nothing to spread over
             tasks |= f"{name}: spread" >> beam.Reshuffle()
         tasks |= name >> beam.Map(_do_task, job, function)
 
