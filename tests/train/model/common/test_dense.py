@@ -113,3 +113,19 @@ def test_mkl_is_slow_on_other_cpus_with_avx512(
     monkeypatch.setattr(dense, "Path", lambda path: file if path == "/proc/cpuinfo" else Path(path))
     usable = torch.backends.mkl.is_available() and hasattr(torch.ops.mkldnn, "_linear_pointwise")
     assert dense.mkl_is_slow.__wrapped__() == (slow and usable)
+
+
+@pytest.mark.parametrize("shape", [(7,), (2, 9, 3), (2, 0)])
+def test_embedding_and_its_gradient_equal_those_of_pytorch(shape: tuple[int, ...]) -> None:
+    torch.manual_seed(0)
+    table, index = torch.randn(5, 4, requires_grad=True), torch.randint(5, shape)
+    ours, wanted = dense.embedding(index, table), F.embedding(index, table)
+    assert torch.equal(ours, wanted)
+    by = torch.randn_like(wanted)
+    assert torch.equal(*(torch.autograd.grad((found * by).sum(), table)[0] for found in (ours, wanted)))
+
+
+@pytest.mark.parametrize("row", [-1, 5])
+def test_embedding_refuses_rows_beyond_the_table(row: int) -> None:
+    with pytest.raises(IndexError):
+        dense.embedding(torch.tensor([[0, row]]), torch.randn(5, 4))

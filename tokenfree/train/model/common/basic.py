@@ -356,8 +356,15 @@ class TableRows(NamedTuple):
     segments_BC: Tensor | None
 
 
+def embedding(index: Tensor, table_XD: Tensor) -> Tensor:
+    """Return F.embedding(index, table_XD). On the CPU, the gradient of `index_select` takes half as long."""
+    if not draws_here(table_XD):
+        return F.embedding(index, table_XD)
+    return table_XD.index_select(0, index.flatten()).unflatten(0, index.shape)
+
+
 def look_up(embedded: Tensor | TableRows) -> Tensor:
-    return F.embedding(embedded.index_BC, embedded.table_XD) if isinstance(embedded, TableRows) else embedded
+    return embedding(embedded.index_BC, embedded.table_XD) if isinstance(embedded, TableRows) else embedded
 
 
 def as_rows(embedded: Tensor | TableRows) -> TableRows:

@@ -20,6 +20,7 @@ from tokenfree.train.model.common.basic import (
     activate,
     as_rows,
     count_parameters,
+    embedding,
 )
 from tokenfree.train.model.downsamplers.words import (
     WordDownsampler,
@@ -75,8 +76,8 @@ class WordPooling(WordDownsampler):
 
     def pool(self, rows: TableRows, words: WordSpans) -> Tensor:
         """Return e_i of each word, 0 for words without bytes. Keys and values are computed once per table row."""
-        keys_BCD = F.embedding(rows.index_BC, self.key(rows.table_XD))
-        values_BCD = F.embedding(rows.index_BC, self.value(rows.table_XD))
+        keys_BCD = embedding(rows.index_BC, self.key(rows.table_XD))
+        values_BCD = embedding(rows.index_BC, self.value(rows.table_XD))
         if self.byte_positions is not None:
             positions_XD = self.byte_positions.weight
             keys_BCD = keys_BCD + F.embedding(words.position_BC, self.key(positions_XD))

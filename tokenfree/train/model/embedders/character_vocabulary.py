@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from tokenfree.core.settings import settings
 from tokenfree.preprocess.text.specials import RESERVED
-from tokenfree.train.model.common.basic import Dimensions
+from tokenfree.train.model.common.basic import Dimensions, embedding
 from tokenfree.train.model.embedders.characters import CharacterEmbedder, InputConfig
 from tokenfree.train.model.embedders.codepoint_hash import MAX_CODEPOINT
 
@@ -63,4 +63,4 @@ class VocabularyTable(nn.Module):
             return self.rows(rows_X[codepoints_BC.clamp(-1, MAX_CODEPOINT + 1)])
         index_BC = torch.searchsorted(self.known_V, codepoints_BC).clamp(max=len(self.known_V) - 1)
         is_known_BC = (self.known_V[index_BC] == codepoints_BC) & (codepoints_BC <= MAX_CODEPOINT)
-        return self.rows(torch.where(is_known_BC, index_BC + 1, UNKNOWN))
+        return embedding(torch.where(is_known_BC, index_BC + 1, UNKNOWN), self.rows.weight)

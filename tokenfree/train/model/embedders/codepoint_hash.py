@@ -10,7 +10,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from tokenfree.core.settings import settings
-from tokenfree.train.model.common.basic import Dimensions
+from tokenfree.train.model.common.basic import Dimensions, embedding
 from tokenfree.train.model.embedders.characters import CharacterEmbedder, InputConfig
 
 Family = Literal["official", "independent"]
@@ -97,7 +97,7 @@ class HashTables(nn.Module):
         invalid_BC = (codepoints_BC < 0) | (codepoints_BC > MAX_CODEPOINT)
         beyond_BC11 = torch.where(invalid_BC, len(self.rows.weight), 0)[..., None, None]
         # One look-up for all orders, because the gradient of each look-up is as large as all tables.
-        found = self.rows(torch.stack(by_order, dim=2) + beyond_BC11)
+        found = embedding(torch.stack(by_order, dim=2) + beyond_BC11, self.rows.weight)
         return (found if self.orders == 1 else found.sum(dim=2)).flatten(2)
 
     def ngram_buckets(self, codepoints_BC: Tensor) -> list[Tensor]:

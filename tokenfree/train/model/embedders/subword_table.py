@@ -5,7 +5,7 @@ from typing import Literal
 from torch import Tensor, nn
 
 from tokenfree.core.settings import NonNegative, Positive, settings
-from tokenfree.train.model.common.basic import Dimensions
+from tokenfree.train.model.common.basic import Dimensions, embedding
 from tokenfree.train.model.embedders.characters import CharacterEmbedder, InputConfig
 
 
@@ -37,4 +37,4 @@ class Table(nn.Module):
         self.rows = nn.Embedding(size, width)
 
     def forward(self, codepoints_BC: Tensor) -> Tensor:
-        return self.rows(codepoints_BC)
+        return embedding(codepoints_BC, self.rows.weight)
