@@ -58,3 +58,19 @@ def test_targets_are_the_rows_of_all(targets: list[list[int]]) -> None:
     everything = up(units, grouping, characters, mask)
     some = up(units, grouping, characters, mask, rows)
     torch.testing.assert_close(some, everything[torch.arange(2)[:, None], rows], atol=1e-6, rtol=0)
+
+
+def test_convolution_in_bfloat16_equals_that_in_float32_up_to_rounding() -> None:
+    torch.manual_seed(0)
+    x, kernel, bias = (torch.randn(shape, requires_grad=True) for shape in ((2, 20, 8), (6, 8, 3), (6,)))
+    wanted = repeat_concat.convolve(x, kernel, bias)
+    with torch.autocast("cpu", torch.bfloat16):
+        found = repeat_concat.convolve(x, kernel, bias)
+    assert found.is_contiguous()
+    by = torch.randn_like(wanted)
+    for one, other in zip(
+        [found.float(), *torch.autograd.grad((found * by).sum(), [x, kernel, bias])],
+        [wanted, *torch.autograd.grad((wanted * by).sum(), [x, kernel, bias])],
+        strict=True,
+    ):
+        torch.testing.assert_close(one, other, atol=0.1, rtol=0.02)

@@ -93,9 +93,9 @@ class RepeatConcat(Upsampler):
         """Return the convolution over [characters ; repeated units]. Its half over units is computed once per unit."""
         width = characters_BCD.shape[-1]
         left, right = same_padding(self.convolution.kernel_size[0])
-        padded_BDC = F.pad(characters_BCD, (0, 0, left, right)).transpose(1, 2)
+        padded_BCD = F.pad(characters_BCD, (0, 0, left, right))
         kernel_DDK, bias_D = self.convolution.weight, self.convolution.bias
-        y_BCD = F.conv1d(padded_BDC, kernel_DDK[:, :width], bias_D).transpose(1, 2)
+        y_BCD = convolve(padded_BCD, kernel_DDK[:, :width], bias_D)
         # This order makes the sum contiguous. Otherwise its layout would differ from that of its gradient, and the
         # backward pass of GELU would take eight times as long: 5 ms of a step of 160 ms with canine-fast-tiny.
         return convolve_units(units_BUD, grouping, kernel_DDK[:, width:], y_BCD.shape[1]) + y_BCD
@@ -110,6 +110,17 @@ class RepeatConcat(Upsampler):
             Cost("up convolution + norm", (length, width), parameters, convolution),
             Cost("final layer", (rows, width), count_parameters(self.final), final),
         ]
+
+
+def convolve(x_BCD: Tensor, kernel_DDK: Tensor, bias_D: Tensor | None) -> Tensor:
+    """Return the convolution without padding over characters, as F.conv1d computes it over the last dimension."""
+    x_BDC = x_BCD.transpose(1, 2)
+    # In bfloat16, oneDNN is faster by a fifth with this layout, which is that of all other tensors. In float32, its
+    # gradient would take twice as long.
+    if x_BCD.device.type == "cpu" and torch.is_autocast_enabled("cpu"):
+        kernel_DD1K = kernel_DDK[:, :, None].contiguous(memory_format=torch.channels_last)
+        return F.conv2d(x_BDC[:, :, None], kernel_DD1K, bias_D)[:, :, 0].transpose(1, 2)
+    return F.conv1d(x_BDC, kernel_DDK, bias_D).transpose(1, 2)
 
 
 def convolve_units(units_BUD: Tensor, grouping: Grouping, kernel_DDK: Tensor, num_characters: int) -> Tensor:
