@@ -286,7 +286,7 @@ _ID = re.compile(r"<id>\s*(\d{1,20})\s*</id>")
 _TEXT = re.compile(r"<text(?:\s[^<>]*)?/?>")
 _MODEL = re.compile(r"<model>([^<]*)</model>")
 _CDATA = "<![CDATA["
-_ENTITY = re.compile(r"&(?:(lt|gt|quot|apos|amp)|#x([0-9a-fA-F]{1,8})|#([0-9]{1,8}));")
+_ENTITY = re.compile(r"&(lt|gt|quot|apos|amp|#x[0-9a-fA-F]{1,8}|#[0-9]{1,8});")
 _NAMED = {"lt": "<", "gt": ">", "quot": '"', "apos": "'", "amp": "&"}
 _REDIRECT = re.compile(r"\s*#\s*redirect\b", re.IGNORECASE)
 
@@ -357,7 +357,9 @@ def unescape(raw: str) -> str:
     if _CDATA in raw:
         before, *sections = raw.split(_CDATA)
         return unescape(before) + "".join(map(_unescape_section, sections))
-    return _ENTITY.sub(_character, raw)
+    pieces = _ENTITY.split(raw)
+    pieces[1::2] = [_NAMED.get(name) or _character(name) for name in pieces[1::2]]
+    return "".join(pieces)
 
 
 def _unescape_section(section: str) -> str:
@@ -365,10 +367,8 @@ def _unescape_section(section: str) -> str:
     return inside + unescape(outside) if closed else _CDATA + unescape(section)
 
 
-def _character(match: re.Match[str]) -> str:
-    if match[1]:
-        return _NAMED[match[1]]
-    number = int(match[2], 16) if match[2] else int(match[3])
+def _character(name: str) -> str:
+    number = int(name[2:], 16) if name.startswith("#x") else int(name[1:])
     invalid = number == 0 or 0xD800 <= number <= 0xDFFF or number > 0x10FFFF
     return "\ufffd" if invalid else chr(number)
 
