@@ -238,7 +238,7 @@ def test_all_modules_can_be_imported() -> None:
             (f"tokenfree.workflows.commands.{name}", {"pyarrow", "numpy", "rich", "pydantic", "fsspec"})
             for name in ("cluster", "doctor", "download", "preprocess", "pretrain", "sweep")
         ),
-        ("tokenfree.pipelines.preprocess", {"torch", "ray", "apache_beam"}),
+        ("tokenfree.pipelines.preprocess", {"torch", "ray", "apache_beam", "pandas"}),
         ("tokenfree.train.data.loader", {"torch", "ray"}),
         ("tokenfree.train.loop.worker", {"ray", "torch.distributed.fsdp", "torch._dynamo", "scipy", "pandas"}),
         ("tokenfree.train.sweep.tune", {"scipy", "sklearn", "optuna"}),  # each trial is a process that imports it
