@@ -82,7 +82,7 @@ def run(args: argparse.Namespace) -> int:
     if result.already_complete:
         print(f"{args.output}: already complete ({counted(result.steps, 'step')}); nothing to do")
     print("\n".join([*loss_lines(result), *loss_of_each(result.validation_means, paths_of(data))]))
-    print(f"  {'checkpoint':<12}{result.checkpoint}")
+    print(f"  {'checkpoint':<12}{args.output}/checkpoints/{result.checkpoint.rpartition('/')[2]}")
     print(f"  {'metrics':<12}{args.output}/metrics.jsonl")
     print(next_command("evaluate", args.output, "--data", *args.data, *trust_of(recipe)))
     return 0

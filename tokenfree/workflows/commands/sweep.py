@@ -85,7 +85,7 @@ def run(args: argparse.Namespace) -> int:
     for line in _results(sweep, result):
         print(line)
     for path in (*result.files, report):
-        print(f"  {path.name:<14}{path}")
+        print(f"  {path.name:<14}{Path(args.output) / path.name}")
     made = {path.name for path in result.files}
     if SCORES in made:
         scores = SCORES_FILE.json(Storage.at(args.output), SCORES)
