@@ -17,7 +17,8 @@ import torch
 
 from benchmarks.timing import Seconds, in_turn, median, quotient
 from tokenfree.core.settings import build
-from tokenfree.train.model.encoder import ModelConfig, Trunk, TrunkConfig
+from tokenfree.train.model.common.slots import TrunkConfig
+from tokenfree.train.model.encoder import ModelConfig, Trunk
 
 PATTERNS: dict[str, Any] = {
     "full": "full",
@@ -78,7 +79,7 @@ def make_run(name: str, length: int, mode: str, options: argparse.Namespace) -> 
     """Return a training step without optimizer, or a forward pass, of the same trunk with one pattern."""
     torch.manual_seed(0)
     fields = {"layers": options.layers, "dropout": options.dropout, "attention": PATTERNS[name]}
-    trunk = build(TrunkConfig, fields, source="benchmark").build(ModelConfig().dimensions)
+    trunk = Trunk(build(TrunkConfig, fields, source="benchmark"), ModelConfig().dimensions)
     units, valid = torch.randn(1, length, trunk.width), torch.arange(length)[None] < 0.9 * length
     return functools.partial(train if mode == "training" else infer, trunk, units, valid)
 

@@ -20,7 +20,8 @@ from torch import nn
 
 from benchmarks.timing import median
 from tokenfree.core.settings import build
-from tokenfree.train.model.encoder import Encoder, ModelConfig, TrunkConfig
+from tokenfree.train.model.common.slots import TrunkConfig
+from tokenfree.train.model.encoder import Encoder, ModelConfig
 
 SYMBOLS = 30_522
 MODES = ("training", "inference")

@@ -16,7 +16,8 @@ from tokenfree.core.errors import UserError
 from tokenfree.core.settings import Slot, build
 from tokenfree.train.model.common.attention import Heads
 from tokenfree.train.model.common.basic import Dimensions
-from tokenfree.train.model.encoder import Encoder, EncoderOutput, ModelConfig, Trunk, TrunkConfig, check
+from tokenfree.train.model.common.slots import TrunkConfig
+from tokenfree.train.model.encoder import Encoder, EncoderOutput, ModelConfig, Trunk, check
 
 HEADS, WIDTH, UNITS = 2, 4, 50  # units enough for the paths that go block by block
 STEP = 1e-6  # of numerical derivatives
@@ -62,7 +63,7 @@ def defined(mapping: Mapping[str, Any]) -> bool:
 
 
 def trunk_of(mapping: Mapping[str, Any], dtype: torch.dtype = torch.float64) -> Trunk:
-    return spread(build(TrunkConfig, mapping, source="test").build(DIMENSIONS)).to(dtype)
+    return spread(Trunk(build(TrunkConfig, mapping, source="test"), DIMENSIONS)).to(dtype)
 
 
 def spread(module: Any) -> Any:
@@ -342,7 +343,7 @@ def test_codes_and_patterns_work_or_are_refused(code: str) -> None:
             with pytest.raises(UserError, match=r"^model\.trunk\."):
                 model.build()
             continue
-        trunk = spread(model.trunk.build(DIMENSIONS))
+        trunk = spread(Trunk(model.trunk, DIMENSIONS))
         output = trunk(x, valid, segments)
         gradients = torch.autograd.grad(score(output), list(trunk.parameters()), materialize_grads=True)
         assert all(tensor.isfinite().all() for tensor in (output, *gradients)), mapping

@@ -18,10 +18,11 @@ from tokenfree.train.model.common.slots import (
     LAYER,
     POSITIONS,
     SEGMENTS,
+    TrunkConfig,
     Upsampler,
     UpsamplerConfig,
 )
-from tokenfree.train.model.encoder import DOWNSAMPLER, EMBEDDER, UPSAMPLER, Encoder, ModelConfig, TrunkConfig
+from tokenfree.train.model.encoder import DOWNSAMPLER, EMBEDDER, UPSAMPLER, Encoder, ModelConfig
 
 SLOTS = {
     "embedder": EMBEDDER,

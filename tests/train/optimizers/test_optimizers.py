@@ -10,7 +10,8 @@ from torch import nn
 
 from tokenfree.core.settings import Slot, build
 from tokenfree.train.model.common.basic import Dimensions
-from tokenfree.train.model.encoder import ModelConfig, TrunkConfig
+from tokenfree.train.model.common.slots import TrunkConfig
+from tokenfree.train.model.encoder import ModelConfig, Trunk
 from tokenfree.train.optimizers.adamw import Config as AdamWConfig
 from tokenfree.train.optimizers.adamw_bert import Config as BertAdamWConfig
 from tokenfree.train.optimizers.base import parameter_groups, stacked_tensors
@@ -180,7 +181,7 @@ def test_each_of_several_tensors_in_one_has_a_ratio_of_its_own() -> None:
 def test_a_table_that_begins_at_zero_moves_as_fast_as_with_adam() -> None:
     """Half way in 50 steps of 0.01: with a trust ratio it would grow by 1% of itself at a step, which takes 400."""
     config = build(TrunkConfig, {"layers": 2, "heads": 2, "positions": "diet_rel"}, source="test")
-    positions = config.build(Dimensions(8, 2, 8, 0.0, "gelu")).positions
+    positions = Trunk(config, Dimensions(8, 2, 8, 0.0, "gelu")).positions
     optimizer = LambConfig(weight_decay=0.0).build(positions)
     steps = 0
     while positions.by_offset_LHO.mean() < 0.5:
@@ -202,7 +203,7 @@ def test_every_table_of_the_layers_says_so(positions: str) -> None:
     mapping = {"layers": 3, "heads": 4, "positions": {"name": positions}, "segments": "per_head"}
     if positions not in ("none", "tupe"):
         mapping["positions"]["sharing"] = "none"
-    trunk = build(TrunkConfig, mapping, source="test").build(Dimensions(16, 4, 16, 0.0, "gelu"))
+    trunk = Trunk(build(TrunkConfig, mapping, source="test"), Dimensions(16, 4, 16, 0.0, "gelu"))
     found = stacked_tensors(trunk)
     for name, parameter in trunk.named_parameters():
         if parameter.ndim > 1 and name.startswith(("positions", "segments")):

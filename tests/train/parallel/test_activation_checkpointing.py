@@ -11,7 +11,8 @@ from tokenfree.train.config import PretrainRecipe
 from tokenfree.train.loop.parallel import recompute
 from tokenfree.train.loop.pretraining import Loop
 from tokenfree.train.model.common.basic import Dimensions
-from tokenfree.train.model.encoder import Trunk, TrunkConfig
+from tokenfree.train.model.common.slots import TrunkConfig
+from tokenfree.train.model.encoder import Trunk
 
 MakeRecipe = Callable[..., PretrainRecipe]
 KINDS = [
@@ -54,7 +55,7 @@ def test_gradients_are_the_same_and_memory_is_less(kind: str, name: str) -> None
             break
     torch.manual_seed(0)
     dimensions = Dimensions(32, 4, 128, 0.1, "gelu_tanh")
-    plain, changed = config.build(dimensions), config.build(dimensions)
+    plain, changed = Trunk(config, dimensions), Trunk(config, dimensions)
     changed.load_state_dict(plain.state_dict())
     for layer in changed.layers:
         recompute(layer)

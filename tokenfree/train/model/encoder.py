@@ -27,20 +27,12 @@ from tokenfree.train.model.common.basic import (
     look_up,
     unit_segments,
 )
-from tokenfree.train.model.common.slots import TrunkSettings
+from tokenfree.train.model.common.slots import TrunkConfig
 
 _SLOTS = "tokenfree.train.model.common.slots"
 EMBEDDER = Slot("tokenfree.train.model.embedders", "codepoint_hash", f"{_SLOTS}.EmbedderConfig")
 DOWNSAMPLER = Slot("tokenfree.train.model.downsamplers", "strided_conv", f"{_SLOTS}.DownsamplerConfig")
 UPSAMPLER = Slot("tokenfree.train.model.upsamplers", "repeat_concat", f"{_SLOTS}.UpsamplerConfig")
-
-
-@settings
-class TrunkConfig(TrunkSettings):
-    """Stack of Transformer layers; the defaults are BERT base (Devlin et al., arXiv 1810.04805, section 3)."""
-
-    def build(self, dimensions: Dimensions) -> "Trunk":
-        return Trunk(self, dimensions)
 
 
 class Trunk(nn.Module):
@@ -201,7 +193,7 @@ class Encoder(nn.Module):
         self.width = config.width
         self.embedder = config.embedder.build(dataclasses.replace(dimensions, width=dimensions.character_width))
         self.downsampler = config.downsampler.build(dimensions)
-        self.trunk = config.trunk.build(dimensions)
+        self.trunk = Trunk(config.trunk, dimensions)
         self.upsampler = config.upsampler.build(dimensions)
         self.pooler = nn.Linear(config.width, config.width)
         self.apply(partial(initialise, how=config.initialisation))

@@ -9,7 +9,8 @@ from torch import Tensor
 from tokenfree.core.settings import build
 from tokenfree.train.model.common.attention import ALL_HEADS, Heads, LayerBias, OffsetBias, SharedBias, SumBias
 from tokenfree.train.model.common.basic import Dimensions
-from tokenfree.train.model.encoder import TrunkConfig, shared, sums
+from tokenfree.train.model.common.slots import TrunkConfig
+from tokenfree.train.model.encoder import Trunk, shared, sums
 
 UNITS = 6
 
@@ -69,8 +70,9 @@ def test_uncached_is_the_same_bias_with_nothing_computed() -> None:
 def test_bias_and_heads_are_bound_by_the_layer_and_by_nobody_else(code: Any, segments: str) -> None:
     """A code that reads or scales queries does it once, whatever the stack keeps of it; the core gets what is bound."""
     torch.manual_seed(0)
-    trunk = build(TrunkConfig, {"heads": 2, "layers": 2, "positions": code, "segments": segments}, source="test").build(
-        Dimensions(8, 2, 8, 0.0, "gelu")
+    trunk = Trunk(
+        build(TrunkConfig, {"heads": 2, "layers": 2, "positions": code, "segments": segments}, source="test"),
+        Dimensions(8, 2, 8, 0.0, "gelu"),
     )
     x, valid = torch.randn(2, UNITS, 8), torch.ones(2, UNITS, dtype=torch.bool)
     layer: Any = trunk.layers[0]

@@ -7,8 +7,8 @@ from tokenfree.core.settings import build
 from tokenfree.train.model.attention.causal import CausalCore
 from tokenfree.train.model.common.attention import Heads
 from tokenfree.train.model.common.basic import Dimensions
-from tokenfree.train.model.common.slots import LAYER, POSITIONS
-from tokenfree.train.model.encoder import TrunkConfig
+from tokenfree.train.model.common.slots import LAYER, POSITIONS, TrunkConfig
+from tokenfree.train.model.encoder import Trunk
 
 
 def test_attention_by_loops() -> None:
@@ -29,7 +29,7 @@ def test_attention_by_loops() -> None:
 @pytest.mark.parametrize("code", POSITIONS.names())
 def test_nothing_comes_back_from_later_units(code: str, layer: str) -> None:
     mapping = {"layers": 2, "heads": 2, "dropout": 0.0, "attention": "causal", "layer": layer, "positions": code}
-    trunk = build(TrunkConfig, mapping, source="test").build(Dimensions(8, 2, 16, 0.0, "gelu")).double()
+    trunk = Trunk(build(TrunkConfig, mapping, source="test"), Dimensions(8, 2, 16, 0.0, "gelu")).double()
     torch.manual_seed(0)
     with torch.no_grad():
         for parameter in trunk.parameters():

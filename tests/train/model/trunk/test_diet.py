@@ -9,8 +9,9 @@ from torch import Tensor
 from tokenfree.core.settings import build
 from tokenfree.train.model.common.attention import FactorBias, OffsetBias
 from tokenfree.train.model.common.basic import Dimensions, count_parameters
+from tokenfree.train.model.common.slots import TrunkConfig
 from tokenfree.train.model.costs import costs
-from tokenfree.train.model.encoder import Encoder, ModelConfig, Trunk, TrunkConfig
+from tokenfree.train.model.encoder import Encoder, ModelConfig, Trunk
 
 LAYER = 7_087_872
 POOLER = 590_592
@@ -24,7 +25,7 @@ def trunk_of(dimensions: Dimensions, device: str = "cpu", **options: Any) -> Tru
     torch.manual_seed(0)
     config = build(TrunkConfig, {"heads": dimensions.heads, "layers": 2, **options}, source="test")
     with torch.device(device):
-        return config.build(dimensions)
+        return Trunk(config, dimensions)
 
 
 def scale_up(trunk: Trunk) -> Trunk:

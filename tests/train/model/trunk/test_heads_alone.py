@@ -7,7 +7,8 @@ from torch import Tensor
 from tokenfree.core.settings import build
 from tokenfree.train.model.common.attention import Heads
 from tokenfree.train.model.common.basic import Dimensions
-from tokenfree.train.model.encoder import Trunk, TrunkConfig
+from tokenfree.train.model.common.slots import TrunkConfig
+from tokenfree.train.model.encoder import Trunk
 
 WIDTH, HEADS = 20, 5
 
@@ -16,7 +17,7 @@ def trunk_of(*scales: int | str, convention: str = "width") -> Trunk:
     torch.manual_seed(0)
     attention = {"name": "multi_scale", "scales": list(scales), "alpha": 0, "window_convention": convention}
     fields = {"layers": 2, "heads": HEADS, "dropout": 0, "layer": "multi_scale", "attention": attention}
-    return build(TrunkConfig, fields, source="test").build(Dimensions(WIDTH, HEADS, 4 * WIDTH, 0.0, "gelu"))
+    return Trunk(build(TrunkConfig, fields, source="test"), Dimensions(WIDTH, HEADS, 4 * WIDTH, 0.0, "gelu"))
 
 
 def output_and_gradients(trunk: Trunk) -> list[Tensor]:
@@ -42,7 +43,7 @@ def test_position_codes_need_all_heads(code: str) -> None:
     torch.manual_seed(0)
     attention = {"name": "multi_scale", "scales": [1, 3], "alpha": 0}
     fields = {"layers": 1, "heads": 4, "layer": "multi_scale", "attention": attention, "positions": code}
-    trunk = build(TrunkConfig, fields, source="test").build(Dimensions(WIDTH, 4, 80, 0.0, "gelu")).eval()
+    trunk = Trunk(build(TrunkConfig, fields, source="test"), Dimensions(WIDTH, 4, 80, 0.0, "gelu")).eval()
     for parameter in trunk.parameters():
         torch.nn.init.normal_(parameter, std=0.3)
     (layer,) = trunk.layers

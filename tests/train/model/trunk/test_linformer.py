@@ -11,14 +11,15 @@ from torch import Tensor
 from tokenfree.core.errors import UserError
 from tokenfree.core.settings import build
 from tokenfree.train.model.common.basic import Dimensions, count_parameters
-from tokenfree.train.model.encoder import ModelConfig, Trunk, TrunkConfig, check
+from tokenfree.train.model.common.slots import TrunkConfig
+from tokenfree.train.model.encoder import ModelConfig, Trunk, check
 
 DIMENSIONS = Dimensions(width=16, heads=4, inner_width=12, dropout=0.0, activation="gelu_tanh")
 
 
 def trunk_of(**options: Any) -> Trunk:
     torch.manual_seed(0)
-    trunk = build(TrunkConfig, {"layers": 2, "heads": 4, **options}, source="test").build(DIMENSIONS).double()
+    trunk = Trunk(build(TrunkConfig, {"layers": 2, "heads": 4, **options}, source="test"), DIMENSIONS).double()
     with torch.no_grad():
         for parameter in trunk.parameters():
             parameter.normal_(0, 0.4)
@@ -101,7 +102,7 @@ def test_padding_changes_nothing(positions: str) -> None:
 def test_memory_and_cost_are_linear_in_the_length() -> None:
     long = {"max_units": 1536}
     config = {"layers": 1, "attention": {"name": "linformer", **long}, "positions": {"name": "diet_abs", **long}}
-    trunk = build(TrunkConfig, config, source="test").build(DIMENSIONS).train()
+    trunk = Trunk(build(TrunkConfig, config, source="test"), DIMENSIONS).train()
 
     def largest(num_units: int) -> int:
         sizes = []
@@ -122,8 +123,8 @@ def test_parameters_and_initial_mixtures() -> None:
     trunk = build(TrunkConfig, {"layers": 2, "attention": {"name": "linformer", "projection": 256}}, source="test")
     plain = build(TrunkConfig, {"layers": 2}, source="test")
     torch.manual_seed(0)
-    built = trunk.build(DIMENSIONS)
-    assert count_parameters(built) - count_parameters(plain.build(DIMENSIONS)) == 2 * 256 * 512
+    built = Trunk(trunk, DIMENSIONS)
+    assert count_parameters(built) - count_parameters(Trunk(plain, DIMENSIONS)) == 2 * 256 * 512
     core: Any = built.layers[0].core
     assert core.mixtures_KU.std().item() == pytest.approx(512**-0.5, rel=0.02)
 

@@ -5,7 +5,8 @@ import torch
 
 from tokenfree.core.settings import build
 from tokenfree.train.model.common.basic import Dimensions
-from tokenfree.train.model.encoder import TrunkConfig
+from tokenfree.train.model.common.slots import TrunkConfig
+from tokenfree.train.model.encoder import Trunk
 
 
 @pytest.mark.parametrize("windows", [[4, 4], [2, 16]])
@@ -32,7 +33,7 @@ def test_parity_with_longformer(windows: list[int]) -> None:
     }
     mapping = {"layers": 2, "heads": 4, "activation": "gelu", "attention": attention}
     dimensions = Dimensions(width=16, heads=4, inner_width=24, dropout=0.0, activation="gelu")
-    trunk = build(TrunkConfig, mapping, source="test").build(dimensions).eval()
+    trunk = Trunk(build(TrunkConfig, mapping, source="test"), dimensions).eval()
     names = {
         "query": "attention.self.query", "key": "attention.self.key", "value": "attention.self.value",
         "core.query": "attention.self.query_global", "core.key": "attention.self.key_global",

@@ -11,7 +11,8 @@ from torch import Tensor, nn
 
 from tokenfree.core.settings import build, to_mapping
 from tokenfree.train.model.common.basic import Dimensions
-from tokenfree.train.model.encoder import ModelConfig, Trunk, TrunkConfig
+from tokenfree.train.model.common.slots import TrunkConfig
+from tokenfree.train.model.encoder import ModelConfig, Trunk
 from tokenfree.workflows.recipes import library
 
 WIDTH, HEADS = 20, 10
@@ -35,7 +36,7 @@ def trunk_of(recipe: str, width: int = WIDTH) -> Trunk:
     model = build(ModelConfig, library.read_based(recipe)["model"], source=recipe)
     config = build(TrunkConfig, {**to_mapping(model.trunk), "heads": HEADS, "dropout": 0.0}, source=recipe)
     torch.manual_seed(0)
-    trunk = config.build(Dimensions(width, HEADS, 4 * width, 0.0, "gelu_tanh")).double()
+    trunk = Trunk(config, Dimensions(width, HEADS, 4 * width, 0.0, "gelu_tanh")).double()
     with torch.no_grad():
         for parameter in trunk.parameters():
             parameter.normal_(0, 0.4)

@@ -7,7 +7,8 @@ import torch
 
 from tokenfree.core.settings import build
 from tokenfree.train.model.common.basic import Dimensions
-from tokenfree.train.model.encoder import ModelConfig, TrunkConfig
+from tokenfree.train.model.common.slots import TrunkConfig
+from tokenfree.train.model.encoder import ModelConfig, Trunk
 
 DIMENSIONS = Dimensions(width=12, heads=4, inner_width=48, dropout=0.1, activation="gelu_tanh")
 
@@ -15,7 +16,7 @@ DIMENSIONS = Dimensions(width=12, heads=4, inner_width=48, dropout=0.1, activati
 def trunk(**options: Any) -> Any:
     mapping = {"layers": 2, "layer": {"name": "multi_scale", **options}, "attention": {"name": "multi_scale"}}
     torch.manual_seed(0)
-    return build(TrunkConfig, mapping, source="test").build(DIMENSIONS)
+    return Trunk(build(TrunkConfig, mapping, source="test"), DIMENSIONS)
 
 
 @pytest.mark.parametrize("head_width", [3, 5])

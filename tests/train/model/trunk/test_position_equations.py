@@ -10,7 +10,8 @@ from torch import Tensor
 from tests.train.model.test_equations import dense, feed_forward, norm, shown
 from tokenfree.core.settings import build
 from tokenfree.train.model.common.basic import Dimensions
-from tokenfree.train.model.encoder import TrunkConfig
+from tokenfree.train.model.common.slots import TrunkConfig
+from tokenfree.train.model.encoder import Trunk
 
 HEADS, E, UNITS, MOST = 3, 4, 8, 61
 SEGMENTS = torch.tensor([0, 0, 0, 1, 1, 0, 1, 1] * 7)
@@ -19,7 +20,7 @@ SEGMENTS = torch.tensor([0, 0, 0, 1, 1, 0, 1, 1] * 7)
 def trunk_of(**options: Any) -> Any:
     fields = {"layers": 2, "heads": HEADS, **options}
     torch.manual_seed(0)
-    return shown(build(TrunkConfig, fields, source="test").build(Dimensions(12, HEADS, 20, 0.1, "gelu_tanh")))
+    return shown(Trunk(build(TrunkConfig, fields, source="test"), Dimensions(12, HEADS, 20, 0.1, "gelu_tanh")))
 
 
 def own(table: Tensor, layer: int, head: int) -> Tensor:

@@ -18,7 +18,8 @@ from tokenfree.train.model.attention.full import FullAttention
 from tokenfree.train.model.attention.multi_scale import resolve_width
 from tokenfree.train.model.common.attention import Heads
 from tokenfree.train.model.common.basic import Dimensions
-from tokenfree.train.model.encoder import Encoder, ModelConfig, Trunk, TrunkConfig, check
+from tokenfree.train.model.common.slots import TrunkConfig
+from tokenfree.train.model.encoder import Encoder, ModelConfig, Trunk, check
 from tokenfree.train.model.positions.none import NoPositions
 from tokenfree.train.model.positions.t5 import bucket
 from tokenfree.train.model.segments.none import NoSegments
@@ -63,7 +64,7 @@ def trunk_of(code: str, pattern: str = "full", segments: str = "none", **options
     mapping = {"layers": LAYERS, "heads": 4, "positions": CODES[code], "attention": PATTERNS[pattern]}
     config = build(TrunkConfig, {**mapping, "segments": segments, **options}, source="test")
     assert list(config.check(MAX_UNITS)) == []
-    trunk = config.build(DIMENSIONS).double()
+    trunk = Trunk(config, DIMENSIONS).double()
     with torch.no_grad():
         for parameter in trunk.parameters():
             parameter.normal_(0, 0.4)
@@ -321,8 +322,8 @@ def test_problems() -> None:
 
 @pytest.mark.parametrize("code", ["diet_abs", "diet_rel", "tupe"])
 def test_more_units_than_the_table_has_rows(code: str) -> None:
-    trunk = build(TrunkConfig, {"layers": 1, "positions": {"name": code, "max_units": 8}}, source="test").build(
-        DIMENSIONS
+    trunk = Trunk(
+        build(TrunkConfig, {"layers": 1, "positions": {"name": code, "max_units": 8}}, source="test"), DIMENSIONS
     )
     with pytest.raises(UserError, match=r"9 units are more than model\.trunk\.positions\.max_units, 8"):
         trunk(torch.zeros(1, 9, 16), torch.ones(1, 9, dtype=torch.bool))

@@ -15,8 +15,9 @@ from tokenfree.train.model.attention.full import FullAttention
 from tokenfree.train.model.attention.sliding_global import Config, SlidingGlobalAttention
 from tokenfree.train.model.common.attention import Heads
 from tokenfree.train.model.common.basic import Dimensions
+from tokenfree.train.model.common.slots import TrunkConfig
 from tokenfree.train.model.costs import costs, step_memory
-from tokenfree.train.model.encoder import Encoder, ModelConfig, TrunkConfig, check
+from tokenfree.train.model.encoder import Encoder, ModelConfig, Trunk, check
 from tokenfree.train.model.layers.bert import BertLayer
 
 DIMENSIONS = Dimensions(width=16, heads=4, inner_width=12, dropout=0.0, activation="gelu")
@@ -333,7 +334,7 @@ def test_position_codes_and_segments_on_visible_pairs(
     config = build(TrunkConfig, mapping, source="test")
     assert list(config.check(120)) == []
     torch.manual_seed(0)
-    trunk = config.build(DIMENSIONS).double()
+    trunk = Trunk(config, DIMENSIONS).double()
     with torch.no_grad():
         for parameter in trunk.parameters():
             parameter.normal_(0, 0.3)

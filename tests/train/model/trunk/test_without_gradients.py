@@ -7,7 +7,8 @@ import torch
 
 from tokenfree.core.settings import build
 from tokenfree.train.model.common.basic import Dimensions
-from tokenfree.train.model.encoder import TrunkConfig
+from tokenfree.train.model.common.slots import TrunkConfig
+from tokenfree.train.model.encoder import Trunk
 
 CODES: list[dict[str, Any]] = [
     {"name": name, **fields}
@@ -22,7 +23,7 @@ CODES: list[dict[str, Any]] = [
 def test_same_as_with_gradients(code: dict[str, Any], segments: str, batch: int) -> None:
     torch.manual_seed(0)
     fields = {"layers": 3, "heads": 4, "positions": code, "segments": segments}
-    trunk = build(TrunkConfig, fields, source="test").build(Dimensions(16, 4, 32, 0.0, "gelu")).eval()
+    trunk = Trunk(build(TrunkConfig, fields, source="test"), Dimensions(16, 4, 32, 0.0, "gelu")).eval()
     for parameter in trunk.parameters():
         torch.nn.init.normal_(parameter, std=0.5)
     units = torch.randn(batch, 11, 16)

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from tokenfree.core.settings import Positive, settings
 from tokenfree.train.model.common.attention import Core, Heads
 from tokenfree.train.model.common.basic import Dimensions, refuse_more, too_many
-from tokenfree.train.model.common.slots import AttentionConfig, TrunkSettings
+from tokenfree.train.model.common.slots import AttentionConfig, TrunkConfig
 
 POSITIONS = ("none", "diet_abs")  # position encodings that accept mixtures as keys
 MAX_UNITS = "model.trunk.attention.max_units"
@@ -40,7 +40,7 @@ class Config(AttentionConfig):
     def build(self, dimensions: Dimensions, layer: int, num_layers: int) -> "LinformerAttention":
         return LinformerAttention(self, dimensions.dropout)
 
-    def check(self, trunk: TrunkSettings, num_units: int | None) -> Iterable[str]:
+    def check(self, trunk: TrunkConfig, num_units: int | None) -> Iterable[str]:
         if not trunk.positions.takes_mixtures:
             yield (
                 f"model.trunk.positions.name: {trunk.positions.name} is not defined with linformer, whose keys have "

@@ -17,7 +17,7 @@ from torch import Tensor
 from tokenfree.core.settings import Positive, settings
 from tokenfree.train.model.common.attention import ALL_HEADS, Core, Heads, OffsetValues, SomeHeadsBias, hide
 from tokenfree.train.model.common.basic import Dimensions, dropout, round_up
-from tokenfree.train.model.common.slots import AttentionConfig, TrunkSettings
+from tokenfree.train.model.common.slots import AttentionConfig, TrunkConfig
 
 Number = TypeVar("Number", int, Tensor)
 
@@ -97,7 +97,7 @@ class Config(AttentionConfig):
         counts = allocate_heads(self.alpha, num_layers, dimensions.heads, len(self.scales), self.slope)[layer]
         return MultiScaleAttention(self.scales, counts, self.window_convention, dimensions.dropout)
 
-    def check(self, trunk: TrunkSettings, num_units: int | None) -> Iterable[str]:
+    def check(self, trunk: TrunkConfig, num_units: int | None) -> Iterable[str]:
         if not self.scales:
             yield "model.trunk.attention.scales: give at least one scale, such as [1, 3, N/16]"
         for scale in self.scales:

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from tokenfree.core.settings import NonNegative, Positive, settings
 from tokenfree.train.model.common.attention import ALL_HEADS, Core, Heads, LayerBias, hide
 from tokenfree.train.model.common.basic import Dense, Dimensions, round_up
-from tokenfree.train.model.common.slots import AttentionConfig, TrunkSettings
+from tokenfree.train.model.common.slots import AttentionConfig, TrunkConfig
 
 
 class Blocks(NamedTuple):
@@ -95,7 +95,7 @@ class Config(AttentionConfig):
     def build(self, dimensions: Dimensions, layer: int, num_layers: int) -> SlidingGlobalAttention:
         return SlidingGlobalAttention(self, dimensions, layer)
 
-    def check(self, trunk: TrunkSettings, num_units: int | None) -> Iterable[str]:
+    def check(self, trunk: TrunkConfig, num_units: int | None) -> Iterable[str]:
         for key, value in (("one_sided_window", self.one_sided_window), ("dilation", self.dilation)):
             if not isinstance(value, int) and len(value) != trunk.layers:
                 yield (

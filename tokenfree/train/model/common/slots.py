@@ -1,4 +1,4 @@
-"""Abstract base classes of the parts of the model: for each part, one of its `Config` and one of its module.
+"""Abstract base classes of the parts of the model, of their modules and settings, and the settings of the trunk.
 
 B batch, C characters (or bytes, or subwords), P targets, U units after DOWN, D width
 """
@@ -142,7 +142,7 @@ class AttentionConfig(ABC):
     def build(self, dimensions: Dimensions, /, layer: int, num_layers: int) -> Core:
         """Return the pattern of layer `layer` (0 is the lowest) of `num_layers`, with initial weights."""
 
-    def check(self, trunk: TrunkSettings, num_units: int | None, /) -> Iterable[str]:
+    def check(self, trunk: TrunkConfig, num_units: int | None, /) -> Iterable[str]:
         """Return its problems with `trunk` and examples of `num_units` units (None: any number), one line each."""
         return ()
 
@@ -195,10 +195,10 @@ class PositionsConfig(ABC):
     takes_mixtures = False  # whether it supports keys that are mixtures of units (`AttentionConfig.num_mixtures`)
 
     @abstractmethod
-    def build(self, dimensions: Dimensions, trunk: TrunkSettings, /) -> Positions:
+    def build(self, dimensions: Dimensions, trunk: TrunkConfig, /) -> Positions:
         """Return the module with initial weights."""
 
-    def check(self, trunk: TrunkSettings, num_units: int | None, /) -> Iterable[str]:
+    def check(self, trunk: TrunkConfig, num_units: int | None, /) -> Iterable[str]:
         """Return its problems with `trunk` and examples of `num_units` units (None: any number), one line each."""
         return ()
 
@@ -210,16 +210,16 @@ class SegmentsConfig(ABC):
     """
 
     @abstractmethod
-    def build(self, dimensions: Dimensions, trunk: TrunkSettings, /) -> nn.Module:
+    def build(self, dimensions: Dimensions, trunk: TrunkConfig, /) -> nn.Module:
         """Return the module with initial weights."""
 
-    def check(self, trunk: TrunkSettings, /) -> Iterable[str]:
+    def check(self, trunk: TrunkConfig, /) -> Iterable[str]:
         return ()
 
 
 @settings
-class TrunkSettings:
-    """Settings of the trunk, as its parts receive them.
+class TrunkConfig:
+    """Stack of Transformer layers; the defaults are BERT base (Devlin et al., arXiv 1810.04805, section 3).
 
     `heads`, `inner_width`, `dropout` and `activation` also apply to the layers over characters.
 
@@ -279,7 +279,7 @@ class SharingConfig(PositionsConfig):
     sharing: Sharing = "none"
 
 
-def needs_own_queries(trunk: TrunkSettings) -> Iterable[str]:
+def needs_own_queries(trunk: TrunkConfig) -> Iterable[str]:
     """Yield a problem if the attention pattern gives some units other queries than those that the positions use."""
     if trunk.attention.separate_global_projections:
         yield (

@@ -11,7 +11,7 @@ from torch import nn
 from tokenfree.core.settings import Positive, settings
 from tokenfree.train.model.common.attention import FactorBias
 from tokenfree.train.model.common.basic import Dimensions
-from tokenfree.train.model.common.slots import FixedCode, Sharing, TrunkSettings, pairs_of_own, table_counts
+from tokenfree.train.model.common.slots import FixedCode, Sharing, TrunkConfig, pairs_of_own, table_counts
 from tokenfree.train.model.positions.diet_rel import DietConfig
 
 INITIAL_STD = 0.02
@@ -33,14 +33,14 @@ class Config(DietConfig):
 
     takes_mixtures = True
 
-    def build(self, dimensions: Dimensions, trunk: TrunkSettings) -> "DietAbs":
+    def build(self, dimensions: Dimensions, trunk: TrunkConfig) -> "DietAbs":
         return DietAbs(self, dimensions, trunk)
 
 
 class DietAbs(FixedCode):
     """Bias of unit i and key j: row i of P_Q times row j of P_K, unscaled. Keys may be mixtures."""
 
-    def __init__(self, config: Config, dimensions: Dimensions, trunk: TrunkSettings) -> None:
+    def __init__(self, config: Config, dimensions: Dimensions, trunk: TrunkConfig) -> None:
         super().__init__()
         self.sharing: Sharing = config.sharing
         self.num_layers, self.num_heads, self.max_units = trunk.layers, dimensions.heads, config.max_units

@@ -13,7 +13,7 @@ from tokenfree.train.model.common.slots import (
     MAX_UNITS,
     FixedCode,
     SharingConfig,
-    TrunkSettings,
+    TrunkConfig,
     needs_own_queries,
     table_counts,
 )
@@ -31,7 +31,7 @@ class DietConfig(SharingConfig):
     max_units: Positive = 512
     scale: Literal["head_width", "width"] = "head_width"
 
-    def check(self, trunk: TrunkSettings, num_units: int | None) -> Iterable[str]:
+    def check(self, trunk: TrunkConfig, num_units: int | None) -> Iterable[str]:
         yield from too_many(num_units, self.max_units, "units", MAX_UNITS)
         if self.scale == "width":
             yield from needs_own_queries(trunk)
@@ -46,7 +46,7 @@ class Config(DietConfig):
 
     name: Literal["diet_rel"] = "diet_rel"
 
-    def build(self, dimensions: Dimensions, trunk: TrunkSettings) -> "DietRel":
+    def build(self, dimensions: Dimensions, trunk: TrunkConfig) -> "DietRel":
         return DietRel(self, dimensions, trunk.layers)
 
 

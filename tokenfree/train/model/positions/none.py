@@ -6,7 +6,7 @@ from torch import Tensor
 
 from tokenfree.core.settings import settings
 from tokenfree.train.model.common.basic import Dimensions
-from tokenfree.train.model.common.slots import Positions, PositionsConfig, TrunkSettings
+from tokenfree.train.model.common.slots import Positions, PositionsConfig, TrunkConfig
 
 
 @settings
@@ -17,7 +17,7 @@ class Config(PositionsConfig):
 
     takes_mixtures = True
 
-    def build(self, dimensions: Dimensions, trunk: TrunkSettings) -> "NoPositions":
+    def build(self, dimensions: Dimensions, trunk: TrunkConfig) -> "NoPositions":
         return NoPositions()
 
 

@@ -16,7 +16,7 @@ from tokenfree.train.model.common.slots import (
     Positions,
     Sharing,
     SharingConfig,
-    TrunkSettings,
+    TrunkConfig,
     for_layers,
     needs_own_queries,
     table_counts,
@@ -38,10 +38,10 @@ class Config(SharingConfig):
     values: bool = False
     sharing: Sharing = "head_wise"
 
-    def build(self, dimensions: Dimensions, trunk: TrunkSettings) -> "Shaw":
+    def build(self, dimensions: Dimensions, trunk: TrunkConfig) -> "Shaw":
         return Shaw(self, dimensions, trunk.layers)
 
-    def check(self, trunk: TrunkSettings, num_units: int | None) -> Iterable[str]:
+    def check(self, trunk: TrunkConfig, num_units: int | None) -> Iterable[str]:
         yield from needs_own_queries(trunk)
         if trunk.layer.head_width is not None:
             yield "model.trunk.positions.name: shaw needs heads of width / heads; leave out trunk.layer.head_width"

@@ -18,7 +18,7 @@ from tokenfree.train.model.common.slots import (
     Positions,
     Sharing,
     SharingConfig,
-    TrunkSettings,
+    TrunkConfig,
     for_layers,
     table_counts,
 )
@@ -38,10 +38,10 @@ class Config(SharingConfig):
     max_distance: Annotated[int, Field(ge=2)] = 128
     sharing: Sharing = "layer_wise"
 
-    def build(self, dimensions: Dimensions, trunk: TrunkSettings) -> "T5":
+    def build(self, dimensions: Dimensions, trunk: TrunkConfig) -> "T5":
         return T5(self, dimensions, trunk.layers)
 
-    def check(self, trunk: TrunkSettings, num_units: int | None) -> Iterable[str]:
+    def check(self, trunk: TrunkConfig, num_units: int | None) -> Iterable[str]:
         if self.max_distance <= self.buckets // 4:
             yield (
                 f"model.trunk.positions.max_distance: {self.max_distance} lies among the exact buckets; "

@@ -13,7 +13,7 @@ from tokenfree.train.model.common.slots import (
     MAX_UNITS,
     Positions,
     PositionsConfig,
-    TrunkSettings,
+    TrunkConfig,
     for_layers,
     needs_own_queries,
 )
@@ -34,10 +34,10 @@ class Config(PositionsConfig):
     untie_cls: bool = True
     max_units: Positive = 512
 
-    def build(self, dimensions: Dimensions, trunk: TrunkSettings) -> "Tupe":
+    def build(self, dimensions: Dimensions, trunk: TrunkConfig) -> "Tupe":
         return Tupe(self, dimensions, trunk.layers)
 
-    def check(self, trunk: TrunkSettings, num_units: int | None) -> Iterable[str]:
+    def check(self, trunk: TrunkConfig, num_units: int | None) -> Iterable[str]:
         yield from too_many(num_units, self.max_units, "units", MAX_UNITS)
         yield from needs_own_queries(trunk)
 

@@ -6,7 +6,7 @@ from torch import Tensor, nn
 
 from tokenfree.core.settings import settings
 from tokenfree.train.model.common.basic import Dimensions
-from tokenfree.train.model.common.slots import SegmentsConfig, TrunkSettings
+from tokenfree.train.model.common.slots import SegmentsConfig, TrunkConfig
 
 
 @settings
@@ -15,7 +15,7 @@ class Config(SegmentsConfig):
 
     name: Literal["none"] = "none"
 
-    def build(self, dimensions: Dimensions, trunk: TrunkSettings) -> "NoSegments":
+    def build(self, dimensions: Dimensions, trunk: TrunkConfig) -> "NoSegments":
         return NoSegments()
 
 

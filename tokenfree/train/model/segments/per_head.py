@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from tokenfree.core.settings import settings
 from tokenfree.train.model.common.attention import FactorBias
 from tokenfree.train.model.common.basic import Dimensions
-from tokenfree.train.model.common.slots import SegmentsConfig, Sharing, TrunkSettings, for_layers, table_counts
+from tokenfree.train.model.common.slots import SegmentsConfig, Sharing, TrunkConfig, for_layers, table_counts
 
 
 @settings
@@ -30,10 +30,10 @@ class Config(SegmentsConfig):
     num_segments: Annotated[int, Field(ge=2)] = 2
     sharing: Sharing | None = None
 
-    def build(self, dimensions: Dimensions, trunk: TrunkSettings) -> "PerHeadSegments":
+    def build(self, dimensions: Dimensions, trunk: TrunkConfig) -> "PerHeadSegments":
         return PerHeadSegments(self.num_segments, self.sharing or trunk.positions.sharing, dimensions, trunk.layers)
 
-    def check(self, trunk: TrunkSettings) -> Iterable[str]:
+    def check(self, trunk: TrunkConfig) -> Iterable[str]:
         if trunk.attention.num_mixtures is not None:
             yield (
                 f"model.trunk.segments.name: the projected keys of {trunk.attention.name} have no segment; use none, "
