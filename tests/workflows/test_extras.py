@@ -1,5 +1,6 @@
 """Commands where only some extras are installed: the packages of the others cannot be imported."""
 
+import importlib.util
 import os
 import shutil
 import subprocess
@@ -11,7 +12,7 @@ import pytest
 from packaging.requirements import Requirement
 
 from tests.conftest import REPOSITORY
-from tokenfree.workflows.cli import _EXTRAS
+from tokenfree.workflows.cli import _EXTRAS, main
 
 PROGRAM = """
 import sys
@@ -72,12 +73,27 @@ def test_processes_and_ray_need_no_beam(books: tuple[str, ...], tmp_path: Path) 
 
 
 @pytest.mark.parametrize(
-    "command", [("pretrain", "canine-s-tiny", "--data", "d", "--output", "r"), ("predict", "r", "x")]
+    ("command", "extra"),
+    [
+        (("pretrain", "canine-s-tiny", "--data", "d", "--output", "r"), "train"),
+        (("predict", "r", "x"), "model"),
+        (("demo", "--output", "d"), "all"),
+    ],
 )
-def test_a_missing_extra_is_named(command: tuple[str, ...], tmp_path: Path) -> None:
-    done = run({"model", "train"}, *command, folder=tmp_path)
+def test_a_missing_extra_is_named(command: tuple[str, ...], extra: str, tmp_path: Path) -> None:
+    done = run({"beam", "model", "train"}, *command, folder=tmp_path)
     assert done.returncode == 2
-    assert "torch is not installed; run pip install '.[model]'" in done.stderr
+    assert f"is not installed; run pip install '.[{extra}]'" in done.stderr
+
+
+def test_doctor_offers_no_demo_without_its_extras(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    found = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "ray" else found(name))
+    main(["doctor"])
+    assert "  next        pip install '.[all]'" in capsys.readouterr().out
 
 
 def test_a_model_is_loaded_without_ray_and_beam(tmp_path: Path) -> None:

@@ -40,6 +40,8 @@ _EXTRAS = {
     ),
     "transformers": "huggingface",
 }
+# Commands that need a larger extra than that of the first package that they miss.
+_EXTRA_OF_COMMANDS = {**dict.fromkeys(("pretrain", "finetune", "sweep", "analyze"), "train"), "demo": "all"}
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _USE_LESS = "lift the limit (ulimit -a), or make the model, batch or number of workers smaller"
 _EXHAUSTED = (
@@ -127,7 +129,7 @@ def _status(argv: list[str], caught: Sequence[signal.Signals]) -> int:
     except Exception as error:
         if "--debug" in argv[: argv.index("--") if "--" in argv else len(argv)]:
             traceback.print_exc()
-        found, status = _in_words(error)
+        found, status = _in_words(error, _EXTRA_OF_COMMANDS.get(argv[0] if argv else ""))
         if isinstance(found, UserError) and len(found.problems) > 1:
             heading = f"tokenfree: {found.source or 'settings'}: {len(found.problems)} problems"
             print("\n  ".join([one_line(heading), *map(one_line, found.problems)]), file=sys.stderr)
@@ -136,13 +138,14 @@ def _status(argv: list[str], caught: Sequence[signal.Signals]) -> int:
         return status
 
 
-def _in_words(error: Exception) -> tuple[Exception, int]:
+def _in_words(error: Exception, extra: str | None = None) -> tuple[Exception, int]:
     """Return an error that says what to do, and the exit status. Libraries raise errors of the system as their own."""
     if isinstance(error, (UserError, JobError)):
         return error, 2 if isinstance(error, UserError) else 1
     package = (getattr(error, "name", None) or "").partition(".")[0]
     if isinstance(error, ModuleNotFoundError) and package in _EXTRAS:
-        text = f"{package} is not installed; run pip install '.[{_EXTRAS[package]}]' in a checkout of tokenfree"
+        extra = extra or _EXTRAS[package]
+        text = f"{package} is not installed; run pip install '.[{extra}]' in a checkout of tokenfree"
         return UserError(text), 2
     number, message = getattr(error, "errno", None), str(error).strip().split("\n")[0]
     where = f" to {error.filename}" if isinstance(error, OSError) and error.filename else ""

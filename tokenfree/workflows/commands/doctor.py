@@ -13,6 +13,7 @@ Examples:
 
 import argparse
 import dataclasses
+import importlib.util
 import json
 
 COLOURS = {"ok": "green", "note": "yellow", "missing": "red"}
@@ -55,6 +56,8 @@ def run(args: argparse.Namespace) -> int:
         table.add_row(mark, finding.what, finding.value, finding.remedy)
     console().print(table)
     print(f"missing: {', '.join(missing)}" if missing else "nothing that tokenfree needs is missing")
-    if not missing:
+    if not all(importlib.util.find_spec(package) for package in ("apache_beam", "ray", "torch")):
+        print(next_command("install", ".[all]", program="pip"))
+    elif not missing:
         print(next_command("demo", "--output", "demo"))
     return 1 if missing else 0
