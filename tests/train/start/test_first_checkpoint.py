@@ -142,7 +142,7 @@ def test_going_back_to_the_beginning_is_to_the_given_weights(
     first_run: str, corpus: str, make_recipe: MakeRecipe, tmp_path: Path, history: History
 ) -> None:
     """A threshold that ordinary losses cross."""
-    options: dict[str, Any] = {"spike_window": 2, "spike_deviations": 1.0, "max_roll_backs": 50, "learning_rate": 1e-5}
+    options: dict[str, Any] = {"spike_window": 2, "spike_deviations": 2.0, "max_roll_backs": 50, "learning_rate": 1e-5}
     recipe = make_recipe(steps=6, checkpoint_every_steps=100, **options)
     roll_back = make_recipe(steps=6, checkpoint_every_steps=100, on_spike="roll_back", **options)
     pretrain(recipe, corpus, str(tmp_path / "on"), init_from=first_run)
