@@ -68,13 +68,10 @@ def choose_engine(
             return Engine("ray", workers or 0)
         if runner == "direct" and workers not in (None, 1):
             return Engine("local", workers)
-    # During Beam's import, collections free nothing and take a quarter of the time.
-    gc.disable()
-    try:
-        from tokenfree.pipelines import beam
-    finally:
-        gc.enable()
+    from tokenfree.pipelines import beam
 
+    # Python then ignores Beam's many objects when it collects garbage. It exits without freeing them one by one.
+    gc.freeze()
     options = beam.runner_options(runner, workers, beam_options, profile)
     processes = beam.num_processes(options)
     if beam.is_on_ray(options):
