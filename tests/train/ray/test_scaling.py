@@ -61,7 +61,7 @@ def test_workers_stop_before_there_are_others(monkeypatch: pytest.MonkeyPatch) -
     channel = SimpleNamespace(ask_to_stop=SimpleNamespace(remote=lambda *what: asked.append(what)))
     callback = ResizeCallback(TWO_TO_FOUR, channel)
     rooms = iter([1, 1, 3])
-    monkeypatch.setattr(callback, "_room", lambda: next(rooms))
+    monkeypatch.setattr(callback, "_num_that_fit", lambda: next(rooms))
     monkeypatch.setattr(scaling.time, "sleep", lambda seconds: None)
     group = Group(polls=2)
     callback.after_worker_group_start(group)

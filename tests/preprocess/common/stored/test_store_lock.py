@@ -213,8 +213,8 @@ def test_a_process_of_this_machine_that_was_killed_is_not_waited_for(
 @pytest.mark.parametrize("other", [{"place": "another boot"}, {"place": None}, {"pid": os.getpid()}])
 def test_no_other_process_is_taken_for_the_holder_that_has_ended(other: dict[str, Any], storage: Storage) -> None:
     content = {"place": store_lock._place(), "pid": ended_process()}
-    assert store_lock._is_of_the_dead(content)
-    assert not store_lock._is_of_the_dead({**content, **other})
+    assert store_lock._has_ended(content)
+    assert not store_lock._has_ended({**content, **other})
 
 
 @pytest.mark.parametrize("damage", [b"", b"[]", b"\xff{", b'{"state": 7}'])
