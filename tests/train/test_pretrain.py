@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -96,6 +97,22 @@ def test_losses_and_events_are_logged(
     assert (first, last) == ("step 0: start", "step 2: complete")
     assert loss.startswith("step 1: loss ")
     assert validation == f"step 2: held-out loss {result.validation_loss:.3f}"
+
+
+def test_a_notebook_shows_a_bar(
+    corpus: str,
+    make_recipe: MakeRecipe,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    pretrain(make_recipe(steps=2), corpus, str(tmp_path / "script"))
+    assert not capsys.readouterr().err
+    monkeypatch.setitem(sys.modules, "ipykernel", ModuleType("ipykernel"))
+    result = pretrain(make_recipe(steps=2), corpus, str(tmp_path / "notebook"))
+    last = capsys.readouterr().err.rpartition("\r")[2]
+    assert "| 2/2 [" in last
+    assert f"loss={result.loss:.3f}" in last
 
 
 def test_a_complete_run_stays_as_it_is(corpus: str, make_recipe: MakeRecipe, tmp_path: Path) -> None:

@@ -64,7 +64,7 @@ def finetune(
         files: Paths or addresses by split: `train`, and `dev` and `test` if available.
         workers: Minimum and maximum number of workers. One worker trains in this process, without Ray.
         progress: Called with every line of metrics.jsonl and events.jsonl as it appears. By default, losses and events
-            are logged at INFO.
+            are logged at INFO, and a notebook shows a bar.
         init_from: Run or transformers folder. Its model replaces the recipe's, and training starts from its weights.
             It is part of the run and must be the same to resume.
         model: Settings that override those of the model at `init_from`, such as another dropout.

@@ -61,7 +61,7 @@ def pretrain(
         workers: Minimum and maximum number of workers. One worker trains in this process, without Ray. Several run
             under Ray Train, on the cluster of RAY_ADDRESS or on this machine alone.
         progress: Called with every line of metrics.jsonl and events.jsonl as it appears. By default, losses and events
-            are logged at INFO.
+            are logged at INFO, and a notebook shows a bar.
         init_from: Run or transformers folder with weights to start from. Tensors that match by name and shape are
             loaded. It is part of the run and must be the same to resume.
         extend_to: New number of steps of an existing run, finished or not; see train/jobs/start.py.

@@ -6,11 +6,13 @@ import contextlib
 import dataclasses
 import logging
 import os
+import sys
 import time
 from collections.abc import Callable
 from typing import Any, Generic
 
 import torch
+from tqdm import tqdm
 
 from tokenfree.core.errors import UserError
 from tokenfree.core.machine import cores
@@ -47,7 +49,6 @@ def run_to_end(
     Raises UserError if the run has other settings or data or is being trained, JobError if training failed.
     """
     recipe, start, extension = order.config.recipe, order.start, order.extension
-    progress = progress or _logged()
     trackers.check(recipe.train.log_to)
     result = target.result()
     if result is None or extension is not None:
@@ -57,6 +58,7 @@ def run_to_end(
         rewritten(target.name, ["config.yaml"])
         if extension is None or extension.is_done:
             return result, True
+    progress = progress or _logged(recipe.train.steps)
     with contextlib.ExitStack() as stack:
         owner = stack.enter_context(target.claimed())
         target.open(order.config)  # another command may have started it meanwhile
@@ -80,9 +82,10 @@ def run_to_end(
     return result, False
 
 
-def _logged() -> OnLine:
-    """Return a function that logs events, validations and, every few seconds, the loss, at INFO."""
+def _logged(num_steps: int) -> OnLine:
+    """Return a function that draws a bar in a notebook, and logs events, validations and losses at INFO."""
     logged_at = float("-inf")
+    bar = tqdm(total=num_steps, unit="step", disable="ipykernel" not in sys.modules)
 
     def log(line: Line) -> None:
         nonlocal logged_at
@@ -93,6 +96,11 @@ def _logged() -> OnLine:
         elif time.monotonic() - logged_at >= _LOG_INTERVAL:
             logged_at = time.monotonic()
             logger.info("step %d: loss %.3f", line["step"], line["loss"])
+        if "loss" in line:
+            bar.set_postfix(loss=f"{line['loss']:.3f}", refresh=False)
+            bar.update(line["step"] - bar.n)
+        if line.get("event") == "complete":
+            bar.close()
 
     return log
 
