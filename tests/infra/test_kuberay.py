@@ -53,7 +53,7 @@ def test_the_image_is_the_one_that_the_overlay_names_everywhere(overlay: Path) -
     (manifest,) = [found for found in build(overlay) if found["kind"] in ("RayCluster", "RayJob")]
     images = set(re.findall(r"'image': '([^']+)'", str(manifest)))
     tag = "cpu" if overlay.name.endswith("-cpu") else "cuda"
-    assert images == {f"registry.example.org/tokenfree-train:0.1.0-{tag}"}
+    assert images == {f"registry.example.org/tokenfree-train:0.2.0-{tag}"}
 
 
 @each_job
