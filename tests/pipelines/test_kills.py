@@ -95,6 +95,6 @@ def test_killed_many_times(
     kills = number = 0
     while kills < 25:
         output = tmp_path / str(number)
-        kills += kill_until_done(corpus, output, workers=workers, seconds=workers * seconds, draw=draw)
+        kills += kill_until_done(corpus, output, workers=workers, seconds=seconds, draw=draw)
         check(output, wanted, read_shards)
         number += 1
