@@ -258,8 +258,9 @@ def draw(file: Path, lines: Mapping[str, Line]) -> None:
             axes.bar(*zip(*there, strict=True), width=0.16, label=predictor) if there else None
         axes.set_xticks(range(len(names)), names, rotation=45)
         axes.set_title("F1 of names not seen in training" if of_names else "Accuracy of texts")
+        axes.margins(y=0.5)  # room for the legend
         axes.legend(fontsize=7)
-    figure.savefig(file, dpi=100, metadata={"Software": None})
+    figure.savefig(file, dpi=150, metadata={"Software": None})
 
 
 def _number(value: float | None) -> str:
