@@ -7,7 +7,6 @@ A job is a table of stages (`tokenfree.preprocess.job.stages`). Beam runs it in 
 from __future__ import annotations
 
 import contextlib
-import gc
 import logging
 import os
 from collections.abc import Callable, Iterator, Sequence
@@ -70,8 +69,6 @@ def choose_engine(
             return Engine("local", workers)
     from tokenfree.pipelines import beam
 
-    # Python then ignores Beam's many objects when it collects garbage. It exits without freeing them one by one.
-    gc.freeze()
     options = beam.runner_options(runner, workers, beam_options, profile)
     processes = beam.num_processes(options)
     if beam.is_on_ray(options):

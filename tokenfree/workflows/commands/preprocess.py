@@ -16,6 +16,7 @@ Examples:
 """
 
 import argparse
+import gc
 import os
 from typing import TYPE_CHECKING
 
@@ -83,8 +84,10 @@ def run(args: argparse.Namespace) -> int:
     show_settings(args.verbosity, config)
     if args.price is not None and not (args.dry_run and 0 <= args.price < float("inf")):
         raise UserError(f"--price {args.price:g}: what a worker costs for an hour; it needs --dry-run")
+    choose_engine(args.runner, args.workers, args.passed_on, args.profile)  # refuses wrong ones, and may import Beam
+    # Python then ignores Beam's many objects when it collects garbage, and exits without freeing them one by one.
+    gc.freeze()
     if args.dry_run:
-        choose_engine(args.runner, args.workers, args.passed_on, args.profile)  # refuses wrong ones
         workers = os.cpu_count() or 1 if args.workers == 0 else args.workers or 1
         print(estimate(describe_plan(config, args.output), workers, args.price))
         return 0
