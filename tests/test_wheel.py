@@ -1,4 +1,4 @@
-"""The wheel in an environment of its own, used from a folder whose files have the names of our folders; the sdist."""
+"""The wheel, installed alone and used where files have the names of tokenfree's packages, and the source archive."""
 
 import os
 import shutil

@@ -74,7 +74,7 @@ def _list(arguments: argparse.Namespace) -> int:
 def _lane(text: str) -> tuple[int, int]:
     found = re.fullmatch("([0-9]+)/([0-9]+)", text)
     if found is None or not 1 <= int(found[1]) <= int(found[2]):
-        raise argparse.ArgumentTypeError(f"{text} is no lane. Give N/M, such as 1/2.")
+        raise argparse.ArgumentTypeError(f"{text} is not a lane. Give N/M, such as 1/2.")
     return int(found[1]), int(found[2])
 
 

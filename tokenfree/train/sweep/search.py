@@ -30,9 +30,8 @@ from tokenfree.train.sweep.subjects import Subject
 
 Progress = Callable[[Event, History], None]  # called with every event and the state after it
 CANDIDATES_PER_TRIAL = 50  # candidates examined per trial, before the search space counts as exhausted
-_MOST_SUGGESTIONS = (
-    20  # maximum number of suggestions in a row that cannot be run; the next one then comes from the even sequence
-)
+# After this many suggestions in a row that cannot be run, the next one comes from the even sequence.
+_MOST_SUGGESTIONS = 20
 _BELOW_1 = 1 - 2.0**-53
 
 

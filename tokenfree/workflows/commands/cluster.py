@@ -82,7 +82,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run the action. Raises UserError if the words after `--` are not command for it, or are missing."""
+    """Run the action. Raises UserError if the words after `--` are not a command for it, or are missing."""
     name = next(iter(args.passed_on), None)
     if args.action == "submit":
         if name not in _sent_commands():

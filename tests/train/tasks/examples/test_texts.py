@@ -152,7 +152,7 @@ MISTAKES: dict[str, tuple[str, Any, dict[str, Any], str]] = {
     "no JSON": ("x.jsonl", '{"text": "a"}\n{"text": ', {}, "line 2: no JSON .*. Fix it"),
     "deep JSON": ("x.jsonl", "[" * 100_000, {}, "x.jsonl: no JSON"),
     "columns": ("x.tsv", "text\tlabel\na\t1\nb\n", {}, "line 3: 1 columns, and the first line has 2. Fix"),
-    "open quotation": ("x.csv", 'text,label\na,1\n"b,0\n', {}, "line 3: this is not a CSV .*. Write \"\" for"),
+    "open quotation": ("x.csv", 'text,label\na,1\n"b,0\n', {}, "line 3: this is not CSV .*. Write \"\" for"),
     "nothing": ("x.csv", "", {}, "this file is empty. Give one"),
     "white space": ("stsa.dev", " \n\n", {}, "this file is empty. Give one"),
     "only names": ("x.csv", "text,label\n", {}, "no example is left. Give a file with examples"),

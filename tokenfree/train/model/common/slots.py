@@ -294,8 +294,8 @@ class FixedCode(Positions):
     num_layers: int
     max_units: int
 
-    def biases(self, num_units: int) -> Sequence[LayerBias]:
-        raise NotImplementedError
+    @abstractmethod
+    def biases(self, num_units: int) -> Sequence[LayerBias]: ...
 
     def forward(self, units_BUD: Tensor, valid_BU: Tensor) -> list[LayerBias]:
         refuse_more(units_BUD.shape[1], self.max_units, "units", MAX_UNITS)

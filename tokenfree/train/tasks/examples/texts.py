@@ -210,7 +210,7 @@ def _csv_rows(path: str) -> Iterator[tuple[int, list[str]]]:
                 yield line, cells
             line = reader.line_num + 1
     except csv.Error as error:
-        reason = f'this is not a CSV ({error}). Write "" for a quotation mark inside a quoted value.'
+        reason = f'this is not CSV ({error}). Write "" for a quotation mark inside a quoted value.'
         raise UserError(f"{path}: line {line}: {reason}") from None
 
 
