@@ -46,6 +46,11 @@ def one_line(text: object) -> str:
     return printable(str(text)).replace("\n", "\\n")
 
 
+def first_line(error: BaseException) -> str:
+    """Return the first line of the message of an error, or the name of its class if it has none."""
+    return next(iter(str(error).strip().splitlines()), type(error).__name__)
+
+
 def _spelled(match: re.Match[str]) -> str:
     return f"\\u{ord(match.group()):04x}"
 

@@ -21,7 +21,7 @@ from pydantic_core import PydanticCustomError, core_schema
 from typing_extensions import dataclass_transform
 
 from tokenfree.core import own_code
-from tokenfree.core.errors import Path, UserError, nearest_hint, refusals
+from tokenfree.core.errors import Path, UserError, first_line, nearest_hint, refusals
 
 
 def _problem_of_part(found: Any, base: type, name: str) -> str:
@@ -40,7 +40,7 @@ def _problem_of_part(found: Any, base: type, name: str) -> str:
         get_type_hints(found)
         _adapter(found)
     except (NameError, PydanticUserError) as error:
-        return f"its fields have types that cannot be read from YAML: {str(error).splitlines()[0]}"
+        return f"its fields have types that cannot be read from YAML: {first_line(error)}"
     return ""
 
 

@@ -15,7 +15,7 @@ from typing import Any
 import ray
 from ray.exceptions import NodeDiedError, RayError, RayTaskError
 
-from tokenfree.core.errors import JobError, TakenOverError, UserError
+from tokenfree.core.errors import JobError, TakenOverError, UserError, first_line
 from tokenfree.core.machine import answers, host_and_port
 from tokenfree.preprocess.job.job import PreprocessJob
 from tokenfree.preprocess.job.stages import STAGES, Stage, still
@@ -125,7 +125,7 @@ def _joined_cluster() -> Iterator[None]:
     try:
         ray.init(address=os.environ[_ADDRESS], logging_level=logging.ERROR, log_to_driver=False)
     except Exception as error:  # Ray raises plain exceptions here
-        reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
+        reason = first_line(error)
         raise JobError(f"the Ray cluster at {_ADDRESS}={os.environ[_ADDRESS]} could not be joined: {reason}") from error
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGTERM, terminate or signal.SIG_DFL)  # Ray's handler prints a stack

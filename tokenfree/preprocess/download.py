@@ -17,7 +17,7 @@ from typing import TypeVar
 
 import requests
 
-from tokenfree.core.errors import JobError, UserError
+from tokenfree.core.errors import JobError, UserError, first_line
 from tokenfree.core.files import hash_file, lock, sync
 from tokenfree.core.machine import own_version
 from tokenfree.core.storage import retry
@@ -255,9 +255,9 @@ class Mirror:
 
 
 def _reason(error: Exception) -> str:
-    """Return why a request failed. Of a lost connection, urllib3's message names its own objects and the URL again."""
-    reason = getattr(error.args[0] if error.args else None, "reason", None)
-    return str(error) if reason is None else str(reason).partition(": ")[2]
+    """Return why a request failed, without the object of urllib3 and the URL that it names first."""
+    reason = getattr(error.args[0] if error.args else None, "reason", None) or error
+    return re.sub(r"^(<[^>]*>|\w+\([^)]*\)): ", "", first_line(reason))
 
 
 def _may_pass(error: Exception) -> bool:

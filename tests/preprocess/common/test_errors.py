@@ -2,7 +2,9 @@
 
 import pickle
 
-from tokenfree.core.errors import UserError
+import pytest
+
+from tokenfree.core.errors import UserError, first_line
 
 
 def test_an_error_is_one_line_and_keeps_its_problems_apart() -> None:
@@ -12,3 +14,8 @@ def test_an_error_is_one_line_and_keeps_its_problems_apart() -> None:
     assert str(UserError(problems=["a: wrong"])) == "a: wrong"
     again = pickle.loads(pickle.dumps(error))
     assert (str(again), again.source, again.problems) == (str(error), "recipe x", ("a: wrong", "b: wrong"))
+
+
+@pytest.mark.parametrize(("message", "line"), [("", "ValueError"), ("\n one\ntwo", "one"), ("one", "one")])
+def test_the_first_line_of_an_error_is_never_empty(message: str, line: str) -> None:
+    assert first_line(ValueError(message)) == line

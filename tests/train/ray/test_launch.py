@@ -158,4 +158,3 @@ def test_what_ray_wraps_around_an_error_comes_off() -> None:
     several = WorkerGroupError("", {2: bug, 1: LostPeer("gloo"), 0: ActorDiedError()})
     assert unwrap(several) == Cause(bug, rank=2)
     assert unwrap(WorkerGroupError("", {0: ActorDiedError()})) == Cause(None)
-    assert Cause(ValueError()).first_line == "ValueError"

@@ -13,7 +13,7 @@ import fsspec
 from fsspec.core import has_magic, url_to_fs
 from fsspec.implementations.local import LocalFileSystem
 
-from tokenfree.core.errors import JobError, UserError
+from tokenfree.core.errors import JobError, UserError, first_line
 from tokenfree.core.files import hash_stream
 from tokenfree.core.storage import check_address, check_is_stored
 
@@ -180,7 +180,7 @@ def list_inputs(
         except UserError:
             raise
         except Exception as error:  # remote file systems have their own classes, most of all for credentials
-            reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+            reason = first_line(error)
             raise UserError(f"{field}: cannot list {path}: {reason}") from error
         for file in files:
             check_address(file.path, field)

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple, TypeAlias
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tokenfree.core.errors import UserError
+from tokenfree.core.errors import UserError, first_line
 from tokenfree.preprocess.config import PreprocessConfig
 from tokenfree.preprocess.records import Failure, Format, InputSplit, Page
 from tokenfree.preprocess.sources.compression import HEADER_BYTES, Block, Damage, Event, read_blocks, stored_format
@@ -83,7 +83,7 @@ class TableColumns:
                 continue
             kind = schema.field(name).type  # any value can be an id; a language that is not text is skipped
             if needed and role != "id" and not pa.types.is_string(kind) and not pa.types.is_large_string(kind):
-                raise UserError(f"{what}: column {name!r} holds {kind}, no text; {action(role)}")
+                raise UserError(f"{what}: column {name!r} holds {kind}, not text; {action(role)}")
 
 
 def action(role: str) -> str:
@@ -213,7 +213,7 @@ def open_dataset(named: Named) -> Any:
             return saved[split]
         return datasets.load_dataset(named.path, named.config, split=named.split or "train")
     except Exception as error:  # of many kinds, also of the hub and of other libraries
-        reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
+        reason = first_line(error)
         action = "Give a folder, or a name of the hub with its config and split: NAME[:CONFIG][@SPLIT]"
         raise UserError(f"hf_dataset: {named} cannot be read ({reason}). {action}") from error
 
@@ -366,7 +366,7 @@ def num_row_groups(file: InputFile, columns: TableColumns) -> int:
             table = pq.ParquetFile(opened)
             schema, groups = table.schema_arrow, table.num_row_groups
     except (pa.ArrowException, OSError) as error:
-        raise UserError(f"books: {file.path} is not a readable Parquet file: {str(error).splitlines()[0]}") from error
+        raise UserError(f"books: {file.path} is not a readable Parquet file: {first_line(error)}") from error
     columns.check(schema, f"books: {file.path}")
     return groups
 

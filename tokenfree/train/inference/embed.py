@@ -25,7 +25,7 @@ import numpy as np
 import pyarrow as pa
 import torch
 
-from tokenfree.core.errors import JobError, UserError, is_utf8
+from tokenfree.core.errors import JobError, UserError, first_line, is_utf8
 from tokenfree.core.files import TEMPORARY
 from tokenfree.core.locks import LOCK, HeldStorage, claimed
 from tokenfree.core.settings import to_mapping
@@ -200,7 +200,7 @@ def _checked(device: str, workers: int | None) -> str:
     try:
         torch.empty(0, device=device)
     except (RuntimeError, AssertionError) as error:  # raised by torch for an unknown device, and for an absent one
-        reason = str(error).strip().split("\n")[0]
+        reason = first_line(error)
         raise UserError(f"--device {device}: cannot be used here ({reason}). Give cpu, or leave it out.") from None
     return device
 
@@ -521,7 +521,7 @@ def _on_ray(
         except RayTaskError as error:
             raise error.cause from None
         except RayError as error:
-            reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
+            reason = first_line(error)
             raise JobError(f"Ray was lost ({reason}). Run the same command again to resume.") from error
 
 

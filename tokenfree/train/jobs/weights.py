@@ -19,7 +19,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from tokenfree.core.errors import UserError
+from tokenfree.core.errors import UserError, first_line
 from tokenfree.core.settings import flatten, to_mapping
 from tokenfree.core.storage import Storage
 from tokenfree.preprocess.features.vocabulary import Vocabulary
@@ -77,7 +77,7 @@ def read_weights(source: str, *, trust_code: bool = False) -> GivenWeights:
     try:
         names = storage.names()
     except Exception as error:  # stores raise many kinds, such as for missing credentials
-        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        reason = first_line(error)
         raise UserError(f"--init-from {source}: cannot be read ({reason}); fix it or give another") from None
     if "config.yaml" in names:
         return _of_run(run, step, trust_code)

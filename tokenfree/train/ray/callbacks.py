@@ -23,7 +23,7 @@ from ray.train import ControllerError, ScalingConfig, TrainingFailedError, Worke
 from ray.util.placement_group import PlacementGroup, get_current_placement_group, remove_placement_group
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from tokenfree.core.errors import JobError, StoppedError, UserError
+from tokenfree.core.errors import JobError, StoppedError, UserError, first_line
 from tokenfree.core.machine import answers
 from tokenfree.train.loop.worker import Stopped
 from tokenfree.train.ray.internals import ControllerCallback, Reservation, WorkerGroupCallback, draining_nodes
@@ -85,10 +85,6 @@ class Cause(NamedTuple):
     error: BaseException | None  # None: workers were lost without an error
     rank: int | None = None  # rank of the worker that raised it; None: not a worker of Ray Train
 
-    @property
-    def first_line(self) -> str:
-        return next(iter(str(self.error).strip().splitlines()), type(self.error).__name__)
-
 
 def unwrap(error: BaseException) -> Cause:
     """Return the error inside those that Ray wraps around it; if several workers failed, the first of `own_errors`."""
@@ -110,7 +106,9 @@ def explain(error: TrainingFailedError, run: Run, folder: str) -> UserError | Jo
             "and run the same command again: it resumes from the newest checkpoint"
         )
     if cause.rank is None:
-        return JobError(f"Ray could not run the workers: {cause.first_line}; see the logs in {run.name}/{folder}")
+        return JobError(
+            f"Ray could not run the workers: {first_line(cause.error)}; see the logs in {run.name}/{folder}"
+        )
     kind = next((kind for kind in (UserError, StoppedError) if isinstance(cause.error, kind)), JobError)
     return kind(f"worker {cause.rank}: {cause.error}")
 

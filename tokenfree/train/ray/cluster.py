@@ -16,7 +16,7 @@ import psutil
 import ray
 from ray.exceptions import RayActorError
 
-from tokenfree.core.errors import JobError
+from tokenfree.core.errors import JobError, first_line
 from tokenfree.core.machine import Address, answers, cores, host_and_port
 from tokenfree.train.ray.child import end_stragglers, ray_processes
 from tokenfree.train.ray.internals import muted, on_loopback
@@ -179,10 +179,9 @@ def ray_session(num_cpus: int | None = None) -> Iterator[Session]:
             ray.init(**(own if local else {}), logging_level=logging.ERROR, log_to_driver=False)
         except Exception as error:  # Ray raises plain exceptions here
             where = "on this machine" if local else f"at RAY_ADDRESS={os.environ['RAY_ADDRESS']}"
-            first_line = next(iter(str(error).strip().splitlines()), type(error).__name__)
             raise JobError(
-                f"Ray could not be started {where}: {first_line}; fix it, such as with RAY_TMPDIR=/tmp or a HOME that "
-                "can be written, and run the same command again"
+                f"Ray could not be started {where}: {first_line(error)}; fix it, such as with RAY_TMPDIR=/tmp "
+                "or a HOME that can be written, and run the same command again"
             ) from error
         try:
             yield Session.current(local=local)

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-from tokenfree.core.errors import UserError
+from tokenfree.core.errors import UserError, first_line
 from tokenfree.core.settings import flatten
 from tokenfree.train.runs.metrics import Line, OnLine
 from tokenfree.train.runs.run import Run
@@ -54,7 +54,7 @@ class Wandb:
             )
         except wandb.Error as error:
             raise UserError(
-                f"train.log_to: wandb: {str(error).splitlines()[0]}; run `wandb login`, or set WANDB_MODE=offline"
+                f"train.log_to: wandb: {first_line(error)}; run `wandb login`, or set WANDB_MODE=offline"
             ) from error
         self.id = self._run.id
         self._run.define_metric("*", step_metric="step")
@@ -93,7 +93,7 @@ class Mlflow:
             self._client.log_batch(self.id, tags=[RunTag("tokenfree.run", name)])
         except MlflowException as error:
             raise UserError(
-                f"train.log_to: mlflow: {str(error).splitlines()[0]}; set MLFLOW_TRACKING_URI to a server or folder "
+                f"train.log_to: mlflow: {first_line(error)}; set MLFLOW_TRACKING_URI to a server or folder "
                 "that can be written"
             ) from error
 
@@ -139,7 +139,7 @@ def tracked(
             except Exception as error:  # trackers raise many kinds, such as for the network or a full quota
                 del trackers[name]
                 if progress is not None:
-                    reason = (str(error).splitlines() or [type(error).__name__])[0]
+                    reason = first_line(error)
                     message = f"warning: {name} gets no more metrics ({reason}); metrics.jsonl has all"
                     progress({"event": "tracker_lost", "step": line["step"], "message": message})
 

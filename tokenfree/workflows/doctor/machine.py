@@ -18,6 +18,7 @@ from typing import Literal
 
 import fsspec
 
+from tokenfree.core.errors import first_line
 from tokenfree.core.machine import GIB, cores, machine_memory, own_requirements
 
 State = Literal["ok", "note", "missing"]
@@ -74,7 +75,7 @@ def devices() -> Iterator[Finding]:
         import torch
     except Exception as error:  # such as OSError and ValueError where a library of CUDA is missing
         remedy = "install torch again; docs/install.md shows the builds for CPUs and for GPUs"
-        yield Finding("missing", "torch", f"cannot be imported: {str(error).splitlines()[0]}", remedy)
+        yield Finding("missing", "torch", f"cannot be imported: {first_line(error)}", remedy)
         return
     if torch.cuda.is_available():
         names = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]

@@ -103,7 +103,7 @@ def test_columns_of_any_type_are_hashed(tmp_path: Path) -> None:
         ("{saved}@dev", "text", "no split 'dev'.*@SPLIT"),
         ("{saved}/train@test", "text", "no split 'test'"),
         ("{saved}", "body", "no column 'body', only text, id, language, length; name the one"),
-        ("{saved}", "length", "holds int64, no text; name the one"),
+        ("{saved}", "length", "holds int64, not text; name the one"),
         ("{folder}", "text", "cannot be read"),
         ("{folder}/nowhere", "text", "cannot be read"),
         ("{folder}/notes.txt", "text", "cannot be read.*Give a folder"),

@@ -75,7 +75,7 @@ def test_a_column_that_is_not_there_is_named_with_those_that_are(written: Writte
 def test_a_column_without_text_is_refused(written: Written, role: str, tmp_path: Path, monkeypatch: Any) -> None:
     monkeypatch.setitem(ROWS[0], "number", 1)
     monkeypatch.setitem(ROWS[1], "number", 2)
-    with pytest.raises(UserError, match=rf"column 'number' holds int64, no text; .*--{role}_column NAME"):
+    with pytest.raises(UserError, match=rf"column 'number' holds int64, not text; .*--{role}_column NAME"):
         plan_splits(configured({**written(tmp_path), f"{role}_column": "number"}))
     numbered = read(**written(tmp_path), id_column="number")
     assert [page.id.rpartition(":")[2] for page in numbered] == ["1", "2"]

@@ -15,7 +15,7 @@ from typing import IO, Any, cast
 from fsspec.core import url_to_fs
 from fsspec.implementations.local import LocalFileSystem
 
-from tokenfree.core.errors import UserError
+from tokenfree.core.errors import UserError, first_line
 from tokenfree.core.storage import check_address, check_is_stored
 from tokenfree.core.stored_files import checked
 
@@ -65,7 +65,7 @@ def opened(path: str) -> Iterator[IO[bytes]]:
     except UserError:
         raise
     except _UNREADABLE as error:
-        reason = (str(error).splitlines() or [type(error).__name__])[0].rstrip(".")
+        reason = first_line(error).rstrip(".")
         raise UserError(f"{path}: cannot be read ({reason}). Check that it is complete and readable.") from error
 
 
