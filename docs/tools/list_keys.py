@@ -5,7 +5,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from tests.conftest import REPOSITORY
-from tokenfree.workflows.recipes.keys import KINDS, Key
+from tokenfree.workflows.recipes.keys import Key
+from tokenfree.workflows.recipes.library import KINDS
 
 PAGE = REPOSITORY / "docs" / "keys.md"
 HEAD = """\

@@ -7,7 +7,8 @@ from pydantic import TypeAdapter
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 
 from tests.conftest import REPOSITORY
-from tokenfree.workflows.recipes.keys import BASE, KINDS, RecipeKind, attributes
+from tokenfree.workflows.recipes.keys import BASE, attributes
+from tokenfree.workflows.recipes.library import KINDS, RecipeKind
 
 FOLDER = REPOSITORY / "docs" / "schemas"
 OWN_PART = {"type": "object", "properties": {"name": {"pattern": r"\."}}, "required": ["name"]}

@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING, Any, Literal
 from tokenfree.core.errors import UserError
 from tokenfree.core.settings import build, override
 from tokenfree.workflows.recipes import library
-from tokenfree.workflows.recipes.keys import FINETUNING, PREPROCESSING, PRETRAINING, SWEEP, RecipeKind
-from tokenfree.workflows.recipes.options import build_sweep, warn_of_lost
 
 if TYPE_CHECKING:
     from tokenfree.preprocess.config import PreprocessConfig
@@ -32,30 +30,30 @@ class Recipe:
 
         Raises UserError if there is no such recipe, it is of another kind, or keys or values are invalid.
         """
-        return _built(PRETRAINING, recipe, overrides)
+        return _built(library.PRETRAINING, recipe, overrides)
 
     @staticmethod
     def for_finetuning(recipe: str, **overrides: Any) -> FinetuneRecipe:
         """Build a fine-tuning recipe, such as `Recipe.for_finetuning("ner", train={"steps": 500})`."""
-        return _built(FINETUNING, recipe, overrides)
+        return _built(library.FINETUNING, recipe, overrides)
 
     @staticmethod
     def for_sweep(recipe: str, **overrides: Any) -> SweepRecipe:
         """Build a sweep recipe, such as `Recipe.for_sweep("three-knobs-tiny", trials=4)`."""
-        library.check_kind(SWEEP, recipe)
-        return build_sweep(library.read(recipe), overrides, f"recipe {recipe}")
+        library.check_kind(library.SWEEP, recipe)
+        return library.build_sweep(library.read(recipe), overrides, f"recipe {recipe}")
 
     @staticmethod
     def for_preprocessing(recipe: str, **overrides: Any) -> PreprocessConfig:
         """Build preprocessing settings, such as `Recipe.for_preprocessing("wikipedia-tiny", books=["books/"])`."""
-        return _built(PREPROCESSING, recipe, overrides)
+        return _built(library.PREPROCESSING, recipe, overrides)
 
 
-def _built(kind: RecipeKind, recipe: str, overrides: Mapping[str, Any]) -> Any:
+def _built(kind: library.RecipeKind, recipe: str, overrides: Mapping[str, Any]) -> Any:
     library.check_kind(kind, recipe)
     mapping, lost = override(kind.settings_class(), library.read_based(recipe), overrides)
     made = build(kind.settings_class(), mapping, source=f"recipe {recipe}")
-    warn_of_lost(lost)
+    library.warn_of_lost(lost)
     return made
 
 

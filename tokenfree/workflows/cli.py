@@ -26,7 +26,7 @@ from typing import Any, NoReturn
 import tokenfree.workflows.commands
 from tokenfree.core.errors import JobError, PrintableStream, UserError, is_utf8, one_line
 from tokenfree.core.machine import own_version
-from tokenfree.workflows.recipes.options import separated
+from tokenfree.workflows.recipes.library import separated
 from tokenfree.workflows.terminal.verbosity import add_arguments, set_logging, show_seconds
 
 EPILOG = "Help on one command, with an example: tokenfree COMMAND --help"

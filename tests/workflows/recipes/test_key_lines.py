@@ -8,7 +8,8 @@ import sys
 import pytest
 
 from tests.conftest import REPOSITORY
-from tokenfree.workflows.recipes.keys import PRETRAINING, SWEEP, HelpKeys, Key, KeyGroup, lines
+from tokenfree.workflows.recipes.keys import Key, KeyGroup, lines
+from tokenfree.workflows.recipes.library import PRETRAINING, SWEEP, HelpKeys
 
 SECTIONS = [
     KeyGroup("", None, "What it reads.", (Key("base", "text", None, "a name."),)),

@@ -11,19 +11,8 @@ from pydantic import Field
 from tests.conftest import SOURCE
 from tokenfree.core.errors import UserError
 from tokenfree.core.settings import draft
-from tokenfree.workflows.recipes.keys import (
-    KINDS,
-    PRETRAINING,
-    SWEEP,
-    Key,
-    KeyGroup,
-    RecipeKind,
-    _shown,
-    _summary,
-    attributes,
-    chosen,
-    described,
-)
+from tokenfree.workflows.recipes.keys import Key, KeyGroup, _shown, _summary, attributes, chosen, described
+from tokenfree.workflows.recipes.library import KINDS, PRETRAINING, SWEEP, RecipeKind
 
 
 def key(kind: RecipeKind, name: str, part: str | None = None) -> Key:

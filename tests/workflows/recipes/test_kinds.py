@@ -7,7 +7,7 @@ import pytest
 from tokenfree.core.errors import UserError
 from tokenfree.preprocess.config import PreprocessConfig
 from tokenfree.workflows.recipes import library
-from tokenfree.workflows.recipes.keys import (
+from tokenfree.workflows.recipes.library import (
     FINETUNING,
     IMPORTED,
     KINDS,
@@ -17,8 +17,8 @@ from tokenfree.workflows.recipes.keys import (
     RecipeKind,
     expect,
     kind_of,
+    separated,
 )
-from tokenfree.workflows.recipes.options import separated
 
 
 def belongs(name: str) -> RecipeKind:

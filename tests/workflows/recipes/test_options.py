@@ -3,8 +3,7 @@
 import pytest
 
 from tokenfree.core.errors import UserError
-from tokenfree.workflows.recipes.keys import PREPROCESSING, PRETRAINING, RecipeKind
-from tokenfree.workflows.recipes.options import REMOVED, separated
+from tokenfree.workflows.recipes.library import PREPROCESSING, PRETRAINING, REMOVED, RecipeKind, separated
 
 OPTIONS = ["--help", "--output", "--dry-run", "--init-from"]
 

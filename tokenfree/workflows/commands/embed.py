@@ -20,7 +20,7 @@ Examples:
 import argparse
 
 from tokenfree.core.errors import UserError
-from tokenfree.workflows.recipes.options import add_step_argument
+from tokenfree.workflows.recipes.library import add_step_argument
 
 VECTORS = ("texts", "words", "characters")
 POOLINGS = ("mean", "cls", "cls_max", "pooled")

@@ -14,7 +14,7 @@ import argparse
 import json
 from pathlib import Path
 
-from tokenfree.workflows.recipes.options import add_step_argument
+from tokenfree.workflows.recipes.library import add_step_argument
 
 FORMATS = ("huggingface", "onnx")
 

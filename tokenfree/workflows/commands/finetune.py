@@ -18,19 +18,17 @@ import argparse
 from typing import TYPE_CHECKING, Any
 
 from tokenfree.workflows.commands.pretrain import parse_workers
-from tokenfree.workflows.recipes import options as recipe_options
-from tokenfree.workflows.recipes.keys import FINETUNING
-from tokenfree.workflows.recipes.options import trust_of
+from tokenfree.workflows.recipes import library
 
 if TYPE_CHECKING:
     from tokenfree.train.config import FinetuneRecipe
     from tokenfree.train.tasks.base import Split
 
-KIND = FINETUNING  # kind of recipe that the command reads
+KIND = library.FINETUNING  # kind of recipe that the command reads
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    recipe_options.add_arguments(parser, KIND, optional=True, shown=recipe_options.RECORDED)
+    library.add_recipe_arguments(parser, KIND, optional=True, shown=library.RECORDED)
     parser.add_argument("--train", metavar="FILE", help="training examples")
     parser.add_argument("--dev", metavar="FILE", help="development set, which chooses the checkpoint")
     parser.add_argument("--test", metavar="FILE", help="test set, evaluated once, at the end")
@@ -52,7 +50,7 @@ def run(args: argparse.Namespace) -> int:
     from tokenfree.workflows.terminal.results import next_command, score_lines
     from tokenfree.workflows.terminal.verbosity import show_settings
 
-    recipe = recipe_options.load_or_resume(FinetuneRecipe, args, read_finetuned)
+    recipe = library.load_or_resume(FinetuneRecipe, args, read_finetuned)
     workers = parse_workers(args.workers)
     files = _files(args)
     given: dict[str, Any] = {
@@ -79,7 +77,7 @@ def run(args: argparse.Namespace) -> int:
         print(f"  {'predictions':<12}{args.output}/predictions")
     if args.init_from is None and recipe.task.needs_files:
         print("  note        trained from random weights: no --init-from was given")
-    trust = trust_of(recipe)
+    trust = library.trust_of(recipe)
     if recipe.task.needs_files:
         text = "A text to label." if recipe.task.name in ("classification", "tagging") else "-"
         print(next_command("predict", args.output, text, *trust))

@@ -11,8 +11,7 @@ Examples:
 
 import argparse
 
-from tokenfree.workflows.recipes.keys import IMPORTED
-from tokenfree.workflows.recipes.options import add_help_keys
+from tokenfree.workflows.recipes.library import IMPORTED, add_help_keys
 
 KIND = IMPORTED  # kind of recipe whose keys are options of the command
 

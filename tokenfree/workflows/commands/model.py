@@ -13,14 +13,12 @@ import json
 
 from tokenfree.core.errors import UserError
 from tokenfree.workflows.recipes import library
-from tokenfree.workflows.recipes import options as recipe_options
-from tokenfree.workflows.recipes.keys import PRETRAINING
 
-KIND = PRETRAINING  # kind of recipe that the command reads
+KIND = library.PRETRAINING  # kind of recipe that the command reads
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    recipe_options.add_arguments(parser, KIND, optional=True)
+    library.add_recipe_arguments(parser, KIND, optional=True)
     parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
     parser.add_argument("--list", action="store_true", help="list the recipes of tokenfree, and exit")
     shown = "print a recipe of any kind with the settings of its bases, as YAML, and exit"
@@ -49,10 +47,10 @@ def run(args: argparse.Namespace) -> int:
     from tokenfree.workflows.terminal.results import next_command
     from tokenfree.workflows.terminal.verbosity import show_settings
 
-    recipe = recipe_options.load(PretrainRecipe, args)
+    recipe = library.load(PretrainRecipe, args)
     problems = check(recipe.model, recipe.train.length)
     if problems:
-        raise UserError(recipe_options.source(args), problems)
+        raise UserError(library.source(args), problems)
     show_settings(args.verbosity, recipe)
     length = recipe.train.length
     targets = recipe.objective.max_predictions

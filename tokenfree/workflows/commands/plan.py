@@ -15,16 +15,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tokenfree.core.errors import UserError
-from tokenfree.workflows.recipes import options as recipe_options
-from tokenfree.workflows.recipes.keys import PRETRAINING
-from tokenfree.workflows.recipes.options import add_data_argument, data_of
+from tokenfree.workflows.recipes import library
 
 if TYPE_CHECKING:
     from tokenfree.train.config import PretrainRecipe
     from tokenfree.train.data.mixture import Data
     from tokenfree.train.planning import Work
 
-KIND = PRETRAINING  # kind of recipe that the command reads
+KIND = library.PRETRAINING  # kind of recipe that the command reads
 _UTILISATION = 0.3
 
 
@@ -51,11 +49,11 @@ ACCELERATORS = {
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    recipe_options.add_arguments(parser, KIND)
+    library.add_recipe_arguments(parser, KIND)
     parser.add_argument("--gpus", metavar="N", type=int, required=True, help="total number of GPUs, one worker each")
     parser.add_argument("--nodes", metavar="M", type=int, default=1, help="number of machines (default 1)")
     parser.add_argument("--gpu", choices=tuple(ACCELERATORS), default="h100", help="kind of GPU (default h100)")
-    add_data_argument(parser, "a data directory, or several as for pretrain; without it windows count as full")
+    library.add_data_argument(parser, "a data directory, or several as for pretrain; without it windows count as full")
     shown = f"share of the peak that training reaches on GPUs, 0 to 1 (default {_UTILISATION}, assumed)"
     parser.add_argument("--utilisation", metavar="X", type=float, help=shown)
     parser.add_argument("--price", metavar="P", type=float, help="price of a GPU per hour")
@@ -87,7 +85,7 @@ def _checked(args: argparse.Namespace) -> "tuple[PretrainRecipe, Data | None]":
         raise UserError(f"--utilisation {args.utilisation:g}: give a share above 0 and at most 1, such as 0.3")
     if args.price is not None and not 0 <= args.price < float("inf"):
         raise UserError(f"--price {args.price:g}: give what a device costs for an hour")
-    recipe, data = recipe_options.load(PretrainRecipe, args), data_of(args)
+    recipe, data = library.load(PretrainRecipe, args), library.data_of(args)
     if data is None:
         problems = check_model(recipe.model, recipe.train.length)
         if not problems and args.gpus > recipe.train.global_batch:
@@ -96,7 +94,7 @@ def _checked(args: argparse.Namespace) -> "tuple[PretrainRecipe, Data | None]":
         manifest, vocabulary = load_data_manifest(data), load_data_vocabulary(data)
         problems = check(recipe, manifest, workers=(args.gpus, args.gpus), vocabulary=vocabulary)
     if problems:
-        raise UserError(recipe_options.source(args), problems)
+        raise UserError(library.source(args), problems)
     return recipe, data
 
 

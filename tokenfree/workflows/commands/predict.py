@@ -22,7 +22,7 @@ import sys
 from collections.abc import Iterator
 
 from tokenfree.core.errors import UserError
-from tokenfree.workflows.recipes.options import add_step_argument, show
+from tokenfree.workflows.recipes.library import add_step_argument
 
 _AT_ONCE = 64  # number of texts per batch if input is not typed in a terminal
 
@@ -53,7 +53,8 @@ def _find(args: argparse.Namespace) -> int:
     from tokenfree.workflows.terminal.results import prediction_lines
 
     model = load_finetuned(args.run_folder, step=args.step, trust_code=args.trust_code)
-    show(model.checkpoint, args.json)
+    if not args.json:  # JSON contains the step
+        print(f"step {model.checkpoint.step:,}", file=sys.stderr)
     texts = _texts(args.texts)
     while chunk := list(itertools.islice(texts, 1 if sys.stdin.isatty() else _AT_ONCE)):
         for text, found in zip(chunk, model(chunk), strict=True):
@@ -71,7 +72,8 @@ def _guess(args: argparse.Namespace) -> int:
 
     predictor = load_predictor(args.run_folder, args.data, step=args.step, trust_code=args.trust_code)
     assert predictor.checkpoint is not None, "it is of a run"
-    show(predictor.checkpoint, args.json)
+    if not args.json:
+        print(f"step {predictor.checkpoint.step:,}", file=sys.stderr)
     for text in _texts(args.texts):
         masks = predictor(text, args.top)
         if args.json:

@@ -21,21 +21,20 @@ import os
 from typing import TYPE_CHECKING
 
 from tokenfree.core.errors import UserError
-from tokenfree.workflows.recipes import options as recipe_options
-from tokenfree.workflows.recipes.keys import PREPROCESSING
+from tokenfree.workflows.recipes import library
 
 if TYPE_CHECKING:
     from tokenfree.pipelines.dry_run import PlanDescription
     from tokenfree.preprocess.config import PreprocessConfig
     from tokenfree.preprocess.dataset.manifest import Manifest
 
-KIND = PREPROCESSING  # kind of recipe that the command reads
+KIND = library.PREPROCESSING  # kind of recipe that the command reads
 PASSES_ON = True  # options after `--` go to Beam
 MANY_BYTES = 0.05  # share of bytes among a language's subwords above which a warning is printed
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    recipe_options.add_arguments(parser, KIND, optional=True)
+    library.add_recipe_arguments(parser, KIND, optional=True)
     parser.add_argument("--wikipedia", metavar="PATH", nargs="+", help="dump files, globs or URLs")
     parser.add_argument(
         "--books",
@@ -148,7 +147,7 @@ def _config(args: argparse.Namespace) -> "PreprocessConfig":
     """Return the settings of the job. Raise UserError for all invalid settings, or if there is nothing to read."""
     from tokenfree.preprocess.config import PreprocessConfig
 
-    config = recipe_options.load(
+    config = library.load(
         PreprocessConfig, args, wikipedia=args.wikipedia, books=args.books, hf_dataset=args.hf_dataset
     )
     if not config.wikipedia and not config.books and not config.hf_dataset:

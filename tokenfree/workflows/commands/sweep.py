@@ -20,9 +20,6 @@ from typing import TYPE_CHECKING, Any
 
 from tokenfree.core.errors import JobError, UserError
 from tokenfree.workflows.recipes import library
-from tokenfree.workflows.recipes import options as recipe_options
-from tokenfree.workflows.recipes.keys import SWEEP
-from tokenfree.workflows.recipes.options import add_data_argument, data_of
 
 if TYPE_CHECKING:
     from tokenfree.train.data.mixture import Data
@@ -31,13 +28,13 @@ if TYPE_CHECKING:
     from tokenfree.train.sweep.subjects import TaskInput
     from tokenfree.train.tasks.base import Split
 
-KIND = SWEEP  # kind of recipe that the command reads
+KIND = library.SWEEP  # kind of recipe that the command reads
 REPORT = "report.html"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    recipe_options.add_arguments(parser, KIND, optional=True, shown=recipe_options.RECORDED)
-    add_data_argument(parser)
+    library.add_recipe_arguments(parser, KIND, optional=True, shown=library.RECORDED)
+    library.add_data_argument(parser)
     parser.add_argument("--train", metavar="FILE", help="for a task: training examples")
     parser.add_argument("--dev", metavar="FILE", help="for a task: development set, which decides between settings")
     parser.add_argument("--test", metavar="FILE", help="for a task: test set, for the best setting alone")
@@ -103,15 +100,15 @@ def _sweep(args: argparse.Namespace) -> "SweepRecipe":
     from tokenfree.train.sweep.run import SWEEP, read_sweep
 
     recorded = dict[str, Any]()
-    if recipe_options.is_resumed(args, SWEEP):
+    if library.is_resumed(args, SWEEP):
         recorded, inputs = read_sweep(args.output)
-        recipe_options.fill_in(args, inputs)
+        library.fill_in(args, inputs)
     for given in filter(None, (args.recipe, args.config)):
         library.check_kind(KIND, given)
     options = {name: value for name in ("trials", "concurrent") if (value := getattr(args, name)) is not None}
-    mapping = merge(recorded, recipe_options.resolve(args.recipe, args.config))
-    source = recipe_options.source(args)
-    sweep = recipe_options.build_sweep(mapping, nest(args.overrides) | options, source)
+    mapping = merge(recorded, library.resolve(args.recipe, args.config))
+    source = library.source(args)
+    sweep = library.build_sweep(mapping, nest(args.overrides) | options, source)
     problems = space_problems(sweep)
     if problems:
         raise UserError(source, problems)
@@ -128,7 +125,7 @@ def _data(args: argparse.Namespace, sweep: "SweepRecipe") -> "Data | TaskInput":
     of_task = [*files, *(name for name, value in others.items() if value is not None)]
     if args.data is not None and of_task:
         raise UserError(f"--data and --{of_task[0]}: give one; data are for pretraining, the other is for a task")
-    data = data_of(args)
+    data = library.data_of(args)
     if data is not None:
         return data
     if TASK not in sweep.base and not of_task:

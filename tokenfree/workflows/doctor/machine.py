@@ -159,9 +159,8 @@ def training_step(name: str) -> Iterator[Finding]:
     from tokenfree.train.config import PretrainRecipe
     from tokenfree.train.model import costs
     from tokenfree.workflows.recipes import library
-    from tokenfree.workflows.recipes.keys import PRETRAINING
 
-    library.check_kind(PRETRAINING, name)
+    library.check_kind(library.PRETRAINING, name)
     recipe = build(PretrainRecipe, library.read_based(name), source=f"recipe {name}")
     batch = recipe.train.micro_batch or recipe.train.global_batch
     needed = costs.step_memory(recipe.model, recipe.train.length, batch).total

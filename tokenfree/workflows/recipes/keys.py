@@ -1,18 +1,12 @@
-"""The kinds of recipes and their keys. Meanings come from the docstrings of settings, under `Attributes:`."""
+"""The keys of recipes. Meanings come from the docstrings of settings, under `Attributes:`."""
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
 import difflib
-import importlib
 import re
-import shutil
-import sys
-import textwrap
 import types
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from tokenfree.core.errors import UserError
@@ -181,113 +175,6 @@ def _shown(value: Any) -> str | None:
 
 
 BASE = Key("base", "text", "null", "in a file: the recipe that this one is laid over, by its name or file.")
-
-
-@dataclass(frozen=True)
-class RecipeKind:
-    """A kind of recipes, which build the same settings.
-
-    `module` is imported only when needed, because this takes seconds. `top_keys` are also options of the command. If
-    the kind is `partial`, only some keys of the settings may be set, and only as options.
-    """
-
-    title: str
-    command: str
-    module: str
-    settings: str
-    top_keys: tuple[str, ...]
-    partial: bool = False
-
-    def settings_class(self) -> type:
-        return getattr(importlib.import_module(self.module), self.settings)
-
-    def groups(self) -> list[KeyGroup]:
-        """Return all keys, including those that only files may have."""
-        groups = listed(self.settings_class())
-        if self.partial:
-            return [group for group in groups if group.name.split(".")[0] in self.top_keys]
-        if BASE.name in self.top_keys:
-            return groups
-        return [replace(groups[0], keys=(BASE, *groups[0].keys)), *groups[1:]]
-
-
-PREPROCESSING = RecipeKind(
-    "preprocessing recipe",
-    "preprocess",
-    "tokenfree.preprocess.config",
-    "PreprocessConfig",
-    (
-        *("wikipedia", "books", "hf_dataset", "text_column", "id_column", "language_column", "language", "namespaces"),
-        *("window", "vocabulary", "filters", "near_duplicates", "columns", "shards", "shard_characters"),
-        *("split_bytes", "validation_fraction", "seed"),
-    ),
-)
-PRETRAINING = RecipeKind(
-    "pretraining recipe",
-    "pretrain",
-    "tokenfree.train.config",
-    "PretrainRecipe",
-    ("model", "objective", "train"),
-)
-FINETUNING = RecipeKind(
-    "fine-tuning recipe",
-    "finetune",
-    "tokenfree.train.config",
-    "FinetuneRecipe",
-    ("model", "task", "train"),
-)
-SWEEP = RecipeKind(
-    "sweep recipe",
-    "sweep",
-    "tokenfree.train.sweep.recipe",
-    "SweepRecipe",
-    (
-        *("base", "variants", "overrides", "space", "searcher", "scheduler", "objectives", "trials", "seeds"),
-        *("budget", "reports", "gpus_per_worker", "concurrent", "seed"),
-    ),
-)
-IMPORTED = replace(PRETRAINING, command="import", top_keys=("model", "train"), partial=True)
-KINDS = (PREPROCESSING, PRETRAINING, FINETUNING, SWEEP)
-
-
-def kind_of(settings: type) -> RecipeKind:
-    """Return the kind of the recipes that build a settings class. There must be one."""
-    home = (settings.__module__, settings.__name__)
-    return next(kind for kind in KINDS if (kind.module, kind.settings) == home)
-
-
-def expect(kind: RecipeKind, mapping: Mapping[str, Any], recipe: str) -> None:
-    """Raise UserError if the mapping of a recipe matches another kind better, by the number of its top-level keys."""
-    known = {each: len({BASE.name, *each.top_keys} & mapping.keys()) for each in KINDS}
-    other = max(KINDS, key=lambda each: known[each])
-    if known[other] > known[kind]:
-        hint = " (a sweep names it as its base)" if kind == SWEEP and other in (PRETRAINING, FINETUNING) else ""
-        raise UserError(
-            f"recipe {recipe}: a {other.title}, where a {kind.title} is expected; run tokenfree {other.command} "
-            f"{recipe}{hint}"
-        )
-
-
-class HelpKeys(argparse.Action):
-    """Option that prints the keys of recipes of a kind and ends the command, like `--help`."""
-
-    def __init__(self, option_strings: Sequence[str], dest: str, *, kind: RecipeKind, **options: Any) -> None:
-        super().__init__(option_strings, dest, nargs="?", metavar="PREFIX", **options)
-        self.kind = kind
-
-    def __call__(
-        self,
-        parser: argparse.ArgumentParser,
-        namespace: argparse.Namespace,
-        values: str | Sequence[Any] | None,
-        option_string: str | None = None,
-    ) -> None:
-        """Print the keys that begin with the given prefix, and exit. Raises UserError if there are none."""
-        columns = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
-        for line in lines(chosen(self.kind.groups(), str(values or ""))):
-            text = line if columns is None else textwrap.fill(line, columns, tabsize=2, subsequent_indent="    ")
-            print(text, flush=True)  # a closed pipe ends the command here
-        parser.exit()
 
 
 def lines(groups: Sequence[KeyGroup]) -> Iterator[str]:
