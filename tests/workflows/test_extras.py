@@ -15,10 +15,12 @@ from tests.conftest import REPOSITORY
 from tokenfree.workflows.cli import _EXTRAS, main
 
 PROGRAM = """
-import sys
+import importlib.util, sys
+found, hidden = importlib.util.find_spec, sys.argv[1].split(",")
+importlib.util.find_spec = lambda name, *rest: None if name in hidden else found(name, *rest)
 class Hidden:
     def find_spec(self, name, path=None, target=None):
-        if name.partition(".")[0] in sys.argv[1].split(","):
+        if name.partition(".")[0] in hidden:
             raise ModuleNotFoundError(f"No module named {name!r}", name=name)
 sys.meta_path.insert(0, Hidden())
 from tokenfree.workflows.cli import main
@@ -57,7 +59,10 @@ def test_preprocessing_needs_beam_alone(books: tuple[str, ...], tmp_path: Path) 
     hidden = {"model", "train", "huggingface"}
     done = run(hidden, *books, "data", folder=tmp_path)
     assert done.returncode == 0, done.stderr
-    assert run({*hidden, "beam"}, "verify", "data", folder=tmp_path).returncode == 0
+    verified = run({*hidden, "beam"}, "verify", "data", folder=tmp_path)
+    assert verified.stdout.splitlines()[-1].startswith("  next        pip install '.[train]' && tokenfree pretrain ")
+    shown = run({*hidden, "beam"}, "inspect", "data", folder=tmp_path)
+    assert (shown.returncode, "\nsubwords " in shown.stdout, "\nmasks " in shown.stdout) == (0, True, False)
     missing = run({"beam"}, *books, "other", folder=tmp_path)
     assert (missing.returncode, missing.stderr) == (
         2,
@@ -77,6 +82,7 @@ def test_processes_and_ray_need_no_beam(books: tuple[str, ...], tmp_path: Path) 
     [
         (("pretrain", "canine-s-tiny", "--data", "d", "--output", "r"), "train"),
         (("predict", "r", "x"), "model"),
+        (("cluster", "jobs"), "train"),
         (("demo", "--output", "d"), "all"),
     ],
 )

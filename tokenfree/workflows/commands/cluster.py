@@ -90,6 +90,8 @@ def run(args: argparse.Namespace) -> int:
             raise UserError(f"{given}; give one, such as: tokenfree cluster submit -- pretrain RECIPE ... --workers 2")
     elif name is not None:
         raise UserError(f"tokenfree cluster {args.action} takes nothing after '--', but got {name!r}")
+    if args.action != "profiles":
+        import ray  # noqa: F401  # names the extra that is missing, before other packages of it are
     return _ACTIONS[args.action](args)
 
 

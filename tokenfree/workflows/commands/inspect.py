@@ -25,16 +25,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Print counts and columns, then windows. Raises UserError for a number out of range or an unfinished folder."""
     from tokenfree.core.storage import Storage
-    from tokenfree.preprocess.dataset.manifest import load_manifest
-    from tokenfree.train.inference.embed import is_vectors_folder
+    from tokenfree.preprocess.dataset.manifest import MANIFEST, load_manifest
     from tokenfree.workflows.terminal import inspection
     from tokenfree.workflows.terminal.progress import console
     from tokenfree.workflows.terminal.results import next_command
 
     if args.sample < 0 or args.width < 1:
         raise UserError("--sample must not be negative and --width must be positive")
-    if is_vectors_folder(Storage.at(args.directory).names()):
-        return _vectors(args)
+    names = Storage.at(args.directory).names()
+    if MANIFEST not in names:  # on machines without torch, only data directories can be shown
+        from tokenfree.train.inference.embed import is_vectors_folder
+
+        if is_vectors_folder(names):
+            return _vectors(args)
     manifest = load_manifest(args.directory)
     shown = inspection.windows(args.directory, manifest, num_windows=args.sample, width=args.width)
     if args.json:

@@ -70,6 +70,7 @@ def run(args: argparse.Namespace) -> int:
     """Run the Beam job with a live line, and print what was made. Raises UserError if recipe or inputs are invalid."""
     from tokenfree.pipelines.dry_run import describe_plan
     from tokenfree.pipelines.preprocess import choose_engine, run_preprocess
+    from tokenfree.preprocess.shards.sorted_runs import DATASET_SPLITS
     from tokenfree.preprocess.sources.books import is_book_name
     from tokenfree.preprocess.sources.wikipedia import is_dump_name
     from tokenfree.workflows.terminal.progress import StageLine, counted
@@ -117,7 +118,7 @@ def run(args: argparse.Namespace) -> int:
     if failed:
         print(f"  failed      {counted(failed, 'page')}: see {args.output}/failures, or tokenfree replay {args.output}")
     print(f"  card        {args.output}/README.md")
-    empty = [name for name, split in manifest.splits.items() if not split.rows]
+    empty = [name for name in DATASET_SPLITS if name not in manifest.splits]
     if empty:
         key = f"--validation_fraction (now {config.validation_fraction:g})"
         print(

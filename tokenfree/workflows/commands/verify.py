@@ -54,15 +54,14 @@ def _verified_data(directory: str) -> tuple[Mapping[str, Any], list[str]]:
     from tokenfree.workflows.terminal.results import next_command
 
     unhashed = verify(directory)
-    shards = load_manifest(directory).shards
+    manifest = load_manifest(directory)
+    shards = manifest.shards
     windows, characters = sum(shard.rows for shard in shards), sum(shard.characters for shard in shards)
     found = {"shards": len(shards), "windows": windows, "characters": characters, "unhashed": unhashed}
     counts = ", ".join((counted(len(shards), "shard"), counted(windows, "window"), counted(characters, "character")))
-    return found, [
-        f"{directory}: good: {counts}",
-        *_unhashed_line(unhashed),
-        next_command("pretrain", "canine-fast-tiny", "--data", directory, "--output", "runs/first"),
-    ]
+    train = next_command("pretrain", "canine-fast-tiny", "--data", directory, "--output", "runs/first")
+    trainable = "validation" in manifest.splits
+    return found, [f"{directory}: good: {counts}", *_unhashed_line(unhashed), *([train] if trainable else [])]
 
 
 def _verified_results(directory: str) -> tuple[Mapping[str, Any], list[str]]:

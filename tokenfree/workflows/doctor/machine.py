@@ -49,7 +49,7 @@ def packages() -> Iterator[Finding]:
     for line in own_requirements():
         requirement = Requirement(line)
         extra = re.search(r"extra == ['\"](\w+)['\"]", line)
-        if (extra and extra.group(1) in ("dev", "all")) or requirement.name == "tokenfree":
+        if (extra and extra.group(1) in ("dataflow", "all")) or requirement.name == "tokenfree":
             continue
         remedy = f"pip install '.[{extra.group(1)}]' in the checkout" if extra else f"pip install '{requirement}'"
         try:

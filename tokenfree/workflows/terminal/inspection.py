@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,7 +19,6 @@ from tokenfree.core.storage import Storage
 from tokenfree.preprocess.dataset.manifest import Manifest
 from tokenfree.preprocess.features.vocabulary import Vocabulary
 from tokenfree.preprocess.records import schema
-from tokenfree.train.inference.embed import COUNTS, finished
 from tokenfree.workflows.terminal.progress import counted
 
 BLOCK = "█"
@@ -43,7 +43,7 @@ class Window:
     text: str
     words: Sequence[Piece] | None  # None if the data have no such columns
     subwords: Sequence[Piece] | None
-    masked: str | None  # as CANINE-S sees it, with blocks for masked characters; None without subwords
+    masked: str | None  # as CANINE-S sees it, with blocks for masked characters; None without subwords or torch
 
 
 def windows(directory: str, manifest: Manifest, *, num_windows: int, width: int) -> Iterator[Window]:
@@ -114,9 +114,12 @@ def _sample(storage: Storage, manifest: Manifest, num_windows: int) -> Iterator[
                 offset -= batch.num_rows
 
 
-def _masked(row: pa.RecordBatch, vocabulary: Vocabulary, number: int, width: int) -> str:
-    """Return the window as CANINE-S would see it, with blocks for masked characters."""
+def _masked(row: pa.RecordBatch, vocabulary: Vocabulary, number: int, width: int) -> str | None:
+    """Return the window as CANINE-S would see it, with blocks for masked characters. None without torch."""
     from tokenfree.preprocess.text.specials import MASK
+
+    if importlib.util.find_spec("torch") is None:
+        return None
     from tokenfree.train.objectives.canine_s import Config
 
     window, config = row.column("codepoints")[0].values.to_numpy(), Config()
@@ -204,6 +207,8 @@ _FIRST = 4  # numbers of an embedding that are shown
 
 def described(directory: str, *, num_texts: int, width: int) -> dict[str, Any]:
     """Return counts, columns and the first texts of a folder of embeddings. Raises UserError if it is incomplete."""
+    from tokenfree.train.inference.embed import COUNTS, finished
+
     storage = Storage.at(directory)
     manifest = finished(storage)
     if manifest is None:

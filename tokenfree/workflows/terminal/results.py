@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -36,7 +37,9 @@ _PLACEHOLDERS = {"DIR", "NEW_DIRECTORY", "RECIPE", "RUN"}  # values that only th
 def next_command(*arguments: str, program: str = "tokenfree") -> str:
     """Return the line that names `PROGRAM ARGUMENTS` as the next command, quoted for a shell."""
     words = [word if word in _PLACEHOLDERS else shlex.quote(word) for word in arguments]
-    return f"  next        {program} {' '.join(words)}"
+    lacks_train = arguments[0] in ("pretrain", "report") and importlib.util.find_spec("ray") is None
+    install = "pip install '.[train]' && " if lacks_train else ""
+    return f"  next        {install}{program} {' '.join(words)}"
 
 
 def time_of(seconds: float) -> str:
