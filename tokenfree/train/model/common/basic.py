@@ -114,6 +114,12 @@ def _product(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     return torch.ops.mkldnn._linear_pointwise(x, weight, bias, "none", [], "")
 
 
+def cast_for_products(x: Tensor) -> Tensor:
+    """Return `x` in the dtype of matrix products. Those of the same tensor then share a cast, forward and backward."""
+    device = x.device.type
+    return x.to(torch.get_autocast_dtype(device)) if torch.is_autocast_enabled(device) else x
+
+
 Activation = Literal["gelu_tanh", "gelu"]
 
 

@@ -10,7 +10,15 @@ from torch import Tensor
 
 from tokenfree.core.settings import settings
 from tokenfree.train.model.common.attention import Core, Heads, LayerBias, bound
-from tokenfree.train.model.common.basic import Activation, Dense, Dimensions, Dropout, activate, layer_norm
+from tokenfree.train.model.common.basic import (
+    Activation,
+    Dense,
+    Dimensions,
+    Dropout,
+    activate,
+    cast_for_products,
+    layer_norm,
+)
 from tokenfree.train.model.common.slots import Layer, LayerConfig
 
 
@@ -58,8 +66,9 @@ class BertLayer(Layer):
     def attend(
         self, queries_BQD: Tensor, x_BUD: Tensor, valid_BU: Tensor, bias: LayerBias | None, global_BU: Tensor | None
     ) -> Tensor:
-        q_BHQE = self._split(self.query(queries_BQD))
-        source_BKD, valid_BK = self.core.source(x_BUD, valid_BU)
+        cast_BUD = cast_for_products(x_BUD)
+        q_BHQE = self._split(self.query(cast_BUD if queries_BQD is x_BUD else queries_BQD))
+        source_BKD, valid_BK = self.core.source(cast_BUD, valid_BU)
         k_BHKE, v_BHKE = self._split(self.key(source_BKD)), self._split(self.value(source_BKD))
         heads = Heads(q_BHQE, k_BHKE, v_BHKE, valid_BK, source_BKD, global_BK=global_BU)
         context_BHQE = self.core(bound(heads, bias))
