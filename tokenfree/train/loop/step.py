@@ -261,8 +261,8 @@ class Meter:
 def peak(device: torch.device, dtype: torch.dtype, *, seconds: float = 0.1) -> float:
     """Return the floating-point operations per second of the fastest large matrix product within `seconds`."""
     size = 8192 if device.type == "cuda" else 512
-    left = torch.ones(size, size, device=device, dtype=dtype)
-    right = torch.ones(size, size, device=device, dtype=dtype)
+    generator = torch.Generator(device).manual_seed(0)  # an H100 multiplies equal numbers 3% faster than random ones
+    left, right = (torch.rand(size, size, generator=generator, device=device, dtype=dtype) for _ in range(2))
     best = float("inf")
     until = time.perf_counter() + seconds
     products = [torch.mm, linear]  # they may use different libraries
