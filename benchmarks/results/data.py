@@ -122,12 +122,18 @@ SETS = {
     "xnli-ko": Set("XNLI (Korean)", PAIRS, _xnli, ("xnli-ko/xnli.dev.ko.tsv",)),
 }
 
-# Pretraining text. The large excerpts of bn, ja, ltg, uk, vi and zh are omitted: no set is in these languages.
-DUMPS = ("enwiki-2016-shortened.xml.bz2", "enwiki-table-markup.xml.bz2", "simplewiki-excerpt.xml", "minidumps")
-BOOKS = ("books", "books-gutenberg/[def][enr]_*.txt")
-VOCABULARY = 4000
-CORPORA = {
-    "text": ("--window.max_characters", "236", "--window.pack", "across_documents", "--filters.min_characters", "16")
+# Pretraining text. "text" leaves out the large excerpts of bn, ja, ltg, uk, vi and zh: no set is in these languages.
+_PACKED = ("--window.pack", "across_documents", "--filters.min_characters", "16")
+_ENGLISH = ("enwiki-2016-shortened.xml.bz2", "enwiki-table-markup.xml.bz2", "simplewiki-excerpt.xml", "minidumps")
+_OTHERS = ("aawiki*", "bnwiki*", "jawiki*", "ltgwiki*", "ukwiki*", "viwiki*", "zhwiki*")
+_BOOKS = ("books", "books-gutenberg/[def][enr]_*.txt")
+CORPORA = {  # dumps, books and options
+    "text": (_ENGLISH, _BOOKS, ("--vocabulary.size", "4000", "--window.max_characters", "236", *_PACKED)),
+    "all": (
+        (*_ENGLISH, *_OTHERS),
+        (*_BOOKS, "books-gutenberg/zh_*.txt"),
+        ("--vocabulary.size", "8000", "--window.max_characters", "508", *_PACKED),
+    ),
 }
 
 
@@ -193,11 +199,11 @@ def corpus_arguments(inputs: Path, folder: Path, name: str) -> list[str]:
         json.dumps({"id": f"{number}", "text": text, "language": "en"}) for number, text in enumerate(_reviews(inputs))
     )
     reviews.write_text("".join(f"{row}\n" for row in rows), encoding="utf-8")
-    dumps = [str(inputs / "wiki-dumps" / dump) for dump in DUMPS]
-    books = [str(inputs / book) for book in BOOKS]
+    dumps, books, options = CORPORA[name]
     return [
-        *("preprocess", "--wikipedia", *dumps, "--books", *books, str(reviews)),
-        *("--output", str(folder / name), "--workers", "1", "--vocabulary.size", str(VOCABULARY), *CORPORA[name]),
+        *("preprocess", "--wikipedia", *(str(inputs / "wiki-dumps" / dump) for dump in dumps)),
+        *("--books", *(str(inputs / book) for book in books), str(reviews)),
+        *("--output", str(folder / name), "--workers", "1", *options),
     ]
 
 

@@ -161,12 +161,13 @@ def work(queue: Sequence[Run], folders: Folders, pattern: str = "*") -> list[str
 
 def shown(line: Line) -> str:
     """Return the result of a run in a few words."""
+    spent = f"{line['cpu_seconds']:.0f} CPU seconds" if "cpu_seconds" in line else f"{line['seconds']:.0f} s on a GPU"
     if "evaluation" in line:
         found = line["evaluation"]
         said = f"loss {found['validation_masked_only_loss']:.3f}, margin {found.get('margin') or 0:.2f}, "
-        return f"{said}context probe {found.get('probe') or 0:.2f}; {line['cpu_seconds']:.0f} CPU seconds"
+        return f"{said}context probe {found.get('probe') or 0:.2f}; {spent}"
     said = ", ".join(f"{part} {main_score(line, part):.3f}" for part in ("dev", "test"))
-    return f"{said}; {line['cpu_seconds']:.0f} CPU seconds"
+    return f"{said}; {spent}"
 
 
 class Worker:

@@ -16,6 +16,7 @@ from benchmarks.results.data import NAMES, PAIRS, SETS, TEXTS
 PRETRAIN, FINETUNE, PROBE, BASELINE = "pretrain", "finetune", "probe", "baseline"
 PRETRAINED, UNTRAINED = "fine-tuned", "same model, untrained"
 LONGER = "fine-tuned, pretrained five times as long"
+LARGER = "small model, pretrained on a GPU, fine-tuned"
 Options = Mapping[str, str]
 
 # --- Chosen settings: change them only here. ---
@@ -24,6 +25,19 @@ PRETRAINING = (
     "canine-fast-tiny",
     {"model.embedder.buckets": "4096", "model.embedder.positions": "none", "train.steps": "6000"},
 )
+# One run on an H100 for four minutes, on all text. Its steps are those that fit the time.
+LARGER_PRETRAINING = (
+    "canine-fast-small",
+    {
+        "model.embedder.positions": "none",
+        "train.global_batch": "256",
+        "train.learning_rate": "0.0015",
+        "train.steps": "4839",
+        "train.precision": "bfloat16",
+        "train.device": "cuda",
+    },
+)
+LARGER_RATES = {NAMES: ("0.0005", "0.001", "0.002"), TEXTS: ("0.0001", "0.0003", "0.001")}
 # By kind of set: recipe, options, rates of the sweep (the lowest first), the set that the sweep uses.
 TUNING: Mapping[str, tuple[str, Options, tuple[str, ...], str]] = {
     NAMES: ("ner", {"train.length": "240"}, ("0.001", "0.002", "0.004"), "swa"),
@@ -93,6 +107,8 @@ def _pretrained() -> Iterator[Row]:
     yield Row("text-untrained", PRETRAIN, "n-gram CANINE, untrained", recipe=recipe, options=nothing)
     longer = {**options, "train.steps": str(5 * int(options["train.steps"]))}
     yield Row("text-long", PRETRAIN, "n-gram CANINE, five times as long", recipe=recipe, options=longer, seeds=1)
+    recipe, options = LARGER_PRETRAINING
+    yield Row("all-gpu", PRETRAIN, "small n-gram CANINE, on a GPU", None, "all", recipe, options, seeds=1)
 
 
 def _of_set(name: str) -> Iterator[Row]:
@@ -107,6 +123,9 @@ def _of_set(name: str) -> Iterator[Row]:
     if name in ENGLISH_TEXTS:
         family = (rates, f"{leader}-tuned")
         yield Row(f"{name}-long", FINETUNE, LONGER, name, "", recipe, given, "text-long", *family, seeds=1)
+    if name in FIRST:
+        family = (LARGER_RATES[kind], f"{leader}-gpu")
+        yield Row(f"{name}-gpu", FINETUNE, LARGER, name, "", recipe, given, "all-gpu", *family, seeds=1)
     yield Row(f"{name}-probe", PROBE, "linear probe", name, begins_with="text")
 
 

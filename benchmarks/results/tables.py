@@ -10,7 +10,7 @@ from typing import Any
 from benchmarks.results.claims import AGREES, CLAIMS, DISAGREES, NO_CONTEXT, NOT_RUN, OPEN, Finding, find, mean_interval
 from benchmarks.results.data import NAMES, SETS
 from benchmarks.results.queue import NotReady, chosen_rate, runs
-from benchmarks.results.rows import LONGER, PRETRAINED, ROWS, UNTRAINED
+from benchmarks.results.rows import LARGER, LONGER, PRETRAINED, ROWS, UNTRAINED
 from benchmarks.results.simple import FREQUENT_TAG, LARGER_CLASS, NGRAMS, PROBE
 
 Line = dict[str, Any]
@@ -18,8 +18,8 @@ PAGE, DETAILS, PICTURE = "docs/results.md", "benchmarks/results/README.md", "doc
 BEGIN = "<!-- written by `python -m benchmarks.results tables` -->"
 END = "<!-- end of what is written -->"
 COMPARED = {
-    NAMES: (FREQUENT_TAG, PROBE, UNTRAINED, PRETRAINED),
-    "": (LARGER_CLASS, NGRAMS, PROBE, UNTRAINED, PRETRAINED, LONGER),
+    NAMES: (FREQUENT_TAG, PROBE, UNTRAINED, PRETRAINED, LARGER),
+    "": (LARGER_CLASS, NGRAMS, PROBE, UNTRAINED, PRETRAINED, LONGER, LARGER),
 }
 NONE, MET, NOT_MET = "not run", "yes", "open"
 
@@ -110,8 +110,8 @@ def _that_ran(head: Sequence[str], rows: Sequence[Sequence[str]]) -> tuple[list[
 
 
 def _bar(scores: Scores, name: str, score: str, baselines: Sequence[str]) -> str:
-    """Return whether the model matches or beats the baselines. For texts, the better of model and probe counts."""
-    models = [PRETRAINED] if score == "f1" else [PROBE, PRETRAINED, LONGER]
+    """Return whether the model matches or beats the baselines. For texts, the best of all models counts."""
+    models = [PRETRAINED] if score == "f1" else [PROBE, PRETRAINED, LONGER, LARGER]
     ours = [mean for model in models if (mean := scores.mean(name, model, score)) is not None]
     theirs = [mean for each in baselines if (mean := scores.mean(name, each, score)) is not None]
     if not theirs or scores.mean(name, PRETRAINED, score) is None:
@@ -123,7 +123,6 @@ def _sentences(scores: Scores, lines: Mapping[str, Line]) -> list[str]:
     found = [find(claim, list(lines.values())).verdict for claim in CLAIMS]
     counts = ", ".join(f"{found.count(kind)} {kind}" for kind in (AGREES, DISAGREES, OPEN, NO_CONTEXT, NOT_RUN))
     done = sum(_is_done(run, lines) for run in runs())
-    rates = ", ".join(f"{leader} {rate}" for leader, rate in sorted(scores.rates.items()))
     helped = [
         ours > theirs
         for name in SETS
@@ -136,7 +135,6 @@ def _sentences(scores: Scores, lines: Mapping[str, Line]) -> list[str]:
         f"Of the sets that have run, {names.count(MET)} of {len(names)} of names are above the most frequent tag, and "
         f"{texts.count(MET)} of {len(texts)} of texts at n-grams or above.",
         f"Pretraining helps on {sum(helped)} of {len(helped)}.",
-        f"Learning rates that the sweeps chose on development parts: {rates}.",
     ]
     return [
         f"{done} of {len(runs())} runs are done" + ("." if helped else ", none of them of a model yet."),
@@ -161,6 +159,7 @@ def details(lines: Mapping[str, Line]) -> str:
     pretrained = [_pretrained_row(name, of_row) for name, of_row in listed if "evaluation" in of_row[0]]
     scored = [_scored_row(*each) for name, of_row in listed for each in _predictors(name, of_row)]
     commands = [of_row[0]["command"] for _, of_row in listed]
+    rates = ", ".join(f"{leader} {rate}" for leader, rate in sorted(Scores(lines).rates.items()))
     return "\n\n".join(
         [
             "## Claims",
@@ -187,6 +186,7 @@ def details(lines: Mapping[str, Line]) -> str:
                 ],
                 scored,
             ),
+            f"Learning rates that the sweeps chose on development parts: {rates}.",
             "## Commands of seed 0",
             "```\n" + "\n".join(commands) + "\n```",
         ]

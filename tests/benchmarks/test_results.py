@@ -16,6 +16,7 @@ import pytest
 import torch
 
 from benchmarks.results import queue
+from benchmarks.results import rows as queued
 from benchmarks.results.__main__ import LINES, main
 from benchmarks.results.claims import AGREES, CLAIMS, DISAGREES, NO_CONTEXT, NOT_RUN, OPEN, Claim, Interval, find, judge
 from benchmarks.results.data import NAMES, PARTS, SETS, Example, Set, parts
@@ -257,6 +258,7 @@ def test_every_row_has_a_recipe_that_takes_its_options() -> None:
 def test_every_set_has_its_rows_and_every_claim_its_runs() -> None:
     for name in SETS:
         rows = {"baseline", "probe", "tuned", "untrained", *(("long",) if name in ENGLISH_TEXTS else ())}
+        rows |= {"gpu"} if name in queued.FIRST else set()
         assert {row.name.removeprefix(f"{name}-") for row in ROWS.values() if row.set == name} == rows
     there = {line["row"] for line in read_lines(LINES).values()} | set(ROWS)
     assert {name for claim in CLAIMS for name in (claim.better, claim.worse)} <= there
