@@ -33,6 +33,7 @@ from tokenfree.train.tasks.base import DownstreamTask, TaskHead
 CARD = "README.md"
 USAGE = """\
 ```python
+import tokenfree  # before torch
 import torch
 from transformers import AutoTokenizer, {auto}
 
