@@ -75,9 +75,9 @@ os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
 def __getattr__(name: str) -> Any:
     if name == "__version__":
-        from tokenfree.core.machine import own_version
+        from tokenfree.core.machine import version_of
 
-        return own_version()
+        return version_of("tokenfree")
     if name not in _HOMES:
         module = sys.modules[__name__]  # with it, Python names the nearest attribute
         raise AttributeError(f"module 'tokenfree' has no attribute {name!r}", name=name, obj=module)

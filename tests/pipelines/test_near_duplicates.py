@@ -15,8 +15,7 @@ from tokenfree.core.storage import Storage
 from tokenfree.pipelines.preprocess import run_preprocess
 from tokenfree.preprocess.config import NearDuplicateConfig, PreprocessConfig
 from tokenfree.preprocess.dataset.verify import verify
-from tokenfree.preprocess.job import near_duplicates
-from tokenfree.preprocess.job import steps as plan_step
+from tokenfree.preprocess.job import steps
 from tokenfree.preprocess.job.read import SKETCHES
 from tokenfree.preprocess.records import document_key
 from tokenfree.preprocess.shards import sorted_runs
@@ -186,12 +185,10 @@ def test_a_job_that_failed_in_it_goes_on(
 ) -> None:
     config, output = configured(make_config, near[0]), tmp_path / "out"
     with monkeypatch.context() as patched:
-        calls, before = [], getattr(near_duplicates, step)
+        calls, before = [], getattr(steps, step)
         # of the bands the fourth fails
         last = 3 if step == "candidates" else 0
-        patched.setattr(
-            near_duplicates, step, lambda *args: calls.append(1) or (before(*args) if len(calls) <= last else 1 / 0)
-        )
+        patched.setattr(steps, step, lambda *args: calls.append(1) or (before(*args) if len(calls) <= last else 1 / 0))
         with pytest.raises(JobError, match="ZeroDivisionError"):
             run_preprocess(config, str(output))
     run_preprocess(config, str(output))
@@ -219,7 +216,7 @@ def test_changed_inputs_are_compared_again(tmp_path: Path, make_config: Config, 
     rows = write_near(path)
     config, output = configured(make_config, path), tmp_path / "out"
     with monkeypatch.context() as patched:
-        patched.setattr(plan_step, "plan_shards", lambda *_: 1 / 0)
+        patched.setattr(steps, "plan_shards", lambda *_: 1 / 0)
         with pytest.raises(JobError):
             run_preprocess(config, str(output))
     assert (output / "near_duplicates.jsonl").stat().st_size

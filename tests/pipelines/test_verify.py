@@ -65,10 +65,7 @@ def replaced(table: pa.Table, column: str, row: int, value: Any) -> pa.Table:
 
 
 def test_a_good_directory_is_good(made: Path) -> None:
-    seen: list[tuple[int, int]] = []
-    verify(str(made), progress=lambda done, total: seen.append((done, total)))
-    assert seen[0] == (0, len(seen) - 1)
-    assert seen[-1] == (len(seen) - 1, len(seen) - 1)
+    assert verify(str(made)) == ()
 
 
 def test_a_flipped_byte_is_found(copy: Path) -> None:

@@ -145,5 +145,5 @@ _NOT_UTF8 = re.compile("[\ud800-\udfff]")  # Python uses these for bytes of a pa
 
 
 def is_utf8(text: str) -> bool:
-    """Return True if an argument, path or file name contains only UTF-8."""
+    """Return True if a text contains only what UTF-8 can encode: no lone surrogates."""
     return _NOT_UTF8.search(text) is None

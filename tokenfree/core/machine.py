@@ -8,12 +8,12 @@ import socket
 from pathlib import Path
 
 
-def own_version() -> str:
-    """Return the version of tokenfree, or "unknown" if it is not installed."""
+def version_of(package: str) -> str:
+    """Return the version of a package, or "unknown" if it is not installed, as tokenfree in a plain checkout."""
     import importlib.metadata  # takes a tenth of a second, and few commands need it
 
     try:
-        return importlib.metadata.version("tokenfree")
+        return importlib.metadata.version(package)
     except importlib.metadata.PackageNotFoundError:
         return "unknown"
 
@@ -45,6 +45,9 @@ def machine_memory() -> int:
     """Return the bytes of this machine's memory."""
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
+
+# Messages of Ray about losses, which tokenfree reports itself, as a regular expression.
+RAY_LOSSES = "A worker died or was killed|Raylet is terminated|has been marked dead"
 
 Address = tuple[str, int]
 

@@ -150,8 +150,13 @@ class StoredFile(Generic[T]):
 
     def json_lines(self, storage: Storage, name: str) -> list[T]:
         """Return the content of each complete line of a file of JSON lines, or [] without a file."""
+
+        def parse(data: bytes, file: str) -> list[T]:
+            lines = enumerate(whole_lines(data.splitlines(True)), 1)
+            return [self.from_json(line, f"{file}: line {number}") for number, line in lines]
+
         try:
-            return self._read(storage, name, lambda data, file: self.from_json_lines(data.splitlines(True), file))
+            return self._read(storage, name, parse)
         except FileNotFoundError:
             return []
 
@@ -161,10 +166,6 @@ class StoredFile(Generic[T]):
 
     def from_yaml(self, data: bytes, file: str) -> T:
         return self._parsed(_yaml, "YAML", data, file)
-
-    def from_json_lines(self, lines: Iterable[bytes], file: str) -> list[T]:
-        """Return the content of the complete lines of a file of JSON lines. Messages call it `file`."""
-        return [self.from_json(line, f"{file}: line {number}") for number, line in enumerate(whole_lines(lines), 1)]
 
     def damaged(self, file: str, what: str) -> UserError:
         return UserError(f"{file}: damaged, {what}; {self.action}")
@@ -190,6 +191,14 @@ class StoredFile(Generic[T]):
             return checked(self.holds, value)
         except ValueError as error:
             raise self.damaged(file, str(error)) from None
+
+
+def sealed_record(holds: type[T], storage: Storage, name: str) -> T | None:
+    """Return what `write_sealed` wrote as the class `holds`, or None if it is missing, damaged or of another kind."""
+    try:
+        return checked(holds, read_sealed(storage, name))
+    except ValueError:
+        return None
 
 
 def refuse_later(value: Any, known: int, file: str) -> None:

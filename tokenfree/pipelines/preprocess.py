@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Literal
 
 from tokenfree.core.errors import JobError, UserError
 from tokenfree.core.locks import claimed
-from tokenfree.core.machine import cores
+from tokenfree.core.machine import RAY_LOSSES, cores
 from tokenfree.core.storage import Storage
 from tokenfree.pipelines import local
 from tokenfree.pipelines.progress import Progress, Watcher, at_the_end
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from apache_beam.options.pipeline_options import PipelineOptions
 
 MOST_WORKERS = 4096
-_REPORTED_BY_US = "A worker died or was killed|Raylet is terminated|has been marked dead"  # Ray's messages about losses
 
 
 @dataclass(frozen=True)
@@ -120,7 +119,7 @@ def run_preprocess(
     # Find bad inputs before taking the directory.
     splits = [] if manifest is not None else plan_splits(config, inputs)
     if manifest is None and engine.name == "ray":
-        os.environ.setdefault("RAY_DEDUP_LOGS_SKIP_REGEX", _REPORTED_BY_US)  # Ray reads it when it is imported
+        os.environ.setdefault("RAY_DEDUP_LOGS_SKIP_REGEX", RAY_LOSSES)  # Ray reads it when it is imported
         from tokenfree.pipelines.ray import check_cluster
 
         check_cluster()

@@ -11,9 +11,8 @@ from typing import Any, Literal, NamedTuple, get_args
 from tokenfree.core.storage import Storage
 from tokenfree.preprocess.dataset.manifest import Manifest
 from tokenfree.preprocess.job.job import RUNS, SHARDS, PreprocessJob
-from tokenfree.preprocess.job.read import splits_to_read
 from tokenfree.preprocess.job.steps import find_plan, shard_sidecar
-from tokenfree.preprocess.shards.sorted_runs import split_of_run
+from tokenfree.preprocess.shards.sorted_runs import runs_name, split_of_run
 
 Stage = Literal["read", "vocabulary", "build", "finish", "complete"]  # in order
 _ORDER: tuple[Stage, ...] = get_args(Stage)
@@ -44,7 +43,7 @@ class Watcher:
     def __init__(self, job: PreprocessJob, report: Callable[[Progress], None]) -> None:
         self.storage: Storage = job.storage
         self.report = report
-        self.splits = splits_to_read(job)
+        self.splits = {runs_name(line) for line in job.split_lines()}
         self.seconds = 0.3 if self.storage.is_local else 5.0
         self.runs: dict[str, _Totals] = {}
         self.shards: dict[str, _Totals] = {}

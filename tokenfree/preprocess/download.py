@@ -19,7 +19,7 @@ import requests
 
 from tokenfree.core.errors import JobError, UserError, first_line
 from tokenfree.core.files import hash_file, lock, sync
-from tokenfree.core.machine import own_version
+from tokenfree.core.machine import version_of
 from tokenfree.core.storage import retry
 from tokenfree.preprocess.sources.files import WIKIMEDIA_LANGUAGES
 
@@ -244,7 +244,7 @@ class Mirror:
     ) -> Iterator[requests.Response]:
         with requests.Session() as session:
             # Hashes are of the stored bytes, so refuse compression in transit.
-            agent = f"tokenfree/{own_version()} (tokenfree download)"
+            agent = f"tokenfree/{version_of('tokenfree')} (tokenfree download)"
             session.headers.update({"User-Agent": agent, "Accept-Encoding": "identity"})
             if not self.allow_http:  # covers redirects, too
                 del session.adapters["http://"]

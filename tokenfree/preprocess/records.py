@@ -131,9 +131,9 @@ class InputSplit:
     names: tuple[str, ...]
     versions: tuple[str, ...]
     languages: tuple[str, ...]
-    start: int
-    end: int
-    size: int
+    start: int = 0
+    end: int = 0
+    size: int = 0
     language_given: bool = False  # given by the job, so it overrides that of a line of a table
     site: Site | None = None
     encoding: str = "utf-8"

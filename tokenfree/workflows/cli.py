@@ -25,9 +25,9 @@ from typing import Any, NoReturn
 
 import tokenfree.workflows.commands
 from tokenfree.core.errors import JobError, PrintableStream, UserError, is_utf8, one_line
-from tokenfree.core.machine import own_version
+from tokenfree.core.machine import version_of
 from tokenfree.workflows.recipes.library import separated
-from tokenfree.workflows.terminal.verbosity import add_arguments, set_logging, show_seconds
+from tokenfree.workflows.terminal.verbosity import add_arguments, set_logging
 
 EPILOG = "Help on one command, with an example: tokenfree COMMAND --help"
 _USER_ERRORS = (errno.EROFS, errno.EACCES, errno.EPERM, errno.EEXIST, errno.ENOTDIR, errno.EISDIR)
@@ -186,7 +186,7 @@ def _run(argv: list[str]) -> int:
         own = own[:start] + rest
     args = parser.parse_args(own)
     if args.version:
-        print(f"tokenfree {own_version()}")
+        print(f"tokenfree {version_of('tokenfree')}")
         return 0
     if not args.command:
         parser.print_help()
@@ -200,7 +200,8 @@ def _run(argv: list[str]) -> int:
     set_logging(args.verbosity, debug=args.debug)
     began = time.monotonic()
     status = module.run(args) or 0
-    show_seconds(args.verbosity, args.command, began)
+    if args.verbosity == "verbose":
+        print(f"tokenfree {args.command}: {time.monotonic() - began:.1f} seconds", file=sys.stderr)
     return status
 
 

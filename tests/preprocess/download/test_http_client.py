@@ -12,7 +12,7 @@ import pytest
 from requests.adapters import HTTPAdapter
 
 from tokenfree.core.errors import JobError, UserError
-from tokenfree.core.machine import own_version
+from tokenfree.core.machine import version_of
 from tokenfree.preprocess import download as fetch
 from tokenfree.preprocess.download import DumpFile, Item, Mirror
 
@@ -47,7 +47,7 @@ def begin(path: Path, data: bytes = DATA) -> None:
 def test_whole(mirror: Mirror, dump_server: Any, tmp_path: Path) -> None:
     assert sum(get(mirror, tmp_path / "file")) == len(DATA)
     assert dump_server.gets("/file") == [(200, len(DATA))]
-    assert dump_server.agents == {f"tokenfree/{own_version()} (tokenfree download)"}
+    assert dump_server.agents == {f"tokenfree/{version_of('tokenfree')} (tokenfree download)"}
 
 
 def test_a_mirror_that_does_not_answer_is_reported_in_words(tmp_path: Path) -> None:

@@ -12,16 +12,15 @@ import pytest
 from tests.conftest import REPOSITORY
 from tests.preprocess.features.test_vocabulary import CORPUS, config_of
 from tokenfree.core.errors import JobError, UserError
-from tokenfree.preprocess.features import vocabulary_process
-from tokenfree.preprocess.features.vocabulary import train_vocabulary
-from tokenfree.preprocess.features.vocabulary_process import train_apart
+from tokenfree.preprocess.features import vocabulary
+from tokenfree.preprocess.features.vocabulary import train_apart, train_vocabulary
 
 CHARACTERS = sum(map(len, CORPUS))
 
 
 @pytest.fixture(autouse=True)
 def small_enough(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(vocabulary_process, "WORTH_A_PROCESS", 1)
+    monkeypatch.setattr(vocabulary, "WORTH_A_PROCESS", 1)
 
 
 @pytest.mark.parametrize("algorithm", ["unigram", "bpe"])
@@ -31,7 +30,7 @@ def test_the_same_bytes(algorithm: str) -> None:
 
 
 def test_a_small_vocabulary_needs_no_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(vocabulary_process, "WORTH_A_PROCESS", CHARACTERS + 1)
+    monkeypatch.setattr(vocabulary, "WORTH_A_PROCESS", CHARACTERS + 1)
     monkeypatch.setattr(subprocess, "Popen", None)
     config = config_of("unigram-bytes")
     assert train_apart(CORPUS, config, 0, CHARACTERS) == train_vocabulary(CORPUS, config, 0)
@@ -50,7 +49,7 @@ def test_it_ends_with_the_process_that_waits_for_it(tmp_path: Path) -> None:
     program.write_text(
         "import random\n"
         "from tokenfree.preprocess.config import VocabularyConfig\n"
-        "from tokenfree.preprocess.features.vocabulary_process import train_apart\n"
+        "from tokenfree.preprocess.features.vocabulary import train_apart\n"
         "texts = [' '.join(random.choices(['goose', 'gander', 'gosling'], k=9)) + str(n) for n in range(300_000)]\n"
         "train_apart(texts, VocabularyConfig(), 0, 10**7)\n"
     )

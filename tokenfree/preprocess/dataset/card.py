@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 from xml.sax.saxutils import escape
 
@@ -182,12 +182,13 @@ def _table(head: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
-def write_layout(storage: Storage, splits: Mapping[str, DatasetSplit], vocabulary_sha256: str | None) -> None:
-    """Write the files by which `datasets` opens a directory. Raises UserError if the directory cannot be written to."""
+def write_layout(storage: Storage, splits: Mapping[str, DatasetSplit], vocabulary_sha256: str | None) -> list[str]:
+    """Write the files by which `datasets` opens a directory, and return their names."""
+    files: dict[str, Any] = {"dataset_dict.json": {"splits": sorted(splits)}}
     for name, split in splits.items():
         described = {"description": "Windows of text with character, word, subword and sentence features."}
-        storage.write_json(f"{name}/dataset_info.json", described)
-        state = {
+        files[f"{name}/dataset_info.json"] = described
+        files[f"{name}/state.json"] = {
             "_data_files": [{"filename": shard.path.partition("/")[2]} for shard in split.shards],
             "_fingerprint": content_fingerprint({name: split}, vocabulary_sha256),  # names the caches of `datasets`
             "_format_columns": None,
@@ -196,10 +197,6 @@ def write_layout(storage: Storage, splits: Mapping[str, DatasetSplit], vocabular
             "_output_all_columns": False,
             "_split": name,
         }
-        storage.write_json(f"{name}/state.json", state)
-    storage.write_json("dataset_dict.json", {"splits": sorted(splits)})
-
-
-def layout_files(splits: Iterable[str]) -> list[str]:
-    """Return the names of the files that `write_layout` writes for these splits."""
-    return ["dataset_dict.json", *(f"{name}/{file}" for name in splits for file in ("dataset_info.json", "state.json"))]
+    for name, content in files.items():
+        storage.write_json(name, content)
+    return list(files)

@@ -13,12 +13,12 @@ import platform
 import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from importlib.metadata import PackageNotFoundError, version
 from typing import Annotated, Any
 
 from pydantic import Field
 
 from tokenfree.core.errors import JobError, UserError
+from tokenfree.core.machine import version_of
 from tokenfree.core.storage import Storage
 from tokenfree.core.stored_files import OWN, checked, hash_of, is_inside, read_sealed, write_sealed
 from tokenfree.preprocess.features.vocabulary import Vocabulary
@@ -150,13 +150,8 @@ def reconcile(counters: Mapping[str, Any]) -> None:
 
 def library_versions() -> dict[str, str]:
     """Return the versions that decide the bytes of shards: libraries, Python and its Unicode tables."""
-    versions = {"python": platform.python_version(), "unicode": unicodedata.unidata_version}
-    for name in LIBRARIES:
-        try:
-            versions[name] = version(name)
-        except PackageNotFoundError:  # a checkout that is not installed
-            versions[name] = "unknown"
-    return versions
+    libraries = {name: version_of(name) for name in LIBRARIES}
+    return {"python": platform.python_version(), "unicode": unicodedata.unidata_version, **libraries}
 
 
 SUCCESS = "_SUCCESS"

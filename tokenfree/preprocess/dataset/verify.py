@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from operator import itemgetter
 from typing import Any
 
@@ -194,8 +194,8 @@ COPY = "copy the directory again"
 NOT_DATA = (LOCK, "_work")  # and what is kept for a later job, which checks documents and shards before it uses them
 
 
-def verify(directory: str, progress: Callable[[int, int], None] | None = None) -> tuple[str, ...]:
-    """Check everything and return the files that no hash covers. `progress` is called with shards done and all shards.
+def verify(directory: str) -> tuple[str, ...]:
+    """Check everything and return the files that no hash covers.
 
     Raises UserError if `directory` is not a complete data directory, and JobError if anything else is wrong.
     """
@@ -214,9 +214,7 @@ def verify(directory: str, progress: Callable[[int, int], None] | None = None) -
     vocabulary = _check_vocabulary(storage, manifest)
     _check_totals(manifest)
     config = build(PreprocessConfig, manifest.config, source=f"{directory}/{MANIFEST}")
-    for done, shard in enumerate(manifest.shards):
-        if progress is not None:
-            progress(done, len(manifest.shards))
+    for shard in manifest.shards:
         _check_hash(storage, shard)
         _check_rows(storage, shard, config, vocabulary)
     covered = {MANIFEST, SUCCESS, MODEL, *manifest.files, *added, *(shard.path for shard in manifest.shards)}
@@ -224,8 +222,6 @@ def verify(directory: str, progress: Callable[[int, int], None] | None = None) -
     for name in others:
         if name.endswith(".arrow") and name.split("/")[0] in manifest.splits:
             raise JobError(f"{name}: not in the manifest; remove it")
-    if progress is not None:
-        progress(len(manifest.shards), len(manifest.shards))
     return others
 
 
@@ -287,13 +283,9 @@ def _check_rows(storage: Storage, shard: ShardEntry, config: PreprocessConfig, v
     _compare(shard, "rows", rows, shard.rows)
     if {"text", "codepoints", "whitespace"} & set(config.columns):
         _compare(shard, "characters", characters, shard.characters)
-    if "document" in config.columns and config.window.pack == "none":
-        _check_documents(shard, changes)
-
-
-def _check_documents(shard: ShardEntry, changes: int) -> None:
-    """Compare documents with changes of id. Ids come from the inputs and may repeat, so neighbours may share one."""
-    if not changes <= shard.documents <= shard.rows:
+    # Ids come from the inputs and may repeat, so neighbours may share one.
+    is_possible = changes <= shard.documents <= shard.rows
+    if "document" in config.columns and config.window.pack == "none" and not is_possible:
         raise JobError(
             f"{shard.path}: {changes} documents or more in {shard.rows} rows, not the {shard.documents} of the manifest"
         )

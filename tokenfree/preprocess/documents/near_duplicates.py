@@ -64,20 +64,15 @@ def _shingle_hashes(codepoints: np.ndarray, length: int) -> np.ndarray:
     """Return a hash of each run of `length` codepoints, uint64, at a cost that does not depend on the length."""
     if not len(codepoints):
         return np.zeros(1, np.uint64)
-    powers, inverses = _powers(len(codepoints))
+    powers, inverses = _powers(1 << max(12, (len(codepoints) - 1).bit_length()))  # few lengths, for the cache
     sums = np.empty(len(codepoints) + 1, np.uint64)
     sums[0] = 0
-    np.cumsum(_mixed(codepoints.astype(np.uint64)) * powers, out=sums[1:])
+    np.cumsum(_mixed(codepoints.astype(np.uint64)) * powers[: len(codepoints)], out=sums[1:])
     return _mixed((sums[length:] - sums[:-length]) * inverses[: len(sums) - length])
 
 
-def _powers(length: int) -> tuple[np.ndarray, np.ndarray]:
-    powers, inverses = _tables(1 << max(12, (length - 1).bit_length()))
-    return powers[:length], inverses[:length]
-
-
 @functools.lru_cache(maxsize=2)
-def _tables(length: int) -> tuple[np.ndarray, np.ndarray]:
+def _powers(length: int) -> tuple[np.ndarray, np.ndarray]:
     """Return the first powers of the multiplier and of its inverse modulo 2**64."""
     tables = []
     for base in (_MULTIPLIER, pow(_MULTIPLIER, -1, 2**64)):
@@ -226,7 +221,12 @@ def _gone_keys(url: str, name: str) -> dict[str, np.ndarray]:
     return {language: keys[languages == language] for language in set(languages.tolist())}
 
 
-def keys_of(column: pa.ChunkedArray) -> np.ndarray:
+def key_halves(column: pa.Array | pa.ChunkedArray) -> np.ndarray:
+    """Return the first and last eight bytes of each key, uint64 [documents, 2]. Their order is that of the keys."""
+    return keys_of(column).view(">u8").reshape(-1, 2).astype(np.uint64)
+
+
+def keys_of(column: pa.Array | pa.ChunkedArray) -> np.ndarray:
     found: list[Any] = column.to_pylist()
     return as_keys(b"".join(found))
 

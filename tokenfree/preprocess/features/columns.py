@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from tokenfree.preprocess.config import PreprocessConfig
-from tokenfree.preprocess.features.vocabulary import Vocabulary
+from tokenfree.preprocess.features.vocabulary import Vocabulary, cumulate
 from tokenfree.preprocess.records import COLUMN_TYPES, SUBWORD_COLUMNS, Document, schema
 from tokenfree.preprocess.text.characters import SPACE, byte_offsets, classes_of, codepoints_of
 from tokenfree.preprocess.text.sentences import cut, sentence_starts
@@ -120,7 +120,7 @@ def _cut_group(group: list[Document], max_characters: int) -> Iterator[Window]:
 
 def _character_columns(windows: Sequence[Window]) -> dict[str, pa.Array]:
     codepoints = codepoints_of("".join(window.text for window in windows))
-    offsets = _cumulate([len(window.text) for window in windows])
+    offsets = cumulate([len(window.text) for window in windows])
     return {
         "codepoints": _lists("codepoints", codepoints.view(np.int32), offsets),
         "whitespace": _lists("whitespace", classes_of(codepoints) == SPACE, offsets),
@@ -132,7 +132,7 @@ def _word_columns(windows: Sequence[Window]) -> dict[str, pa.Array]:
     codepoints = codepoints_of(_SEPARATOR.join(window.text for window in windows))
     positions = byte_offsets(codepoints)
     starts, ends = byte_spans(classes_of(codepoints), positions)
-    bases = positions[_cumulate([len(window.text) + 1 for window in windows])[:-1]]
+    bases = positions[cumulate([len(window.text) + 1 for window in windows])[:-1]]
     offsets = np.append(np.searchsorted(starts, bases), len(starts))
     shifts = np.repeat(bases, np.diff(offsets))
     return {
@@ -154,11 +154,7 @@ def _subword_columns(windows: Sequence[Window], vocabulary: Vocabulary | None) -
 def _sentence_columns(windows: Sequence[Window]) -> dict[str, pa.Array]:
     starts = [window.sentence_starts for window in windows]
     flat = np.concatenate([np.zeros(0, dtype=np.int64), *starts])
-    return {"sentence_starts": _lists("sentence_starts", flat, _cumulate([len(row) for row in starts]))}
-
-
-def _cumulate(counts: Sequence[int]) -> np.ndarray:
-    return np.cumsum([0, *counts])
+    return {"sentence_starts": _lists("sentence_starts", flat, cumulate([len(row) for row in starts]))}
 
 
 def _lists(name: str, values: np.ndarray, offsets: np.ndarray) -> pa.Array:

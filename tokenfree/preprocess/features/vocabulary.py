@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
 import io
+import os
+import pickle
 import re
+import signal
+import subprocess
+import sys
+import threading
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
-from typing import NamedTuple
+from typing import IO, NamedTuple
 
 import numpy as np
 import sentencepiece
@@ -95,7 +102,76 @@ def _explain(message: str, size: int) -> Exception:
     return JobError(f"vocabulary: SentencePiece could not train it ({message}); give vocabulary.model instead")
 
 
-__all__ = ["MAX_TEXT_CHARACTERS", "Encoding", "FlatEncoding", "Vocabulary", "train_vocabulary"]
+WORTH_A_PROCESS = 200_000  # characters; with fewer, training takes hardly longer than starting a process
+
+
+def train_apart(texts: Iterable[str], config: VocabularyConfig, seed: int, size: int) -> bytes:
+    """Call `train_vocabulary` in a process that can be stopped, or here if all texts have few characters (`size`).
+
+    Raises UserError and JobError as `train_vocabulary` does, and JobError if the process was killed.
+    """
+    if size < WORTH_A_PROCESS:
+        return train_vocabulary(texts, config, seed)
+    process = subprocess.Popen(
+        [sys.executable, "-P", "-m", __name__],  # no module of the working directory may hide another
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    try:
+        pickle.dump((config, seed), process.stdin)
+        for text in texts:
+            pickle.dump(text, process.stdin)
+        pickle.dump(None, process.stdin)
+        process.stdin.flush()  # the pipe stays open, so that its end reports the end of this process
+        answer = process.stdout.read()
+    except BrokenPipeError:  # the process ended before it had all texts
+        answer = b""
+    finally:
+        process.kill()  # no effect after the process has answered
+        with contextlib.suppress(BrokenPipeError), process:  # closes the pipes
+            pass
+    if not answer:
+        raise JobError(
+            "vocabulary: the process that trains it was ended; was it out of memory? Lower "
+            "vocabulary.sample_characters, or run the same command again"
+        )
+    made = pickle.loads(answer)
+    if isinstance(made, Exception):
+        raise made
+    return made
+
+
+def main() -> None:
+    """Train in a process of `train_apart`. End at once when the parent process ends.
+
+    Standard input has pickles: settings and seed, then texts, then None. Standard output gets the model or the error.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # Python's own handler does not run while SentencePiece works
+    answers = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)
+    texts = sys.stdin.buffer
+    config, seed = pickle.load(texts)
+    try:
+        made: object = train_vocabulary(_received(texts), config, seed)
+    except (UserError, JobError) as error:
+        made = error
+    with answers:
+        pickle.dump(made, answers)
+
+
+def _received(pipe: IO[bytes]) -> Iterator[str]:
+    """Yield the texts without keeping them. After the last one, the pipe ends only with the parent process."""
+    yield from iter(lambda: pickle.load(pipe), None)
+    threading.Thread(target=_end_with, args=(pipe,), daemon=True).start()
+
+
+def _end_with(pipe: IO[bytes]) -> None:
+    pipe.read()
+    os._exit(1)
+
 
 MAX_TEXT_CHARACTERS = 65_535  # offsets are uint16
 _SPACE_MARK = "▁"  # SentencePiece's symbol for U+0020
@@ -190,8 +266,8 @@ class Vocabulary:
         spaced = [text.replace("\n", " ") for text in texts]
         rows = self._processor.encode(spaced, return_type="numpy", num_threads=1) if spaced else []
         ids = np.concatenate([np.zeros(0, np.int32), *rows])
-        offsets = _cumulate(np.array([len(row) for row in rows], dtype=np.int64))
-        edges = _cumulate(self._lengths.take(ids))  # of the pieces, in the joined texts with the spaces that are added
+        offsets = cumulate([len(row) for row in rows])
+        edges = cumulate(self._lengths.take(ids))  # of the pieces, in the joined texts with the spaces that are added
         bases = edges[offsets]
         exact = np.array([self._keeps_text and _SPACE_MARK not in text for text in texts], dtype=bool)
         exact &= np.diff(bases) == sizes + (sizes > 0) * (self._prefix + self._suffix)
@@ -207,7 +283,7 @@ class Vocabulary:
                 for row, (a, b) in enumerate(pairwise(offsets))
             ]
             ids, starts, ends = (np.concatenate(column) for column in zip(*parts, strict=True))
-            offsets = _cumulate(np.array([len(part[0]) for part in parts], dtype=np.int64))
+            offsets = cumulate([len(part[0]) for part in parts])
         return FlatEncoding(ids, starts.astype(np.uint16), ends.astype(np.uint16), offsets)
 
     def _place_bytes(self, ids: np.ndarray, starts: np.ndarray, ends: np.ndarray) -> None:
@@ -244,7 +320,12 @@ def _loaded(model: bytes) -> Vocabulary:
     return Vocabulary(model)
 
 
-def _cumulate(counts: np.ndarray) -> np.ndarray:
+def cumulate(counts: Sequence[int] | np.ndarray) -> np.ndarray:
+    """Return the sums of the first 0, 1, 2, ... counts, int64 [counts + 1]."""
     sums = np.zeros(len(counts) + 1, dtype=np.int64)
-    np.cumsum(counts, out=sums[1:])
+    np.cumsum(np.asarray(counts, np.int64), out=sums[1:])
     return sums
+
+
+if __name__ == "__main__":
+    main()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +14,7 @@ from tokenfree.core.settings import build, fingerprint
 from tokenfree.core.storage import Storage
 from tokenfree.core.stored_files import checked, hash_of, hashes_of, read_sealed
 from tokenfree.preprocess.config import PreprocessConfig
-from tokenfree.preprocess.dataset.card import CARD, PLOTS, layout_files, write_card, write_layout
+from tokenfree.preprocess.dataset.card import CARD, PLOTS, write_card, write_layout
 from tokenfree.preprocess.dataset.manifest import (
     MANIFEST,
     MODEL,
@@ -31,10 +31,9 @@ from tokenfree.preprocess.dataset.manifest import (
 from tokenfree.preprocess.documents.extract import FOLDER, PageCounters, collect_failures, document_of, read_failures
 from tokenfree.preprocess.job.inputs import portable_config
 from tokenfree.preprocess.job.job import JOB, VOCABULARY_SIDECAR, WORK, PreprocessJob, notes_errors, required
-from tokenfree.preprocess.job.near_duplicates import num_bands
 from tokenfree.preprocess.job.output import tidy
 from tokenfree.preprocess.job.read import FAILURES, all_runs, failures_name, hashed_inputs
-from tokenfree.preprocess.job.steps import all_shards, the_plan
+from tokenfree.preprocess.job.steps import all_shards, num_bands, the_plan
 from tokenfree.preprocess.records import SCHEMA_VERSION, Document, Page
 from tokenfree.preprocess.shards.build import BuiltShard
 from tokenfree.preprocess.shards.sorted_runs import DATASET_SPLITS, SortedRun
@@ -83,19 +82,12 @@ def finish(job: PreprocessJob, _: int = 0) -> str:
         if hash_of(storage, failures_name(run.name)) != run.beside[FAILURES]:
             raise JobError(f"{job.url}/{failures_name(run.name)}: damaged; run the job again")
     collect_failures(storage, [failures_name(run.name) for run in failed], f"{WORK}/merged")
-    write_layout(storage, splits, vocabulary_sha256)
+    beside = [CARD, VOCABULARY, NEAR_DUPLICATE_PAIRS, *write_layout(storage, splits, vocabulary_sha256)]
     write_card(storage, manifest)
-    beside = hashes_of(storage, _beside_shards(storage, splits))
-    save_manifest(storage, dataclasses.replace(manifest, files=beside))
+    beside += [f"{folder}/{name}" for folder in (PLOTS, FOLDER) for name in storage.names(folder)]
+    save_manifest(storage, dataclasses.replace(manifest, files=hashes_of(storage, beside)))
     tidy(storage)
     return manifest.fingerprint
-
-
-def _beside_shards(storage: Storage, splits: Mapping[str, DatasetSplit]) -> Iterator[str]:
-    """Yield the files whose hashes the manifest records. A vocabulary that does not exist is left out later."""
-    yield from (CARD, VOCABULARY, NEAR_DUPLICATE_PAIRS, *layout_files(splits))
-    for folder in (PLOTS, FOLDER):
-        yield from (f"{folder}/{name}" for name in storage.names(folder))
 
 
 def count(runs: Sequence[SortedRun], shards: Sequence[BuiltShard]) -> dict[str, Any]:

@@ -6,7 +6,8 @@
     _work/inputs-*.jsonl    the inputs of the splits, one per line
     _work/inputs/*.json     size and SHA-256 of each input
     _work/runs/*            sorted runs: .arrow, .json (the sidecar), .failures.jsonl, .sketches.arrow
-    _work/near_duplicates*  candidates and near-duplicates, if the recipe asks for them
+    _work/near_duplicates/* candidates of each band, and the documents to drop, if the recipe asks for them
+    _work/near_duplicates.json  written after them, and after near_duplicates.jsonl, which is for people
     _work/vocabulary.json   sidecar of the vocabulary
     _work/plan.json         the partitioning, and path and fingerprint of each shard
     _work/tasks/*.json      the documents of each shard

@@ -41,10 +41,6 @@ PAGE_BYTES = 500
 FAILURES, SKETCHES = ".failures.jsonl", ".sketches.arrow"  # suffixes of files next to a run
 
 
-def num_splits(job: PreprocessJob) -> int:
-    return len(job.split_lines())
-
-
 @notes_errors("read")
 def read_one_split(job: PreprocessJob, index: int) -> str:
     """Read and clean an input split into runs, except those already committed, and return the prefix of their names.
@@ -135,10 +131,6 @@ def _num_pages(runs: Iterable[SortedRun]) -> int:
     return sum(run.counters["pages"] for run in runs)
 
 
-def splits_to_read(job: PreprocessJob) -> set[str]:
-    return {runs_name(line) for line in job.split_lines()}
-
-
 def all_runs(job: PreprocessJob, *, read: bool = True) -> list[SortedRun]:
     """Return the committed runs of all splits in order. `read` checks their content. Raises JobError if one is gone."""
     found = []
@@ -177,10 +169,6 @@ def _run_fingerprint(job: PreprocessJob, line: str) -> str:
 
 def input_line(file: InputFile) -> str:
     return json.dumps(asdict(file), ensure_ascii=False, sort_keys=True)
-
-
-def num_inputs(job: PreprocessJob) -> int:
-    return len(job.input_lines())
 
 
 @notes_errors("hash")

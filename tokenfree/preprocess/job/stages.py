@@ -12,9 +12,8 @@ from typing import NamedTuple, TypeVar
 from tokenfree.core.errors import TakenOverError
 from tokenfree.preprocess.job.finish import finish
 from tokenfree.preprocess.job.job import PreprocessJob
-from tokenfree.preprocess.job.near_duplicates import find_in_one_band, num_bands
-from tokenfree.preprocess.job.read import hash_one_input, num_inputs, num_splits, read_one_split
-from tokenfree.preprocess.job.steps import build_one_shard, make_plan, num_planned
+from tokenfree.preprocess.job.read import hash_one_input, read_one_split
+from tokenfree.preprocess.job.steps import build_one_shard, find_in_one_band, make_plan, num_bands, num_planned
 
 T = TypeVar("T")
 
@@ -28,12 +27,12 @@ class Stage(NamedTuple):
 
 
 def num_readings(job: PreprocessJob) -> int:
-    return num_inputs(job) + num_splits(job)
+    return len(job.input_lines()) + len(job.split_lines())
 
 
 def hash_or_read(job: PreprocessJob, index: int) -> object:
     """Hash an input or read a split. Inputs come first, because a large one takes longer than any split."""
-    inputs = num_inputs(job)
+    inputs = len(job.input_lines())
     return hash_one_input(job, index) if index < inputs else read_one_split(job, index - inputs)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -12,7 +12,7 @@ import pyarrow as pa
 from tokenfree.core.errors import JobError
 from tokenfree.core.settings import fingerprint
 from tokenfree.core.storage import Storage
-from tokenfree.core.stored_files import checked, read_sealed, write_sealed
+from tokenfree.core.stored_files import sealed_record, write_sealed
 from tokenfree.preprocess.config import PreprocessConfig
 from tokenfree.preprocess.dataset.manifest import ShardEntry
 from tokenfree.preprocess.dataset.verify import check_windows
@@ -27,27 +27,12 @@ GROUP_DOCUMENTS = 1000
 CHECKED_ROWS = 4  # rows of each batch that are checked, in less than 1% of a job's time
 
 
-@dataclass
-class ShardStatistics:
-    """Statistics of a shard for the card. `lengths[n]` counts documents of 2**(n-1) to 2**n - 1 characters."""
-
-    duplicates: int = 0
-    subwords: int = 0
-    byte_pieces: int = 0
-    lengths: Counter[int] = field(default_factory=Counter)
-    scripts: Counter[str] = field(default_factory=Counter)
-
-    def add_document(self, document: Document) -> None:
-        self.lengths[len(document.text).bit_length()] += 1
-        self.scripts.update(count_scripts(document.text))
-
-
 @dataclass(frozen=True)
 class BuiltShard:
     """A committed shard, as its sidecar describes it.
 
-    `byte_pieces` counts the subwords that are bytes. `lengths` counts documents by the bits of their number of
-    characters, and `scripts` the letters in the sample of `count_scripts`.
+    `byte_pieces` counts the subwords that are bytes. `lengths[n]` counts documents of 2**(n-1) to 2**n - 1 characters,
+    and `scripts` the letters in the sample of `count_scripts`.
     """
 
     fingerprint: str
@@ -67,12 +52,10 @@ def shard_fingerprint(job: str, vocabulary_sha256: str | None, task: ShardTask) 
 
 def find_shard(storage: Storage, sidecar: str, wanted: str) -> BuiltShard | None:
     """Return the shard if it was committed for the same job and is complete, else None."""
-    try:
-        shard: BuiltShard = checked(BuiltShard, read_sealed(storage, sidecar))
-    except ValueError:  # absent or damaged: it is built again
+    shard = sealed_record(BuiltShard, storage, sidecar)
+    if shard is None or shard.fingerprint != wanted or storage.size(shard.entry.path) != shard.entry.bytes:
         return None
-    whole = shard.fingerprint == wanted and storage.size(shard.entry.path) == shard.entry.bytes
-    return shard if whole else None
+    return shard
 
 
 def build_shard(
@@ -88,8 +71,8 @@ def build_shard(
 
     Raises JobError, and commits nothing, if a document gives no window, or one that breaks an invariant of `verify`.
     """
-    statistics = ShardStatistics()
-    rows = documents = characters = 0
+    rows = documents = characters = subwords = byte_pieces = 0
+    lengths, scripts = Counter[int](), Counter[str]()
     merge = task.documents.merged(storage)
     with storage.new_file(task.path) as new:
         wanted = schema(config.columns)
@@ -103,13 +86,14 @@ def build_shard(
                         writer.write_batch(batch)
                     rows += windows.rows.num_rows
                     characters += windows.characters
-                    statistics.subwords += windows.subwords
-                    statistics.byte_pieces += windows.byte_pieces
+                    subwords += windows.subwords
+                    byte_pieces += windows.byte_pieces
                 if rows == rows_before:
                     raise JobError(f"{task.path}: no windows came of document {group[0].id}; please report this page")
                 documents += len(group)
                 for document in group:
-                    statistics.add_document(document)
+                    lengths[len(document.text).bit_length()] += 1
+                    scripts.update(count_scripts(document.text))
     entry = ShardEntry(
         path=task.path,
         language=task.partition.language,
@@ -123,10 +107,10 @@ def build_shard(
         fingerprint=shard_fingerprint,
         entry=entry,
         duplicates=merge.duplicates,
-        subwords=statistics.subwords,
-        byte_pieces=statistics.byte_pieces,
-        lengths={str(bits): count for bits, count in sorted(statistics.lengths.items())},
-        scripts=dict(sorted(statistics.scripts.items())),
+        subwords=subwords,
+        byte_pieces=byte_pieces,
+        lengths={str(bits): count for bits, count in sorted(lengths.items())},
+        scripts=dict(sorted(scripts.items())),
         near_duplicates=merge.near_duplicates,
     )
     write_sealed(storage, sidecar, asdict(built))

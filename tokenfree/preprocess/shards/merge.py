@@ -9,8 +9,8 @@ import numpy as np
 import pyarrow as pa
 
 from tokenfree.core.storage import Storage
-from tokenfree.preprocess.documents.near_duplicates import as_keys, keys_of
-from tokenfree.preprocess.records import KEY_BYTES, Document
+from tokenfree.preprocess.documents.near_duplicates import as_keys, key_halves, keys_of
+from tokenfree.preprocess.records import Document
 from tokenfree.preprocess.shards.sorted_runs import KEY_SPACE, KeyRange, SortedRunBatch, key_position, read_batch
 
 PIECE_CHARACTERS = 16_000_000  # characters of text in memory
@@ -110,22 +110,15 @@ def _bounds(batch: SortedRunBatch) -> tuple[int, int]:
 
 
 def _slice(batch: pa.RecordBatch, low: int, high: int) -> pa.RecordBatch:
-    positions = _halves(batch["key"])[:, 0]
+    positions = key_halves(batch["key"])[:, 0]
     start = int(np.searchsorted(positions, np.uint64(low)))
     stop = int(np.searchsorted(positions, np.uint64(high - 1), side="right"))
     return batch.slice(start, stop - start)
 
 
-def _halves(keys: pa.Array) -> np.ndarray:
-    """Return the first and last eight bytes of each key, uint64 [rows, 2]. Their order is that of the keys."""
-    start = keys.offset * KEY_BYTES
-    data = np.frombuffer(keys.buffers()[1], np.uint8)[start : start + len(keys) * KEY_BYTES]
-    return data.view(">u8").reshape(-1, 2).astype(np.uint64)
-
-
 def _order(table: pa.Table) -> np.ndarray:
     """Return rows in the order of their keys; of equal keys, only the row with the smallest (language, id)."""
-    keys = np.concatenate([_halves(chunk) for chunk in table["key"].chunks])
+    keys = key_halves(table["key"])
     order = np.lexsort((keys[:, 1], keys[:, 0]))
     ordered = keys[order]
     fresh = np.ones(len(order), bool)

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from tokenfree.core.storage import Storage
-from tokenfree.core.stored_files import checked, hash_of, read_sealed, write_sealed
+from tokenfree.core.stored_files import hash_of, sealed_record, write_sealed
 from tokenfree.preprocess.records import KEY_BYTES, Document, document_key
 
 KEY_SPACE = 2**64  # values of the first eight bytes of a key, which shards divide among them
@@ -157,11 +157,8 @@ def split_of_run(run: str) -> str:
 
 def find_run(storage: Storage, folder: str, name: str, fingerprint: str, *, read: bool = True) -> SortedRun | None:
     """Return the run if it was committed for this input and config and its files exist (`read`: and are whole)."""
-    try:
-        run: SortedRun = checked(SortedRun, read_sealed(storage, f"{folder}/{name}.json"))
-    except ValueError:  # absent or damaged: it is made again
-        return None
-    if (run.name, run.fingerprint) != (name, fingerprint):
+    run = sealed_record(SortedRun, storage, f"{folder}/{name}.json")
+    if run is None or (run.name, run.fingerprint) != (name, fingerprint):
         return None
     if read:
         files = {**run.beside, DOCUMENTS: run.file.sha256} if run.file.batches else run.beside

@@ -287,7 +287,6 @@ def _text_split(files: Sequence[InputFile], languages: dict[str, str]) -> InputS
         names=tuple(file.name for file in files),
         versions=tuple(file.version for file in files),
         languages=tuple(languages[file.path] for file in files),
-        start=0,
         end=size,
         size=size,
     )

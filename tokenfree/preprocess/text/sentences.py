@@ -119,18 +119,18 @@ def cut(text: str, sentence_starts: np.ndarray, max_characters: int) -> list[tup
     """
     windows = []
     starts = sentence_starts.tolist()
-    start = _skip_space(text, 0, len(text))
+    start = _skip_space(text, 0)
     while start < len(text):
         end = _window_end(text, start, starts, max_characters)
         windows.append((start, end))
-        start = _skip_space(text, end, len(text))
+        start = _skip_space(text, end)
     return windows
 
 
 def _window_end(text: str, start: int, sentence_starts: list[int], max_characters: int) -> int:
     limit = start + max_characters
     # White space between windows is dropped, so the next window may start after the limit.
-    latest = _skip_space(text, limit, len(text))
+    latest = _skip_space(text, limit)
     if latest >= len(text):
         return start + len(text[start:limit].rstrip())
     index = bisect.bisect_right(sentence_starts, latest) - 1
@@ -142,8 +142,8 @@ def _window_end(text: str, start: int, sentence_starts: list[int], max_character
     return start + len(head) if len(head) < max_characters else _cluster_end(text, start, limit)
 
 
-def _skip_space(text: str, start: int, end: int) -> int:
-    while start < end and text[start].isspace():
+def _skip_space(text: str, start: int) -> int:
+    while start < len(text) and text[start].isspace():
         start += 1
     return start
 

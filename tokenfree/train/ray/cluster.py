@@ -17,7 +17,7 @@ import ray
 from ray.exceptions import RayActorError
 
 from tokenfree.core.errors import JobError, first_line
-from tokenfree.core.machine import Address, answers, cores, host_and_port
+from tokenfree.core.machine import RAY_LOSSES, Address, answers, cores, host_and_port
 from tokenfree.train.ray.child import end_stragglers, ray_processes
 from tokenfree.train.ray.internals import muted, on_loopback
 
@@ -37,9 +37,6 @@ SETTINGS: Mapping[str, str] = {  # defaults that the user's environment override
 
 TUNE_LOGGERS = ("ray.tune", "ray.train")  # the journal of a sweep has the same
 
-# Messages of Ray about losses, which tokenfree reports itself.
-_REPORTED_BY_US = "A worker died or was killed|Raylet is terminated|has been marked dead"
-
 
 @contextlib.contextmanager
 def ray_environment(more: Mapping[str, str] | None = None, *, mute: Sequence[str] = ()) -> Iterator[None]:
@@ -50,7 +47,7 @@ def ray_environment(more: Mapping[str, str] | None = None, *, mute: Sequence[str
     for name in levels:
         logging.getLogger(name).setLevel(logging.CRITICAL)
     try:
-        with muted(_REPORTED_BY_US):
+        with muted(RAY_LOSSES):
             yield
     finally:
         for name, level in levels.items():

@@ -3,7 +3,6 @@
 import argparse
 import logging
 import sys
-import time
 from typing import Any, Literal
 
 Verbosity = Literal["quiet", "normal", "verbose"]
@@ -44,9 +43,3 @@ def show_settings(verbosity: Verbosity, settings: Any) -> None:
         from tokenfree.core.settings import to_mapping
 
         print(f"settings\n{yaml.safe_dump(to_mapping(settings), sort_keys=False, allow_unicode=True)}", file=sys.stderr)
-
-
-def show_seconds(verbosity: Verbosity, command: str, began: float) -> None:
-    """Print the time since `began`, a value of `time.monotonic()`, if verbose."""
-    if verbosity == "verbose":
-        print(f"tokenfree {command}: {time.monotonic() - began:.1f} seconds", file=sys.stderr)
