@@ -1,5 +1,6 @@
 """`tokenfree cluster` at the keyboard: what is asked before money is spent, what is warned of, what is refused."""
 
+import argparse
 import io
 import os
 import pty
@@ -144,7 +145,7 @@ def test_an_address_of_another_machine_is_warned_of(
 ) -> None:
     monkeypatch.setattr("tokenfree.workflows.cluster.jobs.Jobs", lambda address: address)
     for address, warned in (("http://10.0.0.1:8265", True), ("http://localhost:1", False), ("https://x", False)):
-        assert _jobs(address) == address
+        assert _jobs(argparse.Namespace(address=address)) == address
         assert ("is not encrypted, Ray's token neither" in capsys.readouterr().err) is warned
 
 

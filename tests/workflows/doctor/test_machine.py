@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tokenfree.workflows.doctor.machine import devices, java
+from tokenfree.workflows.doctor import devices, java
 
 
 @pytest.fixture

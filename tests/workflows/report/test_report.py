@@ -22,8 +22,7 @@ from tokenfree.train.sweep.recipe import LOSS
 from tokenfree.train.sweep.results import write
 from tokenfree.workflows.report.load import RunRecord, SweepRecord, load
 from tokenfree.workflows.report.page import write_report
-from tokenfree.workflows.report.runs import run_section
-from tokenfree.workflows.report.samples import Predictions
+from tokenfree.workflows.report.runs import Predictions, run_section
 from tokenfree.workflows.report.sweeps import SweepView
 
 VOID = {"meta", "br", "wbr", "link", "img", "input", "hr"}

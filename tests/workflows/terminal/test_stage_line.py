@@ -5,7 +5,8 @@ import pytest
 from tests.workflows.terminal.conftest import Terminal
 from tokenfree.pipelines.progress import Progress
 from tokenfree.workflows.terminal import progress as console
-from tokenfree.workflows.terminal.progress import StageLine, counted
+from tokenfree.workflows.terminal.progress import StageLine
+from tokenfree.workflows.terminal.results import counted
 
 
 @pytest.fixture

@@ -20,6 +20,7 @@ from tokenfree.core.errors import JobError, UserError
 from tokenfree.workflows.cluster import local as local_cluster
 from tokenfree.workflows.cluster import profiles, tokens
 from tokenfree.workflows.cluster.profiles import LOOPBACK
+from tokenfree.workflows.terminal.results import counted
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -105,7 +106,6 @@ def status(args: argparse.Namespace) -> int:
     if found is None:
         print("no local cluster runs; tokenfree cluster local starts one")
         return 1
-    from tokenfree.workflows.terminal.progress import counted
 
     print(f"a local cluster of {counted(len(found.nodes), 'node')} takes jobs at {found.address}")
     print(f"  {len(found.processes())} processes; logs in {found.folder}")
@@ -149,7 +149,6 @@ def local(args: argparse.Namespace) -> int:
     Raises:
         UserError: A number is too small, or a local cluster is running already.
     """
-    from tokenfree.workflows.terminal.progress import counted
 
     if args.nodes < 1 or (args.cpus is not None and args.cpus < 1):
         raise UserError("--nodes and --cpus must be at least 1")
@@ -192,7 +191,6 @@ def submit(args: argparse.Namespace) -> int:
     Raises:
         UserError: The output is relative, an address contains a password, or a file to send does not exist.
     """
-    from tokenfree.workflows.terminal.progress import counted
 
     words = args.passed_on
     if any(map(_SECRET.search, words)):
@@ -205,7 +203,7 @@ def submit(args: argparse.Namespace) -> int:
                 f"--output {place}: a relative path lies in the job's working directory, which is deleted with the "
                 "job. Give an address such as s3://bucket/run, or the whole path of a folder that all nodes share"
             )
-    jobs = _jobs(_address(args))
+    jobs = _jobs(args)
     cpus = own_cpus(words) if args.cpus is None else args.cpus
     where = f"on a node with {counted(cpus, 'free CPU')}" if cpus else "on the head"
     if args.gpus:
@@ -231,7 +229,7 @@ def logs(args: argparse.Namespace) -> int:
       tokenfree cluster logs pretrain-0312-104512-9f3a
       tokenfree cluster logs pretrain-0312-104512-9f3a --now
     """
-    jobs = _jobs(_address(args))
+    jobs = _jobs(args)
     if not args.now:
         return _follow(jobs, args.job)
     print(jobs.logs(args.job), end="")
@@ -244,7 +242,7 @@ def stop(args: argparse.Namespace) -> int:
     Example:
       tokenfree cluster stop pretrain-0312-104512-9f3a
     """
-    jobs = _jobs(_address(args))
+    jobs = _jobs(args)
     jobs.stop(args.job)
     while not (job := jobs.get(args.job)).has_ended:
         time.sleep(0.5)
@@ -261,7 +259,7 @@ def list_jobs(args: argparse.Namespace) -> int:
     """
     from tokenfree.workflows.terminal.progress import console
 
-    jobs = _jobs(_address(args)).list()
+    jobs = _jobs(args).list()
     if args.json:
         print(json.dumps({"jobs": [dataclasses.asdict(job) for job in jobs]}))
     elif not jobs:
@@ -306,23 +304,8 @@ def _follow(jobs: Jobs, name: str) -> int:
     return status
 
 
-def _jobs(address: str) -> Jobs:
-    """Return the jobs of the cluster at an address, using Ray's token if there is one."""
-    tokens.use_if_made()
-    from tokenfree.workflows.cluster.jobs import Jobs
-
-    parts = urlsplit(address)
-    if parts.scheme == "http" and parts.hostname not in LOOPBACK:
-        print(
-            f"tokenfree: warning: what goes to {address} is not encrypted, Ray's token neither. Use a tunnel to the "
-            "head, such as ray dashboard PROFILE makes",
-            file=sys.stderr,
-        )
-    return Jobs(address)
-
-
-def _address(args: argparse.Namespace) -> str:
-    """Return the address of the dashboard, with its protocol. Raises UserError if it is invalid."""
+def _jobs(args: argparse.Namespace) -> Jobs:
+    """Return the jobs of a cluster, using Ray's token if there is one. Raises UserError if its address is invalid."""
     found = local_cluster.running()
     own = None if found is None else found.address
     address = args.address or own or os.environ.get("RAY_API_SERVER_ADDRESS") or DEFAULT_ADDRESS
@@ -332,7 +315,16 @@ def _address(args: argparse.Namespace) -> str:
         raise UserError(
             f"--address {address}: give the dashboard of a cluster as http://HOST:PORT, such as {DEFAULT_ADDRESS}"
         )
-    return address
+    tokens.use_if_made()
+    from tokenfree.workflows.cluster.jobs import Jobs
+
+    if parts.scheme == "http" and parts.hostname not in LOOPBACK:
+        print(
+            f"tokenfree: warning: what goes to {address} is not encrypted, Ray's token neither. Use a tunnel to the "
+            "head, such as ray dashboard PROFILE makes",
+            file=sys.stderr,
+        )
+    return Jobs(address)
 
 
 def _table(jobs: list[Job]) -> Table:

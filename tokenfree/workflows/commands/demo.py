@@ -16,6 +16,7 @@ from pathlib import Path
 
 from tokenfree.core.errors import UserError
 from tokenfree.workflows.recipes import library
+from tokenfree.workflows.terminal.results import context_line, loss_lines, next_command
 from tokenfree.workflows.terminal.verbosity import Verbosity
 
 DATA_RECIPE, MODEL_RECIPE, SWEEP_RECIPE = "wikipedia-tiny", "canine-fast-tiny", "three-knobs-tiny"
@@ -47,7 +48,6 @@ def run(args: argparse.Namespace) -> int:
     from tokenfree.train.sweep.run import run_sweep
     from tokenfree.workflows.report.page import write_report
     from tokenfree.workflows.terminal.progress import ProgressLine, StageLine
-    from tokenfree.workflows.terminal.results import context_line, loss_lines, next_command
     from tokenfree.workflows.terminal.sweep import SweepTable
 
     if args.workers < 1:

@@ -16,6 +16,8 @@ import dataclasses
 import importlib.util
 import json
 
+from tokenfree.workflows.terminal.results import next_command
+
 COLOURS = {"ok": "green", "note": "yellow", "missing": "red"}
 
 
@@ -32,17 +34,14 @@ def run(args: argparse.Namespace) -> int:
     from rich.table import Table
     from rich.text import Text
 
-    from tokenfree.workflows.doctor.machine import CHECKS, storage, training_step
+    from tokenfree.workflows.doctor import CHECKS, cluster_findings, storage, training_step
     from tokenfree.workflows.terminal.progress import console
-    from tokenfree.workflows.terminal.results import next_command
 
     findings = [finding for check in CHECKS for finding in check()]
     findings += [finding for url in args.storage for finding in storage(url)]
     if args.recipe:
         findings += training_step(args.recipe)
     if args.cluster:
-        from tokenfree.workflows.doctor.cluster import cluster_findings
-
         findings += cluster_findings(args.storage)
     missing = [finding.what for finding in findings if finding.state == "missing"]
     if args.json:

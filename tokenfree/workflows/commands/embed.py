@@ -21,6 +21,7 @@ import argparse
 
 from tokenfree.core.errors import UserError
 from tokenfree.workflows.recipes.library import add_step_argument
+from tokenfree.workflows.terminal.results import counted, next_command
 
 VECTORS = ("texts", "words", "characters")
 POOLINGS = ("mean", "cls", "cls_max", "pooled")
@@ -47,8 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Write the embeddings, then print what was written. Raises UserError if options do not fit together."""
     from tokenfree.train.inference.embed import Wanted, embed
-    from tokenfree.workflows.terminal.progress import EmbeddingLine, counted
-    from tokenfree.workflows.terminal.results import next_command
+    from tokenfree.workflows.terminal.progress import EmbeddingLine
 
     if args.workers is not None and args.workers < 1:
         raise UserError(f"--workers {args.workers}: give at least 1")

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 
 from tokenfree.core.errors import UserError
 from tokenfree.workflows.recipes.library import SHOWN, add_data_argument, add_step_argument, data_of
+from tokenfree.workflows.terminal.results import breakdown_lines, context_line, metric_lines, next_command
 
 if TYPE_CHECKING:
     from tokenfree.train.data.mixture import Data
@@ -54,7 +55,6 @@ def run(args: argparse.Namespace) -> int:
 
 def _evaluate_task(args: argparse.Namespace) -> int:
     from tokenfree.train.inference.finetuned import load_finetuned
-    from tokenfree.workflows.terminal.results import metric_lines
 
     if args.windows is not None:
         raise UserError(f"--windows {args.windows}: of a fine-tuned run all examples are evaluated. Leave it out.")
@@ -77,7 +77,6 @@ def _evaluate_task(args: argparse.Namespace) -> int:
 def _evaluate_windows(args: argparse.Namespace, data: "Data") -> int:
     from tokenfree.train.data.mixture import paths_of
     from tokenfree.train.evaluate import evaluate
-    from tokenfree.workflows.terminal.results import breakdown_lines, context_line, metric_lines, next_command
 
     found = evaluate(args.run_folder, data, num_windows=args.windows, step=args.step, trust_code=args.trust_code)
     if args.json:

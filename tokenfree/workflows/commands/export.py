@@ -15,6 +15,7 @@ import json
 from pathlib import Path
 
 from tokenfree.workflows.recipes.library import add_step_argument
+from tokenfree.workflows.terminal.results import next_command
 
 FORMATS = ("huggingface", "onnx")
 
@@ -28,8 +29,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from tokenfree.workflows.terminal.results import next_command
-
     if args.to == "onnx":
         from tokenfree.train.huggingface.onnx import GRAPH, export_graph
 

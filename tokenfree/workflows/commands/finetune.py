@@ -19,6 +19,8 @@ from typing import TYPE_CHECKING, Any
 
 from tokenfree.workflows.commands.pretrain import parse_workers
 from tokenfree.workflows.recipes import library
+from tokenfree.workflows.terminal.results import counted, next_command, score_lines
+from tokenfree.workflows.terminal.verbosity import show_settings
 
 if TYPE_CHECKING:
     from tokenfree.train.config import FinetuneRecipe
@@ -46,9 +48,7 @@ def run(args: argparse.Namespace) -> int:
     from tokenfree.train.config import FinetuneRecipe
     from tokenfree.train.finetune import finetune, prepare
     from tokenfree.train.runs.config import read_finetuned
-    from tokenfree.workflows.terminal.progress import ProgressLine, counted
-    from tokenfree.workflows.terminal.results import next_command, score_lines
-    from tokenfree.workflows.terminal.verbosity import show_settings
+    from tokenfree.workflows.terminal.progress import ProgressLine
 
     recipe = library.load_or_resume(FinetuneRecipe, args, read_finetuned)
     workers = parse_workers(args.workers)

@@ -12,6 +12,8 @@ Examples:
 import argparse
 
 from tokenfree.workflows.recipes.library import IMPORTED, add_help_keys
+from tokenfree.workflows.terminal.results import next_command
+from tokenfree.workflows.terminal.verbosity import show_settings
 
 KIND = IMPORTED  # kind of recipe whose keys are options of the command
 
@@ -25,8 +27,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     from tokenfree.core.settings import nest
     from tokenfree.train.huggingface.folders import import_folder
-    from tokenfree.workflows.terminal.results import next_command
-    from tokenfree.workflows.terminal.verbosity import show_settings
 
     recipe = import_folder(args.folder, args.output, nest(args.overrides))
     show_settings(args.verbosity, recipe)

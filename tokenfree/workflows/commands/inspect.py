@@ -13,6 +13,7 @@ import dataclasses
 import json
 
 from tokenfree.core.errors import UserError
+from tokenfree.workflows.terminal.results import next_command
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -28,7 +29,6 @@ def run(args: argparse.Namespace) -> int:
     from tokenfree.preprocess.dataset.manifest import MANIFEST, load_manifest
     from tokenfree.workflows.terminal import inspection
     from tokenfree.workflows.terminal.progress import console
-    from tokenfree.workflows.terminal.results import next_command
 
     if args.sample < 0 or args.width < 1:
         raise UserError("--sample must not be negative and --width must be positive")
@@ -61,7 +61,6 @@ def run(args: argparse.Namespace) -> int:
 
 def _vectors(args: argparse.Namespace) -> int:
     from tokenfree.workflows.terminal import inspection
-    from tokenfree.workflows.terminal.results import next_command
 
     found = inspection.described(args.directory, num_texts=args.sample, width=args.width)
     if args.json:

@@ -13,6 +13,8 @@ import json
 
 from tokenfree.core.errors import UserError
 from tokenfree.workflows.recipes import library
+from tokenfree.workflows.terminal.results import next_command
+from tokenfree.workflows.terminal.verbosity import show_settings
 
 KIND = library.PRETRAINING  # kind of recipe that the command reads
 
@@ -44,8 +46,6 @@ def run(args: argparse.Namespace) -> int:
     from tokenfree.train.model.encoder import check
     from tokenfree.train.objectives.base import head_cost
     from tokenfree.workflows.terminal.progress import console
-    from tokenfree.workflows.terminal.results import next_command
-    from tokenfree.workflows.terminal.verbosity import show_settings
 
     recipe = library.load(PretrainRecipe, args)
     problems = check(recipe.model, recipe.train.length)

@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 from tokenfree.core.errors import UserError
 from tokenfree.workflows.recipes import library
+from tokenfree.workflows.terminal.results import counted, money, size_of, time_of
+from tokenfree.workflows.terminal.verbosity import show_settings
 
 if TYPE_CHECKING:
     from tokenfree.train.config import PretrainRecipe
@@ -62,7 +64,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from tokenfree.train.planning import work_of
-    from tokenfree.workflows.terminal.verbosity import show_settings
 
     recipe, data = _checked(args)
     show_settings(args.verbosity, recipe)
@@ -151,9 +152,6 @@ def _examples(recipe: "PretrainRecipe", args: argparse.Namespace) -> tuple[int, 
 
 
 def _lines(recipe: "PretrainRecipe", work: "Work", args: argparse.Namespace, found: dict[str, Any]) -> Iterator[str]:
-    from tokenfree.workflows.terminal.progress import counted
-    from tokenfree.workflows.terminal.results import money, size_of, time_of
-
     where = f"{args.gpus} x {args.gpu}" + (f", {args.nodes} nodes" if args.nodes > 1 else "")
     yield f"{args.recipe} on {where}: an estimate"
     examples = counted(recipe.train.global_batch, "example")

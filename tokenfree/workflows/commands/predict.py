@@ -23,6 +23,7 @@ from collections.abc import Iterator
 
 from tokenfree.core.errors import UserError
 from tokenfree.workflows.recipes.library import add_step_argument
+from tokenfree.workflows.terminal.results import prediction_lines
 
 _AT_ONCE = 64  # number of texts per batch if input is not typed in a terminal
 
@@ -50,7 +51,6 @@ def run(args: argparse.Namespace) -> int:
 
 def _find(args: argparse.Namespace) -> int:
     from tokenfree.train.inference.finetuned import load_finetuned
-    from tokenfree.workflows.terminal.results import prediction_lines
 
     model = load_finetuned(args.run_folder, step=args.step, trust_code=args.trust_code)
     if not args.json:  # JSON contains the step

@@ -22,10 +22,11 @@ from typing import TYPE_CHECKING
 
 from tokenfree.core.errors import UserError
 from tokenfree.workflows.recipes import library
+from tokenfree.workflows.terminal.results import counted, money, next_command, size_of, time_of
+from tokenfree.workflows.terminal.verbosity import show_settings
 
 if TYPE_CHECKING:
     from tokenfree.pipelines.dry_run import PlanDescription
-    from tokenfree.preprocess.config import PreprocessConfig
     from tokenfree.preprocess.dataset.manifest import Manifest
 
 KIND = library.PREPROCESSING  # kind of recipe that the command reads
@@ -70,17 +71,20 @@ def run(args: argparse.Namespace) -> int:
     """Run the Beam job with a live line, and print what was made. Raises UserError if recipe or inputs are invalid."""
     from tokenfree.pipelines.dry_run import describe_plan
     from tokenfree.pipelines.preprocess import choose_engine, run_preprocess
+    from tokenfree.preprocess.config import PreprocessConfig
     from tokenfree.preprocess.shards.sorted_runs import DATASET_SPLITS
     from tokenfree.preprocess.sources.books import is_book_name
     from tokenfree.preprocess.sources.wikipedia import is_dump_name
-    from tokenfree.workflows.terminal.progress import StageLine, counted
-    from tokenfree.workflows.terminal.results import next_command
-    from tokenfree.workflows.terminal.verbosity import show_settings
+    from tokenfree.workflows.terminal.progress import StageLine
 
     if args.recipe and (is_dump_name(args.recipe) or is_book_name(args.recipe)):
         option = "--wikipedia" if is_dump_name(args.recipe) else "--books"
         raise UserError(f"{args.recipe}: an input, where a recipe is expected; write {option} {args.recipe}")
-    config = _config(args)
+    config = library.load(
+        PreprocessConfig, args, wikipedia=args.wikipedia, books=args.books, hf_dataset=args.hf_dataset
+    )
+    if not config.wikipedia and not config.books and not config.hf_dataset:
+        raise UserError("nothing to read: give --wikipedia PATH, --books PATH or --hf-dataset NAME")
     show_settings(args.verbosity, config)
     if args.price is not None and not (args.dry_run and 0 <= args.price < float("inf")):
         raise UserError(f"--price {args.price:g}: what a worker costs for an hour; it needs --dry-run")
@@ -144,23 +148,9 @@ def _print_byte_shares(manifest: "Manifest") -> None:
         )
 
 
-def _config(args: argparse.Namespace) -> "PreprocessConfig":
-    """Return the settings of the job. Raise UserError for all invalid settings, or if there is nothing to read."""
-    from tokenfree.preprocess.config import PreprocessConfig
-
-    config = library.load(
-        PreprocessConfig, args, wikipedia=args.wikipedia, books=args.books, hf_dataset=args.hf_dataset
-    )
-    if not config.wikipedia and not config.books and not config.hf_dataset:
-        raise UserError("nothing to read: give --wikipedia PATH, --books PATH or --hf-dataset NAME")
-    return config
-
-
 def estimate(plan: "PlanDescription", workers: int, price: float | None) -> str:
     """Return the plan of a preprocessing job as lines of text. `price` is per worker and hour."""
     from tokenfree.pipelines.dry_run import VOCABULARY_BYTES, WORKER_BYTES
-    from tokenfree.workflows.terminal.progress import counted
-    from tokenfree.workflows.terminal.results import money, size_of, time_of
 
     reading = plan.estimated_seconds / min(workers, plan.splits)  # a split is read by one worker
     seconds = reading + plan.vocabulary_seconds

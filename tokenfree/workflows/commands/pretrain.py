@@ -29,6 +29,8 @@ from typing import TYPE_CHECKING
 
 from tokenfree.core.errors import UserError
 from tokenfree.workflows.recipes import library
+from tokenfree.workflows.terminal.results import counted, loss_lines, loss_of_each, next_command, time_of
+from tokenfree.workflows.terminal.verbosity import show_settings
 
 if TYPE_CHECKING:
     from tokenfree.train.config import PretrainRecipe
@@ -52,9 +54,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     from tokenfree.train.data.mixture import paths_of
     from tokenfree.train.pretrain import pretrain
-    from tokenfree.workflows.terminal.progress import ProgressLine, counted
-    from tokenfree.workflows.terminal.results import loss_lines, loss_of_each, next_command
-    from tokenfree.workflows.terminal.verbosity import show_settings
+    from tokenfree.workflows.terminal.progress import ProgressLine
 
     recipe, data, workers = _checked(args)
     show_settings(args.verbosity, recipe)
@@ -91,7 +91,6 @@ def _what_would_be(recipe: "PretrainRecipe", data: "Data", args: argparse.Namesp
     from tokenfree.train.loop.pretraining import Loop
     from tokenfree.train.planning import measured_seconds
     from tokenfree.train.runs.run import Run
-    from tokenfree.workflows.terminal.results import time_of
 
     run = Run(args.output)
     if args.extend_to is not None:

@@ -9,6 +9,8 @@ Example:
 
 import argparse
 
+from tokenfree.workflows.terminal.results import counted, next_command
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("directory", metavar="DIR", help="a data directory made by `tokenfree preprocess`")
@@ -16,8 +18,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from tokenfree.preprocess.job.finish import replay
-    from tokenfree.workflows.terminal.progress import counted
-    from tokenfree.workflows.terminal.results import next_command
 
     result = replay(args.directory)
     if not result.tried:

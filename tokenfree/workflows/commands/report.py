@@ -16,6 +16,7 @@ Examples:
 import argparse
 
 from tokenfree.workflows.recipes.library import add_step_argument
+from tokenfree.workflows.terminal.results import next_command
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -26,7 +27,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from tokenfree.workflows.report.page import write_report
-    from tokenfree.workflows.terminal.results import next_command
 
     page = write_report(args.folders, args.output, step=args.step)
     print(f"report written to {page}")

@@ -20,6 +20,8 @@ from typing import TYPE_CHECKING, Any
 
 from tokenfree.core.errors import JobError, UserError
 from tokenfree.workflows.recipes import library
+from tokenfree.workflows.terminal.results import counted, next_command, score_lines
+from tokenfree.workflows.terminal.verbosity import show_settings
 
 if TYPE_CHECKING:
     from tokenfree.train.data.mixture import Data
@@ -57,10 +59,7 @@ def run(args: argparse.Namespace) -> int:
     from tokenfree.train.sweep.results import BEST
     from tokenfree.train.sweep.run import run_sweep
     from tokenfree.workflows.report.page import write_report
-    from tokenfree.workflows.terminal.progress import counted
-    from tokenfree.workflows.terminal.results import next_command, score_lines
     from tokenfree.workflows.terminal.sweep import SweepTable, describe
-    from tokenfree.workflows.terminal.verbosity import show_settings
 
     sweep = _sweep(args)
     data = _data(args, sweep)
@@ -136,7 +135,6 @@ def _data(args: argparse.Namespace, sweep: "SweepRecipe") -> "Data | TaskInput":
 def _results(sweep: "SweepRecipe", result: "SweepResult") -> Iterator[str]:
     from tokenfree.train.sweep.recipe import LOSS
     from tokenfree.train.sweep.results import STATES, full_amount, rank
-    from tokenfree.workflows.terminal.progress import counted
 
     states = [trial.state for trial in result.trials]
     counts = [f"{states.count(state)} {state}" for state in STATES if state in states]

@@ -13,6 +13,8 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from tokenfree.workflows.terminal.results import counted, next_command
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
@@ -50,8 +52,6 @@ def run(args: argparse.Namespace) -> int:
 def _verified_data(directory: str) -> tuple[Mapping[str, Any], list[str]]:
     from tokenfree.preprocess.dataset.manifest import load_manifest
     from tokenfree.preprocess.dataset.verify import verify
-    from tokenfree.workflows.terminal.progress import counted
-    from tokenfree.workflows.terminal.results import next_command
 
     unhashed = verify(directory)
     manifest = load_manifest(directory)
@@ -66,7 +66,6 @@ def _verified_data(directory: str) -> tuple[Mapping[str, Any], list[str]]:
 
 def _verified_results(directory: str) -> tuple[Mapping[str, Any], list[str]]:
     from tokenfree.train.runs.hashes import verify_folder
-    from tokenfree.workflows.terminal.progress import counted
 
     verified = verify_folder(directory)
     found = {"complete": verified.complete, "checkpoints": verified.checkpoints, "unhashed": verified.unhashed}
@@ -77,8 +76,6 @@ def _verified_results(directory: str) -> tuple[Mapping[str, Any], list[str]]:
 
 def _verified_vectors(directory: str) -> tuple[Mapping[str, Any], list[str]]:
     from tokenfree.train.inference.embed import verify
-    from tokenfree.workflows.terminal.progress import counted
-    from tokenfree.workflows.terminal.results import next_command
 
     manifest = verify(directory)
     found = {"shards": len(manifest["shards"]), "texts": manifest["texts"], "vectors": manifest["vectors"]}

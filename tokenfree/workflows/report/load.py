@@ -28,7 +28,7 @@ from tokenfree.train.runs.config import (
 from tokenfree.train.sweep.history import SCORES, SCORES_FILE, SWEEP_FILE, TABLE, TrialState, read_history
 from tokenfree.train.sweep.recipe import LOSS, quality
 from tokenfree.workflows.report.parts import Table
-from tokenfree.workflows.terminal.progress import counted
+from tokenfree.workflows.terminal.results import counted
 
 Line = Mapping[str, Any]
 

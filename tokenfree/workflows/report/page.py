@@ -15,10 +15,15 @@ from tokenfree.train.runs.hashes import HASHES, rewritten
 from tokenfree.workflows.report import figures
 from tokenfree.workflows.report.load import DataRecord, Record, RunRecord, SweepRecord, load
 from tokenfree.workflows.report.parts import Block, Card, Section, Table, count, cut
-from tokenfree.workflows.report.runs import comparison_section, finetuned_comparison, finetuned_section, run_section
-from tokenfree.workflows.report.samples import ask
+from tokenfree.workflows.report.runs import (
+    ask,
+    comparison_section,
+    finetuned_comparison,
+    finetuned_section,
+    run_section,
+)
 from tokenfree.workflows.report.sweeps import SweepView, sweep_section
-from tokenfree.workflows.terminal.progress import counted
+from tokenfree.workflows.terminal.results import counted
 
 
 def write_report(

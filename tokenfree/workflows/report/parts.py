@@ -8,7 +8,7 @@ from typing import Any
 from markupsafe import Markup
 
 from tokenfree.core.settings import flatten
-from tokenfree.workflows.terminal.progress import clock
+from tokenfree.workflows.terminal.results import clock
 
 _NUMBER = re.compile(r"[-+]?[\d.,]+( ?[kMGTP%]|%)?( ± [\d.,]+)?|nan|–|")
 _UNITS = ((1e15, 1e15, " P"), (1e12, 1e12, " T"), (1e9, 1e9, " G"), (1e6, 1e6, " M"), (1e3, 1e4, " k"))

@@ -24,7 +24,7 @@ from tokenfree.workflows.report.parts import (
     plus_minus,
     settings_table,
 )
-from tokenfree.workflows.terminal.progress import counted
+from tokenfree.workflows.terminal.results import counted
 
 UNITS = {"step": "step", "characters": "characters", "flops": "FLOPs", "train_seconds": "training seconds"}
 BUDGETS = {"characters": "characters", "flops": "flops", "seconds": "train_seconds"}  # the first two: earlier versions

@@ -19,7 +19,7 @@ from tokenfree.core.storage import Storage
 from tokenfree.preprocess.dataset.manifest import Manifest
 from tokenfree.preprocess.features.vocabulary import Vocabulary
 from tokenfree.preprocess.records import schema
-from tokenfree.workflows.terminal.progress import counted
+from tokenfree.workflows.terminal.results import counted
 
 BLOCK = "█"
 _BYTE = re.compile("<0x[0-9A-F]{2}>")  # name of a byte-fallback piece
@@ -80,10 +80,6 @@ def subword_pieces(text: str, spans: Sequence[tuple[int, int]], names: Sequence[
             start = pieces.pop().start
         pieces.append(Piece(start, end, f"<{text[start:end]}>" if in_bytes else text[start:end]))
     return pieces
-
-
-def _on_one_line(text: str) -> str:
-    return text.replace("\n", "⏎ ")
 
 
 def _character_spans(text: str, spans: Sequence[tuple[int, int]], width: int) -> list[tuple[int, int]]:
@@ -181,7 +177,7 @@ def show_window(console: Console, window: Window) -> None:
     heading = ("\n", (f"window {window.number:,}", "bold"), f"  {one_line(labels)}, {window.characters:,} characters")
     console.print(Text.assemble(*heading))
     rest = "…" if window.characters > len(window.text) else ""
-    console.print(Text(_on_one_line(window.text) + rest))
+    console.print(Text(window.text.replace("\n", "⏎ ") + rest))
     if window.words is not None:
         console.print(_marked("words", window.words, "|"))
     if window.subwords is not None:

@@ -16,6 +16,7 @@ from rich.segment import Segment
 from rich.text import Text
 
 from tokenfree.core.errors import one_line, printable
+from tokenfree.workflows.terminal.results import clock, counted, short
 from tokenfree.workflows.terminal.verbosity import Verbosity
 
 if TYPE_CHECKING:
@@ -166,21 +167,6 @@ class LiveLine:
         self.stream.flush()
 
 
-def short(number: float) -> str:
-    """Return a number in a few characters: 950, 1.2k, 3.4M."""
-    for size, suffix in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
-        if number >= size:
-            return f"{number / size:.1f}{suffix}"
-    return f"{number:.0f}"
-
-
-def clock(seconds: float) -> str:
-    """Return a time as 0:07 or 1:02:03."""
-    minutes, seconds = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02}:{seconds:02}" if hours else f"{minutes}:{seconds:02}"
-
-
 class DownloadLine(LiveLine):
     """The live line of a download: wiki, bytes of all files, rate and time left, or what it is waiting for."""
 
@@ -228,11 +214,6 @@ class StageLine(LiveLine):
             rate = f", {made / seconds / 1e6:,.1f} MB/s" if made and seconds > 1 else ""
             parts.append(f"{progress.bytes / 1e6:,.1f} MB{rate}")
         self.show(*parts, *([f"{progress.characters:,} characters"] if progress.characters else []))
-
-
-def counted(number: int, noun: str) -> str:
-    """Return `1 shard`, `2 shards`, `1,000 shards`."""
-    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
 class EmbeddingLine(LiveLine):

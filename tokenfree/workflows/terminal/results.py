@@ -7,8 +7,6 @@ import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from tokenfree.workflows.terminal.progress import counted
-
 if TYPE_CHECKING:
     from tokenfree.train.pretrain import PretrainResult
 
@@ -40,6 +38,26 @@ def next_command(*arguments: str, program: str = "tokenfree") -> str:
     lacks_train = arguments[0] in ("pretrain", "report") and importlib.util.find_spec("ray") is None
     install = "pip install '.[train]' && " if lacks_train else ""
     return f"  next        {install}{program} {' '.join(words)}"
+
+
+def short(number: float) -> str:
+    """Return a number in a few characters: 950, 1.2k, 3.4M."""
+    for size, suffix in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if number >= size:
+            return f"{number / size:.1f}{suffix}"
+    return f"{number:.0f}"
+
+
+def clock(seconds: float) -> str:
+    """Return a time as 0:07 or 1:02:03."""
+    minutes, seconds = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{seconds:02}" if hours else f"{minutes}:{seconds:02}"
+
+
+def counted(number: int, noun: str) -> str:
+    """Return `1 shard`, `2 shards`, `1,000 shards`."""
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
 def time_of(seconds: float) -> str:

@@ -17,7 +17,8 @@ from tokenfree.core.errors import one_line
 from tokenfree.train.sweep.history import Event, History, TrialState
 from tokenfree.train.sweep.recipe import LOSS, Target
 from tokenfree.train.sweep.results import is_number, short_names, shown
-from tokenfree.workflows.terminal.progress import SEPARATOR, Display, clock, counted, short
+from tokenfree.workflows.terminal.progress import SEPARATOR, Display
+from tokenfree.workflows.terminal.results import clock, counted, short
 from tokenfree.workflows.terminal.verbosity import Verbosity
 
 if TYPE_CHECKING:
