@@ -6,7 +6,6 @@ import os
 import sys
 import time
 from collections.abc import Iterator
-from types import TracebackType
 from typing import TYPE_CHECKING, TextIO
 
 from rich.console import Group, RenderableType
@@ -98,9 +97,7 @@ class SweepTable:
         self._display.show()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._display.stop(keep=bool(self._history.trials))
 
     def _log(self, event: Event) -> None:
