@@ -33,6 +33,13 @@ from tokenfree.train.runs.run import Run
 _INTERVAL = 0.5  # seconds between checks of the controller
 
 
+def start_here(actor_class: type, *arguments: Any, **options: Any) -> Any:
+    """Start an actor on this node, and return its handle. It reserves no CPU."""
+    here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
+    remote: Any = ray.remote(num_cpus=0)(actor_class)
+    return remote.options(scheduling_strategy=here, **options).remote(*arguments)
+
+
 class CleanerCallback(ControllerCallback, WorkerGroupCallback):
     """A callback that starts a `Cleaner` next to Ray Train's controller and gives it the workers' placement group.
 
@@ -42,10 +49,7 @@ class CleanerCallback(ControllerCallback, WorkerGroupCallback):
     _cleaner: Any = None
 
     def after_controller_start(self, train_run_context: Any) -> None:
-        context = ray.get_runtime_context()
-        here = NodeAffinitySchedulingStrategy(context.get_node_id(), soft=False)
-        actor_class: Any = ray.remote(num_cpus=0)(Cleaner)
-        self._cleaner = actor_class.options(lifetime="detached", scheduling_strategy=here).remote(context.current_actor)
+        self._cleaner = start_here(Cleaner, ray.get_runtime_context().current_actor, lifetime="detached")
 
     def after_worker_group_start(self, worker_group: Any) -> None:
         self._cleaner.guard.remote(worker_group.execute_single(0, get_current_placement_group))

@@ -63,7 +63,6 @@ _SETTLE_SECONDS = 2.0
 _LOOK_SECONDS = 1.0  # seconds between a worker's checks of the head and of other machines
 _CUT_OFF_SECONDS = 5.0  # a worker that reaches no other machine for this time considers its own cut off
 _MOST_LOOKED_AT = 3  # maximum number of machines to check, in addition to the head
-_LOOPBACK = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"  # "0": listen on 127.0.0.1 only, as Ray does on those systems
 
 
 class RayLost(JobError):
@@ -171,7 +170,7 @@ def ray_session(num_cpus: int | None = None) -> Iterator[Session]:
         _reach(os.environ["RAY_ADDRESS"])
     own: dict[str, Any] = {"address": "local", "num_cpus": num_cpus or cores(), "include_dashboard": False}
     started: list[psutil.Process] = []
-    with _kept_to_this_machine() if local else contextlib.nullcontext():
+    with on_loopback() if local else contextlib.nullcontext():
         try:
             ray.init(**(own if local else {}), logging_level=logging.ERROR, log_to_driver=False)
         except Exception as error:  # Ray raises plain exceptions here
@@ -187,20 +186,6 @@ def ray_session(num_cpus: int | None = None) -> Iterator[Session]:
                 started = ray_processes()
             ray.shutdown()
             end_stragglers(started)
-
-
-@contextlib.contextmanager
-def _kept_to_this_machine() -> Iterator[None]:
-    before = os.environ.get(_LOOPBACK)
-    os.environ[_LOOPBACK] = "0"
-    try:
-        with on_loopback():
-            yield
-    finally:
-        if before is None:
-            del os.environ[_LOOPBACK]
-        else:
-            os.environ[_LOOPBACK] = before
 
 
 def _reach(named: str) -> None:

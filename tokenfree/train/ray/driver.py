@@ -26,7 +26,6 @@ from ray.exceptions import RayActorError, RayError
 from ray.train import FailureConfig, RunConfig, ScalingConfig, TrainingFailedError
 from ray.train.backend import Backend
 from ray.train.torch import TorchConfig, TorchTrainer, get_device
-from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from tokenfree.core.errors import JobError, UserError
 from tokenfree.core.machine import cores
@@ -44,6 +43,7 @@ from tokenfree.train.ray.callbacks import (
     explain,
     is_of_collective,
     record_loss,
+    start_here,
 )
 from tokenfree.train.ray.child import Link
 from tokenfree.train.ray.cluster import RayLost, Session, ended_where_cut_off, ray_environment, ray_session, watched
@@ -80,19 +80,6 @@ class Channel:
             self._asked = (reason, resumes)
 
 
-def make_channel() -> Any:
-    here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
-    actor_class: Any = ray.remote(num_cpus=0)(Channel)
-    return actor_class.options(scheduling_strategy=here).remote()
-
-
-@contextlib.contextmanager
-def forward_lines(channel: Any, progress: OnLine | None, stop: Stop) -> Iterator[None]:
-    """Forward lines to `progress` and a `stop` to the workers, in the command, during the block."""
-    with _repeated(lambda: _forward(channel, progress, stop)):
-        yield
-
-
 @contextlib.contextmanager
 def connect_worker(channel: Any, stop: Stop) -> Iterator[OnLine]:
     """Yield a function that sends lines to the command, in the worker of rank 0. Ask `stop` if training must stop."""
@@ -107,14 +94,6 @@ def connect_worker(channel: Any, stop: Stop) -> Iterator[OnLine]:
 
     with _repeated(post):
         yield waiting.append
-
-
-def _forward(channel: Any, progress: OnLine | None, stop: Stop) -> None:
-    if stop:
-        channel.ask_to_stop.remote(stop.reason, False)
-    for line in ray.get(channel.take.remote(), timeout=_TIMEOUT):
-        if progress is not None:
-            progress(line)
 
 
 @contextlib.contextmanager
@@ -194,38 +173,6 @@ def _join(backend: str, address: str, port: int, seconds: float) -> None:
     )
 
 
-def make_trainer(
-    train_loop: Any,
-    config: dict[str, Any],
-    scaling: ScalingConfig,
-    *,
-    name: str,
-    failures: FailureConfig,
-    callbacks: list[Any] | None = None,
-    timeout_s: int = TorchGroup.timeout_s,
-    **storage: Any,
-) -> TorchTrainer:
-    """Return a trainer whose workers listen on their nodes' addresses and run only on nodes that answer.
-
-    `name` must be new, or Ray would restore its old state. `storage` has arguments of RunConfig for Ray's storage.
-    """
-    all_callbacks: Any = [*(callbacks or []), NodeCallback(), CleanerCallback()]  # Ray accepts more than it declares
-    trainer = TorchTrainer(
-        train_loop,
-        train_loop_config=config,
-        scaling_config=scaling,
-        torch_config=TorchGroup(backend="nccl" if scaling.use_gpu else "gloo", timeout_s=timeout_s),
-        run_config=RunConfig(
-            name=name,
-            failure_config=failures,
-            callbacks=all_callbacks,
-            **storage,
-        ),
-    )
-    leave_out_datasets(trainer)
-    return trainer
-
-
 _RESIZE_INTERVAL = 20.0  # seconds between checks for room for more workers
 _ELASTIC = {"RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S": "10"}  # timeout for room on the nodes, then Ray plans again
 # A local cluster is never drained, so it needs no watcher. That is a process that starts with each group of workers.
@@ -248,11 +195,21 @@ def drive(link: Link, job: bytes, workers: tuple[int, int]) -> str | None:
 
 
 def _in_session(job: Job, workers: tuple[int, int], link: Link, stop: Stop) -> None:
-    with _cluster(job, workers) as (session, threads, use_gpu):
+    train, (least, most) = job.recipe.train, workers
+    threads = train.threads or (1 if "RAY_ADDRESS" in os.environ else max(1, cores() // most))
+    with ray_session(max(cores(), threads * most)) as session:
+        use_gpu = uses_gpus(train.device, ray.cluster_resources().get("GPU", 0), least)
         link.send(pickle.dumps(session))
-        channel = make_channel()
-        with forward_lines(channel, link.send, stop):
-            for attempts_left in reversed(range(job.recipe.train.max_restarts + 1)):
+        channel = start_here(Channel)
+
+        def forward() -> None:
+            if stop:
+                channel.ask_to_stop.remote(stop.reason, False)
+            for line in ray.get(channel.take.remote(), timeout=_TIMEOUT):
+                link.send(line)
+
+        with _repeated(forward):
+            for attempts_left in reversed(range(train.max_restarts + 1)):
                 try:
                     return _fit(job, workers, threads, use_gpu, channel, session)
                 except RayActorError as error:  # loss of the controller, which itself handles losses of workers
@@ -266,7 +223,7 @@ def _in_session(job: Job, workers: tuple[int, int], link: Link, stop: Stop) -> N
 
 def _fit(job: Job, workers: tuple[int, int], threads: int, use_gpu: bool, channel: Any, session: Session) -> None:
     storage = Storage.at(job.run)
-    name = f"attempt_{1 + len(storage.names('ray')):04d}"
+    name = f"attempt_{1 + len(storage.names('ray')):04d}"  # new, or Ray would restore its old state
     restarts = job.recipe.train.max_restarts
     scaling = ScalingConfig(
         num_workers=workers[0] if workers[0] == workers[1] else workers,
@@ -277,16 +234,21 @@ def _fit(job: Job, workers: tuple[int, int], threads: int, use_gpu: bool, channe
     callbacks: list[Any] = [LossCallback(job.run, job.owner, channel, restarts)]
     if scaling.elasticity_enabled:
         callbacks.append(ResizeCallback(scaling, channel))
-    trainer = make_trainer(
+    callbacks += [NodeCallback(), CleanerCallback()]  # Ray accepts more than it declares
+    trainer = TorchTrainer(
         _work_on_worker,
-        {"job": pickle.dumps(job), "threads": threads, "channel": channel},
-        scaling,
-        name=name,
-        failures=FailureConfig(max_failures=-1, controller_failure_limit=restarts),
-        callbacks=callbacks,
-        storage_path=storage.path("ray"),
-        storage_filesystem=None if storage.is_local else PyFileSystem(FSSpecHandler(storage.fs)),
+        train_loop_config={"job": pickle.dumps(job), "threads": threads, "channel": channel},
+        scaling_config=scaling,
+        torch_config=TorchGroup(backend="nccl" if use_gpu else "gloo"),
+        run_config=RunConfig(
+            name=name,
+            failure_config=FailureConfig(max_failures=-1, controller_failure_limit=restarts),
+            callbacks=callbacks,
+            storage_path=storage.path("ray"),
+            storage_filesystem=None if storage.is_local else PyFileSystem(FSSpecHandler(storage.fs)),
+        ),
     )
+    leave_out_datasets(trainer)
     run = Run(job.run)
     try:
         watched(trainer.fit, session)
@@ -339,17 +301,6 @@ def _unpickled(job: bytes) -> Job:
             f"a part of your own cannot be imported ({error}); have its module on every node: at the same path, "
             "installed, or sent along with the job"
         ) from error
-
-
-@contextlib.contextmanager
-def _cluster(job: Job, workers: tuple[int, int]) -> Iterator[tuple[Session, int, bool]]:
-    """Yield a Ray session, the CPUs per worker, and whether each worker has a GPU."""
-    alone = "RAY_ADDRESS" not in os.environ
-    threads, least, most = job.recipe.train.threads, *workers
-    if threads is None:
-        threads = max(1, cores() // most) if alone else 1
-    with ray_session(max(cores(), threads * most)) as session:
-        yield session, threads, uses_gpus(job.recipe.train.device, ray.cluster_resources().get("GPU", 0), least)
 
 
 def uses_gpus(device: str, there: float, least: int) -> bool:

@@ -6,6 +6,7 @@ tests/train/ray/test_internals.py reports which of them another version of Ray l
 from __future__ import annotations
 
 import contextlib
+import os
 import re
 from collections.abc import Iterator
 from typing import Any
@@ -74,9 +75,15 @@ def on_loopback() -> Iterator[None]:
 
     New processes read RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER, but this one does so only when it imports Ray.
     """
-    before = ray_constants.ENABLE_RAY_CLUSTER
+    name, before = ray_constants.ENABLE_RAY_CLUSTERS_ENV_VAR, ray_constants.ENABLE_RAY_CLUSTER
+    set_by_user = os.environ.get(name)
+    os.environ[name] = "0"
     ray_constants.ENABLE_RAY_CLUSTER = False
     try:
         yield
     finally:
         ray_constants.ENABLE_RAY_CLUSTER = before
+        if set_by_user is None:
+            del os.environ[name]
+        else:
+            os.environ[name] = set_by_user
