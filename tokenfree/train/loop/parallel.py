@@ -12,7 +12,7 @@ import socket
 import sys
 from collections.abc import Iterable, Mapping
 from ipaddress import ip_address
-from typing import TYPE_CHECKING, Any, TypeGuard, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import psutil
 import torch
@@ -24,10 +24,10 @@ from torch.utils.checkpoint import checkpoint
 
 from tokenfree.core.errors import UserError
 from tokenfree.train.model.common.attention import LayerBias
+from tokenfree.train.optimizers.base import part, whole
 
 if TYPE_CHECKING:
     from torch.distributed.fsdp import FSDPModule
-    from torch.distributed.tensor import DTensor
 
 
 def set_determinism(mode: int) -> None:
@@ -139,24 +139,6 @@ def load_optimizer(model: nn.Module, optimizer: torch.optim.Optimizer, tensors: 
     order = [names[parameter] for group in optimizer.param_groups for parameter in group["params"]]
     state = {index: slots[name] for index, name in enumerate(order) if name in slots}
     optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})
-
-
-def is_part(tensor: Tensor | None) -> TypeGuard[DTensor]:
-    return hasattr(tensor, "full_tensor")
-
-
-def whole(tensor: Tensor) -> Tensor:
-    """Return the whole of a tensor of which each worker holds a part, and any other tensor as it is."""
-    return tensor.full_tensor() if is_part(tensor) else tensor
-
-
-def part(tensor: Tensor, *, like: Tensor | None) -> Tensor:
-    """Return this worker's part of a whole tensor that all workers have, as it holds a part of `like`, if it does."""
-    if not is_part(like):
-        return tensor
-    from torch.distributed.tensor import distribute_tensor
-
-    return distribute_tensor(tensor.to(like.device), like.device_mesh, like.placements, src_data_rank=None)
 
 
 def copies(tensors: Iterable[tuple[str, Tensor]], *, keep: bool) -> dict[str, Tensor]:

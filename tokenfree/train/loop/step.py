@@ -31,10 +31,11 @@ from tokenfree.train.batches.counter_random import key
 from tokenfree.train.config import LoopConfig, PretrainRecipe
 from tokenfree.train.data.mixture import Data
 from tokenfree.train.data.validation import frequent_characters
-from tokenfree.train.loop.parallel import SingleWorker, copies, gradient_norm, is_part, part, sum_over_workers
+from tokenfree.train.loop.parallel import SingleWorker, copies, gradient_norm, sum_over_workers
 from tokenfree.train.model.common.basic import linear
 from tokenfree.train.model.encoder import Encoder
 from tokenfree.train.objectives.base import Head, Loss
+from tokenfree.train.optimizers.base import is_part, part
 
 
 class Incident(JobError):

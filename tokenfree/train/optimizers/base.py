@@ -6,13 +6,16 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, TypeGuard
 
 import torch
 from pydantic import Field
 from torch import Tensor, nn
 
 from tokenfree.core.settings import settings
+
+if TYPE_CHECKING:
+    from torch.distributed.tensor import DTensor
 
 
 def parameter_groups(module: nn.Module, weight_decay: float) -> list[dict[str, Any]]:
@@ -31,9 +34,28 @@ def stacked_tensors(module: nn.Module) -> dict[str, int]:
     """
     return {
         f"{prefix}.{name}" if prefix else name: count
-        for prefix, part in module.named_modules()
-        for name, count in getattr(part, "stacked", {}).items()
+        for prefix, submodule in module.named_modules()
+        for name, count in getattr(submodule, "stacked", {}).items()
     }
+
+
+def is_part(tensor: Tensor | None) -> TypeGuard[DTensor]:
+    """Return True if each worker holds a part of the tensor (`train.parallel: fsdp`)."""
+    return hasattr(tensor, "full_tensor")
+
+
+def whole(tensor: Tensor) -> Tensor:
+    """Return the whole of a tensor of which each worker holds a part, and any other tensor as it is."""
+    return tensor.full_tensor() if is_part(tensor) else tensor
+
+
+def part(tensor: Tensor, *, like: Tensor | None) -> Tensor:
+    """Return this worker's part of a whole tensor that all workers have, as it holds a part of `like`, if it does."""
+    if not is_part(like):
+        return tensor
+    from torch.distributed.tensor import distribute_tensor  # slow import (1 s) that only sharded workers need
+
+    return distribute_tensor(tensor.to(like.device), like.device_mesh, like.placements, src_data_rank=None)
 
 
 class Moments(NamedTuple):

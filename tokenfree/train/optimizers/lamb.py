@@ -13,7 +13,9 @@ from tokenfree.train.optimizers.base import (
     MomentOptimizer,
     Moments,
     parameter_groups,
+    part,
     stacked_tensors,
+    whole,
 )
 
 Tensors = list[Tensor] | tuple[Tensor, ...]
@@ -84,7 +86,7 @@ def _scale(updates: Tensors, parameters: Tensors, tensors: int, factor: float) -
         for update, parameter in zip(updates, parameters, strict=True):
             ratios = _ratios(_norms(parameter, tensors), _norms(update, tensors))
             of_rows = (ratios * factor).repeat_interleave(len(update) // tensors)
-            update.mul_(_like(update, of_rows).reshape(-1, *[1] * (update.ndim - 1)))
+            update.mul_(part(of_rows, like=update).reshape(-1, *[1] * (update.ndim - 1)))
 
 
 def _ratios(weight_norms: Tensor, update_norms: Tensor) -> Tensor:
@@ -94,20 +96,5 @@ def _ratios(weight_norms: Tensor, update_norms: Tensor) -> Tensor:
 
 def _norms(stack: Tensor, tensors: int) -> Tensor:
     """Return the norms of the tensors in a stack, [tensors], even if this worker holds only a part of the stack."""
-    of_rows = torch.linalg.vector_norm(stack.flatten(1), dim=1)
-    if _is_part(of_rows):
-        of_rows = of_rows.full_tensor()  # pyright: ignore[reportAttributeAccessIssue]
+    of_rows = whole(torch.linalg.vector_norm(stack.flatten(1), dim=1))
     return torch.linalg.vector_norm(of_rows.unflatten(0, (tensors, -1)), dim=1)
-
-
-def _like(stack: Tensor, of_rows: Tensor) -> Tensor:
-    if not _is_part(stack):
-        return of_rows
-    from torch.distributed.tensor import distribute_tensor  # slow import (1 s) that only sharded workers need
-
-    return distribute_tensor(of_rows, stack.device_mesh, stack.placements, src_data_rank=None)  # pyright: ignore[reportAttributeAccessIssue]
-
-
-def _is_part(tensor: Tensor) -> bool:
-    """Return True if each worker holds a part of the tensor (`train.parallel: fsdp`)."""
-    return hasattr(tensor, "full_tensor")
