@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tokenfree.train.inference.guesses import Guess
+from tokenfree.train.inference.predictor import Guess
 from tokenfree.workflows.commands import demo
 from tokenfree.workflows.terminal.results import context_line
 

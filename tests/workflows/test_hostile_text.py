@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from rich.table import Table
 
 from tokenfree.core.errors import JobError, PrintableStream, UserError, one_line, printable
-from tokenfree.train.inference.guesses import Guess
+from tokenfree.train.inference.predictor import Guess
 from tokenfree.workflows import cli
 from tokenfree.workflows.terminal.progress import LiveLine, PlainConsole
 

@@ -16,8 +16,7 @@ from tests.train.conftest import MakeRecipe, teach
 from tokenfree.core.errors import UserError
 from tokenfree.preprocess.dataset.manifest import load_vocabulary
 from tokenfree.train.inference import predictor as predictor_module
-from tokenfree.train.inference.guesses import LONGEST, best, read_masked_text
-from tokenfree.train.inference.predictor import load_predictor
+from tokenfree.train.inference.predictor import LONGEST, best, load_predictor, read_masked_text
 from tokenfree.train.pretrain import pretrain
 from tokenfree.workflows.cli import main
 

@@ -1,10 +1,14 @@
-"""Masked-token predictions of a trained run: `load_predictor("RUN")("The capital of [MASK] is ...")`."""
+"""Masked-token predictions of a trained run: `load_predictor("RUN")("The capital of [MASK] is ...")`.
+
+R rows (possible maskings of one piece), V symbols
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -12,21 +16,70 @@ from torch import Tensor, nn
 
 from tokenfree.core.errors import UserError
 from tokenfree.core.storage import Storage
-from tokenfree.preprocess.features.vocabulary import Vocabulary
+from tokenfree.preprocess.features.vocabulary import MAX_TEXT_CHARACTERS, Vocabulary
+from tokenfree.preprocess.text.specials import BYTE_MASK, MASK, of_subwords
 from tokenfree.train.batches.base import Arrays
-from tokenfree.train.batches.characters import most_characters
+from tokenfree.train.batches.characters import frame, most_characters
+from tokenfree.train.batches.subwords import predictable
 from tokenfree.train.config import PretrainRecipe
 from tokenfree.train.data.mixture import Data, load_data_vocabulary, paths_of
 from tokenfree.train.data.validation import frequent_characters
-from tokenfree.train.inference import guesses
-from tokenfree.train.inference.guesses import Guess, MaskedText, read_masked_text
 from tokenfree.train.model.encoder import EncoderOutput
 from tokenfree.train.runs.checkpoints import Checkpoint
 from tokenfree.train.runs.config import read_config
 from tokenfree.train.runs.run import checkpoint_of
-from tokenfree.train.tasks.inputs import text_inputs
+from tokenfree.train.tasks.inputs import TextSymbols, joined, text_inputs
 
+MARK = re.compile(r"\[MASK(?::([0-9]+))?\]")
+LONGEST = 12  # maximum characters of a masked piece whose length is not given; also the number of beams
+_DIGITS = 6  # maximum digits of a given number of characters
+_LONGEST_WORD = 8  # maximum characters of a masked word that is predicted character by character
+_OTHER = 4  # assumed characters of a mask of unknown length while another one is predicted
+_MOST_PIECES = 3  # maximum subwords of a masked word
+_SPACE = "\u2581"
 _WINDOWS = 5000  # windows in which characters are counted
+Scored = list[tuple[str, float]]  # texts with their log-probabilities
+
+
+class MaskedText(NamedTuple):
+    """A text split at its masks, into one more part than masks. `sizes` are the characters of each mask, if given."""
+
+    parts: tuple[str, ...]
+    sizes: tuple[int | None, ...]
+
+    def begins_word(self, number: int) -> bool:
+        """Return True if a mask follows white space or begins the text."""
+        before = self.parts[number]
+        return before[-1].isspace() if before else number == 0
+
+
+def read_masked_text(text: str) -> MaskedText:
+    """Split a text at its masks, `[MASK]` or `[MASK:5]`. Raises UserError if it has none or one of a wrong size."""
+    split = MARK.split(text)
+    parts, sizes = split[::2], split[1::2]
+    if not sizes:
+        raise UserError(f"{text[:60]!r} has no [MASK]. Put one where something is to be predicted.")
+    for size in sizes:
+        if size is not None and (not size.strip("0") or len(size) > _DIGITS):
+            wrong = "more characters than any model reads" if size.strip("0") else "nothing"
+            raise UserError(f"[MASK:{size[:20]}] hides {wrong}. Give the number of its characters, or only [MASK].")
+    return MaskedText(tuple(parts), tuple(None if size is None else int(size) for size in sizes))
+
+
+class Guess(NamedTuple):
+    """A predicted text for a mask, and its probability."""
+
+    text: str
+    probability: float
+
+
+def best(found: Iterable[tuple[str, float]], top: int) -> list[Guess]:
+    """Return the most likely texts. Probabilities of equal texts are added."""
+    total: dict[str, float] = {}
+    for text, score in found:
+        total[text] = total.get(text, 0.0) + float(np.exp(score))
+    ranked = sorted(total.items(), key=lambda item: (-item[1], item[0]))
+    return [Guess(text, value) for text, value in ranked[:top]]
 
 
 class Predictor:
@@ -49,6 +102,7 @@ class Predictor:
     ) -> None:
         self._model, self.recipe, self.vocabulary = model.eval(), recipe, vocabulary
         self._characters = characters
+        self._length = recipe.train.length
 
     def __repr__(self) -> str:
         step = "" if self.checkpoint is None else f", step={self.checkpoint.step}"
@@ -60,27 +114,147 @@ class Predictor:
         Raises UserError if the text has no mask, or it is longer than the model reads.
         """
         split = read_masked_text(text) if isinstance(text, str) else text
-        return [guesses.best(self._guess(split, number), top) for number in range(len(split.sizes))]
+        guess = {
+            "canine_s": self._subword_by_characters,
+            "masked_subwords": self._subword,
+            "byte2word": self._word,
+            "canine_c": self._by_characters,
+            "masked_characters": self._by_characters,
+        }.get(self.recipe.objective.name)
+        if guess is None:
+            name = self.recipe.objective.name
+            raise UserError(f"objective.name: {name} of this run predicts no text. Give another run.")
+        return [best(guess(split, number), top) for number in range(len(split.sizes))]
 
-    def _guess(self, text: MaskedText, number: int) -> list[tuple[str, float]]:
-        objective, length = self.recipe.objective, self.recipe.train.length
-        if objective.name == "masked_subwords":
-            assert self.vocabulary is not None
-            return guesses.guess_subword(text, number, self.vocabulary, self._score, length=length)
-        if objective.name == "byte2word":
-            inputs = text_inputs(self.recipe.model, length, None)
-            return guesses.guess_word(text, number, self._pieces(), self._score, inputs=inputs)
-        if objective.name not in ("canine_s", "canine_c", "masked_characters"):
-            raise UserError(f"objective.name: {objective.name} of this run predicts no text. Give another run.")
-        room = most_characters(length, objective.spare)
-        if objective.name == "canine_s":
-            return guesses.guess_subword_by_characters(
-                text, number, self._pieces(), self._score, length=length, room=room
-            )
+    def _subword_by_characters(self, text: MaskedText, number: int) -> Scored:
+        """Predict as CANINE-S: subwords of as many characters as MASKs. If no length is given, all weigh the same."""
+        given, pieces = text.sizes[number], self._pieces()
+        sizes = [given] if given else list(range(1, LONGEST + 1))
+        arrays, places = self._character_rows(text, number, sizes)
+        scores = self._score(_one_target(arrays, places)).numpy()
+        usable = predictable(pieces)
+        begins = text.begins_word(number)
+        found = []
+        for id_, piece in enumerate(pieces):
+            visible = piece.strip(_SPACE).replace(_SPACE, " ")
+            if usable[id_] and piece.startswith(_SPACE) == begins and len(visible) in sizes:
+                found.append((visible, float(scores[sizes.index(len(visible)), id_]) - float(np.log(len(sizes)))))
+        return found
+
+    def _subword(self, text: MaskedText, number: int) -> Scored:
+        """Predict as a subword BERT: any subword. Those that begin a word start with the space symbol, "\u2581"."""
+        vocabulary, length = self.vocabulary, self._length
+        assert vocabulary is not None
+        pieces, specials = vocabulary.pieces(), of_subwords(vocabulary.size)
+        num_characters = sum(map(len, text.parts)) + len(text.sizes)
+        if num_characters > MAX_TEXT_CHARACTERS:
+            raise _too_long(f"{num_characters} characters", f"{length - 2} subwords")
+        # Encode the whole text with one character per mask, because a separate part would begin with an extra space.
+        flat = vocabulary.encode_flat([chr(MASK).join(text.parts)])
+        lengths = np.array([len(part) for part in text.parts[:-1]])
+        marks = np.cumsum(lengths + 1) - 1
+        before, after = (np.searchsorted(marks, edges, side="left") for edges in (flat.starts, flat.ends))
+        ids, place, last = [specials.cls], 0, -1
+        for mark, is_mark, id_ in zip(before.tolist(), (after > before).tolist(), flat.ids.tolist(), strict=True):
+            if not is_mark:
+                ids.append(id_)
+            elif ids[-1] != specials.mask or mark != last:  # several byte pieces may encode one mask character
+                place, last = len(ids) if mark == number else place, mark
+                ids.append(specials.mask)
+        ids.append(specials.sep)
+        if len(ids) > length:
+            raise _too_long(f"{len(ids) - 2} subwords", f"{length - 2}")
+        codepoints = np.zeros((1, length), dtype=np.int64)
+        codepoints[0, : len(ids)] = ids
+        arrays = {"codepoints": codepoints, "mask": np.arange(length)[None] < len(ids)}
+        scores = self._score(_one_target(arrays, np.array([place])))[0].tolist()
+        return [(pieces[id_], scores[id_]) for id_ in np.flatnonzero(predictable(pieces)).tolist()]
+
+    def _word(self, text: MaskedText, number: int) -> Scored:
+        """Predict as Byte2Word: words of one to three independent subwords, with equal weight for each number."""
+        inputs, pieces = text_inputs(self.recipe.model, self._length, None), self._pieces()
+        num_visible = sum(len(part) - sum(map(part.count, " \t\n")) for part in text.parts)
+        if num_visible > inputs.length:  # each takes at least one byte
+            raise _too_long(f"{num_visible} characters", f"{inputs.length} bytes")
+        mask = TextSymbols(np.array([BYTE_MASK]), np.array([0]), np.array([1]))
+        parts = [inputs.encode(text.parts[0])]
+        for part in text.parts[1:]:
+            parts += [mask, inputs.encode(part)]
+        row = joined(parts)
+        if inputs.missing([row]):
+            has = f"{row.num_vectors} words of {len(row.symbols)} bytes"
+            raise _too_long(has, f"{inputs.length} bytes, or fewer in many short words")
+        hidden = sum(part.num_vectors for part in parts[: 2 * number + 1])
+        rows = {name: np.repeat(values, _MOST_PIECES, axis=0) for name, values in inputs.arrays([[row]]).items()}
+        slots = np.arange(_MOST_PIECES)
+        scores = self._score(_one_target(rows, np.stack([np.full(_MOST_PIECES, hidden + 1), slots], axis=1))).numpy()
+        usable = predictable(pieces)
+        begins = np.array([piece.startswith(_SPACE) for piece in pieces])
+        found, front = [], [("", 0.0)]
+        for slot in slots.tolist():
+            allowed = np.flatnonzero(usable & (begins == (slot == 0)))
+            likely = allowed[np.argsort(-scores[slot, allowed])[:LONGEST]]
+            more = [(pieces[int(id_)].strip(_SPACE), float(scores[slot, id_])) for id_ in likely]
+            front = _widest([(word + piece, so_far + value) for word, so_far in front for piece, value in more])
+            found += [(word, so_far - float(np.log(_MOST_PIECES))) for word, so_far in front]
+        return found
+
+    def _by_characters(self, text: MaskedText, number: int) -> Scored:
+        """Predict as models of characters: spell words from left to right by beam search.
+
+        If the mask has no length, all lengths up to eight are tried with equal weight.
+        """
         assert self._characters is not None
-        return guesses.guess_characters(
-            text, number, self._score_target, characters=self._characters.tolist(), length=length, room=room
-        )
+        characters = self._characters.tolist()
+        given = text.sizes[number]
+        sizes = [given] if given else list(range(1, _LONGEST_WORD + 1))
+        found = []
+        for size in sizes:
+            arrays, (place,) = self._character_rows(text, number, [size])
+            front = [("", 0.0)]
+            for at in range(size):
+                known = np.zeros((len(front), size), dtype=np.int64)
+                for row, (word, _) in enumerate(front):
+                    known[row, :at] = [ord(character) for character in word]
+                batch = {name: np.repeat(values, len(front), axis=0) for name, values in arrays.items()}
+                batch |= {
+                    "target_positions": np.repeat(np.arange(place, place + size)[None], len(front), axis=0),
+                    "target_codepoints": known,
+                    "target_ids": known,
+                    "target_mask": np.ones_like(known, dtype=bool),
+                }
+                scores_RV = self._score_target(batch, at)
+                values, classes = torch.topk(scores_RV, min(LONGEST, scores_RV.shape[-1]))
+                rows = zip(front, values.tolist(), classes.tolist(), strict=True)
+                longer = [
+                    (word + chr(characters[symbol]), so_far + value)
+                    for (word, so_far), *row in rows
+                    for value, symbol in zip(*row, strict=True)
+                    if chr(characters[symbol]).isprintable() and not chr(characters[symbol]).isspace()
+                ]
+                front = _widest(longer)
+            found += [(word, so_far - float(np.log(len(sizes)))) for word, so_far in front]
+        return found
+
+    def _character_rows(self, text: MaskedText, number: int, sizes: Sequence[int]) -> tuple[Arrays, np.ndarray]:
+        """Return a row for each possible size of mask `number`, and the position where the mask begins, int64 [R]."""
+        windows, places = [], []
+        room = most_characters(self._length, self.recipe.objective.spare)
+        for size in sizes:
+            hidden = [size if at == number else own or _OTHER for at, own in enumerate(text.sizes)]
+            total = sum(map(len, text.parts)) + sum(hidden)
+            if total > room:
+                raise _too_long(f"{total} characters", f"{room}")
+            line = [ord(character) for character in text.parts[0]]
+            for at, (count, part) in enumerate(zip(hidden, text.parts[1:], strict=True)):
+                if at == number:
+                    places.append(len(line) + 1)
+                line += [MASK] * count
+                line += map(ord, part)
+            windows.append(np.array(line, dtype=np.int64))
+        ends = np.array([len(window) for window in windows])
+        codepoints, mask = frame(windows, np.zeros_like(ends), ends, self._length)
+        return {"codepoints": codepoints, "mask": mask}, np.array(places)
 
     def _pieces(self) -> list[str]:
         assert self.vocabulary is not None
@@ -99,6 +273,25 @@ class Predictor:
         batch = {name: torch.from_numpy(values) for name, values in arrays.items()}
         head = self._model["head"]
         return head.target_logits(encoder, batch).float().log_softmax(dim=-1)  # pyright: ignore[reportCallIssue]
+
+
+def _too_long(has: str, reads: str) -> UserError:
+    return UserError(f"the text has {has} and this model reads {reads}. Shorten it.")
+
+
+def _one_target(arrays: Mapping[str, np.ndarray], positions: np.ndarray) -> Arrays:
+    """Return `arrays` with one target per row, at `positions`, int64 [R] or, for words, [R, 2]."""
+    rows = len(positions)
+    return {
+        **arrays,
+        "target_positions": positions[:, None],
+        "target_ids": np.zeros((rows, 1), dtype=np.int64),
+        "target_mask": np.ones((rows, 1), dtype=bool),
+    }
+
+
+def _widest(front: Scored) -> Scored:
+    return sorted(front, key=lambda item: -item[1])[:LONGEST]
 
 
 class _OneText:

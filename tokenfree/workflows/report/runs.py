@@ -33,8 +33,7 @@ from tokenfree.workflows.report.parts import (
 from tokenfree.workflows.terminal.results import counted
 
 if TYPE_CHECKING:  # imports torch
-    from tokenfree.train.inference.guesses import Guess
-    from tokenfree.train.inference.predictor import Predictor
+    from tokenfree.train.inference.predictor import Guess, Predictor
 
 EXAMPLES, TOP = 5, 3  # predictions on the page, and the best answers of each
 AROUND = 60  # characters shown before and after the hidden word
@@ -109,7 +108,7 @@ def _windows(predictor: "Predictor", data: Data) -> Iterator[tuple[str, str, str
     """Yield evenly spaced held-out windows, split at the middle one of those words that are single pieces."""
     from tokenfree.preprocess.text.words import word_spans
     from tokenfree.train.data.shards import ShardReader
-    from tokenfree.train.inference.guesses import LONGEST
+    from tokenfree.train.inference.predictor import LONGEST
 
     reader = ShardReader(data, "validation")
     _, shards, rows = reader.spread(4 * EXAMPLES)
@@ -149,7 +148,7 @@ def _example(predictor: "Predictor", before: str, answer: str, after: str) -> li
 
 def _predicted(predictor: "Predictor", before: str, answer: str, after: str) -> "Sequence[Guess]":
     """Return the best predictions. The context is halved until it fits into the model."""
-    from tokenfree.train.inference.guesses import MaskedText
+    from tokenfree.train.inference.predictor import MaskedText
 
     size = None if predictor.recipe.objective.name in ("masked_subwords", "byte2word") else len(answer)
     reach = max(len(before), len(after))
