@@ -18,8 +18,7 @@ from tokenfree.preprocess.dataset.manifest import MODEL, load_vocabulary
 from tokenfree.preprocess.features.vocabulary import Vocabulary
 from tokenfree.train.config import FinetuneRecipe, check_finetuning
 from tokenfree.train.data.mixture import paths_of
-from tokenfree.train.jobs.run_to_end import RunOrder, num_restarts, run_to_end
-from tokenfree.train.jobs.start import GivenStart
+from tokenfree.train.jobs.run_to_end import GivenStart, num_restarts, run_to_end
 from tokenfree.train.jobs.weights import absolute, read_weights, run_and_step
 from tokenfree.train.loop.finetuning import SPLITS, FinetuneJob, TaskFiles, TaskSource, content_of
 from tokenfree.train.model.encoder import ModelConfig
@@ -94,8 +93,10 @@ def finetune(
         own_code.hashes(prepared.recipe),
         files={str(split): path for split, path in used.paths.items()},
     )
-    order = RunOrder(config, make_job, start, keep=functools.partial(_keep_vocabulary, used.vocabulary))
-    result, was_complete = run_to_end(target, order, workers, progress)
+    keep = functools.partial(_keep_vocabulary, used.vocabulary)
+    result, was_complete = run_to_end(
+        target, config, make_job, start=start, keep=keep, workers=workers, progress=progress
+    )
     return FinetuneResult(run=target.name, restarts=num_restarts(target), already_complete=was_complete, **result)
 
 

@@ -10,8 +10,7 @@ from tokenfree.core import own_code
 from tokenfree.core.errors import UserError
 from tokenfree.train.config import PretrainRecipe, check, with_rows_for
 from tokenfree.train.data.mixture import Data, absolute, given_or_parsed, load_data_manifest, load_data_vocabulary
-from tokenfree.train.jobs.run_to_end import RunOrder, num_restarts, run_to_end
-from tokenfree.train.jobs.start import Extension, GivenStart
+from tokenfree.train.jobs.run_to_end import Extension, GivenStart, num_restarts, run_to_end
 from tokenfree.train.loop.pretraining import Loop, TrainJob
 from tokenfree.train.runs.checkpoints import checkpoint_name
 from tokenfree.train.runs.config import RunConfig, as_recorded
@@ -64,7 +63,7 @@ def pretrain(
             are logged at INFO, and a notebook shows a bar.
         init_from: Run or transformers folder with weights to start from. Tensors that match by name and shape are
             loaded. It is part of the run and must be the same to resume.
-        extend_to: New number of steps of an existing run, finished or not; see train/jobs/start.py.
+        extend_to: New number of steps of an existing run, finished or not; see train/jobs/run_to_end.py.
         trust_code: Run the code outside tokenfree that `init_from` names. The code of `recipe` is always run.
 
     Raises UserError if settings, data, weights and run do not fit together, and JobError if training failed.
@@ -87,7 +86,9 @@ def pretrain(
 
     make_job = functools.partial(TrainJob, data=data, run=target.name, has_first_checkpoint=start is not None)
     config = RunConfig(recipe, data, manifest.fingerprint, first, own_code.hashes(recipe))
-    result, was_complete = run_to_end(target, RunOrder(config, make_job, start, extension), workers, progress)
+    result, was_complete = run_to_end(
+        target, config, make_job, start=start, extension=extension, workers=workers, progress=progress
+    )
     last = checkpoint_name(result["steps"])
     result["checkpoint"] = f"{target.name}/checkpoints/{last}"  # not as recorded: the run may have been moved
     return PretrainResult(run=target.name, restarts=num_restarts(target), already_complete=was_complete, **result)

@@ -19,9 +19,8 @@ from tokenfree.core.settings import build, merge
 from tokenfree.preprocess.dataset.manifest import load_vocabulary
 from tokenfree.train.config import FinetuneRecipe
 from tokenfree.train.finetune import finetune
-from tokenfree.train.huggingface.exported_folder import port_model, write_folder
+from tokenfree.train.huggingface.exported_folder import folder_head, port_model, write_folder
 from tokenfree.train.huggingface.folders import export_run, read_folder
-from tokenfree.train.huggingface.tasks import folder_head
 from tokenfree.train.inference.finetuned import FinetunedModel
 from tokenfree.train.inference.text_encoder import TextEncoder
 from tokenfree.train.loop.step import on_device

@@ -14,8 +14,8 @@ from tokenfree import load_finetuned
 from tokenfree.core.errors import UserError
 from tokenfree.preprocess.dataset.manifest import load_vocabulary
 from tokenfree.train.finetune import finetune
+from tokenfree.train.huggingface.exported_folder import folder_head
 from tokenfree.train.huggingface.folders import export_run
-from tokenfree.train.huggingface.tasks import folder_head
 from tokenfree.train.loop.step import on_device
 from tokenfree.train.tasks.inputs import text_inputs
 

@@ -23,14 +23,15 @@ from tokenfree.train.huggingface.exported_folder import (
     SAFETENSORS,
     VOCABULARY,
     Exported,
+    folder_head,
     folder_model,
     model_card,
     new_folder,
     read_model,
     usage,
+    with_head,
     write_folder,
 )
-from tokenfree.train.huggingface.tasks import folder_head, with_head
 from tokenfree.train.huggingface.weight_names import POOLER, StateDict
 from tokenfree.train.loop.parallel import model_tensors
 from tokenfree.train.model.encoder import Encoder, ModelConfig, check

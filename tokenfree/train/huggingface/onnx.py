@@ -26,8 +26,15 @@ from tokenfree.core.errors import UserError
 from tokenfree.core.files import TEMPORARY, write_atomically
 from tokenfree.core.settings import to_mapping
 from tokenfree.preprocess.text import specials
-from tokenfree.train.huggingface.exported_folder import CARD, Exported, Model, model_card, new_folder, read_model
-from tokenfree.train.huggingface.tasks import folder_head
+from tokenfree.train.huggingface.exported_folder import (
+    CARD,
+    Exported,
+    Model,
+    folder_head,
+    model_card,
+    new_folder,
+    read_model,
+)
 from tokenfree.train.inference.text_encoder import Encoded
 from tokenfree.train.model.common.basic import gather_rows
 from tokenfree.train.model.embedders.word_bytes import NUM_BYTES

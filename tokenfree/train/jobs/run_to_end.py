@@ -1,4 +1,8 @@
-"""Train a run to its end: open it or find it complete, claim it, start or resume it, and close it."""
+"""Train a run to its end: open it or find it complete, claim it, start, extend or resume it, and close it.
+
+The command writes given weights as the checkpoint of step 0. After an extension, the learning rates are those of a run
+of the new length. The earlier steps keep their rates, so the result differs from that of a run of the new length.
+"""
 
 from __future__ import annotations
 
@@ -12,18 +16,20 @@ from collections.abc import Callable
 from typing import Any, Generic
 
 import torch
+from torch import Tensor
 from tqdm import tqdm
 
 from tokenfree.core.errors import UserError
 from tokenfree.core.machine import cores
-from tokenfree.core.settings import to_mapping
-from tokenfree.train.config import LoopConfig, R
-from tokenfree.train.jobs.start import Extension, GivenStart
+from tokenfree.core.settings import fingerprint, to_mapping
+from tokenfree.train.config import LoopConfig, PretrainRecipe, R
+from tokenfree.train.jobs.weights import Fit, GivenWeights, absolute, fit, read_weights
 from tokenfree.train.loop.parallel import check_compile
+from tokenfree.train.loop.trainer import TrainingLoop
 from tokenfree.train.loop.worker import Job, work
-from tokenfree.train.runs import trackers
-from tokenfree.train.runs.config import RunConfig, config_before
-from tokenfree.train.runs.hashes import rewritten, write_hashes
+from tokenfree.train.runs import checkpoints, trackers
+from tokenfree.train.runs.config import InitFrom, RunConfig, config_before, read_config
+from tokenfree.train.runs.hashes import remove_hashes, rewritten, write_hashes
 from tokenfree.train.runs.metrics import Line, OnLine
 from tokenfree.train.runs.provenance import attempt
 from tokenfree.train.runs.run import Run
@@ -32,28 +38,173 @@ _LOG_INTERVAL = 10.0  # seconds between logged losses
 logger = logging.getLogger("tokenfree")
 
 
-@dataclasses.dataclass(frozen=True)
-class RunOrder(Generic[R]):
-    config: RunConfig[R]  # for this command
-    make_job: Callable[..., Job]  # from `recipe` and `owner` (see `Run`)
-    start: GivenStart[R] | None = None
-    extension: Extension | None = None  # for pretraining only
-    keep: Callable[[Run], None] | None = None  # copies other files into the run once it is claimed
+class Extension:
+    """An extension of the existing `run` to a total of `steps`. Raises UserError if there is no run or it is longer."""
+
+    def __init__(self, run: Run, recipe: PretrainRecipe, steps: int) -> None:
+        before = config_before(run.name, recipe)
+        if before is None:
+            raise UserError(f"--extend-to {steps}: {run.name} is not a run yet; begin it with --train.steps {steps}")
+        self._run, self._steps, self._steps_before = run, steps, before.recipe.train.steps
+        if steps < self._steps_before:
+            raise UserError(
+                f"--extend-to {steps}: {run.name} is a run of {self._steps_before:,} steps; give more, or leave it out"
+            )
+        self.before = _with_steps(recipe, self._steps_before)
+        self.after = _with_steps(recipe, steps)
+        self.is_done = steps == self._steps_before
+
+    def line(self) -> str:
+        return (
+            f"made longer, from {self._steps_before:,} to {self._steps:,} steps; step {self._done() + 1:,} and those "
+            f"after it have the learning rate of a run of {self._steps:,} steps"
+        )
+
+    def write(self, run: Run, on_line: OnLine | None) -> None:
+        """Extend `run`, which this command has claimed. Do nothing if it already has that length."""
+        self._run = run
+        if self.is_done:
+            return
+        remove_hashes(run.name)
+        more = {"steps": self._steps, "steps_before": self._steps_before, "message": self.line()}
+        line = run.add_event("extend", step=self._done(), **more)
+        run.reopen(dataclasses.replace(read_config(run.name), recipe=self.after))
+        if on_line is not None:
+            on_line(line)
+
+    def _done(self) -> int:
+        checkpoint = self._run.newest(lambda warning: None)  # the workers report damaged ones
+        return 0 if checkpoint is None else checkpoint.step
+
+
+def _with_steps(recipe: PretrainRecipe, steps: int) -> PretrainRecipe:
+    return dataclasses.replace(recipe, train=dataclasses.replace(recipe.train, steps=steps))
+
+
+MakeLoop = Callable[[R], TrainingLoop[R]]
+
+
+class GivenStart(Generic[R]):
+    """The weights at `source` as the start of `run`. Raises UserError if they do not exist or (almost) none fits.
+
+    They are read only if the run is new or started from another path. `make_loop` makes the loop of a recipe.
+    """
+
+    def __init__(self, run: Run, recipe: R, make_loop: MakeLoop[R], source: str, *, trust_code: bool = False) -> None:
+        if _same(source, run.name):
+            raise UserError(f"--init-from {source} is the run itself; give another --output")
+        self._recipe, self._make_loop, self._trust_code = recipe, make_loop, trust_code
+        self._path = absolute(source)
+        self._given: GivenWeights | None = None
+        self._begun: tuple[TrainingLoop[R], Fit] | None = None
+        before = config_before(run.name, recipe)
+        self.record = self._record(before)
+
+    def lines(self) -> list[str]:
+        return self._fit()[1].lines()
+
+    def write(self, run: Run, on_line: OnLine | None) -> None:
+        """Write the first checkpoint, unless there is a valid one. Raises UserError if the weights have changed."""
+        if run.newest(lambda warning: None) is None:  # the workers report damaged ones
+            self._write(run, on_line)
+        self._given = self._begun = None  # free their memory for training
+
+    def _write(self, run: Run, on_line: OnLine | None) -> None:
+        if self._read().sha256 != self.record.sha256:
+            raise UserError(
+                f"--init-from {self._path}: the weights are not those that {run.name} was begun with, and it has no "
+                "checkpoint yet; give another --output"
+            )
+        loop, found = self._fit()
+        line = run.add_event(
+            "init_from",
+            step=0,
+            source=found.given.path,
+            sha256=found.given.sha256,
+            tensors=len(found.taken),
+            parameters=found.num_parameters,
+            share=round(found.share, 4),
+            message="\n".join(found.lines()),
+        )
+        if on_line is not None:
+            on_line(line)
+        parts, state = loop.snapshot()
+        with run.written():
+            state = dataclasses.replace(state, recipe=fingerprint(self._recipe))
+            checkpoints.write(run.folder / "checkpoints" / checkpoints.checkpoint_name(0), parts, state)
+            run.saved(0, keep=self._recipe.train.keep_checkpoints, best=None)
+
+    def _record(self, before: RunConfig[R] | None) -> InitFrom:
+        if before is None:
+            self._fit()
+        elif before.init_from is None:
+            return InitFrom(self._path, "")  # `Run.open` then raises an error
+        elif before.init_from.path == self._path:
+            return before.init_from
+        return InitFrom(self._path, self._read().sha256)
+
+    def _read(self) -> GivenWeights:
+        if self._given is None:
+            self._given = read_weights(self._path, trust_code=self._trust_code)
+        return self._given
+
+    def _fit(self) -> tuple[TrainingLoop[R], Fit]:
+        if self._begun is None:
+            self._begun = begun(self._recipe, self._make_loop, self._read())
+        return self._begun
+
+
+def begun(recipe: R, make_loop: MakeLoop[R], given: GivenWeights) -> tuple[TrainingLoop[R], Fit]:
+    """Return the training loop of `recipe` on the CPU, started from the weights `given` that fit.
+
+    Additional projections of attention patterns start as copies of their layer's if they are not given.
+    """
+    loop = make_loop(recipe)
+    sizes = {name: parameter.numel() for name, parameter in loop.model.named_parameters()}
+    found = fit(loop.model.state_dict(), sizes, given, recipe, loop.source.vocabulary)
+    loop.begin_with(found.taken)
+    copied = _copies_of_layers(loop) if found.taken else {}
+    loop.begin_with({**copied, **found.taken})
+    copied = dict.fromkeys(copied.keys() - found.taken.keys(), "copies of its layer's own")
+    return loop, dataclasses.replace(found, new={**found.new, **copied})
+
+
+def _copies_of_layers(loop: TrainingLoop[Any]) -> dict[str, Tensor]:
+    layers: list[Any] = list(loop.encoder.trunk.layers)
+    copied = [f"encoder.trunk.layers.{index}.core.{name}"
+              for index, layer in enumerate(layers) for name in layer.core.copy_projections(layer)]  # fmt: skip
+    state = loop.model.state_dict()
+    return {name: state[name].clone() for name in copied}
+
+
+def _same(source: str, run: str) -> bool:
+    one, other = (each.rstrip("/") if "://" in each else os.path.realpath(each) for each in (source, run))
+    return one == other
 
 
 def run_to_end(
-    target: Run, order: RunOrder[R], workers: tuple[int, int], progress: OnLine | None
+    target: Run,
+    now: RunConfig[R],
+    make_job: Callable[..., Job],
+    *,
+    start: GivenStart[R] | None,
+    extension: Extension | None = None,
+    keep: Callable[[Run], None] | None = None,
+    workers: tuple[int, int],
+    progress: OnLine | None,
 ) -> tuple[dict[str, Any], bool]:
     """Train `target` to its end. Return the content of its result.json, and whether it was complete before.
 
-    Raises UserError if the run has other settings or data or is being trained, JobError if training failed.
+    `now` is the config of this command. `make_job` gets `recipe` and `owner` (see `Run`). `keep` copies other files
+    into the run once it is claimed. Raises UserError if the run has other settings or data or is being trained,
+    JobError if training failed.
     """
-    recipe, start, extension = order.config.recipe, order.start, order.extension
+    recipe = now.recipe
     trackers.check(recipe.train.log_to)
     result = target.result()
     if result is None or extension is not None:
         _check_device(recipe.train, workers)
-    target.open(order.config)
+    target.open(now)
     if result is not None:
         rewritten(target.name, ["config.yaml"])
         if extension is None or extension.is_done:
@@ -61,7 +212,7 @@ def run_to_end(
     progress = progress or _logged(recipe.train.steps)
     with contextlib.ExitStack() as stack:
         owner = stack.enter_context(target.claimed())
-        target.open(order.config)  # another command may have started it meanwhile
+        target.open(now)  # another command may have started it meanwhile
         claimed = Run(target.name, owner)
         if extension is not None:
             extension.write(claimed, progress)
@@ -69,11 +220,11 @@ def run_to_end(
         config = config_before(claimed.name, recipe)
         assert config is not None, "the run was opened"
         claimed.write_config(dataclasses.replace(config, attempts=(*config.attempts, attempt())))
-        if order.keep is not None:
-            order.keep(claimed)
+        if keep is not None:
+            keep(claimed)
         if start is not None:
             start.write(claimed, progress)
-        job = order.make_job(recipe=recipe, owner=owner)
+        job = make_job(recipe=recipe, owner=owner)
         with trackers.tracked(recipe.train.log_to, target, to_mapping(recipe), progress) as on_line:
             _train(job, workers, on_line)
         write_hashes(target.name)

@@ -17,7 +17,7 @@ from tokenfree.train.config import FinetuneRecipe, PretrainRecipe, check, check_
 from tokenfree.train.data import mixture
 from tokenfree.train.data.mixture import Data, load_data_manifest, load_data_vocabulary
 from tokenfree.train.finetune import PreparedRun, prepare
-from tokenfree.train.jobs.start import begun
+from tokenfree.train.jobs.run_to_end import begun
 from tokenfree.train.jobs.weights import absolute, read_weights
 from tokenfree.train.loop.finetuning import FinetuneJob, TaskFiles
 from tokenfree.train.loop.pretraining import Loop

@@ -87,7 +87,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _what_would_be(recipe: "PretrainRecipe", data: "Data", args: argparse.Namespace) -> Iterator[str]:
-    from tokenfree.train.jobs.start import Extension, GivenStart
+    from tokenfree.train.jobs.run_to_end import Extension, GivenStart
     from tokenfree.train.loop.pretraining import Loop
     from tokenfree.train.planning import measured_seconds
     from tokenfree.train.runs.run import Run
