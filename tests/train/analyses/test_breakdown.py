@@ -14,9 +14,8 @@ from tests.train.conftest import MakeRecipe
 from tokenfree.core.storage import Storage
 from tokenfree.preprocess.dataset.manifest import DatasetSplit, load_manifest, save_manifest
 from tokenfree.preprocess.text.characters import scripts_of
-from tokenfree.train.analyses.reading import breakdown, languages_of
 from tokenfree.train.batches.base import MASKED
-from tokenfree.train.evaluate import by_language_and_script, score
+from tokenfree.train.evaluate import breakdown, by_language_and_script, languages_of, score
 from tokenfree.train.loop.pretraining import Loop
 
 OBJECTIVES: dict[str, Mapping[str, Any]] = {

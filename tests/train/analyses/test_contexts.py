@@ -8,9 +8,9 @@ import pytest
 from tokenfree.preprocess.dataset.manifest import load_vocabulary
 from tokenfree.preprocess.text import specials
 from tokenfree.preprocess.text.specials import CLS, MASK, PAD, SEP
-from tokenfree.train.analyses.reading import Change, without_context
 from tokenfree.train.batches.base import Arrays
 from tokenfree.train.data.validation import validation_batches
+from tokenfree.train.evaluate import Change, without_context
 from tokenfree.train.objectives import byte2word, canine_c, canine_s, masked_characters, masked_subwords
 
 CHARACTERS: dict[str, Any] = {
