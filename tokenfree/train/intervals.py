@@ -60,3 +60,8 @@ def mean_over_windows(values_N: np.ndarray, windows_N: np.ndarray) -> MeanInterv
 def bootstrap_interval(replicates: np.ndarray) -> np.ndarray:
     """Return both ends [2, ...] of the percentile interval of a statistic from its replicates, [R, ...]."""
     return np.percentile(replicates, (2.5, 97.5), axis=0)
+
+
+def known(value: float) -> float | None:
+    """Return None for NaN, which JSON lacks."""
+    return None if math.isnan(value) else value

@@ -87,18 +87,13 @@ _TIMED_CHARACTERS, _TIMED_STEPS = 4096, 3  # characters per timed step, and numb
 _PASSES = 3  # the backward pass takes two matrix products for each one of the forward pass
 
 
-@dataclass(frozen=True)
-class WorkerLayout:
-    """Layout of a run: the total number of `devices`, with one worker each, on `nodes`."""
+def exchange_seconds(work: Work, devices: int, nodes: int) -> float:
+    """Return the seconds per step for a ring all-reduce of the gradients, without any overlap with computation.
 
-    devices: int
-    nodes: int
-
-
-def exchange_seconds(work: Work, layout: WorkerLayout) -> float:
-    """Return the seconds per step for a ring all-reduce of the gradients, without any overlap with computation."""
-    speed = NETWORK if layout.nodes > 1 else LINKS
-    return 2 * (layout.devices - 1) / layout.devices * BYTES * work.parameters / speed
+    `devices` is their total number, with one worker each, on all `nodes`.
+    """
+    speed = NETWORK if nodes > 1 else LINKS
+    return 2 * (devices - 1) / devices * BYTES * work.parameters / speed
 
 
 def run_seconds(train: TrainConfig, step: float, example: float) -> float:
@@ -120,9 +115,9 @@ def measured_seconds(recipe: PretrainRecipe, data: Data) -> float:
     return run_seconds(train, example * train.global_batch, example)
 
 
-def device_memory(train: TrainConfig, work: Work, encoder: Memory, examples: int, layout: WorkerLayout) -> Memory:
+def device_memory(train: TrainConfig, work: Work, encoder: Memory, examples: int, devices: int) -> Memory:
     """Return the maximum bytes on one device, without those of the process. `encoder` is for `examples` examples."""
-    parts = layout.devices if train.parallel == "fsdp" else 1
+    parts = devices if train.parallel == "fsdp" else 1
     weights = BYTES * work.parameters // parts
     averages = 0 if train.ema_decay is None else weights
     head = round(_HEAD_COPIES * BYTES * examples * work.targets * work.classes)

@@ -15,7 +15,7 @@ from tokenfree.train.batches.base import KEPT, MASKED, REPLACED
 from tokenfree.train.model.attention import causal, full, linformer, multi_scale, sliding_global
 from tokenfree.train.model.common.attention import Heads
 from tokenfree.train.model.common.basic import Dimensions
-from tokenfree.train.objectives.heads import MaskedHead, NextSentence, drops_empty_targets, score
+from tokenfree.train.objectives.heads import MaskedHead, NextSentence, real_only, score
 
 CHARACTERS: dict[str, Any] = {
     "width": 12,
@@ -204,7 +204,8 @@ def test_attention_under_compilation_is_pytorchs(monkeypatch: pytest.MonkeyPatch
 
 
 def test_rows_without_target_are_left_out_where_that_costs_no_wait(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert drops_empty_targets(torch.ones(1))
-    assert not drops_empty_targets(torch.ones(1, device="meta"))
+    targets = {"target_mask": torch.tensor([[True, False]])}
+    assert real_only(torch.ones(1, 2, 3), targets)[0].shape == (1, 3)
+    assert real_only(torch.ones(1, 2, 3, device="meta"), targets)[0].shape == (1, 2, 3)
     monkeypatch.setattr(torch.compiler, "is_compiling", lambda: True)
-    assert not drops_empty_targets(torch.ones(1))
+    assert real_only(torch.ones(1, 2, 3), targets)[0].shape == (1, 2, 3)

@@ -14,7 +14,6 @@ from tokenfree.train.planning import (
     LINKS,
     NETWORK,
     Work,
-    WorkerLayout,
     checkpoint_bytes,
     device_memory,
     exchange_seconds,
@@ -47,10 +46,10 @@ def tiny() -> PretrainRecipe:
 
 
 def test_gradients_go_around_a_ring() -> None:
-    assert exchange_seconds(WORK, WorkerLayout(1, 1)) == 0
-    of_four = exchange_seconds(WORK, WorkerLayout(4, 1))
+    assert exchange_seconds(WORK, 1, 1) == 0
+    of_four = exchange_seconds(WORK, 4, 1)
     assert of_four == pytest.approx(2 * 3 / 4 * 4 * 1000 / LINKS)
-    apart = exchange_seconds(WORK, WorkerLayout(4, 2))
+    apart = exchange_seconds(WORK, 4, 2)
     assert apart == pytest.approx(of_four * LINKS / NETWORK)
 
 
@@ -60,10 +59,10 @@ def test_validations_count_as_forward_passes() -> None:
 
 
 def test_sharded_workers_hold_a_part_of_all_but_activations() -> None:
-    encoder, layout = Memory(1, 1, 2, 7000), WorkerLayout(4, 1)
-    whole = device_memory(TRAIN, WORK, encoder, 8, layout)
+    encoder = Memory(1, 1, 2, 7000)
+    whole = device_memory(TRAIN, WORK, encoder, 8, 4)
     assert whole == Memory(4000, 4000, 8000, 7000 + 3 * 4 * 8 * 5 * 20)
-    sharded = device_memory(replace(TRAIN, parallel="fsdp"), WORK, encoder, 8, layout)
+    sharded = device_memory(replace(TRAIN, parallel="fsdp"), WORK, encoder, 8, 4)
     assert sharded == Memory(1000, 1000, 2000, whole.activations)
 
 

@@ -9,7 +9,6 @@ B batch of one text, H heads, Q queries, K keys, U units, E width of a head, D w
 from __future__ import annotations
 
 import contextlib
-import math
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
@@ -17,6 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from tokenfree.train.analyses.subject import AnalysedModel, SampledTexts
+from tokenfree.train.intervals import known
 from tokenfree.train.model.common.attention import ALL_HEADS, Heads, LayerBias
 from tokenfree.train.model.common.basic import Downsampled, any_of_units
 from tokenfree.train.model.encoder import Encoder
@@ -227,7 +227,7 @@ def attention_distances(model: AnalysedModel, sampled: SampledTexts) -> dict[str
         "uniform_distance": sum((count**2 - 1) / 3 for count in counts) / queries,
         "rows": [
             {"layer": layer, "head": head}
-            | {name: _known(total / queries) for name, total in zip(MEASURES, totals, strict=True)}
+            | {name: known(total / queries) for name, total in zip(MEASURES, totals, strict=True)}
             for layer, sums_HM in enumerate(sums, 1)
             for head, totals in enumerate(sums_HM.tolist(), 1)
         ],
@@ -274,9 +274,9 @@ def attention_ranks(model: AnalysedModel, sampled: SampledTexts) -> dict[str, An
         ranks = None if term_HUU is None else ranks_of(term_HUU).tolist()
         for head, (of_content, of_all) in enumerate((sums[layer] / len(counts)).tolist()):
             rows.append({
-                "layer": layer + 1, "head": head + 1, "rank_content": _known(of_content), "rank": _known(of_all),
+                "layer": layer + 1, "head": head + 1, "rank_content": known(of_content), "rank": known(of_all),
                 "rank_positions": None if ranks is None else ranks[head],
-                "toeplitz": None if term_HUU is None else _known(toeplitz_share(term_HUU[head])),
+                "toeplitz": None if term_HUU is None else known(toeplitz_share(term_HUU[head])),
             })  # fmt: skip
     return {
         "analysis": "ranks",
@@ -289,7 +289,3 @@ def attention_ranks(model: AnalysedModel, sampled: SampledTexts) -> dict[str, An
         "units_of_positions": num_units,
         "rows": rows,
     }
-
-
-def _known(value: float) -> float | None:
-    return None if math.isnan(value) else value

@@ -18,8 +18,6 @@ from tokenfree.train.data.mixture import Data
 from tokenfree.train.data.shards import ShardReader
 from tokenfree.train.model.embedders.codepoint_hash import Config, hash_buckets, multipliers
 
-_AT_ONCE = 1000  # windows that are read at once
-
 
 class SharedBuckets(NamedTuple):
     """Which of N characters share a bucket with another character."""
@@ -62,13 +60,11 @@ def count_characters(source: Data, max_windows: int | None = None) -> dict[str, 
     total: dict[str, np.ndarray] = {}
     for split in ShardReader(source, "train").manifest.splits:
         reader = ShardReader(source, split)
-        _, shards, rows = reader.spread(max_windows or sum(shard.rows for shard in reader.shards))
-        for start in range(0, len(rows), _AT_ONCE):
-            some = slice(start, start + _AT_ONCE)
-            windows = reader.rows(("codepoints",), shards[some], rows[some])["codepoints"]
-            languages = np.array([reader.shards[shard].language for shard in shards[some].tolist()])
+        most = max_windows or sum(shard.rows for shard in reader.shards)
+        for shards, rows in reader.spread_rows(("codepoints",), most):
+            languages = np.array([reader.shards[shard].language for shard in shards.tolist()])
             for language in np.unique(languages).tolist():
-                own = [window for window, other in zip(windows, languages, strict=True) if other == language]
+                own = [row for row, other in zip(rows["codepoints"], languages, strict=True) if other == language]
                 counts = total.setdefault(language, np.zeros(0x110000, dtype=np.int64))
                 counts += np.bincount(np.concatenate(own), minlength=len(counts))
     return {

@@ -24,7 +24,7 @@ from tokenfree.core.errors import UserError
 from tokenfree.preprocess.features.vocabulary import Vocabulary
 from tokenfree.preprocess.text.words import word_spans
 from tokenfree.train.analyses.subject import FRAME, AnalysedModel, read_lines
-from tokenfree.train.intervals import bootstrap_interval
+from tokenfree.train.intervals import bootstrap_interval, known
 from tokenfree.train.model.common.basic import Downsampled, any_of_units
 from tokenfree.train.model.embedders.characters import CharacterEmbedder
 
@@ -120,11 +120,6 @@ def have_vectors(model: AnalysedModel, words: Sequence[str], place: Place = "dow
     if model.symbols == "bytes" and place == "down":
         return fits_N & np.array([len(word_spans(word)[0]) == 1 for word in words], dtype=bool)
     return fits_N
-
-
-def are_single(vocabulary: Vocabulary, words: Sequence[str]) -> np.ndarray:
-    """Return which words are a single subword, bool [N]."""
-    return np.diff(vocabulary.encode_flat(list(words)).offsets) == 1
 
 
 def word_vectors(model: AnalysedModel, words: Sequence[str], place: Place = "down") -> np.ndarray:
@@ -246,7 +241,7 @@ def similarity(
         every = list(dict.fromkeys(word for of_lemma in lemmas.values() for word in of_lemma))
         used_N = have_vectors(model, every, place)
         if vocabulary is not None:
-            used_N &= are_single(vocabulary, every)
+            used_N &= np.diff(vocabulary.encode_flat(every).offsets) == 1
         used = {word for word, use in zip(every, used_N.tolist(), strict=True) if use}
         words[name] = {"in_file": len(every), "usable": len(used)}
         kept = {lemma: [word for word in of_lemma if word in used] for lemma, of_lemma in lemmas.items()}
@@ -281,8 +276,8 @@ def _rows(model: AnalysedModel, name: str, pairs: WordPairs, seed: int, place: P
         facts = {"language": name, "kind": kind, "pairs": len(drawn), "lemmas": len(np.unique(lemmas_N))}
         rng = np.random.default_rng([seed, zlib.crc32(f"{name} {kind}".encode())])
         for measure, values in correlate(cosine_N, spelling_similarities(drawn), lemmas_N, rng).items():
-            numbers = dict(zip(("spearman", "low", "high"), map(_known, values), strict=True))
-            rows.append({**facts, "mean_cosine": _known(float(cosine_N.mean())), "measure": measure, **numbers})
+            numbers = dict(zip(("spearman", "low", "high"), map(known, values), strict=True))
+            rows.append({**facts, "mean_cosine": known(float(cosine_N.mean())), "measure": measure, **numbers})
     return rows
 
 
@@ -293,7 +288,3 @@ def _spearman(table_NM: np.ndarray) -> np.ndarray:
     sizes = np.sqrt((ranks**2).sum(axis=0))
     with np.errstate(invalid="ignore", divide="ignore"):
         return (ranks[:, :1] * ranks[:, 1:]).sum(axis=0) / (sizes[0] * sizes[1:])
-
-
-def _known(value: float) -> float | None:
-    return None if np.isnan(value) else float(value)

@@ -17,14 +17,14 @@ from tokenfree.preprocess.text.words import word_spans
 from tokenfree.train.batches.words import most_words
 from tokenfree.train.data.mixture import Data, paths_of
 from tokenfree.train.data.shards import ShardReader
-from tokenfree.train.huggingface.folders import read_folder
+from tokenfree.train.huggingface.folders import PRETRAINED_LENGTH, read_folder
 from tokenfree.train.inference.text_encoder import TextEncoder, load_encoder
 from tokenfree.train.model.encoder import Encoder
 from tokenfree.train.runs.config import CONFIG_NAME, is_finetuned, read_config
 from tokenfree.train.runs.run import Run
+from tokenfree.train.tasks.examples import files
 
 FRAME = 2  # CLS and SEP
-_PRETRAINED_LENGTH = 2048  # characters of CANINE's examples; later rows of its position table were not trained
 
 
 class AnalysedModel:
@@ -99,7 +99,7 @@ def load_model(
     name = str(run)
     if CONFIG_NAME not in Storage.at(name).names() and (Path(name) / "config.json").is_file():
         found = read_folder(Path(name))
-        length = min(_PRETRAINED_LENGTH, found.encoder.config.embedder.max_characters)
+        length = min(PRETRAINED_LENGTH, found.encoder.config.embedder.max_characters)
         reader, data, sha256 = TextEncoder(found.encoder, length=length), None, found.vocabulary
     elif is_finetuned(run):
         return _finetuned(name, load_encoder(run, step=step, trust_code=trust_code), vocabulary)
@@ -186,17 +186,4 @@ def source_of(model: AnalysedModel, data: str | None) -> Data:
 
 def read_lines(path: str) -> list[tuple[int, str]]:
     """Return the lines of a UTF-8 file that are not blank, with numbers from 1. Raises UserError if there are none."""
-    folder, _, name = path.rpartition("/")
-    try:
-        content = Storage.at(folder or ("/" if path.startswith("/") else ".")).read_bytes(name)
-    except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
-        raise UserError(f"{path}: there is no such file or folder with data of `tokenfree preprocess`") from None
-    try:
-        text = content.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = content[: error.start].count(b"\n") + 1
-        raise UserError(f"{path}:{line}: not UTF-8; convert the file") from None
-    lines = [(number, line.rstrip("\r")) for number, line in enumerate(text.split("\n"), 1) if line.strip()]
-    if not lines:
-        raise UserError(f"{path} has no text; give a file with a text a line")
-    return lines
+    return [(number, line) for number, line in enumerate(files.read_lines(path), 1) if line.strip()]

@@ -144,7 +144,6 @@ class Loader(StepLoader):
         self,
         data: Data,
         *,
-        split: str = "train",
         global_batch: int,
         seed: int,
         smoothing: float,
@@ -159,7 +158,7 @@ class Loader(StepLoader):
             raise UserError(
                 f"train.global_batch={global_batch} is smaller than the number of workers: {world_size}. Increase it."
             )
-        self._reader = ShardReader(data, split, check=check_shards)
+        self._reader = ShardReader(data, "train", check=check_shards)
         self._order = Order(
             self._reader.shards,
             seed=seed,
@@ -175,7 +174,7 @@ class Loader(StepLoader):
         self._plan: tuple[int, np.ndarray, Places] | None = None
         self.fingerprint = {
             "data": self._reader.manifest.fingerprint,
-            "split": split,
+            "split": "train",
             "seed": seed,
             "smoothing": smoothing,
             "streams": streams,

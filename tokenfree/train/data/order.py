@@ -91,11 +91,6 @@ class Order:
         self._visit = functools.lru_cache(maxsize=8192)(self._make_visit)
         self._languages, self._ranks, self._totals = self._make_period()
 
-    def streams_of(self, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the stream of each sample `ids` and its number in the stream, int64 [n] each."""
-        step, slot = np.divmod(ids, self._batch)
-        return slot // self._each, step * self._each + slot % self._each
-
     def locate(self, ids: np.ndarray) -> Places:
         """Return the places of the samples `ids` (int64 [n], in any order)."""
         owner, language, draw = self._draws(ids)

@@ -17,7 +17,6 @@ from tokenfree.train.data.loader import collate, slice_of
 from tokenfree.train.data.mixture import Data
 from tokenfree.train.data.shards import ShardReader
 
-_AT_ONCE = 1000
 _PRIOR_WEIGHTS = (0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0)
 
 
@@ -118,13 +117,11 @@ def _targets(symbols: Symbols, held_out: Iterable[Arrays]) -> tuple[np.ndarray, 
 
 
 def _count(reader: ShardReader, symbols: Symbols, max_rows: int) -> tuple[np.ndarray, _Pairs]:
-    _, shards, rows = reader.spread(max_rows)
     size = len(symbols.usable)
     counts = np.zeros(size, dtype=np.int64)
     keys, numbers = np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
-    for start in range(0, len(rows), _AT_ONCE):
-        some = slice(start, start + _AT_ONCE)
-        ids, clues = symbols.read(reader.rows(symbols.columns, shards[some], rows[some]))
+    for _, rows in reader.spread_rows(symbols.columns, max_rows):
+        ids, clues = symbols.read(rows)
         usable = symbols.usable[ids]
         counts += np.bincount(ids[usable], minlength=size)
         new, times = np.unique(clues[usable] * size + ids[usable], return_counts=True)
@@ -143,13 +140,9 @@ def _copied(clue_N: np.ndarray, kinds_N: np.ndarray) -> np.ndarray:
 
 def frequent_characters(data: Data, *, max_rows: int = 50_000, check_shards: bool = True) -> np.ndarray:
     """Return all codepoints of the training split, or of `max_rows` windows, the most frequent first, int64."""
-    reader = ShardReader(data, "train", check=check_shards)
-    _, shards, rows = reader.spread(max_rows)
     counts = np.zeros(0x110000, dtype=np.int64)
-    for start in range(0, len(rows), _AT_ONCE):
-        some = slice(start, start + _AT_ONCE)
-        windows = reader.rows(("codepoints",), shards[some], rows[some])["codepoints"]
-        counts += np.bincount(np.concatenate(windows), minlength=len(counts))
+    for _, rows in ShardReader(data, "train", check=check_shards).spread_rows(("codepoints",), max_rows):
+        counts += np.bincount(np.concatenate(rows["codepoints"]), minlength=len(counts))
     found = np.flatnonzero(counts)
     return found[np.argsort(-counts[found], kind="stable")]
 
@@ -163,7 +156,6 @@ def validation_batches(
     collator: Collator,
     num_windows: int,
     batch: int = 32,
-    split: str = "validation",
     rank: int = 0,
     world_size: int = 1,
     together: bool = False,
@@ -171,14 +163,17 @@ def validation_batches(
 ) -> Iterator[Arrays]:
     """Return an iterator over this rank's slices of the validation batches. Raises UserError if there are no windows.
 
-    The windows are spaced evenly over the rows of the split. With a `collator` of the seed `VALIDATION_SEED`, the masks
-    of a row depend only on its number in the split, which `sample_ids` has. Empty slices of a rank are skipped. With
-    `together`, the first row of all takes their place, with empty `sample_ids`, so that all ranks have a batch.
+    The windows are spaced evenly over the rows of the validation split. With a `collator` of the seed
+    `VALIDATION_SEED`, the masks of a row depend only on its number in the split, which `sample_ids` has. Empty slices
+    of a rank are skipped. With `together`, the first row of all takes their place, with empty `sample_ids`, so that all
+    ranks have a batch.
     """
-    reader = ShardReader(data, split, check=check_shards)
+    reader = ShardReader(data, "validation", check=check_shards)
     numbers, shards, places = reader.spread(num_windows)
     if not len(numbers):
-        raise UserError(f"{data} has no windows in its split {split!r}; preprocess with a larger validation_fraction")
+        raise UserError(
+            f"{data} has no windows in its split 'validation'; preprocess with a larger validation_fraction"
+        )
     reader.fetch_ahead(shards)
     edges = [0, *(np.flatnonzero(np.diff(reader.directories_of(shards))) + 1).tolist(), len(numbers)]
     spans = [

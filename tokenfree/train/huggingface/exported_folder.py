@@ -26,7 +26,7 @@ from tokenfree.train.inference.finetuned import load_finetuned
 from tokenfree.train.inference.text_encoder import TextEncoder, load_encoder
 from tokenfree.train.model.encoder import Encoder
 from tokenfree.train.runs.checkpoints import Checkpoint, save_tensors
-from tokenfree.train.runs.config import RESULT, RESULT_NAME, RunConfig, is_finetuned, read_config, read_finetuned
+from tokenfree.train.runs.config import RunConfig, is_finetuned, read_config, read_finetuned
 from tokenfree.train.runs.run import Run
 from tokenfree.train.tasks.base import DownstreamTask, TaskHead
 from tokenfree.train.tasks.heads import PlaceHead, TextHead
@@ -145,7 +145,7 @@ def _facts(model: Model) -> list[tuple[str, Any]]:
 
 
 def _scores(model: Model) -> Iterator[tuple[str, str]]:
-    progress, result = model.checkpoint.state.progress, _result_of(model.run)
+    progress, result = model.checkpoint.state.progress, Run(model.run).result() or {}
     if model.task is None and progress is not None and progress.validation is not None:
         yield "validation loss", f"{progress.validation['validation_loss']:.4f}"
         for name, loss in (result.get("baselines") or {}).items():
@@ -153,13 +153,6 @@ def _scores(model: Model) -> Iterator[tuple[str, str]]:
     for split in ("dev", "test"):
         for name, score in (result.get(split) or {}).items():
             yield f"{split}: {name.replace('_', ' ')}", f"{score:.4f}"
-
-
-def _result_of(run: str | Path) -> Mapping[str, Any]:
-    try:
-        return RESULT.json(Storage.at(str(run)), RESULT_NAME)
-    except FileNotFoundError:
-        return {}
 
 
 KINDS = {"canine": canine, "bert": bert}

@@ -168,19 +168,13 @@ def converted(encoder: Encoder, config: ModelConfig) -> Encoder:
         return encoder
     with torch.random.fork_rng():  # the random weights are overwritten below
         new, state = config.build(), encoder.state_dict()
-    layers: list[Any] = list(new.trunk.layers)
     shapes = [{name: tensor.shape for name, tensor in each.items()} for each in (new.state_dict(), state)]
-    copied = [
-        f"trunk.layers.{index}.core.{name}"
-        for index, layer in enumerate(layers)
-        for name in layer.core.copy_projections(layer)
-    ]
+    copied = [f"trunk.{name}" for name in new.trunk.copy_projections()]
     wrong = sorted({name for name, _ in shapes[0].items() ^ shapes[1].items()}.difference(copied))
     if wrong:
         raise UserError(f"the weights do not go with the settings given: {', '.join(wrong)} would be missing or others")
     new.load_state_dict(state, strict=False)
-    for layer in layers:
-        layer.core.copy_projections(layer)
+    new.trunk.copy_projections()
     return new
 
 

@@ -16,7 +16,6 @@ from collections.abc import Callable
 from typing import Any, Generic
 
 import torch
-from torch import Tensor
 from tqdm import tqdm
 
 from tokenfree.core.errors import UserError
@@ -163,18 +162,11 @@ def begun(recipe: R, make_loop: MakeLoop[R], given: GivenWeights) -> tuple[Train
     sizes = {name: parameter.numel() for name, parameter in loop.model.named_parameters()}
     found = fit(loop.model.state_dict(), sizes, given, recipe, loop.source.vocabulary)
     loop.begin_with(found.taken)
-    copied = _copies_of_layers(loop) if found.taken else {}
-    loop.begin_with({**copied, **found.taken})
-    copied = dict.fromkeys(copied.keys() - found.taken.keys(), "copies of its layer's own")
-    return loop, dataclasses.replace(found, new={**found.new, **copied})
-
-
-def _copies_of_layers(loop: TrainingLoop[Any]) -> dict[str, Tensor]:
-    layers: list[Any] = list(loop.encoder.trunk.layers)
-    copied = [f"encoder.trunk.layers.{index}.core.{name}"
-              for index, layer in enumerate(layers) for name in layer.core.copy_projections(layer)]  # fmt: skip
+    names = [f"encoder.trunk.{name}" for name in loop.encoder.trunk.copy_projections()] if found.taken else []
     state = loop.model.state_dict()
-    return {name: state[name].clone() for name in copied}
+    loop.begin_with({**{name: state[name].clone() for name in names}, **found.taken})
+    copied = dict.fromkeys(set(names) - found.taken.keys(), "copies of its layer's own")
+    return loop, dataclasses.replace(found, new={**found.new, **copied})
 
 
 def _same(source: str, run: str) -> bool:

@@ -65,6 +65,12 @@ class Trunk(nn.Module):
             units_BUD = layer(units_BUD, valid_BU, bias, global_BU=global_BU)
         return self.end(units_BUD)
 
+    def copy_projections(self) -> list[str]:
+        """Copy each layer's projections to its pattern's own, if any, and return the names of the parameters set."""
+        layers: list[Any] = list(self.layers)
+        copied = [(number, name) for number, layer in enumerate(layers) for name in layer.core.copy_projections(layer)]
+        return [f"layers.{number}.core.{name}" for number, name in copied]
+
     def costs(self, num_units: int) -> list[Cost]:
         layers: list[Any] = list(self.layers)
         multiply_accumulates = sum(layer.multiply_accumulates(num_units) for layer in layers)

@@ -372,8 +372,12 @@ def check_space(sweep: SweepRecipe) -> None:
 
 def space_problems(sweep: SweepRecipe) -> list[str]:
     """Return the problems of the recipes, the hyperparameters and the search of a sweep, a line each."""
-    problems = [
-        *_problems_of_order(sweep.space),
+    problems = []
+    try:
+        ordered(sweep.space)
+    except UserError as error:
+        problems.append(str(error))
+    problems += [
         *_problems_of_variants(sweep),
         *_problems_of_recipes(sweep),
         *_problems_of_kinds(sweep),
@@ -382,13 +386,6 @@ def space_problems(sweep: SweepRecipe) -> list[str]:
         *_problems_of_grid(sweep),
     ]
     return list(dict.fromkeys(problems))
-
-
-def _problems_of_order(space: Mapping[str, Hyperparameter]) -> Iterator[str]:
-    try:
-        ordered(space)
-    except UserError as error:
-        yield str(error)
 
 
 def _problems_of_variants(sweep: SweepRecipe) -> Iterator[str]:

@@ -95,7 +95,9 @@ def run_sweep(
         history = read_history(folder, seeds=sweep.seeds, reports=sweep.reports, target=sweep.quality)
         ended_before = (folder / TABLE).is_file()
         if not ended_before:
-            _add_attempt(folder / SWEEP, inputs)
+            settled = SWEEP_FILE.yaml(Storage.at(str(folder)), SWEEP)
+            begun = {**settled, "inputs": inputs, "attempts": [*(settled.get("attempts") or ()), attempt()]}
+            write_atomically(folder / SWEEP, yaml.safe_dump(begun, sort_keys=False))
             history = _run(proposer, planned, folder, progress)
         trials, skipped = tuple(history.trials.values()), history.reasons()
         if isinstance(subject, FinetuningSubject) and not ended_before:
@@ -169,12 +171,6 @@ def read_sweep(folder: str) -> tuple[dict[str, Any], dict[str, Any]]:
     if not inputs:
         raise UserError(f"{folder}/{SWEEP} records no inputs. Run the command that started the sweep again.")
     return {**mapping["recipe"], "overrides": inputs.pop("overrides")}, inputs
-
-
-def _add_attempt(path: Path, inputs: Mapping[str, Any]) -> None:
-    mapping = SWEEP_FILE.yaml(Storage.at(str(path.parent)), path.name)
-    attempts = [*(mapping.get("attempts") or ()), attempt()]
-    write_atomically(path, yaml.safe_dump({**mapping, "inputs": dict(inputs), "attempts": attempts}, sort_keys=False))
 
 
 def evaluate_chosen(sweep: SweepRecipe, subject: FinetuningSubject, trials: Sequence[TrialState], folder: Path) -> None:

@@ -75,7 +75,9 @@ class TrialSession:
         weights cannot be read.
         """
         try:
-            self._lock()
+            self._folder.mkdir(parents=True, exist_ok=True)
+            held = JobError(f"another process still trains {self._folder}; end it and run the same command again")
+            self._stack.enter_context(lock(self._folder / "lock", seconds=_PATIENCE, held=held))
             torch.set_num_threads(self._segment.threads)
             set_determinism(int(not self._device.startswith("cuda")))
             self._restore()
@@ -124,15 +126,14 @@ class TrialSession:
     def close(self) -> None:
         self._stack.close()
 
-    def _lock(self) -> None:
-        self._folder.mkdir(parents=True, exist_ok=True)
-        held = JobError(f"another process still trains {self._folder}; end it and run the same command again")
-        self._stack.enter_context(lock(self._folder / "lock", seconds=_PATIENCE, held=held))
-
     def _restore(self) -> None:
         recipe = build(class_of(self._segment.recipe), self._segment.recipe, source=self._segment.name)
-        self._loop = self._make_loop(recipe)
-        self._step_flops = flops_of_step(self._loop)
+        self._loop = self._subject.make_loop(recipe, device=self._device)
+        meter = Meter(
+            self._loop.encoder, self._loop.model.head, device=self._loop.device, precision=recipe.train.precision
+        )
+        arrays = self._loop.loader.batch(0)
+        self._step_flops = meter.flops(arrays) / len(arrays["sample_ids"]) * recipe.train.global_batch
         checkpoint = self._newest() or self._begun(recipe)
         trial = None if checkpoint is None else checkpoint.state.trial
         if checkpoint is None or trial is None:
@@ -154,15 +155,15 @@ class TrialSession:
             checkpoints.write(self._folder / "checkpoints" / checkpoints.checkpoint_name(0), parts, state)
         return self._newest()
 
-    def _make_loop(self, recipe: Recipe) -> TrainingLoop[Any]:
-        return self._subject.make_loop(recipe, device=self._device)
-
     def _planned_steps(self, recipe: Recipe) -> int:
         """Return the number of steps that the budget allows. Steps are timed on a separate loop."""
         steps = self._segment.budget.steps
         if steps is not None:
             return steps
-        return max(1, round(self._seconds / seconds_of_step(self._make_loop(recipe_for_timing(recipe)))))
+        # The same work per step, but the weights do not change.
+        train = dataclasses.replace(recipe.train, steps=_WARM + _TIMED, learning_rate=_AT_REST)
+        loop = self._subject.make_loop(dataclasses.replace(recipe, train=train), device=self._device)
+        return max(1, round(self._seconds / seconds_of_step(loop)))
 
     def _set_steps(self, steps: int) -> None:
         """Set the recipe's number of steps. It can depend on measurements of the loop, so the loop is built before."""
@@ -195,22 +196,8 @@ class TrialSession:
         checkpoints.prune(folder, step=self._loop.step, keep=2, best=best)
 
 
-def flops_of_step(loop: TrainingLoop[Any]) -> float:
-    """Return the floating-point operations of a step, forward and backward, computed from the shapes of batch 0."""
-    train = loop.recipe.train
-    meter = Meter(loop.encoder, loop.model.head, device=loop.device, precision=train.precision)
-    arrays = loop.loader.batch(0)
-    return meter.flops(arrays) / len(arrays["sample_ids"]) * train.global_batch
-
-
-def recipe_for_timing(recipe: Recipe) -> Recipe:
-    """Return the recipe of a loop for `seconds_of_step`: the same work per step, but the weights do not change."""
-    train = dataclasses.replace(recipe.train, steps=_WARM + _TIMED, learning_rate=_AT_REST)
-    return dataclasses.replace(recipe, train=train)
-
-
 def seconds_of_step(loop: TrainingLoop[Any]) -> float:
-    """Return the mean seconds per step of a new loop of `recipe_for_timing`, which cannot be used afterwards."""
+    """Return the mean seconds per step of a new loop, which cannot be used afterwards."""
     seconds: list[float] = []
     loop.train_until(_WARM + _TIMED, lambda line: seconds.append(line["seconds"]))
     return sum(seconds[_WARM:]) / _TIMED

@@ -105,24 +105,23 @@ def _plan(recipe: "PretrainRecipe", work: "Work", args: argparse.Namespace, *, g
     from tokenfree.train.model.costs import step_memory
 
     train = recipe.train
-    layout = planning.WorkerLayout(args.gpus, args.nodes)
     share, examples = _examples(recipe, args)
-    exchange = planning.exchange_seconds(work, layout)
+    exchange = planning.exchange_seconds(work, args.gpus, args.nodes)
     gpu, utilisation = ACCELERATORS[args.gpu], args.utilisation or _UTILISATION
-    example = work.example_flops / (gpu.peak(train.precision) * utilisation) / layout.devices
-    step = example * share * layout.devices + exchange
+    example = work.example_flops / (gpu.peak(train.precision) * utilisation) / args.gpus
+    step = example * share * args.gpus + exchange
     hours = planning.run_seconds(train, step, example) * args.gpus / 3600
     encoder = step_memory(recipe.model, train.length, examples, recipe.objective.max_predictions)
-    memory = planning.device_memory(train, work, encoder, examples, layout)
+    memory = planning.device_memory(train, work, encoder, examples, args.gpus)
     given = "given" if args.utilisation else "an H100 without train.compile; give --utilisation"
     assumed = [
         f"{utilisation:.0%} of the peak ({given})",
         f"peak {gpu.peak(train.precision) / 1e12:,.4g} TFLOP/s in {train.precision}: {gpu.source}",
         "activations in float32 with all kept, which is more than GPUs need",
     ]
-    if layout.nodes > 1:
+    if args.nodes > 1:
         assumed.append(f"{planning.NETWORK * 8 / 1e9:.0f} Gbit/s between nodes, nothing hidden behind arithmetic")
-    elif layout.devices > 1:
+    elif args.gpus > 1:
         assumed.append(f"{planning.LINKS / 1e9:.0f} GB/s between GPUs, nothing hidden behind arithmetic")
     shapes = f"shapes: {work.source}"
     return {
