@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import os
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -17,9 +16,9 @@ from tokenfree.core.storage import Storage
 from tokenfree.preprocess.dataset.manifest import MODEL, load_vocabulary
 from tokenfree.preprocess.features.vocabulary import Vocabulary
 from tokenfree.train.config import FinetuneRecipe, check_finetuning
-from tokenfree.train.data.mixture import paths_of
+from tokenfree.train.data.mixture import absolute_path, paths_of
 from tokenfree.train.jobs.run_to_end import GivenStart, num_restarts, run_to_end
-from tokenfree.train.jobs.weights import absolute, read_weights, run_and_step
+from tokenfree.train.jobs.weights import read_weights, run_and_step
 from tokenfree.train.loop.finetuning import SPLITS, FinetuneJob, TaskFiles, TaskSource, content_of
 from tokenfree.train.model.encoder import ModelConfig
 from tokenfree.train.runs.config import RunConfig, as_recorded, config_before, read_any_config
@@ -134,7 +133,11 @@ def prepare(
 ) -> PreparedRun:
     """Check that everything a run needs can be read, without writing. Raises UserError if something is invalid."""
     recipe = as_recorded(recipe, Run(run).name)
-    paths: dict[Split, str] = {split: _absolute(files[split]) for split in SPLITS if split in files}
+    paths: dict[Split, str] = {
+        split: files[split] if files[split].startswith(SCHEME) else absolute_path(files[split])
+        for split in SPLITS
+        if split in files
+    }
     if recipe.task.needs_files and "train" not in paths:
         raise UserError(f"task.name: {recipe.task.name} learns from examples; give a file of them as --train")
     if init_from is not None:
@@ -150,10 +153,6 @@ def prepare(
     return PreparedRun(recipe, used, run, init_from)
 
 
-def _absolute(path: str) -> str:
-    return path if "://" in path or path.startswith(SCHEME) else os.path.abspath(path)
-
-
 def _laid_over(model: ModelConfig, over: Mapping[str, Any]) -> ModelConfig:
     return build(ModelConfig, merge(to_mapping(model), over), source="model") if over else model
 
@@ -163,10 +162,10 @@ def _model_of(
 ) -> ModelConfig:
     """Return the adapted settings of the model at `init_from`, or those that a run that started from it recorded."""
     before = config_before(Run(run).name, recipe)
-    if before is not None and before.init_from is not None and before.init_from.path == absolute(init_from):
+    if before is not None and before.init_from is not None and before.init_from.path == absolute_path(init_from):
         return _laid_over(before.recipe.model, over)
     source, _ = run_and_step(init_from)
-    if Storage.at(absolute(source)).size("config.yaml") is not None:
+    if Storage.at(absolute_path(source)).size("config.yaml") is not None:
         given = read_any_config(source, trust_code=trust_code).recipe.model
     else:
         given = read_weights(init_from, trust_code=trust_code).model
@@ -188,7 +187,7 @@ def _vocabulary(
             raise UserError(f"--vocabulary {path}: {error.strerror}; give a SentencePiece model") from None
     places = [Run(run).name]
     if init_from is not None:
-        places.append(absolute(run_and_step(init_from)[0]))
+        places.append(absolute_path(run_and_step(init_from)[0]))
         if Storage.at(places[-1]).size("config.yaml") is not None:
             places += paths_of(read_any_config(places[-1], trust_code=trust_code).data)
     return next((found for place in places if (found := load_vocabulary(place)) is not None), None)

@@ -79,8 +79,8 @@ def given_or_parsed(data: Data | Sequence[str]) -> Data:
 
 def absolute(data: Data) -> Data:
     if isinstance(data, Mixture):
-        return dataclasses.replace(data, paths=tuple(map(_absolute, data.paths)))
-    return _absolute(data)
+        return dataclasses.replace(data, paths=tuple(map(absolute_path, data.paths)))
+    return absolute_path(data)
 
 
 def paths_of(data: Data) -> tuple[str, ...]:
@@ -95,7 +95,7 @@ def words_of(data: Data) -> list[str]:
     return data.words() if isinstance(data, Mixture) else [data]
 
 
-def _absolute(path: str) -> str:
+def absolute_path(path: str) -> str:
     return path if "://" in path else os.path.abspath(path)
 
 

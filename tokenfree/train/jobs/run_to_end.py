@@ -22,7 +22,8 @@ from tokenfree.core.errors import UserError
 from tokenfree.core.machine import cores
 from tokenfree.core.settings import fingerprint, to_mapping
 from tokenfree.train.config import LoopConfig, PretrainRecipe, R
-from tokenfree.train.jobs.weights import Fit, GivenWeights, absolute, fit, read_weights
+from tokenfree.train.data.mixture import absolute_path
+from tokenfree.train.jobs.weights import Fit, GivenWeights, fit, read_weights
 from tokenfree.train.loop.parallel import check_compile
 from tokenfree.train.loop.trainer import TrainingLoop
 from tokenfree.train.loop.worker import Job, work
@@ -93,7 +94,7 @@ class GivenStart(Generic[R]):
         if _same(source, run.name):
             raise UserError(f"--init-from {source} is the run itself; give another --output")
         self._recipe, self._make_loop, self._trust_code = recipe, make_loop, trust_code
-        self._path = absolute(source)
+        self._path = absolute_path(source)
         self._given: GivenWeights | None = None
         self._begun: tuple[TrainingLoop[R], Fit] | None = None
         before = config_before(run.name, recipe)

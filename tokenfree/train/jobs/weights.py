@@ -9,7 +9,6 @@ import contextlib
 import dataclasses
 import functools
 import hashlib
-import os
 import re
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
@@ -24,6 +23,7 @@ from tokenfree.core.settings import flatten, to_mapping
 from tokenfree.core.storage import Storage
 from tokenfree.preprocess.features.vocabulary import Vocabulary
 from tokenfree.train.config import FinetuneRecipe, PretrainRecipe, Recipe
+from tokenfree.train.data.mixture import absolute_path
 from tokenfree.train.huggingface.folders import WEIGHTS, read_folder
 from tokenfree.train.loop.parallel import model_tensors
 from tokenfree.train.model.encoder import ModelConfig
@@ -57,10 +57,6 @@ class GivenWeights:
         return digest.hexdigest()
 
 
-def absolute(source: str) -> str:
-    return source if "://" in source else os.path.abspath(source)
-
-
 def run_and_step(source: str) -> tuple[str, int | None]:
     """Split `RUN/checkpoints/step_N` into the run and its step; the step is None for other sources."""
     match = _CHECKPOINT.fullmatch(source)
@@ -73,7 +69,7 @@ def read_weights(source: str, *, trust_code: bool = False) -> GivenWeights:
     The weights of a run are the averages if it has any. Raises UserError if there is neither or it is damaged.
     """
     run, step = run_and_step(source)
-    storage = Storage.at(absolute(run))
+    storage = Storage.at(absolute_path(run))
     try:
         names = storage.names()
     except Exception as error:  # stores raise many kinds, such as for missing credentials
@@ -95,7 +91,7 @@ def _of_run(run: str, step: int | None, trust_code: bool) -> GivenWeights:
     imported = config.manifest == ""
     is_task = isinstance(trained, FinetuneRecipe)
     return GivenWeights(
-        absolute(run),
+        absolute_path(run),
         "an imported run" if imported else f"step {checkpoint.step:,} of a run",
         checkpoint.weights(),
         trained.model,
@@ -112,7 +108,7 @@ def _of_folder(storage: Storage, source: str) -> GivenWeights:
     if not found.has_pooler:
         tensors = {name: tensor for name, tensor in tensors.items() if not name.startswith("encoder.pooler.")}
     what = f"a {found.kind} of transformers"
-    return GivenWeights(absolute(source), what, tensors, found.encoder.config, None, found.vocabulary)
+    return GivenWeights(absolute_path(source), what, tensors, found.encoder.config, None, found.vocabulary)
 
 
 @contextlib.contextmanager

@@ -18,7 +18,7 @@ from tokenfree.train.data import mixture
 from tokenfree.train.data.mixture import Data, load_data_manifest, load_data_vocabulary
 from tokenfree.train.finetune import PreparedRun, prepare
 from tokenfree.train.jobs.run_to_end import begun
-from tokenfree.train.jobs.weights import absolute, read_weights
+from tokenfree.train.jobs.weights import read_weights
 from tokenfree.train.loop.finetuning import FinetuneJob, TaskFiles
 from tokenfree.train.loop.pretraining import Loop
 from tokenfree.train.loop.trainer import TrainingLoop
@@ -195,7 +195,7 @@ def open_files(sweep: SweepRecipe, given: TaskInput, run: str) -> tuple[SweepRec
         recipe = found["base"].recipe
         weights = read_weights(given.init_from, trust_code=given.trust_code)
         begun(recipe, subject.make_loop, weights)
-        subject = dataclasses.replace(subject, init_from=absolute(given.init_from), sha256=weights.sha256)
+        subject = dataclasses.replace(subject, init_from=mixture.absolute_path(given.init_from), sha256=weights.sha256)
     complete = {name: to_mapping(each.recipe) for name, each in found.items()}
     base = complete.pop("base")
     return dataclasses.replace(sweep, base=base, variants=complete, overrides={}), subject

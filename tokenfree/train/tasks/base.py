@@ -7,7 +7,7 @@ are combined into its prediction.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, Self
 
@@ -102,9 +102,9 @@ class DownstreamTask(ABC):
         """Return the task with what it learns from examples, such as labels. Raises UserError if it cannot use them."""
         return self
 
-    def check(self, model: ModelConfig, length: int, /) -> list[str]:
+    def check(self, model: ModelConfig, length: int, /) -> Iterable[str]:
         """Return the problems of using `model` for this task with inputs of `length` positions, one line each."""
-        return []
+        return ()
 
     def adapted(self, model: ModelConfig, /) -> ModelConfig:
         """Return the settings of a pretrained model, changed for the task. Its weights still fit."""

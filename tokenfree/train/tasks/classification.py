@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Annotated, Literal
 
 from pydantic import Field
@@ -50,13 +50,14 @@ class ClassificationCollator(LabelledCollator):
         self._stride = task.stride
 
     def items(self, examples: Sequence[TextExample], *, training: bool) -> list[Item]:
-        return [item for number, example in enumerate(examples) for item in self._items(number, example)]
-
-    def _items(self, number: int, example: TextExample) -> Iterator[Item]:
-        (given,) = self.texts(example)
-        text = self.inputs.encode(*given)
-        if not self.inputs.missing([text]):
-            yield Item(number, self.inputs.size([text]), TextWindow(example))
-            return
-        for part in cut(self.inputs, text, self._stride):
-            yield Item(number, self.inputs.size([part]), TextWindow(example, compact(part), part.num_characters))
+        items = list[Item]()
+        for number, example in enumerate(examples):
+            (given,) = self.texts(example)
+            text = self.inputs.encode(*given)
+            if not self.inputs.missing([text]):
+                items.append(Item(number, self.inputs.size([text]), TextWindow(example)))
+                continue
+            for part in cut(self.inputs, text, self._stride):
+                window = TextWindow(example, compact(part), part.num_characters)
+                items.append(Item(number, self.inputs.size([part]), window))
+        return items

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, Any, Literal, Self
 
 import numpy as np
@@ -88,10 +88,7 @@ class LabelledTexts(DownstreamTask):
     def _positive(self) -> str | None:
         return self.positive if self.positive is not None or self.glue is None else GLUE[self.glue].positive
 
-    def check(self, model: ModelConfig, length: int) -> list[str]:
-        return [*self._problems(), *self.noise.check(model)]
-
-    def _problems(self) -> Iterator[str]:
+    def check(self, model: ModelConfig, length: int) -> Iterable[str]:
         wrong = [name for name in self.score_names if (name in NUMBER_METRICS) != self.is_number]
         if wrong:
             kind = "numbers" if self.is_number else "classes"
@@ -100,6 +97,7 @@ class LabelledTexts(DownstreamTask):
             yield "task.metrics: f1 is of one class; name it as task.positive, or take macro_f1"
         if self.positive is not None and self.labels and self.positive not in self.labels:
             yield f"task.positive: {self.positive!r} is none of task.labels, {', '.join(self.labels)}"
+        yield from self.noise.check(model)
 
     def examples(self, split: Split, path: str | None) -> Sequence[TextExample]:
         assert path is not None, "the task needs files"

@@ -6,7 +6,7 @@ B batch, C positions, U units (one per position), V byte values
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np
@@ -55,10 +55,7 @@ class Config(DownstreamTask):
             raise UserError(f"{key}: there is no text to predict bytes of. Give some.")
         return TextExample(key, text)
 
-    def check(self, model: ModelConfig, length: int) -> list[str]:
-        return list(self._problems(model))
-
-    def _problems(self, model: ModelConfig) -> Iterator[str]:
+    def check(self, model: ModelConfig, length: int) -> Iterable[str]:
         if model.embedder.symbols != "bytes":
             yield (
                 f"model.embedder.name: {model.embedder.name} reads {model.embedder.symbols}, and task.name: "

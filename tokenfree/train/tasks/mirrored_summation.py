@@ -7,7 +7,7 @@ b, B batch, n vectors per sequence, S numbers per vector, C positions, D width
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, Any, Literal, NamedTuple, NoReturn
 
 import numpy as np
@@ -90,10 +90,7 @@ class Config(DownstreamTask):
     def raw(self, key: str, text: str) -> NoReturn:
         raise UserError(f"{key}: task.name: {self.name} reads vectors, not texts. Evaluate the run instead.")
 
-    def check(self, model: ModelConfig, length: int) -> list[str]:
-        return list(self._problems(model, length))
-
-    def _problems(self, model: ModelConfig, length: int) -> Iterator[str]:
+    def check(self, model: ModelConfig, length: int) -> Iterable[str]:
         if self.pairs > self.length:
             yield f"task.pairs: {self.pairs} is more than task.length, {self.length}; make it at most that"
         if length <= self.length:

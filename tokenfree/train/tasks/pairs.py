@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Literal
 
 from tokenfree.core.errors import UserError
@@ -30,11 +30,10 @@ class Config(LabelledTexts):
     encode: Literal["together", "apart"] = "together"
     combine: Combine = "difference"
 
-    def check(self, model: ModelConfig, length: int) -> list[str]:
-        problems = super().check(model, length)
+    def check(self, model: ModelConfig, length: int) -> Iterable[str]:
+        yield from super().check(model, length)
         if self.encode == "together" and getattr(model.embedder, "segments", 2) == 1:
-            problems.append("model.embedder.segments: 1 is too few for pairs; set it to 2, or task.encode to apart")
-        return problems
+            yield "model.embedder.segments: 1 is too few for pairs; set it to 2, or task.encode to apart"
 
     def examples(self, split: Split, path: str | None) -> Sequence[TextExample]:
         found = super().examples(split, path)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Annotated, Any, Literal, NamedTuple, Self
 
 import numpy as np
@@ -70,8 +70,8 @@ class Config(DownstreamTask):
     def has_spans(self) -> bool:
         return self.scheme != "words" and are_bio(self.labels)
 
-    def check(self, model: ModelConfig, length: int) -> list[str]:
-        return list(self.noise.check(model))
+    def check(self, model: ModelConfig, length: int) -> Iterable[str]:
+        return self.noise.check(model)
 
     def examples(self, split: Split, path: str | None) -> Sequence[TaggedExample]:
         assert path is not None, "the task needs files"
