@@ -204,7 +204,8 @@ def test_attention_under_compilation_is_pytorchs(monkeypatch: pytest.MonkeyPatch
 
 
 def test_rows_without_target_are_left_out_where_that_costs_no_wait(monkeypatch: pytest.MonkeyPatch) -> None:
-    targets = {"target_mask": torch.tensor([[True, False]])}
+    mask = torch.tensor([[True, False]])
+    targets: dict[str, torch.Tensor] = dict.fromkeys(("target_ids", "target_mask", "target_kinds"), mask)
     assert real_only(torch.ones(1, 2, 3), targets)[0].shape == (1, 3)
     assert real_only(torch.ones(1, 2, 3, device="meta"), targets)[0].shape == (1, 2, 3)
     monkeypatch.setattr(torch.compiler, "is_compiling", lambda: True)

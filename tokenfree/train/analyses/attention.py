@@ -198,14 +198,11 @@ def measure(seen: SeenLayer) -> Tensor:
     return torch.stack(columns, dim=1)
 
 
-def attention_distances(model: AnalysedModel, sampled: SampledTexts) -> dict[str, Any]:
-    """Return what each head of the trunk attends to, over all real queries of all texts.
-
-    `rows` has one row per head, with the means of `measure`. An undefined value is None. `uniform_distance` is the
-    distance of a head with equal weights.
-    """
-    num_layers = len(model.encoder.trunk.layers)
-    sums: list[Any] = [0.0] * num_layers
+def _sums(
+    model: AnalysedModel, sampled: SampledTexts, measure: Callable[[SeenLayer], Tensor]
+) -> tuple[list[Any], list[int]]:
+    """Return the sums of a measure over all texts by layer, and the number of units of each text."""
+    sums: list[Any] = [0.0] * len(model.encoder.trunk.layers)
     counts: list[int] = []
 
     def see(layer: int, seen: SeenLayer) -> None:
@@ -216,6 +213,16 @@ def attention_distances(model: AnalysedModel, sampled: SampledTexts) -> dict[str
     with watched(model.encoder, see):
         for text in sampled.texts:
             model.read(text)
+    return sums, counts
+
+
+def attention_distances(model: AnalysedModel, sampled: SampledTexts) -> dict[str, Any]:
+    """Return what each head of the trunk attends to, over all real queries of all texts.
+
+    `rows` has one row per head, with the means of `measure`. An undefined value is None. `uniform_distance` is the
+    distance of a head with equal weights.
+    """
+    sums, counts = _sums(model, sampled, measure)
     queries = sum(counts)
     return {
         "analysis": "attention",
@@ -252,22 +259,13 @@ def attention_ranks(model: AnalysedModel, sampled: SampledTexts) -> dict[str, An
     ranks of the content logits and of all logits. For the position term and the number of units in training, it has the
     rank and `toeplitz_share`. A missing value is None.
     """
-    encoder = model.encoder
-    num_layers = len(encoder.trunk.layers)
-    sums: list[Any] = [0.0] * num_layers
-    counts: list[int] = []
 
-    def see(layer: int, seen: SeenLayer) -> None:
+    def both_ranks(seen: SeenLayer) -> Tensor:
         content, bias = seen.content(), seen.bias()
         of_content = ranks_of(content)
-        of_all = of_content if bias is None else ranks_of(content + bias)
-        sums[layer] = sums[layer] + torch.stack([of_content, of_all], dim=1)
-        if layer == 0:
-            counts.append(seen.units.count)
+        return torch.stack([of_content, of_content if bias is None else ranks_of(content + bias)], dim=1)
 
-    with watched(encoder, see):
-        for text in sampled.texts:
-            model.read(text)
+    encoder, (sums, counts) = model.encoder, _sums(model, sampled, both_ranks)
     num_units = encoder.downsampler.num_units(model.reader.length)  # units of the longest input in training
     rows = []
     for layer, term_HUU in enumerate(position_terms(encoder, num_units)):

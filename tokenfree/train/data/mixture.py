@@ -87,10 +87,6 @@ def paths_of(data: Data) -> tuple[str, ...]:
     return data.paths if isinstance(data, Mixture) else (data,)
 
 
-def stored(data: Data) -> str | list[str]:
-    return data.words() if isinstance(data, Mixture) else data
-
-
 def words_of(data: Data) -> list[str]:
     return data.words() if isinstance(data, Mixture) else [data]
 
@@ -133,10 +129,11 @@ def load_contents(data: Data) -> Contents:
     names = [name for name in ("train", "validation") if any(name in each.splits for each in manifests)]
     parts = {name: [each.splits.get(name, DatasetSplit(())).shards for each in manifests] for name in names}
     first = manifests[0]
+    columns = [name for name in first.config["columns"] if all(name in each.config["columns"] for each in manifests)]
     return Contents(
         dataclasses.replace(
             first,
-            config={**first.config, "columns": _common_columns(manifests)},
+            config={**first.config, "columns": columns},
             config_fingerprint="",
             inputs=(),
             counters={},
@@ -182,12 +179,6 @@ def _whole_weights(mixture: Mixture, manifests: Sequence[Manifest]) -> tuple[int
         exact = [Fraction(repr(weight)) for weight in mixture.weights]
     whole = [int(each * math.lcm(*(each.denominator for each in exact))) for each in exact]
     return tuple(each // math.gcd(*whole) for each in whole)
-
-
-def _common_columns(manifests: Sequence[Manifest]) -> list[str]:
-    return [
-        name for name in manifests[0].config["columns"] if all(name in each.config["columns"] for each in manifests)
-    ]
 
 
 def _fingerprint(manifests: Sequence[Manifest], weights: Sequence[int]) -> str:

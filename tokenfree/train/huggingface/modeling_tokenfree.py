@@ -41,7 +41,7 @@ from tokenfree.train.huggingface.exported_folder import SAFETENSORS, from_port
 from tokenfree.train.model.common.basic import initialise
 from tokenfree.train.model.encoder import ModelConfig, mean_of_text
 from tokenfree.train.objectives.canine_c import CanineC
-from tokenfree.train.tasks.heads import PlaceHead, TextHead, encode_all
+from tokenfree.train.tasks.heads import PlaceHead, TextHead, encode_all, upsampled
 from tokenfree.train.tasks.inputs import TextSymbols, joined, text_inputs
 from tokenfree.train.tasks.questions import SpanDecoder, SpanHead
 
@@ -254,10 +254,7 @@ class TokenfreeForMaskedLM(_Labelled):
         self.post_init()
 
     def logits(self, batch: Batch) -> Tensor:
-        names = {"segments_BC": "segments", "unit_ends_BU": "unit_ends"}
-        given = {name: batch.arrays[key] for name, key in names.items() if key in batch.arrays}
-        encoded = self.encoder(batch.arrays["codepoints"], batch.arrays["mask"], **given).characters
-        vectors_BCD = batch.spread(encoded, of_symbols=True)
+        vectors_BCD = batch.spread(upsampled(self.encoder, batch.arrays).characters, of_symbols=True)
         if not isinstance(self.lm_head, CanineC):
             return self.lm_head.logits(self.encoder, vectors_BCD)
         # CANINE-C predicts each character as if it were the first one that is predicted.

@@ -23,7 +23,7 @@ from tokenfree.preprocess.features.vocabulary import Vocabulary
 from tokenfree.train.batches import counter_random as random
 from tokenfree.train.batches.base import Arrays
 from tokenfree.train.batches.counter_random import key
-from tokenfree.train.config import FinetuneRecipe
+from tokenfree.train.config import FinetuneRecipe, LoopConfig
 from tokenfree.train.data.loader import StepLoader, slice_of
 from tokenfree.train.loop.parallel import gather, sum_over_workers
 from tokenfree.train.loop.step import StepSums, Stop, Task, on_device
@@ -70,7 +70,8 @@ class Evaluator:
             chosen = self._batches[number]
             outputs, of_batch = self._forward(model, chosen, device)
             sums = sums.plus(of_batch)
-            own.update(zip(chosen, _by_item(outputs, len(chosen)), strict=True))
+            for row, item in enumerate(chosen):
+                own[item] = {name: values[row] for name, values in outputs.items()}
         if equally_many and self._batches and self._rank >= len(self._batches) % self._world_size > 0:
             self._forward(model, self._batches[0], device)
         values = StepSums.unpack(sum_over_workers(sums.pack()), model.head.means)
@@ -90,10 +91,6 @@ class Evaluator:
         loss = StepSums.of(head.loss(outputs, batch), head.means)
         return {name: values.float().cpu().numpy() if values.is_floating_point() else values.cpu().numpy()
                 for name, values in head.kept(outputs, batch).items()}, loss  # fmt: skip
-
-
-def _by_item(outputs: Mapping[str, np.ndarray], count: int) -> list[Outputs]:
-    return [{name: values[row] for name, values in outputs.items()} for row in range(count)]
 
 
 SPLITS: tuple[Split, ...] = get_args(Split)
@@ -155,22 +152,20 @@ class ItemLoader(StepLoader):
         self,
         items: Sequence[Item],
         collator: TaskCollator,
+        config: LoopConfig,
         *,
         content: str,
-        global_batch: int,
-        length: int,
-        seed: int,
         rank: int,
         world_size: int,
     ) -> None:
-        self._items, self._collator, self._batch = items, collator, global_batch
-        self._order = SizedOrder([item.size for item in items], batch=global_batch, seed=seed)
-        self._begin, self._end = slice_of(rank, world_size, global_batch)
+        self._items, self._collator, self._batch = items, collator, config.global_batch
+        self._order = SizedOrder([item.size for item in items], batch=self._batch, seed=config.seed)
+        self._begin, self._end = slice_of(rank, world_size, self._batch)
         self.fingerprint = {
             "data": content,
-            "seed": seed,
-            "global_batch": global_batch,
-            "length": length,
+            "seed": config.seed,
+            "global_batch": config.global_batch,
+            "length": config.length,
             "items": len(items),
             "order": VERSION,
         }
@@ -211,16 +206,7 @@ class TaskSource(Source):
         items = self._collator.items(self._examples("train"), training=True)
         if not items:
             raise UserError(f"{files.paths.get('train')}: there is nothing to train on in this file; give another")
-        self.loader = ItemLoader(
-            items,
-            self._collator,
-            content=self.content,
-            global_batch=config.global_batch,
-            length=config.length,
-            seed=config.seed,
-            rank=rank,
-            world_size=world_size,
-        )
+        self.loader = ItemLoader(items, collator, config, content=self.content, rank=rank, world_size=world_size)
 
     def check(self) -> None:
         """Read the other splits, which raises the errors of files that cannot be evaluated."""

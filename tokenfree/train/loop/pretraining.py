@@ -16,9 +16,16 @@ from tokenfree.train.config import PretrainRecipe
 from tokenfree.train.data.loader import Loader
 from tokenfree.train.data.mixture import Data, Mixture, load_data_manifest, load_data_vocabulary, paths_of
 from tokenfree.train.data.shards import ShardReader
-from tokenfree.train.data.validation import VALIDATION_SEED, Baselines, baselines, symbol_counts, validation_batches
+from tokenfree.train.data.validation import (
+    VALIDATION_SEED,
+    Baselines,
+    baselines,
+    frequent_characters,
+    symbol_counts,
+    validation_batches,
+)
 from tokenfree.train.loop.parallel import sum_over_workers
-from tokenfree.train.loop.step import StepSums, Stop, Task, build_task, learn_characters, on_device
+from tokenfree.train.loop.step import StepSums, Stop, Task, build_task, on_device
 from tokenfree.train.loop.trainer import Job, Source, TrainingLoop
 from tokenfree.train.objectives.base import MaskedObjective
 from tokenfree.train.runs.checkpoints import RunProgress
@@ -48,32 +55,29 @@ class WindowSource(Source):
             check_shards=config.check_shards,
         )
 
-    def held_out(self, *, equally_many: bool = False) -> Iterator[Arrays]:
-        """Return an iterator over this worker's validation batches. Those without `sample_ids` do not count."""
-        return self._held_out(self._rank, self._world_size, equally_many=equally_many)
-
     def baselines(self) -> Baselines | None:
         symbols = self._recipe.objective.symbols(self.vocabulary)
         if symbols is None:
             return None
-        held_out = self._held_out(0, 1, equally_many=False)
+        held_out = self.held_out(whole=True)
         return baselines(self._data, symbols, held_out, check_shards=self._recipe.train.check_shards)
 
-    def _held_out(self, rank: int, world_size: int, *, equally_many: bool) -> Iterator[Arrays]:
+    def held_out(self, *, whole: bool = False, equally_many: bool = False) -> Iterator[Arrays]:
+        """Return an iterator over this worker's parts of the validation batches, or over the whole batches.
+
+        Parts without `sample_ids` do not count.
+        """
         config, objective = self._recipe.train, self._recipe.objective.for_validation()
         return validation_batches(
             self._data,
             collator=objective.collator(self.vocabulary, config.length, VALIDATION_SEED),
             num_windows=config.validation_windows,
             batch=min(_MOST, config.micro_batch or _MOST),
-            rank=rank,
-            world_size=world_size,
+            rank=0 if whole else self._rank,
+            world_size=1 if whole else self._world_size,
             together=equally_many,
             check_shards=config.check_shards,
         )
-
-    def _directory_of(self, arrays: Arrays) -> int:
-        return int(np.searchsorted(self._first_rows, arrays["sample_ids"][0], side="right")) - 1
 
     @functools.cached_property
     def _first_rows(self) -> np.ndarray:
@@ -86,7 +90,8 @@ class WindowSource(Source):
     def build(self) -> Task:
         task = build_task(self._recipe, self.vocabulary)
         check = self._recipe.train.check_shards
-        learn_characters(task.encoder, self._data, check_shards=check)
+        if task.encoder.embedder.learns_characters:
+            task.encoder.embedder.learn(frequent_characters(self._data, check_shards=check))
         objective = self._recipe.objective
         if isinstance(objective, MaskedObjective):
             symbols = (
@@ -108,7 +113,7 @@ class WindowSource(Source):
             if len(arrays["sample_ids"]):
                 sums = sums.plus(of_batch)
                 if by_directory:
-                    number = self._directory_of(arrays)
+                    number = int(np.searchsorted(self._first_rows, arrays["sample_ids"][0], side="right")) - 1
                     by_directory[number] = by_directory[number].plus(of_batch)
         values = StepSums.unpack(sum_over_workers(sums.pack()), means).report()
         num_targets = values.pop("num_targets")

@@ -29,8 +29,6 @@ from tokenfree.preprocess.features.vocabulary import Vocabulary
 from tokenfree.train.batches.base import Arrays
 from tokenfree.train.batches.counter_random import key
 from tokenfree.train.config import LoopConfig, PretrainRecipe
-from tokenfree.train.data.mixture import Data
-from tokenfree.train.data.validation import frequent_characters
 from tokenfree.train.loop.parallel import SingleWorker, copies, gradient_norm, sum_over_workers
 from tokenfree.train.model.common.basic import linear
 from tokenfree.train.model.encoder import Encoder
@@ -183,12 +181,6 @@ def build_task(recipe: PretrainRecipe, vocabulary: Vocabulary | None) -> Task:
     with torch.random.fork_rng():
         torch.manual_seed(int(key(recipe.train.seed, "weights")))
         return pretraining_task(recipe, vocabulary.size if vocabulary is not None else 0)
-
-
-def learn_characters(encoder: Encoder, data: Data, *, check_shards: bool = True) -> None:
-    """Build the encoder's vocabulary of characters, if it has one, from the training split of `data`."""
-    if encoder.embedder.learns_characters:
-        encoder.embedder.learn(frequent_characters(data, check_shards=check_shards))
 
 
 def on_device(arrays: Arrays, device: torch.device) -> dict[str, Tensor]:

@@ -132,8 +132,3 @@ def reads(objective: str, model: ModelConfig, symbols: str, *, instead: str) -> 
         f"model.embedder.name: {model.embedder.name} reads {found}, but objective.name: {objective} gives it "
         f"{symbols}; set model.embedder.name to {instead}, or choose another objective"
     ]
-
-
-def reads_characters(objective: str, model: ModelConfig) -> list[str]:
-    """Return a problem if the embedder does not read characters, else []."""
-    return reads(objective, model, "characters", instead="codepoint_hash")

@@ -27,7 +27,7 @@ from tokenfree.train.model.attention.causal import CausalCore
 from tokenfree.train.model.common.basic import Dense, Dimensions, initialise, layer_norm
 from tokenfree.train.model.encoder import ModelConfig
 from tokenfree.train.model.layers.bert import BertLayer
-from tokenfree.train.objectives.base import Head, Loss, MaskedObjective, reads_characters
+from tokenfree.train.objectives.base import Head, Loss, MaskedObjective, reads
 from tokenfree.train.objectives.heads import (
     BITS,
     MASKED_ONLY_MEANS,
@@ -36,7 +36,6 @@ from tokenfree.train.objectives.heads import (
     encode,
     real_only,
     score,
-    targets_of,
     without_empty_columns,
 )
 
@@ -81,7 +80,7 @@ class Config(MaskedObjective):
         return PairCollator(single, room, seed) if self.next_sentence else single
 
     def check(self, model: ModelConfig, vocabulary: Vocabulary | None) -> list[str]:
-        problems = reads_characters(self.name, model)
+        problems = reads(self.name, model, "characters", instead="codepoint_hash")
         if model.width % self.heads:
             problems.append(f"objective.heads: {self.heads} does not divide model.width, {model.width}")
         if model.dimensions.character_width != model.width:
@@ -177,7 +176,7 @@ class CanineC(Head):
     def forward(self, encoder: nn.Module, batch: Mapping[str, Tensor]) -> Loss:
         batch = without_empty_columns(batch)
         out = encode(encoder, batch)
-        h, targets = real_only(self.predict(encoder, out.characters, batch), targets_of(batch))
+        h, targets = real_only(self.predict(encoder, out.characters, batch), batch)
         masked = score(self.output(h), targets, bits=True)
         return masked if self.next_sentence is None else self.next_sentence(masked, out.pooled, batch)
 

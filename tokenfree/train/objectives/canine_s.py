@@ -17,7 +17,7 @@ from tokenfree.train.batches.characters import crop, frame, most_characters, rag
 from tokenfree.train.batches.next_sentence import PairCollator
 from tokenfree.train.batches.subwords import Pool, needed_pieces, subword_symbols
 from tokenfree.train.model.encoder import ModelConfig
-from tokenfree.train.objectives.base import reads_characters
+from tokenfree.train.objectives.base import reads
 from tokenfree.train.objectives.heads import MaskedHead, SubwordOutput
 
 
@@ -47,7 +47,7 @@ class Config(SubwordOutput):
         return PairCollator(single, room, seed) if self.next_sentence else single
 
     def check(self, model: ModelConfig, vocabulary: Vocabulary | None) -> list[str]:
-        return reads_characters(self.name, model)
+        return reads(self.name, model, "characters", instead="codepoint_hash")
 
     def symbols(self, vocabulary: Vocabulary | None) -> Symbols | None:
         return None if vocabulary is None else subword_symbols(vocabulary, shown=True)

@@ -113,8 +113,9 @@ def without_empty_columns(batch: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
     return {name: values[:, :most] if name.startswith("target_") else values for name, values in batch.items()}
 
 
-def real_only(h_BPD: Tensor, targets: dict[str, Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
-    """Return the vectors and `targets_of` a batch, on the CPU without rows that have no target."""
+def real_only(h_BPD: Tensor, batch: Mapping[str, Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
+    """Return the vectors and the arrays [B, P] that `score` reads, on the CPU without rows that have no target."""
+    targets = {name: batch[name] for name in ("target_ids", "target_mask", "target_kinds")}
     real_BP = targets["target_mask"]
     if not draws_here(h_BPD):
         return h_BPD, targets
@@ -136,11 +137,6 @@ def score(logits: Tensor, targets: Mapping[str, Tensor], *, bits: bool) -> Loss:
     means = {BITS: (total / math.log(2), num_targets)} if bits else {}
     means |= {name: (value, num_hidden) for name, value in zip(MASKED_ONLY_MEANS, of_hidden, strict=True)}
     return Loss(total, num_targets, correct.sum(), means)
-
-
-def targets_of(batch: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Return the arrays of a batch that `score` reads, [B, P] each."""
-    return {name: batch[name] for name in ("target_ids", "target_mask", "target_kinds")}
 
 
 class NextSentence(nn.Module):
@@ -210,7 +206,7 @@ class MaskedHead(Head):
     def forward(self, encoder: nn.Module, batch: Mapping[str, Tensor]) -> Loss:
         batch = without_empty_columns(batch)
         out = encode(encoder, batch)
-        h, targets = real_only(out.characters, targets_of(batch))
+        h, targets = real_only(out.characters, batch)
         masked = score(self.logits(encoder, h), targets, bits=self.bits)
         return masked if self.next_sentence is None else self.next_sentence(masked, out.pooled, batch)
 

@@ -20,7 +20,7 @@ from tokenfree.train.batches.characters import (
 )
 from tokenfree.train.batches.next_sentence import PairCollator
 from tokenfree.train.model.encoder import ModelConfig
-from tokenfree.train.objectives.base import MaskedObjective, reads_characters
+from tokenfree.train.objectives.base import MaskedObjective, reads
 from tokenfree.train.objectives.heads import MaskedHead
 
 _LONGEST_WORD = 32  # characters; cropping a long window does not cut words up to this length
@@ -55,7 +55,7 @@ class Config(MaskedObjective):
         return PairCollator(single, room, seed) if self.next_sentence else single
 
     def check(self, model: ModelConfig, vocabulary: Vocabulary | None) -> list[str]:
-        return reads_characters(self.name, model)
+        return reads(self.name, model, "characters", instead="codepoint_hash")
 
     def rules(self) -> tuple[str, ...]:
         return (*super().rules(), "masked_characters")

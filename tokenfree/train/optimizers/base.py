@@ -67,8 +67,8 @@ class Moments(NamedTuple):
 class MomentOptimizer(torch.optim.Optimizer):
     """An optimizer with the moments of AdamW. Subclasses update the parameters of a group in `update`."""
 
-    def __init__(self, groups: Any, *, betas: tuple[float, float], epsilon: float, **defaults: Any) -> None:
-        super().__init__(groups, {"lr": 0.0, "betas": betas, "epsilon": epsilon, "weight_decay": 0.0, **defaults})
+    def __init__(self, groups: Any, *, betas: tuple[float, float], epsilon: float) -> None:
+        super().__init__(groups, {"lr": 0.0, "betas": betas, "epsilon": epsilon, "weight_decay": 0.0})
 
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]

@@ -60,9 +60,6 @@ class Lamb(MomentOptimizer):
     parameters stack, each with its own ratio. 0 means that the ratio is 1.
     """
 
-    def __init__(self, groups: Any, *, betas: tuple[float, float], epsilon: float) -> None:
-        super().__init__(groups, betas=betas, epsilon=epsilon, tensors=1)
-
     def update(self, parameters: list[Tensor], moments: Moments, group: dict[str, Any]) -> None:
         beta1, beta2 = group["betas"]
         denominators = torch._foreach_div(moments.squares, 1 - beta2**moments.steps)

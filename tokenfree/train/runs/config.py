@@ -21,7 +21,7 @@ from tokenfree.core.settings import REMOVED_KEYS, build, flatten, to_mapping
 from tokenfree.core.storage import Storage
 from tokenfree.core.stored_files import OPEN, StoredFile
 from tokenfree.train.config import OPERATIONAL, FinetuneRecipe, PretrainRecipe, R
-from tokenfree.train.data.mixture import Data, given_or_parsed, stored
+from tokenfree.train.data.mixture import Data, Mixture, given_or_parsed
 
 CONFIG_NAME, RESULT_NAME, METRICS_NAME, EVENTS_NAME = "config.yaml", "result.json", "metrics.jsonl", "events.jsonl"
 Number = int | Annotated[float, Field(allow_inf_nan=False)]
@@ -178,7 +178,8 @@ class RunConfig(Generic[R]):
 
     def text(self) -> str:
         mapping: dict[str, Any] = {"format": RUN_FORMAT, "recipe": to_mapping(self.recipe)}
-        mapping |= {"data": stored(self.data), "manifest": self.manifest}
+        data = self.data.words() if isinstance(self.data, Mixture) else self.data
+        mapping |= {"data": data, "manifest": self.manifest}
         if self.files:
             mapping["files"] = dict(self.files)
         if self.init_from is not None:

@@ -33,7 +33,7 @@ def encode_units(encoder: Any, batch: Mapping[str, Tensor], prefix: str = "") ->
     return units_BUD, down.valid_BU
 
 
-def _upsampled(encoder: Any, batch: Mapping[str, Tensor], prefix: str = "", **options: Any) -> EncoderOutput:
+def upsampled(encoder: Any, batch: Mapping[str, Tensor], prefix: str = "", **options: Any) -> EncoderOutput:
     return encoder(batch[f"{prefix}codepoints"], batch[f"{prefix}mask"], **options, **_given(batch, prefix))
 
 
@@ -43,7 +43,7 @@ def encode_places(encoder: Any, batch: Mapping[str, Tensor]) -> Tensor:
     if "unit_ends" in batch:
         units_BUD, _ = encode_units(encoder, batch)
         return units_BUD.gather(1, places_BP[..., None].expand(-1, -1, units_BUD.shape[-1]))
-    return _upsampled(encoder, batch, targets_BP=places_BP).characters
+    return upsampled(encoder, batch, targets_BP=places_BP).characters
 
 
 def encode_all(encoder: Any, batch: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
@@ -51,7 +51,7 @@ def encode_all(encoder: Any, batch: Mapping[str, Tensor]) -> tuple[Tensor, Tenso
     if "unit_ends" in batch:
         units_BUD, _ = encode_units(encoder, batch)
         return units_BUD, encoder.pool(units_BUD)
-    out = _upsampled(encoder, batch)
+    out = upsampled(encoder, batch)
     return out.characters, out.pooled
 
 
@@ -75,7 +75,7 @@ class TextVector(nn.Module):
 
     def forward(self, encoder: Any, batch: Mapping[str, Tensor], prefix: str = "") -> Tensor:
         if self.representation == "mean" and f"{prefix}unit_ends" not in batch:
-            return mean_of_text(_upsampled(encoder, batch, prefix).characters, batch[f"{prefix}mask"])
+            return mean_of_text(upsampled(encoder, batch, prefix).characters, batch[f"{prefix}mask"])
         units_BUD, valid_BU = encode_units(encoder, batch, prefix)
         if self.representation == "mean":
             return mean_of_text(units_BUD, valid_BU)
