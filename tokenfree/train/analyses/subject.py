@@ -186,4 +186,6 @@ def source_of(model: AnalysedModel, data: str | None) -> Data:
 
 def read_lines(path: str) -> list[tuple[int, str]]:
     """Return the lines of a UTF-8 file that are not blank, with numbers from 1. Raises UserError if there are none."""
+    if Path(path).is_dir():
+        raise UserError(f"{path}: this folder has no data of `tokenfree preprocess`. Give a data directory or a file.")
     return [(number, line) for number, line in enumerate(files.read_lines(path), 1) if line.strip()]

@@ -90,8 +90,9 @@ def test_lines_of_a_file_are_spaced_evenly(make_model: MakeModel, tmp_path: Path
     assert len(sample_texts(make_model(), str(path), 30).texts) == 11
     for content in (b"", b"\n \n"):
         path.write_bytes(content)
-        with pytest.raises(UserError, match="has no text"):
+        with pytest.raises(UserError, match="this file is empty"):
             sample_texts(make_model(), str(path), 3)
-    for name in ("nothing", "text/below", "."):
-        with pytest.raises(UserError, match="there is no such file or folder"):
+    reasons = {"nothing": "no such file", "text/below": "cannot be read", ".": "this folder has no data"}
+    for name, reason in reasons.items():
+        with pytest.raises(UserError, match=reason):
             sample_texts(make_model(), str(tmp_path / name), 3)

@@ -42,7 +42,7 @@ def test_a_file_that_is_none_names_its_line(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"eng:3: no tab"):
         read_unimorph(str(path))
     path.write_bytes(b"live\tlives\nl\xefve\tx\n")
-    with pytest.raises(UserError, match=r"eng:2: not UTF-8"):
+    with pytest.raises(UserError, match=r"eng: line 2: this is not utf-8"):
         read_unimorph(str(path))
     with pytest.raises(UserError, match="has the same name"):
         unimorph_files([str(path), str(tmp_path / "other" / "eng.args")])
