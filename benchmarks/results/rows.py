@@ -125,6 +125,7 @@ def _of_set(name: str) -> Iterator[Row]:
         yield Row(f"{name}-long", FINETUNE, LONGER, name, "", recipe, given, "text-long", *family, seeds=1)
     if name in FIRST:
         family = (LARGER_RATES[kind], f"{leader}-gpu")
+        given = {**given, "model.trunk.dropout": "0.1"}  # without it, the loss on SST-2's development part rises
         yield Row(f"{name}-gpu", FINETUNE, LARGER, name, "", recipe, given, "all-gpu", *family, seeds=1)
     yield Row(f"{name}-probe", PROBE, "linear probe", name, begins_with="text")
 
