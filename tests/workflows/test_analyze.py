@@ -123,7 +123,7 @@ MISTAKES = [
     ("attention RUN --data texts --output found.pdf", "use one of .json, .csv, .png, .svg"),
     ("attention RUN --data texts --output .", "the ending says what is written"),
     ("attention RUN", "name texts with --data PATH"),
-    ("attention RUN --data nowhere", "nowhere: there is no such file or folder"),
+    ("attention RUN --data nowhere", "nowhere: there is no such file. Check the path"),
     ("attention nowhere --data texts", "nowhere holds no run"),
     ("similarity RUN --data texts", "texts:1: no tab"),
     ("collisions RUN --dta texts", "did you mean --data?"),
