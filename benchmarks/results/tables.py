@@ -247,19 +247,18 @@ def draw(file: Path, lines: Mapping[str, Line]) -> None:
     from matplotlib.figure import Figure
 
     scores = Scores(lines)
-    figure = Figure(figsize=(9, 3.4), layout="constrained")
+    figure = Figure(figsize=(9, 4.2), layout="constrained")
     for axes, of_names in zip(figure.subplots(1, 2), (True, False), strict=True):
         names = [name for name in SETS if (SETS[name].kind == NAMES) == of_names]
         score = "f1 unseen" if of_names else "accuracy"
         predictors = COMPARED[NAMES] if of_names else COMPARED[""][1:]
         for number, predictor in enumerate(predictors):
             points = [(place, scores.mean(name, predictor, score)) for place, name in enumerate(names)]
-            there = [(place + 0.16 * number - 0.32, value) for place, value in points if value is not None]
-            axes.bar(*zip(*there, strict=True), width=0.16, label=predictor) if there else None
+            there = [(place + 0.13 * number - 0.3, value) for place, value in points if value is not None]
+            axes.bar(*zip(*there, strict=True), width=0.13, label=predictor) if there else None
         axes.set_xticks(range(len(names)), names, rotation=45)
         axes.set_title("F1 of names not seen in training" if of_names else "Accuracy of texts")
-        axes.margins(y=0.5)  # room for the legend
-        axes.legend(fontsize=7)
+        axes.legend(fontsize=7, ncols=2, loc="upper center", bbox_to_anchor=(0.5, -0.25))
     figure.savefig(file, dpi=150, metadata={"Software": None})
 
 
