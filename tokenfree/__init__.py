@@ -81,7 +81,12 @@ def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         module = sys.modules[__name__]  # with it, Python names the nearest attribute
         raise AttributeError(f"module 'tokenfree' has no attribute {name!r}", name=name, obj=module)
-    return getattr(importlib.import_module(_HOMES[name]), _OTHER_NAMES.get(name, name))
+    try:
+        home = importlib.import_module(_HOMES[name])
+    except ModuleNotFoundError as error:
+        error.add_note(f"tokenfree.{name} needs more packages: pip install '.[all]' in a checkout of tokenfree")
+        raise
+    return getattr(home, _OTHER_NAMES.get(name, name))
 
 
 def __dir__() -> list[str]:

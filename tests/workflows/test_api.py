@@ -69,6 +69,15 @@ def test_a_misspelt_name_is_refused_with_what_python_needs_to_suggest_another() 
     assert (caught.value.name, caught.value.obj) == ("pretrian", tokenfree)
 
 
+def test_a_missing_package_names_the_installation(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(tokenfree._HOMES, "pretrain", "tokenfree.train.absent")
+    with pytest.raises(ModuleNotFoundError) as raised:
+        tokenfree.pretrain  # noqa: B018
+    assert raised.value.__notes__ == [
+        "tokenfree.pretrain needs more packages: pip install '.[all]' in a checkout of tokenfree"
+    ]
+
+
 @pytest.mark.parametrize(
     ("imports", "variables", "policy", "warns"),
     [
