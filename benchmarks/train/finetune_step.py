@@ -87,7 +87,7 @@ def some_texts(path: str, count: int, folder: Path) -> str:
 def recipe_of(options: argparse.Namespace, *, steps: int) -> FinetuneRecipe:
     mapping = {
         "model": merge(SIZES[options.size], {"trunk": {"dropout": DROPOUT}}),
-        "task": {"name": "classification", "dropout": DROPOUT},
+        "task": {"name": "classification", "dropout": DROPOUT, "representation": "pooled"},  # as in the peer
         "train": {
             "steps": steps, "global_batch": options.batch, "length": LENGTH, "learning_rate": RATE,
             "precision": options.precision, "threads": options.threads,
@@ -102,7 +102,9 @@ def measure(options: argparse.Namespace, folder: Path, files: str, order: str) -
     steps = batches * (options.rounds + 1)
     loop = our_loop(recipe_of(options, steps=steps), folder, files)
     model, tokenizer = their_model(folder / "exported")
-    print(f"largest difference of a logit {difference(loop, model):.1e}", flush=True)
+    largest = difference(loop, model)
+    assert largest < 1e-3, f"the models differ: by {largest:.1e} in a logit"
+    print(f"largest difference of a logit {largest:.1e}", flush=True)
     seconds: Seconds = {OURS: [], THEIRS: [], ENCODER: []}
 
     def add(name: str, began: float) -> None:
