@@ -1,0 +1,420 @@
+"""Values that templates show: dates, numbers with units, and phrases."""
+
+from __future__ import annotations
+
+import re
+
+from tokenfree.preprocess.wikitext.markup import GONE
+from tokenfree.preprocess.wikitext.templates import Rule, get, positional
+
+_MONTHS = {
+    "en": "January February March April May June July August September October November December",
+    "uk": "січня лютого березня квітня травня червня липня серпня вересня жовтня листопада грудня",
+    "ru": "января февраля марта апреля мая июня июля августа сентября октября ноября декабря",
+    "be": "студзеня лютага сакавіка красавіка мая чэрвеня ліпеня жніўня верасня кастрычніка лістапада снежня",
+    "fr": "janvier février mars avril mai juin juillet août septembre octobre novembre décembre",
+    "de": "Januar Februar März April Mai Juni Juli August September Oktober November Dezember",
+    "pl": "stycznia lutego marca kwietnia maja czerwca lipca sierpnia września października listopada grudnia",
+    "es": "enero febrero marzo abril mayo junio julio agosto septiembre octubre noviembre diciembre",
+    "pt": "janeiro fevereiro março abril maio junho julho agosto setembro outubro novembro dezembro",
+    "it": "gennaio febbraio marzo aprile maggio giugno luglio agosto settembre ottobre novembre dicembre",
+    "nl": "januari februari maart april mei juni juli augustus september oktober november december",
+    "bn": "জানুয়ারি ফেব্রুয়ারি মার্চ এপ্রিল মে জুন জুলাই আগস্ট সেপ্টেম্বর অক্টোবর নভেম্বর ডিসেম্বর",
+}
+
+
+def _month(number: str, language: str) -> str:
+    names = _MONTHS.get(language, _MONTHS["en"]).split()
+    return names[int(number) - 1] if number.isascii() and number.isdigit() and 1 <= int(number[:3]) <= 12 else number
+
+
+def _number_of(month: str) -> str:
+    """Return the number of a month with an English name, which translation tools put into templates."""
+    names = _MONTHS["en"].split()
+    return str(names.index(month) + 1) if month in names else month
+
+
+def written_date(year: str, month: str, day: str, language: str, *, day_first: bool = False) -> str:
+    """Return a date in words, as the language writes it. The month or the day may be missing."""
+    if not month:
+        return year
+    month = _number_of(month)
+    if language in ("ja", "zh"):
+        return f"{year}年{month.lstrip('0')}月" + (f"{day.lstrip('0')}日" if day else "")
+    if language == "vi":
+        return (f"{day} " if day else "") + f"tháng {month.lstrip('0')} năm {year}"
+    name = _month(month, language)
+    if not day:
+        return f"{name} {year}"
+    day = day.lstrip("0") or day
+    if language == "es" or language == "pt":
+        return f"{day} de {name} de {year}"
+    if language == "de":
+        return f"{day}. {name} {year}"
+    return f"{name} {day}, {year}" if language == "en" and not day_first else f"{day} {name} {year}"
+
+
+def date(arguments: dict[str, str], language: str) -> str:
+    """`{{birth date|1900|1|2|df=y}}` and others that give year, month, day."""
+    values = positional(arguments)
+    day_first = get(arguments, "df").lower() in ("y", "yes", "true", "1")
+    if not values:
+        return ""
+    if not values[0][:1].isdigit() or len(values) == 1 or len(values[0]) < 3:
+        return " ".join(values[:3])
+    return written_date(values[0], values[1], values[2] if len(values) > 2 else "", language, day_first=day_first)
+
+
+def day_month_year(arguments: dict[str, str], language: str) -> str:
+    """`{{ДН|2|10|1906|19|9}}`: day, month, year, then the day and month of the old calendar, which are left out."""
+    values = [*positional(arguments)[:3], "", ""]
+    if not values[0]:
+        return ""
+    if not values[1] and not values[2]:
+        return values[0]
+    return written_date(values[2], values[1], values[0], language).strip() if values[2] else " ".join(values).strip()
+
+
+def french_date(arguments: dict[str, str]) -> str:
+    """`{{date|22 mai 2016}}` or `{{date|22|mai|2016|en sport}}`."""
+    parts = [part for part in positional(arguments)[:3] if part]
+    if len(parts) > 1 and parts[1].isdigit():
+        parts[1] = _month(parts[1], "fr")
+    return " ".join(parts)
+
+
+def hour(arguments: dict[str, str]) -> str:
+    """`{{heure|4|30}}`: "4 h 30"."""
+    parts = positional(arguments)
+    return f"{parts[0]} h {parts[1]}".rstrip() if len(parts) > 1 else f"{parts[0]} h" if parts else ""
+
+
+def as_of(arguments: dict[str, str], language: str, words: str = "As of") -> str:
+    """`{{as of|2013|4|lc=y}}`: "as of April 2013"."""
+    shown = get(arguments, "alt")
+    if shown:
+        return shown
+    values = [*positional(arguments)[:3], "", "", ""]
+    lower = get(arguments, "lc").lower() in ("y", "yes", "on", "true", "1")
+    if get(arguments, "since"):
+        words = "Since"
+    if not values[0]:
+        return ""
+    written = written_date(values[0], values[1], values[2], language, day_first=True)
+    return f"{words.lower() if lower else words} {written}"
+
+
+def circa(arguments: dict[str, str], prefix: str = "c. ") -> str:
+    """`{{circa|1300|1320}}`: "c. 1300 – c. 1320"; `{{circa}}`: "c."."""
+    years = [year for year in positional(arguments)[:2] if year]
+    return " – ".join(prefix + year for year in years) if years else prefix
+
+
+def reign(arguments: dict[str, str], prefix: str = "r. ") -> str:
+    """`{{reign|1900|1910}}`: "r. 1900–1910"."""
+    return prefix + "–".join(year for year in positional(arguments)[:2] if year)
+
+
+def old_style(arguments: dict[str, str]) -> str:
+    """`{{OldStyleDate|12 May|1700|1 May}}`: "12 May [O.S. 1 May] 1700"."""
+    values = [*positional(arguments)[:3], "", "", ""]
+    old = f" [O.S. {values[2]}]" if values[2] else ""
+    return f"{values[0]}{old} {values[1]}".strip()
+
+
+def century(arguments: dict[str, str], words: str, suffix: str = "") -> str:
+    """`{{s-|XVII}}`: "XVIIe siècle"; `{{séc|XVIII}}`: "século XVIII" with words in front and no suffix."""
+    numeral = get(arguments, "1").upper()
+    if not numeral:
+        return ""
+    return f"{numeral}{suffix} {words}" if suffix else f"{words} {numeral}"
+
+
+_NUMBER = re.compile(r"([-−+]?)([0-9]+)(\.[0-9]+)?")
+_LINK = re.compile(r"\[\[(?:[^\[\]|]*\|)?([^\[\]|]*)\]\]")
+
+# Separators of thousands and decimals, and the fewest digits that are grouped (MediaWiki's Messages*.php).
+_DOT = (".", ",", 4)
+_SPACE = ("\xa0", ",", 4)
+_SEPARATORS = {
+    **dict.fromkeys(
+        ("de", "nl", "id", "tr", "da", "ro", "hr", "sl", "el", "is", "gl", "az", "vi", "mk", "sr", "bs", "sh", "eu"),
+        _DOT,
+    ),
+    **dict.fromkeys(("es", "pt", "it", "ca"), (".", ",", 5)),
+    **dict.fromkeys(
+        ("uk", "ru", "be", "sv", "fi", "no", "nn", "cs", "sk", "lt", "lv", "et", "kk", "ky", "ltg", "hy", "ka", "ba"),
+        _SPACE,
+    ),
+    **dict.fromkeys(("pl", "bg", "hu"), ("\xa0", ",", 5)),
+    "fr": ("\u202f", ",", 4),
+}
+_BENGALI_DIGITS = str.maketrans("0123456789", "০১২৩৪৫৬৭৮৯")
+
+
+_RANGES = {
+    "-": "–", "–": "–", "—": "–", "to": " to ", "to(-)": " to ", "and": " and ", "or": " or ", "by": " by ",
+    "x": " × ", "×": " × ", "xx": " × ", "*": " × ", "+/-": " ± ", "±": " ± ", "+": " + ", ",": ", ", "/": "/",
+    "and(-)": " and ", "thru": " through ", "through": " through ", "till": " till ", "to about": " to about ",
+    "থেকে": " থেকে ",
+}  # fmt: skip
+_UNITS = {
+    "c": "°C", "f": "°F", "°c": "°C", "°f": "°F", "k": "K", "km2": "km²", "m2": "m²", "cm2": "cm²", "mm2": "mm²",
+    "m3": "m³", "cm3": "cm³", "km3": "km³", "dm3": "dm³", "mm3": "mm³", "sqmi": "sq mi", "sqft": "sq ft",
+    "sqkm": "km²", "sqm": "m²", "sqin": "sq in", "sqyd": "sq yd", "mi2": "sq mi", "ft2": "sq ft", "in2": "sq in",
+    "cuft": "cu ft", "cuyd": "cu yd", "cumi": "cu mi", "cuin": "cu in", "ft3": "cu ft", "kph": "km/h",
+    "kmh": "km/h", "m/s2": "m/s²", "km/km2": "/km²", "pd/km2": "/km²", "pd/sqmi": "/sq mi", "/km2": "/km²",
+    "/sqmi": "/sq mi", "inhg": "inHg", "usgal": "US gal", "impgal": "imp gal", "lbf.ft": "lbf⋅ft", "nm": "nm",
+    "nmi": "nmi", "kn": "kn", "u.s.gal": "US gal", "m3/s": "m³/s", "cuft/s": "cu ft/s", "kg/m3": "kg/m³",
+    "g/cm3": "g/cm³", "kg/m2": "kg/m²", "acre": "acres", "foot": "feet", "mile": "miles", "long": "long tons",
+    "short": "short tons", "lt": "long tons", "st": "short tons", "tonne": "tonnes", "metre": "metres",
+    "meter": "meters",
+}  # fmt: skip
+
+
+# The word of a range where the wiki's language is not English.
+_TO = {"vi": "đến", "uk": "до", "ru": "до", "bn": "থেকে", "de": "bis", "fr": "à", "es": "a", "pt": "a", "nl": "tot"}
+_COMPOUND = frozenset((("ft", "in"), ("lb", "oz"), ("st", "lb"), ("mi", "yd"), ("yd", "ft"), ("mi", "ch")))
+
+
+def grouped(number: str, language: str) -> str:
+    """Return a plain number ("1234567.8") as the wiki's language writes it, and anything else as it is."""
+    match = _NUMBER.fullmatch(number) if len(number) < 40 else None
+    if match is None:
+        return number
+    sign, whole, fraction = match[1], match[2], match[3] or ""
+    thousands, decimal, fewest = _SEPARATORS.get(language, (",", ".", 4))
+    if len(whole) >= fewest:
+        whole = _lakhs(whole) if language in ("bn", "hi") else f"{int(whole):,}".replace(",", thousands)
+    shown = sign + whole + fraction.replace(".", decimal)
+    return shown.translate(_BENGALI_DIGITS) if language == "bn" else shown
+
+
+def _lakhs(digits: str) -> str:
+    """Indian grouping: the last three digits, then pairs."""
+    head, tail = digits[:-3], digits[-3:]
+    first = len(head) % 2
+    pairs = [head[:first]] if first else []
+    pairs += [head[i : i + 2] for i in range(first, len(head), 2)]
+    return ",".join([*pairs, tail])
+
+
+def format_number(arguments: dict[str, str], language: str) -> str:
+    """formatnum and its likes: `{{formatnum:1000}}`, `{{nts|1000}}`."""
+    value = get(arguments, "1", GONE).replace(GONE, "")
+    if arguments.get("2", "").strip().upper() in ("R", "NOSEP"):
+        return value.replace(",", "")
+    return grouped(value, language)
+
+
+def convert(arguments: dict[str, str], language: str) -> str:
+    """`{{convert|5|to|10|km|mi}}`: the source quantity, "5 to 10 km"; the converted one is left out."""
+    values = positional(arguments)[:20]
+    shown = ""
+    position = 0
+    while position + 1 < len(values):
+        shown += _number(values[position], language)
+        link = _RANGES.get(values[position + 1])
+        if link is None:
+            break
+        shown += f" {_TO[language]} " if link == " to " and language in _TO else link
+        position += 2
+    if position + 1 >= len(values):
+        return shown + (_number(values[position], language) if position < len(values) else "")
+    unit = values[position + 1]
+    shown = _with_unit(shown, unit, adjective=arguments.get("adj", "").strip() == "on")
+    following = values[position + 2 : position + 4]
+    if len(following) == 2 and _NUMBER.fullmatch(following[0]) and (unit, following[1]) in _COMPOUND:
+        shown += f" {following[0]} {following[1]}"
+    return shown
+
+
+def _number(value: str, language: str) -> str:
+    value = value.strip(" '" + GONE)
+    # convert takes numbers with commas, and fractions as 5+1/2 or 5//8
+    return grouped(value.replace(",", "") if language == "en" else value, language).replace("+", " ").replace("//", "/")
+
+
+def _with_unit(shown: str, unit: str, adjective: bool = False) -> str:
+    unit = _LINK.sub(r"\1", unit)
+    symbol = _UNITS.get(unit.lower(), unit)
+    if symbol.startswith("/"):
+        return shown + symbol
+    return f"{shown}-{symbol}" if adjective and len(symbol) > 4 else f"{shown} {symbol}"
+
+
+def value(arguments: dict[str, str], language: str) -> str:
+    """`{{val|0.99985|0.2|e=3|u=A}}`: "0.99985 ± 0.2 × 10^3 A"."""
+    numbers = positional(arguments)
+    shown = get(arguments, "p") + "".join(grouped(number, language) for number in numbers[:1])
+    if len(numbers) > 1:
+        shown += numbers[1] if numbers[1].startswith("(") else f" ± {grouped(numbers[1], language)}"
+    exponent = get(arguments, "e")
+    if exponent:
+        shown += f" × 10{exponent}" if numbers else f"10{exponent}"
+    shown += get(arguments, "s")
+    unit = get(arguments, "u", "ul")
+    if unit:
+        shown += unit if unit in "°%" else f" {unit}"
+    divisor = get(arguments, "up", "upl")
+    return f"{shown}/{divisor}" if divisor else shown
+
+
+def fraction(arguments: dict[str, str], slash: str = "⁄") -> str:
+    """`{{frac|3|1|2}}` is 3 1⁄2, `{{frac|1|2}}` 1⁄2, `{{frac|2}}` 1⁄2."""
+    parts = positional(arguments)
+    if len(parts) >= 3:
+        return f"{parts[0]} {parts[1]}{slash}{parts[2]}"
+    if len(parts) == 2:
+        return f"{parts[0]}{slash}{parts[1]}"
+    return f"1{slash}{parts[0]}" if parts else ""
+
+
+def power_of_ten(arguments: dict[str, str]) -> str:
+    """`{{e|7}}` after a number: "×10^7" with a plain exponent, as text copied from the page has it."""
+    return f" × 10{get(arguments, '1')}"
+
+
+def quantity(arguments: dict[str, str], language: str) -> str:
+    """French unité, nombre and tmp: `{{unité|814|km|2}}` is 814 km², other pairs alike; also `{{unité|814 km}}`."""
+    values = positional(arguments)
+    if not values:
+        return ""
+    number, _, unit = values[0].partition(" ")
+    if unit and not unit[0].isdigit():
+        return f"{grouped(number, language)} {unit} {' '.join(values[1:])}".rstrip()
+    number = values[0].replace(" ", "")
+    shown = grouped(number, language)
+    units = values[1:]
+    if not units:
+        return shown
+    if len(units) == 1:
+        return f"{shown} {units[0]}"
+    joined = ""
+    for index in range(0, len(units), 2):
+        power = units[index + 1] if index + 1 < len(units) else ""
+        power = {"2": "²", "3": "³"}.get(power, power)
+        joined += ("/" if joined and power.startswith("-") else "") + units[index] + power.replace("-1", "")
+    return f"{shown} {joined}"
+
+
+def height(arguments: dict[str, str]) -> str:
+    """`{{height|ft=6|in=2}}`: "6 ft 2 in"; `{{height|m=1.88}}`: "1.88 m"."""
+    units = ("m", "cm", "ft", "in", "ftin")
+    return " ".join(f"{arguments[unit].strip()} {unit}" for unit in units if arguments.get(unit, "").strip())
+
+
+def duration(arguments: dict[str, str]) -> str:
+    """`{{duration|m=3|s=20}}`: "3:20"."""
+    parts = positional(arguments) or [arguments.get(unit, "").strip() for unit in ("h", "m", "s")]
+    return ":".join(part for part in parts if part)
+
+
+Arguments = dict[str, str]
+
+
+def first(arguments: Arguments) -> str:
+    """The first argument, by position or by a usual name."""
+    return get(arguments, "1", "text", "content", "quote", "code")
+
+
+def second(arguments: Arguments) -> str:
+    """The second argument: `{{lang|fr|mot}}`; without it the named text, else nothing."""
+    return get(arguments, "2", "text", "texte")
+
+
+def last(arguments: Arguments) -> str:
+    """The last argument by position: `{{transl|ar|ALA|alif}}`."""
+    values = positional(arguments)
+    return values[-1] if values else ""
+
+
+def constant(text: str) -> Rule:
+    return lambda arguments: text
+
+
+def around(before: str, after: str = "") -> Rule:
+    """A rule that sets the first argument between two texts."""
+
+    def rule(arguments: Arguments) -> str:
+        shown = first(arguments)
+        return f"{before}{shown}{after}" if shown else ""
+
+    return rule
+
+
+def joined(separator: str) -> Rule:
+    return lambda arguments: separator.join(value for value in positional(arguments) if value)
+
+
+def named(*names: str) -> Rule:
+    """A rule that gives the first argument present, in this order."""
+    return lambda arguments: get(arguments, *names)
+
+
+def nihongo(arguments: Arguments) -> str:
+    """`{{nihongo|English|kanji|romaji|extra}}`: "English (kanji, romaji, extra)"."""
+    values = [*positional(arguments)[:4], "", "", "", ""]
+    inside = ", ".join(value for value in values[1:4] if value)
+    if not inside:
+        return values[0]
+    return f"{values[0]} ({inside})" if values[0] else inside
+
+
+def reading(arguments: Arguments) -> str:
+    """Japanese 読み仮名: `{{読み仮名|物理学|ぶつりがく|physics}}` is 物理学（ぶつりがく、physics）."""
+    values = positional(arguments)
+    inside = "、".join(value for value in values[1:] if value)
+    return f"{values[0]}（{inside}）" if inside else "".join(values[:1])
+
+
+def ruby(arguments: Arguments) -> str:
+    """Base text with its reading in brackets."""
+    values = [*positional(arguments)[:2], "", ""]
+    return f"{values[0]}（{values[1]}）" if values[1] else values[0]
+
+
+def ship(prefix: str) -> Rule:
+    """`{{HMS|Exeter|68}}`: "HMS Exeter (68)"; a third argument other than 1 leaves out the hull number."""
+
+    def rule(arguments: Arguments) -> str:
+        values = [*positional(arguments)[:3], "", "", ""]
+        hull = f" ({values[1]})" if values[1] and values[2] in ("", "1") else ""
+        name = values[0] if values[2] == "3" else f"{prefix} {values[0]}".strip()
+        return f"{name}{hull}"
+
+    return rule
+
+
+def any_ship(arguments: Arguments) -> str:
+    """`{{ship|French battleship|Bouvet||2}}`."""
+    values = [*positional(arguments)[:3], "", "", ""]
+    hull = f" ({values[2]})" if values[2] else ""
+    return f"{values[0]} {values[1]}{hull}".strip()
+
+
+def quotation(arguments: Arguments) -> str:
+    """`{{quote|text|author|source}}`: the text, then who said it."""
+    text = get(arguments, "text", "quote", "1", "цитата", "citation", "zitat", "texte")
+    values = positional(arguments)
+    others = values[1:3] if "text" not in arguments and "quote" not in arguments else values[:2]
+    author = get(arguments, "author", "sign", "by", "автор", "auteur", "autor", "người nói")
+    source = get(arguments, "source", "title", "nguồn")
+    credit = ", ".join(part for part in ([author, source] if author or source else others) if part and "px" not in part)
+    credit = credit.lstrip("-–— ")
+    # MediaWiki shows it as a block, so it gets separate lines.
+    return f"\n{text}\n— {credit}\n" if credit and text else f"\n{text}\n" if text else ""
+
+
+def chinese(arguments: Arguments) -> str:
+    """`{{zh|s=西沙群岛|t=西沙群島|p=Xīshā}}`: the forms, without labels."""
+    names = ("c", "s", "t", "hv", "p", "w", "j", "l")
+    values = [*positional(arguments), *(get(arguments, name) for name in names)]
+    return ", ".join(dict.fromkeys(value for value in values if value))
+
+
+def music(arguments: Arguments) -> str:
+    """`{{music|flat}}`: ♭."""
+    name = get(arguments, "1").lower()
+    signs = {"flat": "♭", "b": "♭", "sharp": "♯", "#": "♯", "natural": "♮", "doublesharp": "𝄪", "doubleflat": "𝄫"}
+    return signs.get(name, name if len(name) < 4 else "")
