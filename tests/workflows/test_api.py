@@ -72,7 +72,7 @@ def test_a_misspelt_name_is_refused_with_what_python_needs_to_suggest_another() 
 def test_a_missing_package_names_the_installation(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(tokenfree._HOMES, "pretrain", "tokenfree.train.absent")
     with pytest.raises(ModuleNotFoundError) as raised:
-        tokenfree.pretrain  # noqa: B018
+        _ = tokenfree.pretrain
     assert raised.value.__notes__ == [
         "tokenfree.pretrain needs more packages: pip install '.[all]' in a checkout of tokenfree"
     ]

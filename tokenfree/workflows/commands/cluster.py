@@ -12,6 +12,7 @@ Examples:
 """
 
 import argparse
+import importlib
 import inspect
 import pkgutil
 
@@ -91,7 +92,7 @@ def run(args: argparse.Namespace) -> int:
     elif name is not None:
         raise UserError(f"tokenfree cluster {args.action} takes nothing after '--', but got {name!r}")
     if args.action != "profiles":
-        import ray  # noqa: F401  # names the extra that is missing, before other packages of it are
+        importlib.import_module("ray")  # if it is missing, the error names the extra
     return _ACTIONS[args.action](args)
 
 
