@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tokenfree.core.errors import JobError
-from tokenfree.pipelines import beam as graph
+from tokenfree.pipelines import local
 from tokenfree.pipelines.preprocess import run_preprocess
 from tokenfree.preprocess.config import NearDuplicateConfig, PreprocessConfig, VocabularyConfig, WindowConfig
 from tokenfree.preprocess.job import finish as finish_step
@@ -83,7 +83,7 @@ def kill(*_: object) -> None:
 def killed_at_the_end() -> Iterator[None]:
     """In the block, a job fails in its last stage."""
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(graph, "STAGES", (*STAGES[:-1], STAGES[-1]._replace(function=kill)))
+        patched.setattr(local, "STAGES", (*STAGES[:-1], STAGES[-1]._replace(function=kill)))
         yield
 
 

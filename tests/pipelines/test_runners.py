@@ -43,8 +43,10 @@ def test_other_runners_take_workers_their_own_way(runner: str, name: str, flag: 
 def test_what_needs_no_beam_is_chosen_as_beam_reads_the_profile(runner: str, workers: int | None) -> None:
     engine = choose_engine(runner, workers)
     by_beam = choose_engine(runner, workers, ["--job_name=geese"])
-    assert (engine.name, engine.workers) == (by_beam.name, by_beam.workers)
-    assert (engine.options is None) == (engine.name != "embedded")
+    assert engine.workers == by_beam.workers
+    assert engine.name == by_beam.name.replace("embedded", "local")
+    assert engine.is_one_process == by_beam.is_one_process == (runner == "direct" and workers in (None, 1))
+    assert engine.options is None
 
 
 @pytest.mark.parametrize("runner", ["flink", "dataflow"])

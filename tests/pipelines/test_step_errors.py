@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tests.pipelines.conftest import BEAM
 from tokenfree.core.errors import JobError, UserError
 from tokenfree.core.storage import Storage
 from tokenfree.pipelines.preprocess import run_preprocess
@@ -65,30 +66,31 @@ def test_a_directory_that_cannot_be_written_to_is_told_without_a_note(
     assert str(noted_error(job.storage)).endswith("cannot write here")
 
 
-@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("engine", [{"workers": 1}, {"workers": 2}, {"beam_options": BEAM}])
 def test_the_users_mistake_comes_out_of_any_process(
-    corpus: Path, tmp_path: Path, make_config: Any, workers: int
+    corpus: Path, tmp_path: Path, make_config: Any, engine: dict[str, Any]
 ) -> None:
     config = make_config(
         corpus, vocabulary=VocabularyConfig(size=300, required_characters="none", character_coverage=1)
     )
     with pytest.raises(UserError) as caught:
-        run_preprocess(config, str(tmp_path / "out"), workers=workers)
+        run_preprocess(config, str(tmp_path / "out"), **engine)
     assert str(caught.value).startswith(
         "vocabulary.size: 300 is too small for the characters of this corpus; set it to"
     )
     assert str(caught.value).endswith("or lower vocabulary.character_coverage")
 
 
+@pytest.mark.parametrize("beam_options", [(), BEAM])
 def test_an_interrupt_in_a_step_is_one_of_the_command(
-    corpus: Path, tmp_path: Path, make_config: Any, monkeypatch: pytest.MonkeyPatch
+    beam_options: tuple[str, ...], corpus: Path, tmp_path: Path, make_config: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def interrupted(*_: Any) -> bytes:
         raise KeyboardInterrupt
 
     monkeypatch.setattr("tokenfree.preprocess.job.steps.train_apart", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        run_preprocess(make_config(corpus), str(tmp_path / "out"))
+        run_preprocess(make_config(corpus), str(tmp_path / "out"), beam_options=beam_options)
 
 
 @pytest.fixture

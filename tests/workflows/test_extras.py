@@ -55,22 +55,22 @@ def books(tmp_path: Path) -> tuple[str, ...]:
     return "preprocess", "--books", "books", "--vocabulary.size", "400", "--validation_fraction", "0.3", "--output"
 
 
-def test_preprocessing_needs_beam_alone(books: tuple[str, ...], tmp_path: Path) -> None:
-    hidden = {"model", "train", "huggingface"}
+def test_preprocessing_needs_no_extra(books: tuple[str, ...], tmp_path: Path) -> None:
+    hidden = {"beam", "model", "train", "huggingface"}
     done = run(hidden, *books, "data", folder=tmp_path)
     assert done.returncode == 0, done.stderr
-    verified = run({*hidden, "beam"}, "verify", "data", folder=tmp_path)
+    verified = run(hidden, "verify", "data", folder=tmp_path)
     assert verified.stdout.splitlines()[-1].startswith("  next        pip install '.[train]' && tokenfree pretrain ")
-    shown = run({*hidden, "beam"}, "inspect", "data", folder=tmp_path)
+    shown = run(hidden, "inspect", "data", folder=tmp_path)
     assert (shown.returncode, "\nsubwords " in shown.stdout, "\nmasks " in shown.stdout) == (0, True, False)
-    missing = run({"beam"}, *books, "other", folder=tmp_path)
+    missing = run(hidden, *books, "other", "--runner", "prism", folder=tmp_path)
     assert (missing.returncode, missing.stderr) == (
         2,
         "tokenfree: apache_beam is not installed; run pip install '.[beam]' in a checkout of tokenfree\n",
     )
 
 
-def test_processes_and_ray_need_no_beam(books: tuple[str, ...], tmp_path: Path) -> None:
+def test_several_processes_and_ray_need_no_beam(books: tuple[str, ...], tmp_path: Path) -> None:
     done = run({"beam", "model", "train", "huggingface"}, *books, "data", "--workers", "2", folder=tmp_path)
     assert done.returncode == 0, done.stderr
     named = run({"beam"}, *books, "other", "--runner", "ray", folder=tmp_path)

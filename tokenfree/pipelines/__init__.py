@@ -1,1 +1,1 @@
-"""Beam graphs that wire the functions of `preprocess`; nothing here knows about text."""
+"""Run the stages of preprocessing on this machine, on Ray or on engines of Beam. Nothing here knows about text."""

@@ -1,4 +1,4 @@
-"""Run the stages of a job in processes of this machine, forked from a server that has imported the job."""
+"""Run the stages of a job on this machine: in this process, or in several forked from a server that has imported it."""
 
 from __future__ import annotations
 
@@ -23,10 +23,16 @@ ATTEMPTS_IN_VAIN = 2
 
 
 def run_stages(job: PreprocessJob, workers: int) -> None:
-    """Run the job in `workers` processes. A process that dies (killed, out of memory) loses only uncommitted work.
+    """Run the job in this process if `workers` is 1, else in that many others.
 
-    Raises BrokenProcessPool if processes died in several consecutive attempts that committed nothing.
+    One of several that dies (killed, out of memory) loses only uncommitted work. Raises BrokenProcessPool if processes
+    died in several consecutive attempts that committed nothing.
     """
+    if workers == 1:
+        for _, count, function in STAGES:
+            for index in range(still(count, job) or 0):
+                still(function, job, index)
+        return
     in_vain = 0
     while True:
         before = num_runs(job) + num_shards(job)

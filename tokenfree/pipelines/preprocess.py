@@ -1,7 +1,7 @@
 """Preprocess inputs into a data directory, on any runner.
 
-A job is a table of stages (`tokenfree.preprocess.job.stages`). Beam runs it in this process and on its engines,
-`pipelines.local` in processes of this machine, and `pipelines.ray` on a Ray cluster. Only the first imports Beam.
+A job is a table of stages (`tokenfree.preprocess.job.stages`). `pipelines.local` runs it on this machine,
+`pipelines.ray` on a Ray cluster, and `pipelines.beam` on the engines of Beam. Only the last imports Beam.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ MOST_WORKERS = 4096
 
 @dataclass(frozen=True)
 class Engine:
-    """What runs the stages: a Ray cluster, processes of this machine, Beam in this process, or an engine of Beam.
+    """What runs the stages: a Ray cluster, this machine, Beam's runner in this process, or another engine of Beam.
 
     Attributes:
         workers: Number of processes, or of concurrent tasks on Ray; 0 for one per CPU.
@@ -48,6 +48,11 @@ class Engine:
     name: Literal["ray", "local", "embedded", "beam"]
     workers: int
     options: PipelineOptions | None = None
+
+    @property
+    def is_one_process(self) -> bool:
+        """True if the stages run in the process of the command."""
+        return self.name == "embedded" or (self.name == "local" and self.workers == 1)
 
 
 def choose_engine(
@@ -64,8 +69,8 @@ def choose_engine(
     if profile is None and not beam_options:
         if runner == "ray":
             return Engine("ray", workers or 0)
-        if runner == "direct" and workers not in (None, 1):
-            return Engine("local", workers)
+        if runner == "direct":
+            return Engine("local", 1 if workers is None else workers)
     from tokenfree.pipelines import beam
 
     options = beam.runner_options(runner, workers, beam_options, profile)
@@ -109,7 +114,7 @@ def run_preprocess(
     """
     engine = choose_engine(runner, workers, beam_options, profile)
     storage = Storage.at(output)
-    if not storage.is_shared and engine.name != "embedded":
+    if not storage.is_shared and not engine.is_one_process:
         raise UserError(f"{output}: other processes cannot see it; give --workers 1 or another --output")
     report = progress or (lambda _: None)
     config = with_earlier_values(config, storage)

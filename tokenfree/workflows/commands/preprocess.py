@@ -16,7 +16,6 @@ Examples:
 """
 
 import argparse
-import gc
 import os
 from typing import TYPE_CHECKING
 
@@ -68,7 +67,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run the Beam job with a live line, and print what was made. Raises UserError if recipe or inputs are invalid."""
+    """Run the job with a live line, and print what was made. Raises UserError if recipe or inputs are invalid."""
     from tokenfree.pipelines.dry_run import describe_plan
     from tokenfree.pipelines.preprocess import choose_engine, run_preprocess
     from tokenfree.preprocess.config import PreprocessConfig
@@ -88,9 +87,7 @@ def run(args: argparse.Namespace) -> int:
     show_settings(args.verbosity, config)
     if args.price is not None and not (args.dry_run and 0 <= args.price < float("inf")):
         raise UserError(f"--price {args.price:g}: what a worker costs for an hour; it needs --dry-run")
-    choose_engine(args.runner, args.workers, args.passed_on, args.profile)  # refuses wrong ones, and may import Beam
-    # Python then ignores Beam's many objects when it collects garbage, and exits without freeing them one by one.
-    gc.freeze()
+    choose_engine(args.runner, args.workers, args.passed_on, args.profile)  # refuses wrong ones
     if args.dry_run:
         workers = os.cpu_count() or 1 if args.workers == 0 else args.workers or 1
         print(estimate(describe_plan(config, args.output), workers, args.price))
