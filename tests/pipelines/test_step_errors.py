@@ -12,7 +12,8 @@ from tokenfree.core.errors import JobError, UserError
 from tokenfree.core.storage import Storage
 from tokenfree.pipelines.preprocess import run_preprocess
 from tokenfree.preprocess.config import PreprocessConfig, VocabularyConfig
-from tokenfree.preprocess.job.job import ATTEMPT, ERRORS, PreprocessJob, noted_error, notes_errors
+from tokenfree.preprocess.job.job import ATTEMPT, ERRORS, PreprocessJob, noted_error
+from tokenfree.preprocess.job.stages import still
 
 
 @pytest.fixture
@@ -21,20 +22,16 @@ def job(tmp_path: Path) -> PreprocessJob:
     return PreprocessJob(str(tmp_path), PreprocessConfig(), "", "", "", "", attempt="1")
 
 
-@notes_errors("honk")
-def honk(job: PreprocessJob, index: int, error: Exception | None = None) -> int:
-    if error is not None:
-        raise error
-    return index
-
-
 def note(job: PreprocessJob, index: int, error: Exception) -> None:
+    def honk(job: PreprocessJob, index: int) -> None:
+        raise error
+
     with pytest.raises(type(error)):
-        honk(job, index, error)
+        still(honk, job, index)
 
 
 def test_an_error_comes_back_with_its_class_and_its_whole_message(job: PreprocessJob) -> None:
-    assert honk(job, 3) == 3
+    assert still(lambda job, index: index, job, 3) == 3
     assert noted_error(job.storage) is None
     message = "no goose\n [while running 'x'] tokenfree.core.errors.JobError: \\n 雁"
     note(job, 3, UserError(message))

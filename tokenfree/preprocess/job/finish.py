@@ -30,7 +30,7 @@ from tokenfree.preprocess.dataset.manifest import (
 )
 from tokenfree.preprocess.documents.extract import FOLDER, PageCounters, collect_failures, document_of, read_failures
 from tokenfree.preprocess.job.inputs import portable_config
-from tokenfree.preprocess.job.job import JOB, VOCABULARY_SIDECAR, WORK, PreprocessJob, notes_errors, required
+from tokenfree.preprocess.job.job import JOB, VOCABULARY_SIDECAR, WORK, PreprocessJob, required
 from tokenfree.preprocess.job.output import tidy
 from tokenfree.preprocess.job.read import FAILURES, all_runs, failures_name, hashed_inputs
 from tokenfree.preprocess.job.steps import all_shards, num_bands, the_plan
@@ -39,7 +39,6 @@ from tokenfree.preprocess.shards.build import BuiltShard
 from tokenfree.preprocess.shards.sorted_runs import DATASET_SPLITS, SortedRun
 
 
-@notes_errors("finish")
 def finish(job: PreprocessJob, _: int = 0) -> str:
     """Reconcile and write the files next to the shards. Return the fingerprint of the finished directory.
 

@@ -15,7 +15,7 @@
     _work/errors/*.json     errors of steps
 
 Any worker may run a step any number of times. A step whose sidecar is valid does nothing. Any other writes the same
-bytes as before. Runners wrap an error in their own ways, which hides its class, so a step also writes it to a file.
+bytes as before. Runners wrap an error in their own ways, which hides its class, so it is also written to a file.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from __future__ import annotations
 import contextlib
 import functools
 import hashlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import Any
 
 from pydantic import with_config
 from typing_extensions import TypedDict
@@ -138,29 +138,14 @@ def _lines(url: str, name: str) -> tuple[str, ...]:
     return tuple(Storage(url).read_bytes(name).decode().split("\n")[:-1])
 
 
-P = ParamSpec("P")
-T = TypeVar("T")
-Step = Callable[Concatenate[PreprocessJob, P], T]
 EXPECTED = {"UserError": UserError, "JobError": JobError}
 
 
-def notes_errors(name: str) -> Callable[[Step[P, T]], Step[P, T]]:
-    """Return a decorator for the step of this name that records its errors."""
-
-    def decorate(step: Step[P, T]) -> Step[P, T]:
-        @functools.wraps(step)
-        def noting(job: PreprocessJob, *args: P.args, **kwargs: P.kwargs) -> T:
-            try:
-                return step(job, *args, **kwargs)
-            except Exception as error:
-                noted = {"kind": type(error).__name__, "message": str(error)}
-                with contextlib.suppress(Exception):  # the directory cannot be written to; see `noted_error`
-                    job.storage.write_json(f"{ERRORS}/{'-'.join([name, *map(str, args)])}.json", noted)
-                raise
-
-        return noting
-
-    return decorate
+def note_error(storage: Storage, task: str, error: Exception) -> None:
+    """Record the error of a task, unless the directory cannot be written to."""
+    noted = {"kind": type(error).__name__, "message": str(error)}
+    with contextlib.suppress(Exception):  # see `noted_error`
+        storage.write_json(f"{ERRORS}/{task}.json", noted)
 
 
 def noted_error(storage: Storage) -> Exception | None:

@@ -20,7 +20,7 @@ from tokenfree.core.stored_files import read_sealed, write_sealed
 from tokenfree.preprocess.documents.extract import FailedPage, PageCounters, extract, write_failures
 from tokenfree.preprocess.documents.near_duplicates import band_rows, write_sketches
 from tokenfree.preprocess.job.inputs import portable_name
-from tokenfree.preprocess.job.job import HASHES, RUNS, PreprocessJob, notes_errors
+from tokenfree.preprocess.job.job import HASHES, RUNS, PreprocessJob
 from tokenfree.preprocess.records import Document, Failure, InputSplit, Page
 from tokenfree.preprocess.shards.merge import Merge
 from tokenfree.preprocess.shards.sorted_runs import (
@@ -41,7 +41,6 @@ PAGE_BYTES = 500
 FAILURES, SKETCHES = ".failures.jsonl", ".sketches.arrow"  # suffixes of files next to a run
 
 
-@notes_errors("read")
 def read_one_split(job: PreprocessJob, index: int) -> str:
     """Read and clean an input split into runs, except those already committed, and return the prefix of their names.
 
@@ -171,7 +170,6 @@ def input_line(file: InputFile) -> str:
     return json.dumps(asdict(file), ensure_ascii=False, sort_keys=True)
 
 
-@notes_errors("hash")
 def hash_one_input(job: PreprocessJob, index: int) -> str:
     """Hash one input, unless an earlier attempt did, and return its name.
 

@@ -11,7 +11,7 @@ from typing import NamedTuple, TypeVar
 
 from tokenfree.core.errors import TakenOverError
 from tokenfree.preprocess.job.finish import finish
-from tokenfree.preprocess.job.job import PreprocessJob
+from tokenfree.preprocess.job.job import PreprocessJob, note_error
 from tokenfree.preprocess.job.read import hash_one_input, read_one_split
 from tokenfree.preprocess.job.steps import build_one_shard, find_in_one_band, make_plan, num_bands, num_planned
 
@@ -51,7 +51,7 @@ STAGES: tuple[Stage, ...] = (
 
 
 def still(step: Callable[..., T], job: PreprocessJob, *numbers: int) -> T | None:
-    """Return what the step returns, or None if another attempt at the job has begun.
+    """Return what the step returns, or None if another attempt at the job has begun. Record its error.
 
     An engine can continue a job whose command is gone. Its steps then end at once, for the new command.
     """
@@ -60,3 +60,6 @@ def still(step: Callable[..., T], job: PreprocessJob, *numbers: int) -> T | None
         return step(job, *numbers)
     except TakenOverError:
         return None
+    except Exception as error:
+        note_error(job.storage, "-".join([step.__name__, *(f"{number:05}" for number in numbers)]), error)
+        raise

@@ -48,7 +48,6 @@ from tokenfree.preprocess.job.job import (
     TASKS,
     VOCABULARY_SIDECAR,
     PreprocessJob,
-    notes_errors,
     required,
 )
 from tokenfree.preprocess.job.read import all_runs, failures_name, sketches_name
@@ -73,7 +72,6 @@ def num_bands(job: PreprocessJob) -> int:
     return 0 if least is None else NUM_HASHES // band_rows(least)
 
 
-@notes_errors("near_duplicates")
 def find_in_one_band(job: PreprocessJob, index: int) -> int:
     """Commit the candidates of one band, unless an earlier attempt did, and return its number.
 
@@ -269,7 +267,6 @@ class Plan:
     near_duplicates: int = 0
 
 
-@notes_errors("plan")
 def make_plan(job: PreprocessJob, _: int = 0) -> int:
     """Split the documents of all runs, make the vocabulary and plan the shards. Return the number of shards.
 
@@ -322,7 +319,6 @@ def _no_documents(storage: Storage, runs: Sequence[SortedRun]) -> str:
     return f"the inputs hold no document: {pages}; check the inputs, or loosen the keys under filters"
 
 
-@notes_errors("build")
 def build_one_shard(job: PreprocessJob, index: int) -> str:
     """Build one shard of the plan, unless an earlier attempt did, and return its path."""
     storage, plan = job.storage, the_plan(job.storage)
