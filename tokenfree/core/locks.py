@@ -113,10 +113,6 @@ class HeldStorage(Storage):
     def check(self) -> None:
         check(self, self.number)
 
-    def _commit(self, source: str, name: str) -> None:
-        self.check()
-        super()._commit(source, name)
-
 
 def _acquire(storage: Storage, content: Mapping[str, Any], held: Exception) -> tuple[int, bool]:
     """Return the number under which the lock is now held, and True if its last holder had not released it."""

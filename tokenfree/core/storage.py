@@ -207,11 +207,15 @@ class Storage:
         """Return a file opened for reading bytes, from start to end."""
         return self.fs.open(self.path(name), "rb")
 
+    def check(self) -> None:
+        """Raise an error if nothing may be written here any more. Called before each commit."""
+
     @contextlib.contextmanager
     def new_file(self, name: str) -> Iterator[NewFile]:
         """Yield a path to write to, then commit the file under `name`. An error leaves nothing behind."""
         with self.explained():
             if self.is_local:
+                self.check()  # before the folder is created
                 folder = self.path(TEMPORARY)
                 os.makedirs(folder, exist_ok=True)
             else:
@@ -274,6 +278,7 @@ class Storage:
             raise
 
     def _commit(self, source: str, name: str) -> None:
+        self.check()
         target = self.path(name)
         if self.is_local:
             sync(source)  # before the final name is visible

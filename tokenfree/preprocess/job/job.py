@@ -23,7 +23,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,7 +32,7 @@ from typing_extensions import TypedDict
 
 from tokenfree.core.errors import JobError, TakenOverError, UserError
 from tokenfree.core.locks import HeldStorage
-from tokenfree.core.storage import NewFile, Storage
+from tokenfree.core.storage import Storage
 from tokenfree.core.stored_files import OPEN, StoredFile
 from tokenfree.preprocess.config import PreprocessConfig
 
@@ -75,7 +75,7 @@ class PreprocessJob:
     attempt: str = ""  # content of `_work/attempt.json` as long as this attempt is the newest
 
     @property
-    def storage(self) -> AttemptStorage | HeldStorage:
+    def storage(self) -> Storage:
         """The output directory. It refuses writes of an attempt after a newer one began, or after the job ended."""
         return AttemptStorage(self.url, self.attempt) if self.number is None else HeldStorage(self.url, self.number)
 
@@ -91,16 +91,6 @@ class AttemptStorage(Storage):
     """A directory for one attempt at a job, which an engine can continue after the same command was run again."""
 
     attempt: str
-
-    @contextlib.contextmanager
-    def new_file(self, name: str) -> Iterator[NewFile]:
-        self.check()  # also before the file begins, which would create a folder
-        with super().new_file(name) as new:
-            yield new
-
-    def _commit(self, source: str, name: str) -> None:
-        self.check()
-        super()._commit(source, name)
 
     def check(self) -> None:
         """Raise TakenOverError if another attempt has begun or ended the job."""
