@@ -125,13 +125,6 @@ _TAIL_BYTES = 16  # more than any tag searched for, to find tags that span two b
 
 
 @dataclass(frozen=True)
-class RawPage:
-    """The bytes from `<page>` to `</page>`."""
-
-    data: bytes
-
-
-@dataclass(frozen=True)
 class Loss:
     """Lost content: a broken page (`data` is its beginning), or bytes at `offset` of the stored file."""
 
@@ -140,7 +133,7 @@ class Loss:
     offset: int | None = None
 
 
-Found: TypeAlias = RawPage | Loss
+Found: TypeAlias = bytes | Loss  # the bytes from `<page>` to `</page>`
 
 
 def as_utf8(events: Iterable[Event], encoding: str) -> Iterator[Event]:
@@ -253,7 +246,7 @@ class _Scanner:
         end = close + len(b"</page>")
         if end - position > MAX_PAGE_BYTES:
             return end, Loss("too_large", bytes(self.buffer[position : position + RAW_BYTES]))
-        return end, RawPage(bytes(self.buffer[position:end]))
+        return end, bytes(self.buffer[position:end])
 
     def _shrink(self) -> Iterator[Loss]:
         """Bound the memory of a page that does not end."""
@@ -299,7 +292,7 @@ def read_pages(split: InputSplit) -> Iterator[Page | Failure]:
         if isinstance(found, Loss):
             yield _failure(found, split.site)
         else:
-            yield parse_page(found.data, split.site, needs_ns=split.needs_ns)
+            yield parse_page(found, split.site, needs_ns=split.needs_ns)
 
 
 def parse_page(data: bytes, site: Site, *, needs_ns: bool = True) -> Page | Failure:
