@@ -9,7 +9,7 @@ import json
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import pyarrow as pa
 
@@ -106,10 +106,6 @@ class Site:
         if not colon or not wanted:
             return 0
         return next((key for key, names in self.namespaces.items() if wanted in map(str.casefold, names)), 0)
-
-    def to_dict(self) -> dict[str, Any]:
-        namespaces = {str(key): list(names) for key, names in self.namespaces.items()}
-        return {"database": self.database, "language": self.language, "namespaces": namespaces}
 
 
 Format = Literal["xml", "bz2", "gz", "xz", "zst", "text", "jsonl", "parquet", "hf"]

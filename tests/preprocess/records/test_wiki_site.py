@@ -1,5 +1,6 @@
 """The site of a dump is told by its head, and knows its namespaces in its own words."""
 
+import dataclasses
 import json
 import pickle
 
@@ -45,5 +46,5 @@ def test_titles_tell_their_namespace() -> None:
 def test_it_travels_by_pickle_and_json() -> None:
     site = Site.from_siteinfo(HEAD)
     assert pickle.loads(pickle.dumps(site)) == site
-    assert checked(Site, json.loads(json.dumps(site.to_dict()))) == site
-    assert hash(checked(Site, site.to_dict())) == hash(site)
+    assert checked(Site, json.loads(json.dumps(dataclasses.asdict(site)))) == site
+    assert hash(checked(Site, dataclasses.asdict(site))) == hash(site)

@@ -9,7 +9,7 @@ import time
 import unicodedata
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -263,8 +263,7 @@ def read_failures(storage: Storage) -> Iterator[dict[str, Any]]:
 def _line(failed: FailedPage, source: str) -> bytes:
     page = None
     if failed.page is not None:
-        page = {name: value for name, value in vars(failed.page).items() if name not in ("id", "text")}
-        page["site"] = failed.page.site.to_dict() if failed.page.site else None
+        page = {name: value for name, value in asdict(failed.page).items() if name not in ("id", "text")}
     failure = failed.failure
     row = {"id": failure.id, "reason": failure.reason, "source": source, "text": failure.text, "page": page}
     # Lone surrogates of undecodable input become escapes, because JSON cannot hold them otherwise.
