@@ -230,9 +230,10 @@ class Vocabulary:
         self._keeps_text = (spaced.strip(_SPACE_MARK), plain.strip(_SPACE_MARK)) == ("a▁▁b", _PROBE)
 
     @classmethod
+    @functools.lru_cache(maxsize=2)
     def load(cls, model: bytes) -> Vocabulary:
         """Return the vocabulary of a SentencePiece model. A process loads the same bytes once."""
-        return _loaded(model)
+        return cls(model)
 
     def __reduce__(self) -> tuple[type[Vocabulary], tuple[bytes]]:
         return Vocabulary, (self.model,)
@@ -313,11 +314,6 @@ class Vocabulary:
             ends = ends - trailing
         kept = starts < ends
         return ids[kept], starts[kept], ends[kept]
-
-
-@functools.lru_cache(maxsize=2)
-def _loaded(model: bytes) -> Vocabulary:
-    return Vocabulary(model)
 
 
 def cumulate(counts: Sequence[int] | np.ndarray) -> np.ndarray:
