@@ -107,12 +107,10 @@ def differing_settings(found: Mapping[str, Any], wanted: Mapping[str, Any]) -> l
     return changed_settings({**later, **dict(flatten(found))}, {**later, **dict(flatten(wanted))})
 
 
-def changed_settings(found: Any, wanted: Any, prefix: str = "") -> list[str]:
-    """Return the values that differ between two nested mappings, with their dotted keys: `seed 0, not 1`."""
-    if isinstance(found, Mapping) and isinstance(wanted, Mapping):
-        keys = sorted({*found, *wanted})
-        return [text for key in keys for text in changed_settings(found.get(key), wanted.get(key), f"{prefix}.{key}")]
-    return [] if found == wanted else [f"{prefix.strip('.')} {json.dumps(found)}, not {json.dumps(wanted)}"]
+def changed_settings(found: Mapping[str, Any], wanted: Mapping[str, Any]) -> list[str]:
+    """Return the values that differ between two flat mappings, with their keys: `seed 0, not 1`."""
+    values = [(key, found.get(key), wanted.get(key)) for key in sorted({*found, *wanted})]
+    return [f"{key} {json.dumps(old)}, not {json.dumps(new)}" for key, old, new in values if old != new]
 
 
 def changed_inputs(found: Sequence[Mapping[str, Any]], wanted: Sequence[Mapping[str, Any]]) -> list[str]:
