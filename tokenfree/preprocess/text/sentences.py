@@ -15,9 +15,8 @@ import numpy as np
 _WEAK = ".!?…‽⁇⁈⁉‼"
 # These end a sentence whatever follows (Sentence_Terminal=STerm of the Unicode Character Database, less the above):
 # Armenian, Arabic, Syriac, Devanagari and its neighbours, Burmese, Ethiopic, Khmer, Mongolian, ..., Chinese, Japanese.
-_STRONG = ("։؝؞؟۔܀܁܂߹࠷࠹࠽࠾।॥၊။።፧፨᙮᜵᜶។៕᠃᠉᥄᥅᪨᪩᪪᪫᭚᭛᭞᭟᰻᰼᱾᱿。꓿꘎꘏꛳꛷꡶꡷꣎꣏꤯꧈꧉꩝꩞꩟꫰꫱꯫！？｡").replace(
-    "၊", ""
-)  # the Burmese little section is a comma
+# The Burmese little section is a comma, and not among them.
+_STRONG = "։؝؞؟۔܀܁܂߹࠷࠹࠽࠾।॥။።፧፨᙮᜵᜶។៕᠃᠉᥄᥅᪨᪩᪪᪫᭚᭛᭞᭟᰻᰼᱾᱿。꓿꘎꘏꛳꛷꡶꡷꣎꣏꤯꧈꧉꩝꩞꩟꫰꫱꯫！？｡"
 _CLOSERS = "\"'”’»›)\\]}」』）】》〉〕〗〙〛］｝｣"
 _OPENERS = "\"'“‘«‹„‚([{「『（【《〈¿¡–—-"
 
