@@ -79,7 +79,7 @@ def test_odd_books(test_data: Path, tmp_path: Path, capsys: pytest.CaptureFixtur
     assert counters["pages"] == len(BOOKS)
     assert counters["failed"] == dict(sum((Counter(reasons) for reasons in BOOKS.values()), Counter()))
     assert counters["documents"] == 4
-    capsys.readouterr()
+    assert "2 pages (1 html, 1 xml): see " in capsys.readouterr().out
     assert main(["replay", str(output)]) == 0
     said = capsys.readouterr().out
     assert "2 failed pages tried again: 0 succeed now, 2 do not" in said

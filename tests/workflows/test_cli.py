@@ -172,6 +172,13 @@ def test_options_are_taken_with_dashes_and_underscores(capsys: pytest.CaptureFix
         assert "train.learning_rate: should be a valid number, not 'fast'" in one_line(capsys)
 
 
+def test_inputs_given_twice_are_all_read(capsys: pytest.CaptureFixture[str]) -> None:
+    for option in ("--wikipedia", "--books", "--hf-dataset"):
+        twice = [option, "s3a://ants", option, "s3a://geese"]
+        assert cli.main(["preprocess", "--output", "x", *twice]) == 2
+        assert "s3a://ants" in one_line(capsys)
+
+
 def test_help_fills_the_width_of_the_terminal(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -17,12 +17,13 @@ def test_a_model_below_the_best_guess_uses_its_context() -> None:
     assert line.startswith(
         "The model uses context: its loss on hidden targets is 0.60 nats (95% interval 0.55 to 0.65)"
     )
-    assert line.endswith("1.20 nats higher when the context is hidden.")
+    assert line.endswith("1.20 nats higher when the context is hidden or replaced.")
 
 
 def test_an_interval_that_holds_zero_shows_nothing() -> None:
-    line = context_line({**FOUND, "margin_low": -0.01})
+    line = context_line({**FOUND, "margin_low": -0.01, "probe": -0.001})
     assert line is not None
+    assert "Its loss is 0.00 nats higher when" in line
     assert line.startswith("The model is not yet better than the best guess without context")
 
 

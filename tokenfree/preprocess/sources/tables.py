@@ -244,9 +244,9 @@ def check_json_lines(file: InputFile, columns: TableColumns) -> None:
     rows = [row for line in lines if isinstance(row := _parsed(line), dict)]
     is_list = bool(lines) and lines[0].strip() == b"["
     if lines and (is_list or not any(columns.text in row for row in rows)):
-        found = (
-            f"only {', '.join(rows[0])}; {action('text')}" if rows and not is_list else "write one JSON object a line"
-        )
+        found = "write one JSON object a line, in UTF-8"
+        if rows and not is_list:
+            found = f"only {', '.join(rows[0])}; {action('text')}"
         raise UserError(f"books: {file.path}: no line has a field {columns.text!r}, {found}")
 
 
@@ -314,7 +314,7 @@ class _Section:
 
 def _parsed(line: bytes) -> Any:
     with suppress(ValueError, RecursionError):
-        return json.loads(line)
+        return json.loads(line.decode("utf-8-sig", "surrogatepass"))  # json would also accept a line of UTF-16
 
 
 def _lines_of_part(path: str, start: int, end: int) -> Iterator[tuple[int, bytes]]:

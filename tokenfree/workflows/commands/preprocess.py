@@ -35,14 +35,16 @@ MANY_BYTES = 0.05  # share of bytes among a language's subwords above which a wa
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     library.add_recipe_arguments(parser, KIND, optional=True)
-    parser.add_argument("--wikipedia", metavar="PATH", nargs="+", help="dump files, globs or URLs")
+    parser.add_argument("--wikipedia", metavar="PATH", nargs="+", action="extend", help="dump files, globs or URLs")
     parser.add_argument(
         "--books",
         metavar="PATH",
         nargs="+",
+        action="extend",
         help="files or folders of text, JSON lines (both also .gz, .bz2, .xz, .zst) or Parquet",
     )
-    parser.add_argument("--hf-dataset", metavar="NAME", nargs="+", help="Hugging Face datasets: NAME[:CONFIG][@SPLIT]")
+    shown = "Hugging Face datasets: NAME[:CONFIG][@SPLIT]"
+    parser.add_argument("--hf-dataset", metavar="NAME", nargs="+", action="extend", help=shown)
     parser.add_argument("--output", metavar="DIR", required=True, help="data directory to write")
     engine = parser.add_mutually_exclusive_group()
     runners = ("direct", "ray", "flink", "spark", "dataflow", "prism")
@@ -115,9 +117,10 @@ def run(args: argparse.Namespace) -> int:
         small = "" if subwords == config.vocabulary.size else f" (the corpus holds no {config.vocabulary.size:,})"
         print(f"  vocabulary  {subwords:,} subwords{small}")
     _print_byte_shares(manifest)
-    failed = sum(manifest.counters["failed"].values())
-    if failed:
-        print(f"  failed      {counted(failed, 'page')}: see {args.output}/failures, or tokenfree replay {args.output}")
+    if failed := manifest.counters["failed"]:
+        reasons = ", ".join(f"{count:,} {reason}" for reason, count in failed.items())
+        pages = counted(sum(failed.values()), "page")
+        print(f"  failed      {pages} ({reasons}): see {args.output}/failures, or tokenfree replay {args.output}")
     print(f"  card        {args.output}/README.md")
     empty = [name for name in DATASET_SPLITS if name not in manifest.splits]
     if empty:

@@ -154,7 +154,7 @@ def context_line(found: Mapping[str, float]) -> str | None:
         return None
     margin, low, high = (found[f"margin{end}"] for end in ("", "_low", "_high"))
     interval = f"{margin:.2f} nats (95% interval {low:.2f} to {high:.2f})"
-    hidden = f"{found['probe']:.2f} nats higher when the context is hidden."
+    hidden = f"{found['probe']:z.2f} nats higher when the context is hidden or replaced."
     if low <= 0:
         return (
             f"The model is not yet better than the best guess without context: {interval}. Its loss is {hidden} Train "

@@ -86,12 +86,13 @@ def test_a_column_without_text_is_refused(written: Written, role: str, tmp_path:
     [
         ('[\n{"text": "a"}\n]\n', "no line has a field 'text', write one JSON object a line"),
         ('\n\n{\n"text": "a"\n}\n', "no line has a field 'text', write one"),
+        ('\ufeff{"text": "a"}\n{"text": "b"}\n'.encode("utf-16-le"), "no line has a field 'text', .* in UTF-8"),
         ('oops\n\n{"body": "a", "key": 1}\n', "no line has a field 'text', only body, key; .*--text_column NAME"),
     ],
 )
-def test_json_lines_of_another_form(content: str, told: str, tmp_path: Path) -> None:
+def test_json_lines_of_another_form(content: str | bytes, told: str, tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
-    path.write_text(content)
+    path.write_bytes(content.encode() if isinstance(content, str) else content)
     with pytest.raises(UserError, match=f"books: {path}: {told}"):
         plan_splits(PreprocessConfig(books=(str(path),)))
 
