@@ -1,6 +1,7 @@
 """`tokenfree plan`, and the plan of preprocessing: lines, numbers, and mistakes in a line."""
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -85,6 +86,16 @@ def test_preprocessing_on_workers() -> None:
     assert "up to 380 MB" in said
     assert "time        about 60 minutes with 20 workers" in estimate(known, 20, None)  # a split is read by one worker
     assert "money" not in estimate(known, 20, None)
+
+
+def test_all_cores_are_those_of_the_container(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "book.txt").write_text("A goose is a bird. " * 20)
+    monkeypatch.setattr("tokenfree.core.machine.cores", lambda: 3)
+    book, out = str(tmp_path / "book.txt"), str(tmp_path / "out")
+    assert cli.main(["preprocess", "--books", book, "--output", out, "--dry-run", "--workers", "0"]) == 0
+    assert " with 3 workers" in capsys.readouterr().out
 
 
 def test_price_needs_a_dry_run(capsys: pytest.CaptureFixture[str]) -> None:

@@ -16,7 +16,6 @@ Examples:
 """
 
 import argparse
-import os
 from typing import TYPE_CHECKING
 
 from tokenfree.core.errors import UserError
@@ -70,6 +69,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run the job with a live line, and print what was made. Raises UserError if recipe or inputs are invalid."""
+    from tokenfree.core.machine import cores
     from tokenfree.pipelines.dry_run import describe_plan
     from tokenfree.pipelines.preprocess import choose_engine, run_preprocess
     from tokenfree.preprocess.config import PreprocessConfig
@@ -91,7 +91,7 @@ def run(args: argparse.Namespace) -> int:
         raise UserError(f"--price {args.price:g}: what a worker costs for an hour; it needs --dry-run")
     choose_engine(args.runner, args.workers, args.passed_on, args.profile)  # refuses wrong ones
     if args.dry_run:
-        workers = os.cpu_count() or 1 if args.workers == 0 else args.workers or 1
+        workers = cores() if args.workers == 0 else args.workers or 1
         print(estimate(describe_plan(config, args.output), workers, args.price))
         return 0
     with StageLine(verbosity=args.verbosity) as line:
