@@ -1,6 +1,5 @@
 """Runners by name, and the options passed on to Beam."""
 
-import logging
 import os
 import re
 
@@ -76,26 +75,15 @@ def test_mistakes_are_named(runner: str, workers: int, flags: tuple[str, ...], s
 
 def test_the_environment_is_put_back(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", "/mine")
-    with worker_environment(choose_engine("direct", 1)):
+    with worker_environment():
         assert os.environ["PYTHONPATH"].endswith(f"{os.pathsep}/mine")
     assert os.environ["PYTHONPATH"] == "/mine"
     monkeypatch.delenv("PYTHONPATH")
-    with worker_environment(choose_engine("direct", 1)):
+    with worker_environment():
         assert os.environ["PYTHONPATH"]
     assert "PYTHONPATH" not in os.environ
 
 
-def test_the_embedded_runner_keeps_silent_while_it_runs_and_others_do_not() -> None:
-    beam, options = logging.getLogger("apache_beam"), logging.getLogger("apache_beam.options.pipeline_options")
-    before = beam.level, options.level
-    with worker_environment(choose_engine("direct", 1)):
-        assert (beam.level, options.level) == (logging.CRITICAL, logging.ERROR)
-    assert (beam.level, options.level) == before
-    with worker_environment(choose_engine("flink", 1)):
-        assert (beam.level, options.level) == (before[0], logging.ERROR)
-    assert (beam.level, options.level) == before
-
-
 def test_workers_find_the_package_that_runs() -> None:
-    with worker_environment(choose_engine("direct", 1)):
+    with worker_environment():
         assert os.environ["PYTHONPATH"].split(os.pathsep)[0] == str(REPOSITORY)

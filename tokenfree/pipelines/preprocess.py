@@ -7,7 +7,6 @@ A job is a table of stages (`tokenfree.preprocess.job.stages`). `pipelines.local
 from __future__ import annotations
 
 import contextlib
-import logging
 import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import BrokenExecutor
@@ -145,7 +144,7 @@ def _make(
 ) -> Manifest:
     storage = job.storage
     try:
-        with _errors_of_steps(storage), worker_environment(engine), Watcher(job, report):
+        with _errors_of_steps(storage), worker_environment(), Watcher(job, report):
             _run(job, engine, notice)
             if MANIFEST not in storage.names():
                 storage.check()  # the steps did nothing because another command has taken over
@@ -177,26 +176,14 @@ def _run(job: PreprocessJob, engine: Engine, notice: Callable[[str], None]) -> N
 
 
 @contextlib.contextmanager
-def worker_environment(engine: Engine) -> Iterator[None]:
-    """Let worker processes import tokenfree from any directory, and silence logs.
-
-    Beam in this process is silenced completely, because it also raises the errors of steps.
-    """
+def worker_environment() -> Iterator[None]:
+    """Let worker processes import tokenfree from any directory."""
     before = os.environ.get("PYTHONPATH")
     root = str(Path(__file__).resolve().parents[2])
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (root, before)))
-    # Beam warns of options that only the job server knows.
-    silenced = {"apache_beam.options.pipeline_options": logging.ERROR}
-    if engine.name != "beam":
-        silenced["apache_beam"] = logging.CRITICAL
-    levels = {name: logging.getLogger(name).level for name in silenced}
-    for name, level in silenced.items():
-        logging.getLogger(name).setLevel(level)
     try:
         yield
     finally:
-        for name, level in levels.items():
-            logging.getLogger(name).setLevel(level)
         if before is None:
             del os.environ["PYTHONPATH"]
         else:
