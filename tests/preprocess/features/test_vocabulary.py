@@ -7,6 +7,7 @@ import lzma
 import pickle
 import random
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -61,7 +62,7 @@ def test_printable_ascii_always_has_pieces(variant: str) -> None:
     trained = train_vocabulary(CORPUS, config_of(variant, size=size, required_characters="ascii"), 0)
     vocabulary = Vocabulary.load(trained)
     assert printable <= set(vocabulary.pieces())
-    assert vocabulary.num_byte_pieces(vocabulary.encode_batch(["".join(sorted(printable))])[0].ids) == 0
+    assert vocabulary.num_byte_pieces(vocabulary.encode_flat(["".join(sorted(printable))]).ids) == 0
     without = Vocabulary.load(train_vocabulary(CORPUS, config_of(variant), 0))
     assert not printable <= set(without.pieces())
 
@@ -94,8 +95,9 @@ def truth(vocabulary: Vocabulary, text: str) -> list[tuple[int, int, int]]:
 
 
 def found(vocabulary: Vocabulary, texts: list[str]) -> list[list[tuple[int, int, int]]]:
-    encodings = vocabulary.encode_batch(texts)
-    return [list(zip(*(column.tolist() for column in encoding), strict=True)) for encoding in encodings]
+    *columns, offsets = vocabulary.encode_flat(texts)
+    rows = list(zip(*(column.tolist() for column in columns), strict=True))
+    return [rows[start:end] for start, end in pairwise(offsets.tolist())]
 
 
 def test_training_is_deterministic_and_quiet(capfd: pytest.CaptureFixture[str]) -> None:
@@ -162,7 +164,7 @@ def test_damaged_models_are_refused_or_read(vocabularies: dict[str, Vocabulary],
 def test_example(vocabularies: dict[str, Vocabulary]) -> None:
     vocabulary = vocabularies["unigram-bytes"]
     text = "The dog\n\nThe  👩"
-    encoding = vocabulary.encode_batch([text])[0]
+    encoding = vocabulary.encode_flat([text])
     pieces = [vocabulary.pieces()[index] for index in encoding.ids.tolist()]
     spans = [text[start:end] for start, end in zip(encoding.starts.tolist(), encoding.ends.tolist(), strict=True)]
     assert [piece.lstrip("▁") for piece in pieces[:-4]] == spans[:-4]
@@ -255,4 +257,4 @@ def test_pickled_vocabulary_encodes_the_same(vocabularies: dict[str, Vocabulary]
 
 def test_text_beyond_the_offsets_is_refused(vocabularies: dict[str, Vocabulary]) -> None:
     with pytest.raises(ValueError, match="65536 characters"):
-        vocabularies["bpe-bytes"].encode_batch(["a" * 65_536])
+        vocabularies["bpe-bytes"].encode_flat(["a" * 65_536])

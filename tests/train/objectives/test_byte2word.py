@@ -37,7 +37,7 @@ def vocabulary(corpus: str) -> Vocabulary:
 
 
 def rows_of(texts: Sequence[str], vocabulary: Vocabulary) -> Rows:
-    spans, pieces = [word_spans(text) for text in texts], vocabulary.encode_batch(texts)
+    spans, pieces = [word_spans(text) for text in texts], [vocabulary.encode_flat([text]) for text in texts]
     return {
         "text": [np.frombuffer(text.encode(), np.uint8) for text in texts],
         "word_starts": [starts.astype(np.uint16) for starts, _ in spans],
@@ -79,7 +79,7 @@ def test_words_are_masked_whole_and_their_subwords_predicted(vocabulary: Vocabul
     texts = [TEXT * 3] * 300
     batch = collate(texts, vocabulary)
     words, usable = words_of(texts[0]), predictable(vocabulary.pieces())
-    pieces = [encoding.ids.tolist() for encoding in vocabulary.encode_batch([word.decode() for word in words])]
+    pieces = [vocabulary.encode_flat([word.decode()]).ids.tolist() for word in words]
     outcomes: Counter[str] = Counter()
     for row in range(len(texts)):
         units, targets = units_of(batch, row), targets_of(batch, row)
@@ -138,7 +138,7 @@ def test_a_sample_is_the_same_in_any_company(vocabulary: Vocabulary) -> None:
 
 def test_no_more_slots_than_fit(vocabulary: Vocabulary) -> None:
     text = " ".join(["Pneumonoultramicroscopic"] * 60)
-    encoded = vocabulary.encode_batch(["Pneumonoultramicroscopic"])[0].ids
+    encoded = vocabulary.encode_flat(["Pneumonoultramicroscopic"]).ids
     (pieces,) = {len(encoded)}
     assert pieces > 5
     batch = collate([text] * 50, vocabulary, length=2048, max_predictions=4 * pieces + 1, max_pieces=99)
@@ -153,7 +153,7 @@ def test_no_more_slots_than_fit(vocabulary: Vocabulary) -> None:
 def test_bytes_and_unknowns_are_not_predicted(vocabulary: Vocabulary) -> None:
     """Words of them alone are left as they are; elsewhere they fill their slots."""
     usable = predictable(vocabulary.pieces())
-    assert not usable[vocabulary.encode_batch(["語"])[0].ids].any()
+    assert not usable[vocabulary.encode_flat(["語"]).ids].any()
     batch = collate(["語 言 a語e 語"] * 40, vocabulary, mask_fraction=1.0)
     for row in range(40):
         units, targets = units_of(batch, row), targets_of(batch, row)
@@ -174,7 +174,7 @@ def test_words_across_subwords(vocabulary: Vocabulary) -> None:
     words = words_of(texts[0])
     found = {unit: gold for unit, slot, gold in targets_of(batch, 0) if slot == 0}
     for unit, gold in found.items():
-        assert gold == vocabulary.encode_batch([words[unit - 1].decode()])[0].ids[0]
+        assert gold == vocabulary.encode_flat([words[unit - 1].decode()]).ids[0]
     lower = collate(texts, vocabulary, mask_fraction=1.0, lower_case=True)
     golds = [Counter(gold for _, _, gold in targets_of(lower, row)) for row in range(2)]
     assert golds != [Counter(gold for _, _, gold in targets_of(batch, row)) for row in range(2)]

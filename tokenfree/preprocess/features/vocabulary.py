@@ -179,16 +179,11 @@ _PROBE = "".join(map(chr, range(0x21, 0x3000)))  # every rule of normalisation c
 _SPACE_BYTES = ["<0xE2>", "<0x96>", "<0x81>"]  # the same, if no piece holds it
 
 
-class Encoding(NamedTuple):
-    """The subwords of one text: ids, int32 [n], and codepoint offsets of their visible parts, uint16 [n]."""
-
-    ids: np.ndarray
-    starts: np.ndarray
-    ends: np.ndarray
-
-
 class FlatEncoding(NamedTuple):
-    """The concatenated `Encoding` of many texts. The subwords of text i are `offsets[i]:offsets[i + 1]`."""
+    """The subwords of many texts: ids, int32 [n], and codepoint offsets of their visible parts, uint16 [n].
+
+    The subwords of text i are `offsets[i]:offsets[i + 1]`.
+    """
 
     ids: np.ndarray
     starts: np.ndarray
@@ -246,21 +241,12 @@ class Vocabulary:
         """Return how many of `ids` are bytes of characters that the vocabulary lacks."""
         return int(np.count_nonzero(self._is_byte[ids]))
 
-    def encode_batch(self, texts: Sequence[str]) -> list[Encoding]:
-        """Return the subwords of each text. Raises ValueError if a text has more than 65,535 characters.
+    def encode_flat(self, texts: Sequence[str]) -> FlatEncoding:
+        """Return the subwords of all texts. Raises ValueError if a text has more than 65,535 characters.
 
         Offsets exclude surrounding white space, and pieces of white space alone are left out. Byte-fallback pieces have
         the span of their character. A run of unknown characters is one piece. Newlines count as spaces.
         """
-        flat = self.encode_flat(texts)
-        bounds = flat.offsets.tolist()
-        return [
-            Encoding(flat.ids[start:end], flat.starts[start:end], flat.ends[start:end])
-            for start, end in pairwise(bounds)
-        ]
-
-    def encode_flat(self, texts: Sequence[str]) -> FlatEncoding:
-        """Return `encode_batch` as four arrays. Raises ValueError if a text has more than 65,535 characters."""
         sizes = np.array([len(text) for text in texts], dtype=np.int64)
         if len(texts) and sizes.max() > MAX_TEXT_CHARACTERS:
             raise ValueError(f"a text of {sizes.max()} characters; subword offsets reach {MAX_TEXT_CHARACTERS}")

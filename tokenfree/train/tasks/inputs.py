@@ -204,7 +204,7 @@ class SubwordInputs(SymbolInputs):
             text.encode()
         except UnicodeEncodeError:  # SentencePiece rejects lone surrogates; the replacement keeps the length
             text = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
-        (encoding,) = self._vocabulary.encode_batch([text])
+        encoding = self._vocabulary.encode_flat([text])
         vectors = np.full(len(text), NOWHERE)
         spans = zip(encoding.starts.tolist(), encoding.ends.tolist(), strict=True)
         for place, (start, end) in reversed(list(enumerate(spans))):  # the first subword of a character is written last
