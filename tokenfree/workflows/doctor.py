@@ -157,22 +157,23 @@ def storage(url: str) -> Iterator[Finding]:
 def training_step(name: str) -> Iterator[Finding]:
     """Yield whether one worker's training step of a pretraining recipe fits in memory, and advice on its precision."""
     from tokenfree.core.settings import build
+    from tokenfree.train import planning
     from tokenfree.train.config import PretrainRecipe
-    from tokenfree.train.model import costs
+    from tokenfree.train.model.costs import step_memory
     from tokenfree.workflows.recipes import library
 
     library.check_kind(library.PRETRAINING, name)
     recipe = build(PretrainRecipe, library.read_based(name), source=f"recipe {name}")
     batch = recipe.train.micro_batch or recipe.train.global_batch
-    needed = costs.step_memory(recipe.model, recipe.train.length, batch).total
+    needed = step_memory(recipe.model, recipe.train.length, batch).total
     total = machine_memory()
     good = needed < 0.8 * total
     remedy = "" if good else f"set train.micro_batch below {batch}, or use more workers"
     shown = f"{needed / GIB:.1f} GiB for {batch} examples at once"
     yield Finding("ok" if good else "note", f"memory of {name}", shown, remedy)
-    speed = costs.bfloat16_speed(recipe.model.dimensions)
-    remedy = costs.advice(speed, recipe.train.precision)
-    yield Finding("note" if remedy else "ok", f"precision of {name}", costs.told(speed), remedy)
+    speed = planning.bfloat16_speed(recipe.model.dimensions)
+    remedy = planning.advice(speed, recipe.train.precision)
+    yield Finding("note" if remedy else "ok", f"precision of {name}", planning.told(speed), remedy)
 
 
 CHECKS = (python, packages, devices, memory, limits, java, ray_cluster)

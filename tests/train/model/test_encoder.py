@@ -10,7 +10,7 @@ from torch import Tensor
 
 from tokenfree.core.errors import UserError
 from tokenfree.core.settings import build
-from tokenfree.train.model.encoder import Encoder, ModelConfig, check
+from tokenfree.train.model.encoder import Encoder, ModelConfig, check, mean_of_text
 
 TINY = {
     "width": 16,
@@ -51,6 +51,27 @@ def changes(encoder: Encoder, codepoints: Tensor, mask: Tensor, character: int) 
     with torch.no_grad():
         before, after = encoder(codepoints, mask), encoder(other, mask)
     return {name: (getattr(before, name) != getattr(after, name)).any(dim=-1) for name in before._fields}
+
+
+def test_the_mean_of_a_text_leaves_out_cls_and_sep() -> None:
+    vectors_BPD = torch.randn(3, 5, 2)
+    real_BP = torch.tensor([[1, 1, 1, 1, 0], [1, 1, 0, 0, 0], [1, 0, 0, 0, 0]], dtype=torch.bool)
+    expected = torch.stack([vectors_BPD[0, 1:3].mean(0), vectors_BPD[1, 0], vectors_BPD[2, 0]])
+    torch.testing.assert_close(mean_of_text(vectors_BPD, real_BP), expected)
+
+
+def test_the_unit_of_a_global_character_attends_to_all() -> None:
+    attention = {"name": "sliding_global", "one_sided_window": 1, "global_units": 2}
+    encoder = encoder_of(trunk={"layers": 1, "heads": 2, "attention": attention})
+    codepoints, mask = text(64)
+    rate = 64 // encoder.downsampler.num_units(64)
+    marked = torch.arange(64)[None] == 5 * rate + 1  # in unit 6: unit 0 is CLS, which is global anyway
+    with torch.no_grad():
+        _, near = encoder.encode(codepoints, mask)
+        _, wide = encoder.encode(codepoints, mask, global_BC=marked)
+    changed = (near != wide).any(dim=-1)[0]
+    assert changed[6]
+    assert changed.sum() > encoder.downsampler.num_units(64) // 2, "every unit sees the global one"
 
 
 def score(x: Tensor) -> Tensor:

@@ -13,7 +13,7 @@ from tests.train.model.test_equations import attention, dense, encoder_of, feed_
 from tokenfree.core.settings import merge
 from tokenfree.train.batches.base import KEPT, MASKED, REPLACED
 from tokenfree.train.model.attention import causal, full, linformer, multi_scale, sliding_global
-from tokenfree.train.model.common.attention import Heads
+from tokenfree.train.model.common.attention import Heads, OffsetValues
 from tokenfree.train.model.common.basic import Dimensions
 from tokenfree.train.objectives.heads import MaskedHead, NextSentence, real_only, score
 
@@ -146,6 +146,7 @@ def test_next_sentences_count_once_for_each_target() -> None:
 
 PATTERNS: dict[str, Any] = {
     "full": full.Config(),
+    "full with values of offsets": full.Config(),
     "linformer": linformer.Config(projection=40),
     "windows with a mask": sliding_global.Config(one_sided_window=40, global_units=1),
     "windows in blocks": sliding_global.Config(one_sided_window=4, global_units=1),
@@ -165,6 +166,9 @@ def test_attention_weights_are_dropped_out_in_training(name: str) -> None:
     q, k = (torch.randn(8, 2, 60 if name != "linformer" else 40, 16) for _ in range(2))
     valid, source = torch.ones(8, q.shape[2], dtype=torch.bool), torch.zeros(8, q.shape[2], 32)
     heads = Heads(q, k, torch.ones(8, 2, q.shape[2], 16), valid, source)
+    if name == "full with values of offsets":
+        half = 0.5 * torch.ones(8, 2, q.shape[2], 16)
+        heads = heads._replace(values_BHKE=half, offset_values=OffsetValues(torch.full((2, 3, 16), 0.5)))
     dropped = core.train()(heads)
     assert dropped.mean().item() == pytest.approx(1, abs=0.02)
     assert ((dropped - 1).abs() > 0.001).float().mean() > 0.2

@@ -207,6 +207,12 @@ def test_long_windows_are_cropped_to_a_run_of_words(vocabulary: Vocabulary) -> N
         assert max(starts) > 180
 
 
+def test_the_only_word_of_a_text_is_not_replaced(vocabulary: Vocabulary) -> None:
+    batch = collate(["goose", "bread"] * 100, vocabulary, mask_fraction=0.9)
+    assert b"goose" in {unit for row in range(0, 200, 2) for unit in units_of(batch, row)}
+    assert b"bread" not in {unit for row in range(0, 200, 2) for unit in units_of(batch, row)}
+
+
 def test_replacements_never_make_an_input_too_long(vocabulary: Vocabulary) -> None:
     text = " ".join("a" if number % 2 else "b" * 100 for number in range(20))
     batch = collate([text] * 300, vocabulary, length=404, bytes_per_word=1, mask_fraction=0.4)

@@ -1,8 +1,10 @@
 """The options of the output layer: a bias from frequencies, and rows shared by spelling."""
 
 import numpy as np
+import pytest
 import torch
 
+from tokenfree.train.objectives import masked_subwords
 from tokenfree.train.objectives.canine_s import Config
 from tokenfree.train.objectives.heads import NUM_FEATURES, SpelledLinear, shared_rows
 
@@ -59,11 +61,13 @@ def test_the_bias_begins_at_the_log_frequencies() -> None:
     np.testing.assert_allclose(shares_V, (counts_V + 1) / (counts_V + 1).sum(), rtol=1e-5)
 
 
-def test_a_checkpoint_brings_its_shared_rows() -> None:
-    config = Config(output_rows="spelled")
+@pytest.mark.parametrize("kind", [Config, masked_subwords.Config])
+def test_a_checkpoint_brings_its_shared_rows(kind: type[Config] | type[masked_subwords.Config]) -> None:
+    config = kind(output_rows="spelled")
     trained, loaded = (config.build(4, len(PIECES)) for _ in range(2))
     trained.learn(PIECES, None)
     loaded.load_state_dict(trained.state_dict())
+    assert isinstance(loaded.get_submodule("output"), SpelledLinear)
     h_ND = torch.randn(3, 4)
     plain, again = (head.get_submodule("output")(h_ND) for head in (trained, loaded))
     torch.testing.assert_close(again, plain)

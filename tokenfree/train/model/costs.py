@@ -1,18 +1,15 @@
-"""Costs of a model: parameters, multiply-accumulates, memory, and the speed of bfloat16 on this machine."""
+"""Costs of a model: parameters, multiply-accumulates and memory."""
 
 from __future__ import annotations
 
-import time
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from tokenfree.train.model.attention.full import FullAttention
-from tokenfree.train.model.common.basic import Cost, Dimensions, count_parameters
+from tokenfree.train.model.common.basic import Cost, count_parameters
 from tokenfree.train.model.encoder import Encoder, ModelConfig
-from tokenfree.train.model.layers.bert import BertLayer
 
 BYTES = 4  # size of a float32
 OPTIMIZER_MOMENTS = 2  # Adam and LAMB keep two numbers per parameter
@@ -79,50 +76,3 @@ def _unit_ends(encoder: Encoder, length: int, batch: int) -> Tensor | None:
 def _shapes_only(model: ModelConfig) -> Encoder:
     with torch.device("meta"):
         return model.build()
-
-
-_VALUES = {"cpu": 2**17, "cuda": 2**24}  # values of the timed batch: enough that arithmetic dominates the time
-_UNITS = 64
-_PAYS = 1.25  # minimum speedup of a layer for which bfloat16 is worthwhile; the rest of a step gains less
-
-
-def bfloat16_speed(dimensions: Dimensions, *, repeats: int = 3) -> float:
-    """Return the speedup of a BERT layer in bfloat16 over float32, on a GPU or else in time of one CPU thread."""
-    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    layer = BertLayer(dimensions, FullAttention(dimensions.dropout)).to(device)
-    batch = max(1, _VALUES[device.type] // (_UNITS * dimensions.width))
-    x_BUD = torch.randn(batch, _UNITS, dimensions.width, device=device)
-    valid_BU = torch.ones(batch, _UNITS, dtype=torch.bool, device=device)
-
-    def seconds(dtype: torch.dtype) -> float:
-        clock = time.perf_counter if device.type == "cuda" else time.process_time
-        start = clock()
-        with torch.autocast(device.type, dtype=torch.bfloat16, enabled=dtype is torch.bfloat16):
-            loss = layer(x_BUD, valid_BU).float().square().mean()
-        loss.backward()
-        if device.type == "cuda":
-            torch.cuda.synchronize()
-        return clock() - start
-
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        both = (torch.float32, torch.bfloat16)
-        rounds = [[seconds(dtype) for dtype in both] for _ in range(repeats + 1)][1:]  # the first round is a warm-up
-    finally:
-        torch.set_num_threads(threads)
-    float32, bfloat16 = (min(times) for times in zip(*rounds, strict=True))
-    return float32 / bfloat16
-
-
-def told(speed: float) -> str:
-    return f"a layer is {speed:.1f} times as fast in bfloat16 as in float32 on this machine"
-
-
-def advice(speed: float, precision: str) -> str:
-    """Return advice on `train.precision` for a result of `bfloat16_speed`; empty if it should stay."""
-    if speed >= _PAYS and precision == "float32":
-        return "set train.precision to bfloat16 to train faster"
-    if speed < _PAYS and precision == "bfloat16":
-        return "set train.precision to float32: it is no slower"
-    return ""

@@ -42,9 +42,10 @@ def run(args: argparse.Namespace) -> int:
     from rich.table import Table
 
     from tokenfree.train.config import PretrainRecipe
-    from tokenfree.train.model.costs import advice, bfloat16_speed, costs, step_memory, told
+    from tokenfree.train.model.costs import costs, step_memory
     from tokenfree.train.model.encoder import check
     from tokenfree.train.objectives.base import head_cost
+    from tokenfree.train.planning import advice, bfloat16_speed, told
     from tokenfree.workflows.terminal.progress import console
 
     recipe = library.load(PretrainRecipe, args)

@@ -37,6 +37,18 @@ def test_allocation_table(alpha: float, num_heads: int, layers: list[list[int]])
     assert allocate_heads(alpha, 3, num_heads, 5, "linear") == layers  # the two slopes agree for three layers
 
 
+def test_slopes_differ_from_four_layers_on() -> None:
+    """A head has the first scale whose share of the heads, added to those before, exceeds its number."""
+    decays = {"harmonic": (1, 1 / 2, 1 / 3, 1 / 4, 0), "linear": (1, 3 / 4, 1 / 2, 1 / 4, 0)}
+    for slope, of_layers in decays.items():
+        for counts, decay in zip(allocate_heads(1.0, 5, 12, 4, slope), of_layers, strict=True):
+            shares = torch.softmax(torch.tensor([decay * (4 - k) for k in (1, 2, 3, 4)], dtype=torch.float64), 0)
+            upto = (12 * shares).cumsum(0) - 1e-9
+            heads = [next(k for k in range(4) if head < upto[k]) for head in range(12)]
+            assert counts == [heads.count(k) for k in range(4)]
+    assert allocate_heads(1.0, 5, 12, 4, "harmonic") != allocate_heads(1.0, 5, 12, 4, "linear")
+
+
 @given(
     alpha=st.floats(-1000, 1000),
     num_layers=st.integers(1, 30),

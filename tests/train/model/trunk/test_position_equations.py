@@ -109,11 +109,16 @@ CODES: list[dict[str, Any]] = [
 ]
 
 
-@pytest.mark.parametrize("segments", ["none", "per_head", "shared"])
+SEGMENT_CODES: dict[str, Any] = {
+    "none": "none",
+    **{f"per_head {how}": {"name": "per_head", "sharing": how} for how in SHARING},
+}
+
+
+@pytest.mark.parametrize("segments", SEGMENT_CODES)
 @pytest.mark.parametrize("code", CODES, ids=lambda code: "-".join(map(str, code.values())))
 def test_position_codes(code: dict[str, Any], segments: str) -> None:
-    options = {"none": "none", "per_head": {"name": "per_head"}, "shared": {"name": "per_head", "sharing": "head_wise"}}
-    trunk = trunk_of(positions=code, segments=options[segments])
+    trunk = trunk_of(positions=code, segments=SEGMENT_CODES[segments])
     x, valid = torch.randn(UNITS, 12, dtype=torch.float64), torch.ones(1, UNITS, dtype=torch.bool)
     expected = by_hand(code, trunk, x, segments != "none")
     torch.testing.assert_close(trunk(x[None], valid, SEGMENTS[None, :UNITS])[0], expected)

@@ -89,12 +89,12 @@ class CharacterCnn(WordDownsampler):
         self.output = WordOutput(config.word_width, config.max_words, dimensions, place_std=0.3)
 
     def of_words(self, x: Tensor | TableRows, words: WordSpans) -> Tensor:
-        found_BUF = largest_in_words(self.convolve(look_up(x), words), words, 0.0)
+        found_BUF = largest_in_words(self.convolve(look_up(x), words), words, 0.0)  # 0: the maximum of ReLUs
         pooled_BUD = self.projection(self.highways(found_BUF))
         return self.output(pooled_BUD, words, x.segments_BC if isinstance(x, TableRows) else None)
 
     def convolve(self, x_BCD: Tensor, words: WordSpans) -> Tensor:
-        """Return the ReLU of all filters that start at each byte, [B, C, F]; 0 beyond the text."""
+        """Return all filters that start at each byte, [B, C, F]; 0 beyond the text."""
         taps = [x_BCD * words.real_BC[..., None]]
         for shift in range(1, max(self.widths)):
             # In the same word, the byte `shift` further has a position that is larger by `shift`.
@@ -103,7 +103,7 @@ class CharacterCnn(WordDownsampler):
             taps.append(shifted * same_BC[..., None])
         window_BCX = torch.cat(taps, dim=-1)
         found = [layer(window_BCX[..., : layer.in_features]) for layer in self._filters()]
-        return torch.cat(found, dim=-1).relu() * words.real_BC[..., None]
+        return torch.cat(found, dim=-1) * words.real_BC[..., None]
 
     def costs(self, length: int) -> list[Cost]:
         num_words, num_filters = self.num_units(length), self.projection.in_features

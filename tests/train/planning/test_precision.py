@@ -4,9 +4,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from tokenfree.train.model import costs as precision
+from tokenfree.train import planning as precision
 from tokenfree.train.model.common.basic import Dimensions
-from tokenfree.train.model.costs import advice, bfloat16_speed, told
+from tokenfree.train.planning import advice, bfloat16_speed, told
 
 DIMENSIONS = Dimensions(12, 3, 20, 0.0, "gelu")
 
