@@ -87,6 +87,12 @@ def test_reports_come_evenly_and_count(corpus: str, make_recipe: MakeRecipe, tmp
     assert all(report["characters_per_second"] > 0 for report in found)
 
 
+def test_a_report_without_a_step_repeats_the_loss(corpus: str, make_recipe: MakeRecipe, tmp_path: Path) -> None:
+    found = reports(make_segment(corpus, make_recipe(), tmp_path, budget={"steps": 2}, reports=5))
+    assert [report["step"] for report in found] == [1, 1, 2]
+    assert found[0]["loss"] == found[1]["loss"] > found[2]["loss"]
+
+
 def test_a_budget_of_seconds(corpus: str, make_recipe: MakeRecipe, tmp_path: Path) -> None:
     found = reports(make_segment(corpus, make_recipe(), tmp_path, budget={"seconds": 0.6}))
     assert found[-1]["report"] == 3

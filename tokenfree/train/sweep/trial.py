@@ -171,7 +171,7 @@ class TrialSession:
         self._loop.recipe = dataclasses.replace(self._loop.recipe, train=train)
 
     def _train(self, step: int, seconds: float) -> float:
-        losses = [float("nan")]
+        losses = [self._report.get("loss", math.nan)]  # stays if there are more reports than steps
         before, began = self._used["train_seconds"], time.perf_counter()
 
         def after_step(line: Mapping[str, float]) -> None:
