@@ -47,7 +47,7 @@ RECIPE: dict[str, Any] = {
 @torch.no_grad()
 def teach(predictor: Predictor, *answers: int) -> None:
     """Let the head find these classes certain, the first most, whatever it is given."""
-    output: Any = predictor._model["head"].output
+    output: Any = predictor._model.head.output
     output.weight.zero_()
     output.bias.zero_()
     for rank, answer in enumerate(answers):

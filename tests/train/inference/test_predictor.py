@@ -111,7 +111,7 @@ def test_a_text_is_read_once_for_all_beginnings(
     name: str, runs: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     predictor = load_predictor(runs(name))
-    encoder: Any = predictor._model["encoder"]
+    encoder: Any = predictor._model.encoder
     read, forward = [], encoder.forward
     monkeypatch.setattr(
         encoder, "forward", lambda ids, *more, **named: read.append(len(ids)) or forward(ids, *more, **named)
@@ -139,7 +139,7 @@ def test_characters_know_those_before(runs: Callable[[str], str], monkeypatch: p
         values[:, 1:, ord("c")] = after_a * 50.0
         return values.flatten(0, 1)
 
-    monkeypatch.setattr(predictor._model["head"], "target_logits", logits)
+    monkeypatch.setattr(predictor._model.head, "target_logits", logits)
     ((first, second, *_),) = predictor("[MASK:2]")
     assert first.text == "ac"
     assert second.text == "ba"
@@ -227,7 +227,7 @@ def test_a_text_of_subwords_is_read_as_one(
         given.append(batch)
         return torch.zeros(1, len(pieces))
 
-    monkeypatch.setattr(predictor._model["head"], "target_logits", logits)
+    monkeypatch.setattr(predictor._model.head, "target_logits", logits)
     predictor("the [MASK]ing of[MASK][MASK] the")
     special = ["CLS", "SEP", "MASK"]
     names = [([*pieces, *special])[int(i)] for i in given[0]["codepoints"][0][given[0]["mask"][0]]]

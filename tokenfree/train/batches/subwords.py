@@ -38,7 +38,7 @@ def subword_symbols(vocabulary: Vocabulary, *, shown: bool) -> Symbols:
     whether it begins a word.
     """
     pieces = vocabulary.pieces()
-    sizes = np.array([len(_visible(piece)) for piece in pieces], dtype=np.int64)
+    sizes = np.array([len(visible(piece)) for piece in pieces], dtype=np.int64)
     clue_of = (2 * sizes + _begins_word(pieces)) * shown  # int64 [size]
 
     def read(rows: Rows) -> tuple[np.ndarray, np.ndarray]:
@@ -52,11 +52,11 @@ def subword_symbols(vocabulary: Vocabulary, *, shown: bool) -> Symbols:
 
 def letters_of(pieces: Sequence[str]) -> np.ndarray:
     """Return the first character of each piece that belongs to a script, else its first character: int64 [size]."""
-    visible = [_visible(piece) for piece in pieces]
-    codepoints = codepoints_of("".join(visible)).astype(np.int64)
-    of = np.repeat(np.arange(len(visible)), [len(text) for text in visible])
+    texts = [visible(piece) for piece in pieces]
+    codepoints = codepoints_of("".join(texts)).astype(np.int64)
+    of = np.repeat(np.arange(len(texts)), [len(text) for text in texts])
     lettered = scripts_of(codepoints) != ""
-    found = np.zeros(len(visible), dtype=np.int64)
+    found = np.zeros(len(texts), dtype=np.int64)
     for chosen in (~lettered, lettered):  # the first one of a piece is written last, and letters after others
         found[of[chosen][::-1]] = codepoints[chosen][::-1]
     return found
@@ -66,7 +66,7 @@ def _of_targets(table: np.ndarray) -> Callable[[Arrays], np.ndarray]:
     return lambda arrays: table[arrays["target_ids"]]
 
 
-def _visible(piece: str) -> str:
+def visible(piece: str) -> str:
     return piece.strip(_SPACE).replace(_SPACE, " ")
 
 
@@ -82,9 +82,9 @@ class Pool:
     """
 
     def __init__(self, pieces: Sequence[str]) -> None:
-        visible = [_visible(piece) for piece in pieces]
-        size = np.array([len(text) for text in visible])
-        self.characters = np.array([ord(c) for text in visible for c in text], dtype=np.int64)
+        texts = [visible(piece) for piece in pieces]
+        size = np.array([len(text) for text in texts])
+        self.characters = np.array([ord(c) for text in texts for c in text], dtype=np.int64)
         self.first = np.cumsum(size) - size
         self.usable = predictable(pieces)
         self._begins = _begins_word(pieces)

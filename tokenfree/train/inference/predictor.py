@@ -6,13 +6,13 @@ R rows (possible maskings of one piece), V symbols
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from tokenfree.core.errors import UserError
 from tokenfree.core.storage import Storage
@@ -20,10 +20,11 @@ from tokenfree.preprocess.features.vocabulary import MAX_TEXT_CHARACTERS, Vocabu
 from tokenfree.preprocess.text.specials import BYTE_MASK, MASK, of_subwords
 from tokenfree.train.batches.base import Arrays
 from tokenfree.train.batches.characters import frame, most_characters
-from tokenfree.train.batches.subwords import predictable
+from tokenfree.train.batches.subwords import predictable, visible
 from tokenfree.train.config import PretrainRecipe
 from tokenfree.train.data.mixture import Data, load_data_vocabulary, paths_of
 from tokenfree.train.data.validation import frequent_characters
+from tokenfree.train.loop.step import on_device, pretraining_task
 from tokenfree.train.model.encoder import EncoderOutput
 from tokenfree.train.runs.checkpoints import Checkpoint
 from tokenfree.train.runs.config import read_config
@@ -91,22 +92,23 @@ class Predictor:
         characters: Character of each class, int64 [classes]; None if its objective has no such classes.
     """
 
-    checkpoint: Checkpoint | None = None
-
     def __init__(
         self,
-        model: nn.ModuleDict,
+        checkpoint: Checkpoint,
         recipe: PretrainRecipe,
         vocabulary: Vocabulary | None,
-        characters: np.ndarray | None = None,
+        characters: np.ndarray | None,
     ) -> None:
-        self._model, self.recipe, self.vocabulary = model.eval(), recipe, vocabulary
+        self.checkpoint, self.recipe, self.vocabulary = checkpoint, recipe, vocabulary
         self._characters = characters
         self._length = recipe.train.length
+        with torch.random.fork_rng():  # building the model draws random weights, which are then overwritten
+            self._model = pretraining_task(recipe, 0 if vocabulary is None else vocabulary.size)
+        self._model.load_state_dict(checkpoint.weights())
+        self._model.eval()
 
     def __repr__(self) -> str:
-        step = "" if self.checkpoint is None else f", step={self.checkpoint.step}"
-        return f"Predictor(objective={self.recipe.objective.name}{step})"
+        return f"Predictor(objective={self.recipe.objective.name}, step={self.checkpoint.step})"
 
     def __call__(self, text: str | MaskedText, top: int = 5) -> list[list[Guess]]:
         """Return the `top` predictions for each mask of `text`, `[MASK]` or `[MASK:5]`, while the others stay masked.
@@ -136,9 +138,9 @@ class Predictor:
         begins = text.begins_word(number)
         found = []
         for id_, piece in enumerate(pieces):
-            visible = piece.strip(_SPACE).replace(_SPACE, " ")
-            if usable[id_] and piece.startswith(_SPACE) == begins and len(visible) in sizes:
-                found.append((visible, float(scores[sizes.index(len(visible)), id_]) - float(np.log(len(sizes)))))
+            text_of = visible(piece)
+            if usable[id_] and piece.startswith(_SPACE) == begins and len(text_of) in sizes:
+                found.append((text_of, float(scores[sizes.index(len(text_of)), id_]) - float(np.log(len(sizes)))))
         return found
 
     def _subword(self, text: MaskedText, number: int) -> Scored:
@@ -223,7 +225,7 @@ class Predictor:
                     "target_ids": known,
                     "target_mask": np.ones_like(known, dtype=bool),
                 }
-                scores_RV = self._score_target(batch, at)
+                scores_RV = self._score(batch, _OneText(self._model.encoder)).unflatten(0, (len(front), -1))[:, at]
                 values, classes = torch.topk(scores_RV, min(LONGEST, scores_RV.shape[-1]))
                 rows = zip(front, values.tolist(), classes.tolist(), strict=True)
                 longer = [
@@ -260,26 +262,19 @@ class Predictor:
         assert self.vocabulary is not None
         return self.vocabulary.pieces()
 
-    def _score(self, arrays: Arrays) -> Tensor:
-        return self._log_probabilities(arrays, self._model["encoder"])
-
-    def _score_target(self, arrays: Mapping[str, np.ndarray], target: int) -> Tensor:
-        rows = len(arrays["target_mask"])
-        encoder = _OneText(self._model["encoder"])
-        return self._log_probabilities(arrays, encoder).unflatten(0, (rows, -1))[:, target]
-
     @torch.no_grad()
-    def _log_probabilities(self, arrays: Mapping[str, np.ndarray], encoder: Any) -> Tensor:
-        batch = {name: torch.from_numpy(values) for name, values in arrays.items()}
-        head = self._model["head"]
-        return head.target_logits(encoder, batch).float().log_softmax(dim=-1)  # pyright: ignore[reportCallIssue]
+    def _score(self, arrays: Arrays, encoder: Any = None) -> Tensor:
+        """Return the log-probabilities of the symbols at each target, float32 [targets, V]."""
+        encoder = self._model.encoder if encoder is None else encoder
+        batch = on_device(arrays, torch.device("cpu"))
+        return self._model.head.target_logits(encoder, batch).float().log_softmax(dim=-1)
 
 
 def _too_long(has: str, reads: str) -> UserError:
     return UserError(f"the text has {has} and this model reads {reads}. Shorten it.")
 
 
-def _one_target(arrays: Mapping[str, np.ndarray], positions: np.ndarray) -> Arrays:
+def _one_target(arrays: Arrays, positions: np.ndarray) -> Arrays:
     """Return `arrays` with one target per row, at `positions`, int64 [R] or, for words, [R, 2]."""
     rows = len(positions)
     return {
@@ -337,15 +332,7 @@ def predictor_of(checkpoint: Checkpoint, recipe: PretrainRecipe, data: Data) -> 
         raise UserError(
             f"{data}: not the vocabulary that {checkpoint.path} was trained with. Name the data with --data DIR."
         )
-    with torch.random.fork_rng():  # building the model draws random weights, which are then overwritten
-        size = vocabulary.size if vocabulary is not None else 0
-        model = nn.ModuleDict(
-            {"encoder": recipe.model.build(), "head": recipe.objective.build(recipe.model.width, size)}
-        )
-    model.load_state_dict(checkpoint.weights())
-    predictor = Predictor(model, recipe, vocabulary, _characters(recipe, data))
-    predictor.checkpoint = checkpoint
-    return predictor
+    return Predictor(checkpoint, recipe, vocabulary, _characters(recipe, data))
 
 
 def _characters(recipe: PretrainRecipe, data: Data) -> np.ndarray | None:
