@@ -22,7 +22,7 @@ from tokenfree.train.ray.child import work_on_ray
 from tokenfree.train.ray.cluster import Session
 from tokenfree.train.runs.run import Run
 
-NODE = "the Ray node of this machine (its raylet, or an agent that it needs) was lost"
+NODE = "the Ray node of this machine (its raylet, or another process of Ray) was lost"
 AGAIN = "; starting Ray and the workers again"
 
 
@@ -86,7 +86,7 @@ def test_with_its_cluster_well_the_command_goes_on(
 ) -> None:
     monkeypatch.setenv("RAY_ADDRESS", "127.0.0.1:1")
     told = work(tmp_path, drivers.die_once, monkeypatch)
-    assert told[2].startswith("Ray ended the process connected to its cluster, as it does at the loss of a node; ")
+    assert told[2].startswith("a process of Ray that leads the others was lost; ")
     assert told[2].endswith("starting the workers again from the newest checkpoint")
 
 

@@ -26,17 +26,12 @@ from ray.util.state.exception import RayStateApiException
 
 from tests.conftest import SOURCE
 from tokenfree.train.ray import internals
-from tokenfree.train.ray.callbacks import CleanerCallback, LossCallback, NodeCallback, ResizeCallback
+from tokenfree.train.ray.callbacks import LossCallback, NodeCallback, ResizeCallback
 from tokenfree.train.ray.cluster import SETTINGS
 
 SEAM = "train/ray/internals.py"
 NODE = "train/ray/loopback_node.py"  # a process of its own, which imports nothing else
-CALLBACKS = (
-    CleanerCallback,
-    LossCallback,
-    NodeCallback,
-    ResizeCallback,
-)
+CALLBACKS = (LossCallback, NodeCallback, ResizeCallback)
 
 
 def inner_imports(path: Path) -> list[str]:
@@ -71,7 +66,7 @@ def test_callbacks_are_called_by_the_names_that_they_have() -> None:
     assert "decision.num_workers" in resize[at:], "the number that ResizeCallback changes is not read after it"
     assert ResizeDecision(1, {}).num_workers == 1
     for name in ("get_workers", "get_latest_poll_status", "poll_status", "execute", "execute_single"):
-        assert hasattr(WorkerGroup, name), f"ResizeCallback, CleanerCallback or TorchGroup calls WorkerGroup.{name}"
+        assert hasattr(WorkerGroup, name), f"ResizeCallback or TorchGroup calls WorkerGroup.{name}"
     for name in ("errors", "finished", "get_preemption_info"):
         assert hasattr(WorkerGroupPollStatus, name), f"callbacks read {name} of the status of workers"
     assert "on_shutdown" in inspect.getsource(BackendSetupCallback), "TorchGroup kills workers there"
@@ -107,7 +102,7 @@ def test_ray_s_own_cleaner_gives_up_where_there_is_no_state_api(monkeypatch: pyt
     monkeypatch.setenv("RAY_API_SERVER_ADDRESS", SETTINGS["RAY_API_SERVER_ADDRESS"])
     with pytest.raises(RuntimeError, match="no_state_api") as raised:
         is_actor_alive("ab" * 16, timeout=1)
-    assert not isinstance(raised.value, RayStateApiException), "it would warn every second; see CleanerCallback"
+    assert not isinstance(raised.value, RayStateApiException), "it would warn every second"
     assert "except Exception" not in inspect.getsource(PlacementGroupCleaner._monitor_loop), "it would go on"
 
 

@@ -1,15 +1,17 @@
 """Which failures of workers end a run, and how often each is told."""
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import pytest
+import ray
 from ray.exceptions import ActorDiedError
 from ray.train import PreemptionInfo
 
 from tokenfree.core.errors import JobError, UserError
 from tokenfree.train.loop.worker import Stopped
-from tokenfree.train.ray.callbacks import GaveUp, LossCallback, LostPeer, record_loss
+from tokenfree.train.ray.callbacks import GaveUp, LossCallback, LostPeer
 
 PEER, LOST = LostPeer("gloo: Connection closed by peer"), ActorDiedError()
 BUG = JobError("KeyError: 'x'")
@@ -90,7 +92,10 @@ def test_the_coming_end_of_a_node_is_asked_for_once() -> None:
     assert len(channel.asked) == 2
 
 
-def test_the_event_of_a_loss(tmp_path: Path) -> None:
-    line = record_loss(str(tmp_path), None, [1], "worker 1 was lost")
-    assert (line["event"], line["ranks"], line["message"]) == ("worker_lost", [1], "worker 1 was lost")
-    assert "worker 1 was lost" in (tmp_path / "events.jsonl").read_text()
+def test_a_loss_is_an_event_of_the_run_and_of_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    channel, lines = SimpleNamespace(post=SimpleNamespace(remote=lambda lines: lines)), list[Any]()
+    monkeypatch.setattr(ray, "get", lines.extend)
+    LossCallback(str(tmp_path), None, channel, most=1)._report({1: LOST})
+    (line,) = lines
+    assert (line["event"], line["ranks"]) == ("worker_lost", [1])
+    assert line["message"] in (tmp_path / "events.jsonl").read_text()

@@ -18,16 +18,15 @@ from tokenfree.train.ray.child import ray_processes
 
 MakeRecipe = Callable[..., PretrainRecipe]
 WORKER = "ray::RayTrainWorker"
-THEM_AGAIN = "; starting them again from the newest checkpoint"
 WORKERS_AGAIN = "; starting the workers again from the newest checkpoint"
 RAY_AGAIN = "; starting Ray and the workers again"
-NODE = "the Ray node of this machine (its raylet, or an agent that it needs) was lost"
+NODE = "the Ray node of this machine (its raylet, or another process of Ray) was lost"
 PARTS = {  # what is killed: what is said to be lost, and what follows
     WORKER: ("worker ", WORKERS_AGAIN),
     "/raylet": (NODE, RAY_AGAIN),
     "ray::RuntimeEnvAgent": (NODE, RAY_AGAIN),
     "ray::DashboardAgent": (NODE, RAY_AGAIN),
-    "ray::TrainController": ("the process that leads the workers was lost", THEM_AGAIN),
+    "ray::TrainController.run": (NODE, RAY_AGAIN),
     "/gcs_server": ("the head of the Ray cluster (its GCS) was lost", RAY_AGAIN),  # last: the workers go on meanwhile
 }
 CLOCK = ("seconds", "data_wait", "utilisation")

@@ -15,7 +15,7 @@ from tokenfree.train.config import PretrainRecipe
 from tokenfree.train.ray.child import ray_processes
 
 MakeRecipe = Callable[..., PretrainRecipe]
-OWN_NODE = "the Ray node of this machine (its raylet, or an agent that it needs) was lost; start it, and run the same"
+OWN_NODE = "the Ray node of this machine (its raylet, or another process of Ray) was lost; start it, and run the same"
 HEAD = "the head of the Ray cluster (its GCS) was lost; start it, and run the same"
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]

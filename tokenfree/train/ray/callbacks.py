@@ -1,4 +1,4 @@
-"""Callbacks for Ray Train's controller: scaling, errors and clean-up when nodes or workers are lost.
+"""Callbacks for Ray Train's controller: scaling, and errors when nodes or workers are lost.
 
 Ray declares a node dead after several failed health checks, which takes 15 seconds or more. Until then it plans with
 the node. These callbacks check nodes themselves, by connecting to their raylets.
@@ -7,10 +7,8 @@ the node. These callbacks check nodes themselves, by connecting to their raylets
 from __future__ import annotations
 
 import collections
-import contextlib
 import functools
 import logging
-import threading
 import time
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -18,71 +16,14 @@ from typing import Any, NamedTuple
 
 import ray
 import torch
-from ray.exceptions import GetTimeoutError, RayActorError, RayError, RayTaskError
+from ray.exceptions import RayError, RayTaskError
 from ray.train import ControllerError, ScalingConfig, TrainingFailedError, WorkerGroupError
-from ray.util.placement_group import PlacementGroup, get_current_placement_group, remove_placement_group
-from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from tokenfree.core.errors import JobError, StoppedError, UserError, first_line
 from tokenfree.core.machine import answers
 from tokenfree.train.loop.worker import Stopped
 from tokenfree.train.ray.internals import ControllerCallback, Reservation, WorkerGroupCallback, draining_nodes
-from tokenfree.train.runs.metrics import Line
 from tokenfree.train.runs.run import Run
-
-_INTERVAL = 0.5  # seconds between checks of the controller
-
-
-def start_here(actor_class: type, *arguments: Any, **options: Any) -> Any:
-    """Start an actor on this node, and return its handle. It reserves no CPU."""
-    here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
-    remote: Any = ray.remote(num_cpus=0)(actor_class)
-    return remote.options(scheduling_strategy=here, **options).remote(*arguments)
-
-
-class CleanerCallback(ControllerCallback, WorkerGroupCallback):
-    """A callback that starts a `Cleaner` next to Ray Train's controller and gives it the workers' placement group.
-
-    Ray's own cleaner needs a dashboard, which takes 140 MB, and once destroyed a healthy group of workers.
-    """
-
-    _cleaner: Any = None
-
-    def after_controller_start(self, train_run_context: Any) -> None:
-        self._cleaner = start_here(Cleaner, ray.get_runtime_context().current_actor, lifetime="detached")
-
-    def after_worker_group_start(self, worker_group: Any) -> None:
-        self._cleaner.guard.remote(worker_group.execute_single(0, get_current_placement_group))
-
-    async def before_controller_shutdown(self) -> None:
-        ray.kill(self._cleaner)
-
-
-class Cleaner:
-    """An actor that outlives the controller, then removes the placement group of the workers, and ends."""
-
-    def __init__(self, controller: Any) -> None:
-        self._controller = controller
-        self._group: PlacementGroup | None = None
-        threading.Thread(target=self._watch, name="cleaner", daemon=True).start()
-
-    def guard(self, group: PlacementGroup) -> None:
-        self._group = group
-
-    def _watch(self) -> None:
-        myself = ray.get_runtime_context().current_actor
-        ended = threading.Event()
-        while not ended.wait(_INTERVAL):
-            try:
-                ray.get(self._controller.__ray_ready__.remote(), timeout=_INTERVAL)
-            except GetTimeoutError:
-                continue  # busy, not dead
-            except RayActorError:
-                ended.set()
-        with contextlib.suppress(RayError):  # the cluster is going down
-            if self._group is not None:
-                remove_placement_group(self._group)
-            ray.kill(myself)
 
 
 class Cause(NamedTuple):
@@ -190,11 +131,8 @@ class LossCallback(WorkerGroupCallback):
         self._record(ranks, f"{lost} was lost; starting the workers again from the newest checkpoint")
 
     def _record(self, ranks: list[int], message: str) -> None:
-        ray.get(self._channel.post.remote([record_loss(self._run, self._owner, ranks, message)]))
-
-
-def record_loss(run: str, owner: str | None, ranks: list[int], message: str) -> Line:
-    return Run(run, owner).add_event("worker_lost", ranks=ranks, message=message)
+        line = Run(self._run, self._owner).add_event("worker_lost", ranks=ranks, message=message)
+        ray.get(self._channel.post.remote([line]))
 
 
 _SECONDS = 0.5  # timeout for a connection to a node; its kernel accepts, so a busy node answers too

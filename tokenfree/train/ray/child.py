@@ -219,7 +219,7 @@ class RayChild:
 
 def _what_was_lost(session: bytes, *, is_local: bool) -> LostPart:
     if is_local:
-        return LostPart("the Ray node of this machine (its raylet, or an agent that it needs) was lost", is_ours=True)
+        return LostPart("the Ray node of this machine (its raylet, or another process of Ray) was lost", is_ours=True)
     until = time.monotonic() + _SETTLE_SECONDS
     try:
         while time.monotonic() < until:
@@ -227,7 +227,7 @@ def _what_was_lost(session: bytes, *, is_local: bool) -> LostPart:
             time.sleep(_INTERVAL)
     except JobError as error:
         return LostPart(str(error), is_ours=False)
-    return LostPart("Ray ended the process connected to its cluster, as it does at the loss of a node", is_ours=True)
+    return LostPart("a process of Ray that leads the others was lost", is_ours=True)
 
 
 def _environment() -> dict[str, str]:

@@ -25,7 +25,7 @@ SETTINGS: Mapping[str, str] = {  # defaults that the user's environment override
     "RAY_TRAIN_HEALTH_CHECK_INTERVAL_S": "0.2",  # how soon a lost worker is noticed; 2 by default
     "RAY_TRAIN_METRICS_ENABLED": "0",
     "RAY_TRAIN_ENABLE_STATE_ACTOR_RECONCILIATION": "0",
-    "RAY_API_SERVER_ADDRESS": "no_state_api://here",  # for Ray's own cleaner, see train/ray/callbacks.py
+    "RAY_API_SERVER_ADDRESS": "no_state_api://here",  # Ray's own cleaner gives up; it once destroyed a healthy group
     "RAY_CHDIR_TO_TRIAL_DIR": "0",
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",  # Ray's future default; without it each start prints a warning
     "RAY_AIR_NEW_OUTPUT": "0",  # Tune's new output prints banners at any verbosity
@@ -85,7 +85,7 @@ class Session:
     def check(self) -> None:
         """Raise RayLost if the node or the head is gone."""
         if answers(self._node, seconds=_ANSWER_SECONDS) is False:
-            raise RayLost("the Ray node of this machine (its raylet, or an agent that it needs) was lost")
+            raise RayLost("the Ray node of this machine (its raylet, or another process of Ray) was lost")
         head = answers(self._head, seconds=_ANSWER_SECONDS)
         if head:
             self._head_answered = time.monotonic()

@@ -26,6 +26,7 @@ from ray.exceptions import RayActorError, RayError
 from ray.train import FailureConfig, RunConfig, ScalingConfig, TrainingFailedError
 from ray.train.backend import Backend
 from ray.train.torch import TorchConfig, TorchTrainer, get_device
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from tokenfree.core.errors import JobError, UserError
 from tokenfree.core.machine import cores
@@ -35,15 +36,12 @@ from tokenfree.train.loop.parallel import join, keep_to, listen
 from tokenfree.train.loop.step import Stop
 from tokenfree.train.loop.worker import Job, work
 from tokenfree.train.ray.callbacks import (
-    CleanerCallback,
     LossCallback,
     LostPeer,
     NodeCallback,
     ResizeCallback,
     explain,
     is_of_collective,
-    record_loss,
-    start_here,
 )
 from tokenfree.train.ray.child import Link
 from tokenfree.train.ray.cluster import RayLost, Session, ended_where_cut_off, ray_environment, ray_session, watched
@@ -189,7 +187,7 @@ def drive(link: Link, job: bytes, workers: tuple[int, int]) -> str | None:
             _in_session(_unpickled(job), workers, link, stop)
         except RayLost as error:
             return str(error)
-        except RayError:  # an actor that does not answer
+        except RayError:  # an actor was lost or does not answer
             return ""
     return None
 
@@ -200,7 +198,9 @@ def _in_session(job: Job, workers: tuple[int, int], link: Link, stop: Stop) -> N
     with ray_session(max(cores(), threads * most)) as session:
         use_gpu = uses_gpus(train.device, ray.cluster_resources().get("GPU", 0), least)
         link.send(pickle.dumps(session))
-        channel = start_here(Channel)
+        here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
+        channel: Any = ray.remote(num_cpus=0)(Channel)
+        channel = channel.options(scheduling_strategy=here).remote()
 
         def forward() -> None:
             if stop:
@@ -209,16 +209,7 @@ def _in_session(job: Job, workers: tuple[int, int], link: Link, stop: Stop) -> N
                 link.send(line)
 
         with _repeated(forward):
-            for attempts_left in reversed(range(train.max_restarts + 1)):
-                try:
-                    return _fit(job, workers, threads, use_gpu, channel, session)
-                except RayActorError as error:  # loss of the controller, which itself handles losses of workers
-                    if not attempts_left:
-                        raise JobError(f"the process that leads the workers was lost too often: {error}") from error
-                    message = (
-                        "the process that leads the workers was lost; starting them again from the newest checkpoint"
-                    )
-                    ray.get(channel.post.remote([record_loss(job.run, job.owner, [], message)]))
+            _fit(job, workers, threads, use_gpu, channel, session)
 
 
 def _fit(job: Job, workers: tuple[int, int], threads: int, use_gpu: bool, channel: Any, session: Session) -> None:
@@ -234,7 +225,7 @@ def _fit(job: Job, workers: tuple[int, int], threads: int, use_gpu: bool, channe
     callbacks: list[Any] = [LossCallback(job.run, job.owner, channel, restarts)]
     if scaling.elasticity_enabled:
         callbacks.append(ResizeCallback(scaling, channel))
-    callbacks += [NodeCallback(), CleanerCallback()]  # Ray accepts more than it declares
+    callbacks.append(NodeCallback())  # Ray accepts more than it declares
     trainer = TorchTrainer(
         _work_on_worker,
         train_loop_config={"job": pickle.dumps(job), "threads": threads, "channel": channel},
