@@ -9,6 +9,7 @@ from tokenfree.preprocess.dataset.manifest import load_vocabulary
 from tokenfree.preprocess.text import specials
 from tokenfree.preprocess.text.specials import CLS, MASK, PAD, SEP
 from tokenfree.train.batches.base import Arrays
+from tokenfree.train.data.shards import ShardReader
 from tokenfree.train.data.validation import validation_batches
 from tokenfree.train.evaluate import Change, without_context
 from tokenfree.train.objectives import byte2word, canine_c, canine_s, masked_characters, masked_subwords
@@ -27,7 +28,7 @@ def batch_of(corpus: str, objective: Any, length: int = 64) -> tuple[Arrays, int
     vocabulary = load_vocabulary(corpus)
     assert vocabulary is not None
     collator = objective.collator(vocabulary, length, 0)
-    (batch,) = validation_batches(corpus, collator=collator, num_windows=16, batch=16)
+    (batch,) = validation_batches(ShardReader(corpus, "validation"), collator=collator, num_windows=16, batch=16)
     return batch, vocabulary.size
 
 

@@ -9,6 +9,7 @@ from tokenfree.preprocess.dataset.manifest import load_vocabulary
 from tokenfree.preprocess.text import specials
 from tokenfree.preprocess.text.specials import MASK
 from tokenfree.train.batches.base import KEPT, MASKED, REPLACED, Arrays
+from tokenfree.train.data.shards import ShardReader
 from tokenfree.train.data.validation import validation_batches
 from tokenfree.train.objectives import byte2word, canine_c, canine_s, masked_characters, masked_subwords
 
@@ -25,7 +26,7 @@ def batch_of(corpus: str, name: str, **changes: Any) -> Arrays:
     config, length = OBJECTIVES[name]
     config = type(config)(**{"mask_fraction": config.mask_fraction, **changes}) if changes else config
     collator = config.collator(load_vocabulary(corpus), length, 0)
-    (batch,) = validation_batches(corpus, collator=collator, num_windows=200, batch=200)
+    (batch,) = validation_batches(ShardReader(corpus, "validation"), collator=collator, num_windows=200, batch=200)
     return batch
 
 

@@ -9,6 +9,7 @@ import pytest
 from tokenfree.preprocess.dataset.manifest import load_vocabulary
 from tokenfree.train.batches.base import KEPT, MASKED, REPLACED, Arrays
 from tokenfree.train.data.loader import load_windows
+from tokenfree.train.data.shards import ShardReader
 from tokenfree.train.data.validation import VALIDATION_SEED, Baselines, baselines, validation_batches
 from tokenfree.train.objectives import byte2word, canine_c, canine_s, masked_characters, masked_subwords
 
@@ -30,8 +31,8 @@ def found(corpus: str, request: pytest.FixtureRequest) -> tuple[str, Baselines, 
     objective, vocabulary = OBJECTIVES[request.param], load_vocabulary(corpus)
     length = 144 if request.param == "byte2word" else LENGTH
     collator = objective.collator(vocabulary, length, VALIDATION_SEED)
-    batches = list(validation_batches(corpus, collator=collator, num_windows=150))
-    return request.param, baselines(corpus, objective.symbols(vocabulary), batches), batches
+    batches = list(validation_batches(ShardReader(corpus, "validation"), collator=collator, num_windows=150))
+    return request.param, baselines(ShardReader(corpus, "train"), objective.symbols(vocabulary), batches), batches
 
 
 def is_subword(piece: str) -> bool:
@@ -126,6 +127,6 @@ def test_a_split_is_counted_at_some_of_its_windows(corpus: str) -> None:
     vocabulary = load_vocabulary(corpus)
     symbols = canine_s.Config().symbols(vocabulary)
     assert symbols is not None
-    whole, part = (baselines(corpus, symbols, [], max_rows=rows) for rows in (50_000, 200))
+    whole, part = (baselines(ShardReader(corpus, "train"), symbols, [], max_rows=rows) for rows in (50_000, 200))
     assert whole.entropy != part.entropy == pytest.approx(whole.entropy, rel=0.1)
     assert whole.numbers() == {}

@@ -158,7 +158,7 @@ def test_validation_windows_are_shared_out_by_weight(data: str, other: str, coll
     assert np.bincount(ShardReader(mixture, "validation").directories_of(shards)).tolist() == [12, 4]
     alone = ShardReader(data, "validation").spread(12)[0]
     assert numbers[:12].tolist() == alone.tolist()  # so that masks are those of the directory alone
-    batches = list(validation_batches(mixture, collator=collator, num_windows=16, batch=5))
+    batches = list(validation_batches(ShardReader(mixture, "validation"), collator=collator, num_windows=16, batch=5))
     assert [len(batch["mask"]) for batch in batches] == [5, 5, 2, 4]  # none of both directories
     whole = ShardReader(mixture, "validation").spread(1)[1]
     assert len(whole) == 2  # one of each at the least

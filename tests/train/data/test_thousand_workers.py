@@ -173,7 +173,7 @@ def test_one_worker_for_all_streams_keeps_as_many_shards_open_as_it_may(
     alone = make_loader(store)
     for step in range(2):
         alone.batch(step)
-        assert len(alone._reader._open) == 50
+        assert len(alone.reader._open) == 50
     wait_for_fetchers()
     assert len(list(cache.glob("*.arrow"))) == len(SIZES)
 

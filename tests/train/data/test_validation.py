@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from tokenfree.core.errors import UserError
+from tokenfree.train.data.shards import ShardReader
 from tokenfree.train.data.validation import VALIDATION_SEED, validation_batches
 from tokenfree.train.objectives.canine_s import Config
 
@@ -18,7 +19,7 @@ def validate(data: str, vocabulary: Any) -> Callable[..., list[dict[str, np.ndar
         options = {"data": data, "objective": Config(max_predictions=6), "length": 64, "num_windows": 20, **changes}
         objective, length = options.pop("objective"), options.pop("length")
         collator = objective.collator(vocabulary, length, VALIDATION_SEED)
-        return list(validation_batches(options.pop("data"), collator=collator, **options))
+        return list(validation_batches(ShardReader(options.pop("data"), "validation"), collator=collator, **options))
 
     return run
 

@@ -158,14 +158,14 @@ class Loader(StepLoader):
             raise UserError(
                 f"train.global_batch={global_batch} is smaller than the number of workers: {world_size}. Increase it."
             )
-        self._reader = ShardReader(data, "train", check=check_shards)
+        self.reader = ShardReader(data, "train", check=check_shards)
         self._order = Order(
-            self._reader.shards,
+            self.reader.shards,
             seed=seed,
             smoothing=smoothing,
             streams=streams,
             global_batch=global_batch,
-            mixing=self._reader.mixing,
+            mixing=self.reader.mixing,
         )
         self._collator = collator
         self._batch = global_batch
@@ -173,7 +173,7 @@ class Loader(StepLoader):
         self._ahead = max(1, _PLANNED // (self._end - self._begin))  # steps located at once
         self._plan: tuple[int, np.ndarray, Places] | None = None
         self.fingerprint = {
-            "data": self._reader.manifest.fingerprint,
+            "data": self.reader.manifest.fingerprint,
             "split": "train",
             "seed": seed,
             "smoothing": smoothing,
@@ -187,7 +187,7 @@ class Loader(StepLoader):
     def batch(self, step: int) -> Arrays:
         first, ids, places = self._planned(step)
         chosen = step - first
-        arrays = collate(self._reader, self._collator, places.shard[chosen], places.row[chosen], ids[chosen])
+        arrays = collate(self.reader, self._collator, places.shard[chosen], places.row[chosen], ids[chosen])
         return {**arrays, "sample_ids": ids[chosen]}
 
     def _planned(self, step: int) -> tuple[int, np.ndarray, Places]:
@@ -196,8 +196,8 @@ class Loader(StepLoader):
         plan = self._plan
         if plan is None or plan[0] != first:  # one assignment, so that another thread never sees half a plan
             plan = self._plan = self._place(first)
-            if self._reader.is_prepared:
-                self._reader.fetch_ahead(plan[2].shard, self._place(first + self._ahead)[2].shard)
+            if self.reader.is_prepared:
+                self.reader.fetch_ahead(plan[2].shard, self._place(first + self._ahead)[2].shard)
         return plan
 
     def _place(self, first: int) -> tuple[int, np.ndarray, Places]:

@@ -192,7 +192,7 @@ class ShardReader:
     """
 
     def __init__(self, data: Data, name: str, *, check: bool = True) -> None:
-        contents = load_contents(data)
+        self.data, contents = data, load_contents(data)
         self.manifest: Manifest = contents.manifest
         if name not in self.manifest.splits:
             known = ", ".join(self.manifest.splits)

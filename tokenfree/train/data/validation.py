@@ -14,7 +14,6 @@ import numpy as np
 from tokenfree.core.errors import UserError
 from tokenfree.train.batches.base import KEPT, MASKED, Arrays, Collator, Symbols
 from tokenfree.train.data.loader import collate, slice_of
-from tokenfree.train.data.mixture import Data
 from tokenfree.train.data.shards import ShardReader
 
 _PRIOR_WEIGHTS = (0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0)
@@ -51,15 +50,13 @@ class Baselines(NamedTuple):
         return found
 
 
-def baselines(
-    data: Data, symbols: Symbols, held_out: Iterable[Arrays], *, max_rows: int = 50_000, check_shards: bool = True
-) -> Baselines:
+def baselines(train: ShardReader, symbols: Symbols, held_out: Iterable[Arrays], *, max_rows: int = 50_000) -> Baselines:
     """Return the baselines of an objective on the targets of `held_out` batches with `sample_ids` (int64 [b]).
 
     Counts with a clue are smoothed with the frequencies of symbols, by the best of a few weights on these same targets.
     """
     ids_N, clues_N, kinds_N, sample_ids_N = _targets(symbols, held_out)
-    counts, pairs = _count(ShardReader(data, "train", check=check_shards), symbols, max_rows)
+    counts, pairs = _count(train, symbols, max_rows)
     frequencies = counts[counts > 0] / counts.sum()
     prior = (counts + symbols.usable) / (counts.sum() + symbols.usable.sum())
     unigram_N = -np.log(prior[ids_N])
@@ -81,9 +78,9 @@ def baselines(
     )
 
 
-def symbol_counts(data: Data, symbols: Symbols, *, max_rows: int = 20_000, check_shards: bool = True) -> np.ndarray:
+def symbol_counts(train: ShardReader, symbols: Symbols, *, max_rows: int = 20_000) -> np.ndarray:
     """Return the count of each symbol in the training split, int64 [V], from at most `max_rows` windows."""
-    return _count(ShardReader(data, "train", check=check_shards), symbols, max_rows)[0]
+    return _count(train, symbols, max_rows)[0]
 
 
 class _Pairs(NamedTuple):
@@ -138,10 +135,10 @@ def _copied(clue_N: np.ndarray, kinds_N: np.ndarray) -> np.ndarray:
         return np.where(visible, -np.log(np.where(kept, share + rest_N, rest_N)), clue_N)
 
 
-def frequent_characters(data: Data, *, max_rows: int = 50_000, check_shards: bool = True) -> np.ndarray:
+def frequent_characters(train: ShardReader, *, max_rows: int = 50_000) -> np.ndarray:
     """Return all codepoints of the training split, or of `max_rows` windows, the most frequent first, int64."""
     counts = np.zeros(0x110000, dtype=np.int64)
-    for _, rows in ShardReader(data, "train", check=check_shards).spread_rows(("codepoints",), max_rows):
+    for _, rows in train.spread_rows(("codepoints",), max_rows):
         counts += np.bincount(np.concatenate(rows["codepoints"]), minlength=len(counts))
     found = np.flatnonzero(counts)
     return found[np.argsort(-counts[found], kind="stable")]
@@ -151,7 +148,7 @@ VALIDATION_SEED = 0  # of the masks, which do not depend on the training seed
 
 
 def validation_batches(
-    data: Data,
+    reader: ShardReader,
     *,
     collator: Collator,
     num_windows: int,
@@ -159,20 +156,18 @@ def validation_batches(
     rank: int = 0,
     world_size: int = 1,
     together: bool = False,
-    check_shards: bool = True,
 ) -> Iterator[Arrays]:
     """Return an iterator over this rank's slices of the validation batches. Raises UserError if there are no windows.
 
-    The windows are spaced evenly over the rows of the validation split. With a `collator` of the seed
+    The windows are spaced evenly over the rows of the validation split of `reader`. With a `collator` of the seed
     `VALIDATION_SEED`, the masks of a row depend only on its number in the split, which `sample_ids` has. Empty slices
     of a rank are skipped. With `together`, the first row of all takes their place, with empty `sample_ids`, so that all
     ranks have a batch.
     """
-    reader = ShardReader(data, "validation", check=check_shards)
     numbers, shards, places = reader.spread(num_windows)
     if not len(numbers):
         raise UserError(
-            f"{data} has no windows in its split 'validation'; preprocess with a larger validation_fraction"
+            f"{reader.data} has no windows in its split 'validation'; preprocess with a larger validation_fraction"
         )
     reader.fetch_ahead(shards)
     edges = [0, *(np.flatnonzero(np.diff(reader.directories_of(shards))) + 1).tolist(), len(numbers)]

@@ -23,6 +23,7 @@ from tokenfree.train.batches.characters import frame, most_characters
 from tokenfree.train.batches.subwords import predictable, visible
 from tokenfree.train.config import PretrainRecipe
 from tokenfree.train.data.mixture import Data, load_data_vocabulary, paths_of
+from tokenfree.train.data.shards import ShardReader
 from tokenfree.train.data.validation import frequent_characters
 from tokenfree.train.loop.step import on_device, pretraining_task
 from tokenfree.train.model.encoder import EncoderOutput
@@ -342,6 +343,6 @@ def _characters(recipe: PretrainRecipe, data: Data) -> np.ndarray | None:
         return None
     found = np.arange(buckets)
     if all(Storage.at(path).is_local for path in paths_of(data)):
-        frequent = frequent_characters(data, max_rows=_WINDOWS)[::-1]
+        frequent = frequent_characters(ShardReader(data, "train"), max_rows=_WINDOWS)[::-1]
         found[frequent % buckets] = frequent  # the most frequent character of a class is written last
     return found

@@ -59,8 +59,7 @@ class WindowSource(Source):
         symbols = self._recipe.objective.symbols(self.vocabulary)
         if symbols is None:
             return None
-        held_out = self.held_out(whole=True)
-        return baselines(self._data, symbols, held_out, check_shards=self._recipe.train.check_shards)
+        return baselines(self.loader.reader, symbols, self.held_out(whole=True))
 
     def held_out(self, *, whole: bool = False, equally_many: bool = False) -> Iterator[Arrays]:
         """Return an iterator over this worker's parts of the validation batches, or over the whole batches.
@@ -69,19 +68,22 @@ class WindowSource(Source):
         """
         config, objective = self._recipe.train, self._recipe.objective.for_validation()
         return validation_batches(
-            self._data,
+            self._held_out,
             collator=objective.collator(self.vocabulary, config.length, VALIDATION_SEED),
             num_windows=config.validation_windows,
             batch=min(_MOST, config.micro_batch or _MOST),
             rank=0 if whole else self._rank,
             world_size=1 if whole else self._world_size,
             together=equally_many,
-            check_shards=config.check_shards,
         )
 
     @functools.cached_property
+    def _held_out(self) -> ShardReader:
+        return ShardReader(self._data, "validation", check=self._recipe.train.check_shards)
+
+    @functools.cached_property
     def _first_rows(self) -> np.ndarray:
-        reader = ShardReader(self._data, "validation", check=False)
+        reader = self._held_out
         rows = np.array([shard.rows for shard in reader.shards], dtype=np.int64)
         directories = reader.directories_of(np.arange(len(rows)))
         sizes = [int(rows[directories == number].sum()) for number in range(int(directories.max(initial=0)) + 1)]
@@ -89,15 +91,12 @@ class WindowSource(Source):
 
     def build(self) -> Task:
         task = build_task(self._recipe, self.vocabulary)
-        check = self._recipe.train.check_shards
         if task.encoder.embedder.learns_characters:
-            task.encoder.embedder.learn(frequent_characters(self._data, check_shards=check))
+            task.encoder.embedder.learn(frequent_characters(self.loader.reader))
         objective = self._recipe.objective
         if isinstance(objective, MaskedObjective):
-            symbols = (
-                self._recipe.objective.symbols(self.vocabulary) if objective.output_bias == "frequencies" else None
-            )
-            counts = None if symbols is None else symbol_counts(self._data, symbols, check_shards=check)
+            symbols = objective.symbols(self.vocabulary) if objective.output_bias == "frequencies" else None
+            counts = None if symbols is None else symbol_counts(self.loader.reader, symbols)
             task.head.learn([] if self.vocabulary is None else self.vocabulary.pieces(), counts)
         return task
 
