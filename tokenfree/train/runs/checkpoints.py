@@ -37,7 +37,6 @@ class RunProgress:
     characters: int = 0  # characters trained on, without special ones and padding
     seconds: float = 0.0  # seconds spent in steps, without validations and checkpoints
     validation: Mapping[str, float] | None = None  # values of the last validation, as in metrics.jsonl
-    validated_at: int = -1  # step of the last validation; -1: none yet
     best_step: int | None = None  # step of the best validation
     best_loss: float = float("inf")  # value that validations are compared by, such as nats per target; lower is better
 
@@ -51,7 +50,7 @@ class RunProgress:
 
     def after_validation(self, step: int, validation: Mapping[str, float], badness: float) -> RunProgress:
         """Return the progress after a validation. The best step is the first with the lowest `badness`."""
-        progress = dataclasses.replace(self, validation=validation, validated_at=step)
+        progress = dataclasses.replace(self, validation=validation)
         if badness < self.best_loss:
             return dataclasses.replace(progress, best_step=step, best_loss=badness)
         return progress
