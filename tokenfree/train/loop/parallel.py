@@ -260,16 +260,3 @@ class FullyShardedDataParallel(SingleWorker):
     def reshard(self) -> None:
         """Free the parameters outside the layers, which stay gathered if no backward pass follows."""
         cast("FSDPModule", self.module).reshard()
-
-
-def share(
-    module: nn.Module, layers: list[nn.Module], *, sharded: bool, world_size: int, device: torch.device
-) -> SingleWorker:
-    if sharded:
-        return FullyShardedDataParallel(module, layers, device)
-    return DataParallel(module) if world_size > 1 else SingleWorker(module)
-
-
-def gradient_norm(gradients: list[Tensor]) -> float:
-    """Return the 2-norm of all gradients together. Workers that hold parts of the gradients must all call this."""
-    return whole(torch.nn.utils.get_total_norm(gradients)).item()

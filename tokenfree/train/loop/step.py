@@ -29,11 +29,11 @@ from tokenfree.preprocess.features.vocabulary import Vocabulary
 from tokenfree.train.batches.base import Arrays
 from tokenfree.train.batches.counter_random import key
 from tokenfree.train.config import LoopConfig, PretrainRecipe
-from tokenfree.train.loop.parallel import SingleWorker, copies, gradient_norm, sum_over_workers
+from tokenfree.train.loop.parallel import SingleWorker, copies, sum_over_workers
 from tokenfree.train.model.common.basic import linear
 from tokenfree.train.model.encoder import Encoder
 from tokenfree.train.objectives.base import Head, Loss
-from tokenfree.train.optimizers.base import is_part, part
+from tokenfree.train.optimizers.base import is_part, part, whole
 
 
 class Incident(JobError):
@@ -356,7 +356,7 @@ class TrainingStep:
         gradients = [parameter.grad for parameter in self._task.parameters() if parameter.grad is not None]
         # Data parallelism has divided the gradients of the summed loss by the number of workers.
         scale = self._world_size / max(sums.num_targets.item(), 1)
-        norm = gradient_norm(gradients) * scale
+        norm = whole(torch.nn.utils.get_total_norm(gradients)).item() * scale
         jumps = self._guard(numbers, sums.mean_loss(), norm)
         self._update(numbers, gradients, scale * min(1.0, self._config.clip_norm / (norm + 1e-6)))
         return self._line(numbers, sums, arrays, norm=norm, jumps=jumps, began=began)

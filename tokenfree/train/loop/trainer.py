@@ -23,6 +23,8 @@ from tokenfree.preprocess.features.vocabulary import Vocabulary
 from tokenfree.train.config import R
 from tokenfree.train.data.loader import StepLoader, batch_of
 from tokenfree.train.loop.parallel import (
+    DataParallel,
+    FullyShardedDataParallel,
     SingleWorker,
     broadcast,
     check_compile,
@@ -32,7 +34,6 @@ from tokenfree.train.loop.parallel import (
     model_tensors,
     optimizer_tensors,
     recompute,
-    share,
 )
 from tokenfree.train.loop.step import StepNumbers, Stop, Task, TrainingStep, WeightAverage, matrix_precision
 from tokenfree.train.model.encoder import Encoder
@@ -261,7 +262,9 @@ class TrainingLoop(Generic[R]):
         sharded = config.parallel == "fsdp" and self.world_size > 1
         if config.compile and self.device.type != "cpu":
             compile_task(task, layers, in_parts=sharded)
-        return share(task, layers, sharded=sharded, world_size=self.world_size, device=self.device)
+        if sharded:
+            return FullyShardedDataParallel(task, layers, self.device)
+        return DataParallel(task) if self.world_size > 1 else SingleWorker(task)
 
     def _rate(self) -> float:
         config = self.recipe.train

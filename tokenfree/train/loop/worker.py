@@ -276,7 +276,8 @@ class _Training:
         is_best = (last or loop.step % self._config.validate_every_steps == 0) and self._validate()
         self._save_if_due(last or stopping or (is_best and loop.source.keeps_best))
         if stopping and not last:
-            raise _stopped(loop)
+            asked = [stop for stop in gather(loop.stop) if stop]
+            raise Stopped(asked[0].reason, loop.step, all(stop.resumes for stop in asked))
 
     def _validate(self) -> bool:
         step, source = self._loop.step, self._loop.source
@@ -295,8 +296,3 @@ class _Training:
             parts, state = self._loop.snapshot()
             if writer is not None:
                 writer.save(parts, state, self._progress)
-
-
-def _stopped(loop: TrainingLoop[Any]) -> Stopped:
-    asked = [stop for stop in gather(loop.stop) if stop]
-    return Stopped(asked[0].reason, loop.step, all(stop.resumes for stop in asked))

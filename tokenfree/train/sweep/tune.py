@@ -101,7 +101,7 @@ def _train(proposer: Proposer, planned: History, folder: Path, link: Link, sessi
     course = Course(proposer, planned, folder, lambda event, history: link.send(event))
     course.start()
     try:
-        with ray_environment({"TUNE_MAX_PENDING_TRIALS_PG": str(placement.concurrent)}, mute=TUNE_LOGGERS):
+        with ray_environment({"TUNE_MAX_PENDING_TRIALS_PG": str(placement.concurrent)}):
             watched(_tuner(_Trials(course, placement), folder / RAY).fit, session)
     except RuntimeError as error:  # Tune gives up if Ray kills a process to free memory
         if isinstance(error.__cause__, OutOfMemoryError):
