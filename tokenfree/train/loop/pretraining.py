@@ -42,7 +42,7 @@ class WindowSource(Source):
         config = recipe.train
         self.content = load_data_manifest(data).fingerprint
         self.vocabulary = load_data_vocabulary(data)
-        self.loader = Loader(
+        loader = Loader(
             data,
             global_batch=config.global_batch,
             seed=config.seed,
@@ -54,12 +54,13 @@ class WindowSource(Source):
             world_size=world_size,
             check_shards=config.check_shards,
         )
+        self.loader, self._train = loader, loader.reader
 
     def baselines(self) -> Baselines | None:
         symbols = self._recipe.objective.symbols(self.vocabulary)
         if symbols is None:
             return None
-        return baselines(self.loader.reader, symbols, self.held_out(whole=True))
+        return baselines(self._train, symbols, self.held_out(whole=True))
 
     def held_out(self, *, whole: bool = False, equally_many: bool = False) -> Iterator[Arrays]:
         """Return an iterator over this worker's parts of the validation batches, or over the whole batches.
@@ -92,11 +93,11 @@ class WindowSource(Source):
     def build(self) -> Task:
         task = build_task(self._recipe, self.vocabulary)
         if task.encoder.embedder.learns_characters:
-            task.encoder.embedder.learn(frequent_characters(self.loader.reader))
+            task.encoder.embedder.learn(frequent_characters(self._train))
         objective = self._recipe.objective
         if isinstance(objective, MaskedObjective):
             symbols = objective.symbols(self.vocabulary) if objective.output_bias == "frequencies" else None
-            counts = None if symbols is None else symbol_counts(self.loader.reader, symbols)
+            counts = None if symbols is None else symbol_counts(self._train, symbols)
             task.head.learn([] if self.vocabulary is None else self.vocabulary.pieces(), counts)
         return task
 
