@@ -87,8 +87,6 @@ def retry(
             time.sleep(wait)
 
 
-# Remote file systems with atomic renames, on which incomplete writes are visible.
-RENAMING_PROTOCOLS = {"hdfs", "webhdfs", "arrow_hdfs", "sftp", "ssh", "smb"}
 # File systems whose `mode="create"` is one conditional request. On others, fsspec looks first and then writes.
 CREATING_PROTOCOLS = {"s3", "s3a", "gs", "gcs", "abfs", "abfss", "az", "memory"}
 # File systems that cache listings, which all threads of a process share. A thread could cache a listing while another
@@ -284,17 +282,8 @@ class Storage:
             sync(source)  # before the final name is visible
             os.makedirs(os.path.dirname(target), exist_ok=True)
             os.replace(source, target)
-        elif _protocols(self.fs) & RENAMING_PROTOCOLS:
-            temporary = self.path(f"{TEMPORARY}/{uuid.uuid4().hex}")
-            self.fs.makedirs(self.path(TEMPORARY), exist_ok=True)
-            self.fs.makedirs(target.rsplit("/", 1)[0], exist_ok=True)
-            self._put(source, temporary)
-            self.fs.mv(temporary, target)
         else:
-            self._put(source, target)
-
-    def _put(self, source: str, target: str) -> None:
-        retry(lambda: self.fs.put_file(source, target), again=_may_pass, pause=PUT_PAUSE, attempts=PUT_ATTEMPTS)
+            retry(lambda: self.fs.put_file(source, target), again=_may_pass, pause=PUT_PAUSE, attempts=PUT_ATTEMPTS)
 
 
 def _map(path: str) -> pa.Buffer:

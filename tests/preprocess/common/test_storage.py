@@ -15,13 +15,11 @@ from tokenfree.core.errors import UserError
 from tokenfree.core.storage import Storage
 
 
-@pytest.fixture(params=["local", "memory", "renaming"])
-def storage(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Storage:
-    """A directory on each kind of file system: renamed, put in one go, put and then renamed."""
+@pytest.fixture(params=["local", "memory"])
+def storage(request: pytest.FixtureRequest, tmp_path: Path) -> Storage:
+    """A directory on each kind of file system: files are renamed, or put in one go."""
     if request.param == "local":
         return Storage.at(str(tmp_path / "out"))
-    if request.param == "renaming":
-        monkeypatch.setattr(storage_module, "RENAMING_PROTOCOLS", {"memory"})
     return Storage.at(f"memory://storage-{request.param}-{tmp_path.name}")
 
 
