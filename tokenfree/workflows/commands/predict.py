@@ -95,15 +95,8 @@ def _texts(given: list[str]) -> Iterator[str]:
     for text in given:
         if text == "-":
             yield from (line.rstrip("\n") for line in sys.stdin if line.strip())
-        elif _is_file(text):
+        elif os.path.isfile(text):
             yield from (line for line in read_lines(text) if line.strip())
         else:
             check_is_stored(text)
             yield text
-
-
-def _is_file(text: str) -> bool:
-    try:
-        return os.path.isfile(text)
-    except ValueError:  # the text has a null character
-        return False
