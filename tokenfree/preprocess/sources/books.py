@@ -67,7 +67,7 @@ _OTHERS = ("cp1250", "cp1251", "koi8_r", "koi8_u", "iso8859_5", "cp866", "mac_cy
 
 
 class NotText(ValueError):
-    """A file that is not text. Its only argument is the reason: binary, html, xml or bad_encoding."""
+    """A file that is not text. Its only argument is the reason: too_large, binary, html, xml or bad_encoding."""
 
 
 def decode_book(data: bytes) -> str:
@@ -339,7 +339,7 @@ def read_books(split: InputSplit) -> Iterator[Page | Failure]:
 def _read_text(path: str, name: str, language: str) -> Iterator[Page | Failure]:
     with open_input(path) as file:
         data = b"".join(read_range(file, 0, MAX_BOOK_BYTES + 1))
-    yield _bounded_book(data, name, language)
+    yield parse_book(data, name, language)
 
 
 def _read_packed(path: str, name: str, language: str) -> Iterator[Page | Failure]:
@@ -354,20 +354,16 @@ def _read_packed(path: str, name: str, language: str) -> Iterator[Page | Failure
     if damage is not None and damage.reason != "trailing_garbage":
         yield Failure(f"books:{name}", damage.reason, data[:RAW_BYTES].decode(errors="replace"))
         return
-    yield _bounded_book(bytes(data), name, language)
+    yield parse_book(bytes(data), name, language)
     if damage is not None:
         yield Failure(f"books:{name}:bytes {damage.offset}", damage.reason, "")
 
 
-def _bounded_book(data: bytes, name: str, language: str) -> Page | Failure:
-    if len(data) > MAX_BOOK_BYTES:
-        return Failure(f"books:{name}", "too_large", data[:RAW_BYTES].decode(errors="replace"))
-    return parse_book(data, name, language)
-
-
 def parse_book(data: bytes, name: str, language: str) -> Page | Failure:
-    """Return the book of a text file, or a failure with a reason: binary, html, xml or bad_encoding."""
+    """Return the book of a text file, or a failure with a reason: too_large, binary, html, xml or bad_encoding."""
     try:
+        if len(data) > MAX_BOOK_BYTES:
+            raise NotText("too_large")
         text = decode_book(data)
     except NotText as error:
         return Failure(f"books:{name}", str(error), data[:RAW_BYTES].decode(errors="replace"))
