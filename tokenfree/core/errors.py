@@ -38,7 +38,7 @@ _CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2
 
 def printable(text: str) -> str:
     """Return the text with every control character except tab and newline escaped."""
-    return _CONTROLS.sub(_spelled, text)
+    return _CONTROLS.sub(lambda match: f"\\u{ord(match.group()):04x}", text)
 
 
 def one_line(text: object) -> str:
@@ -49,10 +49,6 @@ def one_line(text: object) -> str:
 def first_line(error: BaseException) -> str:
     """Return the first line of the message of an error, or the name of its class if it has none."""
     return next(iter(str(error).strip().splitlines()), type(error).__name__)
-
-
-def _spelled(match: re.Match[str]) -> str:
-    return f"\\u{ord(match.group()):04x}"
 
 
 class PrintableStream:

@@ -186,7 +186,7 @@ class Mirror:
         Raises JobError if the file cannot be downloaded or has another SHA-1 (it is then removed), and UserError if
         another command downloads it.
         """
-        url, part = item.file.url, _part(item.path)
+        url, part = item.file.url, item.path.with_name(item.path.name + ".part")
         highest = _size(part)
 
         def moved() -> bool:
@@ -266,10 +266,6 @@ def _may_pass(error: Exception) -> bool:
         return code in (408, 429) or code >= 500
     lost = (requests.ConnectionError, requests.Timeout, requests.exceptions.ChunkedEncodingError)
     return isinstance(error, lost) and not isinstance(error, requests.exceptions.SSLError)
-
-
-def _part(path: Path) -> Path:
-    return path.with_name(path.name + ".part")
 
 
 def _size(path: Path) -> int:

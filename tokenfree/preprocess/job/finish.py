@@ -34,7 +34,7 @@ from tokenfree.preprocess.job.job import JOB, VOCABULARY_SIDECAR, WORK, Preproce
 from tokenfree.preprocess.job.output import tidy
 from tokenfree.preprocess.job.read import FAILURES, all_runs, failures_name, hashed_inputs
 from tokenfree.preprocess.job.steps import all_shards, num_bands, the_plan
-from tokenfree.preprocess.records import SCHEMA_VERSION, Document, Page
+from tokenfree.preprocess.records import SCHEMA_VERSION, Document, Failure, Page
 from tokenfree.preprocess.shards.build import BuiltShard
 from tokenfree.preprocess.shards.sorted_runs import DATASET_SPLITS, SortedRun
 
@@ -176,6 +176,4 @@ def _again(row: dict[str, Any], config: PreprocessConfig) -> Document | str:
         return row["reason"]
     page: Page = checked(Page, {**row["page"], "id": row["id"], "text": row["text"]})
     made = document_of(page, config.filters)
-    if isinstance(made, Document):
-        return made
-    return made if isinstance(made, str) else made.reason
+    return made.reason if isinstance(made, Failure) else made

@@ -176,7 +176,8 @@ def set_aside(text: str) -> tuple[str, list[str]]:
             content_end, position = _content(text, name, opening, unclosed)
             if name in _LITERAL:
                 pieces.append(f"{STASH}{len(stash)}{STASH}")
-                stash.append(_literal(name, text[end:content_end]))
+                content = text[end:content_end]
+                stash.append(f"\n{content}\n" if name == "pre" else content)
             elif start and text[start - 1] in BEFORE_GONE:
                 pieces.append(GONE)
         opening = _OPENING.search(text, position)
@@ -202,10 +203,6 @@ def _join_around_comment(pieces: list[str], text: str, position: int) -> None:
     """Remove the line of a comment that is alone on it, as MediaWiki does. Otherwise it would split a paragraph."""
     if pieces and pieces[-1].endswith("\n") and text.startswith("\n", position):
         pieces[-1] = pieces[-1][:-1]
-
-
-def _literal(name: str, content: str) -> str:
-    return f"\n{content}\n" if name == "pre" else content
 
 
 _EDGES = (

@@ -83,7 +83,7 @@ def sections(records: Sequence[Record], contexts: Mapping[str, Mapping[str, floa
 
 def corpus_section(record: DataRecord) -> Section:
     """Return the section of one data directory, from its manifest. The figures are in its README.md."""
-    shards = [shard for split in record.manifest.splits.values() for shard in split.shards]
+    shards = record.manifest.shards
     languages: dict[str, int] = {}
     for shard in shards:
         languages[shard.language] = languages.get(shard.language, 0) + shard.characters
