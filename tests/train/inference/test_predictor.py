@@ -95,6 +95,14 @@ def test_characters(runs: Callable[[str], str], name: str) -> None:
     assert shortest.text == "e"
 
 
+@pytest.mark.parametrize("name", ["canine_c", "masked_characters"])
+def test_no_text_of_unprintable_characters(runs: Callable[[str], str], name: str) -> None:
+    predictor = load_predictor(runs(name))
+    teach(predictor, 0)
+    predictor._model.head.get_parameter("output.bias").data[:32] = 40
+    assert predictor("the [MASK:3] of a [MASK:1]") == [[], []]
+
+
 def test_a_class_is_told_by_its_most_frequent_character(
     corpus: str, make_recipe_for: MakeRecipe, tmp_path: Path
 ) -> None:

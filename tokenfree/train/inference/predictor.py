@@ -236,6 +236,8 @@ class Predictor:
                     if chr(characters[symbol]).isprintable() and not chr(characters[symbol]).isspace()
                 ]
                 front = _widest(longer)
+                if not front:  # every likely character is unprintable
+                    break
             found += [(word, so_far - float(np.log(len(sizes)))) for word, so_far in front]
         return found
 
