@@ -19,7 +19,6 @@ from tokenfree.train.config import FinetuneRecipe, PretrainRecipe, Recipe
 DEFAULT_TRIALS = 8
 TASK = "task"  # only recipes of fine-tuning have this key
 _LISTS = ("choice", "grid", "integer")  # kinds of hyperparameters whose values can be listed
-_NOT_OFFERED = ("hyperband", "median_stopping", "pbt")  # schedulers of earlier versions
 VARIANT = "variant"  # a hyperparameter of this name chooses among whole recipes instead of setting a key
 Values = dict[str, Any]
 Fixed = Callable[[str, Values], Any]  # (dotted key, values so far) -> the recipe's value of that key
@@ -244,8 +243,6 @@ class _Choice(Slot):
         for found in self.variants:
             if found.name == name:  # pyright: ignore[reportAttributeAccessIssue]
                 return found
-        if name in _NOT_OFFERED:
-            raise ValueError(f"{name} is not offered. Use asha")
         raise ValueError(f"there is no {self.title} {name!r}{nearest_hint(str(name), self.names())}")
 
 
