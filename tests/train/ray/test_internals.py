@@ -26,12 +26,12 @@ from ray.util.state.exception import RayStateApiException
 
 from tests.conftest import SOURCE
 from tokenfree.train.ray import internals
-from tokenfree.train.ray.callbacks import LossCallback, NodeCallback, ResizeCallback
+from tokenfree.train.ray.callbacks import GroupCallback, LossCallback, NodeCallback, ResizeCallback
 from tokenfree.train.ray.cluster import SETTINGS
 
 SEAM = "train/ray/internals.py"
 NODE = "train/ray/loopback_node.py"  # a process of its own, which imports nothing else
-CALLBACKS = (LossCallback, NodeCallback, ResizeCallback)
+CALLBACKS = (GroupCallback, LossCallback, NodeCallback, ResizeCallback)
 
 
 def inner_imports(path: Path) -> list[str]:

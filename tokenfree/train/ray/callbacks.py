@@ -169,7 +169,19 @@ def room(reserved: dict[str, dict[str, float]], scaling: ScalingConfig) -> int:
     return min(sum(fit), scaling.max_workers)
 
 
-class NodeCallback(ControllerCallback, WorkerGroupCallback):
+class GroupCallback(ControllerCallback, WorkerGroupCallback):
+    """A callback that has the group of running workers, or None."""
+
+    _group: Any = None
+
+    def after_worker_group_start(self, worker_group: Any) -> None:
+        self._group = worker_group
+
+    def before_worker_group_shutdown(self, worker_group: Any) -> None:
+        self._group = None
+
+
+class NodeCallback(GroupCallback):
     """A callback that ends workers on nodes that do not answer, and keeps new workers off those nodes.
 
     A node without a network closes no connection, so the other workers would wait for half an hour.
@@ -178,7 +190,6 @@ class NodeCallback(ControllerCallback, WorkerGroupCallback):
     def __init__(self) -> None:
         self._probed_at = float("-inf")
         self._silences = collections.Counter[str]()  # number of consecutive failed checks of a node
-        self._group: Any = None
 
     def on_controller_start_worker_group(self, *, scaling_config: Any, num_workers: int) -> dict[str, str] | None:
         usable, others = usable_nodes()
@@ -186,12 +197,6 @@ class NodeCallback(ControllerCallback, WorkerGroupCallback):
             return None
         _log.info("Nodes that do not answer or are being drained: %s", ", ".join(sorted(others)))
         return {_NODE_ID: f"in({','.join(sorted(usable))})"}
-
-    def after_worker_group_start(self, worker_group: Any) -> None:
-        self._group = worker_group
-
-    def before_worker_group_shutdown(self, worker_group: Any) -> None:
-        self._group = None
 
     def after_worker_group_poll_status(self, worker_group_status: Any) -> None:
         if self._group is None or time.monotonic() - self._probed_at < _PROBE_INTERVAL:
@@ -205,24 +210,17 @@ class NodeCallback(ControllerCallback, WorkerGroupCallback):
                 ray.kill(worker.actor)
 
 
-class ResizeCallback(ControllerCallback, WorkerGroupCallback):
+class ResizeCallback(GroupCallback):
     """A callback that fits the number of workers to the room on nodes that answer. Running workers stop first."""
 
     def __init__(self, scaling: ScalingConfig, channel: Any) -> None:
         self._scaling, self._channel = scaling, channel
         self._refreshed_at = float("-inf")
         self._reservation: Reservation | None = None
-        self._group: Any = None
 
     def after_controller_start(self, train_run_context: Any) -> None:
         """Open the reservation. Ray requests the resources in its own callback, which runs first."""
         self._reservation = Reservation(train_run_context.run_id)
-
-    def after_worker_group_start(self, worker_group: Any) -> None:
-        self._group = worker_group
-
-    def before_worker_group_shutdown(self, worker_group: Any) -> None:
-        self._group = None
 
     def after_controller_state_update(self, previous_state: Any, current_state: Any) -> None:
         """Refresh the resources that Ray plans with, which could be 20 seconds old. Pause while Ray waits for room."""

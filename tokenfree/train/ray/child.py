@@ -52,10 +52,6 @@ _MESSAGE, _OUTCOME = "message", "outcome"
 _EXIT_SECONDS = 10.0  # timeout for the process to exit after its function has returned
 
 
-class ChildEnded(Exception):
-    """Raised if the process ended before its function did."""
-
-
 class Link:
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
@@ -133,12 +129,12 @@ class Child:
             else:
                 self._outcome = message
 
-    def result(self) -> Any:
-        """Return what the function returned, or raise what it raised; `ChildEnded` if it did neither."""
+    def result(self, *, ended: Any = None) -> Any:
+        """Return what the function returned, or raise what it raised; `ended` if the process ended before."""
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(_EXIT_SECONDS)
         if self._outcome is None:
-            raise ChildEnded
+            return ended
         value, there = self._outcome
         if there is not None:
             raise value from RuntimeError(there)
@@ -201,10 +197,7 @@ class RayChild:
                     self._take(message)
                 if stop:
                     child.send(stop.reason)
-            try:
-                words = child.result()
-            except ChildEnded:
-                words = ""
+            words = child.result(ended="")
             if words is not None and stop:
                 raise StoppedError(f"stopped by {stop.reason}; the same command resumes from the newest checkpoint")
             if words == "":
