@@ -15,7 +15,6 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from tokenfree.core.errors import UserError
-from tokenfree.workflows.recipes import library
 from tokenfree.workflows.terminal.results import context_line, loss_lines, next_command
 from tokenfree.workflows.terminal.verbosity import Verbosity
 
@@ -38,14 +37,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run all stages and print the results. Raises UserError if an argument is invalid."""
-    from tokenfree.core.settings import build
     from tokenfree.pipelines.preprocess import run_preprocess
-    from tokenfree.preprocess.config import PreprocessConfig
-    from tokenfree.train.config import PretrainRecipe
     from tokenfree.train.evaluate import evaluate
     from tokenfree.train.pretrain import pretrain
-    from tokenfree.train.sweep.recipe import SweepRecipe
     from tokenfree.train.sweep.run import run_sweep
+    from tokenfree.workflows.api import Recipe
     from tokenfree.workflows.report.page import write_report
     from tokenfree.workflows.terminal.progress import ProgressLine, StageLine
     from tokenfree.workflows.terminal.sweep import SweepTable
@@ -65,17 +61,14 @@ def run(args: argparse.Namespace) -> int:
     data, run, sweep = (str(folder / name) for name in ("data", "run", "sweep"))
     with stage("corpus"):
         inputs = {"wikipedia": (dump,)} if dump else _write_corpus(folder / "corpus", verbosity)
-    mapping = {**library.read_based(DATA_RECIPE), **inputs}
-    config = build(PreprocessConfig, mapping, source=f"recipe {DATA_RECIPE}")
+    config = Recipe.for_preprocessing(DATA_RECIPE, **inputs)
     with stage("preprocess"), StageLine(verbosity=verbosity) as line:
         manifest = run_preprocess(config, data, progress=line)
-    recipe = build(PretrainRecipe, library.read_based(MODEL_RECIPE), source=f"recipe {MODEL_RECIPE}")
+    recipe = Recipe.from_name(MODEL_RECIPE)
     with stage("pretrain"), ProgressLine(steps=recipe.train.steps, verbosity=verbosity) as line:
         result = pretrain(recipe, data, run, workers=(workers, workers), progress=line)
-    mapping = library.resolve_sweep(library.read(SWEEP_RECIPE))
-    search = build(SweepRecipe, mapping, source=f"recipe {SWEEP_RECIPE}")
     with stage("sweep"), SweepTable(verbosity=verbosity) as line:
-        swept = run_sweep(search, data, sweep, progress=line)
+        swept = run_sweep(Recipe.for_sweep(SWEEP_RECIPE), data, sweep, progress=line)
     with stage("evaluate"):
         scores = evaluate(run, data)
         found = [*filter(None, [context_line(scores)]), *([] if dump else prediction_lines(run))]
