@@ -11,9 +11,9 @@ from aiohttp import ClientError
 from ray.exceptions import AuthenticationError
 from ray.job_submission import JobStatus
 
-from tokenfree.core.errors import UserError
+from tokenfree.core.errors import JobError, UserError
 from tokenfree.workflows.cluster import jobs
-from tokenfree.workflows.cluster.jobs import Job, Jobs, NoAnswer, outcome
+from tokenfree.workflows.cluster.jobs import Job, Jobs, outcome
 
 
 def told(status: str, exit_code: int | None = None, message: str = "") -> SimpleNamespace:
@@ -68,7 +68,7 @@ def test_a_job_is_followed_to_its_end(client: Any) -> None:
 
 @pytest.mark.parametrize("error", [RuntimeError("WebSocket connection closed unexpectedly"), ClientError("down")])
 def test_a_lost_connection_leaves_the_job(error: Exception, client: Any) -> None:
-    with pytest.raises(NoAnswer, match=r"http://127.0.0.1:1"):
+    with pytest.raises(JobError, match=r"http://127.0.0.1:1"):
         client(["one\n", error], told("RUNNING")).follow("job", print)
 
 
@@ -77,7 +77,7 @@ def test_a_cluster_that_does_not_answer_is_not_waited_for(monkeypatch: pytest.Mo
     monkeypatch.setattr(jobs, "_ANSWER_SECONDS", 0.2)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         address = f"http://127.0.0.1:{silent.getsockname()[1]}"
-        with pytest.raises(NoAnswer, match=f"no Ray cluster answers at {address}"):
+        with pytest.raises(JobError, match=f"no Ray cluster answers at {address}"):
             Jobs(address)
 
 

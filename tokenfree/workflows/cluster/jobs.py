@@ -31,10 +31,6 @@ _NO_COMMAND = 127  # exit status of a shell that does not find the command
 _LOGGERS = ("ray.dashboard.modules", "ray._private.runtime_env.packaging")
 
 
-class NoAnswer(JobError):
-    """The cluster cannot be reached."""
-
-
 @dataclasses.dataclass(frozen=True)
 class Job:
     """A job as `cluster jobs --json` prints it; `started` and `ended` are seconds since 1970."""
@@ -55,7 +51,7 @@ class Job:
 class Jobs:
     """The jobs of the cluster whose dashboard is at `address`, such as http://127.0.0.1:8265.
 
-    Raises NoAnswer if nothing answers there, and UserError if the cluster does not accept this machine's token.
+    Raises JobError if nothing answers there, and UserError if the cluster does not accept this machine's token.
     """
 
     def __init__(self, address: str) -> None:
@@ -92,7 +88,7 @@ class Jobs:
                 )
 
     def follow(self, name: str, write: Callable[[str], None]) -> Job:
-        """Write the log of a job until its end, and return the job. Raises NoAnswer if the connection is lost."""
+        """Write the log of a job until its end, and return the job. Raises JobError if the connection is lost."""
         self.get(name)  # fails if there is no such job
 
         async def tail() -> None:
@@ -143,14 +139,14 @@ class Jobs:
                 "the cluster there, or name its file in RAY_AUTH_TOKEN_PATH"
             ) from error
         except (ConnectionError, requests.RequestException, ClientError, TimeoutError) as error:
-            raise NoAnswer(
+            raise JobError(
                 f"no Ray cluster answers at {self.address}; start one (tokenfree cluster local), or a tunnel to it "
                 "(ray dashboard PROFILE), and give its address: --address URL"
             ) from error
         except RuntimeError as error:
             if "WebSocket" not in str(error) and "status code 50" not in str(error):
                 raise
-            raise NoAnswer(
+            raise JobError(
                 f"{self.address}: the connection was lost. The job continues; tokenfree cluster logs shows it again"
             ) from error
         finally:
