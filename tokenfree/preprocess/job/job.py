@@ -9,7 +9,7 @@
     _work/near_duplicates/* candidates of each band, and the documents to drop, if the recipe asks for them
     _work/near_duplicates.json  written after them, and after near_duplicates.jsonl, which is for people
     _work/vocabulary.json   sidecar of the vocabulary
-    _work/plan.json         the partitioning, and path and fingerprint of each shard
+    _work/plan.json         the path and fingerprint of each shard, and the hash of the vocabulary
     _work/tasks/*.json      the documents of each shard
     _work/shards/*.json     sidecars of the shards, which are at their final paths
     _work/errors/*.json     errors of steps

@@ -63,7 +63,7 @@ from tokenfree.preprocess.shards.plan import (
     sample_size,
     sample_texts,
 )
-from tokenfree.preprocess.shards.sorted_runs import DATASET_SPLITS, Partition, Partitioning, SortedRun
+from tokenfree.preprocess.shards.sorted_runs import DATASET_SPLITS, Partition, SortedRun
 
 
 def num_bands(job: PreprocessJob) -> int:
@@ -258,9 +258,8 @@ class PlannedShard:
 
 @dataclass(frozen=True)
 class Plan:
-    """`_work/plan.json`: the shards in order, and the decisions that hold for all of them."""
+    """`_work/plan.json`: the shards in order, and what holds for all of them."""
 
-    partitioning: Partitioning
     vocabulary_sha256: str | None
     shards: tuple[PlannedShard, ...]
     duplicates: int = 0  # in ranges without any shard, because none of their documents stays
@@ -285,7 +284,7 @@ def make_plan(job: PreprocessJob, _: int = 0) -> int:
         storage.write_json(_task_name(index), asdict(task))
     shards = tuple(PlannedShard(task.path, shard_fingerprint(job.fingerprint, sha256, task)) for task in tasks)
     beside = gone_without_shard(storage, runs, rule, documents, job.config)
-    storage.write_json(PLAN, asdict(Plan(rule, sha256, shards, *beside)))
+    storage.write_json(PLAN, asdict(Plan(sha256, shards, *beside)))
     return len(tasks)
 
 
