@@ -111,10 +111,10 @@ class Named(NamedTuple):
 
     @property
     def label(self) -> str:
-        return _joined(os.path.basename(self.path.rstrip("/")), self.config, self.split)
+        return str(self._replace(path=os.path.basename(self.path.rstrip("/"))))
 
     def __str__(self) -> str:
-        return _joined(self.path, self.config, self.split)
+        return self.path + (f":{self.config}" if self.config else "") + (f"@{self.split}" if self.split else "")
 
 
 def list_datasets(texts: Iterable[str]) -> list[InputFile]:
@@ -213,10 +213,6 @@ def open_dataset(named: Named) -> Any:
         reason = first_line(error)
         action = "Give a folder, or a name of the hub with its config and split: NAME[:CONFIG][@SPLIT]"
         raise UserError(f"hf_dataset: {named} cannot be read ({reason}). {action}") from error
-
-
-def _joined(path: str, config: str | None, split: str | None) -> str:
-    return path + (f":{config}" if config else "") + (f"@{split}" if split else "")
 
 
 def _tables(dataset: Any, columns: list[str]) -> Iterator[pa.Table]:

@@ -125,7 +125,7 @@ def replace_links(text: str, hidden: frozenset[str]) -> str:
         if not count:
             break
     text = text.replace("[[", "").replace("]]", "")
-    return _EXTERNAL.sub(_external_label, text) if _EXTERNAL_START.search(text) else text
+    return _EXTERNAL.sub(lambda link: link[1] or link[2] or "", text) if _EXTERNAL_START.search(text) else text
 
 
 def _shown_with_prefix(target: str, label: str | None, hidden: frozenset[str]) -> str:
@@ -151,7 +151,3 @@ def _without_parenthesis(title: str) -> str:
         if opening > 0:
             return title[:opening].rstrip()
     return title
-
-
-def _external_label(match: re.Match[str]) -> str:
-    return match[1] or match[2] or ""

@@ -267,16 +267,12 @@ _SPACES = re.compile(r"[ \xa0]{2,}|\t")
 def tidy(text: str) -> str:
     """Return the clean lines, joined by single line breaks."""
     if PHONETIC in text:
-        text = _BRACKETED_PHONETIC.sub(_drop_phonetic, text).replace(PHONETIC, "")
+        # Between an opening bracket and the next one, a transcription gives the pronunciation.
+        text = _BRACKETED_PHONETIC.sub(lambda match: _PHONETIC.sub(GONE, match[0]), text).replace(PHONETIC, "")
     lines = [line for raw in text.split("\n") if (line := (_fix_line(raw) if GONE in raw else raw).strip())]
     if HEADING in text:
         lines = _drop_empty_sections(lines)
     return "\n".join(lines)
-
-
-def _drop_phonetic(match: re.Match[str]) -> str:
-    """Drop transcriptions between an opening bracket and the next one, where they give the pronunciation."""
-    return _PHONETIC.sub(GONE, match[0])
 
 
 def _fix_line(line: str) -> str:
