@@ -179,6 +179,13 @@ def test_a_recipe_that_is_no_yaml(tmp_path: Path) -> None:
             library.read(str(tmp_path / "bad.yaml"))
 
 
+def test_a_key_given_twice_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "twice.yaml"
+    path.write_text("base: canine-s-tiny\ntrain:\n  steps: 5\ntrain:\n  seed: 3\n")
+    with pytest.raises(UserError, match=r"twice\.yaml: .*line 4: the key 'train' is given twice"):
+        library.read(str(path))
+
+
 @pytest.mark.parametrize("base", ["{a: 1}", "[1]", "3"])
 def test_a_base_that_is_no_text_is_refused(base: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "mine.yaml"

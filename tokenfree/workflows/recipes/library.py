@@ -135,10 +135,21 @@ def about(recipe: str) -> str:
     return _END.split(comment, maxsplit=1)[0].rstrip(".:;")
 
 
+class _Loader(yaml.SafeLoader):
+    """A YAML loader that refuses a key given twice. PyYAML would silently ignore the first one."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        keys = [key.value for key, _ in node.value]
+        for number, (key, _) in enumerate(node.value):
+            if key.value in keys[:number]:
+                raise yaml.YAMLError(f"line {key.start_mark.line + 1}: the key {key.value!r} is given twice. Keep one")
+        return super().construct_mapping(node, deep)
+
+
 def read(recipe: str) -> dict[str, Any]:
     """Return the mapping of a recipe, given by name, file or a run's config.yaml. Raises UserError if there is none."""
     try:
-        mapping = yaml.safe_load(_text(recipe)) or {}
+        mapping = yaml.load(_text(recipe), _Loader) or {}
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise UserError(f"recipe {recipe}: not YAML: {' '.join(str(error).split())}") from None
     if not isinstance(mapping, dict):
