@@ -17,6 +17,7 @@ from tokenfree.preprocess.dataset.manifest import (
     ShardEntry,
     content_fingerprint,
     load_manifest,
+    load_vocabulary,
     reconcile,
     save_manifest,
 )
@@ -70,6 +71,12 @@ def test_what_cannot_be_read_is_one_line_with_the_remedy(tmp_path: Path, content
     with pytest.raises(UserError, match=re.escape(said)) as caught:
         load_manifest(str(tmp_path))
     assert "\n" not in str(caught.value)
+
+
+def test_a_file_has_no_vocabulary(tmp_path: Path) -> None:
+    file = tmp_path / "texts.tsv"
+    file.touch()
+    assert load_vocabulary(str(file)) is None  # so that the missing manifest is reported
 
 
 def test_the_fingerprint_changes_with_the_content_alone() -> None:

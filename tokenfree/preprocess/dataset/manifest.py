@@ -205,7 +205,7 @@ def load_vocabulary(data: str) -> Vocabulary | None:
     storage = Storage.at(data)
     try:
         model = storage.read_bytes(MODEL)
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return None
     manifest = storage.read_json(MANIFEST)  # a run has none
     sha256 = manifest.get("vocabulary_sha256") if isinstance(manifest, dict) else None
