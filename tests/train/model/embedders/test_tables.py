@@ -58,6 +58,14 @@ def test_fewer_characters_than_rows() -> None:
     assert (table(torch.tensor([[0x110000, -1]])) == table.rows.weight[0]).all()
 
 
+def test_the_graph_for_export_finds_the_same_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    table = table_of(500, "ab\U0010ffff")
+    codepoints = torch.tensor([[-1, 0, ord("a"), ord("c"), 0xE000, 0x10FFFE, 0x10FFFF, 0x110000, 0x110001]])
+    expected = table(codepoints)
+    monkeypatch.setattr(torch.compiler, "is_exporting", lambda: True)
+    assert torch.equal(table(codepoints), expected)
+
+
 def test_frequent_characters_of_a_corpus(corpus: str) -> None:
     split = ShardReader(corpus, "train")
     _, shards, rows = split.spread(10**6)
