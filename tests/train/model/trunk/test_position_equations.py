@@ -68,13 +68,15 @@ def clipped(code: dict[str, Any], i: int, j: int) -> int:
     return min(max(j - i, -code["clip"]), code["clip"]) + code["clip"]
 
 
-def by_hand(code: dict[str, Any], trunk: Any, x: Tensor, has_segments: bool, reach: int = MOST) -> Tensor:
-    """The whole stack, [U, D], whose units see others up to a distance."""
+def by_hand(
+    code: dict[str, Any], trunk: Any, x: Tensor, has_segments: bool, reach: int = MOST, num_global: int = 0
+) -> Tensor:
+    """The whole stack, [U, D], whose units see others up to a distance, and the first ones all others."""
     for number, layer in enumerate(trunk.layers):
         q, k, v = (dense(each, x).unflatten(-1, (HEADS, E)) for each in (layer.query, layer.key, layer.value))
         rows = []
         for i in range(len(x)):
-            heads, seen = [], [j for j in range(len(x)) if abs(i - j) <= reach]
+            heads, seen = [], [j for j in range(len(x)) if abs(i - j) <= reach or min(i, j) < num_global]
             for head in range(HEADS):
                 logits = [logit(code, trunk, number, head, (i, j), q[i, head], k[j, head]) for j in seen]
                 if has_segments:
@@ -143,13 +145,15 @@ BLOCKS: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize("code", BLOCKS, ids=lambda code: code["name"])
-@pytest.mark.parametrize("attention", ["multi_scale", "sliding_global"])
-def test_in_windows_that_are_computed_in_blocks(attention: str, code: dict[str, Any]) -> None:
+@pytest.mark.parametrize(
+    ("attention", "num_global"), [("multi_scale", 0), ("sliding_global", 0), ("sliding_global", 1)]
+)
+def test_in_windows_that_are_computed_in_blocks(attention: str, num_global: int, code: dict[str, Any]) -> None:
     """55 units in windows of five: blocks of 16, the last of which is not full."""
     code = {**code, "values": True} if (attention, code["name"]) == ("multi_scale", "shaw") else code
-    options = {"scales": [5]} if attention == "multi_scale" else {"one_sided_window": 2, "global_units": 0}
+    options = {"scales": [5]} if attention == "multi_scale" else {"one_sided_window": 2, "global_units": num_global}
     trunk = trunk_of(positions=code, segments="per_head", attention={"name": attention, **options})
     x, valid = torch.randn(55, 12, dtype=torch.float64), torch.ones(1, 55, dtype=torch.bool)
     with torch.no_grad():
         found = trunk(x[None], valid, SEGMENTS[None, :55])[0]
-        torch.testing.assert_close(found, by_hand(code, trunk, x, True, reach=2))
+        torch.testing.assert_close(found, by_hand(code, trunk, x, True, 2, num_global))
