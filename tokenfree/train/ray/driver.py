@@ -22,7 +22,7 @@ from typing import Any
 import ray
 import ray.train
 from pyarrow.fs import FSSpecHandler, PyFileSystem
-from ray.exceptions import RayActorError, RayError
+from ray.exceptions import RayError
 from ray.train import FailureConfig, RunConfig, ScalingConfig, TrainingFailedError
 from ray.train.backend import Backend
 from ray.train.torch import TorchConfig, TorchTrainer, get_device
@@ -243,12 +243,9 @@ def _fit(job: Job, workers: tuple[int, int], threads: int, use_gpu: bool, channe
     run = Run(job.run)
     try:
         watched(trainer.fit, session)
-    except (TrainingFailedError, RayActorError, RayLost) as error:
-        if run.result() is not None:  # the workers were done
-            return
-        if isinstance(error, TrainingFailedError):
+    except TrainingFailedError as error:
+        if run.result() is None:  # otherwise the workers were done
             raise explain(error, run, f"ray/{name}") from error
-        raise
     finally:
         _keep_logs(run, f"ray/{name}/logs")
 
