@@ -103,7 +103,11 @@ MISTAKES: dict[str, tuple[Any, dict[str, Any], str]] = {
     "no tag": ("a\tO\nb\t\n", {}, "line 2: .* has an empty word or tag. Fix"),
     "no BIO": ("a O\nb B-X\nc L-X\n", {}, "x.txt:1: the tag 'L-X' of 'c' is neither O nor B-TYPE nor I-TYPE. Fix it"),
     "no type": ("a B-X\nb B-\n", {}, "x.txt:1: the tag 'B-' of 'b' is neither"),
-    "unknown tag": ("a O\nb B-X\n", {"labels": ("O", "B-Y")}, "x.txt:1: the tag 'B-X' of 'b' is not a tag. .* O, B-Y"),
+    "unknown tag": (
+        "a O\nb B-X\n",
+        {"labels": ("O", "B-Y")},
+        "x.txt:1: the tag 'B-X' .* task.labels. There are O, B-Y",
+    ),
     "undecodable": (b"a O\nb\xff O\n", {}, "line 2: this is not utf-8"),
     "empty": ("\n \n", {}, "this file is empty"),
     "only a mark": ("\n\ufeff\ufeff\n", {}, "no sentence is in this file"),

@@ -99,7 +99,7 @@ def _checked(sentence: TaggedExample, tags: Sequence[str], options: TaggedOption
         elif number in misfits and options.scheme == "strict_bio":
             wrong = "continues no span. Write B-, or give the scheme bio, which reads it so."
         elif options.labels is not None and tag not in options.labels:
-            wrong = f"is not a tag. Fix it. There are {', '.join(options.labels)}."
+            wrong = f"is not a tag. Fix it, or add it to task.labels. There are {', '.join(options.labels)}."
         if wrong:
             raise UserError(f"{sentence.key}: the tag {shown(tag)} of {shown(sentence.words[number])} {wrong}")
     return tuple(found)

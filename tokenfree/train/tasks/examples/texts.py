@@ -288,7 +288,9 @@ def _label(value: object, key: str, options: TextOptions) -> str | float | None:
         value = str(int(value))
     label = value.strip() if isinstance(value, str) else None
     if label is None or (options.labels is not None and label not in options.labels):
-        classes = f"There are {', '.join(options.labels)}" if options.labels else "Numbers need task.regression"
+        classes = "Numbers need task.regression"
+        if options.labels:
+            classes = f"There are {', '.join(options.labels)}; task.labels can name others"
         raise UserError(f"{key}: the label {shown(value)} is not a class. Fix it, or name another column. {classes}.")
     return label
 
