@@ -143,7 +143,7 @@ MISTAKES: dict[str, tuple[str, Any, dict[str, Any], str]] = {
     "no such column": ("x.csv", "text,label\na,1\n", {"text": "body"}, "x.csv: no column, or several, named 'body'"),
     "no usual column": ("x.tsv", "eins\tzwei\na\t1\n", {}, "no column has a usual name. Name one of 'eins', 'zwei'"),
     "two of a name": ("x.csv", "text,label,label\na,1,0\n", {}, "no column, or several, named 'label'. Name one"),
-    "wrong label": ("x.csv", "text,label\na,1\nb,7\n", {"labels": ("0", "1")}, "x.csv:3: the label '7' .* 0, 1; task.labels"),
+    "wrong label": ("x.csv", "text,label\na,1\nb,7\n", {"labels": ("0", "1")}, "the label '7' .* 0, 1; task.labels"),
     "no class": ("x.jsonl", '{"text": "a", "label": 0.5}', {}, "x.jsonl:1: the label 0.5 .*regression"),
     "no number": ("x.csv", "text,label\na,good\n", {"regression": True}, "x.csv:2: the label 'good' is not a number"),
     "no text": ("x.jsonl", '{"text": 7, "label": 1}', {}, "x.jsonl:1: 7 is not text. Fix it"),
