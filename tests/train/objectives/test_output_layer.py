@@ -27,6 +27,13 @@ def test_subwords_share_rows_with_those_spelled_like_them() -> None:
     assert row(index_VF, "ing")[6] == row(index_VF, "ring")[6] > 0, "their last three letters"
 
 
+def test_kinds_of_characters() -> None:
+    pairs = [("ab", "cd"), ("AB", "CD"), ("Ab", "Cd"), ("aB", "cD"), ("12", "34"), ("a1", "2b"), ("!", "?")]
+    kinds = shared_rows([f"▁{text}" for pair in pairs for text in pair], num_rows=100)[:, 8].unflatten(0, (-1, 2))
+    assert (kinds[:, 0] == kinds[:, 1]).all()
+    assert len(set(kinds[:, 0].tolist())) == len(pairs)
+
+
 def test_only_as_many_features_as_there_are_rows() -> None:
     index_VF = shared_rows(PIECES, num_rows=4)
     assert set(index_VF.flatten().tolist()) == {0, 1, 2, 3}
