@@ -96,10 +96,13 @@ def test_they_end_with_a_command_that_is_killed(corpus: Path, tmp_path: Path, mo
     assert living(processes) == []
 
 
-def test_ctrl_c_ends_them_without_a_word(corpus: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("moment", ["starting", "importing", "working"])
+def test_ctrl_c_ends_them_without_a_word(corpus: Path, tmp_path: Path, moment: str) -> None:
     command = start(corpus, tmp_path / "out")
     runs = tmp_path / "out" / "_work" / "runs"
-    processes = await_all(command, lambda _: bool(list(runs.glob("*.json"))))
+    processes = await_all(command, lambda found: bool(list(runs.glob("*.json")) if moment == "working" else found))
+    if moment == "importing":
+        time.sleep(0.3)
     os.killpg(command.pid, signal.SIGINT)
     said = command.communicate(timeout=60)[1]
     assert command.returncode == 130

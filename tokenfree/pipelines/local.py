@@ -52,7 +52,7 @@ def _attempt(job: PreprocessJob, workers: int) -> None:
     with end, ours, ProcessPoolExecutor(workers, context, _begin, (end, dict(os.environ))) as pool:
         try:
             for _, count, function in STAGES:
-                with _without_main():
+                with _without_main(), _without_interrupts():
                     tasks = [pool.submit(still, function, job, index) for index in range(still(count, job) or 0)]
                 for task in as_completed(tasks):
                     task.result()
@@ -73,6 +73,24 @@ def _begin(end: Connection, environment: Mapping[str, str]) -> None:
 def _end_with(end: Connection) -> None:
     end.poll(None)
     os._exit(1)
+
+
+@contextlib.contextmanager
+def _without_interrupts() -> Iterator[None]:
+    """Delay Ctrl-C to the end of the block, and keep it from processes that start there, whose imports would fail."""
+    if threading.current_thread() is not threading.main_thread():  # only the main thread gets interrupts
+        yield
+        return
+    interrupts = list[int]()
+    blocked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # processes inherit it
+    handler = signal.signal(signal.SIGINT, lambda number, _: interrupts.append(number))  # other threads may get it
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
+        signal.signal(signal.SIGINT, handler)
+    if interrupts:
+        raise KeyboardInterrupt
 
 
 @contextlib.contextmanager

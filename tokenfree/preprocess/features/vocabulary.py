@@ -9,7 +9,6 @@ import io
 import os
 import pickle
 import re
-import signal
 import subprocess
 import sys
 import threading
@@ -117,6 +116,7 @@ def train_apart(texts: Iterable[str], config: VocabularyConfig, seed: int, size:
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+        process_group=0,  # Ctrl-C reaches this process alone, which then ends the other
     )
     assert process.stdin is not None
     assert process.stdout is not None
@@ -149,13 +149,14 @@ def main() -> None:
 
     Standard input has pickles: settings and seed, then texts, then None. Standard output gets the model or the error.
     """
-    signal.signal(signal.SIGINT, signal.SIG_DFL)  # Python's own handler does not run while SentencePiece works
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     texts = sys.stdin.buffer
-    config, seed = pickle.load(texts)
     try:
+        config, seed = pickle.load(texts)
         made: object = train_vocabulary(_received(texts), config, seed)
+    except EOFError:  # the parent process has ended
+        return
     except (UserError, JobError) as error:
         made = error
     with answers:
