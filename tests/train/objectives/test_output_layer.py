@@ -23,6 +23,8 @@ def test_subwords_share_rows_with_those_spelled_like_them() -> None:
     the, capital, joined, then = (row(index_VF, piece) for piece in ("▁the", "▁The", "the", "▁then"))
     assert the[7] == capital[7] == joined[7] > 0, "their lower-cased form"
     assert the[0] == capital[0] != joined[0], "their length and word start"
+    assert the[1] == then[1] > 0, "their first letter"
+    assert the[1] != row(index_VF, "ring")[1]
     assert the[5] == then[5] > 0, "their first three letters"
     assert row(index_VF, "ing")[6] == row(index_VF, "ring")[6] > 0, "their last three letters"
 
@@ -78,6 +80,11 @@ def test_a_checkpoint_brings_its_shared_rows(kind: type[Config] | type[masked_su
     h_ND = torch.randn(3, 4)
     plain, again = (head.get_submodule("output")(h_ND) for head in (trained, loaded))
     torch.testing.assert_close(again, plain)
+
+
+def test_costs_of_spelled_rows_are_those_of_the_plain_matrix() -> None:
+    plain, spelled = (Config(output_rows=rows).build(4, len(PIECES)) for rows in ("free", "spelled"))
+    assert spelled.multiply_accumulates() == plain.multiply_accumulates() == 4 * 4 + 4 * len(PIECES)
 
 
 def test_validation_masks_15_percent_whatever_is_trained() -> None:
