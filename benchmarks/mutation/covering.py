@@ -39,10 +39,13 @@ def tests_of(file: str) -> list[list[str]]:
     """Return the arguments of pytest for a mutant of `file`, in rounds, with the tests most likely to fail first.
 
     Raises:
-        ValueError: No tests are known for its folder.
+        ValueError: No tests are known for its folder, or one of them does not exist.
     """
     for folder, tests in TESTS.items():
         if file.startswith(folder):
+            missing = [test for test in tests if not Path(ROOT, test).exists()]
+            if missing:
+                raise ValueError(f"there is no {', '.join(missing)}; fix {__name__}.TESTS")
             names = (f"**/test_{Path(file).stem}*.py", "**/test_*equations*.py")
             first = [str(path) for name in names for path in Path(ROOT, tests[0]).glob(name)]
             return [[*some, *OPTIONS] for some in (first, tests) if some]

@@ -147,6 +147,8 @@ def _in_child(writing: int, module: str, path: Path, source: str, rounds: Sequen
             status = pytest.main([*options, *tests], plugins=[failure])
     if failure.name:
         found = ("killed", failure.name)
+    elif status == pytest.ExitCode.USAGE_ERROR and mutated.was_read:
+        found = ("killed", "a conftest.py (import)")
     elif status != pytest.ExitCode.OK:
         found = ("error", f"pytest ended with {status!r}")
     else:
