@@ -45,6 +45,12 @@ def test_the_most_frequent_characters_have_rows() -> None:
     assert rows_of(table, "oinZ\U0010ffff日") == [0] * 6
 
 
+def test_a_table_begins_with_ascii() -> None:
+    known = VocabularyTable(500, 8).known_V.tolist()
+    assert set(range(128)) <= set(known)
+    assert 128 not in known
+
+
 def test_special_characters_always_have_rows() -> None:
     rows = rows_of(table_of(len(RESERVED) + 2, "e\ue000\x00t"), "e\x00\ue000\ue001\ue003\ue005\ue032")
     assert len(set(rows)) == 7
