@@ -316,8 +316,9 @@ def test_problems() -> None:
         (line,) = problems(positions=positions, attention=separate)
         assert "separate_global_projections" in line
     assert problems(positions="diet_abs", attention=separate) == []
-    (line,) = problems(positions={"name": "t5", "max_distance": 8})
-    assert line.startswith("model.trunk.positions.max_distance: 8")
+    for distance in (2, 8):
+        (line,) = problems(positions={"name": "t5", "max_distance": distance})
+        assert line.startswith(f"model.trunk.positions.max_distance: {distance}")
 
 
 @pytest.mark.parametrize("code", ["diet_abs", "diet_rel", "tupe"])
