@@ -121,7 +121,8 @@ def _bar(scores: Scores, name: str, score: str, baselines: Sequence[str]) -> str
 
 def _sentences(scores: Scores, lines: Mapping[str, Line]) -> list[str]:
     found = [find(claim, list(lines.values())).verdict for claim in CLAIMS]
-    counts = ", ".join(f"{found.count(kind)} {kind}" for kind in (AGREES, DISAGREES, OPEN, NO_CONTEXT, NOT_RUN))
+    kinds = (AGREES, DISAGREES, OPEN, NO_CONTEXT, NOT_RUN)
+    counts = ", ".join(f"{kind} {found.count(kind)}" for kind in kinds if kind in found)
     done = sum(_is_done(run, lines) for run in runs())
     helped = [
         ours > theirs
@@ -139,7 +140,7 @@ def _sentences(scores: Scores, lines: Mapping[str, Line]) -> list[str]:
     return [
         f"{done} of {len(runs())} runs are done" + ("." if helped else ", none of them of a model yet."),
         *(of_models if helped else ()),
-        f"The papers' {len(CLAIMS)} claims: {counts}.",
+        f"Verdicts on the papers' {len(CLAIMS)} claims: {counts}.",
     ]
 
 
