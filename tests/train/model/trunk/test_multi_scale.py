@@ -12,7 +12,13 @@ from tests.train.model.trunk.function_bias import FunctionBias
 from tokenfree.core.errors import UserError
 from tokenfree.core.settings import build, to_mapping
 from tokenfree.train.model.attention.full import FullAttention
-from tokenfree.train.model.attention.multi_scale import Config, MultiScaleAttention, allocate_heads, resolve_width
+from tokenfree.train.model.attention.multi_scale import (
+    Config,
+    MultiScaleAttention,
+    Slope,
+    allocate_heads,
+    resolve_width,
+)
 from tokenfree.train.model.common.attention import Heads
 from tokenfree.train.model.common.basic import Dimensions
 from tokenfree.train.model.encoder import ModelConfig, check
@@ -39,7 +45,10 @@ def test_allocation_table(alpha: float, num_heads: int, layers: list[list[int]])
 
 def test_slopes_differ_from_four_layers_on() -> None:
     """A head has the first scale whose share of the heads, added to those before, exceeds its number."""
-    decays = {"harmonic": (1, 1 / 2, 1 / 3, 1 / 4, 0), "linear": (1, 3 / 4, 1 / 2, 1 / 4, 0)}
+    decays: dict[Slope, tuple[float, ...]] = {
+        "harmonic": (1, 1 / 2, 1 / 3, 1 / 4, 0),
+        "linear": (1, 3 / 4, 1 / 2, 1 / 4, 0),
+    }
     for slope, of_layers in decays.items():
         for counts, decay in zip(allocate_heads(1.0, 5, 12, 4, slope), of_layers, strict=True):
             shares = torch.softmax(torch.tensor([decay * (4 - k) for k in (1, 2, 3, 4)], dtype=torch.float64), 0)
