@@ -12,8 +12,9 @@ from tokenfree.core.errors import JobError, UserError
 from tokenfree.core.storage import Storage
 from tokenfree.pipelines.preprocess import run_preprocess
 from tokenfree.preprocess.config import PreprocessConfig, VocabularyConfig
+from tokenfree.preprocess.job.finish import finish
 from tokenfree.preprocess.job.job import ATTEMPT, ERRORS, PreprocessJob, noted_error
-from tokenfree.preprocess.job.stages import still
+from tokenfree.preprocess.job.stages import Stage, still
 
 
 @pytest.fixture
@@ -76,6 +77,19 @@ def test_the_users_mistake_comes_out_of_any_process(
         "vocabulary.size: 300 is too small for the characters of this corpus; set it to"
     )
     assert str(caught.value).endswith("or lower vocabulary.character_coverage")
+
+
+def no_number(job: PreprocessJob) -> int:
+    raise UserError("no plan [while running 'x']")
+
+
+@pytest.mark.parametrize(("runner", "beam_options"), [("local", ()), ("beam", BEAM)])
+def test_a_mistake_that_counting_tasks_finds_comes_out_whole(
+    runner: str, beam_options: tuple[str, ...], corpus: Path, tmp_path: Path, make_config: Any, monkeypatch: Any
+) -> None:
+    monkeypatch.setattr(f"tokenfree.pipelines.{runner}.STAGES", [Stage("count", no_number, finish)])
+    with pytest.raises(UserError, match=r"^no plan \[while running 'x'\]$"):
+        run_preprocess(make_config(corpus), str(tmp_path / "out"), beam_options=beam_options)
 
 
 @pytest.mark.parametrize("beam_options", [(), BEAM])
