@@ -223,12 +223,13 @@ def _expand(path: str, field: str, wanted: Callable[[str], bool], output: str | 
         if info.get("islink") and not os.path.exists(info["name"]):
             raise UserError(f"{field}: {info['name']} is a link that leads nowhere; remove it")
     files = [_input_file(fs, info, root) for info in infos if info["type"] == "file"]
-    if output is not None:
-        own = f"{_place(output.rstrip('/'))}/"
-        files = [file for file in files if not _place(file.path).startswith(own)]
     if not files:
         raise UserError(f"{field}: {path} {'matches no' if is_glob else 'is a folder without'} {_KINDS[field]}")
-    return files
+    own = None if output is None else f"{_place(output.rstrip('/'))}/"
+    others = [file for file in files if own is None or not _place(file.path).startswith(own)]
+    if not others:
+        raise UserError(f"{field}: all files of {path} are in --output, which is not read: {output}. Give another one.")
+    return others
 
 
 def _input_file(fs: fsspec.AbstractFileSystem, info: Mapping[str, Any], root: str) -> InputFile:
