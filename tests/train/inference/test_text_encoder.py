@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -91,9 +92,12 @@ def test_texts_that_cannot_be_read(result: PretrainResult) -> None:
     encoder = load_encoder(result.run)
     with pytest.raises(UserError, match=f"text 1 has 99 characters and this model reads {encoder.max_characters}"):
         encoder(["a", "b" * 99])
-    for nothing in ([], "one text"):
+    nothing: Any
+    for nothing in ([], "one text", 3):
         with pytest.raises(UserError, match="list of at least one text"):
             encoder(nothing)
+    with pytest.raises(TypeError, match=r"texts\[1\]: should be a str, not int"):
+        encoder(["a", nothing])
     assert encoder([""]).characters.shape == (1, 2, 16)
 
 

@@ -95,8 +95,11 @@ class TextEncoder:
     @torch.no_grad()
     def __call__(self, texts: Sequence[str]) -> Encoded:
         """Return the embeddings of all texts. Raises UserError if there are none, or one is too long for the model."""
-        if isinstance(texts, str) or not texts:
+        if isinstance(texts, str) or not isinstance(texts, Sequence) or not texts:
             raise UserError(f"texts={texts!r}: no list. Give a list of at least one text.")
+        for number, text in enumerate(texts):
+            if not isinstance(text, str):
+                raise TypeError(f"texts[{number}]: should be a str, not {type(text).__name__}. Give a list of texts.")
         return self._encode(texts)._replace(pooled_is_trained=self.pooled_is_trained)
 
     def _encode(self, texts: Sequence[str]) -> Encoded:
