@@ -1,4 +1,4 @@
-"""A directory on any fsspec file system, in which every visible file is complete, even after a process was killed.
+"""A directory on a disk or in an object store, in which every visible file is complete, even after a kill.
 
 Local files are written under `_tmp/`, hashed, then renamed. Object stores receive the finished object in one put.
 """
