@@ -79,13 +79,13 @@ class SweepTable:
         self._began = time.monotonic()
         self._history = History(seeds=1, reports=1)  # history after the last event
         self._states: dict[str, str] = {}  # last logged state of each trial
-        self._earlier = 0  # number of trials that had ended before this command
+        self._earlier = 0.0  # number of trials that had been done before this command, with parts of trials
 
     def __call__(self, event: Event, history: History) -> None:
         """Show an event. `history` includes it."""
         self._history = history
         if event["event"] == "start":
-            self._earlier = _ended(history)
+            self._earlier = _done(history)
         if self._display.live:
             self._display.show()
             if event["event"] == "lost":
@@ -145,14 +145,13 @@ def frame(history: History, summary: str, most: int) -> RenderableType:
     return Group(line, table)
 
 
-def summary(history: History, seconds: float, earlier: int = 0) -> str:
+def summary(history: History, seconds: float, earlier: float = 0) -> str:
     """Return the number of ended trials, the best result among those that got furthest, and the time used and left.
 
-    The time left assumes that the other trials take as long as those that have ended since `earlier` of them had.
+    The time left assumes that the other trials take as long as what was done since `earlier` of them were.
     """
     trials = history.trials.values()
-    ended = _ended(history)
-    parts = [f"sweep  {ended}/{history.total or '?'} ended"]
+    parts = [f"sweep  {sum(trial.ended for trial in trials)}/{history.total or '?'} ended"]
     furthest = max((trial.report_number for trial in trials), default=0)
     target = history.target
     found = [
@@ -164,13 +163,15 @@ def summary(history: History, seconds: float, earlier: int = 0) -> str:
         _, name, step, value = min(found)
         parts.append(f"best at step {step:,}: {value:.3f} ({name})")
     parts.append(clock(seconds))
-    if history.total and earlier < ended < history.total:
-        parts.append(f"about {clock(seconds / (ended - earlier) * (history.total - ended))} left")
+    done = _done(history)
+    if earlier < done < history.total:
+        parts.append(f"about {clock(seconds / (done - earlier) * (history.total - done))} left")
     return SEPARATOR.join(parts)
 
 
-def _ended(history: History) -> int:
-    return sum(trial.ended for trial in history.trials.values())
+def _done(history: History) -> float:
+    """Return the number of trials that have ended, plus the parts of the running ones that are trained."""
+    return sum(1 if trial.ended else trial.report_number / trial.last_report for trial in history.trials.values())
 
 
 def log_line(trial: TrialState) -> str:

@@ -81,7 +81,7 @@ def test_a_row_says_settings_step_loss_rate_and_state() -> None:
     sweep.begin(0)
     sweep.report(0, 1, 4.5)
     summary, header, row = lines_of(sweep.history, seconds=35)
-    assert summary == "sweep  0/4 ended · best at step 10: 4.500 (trial_000) · 0:35"
+    assert summary == "sweep  0/4 ended · best at step 10: 4.500 (trial_000) · 0:35 · about 6:25 left"
     assert lines_of(sweep.history, width=len(summary) - 1)[0].endswith("…")
     assert header.split() == ["trial", "settings", "step", "loss", "chars/s", "state"]
     assert row.split() == ["trial_000", "rate=0", "seed=1", "10", "4.5000", "12.3k", "running"]
@@ -215,3 +215,12 @@ def test_time_left_counts_the_trials_of_this_command() -> None:
     sweep.report(0, 1, 2.0, "stop")
     assert "about 3:00 left" in summary(sweep.history, 60.0)
     assert "left" not in summary(sweep.history, 60.0, earlier=1)
+
+
+def test_time_left_counts_the_reports_of_running_trials() -> None:
+    sweep = Sweep()
+    for trial in (0, 1):
+        sweep.report(trial, 2, 2.0)
+    assert "about 2:00 left" in summary(sweep.history, 60.0)  # 4/3 of 4 trials are done
+    sweep.report(0, 3, 2.0)
+    assert "about 1:24 left" in summary(sweep.history, 60.0)
