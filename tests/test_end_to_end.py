@@ -115,7 +115,7 @@ def test_the_whole_path(
     lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
     assert [line["step"] for line in lines if "loss" in line] == [1, 2, 3, 4, 5, 6]
     assert [line["step"] for line in lines if "validation_loss" in line] == [3, 6]
-    assert "without context, masked only: " in capsys.readouterr().out
+    assert "best guess without context: " in capsys.readouterr().out
     assert main(arguments) == 0
     shown = capsys.readouterr().out
     assert "already complete" in shown

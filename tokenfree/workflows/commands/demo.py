@@ -84,7 +84,7 @@ def run(args: argparse.Namespace) -> int:
     if swept.best is not None:
         values = ", ".join(f"{key.split('.')[-1]} {value}" for key, value in swept.best.values.items())
         loss = swept.best.last["validation_loss"]
-        print(f"sweep     best of {len(swept.trials)} trials: {values} (held-out loss {loss:.3f})")
+        print(f"sweep     best of {len(swept.trials)} trials: {values} (held-out loss {loss:.3f} nats)")
     print("seconds   " + ", ".join(f"{name} {each:.0f}" for name, each in seconds.items()))
     print(f"files     {data}, {run}, {sweep}, {report}")
     for line in found:

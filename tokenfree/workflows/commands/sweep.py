@@ -151,8 +151,9 @@ def _results(sweep: "SweepRecipe", result: "SweepResult") -> Iterator[str]:
     setting = ranked[0].setting
     found = setting.interval(sweep.quality.metric, amount, unit)
     if found is not None:
-        what = "held-out loss" if sweep.quality == LOSS else sweep.quality.metric.replace("_", " ")
-        one = "" if sweep.quality == LOSS else " (one seed)"
+        is_loss = sweep.quality == LOSS
+        what = "held-out loss" if is_loss else sweep.quality.metric.replace("_", " ")
+        one = "" if is_loss else " (one seed)"
         sure = one if found.half is None else f" (mean of {found.count} seeds, 95% interval ± {found.half:.3f})"
         values = ", ".join(f"{key} = {value}" for key, value in setting.values.items())
-        yield f"best: {setting.name}: {what} {found.mean:.3f}{sure} with {values}"
+        yield f"best: {setting.name}: {what} {found.mean:.3f}{' nats' * is_loss}{sure} with {values}"

@@ -22,10 +22,11 @@ def breakdown_lines(languages: Groups, scripts: Groups) -> list[str]:
         large = [group for group in groups if group["targets"] >= FEW]
         if len(large) < 2:
             continue
-        lines.append(f"{f'masked only, by {kind}':<36}{'targets':>10}{'loss':>8}{'accuracy':>10}{'no context':>12}")
+        heading = f"hidden targets, by {kind}"
+        lines.append(f"{heading:<32}{'targets':>10}{'loss, nats':>12}{'accuracy':>10}{'no context':>12}")
         for group in large:
-            means = f"{group['loss']:>8.3f}{group['accuracy']:>10.1%}{group['without_context']:>12.3f}"
-            lines.append(f"{group['name'] or 'no letters':<36}{group['targets']:>10,}{means}")
+            means = f"{group['loss']:>12.3f}{group['accuracy']:>10.1%}{group['without_context']:>12.3f}"
+            lines.append(f"{group['name'] or 'no letters':<32}{group['targets']:>10,}{means}")
     return lines
 
 
@@ -93,8 +94,8 @@ def loss_lines(result: PretrainResult) -> list[str]:
     masked_only = means.get("validation_masked_only_loss")
     if masked_only is None:
         return [line]
-    line += f"; masked only {masked_only:.3f}, {100 * means['validation_masked_only_accuracy']:.1f}%"
-    compared = _compared(masked_only, result.baselines, result.clue)
+    line += f"; on hidden targets {masked_only:.3f} nats, {100 * means['validation_masked_only_accuracy']:.1f}%"
+    compared = _compared(masked_only, result)
     return [line, compared] if compared else [line]
 
 
@@ -105,18 +106,18 @@ def loss_of_each(means: Mapping[str, float], paths: Sequence[str]) -> list[str]:
     return [f"held-out loss of each: {losses}"] if losses else []
 
 
-def _compared(masked_only: float, baselines: Mapping[str, float], clue: str | None) -> str | None:
+def _compared(masked_only: float, result: PretrainResult) -> str | None:
     """Return a comparison of the loss on hidden targets with the context-free baselines, or None without them."""
-    if "masked_only_unigram" not in baselines:
+    if "masked_only_unigram" not in result.baselines:
         return None
-    unigram, given = baselines["masked_only_unigram"], baselines["masked_only_clue"]
-    line = f"without context, masked only: {unigram:.3f} by frequency"
-    if clue is not None:
-        line += f", {given:.3f} given {clue}"
+    unigram, given = result.baselines["masked_only_unigram"], result.baselines["masked_only_clue"]
+    line = f"best guess without context: {unigram:.3f} nats by the frequency of a {result.symbol or 'target'}"
+    if result.clue is not None:
+        line += f", {given:.3f} nats given {result.clue}"
     margin = min(unigram, given) - masked_only
     if margin > 0:
-        return f"{line}; the model is {margin:.3f} below"
-    return f"{line}; the model is {-margin:.3f} above. It does not use context yet: train longer"
+        return f"{line}; the model is {margin:.3f} nats below"
+    return f"{line}; the model is {-margin:.3f} nats above. It does not use context yet: train longer"
 
 
 _METRICS = {
