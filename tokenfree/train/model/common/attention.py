@@ -24,7 +24,7 @@ class Heads(NamedTuple):
     values_BHKE: Tensor
     valid_BK: Tensor  # bool: real units; others are hidden as keys
     source_BKD: Tensor  # input of the key projection, for patterns with projections of their own
-    bias: LayerBias | None = None  # bound to these heads: see `bound`
+    bias: LayerBias | None = None  # bound to these heads, see `LayerBias.bind`
     offset_values: OffsetValues | None = None  # from position encodings that change values
     global_BK: Tensor | None = None  # bool: units that attend to all and are attended to by all, if the pattern has any
 
@@ -213,11 +213,6 @@ class _Toeplitz(torch.autograd.Function):
 
 def _rows(factor: Tensor, index: Tensor) -> Tensor:
     return factor.index_select(-2, index.flatten()).unflatten(-2, index.shape)
-
-
-def bound(heads: Heads, bias: LayerBias | None) -> Heads:
-    """Return `heads` bound to `bias`, the positions and segments of their layer, if there is any."""
-    return heads if bias is None else bias.bind(heads)
 
 
 FEW_KEYS = 256  # up to this number of keys, bfloat16 attention trains faster on the CPU without the fused kernel

@@ -9,7 +9,7 @@ from typing import Literal
 from torch import Tensor
 
 from tokenfree.core.settings import settings
-from tokenfree.train.model.common.attention import Core, Heads, LayerBias, bound
+from tokenfree.train.model.common.attention import Core, Heads, LayerBias
 from tokenfree.train.model.common.basic import (
     Activation,
     Dense,
@@ -71,7 +71,7 @@ class BertLayer(Layer):
         source_BKD, valid_BK = self.core.source(cast_BUD, valid_BU)
         k_BHKE, v_BHKE = self._split(self.key(source_BKD)), self._split(self.value(source_BKD))
         heads = Heads(q_BHQE, k_BHKE, v_BHKE, valid_BK, source_BKD, global_BK=global_BU)
-        context_BHQE = self.core(bound(heads, bias))
+        context_BHQE = self.core(heads if bias is None else bias.bind(heads))
         return self.attention_output(context_BHQE.transpose(1, 2).flatten(2))
 
     def feed_forward(self, h_BQD: Tensor) -> Tensor:

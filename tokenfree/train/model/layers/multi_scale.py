@@ -7,7 +7,7 @@ from typing import Literal
 from torch import Tensor
 
 from tokenfree.core.settings import Positive, settings
-from tokenfree.train.model.common.attention import Core, Heads, LayerBias, bound
+from tokenfree.train.model.common.attention import Core, Heads, LayerBias
 from tokenfree.train.model.common.basic import Dimensions, Dropout, GlorotDense, layer_norm, linear
 from tokenfree.train.model.common.slots import Layer, LayerConfig
 
@@ -56,7 +56,7 @@ class MultiScaleLayer(Layer):
         projected = (q_BUD, k_BKD, self.value(source_BKD))
         q_BHUE, k_BHKE, v_BHKE = (x.unflatten(-1, (-1, self.head_width)).transpose(1, 2) for x in projected)
         heads = Heads(q_BHUE, k_BHKE, v_BHKE, valid_BK, source_BKD, global_BK=global_BU)
-        context_BHUE = self.core(bound(heads, bias))
+        context_BHUE = self.core(heads if bias is None else bias.bind(heads))
         attended_BUD = self.output(context_BHUE.transpose(1, 2).flatten(2)).relu()
         return self.norm(x_BUD + self.dropout(attended_BUD))
 
