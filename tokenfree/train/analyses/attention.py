@@ -43,9 +43,10 @@ def position_terms(encoder: Encoder, num_units: int) -> list[Tensor | None]:
     example_BUD = torch.zeros(1, num_units, encoder.width)
     valid_BU = torch.ones(1, num_units, dtype=torch.bool)
     with torch.no_grad():
-        biases = encoder.trunk.positions(example_BUD, valid_BU)
-        found = [None if biases is None else _dense(biases[layer]) for layer in range(len(encoder.trunk.layers))]
-    return [None if term is None or term.shape[-1] != num_units else term for term in found]
+        biases = encoder.trunk.positions(example_BUD, valid_BU) or []
+        found = [_dense(bias) for bias in biases] or [None]
+    terms = [None if term is None or term.shape[-1] != num_units else term for term in found]
+    return terms * len(encoder.trunk.layers) if len(terms) == 1 else terms
 
 
 def _is_constant(bias_UU: Tensor) -> bool:

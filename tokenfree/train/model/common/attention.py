@@ -6,7 +6,7 @@ B batch, U units, Q queries, K keys, H heads, R offsets or rank, O offsets, E wi
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -52,7 +52,6 @@ class PairValues(NamedTuple):
 
 
 ALL_HEADS = slice(None)
-Bias = TypeVar("Bias", bound="LayerBias")
 
 
 class LayerBias:
@@ -139,7 +138,7 @@ class SharedBias(LayerBias):
         return SharedBias(self.bias.uncached())
 
 
-def for_layers(distinct: list[Bias], num_layers: int) -> list[Bias]:
+def for_layers(distinct: list[LayerBias], num_layers: int) -> list[LayerBias]:
     return distinct * num_layers if len(distinct) == 1 else distinct
 
 

@@ -14,7 +14,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from tokenfree.core.settings import Positive, Slot, part, settings
-from tokenfree.train.model.common.attention import Core, LayerBias, for_layers
+from tokenfree.train.model.common.attention import Core, LayerBias
 from tokenfree.train.model.common.basic import Activation, Cost, Dimensions, refuse_more
 
 _HERE = "tokenfree.train.model.common.slots"
@@ -179,13 +179,13 @@ class LayerConfig(ABC):
 class Positions(nn.Module, ABC):
     """A position encoding in the trunk.
 
-    `forward(units_BUD, valid_BU)` returns a `LayerBias` for each layer, the same object for layers that share, or None
-    if it never adds anything. It is called once per forward pass.
+    `forward(units_BUD, valid_BU)` returns a list with a `LayerBias` for each layer, or with one that all layers share,
+    or None if it never adds anything. It is called once per forward pass.
     """
 
-    @abstractmethod
     def multiply_accumulates(self, num_units: int, pairs: list[int], /) -> int:
         """Return the number for one forward pass, given the visible `pairs` of each layer, summed over heads."""
+        return 0
 
 
 class PositionsConfig(ABC):
@@ -206,7 +206,7 @@ class PositionsConfig(ABC):
 class SegmentsConfig(ABC):
     """Settings of segments in the trunk.
 
-    The module's `forward(segments_BU)` takes int64 [B or 1, U], and returns a `LayerBias` for each layer.
+    The module's `forward(segments_BU)` takes int64 [B or 1, U], and returns the same as that of `Positions`.
     """
 
     @abstractmethod
@@ -291,7 +291,6 @@ def needs_own_queries(trunk: TrunkConfig) -> Iterable[str]:
 class FixedCode(Positions):
     """A position encoding that depends only on parameters (DIET, section 3.1)."""
 
-    num_layers: int
     max_units: int
 
     @abstractmethod
@@ -299,4 +298,4 @@ class FixedCode(Positions):
 
     def forward(self, units_BUD: Tensor, valid_BU: Tensor) -> list[LayerBias]:
         refuse_more(units_BUD.shape[1], self.max_units, "units", MAX_UNITS)
-        return for_layers([*self.biases(units_BUD.shape[1])], self.num_layers)
+        return [*self.biases(units_BUD.shape[1])]

@@ -43,7 +43,7 @@ class DietAbs(FixedCode):
     def __init__(self, config: Config, dimensions: Dimensions, trunk: TrunkConfig) -> None:
         super().__init__()
         self.sharing: Sharing = config.sharing
-        self.num_layers, self.num_heads, self.max_units = trunk.layers, dimensions.heads, config.max_units
+        self.num_heads, self.max_units = dimensions.heads, config.max_units
         num_mixtures = trunk.attention.num_mixtures
         self.has_units_as_keys = num_mixtures is None
         num_keys = config.max_units if num_mixtures is None else num_mixtures

@@ -57,7 +57,7 @@ class DietRel(FixedCode):
 
     def __init__(self, config: Config, dimensions: Dimensions, num_layers: int) -> None:
         super().__init__()
-        self.num_layers, self.num_heads, self.max_units = num_layers, dimensions.heads, config.max_units
+        self.num_heads, self.max_units = dimensions.heads, config.max_units
         counts = table_counts(config.sharing, num_layers, dimensions.heads)
         self.by_offset_LHO = nn.Parameter(torch.zeros(*counts, 2 * config.max_units - 1))
         self.query_factor = config.query_factor(dimensions)
@@ -68,6 +68,3 @@ class DietRel(FixedCode):
             OffsetBias(row, self.num_heads, query_factor=self.query_factor)
             for row in self.by_offset_LHO[:, :, reachable].unbind(0)
         ]
-
-    def multiply_accumulates(self, num_units: int, pairs: list[int]) -> int:
-        return 0

@@ -17,7 +17,6 @@ from tokenfree.train.model.common.slots import (
     Sharing,
     SharingConfig,
     TrunkConfig,
-    for_layers,
     needs_own_queries,
     table_counts,
 )
@@ -57,7 +56,7 @@ class Shaw(Positions):
 
     def __init__(self, config: Config, dimensions: Dimensions, num_layers: int) -> None:
         super().__init__()
-        self.num_layers, self.num_heads, self.clip = num_layers, dimensions.heads, config.clip
+        self.num_heads, self.clip = dimensions.heads, config.clip
         counts = table_counts(config.sharing, num_layers, dimensions.heads)
         shape = (*counts, 2 * config.clip + 1, dimensions.head_width)
         self.keys_LHOE = nn.Parameter(INITIAL_STD * torch.randn(shape))
@@ -69,8 +68,7 @@ class Shaw(Positions):
         reachable = slice(self.clip - farthest, self.clip + farthest + 1)
         keys = self.keys_LHOE[:, :, reachable].unbind(0)
         values = [None] * len(keys) if self.values_LHOE is None else self.values_LHOE[:, :, reachable].unbind(0)
-        biases = [ShawBias(k, v, self.num_heads) for k, v in zip(keys, values, strict=True)]
-        return for_layers(biases, self.num_layers)
+        return [ShawBias(k, v, self.num_heads) for k, v in zip(keys, values, strict=True)]
 
     def multiply_accumulates(self, num_units: int, pairs: list[int]) -> int:
         return sum(pairs) * self.keys_LHOE.shape[3] * (1 if self.values_LHOE is None else 2)

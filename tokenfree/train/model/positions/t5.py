@@ -14,14 +14,7 @@ from torch import Tensor, nn
 from tokenfree.core.settings import settings
 from tokenfree.train.model.common.attention import OffsetBias
 from tokenfree.train.model.common.basic import Dimensions
-from tokenfree.train.model.common.slots import (
-    Positions,
-    Sharing,
-    SharingConfig,
-    TrunkConfig,
-    for_layers,
-    table_counts,
-)
+from tokenfree.train.model.common.slots import Positions, Sharing, SharingConfig, TrunkConfig, table_counts
 
 
 @settings
@@ -56,7 +49,7 @@ class T5(Positions):
 
     def __init__(self, config: Config, dimensions: Dimensions, num_layers: int) -> None:
         super().__init__()
-        self.num_layers, self.num_heads, self.max_distance = num_layers, dimensions.heads, config.max_distance
+        self.num_heads, self.max_distance = dimensions.heads, config.max_distance
         counts = table_counts(config.sharing, num_layers, dimensions.heads)
         self.by_bucket_LHN = nn.Parameter(torch.zeros(*counts, config.buckets))
 
@@ -65,10 +58,7 @@ class T5(Positions):
         offsets_O = torch.arange(1 - num_units, num_units, device=units_BUD.device)
         buckets_O = bucket(offsets_O, self.by_bucket_LHN.shape[2], self.max_distance)
         rows = self.by_bucket_LHN.index_select(2, buckets_O).unbind(0)
-        return for_layers([OffsetBias(row, self.num_heads) for row in rows], self.num_layers)
-
-    def multiply_accumulates(self, num_units: int, pairs: list[int]) -> int:
-        return 0
+        return [OffsetBias(row, self.num_heads) for row in rows]
 
 
 def bucket(offsets: Tensor, num_buckets: int, max_distance: int) -> Tensor:

@@ -14,7 +14,6 @@ from tokenfree.train.model.common.slots import (
     Positions,
     PositionsConfig,
     TrunkConfig,
-    for_layers,
     needs_own_queries,
 )
 
@@ -35,7 +34,7 @@ class Config(PositionsConfig):
     max_units: Positive = 512
 
     def build(self, dimensions: Dimensions, trunk: TrunkConfig) -> "Tupe":
-        return Tupe(self, dimensions, trunk.layers)
+        return Tupe(self, dimensions)
 
     def check(self, trunk: TrunkConfig, num_units: int | None) -> Iterable[str]:
         yield from too_many(num_units, self.max_units, "units", MAX_UNITS)
@@ -47,10 +46,10 @@ class Tupe(Positions):
 
     stacked = {"by_offset_HO": 0, "thetas_2H": 0}  # see train/optimizers/base.py
 
-    def __init__(self, config: Config, dimensions: Dimensions, num_layers: int) -> None:
+    def __init__(self, config: Config, dimensions: Dimensions) -> None:
         super().__init__()
         width = dimensions.width
-        self.num_layers, self.num_heads, self.max_units = num_layers, dimensions.heads, config.max_units
+        self.num_heads, self.max_units = dimensions.heads, config.max_units
         self.table = nn.Embedding(config.max_units, width)
         self.query = nn.Linear(width, width, bias=False)
         self.key = nn.Linear(width, width, bias=False)
@@ -69,7 +68,7 @@ class Tupe(Positions):
         if self.by_offset_HO is not None:
             reachable = slice(self.max_units - num_units, self.max_units + num_units - 1)
             bias = SumBias(bias, OffsetBias(self.by_offset_HO[:, reachable], self.num_heads))
-        return for_layers([TupeBias(bias, self.thetas_2H, num_units)], self.num_layers)
+        return [TupeBias(bias, self.thetas_2H, num_units)]
 
     def multiply_accumulates(self, num_units: int, pairs: list[int]) -> int:
         width = self.table.embedding_dim

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from tokenfree.core.settings import settings
 from tokenfree.train.model.common.attention import FactorBias
 from tokenfree.train.model.common.basic import Dimensions
-from tokenfree.train.model.common.slots import SegmentsConfig, Sharing, TrunkConfig, for_layers, table_counts
+from tokenfree.train.model.common.slots import SegmentsConfig, Sharing, TrunkConfig, table_counts
 
 
 @settings
@@ -48,7 +48,7 @@ class PerHeadSegments(nn.Module):
 
     def __init__(self, num_segments: int, sharing: Sharing, dimensions: Dimensions, num_layers: int) -> None:
         super().__init__()
-        self.num_layers, self.num_heads = num_layers, dimensions.heads
+        self.num_heads = dimensions.heads
         counts = table_counts(sharing, num_layers, dimensions.heads)
         self.table_LHSS = nn.Parameter(torch.zeros(*counts, num_segments, num_segments))
 
@@ -56,5 +56,4 @@ class PerHeadSegments(nn.Module):
         every_segment = torch.eye(self.table_LHSS.shape[-1], dtype=self.table_LHSS.dtype, device=segments_BU.device)
         flags_B1US = F.embedding(segments_BU, every_segment)[:, None]
         # A product, because the backward pass of a look-up would add gradients pair by pair.
-        biases = [FactorBias(flags_B1US @ table_HSS, flags_B1US, self.num_heads) for table_HSS in self.table_LHSS]
-        return for_layers(biases, self.num_layers)
+        return [FactorBias(flags_B1US @ table_HSS, flags_B1US, self.num_heads) for table_HSS in self.table_LHSS]
