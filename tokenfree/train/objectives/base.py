@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Literal, NamedTuple, Self
+from typing import Annotated, Any, Literal, NamedTuple, Self
 
 import numpy as np
 import torch
@@ -13,7 +13,7 @@ from pydantic import Field
 
 from tokenfree.core.settings import settings
 from tokenfree.preprocess.features.vocabulary import Vocabulary
-from tokenfree.train.batches.base import Collator, Symbols
+from tokenfree.train.batches.base import Collator, Selection, Symbols, select
 from tokenfree.train.model.common.basic import Cost, count_parameters
 from tokenfree.train.model.encoder import ModelConfig
 
@@ -110,6 +110,20 @@ class MaskedObjective(Objective):
         if self.validation_mask_fraction is None:
             return self
         return dataclasses.replace(self, mask_fraction=self.validation_mask_fraction)
+
+
+class MaskingCollator(Collator):
+    """A collator that selects targets by the settings of a `MaskedObjective`. Its draws depend on `seed`."""
+
+    def __init__(self, config: Any, length: int, seed: int) -> None:
+        self.length, self._config, self._seed = length, config, seed
+
+    def select(
+        self, counts: np.ndarray, usable: np.ndarray, sample_ids: np.ndarray, most: int | None = None
+    ) -> Selection:
+        """Select `mask_fraction` of the usable items of each row, by default at most `max_predictions`."""
+        fraction, limit = self._config.mask_fraction, most or self._config.max_predictions
+        return select(counts, usable, fraction=fraction, most=limit, seed=self._seed, sample_ids=sample_ids)
 
 
 def head_cost(objective: Objective, model: ModelConfig, num_targets: int) -> Cost | None:

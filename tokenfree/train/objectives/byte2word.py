@@ -15,12 +15,10 @@ from tokenfree.train.batches.base import (
     MASKED,
     REPLACED,
     Arrays,
-    Collator,
     Rows,
     Selection,
     Symbols,
     draw_unselected,
-    select,
 )
 from tokenfree.train.batches.characters import ragged_range
 from tokenfree.train.batches.subwords import letters_of, needed_pieces, predictable
@@ -35,7 +33,7 @@ from tokenfree.train.batches.words import (
     most_words,
 )
 from tokenfree.train.model.encoder import ModelConfig
-from tokenfree.train.objectives.base import reads
+from tokenfree.train.objectives.base import MaskingCollator, reads
 from tokenfree.train.objectives.heads import MaskedHead, SubwordOutput
 
 
@@ -138,7 +136,7 @@ def _slots(arrays: Arrays) -> np.ndarray:
     return arrays["target_positions"][:, :, 1]
 
 
-class Byte2WordCollator(Collator):
+class Byte2WordCollator(MaskingCollator):
     """Collator from windows to masked words of bytes and their subwords.
 
     `mask_fraction` of the words of a window are drawn, rounded, at least one. Those with a predictable subword are
@@ -152,9 +150,9 @@ class Byte2WordCollator(Collator):
     """
 
     def __init__(self, config: Config, source: WordSource, usable: np.ndarray, length: int, seed: int) -> None:
-        self.length = length
+        super().__init__(config, length, seed)
         self.columns = source.columns
-        self._config, self._source, self._usable, self._seed = config, source, usable, seed
+        self._source, self._usable = source, usable
         self._num_words, self._num_bytes = most_words(length, config.bytes_per_word)
 
     def __call__(self, rows: Rows, sample_ids: np.ndarray) -> Arrays:
@@ -178,14 +176,7 @@ class Byte2WordCollator(Collator):
         self, rows: Rows, words: Words, first: np.ndarray, counts: np.ndarray, sample_ids: np.ndarray
     ) -> tuple[Selection, Arrays]:
         config, most = self._config, self._config.max_predictions
-        chosen = select(
-            counts,
-            np.ones(int(counts.sum()), dtype=bool),
-            fraction=config.mask_fraction,
-            most=self._num_words,
-            seed=self._seed,
-            sample_ids=sample_ids,
-        )
+        chosen = self.select(counts, np.ones(int(counts.sum()), dtype=bool), sample_ids, most=self._num_words)
         row, item = chosen.rows, chosen.items
         unit = item - (np.cumsum(counts) - counts)[row]
         ids, num_pieces = self._source.pieces(rows, words, first[row] + unit)
@@ -203,10 +194,8 @@ class Byte2WordCollator(Collator):
         of, slot, ids = of[wanted], slot[wanted], ids[wanted]
         found = np.bincount(row[of], minlength=len(counts))
         at = (row[of], np.arange(len(of)) - (np.cumsum(found) - found)[row[of]])
-        positions, target_ids = (
-            np.zeros((len(counts), most, 2), dtype=np.int64),
-            np.zeros((len(counts), most), np.int64),
-        )
+        positions = np.zeros((len(counts), most, 2), dtype=np.int64)
+        target_ids = np.zeros((len(counts), most), dtype=np.int64)
         positions[at] = np.stack([unit[of] + 1, slot], axis=1)  # CLS is word 0
         target_ids[at] = ids
         targets = {

@@ -15,7 +15,7 @@ from torch.nn import functional
 from tokenfree.core.settings import NonNegative, Positive, settings
 from tokenfree.preprocess.features.vocabulary import Vocabulary
 from tokenfree.preprocess.text.specials import BOS, MASK
-from tokenfree.train.batches.base import Arrays, Collator, Rows, Symbols, in_random_order, select, target_kinds
+from tokenfree.train.batches.base import Arrays, Collator, Rows, Symbols, in_random_order, target_kinds
 from tokenfree.train.batches.characters import (
     character_symbols,
     frame_whole_words,
@@ -27,7 +27,7 @@ from tokenfree.train.model.attention.causal import CausalCore
 from tokenfree.train.model.common.basic import Dense, Dimensions, initialise, layer_norm
 from tokenfree.train.model.encoder import ModelConfig
 from tokenfree.train.model.layers.bert import BertLayer
-from tokenfree.train.objectives.base import Head, Loss, MaskedObjective, reads
+from tokenfree.train.objectives.base import Head, Loss, MaskedObjective, MaskingCollator, reads
 from tokenfree.train.objectives.heads import (
     BITS,
     MASKED_ONLY_MEANS,
@@ -97,7 +97,7 @@ class Config(MaskedObjective):
         return character_symbols(self.buckets)
 
 
-class CanineCCollator(Collator):
+class CanineCCollator(MaskingCollator):
     """Collator from windows to masked inputs and the characters to predict, in the order of prediction.
 
     Words are runs without white space. `mask_fraction` of them are selected, rounded, at least one, until their
@@ -108,23 +108,12 @@ class CanineCCollator(Collator):
 
     columns = ("codepoints", "whitespace")
 
-    def __init__(self, config: Config, length: int, seed: int) -> None:
-        self.length = length
-        self._config, self._seed = config, seed
-
     def __call__(self, rows: Rows, sample_ids: np.ndarray) -> Arrays:
         config, most = self._config, self._config.max_predictions
         window = frame_whole_words(rows, min(config.max_word, most), config.spare, self.length, self._seed, sample_ids)
         codepoints, counts = window.codepoints, window.counts
         inside = (window.starts >= window.begin[window.of]) & (window.ends <= window.end[window.of])
-        chosen = select(
-            counts,
-            inside,
-            fraction=config.mask_fraction,
-            most=max(int(counts.max(initial=0)), 1),
-            seed=self._seed,
-            sample_ids=sample_ids,
-        )
+        chosen = self.select(counts, inside, sample_ids, most=max(int(counts.max(initial=0)), 1))
         size = (window.ends - window.starts)[chosen.items]
         # Cumulative number of characters in each row, in the order of the draws.
         of_rows = np.bincount(chosen.rows, weights=size, minlength=len(counts)).astype(np.int64)

@@ -12,12 +12,12 @@ import numpy as np
 from tokenfree.core.settings import NonNegative, Positive, settings
 from tokenfree.preprocess.features.vocabulary import Vocabulary
 from tokenfree.preprocess.text.specials import MASK
-from tokenfree.train.batches.base import Arrays, Collator, Rows, Symbols, select, target_kinds
+from tokenfree.train.batches.base import Arrays, Collator, Rows, Symbols, target_kinds
 from tokenfree.train.batches.characters import crop, frame, most_characters, ragged_range
 from tokenfree.train.batches.next_sentence import PairCollator
 from tokenfree.train.batches.subwords import Pool, needed_pieces, subword_symbols
 from tokenfree.train.model.encoder import ModelConfig
-from tokenfree.train.objectives.base import reads
+from tokenfree.train.objectives.base import MaskingCollator, reads
 from tokenfree.train.objectives.heads import MaskedHead, SubwordOutput
 
 
@@ -53,7 +53,7 @@ class Config(SubwordOutput):
         return None if vocabulary is None else subword_symbols(vocabulary, shown=True)
 
 
-class CanineSCollator(Collator):
+class CanineSCollator(MaskingCollator):
     """Collator from windows to masked inputs and their targets.
 
     `mask_fraction` of the subwords of a window are selected. In 80% of them, all characters become MASK. Another 10%
@@ -63,8 +63,8 @@ class CanineSCollator(Collator):
     columns = ("codepoints", "subword_ids", "subword_starts", "subword_ends")
 
     def __init__(self, config: Config, pieces: Sequence[str], length: int, seed: int) -> None:
-        self.length = length
-        self._config, self._seed, self._pool = config, seed, Pool(pieces)
+        super().__init__(config, length, seed)
+        self._pool = Pool(pieces)
 
     def __call__(self, rows: Rows, sample_ids: np.ndarray) -> Arrays:
         windows, row_starts, row_ends = rows["codepoints"], rows["subword_starts"], rows["subword_ends"]
@@ -76,14 +76,8 @@ class CanineSCollator(Collator):
             np.concatenate(parts).astype(np.int64) for parts in (rows["subword_ids"], row_starts, row_ends)
         )
         of = np.repeat(np.arange(len(counts)), counts)  # the row of each subword
-        chosen = select(
-            counts,
-            self._pool.usable[ids] & (starts >= begin[of]) & (ends <= end[of]),
-            fraction=self._config.mask_fraction,
-            most=self._config.max_predictions,
-            seed=self._seed,
-            sample_ids=sample_ids,
-        )
+        usable = self._pool.usable[ids] & (starts >= begin[of]) & (ends <= end[of])
+        chosen = self.select(counts, usable, sample_ids)
         gold = ids[chosen.items]
         first = starts[chosen.items] - begin[chosen.rows] + 1
         size = ends[chosen.items] - starts[chosen.items]

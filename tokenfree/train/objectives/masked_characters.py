@@ -11,7 +11,7 @@ from pydantic import Field
 from tokenfree.core.settings import NonNegative, Positive, settings
 from tokenfree.preprocess.features.vocabulary import Vocabulary
 from tokenfree.preprocess.text.specials import MASK
-from tokenfree.train.batches.base import Arrays, Collator, Rows, Symbols, draw_unselected, select, target_kinds
+from tokenfree.train.batches.base import Arrays, Collator, Rows, Symbols, draw_unselected, target_kinds
 from tokenfree.train.batches.characters import (
     character_symbols,
     frame_whole_words,
@@ -20,7 +20,7 @@ from tokenfree.train.batches.characters import (
 )
 from tokenfree.train.batches.next_sentence import PairCollator
 from tokenfree.train.model.encoder import ModelConfig
-from tokenfree.train.objectives.base import MaskedObjective, reads
+from tokenfree.train.objectives.base import MaskedObjective, MaskingCollator, reads
 from tokenfree.train.objectives.heads import MaskedHead
 
 _LONGEST_WORD = 32  # characters; cropping a long window does not cut words up to this length
@@ -64,7 +64,7 @@ class Config(MaskedObjective):
         return character_symbols(self.buckets)
 
 
-class MaskedCharactersCollator(Collator):
+class MaskedCharactersCollator(MaskingCollator):
     """Collator from windows to masked inputs and their targets.
 
     `mask_fraction` of the characters except white space are selected. Of these, 80% become MASK, and 10% a random
@@ -72,10 +72,6 @@ class MaskedCharactersCollator(Collator):
     """
 
     columns = ("codepoints", "whitespace")
-
-    def __init__(self, config: Config, length: int, seed: int) -> None:
-        self.length = length
-        self._config, self._seed = config, seed
 
     def __call__(self, rows: Rows, sample_ids: np.ndarray) -> Arrays:
         config = self._config
@@ -85,14 +81,7 @@ class MaskedCharactersCollator(Collator):
         size = np.maximum(last - first, 0)
         counts = np.bincount(of, weights=size, minlength=len(codepoints)).astype(np.int64)  # characters of words
         positions = ragged_range(first - window.begin[of] + 1, size)
-        chosen = select(
-            counts,
-            np.ones(len(positions), dtype=bool),
-            fraction=config.mask_fraction,
-            most=config.max_predictions,
-            seed=self._seed,
-            sample_ids=sample_ids,
-        )
+        chosen = self.select(counts, np.ones(len(positions), dtype=bool), sample_ids)
         row, position = chosen.rows, positions[chosen.items]
         gold = codepoints[row, position]
         masked, replaced = chosen.masked_and_replaced()

@@ -13,11 +13,11 @@ from tokenfree.core.settings import Positive, settings
 from tokenfree.preprocess.features.vocabulary import Vocabulary
 from tokenfree.preprocess.text.specials import NUM_SUBWORD_SPECIALS, of_subwords
 from tokenfree.train.batches import counter_random as random
-from tokenfree.train.batches.base import Arrays, Collator, Rows, Symbols, select, target_kinds
+from tokenfree.train.batches.base import Arrays, Collator, Rows, Symbols, target_kinds
 from tokenfree.train.batches.next_sentence import PairCollator
 from tokenfree.train.batches.subwords import needed_pieces, predictable, subword_symbols
 from tokenfree.train.model.encoder import ModelConfig
-from tokenfree.train.objectives.base import reads
+from tokenfree.train.objectives.base import MaskingCollator, reads
 from tokenfree.train.objectives.heads import MaskedHead, SubwordOutput
 
 
@@ -81,7 +81,7 @@ class Config(SubwordOutput):
         return None if vocabulary is None else subword_symbols(vocabulary, shown=False)
 
 
-class MaskedSubwordsCollator(Collator):
+class MaskedSubwordsCollator(MaskingCollator):
     """Collator from windows to masked inputs of subword ids, [CLS] ids [SEP], and their targets.
 
     `mask_fraction` of the subwords of a window are selected. Of these, 80% become MASK, and 10% a random subword of the
@@ -91,14 +91,13 @@ class MaskedSubwordsCollator(Collator):
     columns = ("subword_ids", "subword_starts", "subword_ends")
 
     def __init__(self, config: Config, pieces: list[str], length: int, seed: int) -> None:
-        self.length = length
-        self._config, self._seed = config, seed
+        super().__init__(config, length, seed)
         self._specials = of_subwords(len(pieces))
         self._usable = np.append(predictable(pieces), np.zeros(NUM_SUBWORD_SPECIALS, dtype=bool))
         self._replacements = np.flatnonzero(self._usable)
 
     def __call__(self, rows: Rows, sample_ids: np.ndarray) -> Arrays:
-        config, windows = self._config, rows["subword_ids"]
+        windows = rows["subword_ids"]
         sizes = np.array([len(window) for window in windows])
         counts = np.minimum(sizes, self.length - 2)
         drawn = random.uniform(self._seed, "crop", sample_ids, 1)[:, 0]
@@ -110,14 +109,7 @@ class MaskedSubwordsCollator(Collator):
         ids[inner] = np.concatenate(
             [window[at : at + count] for window, at, count in zip(windows, begin, counts, strict=True)]
         )
-        chosen = select(
-            counts,
-            self._usable[ids[inner]],
-            fraction=config.mask_fraction,
-            most=config.max_predictions,
-            seed=self._seed,
-            sample_ids=sample_ids,
-        )
+        chosen = self.select(counts, self._usable[ids[inner]], sample_ids)
         ids[:, 0] = self._specials.cls
         ids[np.arange(len(ids)), counts + 1] = self._specials.sep
         row, position = chosen.rows, chosen.items - (np.cumsum(counts) - counts)[chosen.rows] + 1
