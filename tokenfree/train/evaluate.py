@@ -24,7 +24,6 @@ from tokenfree.train.batches.characters import ragged_range
 from tokenfree.train.batches.words import NUM_FRAME, frame_words
 from tokenfree.train.config import check
 from tokenfree.train.data.mixture import Data, given_or_parsed, load_data_manifest, load_data_vocabulary
-from tokenfree.train.data.shards import ShardReader
 from tokenfree.train.data.validation import Baselines
 from tokenfree.train.intervals import mean_over_windows
 from tokenfree.train.loop.pretraining import Loop
@@ -150,8 +149,10 @@ def by_language_and_script(loop: Loop, baselines: Baselines, own: TargetScores) 
     symbols = loop.recipe.objective.symbols(loop.windows.vocabulary)
     assert symbols is not None, "there are baselines"
     targets = [symbols.codepoints(arrays)[arrays["target_mask"]] for arrays in loop.windows.held_out()]
+    reader = loop.windows.validation
+    languages = np.array([shard.language for shard in reader.shards])
     names = {
-        "languages": languages_of(loop.data, "validation", own.sample_ids_N),
+        "languages": languages[reader.shards_of(own.sample_ids_N)],
         "scripts": scripts_of(np.concatenate([np.zeros(0, dtype=np.int64), *targets])),
     }
     of_hidden = {what: value_N[hidden] for what, value_N in values.items()}
@@ -170,14 +171,6 @@ def breakdown(names_N: np.ndarray, values: dict[str, np.ndarray]) -> list[dict[s
         }
         for index in np.argsort(-counts, kind="stable")
     ]
-
-
-def languages_of(data: Data, split: str, sample_ids_N: np.ndarray) -> np.ndarray:
-    """Return the language of each window, str [N]: that of its shard. Windows are numbers in the split, int64 [N]."""
-    shards = ShardReader(data, split).shards
-    before = np.cumsum([0, *(shard.rows for shard in shards)])
-    languages = np.array([shard.language for shard in shards])
-    return languages[np.searchsorted(before, sample_ids_N, side="right") - 1]
 
 
 class _Marks(NamedTuple):

@@ -15,7 +15,8 @@ from tokenfree.core.storage import Storage
 from tokenfree.preprocess.dataset.manifest import DatasetSplit, load_manifest, save_manifest
 from tokenfree.preprocess.text.characters import scripts_of
 from tokenfree.train.batches.base import MASKED
-from tokenfree.train.evaluate import breakdown, by_language_and_script, languages_of, score
+from tokenfree.train.data.shards import ShardReader
+from tokenfree.train.evaluate import breakdown, by_language_and_script, score
 from tokenfree.train.loop.pretraining import Loop
 
 OBJECTIVES: dict[str, Mapping[str, Any]] = {
@@ -48,8 +49,9 @@ def test_the_language_of_a_window_is_that_of_its_shard(corpus: str, tmp_path: Pa
     shards = tuple(dataclasses.replace(shard, language=name, rows=rows) for name, rows in (("de", 3), ("en", 2)))
     splits = {**manifest.splits, "validation": DatasetSplit(shards)}
     save_manifest(Storage.at(str(tmp_path / "data")), dataclasses.replace(manifest, splits=splits))
-    found = languages_of(str(tmp_path / "data"), "validation", np.array([0, 2, 2, 3, 4]))
-    assert found.tolist() == ["de", "de", "de", "en", "en"]
+    reader = ShardReader(str(tmp_path / "data"), "validation")
+    found = [reader.shards[number].language for number in reader.shards_of(np.array([0, 2, 2, 3, 4]))]
+    assert found == ["de", "de", "de", "en", "en"]
 
 
 def expected_scripts(loop: Loop, name: str) -> dict[str, int]:

@@ -45,7 +45,7 @@ def test_scores_by_target_are_those_of_validation(loop: Loop) -> None:
 
 
 @torch.no_grad()
-def test_a_model_that_cannot_see_reads_nothing(loop: Loop) -> None:
+def test_a_model_that_cannot_see_reads_nothing(loop: Loop, corpus: str) -> None:
     """All rows of its tables are alike, so that any text looks as any other; white space and lengths do too."""
     for name, parameter in loop.model.encoder.embedder.named_parameters():
         if parameter.ndim == 2 and "position" not in name and "segment" not in name:
@@ -57,7 +57,7 @@ def test_a_model_that_cannot_see_reads_nothing(loop: Loop) -> None:
         assert found["probe"] == pytest.approx(0, abs=1e-7)
         assert found["probe_blank"] == pytest.approx(0, abs=1e-7)
     assert found["margin_high"] < 0
-    seeing = Loop(loop.recipe, loop.data)
+    seeing = Loop(loop.recipe, corpus)
     assert abs(what_is_read(seeing, baselines, score(seeing))["probe_blank"]) > 1e-6
 
 

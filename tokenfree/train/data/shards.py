@@ -206,6 +206,7 @@ class ShardReader:
         self._remote = not all(Storage.at(path).is_local for path in paths_of(data))
         self._check = check
         self._wanted: list[int] = []  # shards to fetch ahead
+        self._first_rows = np.cumsum([0, *(shard.rows for shard in self.shards)])  # by shard, and the number of rows
 
     def shard(self, index: int) -> Shard:
         """Return an open shard; at most `MAX_OPEN` are. Raises JobError if the manifest has another number of rows."""
@@ -274,18 +275,21 @@ class ShardReader:
 
         With several directories, each has its share of them, at least one if it has any rows.
         """
-        first_row = np.cumsum([0, *(shard.rows for shard in self.shards)])
         if self.mixing is None:
-            numbers = _evenly(0, int(first_row[-1]), num_windows)
+            numbers = _evenly(0, int(self._first_rows[-1]), num_windows)
         else:
-            ends = first_row[np.searchsorted(self.mixing.of_shard, range(len(self.mixing.weights) + 1))].tolist()
+            ends = self._first_rows[np.searchsorted(self.mixing.of_shard, range(len(self.mixing.weights) + 1))].tolist()
             shares = np.where(np.diff(ends) > 0, self.mixing.shares, 0)
             filled = np.flatnonzero(shares)
             wanted = quotas_of(shares[filled] / shares.sum(), max(num_windows, len(filled))).tolist()
             parts = (_evenly(ends[k], ends[k + 1], each) for k, each in zip(filled.tolist(), wanted, strict=True))
             numbers = np.concatenate([np.zeros(0, dtype=np.int64), *parts])
-        shards = np.searchsorted(first_row, numbers, side="right") - 1
-        return numbers, shards, numbers - first_row[shards]
+        shards = self.shards_of(numbers)
+        return numbers, shards, numbers - self._first_rows[shards]
+
+    def shards_of(self, numbers: np.ndarray) -> np.ndarray:
+        """Return the shard of each row, given by its number in the split, int64 [n]."""
+        return np.searchsorted(self._first_rows, numbers, side="right") - 1
 
 
 def _evenly(begin: int, end: int, most: int) -> np.ndarray:

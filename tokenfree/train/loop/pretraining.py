@@ -8,7 +8,6 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 
 from tokenfree.train.batches.base import Arrays
@@ -69,7 +68,7 @@ class WindowSource(Source):
         """
         config, objective = self._recipe.train, self._recipe.objective.for_validation()
         return validation_batches(
-            self._held_out,
+            self.validation,
             collator=objective.collator(self.vocabulary, config.length, VALIDATION_SEED),
             num_windows=config.validation_windows,
             batch=min(_MOST, config.micro_batch or _MOST),
@@ -79,16 +78,8 @@ class WindowSource(Source):
         )
 
     @functools.cached_property
-    def _held_out(self) -> ShardReader:
+    def validation(self) -> ShardReader:
         return ShardReader(self._data, "validation", check=self._recipe.train.check_shards)
-
-    @functools.cached_property
-    def _first_rows(self) -> np.ndarray:
-        reader = self._held_out
-        rows = np.array([shard.rows for shard in reader.shards], dtype=np.int64)
-        directories = reader.directories_of(np.arange(len(rows)))
-        sizes = [int(rows[directories == number].sum()) for number in range(int(directories.max(initial=0)) + 1)]
-        return np.cumsum([0, *sizes[:-1]])
 
     def build(self) -> Task:
         task = build_task(self._recipe, self.vocabulary)
@@ -106,14 +97,14 @@ class WindowSource(Source):
 
         With several directories, these are over the targets of all, and `validation_loss_data_1` and so on are added.
         """
-        means = task.head.means
+        means, reader = task.head.means, self.validation
         sums, by_directory = StepSums.zeros(means, device), [StepSums.zeros(means, device) for _ in self._directories]
         for arrays in self.held_out(equally_many=equally_many):
             _, of_batch = task(on_device(arrays, device))
             if len(arrays["sample_ids"]):
                 sums = sums.plus(of_batch)
                 if by_directory:
-                    number = int(np.searchsorted(self._first_rows, arrays["sample_ids"][0], side="right")) - 1
+                    number = int(reader.directories_of(reader.shards_of(arrays["sample_ids"][:1]))[0])
                     by_directory[number] = by_directory[number].plus(of_batch)
         values = StepSums.unpack(sum_over_workers(sums.pack()), means).report()
         num_targets = values.pop("num_targets")
@@ -159,7 +150,6 @@ class Loop(TrainingLoop[PretrainRecipe]):
         device: str = "cpu",
         stop: Stop | None = None,
     ) -> None:
-        self.data = data
         self.windows = WindowSource(recipe, data, rank=rank, world_size=world_size)
         super().__init__(recipe, self.windows, rank=rank, world_size=world_size, device=device, stop=stop)
 
