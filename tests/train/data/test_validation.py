@@ -60,9 +60,6 @@ def test_a_data_set_without_validation_says_so(
     only_training = make_data(tmp_path / "a", [("train", "en", 5)])
     with pytest.raises(UserError, match=r"has no split 'validation' .*validation_fraction"):
         validate(data=only_training)
-    empty = make_data(tmp_path / "b", [("train", "en", 5), ("validation", "en", 0)])
-    with pytest.raises(UserError, match=r"no windows .*validation_fraction"):
-        validate(data=empty)
 
 
 def test_workers_that_act_together_have_as_many_batches(validate: Callable[..., list[dict[str, np.ndarray]]]) -> None:

@@ -11,7 +11,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tokenfree.core.errors import UserError
 from tokenfree.train.batches.base import KEPT, MASKED, Arrays, Collator, Symbols
 from tokenfree.train.data.loader import collate, slice_of
 from tokenfree.train.data.shards import ShardReader
@@ -157,7 +156,7 @@ def validation_batches(
     world_size: int = 1,
     together: bool = False,
 ) -> Iterator[Arrays]:
-    """Return an iterator over this rank's slices of the validation batches. Raises UserError if there are no windows.
+    """Yield this rank's slices of the validation batches.
 
     The windows are spaced evenly over the rows of the validation split of `reader`. With a `collator` of the seed
     `VALIDATION_SEED`, the masks of a row depend only on its number in the split, which `sample_ids` has. Empty slices
@@ -165,24 +164,16 @@ def validation_batches(
     ranks have a batch.
     """
     numbers, shards, places = reader.spread(num_windows)
-    if not len(numbers):
-        raise UserError(
-            f"{reader.data} has no windows in its split 'validation'; preprocess with a larger validation_fraction"
-        )
     reader.fetch_ahead(shards)
     edges = [0, *(np.flatnonzero(np.diff(reader.directories_of(shards))) + 1).tolist(), len(numbers)]
     spans = [
         (start, min(start + batch, last)) for first, last in pairwise(edges) for start in range(first, last, batch)
     ]
-
-    def batches() -> Iterator[Arrays]:
-        for start, stop in spans:
-            begin, end = slice_of(rank, world_size, stop - start)
-            chosen = slice(start + begin, start + end)
-            if begin < end:
-                arrays = collate(reader, collator, shards[chosen], places[chosen], numbers[chosen])
-                yield {**arrays, "sample_ids": numbers[chosen]}
-            elif together:
-                yield {**collate(reader, collator, shards[:1], places[:1], numbers[:1]), "sample_ids": numbers[:0]}
-
-    return batches()
+    for start, stop in spans:
+        begin, end = slice_of(rank, world_size, stop - start)
+        chosen = slice(start + begin, start + end)
+        if begin < end:
+            arrays = collate(reader, collator, shards[chosen], places[chosen], numbers[chosen])
+            yield {**arrays, "sample_ids": numbers[chosen]}
+        elif together:
+            yield {**collate(reader, collator, shards[:1], places[:1], numbers[:1]), "sample_ids": numbers[:0]}
