@@ -146,7 +146,7 @@ def test_windows_are_those_of_the_batches(data: str, other: str, make_loader: Ca
 
 
 def test_without_weights_a_share_is_that_of_the_characters(data: str, other: str) -> None:
-    mixing = load_contents(Mixture((data, other))).mixing
+    mixing = load_contents(Mixture((data, other)))[1]
     assert mixing is not None
     characters = [load_manifest(path).splits["train"].characters for path in (data, other)]
     assert mixing["train"].shares.tolist() == pytest.approx([each / sum(characters) for each in characters])

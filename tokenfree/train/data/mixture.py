@@ -112,45 +112,37 @@ class Mixing(NamedTuple):
         return np.array(self.weights, dtype=np.float64) / sum(self.weights)
 
 
-@dataclasses.dataclass(frozen=True)
-class Contents:
-    """Manifest of one or several data directories. The fingerprint of several includes the weights."""
+def load_contents(data: Data) -> tuple[Manifest, Mapping[str, Mixing] | None]:
+    """Return the manifest of one or several data directories, and for several their mixing by split.
 
-    manifest: Manifest
-    mixing: Mapping[str, Mixing] | None  # by split; None for a single directory
-
-
-def load_contents(data: Data) -> Contents:
+    The fingerprint of several directories includes the weights.
+    """
     manifests = [load_manifest(path) for path in paths_of(data)]
     if not isinstance(data, Mixture):
-        return Contents(manifests[0], None)
+        return manifests[0], None
     _check(data.paths, manifests)
     weights = _whole_weights(data, manifests)
     names = [name for name in ("train", "validation") if any(name in each.splits for each in manifests)]
     parts = {name: [each.splits.get(name, DatasetSplit(())).shards for each in manifests] for name in names}
     first = manifests[0]
     columns = [name for name in first.config["columns"] if all(name in each.config["columns"] for each in manifests)]
-    return Contents(
-        dataclasses.replace(
-            first,
-            config={**first.config, "columns": columns},
-            config_fingerprint="",
-            inputs=(),
-            counters={},
-            statistics={},
-            files={},
-            splits={name: DatasetSplit(tuple(shard for of in each for shard in of)) for name, each in parts.items()},
-            fingerprint=_fingerprint(manifests, weights),
-        ),
-        {
-            name: Mixing(weights, tuple(number for number, of in enumerate(each) for _ in of))
-            for name, each in parts.items()
-        },
+    manifest = dataclasses.replace(
+        first,
+        config={**first.config, "columns": columns},
+        config_fingerprint="",
+        inputs=(),
+        counters={},
+        statistics={},
+        files={},
+        splits={name: DatasetSplit(tuple(shard for of in each for shard in of)) for name, each in parts.items()},
+        fingerprint=_fingerprint(manifests, weights),
     )
+    of_shards = {name: tuple(number for number, of in enumerate(each) for _ in of) for name, each in parts.items()}
+    return manifest, {name: Mixing(weights, numbers) for name, numbers in of_shards.items()}
 
 
 def load_data_manifest(data: Data) -> Manifest:
-    return load_contents(data).manifest
+    return load_contents(data)[0]
 
 
 def load_data_vocabulary(data: Data) -> Vocabulary | None:

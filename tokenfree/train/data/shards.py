@@ -27,8 +27,8 @@ from fsspec.implementations.local import LocalFileSystem
 from tokenfree.core.errors import JobError, UserError
 from tokenfree.core.files import folder, hash_file, lock
 from tokenfree.core.storage import Storage, retry
-from tokenfree.preprocess.dataset.manifest import Manifest, ShardEntry
-from tokenfree.train.data.mixture import Data, Mixing, load_contents, paths_of, quotas_of
+from tokenfree.preprocess.dataset.manifest import ShardEntry
+from tokenfree.train.data.mixture import Data, load_contents, paths_of, quotas_of
 
 ATTEMPTS = 5
 PAUSE = 1.0  # seconds after the first failed attempt; doubled after each
@@ -192,15 +192,14 @@ class ShardReader:
     """
 
     def __init__(self, data: Data, name: str, *, check: bool = True) -> None:
-        self.data, contents = data, load_contents(data)
-        self.manifest: Manifest = contents.manifest
+        self.manifest, mixing = load_contents(data)
         if name not in self.manifest.splits:
             known = ", ".join(self.manifest.splits)
             raise UserError(
                 f"{data} has no split {name!r} (it has {known}); preprocess with validation_fraction above 0"
             )
         self.shards: Sequence[ShardEntry] = self.manifest.splits[name].shards
-        self.mixing: Mixing | None = contents.mixing[name] if contents.mixing is not None else None
+        self.mixing = None if mixing is None else mixing[name]
         self._open: collections.OrderedDict[int, Shard] = collections.OrderedDict()
         self._paths = [path.rstrip("/") for path in paths_of(data)]
         self._remote = not all(Storage.at(path).is_local for path in paths_of(data))
