@@ -17,7 +17,7 @@ from tokenfree.train.data.mixture import Data, load_data_manifest, load_data_voc
 from tokenfree.train.loop.pretraining import Loop
 from tokenfree.train.loop.step import Meter, pretraining_task
 from tokenfree.train.model.attention.full import FullAttention
-from tokenfree.train.model.common.basic import Dimensions
+from tokenfree.train.model.common.basic import Dimensions, count_parameters
 from tokenfree.train.model.costs import BYTES, OPTIMIZER_MOMENTS, Memory
 from tokenfree.train.model.layers.bert import BertLayer
 
@@ -27,7 +27,6 @@ _SAMPLED = 256  # number of examples whose shapes represent the data
 @dataclass(frozen=True)
 class Work:
     parameters: int  # of the encoder and the head of its objective
-    head_parameters: int
     example_flops: float  # floating point operations per example, forward and backward
     targets: float  # mean number per example
     classes: int  # rows of the head's largest matrix, such as subwords
@@ -58,14 +57,11 @@ def work_of(recipe: PretrainRecipe, data: Data | None) -> Work:
     with torch.device("meta"):
         task = pretraining_task(recipe, size)
     meter = Meter(task.encoder, task.head, device=torch.device("cpu"), precision=train.precision)
-    mask = arrays.get("target_mask")
     num_examples = len(arrays["codepoints"])
-    of_head = sum(parameter.numel() for parameter in task.head.parameters())
     return Work(
-        parameters=sum(parameter.numel() for parameter in task.parameters()),
-        head_parameters=of_head,
+        parameters=count_parameters(task),
         example_flops=meter.flops(arrays) / num_examples,
-        targets=train.length if mask is None else float(mask.sum()) / num_examples,
+        targets=float(arrays["target_mask"].sum()) / num_examples,
         classes=max((parameter.shape[0] for parameter in task.head.parameters()), default=0),
         data_bytes=data_bytes,
         epochs=epochs,

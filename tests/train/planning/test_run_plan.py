@@ -24,7 +24,6 @@ from tokenfree.train.planning import (
 
 WORK = Work(
     parameters=1000,
-    head_parameters=100,
     example_flops=1e6,
     targets=5,
     classes=20,
@@ -83,7 +82,7 @@ def test_work_is_that_of_the_model_on_the_data_or_on_full_windows(tiny: Pretrain
     loop = Loop(tiny, corpus)
     real, full = work_of(tiny, corpus), work_of(tiny, None)
     assert real.parameters == sum(parameter.numel() for parameter in loop.model.parameters())
-    assert full.parameters - full.head_parameters == real.parameters - real.head_parameters
+    assert full.parameters - real.parameters == (full.classes - real.classes) * (32 + 1)  # a row and a bias each
     assert full.classes == 32_000  # the default vocabulary
     assert 0 < real.targets <= full.targets == 6
     assert real.example_flops < full.example_flops

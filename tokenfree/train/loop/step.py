@@ -238,12 +238,10 @@ class Meter:
     def flops(self, arrays: Arrays) -> int:
         """Return the floating-point operations of a step over `arrays`, forward and backward."""
         num_examples, length = arrays["codepoints"].shape
-        mask = arrays.get("target_mask")
-        num_targets = num_examples * length if mask is None else int(mask.sum())
         if length not in self._products:
             self._products[length] = self._count(length)
         of_example, of_target = self._products[length]
-        return 2 * _PASSES * (of_example * num_examples + of_target * num_targets)
+        return 2 * _PASSES * (of_example * num_examples + of_target * int(arrays["target_mask"].sum()))
 
     def _count(self, length: int) -> tuple[int, int]:
         """Return the multiply-accumulates of the forward pass for an example without targets, and for each target."""
