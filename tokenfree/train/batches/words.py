@@ -15,7 +15,7 @@ import numpy as np
 
 from tokenfree.core.errors import UserError
 from tokenfree.preprocess.features.vocabulary import Vocabulary
-from tokenfree.preprocess.text.characters import byte_offsets, classes_of
+from tokenfree.preprocess.text.characters import byte_offsets, classes_of, codepoints_of
 from tokenfree.preprocess.text.specials import BYTE_CLS, BYTE_MASK, BYTE_SEP
 from tokenfree.preprocess.text.words import MAX_WORD_BYTES, byte_spans, limit_bytes
 from tokenfree.train.batches import counter_random as random
@@ -36,11 +36,11 @@ class WordsOfText(NamedTuple):
 
 def text_words(text: str, before: str | None = None) -> WordsOfText:
     """Find the words of a text. `before`, the text before its case changed, decides where words begin."""
-    codepoints = _codepoints(text)
+    codepoints = codepoints_of(text)
     kept = np.flatnonzero((codepoints > BYTE_MASK) & ((codepoints < 0xD800) | (codepoints > 0xDFFF)))
     clean = codepoints[kept]
     offsets = byte_offsets(clean)
-    starts, ends = _spans(clean if before is None else _codepoints(before)[kept], offsets)
+    starts, ends = _spans(clean if before is None else codepoints_of(before)[kept], offsets)
     places = offsets[:-1]
     word = np.searchsorted(ends, places, side="right")
     inside = places >= np.append(starts, offsets[-1])[word]
@@ -55,10 +55,6 @@ def _spans(before: np.ndarray, offsets: np.ndarray) -> tuple[np.ndarray, np.ndar
     own = byte_offsets(before)
     starts, ends = (offsets[np.searchsorted(own, span)] for span in byte_spans(classes_of(before), own))
     return limit_bytes(starts, ends, offsets)
-
-
-def _codepoints(text: str) -> np.ndarray:
-    return np.frombuffer(text.encode("utf-32-le", "surrogatepass"), dtype="<u4")
 
 
 NUM_FRAME = 2  # the words CLS and SEP, of one byte each

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from tokenfree.core.errors import UserError
+from tokenfree.preprocess.text.characters import codepoints_of
 from tokenfree.train.batches.characters import frame
 from tokenfree.train.batches.padding import Padding
 from tokenfree.train.batches.words import NOWHERE, NUM_FRAME, frame_words, join_words, most_words, text_words
@@ -112,7 +113,7 @@ class TextEncoder:
                 f"text {longest} has {len(texts[longest])} characters and this model reads {self.max_characters}. "
                 "Cut it into parts."
             )
-        windows = [np.frombuffer(text.encode("utf-32-le", "surrogatepass"), dtype=np.uint32) for text in texts]
+        windows = [codepoints_of(text) for text in texts]
         ends = np.array([len(window) for window in windows])
         positions = int(ends.max()) + 2
         codepoints, mask = frame(windows, np.zeros_like(ends), ends, self._padding.padded((ends + 2).tolist()))

@@ -13,6 +13,7 @@ import numpy as np
 
 from tokenfree.core.errors import UserError
 from tokenfree.preprocess.features.vocabulary import MAX_TEXT_CHARACTERS, Vocabulary
+from tokenfree.preprocess.text.characters import codepoints_of
 from tokenfree.preprocess.text.specials import (
     BYTE_CLS,
     BYTE_MASK,
@@ -180,7 +181,7 @@ class CharacterInputs(SymbolInputs):
         super().__init__(model, length, cls=CLS, sep=SEP)
 
     def encode(self, text: str, before: str | None = None) -> TextSymbols:
-        codepoints = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), dtype="<u4").copy()
+        codepoints = codepoints_of(text).copy()
         codepoints[np.isin(codepoints, RESERVED)] = _REPLACEMENT
         return TextSymbols(codepoints, np.arange(len(codepoints)))
 

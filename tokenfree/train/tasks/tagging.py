@@ -16,7 +16,7 @@ from pydantic import Field
 
 from tokenfree.core.errors import UserError
 from tokenfree.core.settings import settings
-from tokenfree.preprocess.text.characters import ALONE, SPACE, class_table
+from tokenfree.preprocess.text.characters import ALONE, SPACE, classes_of, codepoints_of
 from tokenfree.train.batches.base import Arrays
 from tokenfree.train.model.encoder import ModelConfig
 from tokenfree.train.tasks.base import DownstreamTask, Item, Metrics, Outputs, Split, TaskCollator
@@ -222,7 +222,7 @@ class TaggingCollator(TaskCollator):
 
 
 def _words(text: str) -> list[tuple[int, str]]:
-    kinds = class_table()[np.frombuffer(text.encode("utf-32-le", "surrogatepass"), dtype="<u4")]
+    kinds = classes_of(codepoints_of(text))
     edges, visible = kinds <= ALONE, kinds != SPACE
     cuts = np.ones(len(text) + 1, dtype=bool)
     cuts[1:-1] = edges[1:] | edges[:-1]
