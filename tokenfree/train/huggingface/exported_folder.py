@@ -258,17 +258,17 @@ def write_folder(
 def _write_tokenizer(
     folder: Path, encoder: TextEncoder, fields: Mapping[str, Any], vocabulary: Vocabulary | None
 ) -> None:
-    symbols, length = encoder.encoder.config.embedder.symbols, encoder.length
+    symbols, length, padding = encoder.encoder.config.embedder.symbols, encoder.length, encoder.padding
     made: dict[str, Any]
     if symbols == "subwords":
         if vocabulary is None:
             return
         write_atomically(folder / SUBWORDS, vocabulary.model)
-        made, name = _subword_fields(vocabulary, length - encoder.spare), "SubwordTokenizer"
+        made, name = _subword_fields(vocabulary, length - padding.spare), "SubwordTokenizer"
     else:
         name = "PaddedCanineTokenizer"
-        made = {"tokenizer_class": "CanineTokenizer", "model_max_length": length, "pad_group": encoder.group}
-        made |= {"pad_spare": encoder.spare, "pad_reach": encoder.reach, "pad_block": encoder.block or length}
+        made = {"tokenizer_class": "CanineTokenizer", "model_max_length": length, "pad_group": padding.group}
+        made |= {"pad_spare": padding.spare, "pad_reach": padding.reach, "pad_block": padding.block or length}
         if symbols == "bytes":  # the encoder's positions are bytes, not codepoints
             made |= {"model_max_length": encoder.max_characters + 2, "pad_group": 1, "pad_spare": 0, "pad_reach": 0}
         objective = fields.get("tokenfree", {}).get("objective")

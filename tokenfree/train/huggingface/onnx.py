@@ -256,7 +256,7 @@ def export_graph(
 
 def _facts(model: Model, graph: Graph) -> dict[str, Any]:
     encoder, task, config = model.encoder, model.task, graph.encoder.config
-    symbols = config.embedder.symbols
+    padding, symbols = encoder.padding, config.embedder.symbols
     facts: dict[str, Any] = {"step": model.checkpoint.step, "symbols": symbols, "length": encoder.length}
     if task is not None:
         facts |= {"task": task.name, "labels": list(getattr(task, "labels", ()))}
@@ -271,5 +271,5 @@ def _facts(model: Model, graph: Graph) -> dict[str, Any]:
         facts |= {"words": "rules" if by_rules else "subwords"}
         facts["max_words"] = encoder.length // config.downsampler.bytes_per_word
     elif symbols != "subwords":
-        facts["pad"] = {"spare": encoder.spare, "multiple": math.lcm(encoder.group, encoder.block or 1)}
+        facts["pad"] = {"spare": padding.spare, "multiple": math.lcm(padding.group, padding.block or 1)}
     return facts | {"model": to_mapping(config)}

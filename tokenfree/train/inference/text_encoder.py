@@ -80,10 +80,9 @@ class TextEncoder:
     def __init__(self, encoder: Encoder, *, length: int, pooled_is_trained: bool = False) -> None:
         self.encoder = encoder.eval()
         self.pooled_is_trained = pooled_is_trained
-        self._padding = Padding(encoder.config, length)
-        self.group, self.length, self.block = self._padding.group, self._padding.length, self._padding.block
-        self.reach, self.spare = self._padding.reach, self._padding.spare
-        self.max_characters = self.length - 2 - self.spare
+        self.padding = Padding(encoder.config, length)
+        self.length = self.padding.length
+        self.max_characters = self.length - 2 - self.padding.spare
 
     def __repr__(self) -> str:
         step = "" if self.checkpoint is None else f", step={self.checkpoint.step}"
@@ -91,7 +90,7 @@ class TextEncoder:
 
     def positions(self, num_characters: int) -> int:
         """Return the positions to which a text of `num_characters` is padded if it is alone."""
-        return self._padding.padded([num_characters + 2])
+        return self.padding.padded([num_characters + 2])
 
     @torch.no_grad()
     def __call__(self, texts: Sequence[str]) -> Encoded:
@@ -116,7 +115,7 @@ class TextEncoder:
         windows = [codepoints_of(text) for text in texts]
         ends = np.array([len(window) for window in windows])
         positions = int(ends.max()) + 2
-        codepoints, mask = frame(windows, np.zeros_like(ends), ends, self._padding.padded((ends + 2).tolist()))
+        codepoints, mask = frame(windows, np.zeros_like(ends), ends, self.padding.padded((ends + 2).tolist()))
         device = self.encoder.pooler.weight.device
         mask_BC = torch.from_numpy(mask).to(device)
         output = self.encoder(torch.from_numpy(codepoints).to(device), mask_BC)
