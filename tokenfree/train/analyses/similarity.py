@@ -283,8 +283,5 @@ def _rows(model: AnalysedModel, name: str, pairs: WordPairs, seed: int, place: P
 
 def _spearman(table_NM: np.ndarray) -> np.ndarray:
     """Return the rank correlation of the first column with each other column, float64 [M - 1]."""
-    ranks = stats.rankdata(table_NM, axis=0)
-    ranks -= ranks.mean(axis=0)
-    sizes = np.sqrt((ranks**2).sum(axis=0))
     with np.errstate(invalid="ignore", divide="ignore"):
-        return (ranks[:, :1] * ranks[:, 1:]).sum(axis=0) / (sizes[0] * sizes[1:])
+        return np.corrcoef(stats.rankdata(table_NM, axis=0), rowvar=False)[0, 1:]
