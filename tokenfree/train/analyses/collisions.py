@@ -6,7 +6,7 @@ N different characters, K hashes
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -19,18 +19,14 @@ from tokenfree.train.data.shards import ShardReader
 from tokenfree.train.model.embedders.codepoint_hash import Config, hash_buckets, multipliers
 
 
-class SharedBuckets(NamedTuple):
-    """Which of N characters share a bucket with another character."""
+def shared_buckets(buckets_NK: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return which of N characters share a bucket with another one, given their buckets, int64 [N, K].
 
-    each_NK: np.ndarray  # bool: in each hash
-    all_N: np.ndarray  # bool: in all hashes, with the same other character
-
-
-def shared_buckets(buckets_NK: np.ndarray) -> SharedBuckets:
-    """Return which characters share buckets. `buckets_NK` are the buckets of N characters, int64 [N, K]."""
+    The first array is for each hash, bool [N, K], the second for all hashes with the same other character, bool [N].
+    """
     each = [_is_repeated(np.unique(column, return_inverse=True)[1]) for column in buckets_NK.T]
     same = np.unique(buckets_NK, axis=0, return_inverse=True)[1].reshape(-1)
-    return SharedBuckets(np.stack(each, axis=1), _is_repeated(same))
+    return np.stack(each, axis=1), _is_repeated(same)
 
 
 def expected_shares(num_characters: int, num_buckets: int, num_hashes: int) -> dict[str, float]:
@@ -53,9 +49,8 @@ def count_characters(source: Data, max_windows: int | None = None) -> dict[str, 
     The language of a file is "". At most `max_windows` windows of each split are read, spaced evenly.
     """
     if not is_data(source):
-        found, counts = np.unique(
-            codepoints_of("".join(line for _, line in read_lines(str(source)))), return_counts=True
-        )
+        text = "".join(line for _, line in read_lines(str(source)))
+        found, counts = np.unique(codepoints_of(text), return_counts=True)
         return {"": dict(zip(found.tolist(), counts.tolist(), strict=True))}
     total: dict[str, np.ndarray] = {}
     for split in ShardReader(source, "train").manifest.splits:
@@ -95,7 +90,7 @@ def collisions(model: AnalysedModel, data: str | None = None, max_windows: int |
     total_N = np.sum(list(of_language.values()), axis=0)
     factors = multipliers(config.family, config.hashes)
     buckets_NK = hash_buckets(torch.from_numpy(found)[:, None], factors, config.buckets, config.family).numpy()
-    shared = shared_buckets(buckets_NK)
+    each_NK, all_N = shared_buckets(buckets_NK)
     scripts_N = scripts_of(found)
     of_script = {str(name): np.where(scripts_N == name, total_N, 0) for name in np.unique(scripts_N)}
     groups = [("all", "", total_N)]
@@ -108,9 +103,9 @@ def collisions(model: AnalysedModel, data: str | None = None, max_windows: int |
             "name": name,
             "characters": int((counts_N > 0).sum()),
             "occurrences": int(counts_N.sum()),
-            "hash": float(shared.each_NK[counts_N > 0].mean()),
+            "hash": float(each_NK[counts_N > 0].mean()),
             "hash_expected": expected["hash"],
-            "all": float(shared.all_N[counts_N > 0].mean()),
+            "all": float(all_N[counts_N > 0].mean()),
             "all_expected": expected["all"],
         }
         for kind, name, counts_N in groups
