@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple, get_args
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -11,12 +11,11 @@ from tokenfree.core.errors import UserError
 from tokenfree.train.inference.finetuned import FinetunedModel
 from tokenfree.train.intervals import bootstrap_interval
 from tokenfree.train.tasks.base import Metrics
-from tokenfree.train.tasks.examples.noise import IN_WORDS, Noise, NoiseScheme, paper_rate, reads_words
+from tokenfree.train.tasks.examples.noise import IN_WORDS, RATES, Noise, NoiseScheme, reads_words
 
 REPLICATES = 200
 STRENGTHS = (0.5, 1.0, 2.0)  # multiples of the paper's share of changed characters
 NONE = "none"
-SCHEMES: tuple[NoiseScheme, ...] = get_args(NoiseScheme)
 
 
 def noise_scores(
@@ -55,7 +54,7 @@ def noise_scores(
         "seed": seed,
         "main": clean.metrics.main,
         "trained_with": scheme,
-        "trained_rate": None if scheme is None else noise.rate or paper_rate(scheme),
+        "trained_rate": None if scheme is None else noise.rate or RATES[scheme],
         "rows": [{name: row.get(name) for name in names} for row in rows],
     }
 
@@ -102,11 +101,10 @@ class Scores(NamedTuple):
 
 def _settings(model: FinetunedModel, strengths: Sequence[float]) -> Iterator[tuple[NoiseScheme | None, float | None]]:
     yield None, None
-    for scheme in SCHEMES:
+    for scheme, share in RATES.items():
         if scheme != IN_WORDS or reads_words(model.recipe.model):
-            for rate in dict.fromkeys(
-                min(1.0, round(strength * paper_rate(scheme), 6)) for strength in sorted(strengths)
-            ):
+            rates = (min(1.0, round(strength * share, 6)) for strength in sorted(strengths))
+            for rate in dict.fromkeys(rates):
                 yield scheme, rate
 
 

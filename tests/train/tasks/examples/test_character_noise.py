@@ -1,12 +1,15 @@
 """Noise: how much of it there is, what it leaves alone, and that it is the same again."""
 
+from typing import get_args
+
 import numpy as np
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from tokenfree.train.tasks.examples.noise import RATES, SCHEMES, Scheme, add_noise
+from tokenfree.train.tasks.examples.noise import RATES, Scheme, add_noise
 
+SCHEMES: tuple[Scheme, ...] = get_args(Scheme)
 LETTERS = "".join(chr(0x4E00 + number) for number in range(20_000))  # all different, so that each can be found again
 TEXTS = st.text(
     st.sampled_from("aZß İıſΣςσǅéЖж1 _\ue003\x04日👩\U0001f600") | st.characters(exclude_categories=("Cs",))
@@ -108,17 +111,6 @@ def test_a_higher_rate_strikes_more_and_what_a_lower_one_struck(scheme: Scheme) 
     assert add_noise(text, scheme, seed=0, example=0, rate=RATES[scheme]) == add_noise(text, scheme, seed=0, example=0)
 
 
-@pytest.mark.parametrize("rate", [0, -0.1, 1.1, float("nan")])
-def test_an_impossible_rate(rate: float) -> None:
-    with pytest.raises(ValueError, match="give a share of the characters"):
-        add_noise("text", "drop", seed=0, example=0, rate=rate)
-
-
 @pytest.mark.parametrize("scheme", SCHEMES)
 def test_halves_of_surrogate_pairs_go_through(scheme: Scheme) -> None:
     assert "\ud800" in add_noise("ab\ud800cd" * 20, scheme, seed=0, example=0, rate=0.5)
-
-
-def test_an_unknown_scheme() -> None:
-    with pytest.raises(ValueError, match=r"no noise 'swap' .*drop, repeat"):
-        add_noise("text", "swap", seed=0, example=0)  # pyright: ignore[reportArgumentType]
