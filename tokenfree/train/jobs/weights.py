@@ -181,13 +181,19 @@ def fit(
             new[name] = left[name] = foreign[name]
         elif theirs.shape != tensor.shape:
             new[name] = left[name] = "of another shape"
+        elif theirs.is_floating_point() and not theirs.isfinite().all():
+            raise UserError(f"--init-from {given.path}: {name} has values that are not numbers; give other weights")
         else:
             taken[name] = theirs
     left |= {name: "no counterpart" for name in given.tensors if name not in own}
-    _check_finite(taken, given)
     found = Fit(given, taken, new, left, sizes, tuple(_other_settings(given, recipe))[:_MOST_SETTINGS])
     if found.share < LEAST_SHARE:
-        raise UserError(_refusal(found))
+        what = f"only {len(taken)} tensors, {found.share:.2%} of the parameters," if taken else "no tensor"
+        why = "; ".join(found.other_settings) or "its tensors have other names or shapes"
+        raise UserError(
+            f"--init-from {given.path}: {what} of this model would be loaded ({why}); give a recipe more like the one "
+            "of those weights, or leave it out"
+        )
     return found
 
 
@@ -200,7 +206,7 @@ def _foreign(
     own: Mapping[str, Tensor], given: GivenWeights, recipe: Recipe, vocabulary: Vocabulary | None
 ) -> dict[str, str]:
     """Return the tensors that mean something else in the model of `recipe`, even if shapes match, with reasons."""
-    found = dict[str, str]()
+    found, of_head = dict[str, str](), [name for name in own if name.startswith("head.")]
     subwords = None if vocabulary is None else vocabulary.sha256
     here, there = (_table_settings(embedder) for embedder in (recipe.model.embedder, given.model.embedder))
     if here != there:
@@ -210,20 +216,16 @@ def _foreign(
     if isinstance(recipe, FinetuneRecipe) and given.task == recipe.task:
         return found
     if given.task is not None:
-        return found | dict.fromkeys(_of_head(own), f"of the task {given.task.name}")
+        return found | dict.fromkeys(of_head, f"of the task {given.task.name}")
     if given.objective is not None and (
         isinstance(recipe, FinetuneRecipe) or given.objective.name != recipe.objective.name
     ):
-        return found | dict.fromkeys(_of_head(own), f"of the objective {given.objective.name}")
+        return found | dict.fromkeys(of_head, f"of the objective {given.objective.name}")
     if isinstance(recipe, PretrainRecipe) and given.vocabulary != subwords:
         size = 0 if vocabulary is None else vocabulary.size
         names = _of_subwords(recipe.objective, recipe.model.width, size)
         found |= {f"head.{name}": _OTHER_VOCABULARY for name in names}
     return found
-
-
-def _of_head(own: Mapping[str, Tensor]) -> list[str]:
-    return [name for name in own if name.startswith("head.")]
 
 
 def _table_settings(embedder: Any) -> dict[str, Any]:
@@ -251,19 +253,3 @@ def _resolved(model: ModelConfig) -> ModelConfig:
     dimensions = model.dimensions
     trunk = dataclasses.replace(model.trunk, inner_width=dimensions.inner_width)
     return dataclasses.replace(model, trunk=trunk, character_width=dimensions.character_width)
-
-
-def _check_finite(taken: Mapping[str, Tensor], given: GivenWeights) -> None:
-    for name, tensor in taken.items():
-        if tensor.is_floating_point() and not tensor.isfinite().all():
-            raise UserError(f"--init-from {given.path}: {name} has values that are not numbers; give other weights")
-
-
-def _refusal(found: Fit) -> str:
-    given, taken = found.given, len(found.taken)
-    what = f"only {taken} tensors, {found.share:.2%} of the parameters," if taken else "no tensor"
-    why = "; ".join(found.other_settings) or "its tensors have other names or shapes"
-    return (
-        f"--init-from {given.path}: {what} of this model would be loaded ({why}); give a recipe more like the one of "
-        "those weights, or leave it out"
-    )
