@@ -31,9 +31,7 @@ def mix(z: np.ndarray) -> np.ndarray:
 
 
 def derive(keys: np.ndarray | np.uint64, counters: np.ndarray | int) -> np.ndarray:
-    steps = np.atleast_1d(np.asarray(counters)).astype(
-        np.uint64
-    )  # a copy, and an array: scalars would warn of overflow
+    steps = np.atleast_1d(counters).astype(np.uint64)  # a copy, and an array: scalars would warn of overflow
     steps += np.uint64(1)
     steps *= _GOLDEN
     return mix(steps + keys)

@@ -9,8 +9,9 @@ import collections
 import dataclasses
 import functools
 import hashlib
+import itertools
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, get_args
 
@@ -220,7 +221,8 @@ class TaskSource(Source):
             torch.manual_seed(int(key(recipe.train.seed, "weights")))
             task = Task(recipe.model.build(), self._task.build(recipe.model))
         if task.encoder.embedder.learns_characters:
-            task.encoder.embedder.learn(frequent_characters(self._texts()))
+            texts = (text for example in self._examples("train") for text in self._task.texts(example))
+            task.encoder.embedder.learn(frequent_characters(texts))
         return task
 
     def validate(self, task: Task, device: torch.device, *, equally_many: bool) -> dict[str, float]:
@@ -255,9 +257,6 @@ class TaskSource(Source):
     def _has(self, split: Split) -> bool:
         return split in self._files.paths or not self._task.needs_files
 
-    def _texts(self) -> Iterator[str]:
-        return (text for example in self._examples("train") for text in self._task.texts(example))
-
 
 def write_predictions(folder: Path, split: str, found: Evaluated) -> None:
     (folder / PREDICTIONS).mkdir(exist_ok=True)
@@ -267,9 +266,7 @@ def write_predictions(folder: Path, split: str, found: Evaluated) -> None:
 
 def frequent_characters(texts: Iterable[str]) -> np.ndarray:
     """Return all codepoints of texts, int64, the most frequent first. Equally frequent ones are in ascending order."""
-    counts = collections.Counter[str]()
-    for text in texts:
-        counts.update(text)
+    counts = collections.Counter(itertools.chain.from_iterable(texts))
     ordered = sorted(counts, key=lambda character: (-counts[character], character))
     return np.array([ord(character) for character in ordered], dtype=np.int64)
 

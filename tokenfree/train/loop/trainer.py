@@ -166,7 +166,9 @@ class TrainingLoop(Generic[R]):
     def result(self, run: Run, progress: RunProgress) -> dict[str, Any]:
         """Return the result of `Source.result`. If the best checkpoint is the run's result, its weights stay loaded."""
         if self.source.keeps_best and progress.best_step is not None:
-            self._load_step(run, progress.best_step)
+            best = broadcast(run.at(progress.best_step) if self.rank == 0 else None)
+            assert best is not None, "rank 0 has it"
+            self.load_model(run.here(best))
         with self.evaluating():
             folder = run.folder if self.rank == 0 else None
             found = self.source.result(self.model, self.device, progress, folder, equally_many=self.parallel.is_sharded)
@@ -247,11 +249,6 @@ class TrainingLoop(Generic[R]):
         load_model(self.model, checkpoint.tensors(MODEL))
         if self._average is not None:
             self._average.load(checkpoint.tensors(AVERAGE))
-
-    def _load_step(self, run: Run, step: int) -> None:
-        found = broadcast(run.at(step) if self.rank == 0 else None)
-        assert found is not None, "rank 0 has it"
-        self.load_model(run.here(found))
 
     def _shared(self, task: Task) -> SingleWorker:
         config = self.recipe.train

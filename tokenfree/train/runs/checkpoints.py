@@ -75,7 +75,6 @@ class CheckpointState:
     def to_mapping(self) -> dict[str, Any]:
         mapping = dataclasses.asdict(self)
         progress, trial = mapping.pop("progress"), mapping.pop("trial")
-        mapping |= {"left_out": list(self.left_out), "recent_losses": list(self.recent_losses)}
         return mapping | ({_PROGRESS: progress} if progress else {}) | ({"trial": trial} if trial is not None else {})
 
     @classmethod

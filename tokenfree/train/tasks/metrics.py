@@ -14,7 +14,6 @@ from scipy import stats
 from tokenfree.train.tasks.base import Metrics
 from tokenfree.train.tasks.examples.tagged import spans
 
-LABEL_METRICS = ("accuracy", "macro_f1", "f1", "matthews")
 NUMBER_METRICS = ("pearson", "spearman")
 Tags = Sequence[Sequence[str]]  # one tag per word of each sentence
 _f1_score: Any = sklearn.metrics.f1_score  # its type stubs do not allow zero_division=0

@@ -11,8 +11,8 @@ from tokenfree.core.settings import build
 from tokenfree.train.tasks.classification import Config
 from tokenfree.train.tasks.examples.tagged import TaggedOptions, read_tagged
 from tokenfree.train.tasks.examples.texts import GLUE, TextOptions, read_texts
-from tokenfree.train.tasks.labelled_texts import GlueName
-from tokenfree.train.tasks.metrics import LABEL_METRICS, NUMBER_METRICS
+from tokenfree.train.tasks.labelled_texts import GlueName, MetricName
+from tokenfree.train.tasks.metrics import NUMBER_METRICS
 
 TEXT, CLASS = datasets.Value("string"), datasets.ClassLabel
 
@@ -113,6 +113,7 @@ def test_each_task_of_glue(tmp_path: Path, name: str) -> None:
 
 def test_the_table_of_glue() -> None:
     for task in GLUE.values():
-        assert set(task.metrics) <= set(LABEL_METRICS if task.labels else NUMBER_METRICS)
+        assert set(task.metrics) <= set(get_args(MetricName))
+        assert all((metric in NUMBER_METRICS) != bool(task.labels) for metric in task.metrics)
         assert ("f1" in task.metrics) == (task.positive in task.labels)
     assert list(GLUE) == list(get_args(GlueName))

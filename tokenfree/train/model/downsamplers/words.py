@@ -129,9 +129,8 @@ def softmax_in_words(logits_BC: Tensor, words: WordSpans) -> Tensor:
         highest_BC = highest_BU.gather(1, words.word_BC)
     weights_BC = (logits_BC - highest_BC).exp() * words.real_BC
     totals_BU = sum_over_words(weights_BC[..., None], words)[..., 0]
-    return weights_BC / totals_BU.gather(1, words.word_BC).clamp(
-        min=1e-30
-    )  # a total is at least 1, except beyond the text
+    totals_BC = totals_BU.gather(1, words.word_BC).clamp(min=1e-30)  # at least 1, except beyond the text
+    return weights_BC / totals_BC
 
 
 class WordOutput(nn.Module):

@@ -94,6 +94,7 @@ class CharacterEmbedder(Embedder):
         self.positions = config.build_positions(width, std=STD)
         self.norm = layer_norm(width)
         self.dropout = Dropout(dimensions.dropout)
+        self.learns_characters = hasattr(table, "learn")
 
     def forward(
         self, codepoints_BC: Tensor, segments_BC: Tensor | None = None, positions_BC: Tensor | None = None
@@ -107,10 +108,6 @@ class CharacterEmbedder(Embedder):
             known = self.positions.weight[:num_characters] if positions_BC is None else self.positions(positions_BC)
             x_BCD = x_BCD + known
         return self.dropout(self.norm(x_BCD))
-
-    @property
-    def learns_characters(self) -> bool:
-        return hasattr(self.table, "learn")
 
     def learn(self, codepoints: np.ndarray) -> None:
         self.table.learn(codepoints)
