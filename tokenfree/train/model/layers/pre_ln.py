@@ -30,17 +30,8 @@ class Config(LayerConfig):
 
 class PreLnLayer(BertLayer):
     def forward(
-        self,
-        x_BUD: Tensor,
-        valid_BU: Tensor,
-        bias: LayerBias | None = None,
-        queries_BQD: Tensor | None = None,
-        global_BU: Tensor | None = None,
+        self, x_BUD: Tensor, valid_BU: Tensor, bias: LayerBias | None = None, global_BU: Tensor | None = None
     ) -> Tensor:
         normed_BUD = self.attention_norm(x_BUD)
-        if queries_BQD is None:
-            queries_BQD, normed_BQD = x_BUD, normed_BUD
-        else:
-            normed_BQD = self.attention_norm(queries_BQD)
-        h_BQD = queries_BQD + self.dropout(self.attend(normed_BQD, normed_BUD, valid_BU, bias, global_BU))
-        return h_BQD + self.dropout(self.feed_forward(self.norm(h_BQD)))
+        h_BUD = x_BUD + self.dropout(self.attend(normed_BUD, normed_BUD, valid_BU, bias, global_BU))
+        return h_BUD + self.dropout(self.feed_forward(self.norm(h_BUD)))
