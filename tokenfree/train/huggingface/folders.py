@@ -63,12 +63,6 @@ class FolderModel(NamedTuple):
 def export_run(run: str | Path, folder: str | Path, *, step: int | None = None, trust_code: bool = False) -> Exported:
     """Write `run` as a new `folder` for `from_pretrained`. A fine-tuned run is written with its head.
 
-    Args:
-        run: Path or address of the run.
-        folder: Folder to write, new or empty.
-        step: Step of the checkpoint; `checkpoint_of` chooses the default.
-        trust_code: Whether to run the code outside tokenfree that the run names.
-
     Raises UserError if the run does not exist, no tokenizer can produce its input, transformers has no class for its
     task, or the folder holds files, and JobError if the checkpoint is damaged.
     """

@@ -219,12 +219,7 @@ def export_graph(
 ) -> Exported:
     """Write the encoder of a run, or the model of a fine-tuned one, as a new `folder` with an ONNX graph for any size.
 
-    Args:
-        run: Path or address of the run.
-        folder: Folder to write, new or empty.
-        step: Step of the checkpoint; `checkpoint_of` chooses the default.
-        trust_code: Whether to run the code outside tokenfree that the run names.
-        progress: Function that gets a line at the start of each slow step, and the result of the check.
+    `progress` gets a line at the start of each slow step, and the result of the check.
 
     Raises UserError if the run does not exist, its task cannot be exported, packages are missing, the folder holds
     files, or the check fails, and JobError if the checkpoint is damaged.
