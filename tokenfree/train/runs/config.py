@@ -177,17 +177,15 @@ class RunConfig(Generic[R]):
     files: Mapping[str, str] = dataclasses.field(default_factory=dict)  # for fine-tuning: the path of each split
 
     def text(self) -> str:
-        mapping: dict[str, Any] = {"format": RUN_FORMAT, "recipe": to_mapping(self.recipe)}
         data = self.data.words() if isinstance(self.data, Mixture) else self.data
-        mapping |= {"data": data, "manifest": self.manifest}
-        if self.files:
-            mapping["files"] = dict(self.files)
-        if self.init_from is not None:
-            mapping["init_from"] = dataclasses.asdict(self.init_from)
-        if self.code:
-            mapping["code"] = dict(self.code)
-        if self.attempts:
-            mapping["attempts"] = [dict(each) for each in self.attempts]
+        mapping = {"format": RUN_FORMAT, "recipe": to_mapping(self.recipe), "data": data, "manifest": self.manifest}
+        optional = {
+            "files": dict(self.files),
+            "init_from": self.init_from and dataclasses.asdict(self.init_from),
+            "code": dict(self.code),
+            "attempts": [dict(each) for each in self.attempts],
+        }
+        mapping |= {key: value for key, value in optional.items() if value}
         return yaml.safe_dump(mapping, sort_keys=False, allow_unicode=True)
 
 
