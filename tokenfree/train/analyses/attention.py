@@ -86,7 +86,11 @@ class SeenLayer(NamedTuple):
         values_BHKE = self.heads.values_BHKE
         eye_KK = torch.eye(values_BHKE.shape[2], dtype=values_BHKE.dtype, device=values_BHKE.device)
         probe = self.heads._replace(values_BHKE=eye_KK.expand(*values_BHKE.shape[:2], -1, -1), offset_values=None)
-        with _own_values_as(self.core, values_BHKE.shape[1], eye_KK):
+        hook = contextlib.nullcontext()
+        if getattr(self.core, "separate", False):  # global units have a separate projection to values
+            values_1KK = eye_KK.repeat(1, values_BHKE.shape[1])[None]
+            hook = self.core.value.register_forward_hook(lambda *_: values_1KK)
+        with hook:
             return self._real(self.core.forward(probe)[0])
 
     def content(self) -> Tensor:
@@ -126,13 +130,11 @@ def watched(encoder: Encoder, see: See) -> Iterator[None]:
         return lambda core, given: see(number, SeenLayer(core, given[0], found[0]))
 
     layers: list[Any] = list(encoder.trunk.layers)
-    hooks = [layer.core.register_forward_pre_hook(before_core(number)) for number, layer in enumerate(layers)]
-    hooks.append(encoder.downsampler.register_forward_hook(after_down))
-    try:
+    with contextlib.ExitStack() as hooks:
+        hooks.enter_context(encoder.downsampler.register_forward_hook(after_down))
+        for number, layer in enumerate(layers):
+            hooks.enter_context(layer.core.register_forward_pre_hook(before_core(number)))
         yield
-    finally:
-        for hook in hooks:
-            hook.remove()
 
 
 def _units(mask_BC: Tensor, down: Downsampled) -> TextUnits:
@@ -144,31 +146,6 @@ def _units(mask_BC: Tensor, down: Downsampled) -> TextUnits:
         return TextUnits(count, None)
     last = int(mask_BC[0].nonzero().max())  # the last real symbol is SEP
     return TextUnits(count, int(down.grouping.unit_BC[0, last]))
-
-
-class _UnitVectors(nn.Module):
-    """A replacement for a projection to values that returns a unit vector for each unit, the same for all heads."""
-
-    def __init__(self, num_heads: int, eye_UU: Tensor) -> None:
-        super().__init__()
-        self.num_heads, self.eye_UU = num_heads, eye_UU
-
-    def forward(self, x_BUD: Tensor) -> Tensor:
-        return self.eye_UU.repeat(1, self.num_heads).expand(len(x_BUD), -1, -1)
-
-
-@contextlib.contextmanager
-def _own_values_as(core: Any, num_heads: int, eye_UU: Tensor) -> Iterator[None]:
-    """Replace the separate projection to values that some patterns have, as for global units, by unit vectors."""
-    if not getattr(core, "separate", False):
-        yield
-        return
-    own = core.value
-    core.value = _UnitVectors(num_heads, eye_UU)
-    try:
-        yield
-    finally:
-        core.value = own
 
 
 MEASURES = ("distance", "entropy", "itself", "cls", "sep")

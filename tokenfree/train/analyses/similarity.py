@@ -139,15 +139,8 @@ def word_vectors(model: AnalysedModel, words: Sequence[str], place: Place = "dow
 
 def _of_texts(model: AnalysedModel, words: list[str], place: Place) -> Tensor:
     seen: list[tuple[Tensor, Downsampled]] = []
-
-    def after_down(module: Any, given: Any, down: Downsampled) -> None:
-        seen.append((given[1], down))
-
-    hook = model.encoder.downsampler.register_forward_hook(after_down)
-    try:
+    with model.encoder.downsampler.register_forward_hook(lambda _, given, down: seen.append((given[1], down))):
         encoded = model.reader(words)
-    finally:
-        hook.remove()
     if place == "output":
         return encoded.mean
     mask_BC, down = seen[0]
