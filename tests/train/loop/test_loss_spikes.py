@@ -42,11 +42,11 @@ def test_what_a_jump_is() -> None:
     recent = RecentLosses(4, deviations=2.0)
     for loss in (1.0, 2.0, 1.0, 2.0):
         assert not recent.jumps(1e9)  # nothing to compare with yet
-        recent.add(loss)
+        recent.append(loss)
     assert not recent.jumps(2.5)  # 1.5 and twice 0.5
     assert recent.jumps(2.501)
     again = RecentLosses(4, deviations=2.0)
-    again.load(json.loads(json.dumps(recent.state())))
+    again.extend(json.loads(json.dumps(list(recent))))
     assert (again.jumps(2.5), again.jumps(2.501)) == (False, True)
 
 

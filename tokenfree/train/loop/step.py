@@ -16,7 +16,7 @@ import signal
 import statistics
 import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from types import FrameType
 from typing import NamedTuple
 
@@ -76,29 +76,19 @@ def checked_validation(step: int, validation: Mapping[str, float]) -> Mapping[st
     return validation
 
 
-class RecentLosses:
+class RecentLosses(collections.deque[float]):
     """The losses of the last `window` steps. A loss `deviations` standard deviations above their mean is a jump."""
 
     def __init__(self, window: int, deviations: float) -> None:
-        self._losses: collections.deque[float] = collections.deque(maxlen=window)
-        self._deviations = deviations
+        super().__init__(maxlen=window)
+        self._window, self._deviations = window, deviations
 
     def jumps(self, loss: float) -> bool:
         """Return True if `loss` is a jump. It never is before the window is full."""
-        if len(self._losses) < (self._losses.maxlen or 0):
+        if len(self) < self._window:
             return False
-        mean = math.fsum(self._losses) / len(self._losses)
-        return loss > mean + self._deviations * statistics.pstdev(self._losses, mean)
-
-    def add(self, loss: float) -> None:
-        self._losses.append(loss)
-
-    def state(self) -> list[float]:
-        return list(self._losses)
-
-    def load(self, state: Iterable[float]) -> None:
-        self._losses.clear()
-        self._losses.extend(state)
+        mean = math.fsum(self) / len(self)
+        return loss > mean + self._deviations * statistics.pstdev(self, mean)
 
 
 _SCALARS = 5
@@ -390,7 +380,7 @@ class TrainingStep:
         if jumps and self._config.on_spike != "go_on":
             self._optimizer.zero_grad()
             raise Spike(numbers.step, numbers.batch, loss, samples)
-        self.recent.add(loss)
+        self.recent.append(loss)
         return jumps
 
     def _update(self, numbers: StepNumbers, gradients: list[Tensor], scale: float) -> None:

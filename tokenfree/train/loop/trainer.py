@@ -207,7 +207,7 @@ class TrainingLoop(Generic[R]):
             loader=dict(self.loader.fingerprint),
             world_size=self.world_size,
             left_out=tuple(sorted(self.left_out)),
-            recent_losses=tuple(self._training_step.recent.state()),
+            recent_losses=tuple(self._training_step.recent),
         )
 
     def save(self, directory: str | Path) -> None:
@@ -235,7 +235,8 @@ class TrainingLoop(Generic[R]):
         self.load_model(checkpoint)
         load_optimizer(self.model, self.optimizer, checkpoint.tensors(OPTIMIZER))
         self.leave_out(state.left_out)
-        self._training_step.recent.load(state.recent_losses)
+        self._training_step.recent.clear()
+        self._training_step.recent.extend(state.recent_losses)
         self.step = state.step
 
     def begin_with(self, tensors: Mapping[str, Tensor]) -> None:
