@@ -1,5 +1,6 @@
 """Commands where only some extras are installed: the packages of the others cannot be imported."""
 
+import importlib
 import importlib.util
 import os
 import shutil
@@ -108,3 +109,16 @@ def test_a_model_is_loaded_without_ray_and_beam(tmp_path: Path) -> None:
     hidden = {"beam", "train", "huggingface"}
     done = run(hidden, "predict", "run", "The [MASK] of", "--data", "data", folder=tmp_path)
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(
+    "command", [("inspect", "s3://b/data"), ("preprocess", "--books", "s3://b/x", "--output", "d")]
+)
+def test_a_store_without_its_package_names_the_extra(
+    command: tuple[str, ...], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "s3fs", None)
+    monkeypatch.delitem(importlib.import_module("fsspec.registry")._registry, "s3", raising=False)
+    assert main([*command]) == 2
+    assert "s3://b/" in (line := capsys.readouterr().err)
+    assert "Install s3fs to access S3. The extra s3 has s3fs, gcs has gcsfs: pip install '.[s3]'" in line

@@ -121,7 +121,9 @@ class Storage:
         check_address(url)
         try:
             fs, root = _file_system(url)
-        except (ValueError, ImportError) as error:
+        except ImportError as error:
+            raise UserError(f"{url}: {missing_package(error)}") from None
+        except ValueError as error:
             raise UserError(
                 f"{url}: no file system for this address ({error}); use a path or a known protocol"
             ) from None
@@ -295,6 +297,11 @@ def _file_system(url: str) -> tuple[Any, str]:
     without = {"use_listings_cache": False} if url.partition("://")[0] in LISTING_PROTOCOLS else {}
     fs, root = fsspec.core.url_to_fs(url, **without)
     return fs, root
+
+
+def missing_package(error: ImportError) -> str:
+    """Return fsspec's message on a protocol whose package is missing, with the extras that have packages."""
+    return f"{error}. The extra s3 has s3fs, gcs has gcsfs: pip install '.[s3]' in a checkout of tokenfree."
 
 
 def _protocols(fs: Any) -> set[str]:

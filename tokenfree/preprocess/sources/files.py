@@ -15,7 +15,7 @@ from fsspec.implementations.local import LocalFileSystem
 
 from tokenfree.core.errors import JobError, UserError, first_line
 from tokenfree.core.files import hash_stream
-from tokenfree.core.storage import check_address, check_is_stored
+from tokenfree.core.storage import check_address, check_is_stored, missing_package
 
 # ISO 639-1 codes, each with its ISO 639-3 code, because BCP 47 prefers the shorter one.
 _TWO_AND_THREE = (
@@ -179,6 +179,8 @@ def list_inputs(
             files = _expand(path, field, wanted, output)
         except UserError:
             raise
+        except ImportError as error:
+            raise UserError(f"{field}: {path}: {missing_package(error)}") from None
         except Exception as error:  # remote file systems have their own classes, most of all for credentials
             reason = first_line(error)
             raise UserError(f"{field}: cannot list {path}: {reason}") from error
