@@ -5,41 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from functools import lru_cache, partial
 
+from tokenfree.preprocess.wikitext import template_values as show
 from tokenfree.preprocess.wikitext.markup import EQUALS, PHONETIC, PIPE
-from tokenfree.preprocess.wikitext.template_values import (
-    any_ship,
-    around,
-    as_of,
-    century,
-    chinese,
-    circa,
-    constant,
-    convert,
-    date,
-    day_month_year,
-    duration,
-    first,
-    format_number,
-    fraction,
-    french_date,
-    height,
-    hour,
-    joined,
-    last,
-    music,
-    named,
-    nihongo,
-    old_style,
-    power_of_ten,
-    quantity,
-    quotation,
-    reading,
-    reign,
-    ruby,
-    second,
-    ship,
-    value,
-)
 from tokenfree.preprocess.wikitext.templates import Lookup, Rule, get
 
 _CENTURIES = "II III IV V VI VII VIII IX X XI XII XIII XIV XV XVI XVII XVIII XIX XX XXI"
@@ -47,138 +14,139 @@ _CENTURIES = "II III IV V VI VII VIII IX X XI XII XIII XIV XV XVI XVII XVIII XIX
 
 def _ordinal(numeral: str, arguments: dict[str, str]) -> str:
     """French {{84e|congrès}}: "84e congrès"."""
-    return f"{numeral} {first(arguments)}".rstrip()
+    return f"{numeral} {show.first(arguments)}".rstrip()
 
 
 # Names that mean the same wherever they occur.
 SHARED: list[tuple[Rule, str]] = [
     # Ukrainian, Russian, Belarusian
     (
-        named("треба", "текст", "2", "є", "1"),
+        show.named("треба", "текст", "2", "є", "1"),
         """
         нп|нп3|нп5|не перекладено|нп2|не переведено|не переведено 3|не переведено 5
         """,
     ),
-    (first, "s.|ш|перекреслено|верхнє|нижнє|число|comment|підказка|велике|мала|мале|підпис"),
-    (constant("°C"), "градус цельсія|градус цельсия|град. цельсія"),
-    (constant("К."), "к."),
-    (constant("М."), "м."),
-    (constant("Л."), "л."),
-    (constant("СПб."), "спб.|спб"),
-    (constant("нар."), "нар|н|н."),
-    (second, "langi"),
-    (constant("пом."), "пом"),
-    (partial(day_month_year, language="uk"), "дн|дс|дн2|дс2|дата|нар.|пом.|дн3"),
-    (quotation, "цитата|начало цитаты|цитата2|врізка цитата|велика цитата|цитата+"),
-    (second, "мова"),
+    (show.first, "s.|ш|перекреслено|верхнє|нижнє|число|comment|підказка|велике|мала|мале|підпис"),
+    (show.constant("°C"), "градус цельсія|градус цельсия|град. цельсія"),
+    (show.constant("К."), "к."),
+    (show.constant("М."), "м."),
+    (show.constant("Л."), "л."),
+    (show.constant("СПб."), "спб.|спб"),
+    (show.constant("нар."), "нар|н|н."),
+    (show.second, "langi"),
+    (show.constant("пом."), "пом"),
+    (partial(show.day_month_year, language="uk"), "дн|дс|дн2|дс2|дата|нар.|пом.|дн3"),
+    (show.quotation, "цитата|начало цитаты|цитата2|врізка цитата|велика цитата|цитата+"),
+    (show.second, "мова"),
     # Japanese
-    (named("label", "1"), "仮リンク"),
+    (show.named("label", "1"), "仮リンク"),
     (
-        first,
+        show.first,
         """
         要出典範囲|いつ範囲|高線|indent|誰範囲|要検証範囲|下げ核|上げ核|jis2004フォント|jis90フォント|補助漢字フォント|拡張漢字|漢字
         環境依存文字|機種依存文字|unicodeフォント|明確化範囲|独自研究範囲|疑問点範囲|縦書き|傍点|ルビなし
         jisx0213
         """,
     ),
-    (reading, "読み仮名|読み仮名 ruby不使用|読み仮名_ruby不使用|よみがな"),
-    (ruby, "ふりがな|ルビ|フリガナ"),
-    (quotation, "quotation2|引用|引用文"),
+    (show.reading, "読み仮名|読み仮名 ruby不使用|読み仮名_ruby不使用|よみがな"),
+    (show.ruby, "ふりがな|ルビ|フリガナ"),
+    (show.quotation, "quotation2|引用|引用文"),
     # Vietnamese
-    (partial(as_of, language="vi", words="Tính đến"), "tính đến|tính đến năm|cho đến"),
-    (quotation, "pull quote|trích dẫn|cquote2|khung trích dẫn nội dòng|lời dẫn"),
-    (first, "lá cờ|nôm|lit|nhỏ|không xuống dòng"),
+    (partial(show.as_of, language="vi", words="Tính đến"), "tính đến|tính đến năm|cho đến"),
+    (show.quotation, "pull quote|trích dẫn|cquote2|khung trích dẫn nội dòng|lời dẫn"),
+    (show.first, "lá cờ|nôm|lit|nhỏ|không xuống dòng"),
     # Bengali
-    (around("আনু. "), "আনুমানিক|আনু."),
-    (first, "পতাকা|ছোট|নোব্রেক|গণিত|পতাকাদেশ|নোর‍্যাপ"),
-    (partial(as_of, language="bn", words="অনুযায়ী"), "অনুযায়ী"),
-    (quotation, "উক্তি|উদ্ধৃতি|ব্লকউদ্ধৃতি|উক্তি২"),
-    (second, "ভাষা"),
-    (around("আইএসবিএন "), "আইএসবিএন"),
+    (show.around("আনু. "), "আনুমানিক|আনু."),
+    (show.first, "পতাকা|ছোট|নোব্রেক|গণিত|পতাকাদেশ|নোর‍্যাপ"),
+    (partial(show.as_of, language="bn", words="অনুযায়ী"), "অনুযায়ী"),
+    (show.quotation, "উক্তি|উদ্ধৃতি|ব্লকউদ্ধৃতি|উক্তি২"),
+    (show.second, "ভাষা"),
+    (show.around("আইএসবিএন "), "আইএসবিএন"),
     # Chinese
-    (named("3", "1"), "綠連|绿链|绿连|內部連結|link-wd|le2|ilh"),
-    (quotation, "引言|引用文字|引文"),
-    (ruby, "注音|拼音"),
+    (show.named("3", "1"), "綠連|绿链|绿连|內部連結|link-wd|le2|ilh"),
+    (show.quotation, "引言|引用文字|引文"),
+    (show.ruby, "注音|拼音"),
     # German
-    (around("„", "“"), "„"),
-    (quotation, "zitat|zitat-de"),
-    (first, "zahl ohne umbruch|polytonisch|arabisch|hebräisch"),
-    (around("", " m"), "höhe"),
+    (show.around("„", "“"), "„"),
+    (show.quotation, "zitat|zitat-de"),
+    (show.first, "zahl ohne umbruch|polytonisch|arabisch|hebräisch"),
+    (show.around("", " m"), "höhe"),
     # French
-    (partial(quantity, language="fr"), "unité|nombre|unite|nb|unité/2|tmp|température"),
-    (second, "langue|en langue"),
-    (constant("Ier"), "ier"),
-    (constant("Ire"), "ire"),
-    (constant("1er"), "1er"),
-    (constant("1re"), "1re|1ère"),
-    (constant("2d"), "2d"),
-    (constant("2de"), "2de"),
-    (constant("°"), "degré|degrés"),
-    (hour, "heure"),
-    (around("", " €"), "euro|euros|unité euro"),
-    (around("– ", " –"), "incise|tiret"),
-    (around("« ", " »"), "guillemets|citation étrangère"),
+    (partial(show.quantity, language="fr"), "unité|nombre|unite|nb|unité/2|tmp|température"),
+    (show.second, "langue|en langue"),
+    (show.constant("Ier"), "ier"),
+    (show.constant("Ire"), "ire"),
+    (show.constant("1er"), "1er"),
+    (show.constant("1re"), "1re|1ère"),
+    (show.constant("2d"), "2d"),
+    (show.constant("2de"), "2de"),
+    (show.constant("°"), "degré|degrés"),
+    (show.hour, "heure"),
+    (show.around("", " €"), "euro|euros|unité euro"),
+    (show.around("– ", " –"), "incise|tiret"),
+    (show.around("« ", " »"), "guillemets|citation étrangère"),
     (
-        first,
+        show.first,
         "latin|latine|grec ancien|petites capitales|petit|exp|nom|souligner|romain",
     ),
-    (named("texte", "fr", "trad", "1"), "lien|lien non traduit"),
-    (partial(date, language="fr"), "date de naissance|date de décès|date rapide"),
-    (around("av. J.-C."), "av jc"),
-    (constant("av. J.-C."), "av. j.-c.|-jc|avjc"),
-    (constant("apr. J.-C."), "apr. j.-c.|apjc"),
-    (partial(century, words="siècle", suffix="e"), "s-|sap"),
-    (partial(century, words="siècle av. J.-C.", suffix="e"), "av jc s|s-av|sav"),
+    (show.named("texte", "fr", "trad", "1"), "lien|lien non traduit"),
+    (partial(show.date, language="fr"), "date de naissance|date de décès|date rapide"),
+    (show.around("av. J.-C."), "av jc"),
+    (show.constant("av. J.-C."), "av. j.-c.|-jc|avjc"),
+    (show.constant("apr. J.-C."), "apr. j.-c.|apjc"),
+    (partial(show.century, words="siècle", suffix="e"), "s-|sap"),
+    (partial(show.century, words="siècle av. J.-C.", suffix="e"), "av jc s|s-av|sav"),
     *[(partial(_ordinal, f"{n}e"), f"{n}e") for n in range(2, 101)],
     *[
-        (constant(f"{numeral}e siècle"), f"{numeral.lower()}e siècle|{numeral.lower()}e s")
+        (show.constant(f"{numeral}e siècle"), f"{numeral.lower()}e siècle|{numeral.lower()}e s")
         for numeral in _CENTURIES.split()
     ],
     # Spanish, Portuguese, Catalan, Italian
-    (partial(century, words="século"), "séc"),
-    (partial(century, words="segle"), "segle"),
-    (partial(century, words="siglo"), "siglo"),
-    (first, "versaleta"),
-    (constant("\xa0"), "esd"),
-    (named("ch", "1"), "hn"),
-    (quotation, "cita|citat|citação|citazione|citato"),
+    (partial(show.century, words="século"), "séc"),
+    (partial(show.century, words="segle"), "segle"),
+    (partial(show.century, words="siglo"), "siglo"),
+    (show.first, "versaleta"),
+    (show.constant("\xa0"), "esd"),
+    (show.named("ch", "1"), "hn"),
+    (show.quotation, "cita|citat|citação|citazione|citato"),
     # Dutch, Polish, Hungarian, Finnish, Turkish, Arabic, Persian, Hebrew
     (
-        first,
+        show.first,
         """
         k-de|k-en|k-fr|k-ru|k-sv|k-la|k-es|k-it|kardeş şehir|ألمانية|إنجليزية|فرنسية|آلمانی|انگلیسی|فرانسوی
         لغة-أل
         """,
     ),
-    (named("3", "2", "1"), "אנ"),
+    (show.named("3", "2", "1"), "אנ"),
 ]  # fmt: skip
 
 
 def _cited(arguments: dict[str, str]) -> str:
     """French {{citation|text}} is a quotation; with the arguments of a bibliography it is a reference."""
-    return "" if "url" in arguments or "titre" in arguments else f"« {first(arguments)} »" if first(arguments) else ""
+    text = show.first(arguments)
+    return f"« {text} »" if text and "url" not in arguments and "titre" not in arguments else ""
 
 
 # Names that mean something else in other languages.
 LOCAL: dict[str, list[tuple[Rule, str]]] = {
     "fr": [
         (_cited, "citation|cita|quote"),
-        (french_date, "date|date sport|jour"),
-        (partial(century, words="siècle", suffix="e"), "s|s2-"),
-        (constant(""), ","),
-        (first, "t|ind"),
+        (show.french_date, "date|date sport|jour"),
+        (partial(show.century, words="siècle", suffix="e"), "s|s2-"),
+        (show.constant(""), ","),
+        (show.first, "t|ind"),
     ],
-    "uk": [(first, "s|comment"), (named("2", "1"), "iw|iw2|ніт"), (around("нар. "), "нар.")],
+    "uk": [(show.first, "s|comment"), (show.named("2", "1"), "iw|iw2|ніт"), (show.around("нар. "), "нар.")],
     "ru": [
-        (first, "s|comment|число"),
-        (named("2", "1"), "iw|iw2"),
-        (partial(day_month_year, language="ru"), "дата|дн|дс|дата рождения|дата смерти"),
+        (show.first, "s|comment|число"),
+        (show.named("2", "1"), "iw|iw2"),
+        (partial(show.day_month_year, language="ru"), "дата|дн|дс|дата рождения|дата смерти"),
     ],
-    "be": [(first, "s"), (named("2", "1"), "iw|нп")],
-    "ja": [(first, "en|fr|de|el|la|it|es|ru|zh|ko|ar|pt|nl")],
-    "de": [(around("„", "“"), '"'), (height, "körpergröße")],
-    "vi": [(first, "s")],
-    "lt": [(first, "vok|de|en|ru|pl|fr|lat")],
+    "be": [(show.first, "s"), (show.named("2", "1"), "iw|нп")],
+    "ja": [(show.first, "en|fr|de|el|la|it|es|ru|zh|ko|ar|pt|nl")],
+    "de": [(show.around("„", "“"), '"'), (show.height, "körpergröße")],
+    "vi": [(show.first, "s")],
+    "lt": [(show.first, "vok|de|en|ru|pl|fr|lat")],
 }
 
 # Families of language templates, of which only the text shows, by the part of the name before the first hyphen.
@@ -188,7 +156,7 @@ _NBSP = "\xa0"
 # Rule and names, in lower case and separated by "|" or line breaks.
 _COMMON: list[tuple[Rule, str]] = [
     (
-        first,
+        show.first,
         """
         nowrap|nobr|nowr|nobreak|nowraplinks|small|smaller|smallsup|large|larger|big|resize|nobold
         noitalic|em|strong|bold|code|mono|monospaced|tt|kbd|key|keypress|samp|var|mvar|math|bigmath|sup|sub
@@ -203,144 +171,144 @@ _COMMON: list[tuple[Rule, str]] = [
         """,
     ),
     (
-        second,
+        show.second,
         """
         lang|script|color|colour|font color|fontcolor|fontsize|font|coloured text|colored text
         background color|langx|llang|wikt-lang|wiktlang|rtl lang|font-size
         font size|nativename|native name
         """,
     ),
-    (last, "transl|transliteration|translit|xlit|tlit"),
+    (show.last, "transl|transliteration|translit|xlit|tlit"),
     (
-        around(PHONETIC, PHONETIC),
+        show.around(PHONETIC, PHONETIC),
         "ipa|ipa2|ipa link|ipalink|ipablink|ipaslink|ipaplink|api|afi|vr|আধ্বব|мфа|国際音声記号",
     ),
-    (joined(""), "gaps|linktext|chem|chem2|ce|nuclide|nuclide2|isotope|su"),
-    (joined(" · "), "hlist|hlist comma|hlisti"),
-    (joined("\n"), "ubl|unbulleted list|ublist|bulleted list|blist|unbulletedlist|ordered list|numbered list"),
-    (joined(", "), "comma separated entries|cslist"),
-    (joined(" § "), "slink|section link"),
-    (chinese, "zh|zh-full|zh full|chinese"),
-    (nihongo, "nihongo|nihongo2|korean|nihongo krt|nihongo core"),
-    (ruby, "ruby|ruby-ja|furigana"),
-    (music, "music"),
-    (any_ship, "ship"),
+    (show.joined(""), "gaps|linktext|chem|chem2|ce|nuclide|nuclide2|isotope|su"),
+    (show.joined(" · "), "hlist|hlist comma|hlisti"),
+    (show.joined("\n"), "ubl|unbulleted list|ublist|bulleted list|blist|unbulletedlist|ordered list|numbered list"),
+    (show.joined(", "), "comma separated entries|cslist"),
+    (show.joined(" § "), "slink|section link"),
+    (show.chinese, "zh|zh-full|zh full|chinese"),
+    (show.nihongo, "nihongo|nihongo2|korean|nihongo krt|nihongo core"),
+    (show.ruby, "ruby|ruby-ja|furigana"),
+    (show.music, "music"),
+    (show.any_ship, "ship"),
     (
-        quotation,
+        show.quotation,
         """
         quote|quotation|blockquote|bquote|cquote|long quotation|bq|centered pull quote|epigraph
         verse translation|bible quote|quote without source
         """,
     ),
-    (height, "height"),
-    (duration, "duration"),
-    (power_of_ten, "e|x10^|10^x"),
-    (around("10"), "10^"),
-    (fraction, "frac|fraction|fract"),
-    (partial(fraction, slash="/"), "sfrac|sfraction|tfrac|dfrac|cfrac"),
-    (around("√"), "sqrt|radic|radical"),
-    (around("⟨", "⟩"), "angbr|angle brackets|angbr ipa|grapheme|orthography"),
-    (around("(", ")"), "par"),
-    (around("[", "]"), "brackets"),
-    (around("⟨", "|"), "bra"),
-    (around("US$"), "us$|usd|us dollar"),
-    (around("£"), "gbp|£|pound sterling|british pound"),
-    (around("€"), "eur|€"),
-    (around("₹"), "inr|₹|indian rupee"),
-    (around("¥"), "jpy|¥|cny|jp¥"),
-    (around("A$"), "aud|a$"),
-    (around("C$"), "cad|ca$"),
-    (around("ISBN "), "isbn|isbn2|isbnt"),
-    (around("ISSN "), "issn"),
-    (around("OCLC "), "oclc"),
-    (around("RFC "), "ietf rfc|rfc"),
-    (around("HD "), "hd"),
-    (named("2", "1"), "url|official url|hyperlink"),
+    (show.height, "height"),
+    (show.duration, "duration"),
+    (show.power_of_ten, "e|x10^|10^x"),
+    (show.around("10"), "10^"),
+    (show.fraction, "frac|fraction|fract"),
+    (partial(show.fraction, slash="/"), "sfrac|sfraction|tfrac|dfrac|cfrac"),
+    (show.around("√"), "sqrt|radic|radical"),
+    (show.around("⟨", "⟩"), "angbr|angle brackets|angbr ipa|grapheme|orthography"),
+    (show.around("(", ")"), "par"),
+    (show.around("[", "]"), "brackets"),
+    (show.around("⟨", "|"), "bra"),
+    (show.around("US$"), "us$|usd|us dollar"),
+    (show.around("£"), "gbp|£|pound sterling|british pound"),
+    (show.around("€"), "eur|€"),
+    (show.around("₹"), "inr|₹|indian rupee"),
+    (show.around("¥"), "jpy|¥|cny|jp¥"),
+    (show.around("A$"), "aud|a$"),
+    (show.around("C$"), "cad|ca$"),
+    (show.around("ISBN "), "isbn|isbn2|isbnt"),
+    (show.around("ISSN "), "issn"),
+    (show.around("OCLC "), "oclc"),
+    (show.around("RFC "), "ietf rfc|rfc"),
+    (show.around("HD "), "hd"),
+    (show.named("2", "1"), "url|official url|hyperlink"),
     (
-        named("lt", "label", "display", "1"),
+        show.named("lt", "label", "display", "1"),
         """ill|interlanguage link|interlanguage link multi|ill2|illm|link-interwiki|interwiki link
         not translated""",
     ),
-    (named("3", "1"), "le|link-en|link-de|link-fr|link-ja|link-ru|link-es|link-it|link-ko|liu"),
-    (named("4", "3", "2"), "tsl|translink|internal link helper"),
-    (named("2"), "interlang|see wikipedia"),
-    (named("3"), "langwithname|rtl-langwithname"),
-    (named("hangul", "1"), "ko-hhrm"),
-    (constant("’s"), "'s|‘s"),
-    (constant("'"), "'|apostrophe|`|-'"),
-    (constant('"'), '"|-"|"-'),
-    (constant("' \""), "' \"|'\""),
-    (constant("\" '"), "\" '|\"'"),
-    (constant(" – "), "snd|snds|spnd|sndash|spaced ndash|spaced en dash|dash|spaced endash|ndash spaced|spndash"),
-    (constant("–"), "ndash|en dash|endash"),
-    (constant("—"), "mdash|mdashb|em dash|emdash|—"),
-    (constant(" — "), "spaced mdash|spaced em dash|smd"),
-    (constant("−"), "minus|mns"),
-    (constant("×"), "times"),
-    (constant("±"), "pm|+-|plusminus"),
-    (constant("π"), "pi"),
+    (show.named("3", "1"), "le|link-en|link-de|link-fr|link-ja|link-ru|link-es|link-it|link-ko|liu"),
+    (show.named("4", "3", "2"), "tsl|translink|internal link helper"),
+    (show.named("2"), "interlang|see wikipedia"),
+    (show.named("3"), "langwithname|rtl-langwithname"),
+    (show.named("hangul", "1"), "ko-hhrm"),
+    (show.constant("’s"), "'s|‘s"),
+    (show.constant("'"), "'|apostrophe|`|-'"),
+    (show.constant('"'), '"|-"|"-'),
+    (show.constant("' \""), "' \"|'\""),
+    (show.constant("\" '"), "\" '|\"'"),
+    (show.constant(" – "), "snd|snds|spnd|sndash|spaced ndash|spaced en dash|dash|spaced endash|ndash spaced|spndash"),
+    (show.constant("–"), "ndash|en dash|endash"),
+    (show.constant("—"), "mdash|mdashb|em dash|emdash|—"),
+    (show.constant(" — "), "spaced mdash|spaced em dash|smd"),
+    (show.constant("−"), "minus|mns"),
+    (show.constant("×"), "times"),
+    (show.constant("±"), "pm|+-|plusminus"),
+    (show.constant("π"), "pi"),
     (
-        constant(_NBSP),
+        show.constant(_NBSP),
         """
         nbsp|space|spaces|spc|sp|nbsp;|nnbsp|thinsp|thin space|hairsp|hair space|figure space|nbspc|0|ensp
         emsp|quad
         """,
     ),
-    (constant(" · "), "·|middot|dot|dotsep|•|bull|bullet|*|.|,|bold middot"),
-    (constant(PIPE), "!|pipe"),
-    (constant(PIPE + PIPE), "!!"),
-    (constant(f"{{{PIPE}"), "(!"),
-    (constant(f"\n{PIPE}}}\n"), "!)|end|s-end"),
-    (constant(EQUALS), "="),
-    (constant("["), "!(|lsqb|lbracket"),
-    (constant("]"), ")!|rsqb|rbracket"),
-    (constant("†"), "dagger|†"),
-    (constant("‡"), "double-dagger|ddagger"),
-    (constant("*"), "asterisk"),
-    (constant("#"), "hash|hash-tag|number sign"),
-    (constant("…"), "...|ellipsis"),
-    (constant("ʻ"), "okina|ʻ"),
-    (constant("ʼ"), "hamza|ayin"),
-    (constant("⇌"), "eqm"),
-    (constant("CO2"), "co2"),
-    (constant("C3"), "c3"),
-    (constant("C4"), "c4"),
-    (constant("C"), "carbon"),
-    (constant("H"), "hydrogen"),
-    (constant("N"), "nitrogen"),
-    (constant("O"), "oxygen"),
-    (constant("→"), "rarr|arrow"),
-    (constant("¢"), "cent"),
-    (constant("a.k.a."), "aka|a.k.a."),
-    (constant("Anno Domini"), "anno domini"),
-    (constant("BCE"), "bce"),
-    (partial(circa), "circa|c.|ca.|approx"),
-    (partial(circa, prefix="fl. "), "fl.|floruit|fl"),
-    (partial(circa, prefix="b. "), "b.|born"),
-    (partial(circa, prefix="d. "), "d.|died"),
-    (reign, "r.|reign"),
-    (old_style, "oldstyledate|old style date|oldstyledatedy|oldstyledateny"),
-    (french_date, "date-|dmy"),
+    (show.constant(" · "), "·|middot|dot|dotsep|•|bull|bullet|*|.|,|bold middot"),
+    (show.constant(PIPE), "!|pipe"),
+    (show.constant(PIPE + PIPE), "!!"),
+    (show.constant(f"{{{PIPE}"), "(!"),
+    (show.constant(f"\n{PIPE}}}\n"), "!)|end|s-end"),
+    (show.constant(EQUALS), "="),
+    (show.constant("["), "!(|lsqb|lbracket"),
+    (show.constant("]"), ")!|rsqb|rbracket"),
+    (show.constant("†"), "dagger|†"),
+    (show.constant("‡"), "double-dagger|ddagger"),
+    (show.constant("*"), "asterisk"),
+    (show.constant("#"), "hash|hash-tag|number sign"),
+    (show.constant("…"), "...|ellipsis"),
+    (show.constant("ʻ"), "okina|ʻ"),
+    (show.constant("ʼ"), "hamza|ayin"),
+    (show.constant("⇌"), "eqm"),
+    (show.constant("CO2"), "co2"),
+    (show.constant("C3"), "c3"),
+    (show.constant("C4"), "c4"),
+    (show.constant("C"), "carbon"),
+    (show.constant("H"), "hydrogen"),
+    (show.constant("N"), "nitrogen"),
+    (show.constant("O"), "oxygen"),
+    (show.constant("→"), "rarr|arrow"),
+    (show.constant("¢"), "cent"),
+    (show.constant("a.k.a."), "aka|a.k.a."),
+    (show.constant("Anno Domini"), "anno domini"),
+    (show.constant("BCE"), "bce"),
+    (partial(show.circa), "circa|c.|ca.|approx"),
+    (partial(show.circa, prefix="fl. "), "fl.|floruit|fl"),
+    (partial(show.circa, prefix="b. "), "b.|born"),
+    (partial(show.circa, prefix="d. "), "d.|died"),
+    (show.reign, "r.|reign"),
+    (show.old_style, "oldstyledate|old style date|oldstyledatedy|oldstyledateny"),
+    (show.french_date, "date-|dmy"),
 ]
 
 _BY_LANGUAGE: list[tuple[Callable[..., str], str]] = [
     (
-        convert,
+        show.convert,
         """
         convert|cvt|conv|conversie|রূপান্তর|konversi|convertir|переведення|перевести|chuyển đổi|đổi|換算|변환
         railgauge|track gauge
         """,
     ),
     (
-        format_number,
+        show.format_number,
         """
         formatnum:|formatnum|formatnumber|nts|number table sorting|szám|fmtn|fmtnum
         зробитичисло:|formatzahl
         """,
     ),
-    (value, "val"),
+    (show.value, "val"),
     (
-        date,
+        show.date,
         """
         birth date|birth-date|birth date and age|birth-date and age|death date|death-date|death date and age
         start date|end date|start-date|end-date|start date and age|film date|dts|bda|dda|dob|birth year
@@ -349,7 +317,7 @@ _BY_LANGUAGE: list[tuple[Callable[..., str], str]] = [
         ngày bắt đầu|ngày phát hành|জন্ম তারিখ|মৃত্যু তারিখ|শুরুর তারিখ
         """,
     ),
-    (as_of, "as of|asof"),
+    (show.as_of, "as of|asof"),
 ]  # fmt: skip
 
 _SHIPS = "hms hmas hmcs hmnzs uss usns uscgc ss ms mv rms mt gts sms hmt rfa rv ins hnlms rnlb usat usrc hdms css jds"
@@ -382,7 +350,7 @@ def rules_for(language: str) -> Lookup:
     base = language.partition("-")[0]
     table: dict[str, Rule] = {code: partial(_country, code.upper()) for code in _COUNTRIES.split()}
     for name in _SHIPS.split():
-        table[name] = ship(name.upper())
+        table[name] = show.ship(name.upper())
     for rule, names in (*_COMMON, *SHARED):
         table.update(dict.fromkeys(_entries(names), rule))
     for function, names in _BY_LANGUAGE:
@@ -390,7 +358,7 @@ def rules_for(language: str) -> Lookup:
             table[name] = partial(function, language=base)
     for rule, names in LOCAL.get(base, ()):
         table.update(dict.fromkeys(_entries(names), rule))
-    shows_text = named("1", "text")
+    shows_text = show.named("1", "text")
 
     def lookup(name: str) -> Rule | None:
         rule = table.get(name)
