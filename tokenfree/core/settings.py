@@ -38,7 +38,7 @@ def _problem_of_part(found: Any, base: type, name: str) -> str:
         return f"{found.__name__} needs the field name: str = {name!r}"
     try:
         get_type_hints(found)
-        _adapter(found)
+        adapter(found)
     except (NameError, PydanticUserError) as error:
         return f"its fields have types that cannot be read from YAML: {first_line(error)}"
     return ""
@@ -115,7 +115,7 @@ class Slot:
             raise ValueError(f"should be a mapping with a key 'name', not {value!r}")
         config_class = self.config_class(value.get("name", self.default))
         try:
-            return _adapter(config_class).validate_python(dict(value))
+            return adapter(config_class).validate_python(dict(value))
         except ValidationError as error:
             raise PydanticCustomError("part", "part", {"errors": error.errors()}) from error
 
@@ -156,7 +156,7 @@ def draft(cls: type[T], mapping: Mapping[str, Any]) -> Draft[T]:
         if isinstance(part := mapping.get(slot), Mapping):
             mapping[slot] = {key: each for key, each in part.items() if key not in removed or each != removed[key]}
     try:
-        return Draft(_adapter(cls).validate_python(mapping))
+        return Draft(adapter(cls).validate_python(mapping))
     except ValidationError as error:
         found = refusals(error.errors(), mapping, known=functools.partial(_known_keys, cls, mapping))
         return Draft(None, tuple(found))
@@ -256,7 +256,7 @@ def value_at(mapping: Mapping[str, Any], key: str, default: Any = None) -> Any:
 
 
 @functools.cache
-def _adapter(cls: type) -> TypeAdapter[Any]:
+def adapter(cls: Any) -> TypeAdapter[Any]:
     return TypeAdapter(cls)
 
 

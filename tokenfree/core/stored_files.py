@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -13,10 +12,11 @@ from typing import Any, Generic, TypeVar
 
 import pyarrow as pa
 import yaml
-from pydantic import ConfigDict, TypeAdapter, ValidationError
+from pydantic import ConfigDict, ValidationError
 
 from tokenfree.core.errors import JobError, UserError, refusals
 from tokenfree.core.files import hash_stream
+from tokenfree.core.settings import adapter
 from tokenfree.core.storage import Storage
 
 
@@ -214,7 +214,7 @@ def refuse_later(value: Any, known: int, file: str) -> None:
 def checked(holds: Any, value: Any) -> Any:
     """Return a value as the type `holds`. Raises ValueError, naming the first wrong key, if it has another type."""
     try:
-        return _adapter(holds).validate_python(value)
+        return adapter(holds).validate_python(value)
     except ValidationError as error:
         wrong = refusals(error.errors(), value)
         text = wrong[0]
@@ -228,8 +228,3 @@ def _yaml(data: bytes) -> Any:
     value = yaml.safe_load(data)
     json.dumps(value, default=str, skipkeys=True)  # fails if a value contains itself, which YAML allows
     return value
-
-
-@functools.cache
-def _adapter(holds: Any) -> TypeAdapter[Any]:
-    return TypeAdapter(holds)
