@@ -112,27 +112,22 @@ def sample_split(split: InputSplit, config: PreprocessConfig, seconds: float) ->
 
 def document_of(page: Page, filters: FilterConfig) -> Document | Failure | str:
     """Return the document of a page, its failure, or the reason for dropping it: not_wikitext or one of `filters`."""
-    if page.kind == "wikitext" and page.model != "wikitext":
+    is_wikitext = page.kind == "wikitext"
+    if is_wikitext and page.model != "wikitext":
         return "not_wikitext"
-    if reason := reason_of_language(page.language, filters):
-        return reason
-    if page.kind == "wikitext" and len(page.text) > MAX_WIKITEXT_CHARACTERS:
+    if filters.languages and not is_of_languages(page.language, filters.languages):
+        return "other_language"
+    if is_wikitext and len(page.text) > MAX_WIKITEXT_CHARACTERS:
         return Failure(page.id, "too_large", page.text)
     try:
-        text = normalize(_plain_text(page)).strip()
+        assert page.site is not None or not is_wikitext, f"a page of wikitext without its site: {page.id}"
+        text = normalize(page.text if page.site is None else clean(page.text, page.site)).strip()
     except PAGE_ERRORS as error:
         # One bad page must not stop a job of millions. It is kept, and can be replayed.
         return Failure(page.id, f"error: {type(error).__name__}", page.text)
     if reason := reason_of_text(text, filters):
         return reason
     return Document(page.id, page.language, page.title, text)
-
-
-def _plain_text(page: Page) -> str:
-    if page.kind == "plain":
-        return page.text
-    assert page.site is not None, f"a page of wikitext without its site: {page.id}"
-    return clean(page.text, page.site)
 
 
 # Filters of documents, cheap ones first. Each dropped document has one counted reason. The filter by scripts identifies
@@ -171,11 +166,6 @@ def symbol_share(text: str) -> float:
     visible = sum(count for kind, count in kinds if not kind.startswith(_PASSED_OVER))
     letters = sum(count for kind, count in kinds if kind[0] in "LMN")
     return (visible - letters) / visible if visible else 0.0
-
-
-def reason_of_language(language: str, filters: FilterConfig) -> str | None:
-    """Return `other_language` if documents of this tag are dropped, else None. Called before a page is cleaned."""
-    return "other_language" if filters.languages and not is_of_languages(language, filters.languages) else None
 
 
 def reason_of_text(text: str, filters: FilterConfig) -> str | None:
