@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import posixpath
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import IO, Any, ClassVar, cast
@@ -77,17 +78,14 @@ LANGUAGE_TAG = re.compile(r"[A-Za-z]{2,3}(?:-[A-Za-z0-9]{1,8})*")  # the shape o
 _TAG = re.compile(r"([a-z]{2,3})((?:[-_](?:[A-Z][a-z]{3}|[A-Z]{2}))*)")
 
 
-def wikimedia_language(code: str) -> str | None:
-    """Return the BCP 47 tag of a Wikimedia code (`zh_min_nan`, `simple`, `de`), or None for others (`commons`)."""
-    code = code.replace("_", "-")
-    return WIKIMEDIA_LANGUAGES.get(code) or (code if code in LANGUAGES else None)
-
-
 def wikimedia_database(file_name: str) -> tuple[str, str] | None:
     """Return the database and BCP 47 language in a dump's file name (`swwiki-20260101-...`), or None if it has none."""
     match = _DATABASE.match(file_name)
-    language = wikimedia_language(match.group(1)) if match else None
-    return (match.group().replace("-", "_"), language) if match and language else None
+    if match is None:
+        return None
+    code = match[1].replace("_", "-")
+    language = WIKIMEDIA_LANGUAGES.get(code) or (code if code in LANGUAGES else None)  # `commons` is none
+    return None if language is None else (match[0].replace("-", "_"), language)
 
 
 def language_tag(name: str) -> str | None:
@@ -251,9 +249,7 @@ def _input_file(fs: fsspec.AbstractFileSystem, info: Mapping[str, Any], root: st
 
 def _with_unique_names(files: list[InputFile]) -> list[InputFile]:
     """Name files by their whole path if two folders have files of the same name."""
-    counts: dict[str, int] = {}
-    for file in files:
-        counts[file.name] = counts.get(file.name, 0) + 1
+    counts = Counter(file.name for file in files)
     return [replace(file, name=file.path) if counts[file.name] > 1 else file for file in files]
 
 
