@@ -81,7 +81,7 @@ def test_a_mean_over_fewer_seeds_does_not_win() -> None:
     one = [trial("0", [1.0], setting=0, values={KEY: 1}), trial("1", [], "failed", setting=0, values={KEY: 1})]
     two = [trial(str(n), [3.0], setting=1, values={KEY: 2}) for n in (2, 3)]
     assert best([*one, *two]) is two[0]
-    assert [item.setting.index for item in front(rank([*one, *two]), LOSS, 10, "step")] == [1]
+    assert [item.setting.index for item in front(rank([*one, *two]), LOSS)] == [1]
 
 
 def test_a_trial_that_took_over_other_values_is_a_setting_of_its_own() -> None:
@@ -111,12 +111,12 @@ def test_an_interval_needs_two_values() -> None:
 
 def test_the_front_is_of_quality_and_cost() -> None:
     trials = [trial("1", [4.0], speed=300.0), trial("2", [3.0], speed=200.0), trial("3", [3.5], speed=100.0)]
-    assert [item.setting.name for item in front(rank(trials), LOSS, 10, "step")] == [
+    assert [item.setting.name for item in front(rank(trials), LOSS)] == [
         "2",
         "1",
     ]
     equal = rank([trial("1", [4.0]), trial("2", [4.0]), trial("3", [4.0], speed=90.0)])
-    assert [item.setting.name for item in front(equal, LOSS, 10, "step")] == ["1", "2"]
+    assert [item.setting.name for item in front(equal, LOSS)] == ["1", "2"]
     assert [item.setting.name for item in rank(trials, target=Target("characters_per_second", "max"))] == [
         "1",
         "2",

@@ -101,10 +101,12 @@ class Setting:
 
 @dataclass(frozen=True)
 class Ranked:
-    """A setting with its mean of the target over seeds."""
+    """A setting with its mean of the target over seeds at `amount` of `unit`, where all settings are compared."""
 
     setting: Setting
     interval: MeanInterval
+    amount: float
+    unit: str
 
 
 def settings(trials: Iterable[TrialState]) -> list[Setting]:
@@ -150,7 +152,7 @@ def rank(
     if amount is None:
         return []
     ranked = [
-        Ranked(setting, found)
+        Ranked(setting, found, amount, unit)
         for setting in settings(trials)
         if (found := setting.interval(target.metric, amount, unit)) is not None
     ]
@@ -162,16 +164,12 @@ def best(trials: Iterable[TrialState], *, target: Target = LOSS, unit: str = "st
 
     Trials that were stopped early are not compared with others, because their loss is that of fewer steps.
     """
-    trials = list(trials)
-    amount = full_amount(trials, unit)
-    ranked = rank(trials, target=target, unit=unit, amount=amount)
-    if not ranked or amount is None:
-        return None
-    return ranked[0].setting.reached(target.metric, amount, unit)[0][0]
+    first = next(iter(rank(trials, target=target, unit=unit)), None)
+    return None if first is None else first.setting.reached(target.metric, first.amount, unit)[0][0]
 
 
-def front(items: Sequence[Ranked], quality: Target, amount: float, unit: str) -> list[Ranked]:
-    """Return the Pareto front of quality and speed at `amount` of `unit`, in the order of `items`.
+def front(items: Sequence[Ranked], quality: Target) -> list[Ranked]:
+    """Return the Pareto front of quality and speed, in the order of `items`.
 
     Only settings with the most seeds are compared, because the seeds that a scheduler lets continue are the luckier
     ones.
@@ -179,7 +177,7 @@ def front(items: Sequence[Ranked], quality: Target, amount: float, unit: str) ->
     most = max((item.interval.count for item in items), default=0)
     points = []
     for item in items:
-        speed, found = item.setting.speed, item.setting.interval(quality.metric, amount, unit)
+        speed, found = item.setting.speed, item.setting.interval(quality.metric, item.amount, item.unit)
         if item.interval.count == most and found is not None and speed is not None:
             points.append((item, quality.cost(found.mean), -speed))
 
@@ -255,12 +253,9 @@ def is_range(values: Sequence[Any]) -> bool:
 
 def table(sweep: SweepRecipe, trials: Sequence[TrialState]) -> str:
     """Return the text of `sweep.csv`. `front` is `yes` for settings on the Pareto front at `front_amount`."""
-    unit, leading = sweep.budget.unit, []
-    amount = front_amount(trials, unit)
-    if amount is not None:
-        ranked = rank(trials, target=sweep.target, unit=unit, amount=amount)
-        leading = front(ranked, sweep.quality, amount, unit)
-    on_front = {trial.name for item in leading for trial in item.setting.trials}
+    unit = sweep.budget.unit
+    ranked = rank(trials, target=sweep.target, unit=unit, amount=front_amount(trials, unit))
+    on_front = {trial.name for item in front(ranked, sweep.quality) for trial in item.setting.trials}
     keys = sorted({*sweep.space, *hyperparameters(trials)})
     more = sorted({name for trial in trials for name in trial.last} - {*METRICS, *_NO_METRICS})
     file = io.StringIO()

@@ -38,7 +38,7 @@ from tokenfree.train.runs.provenance import attempt
 from tokenfree.train.runs.run import Run
 from tokenfree.train.sweep.history import RAY, SCORES, SWEEP_FILE, TABLE, Event, History, TrialState, read_history
 from tokenfree.train.sweep.recipe import SweepRecipe, check_space
-from tokenfree.train.sweep.results import best, full_amount, rank, settings, write
+from tokenfree.train.sweep.results import best, rank, settings, write
 from tokenfree.train.sweep.search import Progress, Proposer, plan
 from tokenfree.train.sweep.subjects import FinetuningSubject, Subject, TaskInput, open_subject
 
@@ -178,12 +178,10 @@ def evaluate_chosen(sweep: SweepRecipe, subject: FinetuningSubject, trials: Sequ
 
     Each run is then the same as one of `tokenfree finetune`. Evaluations of an earlier, killed command are kept.
     """
-    unit = sweep.budget.unit
-    amount = full_amount(trials, unit)
-    ranked = rank(trials, target=sweep.quality, unit=unit, amount=amount)
-    if not ranked or amount is None:
+    ranked = rank(trials, target=sweep.quality, unit=sweep.budget.unit)
+    if not ranked:
         return
-    chosen = ranked[0].setting
+    chosen, amount, unit = ranked[0].setting, ranked[0].amount, ranked[0].unit
     runs = [trial for trial, _ in chosen.reached(sweep.quality.metric, amount, unit)]
     found = [_evaluated(sweep, subject, trial, folder / "trials" / trial.name) for trial in runs]
     metric = next(iter(found[0]["dev"]))  # the main score is the first

@@ -134,7 +134,7 @@ def _data(args: argparse.Namespace, sweep: "SweepRecipe") -> "Data | TaskInput":
 
 def _results(sweep: "SweepRecipe", result: "SweepResult") -> Iterator[str]:
     from tokenfree.train.sweep.recipe import LOSS
-    from tokenfree.train.sweep.results import STATES, full_amount, rank
+    from tokenfree.train.sweep.results import STATES, rank
 
     states = [trial.state for trial in result.trials]
     counts = [f"{states.count(state)} {state}" for state in STATES if state in states]
@@ -143,13 +143,11 @@ def _results(sweep: "SweepRecipe", result: "SweepResult") -> Iterator[str]:
     if result.skipped:
         yield f"{counted(sum(result.skipped.values()), 'setting')} not tried, because they cannot work:"
         yield from (f"  {count} x {reason}" for reason, count in sorted(result.skipped.items()))
-    unit = sweep.budget.unit
-    amount = full_amount(result.trials, unit)
-    ranked = rank(result.trials, target=sweep.target, unit=unit, amount=amount)
-    if not ranked or amount is None:
+    ranked = rank(result.trials, target=sweep.target, unit=sweep.budget.unit)
+    if not ranked:
         return
     setting = ranked[0].setting
-    found = setting.interval(sweep.quality.metric, amount, unit)
+    found = setting.interval(sweep.quality.metric, ranked[0].amount, ranked[0].unit)
     if found is not None:
         is_loss = sweep.quality == LOSS
         what = "held-out loss" if is_loss else sweep.quality.metric.replace("_", " ")

@@ -52,7 +52,7 @@ class SweepView:
         # Loss is compared with speed at an amount that three settings reached.
         self.front_amount = results.front_amount(self.trials, self.unit) or 0.0
         self.front_ranked = results.rank(self.trials, target=self.target, unit=self.unit, amount=self.front_amount)
-        found = results.front(self.front_ranked, LOSS, self.front_amount, self.unit)
+        found = results.front(self.front_ranked, LOSS)
         self.front = [item.setting.name for item in found]
 
     def at(self, amount: float) -> str:
