@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from tokenfree.core.storage import Storage
 from tokenfree.preprocess.documents.near_duplicates import as_keys, key_halves, keys_of
@@ -118,15 +119,7 @@ def _slice(batch: pa.RecordBatch, low: int, high: int) -> pa.RecordBatch:
 
 def _order(table: pa.Table) -> np.ndarray:
     """Return rows in the order of their keys; of equal keys, only the row with the smallest (language, id)."""
-    keys = key_halves(table["key"])
-    order = np.lexsort((keys[:, 1], keys[:, 0]))
-    ordered = keys[order]
-    fresh = np.ones(len(order), bool)
-    fresh[1:] = (ordered[1:] != ordered[:-1]).any(axis=1)
-    starts = np.flatnonzero(fresh)
-    kept = order[starts]
-    ends = np.append(starts[1:], len(order))
-    for equal in np.flatnonzero(ends - starts > 1):
-        rows = order[starts[equal] : ends[equal]]
-        kept[equal] = min(rows, key=lambda row: (table["language"][row].as_py(), table["id"][row].as_py(), row))
-    return kept
+    names = [(name, "ascending") for name in ("key", "language", "id")]
+    order = pc.sort_indices(table, names).to_numpy()  # pyright: ignore[reportAttributeAccessIssue]
+    keys = key_halves(table["key"])[order]
+    return order[np.append(True, (keys[1:] != keys[:-1]).any(axis=1))]
