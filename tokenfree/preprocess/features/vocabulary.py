@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import hashlib
 import io
@@ -12,9 +11,10 @@ import re
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
-from typing import IO, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import sentencepiece
@@ -111,66 +111,47 @@ def train_apart(texts: Iterable[str], config: VocabularyConfig, seed: int, size:
     """
     if size < WORTH_A_PROCESS:
         return train_vocabulary(texts, config, seed)
-    process = subprocess.Popen(
+    # The texts are pickled one by one, so that the process keeps none of them.
+    given = b"".join([pickle.dumps((config, seed, os.getpid())), *map(pickle.dumps, texts), pickle.dumps(None)])
+    done = subprocess.run(
         [sys.executable, "-P", "-m", __name__],  # no module of the working directory may hide another
-        stdin=subprocess.PIPE,
+        input=given,
         stdout=subprocess.PIPE,
         env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
         process_group=0,  # Ctrl-C reaches this process alone, which then ends the other
     )
-    assert process.stdin is not None
-    assert process.stdout is not None
-    try:
-        pickle.dump((config, seed), process.stdin)
-        for text in texts:
-            pickle.dump(text, process.stdin)
-        pickle.dump(None, process.stdin)
-        process.stdin.flush()  # the pipe stays open, so that its end reports the end of this process
-        answer = process.stdout.read()
-    except BrokenPipeError:  # the process ended before it had all texts
-        answer = b""
-    finally:
-        process.kill()  # no effect after the process has answered
-        with contextlib.suppress(BrokenPipeError), process:  # closes the pipes
-            pass
-    if not answer:
+    if not done.stdout:
         raise JobError(
             "vocabulary: the process that trains it was ended; was it out of memory? Lower "
             "vocabulary.sample_characters, or run the same command again"
         )
-    made = pickle.loads(answer)
+    made = pickle.loads(done.stdout)
     if isinstance(made, Exception):
         raise made
     return made
 
 
 def main() -> None:
-    """Train in a process of `train_apart`. End at once when the parent process ends.
+    """Train in a process of `train_apart`, whose parts are standard input. Standard output gets the model or the error.
 
-    Standard input has pickles: settings and seed, then texts, then None. Standard output gets the model or the error.
+    End at once when the parent process ends.
     """
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     texts = sys.stdin.buffer
+    config, seed, parent = pickle.load(texts)
+    threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
     try:
-        config, seed = pickle.load(texts)
-        made: object = train_vocabulary(_received(texts), config, seed)
-    except EOFError:  # the parent process has ended
-        return
+        made: object = train_vocabulary(iter(lambda: pickle.load(texts), None), config, seed)
     except (UserError, JobError) as error:
         made = error
     with answers:
         pickle.dump(made, answers)
 
 
-def _received(pipe: IO[bytes]) -> Iterator[str]:
-    """Yield the texts without keeping them. After the last one, the pipe ends only with the parent process."""
-    yield from iter(lambda: pickle.load(pipe), None)
-    threading.Thread(target=_end_with, args=(pipe,), daemon=True).start()
-
-
-def _end_with(pipe: IO[bytes]) -> None:
-    pipe.read()
+def _end_with(parent: int) -> None:
+    while os.getppid() == parent:
+        time.sleep(1)
     os._exit(1)
 
 
