@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 
 from tokenfree.core.storage import Storage
 from tokenfree.preprocess.config import PreprocessConfig
-from tokenfree.preprocess.documents.extract import sample_split
+from tokenfree.preprocess.documents.extract import PageCounters, extract
 from tokenfree.preprocess.features.vocabulary import Vocabulary
 from tokenfree.preprocess.job.inputs import read_given_model
-from tokenfree.preprocess.records import SUBWORD_COLUMNS
-from tokenfree.preprocess.sources.splits import find_inputs, plan_splits
+from tokenfree.preprocess.records import SUBWORD_COLUMNS, Document, InputSplit
+from tokenfree.preprocess.sources.splits import find_inputs, plan_splits, read_split
 
 # Measured on the English excerpt (benchmarks/preprocess/preprocess_stages.py): reading and cleaning take two thirds of
 # the CPU time, and a character with all columns takes nine bytes.
@@ -49,11 +50,11 @@ def describe_plan(config: PreprocessConfig, output: str | None = None) -> PlanDe
     if config.vocabulary.model is not None:
         Vocabulary.load(read_given_model(config.vocabulary.model))
     size = sum(split.size for split in splits)
-    sample = sample_split(max(splits, key=lambda split: split.size), config, SAMPLE_SECONDS)
-    characters = round(size * sample.characters_per_byte)
+    characters_per_byte, seconds_per_byte = _sample(max(splits, key=lambda split: split.size), config)
+    characters = round(size * characters_per_byte)
     languages = {language for split in splits for language in split.languages}
     shards = config.shards or -(-characters // (config.shard_characters * len(languages))) or 1
-    seconds = size * sample.seconds_per_byte
+    seconds = size * seconds_per_byte
     trained = config.vocabulary.model is None and not SUBWORD_COLUMNS.isdisjoint(config.columns)
     training = round(characters * (1 - config.validation_fraction)) if trained else 0
     training = min(training, config.vocabulary.sample_characters)
@@ -70,3 +71,19 @@ def describe_plan(config: PreprocessConfig, output: str | None = None) -> PlanDe
         vocabulary_characters=training,
         vocabulary_seconds=seconds * of_reading,
     )
+
+
+def _sample(split: InputSplit, config: PreprocessConfig) -> tuple[float, float]:
+    """Return characters of clean text and CPU seconds per byte after decompression, of the first pages of a split."""
+    characters = size = 0
+    start = time.process_time()
+    for page in read_split(split):
+        size += len(page.text.encode(errors="replace"))
+        for made in extract([page], config.namespaces, config.filters, PageCounters()):
+            characters += len(made.text) if isinstance(made, Document) else 0
+        if time.process_time() - start >= SAMPLE_SECONDS:
+            break
+    else:
+        size = split.size  # all of it, including what surrounds the texts
+    size = max(size, 1)
+    return characters / size, (time.process_time() - start) / size

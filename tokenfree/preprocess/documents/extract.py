@@ -5,21 +5,19 @@ from __future__ import annotations
 import contextlib
 import heapq
 import json
-import time
 import unicodedata
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from tokenfree.core.errors import is_utf8
 from tokenfree.core.storage import Storage
 from tokenfree.core.stored_files import json_lines
-from tokenfree.preprocess.config import FilterConfig, PreprocessConfig
-from tokenfree.preprocess.records import Document, Failure, InputSplit, Page
-from tokenfree.preprocess.sources.splits import read_split
+from tokenfree.preprocess.config import FilterConfig
+from tokenfree.preprocess.records import Document, Failure, Page
 from tokenfree.preprocess.text.characters import codepoints_of, scripts_of
 from tokenfree.preprocess.text.normalize import normalize
 from tokenfree.preprocess.wikitext.cleaner import clean
@@ -85,29 +83,6 @@ def extract(
                 yield FailedPage(made, page)
             else:
                 counters.filtered[made] += 1
-
-
-class Sample(NamedTuple):
-    """Characters of clean text and CPU seconds per byte after decompression, measured on a split's first pages."""
-
-    characters_per_byte: float
-    seconds_per_byte: float
-
-
-def sample_split(split: InputSplit, config: PreprocessConfig, seconds: float) -> Sample:
-    """Read and clean the first pages of a split for about `seconds` of CPU time. Raises OSError if it is unreadable."""
-    characters = size = 0
-    start = time.process_time()
-    for page in read_split(split):
-        size += len(page.text.encode(errors="replace"))
-        for made in extract([page], config.namespaces, config.filters, PageCounters()):
-            characters += len(made.text) if isinstance(made, Document) else 0
-        if time.process_time() - start >= seconds:
-            break
-    else:
-        size = split.size  # all of it, including what surrounds the texts
-    size = max(size, 1)
-    return Sample(characters / size, (time.process_time() - start) / size)
 
 
 def document_of(page: Page, filters: FilterConfig) -> Document | Failure | str:
