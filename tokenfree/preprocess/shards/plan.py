@@ -44,11 +44,6 @@ class DocumentSet:
         """Characters of all texts in the batches, including those out of range and duplicates."""
         return sum(batch.characters for batch in self.batches)
 
-    @property
-    def is_one_text(self) -> bool:
-        """Whether the ranges are the single position of a text that was moved to another split."""
-        return all(high - low == 1 for low, high in self.ranges)
-
     def between(self, low: int, high: int) -> DocumentSet:
         """Return the documents at positions from `low` up to, but excluding, `high`."""
         ranges = clipped(self.ranges, low, high)
@@ -220,8 +215,9 @@ def sample_texts(
 def _prefix(storage: Storage, documents: DocumentSet, quota: int) -> Iterator[str]:
     """Yield the first `quota` characters of documents in the order of their keys. Reads one key range at a time."""
     share = MARGIN * quota / documents.characters
-    # A single text that was moved here may lie anywhere.
-    low, high = 0, KEY_SPACE if documents.is_one_text else min(KEY_SPACE, max(1, int(KEY_SPACE * share)))
+    low, high = 0, min(KEY_SPACE, max(1, int(KEY_SPACE * share)))
+    if all(end - first == 1 for first, end in documents.ranges):  # a single text that was moved here lies anywhere
+        high = KEY_SPACE
     while low < high and quota > 0:
         for _, document in documents.between(low, high).merged(storage):
             yield document.text[:quota]

@@ -100,12 +100,7 @@ def strip_line_marks(text: str) -> str:
     text = _LIST.sub("\n", text)
     if "\n----" in text:
         text = _RULE.sub("\n", text)
-    return _SWITCH.sub(_switch, text) if "__" in text else text
-
-
-def _switch(match: re.Match[str]) -> str:
-    name = match[0]
-    return "" if name.upper() == name else name
+    return _SWITCH.sub(lambda match: "" if match[0] == match[0].upper() else match[0], text) if "__" in text else text
 
 
 def resolve_entities(text: str) -> str:

@@ -103,7 +103,8 @@ def _groups(settings: type, defaults: Any, name: str, part: str | None) -> Itera
             inner += _groups(hint, hint if default is dataclasses.MISSING else default, key, None)
         elif field.name != "name" or part is None:  # the name of a part is a key of its slot
             keys.append(Key(key, described(hint), _shown(default), meaning))
-            values = next((each for each in get_args(_bare(hint)) if dataclasses.is_dataclass(each)), None)
+            bare = get_args(hint)[0] if get_origin(hint) is Annotated else hint
+            values = next((each for each in get_args(bare) if dataclasses.is_dataclass(each)), None)
             if values is not None:
                 assert isinstance(values, type)
                 inner += _groups(values, values, f"{key}.KEY", None)
@@ -128,10 +129,6 @@ def _summary(settings: type) -> str:
     """Return the first sentence of a docstring. An abbreviation before a year or a number does not end it."""
     text = " ".join((settings.__doc__ or "").split("\n\n")[0].split())
     return re.split(r"(?<=[^ .][^ .][^.])\.(?= [A-Z`])", text)[0].rstrip(".") + "."
-
-
-def _bare(hint: Any) -> Any:
-    return get_args(hint)[0] if get_origin(hint) is Annotated else hint
 
 
 def described(hint: Any) -> str:
