@@ -328,11 +328,10 @@ def _jobs(args: argparse.Namespace) -> Jobs:
 
 
 def _table(jobs: list[Job]) -> Table:
-    from rich.table import Table
+    from rich.table import Column, Table
 
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for header in ("job", "status", "minutes", "exit", "command"):
-        table.add_column(header, overflow="fold")
+    headers = (Column(name, overflow="fold") for name in ("job", "status", "minutes", "exit", "command"))
+    table = Table(*headers, box=None, pad_edge=False, header_style="bold")
     for job in jobs:
         minutes = "" if job.started is None else f"{((job.ended or time.time()) - job.started) / 60:.1f}"
         exit_code = "" if job.exit_status is None else str(job.exit_status)

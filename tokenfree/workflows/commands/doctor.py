@@ -31,7 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from rich.table import Table
+    from rich.table import Column, Table
     from rich.text import Text
 
     from tokenfree.workflows.doctor import CHECKS, cluster_findings, storage, training_step
@@ -47,9 +47,8 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         print(json.dumps({"findings": [dataclasses.asdict(finding) for finding in findings], "missing": missing}))
         return 1 if missing else 0
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for header in ("", "what", "found", "remedy"):
-        table.add_column(header, overflow="fold")
+    headers = (Column(name, overflow="fold") for name in ("", "what", "found", "remedy"))
+    table = Table(*headers, box=None, pad_edge=False, header_style="bold")
     for finding in findings:
         mark = Text(finding.state, style=COLOURS[finding.state])
         table.add_row(mark, finding.what, finding.value, finding.remedy)

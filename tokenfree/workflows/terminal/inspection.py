@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 from rich.console import Console
-from rich.table import Table
+from rich.table import Column, Table
 from rich.text import Text
 
 from tokenfree.core.errors import UserError, one_line
@@ -136,11 +136,8 @@ def counts(manifest: Manifest) -> Iterator[dict[str, Any]]:
 
 
 def counts_table(manifest: Manifest) -> Table:
-    table = Table(box=None, header_style="bold", pad_edge=False)
-    for name in ("split", "language"):
-        table.add_column(name)
-    for name in ("documents", "windows", "characters", "MB", "shards"):
-        table.add_column(name, justify="right")
+    numbers = (Column(name, justify="right") for name in ("documents", "windows", "characters", "MB", "shards"))
+    table = Table("split", "language", *numbers, box=None, header_style="bold", pad_edge=False)
     for row in counts(manifest):
         numbers = [f"{row[name]:,}" for name in ("documents", "windows", "characters")]
         table.add_row(row["split"], row["language"], *numbers, f"{row['bytes'] / 1e6:,.1f}", f"{row['shards']:,}")
@@ -163,9 +160,7 @@ def columns(manifest: Manifest) -> dict[str, str]:
 
 
 def columns_table(manifest: Manifest) -> Table:
-    table = Table(box=None, header_style="bold", pad_edge=False)
-    table.add_column("\ncolumn")
-    table.add_column("\ntype")
+    table = Table("\ncolumn", "\ntype", box=None, header_style="bold", pad_edge=False)
     for name, type in columns(manifest).items():
         table.add_row(name, type)
     return table
