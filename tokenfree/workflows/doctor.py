@@ -35,10 +35,13 @@ class Finding:
     remedy: str = ""
 
 
+def _found(what: str, value: str, good: bool, remedy: str, otherwise: State = "note") -> Finding:
+    return Finding("ok", what, value) if good else Finding(otherwise, what, value, remedy)
+
+
 def python() -> Iterator[Finding]:
-    good = (3, 11) <= sys.version_info[:2] <= (3, 13)
-    remedy = "" if good else "install Python 3.11 and make the environment again: make setup"
-    yield Finding("ok" if good else "missing", "python", f"{platform.python_version()} on {platform.system()}", remedy)
+    version, good = f"{platform.python_version()} on {platform.system()}", (3, 11) <= sys.version_info[:2] <= (3, 13)
+    yield _found("python", version, good, "install Python 3.11 and make the environment again: make setup", "missing")
 
 
 def packages() -> Iterator[Finding]:
@@ -62,14 +65,12 @@ def packages() -> Iterator[Finding]:
                 yield Finding("note", requirement.name, f"not installed (only for {extra.group(1)})", remedy)
             continue
         good = requirement.specifier.contains(version, prereleases=True)
-        state: State = "ok" if good else "missing" if extra is None else "note"
-        yield Finding(state, requirement.name, version, "" if good else remedy)
+        yield _found(requirement.name, version, good, remedy, "missing" if extra is None else "note")
 
 
 def devices() -> Iterator[Finding]:
-    count = cores()
-    remedy = "" if count >= 2 else "one core: use --workers 1, and expect the demo to take twice as long"
-    yield Finding("ok" if count >= 2 else "note", "cores", str(count), remedy)
+    remedy = "one core: use --workers 1, and expect the demo to take twice as long"
+    yield _found("cores", str(cores()), cores() >= 2, remedy)
     if importlib.util.find_spec("torch") is None:
         return
     try:
@@ -89,20 +90,17 @@ def devices() -> Iterator[Finding]:
 def memory() -> Iterator[Finding]:
     """Yield the main memory, and the shared memory where Ray keeps objects."""
     total = machine_memory()
-    good = total >= 4 * GIB
-    yield Finding("ok" if good else "note", "memory", f"{total / GIB:.1f} GiB", "" if good else "4 GiB are advised")
+    yield _found("memory", f"{total / GIB:.1f} GiB", total >= 4 * GIB, "4 GiB are advised")
     if os.path.isdir("/dev/shm"):
         shared = shutil.disk_usage("/dev/shm").total
-        good = shared >= GIB // 2
-        remedy = "" if good else "start the container with --shm-size=2g, else Ray falls back to slow files in /tmp"
-        yield Finding("ok" if good else "note", "/dev/shm", f"{shared / GIB:.1f} GiB", remedy)
+        remedy = "start the container with --shm-size=2g, else Ray falls back to slow files in /tmp"
+        yield _found("/dev/shm", f"{shared / GIB:.1f} GiB", shared >= GIB // 2, remedy)
 
 
 def limits() -> Iterator[Finding]:
     """Yield limits that kill or starve long jobs: open files, CPU time, the time limit of a batch system."""
     files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    good = files == resource.RLIM_INFINITY or files >= 4096
-    yield Finding("ok" if good else "note", "open files", str(files), "" if good else "ulimit -n 65536")
+    yield _found("open files", str(files), files == resource.RLIM_INFINITY or files >= 4096, "ulimit -n 65536")
     seconds, _ = resource.getrlimit(resource.RLIMIT_CPU)
     if seconds != resource.RLIM_INFINITY:
         yield Finding("note", "CPU time", f"{seconds} s", "ulimit -t unlimited, or the job is killed at that time")
@@ -121,7 +119,7 @@ def java() -> Iterator[Finding]:
     said = subprocess.run([path, "-version"], capture_output=True, text=True, check=False).stderr
     version = re.search(r'"(\d+)', said)
     good = version is not None and int(version.group(1)) >= 11
-    yield Finding("ok" if good else "note", "java", version.group(1) if version else said[:40], "" if good else remedy)
+    yield _found("java", version.group(1) if version else said[:40], good, remedy)
 
 
 def ray_cluster() -> Iterator[Finding]:
@@ -149,9 +147,7 @@ def storage(url: str) -> Iterator[Finding]:
     yield Finding("ok" if well else "missing", f"storage {url}", "written, read, removed" if well else "reads differ")
     if "://" not in url:
         free = shutil.disk_usage(url).free
-        good = free >= 2 * GIB
-        remedy = "" if good else "2 GiB for the demo"
-        yield Finding("ok" if good else "note", "free room", f"{free / GIB:.1f} GiB", remedy)
+        yield _found("free room", f"{free / GIB:.1f} GiB", free >= 2 * GIB, "2 GiB for the demo")
 
 
 def training_step(name: str) -> Iterator[Finding]:
@@ -166,14 +162,12 @@ def training_step(name: str) -> Iterator[Finding]:
     recipe = build(PretrainRecipe, library.read_based(name), source=f"recipe {name}")
     batch = recipe.train.micro_batch or recipe.train.global_batch
     needed = step_memory(recipe.model, recipe.train.length, batch).total
-    total = machine_memory()
-    good = needed < 0.8 * total
-    remedy = "" if good else f"set train.micro_batch below {batch}, or use more workers"
     shown = f"{needed / GIB:.1f} GiB for {batch} examples at once"
-    yield Finding("ok" if good else "note", f"memory of {name}", shown, remedy)
+    remedy = f"set train.micro_batch below {batch}, or use more workers"
+    yield _found(f"memory of {name}", shown, needed < 0.8 * machine_memory(), remedy)
     speed = planning.bfloat16_speed(recipe.model.dimensions)
     remedy = planning.advice(speed, recipe.train.precision)
-    yield Finding("note" if remedy else "ok", f"precision of {name}", planning.told(speed), remedy)
+    yield _found(f"precision of {name}", planning.told(speed), not remedy, remedy)
 
 
 CHECKS = (python, packages, devices, memory, limits, java, ray_cluster)
