@@ -196,7 +196,7 @@ def test_live_lines_stay_where_they_are(live: bool, monkeypatch: pytest.MonkeyPa
     monkeypatch.setenv("TERM", "xterm-256color")
     monkeypatch.setenv("COLUMNS", "300")
     terminal = Terminal() if live else io.StringIO()
-    with LiveLine(terminal, interval=0) as line:
+    with LiveLine(terminal) as line:
         line.show(HOSTILE, "b\nc", final=True)
         line.message(f"a\n{HOSTILE}")
     text = terminal.getvalue()

@@ -81,7 +81,7 @@ def test_wishes_about_colours_do_not_change_lines(monkeypatch: pytest.MonkeyPatc
 def test_a_terminal_that_cannot_go_back_gets_the_lines_of_a_log_file(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TERM", "dumb")
     terminal = Terminal()
-    with LiveLine(terminal, interval=3600) as line:
+    with LiveLine(terminal) as line:
         line.show("step 1")
         line.message("longer than the width of this terminal")
         line.show("step 2")

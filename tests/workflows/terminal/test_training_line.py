@@ -51,7 +51,7 @@ def test_a_terminal_gets_one_line() -> None:
 
 def test_a_log_file_gets_plain_lines_now_and_then_and_the_last() -> None:
     stream = io.StringIO()
-    with ProgressLine(steps=500, stream=stream, interval=3600) as progress:
+    with ProgressLine(steps=500, stream=stream) as progress:
         for number in range(1, 501):
             progress(step(number))
     lines = stream.getvalue().splitlines()
@@ -61,7 +61,7 @@ def test_a_log_file_gets_plain_lines_now_and_then_and_the_last() -> None:
 
 def test_the_newest_line_is_shown_when_training_fails() -> None:
     stream = io.StringIO()
-    with ProgressLine(steps=500, stream=stream, interval=3600) as progress:
+    with ProgressLine(steps=500, stream=stream) as progress:
         for number in (1, 2, 3):
             progress(step(number))
     assert stream.getvalue().splitlines()[-1][10:].startswith("step 3/500")

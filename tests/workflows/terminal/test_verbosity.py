@@ -34,7 +34,7 @@ def logs() -> Iterator[None]:
 
 def written(stream: io.StringIO, how: Verbosity) -> str:
     """What a live line leaves: a step that is over, a wait and a warning."""
-    with LiveLine(stream, interval=0, verbosity=how) as line:
+    with LiveLine(stream, verbosity=how) as line:
         line.show("step 1", final=True)
         line.wait("starting")
         line.message("worker lost")

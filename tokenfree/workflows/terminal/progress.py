@@ -88,33 +88,28 @@ class Display:
 
 
 class LiveLine:
-    """A line that is redrawn in place in a terminal, and written every `interval` seconds to a log file.
+    """A line that is redrawn in place in a terminal, and written every ten seconds to a log file.
 
     It has parts, the most important first. A terminal shows as many of them as fit into a line. A log file shows all of
     them, after the time of day. `quiet` prints only messages; `verbose` writes lines as in a log file.
     """
 
-    def __init__(
-        self, stream: TextIO | None = None, *, interval: float = LOG_INTERVAL, verbosity: Verbosity = "normal"
-    ) -> None:
+    def __init__(self, stream: TextIO | None = None, *, verbosity: Verbosity = "normal") -> None:
         self.stream = sys.stderr if stream is None else stream
         self.shown: tuple[str, ...] = ()  # drawn, or not yet written to a log
         self.began = time.monotonic()
-        self.interval, self.time = interval, self.began  # seconds between lines of a log, and the time of the last one
+        self.time = self.began  # of the last line of a log
         self._display = Display(self.stream, self._line, verbosity)
+        self.live = self._display.live
         self._quiet = verbosity == "quiet"
         self._waiting: tuple[str, float] | None = None  # message, and the time when waiting began
 
-    @property
-    def live(self) -> bool:
-        return self._display.live
-
     def show(self, *parts: str, final: bool = False) -> None:
-        """Replace the shown parts. A log waits for `interval` to pass. If `final`, the line is kept at once."""
+        """Replace the shown parts. A log waits for `LOG_INTERVAL` to pass. If `final`, the line is kept at once."""
         self.shown, self._waiting = () if self._quiet else parts, None
         if self.live:
             self._display.show()
-        if final or (not self.live and time.monotonic() - self.time >= self.interval):
+        if final or (not self.live and time.monotonic() - self.time >= LOG_INTERVAL):
             self.close()
 
     def message(self, text: str) -> None:
@@ -236,15 +231,8 @@ _RECENT = 20  # number of steps over which speeds are averaged
 class ProgressLine(LiveLine):
     """The newest line of metrics: `with ProgressLine(steps=1000) as progress: pretrain(..., progress=progress)`."""
 
-    def __init__(
-        self,
-        *,
-        steps: int,
-        stream: TextIO | None = None,
-        interval: float = LOG_INTERVAL,
-        verbosity: Verbosity = "normal",
-    ) -> None:
-        super().__init__(stream, interval=interval, verbosity=verbosity)
+    def __init__(self, *, steps: int, stream: TextIO | None = None, verbosity: Verbosity = "normal") -> None:
+        super().__init__(stream, verbosity=verbosity)
         self.time = float("-inf")  # the first line is shown at once
         self._steps = steps
         self._recent: collections.deque[Mapping[str, Any]] = collections.deque(maxlen=_RECENT)
