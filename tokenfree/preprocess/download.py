@@ -90,15 +90,12 @@ def database(name: str) -> str:
 class Mirror:
     """A server that has dumps at `URL/WIKI/DATE/`, as dumps.wikimedia.org does.
 
-    `notice` receives the reasons for waiting. `backoff` is the number of seconds before the second attempt of a
-    request, and `timeout` the number of seconds without a byte until a request has failed.
+    `notice` receives the reasons for waiting.
     """
 
     url: str
     allow_http: bool = False
     notice: Callable[[str], None] = print
-    backoff: float = BACKOFF
-    timeout: float = TIMEOUT
 
     def check(self) -> None:
         """Raise UserError if the address is not HTTPS, or HTTP if that is allowed."""
@@ -228,7 +225,7 @@ class Mirror:
             return retry(
                 attempt,
                 again=_may_pass,
-                pause=self.backoff,
+                pause=BACKOFF,
                 attempts=ATTEMPTS,
                 progressed=moved,
                 notice=lambda error, wait: self.notice(f"{_reason(error)}; again in {wait:.0f} s"),
@@ -248,7 +245,7 @@ class Mirror:
             session.headers.update({"User-Agent": agent, "Accept-Encoding": "identity"})
             if not self.allow_http:  # covers redirects, too
                 del session.adapters["http://"]
-            with session.request(method, url, headers=headers, timeout=self.timeout, stream=True) as response:
+            with session.request(method, url, headers=headers, timeout=TIMEOUT, stream=True) as response:
                 if not (missing_ok and response.status_code in (404, 410)):
                     response.raise_for_status()
                 yield response

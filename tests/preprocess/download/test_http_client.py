@@ -25,8 +25,10 @@ HALF = 16 * fetch.BLOCK
 def mirror(dump_server: Any, monkeypatch: pytest.MonkeyPatch) -> Mirror:
     for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
         monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(fetch, "BACKOFF", 0.001)
+    monkeypatch.setattr(fetch, "TIMEOUT", 5)
     dump_server.files["/file"] = DATA
-    return Mirror(dump_server.url, allow_http=True, notice=lambda text: None, backoff=0.001, timeout=5)
+    return Mirror(dump_server.url, allow_http=True, notice=lambda text: None)
 
 
 def get(mirror: Mirror, path: Path, *, sha1: str = SHA1, size: int = len(DATA)) -> list[int]:
@@ -50,9 +52,9 @@ def test_whole(mirror: Mirror, dump_server: Any, tmp_path: Path) -> None:
     assert dump_server.agents == {f"tokenfree/{version_of('tokenfree')} (tokenfree download)"}
 
 
-def test_a_mirror_that_does_not_answer_is_reported_in_words(tmp_path: Path) -> None:
+def test_a_mirror_that_does_not_answer_is_reported_in_words(mirror: Mirror, tmp_path: Path) -> None:
     notices: list[str] = []
-    nobody = Mirror("http://127.0.0.1:9", allow_http=True, notice=notices.append, backoff=0.001, timeout=5)
+    nobody = dataclasses.replace(mirror, url="http://127.0.0.1:9", notice=notices.append)
     with pytest.raises(JobError) as caught:
         get(nobody, tmp_path / "file")
     assert notices[0] == "Failed to establish a new connection: [Errno 111] Connection refused; again in 0 s"
@@ -192,10 +194,13 @@ def test_nobody_there(mirror: Mirror, monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(waits) == fetch.ATTEMPTS - 1
 
 
-def test_a_server_that_stalls(mirror: Mirror, dump_server: Any, tmp_path: Path) -> None:
+def test_a_server_that_stalls(
+    mirror: Mirror, dump_server: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fetch, "TIMEOUT", 0.05)
     done = threading.Event()
     dump_server.fault("/file", lambda answer: done.wait(2))
-    get(dataclasses.replace(mirror, timeout=0.05, notice=lambda text: done.set()), tmp_path / "file")
+    get(dataclasses.replace(mirror, notice=lambda text: done.set()), tmp_path / "file")
 
 
 def test_two_commands_do_not_write_one_file(mirror: Mirror, dump_server: Any, tmp_path: Path) -> None:
