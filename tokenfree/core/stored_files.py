@@ -114,12 +114,6 @@ def cut_torn_line(path: Path) -> None:
         file.truncate(file.read().rfind(b"\n") + 1)
 
 
-def json_lines(file: Iterable[bytes]) -> Iterator[Any]:
-    """Yield the values of the complete lines of a file opened for reading bytes. Raises ValueError for invalid JSON."""
-    for line in whole_lines(file):
-        yield json.loads(line)
-
-
 T = TypeVar("T")
 MOST_CHARACTERS = 200  # of a wrong value in a message
 OPEN = ConfigDict(extra="allow")  # for a TypedDict whose other keys are kept unchanged

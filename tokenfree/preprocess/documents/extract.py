@@ -15,7 +15,6 @@ import numpy as np
 
 from tokenfree.core.errors import is_utf8
 from tokenfree.core.storage import Storage
-from tokenfree.core.stored_files import json_lines
 from tokenfree.preprocess.config import FilterConfig
 from tokenfree.preprocess.records import Document, Failure, Page
 from tokenfree.preprocess.text.characters import codepoints_of, scripts_of
@@ -222,7 +221,7 @@ def read_failures(storage: Storage) -> Iterator[dict[str, Any]]:
     for name in storage.names(FOLDER):
         if name.startswith("part-"):
             with storage.open(f"{FOLDER}/{name}") as part:
-                yield from json_lines(part)
+                yield from map(json.loads, part)
 
 
 def _line(failed: FailedPage, source: str) -> bytes:
