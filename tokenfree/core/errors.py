@@ -1,7 +1,5 @@
 """Expected errors, escapes for untrusted text, and the problems of a mapping of settings."""
 
-from __future__ import annotations
-
 import difflib
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

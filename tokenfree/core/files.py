@@ -1,7 +1,5 @@
 """Local files: atomic writes, hashes and locks; and the cache folder."""
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import hashlib

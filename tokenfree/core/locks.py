@@ -13,8 +13,6 @@ A former holder that is still alive finds the newer number before its next commi
 that it had checked just before may still be under way, so the new holder waits a while before it writes.
 """
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import json

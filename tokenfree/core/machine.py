@@ -1,7 +1,5 @@
 """This machine and process: CPUs, memory, ports, and the installed package."""
 
-from __future__ import annotations
-
 import os
 import re
 import socket

@@ -3,8 +3,6 @@
 A field annotated with a `Slot` takes the config of any file in a package, or a custom class, chosen by `name`.
 """
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import functools

@@ -1,7 +1,5 @@
 """Small files that are written atomically and checked when read: typed JSON, JSON lines, Arrow tables and hashes."""
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import json

@@ -6,8 +6,6 @@ A profile is a YAML file, `beam_profiles/NAME.yaml` or a custom file:
     flink_master: localhost:8081   # any option of Beam without its dashes; null means absent
 """
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import json

@@ -1,7 +1,5 @@
 """Estimate what a job would do, without running it, from the sizes of its inputs and a sample of their pages."""
 
-from __future__ import annotations
-
 import time
 from dataclasses import dataclass
 

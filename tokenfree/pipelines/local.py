@@ -1,7 +1,5 @@
 """Run the stages of a job on this machine: in this process, or in several forked from a server that has imported it."""
 
-from __future__ import annotations
-
 import contextlib
 import multiprocessing
 import os

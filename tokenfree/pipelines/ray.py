@@ -1,7 +1,5 @@
 """Run the stages of a job as tasks of a Ray cluster, with one CPU each. Only this file of `pipelines` imports Ray."""
 
-from __future__ import annotations
-
 import contextlib
 import logging
 import os

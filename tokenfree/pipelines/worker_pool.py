@@ -9,8 +9,6 @@ machine. Anyone who reaches a pool can run code in it. Each task manager and eac
 workers have the same numbers, so one would end the workers of another in a shared pool.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import signal

@@ -4,8 +4,6 @@ A file is `NAME.part` until it is complete. Files of a dump never change under t
 a resumed file is intact. `NAME.part.lock` excludes a second command.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

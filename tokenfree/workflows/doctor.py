@@ -1,7 +1,5 @@
 """Checks of `tokenfree doctor`: this machine, and the nodes of a Ray cluster, each of which checks itself."""
 
-from __future__ import annotations
-
 import contextlib
 import importlib.metadata
 import importlib.util

@@ -1,7 +1,5 @@
 """README.md of a data directory, and the files by which `datasets` opens it."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 from xml.sax.saxutils import escape

@@ -5,8 +5,6 @@ and times by which a later command recognises its inputs. Everything else in a d
 Older directories have an empty `_SUCCESS`, or one without a hash of itself.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import platform

@@ -1,7 +1,5 @@
 """Check a data directory: files, hashes and every row, without the code that wrote them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from operator import itemgetter
 from typing import Any

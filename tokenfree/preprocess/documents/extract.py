@@ -1,7 +1,5 @@
 """Turn a page into a document: clean text, filters, and failed pages kept for `replay`."""
 
-from __future__ import annotations
-
 import contextlib
 import heapq
 import json

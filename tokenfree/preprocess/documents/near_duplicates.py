@@ -10,8 +10,6 @@ The sketches of a sorted run are an Arrow file of one batch next to it: `languag
 `band_00` ... (uint64, equal in two documents that are candidates), and `sketch` (256 numbers of two bytes).
 """
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple

@@ -1,7 +1,5 @@
 """Cut documents into windows and compute all their columns in bulk."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 from operator import attrgetter

@@ -1,7 +1,5 @@
 """The last step of a job: reconcile its counters, write failures, card and manifest. Also `replay`."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 from collections import Counter

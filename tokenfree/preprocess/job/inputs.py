@@ -3,8 +3,6 @@
 Nothing is read if `_SUCCESS` has the same names, sizes and times. Otherwise inputs are hashed and compared.
 """
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import hashlib

@@ -18,8 +18,6 @@ Any worker may run a step any number of times. A step whose sidecar is valid doe
 bytes as before. Runners wrap an error in their own ways, which hides its class, so it is also written to a file.
 """
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import hashlib

@@ -1,7 +1,5 @@
 """The output directory of a job: take it at the start, release it if it can have no output, tidy it at the end."""
 
-from __future__ import annotations
-
 import contextlib
 import uuid
 from collections.abc import Callable, Mapping, Sequence

@@ -4,8 +4,6 @@ A run is committed as soon as its pages reach the bytes of a planned split, so m
 could not be cut, and a killed job resumes after the last run.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Iterable, Iterator

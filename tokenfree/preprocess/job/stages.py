@@ -4,8 +4,6 @@ After a stage, the runner asks the next one for its `count` and calls its `funct
 worker and any number of times. Only numbers cross between stages: each function commits its own files.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import NamedTuple, TypeVar
 

@@ -1,7 +1,5 @@
 """The steps after reading: find near-duplicates, train the vocabulary, plan the shards, build each shard."""
 
-from __future__ import annotations
-
 import functools
 import hashlib
 import json

@@ -1,7 +1,5 @@
 """Build one shard: merge its documents from all runs, compute their windows, check, write and commit them."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass

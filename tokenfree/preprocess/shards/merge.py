@@ -1,7 +1,5 @@
 """Merge the documents of key ranges from all runs, in the order of their keys, without duplicates."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
 

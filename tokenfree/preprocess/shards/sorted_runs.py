@@ -5,8 +5,6 @@ IPC stream of small batches, each of one drawn split and one language. The sidec
 byte range and the first and last key of each batch, so that a shard fetches only the bytes that it needs.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, field

@@ -1,7 +1,5 @@
 """Books and other plain documents: text files (one book each), JSON lines and Parquet tables."""
 
-from __future__ import annotations
-
 import codecs
 import contextlib
 import math

@@ -4,8 +4,6 @@ A damaged stream yields every byte before the damage (zst: except the last 64 kB
 Reading continues with the next stream of a bz2 file, such as the official multistream dumps.
 """
 
-from __future__ import annotations
-
 import bz2
 import lzma
 import re

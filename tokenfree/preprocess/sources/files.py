@@ -1,7 +1,5 @@
 """Input files on any fsspec URL: expand paths, follow links, and find versions, hashes and language codes."""
 
-from __future__ import annotations
-
 import os
 import posixpath
 import re

@@ -1,7 +1,5 @@
 """Find the inputs of a job and cut them into input splits, from heads and indexes alone; read the pages of a split."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 

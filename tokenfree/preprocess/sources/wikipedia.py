@@ -4,8 +4,6 @@ MediaWiki escapes every `<` of a text, so `<page>` and `</page>` are always tags
 entities to expand and no nesting to overflow, and continues after a broken page.
 """
 
-from __future__ import annotations
-
 import codecs
 import math
 import re

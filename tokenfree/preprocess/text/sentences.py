@@ -3,8 +3,6 @@
 Doubtful cases (initials, abbreviations, ordinals) are not boundaries, because a missed one costs less than a wrong one.
 """
 
-from __future__ import annotations
-
 import bisect
 import re
 import unicodedata

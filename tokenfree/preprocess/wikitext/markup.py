@@ -1,7 +1,5 @@
 """Wikitext markup except templates and links: comments, tags, tables, inline marks, variants, tidying."""
 
-from __future__ import annotations
-
 import re
 from html.entities import html5
 

@@ -1,7 +1,5 @@
 """Rules for templates that show text, by their English and local names. All other templates are dropped."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from functools import lru_cache, partial
 

@@ -1,7 +1,5 @@
 """Values that templates show: dates, numbers with units, and phrases."""
 
-from __future__ import annotations
-
 import re
 
 from tokenfree.preprocess.wikitext.markup import GONE

@@ -1,7 +1,5 @@
 """Replace templates and parser functions, whose braces are matched with one stack over the page."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 

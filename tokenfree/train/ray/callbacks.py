@@ -4,8 +4,6 @@ Ray declares a node dead after several failed health checks, which takes 15 seco
 the node. These callbacks check nodes themselves, by connecting to their raylets.
 """
 
-from __future__ import annotations
-
 import collections
 import functools
 import logging

@@ -4,8 +4,6 @@ Ray places the workers, joins them to one torch.distributed group and restarts t
 not Ray's: each new group of workers resumes from the newest valid checkpoint of the run folder.
 """
 
-from __future__ import annotations
-
 import contextlib
 import datetime
 import os

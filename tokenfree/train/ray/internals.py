@@ -3,8 +3,6 @@
 tests/train/ray/test_internals.py reports which of them another version of Ray lacks, and what to check.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import re

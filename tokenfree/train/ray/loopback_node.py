@@ -4,8 +4,6 @@ Ray has no option for this. With the variable RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER=
 uses 127.0.0.1 as the address of a machine, but refuses a second node.
 """
 
-from __future__ import annotations
-
 import sys
 
 from ray._private import ray_constants, services

@@ -1,7 +1,5 @@
 """The recipe of a sweep (search space, searcher, scheduler, budget and objectives) and the recipes of its trials."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import math

@@ -1,7 +1,5 @@
 """Results of a sweep: fair comparisons of trials, costs, effects of hyperparameters, and the tables in its folder."""
 
-from __future__ import annotations
-
 import contextlib
 import csv
 import io

@@ -4,8 +4,6 @@ All of this is a function of the sweep and its history, so a killed sweep resume
 reason Optuna is called here, instead of through Tune's OptunaSearch, which keeps its study in memory.
 """
 
-from __future__ import annotations
-
 import functools
 import itertools
 import json

@@ -1,7 +1,5 @@
 """What a sweep trains: pretraining, or a task, whose trials never read the test set. Only `evaluate_chosen` does."""
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import hashlib

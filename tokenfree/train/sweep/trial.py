@@ -1,7 +1,5 @@
 """One trial in one process: train to each report, validate, save, and resume from the newest checkpoint."""
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import math

@@ -1,7 +1,5 @@
 """Ray jobs: submit, follow, stop and list them. A job runs on the cluster, independently of this process."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import dataclasses

@@ -3,8 +3,6 @@
 All its processes are found by a mark in their environment, even those that lost their parent.
 """
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import json

@@ -1,7 +1,5 @@
 """Profiles of `ray up`, in `ray_profiles/` or in custom files: their problems and their costs."""
 
-from __future__ import annotations
-
 import dataclasses
 import difflib
 import importlib.resources

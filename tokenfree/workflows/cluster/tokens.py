@@ -1,7 +1,5 @@
 """The token that Ray requires of anyone who connects. It is created if missing, and used unless disabled."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import secrets

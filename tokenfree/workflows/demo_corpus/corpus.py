@@ -3,8 +3,6 @@
 Sources are read as text, so no module is imported. The same environment gives the same bytes.
 """
 
-from __future__ import annotations
-
 import bz2
 import importlib
 import importlib.util

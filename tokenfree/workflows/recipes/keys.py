@@ -1,7 +1,5 @@
 """The keys of recipes. Meanings come from the docstrings of settings, under `Attributes:`."""
 
-from __future__ import annotations
-
 import dataclasses
 import difflib
 import re

@@ -1,7 +1,5 @@
 """Parts of `tokenfree inspect`: counts and columns, windows with their features marked, and embeddings."""
 
-from __future__ import annotations
-
 import importlib.util
 import re
 from collections.abc import Iterator, Mapping, Sequence
