@@ -3,8 +3,6 @@
 Local files are written under `_tmp/`, hashed, then renamed. Object stores receive the finished object in one put.
 """
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import functools
@@ -18,7 +16,7 @@ import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 import fsspec
 import pyarrow as pa
@@ -116,7 +114,7 @@ class Storage:
     url: str
 
     @classmethod
-    def at(cls, url: str) -> Storage:
+    def at(cls, url: str) -> Self:
         """Return the directory `url` in its absolute form. Raises UserError if its address or protocol is unusable."""
         check_address(url)
         try:

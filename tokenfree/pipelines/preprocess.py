@@ -4,8 +4,6 @@ A job is a table of stages (`tokenfree.preprocess.job.stages`). `pipelines.local
 `pipelines.ray` on a Ray cluster, and `pipelines.beam` on the engines of Beam. Only the last imports Beam.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 from collections.abc import Callable, Iterator, Sequence
@@ -46,7 +44,7 @@ class Engine:
 
     name: Literal["ray", "local", "embedded", "beam"]
     workers: int
-    options: PipelineOptions | None = None
+    options: "PipelineOptions | None" = None
 
     @property
     def is_one_process(self) -> bool:

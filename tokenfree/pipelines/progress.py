@@ -1,12 +1,10 @@
 """Progress of a job on any runner, from what is committed in the output directory. Workers are not asked."""
 
-from __future__ import annotations
-
 import contextlib
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, Literal, NamedTuple, Self, get_args
 
 from tokenfree.core.storage import Storage
 from tokenfree.preprocess.dataset.manifest import Manifest
@@ -33,6 +31,14 @@ class Progress:
     characters: int
 
 
+class _Totals(NamedTuple):
+    """A committed run or shard. The run that is `last` ends its split."""
+
+    bytes: int
+    characters: int
+    last: bool = True
+
+
 class Watcher:
     """A context manager that calls `report` from a thread while the block runs.
 
@@ -51,7 +57,7 @@ class Watcher:
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="progress", daemon=True)
 
-    def __enter__(self) -> Watcher:
+    def __enter__(self) -> Self:
         self._thread.start()
         return self
 
@@ -112,14 +118,6 @@ def furthest(before: Progress | None, now: Progress) -> Progress:
     if before is not None and (_ORDER.index(now.stage), now.done) < (_ORDER.index(before.stage), before.done):
         return before
     return now
-
-
-class _Totals(NamedTuple):
-    """A committed run or shard. The run that is `last` ends its split."""
-
-    bytes: int
-    characters: int
-    last: bool = True
 
 
 def _progress(stage: Stage, seen: dict[str, _Totals], done: int, total: int) -> Progress:

@@ -1,7 +1,5 @@
 """Records of preprocessing: pages, documents, input splits, sites, and the schema of windows."""
 
-from __future__ import annotations
-
 import dataclasses
 import hashlib
 import html
@@ -9,7 +7,7 @@ import json
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, Self
 
 import pyarrow as pa
 
@@ -81,7 +79,7 @@ class Site:
         return hash((self.database, self.language, tuple(sorted(self.namespaces.items()))))
 
     @classmethod
-    def from_siteinfo(cls, xml: str, *, database: str | None = None, language: str | None = None) -> Site:
+    def from_siteinfo(cls, xml: str, *, database: str | None = None, language: str | None = None) -> Self:
         """Return the site that the head of a dump describes. `database` and `language` override the head.
 
         Without <siteinfo> it has the names that every wiki understands, and `wiki` and `und` for unknown values.
@@ -151,7 +149,7 @@ class InputSplit:
         return json.dumps(dataclasses.asdict(self), ensure_ascii=False, sort_keys=True)
 
     @classmethod
-    def from_json(cls, line: str) -> InputSplit:
+    def from_json(cls, line: str) -> Self:
         return checked(cls, json.loads(line))
 
 

@@ -1,7 +1,5 @@
 """Functions of `tokenfree.NAME` beyond those of the packages: recipes by name, predictions and export in one call."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -25,7 +23,7 @@ class Recipe:
     """
 
     @staticmethod
-    def from_name(recipe: str, **overrides: Any) -> PretrainRecipe:
+    def from_name(recipe: str, **overrides: Any) -> "PretrainRecipe":
         """Build a pretraining recipe, such as `Recipe.from_name("canine-s-tiny", train={"steps": 500})`.
 
         Raises UserError if there is no such recipe, it is of another kind, or keys or values are invalid.
@@ -33,18 +31,18 @@ class Recipe:
         return _built(library.PRETRAINING, recipe, overrides)
 
     @staticmethod
-    def for_finetuning(recipe: str, **overrides: Any) -> FinetuneRecipe:
+    def for_finetuning(recipe: str, **overrides: Any) -> "FinetuneRecipe":
         """Build a fine-tuning recipe, such as `Recipe.for_finetuning("ner", train={"steps": 500})`."""
         return _built(library.FINETUNING, recipe, overrides)
 
     @staticmethod
-    def for_sweep(recipe: str, **overrides: Any) -> SweepRecipe:
+    def for_sweep(recipe: str, **overrides: Any) -> "SweepRecipe":
         """Build a sweep recipe, such as `Recipe.for_sweep("three-knobs-tiny", trials=4)`."""
         library.check_kind(library.SWEEP, recipe)
         return library.build_sweep(library.read(recipe), overrides, f"recipe {recipe}")
 
     @staticmethod
-    def for_preprocessing(recipe: str, **overrides: Any) -> PreprocessConfig:
+    def for_preprocessing(recipe: str, **overrides: Any) -> "PreprocessConfig":
         """Build preprocessing settings, such as `Recipe.for_preprocessing("wikipedia-tiny", books=["books/"])`."""
         return _built(library.PREPROCESSING, recipe, overrides)
 
@@ -102,7 +100,7 @@ def export(
     to: Literal["huggingface", "onnx"] = "huggingface",
     step: int | None = None,
     trust_code: bool = False,
-) -> Exported:
+) -> "Exported":
     """Export the model of a run to a folder for transformers (`from_pretrained`) or as a graph for onnxruntime.
 
     The folder must be new or empty. See `checkpoint_of` for the default of `step`. `trust_code` allows the run's custom

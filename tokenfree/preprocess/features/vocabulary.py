@@ -1,7 +1,5 @@
 """The subword vocabulary: training, and subwords with exact offsets."""
 
-from __future__ import annotations
-
 import functools
 import hashlib
 import io
@@ -14,7 +12,7 @@ import threading
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import numpy as np
 import sentencepiece
@@ -208,12 +206,12 @@ class Vocabulary:
 
     @classmethod
     @functools.lru_cache(maxsize=2)
-    def load(cls, model: bytes) -> Vocabulary:
+    def load(cls, model: bytes) -> Self:
         """Return the vocabulary of a SentencePiece model. A process loads the same bytes once."""
         return cls(model)
 
-    def __reduce__(self) -> tuple[type[Vocabulary], tuple[bytes]]:
-        return Vocabulary, (self.model,)
+    def __reduce__(self) -> tuple[type[Self], tuple[bytes]]:
+        return type(self), (self.model,)
 
     def pieces(self) -> list[str]:
         """Return the pieces in the order of their ids, with "▁" for a space."""

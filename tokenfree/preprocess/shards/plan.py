@@ -1,13 +1,11 @@
 """Plan the shards: which key range of which runs becomes which file. Also choose the text for the vocabulary."""
 
-from __future__ import annotations
-
 import dataclasses
 import itertools
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -44,11 +42,11 @@ class DocumentSet:
         """Characters of all texts in the batches, including those out of range and duplicates."""
         return sum(batch.characters for batch in self.batches)
 
-    def between(self, low: int, high: int) -> DocumentSet:
+    def between(self, low: int, high: int) -> Self:
         """Return the documents at positions from `low` up to, but excluding, `high`."""
         ranges = clipped(self.ranges, low, high)
         near = tuple(batch for batch in self.batches if any(overlaps(batch, *part) for part in ranges))
-        return DocumentSet(ranges, near, self.gone)
+        return dataclasses.replace(self, ranges=ranges, batches=near)
 
     def is_empty(self, storage: Storage) -> bool:
         """Return True if there is no document. Reads data only if the sidecars of the runs cannot tell."""

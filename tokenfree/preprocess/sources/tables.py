@@ -1,7 +1,5 @@
 """Documents in tables: JSON lines, Parquet and Hugging Face datasets."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import logging
@@ -14,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, Self, TypeAlias
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -65,7 +63,7 @@ class TableColumns:
     language: str
 
     @classmethod
-    def of(cls, settings: PreprocessConfig | InputSplit) -> TableColumns:
+    def of(cls, settings: PreprocessConfig | InputSplit) -> Self:
         return cls(settings.text_column, settings.id_column, settings.language_column)
 
     def among(self, names: Sequence[str]) -> list[str]:
@@ -103,7 +101,7 @@ class Named(NamedTuple):
     split: str | None
 
     @classmethod
-    def parse(cls, text: str) -> Named:
+    def parse(cls, text: str) -> Self:
         """Parse `NAME[:CONFIG][@SPLIT]`. A folder may contain a colon; it becomes absolute, the same on all workers."""
         name, _, split = text.partition("@")
         path, _, config = (name, "", "") if os.path.isdir(name) else name.partition(":")

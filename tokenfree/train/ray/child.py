@@ -3,8 +3,6 @@
 Ray can end a connected process without notice when a raylet is lost, so commands talk to Ray through a child process.
 """
 
-from __future__ import annotations
-
 import contextlib
 import multiprocessing
 import os
@@ -19,7 +17,7 @@ from collections.abc import Callable, Iterator, Mapping
 from multiprocessing.connection import Connection
 from pathlib import Path
 from pkgutil import resolve_name
-from typing import IO, Any, NamedTuple
+from typing import IO, Any, NamedTuple, Self
 
 import psutil
 
@@ -97,7 +95,7 @@ class Child:
         self.send((function, arguments))
         self._outcome: tuple[Any, str | None] | None = None  # a value or error, and the traceback of an error
 
-    def __enter__(self) -> Child:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *error: object) -> None:

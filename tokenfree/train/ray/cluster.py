@@ -1,7 +1,5 @@
 """A Ray session for a `with` block: the cluster of RAY_ADDRESS, or a fresh local one."""
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import logging
@@ -10,7 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import Any, Self
 
 import psutil
 import ray
@@ -77,7 +75,7 @@ class Session:
         self._head_answered = time.monotonic()
 
     @classmethod
-    def current(cls, *, local: bool) -> Session:
+    def current(cls, *, local: bool) -> Self:
         context = ray.get_runtime_context()
         (node,) = (node for node in ray.nodes() if node["NodeID"] == context.get_node_id())
         return cls((node["NodeManagerAddress"], node["NodeManagerPort"]), _head_address(), local=local)

@@ -4,8 +4,6 @@ Ray Tune saves its own state rarely and without the reports, so a sweep resumes 
 and page are made from it. The `event` of an event names what happened; `_FIELDS` lists its other fields.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import itertools
 import json
@@ -15,7 +13,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal, NotRequired, TypeGuard, Union
+from typing import Annotated, Any, Literal, NotRequired, Self, TypeGuard, Union
 
 from pydantic import Field, with_config
 from typing_extensions import TypedDict
@@ -98,7 +96,7 @@ class TrialState:
     def ended(self) -> bool:
         return self.state in ("finished", "stopped", "failed")
 
-    def after(self, event: Event) -> TrialState:
+    def after(self, event: Event) -> Self:
         match event["event"]:
             case "begin":
                 return dataclasses.replace(self, running=True, error="")
@@ -154,7 +152,7 @@ class History:
         """Return the number of skipped settings by reason."""
         return dict(Counter(reason for _, reasons in self.skipped for reason in reasons))
 
-    def after(self, event: Event) -> History:
+    def after(self, event: Event) -> Self:
         match event["event"]:
             case "start":
                 idle = {name: dataclasses.replace(trial, running=False) for name, trial in self.trials.items()}

@@ -4,8 +4,6 @@ Each command makes a new `Tuner`, whose scheduler gets all reports of the journa
 so ASHA would start with empty rungs, and Tune has lost the seconds before a SIGKILL.
 """
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import gc
@@ -114,7 +112,7 @@ def _train(proposer: Proposer, planned: History, folder: Path, link: Link, sessi
         course.close()
 
 
-def _tuner(trials: _Trials, storage: Path) -> tune.Tuner:
+def _tuner(trials: "_Trials", storage: Path) -> tune.Tuner:
     return tune.Tuner(
         tune.with_resources(Trainable, dict(trials.placement.needs)),
         tune_config=tune.TuneConfig(

@@ -1,7 +1,5 @@
 """The actions of `tokenfree cluster`: start and stop machines; submit, follow and stop jobs."""
 
-from __future__ import annotations
-
 import argparse
 import dataclasses
 import itertools
@@ -289,7 +287,7 @@ def _agree(question: str, agreed: bool) -> None:
         raise UserError("not done, as the answer was no")
 
 
-def _follow(jobs: Jobs, name: str) -> int:
+def _follow(jobs: "Jobs", name: str) -> int:
     """Write the log of a job to its end, and return its exit status. Ctrl-C leaves the job alone."""
     from tokenfree.workflows.cluster.jobs import outcome
 
@@ -304,7 +302,7 @@ def _follow(jobs: Jobs, name: str) -> int:
     return status
 
 
-def _jobs(args: argparse.Namespace) -> Jobs:
+def _jobs(args: argparse.Namespace) -> "Jobs":
     """Return the jobs of a cluster, using Ray's token if there is one. Raises UserError if its address is invalid."""
     found = local_cluster.running()
     own = None if found is None else found.address
@@ -327,7 +325,7 @@ def _jobs(args: argparse.Namespace) -> Jobs:
     return Jobs(address)
 
 
-def _table(jobs: list[Job]) -> Table:
+def _table(jobs: "list[Job]") -> "Table":
     from rich.table import Column, Table
 
     headers = (Column(name, overflow="fold") for name in ("job", "status", "minutes", "exit", "command"))

@@ -1,7 +1,5 @@
 """Progress of commands: a region that redraws itself in a terminal, plain lines in a log."""
 
-from __future__ import annotations
-
 import collections
 import sys
 import time
@@ -162,7 +160,7 @@ class LiveLine:
 class DownloadLine(LiveLine):
     """The live line of a download: wiki, bytes of all files, rate and time left, or what it is waiting for."""
 
-    def __call__(self, progress: Progress) -> None:
+    def __call__(self, progress: "Progress") -> None:
         seconds = time.monotonic() - self.began
         wiki = progress.name.partition("-pages")[0]  # full names would wrap the line
         parts = [wiki, f"{progress.done / 1e6:,.1f} of {progress.total / 1e6:,.1f} MB"]
@@ -213,7 +211,7 @@ class EmbeddingLine(LiveLine):
 
     _shards = _texts = _characters = _made = 0
 
-    def __call__(self, record: ShardRecord, made: bool) -> None:
+    def __call__(self, record: "ShardRecord", made: bool) -> None:
         """Add a shard. `made` is False if an earlier command wrote it."""
         seconds = time.monotonic() - self.began
         self._shards += 1

@@ -1,7 +1,5 @@
 """Results that commands print at their end: losses, scores, predictions, the next command; also times and sizes."""
 
-from __future__ import annotations
-
 import importlib.util
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
@@ -83,7 +81,7 @@ def money(amount: float) -> str:
     return f"{amount:,.2f}" if amount >= 1 else f"{amount:.2g}"
 
 
-def loss_lines(result: PretrainResult) -> list[str]:
+def loss_lines(result: "PretrainResult") -> list[str]:
     """Return the held-out loss. A second line compares it with context-free baselines, if the run has counted them."""
     means = result.validation_means
     loss = means.get("validation_masked_loss", result.validation_loss)
@@ -106,7 +104,7 @@ def loss_of_each(means: Mapping[str, float], paths: Sequence[str]) -> list[str]:
     return [f"held-out loss of each: {losses}"] if losses else []
 
 
-def _compared(masked_only: float, result: PretrainResult) -> str | None:
+def _compared(masked_only: float, result: "PretrainResult") -> str | None:
     """Return a comparison of the loss on hidden targets with the context-free baselines, or None without them."""
     if "masked_only_unigram" not in result.baselines:
         return None

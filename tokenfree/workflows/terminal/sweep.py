@@ -1,12 +1,10 @@
 """Output of sweeps: the plan of a dry run, and the table and log lines of a running sweep."""
 
-from __future__ import annotations
-
 import os
 import sys
 import time
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING, Self, TextIO
 
 from rich.console import Group, RenderableType
 from rich.table import Table
@@ -14,7 +12,7 @@ from rich.text import Text
 
 from tokenfree.core.errors import one_line
 from tokenfree.train.sweep.history import Event, History, TrialState
-from tokenfree.train.sweep.recipe import LOSS, Target
+from tokenfree.train.sweep.recipe import LOSS, SweepRecipe, Target, Values
 from tokenfree.train.sweep.results import is_number, short_names, shown
 from tokenfree.workflows.terminal.progress import SEPARATOR, Display
 from tokenfree.workflows.terminal.results import clock, counted, short
@@ -22,14 +20,13 @@ from tokenfree.workflows.terminal.verbosity import Verbosity
 
 if TYPE_CHECKING:
     from tokenfree.train.data.mixture import Data
-    from tokenfree.train.sweep.recipe import SweepRecipe, Values
     from tokenfree.train.sweep.subjects import TaskInput
     from tokenfree.train.sweep.tune import Placement
 
 _MOST = 40  # number of settings that are listed
 
 
-def describe(sweep: SweepRecipe, data: Data | TaskInput, output: str) -> Iterator[str]:
+def describe(sweep: SweepRecipe, data: "Data | TaskInput", output: str) -> Iterator[str]:
     """Yield the lines of a dry run. Nothing is trained. Raises UserError if the sweep cannot be run."""
     from tokenfree.train.sweep.run import prepare
 
@@ -54,7 +51,7 @@ def describe(sweep: SweepRecipe, data: Data | TaskInput, output: str) -> Iterato
     yield f"budget of a trial: {amount}, {counted(sweep.reports, 'report')}"
 
 
-def _placement(sweep: SweepRecipe, settings: tuple[Values, ...]) -> Placement:
+def _placement(sweep: SweepRecipe, settings: tuple[Values, ...]) -> "Placement":
     import torch
 
     from tokenfree.train.ray.cluster import cores, ray_session
@@ -93,7 +90,7 @@ class SweepTable:
         elif not self._quiet:
             self._log(event)
 
-    def __enter__(self) -> SweepTable:
+    def __enter__(self) -> Self:
         self._display.show()
         return self
 
