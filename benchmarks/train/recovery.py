@@ -38,6 +38,7 @@ from tokenfree.train.config import PretrainRecipe
 from tokenfree.train.loop.pretraining import Loop
 from tokenfree.train.pretrain import pretrain
 from tokenfree.train.ray.child import ray_processes
+from tokenfree.train.runs import checkpoints
 from tokenfree.train.runs.checkpoints import checkpoint_name
 from tokenfree.train.runs.run import Run
 from tokenfree.workflows.recipes import library
@@ -122,7 +123,7 @@ def cpu(recipe: PretrainRecipe, data: str) -> Iterator[tuple[str, float]]:
     with tempfile.TemporaryDirectory() as run:
         first = Loop(recipe, data)
         first.train_until(1)
-        first.save(Path(run) / "checkpoints" / checkpoint_name(1))
+        checkpoints.write(Path(run) / "checkpoints" / checkpoint_name(1), *first.snapshot())
         marks = [time.process_time()]
         loop = Loop(recipe, data)
         marks.append(time.process_time())

@@ -18,6 +18,7 @@ from tokenfree.core.settings import to_mapping
 from tokenfree.train.config import PretrainRecipe
 from tokenfree.train.loop.pretraining import Loop
 from tokenfree.train.loop.step import NotANumber
+from tokenfree.train.runs import checkpoints
 
 MakeRecipe = Callable[..., PretrainRecipe]
 NO_DROPOUT = {"trunk": {"dropout": 0.0}}
@@ -84,19 +85,19 @@ def test_goes_on_bit_for_bit_after_any_step(
         first = Loop(recipe, corpus)
         run(first, step)
         first.validate()  # must leave no trace
-        first.save(tmp_path / f"{step}")
+        checkpoints.write(tmp_path / f"{step}", *first.snapshot())
         torch.manual_seed(step)
         second = Loop(recipe, corpus)
-        second.restore(tmp_path / f"{step}")
+        second.load(checkpoints.read(tmp_path / f"{step}"))
         assert run(second, 5) == expected[step:]
         for name, tensor in second.model.state_dict().items():
             assert torch.equal(tensor, undisturbed.model.state_dict()[name]), name
 
 
 def test_other_data_order_is_refused(corpus: str, make_recipe: MakeRecipe, tmp_path: Path) -> None:
-    Loop(make_recipe(), corpus).save(tmp_path / "saved")
+    checkpoints.write(tmp_path / "saved", *Loop(make_recipe(), corpus).snapshot())
     with pytest.raises(UserError, match="seed 0, now 1"):
-        Loop(make_recipe(seed=1), corpus).restore(tmp_path / "saved")
+        Loop(make_recipe(seed=1), corpus).load(checkpoints.read(tmp_path / "saved"))
 
 
 def test_seeds_and_dropout_matter(corpus: str, make_recipe: MakeRecipe) -> None:

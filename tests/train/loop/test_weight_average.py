@@ -54,9 +54,9 @@ def test_it_goes_on_bit_for_bit(corpus: str, make_recipe: MakeRecipe, tmp_path: 
     undisturbed, first = Loop(recipe, corpus), Loop(recipe, corpus)
     undisturbed.train_until(6)
     first.train_until(3)
-    first.save(tmp_path / "saved")
+    checkpoints.write(tmp_path / "saved", *first.snapshot())
     second = Loop(recipe, corpus)
-    second.restore(tmp_path / "saved")
+    second.load(checkpoints.read(tmp_path / "saved"))
     second.train_until(6)
     for ours, theirs in zip(second.snapshot()[0].values(), undisturbed.snapshot()[0].values(), strict=True):
         assert ours.keys() == theirs.keys()

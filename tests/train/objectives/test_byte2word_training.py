@@ -13,6 +13,7 @@ from tokenfree.preprocess.dataset.manifest import load_manifest, load_vocabulary
 from tokenfree.train.config import PretrainRecipe, check
 from tokenfree.train.loop.pretraining import Loop
 from tokenfree.train.pretrain import pretrain
+from tokenfree.train.runs import checkpoints
 from tokenfree.workflows.recipes import library
 
 SMALL: dict[str, Any] = {
@@ -57,8 +58,8 @@ def test_goes_on_bit_for_bit(corpus: str, tmp_path: Path, variant: str) -> None:
     first, second = (Loop(recipe_of(variant), corpus) for _ in range(2))
     run(first, 2)
     first.validate()
-    first.save(tmp_path / "saved")
-    second.restore(tmp_path / "saved")
+    checkpoints.write(tmp_path / "saved", *first.snapshot())
+    second.load(checkpoints.read(tmp_path / "saved"))
     assert run(second, 4) == whole[2:]
 
 

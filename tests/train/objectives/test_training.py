@@ -67,8 +67,8 @@ def test_micro_batches_and_interruptions_change_nothing(
     first, second = (Loop(recipe_of(objective), corpus) for _ in range(2))
     run(first, 2)
     first.validate()
-    first.save(tmp_path / "saved")
-    second.restore(tmp_path / "saved")
+    checkpoints.write(tmp_path / "saved", *first.snapshot())
+    second.load(checkpoints.read(tmp_path / "saved"))
     assert run(second, 4) == whole[2:]
 
 
@@ -97,10 +97,10 @@ def test_runs_of_before_a_rule_changed_do_not_go_on(
     assert [name.removeprefix("rule of ") for name in known if name.startswith("rule of ")] == rules
     before = {name: value for name, value in known.items() if not name.startswith("rule of ")}
     monkeypatch.setattr(first.loader, "fingerprint", before)
-    first.save(tmp_path / "saved")
+    checkpoints.write(tmp_path / "saved", *first.snapshot())
     second = Loop(recipe, corpus)
     with pytest.raises(UserError, match=r"saved was trained on other samples or by other rules \(.*rule of lamb"):
-        second.restore(tmp_path / "saved")
+        second.load(checkpoints.read(tmp_path / "saved"))
     second.load_model(checkpoints.read(tmp_path / "saved"))
     assert second.validate() == first.validate()
     plain = recipe_of("masked_subwords, tied", optimizer={"name": "adamw"})

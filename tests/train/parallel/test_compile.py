@@ -11,6 +11,7 @@ from tokenfree.core.errors import UserError
 from tokenfree.train.config import PretrainRecipe
 from tokenfree.train.loop.pretraining import Loop
 from tokenfree.train.pretrain import pretrain
+from tokenfree.train.runs import checkpoints
 
 MakeRecipe = Callable[..., PretrainRecipe]
 
@@ -31,8 +32,8 @@ def test_losses_names_and_going_on(corpus: str, make_recipe: MakeRecipe, tmp_pat
     assert compiled.validate()["validation_loss"] == pytest.approx(plain.validate()["validation_loss"], rel=1e-3)
     ours, theirs = plain.snapshot()[0], compiled.snapshot()[0]
     assert {part: set(ours[part]) for part in ours} == {part: set(theirs[part]) for part in theirs}
-    compiled.save(tmp_path / "saved")
-    plain.restore(tmp_path / "saved")
+    checkpoints.write(tmp_path / "saved", *compiled.snapshot())
+    plain.load(checkpoints.read(tmp_path / "saved"))
 
 
 @pytest.mark.gpu
@@ -46,8 +47,8 @@ def test_dropout_is_drawn_anew_for_every_batch_and_again_after_a_stop(
     lines: list[list[Any]] = [[], [], []]
     undisturbed.train_until(4, lines[0].append)
     first.train_until(2, lines[1].append)
-    first.save(tmp_path / "saved")
-    second.restore(tmp_path / "saved")
+    checkpoints.write(tmp_path / "saved", *first.snapshot())
+    second.load(checkpoints.read(tmp_path / "saved"))
     second.train_until(4, lines[1].append)
     assert [line["loss"] for line in lines[1]] == [line["loss"] for line in lines[0]]
 

@@ -22,19 +22,22 @@ from pathlib import Path
 from tokenfree.core.settings import build
 from tokenfree.train.config import PretrainRecipe
 from tokenfree.train.loop.pretraining import Loop
+from tokenfree.train.runs import checkpoints
 
 legs, data, folder = json.loads(arguments[0]), arguments[1], Path(arguments[2])
 lines, saved = [], None
 for number, (mapping, until, fresh) in enumerate(legs):
     loop = Loop(build(PretrainRecipe, mapping, source="test"), data, rank=rank, world_size=2)
     if not fresh:
-        loop.restore(saved)
+        loop.load(checkpoints.read(saved))
     loop.train_until(until, lines.append)
     validation = loop.validate()
     saved = folder / f"leg_{number}"
-    loop.save(saved)
+    parts, state = loop.snapshot()
+    assert (len(parts["model"]) > 0) == (rank == 0)
+    if rank == 0:
+        checkpoints.write(saved, parts, state)
     dist.barrier()
-    assert (len(loop.snapshot()[0]["model"]) > 0) == (rank == 0)
 held = sum(parameter.to_local().numel() if hasattr(parameter, "to_local") else parameter.numel()
            for parameter in loop.model.parameters())
 result = [lines, validation, held]
@@ -89,7 +92,7 @@ def test_shards_train_as_one_worker_does(
     total = sum(parameter.numel() for parameter in alone.model.parameters())
     assert sum(held) == total
     assert max(held) < 0.6 * total
-    alone.save(tmp_path / "alone")
+    checkpoints.write(tmp_path / "alone", *alone.snapshot())
     theirs, ours = checkpoints.read(tmp_path / "fsdp" / "leg_0"), checkpoints.read(tmp_path / "alone")
     assert theirs.parts == ours.parts == {"model", "optimizer", "average"}
     for part in ("model", "optimizer", "average"):
@@ -106,7 +109,7 @@ def test_a_run_goes_on_with_the_other_strategy(corpus: str, make_recipe: MakeRec
     assert losses(lines[:6]) == pytest.approx(expected, rel=2e-5)
     assert losses(lines[12:]) == losses(lines[:2])  # to the bit
     alone = Loop(make_recipe(parallel="fsdp", micro_batch=2, ema_decay=0.5), corpus)  # one worker has all there is
-    alone.restore(tmp_path / "both" / "leg_1")
+    alone.load(checkpoints.read(tmp_path / "both" / "leg_1"))
     after: list[Any] = []
     alone.train_until(6, after.append)
     assert losses(after) == pytest.approx(expected[4:], rel=2e-5)

@@ -21,6 +21,7 @@ from tokenfree.train.planning import (
     run_seconds,
     work_of,
 )
+from tokenfree.train.runs import checkpoints
 
 WORK = Work(
     parameters=1000,
@@ -68,7 +69,7 @@ def test_sharded_workers_hold_a_part_of_all_but_activations() -> None:
 def test_checkpoints_are_as_large_as_those_that_are_written(tiny: PretrainRecipe, corpus: str, tmp_path: Path) -> None:
     loop = Loop(tiny, corpus)
     loop.train_until(1)
-    loop.save(tmp_path / "checkpoint")
+    checkpoints.write(tmp_path / "checkpoint", *loop.snapshot())
     size = sum(path.stat().st_size for path in (tmp_path / "checkpoint").glob("*.safetensors"))
     assert checkpoint_bytes(tiny.train, work_of(tiny, corpus)) == pytest.approx(size, rel=0.05)
 

@@ -38,7 +38,6 @@ from tokenfree.train.loop.parallel import (
 from tokenfree.train.loop.step import StepNumbers, Stop, Task, TrainingStep, WeightAverage, matrix_precision
 from tokenfree.train.model.encoder import Encoder
 from tokenfree.train.optimizers.base import learning_rate, scale_rate
-from tokenfree.train.runs import checkpoints
 from tokenfree.train.runs.checkpoints import AVERAGE, MODEL, OPTIMIZER, Checkpoint, CheckpointState, RunProgress, Warn
 from tokenfree.train.runs.run import Run
 
@@ -210,16 +209,6 @@ class TrainingLoop(Generic[R]):
             recent_losses=tuple(self._training_step.recent),
         )
 
-    def save(self, directory: str | Path) -> None:
-        """Write a checkpoint as `directory` on rank 0. If workers are sharded, all must call this."""
-        parts, state = self.snapshot()
-        if self.rank == 0:
-            checkpoints.write(Path(directory), parts, state)
-
-    def restore(self, directory: str | Path) -> None:
-        """Resume from a checkpoint of `save`. The following losses equal those of an uninterrupted run."""
-        self.load(checkpoints.read(Path(directory)))
-
     def restore_newest(self, run: Run, warn: Warn) -> Checkpoint | None:
         """Resume all workers from the newest sound checkpoint of `run`, if any. Rank 0 warns of damaged ones."""
         found = broadcast(run.newest(warn) if self.rank == 0 else None)
@@ -230,6 +219,7 @@ class TrainingLoop(Generic[R]):
         return checkpoint
 
     def load(self, checkpoint: Checkpoint) -> None:
+        """Resume from a checkpoint. The following losses equal those of an uninterrupted run."""
         state = checkpoint.state
         self.loader.check(state.loader, str(checkpoint.path))
         self.load_model(checkpoint)
