@@ -69,7 +69,7 @@ def test_the_best_checkpoint_by_dev_is_the_one_that_counts(
         "step_00000004", "step_00000008"
     ]  # fmt: skip
     model = load_finetuned(tmp_path / "run")
-    assert model.step == 4
+    assert model.checkpoint.step == 4
     found = model.evaluate(files["test"])
     assert found.metrics is not None
     assert dict(found.metrics.values) == result.test

@@ -25,6 +25,8 @@ from tokenfree.train.model.encoder import Encoder
 def toeplitz_share(bias_UU: Tensor) -> float:
     """Return the share of a square matrix's variance that the means of its diagonals explain; nan if it is constant."""
     bias_UU = bias_UU.double()
+    if bias_UU.max() - bias_UU.min() <= 1e-12 * bias_UU.abs().max():
+        return float("nan")
     num_units = len(bias_UU)
     places_U = torch.arange(num_units, device=bias_UU.device)
     offset_UU = (places_U - places_U[:, None] + num_units - 1).flatten()
@@ -32,7 +34,7 @@ def toeplitz_share(bias_UU: Tensor) -> float:
     means = sums / torch.bincount(offset_UU)
     left = (bias_UU.flatten() - means[offset_UU]).square().sum()
     whole = (bias_UU - bias_UU.mean()).square().sum()
-    return float("nan") if _is_constant(bias_UU) else float(1 - left / whole)
+    return float(1 - left / whole)
 
 
 def position_terms(encoder: Encoder, num_units: int) -> list[Tensor | None]:
@@ -47,10 +49,6 @@ def position_terms(encoder: Encoder, num_units: int) -> list[Tensor | None]:
         found = [_dense(bias) for bias in biases] or [None]
     terms = [None if term is None or term.shape[-1] != num_units else term for term in found]
     return terms * len(encoder.trunk.layers) if len(terms) == 1 else terms
-
-
-def _is_constant(bias_UU: Tensor) -> bool:
-    return bool(bias_UU.max() - bias_UU.min() <= 1e-12 * bias_UU.abs().max())
 
 
 def _dense(bias: LayerBias) -> Tensor | None:

@@ -39,11 +39,7 @@ class FinetunedModel:
         self.model = model.to(self._device).eval()
 
     def __repr__(self) -> str:
-        return f"FinetunedModel(task={self.task.name}, step={self.step})"
-
-    @property
-    def step(self) -> int:
-        return self.checkpoint.step
+        return f"FinetunedModel(task={self.task.name}, step={self.checkpoint.step})"
 
     def __call__(self, texts: Sequence[str]) -> list[dict[str, Any]]:
         """Return the prediction for each text: a line of RUN/predictions without `key`.

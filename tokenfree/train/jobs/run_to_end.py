@@ -91,7 +91,8 @@ class GivenStart(Generic[R]):
     """
 
     def __init__(self, run: Run, recipe: R, make_loop: MakeLoop[R], source: str, *, trust_code: bool = False) -> None:
-        if _same(source, run.name):
+        one, other = (each.rstrip("/") if "://" in each else os.path.realpath(each) for each in (source, run.name))
+        if one == other:
             raise UserError(f"--init-from {source} is the run itself; give another --output")
         self._recipe, self._make_loop, self._trust_code = recipe, make_loop, trust_code
         self._path = absolute_path(source)
@@ -168,11 +169,6 @@ def begun(recipe: R, make_loop: MakeLoop[R], given: GivenWeights) -> tuple[Train
     loop.begin_with({**{name: state[name].clone() for name in names}, **found.taken})
     copied = dict.fromkeys(set(names) - found.taken.keys(), "copies of its layer's own")
     return loop, dataclasses.replace(found, new={**found.new, **copied})
-
-
-def _same(source: str, run: str) -> bool:
-    one, other = (each.rstrip("/") if "://" in each else os.path.realpath(each) for each in (source, run))
-    return one == other
 
 
 def run_to_end(

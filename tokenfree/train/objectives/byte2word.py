@@ -119,7 +119,7 @@ class Config(SubwordOutput):
             usable=predictable(pieces),
             read=read,
             clue="its place in its word",
-            clues=_slots,
+            clues=lambda arrays: arrays["target_positions"][:, :, 1],  # the input reveals it: each slot has a query
             codepoints=lambda arrays: letters[arrays["target_ids"]],
         )
 
@@ -129,11 +129,6 @@ class Config(SubwordOutput):
         if self.words == "subwords":
             return SubwordsAsWords(vocabulary)
         return WordsByRules(vocabulary, lower_case=self.lower_case)
-
-
-def _slots(arrays: Arrays) -> np.ndarray:
-    """Return the slot of each target in its word, int64 [b, P]. The input reveals it: each slot has a query."""
-    return arrays["target_positions"][:, :, 1]
 
 
 class Byte2WordCollator(MaskingCollator):
