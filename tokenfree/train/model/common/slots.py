@@ -6,16 +6,16 @@ B batch, C characters (or bytes, or subwords), P targets, U units after DOWN, D 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from typing import Annotated, Any, Literal
 
 import numpy as np
 from pydantic import Field
-from torch import Tensor, nn
+from torch import nn
 
 from tokenfree.core.settings import Positive, Slot, part, settings
-from tokenfree.train.model.common.attention import Core, LayerBias
-from tokenfree.train.model.common.basic import Activation, Cost, Dimensions, refuse_more
+from tokenfree.train.model.common.attention import Core
+from tokenfree.train.model.common.basic import Activation, Cost, Dimensions
 
 _HERE = "tokenfree.train.model.common.slots"
 LAYER = Slot("tokenfree.train.model.layers", "bert", f"{_HERE}.LayerConfig")
@@ -257,13 +257,6 @@ def table_counts(sharing: Sharing, num_layers: int, num_heads: int) -> tuple[int
     return 1 if sharing == "layer_wise" else num_layers, 1 if sharing == "head_wise" else num_heads
 
 
-def pairs_of_own(sharing: Sharing, pairs: list[int], num_heads: int) -> int:
-    """Return the number of pairs whose bias is computed, given the visible `pairs` of each layer, summed over heads."""
-    if sharing == "layer_wise":
-        return max(pairs)
-    return sum(pairs) // (num_heads if sharing == "head_wise" else 1)
-
-
 MAX_UNITS = "model.trunk.positions.max_units"
 
 
@@ -286,16 +279,3 @@ def needs_own_queries(trunk: TrunkConfig) -> Iterable[str]:
             f"model.trunk.positions.name: {trunk.positions.name} as it is set scales or reads the layer's queries, "
             "which global units have not; set model.trunk.attention.separate_global_projections to false"
         )
-
-
-class FixedCode(Positions):
-    """A position encoding that depends only on parameters (DIET, section 3.1)."""
-
-    max_units: int
-
-    @abstractmethod
-    def biases(self, num_units: int) -> Sequence[LayerBias]: ...
-
-    def forward(self, units_BUD: Tensor, valid_BU: Tensor) -> list[LayerBias]:
-        refuse_more(units_BUD.shape[1], self.max_units, "units", MAX_UNITS)
-        return [*self.biases(units_BUD.shape[1])]

@@ -6,12 +6,12 @@ R rank
 from typing import Literal
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from tokenfree.core.settings import Positive, settings
 from tokenfree.train.model.common.attention import FactorBias
-from tokenfree.train.model.common.basic import Dimensions
-from tokenfree.train.model.common.slots import FixedCode, Sharing, TrunkConfig, pairs_of_own, table_counts
+from tokenfree.train.model.common.basic import Dimensions, refuse_more
+from tokenfree.train.model.common.slots import MAX_UNITS, Positions, Sharing, TrunkConfig, table_counts
 from tokenfree.train.model.positions.diet_rel import DietConfig
 
 INITIAL_STD = 0.02
@@ -37,7 +37,7 @@ class Config(DietConfig):
         return DietAbs(self, dimensions, trunk)
 
 
-class DietAbs(FixedCode):
+class DietAbs(Positions):
     """Bias of unit i and key j: row i of P_Q times row j of P_K, unscaled. Keys may be mixtures."""
 
     def __init__(self, config: Config, dimensions: Dimensions, trunk: TrunkConfig) -> None:
@@ -54,7 +54,9 @@ class DietAbs(FixedCode):
         self.stacked = {"queries_LHUR": counts[0], "keys_LHKR": counts[0]}  # see train/optimizers/base.py
         self.query_factor = config.query_factor(dimensions)
 
-    def biases(self, num_units: int) -> list[FactorBias]:
+    def forward(self, units_BUD: Tensor, valid_BU: Tensor) -> list[FactorBias]:
+        num_units = units_BUD.shape[1]
+        refuse_more(num_units, self.max_units, "units", MAX_UNITS)
         num_keys = num_units if self.has_units_as_keys else self.keys_LHKR.shape[2]
         # The backward pass of unbind writes the gradients of all layers once. Indexing would add zeros for the others.
         queries, keys = self.queries_LHUR[:, :, :num_units].unbind(0), self.keys_LHKR[:, :, :num_keys].unbind(0)
@@ -63,4 +65,5 @@ class DietAbs(FixedCode):
         ]
 
     def multiply_accumulates(self, num_units: int, pairs: list[int]) -> int:
-        return pairs_of_own(self.sharing, pairs, self.num_heads) * self.queries_LHUR.shape[3]
+        num_pairs = sum(pairs) // (self.num_heads if self.sharing == "head_wise" else 1)
+        return (max(pairs) if self.sharing == "layer_wise" else num_pairs) * self.queries_LHUR.shape[3]

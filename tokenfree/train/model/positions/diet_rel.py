@@ -4,14 +4,14 @@ from collections.abc import Iterable
 from typing import Literal
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from tokenfree.core.settings import Positive, settings
 from tokenfree.train.model.common.attention import OffsetBias
-from tokenfree.train.model.common.basic import Dimensions, too_many
+from tokenfree.train.model.common.basic import Dimensions, refuse_more, too_many
 from tokenfree.train.model.common.slots import (
     MAX_UNITS,
-    FixedCode,
+    Positions,
     SharingConfig,
     TrunkConfig,
     needs_own_queries,
@@ -50,7 +50,7 @@ class Config(DietConfig):
         return DietRel(self, dimensions, trunk.layers)
 
 
-class DietRel(FixedCode):
+class DietRel(Positions):
     """Scalars for offsets key - query from -(max_units - 1) to max_units - 1, without binning or clipping."""
 
     stacked = {"by_offset_LHO": 0}  # see train/optimizers/base.py
@@ -62,7 +62,9 @@ class DietRel(FixedCode):
         self.by_offset_LHO = nn.Parameter(torch.zeros(*counts, 2 * config.max_units - 1))
         self.query_factor = config.query_factor(dimensions)
 
-    def biases(self, num_units: int) -> list[OffsetBias]:
+    def forward(self, units_BUD: Tensor, valid_BU: Tensor) -> list[OffsetBias]:
+        num_units = units_BUD.shape[1]
+        refuse_more(num_units, self.max_units, "units", MAX_UNITS)
         reachable = slice(self.max_units - num_units, self.max_units + num_units - 1)
         return [
             OffsetBias(row, self.num_heads, query_factor=self.query_factor)
