@@ -13,7 +13,7 @@ from tests.train.model.test_equations import attention, dense, encoder_of, feed_
 from tokenfree.core.settings import merge
 from tokenfree.train.batches.base import KEPT, MASKED, REPLACED
 from tokenfree.train.model.attention import causal, full, linformer, multi_scale, sliding_global
-from tokenfree.train.model.common.attention import Heads, OffsetValues
+from tokenfree.train.model.common.attention import Heads
 from tokenfree.train.model.common.basic import Dimensions
 from tokenfree.train.objectives.heads import MaskedHead, NextSentence, real_only, score
 
@@ -168,7 +168,7 @@ def test_attention_weights_are_dropped_out_in_training(name: str) -> None:
     heads = Heads(q, k, torch.ones(8, 2, q.shape[2], 16), valid, source)
     if name == "full with values of offsets":
         half = 0.5 * torch.ones(8, 2, q.shape[2], 16)
-        heads = heads._replace(values_BHKE=half, offset_values=OffsetValues(torch.full((2, 3, 16), 0.5)))
+        heads = heads._replace(values_BHKE=half, offset_values=torch.full((2, 3, 16), 0.5))
     dropped = core.train()(heads)
     assert dropped.mean().item() == pytest.approx(1, abs=0.02)
     assert ((dropped - 1).abs() > 0.001).float().mean() > 0.2

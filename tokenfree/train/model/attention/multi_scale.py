@@ -15,7 +15,7 @@ from pydantic import Field
 from torch import Tensor
 
 from tokenfree.core.settings import Positive, settings
-from tokenfree.train.model.common.attention import ALL_HEADS, Core, Heads, OffsetValues, SomeHeadsBias, hide
+from tokenfree.train.model.common.attention import ALL_HEADS, Core, Heads, PairValues, SomeHeadsBias, hide
 from tokenfree.train.model.common.basic import Dimensions, dropout, round_up
 from tokenfree.train.model.common.slots import AttentionConfig, TrunkConfig
 
@@ -165,7 +165,7 @@ class MultiScaleAttention(Core):
         context_BHUE = weights_BHU1 * heads.values_BHKE
         if heads.offset_values is not None:
             here_11 = torch.zeros(1, 1, dtype=torch.int64, device=context_BHUE.device)
-            context_BHUE = context_BHUE + heads.offset_values.of_pairs(here_11, here_11).average(weights_BHU1)
+            context_BHUE = context_BHUE + PairValues.of(heads.offset_values, here_11, here_11).average(weights_BHU1)
         return context_BHUE
 
     def _dense(self, heads: Heads, reach_B: Tensor) -> Tensor:
@@ -195,7 +195,7 @@ class MultiScaleAttention(Core):
         k_NHXE, v_NHXE = (x.unfold(0, 3 * block, block).transpose(2, 3) for x in (k, v))
         # Offsets are the same in all blocks, and need no clamping at the ends.
         values = heads.offset_values
-        of_pairs = None if values is None else values.of_pairs(queries_NW1[0], keys_N1X[0])
+        of_pairs = None if values is None else PairValues.of(values, queries_NW1[0], keys_N1X[0])
         context_NHWE = self.attend(q_NHWE, k_NHXE, v_NHXE, logits_BNHWX.flatten(0, 1), of_pairs=of_pairs)
         context_BUHE = context_NHWE.transpose(1, 2).reshape(
             len(valid_BU), num_blocks * block, *context_NHWE.shape[1::2]
@@ -210,7 +210,7 @@ def _of_group(heads: Heads, group: slice, left_out: int) -> Heads:
         keys_BHKE=heads.keys_BHKE[:, own],
         values_BHKE=heads.values_BHKE[:, group],
         bias=None if bias is None else SomeHeadsBias(bias, group),
-        offset_values=None if values is None else OffsetValues(values.table_HRE[group]),
+        offset_values=None if values is None else values[group],
     )
 
 

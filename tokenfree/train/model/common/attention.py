@@ -25,18 +25,15 @@ class Heads(NamedTuple):
     valid_BK: Tensor  # bool: real units; others are hidden as keys
     source_BKD: Tensor  # input of the key projection, for patterns with projections of their own
     bias: LayerBias | None = None  # bound to these heads, see `LayerBias.bind`
-    offset_values: OffsetValues | None = None  # from position encodings that change values
+    # From position encodings that change values, [H, R, E]: vectors by the offset key - query, see `PairValues.of`.
+    offset_values: Tensor | None = None
     global_BK: Tensor | None = None  # bool: units that attend to all and are attended to by all, if the pattern has any
 
 
-class OffsetValues(NamedTuple):
-    """Vectors [H, R, E] added to values by the offset key - query, clipped to -(R // 2) to R // 2."""
-
-    table_HRE: Tensor
-
-    def of_pairs(self, queries: Tensor, keys: Tensor) -> PairValues:
-        farthest = self.table_HRE.shape[1] // 2
-        return PairValues(self.table_HRE, (keys - queries).clamp(-farthest, farthest) + farthest)
+def clipped_offsets(queries: Tensor, keys: Tensor, num_offsets: int) -> Tensor:
+    """Return the index of the offset key - query among `num_offsets` (R), clipped to -(R // 2) to R // 2."""
+    farthest = num_offsets // 2
+    return (keys - queries).clamp(-farthest, farthest) + farthest
 
 
 class PairValues(NamedTuple):
@@ -44,6 +41,10 @@ class PairValues(NamedTuple):
 
     table_HRE: Tensor
     index_QK: Tensor
+
+    @classmethod
+    def of(cls, offset_values: Tensor, queries: Tensor, keys: Tensor) -> PairValues:
+        return cls(offset_values, clipped_offsets(queries, keys, offset_values.shape[1]))
 
     def average(self, weights: Tensor) -> Tensor:
         by_offset = weights.new_zeros(*weights.shape[:-1], self.table_HRE.shape[1])
@@ -256,7 +257,7 @@ class Core(nn.Module, ABC):
         if heads.offset_values is not None:
             queries_Q1 = torch.arange(heads.queries_BHQE.shape[2], device=hidden.device)[:, None]
             keys_1K = torch.arange(heads.keys_BHKE.shape[2], device=hidden.device)[None, :]
-            of_pairs = heads.offset_values.of_pairs(queries_Q1, keys_1K)
+            of_pairs = PairValues.of(heads.offset_values, queries_Q1, keys_1K)
         return self.attend(heads.queries_BHQE, heads.keys_BHKE, heads.values_BHKE, hidden, bias, of_pairs)
 
     def attend(

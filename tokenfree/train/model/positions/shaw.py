@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from tokenfree.core.settings import Positive, settings
-from tokenfree.train.model.common.attention import Heads, LayerBias, OffsetValues, expand_heads
+from tokenfree.train.model.common.attention import Heads, LayerBias, clipped_offsets, expand_heads
 from tokenfree.train.model.common.basic import Dimensions
 from tokenfree.train.model.common.slots import (
     Positions,
@@ -86,7 +86,7 @@ class ShawBias(LayerBias):
         heads = heads._replace(bias=QueryBias(by_offset_BHUO))
         if self.values_HOE is None:
             return heads
-        return heads._replace(offset_values=OffsetValues(expand_heads(self.values_HOE, slice(None), self.num_heads, 0)))
+        return heads._replace(offset_values=expand_heads(self.values_HOE, slice(None), self.num_heads, 0))
 
 
 class QueryBias(LayerBias):
@@ -96,14 +96,11 @@ class QueryBias(LayerBias):
         self.by_offset = by_offset_BHUO
 
     def __call__(self, heads: slice, queries: Tensor, keys: Tensor) -> Tensor:
-        return self.by_offset[:, heads][:, :, queries, self._index(queries, keys)]
+        index = clipped_offsets(queries, keys, self.by_offset.shape[3])
+        return self.by_offset[:, heads][:, :, queries, index]
 
     def dense(self, heads: slice) -> Tensor:
         by_offset_BHUO = self.by_offset[:, heads]
         positions_U = torch.arange(by_offset_BHUO.shape[2], device=by_offset_BHUO.device)
-        index_UU = self._index(positions_U[:, None], positions_U)
+        index_UU = clipped_offsets(positions_U[:, None], positions_U, self.by_offset.shape[3])
         return by_offset_BHUO.gather(3, index_UU.expand(*by_offset_BHUO.shape[:2], -1, -1))
-
-    def _index(self, queries: Tensor, keys: Tensor) -> Tensor:
-        farthest = self.by_offset.shape[3] // 2
-        return (keys - queries).clamp(-farthest, farthest) + farthest
