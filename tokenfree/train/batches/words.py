@@ -170,8 +170,6 @@ _BYTE_PIECE = "<0x"
 
 
 class WordSource(ABC):
-    """Source of words and their subwords."""
-
     columns: tuple[str, ...]  # shard columns that are read
 
     @abstractmethod

@@ -89,8 +89,6 @@ class Part(NamedTuple):
 
 
 class TextVectors(NamedTuple):
-    """The embeddings of a text."""
-
     vectors_ND: np.ndarray  # float32
     starts_N: np.ndarray  # int64: codepoint offset of the first character of each vector
     ends_N: np.ndarray  # int64: codepoint offset after its last character

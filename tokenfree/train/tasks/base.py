@@ -60,8 +60,6 @@ class TaskCollator(ABC):
 
 
 class TaskHead(Head, ABC):
-    """The part of a task that is trained with the encoder."""
-
     @abstractmethod
     def outputs(self, encoder: torch.nn.Module, batch: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Return the arrays that predictions are made of. Their first axis is the item."""

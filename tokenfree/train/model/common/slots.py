@@ -84,8 +84,6 @@ class Downsampler(nn.Module, ABC):
 
 
 class DownsamplerConfig(ABC):
-    """Settings of a downsampler."""
-
     changes_width = False  # whether the width of characters may differ from that of units
     layers: int = 0  # number of Transformer layers over characters; the heads must divide the width of characters then
     rate: int = 1  # the length of an example must be a multiple of this
@@ -118,8 +116,6 @@ class Upsampler(nn.Module, ABC):
 
 
 class UpsamplerConfig(ABC):
-    """Settings of an upsampler."""
-
     residual_characters: bool = False  # whether characters are added to vectors of the model's width
     max_pieces = None  # maximum number of vectors per unit, if it makes several
 
@@ -163,8 +159,6 @@ class Layer(nn.Module, ABC):
 
 
 class LayerConfig(ABC):
-    """Settings of a layer."""
-
     head_width: int | None = None  # width of a head; None: width / heads
 
     @abstractmethod
@@ -189,8 +183,6 @@ class Positions(nn.Module, ABC):
 
 
 class PositionsConfig(ABC):
-    """Settings of a position encoding."""
-
     sharing: Sharing = "none"  # sharing of parameters between layers or heads, also the default for segments
     takes_mixtures = False  # whether it supports keys that are mixtures of units (`AttentionConfig.num_mixtures`)
 

@@ -123,7 +123,6 @@ class Noise:
                 yield f"task.noise.{key}: {IN_WORDS} is for models of words, which this is none of; take random_case"
 
     def add(self, examples: Sequence[E], split: str) -> Sequence[E]:
-        """Return the examples of a split with the noise for that split."""
         scheme = self.train if split == "train" else self.evaluation
         return examples if scheme is None else [noisy(example, scheme, self.seed, self.rate) for example in examples]
 
