@@ -70,10 +70,6 @@ class Model(NamedTuple):
     task: DownstreamTask | None = None
     head: TaskHead | None = None
 
-    @property
-    def reads_subwords(self) -> bool:
-        return self.encoder.encoder.config.embedder.symbols == "subwords"
-
 
 def read_model(run: str | Path, step: int | None, *, trust_code: bool) -> Model:
     """Return the model of a run. Raises UserError if it or the checkpoint does not exist, JobError if it is damaged."""
@@ -102,13 +98,14 @@ def _vocabulary_of(config: RunConfig[PretrainRecipe], sha256: str | None) -> Voc
 def usage(fields: Mapping[str, Any], model: Model, *, texts: str) -> str:
     """Return instructions for using a folder, in Markdown. `fields` are those of config.json."""
     reader = fields["architectures"][0]
-    symbols = "subwords" if model.reads_subwords else "characters"
+    reads_subwords = model.encoder.encoder.config.embedder.symbols == "subwords"
+    symbols = "subwords" if reads_subwords else "characters"
     parts = [USAGE.format(auto=auto_class(reader), texts=texts, symbols=symbols)]
     if fields["model_type"] in KINDS:
         parts.append(PORT.format(reader=reader))
     if fields["model_type"] == "canine":
         parts.append(PADDING.format(length=model.encoder.length))
-    if model.reads_subwords and model.vocabulary is None:
+    if reads_subwords and model.vocabulary is None:
         parts.append(NO_TOKENIZER)
     return "\n\n".join(parts)
 

@@ -131,10 +131,6 @@ class TrainingLoop(Generic[R]):
         return self.model.encoder
 
     @property
-    def batch(self) -> int:
-        return batch_of(self.step, self.left_out)
-
-    @property
     def stopping(self) -> bool:
         """Whether any worker was asked to stop before the last step. The same on all workers."""
         return self._training_step.stopping
@@ -148,7 +144,8 @@ class TrainingLoop(Generic[R]):
                 began = time.perf_counter()
                 arrays = next(batches)
                 waited = time.perf_counter() - began
-                numbers = StepNumbers(step=self.step + 1, batch=self.batch, rate=self._rate(), waited=waited)
+                batch = batch_of(self.step, self.left_out)
+                numbers = StepNumbers(step=self.step + 1, batch=batch, rate=self._rate(), waited=waited)
                 line = self._training_step.take(arrays, numbers)
                 self.step += 1
                 if on_step is not None:

@@ -146,22 +146,16 @@ class Reading(NamedTuple):
 
 
 def with_targets(
-    windows: Sequence[Window],
-    target: AnswerTarget | None,
-    offset: int,
-    *,
-    share_of_others: float,
-    seed: int,
-    sample: int,
+    windows: Sequence[Window], target: AnswerTarget | None, offset: int, *, share: float, seed: int, sample: int
 ) -> list[Window]:
-    """Return the windows with the whole answer and a random share of the others, drawn by `seed` and `sample`."""
+    """Return the windows with the whole answer and a random `share` of the others, drawn by `seed` and `sample`."""
     draws = random.uniform(seed, "windows without the answer", np.array([sample]), max(1, len(windows)))[0]
     found = []
     for window, draw in zip(windows, draws.tolist(), strict=False):
         if target is not None and window.part.start <= target.vectors[0] <= target.vectors[-1] < window.part.stop:
             shift = offset - window.part.start
             found.append(Window(window.part, target.vectors[0] + shift, target.vectors[-1] + shift, target.kind))
-        elif draw < share_of_others:
+        elif draw < share:
             found.append(window)
     return found
 
@@ -352,8 +346,7 @@ class QuestionCollator(TaskCollator):
             if training and kind == NOT_ANNOTATED:
                 continue
             windows = [window._replace(kind=kind) for window in self.cut(reading)]
-            drawn = {"share_of_others": share, "seed": self._seed, "sample": number}
-            for window in with_targets(windows, target, reading.offset, **drawn):
+            for window in with_targets(windows, target, reading.offset, share=share, seed=self._seed, sample=number):
                 size = self._inputs.length if self._is_characters else self._inputs.size(reading.parts(window))
                 items.append(Item(number, size, (example, window)))
         if training and unusable:

@@ -149,16 +149,16 @@ def test_windows_with_the_whole_answer_are_kept_and_a_share_of_the_others() -> N
     windows, symbols = of_windows.cut(reading), reading.text.read.symbols
     target = AnswerTarget(MINIMAL, range(100, 105))
     holding = [window for window in windows if {100, 104} <= set(window.part)]
-    found = with_targets(windows, target, reading.offset, share_of_others=0.0, seed=0, sample=0)
+    found = with_targets(windows, target, reading.offset, share=0.0, seed=0, sample=0)
     assert [window.part for window in found] == [window.part for window in holding]
     arrays = of_windows([Item(0, 30, (example, window)) for window in found], np.arange(len(found)))
     for window, codepoints in zip(found, arrays["codepoints"], strict=True):
         assert codepoints[window.first : window.last + 1].tolist() == symbols[100:105].tolist()
         assert window.kind == MINIMAL
-    every = with_targets(windows, target, reading.offset, share_of_others=1.0, seed=0, sample=0)
+    every = with_targets(windows, target, reading.offset, share=1.0, seed=0, sample=0)
     assert [window.part for window in every] == [window.part for window in windows]
     assert {(w.first, w.last, w.kind) for w in every if w.part not in [h.part for h in holding]} == {(0, 0, UNKNOWN)}
-    none = with_targets(windows, None, reading.offset, share_of_others=1.0, seed=0, sample=0)
+    none = with_targets(windows, None, reading.offset, share=1.0, seed=0, sample=0)
     assert {window.kind for window in none} == {UNKNOWN}
 
 
@@ -166,7 +166,7 @@ def test_the_share_is_drawn_by_seed_question_and_window() -> None:
     windows = cut(reader(20, 5, 1), "why", "x" * 3000)
 
     def kept(seed: int, sample: int) -> list[range]:
-        drawn = with_targets(windows, None, 0, share_of_others=0.1, seed=seed, sample=sample)
+        drawn = with_targets(windows, None, 0, share=0.1, seed=seed, sample=sample)
         return [window.part for window in drawn]
 
     assert len(kept(0, 0)) == pytest.approx(0.1 * len(windows), rel=0.2)
