@@ -254,9 +254,5 @@ class TrainingLoop(Generic[R]):
     def _rate(self) -> float:
         config = self.recipe.train
         return learning_rate(
-            self.step,
-            steps=config.steps,
-            peak=config.learning_rate,
-            warmup=config.warmup,
-            schedule=config.schedule,
+            self.step, steps=config.steps, peak=config.learning_rate, warmup=config.warmup, schedule=config.schedule
         )

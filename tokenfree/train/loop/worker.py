@@ -70,13 +70,7 @@ def batches_to_leave_out(batch: int, first: int, checkpoint: int, before: list[d
 class RunWriter:
     """A writer of the progress of `loop` to the folder of the run. `stack` closes its files."""
 
-    def __init__(
-        self,
-        loop: TrainingLoop[Any],
-        run: Run,
-        stack: contextlib.ExitStack,
-        on_line: OnLine | None,
-    ) -> None:
+    def __init__(self, loop: TrainingLoop[Any], run: Run, stack: contextlib.ExitStack, on_line: OnLine | None) -> None:
         self._loop, self._run, self._folder = loop, run, run.folder
         self._config = loop.recipe.train
         recorder = Recorder(self._folder, step=loop.step, on_line=on_line or (lambda line: None))

@@ -53,11 +53,7 @@ class Trunk(nn.Module):
         self.width = dimensions.width
 
     def forward(
-        self,
-        units_BUD: Tensor,
-        valid_BU: Tensor,
-        segments_BU: Tensor | None = None,
-        global_BU: Tensor | None = None,
+        self, units_BUD: Tensor, valid_BU: Tensor, segments_BU: Tensor | None = None, global_BU: Tensor | None = None
     ) -> Tensor:
         """Return the units after all layers, [B, U, D]. Only the trunk's segments use `segments_BU`, int64. None: 0."""
         biases = self._biases(units_BUD, valid_BU, segments_BU)

@@ -10,16 +10,7 @@ import numpy as np
 from tokenfree.core.settings import Positive, settings
 from tokenfree.preprocess.features.vocabulary import Vocabulary
 from tokenfree.preprocess.text.specials import BYTE_MASK
-from tokenfree.train.batches.base import (
-    KEPT,
-    MASKED,
-    REPLACED,
-    Arrays,
-    Rows,
-    Selection,
-    Symbols,
-    draw_unselected,
-)
+from tokenfree.train.batches.base import KEPT, MASKED, REPLACED, Arrays, Rows, Selection, Symbols, draw_unselected
 from tokenfree.train.batches.characters import ragged_range
 from tokenfree.train.batches.subwords import letters_of, needed_pieces, predictable
 from tokenfree.train.batches.words import (
@@ -201,12 +192,7 @@ class Byte2WordCollator(MaskingCollator):
         return chosen.only(kept), targets
 
     def _change(
-        self,
-        selection: Selection,
-        mask_at: int,
-        counts: np.ndarray,
-        starts: np.ndarray,
-        sizes: np.ndarray,
+        self, selection: Selection, mask_at: int, counts: np.ndarray, starts: np.ndarray, sizes: np.ndarray
     ) -> np.ndarray:
         """Mask, replace or keep words in place, and return their kinds, int64 [counts.sum()]. MASK is at `mask_at`."""
         kinds = np.full(len(starts), KEPT)

@@ -16,12 +16,7 @@ from tokenfree.core.settings import NonNegative, Positive, settings
 from tokenfree.preprocess.features.vocabulary import Vocabulary
 from tokenfree.preprocess.text.specials import BOS, MASK
 from tokenfree.train.batches.base import Arrays, Collator, Rows, Symbols, in_random_order, target_kinds
-from tokenfree.train.batches.characters import (
-    character_symbols,
-    frame_whole_words,
-    most_characters,
-    ragged_range,
-)
+from tokenfree.train.batches.characters import character_symbols, frame_whole_words, most_characters, ragged_range
 from tokenfree.train.batches.next_sentence import PairCollator
 from tokenfree.train.model.attention.causal import CausalCore
 from tokenfree.train.model.common.basic import Dense, Dimensions, initialise, layer_norm

@@ -12,12 +12,7 @@ from tokenfree.core.settings import NonNegative, Positive, settings
 from tokenfree.preprocess.features.vocabulary import Vocabulary
 from tokenfree.preprocess.text.specials import MASK
 from tokenfree.train.batches.base import Arrays, Collator, Rows, Symbols, draw_unselected, target_kinds
-from tokenfree.train.batches.characters import (
-    character_symbols,
-    frame_whole_words,
-    most_characters,
-    ragged_range,
-)
+from tokenfree.train.batches.characters import character_symbols, frame_whole_words, most_characters, ragged_range
 from tokenfree.train.batches.next_sentence import PairCollator
 from tokenfree.train.model.encoder import ModelConfig
 from tokenfree.train.objectives.base import MaskedObjective, MaskingCollator, reads

@@ -18,14 +18,7 @@ from tokenfree.core.errors import JobError
 from tokenfree.core.files import TEMPORARY
 from tokenfree.core.locks import LOCK
 from tokenfree.core.storage import Storage, retry_store
-from tokenfree.core.stored_files import (
-    check_hash,
-    hashes_of,
-    is_inside,
-    read_sealed,
-    refuse_later,
-    write_sealed,
-)
+from tokenfree.core.stored_files import check_hash, hashes_of, is_inside, read_sealed, refuse_later, write_sealed
 from tokenfree.train.runs.checkpoints import MARK, STATE, mark_of
 from tokenfree.train.runs.config import CONFIG_NAME, RUN_FORMAT, SWEEP_FORMAT
 

@@ -9,13 +9,7 @@ from torch import Tensor, nn
 from tokenfree.core.settings import Positive, settings
 from tokenfree.train.model.common.attention import FactorBias, LayerBias, OffsetBias, SumBias
 from tokenfree.train.model.common.basic import Dimensions, refuse_more, too_many
-from tokenfree.train.model.common.slots import (
-    MAX_UNITS,
-    Positions,
-    PositionsConfig,
-    TrunkConfig,
-    needs_own_queries,
-)
+from tokenfree.train.model.common.slots import MAX_UNITS, Positions, PositionsConfig, TrunkConfig, needs_own_queries
 
 
 @settings
