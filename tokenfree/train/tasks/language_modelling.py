@@ -92,7 +92,7 @@ class Config(DownstreamTask):
         return lines
 
     def scores(self, examples: Sequence[TextExample], predictions: Sequence[Mapping[str, Any]]) -> Metrics:
-        bits = math.log(2) * math.fsum(prediction["bits"] for prediction in predictions) / math.log(2)
+        bits = math.fsum(prediction["bits"] for prediction in predictions)
         return Metrics({"bits_per_byte": bits / sum(line["bytes"] for line in predictions)}, "bits_per_byte")
 
 

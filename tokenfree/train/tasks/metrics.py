@@ -42,9 +42,7 @@ def number_metrics(gold: Sequence[float], predicted: Sequence[float], names: Seq
 def _correlation(function: Any, gold: Sequence[float], predicted: Sequence[float]) -> float:
     if len(gold) < 2:
         return 0.0
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", stats.ConstantInputWarning)
-        warnings.simplefilter("ignore", stats.NearConstantInputWarning)
+    with warnings.catch_warnings(action="ignore", category=stats.DegenerateDataWarning):
         value = float(function(gold, predicted).statistic)
     return 0.0 if math.isnan(value) else value
 
