@@ -100,7 +100,7 @@ def score(loop: Loop, change: Change | None = None) -> TargetScores:
     """Return the scores of all held-out targets. Their context is changed first if there is a `change`."""
     symbols, vocabulary = loop.recipe.model.embedder.symbols, loop.windows.vocabulary
     num_subwords = 0 if vocabulary is None else vocabulary.size
-    parts = [[np.zeros(0)], [np.zeros(0, dtype=bool)], [np.zeros(0, dtype=bool)], [np.zeros(0, dtype=np.int64)]]
+    found: list[tuple[np.ndarray, ...]] = []
     with loop.evaluating():
         for arrays in loop.windows.held_out():
             if change is not None:
@@ -109,15 +109,10 @@ def score(loop: Loop, change: Change | None = None) -> TargetScores:
             logits_NV = loop.model.head.target_logits(loop.encoder, batch).float()
             gold_N = batch["target_ids"][batch["target_mask"]]
             loss_N = functional.cross_entropy(logits_NV, gold_N, reduction="none").double()
-            found = (
-                loss_N.cpu().numpy(),
-                (logits_NV.argmax(-1) == gold_N).cpu().numpy(),
-                arrays["target_kinds"][real] == MASKED,
-                np.broadcast_to(arrays["sample_ids"][:, None], real.shape)[real],
-            )
-            for part, values in zip(parts, found, strict=True):
-                part.append(values)
-    return TargetScores(*(np.concatenate(part) for part in parts))
+            correct_N, hidden_N = (logits_NV.argmax(-1) == gold_N).cpu().numpy(), arrays["target_kinds"][real] == MASKED
+            sample_ids_N = np.broadcast_to(arrays["sample_ids"][:, None], real.shape)[real]
+            found.append((loss_N.cpu().numpy(), correct_N, hidden_N, sample_ids_N))
+    return TargetScores(*map(np.concatenate, zip(*found, strict=True)))
 
 
 def what_is_read(loop: Loop, baselines: Baselines, own: TargetScores) -> dict[str, float]:
@@ -153,7 +148,7 @@ def by_language_and_script(loop: Loop, baselines: Baselines, own: TargetScores) 
     languages = np.array([shard.language for shard in reader.shards])
     names = {
         "languages": languages[reader.shards_of(own.sample_ids_N)],
-        "scripts": scripts_of(np.concatenate([np.zeros(0, dtype=np.int64), *targets])),
+        "scripts": scripts_of(np.concatenate(targets)),
     }
     of_hidden = {what: value_N[hidden] for what, value_N in values.items()}
     return {kind: breakdown(name_N[hidden], of_hidden) for kind, name_N in names.items()}
