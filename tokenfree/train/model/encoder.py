@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from tokenfree.core.errors import UserError
 from tokenfree.core.settings import Positive, Slot, part, settings
-from tokenfree.train.model.common.attention import LayerBias, SharedBias, SumBias, for_layers
+from tokenfree.train.model.common.attention import LayerBias, SharedBias, SumBias
 from tokenfree.train.model.common.basic import (
     Cost,
     Dimensions,
@@ -83,7 +83,8 @@ class Trunk(nn.Module):
         if segments_BU is None:
             segments_BU = torch.zeros(1, units_BUD.shape[1], dtype=torch.int64, device=units_BUD.device)
         added = [self.positions(units_BUD, valid_BU), self.segments(segments_BU)]
-        biases = [shared(for_layers(some, len(self.layers))) for some in added if some is not None]
+        of_layers = (some * len(self.layers) if len(some) == 1 else some for some in added if some is not None)
+        biases = [shared(some) for some in of_layers]
         if not biases:
             return [None] * len(self.layers)
         return biases[0] if len(biases) == 1 else shared(sums(*biases))

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from tokenfree.core.settings import build
-from tokenfree.train.model.common.attention import FactorBias, OffsetBias, for_layers
+from tokenfree.train.model.common.attention import FactorBias, OffsetBias
 from tokenfree.train.model.common.basic import Dimensions, count_parameters
 from tokenfree.train.model.common.slots import TrunkConfig
 from tokenfree.train.model.costs import costs
@@ -39,7 +39,7 @@ def scale_up(trunk: Trunk) -> Trunk:
 
 def biases_of(trunk: Trunk, num_units: int) -> Any:
     biases = trunk.positions(torch.zeros(1, num_units, 1), torch.ones(1, num_units, dtype=torch.bool))
-    return for_layers(biases, len(trunk.layers))
+    return biases * len(trunk.layers) if len(biases) == 1 else biases
 
 
 @pytest.mark.parametrize(

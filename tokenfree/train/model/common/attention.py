@@ -139,10 +139,6 @@ class SharedBias(LayerBias):
         return SharedBias(self.bias.uncached())
 
 
-def for_layers(distinct: list[LayerBias], num_layers: int) -> list[LayerBias]:
-    return distinct * num_layers if len(distinct) == 1 else distinct
-
-
 def select_heads(table: Tensor, heads: slice, dim: int) -> Tensor:
     """Select some heads along dimension `dim` of `table`; all of it if one head stands for all."""
     return table if table.shape[dim] == 1 else table.movedim(dim, 0)[heads].movedim(0, dim)
