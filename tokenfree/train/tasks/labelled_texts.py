@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal, Self
 
 import numpy as np
 from pydantic import Field
+from scipy.special import softmax
 
 from tokenfree.core.errors import UserError
 from tokenfree.core.settings import settings
@@ -129,7 +130,7 @@ class LabelledTexts(DownstreamTask):
         sums, counts = np.zeros((len(examples), size)), np.zeros((len(examples), 1))
         for item, output in zip(items, outputs, strict=True):
             logits = output["logits"].astype(np.float64)
-            sums[item.example] += logits if self.is_number else softmax(logits)
+            sums[item.example] += logits if self.is_number else softmax(logits, axis=-1)
             counts[item.example] += 1
         return [self._prediction(*each) for each in zip(examples, sums / np.maximum(counts, 1), strict=True)]
 
@@ -200,8 +201,3 @@ class LabelledCollator(TaskCollator):
             return arrays | {"numbers": np.array([float(label or 0) for label in labels], dtype=np.float32)}
         classes = [self._classes[str(label)] if label is not None else 0 for label in labels]
         return arrays | {"classes": np.array(classes, dtype=np.int64)}
-
-
-def softmax(logits: np.ndarray) -> np.ndarray:
-    powers = np.exp(logits - logits.max(axis=-1, keepdims=True))
-    return powers / powers.sum(axis=-1, keepdims=True)
