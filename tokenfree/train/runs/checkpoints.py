@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import hashlib
 import json
@@ -222,7 +223,7 @@ def superfluous(steps: Sequence[int], *, step: int, keep: int, best: int | None)
     return [old for old in [old for old in steps if old <= step][:-keep] if old != best]
 
 
-class CheckpointWriter:
+class CheckpointWriter(contextlib.AbstractContextManager["CheckpointWriter"]):
     """A writer that saves checkpoints in the background, one at a time; `saved(step, best=best)` follows each."""
 
     def __init__(self, folder: Path, *, saved: Callable[..., None]) -> None:
@@ -245,9 +246,6 @@ class CheckpointWriter:
     def _write(self, parts: Mapping[str, Mapping[str, Tensor]], state: CheckpointState, best: int | None) -> None:
         write(self._folder / checkpoint_name(state.step), parts, state)
         self._saved(state.step, best=best)
-
-    def __enter__(self) -> CheckpointWriter:
-        return self
 
     def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
         try:

@@ -64,7 +64,7 @@ class ScalarWriter:
         self._events.close()
 
 
-class Recorder:
+class Recorder(contextlib.AbstractContextManager["Recorder"]):
     """A recorder that appends lines to the files of a run. Lines after `step` are cut off. `on_line` gets new ones."""
 
     def __init__(self, run: Path, *, step: int, on_line: OnLine) -> None:
@@ -84,9 +84,6 @@ class Recorder:
 
     def event(self, event: str, *, step: int, **more: Any) -> None:
         self._on_line(append_event(self._events_path, event, step=step, **more))
-
-    def __enter__(self) -> Recorder:
-        return self
 
     def __exit__(self, *error: object) -> None:
         with self._metrics, contextlib.closing(self._scalars):
