@@ -112,7 +112,7 @@ def test_trackers_get_numbers_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setitem(trackers.KINDS, "wandb", lambda *arguments: Listening())
     monkeypatch.setattr(trackers, "check", lambda names: None)
-    with trackers.tracked(("wandb",), Run(tmp_path), {}, None) as take:
+    with trackers.tracked(("wandb",), Run(tmp_path), {}, lambda line: None) as take:
         assert take is not None
         take({"step": 1, "loss": 1.5, "accuracy": float("nan"), "gradient_norm": float("inf"), "note": "geese"})
     assert logged == [(1, {"loss": 1.5})]

@@ -60,7 +60,7 @@ class Extension:
             f"after it have the learning rate of a run of {self._steps:,} steps"
         )
 
-    def write(self, run: Run, on_line: OnLine | None) -> None:
+    def write(self, run: Run, on_line: OnLine) -> None:
         """Extend `run`, which this command has claimed. Do nothing if it already has that length."""
         self._run = run
         if self.is_done:
@@ -69,8 +69,7 @@ class Extension:
         more = {"steps": self._steps, "steps_before": self._steps_before, "message": self.line()}
         line = run.add_event("extend", step=self._done(), **more)
         run.reopen(dataclasses.replace(read_config(run.name), recipe=self.after))
-        if on_line is not None:
-            on_line(line)
+        on_line(line)
 
     def _done(self) -> int:
         checkpoint = self._run.newest(lambda warning: None)  # the workers report damaged ones
@@ -104,13 +103,13 @@ class GivenStart(Generic[R]):
     def lines(self) -> list[str]:
         return self._fit()[1].lines()
 
-    def write(self, run: Run, on_line: OnLine | None) -> None:
+    def write(self, run: Run, on_line: OnLine) -> None:
         """Write the first checkpoint, unless there is a valid one. Raises UserError if the weights have changed."""
         if run.newest(lambda warning: None) is None:  # the workers report damaged ones
             self._write(run, on_line)
         self._given = self._begun = None  # free their memory for training
 
-    def _write(self, run: Run, on_line: OnLine | None) -> None:
+    def _write(self, run: Run, on_line: OnLine) -> None:
         if self._read().sha256 != self.record.sha256:
             raise UserError(
                 f"--init-from {self._path}: the weights are not those that {run.name} was begun with, and it has no "
@@ -127,8 +126,7 @@ class GivenStart(Generic[R]):
             share=round(found.share, 4),
             message="\n".join(found.lines()),
         )
-        if on_line is not None:
-            on_line(line)
+        on_line(line)
         parts, state = loop.snapshot()
         with run.written():
             state = dataclasses.replace(state, recipe=fingerprint(self._recipe))
@@ -260,7 +258,7 @@ def num_restarts(run: Run) -> int:
     return sum(event["event"] in ("start", "resume") for event in run.events()) - 1
 
 
-def _train(job: Job, workers: tuple[int, int], on_line: OnLine | None) -> None:
+def _train(job: Job, workers: tuple[int, int], on_line: OnLine) -> None:
     if workers[1] > 1:
         from tokenfree.train.ray.child import work_on_ray
 

@@ -13,9 +13,9 @@ import math
 import os
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from tokenfree.core.errors import UserError, first_line
 from tokenfree.core.settings import flatten
@@ -23,14 +23,6 @@ from tokenfree.train.runs.metrics import Line, OnLine
 from tokenfree.train.runs.run import Run
 
 PROJECT = "tokenfree"  # unless the tracker's own variables name another
-
-
-class Tracker(Protocol):
-    id: str
-
-    def log(self, step: int, values: Mapping[str, float]) -> None: ...
-
-    def close(self, *, failed: bool) -> None: ...
 
 
 class Wandb:
@@ -106,7 +98,7 @@ class Mlflow:
         self._client.set_terminated(self.id, "FAILED" if failed else "FINISHED")
 
 
-KINDS: dict[str, Callable[..., Tracker]] = {"wandb": Wandb, "mlflow": Mlflow}
+KINDS = {"wandb": Wandb, "mlflow": Mlflow}
 
 
 def check(names: Sequence[str]) -> None:
@@ -120,9 +112,7 @@ def check(names: Sequence[str]) -> None:
 
 
 @contextlib.contextmanager
-def tracked(
-    names: Sequence[str], run: Run, settings: Mapping[str, Any], progress: OnLine | None
-) -> Iterator[OnLine | None]:
+def tracked(names: Sequence[str], run: Run, settings: Mapping[str, Any], progress: OnLine) -> Iterator[OnLine]:
     """Yield a function that takes the lines of a run. A tracker that fails gets no more, and a message says so."""
     if not names:
         yield progress
@@ -130,18 +120,15 @@ def tracked(
     trackers = {name: _open(name, run, settings) for name in names}
 
     def take(line: Line) -> None:
-        if progress is not None:
-            progress(line)
+        progress(line)
         values = {key: value for key, value in line.items() if key != "step" and _is_number(value)}
         for name, tracker in list(trackers.items()) if "event" not in line else ():
             try:
                 tracker.log(line["step"], values)
             except Exception as error:  # trackers raise many kinds, such as for the network or a full quota
                 del trackers[name]
-                if progress is not None:
-                    reason = first_line(error)
-                    message = f"warning: {name} gets no more metrics ({reason}); metrics.jsonl has all"
-                    progress({"event": "tracker_lost", "step": line["step"], "message": message})
+                message = f"warning: {name} gets no more metrics ({first_line(error)}); metrics.jsonl has all"
+                progress({"event": "tracker_lost", "step": line["step"], "message": message})
 
     failed = True
     try:
@@ -153,7 +140,7 @@ def tracked(
                 tracker.close(failed=failed)
 
 
-def _open(name: str, run: Run, settings: Mapping[str, Any]) -> Tracker:
+def _open(name: str, run: Run, settings: Mapping[str, Any]) -> Wandb | Mlflow:
     ids = [line["id"] for line in run.events() if line["event"] == "tracker" and line["tracker"] == name]
     folder = None if "://" in run.name else run.folder
     title = run.name.rstrip("/").rsplit("/", 1)[-1]
