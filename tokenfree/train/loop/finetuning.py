@@ -248,7 +248,9 @@ class TaskSource(Source):
                 found = self._evaluator(split)(task, device, equally_many=equally_many)
                 scores[split] = dict(found.metrics.values) if found.metrics is not None else {}
                 if folder is not None:
-                    write_predictions(folder, split, found)
+                    (folder / PREDICTIONS).mkdir(exist_ok=True)
+                    lines = (json.dumps(line, ensure_ascii=False) + "\n" for line in found.predictions)
+                    write_atomically(folder / PREDICTIONS / f"{split}.jsonl", "".join(lines))
         step = self._recipe.train.steps if progress.best_step is None else progress.best_step
         # relative to the run, so that the result does not depend on the run's location
         checkpoint = f"checkpoints/{checkpoints.checkpoint_name(step)}"
@@ -256,12 +258,6 @@ class TaskSource(Source):
 
     def _has(self, split: Split) -> bool:
         return split in self._files.paths or not self._task.needs_files
-
-
-def write_predictions(folder: Path, split: str, found: Evaluated) -> None:
-    (folder / PREDICTIONS).mkdir(exist_ok=True)
-    lines = (json.dumps(line, ensure_ascii=False) + "\n" for line in found.predictions)
-    write_atomically(folder / PREDICTIONS / f"{split}.jsonl", "".join(lines))
 
 
 def frequent_characters(texts: Iterable[str]) -> np.ndarray:
