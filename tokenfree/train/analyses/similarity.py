@@ -23,7 +23,8 @@ from torch import Tensor
 from tokenfree.core.errors import UserError
 from tokenfree.preprocess.features.vocabulary import Vocabulary
 from tokenfree.preprocess.text.words import word_spans
-from tokenfree.train.analyses.subject import FRAME, AnalysedModel, read_lines
+from tokenfree.train.analyses.subject import AnalysedModel, read_lines
+from tokenfree.train.batches.words import NUM_FRAME
 from tokenfree.train.intervals import bootstrap_interval, known
 from tokenfree.train.model.common.basic import Downsampled, any_of_units
 from tokenfree.train.model.embedders.characters import CharacterEmbedder
@@ -115,7 +116,7 @@ def have_vectors(model: AnalysedModel, words: Sequence[str], place: Place = "dow
     """Return which words have a separate vector in `place`, bool [N]. `word_vectors` describes the places."""
     if model.symbols == "subwords":
         counts_N = np.diff(model.vocabulary.encode_flat(list(words)).offsets)
-        return counts_N == 1 if place == "down" else (counts_N >= 1) & (counts_N + FRAME <= model.reader.length)
+        return counts_N == 1 if place == "down" else (counts_N >= 1) & (counts_N + NUM_FRAME <= model.reader.length)
     fits_N = np.array([model.fitting(word) == word for word in words], dtype=bool)
     if model.symbols == "bytes" and place == "down":
         return fits_N & np.array([len(word_spans(word)[0]) == 1 for word in words], dtype=bool)

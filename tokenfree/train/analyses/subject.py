@@ -14,7 +14,7 @@ from tokenfree.preprocess.dataset.manifest import MANIFEST, load_vocabulary
 from tokenfree.preprocess.features.vocabulary import Vocabulary
 from tokenfree.preprocess.text.specials import of_subwords
 from tokenfree.preprocess.text.words import word_spans
-from tokenfree.train.batches.words import most_words
+from tokenfree.train.batches.words import NUM_FRAME, most_words
 from tokenfree.train.data.mixture import Data, paths_of
 from tokenfree.train.data.shards import ShardReader
 from tokenfree.train.huggingface.folders import PRETRAINED_LENGTH, read_folder
@@ -23,8 +23,6 @@ from tokenfree.train.model.encoder import Encoder
 from tokenfree.train.runs.config import CONFIG_NAME, is_finetuned, read_config
 from tokenfree.train.runs.run import Run
 from tokenfree.train.tasks.examples import files
-
-FRAME = 2  # CLS and SEP
 
 
 class AnalysedModel:
@@ -59,7 +57,7 @@ class AnalysedModel:
         """Return as much of the beginning of `text` as the model reads, in whole words if it reads words."""
         if self.symbols == "subwords":
             found = self.vocabulary.encode_flat([text])
-            room = self.reader.length - FRAME
+            room = self.reader.length - NUM_FRAME
             return text if len(found.ids) <= room else text[: int(found.starts[room])]
         config = self.encoder.config.downsampler
         if config.bytes_per_word is None:

@@ -12,8 +12,8 @@ from tokenfree.preprocess.features.vocabulary import Vocabulary
 from tokenfree.preprocess.text.characters import codepoints_of, scripts_of
 from tokenfree.train.batches.base import Arrays, Rows, Symbols
 
-_SPACE = "\u2581"  # SentencePiece's mark of a space: at the front of a piece that begins a word
-_NO_SUBWORD = re.compile(r"<0x[0-9A-F]{2}>|<unk>|<s>|</s>|<pad>|" + _SPACE + "*")
+SPACE = "\u2581"  # SentencePiece's mark of a space: at the front of a piece that begins a word
+_NO_SUBWORD = re.compile(r"<0x[0-9A-F]{2}>|<unk>|<s>|</s>|<pad>|" + SPACE + "*")
 
 
 def predictable(pieces: Sequence[str]) -> np.ndarray:
@@ -67,11 +67,11 @@ def _of_targets(table: np.ndarray) -> Callable[[Arrays], np.ndarray]:
 
 
 def visible(piece: str) -> str:
-    return piece.strip(_SPACE).replace(_SPACE, " ")
+    return piece.strip(SPACE).replace(SPACE, " ")
 
 
 def _begins_word(pieces: Sequence[str]) -> np.ndarray:
-    return np.array([piece.startswith(_SPACE) for piece in pieces], dtype=np.int64)
+    return np.array([piece.startswith(SPACE) for piece in pieces], dtype=np.int64)
 
 
 class Pool:

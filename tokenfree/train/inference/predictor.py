@@ -20,7 +20,7 @@ from tokenfree.preprocess.features.vocabulary import MAX_TEXT_CHARACTERS, Vocabu
 from tokenfree.preprocess.text.specials import BYTE_MASK, MASK, of_subwords
 from tokenfree.train.batches.base import Arrays
 from tokenfree.train.batches.characters import frame, most_characters
-from tokenfree.train.batches.subwords import predictable, visible
+from tokenfree.train.batches.subwords import SPACE, predictable, visible
 from tokenfree.train.config import PretrainRecipe
 from tokenfree.train.data.mixture import Data, load_data_vocabulary, paths_of
 from tokenfree.train.data.shards import ShardReader
@@ -38,7 +38,6 @@ _DIGITS = 6  # maximum digits of a given number of characters
 _LONGEST_WORD = 8  # maximum characters of a masked word that is predicted character by character
 _OTHER = 4  # assumed characters of a mask of unknown length while another one is predicted
 _MOST_PIECES = 3  # maximum subwords of a masked word
-_SPACE = "\u2581"
 _WINDOWS = 5000  # windows in which characters are counted
 Scored = list[tuple[str, float]]  # texts with their log-probabilities
 
@@ -140,7 +139,7 @@ class Predictor:
         found = []
         for id_, piece in enumerate(pieces):
             text_of = visible(piece)
-            if usable[id_] and piece.startswith(_SPACE) == begins and len(text_of) in sizes:
+            if usable[id_] and piece.startswith(SPACE) == begins and len(text_of) in sizes:
                 found.append((text_of, float(scores[sizes.index(len(text_of)), id_]) - float(np.log(len(sizes)))))
         return found
 
@@ -192,12 +191,12 @@ class Predictor:
         slots = np.arange(_MOST_PIECES)
         scores = self._score(_one_target(rows, np.stack([np.full(_MOST_PIECES, hidden + 1), slots], axis=1))).numpy()
         usable = predictable(pieces)
-        begins = np.array([piece.startswith(_SPACE) for piece in pieces])
+        begins = np.array([piece.startswith(SPACE) for piece in pieces])
         found, front = [], [("", 0.0)]
         for slot in slots.tolist():
             allowed = np.flatnonzero(usable & (begins == (slot == 0)))
             likely = allowed[np.argsort(-scores[slot, allowed])[:LONGEST]]
-            more = [(pieces[int(id_)].strip(_SPACE), float(scores[slot, id_])) for id_ in likely]
+            more = [(pieces[int(id_)].strip(SPACE), float(scores[slot, id_])) for id_ in likely]
             front = _widest([(word + piece, so_far + value) for word, so_far in front for piece, value in more])
             found += [(word, so_far - float(np.log(_MOST_PIECES))) for word, so_far in front]
         return found

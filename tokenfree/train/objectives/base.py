@@ -48,8 +48,8 @@ class Head(torch.nn.Module):
 
     def multiply_accumulates(self) -> int:
         """Return the multiply-accumulates of the forward pass for one target, without the next-sentence matrix."""
-        matrices = (name for name, parameter in self.named_parameters() if parameter.ndim == 2)
-        return sum(self.get_parameter(name).numel() for name in matrices if not name.startswith("next_sentence."))
+        named = self.named_parameters()
+        return sum(each.numel() for name, each in named if each.ndim == 2 and not name.startswith("next_sentence."))
 
 
 class Objective(ABC):

@@ -15,11 +15,10 @@ from torch.nn import functional
 
 from tokenfree.core.settings import settings
 from tokenfree.train.batches.base import MASKED
-from tokenfree.train.batches.subwords import predictable
+from tokenfree.train.batches.subwords import SPACE, predictable
 from tokenfree.train.model.common.basic import Dense, draws_here, initialise, layer_norm, linear
 from tokenfree.train.objectives.base import Head, Loss, MaskedObjective
 
-_SPACE = "\u2581"
 _NONE = 0  # row of features that no other subword has: always zero
 NUM_FEATURES = 9
 
@@ -74,8 +73,8 @@ def shared_rows(pieces: Sequence[str], num_rows: int) -> Tensor:
 
 
 def _features(piece: str) -> Iterator[tuple[str, object]]:
-    text = piece.strip(_SPACE)
-    yield "length", (len(text), piece.startswith(_SPACE))
+    text = piece.strip(SPACE)
+    yield "length", (len(text), piece.startswith(SPACE))
     for count in (1, 2, 3):
         yield f"first {count}", text[:count] if len(text) >= count else None
         yield f"last {count}", text[-count:] if len(text) >= count else None

@@ -14,7 +14,6 @@ from tokenfree.train.model.common.attention import Core, Heads
 from tokenfree.train.model.common.basic import Dimensions, refuse_more, too_many
 from tokenfree.train.model.common.slots import AttentionConfig, TrunkConfig
 
-POSITIONS = ("none", "diet_abs")  # position encodings that accept mixtures as keys
 MAX_UNITS = "model.trunk.attention.max_units"
 
 
@@ -44,7 +43,7 @@ class Config(AttentionConfig):
         if not trunk.positions.takes_mixtures:
             yield (
                 f"model.trunk.positions.name: {trunk.positions.name} is not defined with linformer, whose keys have "
-                f"no place; use {' or '.join(POSITIONS)}, or positions of the embedder"
+                "no place; use none or diet_abs, or positions of the embedder"
             )
         yield from too_many(num_units, self.max_units, "units", MAX_UNITS)
 

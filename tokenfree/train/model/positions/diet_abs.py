@@ -10,11 +10,9 @@ from torch import Tensor, nn
 
 from tokenfree.core.settings import Positive, settings
 from tokenfree.train.model.common.attention import FactorBias
-from tokenfree.train.model.common.basic import Dimensions, refuse_more
+from tokenfree.train.model.common.basic import STD, Dimensions, refuse_more
 from tokenfree.train.model.common.slots import MAX_UNITS, Positions, Sharing, TrunkConfig, table_counts
 from tokenfree.train.model.positions.diet_rel import DietConfig
-
-INITIAL_STD = 0.02
 
 
 @settings
@@ -49,8 +47,8 @@ class DietAbs(Positions):
         num_keys = config.max_units if num_mixtures is None else num_mixtures
         rank = config.rank or dimensions.head_width
         counts = table_counts(config.sharing, trunk.layers, dimensions.heads)
-        self.queries_LHUR = nn.Parameter(INITIAL_STD * torch.randn(*counts, config.max_units, rank))
-        self.keys_LHKR = nn.Parameter(INITIAL_STD * torch.randn(*counts, num_keys, rank))
+        self.queries_LHUR = nn.Parameter(STD * torch.randn(*counts, config.max_units, rank))
+        self.keys_LHKR = nn.Parameter(STD * torch.randn(*counts, num_keys, rank))
         self.stacked = {"queries_LHUR": counts[0], "keys_LHKR": counts[0]}  # see train/optimizers/base.py
         self.query_factor = config.query_factor(dimensions)
 

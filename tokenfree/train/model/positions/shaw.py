@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from tokenfree.core.settings import Positive, settings
 from tokenfree.train.model.common.attention import Heads, LayerBias, clipped_offsets, expand_heads
-from tokenfree.train.model.common.basic import Dimensions
+from tokenfree.train.model.common.basic import STD, Dimensions
 from tokenfree.train.model.common.slots import (
     Positions,
     Sharing,
@@ -20,7 +20,6 @@ from tokenfree.train.model.common.slots import (
     needs_own_queries,
     table_counts,
 )
-from tokenfree.train.model.positions.diet_abs import INITIAL_STD
 
 
 @settings
@@ -59,8 +58,8 @@ class Shaw(Positions):
         self.num_heads, self.clip = dimensions.heads, config.clip
         counts = table_counts(config.sharing, num_layers, dimensions.heads)
         shape = (*counts, 2 * config.clip + 1, dimensions.head_width)
-        self.keys_LHOE = nn.Parameter(INITIAL_STD * torch.randn(shape))
-        self.values_LHOE = nn.Parameter(INITIAL_STD * torch.randn(shape)) if config.values else None
+        self.keys_LHOE = nn.Parameter(STD * torch.randn(shape))
+        self.values_LHOE = nn.Parameter(STD * torch.randn(shape)) if config.values else None
         self.stacked = {"keys_LHOE": counts[0], "values_LHOE": counts[0]}  # see train/optimizers/base.py
 
     def forward(self, units_BUD: Tensor, valid_BU: Tensor) -> list["ShawBias"]:
