@@ -181,11 +181,13 @@ def test_the_journal_is_all_that_there_is_to_know(tmp_path: Path) -> None:
     """The events, the history and what is read from the journal agree at every moment, also after a kill."""
     told: Told = []
     sweep = make_sweep("asha", trials=6, reports=4)
-    for ticks in (7, None):
+    journal = tmp_path / "sweep" / "journal.jsonl"
+    for ticks, torn in ((7, b'{"event": "beg'), (None, b"")):
         course = begin(sweep, tmp_path / "sweep", told)
         play(course, ticks=ticks)
         assert read_history(tmp_path / "sweep", seeds=1, reports=4) == course.history
-    lines = (tmp_path / "sweep" / "journal.jsonl").read_text().splitlines()
+        journal.write_bytes(journal.read_bytes() + torn)
+    lines = journal.read_text().splitlines()
     assert [event for event, _ in told] == [json.loads(line) for line in lines]
     assert told[-1][1] == course.history
     assert len(told[0][1].trials) == 0  # histories that were told do not change

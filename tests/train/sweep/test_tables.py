@@ -14,7 +14,7 @@ from tokenfree.core.errors import UserError
 from tokenfree.core.settings import build
 from tokenfree.train.config import PretrainRecipe
 from tokenfree.train.intervals import mean_interval
-from tokenfree.train.sweep.history import Journal, TrialState, read_history
+from tokenfree.train.sweep.history import TrialState, read_history
 from tokenfree.train.sweep.recipe import LOSS, SweepRecipe, Target
 from tokenfree.train.sweep.results import (
     best,
@@ -164,20 +164,19 @@ def test_without_a_result_there_is_no_best_recipe(tmp_path: Path) -> None:
 
 def write_journal(folder: Path) -> None:
     """Of a sweep of four settings: one finished, one failed, one trains, one waits; a fifth cannot be run."""
-    journal = Journal(folder / "journal.jsonl")
-    journal.append({"event": "start", "settings": 5})
-    journal.append({"event": "skip", "values": {KEY: 0.5}, "reasons": ["no", "never"]})
-    for setting in range(4):
-        journal.append({"event": "propose", "setting": setting, "values": {KEY: setting / 10}})
-    for setting in range(3):
-        journal.append({"event": "begin", "trial": f"trial_{setting:03d}"})
+    events: list[dict[str, Any]] = [
+        {"event": "start", "settings": 5},
+        {"event": "skip", "values": {KEY: 0.5}, "reasons": ["no", "never"]},
+        *({"event": "propose", "setting": setting, "values": {KEY: setting / 10}} for setting in range(4)),
+        *({"event": "begin", "trial": f"trial_{setting:03d}"} for setting in range(3)),
+    ]
     for number, loss in enumerate((2.0, 1.0), 1):
         report = {"report": number, "step": 5 * number, "validation_loss": loss}
-        journal.append({"event": "report", "trial": "trial_000", "verdict": "go", "report": report})
-    journal.append({"event": "failure", "trial": "trial_001", "error": "ValueError: once"})
-    journal.append({"event": "begin", "trial": "trial_001"})
-    journal.append({"event": "failure", "trial": "trial_001", "error": "ValueError: twice"})
-    journal.close()
+        events.append({"event": "report", "trial": "trial_000", "verdict": "go", "report": report})
+    events.append({"event": "failure", "trial": "trial_001", "error": "ValueError: once"})
+    events.append({"event": "begin", "trial": "trial_001"})
+    events.append({"event": "failure", "trial": "trial_001", "error": "ValueError: twice"})
+    (folder / "journal.jsonl").write_text("".join(json.dumps(event) + "\n" for event in events))
 
 
 def test_a_sweep_that_runs_is_read_from_its_journal(tmp_path: Path) -> None:
@@ -205,17 +204,6 @@ def test_a_finished_sweep_without_its_journal_is_refused(tmp_path: Path) -> None
     (tmp_path / "journal.jsonl").unlink()
     with pytest.raises(UserError, match=r"journal\.jsonl is gone"):
         read_history(tmp_path, seeds=1, reports=2)
-
-
-def test_what_a_kill_left_half_written_is_cut_before_more_is_appended(tmp_path: Path) -> None:
-    write_journal(tmp_path)
-    path = tmp_path / "journal.jsonl"
-    whole = path.read_bytes()
-    path.write_bytes(whole + b'{"event": "beg')
-    journal = Journal(path)
-    journal.append({"event": "exhausted"})
-    journal.close()
-    assert path.read_bytes() == whole + b'{"event": "exhausted"}\n'
 
 
 def test_names_and_values_as_people_read_them() -> None:

@@ -6,9 +6,7 @@ and page are made from it. The `event` of an event names what happened; `_FIELDS
 
 import dataclasses
 import itertools
-import json
 import math
-import os
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -20,7 +18,7 @@ from typing_extensions import TypedDict
 
 from tokenfree.core.errors import UserError
 from tokenfree.core.storage import Storage
-from tokenfree.core.stored_files import OPEN, StoredFile, cut_torn_line
+from tokenfree.core.stored_files import OPEN, StoredFile
 from tokenfree.train.runs.config import SWEEP_FORMAT, Attempt, Count, Format, Number
 from tokenfree.train.sweep.recipe import LOSS, Objective, Target, Values
 
@@ -169,23 +167,6 @@ class History:
                 return dataclasses.replace(self, exhausted=True)
         trial = self.trials[event["trial"]].after(event)
         return dataclasses.replace(self, trials={**self.trials, trial.name: trial})
-
-
-class Journal:
-    """A writer that appends events to a file. Only the process that leads the sweep writes it."""
-
-    def __init__(self, path: Path) -> None:
-        cut_torn_line(path)
-        self._file = path.open("ab")
-
-    def append(self, event: Event) -> None:
-        """Write one event and flush it to disk."""
-        self._file.write(json.dumps(event).encode() + b"\n")
-        self._file.flush()
-        os.fsync(self._file.fileno())
-
-    def close(self) -> None:
-        self._file.close()
 
 
 def read_history(folder: Path, *, seeds: int, reports: int, target: Target = LOSS) -> History:

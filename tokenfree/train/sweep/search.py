@@ -7,6 +7,7 @@ reason Optuna is called here, instead of through Tune's OptunaSearch, which keep
 import functools
 import itertools
 import json
+import os
 import shutil
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -20,9 +21,10 @@ import torch
 
 from tokenfree.core.errors import UserError
 from tokenfree.core.settings import fingerprint
+from tokenfree.core.stored_files import cut_torn_line
 from tokenfree.train.batches import counter_random as random
 from tokenfree.train.sweep import recipe as spaces
-from tokenfree.train.sweep.history import JOURNAL, Event, History, Journal, Report, TrialState, read_history
+from tokenfree.train.sweep.history import JOURNAL, Event, History, Report, TrialState, read_history
 from tokenfree.train.sweep.recipe import DEFAULT_TRIALS, Hyperparameter, SweepRecipe, Tpe, Values, objectives
 from tokenfree.train.sweep.subjects import Subject
 
@@ -236,7 +238,8 @@ class Course:
 
     def start(self) -> None:
         """Read earlier events. Trials that have not ended resume. Raises UserError if the journal is damaged."""
-        self._journal = Journal(self._folder / JOURNAL)
+        cut_torn_line(self._folder / JOURNAL)
+        self._journal = (self._folder / JOURNAL).open("ab")
         sweep = self.sweep
         self.history = read_history(self._folder, seeds=sweep.seeds, reports=sweep.reports, target=sweep.quality)
         self.write({"event": "start", "settings": self._planned.num_settings})
@@ -272,7 +275,9 @@ class Course:
         self._clean_up(name)
 
     def write(self, event: Event) -> None:
-        self._journal.append(event)
+        self._journal.write(json.dumps(event).encode() + b"\n")
+        self._journal.flush()
+        os.fsync(self._journal.fileno())
         self.history = self.history.after(event)
         self._progress(event, self.history)
 
