@@ -104,7 +104,6 @@ def status(args: argparse.Namespace) -> int:
     if found is None:
         print("no local cluster runs; tokenfree cluster local starts one")
         return 1
-
     print(f"a local cluster of {counted(len(found.nodes), 'node')} takes jobs at {found.address}")
     print(f"  {len(found.processes())} processes; logs in {found.folder}")
     return 0
@@ -147,7 +146,6 @@ def local(args: argparse.Namespace) -> int:
     Raises:
         UserError: A number is too small, or a local cluster is running already.
     """
-
     if args.nodes < 1 or (args.cpus is not None and args.cpus < 1):
         raise UserError("--nodes and --cpus must be at least 1")
     tokens.use(asked=not args.no_token)
@@ -189,7 +187,6 @@ def submit(args: argparse.Namespace) -> int:
     Raises:
         UserError: The output is relative, an address contains a password, or a file to send does not exist.
     """
-
     words = args.passed_on
     if any(map(_SECRET.search, words)):
         raise UserError("an address holds a password, which anyone who sees the job can read. Give it to the nodes")
