@@ -43,9 +43,9 @@ def check_cluster() -> None:
 def run_stages(job: PreprocessJob, workers: int, notice: Callable[[str], None]) -> None:
     """Run the job on the cluster, in at most `workers` concurrent tasks, or 0 for as many as it has CPUs for.
 
-    `notice` receives a line for each lost worker, whose task another worker repeats. Raises UserError if a node does not
-    see the files of the job, JobError if the cluster cannot be joined, and BrokenExecutor if workers died repeatedly at
-    one task.
+    `notice` receives a line for each lost worker, whose task another worker repeats. Raises UserError if a node does
+    not see the files of the job, JobError if the cluster cannot be joined, and BrokenExecutor if workers died
+    repeatedly at one task.
     """
     splits = [InputSplit.from_json(line) for line in job.split_lines()]
     read = {path for split in splits for path in split.inputs} | {job.config.vocabulary.model or ""}

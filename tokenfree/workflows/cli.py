@@ -7,7 +7,6 @@ An error is one line. Exit status 0 is success, 1 a failure, 2 an error of the u
 import argparse
 import atexit
 import contextlib
-import difflib
 import errno
 import importlib
 import itertools
@@ -24,7 +23,7 @@ from types import FrameType, ModuleType
 from typing import Any, NoReturn
 
 import tokenfree.workflows.commands
-from tokenfree.core.errors import JobError, PrintableStream, UserError, is_utf8, one_line
+from tokenfree.core.errors import JobError, PrintableStream, UserError, is_utf8, nearest_hint, one_line
 from tokenfree.core.machine import version_of
 from tokenfree.workflows.recipes.library import separated
 from tokenfree.workflows.terminal.verbosity import add_arguments, set_logging
@@ -172,10 +171,7 @@ def _run(argv: list[str]) -> int:
     names = command_names()
     name = next((argument for argument in own if not argument.startswith("-")), None)
     if name is not None and name not in names:
-        close = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
-        raise UserError(
-            f"there is no command {name!r} " + (f"(did you mean {close[0]}?)" if close else "(see tokenfree --help)")
-        )
+        raise UserError(f"there is no command {name!r}{nearest_hint(name, names)}")
     modules = _imported(names if name is None else [name])  # each takes time to import
     parser = _parser(modules)
     actions, overrides = list(_actions(parser)), []

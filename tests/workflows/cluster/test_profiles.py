@@ -121,7 +121,7 @@ def test_files_that_are_no_profiles(folder: Any) -> None:
     for source, words in (
         ("list.yaml", "should be a mapping"),
         ("odd.yaml", "not YAML"),
-        ("awz", r"no such file; did you mean aws\?"),
+        ("awz", r"no such file and no profile of tokenfree \(did you mean 'aws'\?\)"),
     ):
         with pytest.raises(UserError, match=words):
             profiles.read(source)

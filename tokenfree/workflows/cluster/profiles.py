@@ -1,7 +1,6 @@
 """Profiles of `ray up`, in `ray_profiles/` or in custom files: their problems and their costs."""
 
 import dataclasses
-import difflib
 import importlib.resources
 import json
 import re
@@ -11,7 +10,7 @@ from typing import Any
 
 import yaml
 
-from tokenfree.core.errors import UserError
+from tokenfree.core.errors import UserError, nearest_hint
 
 _PLACE = re.compile(r"<[a-z]+(?:-[a-z]+)*>")  # placeholders for the user's values
 _DASHBOARD = re.compile(r"--dashboard-host[= ](\S+)")
@@ -44,9 +43,7 @@ def find(source: str) -> Path:
     """Return the file of a profile, given its name or file. Raises UserError if there is none."""
     path = _FOLDER / f"{source}.yaml" if source in names() else Path(source)
     if not path.is_file():
-        close = difflib.get_close_matches(source, names(), n=1)
-        hint = f"did you mean {close[0]}? " if close else ""
-        raise UserError(f"profile {source}: no such file; {hint}those that come with tokenfree: {', '.join(names())}")
+        raise UserError(f"profile {source}: no such file and no profile of tokenfree{nearest_hint(source, names())}")
     return path
 
 
