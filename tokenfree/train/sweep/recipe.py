@@ -378,7 +378,6 @@ def space_problems(sweep: SweepRecipe) -> list[str]:
         *_problems_of_kinds(sweep),
         *_problems_of_objectives(sweep),
         *(problem for key in sweep.space for problem in _problems_of_hyperparameter(sweep, key)),
-        *_problems_of_grid(sweep),
     ]
     return list(dict.fromkeys(problems))
 
@@ -409,12 +408,6 @@ def _problems_of_kinds(sweep: SweepRecipe) -> Iterator[str]:
             yield f"space: {key}: the sweep sets it for each trial; {action}"
 
 
-def _problems_of_grid(sweep: SweepRecipe) -> Iterator[str]:
-    for key, hyperparameter in sweep.space.items() if sweep.searcher.name == "grid" else ():
-        if hyperparameter.listed is None:
-            yield f"space: {key}: a grid needs a list of values; give it as choice, or take another searcher"
-
-
 def _kind(recipe: Mapping[str, Any]) -> str:
     if TASK not in recipe:
         return "pretraining"
@@ -436,6 +429,8 @@ def _problems_of_objectives(sweep: SweepRecipe) -> Iterator[str]:
 
 def _problems_of_hyperparameter(sweep: SweepRecipe, key: str) -> Iterator[str]:
     hyperparameter, values = sweep.space[key], {}
+    if sweep.searcher.name == "grid" and hyperparameter.listed is None:
+        yield f"space: {key}: a grid needs a list of values; give it as choice, or take another searcher"
     if VARIANT in sweep.space and key != VARIANT:
         values[VARIANT] = sweep.space[VARIANT].value(0.0)
     recipe = draft(sweep.recipe_class, sweep.mapping(values))
