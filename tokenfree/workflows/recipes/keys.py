@@ -48,15 +48,16 @@ def chosen(groups: Sequence[KeyGroup], prefix: str) -> list[KeyGroup]:
         if keys or f"{group.name}.".startswith(prefix):
             found.append(dataclasses.replace(group, keys=keys))
     if not found:
-        hint = nearest(prefix, [name for group in groups for name in _names(group)])
+        hint = nearest(prefix, groups)
         raise UserError(
             f"no key begins with {prefix!r} " + (f"(did you mean {hint}?)" if hint else "(see --help-keys)")
         )
     return found
 
 
-def nearest(name: str, known: Sequence[str]) -> str | None:
+def nearest(name: str, groups: Sequence[KeyGroup]) -> str | None:
     """Return the dotted key that is most similar to `name`, which may be only the last part of a key."""
+    known = [key.name for group in groups for key in group.keys] + [group.name for group in groups if group.name]
     by_end = {each.rpartition(".")[2]: each for each in reversed(known)}
     close = difflib.get_close_matches(name, known, n=1, cutoff=0.7)
     close = close or [by_end[end] for end in difflib.get_close_matches(name.rpartition(".")[2], by_end, n=1)]
@@ -74,11 +75,6 @@ def attributes(docstring: str) -> dict[str, str]:
             name, _, line = line.strip().partition(": ")
         texts.setdefault(name, []).append(line.strip())
     return {name: " ".join(filter(None, parts)) for name, parts in texts.items()}
-
-
-def _names(group: KeyGroup) -> Iterator[str]:
-    yield from filter(None, [group.name])
-    yield from (key.name for key in group.keys)
 
 
 def _groups(settings: type, defaults: Any, name: str, part: str | None) -> Iterator[KeyGroup]:

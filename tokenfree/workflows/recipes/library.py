@@ -471,9 +471,7 @@ def _plain(option: str) -> str:
 def _hint(command: str, option: str, options: Sequence[str], kind: RecipeKind | None) -> str:
     close = difflib.get_close_matches(_plain(option), options, n=1, cutoff=0.7)  # --help is not close to --steps
     if not close and kind is not None:
-        names = [key.name for group in kind.groups() for key in group.keys]
-        names += [group.name for group in kind.groups() if group.name]
-        near = nearest(option[2:].replace("-", "_"), names)
+        near = nearest(option[2:].replace("-", "_"), kind.groups())
         close = [] if near is None else [f"--{near}"]
     return f"did you mean {close[0]}?" if close else f"see tokenfree {command} --help"
 
