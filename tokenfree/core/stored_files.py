@@ -54,8 +54,7 @@ def hash_of(storage: Storage, name: str) -> str | None:
 
 def hashes_of(storage: Storage, names: Iterable[str]) -> dict[str, str]:
     """Return the SHA-256 of each existing file, by name."""
-    found = {name: hash_of(storage, name) for name in names}
-    return {name: sha256 for name, sha256 in found.items() if sha256 is not None}
+    return {name: sha256 for name in names if (sha256 := hash_of(storage, name)) is not None}
 
 
 def check_hash(storage: Storage, name: str, sha256: str, *, source: str, action: str) -> None:

@@ -3,6 +3,7 @@
 import contextlib
 import os
 import secrets
+from functools import partial
 from pathlib import Path
 
 MODE = "RAY_AUTH_MODE"
@@ -26,13 +27,9 @@ def make() -> None:
     if os.environ.get(MODE) != "token" or os.environ.get("RAY_AUTH_TOKEN"):
         return
     path().parent.mkdir(parents=True, exist_ok=True)
-    with contextlib.suppress(FileExistsError), open(path(), "x", opener=_private) as file:
+    with contextlib.suppress(FileExistsError), open(path(), "x", opener=partial(os.open, mode=0o600)) as file:
         file.write(secrets.token_hex(32))
 
 
 def path() -> Path:
     return Path(os.environ.get("RAY_AUTH_TOKEN_PATH") or Path.home() / ".ray" / "auth_token")
-
-
-def _private(name: str, flags: int) -> int:
-    return os.open(name, flags, 0o600)
