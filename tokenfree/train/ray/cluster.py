@@ -163,16 +163,19 @@ def ray_session(num_cpus: int | None = None) -> Iterator[Session]:
     if ray.is_initialized():
         yield Session.current(local=False)
         return
-    local = "RAY_ADDRESS" not in os.environ
-    if not local:
-        _reach(os.environ["RAY_ADDRESS"])
+    named = os.environ.get("RAY_ADDRESS", "")
+    local, address = "RAY_ADDRESS" not in os.environ, host_and_port(named)
+    if address is not None and not answers(address, seconds=_REACH_SECONDS):  # Ray itself would wait for minutes
+        raise JobError(
+            f"no Ray cluster answers at RAY_ADDRESS={named}; start one, or unset it to use this machine alone"
+        )
     own: dict[str, Any] = {"address": "local", "num_cpus": num_cpus or cores(), "include_dashboard": False}
     started: list[psutil.Process] = []
     with on_loopback() if local else contextlib.nullcontext():
         try:
             ray.init(**(own if local else {}), logging_level=logging.ERROR, log_to_driver=False)
         except Exception as error:  # Ray raises plain exceptions here
-            where = "on this machine" if local else f"at RAY_ADDRESS={os.environ['RAY_ADDRESS']}"
+            where = "on this machine" if local else f"at RAY_ADDRESS={named}"
             raise JobError(
                 f"Ray could not be started {where}: {first_line(error)}; fix it, such as with RAY_TMPDIR=/tmp "
                 "or a HOME that can be written, and run the same command again"
@@ -184,12 +187,3 @@ def ray_session(num_cpus: int | None = None) -> Iterator[Session]:
                 started = ray_processes()
             ray.shutdown()
             end_stragglers(started)
-
-
-def _reach(named: str) -> None:
-    """Raise JobError if nothing listens at HOST:PORT. Ray itself would wait for minutes."""
-    address = host_and_port(named)
-    if address is not None and not answers(address, seconds=_REACH_SECONDS):
-        raise JobError(
-            f"no Ray cluster answers at RAY_ADDRESS={named}; start one, or unset it to use this machine alone"
-        )
