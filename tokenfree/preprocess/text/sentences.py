@@ -75,7 +75,7 @@ def _is_boundary(text: str, match: re.Match[str]) -> bool:
         return True
     word = _word_before(text, start)
     if not follower.isalpha():
-        return _is_long_word(word)
+        return len(word) >= 5 and word.islower() and word.isalpha() and word not in _ABBREVIATIONS
     return not _is_abbreviation(word)
 
 
@@ -85,10 +85,6 @@ def _word_before(text: str, end: int) -> str:
     if not words or text[end - 1].isspace():
         return ""
     return words[-1].lstrip(_OPENERS)
-
-
-def _is_long_word(word: str) -> bool:
-    return len(word) >= 5 and word.islower() and word.isalpha() and word not in _ABBREVIATIONS
 
 
 def _is_abbreviation(word: str) -> bool:

@@ -44,14 +44,7 @@ _ENTITY = re.compile(r"&(?:#([0-9]{1,7})|#[xX]([0-9A-Fa-f]{1,6})|([A-Za-z][A-Za-
 
 def strip_tags(text: str) -> str:
     """Remove the tags of HTML elements and keep their content. Block tags and <br> become line breaks."""
-    return _TAG.sub(_tag_text, text) if "<" in text else text
-
-
-def _tag_text(match: re.Match[str]) -> str:
-    text = _TAG_TEXT.get(match[1])
-    if text is None:
-        text = _TAG_TEXT.get(match[1].lower())
-    return match[0] if text is None else text
+    return _TAG.sub(lambda match: _TAG_TEXT.get(match[1].lower(), match[0]), text) if "<" in text else text
 
 
 def strip_quotes(text: str) -> str:

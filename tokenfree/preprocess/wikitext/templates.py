@@ -14,7 +14,8 @@ def parse(body: str) -> dict[str, str]:
     position = 0
     for part in _split(body)[1:]:
         name, equals, value = part.partition("=")
-        if equals and _is_name(name):
+        # An equals sign in a URL or an HTML attribute does not make a named argument.
+        if equals and len(name) < 60 and not any(mark in name for mark in "[<&/"):
             arguments[name.strip().lower()] = value.strip()
         else:
             position += 1
@@ -57,11 +58,6 @@ def _split(body: str) -> list[str]:
             start = token.end()
     parts.append(body[start:])
     return parts
-
-
-def _is_name(name: str) -> bool:
-    # An equals sign in a URL or an HTML attribute does not make a named argument.
-    return len(name) < 60 and not any(mark in name for mark in "[<&/")
 
 
 Rule = Callable[[dict[str, str]], str]
