@@ -81,10 +81,13 @@ def decode_book(data: bytes) -> str:
     encoding = _unicode_encoding(data)
     mark = next((mark for mark, name in _BYTE_ORDER_MARKS if name == encoding and data.startswith(mark)), b"")
     body = data[len(mark) :]
-    if encoding == "utf-8" and _is_binary(body):
+    sample = body[:SAMPLE_BYTES]
+    if encoding == "utf-8" and len(sample) - len(sample.translate(None, _CONTROLS)) > 0.02 * len(sample):
         raise NotText("binary")
     text = _decode(body, encoding)
-    _refuse_markup(text)
+    match = _MARKUP.match(text[:4000].encode(errors="replace"))
+    if match and (match.group(1) or text.lstrip().startswith(("<?xml", "<mediawiki"))):
+        raise NotText("html" if match.group(1) else "xml")
     return text
 
 
@@ -98,12 +101,6 @@ def _unicode_encoding(data: bytes) -> str:
     if odd > 0.3 and even < 0.05:
         return "utf-16-le"
     return "utf-16-be" if even > 0.3 and odd < 0.05 else "utf-8"
-
-
-def _is_binary(data: bytes) -> bool:
-    sample = data[:SAMPLE_BYTES]
-    controls = len(sample) - len(sample.translate(None, _CONTROLS))
-    return controls > 0.02 * len(sample)
 
 
 def _decode(data: bytes, encoding: str) -> str:
@@ -132,12 +129,6 @@ def _guess(data: bytes) -> str:
     if best is None or (best.encoding not in _WIDE and best.coherence < COHERENCE):
         raise NotText("bad_encoding")
     return data.decode(best.encoding)
-
-
-def _refuse_markup(text: str) -> None:
-    match = _MARKUP.match(text[:4000].encode(errors="replace"))
-    if match and (match.group(1) or text.lstrip().startswith(("<?xml", "<mediawiki"))):
-        raise NotText("html" if match.group(1) else "xml")
 
 
 _START = re.compile(r"^[ \t]*\*{3} ?START OF TH(?:E|IS) PROJECT GUTENBERG[^*]{0,400}\*{3}.*$", re.MULTILINE | re.I)

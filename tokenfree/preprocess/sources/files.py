@@ -187,7 +187,9 @@ def list_inputs(
             known = found.get(place)
             if known is None or _order(file, place) < _order(known, place):
                 found[place] = file
-    return _with_unique_names(sorted(found.values(), key=lambda file: file.path))
+    files = sorted(found.values(), key=lambda file: file.path)
+    counts = Counter(file.name for file in files)  # two folders may have files of the same name
+    return [replace(file, name=file.path) if counts[file.name] > 1 else file for file in files]
 
 
 def _order(file: InputFile, place: str) -> tuple[bool, int, str, str]:
@@ -243,12 +245,6 @@ def _input_file(fs: fsspec.AbstractFileSystem, info: Mapping[str, Any], root: st
         size=int(info["size"] or 0),
         modified=str(stamp),
     )
-
-
-def _with_unique_names(files: list[InputFile]) -> list[InputFile]:
-    """Name files by their whole path if two folders have files of the same name."""
-    counts = Counter(file.name for file in files)
-    return [replace(file, name=file.path) if counts[file.name] > 1 else file for file in files]
 
 
 def read_range(file: IO[bytes], start: int, end: int | None = None) -> Iterator[bytes]:

@@ -282,15 +282,18 @@ _REDIRECT = re.compile(r"\s*#\s*redirect\b", re.IGNORECASE)
 
 def read_pages(split: InputSplit) -> Iterator[Page | Failure]:
     """Yield the pages that start in the split, in the order of the file, and damage and broken pages as failures."""
-    assert split.site is not None
+    site = split.site
+    assert site is not None
     events = read_blocks(split.inputs[0], split.format, split.start, split.end)
     if split.encoding != "utf-8":
         events = as_utf8(events, split.encoding)
     for found in scan_pages(events, split.rooted):
         if isinstance(found, Loss):
-            yield _failure(found, split.site)
+            raw = found.data.decode(errors="replace")
+            name = _page_id(raw, site) if found.offset is None else f"{site.database}:bytes {found.offset}"
+            yield Failure(name, found.reason, raw)
         else:
-            yield parse_page(found, split.site, needs_ns=split.needs_ns)
+            yield parse_page(found, site, needs_ns=split.needs_ns)
 
 
 def parse_page(data: bytes, site: Site, *, needs_ns: bool = True) -> Page | Failure:
@@ -368,9 +371,3 @@ def _page_id(xml: str, site: Site) -> str:
     page_id = _ID.search(xml, 0, xml.find("<revision") if revision >= 0 else len(xml))
     revision_id = _ID.search(xml, revision) if revision >= 0 else None
     return ":".join([site.database, *(match.group(1) if match else "?" for match in (page_id, revision_id))])
-
-
-def _failure(loss: Loss, site: Site) -> Failure:
-    raw = loss.data.decode(errors="replace")
-    name = _page_id(raw, site) if loss.offset is None else f"{site.database}:bytes {loss.offset}"
-    return Failure(name, loss.reason, raw)
