@@ -209,11 +209,17 @@ def verify(directory: str) -> tuple[str, ...]:
         check_hash(storage, name, sha256, source=MANIFEST, action=COPY)
     for name, sha256 in added.items():
         check_hash(storage, name, sha256, source=SUCCESS, action="run `tokenfree replay` again")
-    vocabulary = _check_vocabulary(storage, manifest)
+    vocabulary = None
+    if manifest.vocabulary_sha256 is not None:
+        check_hash(storage, MODEL, manifest.vocabulary_sha256, source=MANIFEST, action=COPY)
+        vocabulary = Vocabulary.load(storage.read_bytes(MODEL))
     _check_totals(manifest)
     config = build(PreprocessConfig, manifest.config, source=f"{directory}/{MANIFEST}")
     for shard in manifest.shards:
-        _check_hash(storage, shard)
+        size = storage.size(shard.path)
+        if size is not None and size != shard.bytes:
+            raise JobError(f"{shard.path}: {size} bytes, not the {shard.bytes} of the manifest; copy it again")
+        check_hash(storage, shard.path, shard.sha256, source=MANIFEST, action=COPY)
         _check_rows(storage, shard, config, vocabulary)
     covered = {MANIFEST, SUCCESS, MODEL, *manifest.files, *added, *(shard.path for shard in manifest.shards)}
     others = tuple(name for name in storage.find() if name not in covered and name.split("/")[0] not in NOT_DATA)
@@ -232,13 +238,6 @@ def _check_mark_of_before(storage: Storage, manifest: Manifest) -> None:
         check_hash(storage, MANIFEST, known.get("manifest_sha256", ""), source=SUCCESS, action=COPY)
 
 
-def _check_vocabulary(storage: Storage, manifest: Manifest) -> Vocabulary | None:
-    if manifest.vocabulary_sha256 is None:
-        return None
-    check_hash(storage, MODEL, manifest.vocabulary_sha256, source=MANIFEST, action=COPY)
-    return Vocabulary.load(storage.read_bytes(MODEL))
-
-
 def _check_totals(manifest: Manifest) -> None:
     try:
         reconcile(manifest.counters)
@@ -253,13 +252,6 @@ def _check_totals(manifest: Manifest) -> None:
             raise JobError(f"{MANIFEST}: its shards hold {total} {name}, its counters {count}")
     if content_fingerprint(manifest.splits, manifest.vocabulary_sha256) != manifest.fingerprint:
         raise JobError(f"{MANIFEST}: its fingerprint is not that of its shards and vocabulary; it was changed")
-
-
-def _check_hash(storage: Storage, shard: ShardEntry) -> None:
-    size = storage.size(shard.path)
-    if size is not None and size != shard.bytes:
-        raise JobError(f"{shard.path}: {size} bytes, not the {shard.bytes} of the manifest; copy it again")
-    check_hash(storage, shard.path, shard.sha256, source=MANIFEST, action=COPY)
 
 
 def _check_rows(storage: Storage, shard: ShardEntry, config: PreprocessConfig, vocabulary: Vocabulary | None) -> None:
