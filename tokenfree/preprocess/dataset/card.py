@@ -81,7 +81,6 @@ def byte_shares(manifest: Manifest) -> dict[str, float]:
 
 
 def card(manifest: Manifest, plots: Sequence[str]) -> str:
-    """Return the text of the card, in Markdown."""
     counters, splits = manifest.counters, manifest.splits
     pages = [("Pages read", counters["pages"]), *dropped(counters).items(), ("**Documents**", counters["documents"])]
     shares = byte_shares(manifest)

@@ -23,8 +23,6 @@ _FREE = {"local"}  # providers whose machines belong to the user
 
 @dataclasses.dataclass(frozen=True)
 class Profile:
-    """A valid profile."""
-
     path: Path
     mapping: Mapping[str, Any]
 
@@ -35,7 +33,6 @@ class Profile:
 
 
 def names() -> list[str]:
-    """Return the names of the profiles that come with tokenfree, in alphabetical order."""
     return sorted(path.stem for path in _FOLDER.glob("*.yaml"))
 
 

@@ -16,8 +16,6 @@ _FACTS = (*_SIGNS, "min_length", "max_length", "pattern")
 
 @dataclasses.dataclass(frozen=True)
 class Key:
-    """A key of a recipe."""
-
     name: str  # dotted
     type: str  # with its range, such as `int, 1 to 16`
     default: str | None  # as in YAML; None if a value is required

@@ -125,7 +125,6 @@ def expect(kind: RecipeKind, mapping: Mapping[str, Any], recipe: str) -> None:
 
 
 def names() -> list[str]:
-    """Return the names of the recipes of tokenfree, in alphabetical order."""
     return sorted(_library())
 
 

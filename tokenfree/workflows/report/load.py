@@ -108,8 +108,6 @@ class SweepRecord:
 
 @dataclass(frozen=True)
 class DataRecord:
-    """A data directory, as its manifest describes it."""
-
     path: Path
     manifest: Manifest
 
