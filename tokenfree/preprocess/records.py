@@ -137,13 +137,6 @@ class InputSplit:
     language_column: str = "language"
     needs_ns: bool = False  # export formats from 0.6 on carry <ns>; a page without it is broken
 
-    @property
-    def id(self) -> str:
-        """Name for files, unique among the splits of a job and the same in each run, in any order of inputs."""
-        label = self.site.database if self.site else "books"
-        extent = json.dumps([self.kind, self.inputs, self.start, self.end]).encode()
-        return f"{label}-{hashlib.blake2b(extent, digest_size=8).hexdigest()}"
-
     def to_json(self) -> str:
         """Return one line of JSON. Equal splits give equal lines."""
         return json.dumps(dataclasses.asdict(self), ensure_ascii=False, sort_keys=True)

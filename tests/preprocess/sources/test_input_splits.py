@@ -101,10 +101,9 @@ def test_splits_do_not_depend_on_how_the_inputs_are_named(make_dump: Callable[..
         )
     ]
     assert all(plan == plans[0] for plan in plans)
-    ids = [split.id for split in plans[0]]
-    assert len(set(ids)) == len(ids) > 5
-    assert all(InputSplit.from_json(split.to_json()) == split for split in plans[0])
-    assert all(split_id.replace("-", "").isalnum() for split_id in ids)
+    lines = [split.to_json() for split in plans[0]]
+    assert len(set(lines)) == len(lines) > 5
+    assert [InputSplit.from_json(line) for line in lines] == plans[0]
 
 
 def test_inputs_lie_on_any_file_system(make_dump: Callable[..., str], tmp_path: Path, read_all: Reader) -> None:
@@ -129,7 +128,7 @@ def test_inputs_lie_on_any_file_system(make_dump: Callable[..., str], tmp_path: 
         fs.rm("/books", recursive=True)
 
 
-def test_a_changed_input_changes_its_splits_but_not_their_ids(make_dump: Callable[..., str], tmp_path: Path) -> None:
+def test_a_changed_input_changes_its_splits(make_dump: Callable[..., str], tmp_path: Path) -> None:
     path = tmp_path / "swwiki.xml"
     config = PreprocessConfig(wikipedia=(str(path),))
     path.write_text(make_dump(["a"]))
@@ -138,7 +137,6 @@ def test_a_changed_input_changes_its_splits_but_not_their_ids(make_dump: Callabl
     (after,) = plan_splits(config)
     assert before.versions != after.versions
     assert before.to_json() != after.to_json()
-    assert before.id == after.id
 
 
 @pytest.mark.parametrize(

@@ -134,8 +134,7 @@ def all_runs(job: PreprocessJob, *, read: bool = True) -> list[SortedRun]:
     for line in job.split_lines():
         runs = _committed(job, line, read=read)
         if not runs or not runs[-1].last:
-            split = InputSplit.from_json(line).id
-            raise JobError(f"{job.url}: a run of input split {split} is gone; run the job again")
+            raise JobError(f"{job.url}/{RUNS}/{run_name(runs_name(line), len(runs))}: gone; run the job again")
         found += runs
     return found
 
