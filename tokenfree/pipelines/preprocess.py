@@ -202,10 +202,6 @@ def _errors_of_steps(storage: Storage) -> Iterator[None]:
         if isinstance(error, (UserError, JobError)):  # of this process, before or after the graph ran
             raise
         dead = isinstance(error, BrokenExecutor)
-        cause = "a worker died; was it out of memory?" if dead else f"{type(error).__name__}: {_last_line(error)}"
+        last = str(error).strip().rpartition("\n")[2].strip() or "no message"
+        cause = "a worker died; was it out of memory?" if dead else f"{type(error).__name__}: {last}"
         raise failed(storage, cause) from error
-
-
-def _last_line(error: Exception) -> str:
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return lines[-1] if lines else "no message"
