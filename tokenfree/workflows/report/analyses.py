@@ -48,17 +48,12 @@ def _json(found: Mapping[str, Any]) -> str:
 
 
 def _csv(found: Mapping[str, Any]) -> str:
-    file, rows = io.StringIO(), _rows(found)
+    step = {"step": found["step"]} if "step" in found else {}  # of the checkpoint, if a run was analyzed
+    file, rows = io.StringIO(), [{**row, **step} for row in found["rows"]]
     writer = csv.DictWriter(file, list(rows[0]), lineterminator="\n")
     writer.writeheader()
     writer.writerows(rows)
     return file.getvalue()
-
-
-def _rows(found: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """Return the rows. If a run was analyzed, each row has the step of its checkpoint."""
-    step = {"step": found["step"]} if "step" in found else {}
-    return [{**row, **step} for row in found["rows"]]
 
 
 def _image(found: Mapping[str, Any], kind: str) -> bytes:
