@@ -22,7 +22,7 @@ import zipfile
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from tokenfree.core.files import folder, hash_file
+from tokenfree.core.files import cache_folder, hash_file
 
 SUMS = Path(__file__).resolve().parents[2] / "infra" / "beam" / "job-servers"
 PRISM, PRISM_VERSION = "github.com/apache/beam/sdks/v2", "v2.77.0"
@@ -35,7 +35,7 @@ _OF_ONE_JAR = re.compile(r"META-INF/.*\.(SF|RSA|DSA)|.*module-info\.class|META-I
 
 def home() -> Path:
     """Return the folder of the engines."""
-    return folder() / "engines"
+    return cache_folder() / "engines"
 
 
 def prism() -> Path:

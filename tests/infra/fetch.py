@@ -18,7 +18,7 @@ import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
-from tokenfree.core.files import folder, hash_file
+from tokenfree.core.files import cache_folder, hash_file
 
 KUBERAY, KUBERAY_VERSION = "github.com/ray-project/kuberay/ray-operator", "v1.6.2"
 KUBERAY_SUM = "h1:XUckRswLMyk71D00L62d2Vanh0fVkNqu56+IF/rr+O0="
@@ -41,7 +41,7 @@ class NotFetched(Exception):
 
 def home() -> Path:
     """The folder of all that is fetched."""
-    return folder() / "kubernetes"
+    return cache_folder() / "kubernetes"
 
 
 def program(name: str) -> Path | None:

@@ -86,6 +86,6 @@ def lock(path: Path, *, seconds: float = math.inf, held: Exception | None = None
         file_lock.release()
 
 
-def folder() -> Path:
+def cache_folder() -> Path:
     """Return the cache folder. Everything in it can be recreated."""
     return Path(os.environ.get("TOKENFREE_CACHE") or Path.home() / ".cache" / "tokenfree")

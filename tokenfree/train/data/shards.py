@@ -25,7 +25,7 @@ from fsspec.core import url_to_fs
 from fsspec.implementations.local import LocalFileSystem
 
 from tokenfree.core.errors import JobError, UserError
-from tokenfree.core.files import folder, hash_file, lock
+from tokenfree.core.files import cache_folder, hash_file, lock
 from tokenfree.core.storage import Storage, retry
 from tokenfree.preprocess.dataset.manifest import ShardEntry
 from tokenfree.train.data.mixture import Data, load_contents, paths_of, quotas_of
@@ -42,8 +42,8 @@ def _hash(path: str, num_bytes: int, modified_ns: int, changed_ns: int) -> str:
 
 
 def fetch(system: AbstractFileSystem, name: str, *, num_bytes: int, sha256: str) -> str:
-    path = folder() / f"{sha256}.arrow"
-    folder().mkdir(parents=True, exist_ok=True)
+    path = cache_folder() / f"{sha256}.arrow"
+    cache_folder().mkdir(parents=True, exist_ok=True)
     with lock(path.with_suffix(".lock")):
         if not path.exists():  # another worker may have fetched it in the meantime
             _evict(int(float(os.environ.get("TOKENFREE_CACHE_GB", "50")) * 1e9) - num_bytes)
@@ -64,7 +64,7 @@ def _download(system: AbstractFileSystem, name: str, path: Path, sha256: str) ->
         if _may_pass(error):
             raise JobError(f"{name} cannot be fetched: {error}; try again when the store is back") from error
         raise UserError(
-            f"{folder()}: no room for {name}; free space, lower TOKENFREE_CACHE_GB, or set TOKENFREE_CACHE to "
+            f"{cache_folder()}: no room for {name}; free space, lower TOKENFREE_CACHE_GB, or set TOKENFREE_CACHE to "
             "a folder on a larger disk"
         ) from error
     else:
@@ -82,7 +82,7 @@ def _may_pass(error: Exception) -> bool:
 
 def _evict(limit: int) -> None:
     files = []
-    for path in folder().glob("*.arrow"):
+    for path in cache_folder().glob("*.arrow"):
         with contextlib.suppress(FileNotFoundError):  # another worker has removed it
             files.append((path.stat(), path))
     total = sum(status.st_size for status, _ in files)

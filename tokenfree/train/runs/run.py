@@ -24,8 +24,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from tokenfree.core.errors import JobError, UserError
-from tokenfree.core.files import folder as cache_folder
-from tokenfree.core.files import is_half_written, lock, write_atomically
+from tokenfree.core.files import cache_folder, is_half_written, lock, write_atomically
 from tokenfree.core.locks import LOCK, check, hold
 from tokenfree.core.storage import Storage, retry_store
 from tokenfree.train.runs import checkpoints

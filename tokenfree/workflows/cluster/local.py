@@ -20,8 +20,7 @@ from pathlib import Path
 import psutil
 
 from tokenfree.core.errors import JobError, UserError
-from tokenfree.core.files import folder as cache_folder
-from tokenfree.core.files import write_atomically
+from tokenfree.core.files import cache_folder, write_atomically
 from tokenfree.core.machine import cores
 
 LOOPBACK = "127.0.0.1"
