@@ -50,8 +50,9 @@ def make_sweep(recipe: PretrainRecipe, **over: Any) -> SweepRecipe:
 
 
 def test_a_sweep_ends_in_a_table_and_a_recipe_and_is_not_run_twice(
-    corpus: str, make_recipe: MakeRecipe, tmp_path: Path
+    corpus: str, make_recipe: MakeRecipe, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
+    caplog.set_level("INFO", logger="tokenfree")
     told: list[Any] = []  # events with the history after them
 
     def tell(*news: Any) -> None:
@@ -68,6 +69,9 @@ def test_a_sweep_ends_in_a_table_and_a_recipe_and_is_not_run_twice(
     assert sum(result.skipped.values()) >= 1
     events = [json.loads(line) for line in (tmp_path / "sweep" / "journal.jsonl").read_text().splitlines()]
     assert [event for event, _ in told] == events
+    logged = [line for line in caplog.messages if line.startswith("trial_")]
+    assert len(logged) == sum(event["event"] == "report" for event in events)
+    assert "of 3: validation_loss " in logged[0]
     assert told[-1][1].all_ended
     assert not (tmp_path / "sweep" / "ray").exists()
     assert yaml.safe_load((tmp_path / "sweep" / "sweep.yaml").read_text())["format"] == SWEEP_FORMAT

@@ -10,9 +10,11 @@
 """
 
 import json
+import logging
 import os
 import pickle
 import shutil
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -21,6 +23,7 @@ from statistics import fmean
 from typing import Any
 
 import yaml
+from tqdm import tqdm
 
 from tokenfree.core.errors import JobError, UserError
 from tokenfree.core.files import is_half_written, lock, write_atomically
@@ -46,6 +49,7 @@ SWEEP = "sweep.yaml"
 ERRORS = "standard_error.txt"  # standard error of Ray after a part of it was lost
 _LEADER = "tokenfree.train.sweep.tune:lead"  # by name, because importing Ray takes seconds
 _OPERATIONAL = frozenset({"concurrent"})  # may differ when a sweep resumes
+logger = logging.getLogger("tokenfree")
 
 
 @dataclass(frozen=True)
@@ -119,9 +123,16 @@ def _run(proposer: Proposer, planned: History, folder: Path, progress: Progress 
     known = partial(read_history, folder, seeds=sweep.seeds, reports=sweep.reports, target=sweep.quality)
     history, storage, plans = known(), folder / RAY, pickle.dumps((proposer, planned))
 
+    bar = tqdm(total=planned.total, unit="trial", disable="ipykernel" not in sys.modules)  # for notebooks
+
     def take(event: Event) -> None:
         nonlocal history
         history = history.after(event)
+        if event["event"] == "report":
+            report, metric = event["report"], sweep.quality.metric
+            place = f"{event['trial']}: report {report['report']} of {sweep.reports}"
+            logger.info("%s: %s %s", place, metric, report.get(metric))
+        bar.update(sum(trial.ended for trial in history.trials.values()) - bar.n)
         if progress is not None:
             progress(event, history)
 
@@ -136,6 +147,7 @@ def _run(proposer: Proposer, planned: History, folder: Path, progress: Progress 
             raise loss.final("where this one stopped")
         if progress is not None:
             progress({"event": "lost", "message": f"{loss.words}; starting Ray and the trials again"}, history)
+    bar.close()
     shutil.rmtree(storage, ignore_errors=True)
     if not history.all_ended:
         raise JobError("Ray Tune ended before the trials; run the same command again: it resumes the sweep")
