@@ -46,6 +46,12 @@ def manifest(**other: Any) -> Manifest:
     return Manifest(**{**values, **other})
 
 
+def test_the_representation_names_splits_and_fingerprint() -> None:
+    assert repr(manifest(splits={"train": DatasetSplit((SHARD,))}, fingerprint="ab")) == (
+        "Manifest(train: 2 documents, 3 windows, 5,000 characters; fingerprint=ab)"
+    )
+
+
 def test_a_manifest_comes_back_as_it_was_saved(tmp_path: Path) -> None:
     save_manifest(Storage.at(str(tmp_path)), manifest())
     found = load_manifest(str(tmp_path))

@@ -62,7 +62,7 @@ class DatasetSplit:
         return sum(shard.characters for shard in self.shards)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Manifest:
     """A finished data directory.
 
@@ -82,6 +82,13 @@ class Manifest:
     statistics: Mapping[str, Any]
     fingerprint: str
     files: Mapping[str, str] = field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        counts = (
+            f"{name}: {split.documents:,} documents, {split.rows:,} windows, {split.characters:,} characters; "
+            for name, split in self.splits.items()
+        )
+        return f"Manifest({''.join(counts)}fingerprint={self.fingerprint})"
 
     @property
     def shards(self) -> tuple[ShardEntry, ...]:
