@@ -466,6 +466,11 @@ def test_a_folder_that_is_nothing_we_know(name: str, tmp_path: Path) -> None:
     assert not (tmp_path / "r.html").exists()
 
 
+def test_a_page_is_a_file(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"is a folder. Give a file, such as .*/report.html"):
+        write_report([str(tmp_path / "run")], str(tmp_path))
+
+
 def test_a_page_inside_of_a_finished_run_is_under_its_hashes(tmp_path: Path) -> None:
     run = make_run(tmp_path / "run")
     write_hashes(str(run))

@@ -7,7 +7,7 @@ from pathlib import Path
 import jinja2
 import matplotlib.style
 
-from tokenfree.core.errors import printable
+from tokenfree.core.errors import UserError, printable
 from tokenfree.core.files import write_atomically
 from tokenfree.core.settings import flatten
 from tokenfree.train.data.mixture import Data
@@ -39,8 +39,10 @@ def write_report(
     `checkpoint_of` for the default of `step`. Raises UserError if a folder is none of these, JobError if a checkpoint
     is damaged, and OSError if the page cannot be written.
     """
-    page = render([load(_local(folder)) for folder in folders], contexts or {}, step)
     path = Path(output)
+    if path.is_dir():
+        raise UserError(f"--output {output}: is a folder. Give a file, such as {path / 'report.html'}.")
+    page = render([load(_local(folder)) for folder in folders], contexts or {}, step)
     path.parent.mkdir(parents=True, exist_ok=True)
     write_atomically(path, page)
     if (path.parent / HASHES).is_file():  # a finished run or sweep, whose files all have hashes
