@@ -88,3 +88,9 @@ def test_odd_books(test_data: Path, tmp_path: Path, capsys: pytest.CaptureFixtur
 
 def test_every_nasty_file_is_looked_at(test_data: Path) -> None:
     assert {path.name for path in (test_data / "nasty").iterdir()} == {*DUMPS, *REFUSED, *BOOKS}
+
+
+def test_one_empty_book_is_one_page(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "empty.txt").touch()
+    assert main(["preprocess", "--books", str(tmp_path / "empty.txt"), "--output", str(tmp_path / "data")]) == 2
+    assert "hold no document: 1 page was read (1 empty)" in capsys.readouterr().err

@@ -312,7 +312,8 @@ def _no_documents(storage: Storage, runs: Sequence[SortedRun]) -> str:
     counts = ", ".join(f"{count} {reason}" for reason, count in sorted(reasons.items()) if count)
     failed = next((run for run in runs if run.failures), None)
     first = f", the first that failed is {first_failure(storage, failures_name(failed.name))}" if failed else ""
-    pages = f"{total.pages} pages were read ({counts or 'none'}){first}"
+    read = "1 page was" if total.pages == 1 else f"{total.pages} pages were"
+    pages = f"{read} read ({counts or 'none'}){first}"
     return f"the inputs hold no document: {pages}; check the inputs, or loosen the keys under filters"
 
 
