@@ -24,7 +24,6 @@ from tokenfree.workflows.terminal.verbosity import show_settings
 
 if TYPE_CHECKING:
     from tokenfree.train.config import FinetuneRecipe
-    from tokenfree.train.tasks.base import Split
 
 KIND = library.FINETUNING  # kind of recipe that the command reads
 
@@ -52,7 +51,7 @@ def run(args: argparse.Namespace) -> int:
 
     recipe = library.load_or_resume(FinetuneRecipe, args, read_finetuned)
     workers = parse_workers(args.workers)
-    files = _files(args)
+    files = library.files_of(args)
     given: dict[str, Any] = {
         "init_from": args.init_from,
         "model": nest(each for each in args.overrides if each[0].startswith("model.")).get("model"),
@@ -84,11 +83,6 @@ def run(args: argparse.Namespace) -> int:
     else:
         print(next_command("evaluate", args.output, *trust))
     return 0
-
-
-def _files(args: argparse.Namespace) -> "dict[Split, str]":
-    given: dict[Split, str | None] = {"train": args.train, "dev": args.dev, "test": args.test}
-    return {split: path for split, path in given.items() if path is not None}
 
 
 def _words(recipe: "FinetuneRecipe") -> str:

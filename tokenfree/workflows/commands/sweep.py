@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from tokenfree.train.sweep.recipe import SweepRecipe
     from tokenfree.train.sweep.run import SweepResult
     from tokenfree.train.sweep.subjects import TaskInput
-    from tokenfree.train.tasks.base import Split
 
 KIND = library.SWEEP  # kind of recipe that the command reads
 REPORT = "report.html"
@@ -118,8 +117,7 @@ def _data(args: argparse.Namespace, sweep: "SweepRecipe") -> "Data | TaskInput":
     from tokenfree.train.sweep.recipe import TASK
     from tokenfree.train.sweep.subjects import TaskInput
 
-    splits: dict[Split, str | None] = {"train": args.train, "dev": args.dev, "test": args.test}
-    files: dict[Split, str] = {split: path for split, path in splits.items() if path is not None}
+    files = library.files_of(args)
     others = {"init-from": args.init_from, "vocabulary": args.vocabulary, "trust-code": args.trust_code or None}
     of_task = [*files, *(name for name, value in others.items() if value is not None)]
     if args.data is not None and of_task:

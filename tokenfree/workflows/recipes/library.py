@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from tokenfree.train.data.mixture import Data
     from tokenfree.train.runs.config import RunConfig
     from tokenfree.train.sweep.recipe import SweepRecipe
+    from tokenfree.train.tasks.base import Split
 
 T = TypeVar("T")
 FOLDER = Path(__file__).parent
@@ -402,6 +403,12 @@ def data_of(args: argparse.Namespace) -> Data | None:
     from tokenfree.train.data.mixture import parse
 
     return None if args.data is None else parse(args.data)
+
+
+def files_of(args: argparse.Namespace) -> dict[Split, str]:
+    """Return the files of a task that `--train`, `--dev` and `--test` name, by split."""
+    given: dict[Split, str | None] = {"train": args.train, "dev": args.dev, "test": args.test}
+    return {split: path for split, path in given.items() if path is not None}
 
 
 # Removed options of the previous version, and what to use instead.
