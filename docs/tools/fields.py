@@ -18,7 +18,8 @@ class Fields(griffe.Extension):
 
     def on_class_members(self, *, cls: griffe.Class, **_: Any) -> None:
         """Called when the members of a class are known."""
-        fields = [field for field in cls.attributes.values() if field.is_public and field.annotation is not None]
+        own = (field for name, field in cls.attributes.items() if name in cls.members)
+        fields = [field for field in own if field.is_public and field.annotation is not None]
         if fields and cls.docstring is not None:
             told = attributes(cls.docstring.value)
             lines = [f"    {field.name} ({_type(field)}): {_meaning(field, told.get(field.name))}" for field in fields]
