@@ -111,7 +111,7 @@ def test_down_and_status_without_a_local_cluster(folder: Path, capsys: pytest.Ca
         (["up", "local", "--yes"], "local is not a profile. tokenfree cluster local starts a local cluster"),
         (["local", "--nodes", "0"], "--nodes and --cpus must be at least 1"),
         (["local", "--hosts", "no-such-host"], "--hosts no-such-host"),
-        (["up", "awz"], "did you mean aws?"),
+        (["up", "awz"], "did you mean 'aws'?"),
     ],
 )
 def test_mistakes_are_one_line(words: list[str], told: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
