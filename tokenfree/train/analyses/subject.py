@@ -32,16 +32,13 @@ class AnalysedModel:
         self, name: str, reader: TextEncoder, data: Data | None = None, vocabulary: Vocabulary | None = None
     ) -> None:
         self.name, self.reader, self.data, self._vocabulary = name, reader, data, vocabulary
+        self.encoder: Encoder = reader.encoder
         self.symbols: str = reader.encoder.config.embedder.symbols
 
     def record(self) -> dict[str, Any]:
         """Return the description of the model for results: `run` and the values of `Checkpoint.record`."""
         checkpoint = self.reader.checkpoint
         return {"run": self.name, **({} if checkpoint is None else checkpoint.record())}
-
-    @property
-    def encoder(self) -> Encoder:
-        return self.reader.encoder
 
     @property
     def vocabulary(self) -> Vocabulary:

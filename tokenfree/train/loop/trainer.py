@@ -110,6 +110,7 @@ class TrainingLoop(Generic[R]):
         config = recipe.train
         self.loader = source.loader
         self.model = source.build().to(self.device)
+        self.encoder: Encoder = self.model.encoder
         self.parallel = self._shared(self.model)
         self.optimizer: torch.optim.Optimizer = config.optimizer.build(self.model)
         if config.embedder_rate != 1:
@@ -125,10 +126,6 @@ class TrainingLoop(Generic[R]):
             device=self.device,
             world_size=world_size,
         )
-
-    @property
-    def encoder(self) -> Encoder:
-        return self.model.encoder
 
     @property
     def stopping(self) -> bool:
