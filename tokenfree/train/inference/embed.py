@@ -33,7 +33,7 @@ from tokenfree.core.storage import Storage
 from tokenfree.core.stored_files import check_hash, hash_of, read_sealed, write_sealed
 from tokenfree.preprocess.dataset.manifest import MANIFEST, load_manifest
 from tokenfree.preprocess.text.sentences import cut, sentence_starts
-from tokenfree.train.batches.words import NOWHERE, text_words
+from tokenfree.train.batches.words import NOWHERE, NUM_FRAME, text_words
 from tokenfree.train.data.shards import ShardReader
 from tokenfree.train.inference.text_encoder import Encoded, TextEncoder, load_encoder
 from tokenfree.train.tasks.examples.files import JSON_LINES, base_name, lines_of, opened, parse_json
@@ -551,7 +551,8 @@ def text_vectors(encoder: TextEncoder, part: Part, wanted: Wanted) -> list[TextV
             )
         of_text.append([_Window(number, start, end) for start, end in spans(text, most)])
     found: dict[_Window, tuple[np.ndarray, np.ndarray, np.ndarray]] = {}
-    for batch in _batches([window for windows in of_text for window in windows], encoder.positions):
+    every = [window for windows in of_text for window in windows]
+    for batch in _batches(every, lambda size: encoder.padding.padded([size + NUM_FRAME])):
         texts = [part.texts[window.text][window.start : window.end] for window in batch]
         encoded = encoder(texts)
         for row, (window, text) in enumerate(zip(batch, texts, strict=True)):

@@ -88,10 +88,6 @@ class TextEncoder:
         step = "" if self.checkpoint is None else f", step={self.checkpoint.step}"
         return f"{type(self).__name__}(width={self.encoder.config.width}, max_characters={self.max_characters}{step})"
 
-    def positions(self, num_characters: int) -> int:
-        """Return the positions to which a text of `num_characters` is padded if it is alone."""
-        return self.padding.padded([num_characters + 2])
-
     @torch.no_grad()
     def __call__(self, texts: Sequence[str]) -> Encoded:
         """Return the embeddings of all texts. Raises UserError if there are none, or one is too long for the model."""
