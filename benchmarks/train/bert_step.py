@@ -14,7 +14,7 @@ from torch import nn
 
 from benchmarks.timing import in_turn, median, quotient
 from tokenfree.core.settings import build
-from tokenfree.train.model.costs import forward_multiply_accumulates
+from tokenfree.train.model.costs import costs
 from tokenfree.train.model.encoder import ModelConfig
 
 VOCABULARY = 32_000
@@ -70,7 +70,8 @@ def make_bert(options: argparse.Namespace) -> ModelConfig:
 
 def products_of(model: ModelConfig, length: int) -> int:
     """Return the multiply-accumulates of a forward pass over one example, including the head."""
-    return forward_multiply_accumulates(model, length, TARGETS) + TARGETS * model.width * VOCABULARY
+    encoder = sum(cost.multiply_accumulates for cost in costs(model, length, TARGETS))
+    return encoder + TARGETS * model.width * VOCABULARY
 
 
 def make_step(model: ModelConfig, length: int, batch: int) -> Callable[[], None]:

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from benchmarks.timing import in_turn, median, quotient
 from tokenfree.core.settings import build
 from tokenfree.preprocess.text.specials import CLS
-from tokenfree.train.model.costs import forward_multiply_accumulates
+from tokenfree.train.model.costs import costs
 from tokenfree.train.model.encoder import ModelConfig
 
 TRUNKS: dict[str, dict[str, Any]] = {
@@ -33,7 +33,9 @@ def main() -> None:
     for mean in options.lengths:
         codepoints, mask = texts_of(mean, options.batch)
         length = codepoints.shape[1]
-        products = {name: forward_multiply_accumulates(model, length) for name, model in models.items()}
+        products = {
+            name: sum(cost.multiply_accumulates for cost in costs(model, length)) for name, model in models.items()
+        }
         runs = {name: make_run(model, codepoints, mask) for name, model in models.items()}
         seconds = in_turn(runs, options.rounds, warm_up=2)
         faster, allowed = quotient(seconds, "standard", "multi-scale"), products["standard"] / products["multi-scale"]

@@ -36,10 +36,6 @@ def costs(model: ModelConfig, length: int, num_targets: int | None = None) -> li
     return _shapes_only(model).costs(length, num_targets)
 
 
-def forward_multiply_accumulates(model: ModelConfig, length: int, num_targets: int | None = None) -> int:
-    return sum(cost.multiply_accumulates for cost in costs(model, length, num_targets))
-
-
 def step_memory(model: ModelConfig, length: int, batch: int, num_targets: int | None = None) -> Memory:
     """Return the memory of a training step on the CPU, measured as what autograd saves in a pass over fake tensors."""
     encoder = _shapes_only(model)
