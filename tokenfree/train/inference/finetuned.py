@@ -56,9 +56,7 @@ class FinetunedModel:
     def evaluate(self, path: str | None, noise: Noise | None = None) -> Evaluated:
         """Return the predictions for the examples of a file and, if it has the correct answers, the scores.
 
-        Args:
-            path: Path of the file; None if the task generates its examples.
-            noise: Noise whose `evaluation` scheme is added to the texts; None for the noise of the run.
+        `path` is None if the task generates its examples. `noise` replaces the noise of the run.
 
         Raises UserError if the file is invalid, or the task or the model does not support the noise.
         """

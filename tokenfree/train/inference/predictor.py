@@ -86,10 +86,8 @@ def best(found: Iterable[tuple[str, float]], top: int) -> list[Guess]:
 class Predictor:
     """The encoder and the head of a run, in evaluation mode.
 
-    Args:
-        recipe: Recipe of the run.
-        vocabulary: Vocabulary of its data; None if its objective needs none.
-        characters: Character of each class, int64 [classes]; None if its objective has no such classes.
+    The `vocabulary` is that of its data. `characters`, int64 [classes], has the character of each class. They are None
+    if the objective needs none.
     """
 
     def __init__(
