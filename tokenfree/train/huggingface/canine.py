@@ -68,18 +68,6 @@ def from_huggingface(state: Mapping[str, Tensor], fields: Mapping[str, Any]) -> 
     The prefix `canine.` and heads of task models are left out. A missing pooler is freshly initialised. Raises
     UserError if weights do not fit or a setting is not supported.
     """
-    config = _config_of(fields)
-    theirs = port.encoder_weights(state, "canine.")
-    embedder = config.embedder
-    tables = [port.take(theirs, HASH_TABLE.format(k)) for k in range(embedder.hashes)]
-    translated = {
-        "embedder.table.rows.weight": torch.cat(tables),
-        "embedder.positions.weight": port.take(theirs, POSITIONS)[: embedder.max_characters],
-    }
-    return port.loaded(config, theirs, translated, _port_name), config
-
-
-def _config_of(fields: Mapping[str, Any]) -> ModelConfig:
     port.require(fields, type_vocab_size=NUM_SEGMENTS)
     buckets = port.whole_number(fields, "num_hash_buckets", 16384)
     mapping = {
@@ -98,7 +86,15 @@ def _config_of(fields: Mapping[str, Any]) -> ModelConfig:
         "trunk": port.trunk_of(fields),
         "upsampler": {"name": "repeat_concat", "kernel": port.whole_number(fields, "upsampling_kernel_size", 4)},
     }
-    return build(ModelConfig, mapping, source="config.json")
+    config = build(ModelConfig, mapping, source="config.json")
+    theirs = port.encoder_weights(state, "canine.")
+    embedder = config.embedder
+    tables = [port.take(theirs, HASH_TABLE.format(k)) for k in range(embedder.hashes)]
+    translated = {
+        "embedder.table.rows.weight": torch.cat(tables),
+        "embedder.positions.weight": port.take(theirs, POSITIONS)[: embedder.max_characters],
+    }
+    return port.loaded(config, theirs, translated, _port_name), config
 
 
 def _check_expressible(config: ModelConfig) -> None:
