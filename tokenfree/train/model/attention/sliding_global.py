@@ -117,17 +117,13 @@ class GlobalUnits(NamedTuple):
     same: bool  # whether all examples have the same global units, except invalid ones
 
     @property
-    def present_BG(self) -> Tensor:
-        return self.index_BG < self.num_units
-
-    @property
     def readable_BG(self) -> Tensor:
         """Index, int64 [B, G], with unit 0 in unused entries; [1, G] if all examples have the same."""
         index_BG = self.index_BG[:1] if self.same else self.index_BG
         return torch.where(index_BG < self.num_units, index_BG, 0)
 
     def among_units(self) -> Tensor:
-        flags = self.present_BG.new_zeros(len(self.index_BG), self.num_units + 1)
+        flags = torch.zeros(len(self.index_BG), self.num_units + 1, dtype=torch.bool, device=self.index_BG.device)
         return flags.scatter(1, self.index_BG, True)[:, : self.num_units]
 
     def rows(self, x_BHUE: Tensor) -> Tensor:
@@ -236,7 +232,8 @@ class SlidingGlobalAttention(Core):
         if chosen is not None:
             k_BSNHXE = _beside(chosen.rows(heads.keys_BHKE)[:, None, None], k_BSNHXE, -2)
             v_BSNHXE = _beside(chosen.rows(heads.values_BHKE)[:, None, None], v_BSNHXE, -2)
-            visible_BSNWX = _beside(chosen.present_BG[:, None, None, None], visible_BSNWX, -1)
+            present_BG = chosen.index_BG < chosen.num_units
+            visible_BSNWX = _beside(present_BG[:, None, None, None], visible_BSNWX, -1)
         logits = hide(visible_BSNWX, q_BSNHWE.dtype)[:, :, :, None]
         logits = logits if bias is None else logits + bias
         blocks_of_batch = q_BSNHWE.shape[:3]
