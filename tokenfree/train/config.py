@@ -189,12 +189,10 @@ def check(
 
     `manifest` is None if the data cannot be read. Without a `vocabulary` the needs of the objective are not checked.
     """
-    problems = [
-        *check_model(recipe.model, recipe.train.length),
-        *_problems_of_streams(recipe.train),
-        *_problems_of_workers(recipe, workers),
-        *_problems_of_memory(recipe),
-    ]
+    train, problems = recipe.train, check_model(recipe.model, recipe.train.length)
+    if train.global_batch % train.streams:
+        problems.append(f"train.streams: {train.streams} streams do not divide train.global_batch {train.global_batch}")
+    problems += [*_problems_of_workers(recipe, workers), *_problems_of_memory(recipe)]
     if manifest is None:
         return problems
     problems += _problems_of_splits(manifest)
@@ -217,11 +215,6 @@ def check_finetuning(recipe: FinetuneRecipe, *, workers: tuple[int, int] = (1, 1
         *_problems_of_workers(recipe, workers),
         *_problems_of_memory(recipe),
     ]
-
-
-def _problems_of_streams(train: TrainConfig) -> Iterator[str]:
-    if train.global_batch % train.streams:
-        yield f"train.streams: {train.streams} streams do not divide train.global_batch {train.global_batch}"
 
 
 def _problems_of_workers(recipe: Recipe, workers: tuple[int, int]) -> Iterator[str]:
