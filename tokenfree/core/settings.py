@@ -11,7 +11,7 @@ import importlib
 import json
 import pkgutil
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Annotated, Any, Generic, TypeVar, get_type_hints
+from typing import Annotated, Any, Generic, TypeVar, get_args, get_origin, get_type_hints
 
 import yaml
 from pydantic import ConfigDict, Field, GetCoreSchemaHandler, PydanticUserError, TypeAdapter, ValidationError
@@ -260,12 +260,16 @@ def adapter(cls: Any) -> TypeAdapter[Any]:
 
 def _known_keys(cls: Any, mapping: Any, path: Path) -> list[str]:
     for key in path[:-1]:
-        hint, mapping = get_type_hints(cls, include_extras=True).get(key), mapping[key]
-        slot = slot_of(hint)
-        cls = hint if slot is None else slot.config_class(mapping.get("name", slot.default))
-        if not dataclasses.is_dataclass(cls):
+        if get_origin(cls) is dict:  # of any names
+            hint = get_args(cls)[1]
+        elif dataclasses.is_dataclass(cls):
+            hint = get_type_hints(cls, include_extras=True).get(key)
+        else:
             return []
-    return [field.name for field in dataclasses.fields(cls)]
+        mapping, slot = mapping[key], slot_of(hint)
+        cls = hint if slot is None else slot.config_class(mapping.get("name", slot.default))
+        cls = get_args(cls)[0] if get_origin(cls) is Annotated else cls
+    return [field.name for field in dataclasses.fields(cls)] if dataclasses.is_dataclass(cls) else []
 
 
 def flatten(mapping: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:

@@ -71,10 +71,10 @@ def test_a_draft_of_what_is_no_mapping_and_of_what_lacks_a_value() -> None:
     space = {"a": 3, "b": {"integer": [1, "x"]}, "c": {"choice": [1], "from": 2}}
     problems = draft(SweepRecipe, {"trials": 0, "space": space, "objectives": []}).problems
     assert problems == (
+        "there is no key 'space.c.from' (did you mean 'uniform'?)",
         "base: is missing",
         "space.a: should be a mapping, not 3",
         "space.b.integer.1: should be a valid integer, not 'x'",
-        "space.c.from: no such key",
         "objectives: should have at least 1 item",
         "trials: should be greater than or equal to 1, not 0",
     )
