@@ -103,7 +103,7 @@ def test_down_and_status_without_a_local_cluster(folder: Path, capsys: pytest.Ca
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (["submit"], "nothing follows --; give one, such as: tokenfree cluster submit -- pretrain"),
+        (["submit"], "there is no command after --; give one, such as: tokenfree cluster submit -- pretrain"),
         (["submit", "--", "cluster", "jobs"], "cluster is not a command to run on a cluster"),
         (["jobs", "--", "x"], "tokenfree cluster jobs takes nothing after '--', but got 'x'"),
         (["jobs", "--address", "ftp://x"], "--address ftp://x: give the dashboard of a cluster as http://HOST:PORT"),

@@ -83,7 +83,7 @@ def run(args: argparse.Namespace) -> int:
     name = next(iter(args.passed_on), None)
     if args.action == "submit":
         if name not in _sent_commands():
-            given = "nothing follows --" if name is None else f"{name} is not a command to run on a cluster"
+            given = "there is no command after --" if name is None else f"{name} is not a command to run on a cluster"
             raise UserError(f"{given}; give one, such as: tokenfree cluster submit -- pretrain RECIPE ... --workers 2")
     elif name is not None:
         raise UserError(f"tokenfree cluster {args.action} takes nothing after '--', but got {name!r}")
