@@ -219,3 +219,12 @@ def test_a_mirror_without_encryption_is_asked_for(mirror: Any, capsys: pytest.Ca
     assert cli.main(["download", "sw", "--output", "dumps"]) == 2
     assert "https:// address, or --allow-http" in capsys.readouterr().err
     assert mirror.log == []
+
+
+def test_an_output_that_is_a_file_is_refused_without_a_request(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "dumps").touch()
+    mirror = ["--mirror", "http://127.0.0.1:9", "--allow-http"]
+    assert cli.main(["download", "sw", "--output", str(tmp_path / "dumps"), *mirror]) == 2
+    assert "dumps: downloads need a folder of this machine" in capsys.readouterr().err

@@ -42,7 +42,7 @@ def run(args: argparse.Namespace) -> int:
     from tokenfree.preprocess.download import MIRROR, Mirror, database, download, plan
     from tokenfree.workflows.terminal.progress import DownloadLine
 
-    if "://" in args.output:
+    if "://" in args.output or Path(args.output).is_file():
         raise UserError(f"--output {args.output}: downloads need a folder of this machine")
     folder = Path(args.output)
     with DownloadLine(verbosity=args.verbosity) as line:
