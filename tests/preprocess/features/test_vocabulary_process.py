@@ -1,6 +1,7 @@
 """Training a vocabulary in a separate process gives the same model, and ends with its parent."""
 
 import os
+import pickle
 import signal
 import subprocess
 import sys
@@ -71,6 +72,15 @@ def test_it_ends_with_the_process_that_waits_for_it(tmp_path: Path) -> None:
     while time.monotonic() < deadline and _lives(child):
         time.sleep(0.05)
     assert not _lives(child)
+
+
+@pytest.mark.parametrize("sent", [0, 20, -1])
+def test_it_ends_quietly_if_the_texts_break_off(sent: int) -> None:
+    given = pickle.dumps((config_of("unigram-bytes"), 0, os.getpid())) + pickle.dumps("geese")
+    command = [sys.executable, "-P", "-m", vocabulary.__name__]
+    environment = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
+    done = subprocess.run(command, input=given[:sent], capture_output=True, env=environment)
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
 
 
 def _status(process: int | str) -> str:

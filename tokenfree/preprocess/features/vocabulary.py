@@ -137,10 +137,12 @@ def main() -> None:
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     texts = sys.stdin.buffer
-    config, seed, parent = pickle.load(texts)
-    threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
     try:
+        config, seed, parent = pickle.load(texts)
+        threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
         made: object = train_vocabulary(iter(lambda: pickle.load(texts), None), config, seed)
+    except (EOFError, pickle.UnpicklingError):  # the parent process ended while it sent the texts
+        return
     except (UserError, JobError) as error:
         made = error
     with answers:
