@@ -177,9 +177,9 @@ class Positions(nn.Module, ABC):
     or None if it never adds anything. It is called once per forward pass.
     """
 
+    @abstractmethod
     def multiply_accumulates(self, num_units: int, pairs: list[int], /) -> int:
         """Return the number for one forward pass, given the visible `pairs` of each layer, summed over heads."""
-        return 0
 
 
 class PositionsConfig(ABC):

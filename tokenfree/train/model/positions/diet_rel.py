@@ -70,3 +70,6 @@ class DietRel(Positions):
             OffsetBias(row, self.num_heads, query_factor=self.query_factor)
             for row in self.by_offset_LHO[:, :, reachable].unbind(0)
         ]
+
+    def multiply_accumulates(self, num_units: int, pairs: list[int]) -> int:
+        return 0

@@ -24,3 +24,6 @@ class Config(PositionsConfig):
 class NoPositions(Positions):
     def forward(self, units_BUD: Tensor, valid_BU: Tensor) -> None:
         return None
+
+    def multiply_accumulates(self, num_units: int, pairs: list[int]) -> int:
+        return 0

@@ -60,6 +60,9 @@ class T5(Positions):
         rows = self.by_bucket_LHN.index_select(2, buckets_O).unbind(0)
         return [OffsetBias(row, self.num_heads) for row in rows]
 
+    def multiply_accumulates(self, num_units: int, pairs: list[int]) -> int:
+        return 0
+
 
 def bucket(offsets: Tensor, num_buckets: int, max_distance: int) -> Tensor:
     """Return the bucket of each offset key - query, int64.
