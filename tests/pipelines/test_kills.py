@@ -41,8 +41,8 @@ def start(corpus: Path, output: Path, workers: int) -> "subprocess.Popen[bytes]"
 def kill_until_done(corpus: Path, output: Path, *, workers: int, seconds: float, draw: random.Random) -> int:
     """Kill the job at random moments, start it again, until one of its lives reaches the end; how often it was killed.
 
-    `seconds` is the length of an undisturbed job. Half of it goes by before anything is written, so moments are drawn
-    from the rest; each life has less to do than the one before.
+    `seconds` is the length of an undisturbed job with as many workers. Half of it goes by before anything is written,
+    so moments are drawn from the rest; each life has less to do than the one before.
     """
     for kills in range(100):
         process = start(corpus, output, workers)
@@ -55,26 +55,23 @@ def kill_until_done(corpus: Path, output: Path, *, workers: int, seconds: float,
     raise AssertionError("the job does not end: it loses what it did before each kill")
 
 
-def check(output: Path, undisturbed: Path, read_shards: Shards) -> None:
-    assert read_shards(output) == read_shards(undisturbed)
-    assert (output / "manifest.json").read_bytes() == (undisturbed / "manifest.json").read_bytes()
+def check(output: Path, wanted: Path, read_shards: Shards) -> None:
+    assert read_shards(output) == read_shards(wanted)
+    assert (output / "manifest.json").read_bytes() == (wanted / "manifest.json").read_bytes()
     assert not list(output.glob("_*/**/*"))
     verify(str(output))
 
 
-@pytest.fixture(scope="module")
-def undisturbed(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, float]:
-    """The output of a job that nobody killed, and its seconds."""
-    output = tmp_path_factory.mktemp("undisturbed") / "out"
+def undisturbed(corpus: Path, output: Path, workers: int) -> float:
+    """Run a job that nobody kills, and return its seconds."""
     begin = time.monotonic()
-    assert start(corpus, output, 1).wait(120) == 0
-    return output, time.monotonic() - begin
+    assert start(corpus, output, workers).wait(120) == 0
+    return time.monotonic() - begin
 
 
-def test_killed_at_random_moments(
-    corpus: Path, undisturbed: tuple[Path, float], tmp_path: Path, read_shards: Shards
-) -> None:
-    wanted, seconds = undisturbed
+def test_killed_at_random_moments(corpus: Path, tmp_path: Path, read_shards: Shards) -> None:
+    wanted = tmp_path / "undisturbed"
+    seconds = undisturbed(corpus, wanted, 1)
     draw = random.Random(1)
     kills = 0
     for number in range(20):
@@ -87,10 +84,9 @@ def test_killed_at_random_moments(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("workers", [1, 2])
-def test_killed_many_times(
-    corpus: Path, undisturbed: tuple[Path, float], tmp_path: Path, read_shards: Shards, workers: int
-) -> None:
-    wanted, seconds = undisturbed
+def test_killed_many_times(corpus: Path, tmp_path: Path, read_shards: Shards, workers: int) -> None:
+    wanted = tmp_path / "undisturbed"
+    seconds = undisturbed(corpus, wanted, workers)
     draw = random.Random(workers)
     kills = number = 0
     while kills < 25:
