@@ -20,7 +20,7 @@ from tokenfree.train.pretrain import pretrain
 from tokenfree.train.runs import checkpoints
 
 MakeRecipe = Callable[..., PretrainRecipe]
-LOW_THRESHOLD = {"spike_window": 5, "spike_deviations": 1.5}
+LOW_THRESHOLD = {"spike_window": 5, "spike_deviations": 1.3}
 CLOCK = ("seconds", "data_wait", "utilisation")
 
 
