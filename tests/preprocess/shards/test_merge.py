@@ -52,6 +52,15 @@ def test_any_cut_gives_the_same_documents(texts: list[str], num_runs: int, seed:
     storage.remove("")
 
 
+@pytest.mark.parametrize("first", [0, 1])
+def test_of_equal_texts_the_first_language_stays_before_the_first_id(first: int, tmp_path: Path) -> None:
+    equal = [Document("books:2", "de", "", "same"), Document("books:1", "en", "", "same")]
+    storage = Storage.at(str(tmp_path))
+    merge = Merge(storage, write(storage, [[equal[first]], [equal[1 - first]]]))
+    assert [document.id for _, document in merge] == ["books:2"]
+    assert merge.duplicates == 1
+
+
 def test_ranges_partition_the_documents_and_pieces_change_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
