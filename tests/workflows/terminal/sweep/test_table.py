@@ -224,3 +224,6 @@ def test_time_left_counts_the_reports_of_running_trials() -> None:
     assert "about 2:00 left" in summary(sweep.history, 60.0)  # 4/3 of 4 trials are done
     sweep.report(0, 3, 2.0)
     assert "about 1:24 left" in summary(sweep.history, 60.0)
+    for trial in range(4):
+        sweep.report(trial, 3, 2.0, "stop")
+    assert "left" not in summary(sweep.history, 60.0)  # all are done
