@@ -70,7 +70,7 @@ def measure_hostile(options: argparse.Namespace, folder: Path) -> None:
         file.write(f"<text>{text}</text></revision></page>\n".encode())
         file.write(b"<page>" * HOSTILE_TAGS)
     size = dump.stat().st_size
-    result = run("ours:1", dump, None, folder, 300)
+    result = run("ours:1", dump, None, folder, 400)
     print(f"{HOSTILE_TAGS:,} tags <page> in {size / 1e3:,.0f} kB of gz: peak {result.peak / 1e6:,.0f} MB", flush=True)
 
 
