@@ -124,7 +124,10 @@ class TokenfreePreTrainedModel(PreTrainedModel):
         return found
 
     def _init_weights(self, module: nn.Module) -> None:
-        initialise(module, self.encoder.config.initialisation)
+        parameters = list(module.parameters(recurse=False))
+        # transformers 5.0 calls this for modules with loaded weights too, which it marks.
+        if not all(getattr(parameter, "_is_hf_initialized", False) for parameter in parameters):
+            initialise(module, self.encoder.config.initialisation)
 
     def batch(self, input_ids: Tensor, attention_mask: Tensor | None, token_type_ids: Tensor | None) -> Batch:
         """Return a padded batch. Raises ValueError if padding does not follow the text, or a text is too long."""
