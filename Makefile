@@ -60,7 +60,7 @@ test-images: develop  ## Build the images with buildah on a Debian of debootstra
 
 test-lowest: $(UV)  ## The quick tests with the oldest versions that pyproject.toml allows, in an environment in build/
 	$(UV) pip compile --quiet --resolution lowest-direct --python $(PYTHON) --extra all -o build/lowest.txt pyproject.toml
-	$(UV) venv --quiet --clear --python $(PYTHON) build/lowest
+	$(UV) venv --quiet --seed --clear --python $(PYTHON) build/lowest
 	$(UV) pip install --quiet --python build/lowest -c build/lowest.txt --extra all --group dev -r pyproject.toml -e .
 	build/lowest/bin/python -m pytest -n 2 --dist loadfile -m "not slow"
 
