@@ -1,5 +1,6 @@
 """Shards of a store on this machine: fetched ahead, shared by workers, bounded, and checked."""
 
+import asyncio
 import json
 import shutil
 import subprocess
@@ -91,15 +92,16 @@ def test_a_removed_shard_is_let_go(store: str, tmp_path: Path, monkeypatch: pyte
 
 
 def test_workers_of_a_machine_fetch_a_shard_once(store: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    fs = fsspec.filesystem("s3")
-    get, fetched = fs.get_file, []
+    system = fsspec.get_filesystem_class("s3")  # of which older versions of fsspec have an instance per thread
+    get, fetched = system._get_file, []
 
-    def slow(name: str, target: str, **options: Any) -> Any:
+    async def slow(self: Any, name: str, target: str, **options: Any) -> Any:
         fetched.append(name)
-        time.sleep(0.3)
-        return get(name, target, **options)
+        await asyncio.sleep(0.3)
+        return await get(self, name, target, **options)
 
-    monkeypatch.setattr(fs, "get_file", slow)
+    monkeypatch.setattr(system, "_get_file", slow)
+    system.clear_instance_cache()
     threads = [threading.Thread(target=lambda: ShardReader(store, "train").shard(2)) for _ in range(4)]
     for thread in threads:
         thread.start()
