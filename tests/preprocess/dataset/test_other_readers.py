@@ -28,6 +28,7 @@ def test_a_line_of_the_page_reads_a_shard(line: str, tmp_path: Path, monkeypatch
     module: Any = pytest.importorskip("pyarrow" if library == "pa" else library)
     if library == "ray":
         importlib.import_module("ray.data")
+        monkeypatch.setenv("RAY_ADDRESS", "local")  # not the cluster of another program on this machine
     rows = eval(line, {library: module, "pa": importlib.import_module("pyarrow")})
     try:
         assert (rows.count() if library == "ray" else len(rows)) > 0
