@@ -124,9 +124,8 @@ class TokenfreePreTrainedModel(PreTrainedModel):
         return found
 
     def _init_weights(self, module: nn.Module) -> None:
-        parameters = list(module.parameters(recurse=False))
         # transformers 5.0 calls this for modules with loaded weights too, which it marks.
-        if not all(getattr(parameter, "_is_hf_initialized", False) for parameter in parameters):
+        if not all(getattr(each, "_is_hf_initialized", False) for each in module.parameters(recurse=False)):
             initialise(module, self.encoder.config.initialisation)
 
     def batch(self, input_ids: Tensor, attention_mask: Tensor | None, token_type_ids: Tensor | None) -> Batch:
