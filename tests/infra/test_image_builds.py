@@ -22,7 +22,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.images, pytest.mark.timeout(7200)]
 IMAGES = REPOSITORY / "infra" / "images"
 BOOT = "github.com/apache/beam/sdks/v2/python/container"  # of Beam's harness
 CERTIFICATES = Path("/etc/ssl/certs/ca-certificates.crt")
-FROM_DEBIAN = {"pip==23.0.1", "setuptools==66.1.1", "wheel==0.38.4"}  # of its own Python, not ours
+FROM_DEBIAN = {"pip==23.0.1", "setuptools==66.1.1", "wheel==0.38.4"}  # packages of Debian that the locks leave out
 # What Debian's image without documentation leaves out.
 EXCLUDED = "path-exclude /usr/share/man/*\npath-exclude /usr/share/doc/*\n"
 SOURCES = ("tokenfree", "infra")
