@@ -48,15 +48,26 @@ def claimed(storage: Storage) -> Iterator[str | None]:
         with hold(storage, held) as number:
             yield number
         return
-    path = Path(storage.path(LOCK))
+    try:
+        with exclusive(Path(storage.path(LOCK)), held):
+            yield None
+    finally:
+        storage.remove_if_empty()
+
+
+@contextlib.contextmanager
+def exclusive(path: Path, held: UserError) -> Iterator[None]:
+    """Hold the lock file `path`, which exists only meanwhile. Raises `held` if another command holds it.
+
+    Raises UserError if its folder is not writable.
+    """
     with contextlib.ExitStack() as stack:
-        with storage.explained():
+        with Storage.at(str(path.parent)).explained():
             _enter(stack, path, held)
         try:
-            yield None
+            yield
         finally:
             path.unlink(missing_ok=True)  # while held: a waiting command then finds it gone and creates another
-            storage.remove_if_empty()
 
 
 def _enter(stack: contextlib.ExitStack, path: Path, held: UserError) -> None:

@@ -1,9 +1,12 @@
 """Small files that are written atomically and checked when read: typed JSON, JSON lines, Arrow tables and hashes."""
 
 import contextlib
+import functools
 import hashlib
+import io
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, TypeVar
@@ -13,7 +16,8 @@ import yaml
 from pydantic import ConfigDict, ValidationError
 
 from tokenfree.core.errors import JobError, UserError, refusals
-from tokenfree.core.files import hash_stream
+from tokenfree.core.files import TEMPORARY, hash_stream, lock
+from tokenfree.core.machine import cores
 from tokenfree.core.settings import adapter
 from tokenfree.core.storage import Storage
 
@@ -64,6 +68,67 @@ def check_hash(storage: Storage, name: str, sha256: str, *, source: str, action:
         raise JobError(f"{name}: missing; {action}")
     if found != sha256:
         raise JobError(f"{name}: damaged, its SHA-256 is not that of {source}; {action}")
+
+
+def check_hashes(storage: Storage, files: Mapping[str, str], *, source: str, action: str) -> None:
+    """Do the same as `check_hash` for several files, which are hashed in parallel. The first wrong one is named."""
+    check = functools.partial(check_hash, storage, source=source, action=action)
+    with ThreadPoolExecutor(cores()) as pool:
+        for _ in pool.map(check, files, files.values()):
+            pass
+
+
+HASHES = "hashes.json"  # of a finished folder: the SHA-256 of its files and of itself
+_LAST = ("result.json", "sweep.csv")  # without the last file of a run or sweep, a command resumes it
+_PUT_BACK = f"put a copy of it back, or remove {HASHES} if you changed it yourself"
+
+
+def recorded_hashes(storage: Storage) -> dict[str, str]:
+    """Return the hashes in `HASHES` by file, or {} if there is no such file. Raises JobError if it is damaged."""
+    with contextlib.suppress(NotADirectoryError):
+        sealed = read_sealed(storage, HASHES)
+        if sealed is not None and all(map(is_inside, sealed["files"])):
+            return sealed["files"]
+        if storage.size(HASHES) is not None:
+            raise JobError(f"{HASHES}: damaged; put a copy of it back")
+    return {}
+
+
+def check_finished(folder: str | Path, includes: Callable[[str], bool] = lambda name: True) -> None:
+    """Raise JobError, naming the file, if one of a finished run, sweep or export is not as `HASHES` records it.
+
+    Only files whose names `includes` accepts are checked. Nothing is checked in an unfinished folder, or without
+    `HASHES`, as in a folder of another program.
+    """
+    storage = Storage.at(str(folder))
+    try:
+        recorded = recorded_hashes(storage)
+        if all(storage.size(name) is not None for name in recorded.keys() & set(_LAST)):
+            files = {name: sha256 for name, sha256 in recorded.items() if includes(name)}
+            check_hashes(storage, files, source=HASHES, action=_PUT_BACK)
+    except JobError as error:
+        raise JobError(f"{storage.url}/{error}") from None
+
+
+def record_hashes(storage: Storage, files: Mapping[str, str]) -> None:
+    write_sealed(storage, HASHES, {"files": dict(files)})
+    if storage.is_local:
+        storage.remove(TEMPORARY)  # the folder in which the temporary file was written
+
+
+@contextlib.contextmanager
+def rewriting(storage: Storage, names: Collection[str]) -> Iterator[None]:
+    """Write files of a finished folder again in the block. Meanwhile, and after a kill, they have no hashes."""
+    before = recorded_hashes(storage)
+    with contextlib.ExitStack() as stack:
+        if before and storage.is_local:  # another command may rewrite other files
+            stack.enter_context(lock(Path(storage.path("lock")), seconds=60))
+            before = recorded_hashes(storage)
+        if not before.keys().isdisjoint(names):
+            record_hashes(storage, {name: sha256 for name, sha256 in before.items() if name not in names})
+        yield
+        if before:
+            record_hashes(storage, {**recorded_hashes(storage), **hashes_of(storage, names)})
 
 
 def is_inside(name: str) -> bool:
@@ -143,7 +208,7 @@ class StoredFile(Generic[T]):
         """Return the content of each complete line of a file of JSON lines, or [] without a file."""
 
         def parse(data: bytes, file: str) -> list[T]:
-            lines = enumerate(whole_lines(data.splitlines(True)), 1)
+            lines = enumerate(whole_lines(io.BytesIO(data)), 1)
             return [self.from_json(line, f"{file}: line {number}") for number, line in lines]
 
         try:

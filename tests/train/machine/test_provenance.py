@@ -15,7 +15,7 @@ def test_an_attempt_says_with_what_it_was_made(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setenv("HOSTNAME", "a-name-of-a-host")
     monkeypatch.setenv("SECRET_KEY", "a-secret")
     found = provenance.attempt()
-    assert set(found) == {"time", "command", "commit", "machine", "packages", "hashes"}
+    assert set(found) == {"time", "command", "commit", "machine", "packages"}
     assert set(found["machine"]) == {"cores", "memory_gib", "accelerators", "system", "python"}
     assert found["machine"]["cores"] >= 1
     assert found["machine"]["memory_gib"] > 0.1

@@ -5,7 +5,6 @@ import random
 import shutil
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -13,10 +12,10 @@ import yaml
 
 from tokenfree.core.errors import JobError
 from tokenfree.core.storage import Storage
-from tokenfree.core.stored_files import write_sealed
+from tokenfree.core.stored_files import check_finished, rewriting, write_sealed
 from tokenfree.train.runs import checkpoints
 from tokenfree.train.runs.checkpoints import CheckpointState
-from tokenfree.train.runs.hashes import is_results_folder, remove_hashes, rewritten, verify_folder, write_hashes
+from tokenfree.train.runs.hashes import is_results_folder, remove_hashes, verify_folder, write_hashes
 from tokenfree.workflows.cli import main
 
 SMALL = 35  # bytes of a file of which every bit is flipped
@@ -29,10 +28,10 @@ def save(folder: Path, *steps: int) -> None:
         checkpoints.write(folder / "checkpoints" / checkpoints.checkpoint_name(step), parts, STATE)
 
 
-def make_run(folder: Path, **attempt: Any) -> Path:
+def make_run(folder: Path) -> Path:
     """What a finished run has, but for its hashes."""
     save(folder, 2, 3)
-    (folder / "config.yaml").write_text(yaml.safe_dump({"recipe": {}, "attempts": [{"hashes": True, **attempt}]}))
+    (folder / "config.yaml").write_text(yaml.safe_dump({"recipe": {}}))
     (folder / "metrics.jsonl").write_text('{"step": 1, "loss": 2.5}\n{"step": 2, "loss": 2.25}\n')
     (folder / "events.jsonl").write_text('{"event": "start", "step": 0}\n{"event": "complete", "step": 3}\n')
     (folder / "result.json").write_text('{"steps": 3}\n')
@@ -49,7 +48,7 @@ def make_sweep(folder: Path) -> Path:
     for trial in ("trial_000", "trial_001"):
         save(folder / "trials" / trial, 3)
         (folder / "trials" / trial / "lock").touch()
-    (folder / "sweep.yaml").write_text(yaml.safe_dump({"recipe": {}, "attempts": [{"hashes": True}]}))
+    (folder / "sweep.yaml").write_text(yaml.safe_dump({"recipe": {}}))
     for name in ("journal.jsonl", "trials.jsonl", "skipped.json"):
         (folder / name).write_text('{"trial": 1}\n')
     (folder / "best.yaml").write_text("train: {seed: 1}\n")
@@ -139,39 +138,27 @@ def test_what_a_checkpoint_commits_is_checked_while_a_run_trains(tmp_path: Path)
         verify_folder(str(run))
 
 
-def test_a_folder_of_before_is_said_to_have_no_hashes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    run = make_run(tmp_path / "run", hashes=False)
-    found = verify_folder(str(run))
-    assert found.complete
-    assert {"config.yaml", "metrics.jsonl", "result.json"} < set(found.unhashed)
-    assert main(["verify", str(run)]) == 0
-    assert "  unhashed    config.yaml, events.jsonl, " in capsys.readouterr().out
-    rewritten(str(run))
-    assert not (run / "hashes.json").exists()
-    (run / "checkpoints/step_00000002/model.safetensors").write_bytes(b"")
-    with pytest.raises(JobError, match=r"step_00000002/model.safetensors: damaged"):
-        verify_folder(str(run))
-
-
 def test_files_that_are_written_again_get_new_hashes_and_the_others_keep_theirs(finished: Path) -> None:
     tables = [path for path in (finished / "sweep.csv", finished / "result.json") if path.exists()]
     other = next(path for path in (finished / "journal.jsonl", finished / "metrics.jsonl") if path.exists())
-    for path in tables:
-        path.write_text("new")
-    rewritten(str(finished), [path.name for path in tables])
-    verify_folder(str(finished))
+    storage, names = Storage.at(str(finished)), [path.name for path in tables]
+    with rewriting(storage, names):
+        for path in tables:
+            path.write_text("new")
+        assert set(verify_folder(str(finished)).unhashed) == set(names)  # as after a kill
+        check_finished(finished)
+    assert verify_folder(str(finished)).unhashed == ()
     other.write_text("geese")
-    rewritten(str(finished), [path.name for path in tables])
+    with rewriting(storage, names):
+        pass
     with pytest.raises(JobError, match=rf"^{other.name}: damaged"):
         verify_folder(str(finished))
 
 
-def test_hashes_that_were_not_written_yet_are_written_by_the_same_command(finished: Path) -> None:
+def test_hashes_that_were_not_written_yet_are_missed(finished: Path) -> None:
     remove_hashes(str(finished))
     with pytest.raises(JobError, match=r"^hashes\.json: missing; .*give its command again"):
         verify_folder(str(finished))
-    rewritten(str(finished))
-    verify_folder(str(finished))
 
 
 def test_no_name_in_the_hashes_leads_out_of_the_folder(finished: Path) -> None:

@@ -14,7 +14,7 @@ from tokenfree.core.errors import UserError
 from tokenfree.core.settings import build
 from tokenfree.train.config import PretrainRecipe
 from tokenfree.train.intervals import mean_interval
-from tokenfree.train.sweep.history import TrialState, read_history
+from tokenfree.train.sweep.history import TrialState, journal_line, read_history
 from tokenfree.train.sweep.recipe import LOSS, SweepRecipe, Target
 from tokenfree.train.sweep.results import (
     best,
@@ -176,7 +176,7 @@ def write_journal(folder: Path) -> None:
     events.append({"event": "failure", "trial": "trial_001", "error": "ValueError: once"})
     events.append({"event": "begin", "trial": "trial_001"})
     events.append({"event": "failure", "trial": "trial_001", "error": "ValueError: twice"})
-    (folder / "journal.jsonl").write_text("".join(json.dumps(event) + "\n" for event in events))
+    (folder / "journal.jsonl").write_bytes(b"".join(map(journal_line, events)))
 
 
 def test_a_sweep_that_runs_is_read_from_its_journal(tmp_path: Path) -> None:

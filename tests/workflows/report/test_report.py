@@ -17,7 +17,7 @@ import yaml
 from tests.train.sweep.conftest import trial_state
 from tokenfree.core.errors import JobError, UserError
 from tokenfree.train.runs.hashes import verify_folder, write_hashes
-from tokenfree.train.sweep.history import Event, TrialState
+from tokenfree.train.sweep.history import Event, TrialState, journal_line
 from tokenfree.train.sweep.recipe import LOSS
 from tokenfree.train.sweep.results import write
 from tokenfree.workflows.report.load import RunRecord, SweepRecord, load
@@ -175,8 +175,7 @@ def make_sweep(folder: Path, trials: list[TrialState], skipped: dict[str, int] |
         "reports": 2,
     }
     (folder / "sweep.yaml").write_text(yaml.safe_dump({"recipe": recipe}))
-    lines = (json.dumps(event) + "\n" for event in events(trials, skipped or {}))
-    (folder / "journal.jsonl").write_text("".join(lines))
+    (folder / "journal.jsonl").write_bytes(b"".join(map(journal_line, events(trials, skipped or {}))))
     if all(trial.state in ("finished", "stopped", "failed") for trial in trials):
         named = {"target": LOSS, "quality": LOSS, "budget": SimpleNamespace(unit="step")}
         sweep: Any = SimpleNamespace(space=space, best_recipe=lambda values: {"values": dict(values)}, **named)

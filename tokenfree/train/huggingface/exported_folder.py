@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
+import shutil
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -12,10 +14,11 @@ from huggingface_hub import ModelCardData
 from torch import Tensor
 
 from tokenfree.core.errors import UserError
-from tokenfree.core.files import write_atomically
-from tokenfree.core.locks import LOCK, claimed
+from tokenfree.core.files import TEMPORARY, write_atomically
+from tokenfree.core.locks import exclusive
 from tokenfree.core.settings import fingerprint, to_mapping
 from tokenfree.core.storage import Storage
+from tokenfree.core.stored_files import hashes_of, record_hashes
 from tokenfree.preprocess.dataset.manifest import load_vocabulary
 from tokenfree.preprocess.features.vocabulary import Vocabulary
 from tokenfree.train.config import PretrainRecipe
@@ -176,18 +179,34 @@ class Exported(NamedTuple):
 
 @contextlib.contextmanager
 def new_folder(folder: str | Path) -> Iterator[Path]:
-    """Lock a new or empty folder, and yield its path. Raises UserError if it holds files or another command uses it."""
-    folder = Path(folder)
-    if not (folder / LOCK).exists():  # otherwise another command writes into it, or was killed
-        _refuse_files(folder)
-    with claimed(Storage.at(str(folder))):
-        _refuse_files(folder)
-        yield folder
+    """Yield a folder beside `folder` that becomes it, with hashes of its files, at the end. An error leaves no folder.
+
+    Raises UserError if `folder` holds files, cannot be replaced, or another command writes it.
+    """
+    target = Path(os.path.realpath(folder))
+    _refuse_files(target)
+    temporary = target.with_name(f"{TEMPORARY}_{target.name}")
+    held = UserError(f"{target}: another command writes into it. Wait for it or give another output")
+    with exclusive(temporary.with_name(f"{temporary.name}.lock"), held):
+        _refuse_files(target)
+        shutil.rmtree(temporary, ignore_errors=True)  # of a killed command
+        try:
+            temporary.mkdir()
+            yield temporary
+            storage = Storage.at(str(temporary))
+            record_hashes(storage, hashes_of(storage, storage.find()))
+            if target.exists():
+                shutil.copymode(target, temporary)
+            temporary.rename(target)
+        finally:
+            shutil.rmtree(temporary, ignore_errors=True)
 
 
 def _refuse_files(folder: Path) -> None:
-    if folder.exists() and (not folder.is_dir() or any(path.name != LOCK for path in folder.iterdir())):
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise UserError(f"{folder} is there already; give a new or empty folder")
+    if folder.is_mount() or folder == Path.cwd():
+        raise UserError(f"{folder} cannot be replaced; give a folder in it")
 
 
 def port_model(encoder: Encoder, vocabulary: str | None) -> tuple[StateDict, dict[str, Any]]:

@@ -17,6 +17,7 @@ from tokenfree.core import own_code
 from tokenfree.core.errors import UserError
 from tokenfree.core.files import write_atomically
 from tokenfree.core.settings import build, fingerprint, merge, to_mapping
+from tokenfree.core.stored_files import check_finished, recorded_hashes
 from tokenfree.train.config import PretrainRecipe
 from tokenfree.train.huggingface.exported_folder import (
     KINDS,
@@ -38,6 +39,7 @@ from tokenfree.train.model.encoder import Encoder, ModelConfig, check
 from tokenfree.train.runs import checkpoints
 from tokenfree.train.runs.checkpoints import CheckpointState
 from tokenfree.train.runs.config import RunConfig, open_run
+from tokenfree.train.runs.hashes import write_hashes
 from tokenfree.train.runs.run import Run
 
 # For sentence-transformers: the embedding of a text is the output `mean`.
@@ -104,6 +106,7 @@ def import_folder(folder: str | Path, run: str | Path, overrides: Mapping[str, A
     Raises UserError if the folder holds no such model, the overrides do not fit its weights, or `run` holds files.
     """
     folder = Path(folder)
+    check_finished(run)
     found = read_folder(folder)
     mapping = merge(_recipe_of(found), overrides or {})
     recipe = build(PretrainRecipe, mapping, source=f"import of {folder}")
@@ -133,11 +136,17 @@ def import_folder(folder: str | Path, run: str | Path, overrides: Mapping[str, A
             )
         elif any(not torch.equal(tensor, tensors[name]) for name, tensor in before.tensors(checkpoints.MODEL).items()):
             raise UserError(f"{run} holds a model of other weights; give another --output")
+        if not recorded_hashes(place.storage):
+            write_hashes(place.name)
     return recipe
 
 
 def read_folder(folder: Path) -> FolderModel:
-    """Return the model in a folder written by `save_pretrained`. Raises UserError if there is no readable one."""
+    """Return the model in a folder written by `save_pretrained`. Raises UserError if there is no readable one.
+
+    Raises JobError if `export` wrote the folder and one of its files has changed.
+    """
+    check_finished(folder)
     fields = _read_fields(folder)
     kind = fields.get("model_type")
     if kind == "tokenfree":

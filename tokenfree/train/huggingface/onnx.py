@@ -11,8 +11,6 @@ import importlib.util
 import json
 import logging
 import math
-import os
-import tempfile
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -23,7 +21,7 @@ import torch
 from torch import Tensor, nn
 
 from tokenfree.core.errors import UserError
-from tokenfree.core.files import TEMPORARY, write_atomically
+from tokenfree.core.files import write_atomically
 from tokenfree.core.settings import to_mapping
 from tokenfree.preprocess.text import specials
 from tokenfree.train.huggingface.exported_folder import (
@@ -232,15 +230,12 @@ def export_graph(
         graph = TaskGraph(model.task, encoder.encoder, model.head)
         pipeline = graph.pipeline
     with new_folder(folder) as target:
-        with tempfile.TemporaryDirectory(prefix=f"{TEMPORARY}_", dir=target) as made:
-            path = Path(made) / GRAPH
-            progress("tracing the model as a graph, which can take a minute")
-            write_graph(graph, example(graph, 3, length, np.random.default_rng(0)), path)
-            progress("comparing onnxruntime with PyTorch")
-            count = check_graph(graph, path, length)
-            progress(f"checked {count} inputs of several lengths: equal within {TOLERANCE}")
-            for file in Path(made).iterdir():  # weights above 2 GB are in a separate file
-                os.replace(file, target / file.name)
+        path = target / GRAPH
+        progress("tracing the model as a graph, which can take a minute")
+        write_graph(graph, example(graph, 3, length, np.random.default_rng(0)), path)
+        progress("comparing onnxruntime with PyTorch")
+        count = check_graph(graph, path, length)
+        progress(f"checked {count} inputs of several lengths: equal within {TOLERANCE}")
         inputs = ", ".join(f"`{name}`" for name in graph.input_names)
         usage = USAGE.format(outputs=json.dumps(graph.output_names), inputs=inputs)
         card = model_card(model, kind="ONNX", library="onnx", pipeline=pipeline, usage=usage)

@@ -30,7 +30,7 @@ from tokenfree.core.files import TEMPORARY
 from tokenfree.core.locks import LOCK, HeldStorage, claimed
 from tokenfree.core.settings import to_mapping
 from tokenfree.core.storage import Storage
-from tokenfree.core.stored_files import check_hash, hash_of, read_sealed, write_sealed
+from tokenfree.core.stored_files import check_hashes, hash_of, read_sealed, write_sealed
 from tokenfree.preprocess.dataset.manifest import MANIFEST, load_manifest
 from tokenfree.preprocess.text.sentences import cut, sentence_starts
 from tokenfree.train.batches.words import NOWHERE, NUM_FRAME, text_words
@@ -174,10 +174,11 @@ def embed(
     if first is None:
         raise UserError(f"{source}: there is no text in it. Give one with texts.")
     corpus = itertools.chain([first], corpus)
-    with contextlib.nullcontext() if finished(storage) else claimed(storage) as number:
+    done = finished(storage)
+    with contextlib.nullcontext() if done else claimed(storage) as number:
         storage = storage if number is None else HeldStorage(storage.url, number)
         open_folder(storage, config)
-        done = finished(storage)
+        done = done or finished(storage)
         if done is not None:
             _check_same(storage, done["shards"], corpus)
         manifest = done or _complete(storage, config, encoder, corpus, wanted, workers, device, progress)
@@ -278,25 +279,24 @@ def is_vectors_folder(names: list[str]) -> bool:
 
 
 def finished(storage: Storage) -> dict[str, Any] | None:
-    """Return the manifest of a complete folder, else None."""
-    manifest, mark = read_sealed(storage, EMBEDDINGS_MANIFEST), storage.read_json(SUCCESS)
-    if not isinstance(mark, dict) or mark.get(EMBEDDINGS_MANIFEST) != hash_of(storage, EMBEDDINGS_MANIFEST):
+    """Return the manifest of a complete folder, whose hashes are checked, else None. Raises JobError for damage."""
+    if hash_of(storage, SUCCESS) is None:
         return None
+    manifest, mark = read_sealed(storage, EMBEDDINGS_MANIFEST), storage.read_json(SUCCESS)
+    if manifest is None:
+        raise JobError(f"{storage.url}/{EMBEDDINGS_MANIFEST}: damaged; {_AGAIN}")
+    if mark != {EMBEDDINGS_MANIFEST: hash_of(storage, EMBEDDINGS_MANIFEST)}:
+        raise JobError(f"{storage.url}/{SUCCESS}: damaged; {_AGAIN}")
+    hashes = {**manifest["files"], **{shard["path"]: shard["sha256"] for shard in manifest["shards"]}}
+    check_hashes(storage, hashes, source=EMBEDDINGS_MANIFEST, action=_AGAIN)
     return manifest
 
 
 def verify(directory: str) -> dict[str, Any]:
     """Check all hashes of a folder and return its manifest. Raises JobError if it is incomplete or damaged."""
-    storage = Storage.at(directory)
-    manifest = finished(storage)
+    manifest = finished(Storage.at(directory))
     if manifest is None:
-        raise JobError(
-            f"{directory}: not complete, or its {EMBEDDINGS_MANIFEST} or {SUCCESS} is damaged; "
-            "run the command that makes it again"
-        )
-    hashes = {shard["path"]: shard["sha256"] for shard in manifest["shards"]}
-    for name, sha256 in {**manifest["files"], **hashes}.items():
-        check_hash(storage, name, sha256, source=EMBEDDINGS_MANIFEST, action=_AGAIN)
+        raise JobError(f"{directory}: not complete; run the command that makes it again")
     return manifest
 
 

@@ -21,6 +21,7 @@ from tqdm import tqdm
 from tokenfree.core.errors import UserError
 from tokenfree.core.machine import cores
 from tokenfree.core.settings import fingerprint, to_mapping
+from tokenfree.core.stored_files import check_finished, recorded_hashes
 from tokenfree.train.config import LoopConfig, PretrainRecipe, R
 from tokenfree.train.data.mixture import absolute_path
 from tokenfree.train.jobs.weights import Fit, GivenWeights, fit, read_weights
@@ -29,7 +30,7 @@ from tokenfree.train.loop.trainer import TrainingLoop
 from tokenfree.train.loop.worker import Job, work
 from tokenfree.train.runs import checkpoints, trackers
 from tokenfree.train.runs.config import InitFrom, RunConfig, config_before, read_config
-from tokenfree.train.runs.hashes import remove_hashes, rewritten, write_hashes
+from tokenfree.train.runs.hashes import remove_hashes, write_hashes
 from tokenfree.train.runs.metrics import Line, OnLine
 from tokenfree.train.runs.provenance import attempt
 from tokenfree.train.runs.run import Run
@@ -65,7 +66,6 @@ class Extension:
         self._run = run
         if self.is_done:
             return
-        remove_hashes(run.name)
         more = {"steps": self._steps, "steps_before": self._steps_before, "message": self.line()}
         line = run.add_event("extend", step=self._done(), **more)
         run.reopen(dataclasses.replace(read_config(run.name), recipe=self.after))
@@ -188,18 +188,22 @@ def run_to_end(
     """
     recipe = now.recipe
     trackers.check(recipe.train.log_to)
+    stays = extension is None or extension.is_done
+    checks_all = stays and target.storage.is_local  # training resumes from the newest valid checkpoint
+    check_finished(target.name, lambda name: checks_all or not name.startswith("checkpoints/"))
     result = target.result()
     if result is None or extension is not None:
         _check_device(recipe.train, workers)
     target.open(now)
-    if result is not None:
-        rewritten(target.name, ["config.yaml"])
-        if extension is None or extension.is_done:
-            return result, True
+    if result is not None and stays:
+        if not recorded_hashes(target.storage):  # an earlier command was killed before it wrote them
+            write_hashes(target.name)
+        return result, True
     progress = progress or _logged(recipe.train.steps)
     with contextlib.ExitStack() as stack:
         owner = stack.enter_context(target.claimed())
         target.open(now)  # another command may have started it meanwhile
+        remove_hashes(target.name)
         claimed = Run(target.name, owner)
         if extension is not None:
             extension.write(claimed, progress)

@@ -21,6 +21,7 @@ from torch import Tensor
 from tokenfree.core.errors import UserError, first_line
 from tokenfree.core.settings import flatten, to_mapping
 from tokenfree.core.storage import Storage
+from tokenfree.core.stored_files import HASHES, check_finished
 from tokenfree.preprocess.features.vocabulary import Vocabulary
 from tokenfree.train.config import FinetuneRecipe, PretrainRecipe, Recipe
 from tokenfree.train.data.mixture import absolute_path
@@ -118,8 +119,11 @@ def _on_this_machine(storage: Storage) -> Iterator[Path]:
         return
     names = storage.names()
     with tempfile.TemporaryDirectory(prefix="tokenfree-") as scratch:
-        for name in (_CONFIG, *[name for name in WEIGHTS if name in names][:1]):
+        needed = (_CONFIG, *[name for name in WEIGHTS if name in names][:1])
+        for name in (*needed, *[HASHES] * (HASHES in names)):
             storage.get(name, f"{scratch}/{name}")
+        check_finished(scratch, needed.__contains__)
+        Path(scratch, HASHES).unlink(missing_ok=True)  # it covers files that were not copied
         try:
             yield Path(scratch)
         except UserError as error:

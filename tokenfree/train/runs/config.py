@@ -19,7 +19,7 @@ from tokenfree.core.errors import UserError
 from tokenfree.core.files import is_half_written, write_atomically
 from tokenfree.core.settings import REMOVED_KEYS, build, flatten, to_mapping
 from tokenfree.core.storage import Storage
-from tokenfree.core.stored_files import OPEN, StoredFile
+from tokenfree.core.stored_files import OPEN, StoredFile, check_finished, rewriting
 from tokenfree.train.config import OPERATIONAL, FinetuneRecipe, PretrainRecipe, R
 from tokenfree.train.data.mixture import Data, Mixture, given_or_parsed
 
@@ -282,6 +282,7 @@ def as_recorded(recipe: R, run: str | Path) -> R:
 
 
 def _mapping(run: str | Path) -> Mapping[str, Any] | None:
+    check_finished(run, CONFIG_NAME.__eq__)
     try:
         return CONFIG.yaml(Storage.at(str(run)), CONFIG_NAME)
     except (FileNotFoundError, NotADirectoryError):
@@ -301,7 +302,9 @@ def open_run(run: Path, config: RunConfig[R], *, name: str | None = None) -> Non
             config = dataclasses.replace(config, code=before.code, attempts=before.attempts)
         elif any(path.name != "lock" and not is_half_written(path) for path in run.iterdir()):
             raise UserError(f"{run} holds other files and no run; give an empty or new folder as --output")
-        write_atomically(run / CONFIG_NAME, config.text())
+        if before is None or (run / CONFIG_NAME).read_text(encoding="utf-8") != config.text():
+            with rewriting(Storage.at(str(run)), [CONFIG_NAME]):
+                write_atomically(run / CONFIG_NAME, config.text())
     except OSError as error:
         raise UserError(f"cannot write the run folder {run}: {error.strerror}; give another --output") from None
 

@@ -1,14 +1,14 @@
-"""`hashes.json` of a finished run or sweep: the SHA-256 of its files, for `tokenfree verify`.
+"""`hashes.json` of a finished run or sweep: the SHA-256 of its files, which readers and `tokenfree verify` check.
 
-It is written after all other files of the folder, and includes a hash of itself. For a checkpoint it has the hash of
-the commit mark, which covers the other files (see checkpoints.py). Locks and files of other programs are left out.
+It is written after all other files of the folder, and includes a hash of itself. Locks and files of other programs are
+left out.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,12 +18,19 @@ from tokenfree.core.errors import JobError
 from tokenfree.core.files import TEMPORARY
 from tokenfree.core.locks import LOCK
 from tokenfree.core.storage import Storage, retry_store
-from tokenfree.core.stored_files import check_hash, hashes_of, is_inside, read_sealed, refuse_later, write_sealed
+from tokenfree.core.stored_files import (
+    HASHES,
+    check_hashes,
+    hashes_of,
+    is_inside,
+    record_hashes,
+    recorded_hashes,
+    refuse_later,
+)
 from tokenfree.train.runs.checkpoints import MARK, STATE, mark_of
-from tokenfree.train.runs.config import CONFIG_NAME, RUN_FORMAT, SWEEP_FORMAT
+from tokenfree.train.runs.config import CONFIG_NAME, RESULT_NAME, RUN_FORMAT, SWEEP_FORMAT
 
-HASHES = "hashes.json"
-RESULT, TABLE = "result.json", "sweep.csv"  # last files that a run and a sweep write
+TABLE = "sweep.csv"  # last file that a sweep writes
 _CONFIGS = {CONFIG_NAME: RUN_FORMAT, "sweep.yaml": SWEEP_FORMAT}
 _NOT_HASHED = (LOCK, TEMPORARY, "ray", "wandb", "mlruns")  # folders of locks, partial files and other programs
 _CHECKPOINT = re.compile(r"((?:.+/)?checkpoints/step_\d{8,})/[^/]+")
@@ -41,34 +48,28 @@ class VerifiedFolder:
 
 def is_results_folder(names: Collection[str]) -> bool:
     """Return True if a folder with these file names is a run or a sweep, even if some of its files are missing."""
-    return not {HASHES, RESULT, TABLE, *_CONFIGS, "checkpoints", "metrics.jsonl", "journal.jsonl"}.isdisjoint(names)
+    return not {HASHES, RESULT_NAME, TABLE, *_CONFIGS, "checkpoints", "metrics.jsonl", "journal.jsonl"}.isdisjoint(
+        names
+    )
 
 
 def write_hashes(folder: str) -> None:
     storage = Storage.at(folder)
-    files = retry_store(storage, lambda: hashes_of(storage, _covered(storage.find())))
-    retry_store(storage, lambda: _write(storage, files))
+    files = retry_store(storage, lambda: _hashes(storage))
+    retry_store(storage, lambda: record_hashes(storage, files))
 
 
-def rewritten(folder: str, names: Iterable[str] = ()) -> None:
-    """Update the hashes of rewritten files of an ended run or sweep, or write all hashes if there are none yet.
-
-    The folder of an earlier version, which wrote no hashes, gets none.
-    """
-    storage = Storage.at(folder)
-    found = read_sealed(storage, HASHES)
-    if found is not None:
-        files = {**found["files"], **hashes_of(storage, names)}
-        if files != found["files"]:
-            _write(storage, files)
-    elif storage.size(HASHES) is None and _is_to_have_hashes(storage):
-        write_hashes(folder)
+def _hashes(storage: Storage) -> dict[str, str]:
+    names = _kept(storage.find())
+    files = hashes_of(storage, (name for name in names if not is_of_checkpoint(name) or name.endswith((MARK, STATE))))
+    for name in names:
+        if is_of_checkpoint(name) and name.endswith(f"/{STATE}"):  # its files were hashed when they were written
+            files |= {name.replace(STATE, file): sha256 for file, sha256 in _files_of(storage, name).items()}
+    return files
 
 
-def _write(storage: Storage, files: Mapping[str, str]) -> None:
-    write_sealed(storage, HASHES, {"files": dict(files)})
-    if storage.is_local:
-        storage.remove(TEMPORARY)  # the folder in which the temporary file was written
+def is_of_checkpoint(name: str) -> bool:
+    return _CHECKPOINT.fullmatch(name) is not None
 
 
 def remove_hashes(folder: str) -> None:
@@ -84,35 +85,18 @@ def verify_folder(folder: str) -> VerifiedFolder:
     names = storage.find()
     for name in _CONFIGS.keys() & names:
         refuse_later(_parsed(storage, name, yaml.safe_load), _CONFIGS[name], f"{storage.url}/{name}")
-    complete = RESULT in names or TABLE in names
-    known = _known_hashes(storage, complete)
-    for name, sha256 in known.items():
-        check_hash(storage, name, sha256, source=HASHES, action=_COPY)
+    complete = RESULT_NAME in names or TABLE in names
+    hashes = recorded_hashes(storage)
+    if complete and not hashes:
+        raise JobError(f"{HASHES}: missing; {_COPY}, or {_AGAIN}")
+    check_hashes(storage, hashes, source=HASHES, action=_COPY)
     checkpoints = sorted({match[1] for name in _kept(names) if (match := _CHECKPOINT.fullmatch(name))})
-    covered = {HASHES, *known}
+    covered = {HASHES, *hashes}
     for checkpoint in checkpoints:
-        covered |= {f"{checkpoint}/{file}" for file in _checked_checkpoint(storage, checkpoint)}
+        if f"{checkpoint}/{STATE}" not in covered:
+            covered |= {f"{checkpoint}/{file}" for file in _checked_checkpoint(storage, checkpoint)}
     unhashed = tuple(name for name in _kept(names) if name not in covered)
     return VerifiedFolder(complete, tuple(checkpoints), unhashed)
-
-
-def _known_hashes(storage: Storage, complete: bool) -> dict[str, str]:
-    found = read_sealed(storage, HASHES)
-    if found is not None and all(map(is_inside, found["files"])):
-        return found["files"]
-    if storage.size(HASHES) is not None:
-        raise JobError(f"{HASHES}: damaged; {_COPY}")
-    if complete and _is_to_have_hashes(storage):
-        raise JobError(f"{HASHES}: missing; {_COPY}, or {_AGAIN}")
-    return {}
-
-
-def _is_to_have_hashes(storage: Storage) -> bool:
-    for name in _CONFIGS:
-        if storage.size(name) is not None:
-            config = _parsed(storage, name, lambda data: dict(yaml.safe_load(data)))
-            return bool((config.get("attempts") or [{}])[-1].get("hashes"))
-    return False
 
 
 def _checked_checkpoint(storage: Storage, folder: str) -> list[str]:
@@ -125,12 +109,17 @@ def _checked_checkpoint(storage: Storage, folder: str) -> list[str]:
             raise JobError(f"{folder}/{name}: missing; {action}") from None
     if data[MARK] != mark_of(data[STATE]):
         raise JobError(f"{folder}/{STATE}: damaged, it is not what {MARK} says; {action}")
-    files = _parsed(storage, f"{folder}/{STATE}", lambda data: dict(json.loads(data)["files"]))
-    if any("/" in name or not is_inside(name) for name in files):
-        raise JobError(f"{folder}/{STATE}: names a file outside of its checkpoint; do not use this folder")
-    for name, sha256 in files.items():
-        check_hash(storage, f"{folder}/{name}", sha256, source=f"{folder}/{STATE}", action=action)
+    files = _files_of(storage, f"{folder}/{STATE}")
+    paths = {f"{folder}/{name}": sha256 for name, sha256 in files.items()}
+    check_hashes(storage, paths, source=f"{folder}/{STATE}", action=action)
     return [MARK, STATE, *files]
+
+
+def _files_of(storage: Storage, state: str) -> dict[str, str]:
+    files = _parsed(storage, state, lambda data: dict(json.loads(data)["files"]))
+    if any("/" in name or not is_inside(name) for name in files):
+        raise JobError(f"{state}: names a file outside of its checkpoint; do not use this folder")
+    return files
 
 
 def _parsed(storage: Storage, name: str, read: Callable[[bytes], Any]) -> Any:
@@ -138,10 +127,6 @@ def _parsed(storage: Storage, name: str, read: Callable[[bytes], Any]) -> Any:
         return read(storage.read_bytes(name))
     except (ValueError, KeyError, TypeError, AttributeError, yaml.YAMLError, RecursionError):
         raise JobError(f"{name}: damaged, it cannot be read; {_COPY}") from None
-
-
-def _covered(names: Iterable[str]) -> list[str]:
-    return [name for name in _kept(names) if not _CHECKPOINT.fullmatch(name) or name.endswith(f"/{MARK}")]
 
 
 def _kept(names: Iterable[str]) -> list[str]:

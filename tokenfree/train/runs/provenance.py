@@ -31,7 +31,6 @@ def attempt() -> dict[str, Any]:
         "commit": commit(),
         "machine": machine(),
         "packages": packages(),
-        "hashes": True,  # the finished folder has a hashes.json, which folders of earlier versions lack
     }
 
 

@@ -27,6 +27,7 @@ from tokenfree.core.errors import JobError, UserError
 from tokenfree.core.files import cache_folder, is_half_written, lock, write_atomically
 from tokenfree.core.locks import LOCK, check, hold
 from tokenfree.core.storage import Storage, retry_store
+from tokenfree.core.stored_files import HASHES, check_finished, rewriting
 from tokenfree.train.runs import checkpoints
 from tokenfree.train.runs.checkpoints import Checkpoint, Warn, checkpoint_name
 from tokenfree.train.runs.config import (
@@ -78,11 +79,14 @@ class Run:
             raise UserError(f"{self.name} holds other files and no run; give an empty or new address as --output")
         with tempfile.TemporaryDirectory(prefix="tokenfree-") as scratch:
             file = Path(scratch) / CONFIG_NAME
+            old = self._retry(lambda: self.storage.read_bytes(CONFIG_NAME)) if names else b""
             if names:
-                file.write_bytes(self._retry(lambda: self.storage.read_bytes(CONFIG_NAME)))
-                CONFIG.from_yaml(file.read_bytes(), f"{self.name}/{CONFIG_NAME}")  # errors show this name
+                file.write_bytes(old)
+                CONFIG.from_yaml(old, f"{self.name}/{CONFIG_NAME}")  # errors show this name
             open_run(Path(scratch), config, name=self.name)
-            self._retry(lambda: self.storage.write_bytes(CONFIG_NAME, file.read_bytes()))
+            if file.read_bytes() != old:
+                with rewriting(self.storage, [CONFIG_NAME]):
+                    self._retry(lambda: self.storage.write_bytes(CONFIG_NAME, file.read_bytes()))
 
     def write_config(self, config: RunConfig[Any]) -> None:
         self._check_owner()
@@ -163,7 +167,7 @@ class Run:
             if not (self.folder / CONFIG_NAME).is_file():
                 raise no_run(self.name)
             return
-        left_out = (*_NOT_COPIED, "tensorboard", "profile")
+        left_out = (*_NOT_COPIED, "tensorboard", "profile", HASHES)  # the hashes cover files that are not copied
         names = [name for name in self._retry(self.storage.find) if name.split("/")[0] not in left_out]
         if CONFIG_NAME not in names:
             raise no_run(self.name)
@@ -285,9 +289,11 @@ def checkpoint_of(run: str | Path, step: int | None = None, *, best: bool = Fals
     """Return the checkpoint to use a run with. Raises UserError if it has none, JobError if it is damaged.
 
     By default it is the last one of a finished run, or with `best` the best one of a fine-tuned run. For an unfinished
-    run it is the newest valid one; a warning names each damaged one that is newer.
+    run it is the newest valid one; a warning names each damaged one that is newer. Any other damaged file of a finished
+    run raises JobError too, except other checkpoints if `step` is given or the run is in a store.
     """
     place = Run(run)
+    check_finished(place.name, lambda name: not name.startswith("checkpoints/"))
     steps, result = place.steps(), place.result() or {}
     if not steps:
         raise UserError(f"{run} has no checkpoint; train it first")
@@ -304,13 +310,17 @@ def checkpoint_of(run: str | Path, step: int | None = None, *, best: bool = Fals
             logger.warning(message)
         return dataclasses.replace(checkpoint, damaged=tuple(damaged))
     try:
-        return place.at(wanted)
+        checkpoint = place.at(wanted)
     except JobError as error:
         others = [each for each in steps if each != wanted]
         raise JobError(
             f"{error}. Put a copy of it back, or name another one with --step, or as --init-from "
             f"{run}/checkpoints/step_N. Its steps: {_listed(others)}."
         ) from None
+    if step is None and place.storage.is_local:
+        others = [f"{_name(each)}/" for each in steps if each != wanted]
+        check_finished(place.name, lambda name: name.startswith(tuple(others)))
+    return checkpoint
 
 
 def _listed(steps: Sequence[int]) -> str:

@@ -1,14 +1,17 @@
 """The record of a sweep: a journal with one event per line, and the state of the trials after these events.
 
 Ray Tune saves its own state rarely and without the reports, so a sweep resumes from the journal, and its table, files
-and page are made from it. The `event` of an event names what happened; `_FIELDS` lists its other fields.
+and page are made from it. The `event` of an event names what happened; `_FIELDS` lists its other fields. The last field
+of a line is its `checksum`.
 """
 
 import dataclasses
+import hashlib
 import itertools
+import json
 import math
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal, NotRequired, Self, TypeGuard, Union
@@ -16,15 +19,14 @@ from typing import Annotated, Any, Literal, NotRequired, Self, TypeGuard, Union
 from pydantic import Field, with_config
 from typing_extensions import TypedDict
 
-from tokenfree.core.errors import UserError
-from tokenfree.core.storage import Storage
-from tokenfree.core.stored_files import OPEN, StoredFile
+from tokenfree.core.errors import JobError, UserError
+from tokenfree.core.stored_files import OPEN, StoredFile, checked
 from tokenfree.train.runs.config import SWEEP_FORMAT, Attempt, Count, Format, Number
 from tokenfree.train.sweep.recipe import LOSS, Objective, Target, Values
 
 Event = Mapping[str, Any]
 Report = Mapping[str, Any]
-Verdict = Literal["go", "wait", "stop", "exploit"]  # `wait` and `exploit` are of earlier versions
+Verdict = Literal["go", "stop"]
 JOURNAL = "journal.jsonl"
 TABLE = "sweep.csv"  # written last: if it exists, the sweep has ended
 RAY = "ray"  # the folder that Ray writes to, removed at the end
@@ -100,10 +102,7 @@ class TrialState:
                 return dataclasses.replace(self, running=True, error="")
             case "failure":
                 return dataclasses.replace(self, failures=self.failures + 1, error=event["error"], running=False)
-            case "exploit":
-                return dataclasses.replace(self, values=event["values"])
-        reports = (*self.reports, event["report"]) if event["event"] == "report" else self.reports
-        new = dataclasses.replace(self, reports=reports, verdict=event["verdict"])
+        new = dataclasses.replace(self, reports=(*self.reports, event["report"]), verdict=event["verdict"])
         return dataclasses.replace(new, running=self.running and not new.ended)
 
 
@@ -169,15 +168,49 @@ class History:
         return dataclasses.replace(self, trials={**self.trials, trial.name: trial})
 
 
+def journal_line(event: Event) -> bytes:
+    text = json.dumps(event)
+    checksum = hashlib.sha256(text.encode()).hexdigest()[:16]
+    return json.dumps({**event, "checksum": checksum}).encode() + b"\n"
+
+
+def _parsed(line: bytes) -> Event | None:
+    """Return the event of a line of the journal, or None if any bit of the line has changed."""
+    try:
+        event = json.loads(line)
+        del event["checksum"]
+    except (ValueError, LookupError, TypeError, RecursionError):
+        return None
+    return event if journal_line(event) == line else None
+
+
+def _events(folder: Path) -> Iterator[tuple[str, Event]]:
+    """Yield the place and the event of each line of a journal, without an incomplete last line, as a kill leaves it."""
+    path = folder / JOURNAL
+    *lines, torn = path.read_bytes().split(b"\n") if path.is_file() else [b""]
+    if _parsed(torn[:-1] + b"\n") is not None:  # its line end has changed
+        lines.append(torn)
+    for number, line in enumerate(lines, 1):
+        place, event = f"{path}: line {number}", _parsed(line + b"\n")
+        if event is None:
+            raise JobError(f"{place}: damaged, it does not match its checksum; {_ACTION}")
+        try:
+            yield place, checked(_Event, event)
+        except ValueError as error:
+            raise JobError(f"{place}: damaged, {error}; {_ACTION}") from None
+
+
 def read_history(folder: Path, *, seeds: int, reports: int, target: Target = LOSS) -> History:
-    """Return the state of the sweep in `folder`. Raises UserError if its journal is damaged or missing."""
+    """Return the state of the sweep in `folder`. Raises JobError, naming the line, if its journal is damaged.
+
+    Raises UserError if the sweep has ended and its journal is missing.
+    """
     if (folder / TABLE).is_file() and not (folder / JOURNAL).is_file():
         raise UserError(f"{folder}: {JOURNAL} is gone, from which a sweep is read; put it back beside {TABLE}")
     history = History(seeds, reports, target)
-    for number, event in enumerate(EVENT_LINE.json_lines(Storage.at(str(folder)), JOURNAL), 1):
+    for place, event in _events(folder):
         if "trial" in event and event["trial"] not in history.trials:
-            where = f"{folder / JOURNAL}: line {number}"
-            raise EVENT_LINE.damaged(where, f"no line before it proposes {event['trial']!r}")
+            raise JobError(f"{place}: damaged, no line before it proposes {event['trial']!r}; {_ACTION}")
         history = history.after(event)
     return history
 
@@ -206,7 +239,7 @@ class _Sweep(TypedDict):
 @with_config(OPEN)
 class _Report(TypedDict):
     report: _AtLeastOne
-    validation_loss: float  # not a number for trials of earlier versions that failed because of it
+    validation_loss: float
     step: NotRequired[Count]
     validation_accuracy: NotRequired[float]
     characters: NotRequired[Number]
@@ -232,9 +265,6 @@ _FIELDS: Mapping[str, Mapping[str, Any]] = {
     # The trial reports. It continues unless the verdict is `stop`.
     "report": {"trial": str, "report": _Report, "verdict": Verdict},
     "failure": {"trial": str, "error": str},
-    # Events of earlier versions, which also had the verdicts `wait` and `exploit`, and lacked some of the events above.
-    "verdict": {"trial": str, "verdict": Verdict},
-    "exploit": {"trial": str, "donor": str, "values": dict[str, Any], "report": Count},
 }
 _EVENTS = tuple(TypedDict(name, {"event": Literal[name], **fields}) for name, fields in _FIELDS.items())  # pyright: ignore
 _Event = Annotated[Union[_EVENTS], Field(discriminator="event")]  # noqa: UP007  # pyright: ignore
@@ -254,5 +284,4 @@ class _Scores(TypedDict):
 
 _ACTION = "put a copy of it back, or begin the sweep again with another --output"
 SWEEP_FILE: StoredFile[Mapping[str, Any]] = StoredFile(_Sweep, _ACTION, SWEEP_FORMAT)
-EVENT_LINE: StoredFile[Event] = StoredFile(_Event, _ACTION)
 SCORES_FILE: StoredFile[Mapping[str, Any]] = StoredFile(_Scores, _ACTION)

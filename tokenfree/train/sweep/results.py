@@ -19,6 +19,8 @@ from tokenfree.train.sweep.history import TABLE, Report, TrialState, is_number
 from tokenfree.train.sweep.recipe import LOSS, SPEED, SweepRecipe, Target
 
 BEST = "best.yaml"  # a recipe
+SKIPPED, TRIALS = "skipped.json", "trials.jsonl"
+RESULTS = (BEST, SKIPPED, TRIALS, TABLE)  # files of results, in the order in which they are written
 METRICS = ("step", "validation_loss", "validation_accuracy", "characters_per_second", "train_seconds", "parameters")
 _NO_METRICS = frozenset({"report", "seed", "machine"})  # fields of a report that are not columns of the table
 _LINE = ("name", "values", "state", "reports", "error", "setting", "seed")  # fields of a trial in trials.jsonl
@@ -277,9 +279,9 @@ def write(
         note = f"# The best of {len(trials)} trials ({winner.name}): {json.dumps(dict(winner.values))}\n"
         files[BEST] = note + yaml.safe_dump(sweep.best_recipe(winner.values), sort_keys=False)
     if skipped:
-        files["skipped.json"] = json.dumps(dict(sorted(skipped.items())), indent=1) + "\n"
+        files[SKIPPED] = json.dumps(dict(sorted(skipped.items())), indent=1) + "\n"
     lines = [{name: getattr(trial, name) for name in _LINE} for trial in trials]
-    files["trials.jsonl"] = "".join(json.dumps(line) + "\n" for line in lines)
+    files[TRIALS] = "".join(json.dumps(line) + "\n" for line in lines)
     files[TABLE] = table(sweep, trials)
     for name, text in files.items():
         Storage.at(str(folder)).write_bytes(name, text.encode())

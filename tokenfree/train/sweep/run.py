@@ -29,6 +29,7 @@ from tokenfree.core.errors import JobError, UserError
 from tokenfree.core.files import is_half_written, lock, write_atomically
 from tokenfree.core.settings import build, fingerprint, merge, to_mapping
 from tokenfree.core.storage import Storage
+from tokenfree.core.stored_files import HASHES, check_finished
 from tokenfree.preprocess.dataset.manifest import MODEL
 from tokenfree.train.config import FinetuneRecipe
 from tokenfree.train.data.mixture import Data
@@ -36,12 +37,12 @@ from tokenfree.train.finetune import finetune
 from tokenfree.train.intervals import mean_interval
 from tokenfree.train.ray.child import RayChild
 from tokenfree.train.runs.config import SWEEP_FORMAT, InitFrom, RunConfig
-from tokenfree.train.runs.hashes import rewritten, write_hashes
+from tokenfree.train.runs.hashes import write_hashes
 from tokenfree.train.runs.provenance import attempt
 from tokenfree.train.runs.run import Run
 from tokenfree.train.sweep.history import RAY, SCORES, SWEEP_FILE, TABLE, Event, History, TrialState, read_history
 from tokenfree.train.sweep.recipe import SweepRecipe, check_space
-from tokenfree.train.sweep.results import best, rank, settings, write
+from tokenfree.train.sweep.results import RESULTS, best, rank, settings, write
 from tokenfree.train.sweep.search import Progress, Proposer, plan
 from tokenfree.train.sweep.subjects import FinetuningSubject, Subject, TaskInput, open_subject
 
@@ -69,6 +70,7 @@ class SweepResult:
 
 def prepare(sweep: SweepRecipe, data: Data | TaskInput, output: str) -> tuple[Proposer, History]:
     """Plan the settings of a sweep, and complete its recipes. Raises UserError if too few fit the data."""
+    check_finished(output)
     check_space(sweep)
     sweep, subject = open_subject(sweep, data, output)
     proposer = Proposer(sweep, subject)
@@ -104,18 +106,17 @@ def run_sweep(
             write_atomically(folder / SWEEP, yaml.safe_dump(begun, sort_keys=False))
             history = _run(proposer, planned, folder, progress)
         trials, skipped = tuple(history.trials.values()), history.reasons()
-        if isinstance(subject, FinetuningSubject) and not ended_before:
-            evaluate_chosen(sweep, subject, trials, folder)
-        files = [folder / SCORES] * (folder / SCORES).is_file()
-        files += write(folder, sweep, trials, skipped)
-        if ended_before:
-            rewritten(output, [file.name for file in files])
-        else:
+        if not ended_before:
+            if isinstance(subject, FinetuningSubject):
+                evaluate_chosen(sweep, subject, trials, folder)
+            write(folder, sweep, trials, skipped)
+        if not (folder / HASHES).is_file():
             write_hashes(output)
     if all(trial.state == "failed" for trial in trials):
         raise JobError(f"no trial succeeded; {trials[0].name}: {trials[0].error}")
     winner = best(trials, target=sweep.target, unit=sweep.budget.unit)
-    return SweepResult(trials, winner, skipped, tuple(files), ended_before)
+    files = tuple(folder / name for name in (SCORES, *RESULTS) if (folder / name).is_file())
+    return SweepResult(trials, winner, skipped, files, ended_before)
 
 
 def _run(proposer: Proposer, planned: History, folder: Path, progress: Progress | None) -> History:
@@ -178,6 +179,7 @@ def read_sweep(folder: str) -> tuple[dict[str, Any], dict[str, Any]]:
 
     Raises UserError if an earlier version made the sweep, because it did not record the inputs.
     """
+    check_finished(folder, SWEEP.__eq__)
     mapping = SWEEP_FILE.yaml(Storage.at(folder), SWEEP)
     inputs = dict(mapping.get("inputs", {}))
     if not inputs:

@@ -24,7 +24,7 @@ from tokenfree.core.settings import fingerprint
 from tokenfree.core.stored_files import cut_torn_line
 from tokenfree.train.batches import counter_random as random
 from tokenfree.train.sweep import recipe as spaces
-from tokenfree.train.sweep.history import JOURNAL, Event, History, Report, TrialState, read_history
+from tokenfree.train.sweep.history import JOURNAL, Event, History, Report, TrialState, journal_line, read_history
 from tokenfree.train.sweep.recipe import DEFAULT_TRIALS, Hyperparameter, SweepRecipe, Tpe, Values, objectives
 from tokenfree.train.sweep.subjects import Subject
 
@@ -237,7 +237,7 @@ class Course:
         self._folder = folder
 
     def start(self) -> None:
-        """Read earlier events. Trials that have not ended resume. Raises UserError if the journal is damaged."""
+        """Read earlier events. Trials that have not ended resume. Raises JobError if the journal is damaged."""
         cut_torn_line(self._folder / JOURNAL)
         self._journal = (self._folder / JOURNAL).open("ab")
         sweep = self.sweep
@@ -275,7 +275,7 @@ class Course:
         self._clean_up(name)
 
     def write(self, event: Event) -> None:
-        self._journal.write(json.dumps(event).encode() + b"\n")
+        self._journal.write(journal_line(event))
         self._journal.flush()
         os.fsync(self._journal.fileno())
         self.history = self.history.after(event)

@@ -74,7 +74,9 @@ def run(args: argparse.Namespace) -> int:
         if (Path(args.output) / TABLE).is_file():  # every trial failed; the page has their errors
             print(f"report written to {write_report([args.output], str(Path(args.output) / REPORT))}")
         raise
-    report = write_report([args.output], str(Path(args.output) / REPORT))
+    report = Path(args.output) / REPORT
+    if not (result.already_complete and report.is_file()):
+        write_report([args.output], str(report))
     if result.already_complete:
         print(f"{args.output}: already complete ({counted(len(result.trials), 'trial')}); nothing to do")
     for line in _results(sweep, result):

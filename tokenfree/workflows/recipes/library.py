@@ -221,6 +221,8 @@ def check_kind(kind: RecipeKind, recipe: str) -> None:
 
 def _text(recipe: str) -> str:
     """Return the YAML of a recipe as it is in its file. Raises UserError if there is none."""
+    from tokenfree.core.stored_files import check_finished
+
     if not isinstance(recipe, str):  # the key `base` of a recipe can be any YAML value
         raise UserError(f"base: should be the name or file of a recipe, not {recipe!r}")
     if not recipe.strip():  # an unset shell variable
@@ -232,6 +234,7 @@ def _text(recipe: str) -> str:
         raise UserError(f"recipe {recipe}: is not a file, but a folder, pipe or device; save it as a file first")
     if not path.is_file():
         raise UserError(f"recipe {recipe}: no such file, and no recipe of that name ({_nearest(recipe)})")
+    check_finished(path.parent, path.name.__eq__)  # config.yaml of a run, best.yaml of a sweep
     return path.read_text(encoding="utf-8")
 
 

@@ -13,7 +13,7 @@ from typing_extensions import TypedDict
 
 from tokenfree.core.errors import UserError
 from tokenfree.core.storage import Storage
-from tokenfree.core.stored_files import OPEN, StoredFile
+from tokenfree.core.stored_files import OPEN, StoredFile, check_finished
 from tokenfree.preprocess.dataset.manifest import Manifest, load_manifest
 from tokenfree.train.runs.config import (
     CONFIG_NAME,
@@ -116,7 +116,11 @@ Record = RunRecord | SweepRecord | DataRecord
 
 
 def load(path: Path) -> Record:
-    """Return the record of a folder, whose files decide its kind. Raises UserError if they are of none, or damaged."""
+    """Return the record of a folder, whose files decide its kind. Raises UserError if they are of none, or damaged.
+
+    Raises JobError if the run or sweep has ended and one of its files, except checkpoints of a run, has changed.
+    """
+    check_finished(path, lambda name: not name.startswith("checkpoints/"))
     if (path / METRICS_NAME).is_file():
         return _run(path)
     if (path / "sweep.yaml").is_file():

@@ -8,10 +8,12 @@ import jinja2
 import matplotlib.style
 
 from tokenfree.core.errors import UserError, printable
-from tokenfree.core.files import write_atomically
+from tokenfree.core.files import TEMPORARY, write_atomically
+from tokenfree.core.locks import exclusive
 from tokenfree.core.settings import flatten
+from tokenfree.core.storage import Storage
+from tokenfree.core.stored_files import check_finished, rewriting
 from tokenfree.train.data.mixture import Data
-from tokenfree.train.runs.hashes import HASHES, rewritten
 from tokenfree.workflows.report import figures
 from tokenfree.workflows.report.load import DataRecord, Record, RunRecord, SweepRecord, load
 from tokenfree.workflows.report.parts import Block, Card, Section, Table, count, cut
@@ -36,17 +38,20 @@ def write_report(
     """Write the page about `folders` (runs, sweeps and data directories) to the file `output`, atomically.
 
     `contexts` has results of `evaluate` by folder. Other runs are evaluated if their data can be found. See
-    `checkpoint_of` for the default of `step`. Raises UserError if a folder is none of these, JobError if a checkpoint
-    is damaged, and OSError if the page cannot be written.
+    `checkpoint_of` for the default of `step`. Raises UserError if a folder is none of these, another report is written
+    to the file, or the folder is not writable, JobError if a file of a finished run or sweep is damaged.
     """
     path = Path(output)
     if path.is_dir():
         raise UserError(f"--output {output}: is a folder. Give a file, such as {path / 'report.html'}.")
-    page = render([load(_local(folder)) for folder in folders], contexts or {}, step)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    write_atomically(path, page)
-    if (path.parent / HASHES).is_file():  # a finished run or sweep, whose files all have hashes
-        rewritten(str(path.parent), [path.name])
+    held = UserError(f"--output {output}: another report is written to this file. Wait for it or give another file.")
+    with exclusive(path.with_name(f"{TEMPORARY}_{path.name}.lock"), held):
+        records = [load(_local(folder)) for folder in folders]
+        page = render(records, contexts or {}, step)
+        for record in records if step is None else ():  # what the page needs was checked first
+            check_finished(record.path)
+        with rewriting(Storage.at(str(path.parent)), [path.name]):
+            write_atomically(path, page)
     return path
 
 
