@@ -11,6 +11,7 @@ import tokenfree
 from tests.pipelines.conftest import write_corpus
 from tokenfree.core.errors import UserError
 from tokenfree.core.settings import build, fingerprint
+from tokenfree.core.stored_files import HASHES
 from tokenfree.preprocess.dataset.manifest import load_manifest
 from tokenfree.preprocess.job.inputs import manifest_config
 from tokenfree.preprocess.records import SCHEMA_VERSION
@@ -198,6 +199,7 @@ def test_a_sweep_is_complete(kept: Path, capsys: pytest.CaptureFixture[str]) -> 
 
 def test_folders_without_a_number_are_of_format_1(kept: Path) -> None:
     for path in (Path("run/config.yaml"), Path("finetuned/config.yaml"), Path("sweep/sweep.yaml")):
+        path.with_name(HASHES).unlink()
         path.write_text(path.read_text().removeprefix("format: 1\n"))
         assert "format" not in yaml.safe_load(path.read_text())
     assert read_config("run").recipe.train.steps == 4
@@ -226,6 +228,7 @@ def test_a_later_format_is_refused(kept: Path, capsys: pytest.CaptureFixture[str
         mapping = yaml.safe_load(path.read_text())
         Path(copy).write_text(yaml.safe_dump(mapping["recipe"]))
         path.write_text(yaml.safe_dump({**mapping, "format": 99, "recipe": ["of another kind"]}))
+        path.with_name(HASHES).unlink()
     before = {path: path.read_bytes() for path in kept.rglob("*") if path.is_file()}
     assert cli.main(words.split()) == 2
     told = capsys.readouterr().err
@@ -238,5 +241,6 @@ def test_a_later_format_is_refused(kept: Path, capsys: pytest.CaptureFixture[str
 def test_a_number_that_is_none_is_damage(kept: Path, number: str) -> None:
     path = Path("run/config.yaml")
     path.write_text(path.read_text().replace("format: 1\n", f"format: {number}\n"))
+    path.with_name(HASHES).unlink()
     with pytest.raises(UserError, match=r"config.yaml: damaged, format"):
         read_config("run")
