@@ -1,6 +1,7 @@
 """Custom parts: in a recipe, a name with a dot is a class in a module outside tokenfree.
 
-Importing such a module runs it, so settings that others may have written are built inside `trusting`.
+Importing such a module runs it, and anyone may have written the settings that name it. Therefore modules are imported
+only inside `trusting`.
 """
 
 import contextlib
@@ -17,7 +18,7 @@ from tokenfree.core.errors import UserError
 from tokenfree.core.files import hash_file
 
 logger = logging.getLogger("tokenfree")
-_refused: ContextVar[list[str] | None] = ContextVar("refused", default=None)  # None: any module may be imported
+_refused: ContextVar[list[str] | None] = ContextVar("refused")  # None: any module may be imported; unset: none
 
 
 class UntrustedCode(UserError):
@@ -26,9 +27,11 @@ class UntrustedCode(UserError):
     def __init__(self, source: str, names: list[str]) -> None:
         self.names = tuple(dict.fromkeys(names))
         super().__init__(
-            f"{source} names code outside tokenfree, {', '.join(self.names)}, which is run when it is opened; give "
-            "--trust-code (in Python trust_code=True) if you trust it"
+            f"{source} names code outside tokenfree, {', '.join(self.names)}, which is run when it is opened; {_TRUST}"
         )
+
+
+_TRUST = "give --trust-code (in Python trust_code=True) if you trust it"
 
 
 @contextlib.contextmanager
@@ -50,6 +53,10 @@ def trusting(trust: bool, source: str) -> Iterator[None]:
         raise UntrustedCode(source, refused)
 
 
+def is_trusted() -> bool:
+    return _refused.get([]) is None
+
+
 def is_own(name: Any) -> bool:
     """Return True if the name of a part is that of a custom class, `MODULE.CLASS`."""
     return isinstance(name, str) and "." in name
@@ -58,10 +65,10 @@ def is_own(name: Any) -> bool:
 def load(name: str) -> Any:
     """Return the attribute `MODULE.CLASS`. Raises UserError if it cannot be imported or is not trusted."""
     module_name, _, attribute = name.rpartition(".")
-    refused = _refused.get()
+    refused = _refused.get([])
     if refused is not None and attribute not in getattr(sys.modules.get(module_name), "__dict__", {}):
         refused.append(name)
-        raise UserError(f"{name} is not trusted")
+        raise UserError(f"{name} is code outside tokenfree; {_TRUST}")
     with working_directory_first() as folder:
         try:
             found = getattr(importlib.import_module(module_name), attribute)

@@ -67,7 +67,7 @@ def finetune(
             It is part of the run and must be the same to resume.
         model: Settings that override those of the model at `init_from`, such as another dropout.
         vocabulary: Path of a SentencePiece model, for a subword model; by default that of `init_from`.
-        trust_code: Run the code outside tokenfree that `init_from` names. The code of `recipe` is always run.
+        trust_code: Run the code outside tokenfree that `init_from` or `model` names.
 
     Raises UserError if settings, files, weights and run do not fit together, and JobError if training failed.
     """
@@ -153,8 +153,9 @@ def prepare(
     return PreparedRun(recipe, used, run, init_from)
 
 
-def _laid_over(model: ModelConfig, over: Mapping[str, Any]) -> ModelConfig:
-    return build(ModelConfig, merge(to_mapping(model), over), source="model") if over else model
+def _laid_over(model: ModelConfig, over: Mapping[str, Any], trust_code: bool) -> ModelConfig:
+    with own_code.trusting(trust_code, "model"):
+        return build(ModelConfig, merge(to_mapping(model), over), source="model") if over else model
 
 
 def _model_of(
@@ -163,14 +164,14 @@ def _model_of(
     """Return the adapted settings of the model at `init_from`, or those that a run that started from it recorded."""
     before = config_before(Run(run).name, recipe)
     if before is not None and before.init_from is not None and before.init_from.path == absolute_path(init_from):
-        return _laid_over(before.recipe.model, over)
+        return _laid_over(before.recipe.model, over, trust_code)
     source, _ = run_and_step(init_from)
     if Storage.at(absolute_path(source)).size("config.yaml") is not None:
         given = read_any_config(source, trust_code=trust_code).recipe.model
     else:
         given = read_weights(init_from, trust_code=trust_code).model
     # The overrides are applied twice: the task sees the user's choices, such as another pattern, and cannot undo them.
-    return _laid_over(recipe.task.adapted(_laid_over(given, over)), over)
+    return _laid_over(recipe.task.adapted(_laid_over(given, over, trust_code)), over, trust_code)
 
 
 def _vocabulary(

@@ -64,7 +64,7 @@ def pretrain(
         init_from: Run or transformers folder with weights to start from. Tensors that match by name and shape are
             loaded. It is part of the run and must be the same to resume.
         extend_to: New number of steps of an existing run, finished or not; see train/jobs/run_to_end.py.
-        trust_code: Run the code outside tokenfree that `init_from` names. The code of `recipe` is always run.
+        trust_code: Run the code outside tokenfree that `init_from` names.
 
     Raises UserError if settings, data, weights and run do not fit together, and JobError if training failed.
     """

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from tokenfree.core.errors import UserError
+from tokenfree.core.own_code import trusting
 from tokenfree.core.settings import build, override
 from tokenfree.workflows.recipes import library
 
@@ -19,27 +20,29 @@ class Recipe:
     """Builds the settings of a job from a recipe, given by its name in tokenfree or as a YAML file.
 
     Keyword arguments are top-level keys of the recipe, and their values are merged over it. As with options on the
-    command line, a part that changes its `name` keeps the keys that the new part has too.
+    command line, a part that changes its `name` keeps the keys that the new part has too. With `trust_code`, modules
+    outside tokenfree that the recipe names are imported; those that are already imported need none.
     """
 
     @staticmethod
-    def from_name(recipe: str, **overrides: Any) -> "PretrainRecipe":
+    def from_name(recipe: str, *, trust_code: bool = False, **overrides: Any) -> "PretrainRecipe":
         """Build a pretraining recipe, such as `Recipe.from_name("canine-s-tiny", train={"steps": 500})`.
 
         Raises UserError if there is no such recipe, it is of another kind, or keys or values are invalid.
         """
-        return _built(library.PRETRAINING, recipe, overrides)
+        return _built(library.PRETRAINING, recipe, overrides, trust_code)
 
     @staticmethod
-    def for_finetuning(recipe: str, **overrides: Any) -> "FinetuneRecipe":
+    def for_finetuning(recipe: str, *, trust_code: bool = False, **overrides: Any) -> "FinetuneRecipe":
         """Build a fine-tuning recipe, such as `Recipe.for_finetuning("ner", train={"steps": 500})`."""
-        return _built(library.FINETUNING, recipe, overrides)
+        return _built(library.FINETUNING, recipe, overrides, trust_code)
 
     @staticmethod
-    def for_sweep(recipe: str, **overrides: Any) -> "SweepRecipe":
+    def for_sweep(recipe: str, *, trust_code: bool = False, **overrides: Any) -> "SweepRecipe":
         """Build a sweep recipe, such as `Recipe.for_sweep("three-knobs-tiny", trials=4)`."""
         library.check_kind(library.SWEEP, recipe)
-        return library.build_sweep(library.read(recipe), overrides, f"recipe {recipe}")
+        with trusting(trust_code, f"recipe {recipe}"):
+            return library.build_sweep(library.read(recipe), overrides, f"recipe {recipe}")
 
     @staticmethod
     def for_preprocessing(recipe: str, **overrides: Any) -> "PreprocessConfig":
@@ -47,10 +50,11 @@ class Recipe:
         return _built(library.PREPROCESSING, recipe, overrides)
 
 
-def _built(kind: library.RecipeKind, recipe: str, overrides: Mapping[str, Any]) -> Any:
+def _built(kind: library.RecipeKind, recipe: str, overrides: Mapping[str, Any], trust_code: bool = False) -> Any:
     library.check_kind(kind, recipe)
-    mapping, lost = override(kind.settings_class(), library.read_based(recipe), overrides)
-    made = build(kind.settings_class(), mapping, source=f"recipe {recipe}")
+    with trusting(trust_code, f"recipe {recipe}"):
+        mapping, lost = override(kind.settings_class(), library.read_based(recipe), overrides)
+        made = build(kind.settings_class(), mapping, source=f"recipe {recipe}")
     library.warn_of_lost(lost)
     return made
 

@@ -25,6 +25,7 @@ from typing import Any, NoReturn
 import tokenfree.workflows.commands
 from tokenfree.core.errors import JobError, PrintableStream, UserError, is_utf8, nearest_hint, one_line
 from tokenfree.core.machine import version_of
+from tokenfree.core.own_code import trusting
 from tokenfree.workflows.recipes.library import separated
 from tokenfree.workflows.terminal.verbosity import add_arguments, set_logging
 
@@ -195,7 +196,9 @@ def _run(argv: list[str]) -> int:
     args.whole_parser = lambda: _parser(_imported(names))
     set_logging(args.verbosity, debug=args.debug)
     began = time.monotonic()
-    status = module.run(args) or 0
+    places = (getattr(args, name, None) for name in ("recipe", "config", "run_folder", "output"))
+    with trusting(getattr(args, "trust_code", False), next(filter(None, places), args.command)):
+        status = module.run(args) or 0
     if args.verbosity == "verbose":
         print(f"tokenfree {args.command}: {time.monotonic() - began:.1f} seconds", file=sys.stderr)
     return status

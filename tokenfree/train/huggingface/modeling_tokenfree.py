@@ -32,6 +32,7 @@ from transformers.modeling_outputs import (
 from transformers.utils.generic import can_return_tuple
 from transformers.utils.hub import cached_file
 
+from tokenfree.core.own_code import trusting
 from tokenfree.core.settings import build
 from tokenfree.preprocess.text.specials import BYTE_MASK, CLS, MASK, SEP
 from tokenfree.train.batches.padding import Padding
@@ -95,7 +96,8 @@ class TokenfreePreTrainedModel(PreTrainedModel):
     def __init__(self, config: TokenfreeConfig) -> None:
         super().__init__(config)
         own = config.tokenfree
-        model = build(ModelConfig, own["model"], source="config.json")
+        with trusting(True, "config.json"):  # the caller gave trust_remote_code=True
+            model = build(ModelConfig, own["model"], source="config.json")
         self.length: int = own["length"]
         with torch.device("cpu"):  # transformers builds on the "meta" device, where constants would be lost
             self.encoder = model.build()
@@ -251,7 +253,8 @@ class TokenfreeForMaskedLM(_Labelled):
         own = config.tokenfree
         if "objective" not in own:
             raise ValueError("this model has no head of masked language modelling. Export a pretraining run.")
-        recipe = build(PretrainRecipe, {"model": own["model"], "objective": own["objective"]}, source="config.json")
+        with trusting(True, "config.json"):
+            recipe = build(PretrainRecipe, {"model": own["model"], "objective": own["objective"]}, source="config.json")
         self.lm_head: Any = recipe.objective.build(recipe.model.width, own["vocabulary_size"])
         self.post_init()
 

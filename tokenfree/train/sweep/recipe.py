@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
+from tokenfree.core import own_code
 from tokenfree.core.errors import UserError, nearest_hint
 from tokenfree.core.settings import Slot, build, draft, merge, nest, part, settings, to_mapping, value_at
 from tokenfree.train.config import FinetuneRecipe, PretrainRecipe, Recipe
@@ -441,11 +442,18 @@ def _problems_of_hyperparameter(sweep: SweepRecipe, key: str) -> Iterator[str]:
             yield f"space: {key}: when: {other} is not a key of the recipe and none of the space"
     if key == VARIANT:  # the recipes of the variants are checked on their own
         return
+    for value in filter(_may_name_code, hyperparameter.choice or hyperparameter.grid or ()):
+        with own_code.trusting(own_code.is_trusted(), f"space: {key}"):
+            draft(sweep.recipe_class, sweep.mapping({**values, key: value}))
     try:
         found = draft(sweep.recipe_class, sweep.mapping({**values, key: hyperparameter.value(0.0)})).problems
     except UserError as error:
         found = (str(error),)
     yield from (f"space: {key}: {problem}" for problem in found if problem not in recipe.problems)
+
+
+def _may_name_code(value: Any) -> bool:
+    return any(map(_may_name_code, value.values())) if isinstance(value, Mapping) else own_code.is_own(value)
 
 
 def without_removed(mapping: Mapping[str, Any]) -> dict[str, Any]:

@@ -25,6 +25,7 @@ from typing import Any
 import yaml
 from tqdm import tqdm
 
+from tokenfree.core import own_code
 from tokenfree.core.errors import JobError, UserError
 from tokenfree.core.files import is_half_written, lock, write_atomically
 from tokenfree.core.settings import build, fingerprint, merge, to_mapping
@@ -78,16 +79,27 @@ def prepare(sweep: SweepRecipe, data: Data | TaskInput, output: str) -> tuple[Pr
 
 
 def run_sweep(
-    sweep: SweepRecipe, data: Data | TaskInput, output: str, *, progress: Progress | None = None
+    sweep: SweepRecipe,
+    data: Data | TaskInput,
+    output: str,
+    *,
+    progress: Progress | None = None,
+    trust_code: bool = False,
 ) -> SweepResult:
     """Run the sweep on data directories, or on the files of a task, into the folder `output`, or resume it.
 
     `progress` is called with every new event and the state after it. One event is not in the journal: `lost`, when Ray
-    is restarted. Raises UserError if the search space, the data, the cluster and the output do not fit together, and
-    JobError with the first error if every trial failed.
+    is restarted. With `trust_code`, code outside tokenfree that the recipes name is run. Raises UserError if the search
+    space, the data, the cluster and the output do not fit together, and JobError with the first error if every trial
+    failed, or if the sweep has ended and a file of it is damaged.
     """
     if "://" in output:
         raise UserError(f"--output {output}: a sweep needs a folder that all workers can lock and rename in; mount it")
+    with own_code.trusting(trust_code or (isinstance(data, TaskInput) and data.trust_code), "the sweep"):
+        return _run_trusted(sweep, data, output, progress)
+
+
+def _run_trusted(sweep: SweepRecipe, data: Data | TaskInput, output: str, progress: Progress | None) -> SweepResult:
     proposer, planned = prepare(sweep, data, output)
     inputs = {**proposer.subject.inputs, "overrides": sweep.overrides}
     if isinstance(data, TaskInput) and data.vocabulary is not None:

@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from tokenfree.core import own_code
 from tokenfree.core.errors import JobError
 from tokenfree.core.files import lock
 from tokenfree.core.settings import build
@@ -125,7 +126,8 @@ class TrialSession:
         self._stack.close()
 
     def _restore(self) -> None:
-        recipe = build(class_of(self._segment.recipe), self._segment.recipe, source=self._segment.name)
+        with own_code.trusting(True, self._segment.name):  # the command has checked it
+            recipe = build(class_of(self._segment.recipe), self._segment.recipe, source=self._segment.name)
         self._loop = self._subject.make_loop(recipe, device=self._device)
         meter = Meter(
             self._loop.encoder, self._loop.model.head, device=self._loop.device, precision=recipe.train.precision

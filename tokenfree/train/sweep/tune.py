@@ -21,6 +21,7 @@ from ray.tune.experiment import Trial
 from ray.tune.schedulers import ASHAScheduler, FIFOScheduler, TrialScheduler
 from ray.tune.search import Searcher
 
+from tokenfree.core import own_code
 from tokenfree.core.errors import JobError, UserError
 from tokenfree.core.settings import to_mapping
 from tokenfree.train.ray.callbacks import unwrap
@@ -82,7 +83,8 @@ def lead(link: Link, plans: bytes, folder: str) -> str | None:
     """
     link.listen(lambda message: None)  # this process ends with the command
     proposer, planned = pickle.loads(plans)
-    with ray_environment(mute=TUNE_LOGGERS):
+    # The command has checked all code that the recipes name.
+    with own_code.trusting(True, folder), ray_environment(mute=TUNE_LOGGERS):
         try:
             with ray_session() as session:
                 link.send(pickle.dumps(session))

@@ -32,7 +32,7 @@ import math
 from typing import Any
 
 from tokenfree.core.errors import UserError
-from tokenfree.workflows.recipes.library import add_step_argument
+from tokenfree.workflows.recipes.library import add_step_argument, add_trust_argument
 
 _COLUMNS = {  # of the rows, for people; files have all of them
     "similarity": ("language", "kind", "measure", "pairs", "spearman", "low", "high", "mean_cosine"),
@@ -93,7 +93,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--output", metavar="FILE", nargs="+", help="also write .json, .csv (a row per head, ...), .png or .svg"
     )
     add_step_argument(parser)
-    parser.add_argument("--trust-code", action="store_true", help="allow code outside tokenfree that RUN names")
+    add_trust_argument(parser)
     parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
 
 

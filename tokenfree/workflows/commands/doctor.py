@@ -16,6 +16,7 @@ import dataclasses
 import importlib.util
 import json
 
+from tokenfree.workflows.recipes.library import add_trust_argument
 from tokenfree.workflows.terminal.results import next_command
 
 COLOURS = {"ok": "green", "note": "yellow", "missing": "red"}
@@ -27,6 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--storage", metavar="URL", nargs="+", default=["."], help="folders or URLs to write to")
     parser.add_argument("--cluster", action="store_true", help="check each node of the Ray cluster at RAY_ADDRESS")
+    add_trust_argument(parser, "RECIPE")
     parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
 
 

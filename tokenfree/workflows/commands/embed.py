@@ -20,7 +20,7 @@ Examples:
 import argparse
 
 from tokenfree.core.errors import UserError
-from tokenfree.workflows.recipes.library import add_step_argument
+from tokenfree.workflows.recipes.library import add_step_argument, add_trust_argument
 from tokenfree.workflows.terminal.results import counted, next_command
 
 VECTORS = ("texts", "words", "characters")
@@ -42,7 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--workers", metavar="N", type=int, help="number of Ray workers (default: none, without Ray)")
     parser.add_argument("--device", metavar="NAME", default="cpu", help="device, such as cuda (default cpu)")
     add_step_argument(parser)
-    parser.add_argument("--trust-code", action="store_true", help="allow code outside tokenfree that RUN names")
+    add_trust_argument(parser)
 
 
 def run(args: argparse.Namespace) -> int:

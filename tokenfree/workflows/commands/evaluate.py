@@ -20,7 +20,7 @@ import json
 from typing import TYPE_CHECKING
 
 from tokenfree.core.errors import UserError
-from tokenfree.workflows.recipes.library import SHOWN, add_data_argument, add_step_argument, data_of
+from tokenfree.workflows.recipes.library import SHOWN, add_data_argument, add_step_argument, add_trust_argument, data_of
 from tokenfree.workflows.terminal.results import breakdown_lines, context_line, metric_lines, next_command
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--windows", metavar="N", type=int, help="number of evenly spaced windows (default: train.validation_windows)"
     )
     add_step_argument(parser)
-    parser.add_argument("--trust-code", action="store_true", help="allow code outside tokenfree that RUN names")
+    add_trust_argument(parser)
     parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
 
 

@@ -14,7 +14,7 @@ import argparse
 import json
 from pathlib import Path
 
-from tokenfree.workflows.recipes.library import add_step_argument
+from tokenfree.workflows.recipes.library import add_step_argument, add_trust_argument
 from tokenfree.workflows.terminal.results import next_command
 
 FORMATS = ("huggingface", "onnx")
@@ -25,7 +25,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--to", metavar="FORMAT", required=True, choices=FORMATS, help=f"one of: {', '.join(FORMATS)}")
     parser.add_argument("folder", metavar="DIR", help="a new or empty folder to write")
     add_step_argument(parser)
-    parser.add_argument("--trust-code", action="store_true", help="allow code outside tokenfree that RUN names")
+    add_trust_argument(parser)
 
 
 def run(args: argparse.Namespace) -> int:

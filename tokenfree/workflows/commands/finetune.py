@@ -37,8 +37,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--init-from", metavar="RUN|FOLDER", help="model and weights: a run, or a transformers folder")
     parser.add_argument("--vocabulary", metavar="FILE", help="SentencePiece model, for a subword model from scratch")
     parser.add_argument("--workers", metavar="N | MIN:MAX", default="1", help="number of training workers (default 1)")
-    code = "run the code outside tokenfree that the run of --init-from names"
-    parser.add_argument("--trust-code", action="store_true", help=code)
     parser.add_argument("--dry-run", action="store_true", help="check the recipe, the files and the weights, and exit")
 
 

@@ -11,7 +11,7 @@ Examples:
 
 import argparse
 
-from tokenfree.workflows.recipes.library import IMPORTED, add_help_keys
+from tokenfree.workflows.recipes.library import IMPORTED, add_help_keys, add_trust_argument
 from tokenfree.workflows.terminal.results import next_command
 from tokenfree.workflows.terminal.verbosity import show_settings
 
@@ -22,6 +22,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("folder", metavar="DIR", help="folder with config.json and model.safetensors")
     parser.add_argument("--output", metavar="RUN", required=True, help="folder of the new run")
     add_help_keys(parser, KIND)
+    add_trust_argument(parser, "an option")
 
 
 def run(args: argparse.Namespace) -> int:

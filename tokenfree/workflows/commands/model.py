@@ -95,5 +95,7 @@ def run(args: argparse.Namespace) -> int:
     out.print(f"\n{length:,} {symbols}, {targets} targets{without if head is None else ''}")
     out.print(f"memory of a step with {batch} examples: {memory.total / 2**20:,.0f} MiB ({sizes})")
     out.print(f"precision: {', '.join(filter(None, [told(speed), advice(speed, recipe.train.precision)]))}")
-    print(next_command("pretrain", args.recipe or "RECIPE", "--data", "DIR", "--output", "RUN"))
+    print(
+        next_command("pretrain", args.recipe or "RECIPE", "--data", "DIR", "--output", "RUN", *library.trust_of(recipe))
+    )
     return 0

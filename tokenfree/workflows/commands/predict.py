@@ -22,7 +22,7 @@ import sys
 from collections.abc import Iterator
 
 from tokenfree.core.errors import UserError
-from tokenfree.workflows.recipes.library import add_step_argument
+from tokenfree.workflows.recipes.library import add_step_argument, add_trust_argument
 from tokenfree.workflows.terminal.results import prediction_lines
 
 _AT_ONCE = 64  # number of texts per batch if input is not typed in a terminal
@@ -36,7 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--top", metavar="N", type=int, default=5, help="number of predictions (default 5)")
     add_step_argument(parser)
-    parser.add_argument("--trust-code", action="store_true", help="allow code outside tokenfree that RUN names")
+    add_trust_argument(parser)
     parser.add_argument("--json", action="store_true", help="print one JSON object for each text")
 
 

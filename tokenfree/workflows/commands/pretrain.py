@@ -46,8 +46,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--workers", metavar="N | MIN:MAX", default="1", help="number of training workers (default 1)")
     parser.add_argument("--init-from", metavar="RUN|FOLDER", help="initial weights: a run, or a transformers folder")
     parser.add_argument("--extend-to", metavar="STEPS", type=int, help="new total number of steps of this run")
-    code = "run the code outside tokenfree that the run of --init-from names"
-    parser.add_argument("--trust-code", action="store_true", help=code)
     parser.add_argument("--dry-run", action="store_true", help="check all inputs, time a few steps, and exit")
 
 

@@ -43,8 +43,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--init-from", metavar="RUN|FOLDER", help=init)
     subwords = "for a task: SentencePiece model, for a subword model from scratch"
     parser.add_argument("--vocabulary", metavar="FILE", help=subwords)
-    code = "run the code outside tokenfree that the run of --init-from names"
-    parser.add_argument("--trust-code", action="store_true", help=code)
     parser.add_argument("--output", metavar="RUN", required=True, help="the folder of the sweep")
     parser.add_argument("--dry-run", action="store_true", help="show settings, placement and costs, and exit")
     parser.add_argument("--trials", metavar="N", type=int, help="number of settings to try")
@@ -69,7 +67,7 @@ def run(args: argparse.Namespace) -> int:
         return 0
     try:
         with SweepTable(verbosity=args.verbosity) as table:
-            result = run_sweep(sweep, data, args.output, progress=table)
+            result = run_sweep(sweep, data, args.output, progress=table, trust_code=args.trust_code)
     except JobError:
         if (Path(args.output) / TABLE).is_file():  # every trial failed; the page has their errors
             print(f"report written to {write_report([args.output], str(Path(args.output) / REPORT))}")
@@ -83,14 +81,18 @@ def run(args: argparse.Namespace) -> int:
         print(line)
     for path in (*result.files, report):
         print(f"  {path.name:<14}{Path(args.output) / path.name}")
-    made = {path.name for path in result.files}
+    made, trust = {path.name for path in result.files}, ["--trust-code"] * args.trust_code
     if SCORES in made:
         scores = SCORES_FILE.json(Storage.at(args.output), SCORES)
         for line in score_lines({split: scores.get(split, {}) for split in ("dev", "test")}):
             print(line)
-        print(next_command("predict", str(Path(args.output) / "trials" / scores["best"]["trials"][0]), "-"))
+        print(next_command("predict", str(Path(args.output) / "trials" / scores["best"]["trials"][0]), "-", *trust))
     elif BEST in made:
-        print(next_command("pretrain", str(Path(args.output) / BEST), "--data", *args.data, "--output", "runs/best"))
+        print(
+            next_command(
+                "pretrain", str(Path(args.output) / BEST), "--data", *args.data, "--output", "runs/best", *trust
+            )
+        )
     return 1 if any(trial.state == "failed" for trial in result.trials) else 0
 
 
@@ -120,7 +122,7 @@ def _data(args: argparse.Namespace, sweep: "SweepRecipe") -> "Data | TaskInput":
     from tokenfree.train.sweep.subjects import TaskInput
 
     files = library.files_of(args)
-    others = {"init-from": args.init_from, "vocabulary": args.vocabulary, "trust-code": args.trust_code or None}
+    others = {"init-from": args.init_from, "vocabulary": args.vocabulary}
     of_task = [*files, *(name for name, value in others.items() if value is not None)]
     if args.data is not None and of_task:
         raise UserError(f"--data and --{of_task[0]}: give one; data are for pretraining, the other is for a task")

@@ -290,6 +290,13 @@ def add_recipe_arguments(
     parser.add_argument("recipe", metavar="RECIPE", nargs="?" if optional else None, help=shown)
     parser.add_argument("--config", metavar="FILE", help="YAML laid over the recipe; any key may follow as --KEY VALUE")
     add_help_keys(parser, kind)
+    if kind is not PREPROCESSING:
+        add_trust_argument(parser, "the recipe or a run")
+
+
+def add_trust_argument(parser: argparse.ArgumentParser, place: str = "RUN") -> None:
+    shown = f"run the code outside tokenfree that {place} names"
+    parser.add_argument("--trust-code", action="store_true", help=shown)
 
 
 def add_help_keys(parser: argparse.ArgumentParser, kind: RecipeKind) -> None:
