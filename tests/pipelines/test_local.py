@@ -96,16 +96,25 @@ def test_they_end_with_a_command_that_is_killed(corpus: Path, tmp_path: Path, mo
     assert living(processes) == []
 
 
-@pytest.mark.parametrize("moment", ["starting", "importing", "working"])
-def test_ctrl_c_ends_them_without_a_word(corpus: Path, tmp_path: Path, moment: str) -> None:
+@pytest.mark.parametrize(
+    ("moment", "kind"),
+    [
+        ("starting", signal.SIGINT),
+        ("importing", signal.SIGINT),
+        ("working", signal.SIGINT),
+        ("starting", signal.SIGHUP),
+        ("working", signal.SIGUSR1),
+    ],
+)
+def test_signals_end_them_without_a_word(corpus: Path, tmp_path: Path, moment: str, kind: signal.Signals) -> None:
     command = start(corpus, tmp_path / "out")
     runs = tmp_path / "out" / "_work" / "runs"
     processes = await_all(command, lambda found: bool(list(runs.glob("*.json")) if moment == "working" else found))
     if moment == "importing":
         time.sleep(0.3)
-    os.killpg(command.pid, signal.SIGINT)
+    os.killpg(command.pid, kind)
     said = command.communicate(timeout=60)[1]
-    assert command.returncode == 130
+    assert command.returncode == 128 + kind
     assert "Traceback" not in said
     assert living(processes) == []
 

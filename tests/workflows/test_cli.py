@@ -5,6 +5,7 @@ import errno
 import importlib
 import json
 import os
+import pickle
 import signal
 import subprocess
 import sys
@@ -16,6 +17,7 @@ import pytest
 
 from tests.conftest import REPOSITORY
 from tokenfree.core.errors import JobError, UserError
+from tokenfree.train.loop.worker import Stopped
 from tokenfree.workflows import cli
 from tokenfree.workflows.commands import pretrain
 
@@ -314,7 +316,14 @@ def test_an_empty_value_of_any_argument_is_refused(command: str, capsys: pytest.
 
 @pytest.mark.parametrize(
     ("sent", "status", "words"),
-    [(signal.SIGINT, 130, "interrupted"), (signal.SIGTERM, 143, "stopped by SIGTERM")],
+    [
+        (signal.SIGINT, 130, "interrupted"),
+        (signal.SIGTERM, 143, "stopped by SIGTERM"),
+        (signal.SIGHUP, 129, "stopped by SIGHUP"),
+        (signal.SIGUSR1, 138, "stopped by SIGUSR1"),
+        (signal.SIGUSR2, 140, "stopped by SIGUSR2"),
+        (signal.SIGXCPU, 152, "stopped by SIGXCPU"),
+    ],
 )
 def test_a_command_that_is_told_to_end_says_so_in_a_line(
     sent: signal.Signals, status: int, words: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -329,9 +338,20 @@ def test_a_command_that_is_told_to_end_says_so_in_a_line(
             left.append("cleaned up")
         return 0
 
-    before = signal.getsignal(signal.SIGTERM)
+    before = signal.getsignal(sent)
     monkeypatch.setattr(pretrain, "run", run)
     assert cli.main(["pretrain", "canine-s-tiny", "--data", "x", "--output", "y"]) == status
     assert capsys.readouterr().err.strip() == f"tokenfree: {words}; run the same command again to resume"
     assert left == ["cleaned up"]
-    assert signal.getsignal(signal.SIGTERM) == before
+    assert signal.getsignal(sent) == before
+
+
+def test_main_returns_the_signal_that_stopped_training(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def run(args: argparse.Namespace) -> int:
+        raise pickle.loads(pickle.dumps(Stopped("SIGUSR1", 7, False)))  # as it comes from a worker
+
+    monkeypatch.setattr(pretrain, "run", run)
+    assert cli.main(["pretrain", "canine-s-tiny", "--data", "x", "--output", "y"]) == 138
+    assert one_line(capsys) == "tokenfree: stopped by SIGUSR1 after step 7; the same command resumes it"

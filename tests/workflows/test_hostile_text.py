@@ -5,6 +5,8 @@ import importlib
 import io
 import json
 import logging
+import os
+import pty
 import re
 import socketserver
 import sys
@@ -60,6 +62,17 @@ def test_any_text_is_printable_once_and_for_all(text: str) -> None:
     assert stream.getvalue() == made
     with contextlib.suppress(UnicodeEncodeError):  # what json itself spells out stays as it is
         assert json.loads(printable(json.dumps(text, ensure_ascii=False))) == text
+
+
+def test_printable_stream_discards_output_once_its_terminal_is_closed() -> None:
+    controller, terminal = pty.openpty()
+    with open(terminal, "w", buffering=1) as raw:
+        stream = PrintableStream(raw)
+        os.close(controller)
+        for _ in range(2):
+            stream.write("step 7\n")
+            stream.rich_proxied_file.write("step 7\n")
+            stream.flush()
 
 
 def test_text_of_all_scripts_stays() -> None:

@@ -1,7 +1,11 @@
 """Expected errors, escapes for untrusted text, and the problems of a mapping of settings."""
 
 import difflib
+import errno
+import os
 import re
+import signal
+import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TextIO
 
@@ -26,7 +30,16 @@ class TakenOverError(JobError):
 
 
 class StoppedError(JobError):
-    """A job that stopped in order after a signal. The same command resumes it."""
+    """A job that stopped in order for `reason`, such as a signal's name. The same command resumes it."""
+
+    def __init__(self, *values: object, reason: str = "") -> None:
+        super().__init__(*values)
+        self.reason = reason
+
+    @property
+    def exit_status(self) -> int:
+        """Return 128 + the number of the signal, or 1 if the reason was not a signal."""
+        return 128 + signal.Signals[self.reason] if self.reason in signal.Signals.__members__ else 1
 
 
 # C0 except tab and newline, DEL, C1; bidirectional embeddings, overrides and isolates; characters that a terminal may
@@ -49,14 +62,14 @@ def first_line(error: BaseException) -> str:
     return next(iter(str(error).strip().splitlines()), type(error).__name__)
 
 
-class PrintableStream:
-    """A replacement for `sys.stdout` that escapes everything unprintable as in JSON, so JSON output stays the same."""
+class _TerminalStream:
+    """A stream that discards its output once its terminal is closed, so that the command can still stop in order."""
 
     def __init__(self, stream: TextIO) -> None:
-        self.rich_proxied_file = stream  # rich moves the cursor itself, in text that was escaped before
+        self._stream = stream
 
     def write(self, text: str) -> int:
-        self.rich_proxied_file.write(printable(text))
+        self._attempt(lambda: self._stream.write(text))
         return len(text)
 
     def writelines(self, lines: Any) -> None:
@@ -64,10 +77,32 @@ class PrintableStream:
             self.write(line)
 
     def flush(self) -> None:
-        self.rich_proxied_file.flush()
+        self._attempt(self._stream.flush)
+
+    def _attempt(self, act: Callable[[], object]) -> None:
+        try:
+            act()
+        except OSError as error:
+            if error.errno != errno.EIO or not stat.S_ISCHR(os.fstat(self._stream.fileno()).st_mode):
+                raise
+            os.dup2(os.open(os.devnull, os.O_WRONLY), self._stream.fileno())
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self.rich_proxied_file, name)
+        return getattr(self._stream, name)
+
+
+class PrintableStream(_TerminalStream):
+    """A replacement for `sys.stdout` that escapes everything unprintable as in JSON, so JSON output stays the same."""
+
+    def __init__(self, stream: TextIO) -> None:
+        super().__init__(stream)
+        self.rich_proxied_file = _TerminalStream(
+            stream
+        )  # rich moves the cursor itself, in text that was escaped before
+
+    def write(self, text: str) -> int:
+        super().write(printable(text))
+        return len(text)
 
 
 Path = tuple[Any, ...]  # keys from the top to a value

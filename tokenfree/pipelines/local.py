@@ -12,6 +12,7 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from multiprocessing.connection import Connection
 
+from tokenfree.core.signals import on_first_signal
 from tokenfree.preprocess.job.job import PreprocessJob
 from tokenfree.preprocess.job.read import num_runs
 from tokenfree.preprocess.job.stages import STAGES, still
@@ -75,20 +76,16 @@ def _end_with(end: Connection) -> None:
 
 @contextlib.contextmanager
 def _without_interrupts() -> Iterator[None]:
-    """Delay Ctrl-C to the end of the block, and keep it from processes that start there, whose imports would fail."""
-    if threading.current_thread() is not threading.main_thread():  # only the main thread gets interrupts
-        yield
-        return
-    interrupts = list[int]()
-    blocked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # processes inherit it
-    handler = signal.signal(signal.SIGINT, lambda number, _: interrupts.append(number))  # other threads may get it
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
-        signal.signal(signal.SIGINT, handler)
-    if interrupts:
-        raise KeyboardInterrupt
+    """Delay a signal to the end of the block, and keep Ctrl-C from processes that start there: imports would fail."""
+    kinds = list[signal.Signals]()
+    with on_first_signal(kinds.append):  # another thread may get it
+        blocked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # processes inherit it
+        try:
+            yield
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
+    for kind in kinds:
+        signal.raise_signal(kind)
 
 
 @contextlib.contextmanager

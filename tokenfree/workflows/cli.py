@@ -1,6 +1,6 @@
 """The command line: find the commands in `workflows/commands/`, parse arguments, run a command, and report errors.
 
-An error is one line. Exit status 0 is success, 1 a failure, 2 an error of the user, 130 an interrupt, 143 SIGTERM.
+An error is one line. Exit status 0 is success, 1 a failure, 2 an error of the user, 128 + N a stop by signal N.
 `--debug` shows tracebacks. `-q` hides progress. `-v` shows settings, log messages of libraries, and times.
 """
 
@@ -15,17 +15,17 @@ import pkgutil
 import signal
 import sys
 import textwrap
-import threading
 import time
 import traceback
 from collections.abc import Iterator, Sequence
-from types import FrameType, ModuleType
+from types import ModuleType
 from typing import Any, NoReturn
 
 import tokenfree.workflows.commands
-from tokenfree.core.errors import JobError, PrintableStream, UserError, is_utf8, nearest_hint, one_line
+from tokenfree.core.errors import JobError, PrintableStream, StoppedError, UserError, is_utf8, nearest_hint, one_line
 from tokenfree.core.machine import version_of
 from tokenfree.core.own_code import trusting
+from tokenfree.core.signals import on_first_signal
 from tokenfree.workflows.recipes.library import separated
 from tokenfree.workflows.terminal.verbosity import add_arguments, set_logging
 
@@ -87,7 +87,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the command named by `argv` (default: the arguments of the process) and return its exit status."""
     argv = list(sys.argv[1:] if argv is None else argv)
     out, errors = PrintableStream(sys.stdout), PrintableStream(sys.stderr)
-    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(errors), _interrupts() as caught:
+    caught: list[signal.Signals] = []
+
+    def interrupt(kind: signal.Signals) -> None:
+        caught.append(kind)
+        raise KeyboardInterrupt(kind)
+
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(errors), on_first_signal(interrupt):
         status = _status(argv, caught)
     # Ray makes colorama reset the terminal's colours at exit, in a stream that prints the escape sequence as text.
     if "colorama" in sys.modules:
@@ -95,37 +101,18 @@ def main(argv: Sequence[str] | None = None) -> int:
     return status
 
 
-@contextlib.contextmanager
-def _interrupts() -> Iterator[list[signal.Signals]]:
-    """Make SIGTERM, which schedulers send, interrupt the command like Ctrl-C. Yield the list of received signals."""
-    caught: list[signal.Signals] = []
-    if threading.current_thread() is not threading.main_thread():
-        yield caught
-        return
-
-    def interrupt(number: int, frame: FrameType | None) -> None:
-        caught.append(signal.Signals(number))
-        signal.signal(number, before)  # a second signal has its original effect
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGTERM, interrupt)
-    try:
-        yield caught
-    finally:
-        signal.signal(signal.SIGTERM, before)
-
-
 def _status(argv: list[str], caught: Sequence[signal.Signals]) -> int:
-    """Run the command and return its exit status. Report an error in one line. `caught` comes from `_interrupts`."""
+    """Run the command and return its exit status. Report an error in one line. `caught` gets the first signal."""
     try:
         return _run(argv)
     except BrokenPipeError:  # as in `tokenfree inspect DIR | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except KeyboardInterrupt:
-        reason = f"stopped by {caught[0].name}" if caught else "interrupted"
+        kind = caught[0] if caught else signal.SIGINT
+        reason = "interrupted" if kind == signal.SIGINT else f"stopped by {kind.name}"
         print(f"\ntokenfree: {reason}; run the same command again to resume", file=sys.stderr)
-        return 128 + (caught[0] if caught else signal.SIGINT)
+        return 128 + kind
     except Exception as error:
         if "--debug" in argv[: argv.index("--") if "--" in argv else len(argv)]:
             traceback.print_exc()
@@ -140,6 +127,8 @@ def _status(argv: list[str], caught: Sequence[signal.Signals]) -> int:
 
 def _in_words(error: Exception, extra: str | None = None) -> tuple[Exception, int]:
     """Return an error that says what to do, and the exit status. Libraries raise errors of the system as their own."""
+    if isinstance(error, StoppedError):
+        return error, error.exit_status
     if isinstance(error, (UserError, JobError)):
         return error, 2 if isinstance(error, UserError) else 1
     package = (getattr(error, "name", None) or "").partition(".")[0]

@@ -4,6 +4,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from tokenfree.core.errors import StoppedError
+from tokenfree.core.signals import STOP_SIGNALS
 from tokenfree.train.loop.step import stop_on_signals
 
 
@@ -34,6 +36,36 @@ def test_who_sends_sigterm_reads_nothing(capfd: pytest.CaptureFixture[str]) -> N
         signal.raise_signal(signal.SIGTERM)
         assert stop
     assert not capfd.readouterr().err
+
+
+@pytest.mark.parametrize("kind", STOP_SIGNALS)
+def test_stop_on_signals_saves_whatever_the_signal(kind: signal.Signals) -> None:
+    previous = signal.getsignal(kind)
+    with stop_on_signals() as stop:
+        signal.raise_signal(kind)
+        assert stop.reason == kind.name
+    assert signal.getsignal(kind) == previous
+    assert StoppedError("stopped", reason=stop.reason).exit_status == 128 + kind
+
+
+@pytest.mark.parametrize("kind", [signal.SIGHUP, signal.SIGXCPU])
+def test_stop_on_signals_ignores_repeats_of_shells_and_the_kernel(kind: signal.Signals) -> None:
+    with stop_on_signals() as stop:
+        for _ in range(3):
+            signal.raise_signal(kind)  # would end the tests
+        assert stop.reason == kind.name
+
+
+@pytest.mark.parametrize("kind", STOP_SIGNALS)
+def test_stop_on_signals_leaves_ignored_signals_as_nohup_does(kind: signal.Signals) -> None:
+    previous = signal.signal(kind, signal.SIG_IGN)
+    try:
+        with stop_on_signals() as stop:
+            signal.raise_signal(kind)
+            assert not stop
+        assert signal.getsignal(kind) == signal.SIG_IGN
+    finally:
+        signal.signal(kind, previous)
 
 
 def test_other_threads_cannot_catch_signals_and_do_not_try() -> None:

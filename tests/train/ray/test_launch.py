@@ -124,6 +124,7 @@ def test_what_the_user_reads(tmp_path: Path) -> None:
     assert "train.max_restarts" in str(explain(WorkerGroupError("", {0: peer, 1: lost}), run, "ray"))
     stopped = explain(WorkerGroupError("", {0: Stopped("SIGTERM", 4, False)}), run, "ray")
     assert type(stopped) is StoppedError
+    assert stopped.exit_status == 128 + signal.SIGTERM
     assert str(stopped).startswith("worker 0: stopped by SIGTERM after step 4;")
     gave_up = ControllerError(GaveUp({1: UserError("train.length: 3")}))
     assert str(explain(pickle.loads(pickle.dumps(gave_up)), run, "ray")) == "worker 1: train.length: 3"

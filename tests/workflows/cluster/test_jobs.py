@@ -96,10 +96,11 @@ def test_errors_of_ray_are_words(client: Any) -> None:
         ("SUCCEEDED", 0, "", 0, ""),
         ("FAILED", 1, "", 1, ""),
         ("FAILED", 2, "", 2, ""),
+        ("FAILED", 138, "", 138, ""),
         ("FAILED", 127, "", 1, "the cluster has no command tokenfree"),
         ("FAILED", -9, "", 1, "job job failed: exit status -9"),
         ("FAILED", None, "no room\nmore", 1, "job job failed: no room"),
-        ("STOPPED", None, "", 1, "was stopped; the same command resumes"),
+        ("STOPPED", None, "", 143, "was stopped; the same command resumes"),
     ],
 )
 def test_the_status_is_the_jobs_own(status: str, code: int | None, message: str, expected: int, words: str) -> None:

@@ -14,10 +14,8 @@ import math
 import os
 import signal
 import statistics
-import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from types import FrameType
 from typing import NamedTuple
 
 import torch
@@ -25,6 +23,7 @@ from torch import Tensor, nn
 from torch.profiler import record_function
 
 from tokenfree.core.errors import JobError
+from tokenfree.core.signals import on_first_signal
 from tokenfree.preprocess.features.vocabulary import Vocabulary
 from tokenfree.train.batches.base import Arrays
 from tokenfree.train.batches.counter_random import key
@@ -437,26 +436,14 @@ class Stop:
 
 @contextlib.contextmanager
 def stop_on_signals() -> Iterator[Stop]:
-    """Catch SIGINT and SIGTERM within the block, in the main thread. A second signal has its previous effect."""
+    """Yield a request to stop, which the first signal of `on_first_signal` within the block makes."""
     stop = Stop()
-    if threading.current_thread() is not threading.main_thread():
-        yield stop
-        return
-    kinds = (signal.SIGINT, signal.SIGTERM)
-    before = {kind: signal.getsignal(kind) for kind in kinds}
 
-    def note(number: int, frame: FrameType | None) -> None:
-        stop.ask(signal.Signals(number).name)
-        if number == signal.SIGINT:
+    def note(kind: signal.Signals) -> None:
+        stop.ask(kind.name)
+        if kind == signal.SIGINT:
             with contextlib.suppress(OSError):  # not with print, which the signal may have interrupted
                 os.write(_STANDARD_ERROR, ANSWER)
-        for kind in kinds:
-            signal.signal(kind, before[kind])
 
-    for kind in kinds:
-        signal.signal(kind, note)
-    try:
+    with on_first_signal(note):
         yield stop
-    finally:
-        for kind in kinds:
-            signal.signal(kind, before[kind])

@@ -143,8 +143,8 @@ class Stopped(StoppedError):
     """Training was stopped after `step`, whose checkpoint is written. With `resumes`, the workers will be restarted."""
 
     def __init__(self, reason: str, step: int, resumes: bool) -> None:
-        super().__init__(reason, step, resumes)
-        self.reason, self.step, self.resumes = reason, step, resumes
+        super().__init__(reason, step, resumes, reason=reason)
+        self.step, self.resumes = step, resumes
 
     def __str__(self) -> str:
         return f"stopped by {self.reason} after step {self.step}; the same command resumes it"

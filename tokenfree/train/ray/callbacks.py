@@ -52,8 +52,10 @@ def explain(error: TrainingFailedError, run: Run, folder: str) -> UserError | Jo
         return JobError(
             f"Ray could not run the workers: {first_line(cause.error)}; see the logs in {run.name}/{folder}"
         )
-    kind = next((kind for kind in (UserError, StoppedError) if isinstance(cause.error, kind)), JobError)
-    return kind(f"worker {cause.rank}: {cause.error}")
+    message = f"worker {cause.rank}: {cause.error}"
+    if isinstance(cause.error, StoppedError):
+        return StoppedError(message, reason=cause.error.reason)
+    return UserError(message) if isinstance(cause.error, UserError) else JobError(message)
 
 
 def is_of_collective(error: Exception) -> bool:

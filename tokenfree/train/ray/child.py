@@ -7,6 +7,7 @@ import contextlib
 import multiprocessing
 import os
 import pickle
+import signal
 import subprocess
 import sys
 import tempfile
@@ -47,6 +48,8 @@ def _title(process: psutil.Process) -> str:
 
 
 _MESSAGE, _OUTCOME = "message", "outcome"
+# Slurm can send these to all processes of a job, but only the command decides when its child stops.
+_OF_GROUPS = (signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
 _EXIT_SECONDS = 10.0  # timeout for the process to exit after its function has returned
 
 
@@ -140,6 +143,8 @@ class Child:
 
 
 def main(descriptor: int) -> None:
+    for kind in _OF_GROUPS:  # processes of Ray inherit this
+        signal.signal(kind, signal.SIG_IGN)
     connection = Connection(descriptor)
     function, arguments = connection.recv()
     there = None
@@ -171,7 +176,7 @@ class RayChild:
     """A function that is connected to Ray and is called in child processes with a `Link` and arguments.
 
     It first sends its `Session`, pickled, and then messages for `take`. It returns None when it is done, else which
-    part of Ray was lost, or "" if it cannot tell. With `stops`, it gets SIGINT and SIGTERM as the reason to stop.
+    part of Ray was lost, or "" if it cannot tell. With `stops`, it gets the signal to the command as the reason to stop.
     """
 
     def __init__(
@@ -197,7 +202,8 @@ class RayChild:
                     child.send(stop.reason)
             words = child.result(ended="")
             if words is not None and stop:
-                raise StoppedError(f"stopped by {stop.reason}; the same command resumes from the newest checkpoint")
+                message = f"stopped by {stop.reason}; the same command resumes from the newest checkpoint"
+                raise StoppedError(message, reason=stop.reason)
             if words == "":
                 with contextlib.suppress(OSError, JobError):  # a full disk or failing store is reported elsewhere
                     self._keep(Path(errors.name))

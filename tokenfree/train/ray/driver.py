@@ -29,6 +29,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 from tokenfree.core.errors import JobError, UserError
 from tokenfree.core.machine import cores
 from tokenfree.core.own_code import working_directory_first
+from tokenfree.core.signals import STOP_SIGNALS
 from tokenfree.core.storage import Storage
 from tokenfree.train.loop.parallel import join, keep_to, listen
 from tokenfree.train.loop.step import Stop
@@ -113,7 +114,7 @@ def _repeated(act: Callable[[], None]) -> Iterator[None]:
         thread.join()
 
 
-notice = Stop()  # request to stop this process, if it is a worker; SIGTERM sets it
+notice = Stop()  # request to stop this process, if it is a worker; signals set it
 _listeners: list[socket.socket] = []  # used in the process of rank 0
 
 
@@ -145,8 +146,9 @@ def _listen() -> tuple[str, int]:
 
 
 def _join(backend: str, address: str, port: int, seconds: float) -> None:
-    # SIGTERM announces that this machine goes away. Training runs in another thread, which cannot handle signals.
-    signal.signal(signal.SIGTERM, lambda number, frame: notice.ask("SIGTERM", resumes=True))
+    # They announce that this machine or process ends. Training runs in another thread, which cannot handle signals.
+    for kind in STOP_SIGNALS[1:]:
+        signal.signal(kind, lambda number, frame: notice.ask(signal.Signals(number).name, resumes=True))
     context = ray.train.get_context()
     rank, world_size = context.get_world_rank(), context.get_world_size()
     names = {  # https://pytorch.org/docs/stable/elastic/run.html#environment-variables

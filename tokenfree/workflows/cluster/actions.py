@@ -150,8 +150,6 @@ def local(args: argparse.Namespace) -> int:
         raise UserError("--nodes and --cpus must be at least 1")
     tokens.use(asked=not args.no_token)
     tokens.make()
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, signal.default_int_handler)
     print(f"starting {counted(len(args.hosts or ()) or args.nodes, 'node')}", flush=True)
     made = local_cluster.start(args.nodes, args.cpus, hosts=args.hosts or ())
     try:
@@ -290,9 +288,9 @@ def _follow(jobs: "Jobs", name: str) -> int:
 
     try:
         job = jobs.follow(name, lambda text: print(text, end="", flush=True))
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as interrupt:
         print(f"\nthe job continues; tokenfree cluster logs {name} shows it, tokenfree cluster stop {name} ends it")
-        return 128 + signal.SIGINT
+        return 128 + next(iter(interrupt.args), signal.SIGINT)
     status, line = outcome(job)
     if line:
         print(f"tokenfree: {line}", file=sys.stderr)

@@ -8,6 +8,7 @@ import os
 import secrets
 import shlex
 import shutil
+import signal
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -19,6 +20,7 @@ from ray.exceptions import AuthenticationError
 from ray.job_submission import JobDetails, JobStatus, JobSubmissionClient
 
 from tokenfree.core.errors import JobError, UserError
+from tokenfree.core.signals import STOP_SIGNALS
 from tokenfree.workflows.cluster import tokens
 
 _PAUSE = 0.5  # seconds until the status is asked for again
@@ -167,8 +169,9 @@ def outcome(job: Job) -> tuple[int, str]:
     if job.status == JobStatus.SUCCEEDED:
         return 0, ""
     if job.status == JobStatus.STOPPED:
-        return 1, f"job {job.name} was stopped; the same command resumes from its newest checkpoint"
-    if job.exit_status in (1, 2):
+        text = f"job {job.name} was stopped; the same command resumes from its newest checkpoint"
+        return 128 + signal.SIGTERM, text
+    if job.exit_status in (1, 2, *(128 + kind for kind in STOP_SIGNALS)):
         return job.exit_status, ""
     if job.exit_status == _NO_COMMAND:
         return 1, f"job {job.name}: the cluster has no command tokenfree; install it on its nodes"
