@@ -354,4 +354,4 @@ def test_main_returns_the_signal_that_stopped_training(
 
     monkeypatch.setattr(pretrain, "run", run)
     assert cli.main(["pretrain", "canine-s-tiny", "--data", "x", "--output", "y"]) == 138
-    assert one_line(capsys) == "tokenfree: stopped by SIGUSR1 after step 7; the same command resumes it"
+    assert one_line(capsys) == "tokenfree: stopped by SIGUSR1 after step 7; the same command resumes it\n"

@@ -12,7 +12,7 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from multiprocessing.connection import Connection
 
-from tokenfree.core.signals import on_first_signal
+from tokenfree.core.signals import OF_GROUPS, on_first_signal
 from tokenfree.preprocess.job.job import PreprocessJob
 from tokenfree.preprocess.job.read import num_runs
 from tokenfree.preprocess.job.stages import STAGES, still
@@ -48,7 +48,9 @@ def _attempt(job: PreprocessJob, workers: int) -> None:
     context.set_forkserver_preload([__name__])
     # Nothing is sent. Workers exit as soon as this end closes, on purpose or because the command was killed.
     end, ours = context.Pipe(duplex=False)
-    with end, ours, ProcessPoolExecutor(workers, context, _begin, (end, dict(os.environ))) as pool:
+    with _without_interrupts():  # the pool starts a process that tracks its semaphores
+        pool = ProcessPoolExecutor(workers, context, _begin, (end, dict(os.environ)))
+    with end, ours, pool:
         try:
             for _, count, function in STAGES:
                 with _without_main(), _without_interrupts():
@@ -76,10 +78,13 @@ def _end_with(end: Connection) -> None:
 
 @contextlib.contextmanager
 def _without_interrupts() -> Iterator[None]:
-    """Delay a signal to the end of the block, and keep Ctrl-C from processes that start there: imports would fail."""
+    """Delay a signal to the end of the block, and block those of groups in processes that start there.
+
+    They end with the command. Imports would fail before.
+    """
     kinds = list[signal.Signals]()
     with on_first_signal(kinds.append):  # another thread may get it
-        blocked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # processes inherit it
+        blocked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, *OF_GROUPS})  # processes inherit it
         try:
             yield
         finally:

@@ -2,8 +2,10 @@
 
 import itertools
 import json
+import time
+import tracemalloc
 from collections import Counter
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -12,7 +14,7 @@ from tokenfree.core.settings import build
 from tokenfree.train.sweep import recipe as spaces
 from tokenfree.train.sweep.history import History
 from tokenfree.train.sweep.recipe import Hyperparameter, SweepRecipe, ordered
-from tokenfree.train.sweep.search import candidates, num_foreseen
+from tokenfree.train.sweep.search import Proposer, candidates, num_foreseen, plan
 
 SEARCHERS = spaces.SEARCHER.names()
 ATTENTION = "model.trunk.attention.name"
@@ -34,6 +36,63 @@ def test_knobs_give_their_ends_and_no_more() -> None:
     assert [Hyperparameter(integer=(2, 6)).value(q) for q in (0.0, 0.2, 0.999)] == [2, 3, 6]
     assert Hyperparameter(uniform=(-1, 1)).value(0.25) == -0.5
     assert Hyperparameter(log_uniform=(0.001, 0.1)).value(0.5) == 0.01
+
+
+@pytest.mark.parametrize(
+    ("kind", "ends"),
+    [
+        ("uniform", (0.99991, 0.99999)),
+        ("uniform", (0.12345, 0.12346)),
+        ("uniform", (-100.0001, -100.0)),
+        ("uniform", (1e9, 1e9 + 1)),
+        ("log_uniform", (1.23456e-4, 1.23457e-4)),
+        ("log_uniform", (0.30001, 0.30002)),
+    ],
+)
+def test_value_lies_in_a_narrow_range(kind: str, ends: tuple[float, float]) -> None:
+    values = {Hyperparameter(**{kind: ends}).value(n / 50) for n in range(50)}
+    assert all(ends[0] <= value <= ends[1] for value in values)
+    assert len(values) == 50
+    assert all(len(repr(value)) <= 13 for value in values), "as few digits as the range allows"
+
+
+@pytest.mark.parametrize("ends", [(0.1, 0.1), (0.30000000000000004, 0.30000000000000004)])
+def test_value_of_a_single_number(ends: tuple[float, float]) -> None:
+    assert {Hyperparameter(uniform=ends).value(q) for q in (0.0, 0.7)} == {ends[0]}
+    assert {Hyperparameter(log_uniform=ends).value(q) for q in (0.0, 0.7)} == {ends[0]}
+
+
+@pytest.mark.parametrize("kind", ["uniform", "log_uniform"])
+def test_value_of_a_wide_range_has_four_digits(kind: str) -> None:
+    values = [Hyperparameter(**{kind: (0.001, 0.1)}).value(n / 97) for n in range(97)]
+    assert values == [float(f"{value:.4g}") for value in values]
+
+
+@pytest.mark.parametrize("searcher", SEARCHERS)
+@pytest.mark.parametrize("ends", [[0, 2**31 - 1], [-(2**63), 2**64 - 1]])
+def test_candidates_of_a_huge_range_take_no_memory(searcher: str, ends: list[int]) -> None:
+    sweep = make(searcher, space={"train.seed": {"integer": ends}, "train.length": {"grid": [8, 16]}}, trials=20)
+    history = History(seeds=1, reports=1)
+    began = time.process_time()
+    tracemalloc.start()
+    try:
+        for setting in range(10):
+            values = next(candidates(sweep, history))
+            assert ends[0] <= values["train.seed"] <= ends[1]
+            history = history.after({"event": "propose", "setting": setting, "values": values})
+            report = {"report": 1, "validation_loss": float(setting)}
+            event = {"event": "report", "trial": f"trial_{setting:03d}", "verdict": "stop", "report": report}
+            history = history.after(event)
+        assert tracemalloc.get_traced_memory()[1] < 50_000_000
+    finally:
+        tracemalloc.stop()
+    assert time.process_time() - began < 20
+
+
+def test_plan_refuses_a_grid_that_nobody_could_train() -> None:
+    sweep = make("grid", space={"train.seed": {"integer": [0, 2**31 - 1]}})
+    with pytest.raises(UserError, match=r"space: the grid has 2,147,483,648 settings. Give `trials`, or another"):
+        plan(Proposer(sweep, cast(Any, None)))
 
 
 @pytest.mark.parametrize("searcher", [name for name in SEARCHERS if name != "grid"])

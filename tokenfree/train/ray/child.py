@@ -23,6 +23,7 @@ from typing import IO, Any, NamedTuple, Self
 import psutil
 
 from tokenfree.core.errors import JobError, StoppedError
+from tokenfree.core.signals import OF_GROUPS
 from tokenfree.train.loop.step import Stop, stop_on_signals
 from tokenfree.train.loop.worker import Job
 from tokenfree.train.runs.metrics import OnLine
@@ -48,8 +49,6 @@ def _title(process: psutil.Process) -> str:
 
 
 _MESSAGE, _OUTCOME = "message", "outcome"
-# Slurm can send these to all processes of a job, but only the command decides when its child stops.
-_OF_GROUPS = (signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
 _EXIT_SECONDS = 10.0  # timeout for the process to exit after its function has returned
 
 
@@ -143,7 +142,7 @@ class Child:
 
 
 def main(descriptor: int) -> None:
-    for kind in _OF_GROUPS:  # processes of Ray inherit this
+    for kind in OF_GROUPS:  # the command decides when its child stops; processes of Ray inherit this
         signal.signal(kind, signal.SIG_IGN)
     connection = Connection(descriptor)
     function, arguments = connection.recv()
@@ -176,7 +175,7 @@ class RayChild:
     """A function that is connected to Ray and is called in child processes with a `Link` and arguments.
 
     It first sends its `Session`, pickled, and then messages for `take`. It returns None when it is done, else which
-    part of Ray was lost, or "" if it cannot tell. With `stops`, it gets the signal to the command as the reason to stop.
+    part of Ray was lost, or "" if it cannot tell. With `stops`, it gets the command's signal as the reason to stop.
     """
 
     def __init__(

@@ -1,6 +1,5 @@
 """The recipe of a sweep (search space, searcher, scheduler, budget and objectives) and the recipes of its trials."""
 
-import itertools
 import json
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -53,6 +52,10 @@ def quality(names: Sequence[str]) -> Target:
     return next((target for target in objectives(names) if target in (SCORE, ERROR)), LOSS)
 
 
+_Int64 = Annotated[int, Field(ge=-(2**63), lt=2**64)]  # signed or unsigned
+_PARTS = 200  # a rounded number differs by at most this part of its range
+
+
 @settings
 class Hyperparameter:
     """Values of the hyperparameter at one dotted key, of exactly one kind, and the condition for setting the key.
@@ -68,7 +71,7 @@ class Hyperparameter:
 
     choice: Annotated[tuple[Any, ...], Field(min_length=1)] | None = None
     grid: Annotated[tuple[Any, ...], Field(min_length=1)] | None = None
-    integer: tuple[int, int] | None = None
+    integer: tuple[_Int64, _Int64] | None = None
     uniform: tuple[float, float] | None = None
     log_uniform: tuple[Annotated[float, Field(gt=0)], Annotated[float, Field(gt=0)]] | None = None
     when: dict[str, Any] = field(default_factory=dict)
@@ -80,24 +83,41 @@ class Hyperparameter:
         for ends in (self.integer, self.uniform, self.log_uniform):
             if ends is not None and ends[0] > ends[1]:
                 raise ValueError(f"the range {list(ends)} is empty; give the lower end first")
+            if ends is not None and ends[1] - ends[0] == math.inf:
+                raise ValueError(f"the range {list(ends)} is too wide for a float")
 
     @property
-    def listed(self) -> tuple[Any, ...] | None:
-        """All values, if they can be listed."""
+    def listed(self) -> Sequence[Any] | None:
+        """All values, if they can be listed. A range of integers takes no memory, and may be too long for `len`."""
         if self.integer is not None:
-            return tuple(range(self.integer[0], self.integer[1] + 1))
+            return range(self.integer[0], self.integer[1] + 1)
         return self.choice or self.grid
 
+    @property
+    def num_listed(self) -> int:
+        """Number of values that can be listed."""
+        return len(self.listed or ()) if self.integer is None else self.integer[1] - self.integer[0] + 1
+
     def value(self, quantile: float) -> Any:
-        """Return the value at `quantile` in [0, 1) of the distribution. Floats have four significant digits."""
+        """Return the value at `quantile` in [0, 1) of the distribution. Floats are `rounded`."""
         if self.listed is not None:
-            return self.listed[int(quantile * len(self.listed))]
+            return self.listed[min(int(quantile * self.num_listed), self.num_listed - 1)]
         if self.uniform is not None:
             low, high = self.uniform
-            return rounded(low + quantile * (high - low))
+            return self.rounded(low + quantile * (high - low))
         assert self.log_uniform is not None
         low, high = map(math.log, self.log_uniform)
-        return rounded(math.exp(low + quantile * (high - low)))
+        return self.rounded(math.exp(low + quantile * (high - low)))
+
+    def rounded(self, value: float) -> float:
+        """Round to four significant digits, or to more where the range is narrow. The result lies in the range.
+
+        Values are then readable, and the same on every machine.
+        """
+        low, high = self.uniform or self.log_uniform or (value, value)
+        value = min(max(value, low), high)
+        numbers = (float(f"{value:.{digits}g}") for digits in range(4, 18))
+        return next(n for n in numbers if low <= n <= high and _PARTS * abs(n - value) <= high - low)
 
 
 Space = Mapping[str, Hyperparameter]
@@ -122,11 +142,17 @@ def active(space: Space, drawn: Values, fixed: Fixed) -> Values:
     return {key: values[key] for key in sorted(values)}
 
 
-def products(space: Space) -> Iterator[Values]:
-    """Yield every combination of the values of hyperparameters that can be listed. The last key changes fastest."""
-    keys = sorted(space)
-    for combination in itertools.product(*(space[key].listed or () for key in keys)):
-        yield dict(zip(keys, combination, strict=True))
+def num_combinations(space: Space) -> int:
+    return math.prod(hyperparameter.num_listed for hyperparameter in space.values())
+
+
+def combination(space: Space, number: int) -> Values:
+    """Return a combination of values that can be listed, counted from 0. The last key changes fastest."""
+    values: Values = {}
+    for key in sorted(space, reverse=True):
+        number, place = divmod(number, space[key].num_listed)
+        values[key] = (space[key].listed or ())[place]
+    return values
 
 
 def _holds(other: str, wanted: Any, space: Space, values: Values, fixed: Fixed) -> bool:
@@ -134,11 +160,6 @@ def _holds(other: str, wanted: Any, space: Space, values: Values, fixed: Fixed) 
         return False
     found = values[other] if other in space else fixed(other, values)
     return found in wanted if isinstance(wanted, list) else found == wanted
-
-
-def rounded(value: float) -> float:
-    """Round to four significant digits, so that values are readable and the same on every machine."""
-    return float(f"{value:.4g}")
 
 
 @settings
@@ -385,7 +406,7 @@ def space_problems(sweep: SweepRecipe) -> list[str]:
 
 def _problems_of_variants(sweep: SweepRecipe) -> Iterator[str]:
     if VARIANT in sweep.space:
-        names = sweep.space[VARIANT].listed or ()
+        names = sweep.space[VARIANT].choice or sweep.space[VARIANT].grid or ()
         unknown = [str(name) for name in names if name not in sweep.variants]
         if unknown or not names:
             yield f"space: {VARIANT}: {', '.join(unknown) or 'a range'}: give names of recipes to choose among"

@@ -32,6 +32,7 @@ Progress = Callable[[Event, History], None]  # called with every event and the s
 CANDIDATES_PER_TRIAL = 50  # candidates examined per trial, before the search space counts as exhausted
 # After this many suggestions in a row that cannot be run, the next one comes from the even sequence.
 _MOST_SUGGESTIONS = 20
+_MOST_OF_A_GRID = 100_000  # settings, which takes minutes to plan
 _BELOW_1 = 1 - 2.0**-53
 
 
@@ -85,6 +86,8 @@ def plan(proposer: Proposer) -> History:
     """
     sweep = proposer.sweep
     whole = is_whole_grid(sweep)
+    if whole and (number := spaces.num_combinations(sweep.space)) > _MOST_OF_A_GRID:
+        raise UserError(f"space: the grid has {number:,} settings. Give `trials`, or another searcher.")
     wanted = None if whole else sweep.trials or DEFAULT_TRIALS
     foreseen = num_foreseen(sweep, wanted or 0)
     history = History(seeds=1, reports=sweep.reports)
@@ -123,20 +126,19 @@ def num_foreseen(sweep: SweepRecipe, wanted: int) -> int:
 def candidates(sweep: SweepRecipe, history: History) -> Iterator[Values]:
     """Yield settings in the order in which they would be tried, including repeats and settings that cannot be run."""
     if sweep.searcher.name == "grid":
-        for drawn in spaces.products(sweep.space):
-            yield spaces.active(sweep.space, drawn, sweep.fixed)
+        for number in range(spaces.num_combinations(sweep.space)):
+            yield spaces.active(sweep.space, spaces.combination(sweep.space, number), sweep.fixed)
         return
     if isinstance(sweep.searcher, Tpe) and len(history.settings()) >= sweep.searcher.startup:
         yield from itertools.islice(_suggestions(sweep, history), _MOST_SUGGESTIONS)
     points = _random_points(sweep) if sweep.searcher.name == "random" else _even_points(sweep)
     grid = {key: hyperparameter for key, hyperparameter in sweep.space.items() if hyperparameter.grid is not None}
-    combinations = list(spaces.products(grid)) or [{}]
     for number, point in enumerate(points):
         drawn = {
             key: sweep.space[key].value(quantile) for key, quantile in zip(sorted(sweep.space), point, strict=True)
         }
         if sweep.searcher.name != "random":
-            drawn |= combinations[number % len(combinations)]
+            drawn |= spaces.combination(grid, number)
         yield spaces.active(sweep.space, drawn, sweep.fixed)
 
 
@@ -188,7 +190,7 @@ def _distribution(hyperparameter: Hyperparameter) -> Any:
 
 def _value(hyperparameter: Hyperparameter, param: Any) -> Any:
     if hyperparameter.listed is None:
-        return spaces.rounded(param)
+        return hyperparameter.rounded(param)
     return param if hyperparameter.integer is not None else json.loads(param)
 
 
@@ -196,7 +198,7 @@ def _param(hyperparameter: Hyperparameter, value: Any) -> Any:
     if hyperparameter.listed is not None:
         return value if hyperparameter.integer is not None else json.dumps(value)
     low, high = hyperparameter.uniform or hyperparameter.log_uniform or (0.0, 0.0)
-    return min(max(value, low), high)  # a rounded value may lie outside
+    return min(max(value, low), high)  # a value that an earlier version rounded may lie outside
 
 
 def _known(sweep: SweepRecipe, distributions: dict[str, Any], trials: list[TrialState]) -> Any:
