@@ -24,7 +24,7 @@ FLOORS: dict[str, list[set[str]]] = {
         {"job"},
     ],
     "train": [
-        {"intervals", "model", "optimizers"},
+        {"intervals", "model", "optimizers", "torch_state"},
         {"batches", "config"},
         {"data", "objectives"},
         {"runs", "tasks"},

@@ -30,10 +30,12 @@ from tokenfree.train.loop.pretraining import Loop
 from tokenfree.train.loop.step import on_device
 from tokenfree.train.runs.config import read_config
 from tokenfree.train.runs.run import checkpoint_of
+from tokenfree.train.torch_state import default_settings
 
 Change = Literal["blank", "other"]
 
 
+@default_settings()
 def evaluate(
     run: str,
     data: Data | Sequence[str],

@@ -26,6 +26,7 @@ from tokenfree.train.runs.metrics import OnLine
 from tokenfree.train.runs.run import Run
 from tokenfree.train.tasks.base import Split
 from tokenfree.train.tasks.examples.texts import SCHEME
+from tokenfree.train.torch_state import default_settings
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,6 +42,7 @@ class FinetuneResult:
     already_complete: bool = False  # the run was complete before this call, which did nothing
 
 
+@default_settings()
 def finetune(
     recipe: FinetuneRecipe,
     files: Mapping[Split, str],

@@ -16,6 +16,7 @@ from tokenfree.train.runs.checkpoints import checkpoint_name
 from tokenfree.train.runs.config import RunConfig, as_recorded
 from tokenfree.train.runs.metrics import OnLine
 from tokenfree.train.runs.run import Run
+from tokenfree.train.torch_state import default_settings
 
 
 @dataclasses.dataclass(frozen=True)
@@ -42,6 +43,7 @@ class PretrainResult:
     already_complete: bool = False  # the run was complete before this call, which did nothing
 
 
+@default_settings()
 def pretrain(
     recipe: PretrainRecipe,
     data: Data | Sequence[str],

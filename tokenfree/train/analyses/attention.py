@@ -20,6 +20,7 @@ from tokenfree.train.intervals import known
 from tokenfree.train.model.common.attention import ALL_HEADS, Heads, LayerBias
 from tokenfree.train.model.common.basic import Downsampled, any_of_units
 from tokenfree.train.model.encoder import Encoder
+from tokenfree.train.torch_state import default_settings
 
 
 def toeplitz_share(bias_UU: Tensor) -> float:
@@ -192,6 +193,7 @@ def _sums(
     return sums, counts
 
 
+@default_settings()
 def attention_distances(model: AnalysedModel, sampled: SampledTexts) -> dict[str, Any]:
     """Return what each head of the trunk attends to, over all real queries of all texts.
 
@@ -228,6 +230,7 @@ def ranks_of(matrices_HQK: Tensor) -> Tensor:
     return torch.where(missing_H, torch.nan, ranks_H.double())
 
 
+@default_settings()
 def attention_ranks(model: AnalysedModel, sampled: SampledTexts) -> dict[str, Any]:
     """Return the ranks of the logits of each head of the trunk, and how far its position term depends on i - j.
 

@@ -17,6 +17,7 @@ from tokenfree.train.analyses.subject import AnalysedModel, is_data, read_lines,
 from tokenfree.train.data.mixture import Data
 from tokenfree.train.data.shards import ShardReader
 from tokenfree.train.model.embedders.codepoint_hash import Config, hash_buckets, multipliers
+from tokenfree.train.torch_state import default_settings
 
 
 def shared_buckets(buckets_NK: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -68,6 +69,7 @@ def count_characters(source: Data, max_windows: int | None = None) -> dict[str, 
     }
 
 
+@default_settings()
 def collisions(model: AnalysedModel, data: str | None = None, max_windows: int | None = None) -> dict[str, Any]:
     """Return how many characters of a corpus share buckets of a model's hashes with other characters of the corpus.
 

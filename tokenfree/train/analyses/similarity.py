@@ -28,6 +28,7 @@ from tokenfree.train.batches.words import NUM_FRAME
 from tokenfree.train.intervals import bootstrap_interval, known
 from tokenfree.train.model.common.basic import Downsampled, any_of_units
 from tokenfree.train.model.embedders.characters import CharacterEmbedder
+from tokenfree.train.torch_state import default_settings
 
 _TRIES = 20  # attempts to draw a word of another lemma
 
@@ -213,6 +214,7 @@ def correlate(
     return {name: (float(found[at]), float(low_M[at]), float(high_M[at])) for at, name in enumerate(spelling)}
 
 
+@default_settings()
 def similarity(
     model: AnalysedModel,
     data: Sequence[str],

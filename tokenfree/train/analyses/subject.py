@@ -23,6 +23,7 @@ from tokenfree.train.model.encoder import Encoder
 from tokenfree.train.runs.config import CONFIG_NAME, is_finetuned, read_config
 from tokenfree.train.runs.run import Run
 from tokenfree.train.tasks.examples import files
+from tokenfree.train.torch_state import default_settings
 
 
 class AnalysedModel:
@@ -84,6 +85,7 @@ class AnalysedModel:
         return torch.tensor([[specials.cls, *ids, specials.sep]])
 
 
+@default_settings()
 def load_model(
     run: str | Path, *, step: int | None = None, vocabulary: str | None = None, trust_code: bool = False
 ) -> AnalysedModel:

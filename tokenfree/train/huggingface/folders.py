@@ -41,6 +41,7 @@ from tokenfree.train.runs.checkpoints import CheckpointState
 from tokenfree.train.runs.config import RunConfig, open_run
 from tokenfree.train.runs.hashes import write_hashes
 from tokenfree.train.runs.run import Run
+from tokenfree.train.torch_state import default_settings, random_numbers
 
 # For sentence-transformers: the embedding of a text is the output `mean`.
 SENTENCES: Mapping[str, Any] = {
@@ -62,6 +63,7 @@ class FolderModel(NamedTuple):
     vocabulary: str | None  # SHA-256 of the vocabulary; None: it has none, or it is unknown
 
 
+@default_settings()
 def export_run(run: str | Path, folder: str | Path, *, step: int | None = None, trust_code: bool = False) -> Exported:
     """Write `run` as a new `folder` for `from_pretrained`. A fine-tuned run is written with its head.
 
@@ -94,6 +96,7 @@ def export_run(run: str | Path, folder: str | Path, *, step: int | None = None, 
     return Exported(fields["architectures"][0], model.checkpoint.step)
 
 
+@default_settings()
 def import_folder(folder: str | Path, run: str | Path, overrides: Mapping[str, Any] | None = None) -> PretrainRecipe:
     """Create `run` with one checkpoint, at step 0, from a CANINE or BERT in a `folder` of transformers.
 
@@ -155,8 +158,8 @@ def read_folder(folder: Path) -> FolderModel:
         raise UserError(f"{folder}/config.json: model_type {kind!r} is not known; known are {', '.join(KINDS)}")
     weights = _read_weights(folder)
     has_pooler = any(name.endswith(POOLER) for name in weights)
-    with torch.random.fork_rng():  # weights that the folder lacks get the same values each time
-        torch.manual_seed(0)
+    with random_numbers() as seed:  # weights that the folder lacks get the same values each time
+        seed(0)
         encoder, _ = KINDS[kind].from_huggingface(weights, fields)
     vocabulary = fields.get(VOCABULARY)
     return FolderModel(kind, encoder, has_pooler, vocabulary if isinstance(vocabulary, str) else None)
@@ -169,7 +172,7 @@ def converted(encoder: Encoder, config: ModelConfig) -> Encoder:
     """
     if config == encoder.config:
         return encoder
-    with torch.random.fork_rng():  # the random weights are overwritten below
+    with random_numbers():  # the random weights are overwritten below
         new, state = config.build(), encoder.state_dict()
     shapes = [{name: tensor.shape for name, tensor in each.items()} for each in (new.state_dict(), state)]
     copied = [f"trunk.{name}" for name in new.trunk.copy_projections()]

@@ -40,6 +40,7 @@ from tokenfree.train.model.encoder import Encoder
 from tokenfree.train.tasks import pairs
 from tokenfree.train.tasks.base import DownstreamTask
 from tokenfree.train.tasks.heads import PlaceHead
+from tokenfree.train.torch_state import default_settings
 
 logger = logging.getLogger("tokenfree")
 
@@ -207,6 +208,7 @@ def example(graph: Graph, batch: int, positions: int, generator: np.random.Gener
     return {name: torch.from_numpy(array) for name, array in arrays.items()}
 
 
+@default_settings()
 def export_graph(
     run: str | Path,
     folder: str | Path,

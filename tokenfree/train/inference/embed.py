@@ -37,6 +37,7 @@ from tokenfree.train.batches.words import NOWHERE, NUM_FRAME, text_words
 from tokenfree.train.data.shards import ShardReader
 from tokenfree.train.inference.text_encoder import Encoded, TextEncoder, load_encoder
 from tokenfree.train.tasks.examples.files import JSON_LINES, base_name, lines_of, opened, parse_json
+from tokenfree.train.torch_state import default_settings
 
 VectorsOf = Literal["texts", "words", "characters"]
 Pooling = Literal["mean", "cls", "cls_max", "pooled"]
@@ -122,6 +123,7 @@ class EmbedResult:
     already_complete: bool = False  # whether the folder was complete before this call, which then did nothing
 
 
+@default_settings(threads=1)
 def embed(
     run: str,
     source: str,
@@ -345,8 +347,9 @@ def _complete(
     first = next(waiting, None)
     if first is not None:  # if nothing is missing, do not start workers
         waiting = itertools.chain([first], waiting)
-        here = workers is None
-        found = _here(encoder, waiting, wanted) if here else _on_ray(encoder, waiting, wanted, workers, device)
+        found = ((part, text_vectors(encoder, part, wanted)) for part in waiting)
+        if workers is not None:
+            found = _on_ray(encoder, waiting, wanted, workers, device)
         for part, vectors in found:
             note(part, commit(storage, part, vectors, wanted), True)
     assert encoder.checkpoint is not None, "it is of a run"
@@ -455,16 +458,6 @@ def _refuse_other_texts(storage: Storage, part: Part, of_texts: str | None) -> N
             f"{storage.url}: texts {part.first + 1} to {part.first + len(part.texts)} are not those that it was begun "
             "with. Give the same input, or another --output."
         )
-
-
-def _here(encoder: TextEncoder, corpus: Iterable[Part], wanted: Wanted) -> Iterator[tuple[Part, list[TextVectors]]]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        for part in corpus:
-            yield part, text_vectors(encoder, part, wanted)
-    finally:
-        torch.set_num_threads(before)
 
 
 class _Worker:

@@ -21,6 +21,7 @@ from tokenfree.train.runs.run import Run, checkpoint_of
 from tokenfree.train.tasks.base import DownstreamTask
 from tokenfree.train.tasks.examples.noise import IN_WORDS, Noise, reads_words
 from tokenfree.train.tasks.inputs import text_inputs
+from tokenfree.train.torch_state import default_settings, random_numbers
 
 
 class FinetunedModel:
@@ -33,7 +34,7 @@ class FinetunedModel:
         self.task: DownstreamTask = recipe.task
         self._device = torch.device(device)
         self._collator = self.task.collator(text_inputs(recipe.model, recipe.train.length, vocabulary), 0)
-        with torch.random.fork_rng():  # building the model draws random weights, which are then overwritten
+        with random_numbers():  # building the model draws random weights, which are then overwritten
             model = Task(recipe.model.build(), self.task.build(recipe.model))
         model.load_state_dict(checkpoint.weights())
         self.model = model.to(self._device).eval()
@@ -41,6 +42,7 @@ class FinetunedModel:
     def __repr__(self) -> str:
         return f"FinetunedModel(task={self.task.name}, step={self.checkpoint.step})"
 
+    @default_settings()
     def __call__(self, texts: Sequence[str]) -> list[dict[str, Any]]:
         """Return the prediction for each text: a line of RUN/predictions without `key`.
 
@@ -53,6 +55,7 @@ class FinetunedModel:
         found = self.evaluate_examples(examples).predictions
         return [{name: value for name, value in each.items() if name != "key"} for each in found]
 
+    @default_settings()
     def evaluate(self, path: str | None, noise: Noise | None = None) -> Evaluated:
         """Return the predictions for the examples of a file and, if it has the correct answers, the scores.
 
@@ -75,6 +78,7 @@ class FinetunedModel:
             raise UserError(f"--data is missing. Give a file of examples for {task.name}.")
         return task.examples("test", path)
 
+    @default_settings()
     def evaluate_examples(self, examples: Sequence[Any]) -> Evaluated:
         """Return the predictions for examples of the task and, if they have the correct answers, the scores.
 
@@ -85,6 +89,7 @@ class FinetunedModel:
             return evaluator(self.model, self._device)
 
 
+@default_settings()
 def load_finetuned(
     run: str | Path, *, step: int | None = None, device: str = "cpu", trust_code: bool = False
 ) -> FinetunedModel:

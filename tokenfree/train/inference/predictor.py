@@ -31,6 +31,7 @@ from tokenfree.train.runs.checkpoints import Checkpoint
 from tokenfree.train.runs.config import read_config
 from tokenfree.train.runs.run import checkpoint_of
 from tokenfree.train.tasks.inputs import TextSymbols, joined, text_inputs
+from tokenfree.train.torch_state import default_settings, random_numbers
 
 MARK = re.compile(r"\[MASK(?::([0-9]+))?\]")
 LONGEST = 12  # maximum characters of a masked piece whose length is not given; also the number of beams
@@ -100,7 +101,7 @@ class Predictor:
         self.checkpoint, self.recipe, self.vocabulary = checkpoint, recipe, vocabulary
         self._characters = characters
         self._length = recipe.train.length
-        with torch.random.fork_rng():  # building the model draws random weights, which are then overwritten
+        with random_numbers():  # building the model draws random weights, which are then overwritten
             self._model = pretraining_task(recipe, 0 if vocabulary is None else vocabulary.size)
         self._model.load_state_dict(checkpoint.weights())
         self._model.eval()
@@ -108,6 +109,7 @@ class Predictor:
     def __repr__(self) -> str:
         return f"Predictor(objective={self.recipe.objective.name}, step={self.checkpoint.step})"
 
+    @default_settings()
     def __call__(self, text: str | MaskedText, top: int = 5) -> list[list[Guess]]:
         """Return the `top` predictions for each mask of `text`, `[MASK]` or `[MASK:5]`, while the others stay masked.
 
@@ -303,6 +305,7 @@ class _OneText:
         return getattr(self._encoder, name)
 
 
+@default_settings()
 def load_predictor(
     run: str | Path, data: str | None = None, *, step: int | None = None, trust_code: bool = False
 ) -> Predictor:

@@ -20,6 +20,7 @@ from tokenfree.train.model.encoder import Encoder, mean_of_text
 from tokenfree.train.runs.checkpoints import Checkpoint
 from tokenfree.train.runs.config import read_any_config
 from tokenfree.train.runs.run import checkpoint_of
+from tokenfree.train.torch_state import default_settings, random_numbers
 
 
 class Encoded(NamedTuple):
@@ -45,11 +46,13 @@ class Encoded(NamedTuple):
     pooled_is_trained: bool = False
 
     @property
+    @default_settings()
     def mean(self) -> Tensor:
         """Mean of the vectors of each text's characters, float [texts, width]; the vector of CLS for an empty text."""
         return mean_of_text(self.characters, self.mask)
 
     @property
+    @default_settings()
     def cls_max(self) -> Tensor:
         """CLS, then the maxima over it and the characters, float [texts, 2 * width] (arXiv 1912.00544, section 3.2)."""
         inner = self.mask & (self.mask.flip(1).cumsum(1).flip(1) > 1)
@@ -88,6 +91,7 @@ class TextEncoder:
         step = "" if self.checkpoint is None else f", step={self.checkpoint.step}"
         return f"{type(self).__name__}(width={self.encoder.config.width}, max_characters={self.max_characters}{step})"
 
+    @default_settings()
     @torch.no_grad()
     def __call__(self, texts: Sequence[str]) -> Encoded:
         """Return the embeddings of all texts. Raises UserError if there are none, or one is too long for the model."""
@@ -155,6 +159,7 @@ class WordEncoder(TextEncoder):
         return Encoded(characters_BCD, known_BC, pooled, words_BUD[:, 0], words_BUD, down.valid_BU)
 
 
+@default_settings()
 def load_encoder(
     run: str | Path, *, step: int | None = None, device: str = "cpu", trust_code: bool = False
 ) -> TextEncoder:
@@ -180,7 +185,7 @@ def load_encoder(
         pooled_is_trained = recipe.objective.next_sentence
         gives_words = recipe.objective.gives_words
     checkpoint = checkpoint_of(run, step, best=isinstance(recipe, FinetuneRecipe))
-    with torch.random.fork_rng():  # building the model draws random weights, which are then overwritten
+    with random_numbers():  # building the model draws random weights, which are then overwritten
         encoder = recipe.model.build()
     prefix = "encoder."
     tensors = checkpoint.weights()

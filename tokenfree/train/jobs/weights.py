@@ -31,6 +31,7 @@ from tokenfree.train.model.encoder import ModelConfig
 from tokenfree.train.objectives.base import Objective
 from tokenfree.train.runs.config import read_any_config
 from tokenfree.train.runs.run import checkpoint_of
+from tokenfree.train.torch_state import default_settings
 
 _CONFIG = "config.json"
 _CHECKPOINT = re.compile(r"(.+)/checkpoints/step_(\d+)/?")
@@ -64,6 +65,7 @@ def run_and_step(source: str) -> tuple[str, int | None]:
     return (match[1], int(match[2])) if match else (source, None)
 
 
+@default_settings()
 def read_weights(source: str, *, trust_code: bool = False) -> GivenWeights:
     """Return the weights of a run or one of its checkpoints, or of a model in a transformers folder.
 

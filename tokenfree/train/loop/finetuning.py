@@ -35,6 +35,7 @@ from tokenfree.train.tasks.base import DownstreamTask, Item, Metrics, Outputs, S
 from tokenfree.train.tasks.examples.files import hash_of
 from tokenfree.train.tasks.examples.texts import SCHEME, parallel_paths
 from tokenfree.train.tasks.inputs import text_inputs
+from tokenfree.train.torch_state import random_numbers
 
 _MOST = 32  # maximum number of items in a batch of evaluation; `train.micro_batch` may be lower
 
@@ -217,8 +218,8 @@ class TaskSource(Source):
 
     def build(self) -> Task:
         recipe = self._recipe
-        with torch.random.fork_rng():
-            torch.manual_seed(int(key(recipe.train.seed, "weights")))
+        with random_numbers() as seed:
+            seed(int(key(recipe.train.seed, "weights")))
             task = Task(recipe.model.build(), self._task.build(recipe.model))
         if task.encoder.embedder.learns_characters:
             texts = (text for example in self._examples("train") for text in self._task.texts(example))

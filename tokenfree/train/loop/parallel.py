@@ -9,7 +9,6 @@ import contextlib
 import datetime
 import os
 import socket
-import sys
 from collections.abc import Iterable, Mapping
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any, TypeVar, cast
@@ -19,25 +18,15 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
-from torch.utils import deterministic
 from torch.utils.checkpoint import checkpoint
 
 from tokenfree.core.errors import UserError
 from tokenfree.train.model.common.attention import LayerBias
 from tokenfree.train.optimizers.base import part, whole
+from tokenfree.train.torch_state import set_determinism
 
 if TYPE_CHECKING:
     from torch.distributed.fsdp import FSDPModule
-
-
-def set_determinism(mode: int) -> None:
-    """Allow any kernels (0), prefer deterministic ones (1), or require them (2), also in compiled code."""
-    # Filling new tensors with NaN shows reads of uninitialized memory, but takes 15% of a small model's step.
-    deterministic.fill_uninitialized_memory = False  # pyright: ignore[reportAttributeAccessIssue]
-    if "torch._inductor" in sys.modules:
-        torch.use_deterministic_algorithms(mode > 0, warn_only=mode == 1)
-    else:
-        torch.set_deterministic_debug_mode(mode)
 
 
 def recompute(layer: nn.Module) -> None:

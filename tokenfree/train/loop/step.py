@@ -15,7 +15,7 @@ import os
 import signal
 import statistics
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import torch
@@ -33,6 +33,7 @@ from tokenfree.train.model.common.basic import linear
 from tokenfree.train.model.encoder import Encoder
 from tokenfree.train.objectives.base import Head, Loss
 from tokenfree.train.optimizers.base import is_part, part, whole
+from tokenfree.train.torch_state import random_numbers
 
 
 class Incident(JobError):
@@ -167,8 +168,8 @@ def pretraining_task(recipe: PretrainRecipe, vocabulary_size: int) -> Task:
 
 def build_task(recipe: PretrainRecipe, vocabulary: Vocabulary | None) -> Task:
     """Return the model with new weights, which depend only on `train.seed`. The caller's random state is unchanged."""
-    with torch.random.fork_rng():
-        torch.manual_seed(int(key(recipe.train.seed, "weights")))
+    with random_numbers() as seed:
+        seed(int(key(recipe.train.seed, "weights")))
         return pretraining_task(recipe, vocabulary.size if vocabulary is not None else 0)
 
 
@@ -176,9 +177,16 @@ def on_device(arrays: Arrays, device: torch.device) -> dict[str, Tensor]:
     return {name: torch.from_numpy(values).to(device, non_blocking=True) for name, values in arrays.items()}
 
 
-def matrix_precision(precision: str, device: torch.device) -> torch.autocast:
-    """Return the context in which matrix products have `train.precision`. Stored tensors stay float32."""
-    return torch.autocast(device.type, dtype=torch.bfloat16, enabled=uses_bfloat16(precision, device))
+@contextlib.contextmanager
+def matrix_precision(precision: str, device: torch.device) -> Iterator[None]:
+    """Compute matrix products within the block in `train.precision`. Stored tensors stay float32."""
+    enabled = uses_bfloat16(precision, device)
+    try:
+        with torch.autocast(device.type, dtype=torch.bfloat16, enabled=enabled, cache_enabled=True):
+            yield
+    finally:
+        # Inside an autocast of the caller, copies of weights would stay, and the next step would use the old weights.
+        torch.clear_autocast_cache()
 
 
 def uses_bfloat16(precision: str, device: torch.device) -> bool:
@@ -338,23 +346,24 @@ class TrainingStep:
     def take(self, arrays: Arrays, numbers: StepNumbers) -> dict[str, float]:
         """Train on `arrays`, this worker's slice of the batch, and return the line of metrics (see runs/metrics.py)."""
         began = time.perf_counter()
-        sums = self._loss(arrays)
-        self.stopping = sums.num_stops.item() > 0
-        gradients = [parameter.grad for parameter in self._task.parameters() if parameter.grad is not None]
-        # Data parallelism has divided the gradients of the summed loss by the number of workers.
-        scale = self._world_size / max(sums.num_targets.item(), 1)
-        norm = whole(torch.nn.utils.get_total_norm(gradients)).item() * scale
-        jumps = self._guard(numbers, sums.mean_loss(), norm)
-        self._update(numbers, gradients, scale * min(1.0, self._config.clip_norm / (norm + 1e-6)))
+        with random_numbers(self._device) as seed:
+            sums = self._loss(arrays, seed)
+            self.stopping = sums.num_stops.item() > 0
+            gradients = [parameter.grad for parameter in self._task.parameters() if parameter.grad is not None]
+            # Data parallelism has divided the gradients of the summed loss by the number of workers.
+            scale = self._world_size / max(sums.num_targets.item(), 1)
+            norm = whole(torch.nn.utils.get_total_norm(gradients)).item() * scale
+            jumps = self._guard(numbers, sums.mean_loss(), norm)
+            self._update(numbers, gradients, scale * min(1.0, self._config.clip_norm / (norm + 1e-6)))
         return self._line(numbers, sums, arrays, norm=norm, jumps=jumps, began=began)
 
-    def _loss(self, arrays: Arrays) -> StepSums:
+    def _loss(self, arrays: Arrays, seed: Callable[[int], object]) -> StepSums:
         """Compute the gradients of the summed loss. Return the sums of all workers."""
         self._task.train()
         sums = StepSums.zeros(self._task.head.means, self._device)
         micro_batches = list(self._micro_batches(arrays))
         for number, micro in enumerate(micro_batches, 1):
-            torch.manual_seed(int(key(self._config.seed, "dropout", int(micro["sample_ids"][0]))))
+            seed(int(key(self._config.seed, "dropout", int(micro["sample_ids"][0]))))
             batch = on_device(micro, self._device)
             with self._parallel.gradient_sync(last=number == len(micro_batches)):
                 with matrix_precision(self._config.precision, self._device), record_function("forward"):

@@ -17,14 +17,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from tokenfree.core.errors import JobError, StoppedError, UserError
 from tokenfree.core.files import write_atomically
 from tokenfree.core.storage import Storage
 from tokenfree.train.data.loader import batch_of
-from tokenfree.train.loop.parallel import barrier, broadcast, gather, set_determinism
+from tokenfree.train.loop.parallel import barrier, broadcast, gather
 from tokenfree.train.loop.step import Incident, NotANumber, Spike, Stop, checked_validation, stop_on_signals
 from tokenfree.train.loop.trainer import Job, TrainingLoop
 from tokenfree.train.runs.checkpoints import CheckpointState, CheckpointWriter, RunProgress, checkpoint_name
@@ -32,6 +31,7 @@ from tokenfree.train.runs.config import INCIDENT
 from tokenfree.train.runs.metrics import Line, OnLine, Recorder
 from tokenfree.train.runs.provenance import machine
 from tokenfree.train.runs.run import Run
+from tokenfree.train.torch_state import default_settings
 
 
 def save_incident(
@@ -168,7 +168,7 @@ def work(
     run = Run(job.run, job.owner)
     with contextlib.ExitStack() as stack:
         stack.enter_context(_full_disk_explained())
-        stack.enter_context(_arithmetic(threads, deterministic=device == "cpu"))
+        stack.enter_context(default_settings(threads=threads, prefer_deterministic=device == "cpu"))
         stop = stack.enter_context(stop_on_signals()) if stop is None else stop
         if rank == 0:
             stack.enter_context(run.written())
@@ -230,19 +230,6 @@ def _full_disk_explained() -> Iterator[None]:
             f"cannot write {error.filename or 'to the run folder'}: {error.strerror}; make room, then run the same "
             "command again: it resumes from the newest checkpoint"
         ) from error
-
-
-@contextlib.contextmanager
-def _arithmetic(threads: int | None, *, deterministic: bool) -> Iterator[None]:
-    before = torch.get_num_threads(), torch.get_deterministic_debug_mode()
-    if threads is not None:
-        torch.set_num_threads(threads)
-    set_determinism(int(deterministic))
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before[0])
-        set_determinism(before[1])
 
 
 class _Training:

@@ -46,6 +46,7 @@ from tokenfree.train.sweep.recipe import SweepRecipe, check_space
 from tokenfree.train.sweep.results import RESULTS, best, rank, settings, write
 from tokenfree.train.sweep.search import Progress, Proposer, plan
 from tokenfree.train.sweep.subjects import FinetuningSubject, Subject, TaskInput, open_subject
+from tokenfree.train.torch_state import default_settings
 
 SWEEP = "sweep.yaml"
 ERRORS = "standard_error.txt"  # standard error of Ray after a part of it was lost
@@ -78,6 +79,7 @@ def prepare(sweep: SweepRecipe, data: Data | TaskInput, output: str) -> tuple[Pr
     return proposer, plan(proposer)
 
 
+@default_settings()
 def run_sweep(
     sweep: SweepRecipe,
     data: Data | TaskInput,

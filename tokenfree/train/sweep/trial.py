@@ -15,7 +15,6 @@ from tokenfree.core.errors import JobError
 from tokenfree.core.files import lock
 from tokenfree.core.settings import build
 from tokenfree.train.config import Recipe
-from tokenfree.train.loop.parallel import set_determinism
 from tokenfree.train.loop.step import Meter, checked_validation
 from tokenfree.train.loop.trainer import TrainingLoop
 from tokenfree.train.runs import checkpoints
@@ -24,6 +23,7 @@ from tokenfree.train.runs.provenance import machine
 from tokenfree.train.runs.run import Run
 from tokenfree.train.sweep.recipe import Budget, class_of
 from tokenfree.train.sweep.subjects import Subject
+from tokenfree.train.torch_state import set_determinism
 
 _PATIENCE = 120  # seconds that an abandoned worker may live; one behind a network partition ends after 45
 _WARM, _TIMED = 2, 6  # warm-up steps, and timed steps
