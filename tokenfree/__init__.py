@@ -84,7 +84,9 @@ def __getattr__(name: str) -> Any:
     try:
         home = importlib.import_module(_HOMES[name])
     except ModuleNotFoundError as error:
-        error.add_note(f"tokenfree.{name} needs more packages: pip install '.[all]' in a checkout of tokenfree")
+        from tokenfree.core.machine import install_command
+
+        error.add_note(f"tokenfree.{name} needs more packages: {install_command('all')}")
         raise
     return getattr(home, _OTHER_NAMES.get(name, name))
 

@@ -73,9 +73,7 @@ def test_a_missing_package_names_the_installation(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setitem(tokenfree._HOMES, "pretrain", "tokenfree.train.absent")
     with pytest.raises(ModuleNotFoundError) as raised:
         _ = tokenfree.pretrain
-    assert raised.value.__notes__ == [
-        "tokenfree.pretrain needs more packages: pip install '.[all]' in a checkout of tokenfree"
-    ]
+    assert raised.value.__notes__ == [f"tokenfree.pretrain needs more packages: pip install '{REPOSITORY}[all]'"]
 
 
 @pytest.mark.parametrize(

@@ -61,13 +61,13 @@ def test_preprocessing_needs_no_extra(books: tuple[str, ...], tmp_path: Path) ->
     done = run(hidden, *books, "data", folder=tmp_path)
     assert done.returncode == 0, done.stderr
     verified = run(hidden, "verify", "data", folder=tmp_path)
-    assert verified.stdout.splitlines()[-1].startswith("  next        pip install '.[train]' && tokenfree pretrain ")
+    assert f"\n  next        pip install '{REPOSITORY}[train]' && tokenfree pretrain " in verified.stdout
     shown = run(hidden, "inspect", "data", folder=tmp_path)
     assert (shown.returncode, "\nsubwords " in shown.stdout, "\nmasks " in shown.stdout) == (0, True, False)
     missing = run(hidden, *books, "other", "--runner", "prism", folder=tmp_path)
     assert (missing.returncode, missing.stderr) == (
         2,
-        "tokenfree: apache_beam is not installed; run pip install '.[beam]' in a checkout of tokenfree\n",
+        f"tokenfree: apache_beam is not installed; run pip install '{REPOSITORY}[beam]'\n",
     )
 
 
@@ -90,7 +90,7 @@ def test_several_processes_and_ray_need_no_beam(books: tuple[str, ...], tmp_path
 def test_a_missing_extra_is_named(command: tuple[str, ...], extra: str, tmp_path: Path) -> None:
     done = run({"beam", "model", "train"}, *command, folder=tmp_path)
     assert done.returncode == 2
-    assert f"is not installed; run pip install '.[{extra}]'" in done.stderr
+    assert f"is not installed; run pip install '{REPOSITORY}[{extra}]'" in done.stderr
 
 
 def test_doctor_offers_no_demo_without_its_extras(
@@ -100,7 +100,7 @@ def test_doctor_offers_no_demo_without_its_extras(
     found = importlib.util.find_spec
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "ray" else found(name))
     main(["doctor"])
-    assert "  next        pip install '.[all]'" in capsys.readouterr().out
+    assert f"  next        pip install '{REPOSITORY}[all]'" in capsys.readouterr().out
 
 
 def test_a_model_is_loaded_without_ray_and_beam(tmp_path: Path) -> None:
@@ -112,13 +112,23 @@ def test_a_model_is_loaded_without_ray_and_beam(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "command", [("inspect", "s3://b/data"), ("preprocess", "--books", "s3://b/x", "--output", "d")]
+    ("command", "package", "extra"),
+    [
+        (("inspect", "s3://b/data"), "s3fs", "s3"),
+        (("preprocess", "--books", "s3://b/x", "--output", "d"), "s3fs", "s3"),
+        (("preprocess", "--books", "gs://b/x", "--output", "d"), "gcsfs", "gcs"),
+    ],
 )
 def test_a_store_without_its_package_names_the_extra(
-    command: tuple[str, ...], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    command: tuple[str, ...],
+    package: str,
+    extra: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setitem(sys.modules, "s3fs", None)
-    monkeypatch.delitem(importlib.import_module("fsspec.registry")._registry, "s3", raising=False)
+    monkeypatch.setitem(sys.modules, package, None)
+    for protocol in ("s3", "gs"):
+        monkeypatch.delitem(importlib.import_module("fsspec.registry")._registry, protocol, raising=False)
     assert main([*command]) == 2
-    assert "s3://b/" in (line := capsys.readouterr().err)
-    assert "Install s3fs to access S3. The extra s3 has s3fs, gcs has gcsfs: pip install '.[s3]'" in line
+    assert "://b/" in (line := capsys.readouterr().err)
+    assert line.endswith(f": pip install '{REPOSITORY}[{extra}]'\n")

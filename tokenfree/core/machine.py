@@ -2,8 +2,15 @@
 
 import os
 import re
+import shlex
 import socket
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
 from pathlib import Path
+from typing import TypeVar
+
+T = TypeVar("T")
 
 
 def version_of(package: str) -> str:
@@ -14,6 +21,13 @@ def version_of(package: str) -> str:
         return importlib.metadata.version(package)
     except importlib.metadata.PackageNotFoundError:
         return "unknown"
+
+
+def install_command(extra: str) -> str:
+    """Return the command that adds an extra to this installation: by the path of its checkout, if it is in one."""
+    root = Path(__file__).resolve().parents[2]
+    source = root if (root / "pyproject.toml").is_file() else "tokenfree"
+    return f"pip install {shlex.quote(f'{source}[{extra}]')}"
 
 
 def own_requirements() -> list[str]:
@@ -65,6 +79,23 @@ def answers(address: Address, *, seconds: float) -> bool | None:
     except OSError:
         return None
     return True
+
+
+def within(seconds: float, act: Callable[[], T]) -> T:
+    """Return `act()`. Raises TimeoutError if it takes longer, as the lookup of a name may in spite of other limits."""
+    future = Future[T]()
+
+    def run() -> None:
+        try:
+            future.set_result(act())
+        except Exception as error:
+            future.set_exception(error)
+
+    threading.Thread(target=run, daemon=True).start()
+    try:
+        return future.result(seconds)
+    except TimeoutError as error:
+        raise TimeoutError(str(error) or f"no answer within {seconds:g} s") from error
 
 
 _CGROUP = Path("/sys/fs/cgroup")

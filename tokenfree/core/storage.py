@@ -24,6 +24,7 @@ from fsspec.implementations.local import LocalFileSystem
 
 from tokenfree.core.errors import JobError, UserError, is_utf8
 from tokenfree.core.files import TEMPORARY, hash_file, sync
+from tokenfree.core.machine import install_command
 
 _PROCESS_FOLDERS = ("/dev/", "/proc/")  # their content differs from process to process
 
@@ -298,8 +299,9 @@ def _file_system(url: str) -> tuple[Any, str]:
 
 
 def missing_package(error: ImportError) -> str:
-    """Return fsspec's message on a protocol whose package is missing, with the extras that have packages."""
-    return f"{error}. The extra s3 has s3fs, gcs has gcsfs: pip install '.[s3]' in a checkout of tokenfree."
+    """Return fsspec's message on a protocol whose package is missing, with the command for S3 and Google's stores."""
+    extra = "s3" if "s3fs" in str(error) else "gcs" if "gcsfs" in str(error) else None
+    return f"{error}: {install_command(extra)}" if extra else str(error)
 
 
 def _protocols(fs: Any) -> set[str]:

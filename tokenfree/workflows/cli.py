@@ -23,7 +23,7 @@ from typing import Any, NoReturn
 
 import tokenfree.workflows.commands
 from tokenfree.core.errors import JobError, PrintableStream, StoppedError, UserError, is_utf8, nearest_hint, one_line
-from tokenfree.core.machine import version_of
+from tokenfree.core.machine import install_command, version_of
 from tokenfree.core.own_code import trusting
 from tokenfree.core.signals import on_first_signal
 from tokenfree.workflows.recipes.library import separated
@@ -34,6 +34,7 @@ _USER_ERRORS = (errno.EROFS, errno.EACCES, errno.EPERM, errno.EEXIST, errno.ENOT
 # Packages that only an extra installs.
 _EXTRAS = {
     "apache_beam": "beam",
+    "datasets": "datasets",
     **dict.fromkeys(("torch", "safetensors"), "model"),
     **dict.fromkeys(
         ("ray", "jinja2", "matplotlib", "optuna", "rapidfuzz", "scipy", "sklearn", "tensorboardX"), "train"
@@ -134,7 +135,7 @@ def _in_words(error: Exception, extra: str | None = None) -> tuple[Exception, in
     package = (getattr(error, "name", None) or "").partition(".")[0]
     if isinstance(error, ModuleNotFoundError) and package in _EXTRAS:
         extra = extra or _EXTRAS[package]
-        text = f"{package} is not installed; run pip install '.[{extra}]' in a checkout of tokenfree"
+        text = f"{package} is not installed; run {install_command(extra)}"
         return UserError(text), 2
     number, message = getattr(error, "errno", None), str(error).strip().split("\n")[0]
     where = f" to {error.filename}" if isinstance(error, OSError) and error.filename else ""

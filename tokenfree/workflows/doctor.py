@@ -18,7 +18,7 @@ from typing import Any, Literal
 import fsspec
 
 from tokenfree.core.errors import UserError, first_line
-from tokenfree.core.machine import GIB, cores, machine_memory, own_requirements
+from tokenfree.core.machine import GIB, cores, install_command, machine_memory, own_requirements
 
 State = Literal["ok", "note", "missing"]
 
@@ -39,7 +39,7 @@ def _found(what: str, value: str, good: bool, remedy: str, otherwise: State = "n
 
 def python() -> Iterator[Finding]:
     version, good = f"{platform.python_version()} on {platform.system()}", (3, 11) <= sys.version_info[:2] <= (3, 13)
-    yield _found("python", version, good, "install Python 3.11 and make the environment again: make setup", "missing")
+    yield _found("python", version, good, "install Python 3.11 and make the environment again", "missing")
 
 
 def packages() -> Iterator[Finding]:
@@ -47,13 +47,13 @@ def packages() -> Iterator[Finding]:
     from packaging.requirements import Requirement
 
     if not own_requirements():
-        yield Finding("missing", "tokenfree", "not installed", "pip install -e . in the checkout")
+        yield Finding("missing", "tokenfree", "not installed", install_command("all"))
     for line in own_requirements():
         requirement = Requirement(line)
         extra = re.search(r"extra == ['\"](\w+)['\"]", line)
         if (extra and extra.group(1) in ("dataflow", "all")) or requirement.name == "tokenfree":
             continue
-        remedy = f"pip install '.[{extra.group(1)}]' in the checkout" if extra else f"pip install '{requirement}'"
+        remedy = install_command(extra.group(1)) if extra else f"pip install '{requirement}'"
         try:
             version = importlib.metadata.version(requirement.name)
         except importlib.metadata.PackageNotFoundError:
@@ -240,7 +240,7 @@ def node_findings(
         f"{name} {own.get(name)} (here {version})" for name, version in expected.items() if own.get(name) != version
     ]
     if other:
-        remedy = "install the same versions everywhere: one image, or `make setup` on each node"
+        remedy = "install the same versions everywhere: one image, or one lock file on each node"
         found.append(Finding("missing", "versions", ", ".join(other), remedy))
     if gpus and (usable := _gpus()) < gpus:
         remedy = "install the driver, or a torch built for the CUDA of the driver; then start the node again"

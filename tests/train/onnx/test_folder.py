@@ -158,7 +158,7 @@ def test_packages_that_are_missing(
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     assert cli.main(["export", run, "--to", "onnx", str(tmp_path / "out")]) == 2
     (line,) = capsys.readouterr().err.splitlines()
-    assert line.endswith("not installed: onnx, no_such_package. Run pip install '.[onnx]' in a checkout of tokenfree.")
+    assert line.endswith(f"not installed: onnx, no_such_package. Run pip install '{REPOSITORY}[onnx]'.")
     assert list(tmp_path.iterdir()) == []
 
 

@@ -22,6 +22,7 @@ from torch import Tensor, nn
 
 from tokenfree.core.errors import UserError
 from tokenfree.core.files import write_atomically
+from tokenfree.core.machine import install_command
 from tokenfree.core.settings import to_mapping
 from tokenfree.preprocess.text import specials
 from tokenfree.train.huggingface.exported_folder import (
@@ -136,7 +137,7 @@ def write_graph(graph: Graph, inputs: Mapping[str, Tensor], path: Path) -> None:
     """
     missing = [name for name in NEEDED if importlib.util.find_spec(name) is None]
     if missing:
-        raise UserError(f"not installed: {', '.join(missing)}. Run pip install '.[onnx]' in a checkout of tokenfree.")
+        raise UserError(f"not installed: {', '.join(missing)}. Run {install_command('onnx')}.")
     logging.getLogger("torch.onnx").setLevel(logging.ERROR)  # it warns about missing packages for images
     with warnings.catch_warnings(action="ignore"), torch.no_grad():
         program = torch.onnx.export(

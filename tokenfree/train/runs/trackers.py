@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from tokenfree.core.errors import UserError, first_line
+from tokenfree.core.machine import install_command
 from tokenfree.core.settings import flatten
 from tokenfree.train.runs.metrics import Line, OnLine
 from tokenfree.train.runs.run import Run
@@ -106,8 +107,7 @@ def check(names: Sequence[str]) -> None:
     for name in names:
         if importlib.util.find_spec(name) is None:
             raise UserError(
-                f"train.log_to: {name} is not installed; run pip install '.[tracking]' in a checkout of tokenfree, or "
-                "leave it out"
+                f"train.log_to: {name} is not installed; run {install_command('tracking')}, or leave it out"
             )
 
 

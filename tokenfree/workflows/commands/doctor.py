@@ -16,6 +16,7 @@ import dataclasses
 import importlib.util
 import json
 
+from tokenfree.core.machine import install_command
 from tokenfree.workflows.recipes.library import add_trust_argument
 from tokenfree.workflows.terminal.results import next_command
 
@@ -57,7 +58,7 @@ def run(args: argparse.Namespace) -> int:
     console().print(table)
     print(f"missing: {', '.join(missing)}" if missing else "nothing that tokenfree needs is missing")
     if not all(importlib.util.find_spec(package) for package in ("apache_beam", "ray", "torch")):
-        print(next_command("install", ".[all]", program="pip"))
+        print(f"  next        {install_command('all')}")
     elif not missing:
         print(next_command("demo", "--output", "demo"))
     return 1 if missing else 0

@@ -5,6 +5,8 @@ import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from tokenfree.core.machine import install_command
+
 if TYPE_CHECKING:
     from tokenfree.train.pretrain import PretrainResult
 
@@ -35,7 +37,7 @@ def next_command(*arguments: str, program: str = "tokenfree") -> str:
     """Return the line that names `PROGRAM ARGUMENTS` as the next command, quoted for a shell."""
     words = [word if word in _PLACEHOLDERS else shlex.quote(word) for word in arguments]
     lacks_train = arguments[0] in ("pretrain", "report") and importlib.util.find_spec("ray") is None
-    install = "pip install '.[train]' && " if lacks_train else ""
+    install = f"{install_command('train')} && " if lacks_train else ""
     return f"  next        {install}{program} {' '.join(words)}"
 
 
