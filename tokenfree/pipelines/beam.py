@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
+from urllib.error import URLError
+from urllib.request import urlopen
 
 import apache_beam as beam
 import yaml
@@ -25,8 +27,11 @@ from apache_beam.options.pipeline_options import (
     _BeamArgumentParser,
 )
 from apache_beam.pipeline import Pipeline
+from apache_beam.runners.portability import prism_runner
+from apache_beam.utils import subprocess_server
 
-from tokenfree.core.errors import UserError
+from tokenfree.core.errors import JobError, UserError
+from tokenfree.core.machine import within
 from tokenfree.preprocess.job.job import PreprocessJob
 from tokenfree.preprocess.job.stages import STAGES, once, still
 
@@ -93,6 +98,36 @@ def _flags(name: str, value: Any) -> Iterator[str]:
             yield from _flags(name, one)
     else:
         yield f"--{name}={json.dumps(value) if isinstance(value, dict) else value}"
+
+
+# Programs that Beam downloads for a runner, and its option for a local file instead.
+_LOCAL_FILES = {
+    "PrismRunner": "prism_location", "FlinkRunner": "flink_job_server_jar", "SparkRunner": "spark_job_server_jar",
+}  # fmt: skip
+CONNECT_SECONDS = 5.0  # for each of the one or two servers that Beam asks for a program
+
+
+@contextlib.contextmanager
+def fetched_in_time(options: PipelineOptions) -> Iterator[None]:
+    """Limit Beam's attempts to connect, which have no limit. Raises JobError if it cannot download a program."""
+
+    def open_in_time(request: Any) -> Any:
+        try:
+            return within(CONNECT_SECONDS, lambda: urlopen(request))
+        except TimeoutError as error:
+            raise URLError(error) from None
+
+    prism_runner.urlopen = subprocess_server.urlopen = open_in_time
+    try:
+        yield
+    except RuntimeError as error:
+        reason = str(error).partition(". ")[0]
+        if not reason.startswith("Unable to fetch remote"):
+            raise
+        option = _LOCAL_FILES[options.view_as(StandardOptions).runner]
+        raise JobError(f"{reason}. Download it elsewhere, and name the file: -- --{option}=FILE") from error
+    finally:
+        prism_runner.urlopen = subprocess_server.urlopen = urlopen
 
 
 EMBEDDED = "FnApiRunner"

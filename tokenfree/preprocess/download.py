@@ -17,7 +17,7 @@ import requests
 
 from tokenfree.core.errors import JobError, UserError, first_line
 from tokenfree.core.files import hash_file, lock, sync
-from tokenfree.core.machine import version_of
+from tokenfree.core.machine import version_of, within
 from tokenfree.core.storage import retry
 from tokenfree.preprocess.sources.files import WIKIMEDIA_LANGUAGES
 
@@ -26,6 +26,7 @@ BLOCK = 1 << 14  # at most this much is received again after a disconnection
 ATTEMPTS = 8  # consecutive attempts without a new block
 BACKOFF = 1.0  # seconds before the second attempt; doubled for each attempt after it
 TIMEOUT = 60.0  # seconds without a byte
+ANSWER_SECONDS = 10.0  # until the first answer of a mirror, with all attempts
 MIRROR = "https://dumps.wikimedia.org"
 LATEST = "latest"
 MOST_DATES = 100  # newest ones in a listing to consider; a mirror has about ten
@@ -96,12 +97,29 @@ class Mirror:
     notice: Callable[[str], None] = print
 
     def check(self) -> None:
-        """Raise UserError if the address is not HTTPS, or HTTP if that is allowed."""
+        """Raise UserError if the address is not HTTPS, or HTTP if that is allowed, and JobError if nothing answers."""
         address = _ADDRESS.fullmatch(self.url)
         if address is None:
             raise UserError(f"--mirror {self.url}: not an https:// or http:// address, such as {MIRROR}")
         if address[1] == "http" and not self.allow_http:
             raise UserError(f"--mirror {self.url}: not encrypted; give its https:// address, or --allow-http")
+
+        def ask() -> None:
+            with self._open("HEAD", self.url):
+                pass
+
+        def wait_for_answer() -> None:
+            retry(ask, again=_may_pass, pause=BACKOFF, seconds=ANSWER_SECONDS, notice=self._tell)
+
+        try:
+            within(ANSWER_SECONDS, wait_for_answer)
+        except (TimeoutError, requests.ConnectionError, requests.Timeout) as error:
+            raise JobError(
+                f"{self.url}: {_reason(error)}. Check the network, give another --mirror, or use a dump that you have: "
+                "tokenfree preprocess wikipedia-tiny --wikipedia FILE --output DIR"
+            ) from error
+        except requests.RequestException:  # it answers, if only that this page cannot be had
+            pass
 
     def dump(self, name: str, date: str = LATEST) -> Dump:
         """Return the dump of a wiki (language code or database) of a date (YYYYMMDD), or the newest with all articles.
@@ -226,12 +244,15 @@ class Mirror:
                 pause=BACKOFF,
                 attempts=ATTEMPTS,
                 progressed=moved,
-                notice=lambda error, wait: self.notice(f"{_reason(error)}; again in {wait:.0f} s"),
+                notice=self._tell,
             )
         except requests.RequestException as error:
             raise JobError(
                 f"{url}: {_reason(error)}. Run the same command again later, which resumes, or give another --mirror"
             ) from error
+
+    def _tell(self, error: Exception, wait: float) -> None:
+        self.notice(f"{_reason(error)}; again in {wait:.0f} s")
 
     @contextlib.contextmanager
     def _open(
