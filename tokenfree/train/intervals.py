@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.stats import t as student_t
 
 _NORMAL_95 = 1.959964
 
@@ -31,6 +30,8 @@ class MeanInterval:
 
 def mean_interval(values: Sequence[float]) -> MeanInterval | None:
     """Return the mean of independent values and its interval (Student's t); None without values."""
+    from scipy.stats import t as student_t  # the extra `model` lacks SciPy, and evaluates without this function
+
     if not values:
         return None
     mean, count = float(np.mean(values)), len(values)

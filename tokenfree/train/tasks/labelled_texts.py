@@ -8,7 +8,6 @@ from typing import Annotated, Any, Literal, Self
 
 import numpy as np
 from pydantic import Field
-from scipy.special import softmax
 
 from tokenfree.core.errors import UserError
 from tokenfree.core.settings import settings
@@ -24,6 +23,12 @@ from tokenfree.train.tasks.metrics import NUMBER_METRICS, label_metrics, number_
 DIGITS = 6  # decimal places of the numbers in predictions
 GlueName = Literal["cola", "sst2", "mrpc", "qqp", "stsb", "mnli", "qnli", "rte", "wnli", "ax"]
 MetricName = Literal["accuracy", "macro_f1", "f1", "matthews", "pearson", "spearman"]
+
+
+def softmax(logits: np.ndarray) -> np.ndarray:
+    """Return the probabilities over the last axis of `logits`, as float64."""
+    weights = np.exp(np.subtract(logits, logits.max(axis=-1, keepdims=True), dtype=np.float64))
+    return weights / weights.sum(axis=-1, keepdims=True)
 
 
 @settings
@@ -129,8 +134,7 @@ class LabelledTexts(DownstreamTask):
         size = 1 if self.is_number else len(self.labels)
         sums, counts = np.zeros((len(examples), size)), np.zeros((len(examples), 1))
         for item, output in zip(items, outputs, strict=True):
-            logits = output["logits"].astype(np.float64)
-            sums[item.example] += logits if self.is_number else softmax(logits, axis=-1)
+            sums[item.example] += output["logits"] if self.is_number else softmax(output["logits"])
             counts[item.example] += 1
         return [self._prediction(*each) for each in zip(examples, sums / np.maximum(counts, 1), strict=True)]
 

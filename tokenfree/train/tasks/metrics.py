@@ -8,40 +8,41 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-import sklearn.metrics
-from scipy import stats
-
 from tokenfree.train.tasks.base import Metrics
 from tokenfree.train.tasks.examples.tagged import spans
 
 NUMBER_METRICS = ("pearson", "spearman")
 Tags = Sequence[Sequence[str]]  # one tag per word of each sentence
-_f1_score: Any = sklearn.metrics.f1_score  # its type stubs do not allow zero_division=0
 
 
 def label_metrics(
     gold: Sequence[str], predicted: Sequence[str], names: Sequence[str], positive: str | None = None
 ) -> Metrics:
     """Return the named scores, the main one first. `macro_f1` is over classes that occur; `positive` is that of f1."""
+    import sklearn.metrics  # the extra `model` lacks it, and predicts without scores
+
+    f1_score: Any = sklearn.metrics.f1_score  # its type stubs do not allow zero_division=0
     ours, theirs = [one == positive for one in gold], [one == positive for one in predicted]
     functions = {
         "accuracy": lambda: sklearn.metrics.accuracy_score(gold, predicted),
         "matthews": lambda: sklearn.metrics.matthews_corrcoef(gold, predicted),
-        "macro_f1": lambda: _f1_score(gold, predicted, average="macro", zero_division=0),
-        "f1": lambda: _f1_score(ours, theirs, zero_division=0),
+        "macro_f1": lambda: f1_score(gold, predicted, average="macro", zero_division=0),
+        "f1": lambda: f1_score(ours, theirs, zero_division=0),
     }
     return Metrics({name: float(functions[name]()) for name in names}, names[0])
 
 
 def number_metrics(gold: Sequence[float], predicted: Sequence[float], names: Sequence[str] = NUMBER_METRICS) -> Metrics:
     """Return the named correlations. A correlation with a constant is 0."""
-    functions = {"pearson": stats.pearsonr, "spearman": stats.spearmanr}
-    return Metrics({name: _correlation(functions[name], gold, predicted) for name in names}, names[0])
+    return Metrics({name: _correlation(name, gold, predicted) for name in names}, names[0])
 
 
-def _correlation(function: Any, gold: Sequence[float], predicted: Sequence[float]) -> float:
+def _correlation(name: str, gold: Sequence[float], predicted: Sequence[float]) -> float:
+    from scipy import stats
+
     if len(gold) < 2:
         return 0.0
+    function: Any = {"pearson": stats.pearsonr, "spearman": stats.spearmanr}[name]
     with warnings.catch_warnings(action="ignore", category=stats.DegenerateDataWarning):
         value = float(function(gold, predicted).statistic)
     return 0.0 if math.isnan(value) else value

@@ -13,7 +13,6 @@ from typing import Annotated, Any, Literal, NamedTuple, Self
 
 import numpy as np
 from pydantic import Field
-from scipy.special import softmax
 
 from tokenfree.core.errors import UserError
 from tokenfree.core.settings import settings
@@ -33,7 +32,7 @@ from tokenfree.train.tasks.examples.tagged import (
 )
 from tokenfree.train.tasks.heads import PlaceHead
 from tokenfree.train.tasks.inputs import NOWHERE, TextInputs, TextSymbols, part_of
-from tokenfree.train.tasks.labelled_texts import DIGITS
+from tokenfree.train.tasks.labelled_texts import DIGITS, softmax
 from tokenfree.train.tasks.metrics import span_metrics, tag_metrics
 
 OUTSIDE = "O"
@@ -117,7 +116,7 @@ class Config(DownstreamTask):
         sure = [[0.0] * len(example.words) for example in examples]
         for item, output in zip(items, outputs, strict=True):
             window: TaggedWindow = item.content
-            probabilities = softmax(output["logits"].astype(np.float64), axis=-1)
+            probabilities = softmax(output["logits"])
             for word, place in enumerate(window.firsts.tolist(), window.begin):
                 if place != NOWHERE:
                     best = int(probabilities[place].argmax())
