@@ -22,7 +22,7 @@ TIDY = sed -i -E "/^(cuda|nvidia|triton)/,/[^\\]$$/d; s/ and \(\(platform_machin
 help:  ## Show this list
 	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 15
 
-setup: $(VENV)/.installed  ## Make .venv with what tokenfree needs, in the exact versions of requirements.lock
+setup: $(VENV)/.installed  ## Make .venv with all extras, in the exact versions of requirements.lock
 
 develop: $(VENV)/.developing  ## The same, and what tests, types and docs need
 
@@ -90,7 +90,7 @@ docs: develop  ## Draw the architecture, list the keys, write schemas, and build
 	$(BIN)/mkdocs build --strict --quiet
 
 lock: $(UV)  ## Resolve pyproject.toml into the locks for Python 3.11 to 3.13; with UPGRADE=--upgrade to newer versions
-	$(RESOLVE) --extra beam --extra train --extra s3 --extra gcs -o requirements.lock
+	$(RESOLVE) --extra all -o requirements.lock
 	$(RESOLVE) -c requirements.lock --extra all --group dev -o requirements-dev.lock
 	$(RESOLVE) -c requirements.lock --extra train --extra s3 --extra gcs -o infra/images/train.lock
 	$(RESOLVE) --extra beam --extra dataflow --extra s3 --extra gcs -o infra/images/beam.lock
