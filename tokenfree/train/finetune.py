@@ -39,6 +39,13 @@ class FinetuneResult:
     restarts: int  # number of times that workers were restarted
     dev: Mapping[str, float] = dataclasses.field(default_factory=dict)  # scores by name
     test: Mapping[str, float] = dataclasses.field(default_factory=dict)
+    baseline: Mapping[str, Any] = dataclasses.field(
+        default_factory=dict
+    )  # scores of simple baselines by split and name
+    baseline_lines: Mapping[str, Any] = dataclasses.field(default_factory=dict)  # by split: lines used, and all
+    only_label: Mapping[str, Any] = dataclasses.field(
+        default_factory=dict
+    )  # by split: the one that is predicted always
     already_complete: bool = False  # the run was complete before this call, which did nothing
 
 
@@ -54,6 +61,7 @@ def finetune(
     model: Mapping[str, Any] | None = None,
     vocabulary: str | None = None,
     trust_code: bool = False,
+    baselines: Mapping[str, Any] | None = None,
 ) -> FinetuneResult:
     """Train the model of `recipe`, or the one at `init_from`, for its task, and evaluate the best checkpoint.
 
@@ -70,6 +78,7 @@ def finetune(
         model: Settings that override those of the model at `init_from`, such as another dropout.
         vocabulary: Path of a SentencePiece model, for a subword model; by default that of `init_from`.
         trust_code: Run the code outside tokenfree that `init_from` or `model` names.
+        baselines: Scores of the task's baselines, if a run on the same files has them. By default they are computed.
 
     Raises UserError if settings, files, weights and run do not fit together, and JobError if training failed.
     """
@@ -85,7 +94,10 @@ def finetune(
     )
     target, start, used = Run(run), prepared.start(trust_code=trust_code), prepared.files
 
-    make_job = functools.partial(FinetuneJob, files=used, run=target.name, has_first_checkpoint=start is not None)
+    has_first = start is not None
+    make_job = functools.partial(
+        FinetuneJob, files=used, run=target.name, has_first_checkpoint=has_first, baselines=baselines
+    )
     config = RunConfig(
         prepared.recipe,
         used.paths.get("train", ""),

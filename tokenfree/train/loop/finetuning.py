@@ -32,6 +32,7 @@ from tokenfree.train.loop.trainer import Job, Source, TrainingLoop
 from tokenfree.train.runs import checkpoints
 from tokenfree.train.runs.checkpoints import RunProgress
 from tokenfree.train.tasks.base import DownstreamTask, Item, Metrics, Outputs, Split, TaskCollator, TaskHead
+from tokenfree.train.tasks.baselines import score_baselines
 from tokenfree.train.tasks.examples.files import hash_of
 from tokenfree.train.tasks.examples.texts import SCHEME, parallel_paths
 from tokenfree.train.tasks.inputs import text_inputs
@@ -186,8 +187,16 @@ class TaskSource(Source):
 
     keeps_best = True
 
-    def __init__(self, recipe: FinetuneRecipe, files: TaskFiles, *, rank: int, world_size: int) -> None:
-        self._recipe, self._files = recipe, files
+    def __init__(
+        self,
+        recipe: FinetuneRecipe,
+        files: TaskFiles,
+        *,
+        rank: int,
+        world_size: int,
+        baselines: Mapping[str, Any] | None = None,
+    ) -> None:
+        self._recipe, self._files, self._baselines = recipe, files, baselines
         config, task = recipe.train, recipe.task
         self._task: DownstreamTask = task
         self.content, self.vocabulary = files.content, files.vocabulary
@@ -243,22 +252,48 @@ class TaskSource(Source):
     def result(
         self, task: Task, device: torch.device, progress: RunProgress, folder: Path | None, *, equally_many: bool
     ) -> dict[str, Any]:
-        scores: dict[str, Any] = {}
-        for split in ("dev", "test"):
-            if self._has(split):
-                found = self._evaluator(split)(task, device, equally_many=equally_many)
-                scores[split] = dict(found.metrics.values) if found.metrics is not None else {}
-                if folder is not None:
-                    (folder / PREDICTIONS).mkdir(exist_ok=True)
-                    lines = (json.dumps(line, ensure_ascii=False) + "\n" for line in found.predictions)
-                    write_atomically(folder / PREDICTIONS / f"{split}.jsonl", "".join(lines))
+        scores, only_labels = dict[str, Any](), dict[str, Any]()
+        splits: list[Split] = [split for split in SPLITS[1:] if self._has(split)]
+        for split in splits:
+            found = self._evaluator(split)(task, device, equally_many=equally_many)
+            scores[split] = dict(found.metrics.values) if found.metrics is not None else {}
+            label = only_label(found.predictions)
+            if label is not None:
+                only_labels[split] = label
+            if folder is not None:
+                (folder / PREDICTIONS).mkdir(exist_ok=True)
+                lines = (json.dumps(line, ensure_ascii=False) + "\n" for line in found.predictions)
+                write_atomically(folder / PREDICTIONS / f"{split}.jsonl", "".join(lines))
+        baselines = self._baselines
+        if baselines is None and folder is not None:
+            baselines = score_baselines(self._task, {split: self._examples(split) for split in ("train", *splits)})
         step = self._recipe.train.steps if progress.best_step is None else progress.best_step
         # relative to the run, so that the result does not depend on the run's location
         checkpoint = f"checkpoints/{checkpoints.checkpoint_name(step)}"
-        return {"task": self._task.name, "best_step": progress.best_step, **scores, "checkpoint": checkpoint}
+        optional = {**(baselines or {}), "only_label": only_labels}
+        return {
+            "task": self._task.name,
+            "best_step": progress.best_step,
+            **scores,
+            **{name: value for name, value in optional.items() if value},
+            "checkpoint": checkpoint,
+        }
 
     def _has(self, split: Split) -> bool:
         return split in self._files.paths or not self._task.needs_files
+
+
+def only_label(predictions: Iterable[Mapping[str, Any]]) -> Any:
+    """Return the label or tag that is predicted everywhere although others are correct, else None."""
+    predicted, gold = set[Any](), set[Any]()
+    for line in predictions:
+        if "tags" in line:
+            predicted.update(line["tags"])
+            gold.update(line.get("gold", ()))
+        elif "label" in line:
+            predicted.add(line["label"])
+            gold.add(line.get("gold"))
+    return predicted.pop() if len(predicted) == 1 < len(gold) else None
 
 
 def frequent_characters(texts: Iterable[str]) -> np.ndarray:
@@ -271,9 +306,10 @@ def frequent_characters(texts: Iterable[str]) -> np.ndarray:
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class FinetuneJob(Job):
     files: TaskFiles
+    baselines: Mapping[str, Any] | None = None  # return value of `score_baselines`; None: computed at the end
 
     def make_loop(
         self, *, rank: int = 0, world_size: int = 1, device: str = "cpu", stop: Stop | None = None
     ) -> TrainingLoop[FinetuneRecipe]:
-        source = TaskSource(self.recipe, self.files, rank=rank, world_size=world_size)
+        source = TaskSource(self.recipe, self.files, rank=rank, world_size=world_size, baselines=self.baselines)
         return TrainingLoop(self.recipe, source, rank=rank, world_size=world_size, device=device, stop=stop)

@@ -102,6 +102,9 @@ class _Result(TypedDict, total=False):
     characters: Count
     seconds: Number
     checkpoint: str
+    baseline: dict[str, dict[str, dict[str, Number]]]
+    baseline_lines: dict[str, tuple[Count, Count]]
+    only_label: dict[str, str | Number]
 
 
 @with_config(OPEN)

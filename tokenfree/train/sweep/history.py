@@ -280,6 +280,8 @@ class _Scores(TypedDict):
     best: _Best
     dev: dict[str, Number]
     test: NotRequired[dict[str, Number]]
+    baseline: NotRequired[dict[str, dict[str, dict[str, Number]]]]
+    baseline_lines: NotRequired[dict[str, tuple[Count, Count]]]
 
 
 _ACTION = "put a copy of it back, or begin the sweep again with another --output"

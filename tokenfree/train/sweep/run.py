@@ -47,6 +47,7 @@ from tokenfree.train.sweep.results import RESULTS, best, rank, settings, write
 from tokenfree.train.sweep.search import Progress, Proposer, plan
 from tokenfree.train.sweep.subjects import FinetuningSubject, Subject, TaskInput, open_subject
 from tokenfree.train.torch_state import default_settings
+from tokenfree.train.tasks.baselines import FIELDS
 
 SWEEP = "sweep.yaml"
 ERRORS = "standard_error.txt"  # standard error of Ray after a part of it was lost
@@ -211,7 +212,11 @@ def evaluate_chosen(sweep: SweepRecipe, subject: FinetuningSubject, trials: Sequ
         return
     chosen, amount, unit = ranked[0].setting, ranked[0].amount, ranked[0].unit
     runs = [trial for trial, _ in chosen.reached(sweep.quality.metric, amount, unit)]
-    found = [_evaluated(sweep, subject, trial, folder / "trials" / trial.name) for trial in runs]
+    found = list[dict[str, Any]]()
+    baselines: dict[str, Any] | None = None  # those of the first run; the files of the others are the same
+    for trial in runs:
+        found.append(_evaluated(sweep, subject, trial, folder / "trials" / trial.name, baselines))
+        baselines = {name: found[0][name] for name in FIELDS if name in found[0]}
     metric = next(iter(found[0]["dev"]))  # the main score is the first
     splits = [split for split in ("dev", "test") if split in found[0]]
     result = {
@@ -219,6 +224,7 @@ def evaluate_chosen(sweep: SweepRecipe, subject: FinetuningSubject, trials: Sequ
         "metric": metric,
         "best": {"setting": chosen.index, "values": dict(chosen.values), "trials": [trial.name for trial in runs]},
         **{split: {name: fmean(values) for name, values in _scores(found, split).items()} for split in splits},
+        **(baselines or {}),
         "settings": [
             {
                 "setting": setting.index,
@@ -243,7 +249,13 @@ def _scores(found: Sequence[Mapping[str, Any]], split: str) -> dict[str, list[fl
     return {name: [each[name] for each in results] for name in results[0] if all(name in each for each in results)}
 
 
-def _evaluated(sweep: SweepRecipe, subject: FinetuningSubject, trial: TrialState, folder: Path) -> dict[str, Any]:
+def _evaluated(
+    sweep: SweepRecipe,
+    subject: FinetuningSubject,
+    trial: TrialState,
+    folder: Path,
+    baselines: Mapping[str, Any] | None,
+) -> dict[str, Any]:
     run = Run(folder)
     result = run.result()
     if result is None:
@@ -255,7 +267,14 @@ def _evaluated(sweep: SweepRecipe, subject: FinetuningSubject, trial: TrialState
         if files.model is not None and recipe.model.embedder.symbols == "subwords":
             Storage.at(str(folder)).write_bytes(MODEL, files.model)
         # The run is trained already, so `finetune` only evaluates it.
-        finetune(recipe, files.paths, str(folder), init_from=subject.init_from, trust_code=subject.trust_code)
+        finetune(
+            recipe,
+            files.paths,
+            str(folder),
+            init_from=subject.init_from,
+            trust_code=subject.trust_code,
+            baselines=baselines,
+        )
         result = run.result()
     assert result is not None, "a finished run has a result"
     return result

@@ -6,8 +6,9 @@ are combined into its prediction.
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, Self
 
@@ -21,6 +22,7 @@ from tokenfree.train.objectives.base import Head, Loss
 from tokenfree.train.tasks.inputs import TextInputs
 
 Split = Literal["train", "dev", "test"]
+Predict = Callable[[Sequence[Any]], Sequence[Mapping[str, Any]]]  # the fields of predictions that scores need
 Outputs = Mapping[str, np.ndarray]  # outputs for one item, by the names that the head returns
 
 
@@ -125,3 +127,12 @@ class DownstreamTask(ABC):
     @abstractmethod
     def scores(self, examples: Sequence[Any], predictions: Sequence[Mapping[str, Any]]) -> Metrics | None:
         """Return the scores, or None without correct answers. The main score decides on the best checkpoint."""
+
+    @property
+    def baseline_characters(self) -> float:
+        """Maximum number of characters of a split that its baselines read."""
+        return math.inf
+
+    def baselines(self, examples: Sequence[Any]) -> Mapping[str, Predict]:
+        """Return simple predictors by name, fitted to training examples. A trained model should beat them."""
+        return {}

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, Any, Literal, Self
 
@@ -13,7 +15,8 @@ from tokenfree.core.errors import UserError
 from tokenfree.core.settings import settings
 from tokenfree.train.batches.base import Arrays
 from tokenfree.train.model.encoder import ModelConfig
-from tokenfree.train.tasks.base import DownstreamTask, Item, Metrics, Outputs, Split, TaskCollator
+from tokenfree.train.tasks.base import DownstreamTask, Item, Metrics, Outputs, Predict, Split, TaskCollator
+from tokenfree.train.tasks.baselines import fit_ngrams
 from tokenfree.train.tasks.examples.noise import Noise
 from tokenfree.train.tasks.examples.texts import GLUE, TextExample, TextFormat, TextOptions, read_texts
 from tokenfree.train.tasks.heads import Combine, Representation, TextHead
@@ -155,6 +158,24 @@ class LabelledTexts(DownstreamTask):
         if self.is_number:
             return number_metrics(gold, found, self.score_names)
         return label_metrics(gold, found, self.score_names, self._positive)
+
+    @property
+    def baseline_characters(self) -> float:
+        return min(1_500_000, 30_000_000 // max(1, len(self.labels)))
+
+    def baselines(self, examples: Sequence[TextExample]) -> Mapping[str, Predict]:
+        """Return the larger class, which numbers lack, and logistic or ridge regression over character n-grams."""
+        labels: list[Any] = [example.label for example in examples]
+        larger = Counter(labels).most_common(1)[0][0]
+        found: dict[str, Predict] = {}
+        if not self.is_number:
+            found["larger class"] = lambda others: [{"label": larger}] * len(others)
+        with contextlib.suppress(ValueError):  # too few texts to compare
+            predict = fit_ngrams([self.texts(example) for example in examples], labels, regression=self.is_number)
+            found["character n-grams"] = lambda others: [
+                {"label": label} for label in predict([self.texts(example) for example in others])
+            ]
+        return found
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

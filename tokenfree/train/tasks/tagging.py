@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import logging
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Annotated, Any, Literal, NamedTuple, Self
 
@@ -19,7 +20,7 @@ from tokenfree.core.settings import settings
 from tokenfree.preprocess.text.characters import ALONE, SPACE, classes_of, codepoints_of
 from tokenfree.train.batches.base import Arrays
 from tokenfree.train.model.encoder import ModelConfig
-from tokenfree.train.tasks.base import DownstreamTask, Item, Metrics, Outputs, Split, TaskCollator
+from tokenfree.train.tasks.base import DownstreamTask, Item, Metrics, Outputs, Predict, Split, TaskCollator
 from tokenfree.train.tasks.examples.noise import Noise
 from tokenfree.train.tasks.examples.tagged import (
     Scheme,
@@ -131,6 +132,21 @@ class Config(DownstreamTask):
             return None
         found = [prediction["tags"] for prediction in predictions]
         return span_metrics(given, found) if self.has_spans else tag_metrics(given, found)
+
+    def baselines(self, examples: Sequence[TaggedExample]) -> Mapping[str, Predict]:
+        """Return the most frequent tag of each word. A word that is not in the examples is outside of all spans."""
+        by_word = dict[str, Counter[str]]()
+        for example in examples:
+            for word, tag in zip(example.words, example.tags or (), strict=True):
+                by_word.setdefault(word, Counter())[tag] += 1
+        usual = {word: counts.most_common(1)[0][0] for word, counts in by_word.items()}
+        overall = Counter(tag for example in examples for tag in example.tags or ())
+        default = OUTSIDE if self.has_spans else overall.most_common(1)[0][0]
+        return {
+            "most frequent tag": lambda others: [
+                {"tags": [usual.get(word, default) for word in example.words]} for example in others
+            ]
+        }
 
     def _prediction(self, example: TaggedExample, tags: list[str], sure: list[float]) -> dict[str, Any]:
         gold = {} if example.tags is None else {"gold": list(example.tags)}

@@ -68,10 +68,12 @@ def run(args: argparse.Namespace) -> int:
         result = finetune(recipe, files, args.output, workers=workers, progress=line, **given)
     if result.already_complete:
         print(f"{args.output}: already complete ({counted(result.steps, 'step')}); nothing to do")
-    print("\n".join(score_lines({"dev": result.dev, "test": result.test})))
+    print("\n".join(score_lines(vars(result))))
     print(f"  {'checkpoint':<12}{args.output}/{result.checkpoint}")
     if result.dev or result.test:
         print(f"  {'predictions':<12}{args.output}/predictions")
+    for split, label in result.only_label.items():
+        print(f"  note        on {split}, the model predicts one label only: {label}")
     if args.init_from is None and recipe.task.needs_files:
         print("  note        trained from random weights: no --init-from was given")
     trust = library.trust_of(recipe)

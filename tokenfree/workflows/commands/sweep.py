@@ -84,7 +84,7 @@ def run(args: argparse.Namespace) -> int:
     made, trust = {path.name for path in result.files}, ["--trust-code"] * args.trust_code
     if SCORES in made:
         scores = SCORES_FILE.json(Storage.at(args.output), SCORES)
-        for line in score_lines({split: scores.get(split, {}) for split in ("dev", "test")}):
+        for line in score_lines(scores):
             print(line)
         print(next_command("predict", str(Path(args.output) / "trials" / scores["best"]["trials"][0]), "-", *trust))
     elif BEST in made:

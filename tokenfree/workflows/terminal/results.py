@@ -167,13 +167,33 @@ def context_line(found: Mapping[str, float]) -> str | None:
     )
 
 
-def score_lines(scores: Mapping[str, Mapping[str, float]]) -> list[str]:
-    """Return a line for each split with scores, the main score first. Scores of single classes are omitted."""
-    return [
-        f"{split:<6}" + ", ".join(f"{name} {value:.4f}" for name, value in values.items() if "/" not in name)
-        for split, values in scores.items()
-        if values
-    ]
+def score_lines(result: Mapping[str, Any]) -> list[str]:
+    """Return a line for each split with scores, the main score first, and one with the main score of the baselines.
+
+    `result` is the content of a result.json. Scores of single classes are omitted.
+    """
+    lines = []
+    for split in ("dev", "test"):
+        scores = result.get(split)
+        if scores:
+            values = ", ".join(f"{name} {value:.4f}" for name, value in scores.items() if "/" not in name)
+            lines.append(f"{split:<6}{values}")
+            found = ", ".join(f"{value:.4f} ({name})" for name, value in main_baselines(result, split).items())
+            lines += [f"      baseline: {next(iter(scores))} {found}{_sampled(result, split)}"] * bool(found)
+    return lines
+
+
+def main_baselines(result: Mapping[str, Any], split: str) -> dict[str, float]:
+    """Return the main score of each baseline on a split, given the content of a result.json."""
+    main = next(iter(result.get(split) or ()), "")
+    found = (result.get("baseline") or {}).get(split) or {}
+    return {name: scores[main] for name, scores in found.items() if main in scores}
+
+
+def _sampled(result: Mapping[str, Any], split: str) -> str:
+    lines = result.get("baseline_lines") or {}
+    parts = [(what, lines[name]) for what, name in (("fitted to", "train"), ("scored on", split)) if name in lines]
+    return "".join(f", {what} {used:,} of {whole:,} lines" for what, (used, whole) in parts)
 
 
 def prediction_lines(found: Mapping[str, Any]) -> Iterator[str]:
