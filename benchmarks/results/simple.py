@@ -2,30 +2,30 @@
 
     python -m benchmarks.results.simple --data FOLDER --set swa --output FILE [--encoder RUN]
 
-It writes the scores of a set by predictor and part as JSON. Regularisation is chosen on the development part.
+It writes the scores of a set by predictor and part as JSON. The baselines are those of `tokenfree finetune`, fitted to
+the whole training part. The regularisation of a probe is chosen on the development part.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from scipy.sparse import csr_matrix, hstack
-from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.linear_model import LogisticRegression
 from sklearn.preprocessing import StandardScaler
 
-from benchmarks.results.data import NAMES, PARTS, SETS, Example, examples
+from benchmarks.results.data import NAMES, PAIRS, PARTS, SETS, TEXTS, Example, examples
 from benchmarks.results.scores import name_scores, text_scores
+from tokenfree.train.tasks import classification, pairs, tagging
+from tokenfree.train.tasks.examples.tagged import TaggedExample
+from tokenfree.train.tasks.examples.texts import TextExample
 
 FREQUENT_TAG, LARGER_CLASS, NGRAMS, PROBE = "most frequent tag", "larger class", "character n-grams", "linear probe"
 STRENGTHS = (0.1, 1.0, 10.0)  # C of the logistic regression: inverse strength of its regularisation
-VECTORIZER = {"sublinear_tf": True, "analyzer": "char", "ngram_range": (1, 4), "min_df": 2, "max_features": 200_000}
 BATCH = 64
 
 Parts = dict[str, list[Example]]
@@ -39,11 +39,8 @@ def measure(folder: Path, name: str, run: Path | None) -> dict[str, dict[str, di
     if run is not None:
         encode = Embedder(run)
         found = {PROBE: _name_probe(made, encode) if of_names else _text_probe(made, encode)}
-    elif of_names:
-        found = {FREQUENT_TAG: _frequent_tag(made)}
     else:
-        larger = Counter(each["label"] for each in made["train"]).most_common(1)[0][0]
-        found = {LARGER_CLASS: {part: [larger] * len(made[part]) for part in PARTS}, NGRAMS: _ngrams(made)}
+        found = _baselines(made, SETS[name].kind)
     return {label: {part: _scores(made, part, said[part]) for part in ("dev", "test")} for label, said in found.items()}
 
 
@@ -52,23 +49,21 @@ def _scores(made: Parts, part: str, said: Sequence[Any]) -> dict[str, float]:
     return name_scores(made["train"], gold, said) if "tokens" in gold[0] else text_scores(gold, said)
 
 
-def _frequent_tag(made: Parts) -> Predicted:
-    seen: dict[str, Counter[str]] = {}
-    for example in made["train"]:
-        for word, tag in zip(example["tokens"], example["ner_tags"], strict=True):
-            seen.setdefault(word, Counter())[tag] += 1
-    usual = {word: tags.most_common(1)[0][0] for word, tags in seen.items()}
-    return {part: [[usual.get(word, "O") for word in each["tokens"]] for each in made[part]] for part in PARTS}
+def _baselines(made: Parts, kind: str) -> dict[str, Predicted]:
+    task = {NAMES: tagging, TEXTS: classification, PAIRS: pairs}[kind].Config()
+    converted = {part: [_converted(example) for example in examples] for part, examples in made.items()}
+    field = "tags" if kind == NAMES else "label"
+    return {
+        name: {part: [line[field] for line in predict(converted[part])] for part in ("dev", "test")}
+        for name, predict in task.fitted(converted["train"]).baselines(converted["train"]).items()
+    }
 
 
-def _ngrams(made: Parts) -> Predicted:
-    columns = [name for name in ("text", "sentence1", "sentence2") if name in made["train"][0]]
-    features: dict[str, list[csr_matrix]] = {part: [] for part in PARTS}
-    for column in columns:
-        vectorizer = TfidfVectorizer(**VECTORIZER).fit([each[column] for each in made["train"]])
-        for part in PARTS:
-            features[part].append(vectorizer.transform([each[column] for each in made[part]]))
-    return _best({part: hstack(found).tocsr() for part, found in features.items()}, made, lambda part, said: list(said))
+def _converted(example: Example) -> TaggedExample | TextExample:
+    if "tokens" in example:
+        return TaggedExample("", tuple(example["tokens"]), tuple(example["ner_tags"]))
+    first = example.get("text") or example["sentence1"]
+    return TextExample("", first, example.get("sentence2"), example["label"])
 
 
 def _text_probe(made: Parts, encode: Embedder) -> Predicted:

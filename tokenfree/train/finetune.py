@@ -39,13 +39,9 @@ class FinetuneResult:
     restarts: int  # number of times that workers were restarted
     dev: Mapping[str, float] = dataclasses.field(default_factory=dict)  # scores by name
     test: Mapping[str, float] = dataclasses.field(default_factory=dict)
-    baseline: Mapping[str, Any] = dataclasses.field(
-        default_factory=dict
-    )  # scores of simple baselines by split and name
-    baseline_lines: Mapping[str, Any] = dataclasses.field(default_factory=dict)  # by split: lines used, and all
-    only_label: Mapping[str, Any] = dataclasses.field(
-        default_factory=dict
-    )  # by split: the one that is predicted always
+    baseline: Mapping[str, Any] = dataclasses.field(default_factory=dict)  # scores by split and name of a baseline
+    baseline_lines: Mapping[str, Any] = dataclasses.field(default_factory=dict)  # used and all, of sampled splits
+    only_label: Mapping[str, Any] = dataclasses.field(default_factory=dict)  # by split: the only label predicted
     already_complete: bool = False  # the run was complete before this call, which did nothing
 
 
@@ -78,7 +74,7 @@ def finetune(
         model: Settings that override those of the model at `init_from`, such as another dropout.
         vocabulary: Path of a SentencePiece model, for a subword model; by default that of `init_from`.
         trust_code: Run the code outside tokenfree that `init_from` or `model` names.
-        baselines: Scores of the task's baselines, if a run on the same files has them. By default they are computed.
+        baselines: Scores of the task's baselines on the same files. By default they are computed.
 
     Raises UserError if settings, files, weights and run do not fit together, and JobError if training failed.
     """

@@ -128,9 +128,8 @@ class DownstreamTask(ABC):
     def scores(self, examples: Sequence[Any], predictions: Sequence[Mapping[str, Any]]) -> Metrics | None:
         """Return the scores, or None without correct answers. The main score decides on the best checkpoint."""
 
-    @property
-    def baseline_characters(self) -> float:
-        """Maximum number of characters of a split that its baselines read."""
+    def baseline_characters(self, split: Split) -> float:
+        """Return the maximum number of characters of a split that baselines read."""
         return math.inf
 
     def baselines(self, examples: Sequence[Any]) -> Mapping[str, Predict]:

@@ -28,7 +28,9 @@ def score_baselines(task: DownstreamTask, examples: Mapping[Split, Sequence[Any]
     Return `baseline`, the scores by split and name, and `baseline_lines`, the numbers of used and of all examples of
     the splits that are sampled.
     """
-    used = {split: sample(task, of_split) for split, of_split in examples.items()}
+    used = {
+        split: sample(of_split, task.texts, task.baseline_characters(split)) for split, of_split in examples.items()
+    }
     lines = {split: [len(part), len(examples[split])] for split, part in used.items()}
     predictors = task.baselines(used.pop("train"))
     scores = {
@@ -44,12 +46,12 @@ def score_baselines(task: DownstreamTask, examples: Mapping[Split, Sequence[Any]
     }
 
 
-def sample(task: DownstreamTask, examples: Sequence[Any]) -> list[Any]:
-    """Return at most `MOST_LINES` examples with `task.baseline_characters`, in order. The draw is always the same."""
+def sample(examples: Sequence[Any], texts: Callable[[Any], Sequence[str]], most_characters: float) -> Sequence[Any]:
+    """Return at most `MOST_LINES` examples and `most_characters` of their texts. The draw is always the same."""
     size = len(examples)
     drawn = permute(np.arange(size), np.full(size, size), np.full(size, key(0, "baselines")))[:MOST_LINES].tolist()
-    ends = np.cumsum([sum(map(len, task.texts(examples[number]))) for number in drawn])
-    count = max(1, int(np.searchsorted(ends, task.baseline_characters, side="right")))
+    ends = np.cumsum([sum(map(len, texts(examples[number]))) for number in drawn])
+    count = max(1, int(np.searchsorted(ends, most_characters, side="right")))
     return [examples[number] for number in sorted(drawn[:count])]
 
 

@@ -159,9 +159,8 @@ class LabelledTexts(DownstreamTask):
             return number_metrics(gold, found, self.score_names)
         return label_metrics(gold, found, self.score_names, self._positive)
 
-    @property
-    def baseline_characters(self) -> float:
-        return min(1_500_000, 30_000_000 // max(1, len(self.labels)))
+    def baseline_characters(self, split: Split) -> float:
+        return min(1_500_000, 30_000_000 // max(1, len(self.labels) if split == "train" else 1))
 
     def baselines(self, examples: Sequence[TextExample]) -> Mapping[str, Predict]:
         """Return the larger class, which numbers lack, and logistic or ridge regression over character n-grams."""

@@ -134,7 +134,7 @@ class Config(DownstreamTask):
         return span_metrics(given, found) if self.has_spans else tag_metrics(given, found)
 
     def baselines(self, examples: Sequence[TaggedExample]) -> Mapping[str, Predict]:
-        """Return the most frequent tag of each word. A word that is not in the examples is outside of all spans."""
+        """Return the most frequent tag of each word. A word that is not in the examples is outside of spans."""
         by_word = dict[str, Counter[str]]()
         for example in examples:
             for word, tag in zip(example.words, example.tags or (), strict=True):

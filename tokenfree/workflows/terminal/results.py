@@ -168,7 +168,7 @@ def context_line(found: Mapping[str, float]) -> str | None:
 
 
 def score_lines(result: Mapping[str, Any]) -> list[str]:
-    """Return a line for each split with scores, the main score first, and one with the main score of the baselines.
+    """Return a line for each split with its scores, the main one first, and one with the baselines' main score.
 
     `result` is the content of a result.json. Scores of single classes are omitted.
     """
