@@ -1,5 +1,6 @@
 """The page "Parts of your own": its example trains, and what it says of opening such a run is so."""
 
+import contextvars
 import os
 import pickle
 import re
@@ -13,10 +14,11 @@ import pytest
 import yaml
 
 from tests.conftest import REPOSITORY
-from tokenfree import load_encoder, load_predictor
+from tokenfree import Recipe, load_encoder, load_predictor, sweep
+from tokenfree.core import own_code
 from tokenfree.core.errors import UserError
 from tokenfree.core.own_code import UntrustedCode
-from tokenfree.core.settings import build, merge
+from tokenfree.core.settings import build, merge, to_mapping
 from tokenfree.train.config import FinetuneRecipe, PretrainRecipe
 from tokenfree.train.evaluate import evaluate
 from tokenfree.train.huggingface.folders import export_run
@@ -25,6 +27,8 @@ from tokenfree.train.jobs.weights import read_weights
 from tokenfree.train.loop.pretraining import TrainJob
 from tokenfree.train.pretrain import pretrain
 from tokenfree.train.runs.run import Run
+from tokenfree.train.sweep.recipe import SweepRecipe
+from tokenfree.train.sweep.subjects import TaskInput
 from tokenfree.workflows import cli
 from tokenfree.workflows.recipes import library
 from tokenfree.workflows.report.page import write_report
@@ -45,13 +49,14 @@ def block(language: str) -> str:
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """The working directory, with the files of the page; what is imported from it is forgotten afterwards."""
+    """The working directory, with the files of the page. Its code is trusted, and forgotten afterwards."""
     (tmp_path / "my_module.py").write_text(block("python"), encoding="utf-8")
     (tmp_path / "mean.yaml").write_text(block("yaml"), encoding="utf-8")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", list(sys.path))
     before = set(sys.modules)
-    yield tmp_path
+    with own_code.trusting(True, "test"):
+        yield tmp_path
     for name in sys.modules.keys() - before:
         if name.partition(".")[0] != "tokenfree" and str(tmp_path) in str(getattr(sys.modules[name], "__file__", "")):
             del sys.modules[name]
@@ -95,10 +100,10 @@ def test_the_example_averages_real_characters(recipe: PretrainRecipe) -> None:
 
 def test_the_commands_of_the_page(folder: Path, corpus: str, capsys: pytest.CaptureFixture[str]) -> None:
     command = ["pretrain", "mean.yaml", "--data", corpus, "--output", "run", "--model.downsampler.rate", "3"]
-    assert cli.main(["model", "mean.yaml"]) == 0
+    assert cli.main(["model", "mean.yaml", "--trust-code"]) == 0
     assert "mean pooling" in capsys.readouterr().out
-    for end in ("checkpoint", "already complete"):  # to go on needs no flag
-        assert cli.main([*command, *options(SMALL), "--train.length=66"]) == 0
+    for end in ("checkpoint", "already complete"):
+        assert cli.main([*command, *options(SMALL), "--train.length=66", "--trust-code"]) == 0
         assert end in capsys.readouterr().out
     del sys.modules["my_module"]
     assert cli.main(["evaluate", "run", "--data", corpus]) == 2
@@ -139,6 +144,106 @@ def test_whatever_opens_a_run_refuses_code_and_names_it(run: str, corpus: str, f
         with pytest.raises(UserError, match=r"parts that are not in the recipe, my_module\.MeanPool; give the"):
             pretrain(plain, corpus, run, extend_to=steps)
     assert not (folder / "new").exists()
+
+
+@pytest.fixture
+def untrusted(folder: Path, corpus: str) -> Path:
+    """Files and folders of somebody else, which name a module that leaves a mark when it is imported."""
+    (folder / "my_module.py").write_text("open('was_run', 'w').close()\n", encoding="utf-8")
+    named = {"downsampler": {"name": "my_module.MeanPool", "rate": 4}}
+    base = {"base": "canine-s-tiny", "model": named}
+    space: Any = {"train.learning_rate": {"choice": [0.01, 0.02]}}
+    tried = {"model.downsampler": {"choice": ["strided", named["downsampler"]]}}
+    task = merge(library.read_based("classification"), {"model": named})
+    plain = to_mapping(build(PretrainRecipe, library.read_based("canine-s-tiny"), source="r"))
+    files = {
+        "finetune.yaml": task,
+        "sweep.yaml": {"base": "mean.yaml", "space": space},
+        "space.yaml": {"base": "canine-s-tiny", "space": tried, "trials": 1},
+        "overrides.yaml": {"base": "canine-s-tiny", "space": space, "overrides": {"model": named}},
+        "variants.yaml": {"base": "canine-s-tiny", "space": {"variant": {"choice": ["mean.yaml"]}}},
+        "task.yaml": {"base": "finetune.yaml", "space": space},
+        "run/config.yaml": {"recipe": merge(plain, {"model": named}), "data": corpus, "manifest": "0" * 32},
+        "sweep/sweep.yaml": {
+            "recipe": {"base": merge(plain, {"model": named}), "space": space, "overrides": {}},
+            "inputs": {"data": [corpus], "overrides": {}},
+        },
+    }
+    for name, mapping in {"mean.yaml": base, **files}.items():
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_text(yaml.safe_dump(mapping), encoding="utf-8")
+    (folder / "labels.tsv").write_text("text\tlabel\na\tb\nc\td\n")
+    return folder
+
+
+COMMANDS = [
+    "model mean.yaml",
+    "model canine-s-tiny --config mean.yaml",
+    "model run/config.yaml",
+    "model canine-s-tiny --model.downsampler my_module.MeanPool",
+    "plan mean.yaml --gpus 1",
+    "doctor mean.yaml",
+    "pretrain mean.yaml --data DATA --output out --dry-run",
+    "pretrain mean.yaml --data DATA --output out",
+    "pretrain --output run",
+    "pretrain canine-s-tiny --data DATA --output out --init-from run",
+    "finetune finetune.yaml --train labels.tsv --output out",
+    "finetune classification --train labels.tsv --output out --init-from run",
+    "sweep sweep.yaml --data DATA --output out",
+    "sweep sweep.yaml --data DATA --output out --dry-run",
+    "sweep space.yaml --data DATA --output out",
+    "sweep overrides.yaml --data DATA --output out",
+    "sweep variants.yaml --data DATA --output out",
+    "sweep task.yaml --train labels.tsv --dev labels.tsv --output out",
+    "sweep --output sweep",
+    "sweep sweep/sweep.yaml --output sweep",
+    "evaluate run --data DATA",
+    "predict run a[MASK]",
+    "embed run labels.tsv --output out",
+    "export run --to onnx out",
+    "analyze attention run",
+]
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_trusting_is_required_by_commands(
+    command: str, untrusted: Path, corpus: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main([corpus if word == "DATA" else word for word in command.split()]) == 2
+    message = capsys.readouterr().err
+    assert not (untrusted / "was_run").exists()
+    assert message.count("\n") == 1
+    assert "names code outside tokenfree, my_module.MeanPool, " in message
+    assert "give --trust-code (in Python trust_code=True) if you trust it" in message
+    assert not (untrusted / "out").exists()
+    with pytest.raises(SystemExit):
+        cli.main([command.split()[0], "--help"])
+    assert "--trust-code" in capsys.readouterr().out
+
+
+def test_trusting_is_required_in_python(untrusted: Path, corpus: str) -> None:
+    space = {"train.learning_rate": {"choice": [0.01, 0.02]}}
+    built = build(SweepRecipe, {"base": library.read_based("mean.yaml"), "space": space}, source="r")
+    calls: list[Callable[[], Any]] = [
+        lambda: Recipe.from_name("mean.yaml"),
+        lambda: Recipe.from_name("canine-s-tiny", model={"downsampler": "my_module.MeanPool"}),
+        lambda: Recipe.for_finetuning("finetune.yaml"),
+        lambda: sweep(built, corpus, "out"),
+        lambda: sweep(Recipe.for_sweep("sweep.yaml"), corpus, "out"),
+        lambda: sweep(Recipe.for_sweep("space.yaml"), corpus, "out"),
+        lambda: sweep(Recipe.for_sweep("task.yaml"), TaskInput({"train": "labels.tsv", "dev": "labels.tsv"}), "out"),
+    ]
+    for call in calls:
+        with pytest.raises(
+            UntrustedCode, match=r"names code outside tokenfree, my_module\.MeanPool, "
+        ):
+            contextvars.Context().run(call)
+    assert not (untrusted / "was_run").exists()
+
+
+def test_trusting_is_required_outside_of_functions_that_ask(untrusted: Path) -> None:
+    with pytest.raises(UserError, match=r"my_module\.MeanPool is code outside tokenfree; give --trust-code"):
+        contextvars.Context().run(build, PretrainRecipe, library.read_based("mean.yaml"), source="recipe mean.yaml")
 
 
 def test_a_report_runs_no_code(run: str, corpus: str, folder: Path) -> None:
@@ -271,8 +376,8 @@ def test_workers_and_trials_find_the_working_directory(folder: Path, corpus: str
     }
     (folder / "sweep.yaml").write_text(yaml.safe_dump(sweep), encoding="utf-8")
     for command in (
-        ["pretrain", "mean.yaml", "--output", "run", "--workers", "2", *options(SMALL)],
-        ["sweep", "sweep.yaml", "--output", "sweep", "--trials", "2"],
+        ["pretrain", "mean.yaml", "--output", "run", "--workers", "2", "--trust-code", *options(SMALL)],
+        ["sweep", "sweep.yaml", "--output", "sweep", "--trials", "2", "--trust-code"],
     ):
         done = subprocess.run(
             [sys.executable, "-P", "-m", "tokenfree", *command, "--data", corpus],

@@ -30,11 +30,12 @@ class Recipe:
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """The working directory; what is imported from it is forgotten afterwards."""
+    """The working directory, whose code is trusted; what is imported from it is forgotten afterwards."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", list(sys.path))
     before = set(sys.modules)
-    yield tmp_path
+    with own_code.trusting(True, "test"):
+        yield tmp_path
     for name in sys.modules.keys() - before:
         del sys.modules[name]
 
