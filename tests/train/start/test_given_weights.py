@@ -104,6 +104,7 @@ def test_the_vocabulary_of_an_exported_bert(corpus: str, make_recipe_for: MakeRe
     fields = json.loads((tmp_path / "bert" / "config.json").read_text())
     del fields["tokenfree_vocabulary"]
     (tmp_path / "bert" / "config.json").write_text(json.dumps(fields))
+    (tmp_path / "bert" / "hashes.json").unlink()
     assert read_weights(str(tmp_path / "bert")).vocabulary is None
 
 
@@ -113,6 +114,9 @@ def test_a_folder_at_an_address(exported: str) -> None:
     try:
         assert read_weights("memory://weights").sha256 == read_weights(exported).sha256
         fs.pipe_file("/weights/model.safetensors", fs.cat_file("/weights/model.safetensors")[:-100])
+        with pytest.raises(JobError, match=r"memory:///?weights/model.safetensors: damaged"):
+            read_weights("memory://weights")
+        fs.rm("/weights/hashes.json")  # as in a folder of transformers
         with pytest.raises(UserError, match=r"cannot read the weights memory:///?weights/model.safetensors: damaged"):
             read_weights("memory://weights")
     finally:

@@ -18,7 +18,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from tokenfree.core.errors import UserError, first_line
+from tokenfree.core.errors import JobError, UserError, first_line
 from tokenfree.core.settings import flatten, to_mapping
 from tokenfree.core.storage import Storage
 from tokenfree.core.stored_files import HASHES, check_finished
@@ -124,12 +124,12 @@ def _on_this_machine(storage: Storage) -> Iterator[Path]:
         needed = (_CONFIG, *[name for name in WEIGHTS if name in names][:1])
         for name in (*needed, *[HASHES] * (HASHES in names)):
             storage.get(name, f"{scratch}/{name}")
-        check_finished(scratch, needed.__contains__)
-        Path(scratch, HASHES).unlink(missing_ok=True)  # it covers files that were not copied
         try:
+            check_finished(scratch, needed.__contains__)
+            Path(scratch, HASHES).unlink(missing_ok=True)  # it covers files that were not copied
             yield Path(scratch)
-        except UserError as error:
-            raise UserError(str(error).replace(scratch, storage.url)) from None
+        except (UserError, JobError) as error:
+            raise type(error)(str(error).replace(scratch, storage.url)) from None
 
 
 LEAST_SHARE = 0.01  # minimum share of the model's parameters; less is treated as a mistake

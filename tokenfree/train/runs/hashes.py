@@ -85,7 +85,7 @@ def verify_folder(folder: str) -> VerifiedFolder:
     names = storage.find()
     for name in _CONFIGS.keys() & names:
         refuse_later(_parsed(storage, name, yaml.safe_load), _CONFIGS[name], f"{storage.url}/{name}")
-    complete = RESULT_NAME in names or TABLE in names
+    complete = not {HASHES, RESULT_NAME, TABLE}.isdisjoint(names)
     hashes = recorded_hashes(storage)
     if complete and not hashes:
         raise JobError(f"{HASHES}: missing; {_COPY}, or {_AGAIN}")

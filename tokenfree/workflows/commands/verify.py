@@ -1,4 +1,4 @@
-"""Check every hash and invariant of a data directory, or every hash of a run, a sweep or a folder of embeddings.
+"""Check every hash and invariant of a data directory, or every hash of a run, a sweep, an export or embeddings.
 
 If something is wrong, the exit status is 1, and the message names the first invalid file and the row of a shard. In a
 run or sweep that is still training, only the checkpoints are checked.
@@ -20,7 +20,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "directory",
         metavar="DIR",
-        help="a data directory, or the --output of `tokenfree pretrain`, `finetune`, `sweep` or `embed`",
+        help="a data directory, an export, or the --output of `tokenfree pretrain`, `finetune`, `sweep` or `embed`",
     )
     parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
 
