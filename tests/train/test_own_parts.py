@@ -234,9 +234,7 @@ def test_trusting_is_required_in_python(untrusted: Path, corpus: str) -> None:
         lambda: sweep(Recipe.for_sweep("task.yaml"), TaskInput({"train": "labels.tsv", "dev": "labels.tsv"}), "out"),
     ]
     for call in calls:
-        with pytest.raises(
-            UntrustedCode, match=r"names code outside tokenfree, my_module\.MeanPool, "
-        ):
+        with pytest.raises(UntrustedCode, match=r"names code outside tokenfree, my_module\.MeanPool, "):
             contextvars.Context().run(call)
     assert not (untrusted / "was_run").exists()
 

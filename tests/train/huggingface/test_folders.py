@@ -66,6 +66,8 @@ def test_a_full_disk_is_one_line(run: str, tmp_path: Path, capfd: pytest.Capture
         "tokenfree: cannot write (File too large). Free space for the output and in TMPDIR, then run the same command "
         "again.\n"
     )
+    assert list(tmp_path.iterdir()) == []
+    assert cli.main(["export", run, "--to", "huggingface", str(tmp_path / "out")]) == 0
 
 
 def test_an_imported_folder_gives_the_same_outputs(

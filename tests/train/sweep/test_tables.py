@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from tests.train.sweep.conftest import trial_state
-from tokenfree.core.errors import UserError
+from tokenfree.core.errors import JobError, UserError
 from tokenfree.core.settings import build
 from tokenfree.train.config import PretrainRecipe
 from tokenfree.train.intervals import mean_interval
@@ -191,6 +191,31 @@ def test_a_sweep_that_runs_is_read_from_its_journal(tmp_path: Path) -> None:
     assert fourth.values == {KEY: 0.3}
     assert history.reasons() == {"no": 1, "never": 1}
     assert history.total == 5
+
+
+def test_read_history_names_the_line_of_a_flipped_bit(tmp_path: Path) -> None:
+    write_journal(tmp_path)
+    path = tmp_path / "journal.jsonl"
+    content = path.read_bytes()
+    for place in range(len(content)):
+        damaged = content[:place] + bytes([content[place] ^ 1 << place % 8]) + content[place + 1 :]
+        path.write_bytes(damaged)
+        number = content[:place].count(b"\n") + 1
+        with pytest.raises(JobError, match=rf"^{path}: line {number}: damaged, it does not match its checksum; put a"):
+            read_history(tmp_path, seeds=1, reports=2)
+        assert path.read_bytes() == damaged
+
+
+def test_read_history_drops_a_torn_last_line(tmp_path: Path) -> None:
+    write_journal(tmp_path)
+    path = tmp_path / "journal.jsonl"
+    content = path.read_bytes()
+    start = content[:-1].rindex(b"\n") + 1
+    path.write_bytes(content[:start])
+    without = read_history(tmp_path, seeds=1, reports=2)
+    for end in range(start, len(content)):
+        path.write_bytes(content[:end])
+        assert read_history(tmp_path, seeds=1, reports=2) == without
 
 
 def test_a_sweep_that_has_not_begun_knows_nothing(tmp_path: Path) -> None:
