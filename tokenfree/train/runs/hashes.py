@@ -6,6 +6,7 @@ left out.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 from collections.abc import Callable, Collection, Iterable
@@ -48,9 +49,8 @@ class VerifiedFolder:
 
 def is_results_folder(names: Collection[str]) -> bool:
     """Return True if a folder with these file names is a run or a sweep, even if some of its files are missing."""
-    return not {HASHES, RESULT_NAME, TABLE, *_CONFIGS, "checkpoints", "metrics.jsonl", "journal.jsonl"}.isdisjoint(
-        names
-    )
+    others = ("checkpoints", "metrics.jsonl", "journal.jsonl")
+    return not {HASHES, RESULT_NAME, TABLE, *_CONFIGS, *others}.isdisjoint(names)
 
 
 def write_hashes(folder: str) -> None:
@@ -61,15 +61,13 @@ def write_hashes(folder: str) -> None:
 
 def _hashes(storage: Storage) -> dict[str, str]:
     names = _kept(storage.find())
-    files = hashes_of(storage, (name for name in names if not is_of_checkpoint(name) or name.endswith((MARK, STATE))))
-    for name in names:
-        if is_of_checkpoint(name) and name.endswith(f"/{STATE}"):  # its files were hashed when they were written
-            files |= {name.replace(STATE, file): sha256 for file, sha256 in _files_of(storage, name).items()}
-    return files
-
-
-def is_of_checkpoint(name: str) -> bool:
-    return _CHECKPOINT.fullmatch(name) is not None
+    states = [name for name in names if _CHECKPOINT.fullmatch(name) and name.endswith(f"/{STATE}")]
+    files = hashes_of(storage, (name for name in names if not _CHECKPOINT.fullmatch(name) or name.endswith(MARK)))
+    for state in states:  # the files of a checkpoint were hashed when they were written
+        folder = state.removesuffix(STATE)
+        with contextlib.suppress(JobError):  # a damaged checkpoint that training did not need
+            files |= {f"{folder}{file}": sha256 for file, sha256 in _files_of(storage, state).items()}
+    return files | hashes_of(storage, states)
 
 
 def remove_hashes(folder: str) -> None:
