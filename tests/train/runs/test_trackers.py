@@ -1,6 +1,8 @@
 """Weights & Biases and MLflow without a network: every step of a run is there, also after it went on."""
 
 import json
+import re
+import socket
 import subprocess
 import sys
 import time
@@ -98,6 +100,43 @@ def test_a_tracker_that_fails_does_not_stop_training(tmp_path: Path, monkeypatch
             take({"step": step, "loss": 1.0})
     assert [line.get("event") for line in seen] == [None, "tracker_lost", None]
     assert "no route to host" in seen[1]["message"]
+
+
+@pytest.mark.parametrize("answers", ["refuses", "never"])
+def test_tracked_goes_on_without_a_server(answers: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("mlflow", reason="needs the extra tracking")
+    monkeypatch.setattr(trackers, "_SECONDS", 3.0)
+    with socket.socket() as server:
+        server.bind(("127.0.0.1", 0))
+        if answers == "never":
+            server.listen()
+        monkeypatch.setenv("MLFLOW_TRACKING_URI", f"http://127.0.0.1:{server.getsockname()[1]}")
+        seen: list[Any] = []
+        began = time.monotonic()
+        with trackers.tracked(("mlflow",), Run(tmp_path), {"a": 1}, seen.append) as take:
+            take({"step": 1, "loss": 1.0})
+    assert time.monotonic() - began < 20
+    lost, line = seen
+    assert (lost["event"], line["step"]) == ("tracker_lost", 1)
+    assert re.fullmatch(r"warning: mlflow gets no more metrics \(.+\); metrics.jsonl has all", lost["message"])
+
+
+def test_a_tracker_that_stops_answering_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Silent(Broken):
+        def log(self, step: int, values: Any) -> None:
+            if step == 2:
+                time.sleep(5)
+
+    monkeypatch.setattr(trackers, "_SECONDS", 0.2)
+    monkeypatch.setitem(trackers.KINDS, "wandb", lambda *arguments: Silent())
+    seen: list[Any] = []
+    began = time.monotonic()
+    with trackers.tracked(("wandb",), Run(tmp_path), {}, seen.append) as take:
+        for step in (1, 2, 3):
+            take({"step": step, "loss": 1.0})
+    assert time.monotonic() - began < 3
+    assert [line.get("event") for line in seen] == [None, None, "tracker_lost", None]
+    assert "no answer in 0.2 seconds" in seen[2]["message"]
 
 
 def test_trackers_get_numbers_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -40,6 +40,14 @@ def test_a_dry_run_shows_settings_and_placement(corpus: str, make_sweep: MakeSwe
     ]
 
 
+def test_plan_tries_a_space_smaller_than_the_default(corpus: str, make_sweep: MakeSweep, tmp_path: Path) -> None:
+    _, planned = prepare(make_sweep(searcher="even"), corpus, str(tmp_path))
+    assert planned.proposed == ({"train.learning_rate": 0.01}, {"train.learning_rate": 0.02})
+    assert planned.num_settings == 2
+    with pytest.raises(UserError, match=r"trials: only 2 of the settings can be run \(the space holds no more"):
+        prepare(make_sweep(searcher="even", trials=3), corpus, str(tmp_path))
+
+
 def test_a_grid_of_which_half_cannot_be_run_is_refused(corpus: str, make_sweep: MakeSweep, tmp_path: Path) -> None:
     """Hashes must divide the width of 16."""
     key = "model.embedder.hashes"

@@ -32,6 +32,7 @@ from tokenfree.train.sweep.run import run_sweep
 from tokenfree.train.sweep.search import Proposer
 from tokenfree.train.sweep.subjects import open_subject
 from tokenfree.train.sweep.tune import lead
+from tokenfree.workflows import cli
 
 SPACE = {"model.embedder.buckets": {"choice": [16, 32, 64]}, "model.embedder.hashes": {"integer": [2, 4]}}
 MakeRecipe = Callable[..., PretrainRecipe]
@@ -122,7 +123,11 @@ def test_mask_fraction_in_training_is_searched(corpus: str, make_recipe: MakeRec
 
 
 def test_a_trial_that_fails_is_tried_again_and_reported_with_its_own_error(
-    corpus: str, make_recipe: MakeRecipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    corpus: str,
+    make_recipe: MakeRecipe,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     """A learning rate at which the loss is not a number, beside one that works."""
     space = {"train.learning_rate": {"grid": [0.01, 1e30]}}
@@ -133,6 +138,9 @@ def test_a_trial_that_fails_is_tried_again_and_reported_with_its_own_error(
     assert "NotANumber" in result.trials[1].error
     events = [json.loads(line) for line in (tmp_path / "sweep" / "journal.jsonl").read_text().splitlines()]
     assert [event["trial"] for event in events if event["event"] == "failure"] == ["trial_001"] * 2
+    for _ in range(2):
+        assert cli.main(["sweep", "--output", str(tmp_path / "sweep")]) == 0, "a complete sweep"
+        assert "\ntrial_001 failed: NotANumber: the loss" in capsys.readouterr().out
 
     failed = {"trial_000": result.trials[1]}
     monkeypatch.setattr(run, "_run", lambda proposer, planned, *_: dataclasses.replace(planned, trials=failed))

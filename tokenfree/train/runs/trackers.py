@@ -2,20 +2,23 @@
 
 They run in the process of the command and get the same lines as the live display. Their own environment variables say
 where they write: `WANDB_MODE=offline`, `WANDB_PROJECT`, `MLFLOW_TRACKING_URI`, and so on. A resumed run continues the
-same run of a tracker; its id is in events.jsonl.
+same run of a tracker; its id is in events.jsonl. A tracker whose server does not answer within seconds is left out.
 """
 
 from __future__ import annotations
 
 import contextlib
+import importlib
 import importlib.util
 import math
 import os
+import threading
 import time
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from tokenfree.core.errors import UserError, first_line
 from tokenfree.core.machine import install_command
@@ -24,10 +27,15 @@ from tokenfree.train.runs.metrics import Line, OnLine
 from tokenfree.train.runs.run import Run
 
 PROJECT = "tokenfree"  # unless the tracker's own variables name another
+_SECONDS = 10.0  # timeout of a call
+_MOST_CHARACTERS = 160  # of a reason in a message
+# MLflow's own defaults keep a command for minutes.
+_PATIENCE = {"MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2", "MLFLOW_HTTP_REQUEST_TIMEOUT": f"{_SECONDS:g}"}
+T = TypeVar("T")
 
 
 class Wandb:
-    """A run of Weights & Biases. `id` is that of an earlier start. Raises UserError if the tracker reports an error.
+    """A run of Weights & Biases. `id` is that of an earlier start. Raises UserError if it refuses the settings.
 
     Its x axis is the metric `step`, because steps repeat after a roll-back.
     """
@@ -43,9 +51,11 @@ class Wandb:
                 resume="allow",
                 config=dict(settings),
                 dir=None if "WANDB_DIR" in os.environ or folder is None else str(folder),
-                settings=wandb.Settings(silent=True, console="off"),
+                settings=wandb.Settings(silent=True, console="off", init_timeout=_SECONDS),
             )
         except wandb.Error as error:
+            if type(error) is wandb.errors.CommError:  # not of a subclass for a wrong key
+                raise
             raise UserError(
                 f"train.log_to: wandb: {first_line(error)}; run `wandb login`, or set WANDB_MODE=offline"
             ) from error
@@ -60,7 +70,7 @@ class Wandb:
 
 
 class Mlflow:
-    """A run of MLflow, in `<run>/mlruns` by default. Raises UserError if the tracker reports an error."""
+    """A run of MLflow, in `<run>/mlruns` by default. Raises UserError if it refuses the settings."""
 
     def __init__(self, name: str, id: str | None, settings: Mapping[str, Any], folder: Path | None) -> None:
         import mlflow
@@ -72,6 +82,8 @@ class Mlflow:
         if "MLFLOW_TRACKING_URI" not in os.environ and folder is not None:
             uri = (folder / "mlruns").as_uri()
             os.environ.setdefault("MLFLOW_ALLOW_FILE_STORE", "true")
+        for variable, value in _PATIENCE.items():
+            os.environ.setdefault(variable, value)
         try:
             self._client = mlflow.MlflowClient(tracking_uri=uri)
             experiment = os.environ.get("MLFLOW_EXPERIMENT_NAME", PROJECT)
@@ -85,6 +97,8 @@ class Mlflow:
                 self._client.log_batch(self.id, params=params[start : start + 100])
             self._client.log_batch(self.id, tags=[RunTag("tokenfree.run", name)])
         except MlflowException as error:
+            if str(error).startswith("API request to "):  # the server was not reached, or failed
+                raise
             raise UserError(
                 f"train.log_to: mlflow: {first_line(error)}; set MLFLOW_TRACKING_URI to a server or folder "
                 "that can be written"
@@ -117,18 +131,31 @@ def tracked(names: Sequence[str], run: Run, settings: Mapping[str, Any], progres
     if not names:
         yield progress
         return
-    trackers = {name: _open(name, run, settings) for name in names}
+    trackers: dict[str, Wandb | Mlflow] = {}
+
+    def lost(name: str, error: Exception, step: int | None) -> None:
+        trackers.pop(name, None)
+        reason = first_line(error)
+        reason = reason if len(reason) <= _MOST_CHARACTERS else f"{reason[:_MOST_CHARACTERS]}..."
+        message = f"warning: {name} gets no more metrics ({reason}); metrics.jsonl has all"
+        progress({"event": "tracker_lost", "step": step, "message": message})
+
+    for name in names:
+        try:
+            trackers[name] = _open(name, run, settings)
+        except UserError:
+            raise
+        except Exception as error:
+            lost(name, error, None)
 
     def take(line: Line) -> None:
         progress(line)
         values = {key: value for key, value in line.items() if key != "step" and _is_number(value)}
         for name, tracker in list(trackers.items()) if "event" not in line else ():
             try:
-                tracker.log(line["step"], values)
+                _in_time(lambda tracker=tracker: tracker.log(line["step"], values))
             except Exception as error:  # trackers raise many kinds, such as for the network or a full quota
-                del trackers[name]
-                message = f"warning: {name} gets no more metrics ({first_line(error)}); metrics.jsonl has all"
-                progress({"event": "tracker_lost", "step": line["step"], "message": message})
+                lost(name, error, line["step"])
 
     failed = True
     try:
@@ -137,14 +164,32 @@ def tracked(names: Sequence[str], run: Run, settings: Mapping[str, Any], progres
     finally:
         for tracker in trackers.values():
             with contextlib.suppress(Exception):
-                tracker.close(failed=failed)
+                _in_time(lambda tracker=tracker: tracker.close(failed=failed))
+
+
+def _in_time(call: Callable[[], T]) -> T:
+    """Return the result of a call in another thread. Raises TimeoutError if it takes too long, as without an answer."""
+    result: Future[T] = Future()
+
+    def run() -> None:
+        try:
+            result.set_result(call())
+        except Exception as error:
+            result.set_exception(error)
+
+    threading.Thread(target=run, name="tracker", daemon=True).start()
+    try:
+        return result.result(_SECONDS)
+    except TimeoutError:
+        raise TimeoutError(f"no answer in {_SECONDS:g} seconds") from None
 
 
 def _open(name: str, run: Run, settings: Mapping[str, Any]) -> Wandb | Mlflow:
     ids = [line["id"] for line in run.events() if line["event"] == "tracker" and line["tracker"] == name]
     folder = None if "://" in run.name else run.folder
     title = run.name.rstrip("/").rsplit("/", 1)[-1]
-    tracker = KINDS[name](title, ids[-1] if ids else None, dict(flatten(settings)), folder)
+    importlib.import_module(name)  # takes seconds on a busy machine
+    tracker = _in_time(lambda: KINDS[name](title, ids[-1] if ids else None, dict(flatten(settings)), folder))
     if not ids:
         run.add_event("tracker", tracker=name, id=tracker.id)
     return tracker

@@ -310,7 +310,7 @@ class SweepRecipe:
         scheduler: which trials continue after a report.
         objectives: one or two metrics to optimize. For fine-tuning the first is dev_score, the main score on the
             development set, or dev_error if that score is an error.
-        trials: number of settings to try, at least 1; null: 8, or a whole grid.
+        trials: number of settings to try, at least 1; null: 8, or all if there are fewer or for a whole grid.
         seeds: number of trials per setting, with `train.seed`, `train.seed` + 1 and so on.
         budget: budget of one trial.
         reports: number of validations per trial, spaced evenly over its budget.

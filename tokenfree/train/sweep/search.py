@@ -82,7 +82,8 @@ class Proposer:
 def plan(proposer: Proposer) -> History:
     """Return the history of a sweep that has proposed all settings that do not depend on results, and run none.
 
-    Raises UserError with the reasons if fewer settings can be run than requested, or at most half of a grid.
+    Raises UserError with the reasons if fewer settings can be run than requested, or at most half of a grid. Without a
+    request, a space with fewer different settings than the default is tried as a whole.
     """
     sweep = proposer.sweep
     whole = is_whole_grid(sweep)
@@ -100,7 +101,8 @@ def plan(proposer: Proposer) -> History:
         history = history.after({"event": "propose", "setting": len(history.proposed), "values": values})
     found = history.proposed
     reasons = "; ".join(sorted(history.reasons())) or "the space holds no more different settings"
-    if not found or len(found) < foreseen:
+    exhausted = len(found) < foreseen
+    if not found or (exhausted and (sweep.trials is not None or history.skipped)):
         raise UserError(
             f"trials: only {len(found)} of the settings can be run ({reasons}). Lower trials or widen the space."
         )
@@ -110,7 +112,7 @@ def plan(proposer: Proposer) -> History:
             f"space: {len(history.skipped)} of {tried} settings of the grid cannot be run ({reasons}). Leave out the "
             "values that do not fit, or give their keys a condition (when)."
         )
-    return replace(history, num_settings=wanted or len(found))
+    return replace(history, num_settings=len(found) if wanted is None or exhausted else wanted)
 
 
 def is_whole_grid(sweep: SweepRecipe) -> bool:
