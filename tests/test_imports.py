@@ -249,3 +249,16 @@ def test_what_starts_often_imports_nothing_heavy(module: str, absent: set[str]) 
     program = f"import sys, {module}; print(sorted({absent!r} & sys.modules.keys()))"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=REPOSITORY)
     assert done.stdout.strip() == "[]"
+
+
+def test_asserts_call_nothing_that_python_would_leave_out() -> None:
+    """`python -O` removes them."""
+    calls = [
+        f"{path}:{call.lineno}"
+        for path in SOURCE.rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Assert)
+        for call in ast.walk(node.test)
+        if isinstance(call, (ast.Call, ast.NamedExpr)) and ast.unparse(call).partition("(")[0] != "isinstance"
+    ]
+    assert calls == []

@@ -49,6 +49,14 @@ def one_line(capsys: pytest.CaptureFixture[str]) -> str:
     return error
 
 
+@pytest.mark.parametrize("words", [["--help"], ["cluster", "--help"], ["pretrain", "--help-keys", "train"]])
+def test_main_works_without_docstrings(words: list[str]) -> None:
+    done = subprocess.run([sys.executable, "-OO", "-m", "tokenfree", *words], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    assert len(done.stdout.splitlines()) > 5
+
+
 def test_every_command_has_help_with_an_example(capsys: pytest.CaptureFixture[str]) -> None:
     names = cli.command_names()
     contract = {

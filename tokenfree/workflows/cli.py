@@ -204,7 +204,7 @@ def _parser(modules: dict[str, ModuleType]) -> Parser:
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", title="commands", parser_class=Parser)
     for name, module in modules.items():
         text = (module.__doc__ or "").strip()
-        command = commands.add_parser(name, help=text.splitlines()[0].rstrip("."), description=text)
+        command = commands.add_parser(name, help=text.partition("\n")[0].rstrip("."), description=text)
         module.add_arguments(command)
         for leaf in _leaves(command):
             leaf.add_argument("--debug", action="store_true", help="show the traceback of an error")

@@ -39,7 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", metavar="ACTION", title="actions", required=True)
     for name, function in _ACTIONS.items():
         text = inspect.cleandoc(function.__doc__ or "").partition("\n\nRaises:")[0]
-        action = actions.add_parser(name, help=text.splitlines()[0].rstrip("."), description=text)
+        action = actions.add_parser(name, help=text.partition("\n")[0].rstrip("."), description=text)
         if name in ("up", "status", "down"):
             action.add_argument(
                 "profile", metavar="PROFILE", help="a profile's name or YAML file; local: the local cluster"
