@@ -74,7 +74,7 @@ def test_values_become_flags(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("runner: [", "ours.yaml: no YAML in line 1"),
+        ("runner: [", "ours.yaml: no YAML ("),
         ("- a", "ours.yaml: no profile; it needs a line such as 'runner: FlinkRunner'"),
         ("flink_master: a", "ours.yaml: no profile; it needs a line such as 'runner: FlinkRunner'"),
         ("runner: FlinkRunner\n--flink_master: a", "ours.yaml: --flink_master: no name of an option"),

@@ -13,13 +13,15 @@ import pkgutil
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Annotated, Any, Generic, TypeVar, get_args, get_origin, get_type_hints
 
-import yaml
 from pydantic import ConfigDict, Field, GetCoreSchemaHandler, PydanticUserError, TypeAdapter, ValidationError
 from pydantic_core import PydanticCustomError, core_schema
 from typing_extensions import dataclass_transform
 
 from tokenfree.core import own_code
 from tokenfree.core.errors import Path, UserError, first_line, nearest_hint, refusals
+from tokenfree.core.yaml_text import parse_yaml
+
+_MOST_CHARACTERS = 80  # of a wrong value in a message
 
 
 def _problem_of_part(found: Any, base: type, name: str) -> str:
@@ -230,9 +232,10 @@ def nest(dotted: Iterable[tuple[str, str]]) -> dict[str, Any]:
     nested: dict[str, Any] = {}
     for key, text in dotted:
         try:
-            value = yaml.safe_load(text)
-        except yaml.YAMLError:
-            raise UserError(f"--{key}: cannot read the value {text!r} as YAML; quote it") from None
+            value = parse_yaml(text)
+        except ValueError as error:
+            shown = text if len(text) <= _MOST_CHARACTERS else f"{text[:_MOST_CHARACTERS]}..."
+            raise UserError(f"--{key}: cannot read the value {shown!r} as YAML ({error}); quote it") from None
         node = nested
         *parents, last = key.split(".")
         for parent in parents:

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 import pyarrow as pa
-import yaml
 from pydantic import ConfigDict, ValidationError
 
 from tokenfree.core.errors import JobError, UserError, refusals
@@ -20,6 +19,7 @@ from tokenfree.core.files import TEMPORARY, hash_stream, lock
 from tokenfree.core.machine import cores
 from tokenfree.core.settings import adapter
 from tokenfree.core.storage import Storage
+from tokenfree.core.yaml_text import parse_yaml
 
 
 def write_table(storage: Storage, name: str, table: pa.Table) -> str:
@@ -221,7 +221,7 @@ class StoredFile(Generic[T]):
         return self._parsed(json.loads, "JSON", data, file)
 
     def from_yaml(self, data: bytes, file: str) -> T:
-        return self._parsed(_yaml, "YAML", data, file)
+        return self._parsed(parse_yaml, "YAML", data, file)
 
     def damaged(self, file: str, what: str) -> UserError:
         return UserError(f"{file}: damaged, {what}; {self.action}")
@@ -239,7 +239,7 @@ class StoredFile(Generic[T]):
     def _parsed(self, parse: Callable[[bytes], Any], language: str, data: bytes, file: str) -> T:
         try:
             value = parse(data)
-        except Exception:  # constructors of YAML tags may raise anything
+        except (ValueError, RecursionError):
             raise self.damaged(file, f"it is no {language}" if data.strip() else "it is empty") from None
         if self.format is not None:
             refuse_later(value, self.format, file)
@@ -278,9 +278,3 @@ def checked(holds: Any, value: Any) -> Any:
         raise ValueError(text + (f" (and {len(wrong) - 1} more)" if len(wrong) > 1 else "")) from None
     except RecursionError:
         raise ValueError("its values are nested too deeply") from None
-
-
-def _yaml(data: bytes) -> Any:
-    value = yaml.safe_load(data)
-    json.dumps(value, default=str, skipkeys=True)  # fails if a value contains itself, which YAML allows
-    return value

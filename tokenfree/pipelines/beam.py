@@ -18,7 +18,6 @@ from urllib.error import URLError
 from urllib.request import urlopen
 
 import apache_beam as beam
-import yaml
 from apache_beam.options.pipeline_options import (
     DirectOptions,
     PipelineOptions,
@@ -32,6 +31,7 @@ from apache_beam.utils import subprocess_server
 
 from tokenfree.core.errors import JobError, UserError
 from tokenfree.core.machine import within
+from tokenfree.core.yaml_text import parse_yaml
 from tokenfree.preprocess.job.job import PreprocessJob
 from tokenfree.preprocess.job.stages import STAGES, once, still
 
@@ -74,11 +74,9 @@ def read_profile(path: str) -> Profile:
 
 def _parsed(text: str, source: str) -> Profile:
     try:
-        values = yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        line = f" in line {mark.line + 1}" if mark else ""
-        raise UserError(f"{source}: no YAML{line}; see beam_profiles/flink.yaml for an example") from None
+        values = parse_yaml(text)
+    except ValueError as error:
+        raise UserError(f"{source}: no YAML ({error}); see beam_profiles/flink.yaml for an example") from None
     if not isinstance(values, dict) or not isinstance(values.get("runner"), str):
         raise UserError(f"{source}: no profile; it needs a line such as 'runner: FlinkRunner' and options below it")
     odd = [name for name in values if not isinstance(name, str) or not name.isidentifier()]

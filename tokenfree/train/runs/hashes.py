@@ -13,8 +13,6 @@ from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from typing import Any
 
-import yaml
-
 from tokenfree.core.errors import JobError
 from tokenfree.core.files import TEMPORARY
 from tokenfree.core.locks import LOCK
@@ -28,6 +26,7 @@ from tokenfree.core.stored_files import (
     recorded_hashes,
     refuse_later,
 )
+from tokenfree.core.yaml_text import parse_yaml
 from tokenfree.train.runs.checkpoints import MARK, STATE, mark_of
 from tokenfree.train.runs.config import CONFIG_NAME, RESULT_NAME, RUN_FORMAT, SWEEP_FORMAT
 
@@ -82,7 +81,7 @@ def verify_folder(folder: str) -> VerifiedFolder:
     storage = Storage.at(folder)
     names = storage.find()
     for name in _CONFIGS.keys() & names:
-        refuse_later(_parsed(storage, name, yaml.safe_load), _CONFIGS[name], f"{storage.url}/{name}")
+        refuse_later(_parsed(storage, name, parse_yaml), _CONFIGS[name], f"{storage.url}/{name}")
     complete = not {HASHES, RESULT_NAME, TABLE}.isdisjoint(names)
     hashes = recorded_hashes(storage)
     if complete and not hashes:
@@ -123,7 +122,7 @@ def _files_of(storage: Storage, state: str) -> dict[str, str]:
 def _parsed(storage: Storage, name: str, read: Callable[[bytes], Any]) -> Any:
     try:
         return read(storage.read_bytes(name))
-    except (ValueError, KeyError, TypeError, AttributeError, yaml.YAMLError, RecursionError):
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         raise JobError(f"{name}: damaged, it cannot be read; {_COPY}") from None
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import yaml
 
 from tokenfree.core.errors import UserError, nearest_hint
+from tokenfree.core.yaml_text import parse_yaml
 
 _PLACE = re.compile(r"<[a-z]+(?:-[a-z]+)*>")  # placeholders for the user's values
 _DASHBOARD = re.compile(r"--dashboard-host[= ](\S+)")
@@ -48,9 +49,9 @@ def read(source: str) -> Profile:
     """Read and check a profile, given its name or file. Raises UserError that lists all problems and placeholders."""
     path = find(source)
     try:
-        mapping = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise UserError(f"profile {source}: not YAML: {' '.join(str(error).split())}") from None
+        mapping = parse_yaml(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise UserError(f"profile {source}: not YAML: {error}") from None
     if not isinstance(mapping, dict):
         raise UserError(f"profile {source}: should be a mapping of keys to values, not {type(mapping).__name__}")
     problems = _schema_problems(mapping) or _places(mapping)

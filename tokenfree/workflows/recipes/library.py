@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import yaml
 
 from tokenfree.core.errors import UserError
+from tokenfree.core.yaml_text import parse_yaml
 from tokenfree.workflows.recipes.keys import BASE, KeyGroup, chosen, lines, listed, nearest
 
 if TYPE_CHECKING:
@@ -135,23 +136,14 @@ def about(recipe: str) -> str:
     return _END.split(comment, maxsplit=1)[0].rstrip(".:;")
 
 
-class _Loader(yaml.SafeLoader):
-    """A YAML loader that refuses a key given twice. PyYAML would silently ignore the first one."""
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        keys = [key.value for key, _ in node.value]
-        for number, (key, _) in enumerate(node.value):
-            if key.value in keys[:number]:
-                raise yaml.YAMLError(f"line {key.start_mark.line + 1}: the key {key.value!r} is given twice. Keep one")
-        return super().construct_mapping(node, deep)
-
-
 def read(recipe: str) -> dict[str, Any]:
     """Return the mapping of a recipe, given by name, file or a run's config.yaml. Raises UserError if there is none."""
     try:
-        mapping = yaml.load(_text(recipe), _Loader) or {}
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise UserError(f"recipe {recipe}: not YAML: {' '.join(str(error).split())}") from None
+        mapping = parse_yaml(_text(recipe)) or {}
+    except UserError:
+        raise
+    except ValueError as error:
+        raise UserError(f"recipe {recipe}: not YAML: {error}") from None
     if not isinstance(mapping, dict):
         raise UserError(f"recipe {recipe}: should be a mapping of keys to values, not {type(mapping).__name__}")
     if "manifest" in mapping and isinstance(mapping.get("recipe"), dict):  # config.yaml of a run
