@@ -16,17 +16,13 @@ import warnings
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from tokenfree.pipelines.preprocess import run_preprocess
     from tokenfree.train.data.loader import load_windows
     from tokenfree.train.evaluate import evaluate
-    from tokenfree.train.finetune import finetune
     from tokenfree.train.inference.embed import embed
     from tokenfree.train.inference.finetuned import load_finetuned
     from tokenfree.train.inference.predictor import load_predictor
     from tokenfree.train.inference.text_encoder import load_encoder
-    from tokenfree.train.pretrain import pretrain
-    from tokenfree.train.sweep.run import run_sweep as sweep
-    from tokenfree.workflows.api import Recipe, export, predict
+    from tokenfree.workflows.api import Recipe, export, finetune, predict, pretrain, run_preprocess, sweep
 
     __version__: str
 
@@ -52,17 +48,16 @@ _HOMES = {
     "embed": "tokenfree.train.inference.embed",
     "evaluate": "tokenfree.train.evaluate",
     "export": "tokenfree.workflows.api",
-    "finetune": "tokenfree.train.finetune",
+    "finetune": "tokenfree.workflows.api",
     "load_encoder": "tokenfree.train.inference.text_encoder",
     "load_finetuned": "tokenfree.train.inference.finetuned",
     "load_predictor": "tokenfree.train.inference.predictor",
     "load_windows": "tokenfree.train.data.loader",
     "predict": "tokenfree.workflows.api",
-    "pretrain": "tokenfree.train.pretrain",
-    "run_preprocess": "tokenfree.pipelines.preprocess",
-    "sweep": "tokenfree.train.sweep.run",
+    "pretrain": "tokenfree.workflows.api",
+    "run_preprocess": "tokenfree.workflows.api",
+    "sweep": "tokenfree.workflows.api",
 }
-_OTHER_NAMES = {"sweep": "run_sweep"}  # in their homes
 
 if "torch" in sys.modules and "OMP_WAIT_POLICY" not in os.environ:
     warnings.warn(
@@ -82,13 +77,12 @@ def __getattr__(name: str) -> Any:
         module = sys.modules[__name__]  # with it, Python names the nearest attribute
         raise AttributeError(f"module 'tokenfree' has no attribute {name!r}", name=name, obj=module)
     try:
-        home = importlib.import_module(_HOMES[name])
+        return getattr(importlib.import_module(_HOMES[name]), name)
     except ModuleNotFoundError as error:
         from tokenfree.core.machine import install_command
 
         error.add_note(f"tokenfree.{name} needs more packages: {install_command('all')}")
         raise
-    return getattr(home, _OTHER_NAMES.get(name, name))
 
 
 def __dir__() -> list[str]:

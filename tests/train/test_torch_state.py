@@ -96,7 +96,7 @@ class Programs:
 
     def __init__(self, folder: Path, corpus: str, make_recipe: MakeRecipe) -> None:
         self.folder, self.corpus, self.recipe = folder, corpus, make_recipe(steps=2)
-        self.files = {"train": write_files(folder)["train"]}
+        self.files: dict[Any, str] = {"train": write_files(folder)["train"]}
         self.task = task_recipe("classification", steps=2, length=64)
         self._numbers = itertools.count()
         self.run, self.tuned = str(folder / "run"), str(folder / "tuned")

@@ -7,9 +7,9 @@ import re
 import shlex
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import yaml
@@ -18,8 +18,10 @@ import tokenfree
 from tests.conftest import REPOSITORY
 from tests.train.conftest import RECIPE, write_corpus
 from tokenfree.core.errors import UserError
+from tokenfree.core.files import AnyPath
 from tokenfree.core.settings import build, to_mapping
 from tokenfree.train.config import PretrainRecipe
+from tokenfree.train.pretrain import pretrain
 from tokenfree.workflows import cli
 from tokenfree.workflows.recipes.library import read_based
 
@@ -175,6 +177,64 @@ def test_predict_and_export_what_it_trained(trained: tuple[Path, str], monkeypat
         tokenfree.predict("runs/first", "a [MASK]")
     with pytest.raises(UserError, match="no such format"):
         tokenfree.export("runs/first", "other", to="tensorflow")  # pyright: ignore[reportArgumentType]
+
+
+@pytest.mark.parametrize("place", [Path, lambda path: f"~/{path}"], ids=["Path", "home"])
+def test_every_path_may_be_a_path_object_or_begin_with_home(
+    place: Callable[[str], AnyPath],
+    trained: tuple[Path, str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    folder, _ = trained
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    for name in ("data", "runs", "small.yaml"):
+        (tmp_path / name).symlink_to(folder / name)
+    (tmp_path / "texts.txt").write_text("one text\n")
+    (tmp_path / "labels.tsv").write_text("text\tlabel\n" + "one\tx\ntwo\ty\n" * 4)
+    (tmp_path / "books").mkdir()
+    (tmp_path / "books" / "en.txt").write_text("A goose walks over the wide meadow and looks for fresh grass. " * 40)
+    (tmp_path / "mine.yaml").write_text(yaml.safe_dump({"base": str(place("small.yaml")), "train": {"steps": 2}}))
+    run, data = place("runs/first"), place("data/simple")
+
+    config = tokenfree.Recipe.for_preprocessing(
+        "wikipedia-tiny", books=[place("books")], vocabulary={"model": place("data/simple/vocabulary/subwords.model")}
+    )
+    tokenfree.run_preprocess(config, place("made"))
+    result = tokenfree.pretrain(place("mine.yaml"), [data], place("second"), init_from=run)
+    assert (result.steps, result.run) == (2, str(tmp_path / "second"))
+    settings = {"model": RECIPE["model"], "train": {"steps": 2, "global_batch": 4, "length": 64}}
+    recipe = tokenfree.Recipe.for_finetuning("classification", **settings)
+    tokenfree.finetune(recipe, {"train": place("labels.tsv")}, place("tuned"), init_from=run)
+    assert tokenfree.load_finetuned(place("tuned")).evaluate(place("labels.tsv")).metrics is not None
+    assert tokenfree.evaluate(run, data)["step"] == 4
+    assert len(tokenfree.predict(run, ["a [MASK:4]"], data=data)) == 1
+    assert tokenfree.load_predictor(run, data).checkpoint.step == 4
+    assert tokenfree.load_encoder(run)(["a text"]).pooled.shape == (1, RECIPE["model"]["width"])
+    assert tokenfree.embed(run, place("texts.txt"), place("vectors")).texts == 1
+    assert tokenfree.export(run, place("exported")).step == 4
+    assert next(tokenfree.load_windows(data))["language"] == "en"
+    assert {"made", "second", "tuned", "vectors", "exported"} <= set(os.listdir(tmp_path))
+    assert "~" not in os.listdir(tmp_path)
+
+
+def test_functions_take_the_name_of_a_recipe(tmp_path: Path) -> None:
+    output, call = str(tmp_path / "output"), cast(Any, tokenfree.pretrain)
+    for function, recipe in (("pretrain", "canine-s-tyni"), ("finetune", "nre"), ("sweep", "three-knobs-tyni")):
+        with pytest.raises(UserError, match=f"recipe {recipe}: no such file, and no recipe of that name.*did you"):
+            getattr(tokenfree, function)(recipe, {}, output)
+    with pytest.raises(UserError, match="ner: a fine-tuning recipe, where a preprocessing recipe is expected"):
+        tokenfree.run_preprocess("ner", output)
+    with pytest.raises(UserError, match="learns from examples; give a file of them as --train"):
+        tokenfree.finetune("ner", {}, output)
+    with pytest.raises(UserError, match="a sweep needs a folder"):
+        tokenfree.sweep("three-knobs-tiny", data="data", output="s3://bucket/sweep")
+    with pytest.raises(UserError, match="so it is not a finished data directory"):
+        call(run=output, data=output, recipe="canine-s-tiny")
+    with pytest.raises(TypeError, match="missing a required argument: 'data'"):
+        call("canine-s-tiny")
+    assert tokenfree.pretrain.__doc__ == pretrain.__doc__
 
 
 PAGES = [REPOSITORY / "README.md", *sorted((REPOSITORY / "docs").glob("*.md"))]

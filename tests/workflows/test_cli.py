@@ -322,6 +322,25 @@ def test_an_empty_value_of_any_argument_is_refused(command: str, capsys: pytest.
             assert ": the value is empty; give one" in capsys.readouterr().err
 
 
+NOT_PATHS = {
+    *("ACTION", "ANALYSIS", "COMMAND", "FORMAT", "JOB", "LANGUAGE_OR_WIKI", "M", "N", "N | MIN:MAX", "NAME", "P"),
+    *("PREFIX", "RUNNER", "SHELL", "STEPS", "TEXT", "X", "YYYYMMDD"),
+}
+
+
+def test_home_folders_are_expanded_in_every_path(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", "/home/goose")
+    actions = list(cli._actions(cli._parser(cli._imported(cli.command_names()))))
+    metavars = {action.metavar for action in actions if action.nargs != 0 and not action.choices}
+    assert metavars - {None} == {*cli.PATHS, *NOT_PATHS} & metavars, "a new one is listed here or in PATHS"
+    for action in actions:
+        is_path = action.metavar in cli.PATHS
+        for given, whole in (("~/a", "/home/goose/a"), (["~/a", "./~"], ["/home/goose/a", "./~"])):
+            args = argparse.Namespace(**{action.dest: given})
+            cli._complete_paths([action], args)
+            assert getattr(args, action.dest) == (whole if is_path else given)
+
+
 @pytest.mark.parametrize(
     ("sent", "status", "words"),
     [

@@ -11,12 +11,33 @@ from typing import IO
 
 import filelock
 
-from tokenfree.core.errors import JobError
+from tokenfree.core.errors import JobError, UserError
 
 BLOCK_BYTES = 1 << 20
 TEMPORARY = "_tmp"  # folder in which the files of a directory are written
 _HALF_WRITTEN = "_tmp_"
 NO_LOCKS = (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOTSUP, errno.EINVAL)
+
+
+AnyPath = str | os.PathLike[str]
+
+
+def expand_home(path: AnyPath) -> str:
+    """Return a path or an address as text, with the home folder in place of `~` or `~USER` at its beginning.
+
+    Raises UserError if there is no such home folder. A file named `~` is written `./~`.
+    """
+    text = os.fspath(path)
+    whole = os.path.expanduser(text)
+    if text.startswith("~") and whole == text:
+        raise UserError(f"{text}: no home folder of this user is known. Write ./{text} for a file of that name.")
+    return whole
+
+
+def absolute_path(path: AnyPath) -> str:
+    """Return a path in its absolute form. An address stays as it is."""
+    text = expand_home(path)
+    return text if "://" in text else os.path.abspath(text)
 
 
 def write_atomically(path: Path, content: str | bytes) -> None:
@@ -88,4 +109,4 @@ def lock(path: Path, *, seconds: float = math.inf, held: Exception | None = None
 
 def cache_folder() -> Path:
     """Return the cache folder. Everything in it can be recreated."""
-    return Path(os.environ.get("TOKENFREE_CACHE") or Path.home() / ".cache" / "tokenfree")
+    return Path(expand_home(os.environ.get("TOKENFREE_CACHE") or "~/.cache/tokenfree"))

@@ -9,16 +9,26 @@ import functools
 import hashlib
 import importlib
 import json
+import os
 import pkgutil
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Annotated, Any, Generic, TypeVar, get_args, get_origin, get_type_hints
 
-from pydantic import ConfigDict, Field, GetCoreSchemaHandler, PydanticUserError, TypeAdapter, ValidationError
+from pydantic import (
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    GetCoreSchemaHandler,
+    PydanticUserError,
+    TypeAdapter,
+    ValidationError,
+)
 from pydantic_core import PydanticCustomError, core_schema
 from typing_extensions import dataclass_transform
 
 from tokenfree.core import own_code
 from tokenfree.core.errors import Path, UserError, first_line, nearest_hint, refusals
+from tokenfree.core.files import expand_home
 from tokenfree.core.yaml_text import parse_yaml
 
 _MOST_CHARACTERS = 80  # of a wrong value in a message
@@ -53,6 +63,10 @@ def _built_by(found: type) -> Any:
 
 T = TypeVar("T")
 Positive = Annotated[int, Field(ge=1)]
+# A key that is a path or an address.
+PathText = Annotated[
+    str, BeforeValidator(lambda value: expand_home(value) if isinstance(value, str | os.PathLike) else value)
+]
 NonNegative = Annotated[int, Field(ge=0)]
 
 
@@ -205,7 +219,7 @@ def override(
     A part that changes its `name` keeps the keys that the new part also has. The others are lost. Each is listed with
     its dotted name, followed by the name of the new part.
     """
-    hints, over, lost = get_type_hints(cls, include_extras=True), dict(over), list[str]()
+    hints, over, lost = get_type_hints(cls, include_extras=True), dict[str, Any](_without_paths(over)), list[str]()
     for key, value in over.items():
         old, new = ({"name": each} if isinstance(each, str) else each for each in (base.get(key), value))
         hint, slot = hints.get(key), slot_of(hints.get(key))
@@ -225,6 +239,15 @@ def override(
             over[key], found = override(hint, old, new, f"{prefix}{key}.")
             lost += found
     return merge(base, over), lost
+
+
+def _without_paths(value: Any) -> Any:
+    """Return a value of YAML in which every path is text. Python code may use `pathlib.Path`."""
+    if isinstance(value, Mapping):
+        return {key: _without_paths(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_without_paths(item) for item in value]
+    return os.fspath(value) if isinstance(value, os.PathLike) else value
 
 
 def nest(dotted: Iterable[tuple[str, str]]) -> dict[str, Any]:

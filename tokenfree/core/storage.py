@@ -23,7 +23,7 @@ import pyarrow as pa
 from fsspec.implementations.local import LocalFileSystem
 
 from tokenfree.core.errors import JobError, UserError, is_utf8
-from tokenfree.core.files import TEMPORARY, hash_file, sync
+from tokenfree.core.files import TEMPORARY, AnyPath, expand_home, hash_file, sync
 from tokenfree.core.machine import install_command
 
 _PROCESS_FOLDERS = ("/dev/", "/proc/")  # their content differs from process to process
@@ -115,8 +115,9 @@ class Storage:
     url: str
 
     @classmethod
-    def at(cls, url: str) -> Self:
+    def at(cls, url: AnyPath) -> Self:
         """Return the directory `url` in its absolute form. Raises UserError if its address or protocol is unusable."""
+        url = expand_home(url)
         check_address(url)
         try:
             fs, root = _file_system(url)

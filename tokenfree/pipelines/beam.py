@@ -30,6 +30,7 @@ from apache_beam.runners.portability import prism_runner
 from apache_beam.utils import subprocess_server
 
 from tokenfree.core.errors import JobError, UserError
+from tokenfree.core.files import AnyPath, expand_home
 from tokenfree.core.machine import within
 from tokenfree.core.yaml_text import parse_yaml
 from tokenfree.preprocess.job.job import PreprocessJob
@@ -62,14 +63,14 @@ def load_profile(name: str) -> Profile:
     return _parsed((FOLDER / f"{name}.yaml").read_text("utf-8"), f"profile {name}")
 
 
-def read_profile(path: str) -> Profile:
+def read_profile(path: AnyPath) -> Profile:
     """Return the profile in a file. Raises UserError if the file cannot be read or is not a profile."""
     try:
-        text = Path(path).read_text("utf-8")
+        text = Path(expand_home(path)).read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or "not UTF-8"
         raise UserError(f"--profile {path}: cannot be read ({reason}); give a YAML file of Beam's options") from None
-    return _parsed(text, path)
+    return _parsed(text, str(path))
 
 
 def _parsed(text: str, source: str) -> Profile:
@@ -145,7 +146,7 @@ SECRET_OPTIONS = ("s3_access_key_id", "s3_secret_access_key", "s3_session_token"
 
 
 def runner_options(
-    runner: str, workers: int | None, beam_options: Sequence[str] = (), profile: str | None = None
+    runner: str, workers: int | None, beam_options: Sequence[str] = (), profile: AnyPath | None = None
 ) -> PipelineOptions:
     """Return the options of a pipeline. Raises UserError if any of them is unknown or invalid.
 

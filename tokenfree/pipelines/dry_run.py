@@ -3,6 +3,7 @@
 import time
 from dataclasses import dataclass
 
+from tokenfree.core.files import AnyPath
 from tokenfree.core.storage import Storage
 from tokenfree.preprocess.config import PreprocessConfig
 from tokenfree.preprocess.documents.extract import PageCounters, extract
@@ -38,7 +39,7 @@ class PlanDescription:
     vocabulary_seconds: float  # of the one process that trains it
 
 
-def describe_plan(config: PreprocessConfig, output: str | None = None) -> PlanDescription:
+def describe_plan(config: PreprocessConfig, output: AnyPath | None = None) -> PlanDescription:
     """Estimate what `run_preprocess` would do with this config. Raises UserError if its inputs are invalid.
 
     Uses the sizes of the inputs and the first pages of the largest one, read for a second. Folders exclude `output`.

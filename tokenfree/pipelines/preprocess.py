@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from tokenfree.core.errors import JobError, UserError
+from tokenfree.core.files import AnyPath
 from tokenfree.core.locks import claimed
 from tokenfree.core.machine import RAY_LOSSES, cores
 from tokenfree.core.storage import Storage
@@ -53,7 +54,7 @@ class Engine:
 
 
 def choose_engine(
-    runner: str, workers: int | None, beam_options: Sequence[str] = (), profile: str | None = None
+    runner: str, workers: int | None, beam_options: Sequence[str] = (), profile: AnyPath | None = None
 ) -> Engine:
     """Return what runs the stages, for the arguments of `run_preprocess`. Raises UserError if any of them is invalid.
 
@@ -81,10 +82,10 @@ def choose_engine(
 
 def run_preprocess(
     config: PreprocessConfig,
-    output: str,
+    output: AnyPath,
     *,
     runner: str = "direct",
-    profile: str | None = None,
+    profile: AnyPath | None = None,
     workers: int | None = None,
     beam_options: Sequence[str] = (),
     check_inputs: bool = False,

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field
 
-from tokenfree.core.settings import settings
+from tokenfree.core.settings import PathText, settings
 from tokenfree.preprocess.records import COLUMN_TYPES
 from tokenfree.preprocess.text.characters import SCRIPTS
 
@@ -59,7 +59,7 @@ class VocabularyConfig:
         smoothing: exponent of a language's share of the sample. 1: in proportion to its characters; 0: equal shares.
     """
 
-    model: str | None = None
+    model: PathText | None = None
     size: Annotated[int, Field(ge=300, le=500_000)] = 32_000
     algorithm: Literal["unigram", "bpe"] = "unigram"
     character_coverage: Annotated[float, Field(ge=0.98, le=1)] = 0.9995
@@ -134,9 +134,9 @@ class PreprocessConfig:
         seed: seed of the vocabulary's training.
     """
 
-    wikipedia: tuple[str, ...] = ()
-    books: tuple[str, ...] = ()
-    hf_dataset: tuple[str, ...] = ()
+    wikipedia: tuple[PathText, ...] = ()
+    books: tuple[PathText, ...] = ()
+    hf_dataset: tuple[PathText, ...] = ()
     text_column: str = "text"
     id_column: str = "id"
     language_column: str = "language"

@@ -17,6 +17,7 @@ import torch
 from torch.nn import functional
 
 from tokenfree.core.errors import UserError
+from tokenfree.core.files import AnyPath
 from tokenfree.preprocess.text.characters import SPACE, classes_of, scripts_of
 from tokenfree.preprocess.text.specials import BYTE_MASK, BYTES, CHARACTERS, Specials, of_subwords
 from tokenfree.train.batches.base import MASKED, Arrays
@@ -27,7 +28,7 @@ from tokenfree.train.data.mixture import Data, given_or_parsed, load_data_manife
 from tokenfree.train.data.validation import Baselines
 from tokenfree.train.intervals import mean_over_windows
 from tokenfree.train.loop.pretraining import Loop
-from tokenfree.train.loop.step import on_device
+from tokenfree.train.loop.step import inference_precision, on_device
 from tokenfree.train.runs.config import read_config
 from tokenfree.train.runs.run import checkpoint_of
 from tokenfree.train.torch_state import default_settings
@@ -37,8 +38,8 @@ Change = Literal["blank", "other"]
 
 @default_settings()
 def evaluate(
-    run: str,
-    data: Data | Sequence[str],
+    run: AnyPath,
+    data: Data | AnyPath | Sequence[AnyPath],
     *,
     num_windows: int | None = None,
     step: int | None = None,
@@ -62,9 +63,11 @@ def evaluate(
             f"{run} was {config.data}: an encoder without the head of an objective, so that there is no loss to "
             "evaluate; encode texts with it (tokenfree.load_encoder), or train on with `tokenfree pretrain --init-from`"
         )
-    recipe = config.recipe
+    train = config.recipe.train
+    train = dataclasses.replace(train, precision=inference_precision(train.precision))
     if num_windows is not None:
-        recipe = dataclasses.replace(recipe, train=dataclasses.replace(recipe.train, validation_windows=num_windows))
+        train = dataclasses.replace(train, validation_windows=num_windows)
+    recipe = dataclasses.replace(config.recipe, train=train)
     checkpoint, data = checkpoint_of(run, step), given_or_parsed(data)
     vocabulary = load_data_vocabulary(data)
     problems = check(recipe, load_data_manifest(data), vocabulary=vocabulary)

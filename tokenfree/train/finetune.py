@@ -11,12 +11,13 @@ from typing import Any
 
 from tokenfree.core import own_code
 from tokenfree.core.errors import UserError
+from tokenfree.core.files import AnyPath, absolute_path, expand_home
 from tokenfree.core.settings import build, merge, to_mapping
 from tokenfree.core.storage import Storage
 from tokenfree.preprocess.dataset.manifest import MODEL, load_vocabulary
 from tokenfree.preprocess.features.vocabulary import Vocabulary
 from tokenfree.train.config import FinetuneRecipe, check_finetuning
-from tokenfree.train.data.mixture import absolute_path, paths_of
+from tokenfree.train.data.mixture import paths_of
 from tokenfree.train.jobs.run_to_end import GivenStart, num_restarts, run_to_end
 from tokenfree.train.jobs.weights import read_weights, run_and_step
 from tokenfree.train.loop.finetuning import SPLITS, FinetuneJob, TaskFiles, TaskSource, content_of
@@ -48,14 +49,14 @@ class FinetuneResult:
 @default_settings()
 def finetune(
     recipe: FinetuneRecipe,
-    files: Mapping[Split, str],
-    run: str,
+    files: Mapping[Split, AnyPath],
+    run: AnyPath,
     *,
     workers: tuple[int, int] = (1, 1),
     progress: OnLine | None = None,
-    init_from: str | None = None,
+    init_from: AnyPath | None = None,
     model: Mapping[str, Any] | None = None,
-    vocabulary: str | None = None,
+    vocabulary: AnyPath | None = None,
     trust_code: bool = False,
     baselines: Mapping[str, Any] | None = None,
 ) -> FinetuneResult:
@@ -132,22 +133,23 @@ class PreparedRun:
 
 def prepare(
     recipe: FinetuneRecipe,
-    files: Mapping[Split, str],
-    run: str,
+    files: Mapping[Split, AnyPath],
+    run: AnyPath,
     *,
     workers: tuple[int, int] = (1, 1),
-    init_from: str | None = None,
+    init_from: AnyPath | None = None,
     model: Mapping[str, Any] | None = None,
-    vocabulary: str | None = None,
+    vocabulary: AnyPath | None = None,
     trust_code: bool = False,
 ) -> PreparedRun:
     """Check that everything a run needs can be read, without writing. Raises UserError if something is invalid."""
-    recipe = as_recorded(recipe, Run(run).name)
-    paths: dict[Split, str] = {
-        split: files[split] if files[split].startswith(SCHEME) else absolute_path(files[split])
-        for split in SPLITS
-        if split in files
-    }
+    run, init_from = Run(run).name, None if init_from is None else expand_home(init_from)
+    recipe = as_recorded(recipe, run)
+    paths = dict[Split, str]()
+    for split in SPLITS:
+        if split in files:
+            path = expand_home(files[split])
+            paths[split] = path if path.startswith(SCHEME) else absolute_path(path)
     if recipe.task.needs_files and "train" not in paths:
         raise UserError(f"task.name: {recipe.task.name} learns from examples; give a file of them as --train")
     if init_from is not None:
@@ -185,7 +187,7 @@ def _model_of(
 
 
 def _vocabulary(
-    recipe: FinetuneRecipe, run: str, init_from: str | None, path: str | None, trust_code: bool
+    recipe: FinetuneRecipe, run: str, init_from: str | None, path: AnyPath | None, trust_code: bool
 ) -> Vocabulary | None:
     if recipe.model.embedder.symbols != "subwords":
         if path is not None:
@@ -193,7 +195,7 @@ def _vocabulary(
         return None
     if path is not None:
         try:
-            return Vocabulary.load(Path(path).read_bytes())
+            return Vocabulary.load(Path(expand_home(path)).read_bytes())
         except OSError as error:
             raise UserError(f"--vocabulary {path}: {error.strerror}; give a SentencePiece model") from None
     places = [Run(run).name]

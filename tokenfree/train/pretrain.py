@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 
 from tokenfree.core import own_code
 from tokenfree.core.errors import UserError
+from tokenfree.core.files import AnyPath
 from tokenfree.train.config import PretrainRecipe, check, with_rows_for
 from tokenfree.train.data.mixture import Data, absolute, given_or_parsed, load_data_manifest, load_data_vocabulary
 from tokenfree.train.jobs.run_to_end import Extension, GivenStart, num_restarts, run_to_end
@@ -46,12 +47,12 @@ class PretrainResult:
 @default_settings()
 def pretrain(
     recipe: PretrainRecipe,
-    data: Data | Sequence[str],
-    run: str,
+    data: Data | AnyPath | Sequence[AnyPath],
+    run: AnyPath,
     *,
     workers: tuple[int, int] = (1, 1),
     progress: OnLine | None = None,
-    init_from: str | None = None,
+    init_from: AnyPath | None = None,
     extend_to: int | None = None,
     trust_code: bool = False,
 ) -> PretrainResult:

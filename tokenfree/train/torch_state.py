@@ -45,7 +45,7 @@ class _ProcessSettings(NamedTuple):
             torch.get_deterministic_debug_mode(),
             deterministic.fill_uninitialized_memory,  # pyright: ignore[reportAttributeAccessIssue]
             matmul,
-            torch.backends.cuda.matmul.fp32_precision,
+            str(torch.backends.cuda.matmul.fp32_precision),
             torch.backends.mkldnn.matmul.fp32_precision,  # pyright: ignore[reportAttributeAccessIssue]
         )
 

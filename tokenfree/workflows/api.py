@@ -1,10 +1,14 @@
 """Functions of `tokenfree.NAME` beyond those of the packages: recipes by name, predictions and export in one call."""
 
-from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+import functools
+import importlib
+import inspect
+import os
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, TypeVar
 
 from tokenfree.core.errors import UserError
+from tokenfree.core.files import AnyPath
 from tokenfree.core.own_code import trusting
 from tokenfree.core.settings import build, override
 from tokenfree.workflows.recipes import library
@@ -25,7 +29,7 @@ class Recipe:
     """
 
     @staticmethod
-    def from_name(recipe: str, *, trust_code: bool = False, **overrides: Any) -> "PretrainRecipe":
+    def from_name(recipe: AnyPath, *, trust_code: bool = False, **overrides: Any) -> "PretrainRecipe":
         """Build a pretraining recipe, such as `Recipe.from_name("canine-s-tiny", train={"steps": 500})`.
 
         Raises UserError if there is no such recipe, it is of another kind, or keys or values are invalid.
@@ -33,24 +37,24 @@ class Recipe:
         return _built(library.PRETRAINING, recipe, overrides, trust_code)
 
     @staticmethod
-    def for_finetuning(recipe: str, *, trust_code: bool = False, **overrides: Any) -> "FinetuneRecipe":
+    def for_finetuning(recipe: AnyPath, *, trust_code: bool = False, **overrides: Any) -> "FinetuneRecipe":
         """Build a fine-tuning recipe, such as `Recipe.for_finetuning("ner", train={"steps": 500})`."""
         return _built(library.FINETUNING, recipe, overrides, trust_code)
 
     @staticmethod
-    def for_sweep(recipe: str, *, trust_code: bool = False, **overrides: Any) -> "SweepRecipe":
+    def for_sweep(recipe: AnyPath, *, trust_code: bool = False, **overrides: Any) -> "SweepRecipe":
         """Build a sweep recipe, such as `Recipe.for_sweep("three-knobs-tiny", trials=4)`."""
         library.check_kind(library.SWEEP, recipe)
         with trusting(trust_code, f"recipe {recipe}"):
             return library.build_sweep(library.read(recipe), overrides, f"recipe {recipe}")
 
     @staticmethod
-    def for_preprocessing(recipe: str, **overrides: Any) -> "PreprocessConfig":
+    def for_preprocessing(recipe: AnyPath, **overrides: Any) -> "PreprocessConfig":
         """Build preprocessing settings, such as `Recipe.for_preprocessing("wikipedia-tiny", books=["books/"])`."""
         return _built(library.PREPROCESSING, recipe, overrides)
 
 
-def _built(kind: library.RecipeKind, recipe: str, overrides: Mapping[str, Any], trust_code: bool = False) -> Any:
+def _built(kind: library.RecipeKind, recipe: AnyPath, overrides: Mapping[str, Any], trust_code: bool = False) -> Any:
     library.check_kind(kind, recipe)
     with trusting(trust_code, f"recipe {recipe}"):
         mapping, lost = override(kind.settings_class(), library.read_based(recipe), overrides)
@@ -59,12 +63,62 @@ def _built(kind: library.RecipeKind, recipe: str, overrides: Mapping[str, Any], 
     return made
 
 
+P = ParamSpec("P")
+R = TypeVar("R")
+T = TypeVar("T")
+
+
+def taking_names(
+    function: Callable[Concatenate[R, P], T], read: Callable[[AnyPath], R]
+) -> Callable[Concatenate[R | AnyPath, P], T]:
+    """Return `function` with the name or the YAML file of a recipe also accepted as its first argument."""
+    signature = inspect.signature(function)
+    first = next(iter(signature.parameters))
+
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> T:
+        bound = signature.bind(*args, **kwargs)
+        if isinstance(bound.arguments[first], str | os.PathLike):
+            bound.arguments[first] = read(bound.arguments[first])
+        return function(*bound.args, **bound.kwargs)
+
+    return call
+
+
+if TYPE_CHECKING:
+    from tokenfree.pipelines import preprocess as _preprocess
+    from tokenfree.train import finetune as _finetune
+    from tokenfree.train import pretrain as _pretrain
+    from tokenfree.train.sweep import run as _sweep
+
+    finetune = taking_names(_finetune.finetune, Recipe.for_finetuning)
+    pretrain = taking_names(_pretrain.pretrain, Recipe.from_name)
+    run_preprocess = taking_names(_preprocess.run_preprocess, Recipe.for_preprocessing)
+    sweep = taking_names(_sweep.run_sweep, Recipe.for_sweep)
+
+_OF_RECIPES: dict[str, tuple[str, str, Callable[[AnyPath], Any]]] = {  # module, function, and how a name is read
+    "finetune": ("tokenfree.train.finetune", "finetune", Recipe.for_finetuning),
+    "pretrain": ("tokenfree.train.pretrain", "pretrain", Recipe.from_name),
+    "run_preprocess": ("tokenfree.pipelines.preprocess", "run_preprocess", Recipe.for_preprocessing),
+    "sweep": ("tokenfree.train.sweep.run", "run_sweep", Recipe.for_sweep),
+}
+
+
+@functools.cache
+def __getattr__(name: str) -> Any:
+    """Return a function that trains or preprocesses. Importing its module takes seconds."""
+    if name not in _OF_RECIPES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    module, function, read = _OF_RECIPES[name]
+    return taking_names(getattr(importlib.import_module(module), function), read)
+
+
 def predict(
-    run: str,
+    run: AnyPath,
     texts: Sequence[str],
     *,
     top: int = 5,
-    data: str | None = None,
+    data: AnyPath | None = None,
     step: int | None = None,
     trust_code: bool = False,
 ) -> list[Any]:
@@ -98,8 +152,8 @@ def predict(
 
 
 def export(
-    run: str | Path,
-    folder: str | Path,
+    run: AnyPath,
+    folder: AnyPath,
     *,
     to: Literal["huggingface", "onnx"] = "huggingface",
     step: int | None = None,

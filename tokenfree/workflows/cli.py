@@ -23,12 +23,14 @@ from typing import Any, NoReturn
 
 import tokenfree.workflows.commands
 from tokenfree.core.errors import JobError, PrintableStream, StoppedError, UserError, is_utf8, nearest_hint, one_line
+from tokenfree.core.files import expand_home
 from tokenfree.core.machine import install_command, version_of
 from tokenfree.core.own_code import trusting
 from tokenfree.core.signals import on_first_signal
 from tokenfree.workflows.recipes.library import separated
 from tokenfree.workflows.terminal.verbosity import add_arguments, set_logging
 
+PATHS = ("DIR", "FILE", "PATH", "PROFILE", "RECIPE", "RUN", "RUN|FOLDER", "URL")  # metavars of paths and addresses
 EPILOG = "Help on one command, with an example: tokenfree COMMAND --help"
 _USER_ERRORS = (errno.EROFS, errno.EACCES, errno.EPERM, errno.EEXIST, errno.ENOTDIR, errno.EISDIR)
 # Packages that only an extra installs.
@@ -179,7 +181,7 @@ def _run(argv: list[str]) -> int:
         parser.print_help()
         return 0
     module = modules[args.command]
-    _refuse_empty(actions, args)
+    _complete_paths(actions, args)
     if passed_on and not getattr(module, "PASSES_ON", False):
         raise UserError(f"tokenfree {args.command} takes nothing after '--', but got {passed_on[0]!r}")
     args.passed_on, args.overrides = passed_on, overrides
@@ -227,10 +229,16 @@ def _actions(parser: argparse.ArgumentParser) -> Iterator[argparse.Action]:
                 yield from _actions(each)
 
 
-def _refuse_empty(actions: Sequence[argparse.Action], args: argparse.Namespace) -> None:
-    """Raise UserError if an argument other than TEXT is empty, because an empty path means the working directory."""
+def _complete_paths(actions: Sequence[argparse.Action], args: argparse.Namespace) -> None:
+    """Replace `~` by the home folder, because shells leave it in `--output=~/run` and in quotes.
+
+    Raises UserError if an argument other than TEXT is empty, because an empty path means the working directory.
+    """
     for action in actions:
         value = getattr(args, action.dest, None)
+        if action.metavar in PATHS and value is not None:
+            whole = list(map(expand_home, value)) if isinstance(value, list) else expand_home(value)
+            setattr(args, action.dest, whole)
         if action.metavar != "TEXT" and "" in (value if isinstance(value, list) else [value]):
             name = next(iter(action.option_strings), action.metavar or action.dest)
             raise UserError(f"{name}: the value is empty; give one, or see that the shell's variable is set")

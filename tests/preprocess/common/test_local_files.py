@@ -14,9 +14,34 @@ import pytest
 from tests.conftest import REPOSITORY
 from tokenfree.core import files as local_files
 from tokenfree.core.errors import JobError, UserError
-from tokenfree.core.files import hash_file, hash_stream, lock
+from tokenfree.core.files import AnyPath, absolute_path, expand_home, hash_file, hash_stream, lock
 
 HELD = UserError("a goose sits on it")
+
+
+@pytest.mark.parametrize(
+    ("path", "whole"),
+    [
+        ("~", "/home/goose"),
+        ("~/run", "/home/goose/run"),
+        (Path("~/run"), "/home/goose/run"),
+        ("~/A:0.7", "/home/goose/A:0.7"),
+        ("~root/run", os.path.expanduser("~root/run")),
+        ("./~", "./~"),
+        ("a/~/b", "a/~/b"),
+        ("s3://bucket/~/run", "s3://bucket/~/run"),
+        (Path("run"), "run"),
+    ],
+)
+def test_expand_home_at_the_beginning_only(path: AnyPath, whole: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", "/home/goose")
+    assert expand_home(path) == whole
+    assert absolute_path(path) == (whole if "://" in whole else os.path.abspath(whole))
+
+
+def test_expand_home_refuses_unknown_users() -> None:
+    with pytest.raises(UserError, match="no home folder of this user is known"):
+        expand_home("~no-such-goose/run")
 
 
 def test_a_hash_does_not_depend_on_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

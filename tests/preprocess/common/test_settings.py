@@ -1,12 +1,14 @@
 """Settings: built from mappings, every mistake named at once, parts found by name."""
 
 from dataclasses import FrozenInstanceError
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tokenfree.core.errors import UserError
 from tokenfree.core.settings import (
+    PathText,
     Slot,
     build,
     draft,
@@ -123,6 +125,25 @@ def test_a_slot_lists_the_files_that_have_a_config() -> None:
     names = Slot("tokenfree.train.model.attention", "full").names()
     assert {"full", "multi_scale"} <= set(names)
     assert "scales" not in names  # a helper file without a Config
+
+
+@settings
+class Paths:
+    model: PathText | None = None
+    books: tuple[PathText, ...] = ()
+
+
+def test_build_expands_the_home_folder_in_paths(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", "/home/goose")
+    found = build(Paths, {"model": "~/v.model", "books": [Path("~/a"), "s3://b/~"]}, source="test")
+    assert found == Paths(model="/home/goose/v.model", books=("/home/goose/a", "s3://b/~"))
+    with pytest.raises(UserError, match=r"model: .*not 5.*books: .*should be a list"):
+        build(Paths, {"model": 5, "books": "~/a"}, source="test")
+
+
+def test_override_takes_paths(monkeypatch: pytest.MonkeyPatch) -> None:
+    mapping, _ = override(Paths, {}, {"books": (Path("a"), "b"), "other": {"base": Path("c")}})
+    assert mapping == {"books": ["a", "b"], "other": {"base": "c"}}
 
 
 def test_overrides_are_read_as_yaml_and_laid_over() -> None:

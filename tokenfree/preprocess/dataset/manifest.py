@@ -16,6 +16,7 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from tokenfree.core.errors import JobError, UserError
+from tokenfree.core.files import AnyPath
 from tokenfree.core.machine import version_of
 from tokenfree.core.storage import Storage
 from tokenfree.core.stored_files import OWN, checked, hash_of, is_inside, read_sealed, write_sealed
@@ -95,7 +96,7 @@ class Manifest:
         return tuple(shard for split in self.splits.values() for shard in split.shards)
 
 
-def load_manifest(directory: str) -> Manifest:
+def load_manifest(directory: AnyPath) -> Manifest:
     """Return the manifest of a data directory. Raises UserError if it is absent, damaged or of an unknown version."""
     try:
         values = json.loads(Storage.at(directory).read_bytes(MANIFEST))
@@ -202,7 +203,7 @@ def marked_inputs(storage: Storage) -> list[dict[str, Any]] | None:
 MODEL, VOCABULARY = "vocabulary/subwords.model", "vocabulary/subwords.vocab"
 
 
-def load_vocabulary(data: str) -> Vocabulary | None:
+def load_vocabulary(data: AnyPath) -> Vocabulary | None:
     """Return the subword vocabulary of a data directory or run (a path or fsspec address), or None if it has none.
 
     Raises UserError if the address cannot be read or the vocabulary is not the one of the manifest.

@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from tokenfree.core.errors import JobError
+from tokenfree.core.files import AnyPath
 from tokenfree.core.locks import LOCK
 from tokenfree.core.settings import build
 from tokenfree.core.storage import Storage
@@ -192,7 +193,7 @@ COPY = "copy the directory again"
 NOT_DATA = (LOCK, "_work")  # and what is kept for a later job, which checks documents and shards before it uses them
 
 
-def verify(directory: str) -> tuple[str, ...]:
+def verify(directory: AnyPath) -> tuple[str, ...]:
     """Check everything and return the files that no hash covers.
 
     Raises UserError if `directory` is not a complete data directory, and JobError if anything else is wrong.

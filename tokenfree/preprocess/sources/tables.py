@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tokenfree.core.errors import UserError, first_line
+from tokenfree.core.files import expand_home
 from tokenfree.preprocess.config import PreprocessConfig
 from tokenfree.preprocess.records import Failure, Format, InputSplit, Page
 from tokenfree.preprocess.sources.compression import HEADER_BYTES, Block, Damage, Event, read_blocks, stored_format
@@ -103,7 +104,7 @@ class Named(NamedTuple):
     @classmethod
     def parse(cls, text: str) -> Self:
         """Parse `NAME[:CONFIG][@SPLIT]`. A folder may contain a colon; it becomes absolute, the same on all workers."""
-        name, _, split = text.partition("@")
+        name, _, split = expand_home(text).partition("@")
         path, _, config = (name, "", "") if os.path.isdir(name) else name.partition(":")
         return cls(os.path.abspath(path) if os.path.isdir(path) else path, config or None, split or None)
 

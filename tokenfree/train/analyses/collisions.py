@@ -12,6 +12,7 @@ import numpy as np
 import torch
 
 from tokenfree.core.errors import UserError
+from tokenfree.core.files import AnyPath
 from tokenfree.preprocess.text.characters import codepoints_of, scripts_of
 from tokenfree.train.analyses.subject import AnalysedModel, is_data, read_lines, source_of
 from tokenfree.train.data.mixture import Data
@@ -70,7 +71,7 @@ def count_characters(source: Data, max_windows: int | None = None) -> dict[str, 
 
 
 @default_settings()
-def collisions(model: AnalysedModel, data: str | None = None, max_windows: int | None = None) -> dict[str, Any]:
+def collisions(model: AnalysedModel, data: AnyPath | None = None, max_windows: int | None = None) -> dict[str, Any]:
     """Return how many characters of a corpus share buckets of a model's hashes with other characters of the corpus.
 
     `data` is a data directory or a text file, by default the training data. `rows` has one row for the whole corpus,

@@ -21,6 +21,7 @@ from scipy import stats
 from torch import Tensor
 
 from tokenfree.core.errors import UserError
+from tokenfree.core.files import AnyPath
 from tokenfree.preprocess.features.vocabulary import Vocabulary
 from tokenfree.preprocess.text.words import word_spans
 from tokenfree.train.analyses.subject import AnalysedModel, read_lines
@@ -41,7 +42,7 @@ class WordPairs(NamedTuple):
     lemmas: np.ndarray  # int64 [pairs]: number of the lemma
 
 
-def read_unimorph(path: str) -> dict[str, list[str]]:
+def read_unimorph(path: AnyPath) -> dict[str, list[str]]:
     """Return the words of each lemma in NFC, the lemma first, without phrases. Raises UserError without a tab."""
     found: dict[str, dict[str, None]] = {}
     for number, line in read_lines(path):
@@ -54,9 +55,9 @@ def read_unimorph(path: str) -> dict[str, list[str]]:
     return {lemma: list(words) for lemma, words in found.items() if words}
 
 
-def unimorph_files(paths: Sequence[str]) -> dict[str, str]:
+def unimorph_files(paths: Sequence[AnyPath]) -> dict[str, AnyPath]:
     """Return files by their name without ending. Raises UserError if two have the same name."""
-    found: dict[str, str] = {}
+    found: dict[str, AnyPath] = {}
     for path in paths:
         if Path(path).stem in found:
             raise UserError(f"{path}: {found[Path(path).stem]} has the same name; rename one")
@@ -217,7 +218,7 @@ def correlate(
 @default_settings()
 def similarity(
     model: AnalysedModel,
-    data: Sequence[str],
+    data: Sequence[AnyPath],
     num_pairs: int = 2000,
     *,
     seed: int = 0,

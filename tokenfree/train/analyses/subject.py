@@ -9,6 +9,7 @@ import numpy as np
 import torch
 
 from tokenfree.core.errors import UserError
+from tokenfree.core.files import AnyPath, expand_home
 from tokenfree.core.storage import Storage
 from tokenfree.preprocess.dataset.manifest import MANIFEST, load_vocabulary
 from tokenfree.preprocess.features.vocabulary import Vocabulary
@@ -87,13 +88,13 @@ class AnalysedModel:
 
 @default_settings()
 def load_model(
-    run: str | Path, *, step: int | None = None, vocabulary: str | None = None, trust_code: bool = False
+    run: AnyPath, *, step: int | None = None, vocabulary: AnyPath | None = None, trust_code: bool = False
 ) -> AnalysedModel:
     """Load the encoder of a run, or of a folder written by transformers' `save_pretrained`.
 
     `vocabulary` is a data directory with the vocabulary of a model of subwords, by default its training data.
     """
-    name = str(run)
+    name = expand_home(run)
     if CONFIG_NAME not in Storage.at(name).names() and (Path(name) / "config.json").is_file():
         found = read_folder(Path(name))
         length = min(PRETRAINED_LENGTH, found.encoder.config.embedder.max_characters)
@@ -112,14 +113,14 @@ def load_model(
     return AnalysedModel(name, reader, data, known)
 
 
-def _finetuned(run: str, reader: TextEncoder, vocabulary: str | None) -> AnalysedModel:
+def _finetuned(run: str, reader: TextEncoder, vocabulary: AnyPath | None) -> AnalysedModel:
     own = load_vocabulary(Run(run).name) if reader.encoder.config.embedder.symbols == "subwords" else None
     if own is not None and vocabulary is not None:
         _vocabulary(run, vocabulary, own.sha256)
     return AnalysedModel(run, reader, vocabulary=own)
 
 
-def load_named_vocabulary(data: str) -> Vocabulary:
+def load_named_vocabulary(data: AnyPath) -> Vocabulary:
     """Return the vocabulary of a data directory. Raises UserError if it has none."""
     found = load_vocabulary(data)
     if found is None:
@@ -127,7 +128,7 @@ def load_named_vocabulary(data: str) -> Vocabulary:
     return found
 
 
-def _vocabulary(name: str, data: str, sha256: str | None) -> Vocabulary:
+def _vocabulary(name: str, data: AnyPath, sha256: str | None) -> Vocabulary:
     found = load_named_vocabulary(data)
     if sha256 is not None and found.sha256 != sha256:
         raise UserError(f"{data} has another vocabulary than {name}; name its own data with --vocabulary DIR")
@@ -152,7 +153,7 @@ class SampledTexts(NamedTuple):
     num_cut: int
 
 
-def sample_texts(model: AnalysedModel, data: str | None, num_texts: int) -> SampledTexts:
+def sample_texts(model: AnalysedModel, data: AnyPath | None, num_texts: int) -> SampledTexts:
     """Return at most `num_texts` texts of `data`, spaced evenly, each as far as `model` reads it.
 
     `data` is a data directory, whose validation split is read, or a file with one text per line. The default is the
@@ -174,15 +175,16 @@ def sample_texts(model: AnalysedModel, data: str | None, num_texts: int) -> Samp
     return SampledTexts(texts, cut)
 
 
-def source_of(model: AnalysedModel, data: str | None) -> Data:
+def source_of(model: AnalysedModel, data: AnyPath | None) -> Data:
     """Return `data` or, by default, the training data of the model. Raises UserError if these are not known."""
     if data is None and model.data is None:
         raise UserError(f"there is no data directory that {model.name} was trained on; name texts with --data PATH")
-    return data or model.data or ""
+    return (model.data or "") if data is None else expand_home(data)
 
 
-def read_lines(path: str) -> list[tuple[int, str]]:
+def read_lines(path: AnyPath) -> list[tuple[int, str]]:
     """Return the lines of a UTF-8 file that are not blank, with numbers from 1. Raises UserError if there are none."""
+    path = expand_home(path)
     if Path(path).is_dir():
         raise UserError(f"{path}: this folder has no data of `tokenfree preprocess`. Give a data directory or a file.")
     return [(number, line) for number, line in enumerate(files.read_lines(path), 1) if line.strip()]

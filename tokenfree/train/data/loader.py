@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from tokenfree.core.errors import UserError
+from tokenfree.core.files import AnyPath
 from tokenfree.train.batches import counter_random as random
 from tokenfree.train.batches.base import Arrays, Collator
 from tokenfree.train.batches.next_sentence import PairCollator
@@ -212,7 +213,7 @@ _AT_ONCE = 1024
 
 
 def load_windows(
-    data: Data | Sequence[str],
+    data: Data | AnyPath | Sequence[AnyPath],
     split: str = "train",
     *,
     seed: int = 0,

@@ -14,6 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tokenfree.core.errors import UserError
+from tokenfree.core.files import AnyPath, absolute_path, expand_home
 from tokenfree.preprocess.dataset.manifest import DatasetSplit, Manifest, load_manifest, load_vocabulary
 from tokenfree.preprocess.features.vocabulary import Vocabulary
 from tokenfree.train.batches import counter_random as random
@@ -41,15 +42,16 @@ class Mixture:
 Data = str | Mixture  # path or URL of a data directory, or several
 
 
-def parse(words: Sequence[str], what: str = "--data") -> Data:
+def parse(words: Sequence[AnyPath], what: str = "--data") -> Data:
     """Return the data that words such as `DIR` or `DIR:WEIGHT` describe. Messages call the words `what`.
 
     A number after the last colon is a weight, unless it is the port of a URL, or a folder has that exact name. Raises
     UserError if a weight is too small, or only some words have one.
     """
-    separated = [_separated(word) for word in words]
+    texts = list(map(expand_home, words))
+    separated = [_separated(text) for text in texts]
     paths = tuple(path for path, _ in separated)
-    given = [(word, path, weight) for word, (path, weight) in zip(words, separated, strict=True) if weight is not None]
+    given = [(word, path, weight) for word, (path, weight) in zip(texts, separated, strict=True) if weight is not None]
     for word, path, weight in given:
         if not (weight > 0 and math.isfinite(weight)):
             raise UserError(
@@ -73,8 +75,10 @@ def parse(words: Sequence[str], what: str = "--data") -> Data:
     return Mixture(paths, weights)
 
 
-def given_or_parsed(data: Data | Sequence[str]) -> Data:
-    return data if isinstance(data, str | Mixture) else parse(data, "data")
+def given_or_parsed(data: Data | AnyPath | Sequence[AnyPath]) -> Data:
+    if isinstance(data, Mixture):
+        return dataclasses.replace(data, paths=tuple(map(expand_home, data.paths)))
+    return expand_home(data) if isinstance(data, str | os.PathLike) else parse(data, "data")
 
 
 def absolute(data: Data) -> Data:
@@ -89,10 +93,6 @@ def paths_of(data: Data) -> tuple[str, ...]:
 
 def words_of(data: Data) -> list[str]:
     return data.words() if isinstance(data, Mixture) else [data]
-
-
-def absolute_path(path: str) -> str:
-    return path if "://" in path else os.path.abspath(path)
 
 
 def _separated(word: str) -> tuple[str, float | None]:

@@ -14,7 +14,7 @@ from huggingface_hub import ModelCardData
 from torch import Tensor
 
 from tokenfree.core.errors import UserError
-from tokenfree.core.files import TEMPORARY, write_atomically
+from tokenfree.core.files import TEMPORARY, AnyPath, expand_home, write_atomically
 from tokenfree.core.locks import exclusive
 from tokenfree.core.settings import fingerprint, to_mapping
 from tokenfree.core.storage import Storage
@@ -65,7 +65,7 @@ of the last characters most. With it, pass `padding="max_length"` and `max_lengt
 class Model(NamedTuple):
     """The model of a run to export. Fine-tuned runs have a task and its head."""
 
-    run: str | Path
+    run: AnyPath
     config: RunConfig[Any]
     checkpoint: Checkpoint
     encoder: TextEncoder
@@ -74,7 +74,7 @@ class Model(NamedTuple):
     head: TaskHead | None = None
 
 
-def read_model(run: str | Path, step: int | None, *, trust_code: bool) -> Model:
+def read_model(run: AnyPath, step: int | None, *, trust_code: bool) -> Model:
     """Return the model of a run. Raises UserError if it or the checkpoint does not exist, JobError if it is damaged."""
     if not is_finetuned(run):
         encoder, config = load_encoder(run, step=step, trust_code=trust_code), read_config(run, trust_code=trust_code)
@@ -178,12 +178,12 @@ class Exported(NamedTuple):
 
 
 @contextlib.contextmanager
-def new_folder(folder: str | Path) -> Iterator[Path]:
+def new_folder(folder: AnyPath) -> Iterator[Path]:
     """Yield a folder beside `folder` that becomes it, with hashes of its files, at the end. An error leaves no folder.
 
     Raises UserError if `folder` holds files, cannot be replaced, or another command writes it.
     """
-    target = Path(os.path.realpath(folder))
+    target = Path(os.path.realpath(expand_home(folder)))
     _refuse_files(target)
     temporary = target.with_name(f"{TEMPORARY}_{target.name}")
     held = UserError(f"{target}: another command writes into it. Wait for it or give another output")

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from tokenfree.core import own_code
 from tokenfree.core.errors import UserError
-from tokenfree.core.files import write_atomically
+from tokenfree.core.files import AnyPath, expand_home, write_atomically
 from tokenfree.core.settings import build, fingerprint, merge, to_mapping
 from tokenfree.core.stored_files import check_finished, recorded_hashes
 from tokenfree.train.config import PretrainRecipe
@@ -64,7 +64,7 @@ class FolderModel(NamedTuple):
 
 
 @default_settings()
-def export_run(run: str | Path, folder: str | Path, *, step: int | None = None, trust_code: bool = False) -> Exported:
+def export_run(run: AnyPath, folder: AnyPath, *, step: int | None = None, trust_code: bool = False) -> Exported:
     """Write `run` as a new `folder` for `from_pretrained`. A fine-tuned run is written with its head.
 
     Raises UserError if the run does not exist, no tokenizer can produce its input, transformers has no class for its
@@ -97,7 +97,7 @@ def export_run(run: str | Path, folder: str | Path, *, step: int | None = None, 
 
 
 @default_settings()
-def import_folder(folder: str | Path, run: str | Path, overrides: Mapping[str, Any] | None = None) -> PretrainRecipe:
+def import_folder(folder: AnyPath, run: AnyPath, overrides: Mapping[str, Any] | None = None) -> PretrainRecipe:
     """Create `run` with one checkpoint, at step 0, from a CANINE or BERT in a `folder` of transformers.
 
     Args:
@@ -108,7 +108,7 @@ def import_folder(folder: str | Path, run: str | Path, overrides: Mapping[str, A
 
     Raises UserError if the folder holds no such model, the overrides do not fit its weights, or `run` holds files.
     """
-    folder = Path(folder)
+    folder = Path(expand_home(folder))
     check_finished(run)
     found = read_folder(folder)
     mapping = merge(_recipe_of(found), overrides or {})
@@ -117,7 +117,7 @@ def import_folder(folder: str | Path, run: str | Path, overrides: Mapping[str, A
     if problems:
         raise UserError(f"import of {folder}", problems)
     encoder = converted(found.encoder, recipe.model)
-    place = Run(Path(run).absolute())
+    place = Run(Path(expand_home(run)).absolute())
     config = RunConfig(recipe, f"imported from {folder.absolute()}", manifest="", code=own_code.hashes(recipe))
     tensors = {f"encoder.{name}": tensor for name, tensor in model_tensors(encoder).items()}
     state = CheckpointState(

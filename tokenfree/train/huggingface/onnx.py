@@ -21,7 +21,7 @@ import torch
 from torch import Tensor, nn
 
 from tokenfree.core.errors import UserError
-from tokenfree.core.files import write_atomically
+from tokenfree.core.files import AnyPath, write_atomically
 from tokenfree.core.machine import install_command
 from tokenfree.core.settings import to_mapping
 from tokenfree.preprocess.text import specials
@@ -211,8 +211,8 @@ def example(graph: Graph, batch: int, positions: int, generator: np.random.Gener
 
 @default_settings()
 def export_graph(
-    run: str | Path,
-    folder: str | Path,
+    run: AnyPath,
+    folder: AnyPath,
     *,
     step: int | None = None,
     trust_code: bool = False,

@@ -26,7 +26,7 @@ import pyarrow as pa
 import torch
 
 from tokenfree.core.errors import JobError, UserError, first_line, is_utf8
-from tokenfree.core.files import TEMPORARY
+from tokenfree.core.files import TEMPORARY, AnyPath, expand_home
 from tokenfree.core.locks import LOCK, HeldStorage, claimed
 from tokenfree.core.settings import to_mapping
 from tokenfree.core.storage import Storage
@@ -125,9 +125,9 @@ class EmbedResult:
 
 @default_settings(threads=1)
 def embed(
-    run: str,
-    source: str,
-    output: str,
+    run: AnyPath,
+    source: AnyPath,
+    output: AnyPath,
     *,
     wanted: Wanted = _USUAL,
     field: str = "text",
@@ -215,7 +215,7 @@ def _fingerprint(encoder: TextEncoder) -> str:
     return digest.hexdigest()[:32]
 
 
-def read_texts(source: str, field: str = "text") -> Iterator[str]:
+def read_texts(source: AnyPath, field: str = "text") -> Iterator[str]:
     """Return the texts of a file (a path or any fsspec address), of standard input (`-`), or of a data directory.
 
     A file has one text per line; an empty line is an empty text. A file whose name ends in .jsonl or .ndjson has one
@@ -223,6 +223,7 @@ def read_texts(source: str, field: str = "text") -> Iterator[str]:
     windows are read in order. Raises UserError if there is no readable file, or a line is not UTF-8 or has no such
     field.
     """
+    source = expand_home(source)
     if source == STANDARD_INPUT:
         return lines_of(sys.stdin.buffer, "standard input")
     with contextlib.suppress(NotADirectoryError):
@@ -294,7 +295,7 @@ def finished(storage: Storage) -> dict[str, Any] | None:
     return manifest
 
 
-def verify(directory: str) -> dict[str, Any]:
+def verify(directory: AnyPath) -> dict[str, Any]:
     """Check all hashes of a folder and return its manifest. Raises JobError if it is incomplete or damaged."""
     manifest = finished(Storage.at(directory))
     if manifest is None:

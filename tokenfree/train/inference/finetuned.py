@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import torch
 
 from tokenfree.core.errors import UserError
+from tokenfree.core.files import AnyPath, expand_home
 from tokenfree.preprocess.dataset.manifest import load_vocabulary
 from tokenfree.preprocess.features.vocabulary import Vocabulary
 from tokenfree.train.config import FinetuneRecipe
 from tokenfree.train.loop.finetuning import Evaluated, Evaluator
-from tokenfree.train.loop.step import Task, matrix_precision
+from tokenfree.train.loop.step import Task, inference_precision, matrix_precision
 from tokenfree.train.runs.checkpoints import Checkpoint
 from tokenfree.train.runs.config import read_finetuned
 from tokenfree.train.runs.run import Run, checkpoint_of
@@ -56,7 +56,7 @@ class FinetunedModel:
         return [{name: value for name, value in each.items() if name != "key"} for each in found]
 
     @default_settings()
-    def evaluate(self, path: str | None, noise: Noise | None = None) -> Evaluated:
+    def evaluate(self, path: AnyPath | None, noise: Noise | None = None) -> Evaluated:
         """Return the predictions for the examples of a file and, if it has the correct answers, the scores.
 
         `path` is None if the task generates its examples. `noise` replaces the noise of the run.
@@ -65,7 +65,7 @@ class FinetunedModel:
         """
         return self.evaluate_examples(self.examples(path, noise))
 
-    def examples(self, path: str | None, noise: Noise | None = None) -> Sequence[Any]:
+    def examples(self, path: AnyPath | None, noise: Noise | None = None) -> Sequence[Any]:
         """Return the examples of `evaluate`. Raises UserError if the file is invalid or the noise not supported."""
         task: Any = self.task
         if noise is not None:
@@ -76,7 +76,7 @@ class FinetunedModel:
             task = dataclasses.replace(task, noise=noise)
         if path is None and task.needs_files:
             raise UserError(f"--data is missing. Give a file of examples for {task.name}.")
-        return task.examples("test", path)
+        return task.examples("test", None if path is None else expand_home(path))
 
     @default_settings()
     def evaluate_examples(self, examples: Sequence[Any]) -> Evaluated:
@@ -85,13 +85,13 @@ class FinetunedModel:
         Raises UserError if an example is longer than the model reads, and the task does not cut it.
         """
         evaluator = Evaluator(self.task, self._collator, examples, micro_batch=self.recipe.train.micro_batch)
-        with matrix_precision(self.recipe.train.precision, self._device):
+        with matrix_precision(inference_precision(self.recipe.train.precision), self._device):
             return evaluator(self.model, self._device)
 
 
 @default_settings()
 def load_finetuned(
-    run: str | Path, *, step: int | None = None, device: str = "cpu", trust_code: bool = False
+    run: AnyPath, *, step: int | None = None, device: str = "cpu", trust_code: bool = False
 ) -> FinetunedModel:
     """Return the model of a fine-tuning run from its best checkpoint, or from the newest intact one while it is
     training.

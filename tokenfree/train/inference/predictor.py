@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,6 +14,7 @@ import torch
 from torch import Tensor
 
 from tokenfree.core.errors import UserError
+from tokenfree.core.files import AnyPath, expand_home
 from tokenfree.core.storage import Storage
 from tokenfree.preprocess.features.vocabulary import MAX_TEXT_CHARACTERS, Vocabulary
 from tokenfree.preprocess.text.specials import BYTE_MASK, MASK, of_subwords
@@ -307,7 +307,7 @@ class _OneText:
 
 @default_settings()
 def load_predictor(
-    run: str | Path, data: str | None = None, *, step: int | None = None, trust_code: bool = False
+    run: AnyPath, data: AnyPath | None = None, *, step: int | None = None, trust_code: bool = False
 ) -> Predictor:
     """Return the predictor of a run, with averaged weights if the run has them. `checkpoint_of` chooses the checkpoint.
 
@@ -325,7 +325,7 @@ def load_predictor(
         raise UserError(
             f"{run} was {config.data}: an encoder without the head that predicts. Train it with --init-from."
         )
-    return predictor_of(checkpoint_of(run, step), config.recipe, data or config.data)
+    return predictor_of(checkpoint_of(run, step), config.recipe, config.data if data is None else expand_home(data))
 
 
 def predictor_of(checkpoint: Checkpoint, recipe: PretrainRecipe, data: Data) -> Predictor:

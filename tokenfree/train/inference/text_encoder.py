@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -11,6 +10,7 @@ import torch
 from torch import Tensor
 
 from tokenfree.core.errors import UserError
+from tokenfree.core.files import AnyPath
 from tokenfree.preprocess.text.characters import codepoints_of
 from tokenfree.train.batches.characters import frame
 from tokenfree.train.batches.padding import Padding
@@ -161,7 +161,7 @@ class WordEncoder(TextEncoder):
 
 @default_settings()
 def load_encoder(
-    run: str | Path, *, step: int | None = None, device: str = "cpu", trust_code: bool = False
+    run: AnyPath, *, step: int | None = None, device: str = "cpu", trust_code: bool = False
 ) -> TextEncoder:
     """Return the encoder of a run, with averaged weights if the run has them. `checkpoint_of` chooses the checkpoint.
 

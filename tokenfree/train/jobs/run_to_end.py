@@ -19,11 +19,11 @@ import torch
 from tqdm import tqdm
 
 from tokenfree.core.errors import UserError
+from tokenfree.core.files import AnyPath, absolute_path, expand_home
 from tokenfree.core.machine import cores
 from tokenfree.core.settings import fingerprint, to_mapping
 from tokenfree.core.stored_files import check_finished, recorded_hashes
 from tokenfree.train.config import LoopConfig, PretrainRecipe, R
-from tokenfree.train.data.mixture import absolute_path
 from tokenfree.train.jobs.weights import Fit, GivenWeights, fit, read_weights
 from tokenfree.train.loop.parallel import check_compile
 from tokenfree.train.loop.trainer import TrainingLoop
@@ -89,7 +89,10 @@ class GivenStart(Generic[R]):
     They are read only if the run is new or started from another path. `make_loop` makes the loop of a recipe.
     """
 
-    def __init__(self, run: Run, recipe: R, make_loop: MakeLoop[R], source: str, *, trust_code: bool = False) -> None:
+    def __init__(
+        self, run: Run, recipe: R, make_loop: MakeLoop[R], source: AnyPath, *, trust_code: bool = False
+    ) -> None:
+        source = expand_home(source)
         one, other = (each.rstrip("/") if "://" in each else os.path.realpath(each) for each in (source, run.name))
         if one == other:
             raise UserError(f"--init-from {source} is the run itself; give another --output")

@@ -19,12 +19,12 @@ import torch
 from torch import Tensor
 
 from tokenfree.core.errors import JobError, UserError, first_line
+from tokenfree.core.files import AnyPath, absolute_path, expand_home
 from tokenfree.core.settings import flatten, to_mapping
 from tokenfree.core.storage import Storage
 from tokenfree.core.stored_files import HASHES, check_finished
 from tokenfree.preprocess.features.vocabulary import Vocabulary
 from tokenfree.train.config import FinetuneRecipe, PretrainRecipe, Recipe
-from tokenfree.train.data.mixture import absolute_path
 from tokenfree.train.huggingface.folders import WEIGHTS, read_folder
 from tokenfree.train.loop.parallel import model_tensors
 from tokenfree.train.model.encoder import ModelConfig
@@ -66,11 +66,12 @@ def run_and_step(source: str) -> tuple[str, int | None]:
 
 
 @default_settings()
-def read_weights(source: str, *, trust_code: bool = False) -> GivenWeights:
+def read_weights(source: AnyPath, *, trust_code: bool = False) -> GivenWeights:
     """Return the weights of a run or one of its checkpoints, or of a model in a transformers folder.
 
     The weights of a run are the averages if it has any. Raises UserError if there is neither or it is damaged.
     """
+    source = expand_home(source)
     run, step = run_and_step(source)
     storage = Storage.at(absolute_path(run))
     try:

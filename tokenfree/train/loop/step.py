@@ -201,6 +201,11 @@ def uses_bfloat16(precision: str, device: torch.device) -> bool:
     return torch.cpu._is_avx512_bf16_supported()
 
 
+def inference_precision(precision: str) -> str:
+    """Return the precision in which a trained run is used: bfloat16 only if it was trained so and `auto` chooses it."""
+    return "auto" if precision == "bfloat16" else precision
+
+
 _TRIM_THRESHOLD, _MMAP_MAX = -1, -4  # parameters of mallopt(3)
 
 

@@ -24,7 +24,15 @@ from tokenfree.core.files import write_atomically
 from tokenfree.core.storage import Storage
 from tokenfree.train.data.loader import batch_of
 from tokenfree.train.loop.parallel import barrier, broadcast, gather
-from tokenfree.train.loop.step import Incident, NotANumber, Spike, Stop, checked_validation, stop_on_signals
+from tokenfree.train.loop.step import (
+    Incident,
+    NotANumber,
+    Spike,
+    Stop,
+    checked_validation,
+    stop_on_signals,
+    uses_bfloat16,
+)
 from tokenfree.train.loop.trainer import Job, TrainingLoop
 from tokenfree.train.runs.checkpoints import CheckpointState, CheckpointWriter, RunProgress, checkpoint_name
 from tokenfree.train.runs.config import INCIDENT
@@ -93,6 +101,13 @@ class RunWriter:
             self._recorder.event("resume", step=step, message=message, workers=self._loop.world_size, machine=machine())
         else:
             self._recorder.event("start", step=0, workers=self._loop.world_size, machine=machine())
+        precision, device = self._config.precision, self._loop.device
+        if not back and uses_bfloat16(precision, device) and not uses_bfloat16("auto", device):
+            message = (
+                f"warning: train.precision is bfloat16, for which this {device.type} has no instructions. A step takes "
+                "several times as long as in float32. Resume on another machine, or start a new run with auto."
+            )
+            self._recorder.event("slow_precision", step=step, message=message)
         self._run.publish()
 
     def record(self, line: Line) -> None:

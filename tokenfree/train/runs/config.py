@@ -16,7 +16,7 @@ from typing_extensions import TypedDict
 
 from tokenfree.core import own_code
 from tokenfree.core.errors import UserError
-from tokenfree.core.files import is_half_written, write_atomically
+from tokenfree.core.files import AnyPath, is_half_written, write_atomically
 from tokenfree.core.settings import REMOVED_KEYS, build, flatten, to_mapping
 from tokenfree.core.storage import Storage
 from tokenfree.core.stored_files import OPEN, StoredFile, check_finished, rewriting
@@ -192,40 +192,38 @@ class RunConfig(Generic[R]):
         return yaml.safe_dump(mapping, sort_keys=False, allow_unicode=True)
 
 
-def read_config(run: str | Path, *, trust_code: bool = False) -> RunConfig[PretrainRecipe]:
+def read_config(run: AnyPath, *, trust_code: bool = False) -> RunConfig[PretrainRecipe]:
     """Return the config of a pretraining run. Raises UserError if there is none or it is invalid or untrusted."""
     return _read(PretrainRecipe, run, trust_code)
 
 
-def read_finetuned(run: str | Path, *, trust_code: bool = False) -> RunConfig[FinetuneRecipe]:
+def read_finetuned(run: AnyPath, *, trust_code: bool = False) -> RunConfig[FinetuneRecipe]:
     return _read(FinetuneRecipe, run, trust_code)
 
 
-def read_any_config(
-    run: str | Path, *, trust_code: bool = False
-) -> RunConfig[PretrainRecipe] | RunConfig[FinetuneRecipe]:
+def read_any_config(run: AnyPath, *, trust_code: bool = False) -> RunConfig[PretrainRecipe] | RunConfig[FinetuneRecipe]:
     return (read_finetuned if is_finetuned(run) else read_config)(run, trust_code=trust_code)
 
 
-def is_finetuned(run: str | Path) -> bool:
+def is_finetuned(run: AnyPath) -> bool:
     mapping = _mapping(run)
     if mapping is None:
         raise no_run(run)
     return _TASK in mapping["recipe"]
 
 
-def _read(cls: type[R], run: str | Path, trust_code: bool) -> RunConfig[R]:
+def _read(cls: type[R], run: AnyPath, trust_code: bool) -> RunConfig[R]:
     config = _config_of(cls, run, trust_code)
     if config is None:
         raise no_run(run)
     return config
 
 
-def no_run(run: str | Path) -> UserError:
+def no_run(run: AnyPath) -> UserError:
     return UserError(f"{run} holds no run (no config.yaml); give the --output of a `tokenfree pretrain`")
 
 
-def config_before(run: str | Path, recipe: R, name: str | None = None) -> RunConfig[R] | None:
+def config_before(run: AnyPath, recipe: R, name: str | None = None) -> RunConfig[R] | None:
     """Return the config of the run that `recipe` would resume, or None. Raises UserError if its recipe is invalid."""
     try:
         return _config_of(type(recipe), run, trust_code=False, name=name)
@@ -236,7 +234,7 @@ def config_before(run: str | Path, recipe: R, name: str | None = None) -> RunCon
         ) from None
 
 
-def _config_of(cls: type[R], run: str | Path, trust_code: bool, name: str | None = None) -> RunConfig[R] | None:
+def _config_of(cls: type[R], run: AnyPath, trust_code: bool, name: str | None = None) -> RunConfig[R] | None:
     mapping = _mapping(run)
     if mapping is None:
         return None
@@ -269,7 +267,7 @@ def with_old_defaults(recipe: Mapping[str, Any]) -> Mapping[str, Any]:
     return found
 
 
-def as_recorded(recipe: R, run: str | Path) -> R:
+def as_recorded(recipe: R, run: AnyPath) -> R:
     """Return `recipe` to resume `run` with: current defaults are replaced by old defaults that the run has."""
     mapping = _mapping(run)
     if mapping is None:
@@ -284,10 +282,10 @@ def as_recorded(recipe: R, run: str | Path) -> R:
     return recipe
 
 
-def _mapping(run: str | Path) -> Mapping[str, Any] | None:
+def _mapping(run: AnyPath) -> Mapping[str, Any] | None:
     check_finished(run, CONFIG_NAME.__eq__)
     try:
-        return CONFIG.yaml(Storage.at(str(run)), CONFIG_NAME)
+        return CONFIG.yaml(Storage.at(run), CONFIG_NAME)
     except (FileNotFoundError, NotADirectoryError):
         return None
 

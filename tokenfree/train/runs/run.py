@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from tokenfree.core.errors import JobError, UserError
-from tokenfree.core.files import cache_folder, is_half_written, lock, write_atomically
+from tokenfree.core.files import AnyPath, cache_folder, expand_home, is_half_written, lock, write_atomically
 from tokenfree.core.locks import LOCK, check, hold
 from tokenfree.core.storage import Storage, retry_store
 from tokenfree.core.stored_files import HASHES, check_finished, rewriting
@@ -55,8 +55,9 @@ class Run:
     rank 0 reads and writes: the run itself, or its copy on this machine.
     """
 
-    def __init__(self, run: str | Path, owner: str | None = None) -> None:
-        self.storage = Storage.at(str(run) if "://" in str(run) else str(Path(run).absolute()))
+    def __init__(self, run: AnyPath, owner: str | None = None) -> None:
+        path = expand_home(run)
+        self.storage = Storage.at(path if "://" in path else Path(path).absolute())
         self._local = self.storage.is_local
         self._owner = owner
         self._copied: dict[str, tuple[int, int]] = {}
@@ -285,7 +286,7 @@ def _version(path: Path) -> tuple[int, int]:
     return status.st_size, status.st_mtime_ns
 
 
-def checkpoint_of(run: str | Path, step: int | None = None, *, best: bool = False) -> Checkpoint:
+def checkpoint_of(run: AnyPath, step: int | None = None, *, best: bool = False) -> Checkpoint:
     """Return the checkpoint to use a run with. Raises UserError if it has none, JobError if it is damaged.
 
     By default it is the last one of a finished run, or with `best` the best one of a fine-tuned run. For an unfinished

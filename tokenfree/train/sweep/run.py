@@ -11,7 +11,6 @@
 
 import json
 import logging
-import os
 import pickle
 import shutil
 import sys
@@ -27,13 +26,13 @@ from tqdm import tqdm
 
 from tokenfree.core import own_code
 from tokenfree.core.errors import JobError, UserError
-from tokenfree.core.files import is_half_written, lock, write_atomically
+from tokenfree.core.files import AnyPath, absolute_path, expand_home, is_half_written, lock, write_atomically
 from tokenfree.core.settings import build, fingerprint, merge, to_mapping
 from tokenfree.core.storage import Storage
 from tokenfree.core.stored_files import HASHES, check_finished
 from tokenfree.preprocess.dataset.manifest import MODEL
 from tokenfree.train.config import FinetuneRecipe
-from tokenfree.train.data.mixture import Data
+from tokenfree.train.data.mixture import Data, given_or_parsed
 from tokenfree.train.finetune import finetune
 from tokenfree.train.intervals import mean_interval
 from tokenfree.train.ray.child import RayChild
@@ -83,8 +82,8 @@ def prepare(sweep: SweepRecipe, data: Data | TaskInput, output: str) -> tuple[Pr
 @default_settings()
 def run_sweep(
     sweep: SweepRecipe,
-    data: Data | TaskInput,
-    output: str,
+    data: Data | AnyPath | Sequence[AnyPath] | TaskInput,
+    output: AnyPath,
     *,
     progress: Progress | None = None,
     trust_code: bool = False,
@@ -96,6 +95,7 @@ def run_sweep(
     space, the data, the cluster and the output do not fit together, and JobError with the first error if every trial
     failed, or if the sweep has ended and a file of it is damaged.
     """
+    data, output = data if isinstance(data, TaskInput) else given_or_parsed(data), expand_home(output)
     if "://" in output:
         raise UserError(f"--output {output}: a sweep needs a folder that all workers can lock and rename in; mount it")
     with own_code.trusting(trust_code or (isinstance(data, TaskInput) and data.trust_code), "the sweep"):
@@ -106,7 +106,7 @@ def _run_trusted(sweep: SweepRecipe, data: Data | TaskInput, output: str, progre
     proposer, planned = prepare(sweep, data, output)
     inputs = {**proposer.subject.inputs, "overrides": sweep.overrides}
     if isinstance(data, TaskInput) and data.vocabulary is not None:
-        inputs["vocabulary"] = os.path.abspath(data.vocabulary)
+        inputs["vocabulary"] = absolute_path(data.vocabulary)
     sweep, subject = proposer.sweep, proposer.subject
     folder = Path(output).absolute()
     _claim(folder, sweep, subject)

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tokenfree.core.errors import JobError, UserError
+from tokenfree.core.files import AnyPath, absolute_path
 from tokenfree.core.settings import build, fingerprint, merge, to_mapping, value_at
 from tokenfree.preprocess.dataset.manifest import Manifest
 from tokenfree.preprocess.features.vocabulary import Vocabulary
@@ -107,9 +108,9 @@ class TaskInput:
     `init_from`, a run or a folder of transformers, replaces that of the recipe. `trust_code` allows its custom code.
     """
 
-    files: Mapping[Split, str] = dataclasses.field(default_factory=dict)
-    init_from: str | None = None
-    vocabulary: str | None = None
+    files: Mapping[Split, AnyPath] = dataclasses.field(default_factory=dict)
+    init_from: AnyPath | None = None
+    vocabulary: AnyPath | None = None
     trust_code: bool = False
 
 
@@ -193,7 +194,7 @@ def open_files(sweep: SweepRecipe, given: TaskInput, run: str) -> tuple[SweepRec
         recipe = found["base"].recipe
         weights = read_weights(given.init_from, trust_code=given.trust_code)
         begun(recipe, subject.make_loop, weights)
-        subject = dataclasses.replace(subject, init_from=mixture.absolute_path(given.init_from), sha256=weights.sha256)
+        subject = dataclasses.replace(subject, init_from=absolute_path(given.init_from), sha256=weights.sha256)
     complete = {name: to_mapping(each.recipe) for name, each in found.items()}
     base = complete.pop("base")
     return dataclasses.replace(sweep, base=base, variants=complete, overrides={}), subject

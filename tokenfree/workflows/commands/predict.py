@@ -95,7 +95,7 @@ def _texts(given: list[str]) -> Iterator[str]:
     for text in given:
         if text == "-":
             yield from (line.rstrip("\n") for line in sys.stdin if line.strip())
-        elif os.path.isfile(text):
+        elif os.path.isfile(os.path.expanduser(text)):  # a text may begin with ~ too
             yield from (line for line in read_lines(text) if line.strip())
         else:
             check_is_stored(text)

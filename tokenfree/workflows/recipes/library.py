@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import yaml
 
 from tokenfree.core.errors import UserError
+from tokenfree.core.files import AnyPath, expand_home
 from tokenfree.core.yaml_text import parse_yaml
 from tokenfree.workflows.recipes.keys import BASE, KeyGroup, chosen, lines, listed, nearest
 
@@ -114,7 +115,7 @@ def kind_of(settings: type) -> RecipeKind:
     return next(kind for kind in KINDS if (kind.module, kind.settings) == home)
 
 
-def expect(kind: RecipeKind, mapping: Mapping[str, Any], recipe: str) -> None:
+def expect(kind: RecipeKind, mapping: Mapping[str, Any], recipe: AnyPath) -> None:
     """Raise UserError if the mapping of a recipe matches another kind better, by the number of its top-level keys."""
     known = {each: len({BASE.name, *each.top_keys} & mapping.keys()) for each in KINDS}
     other = max(KINDS, key=lambda each: known[each])
@@ -136,7 +137,7 @@ def about(recipe: str) -> str:
     return _END.split(comment, maxsplit=1)[0].rstrip(".:;")
 
 
-def read(recipe: str) -> dict[str, Any]:
+def read(recipe: AnyPath) -> dict[str, Any]:
     """Return the mapping of a recipe, given by name, file or a run's config.yaml. Raises UserError if there is none."""
     try:
         mapping = parse_yaml(_text(recipe)) or {}
@@ -151,11 +152,11 @@ def read(recipe: str) -> dict[str, Any]:
     return mapping
 
 
-def read_based(recipe: str) -> dict[str, Any]:
+def read_based(recipe: AnyPath) -> dict[str, Any]:
     """Return a recipe merged over the one that its key `base` names, and so on. Raises UserError if that fails."""
     from tokenfree.core.settings import merge
 
-    layers, seen = [read(recipe)], [recipe]
+    layers, seen = [read(recipe)], [os.fspath(recipe)]
     while "base" in layers[-1]:
         base = layers[-1].pop("base")
         if base in seen:
@@ -202,7 +203,7 @@ def _read_base(recipe: str) -> dict[str, Any]:
     return mapping
 
 
-def check_kind(kind: RecipeKind, recipe: str) -> None:
+def check_kind(kind: RecipeKind, recipe: AnyPath) -> None:
     """Raise UserError if a recipe is of another kind. One that only names its base has the kind of the base."""
     mapping, seen = read(recipe), {recipe}
     while set(mapping) == {"base"} and isinstance(mapping["base"], str) and mapping["base"] not in seen:
@@ -211,17 +212,18 @@ def check_kind(kind: RecipeKind, recipe: str) -> None:
     expect(kind, mapping, recipe)
 
 
-def _text(recipe: str) -> str:
+def _text(recipe: AnyPath) -> str:
     """Return the YAML of a recipe as it is in its file. Raises UserError if there is none."""
     from tokenfree.core.stored_files import check_finished
 
-    if not isinstance(recipe, str):  # the key `base` of a recipe can be any YAML value
+    if not isinstance(recipe, str | os.PathLike):  # the key `base` of a recipe can be any YAML value
         raise UserError(f"base: should be the name or file of a recipe, not {recipe!r}")
+    recipe = os.fspath(recipe)
     if not recipe.strip():  # an unset shell variable
         raise UserError(f"a recipe has an empty name; give a file or a name ({_nearest('')})")
     if recipe in _library():
         return _library()[recipe]
-    path = Path(recipe)
+    path = Path(expand_home(recipe))
     if path.exists() and not path.is_file():
         raise UserError(f"recipe {recipe}: is not a file, but a folder, pipe or device; save it as a file first")
     if not path.is_file():

@@ -16,6 +16,7 @@ from fsspec.core import url_to_fs
 from fsspec.implementations.local import LocalFileSystem
 
 from tokenfree.core.errors import UserError, first_line
+from tokenfree.core.files import AnyPath, expand_home
 from tokenfree.core.storage import check_address, check_is_stored
 from tokenfree.core.stored_files import checked
 
@@ -47,8 +48,9 @@ def exists(path: str) -> bool:
 
 
 @contextlib.contextmanager
-def opened(path: str) -> Iterator[IO[bytes]]:
+def opened(path: AnyPath) -> Iterator[IO[bytes]]:
     """Open a file of any fsspec address, decompressed by its name. Raises UserError if it cannot be read."""
+    path = expand_home(path)
     if not path.strip():  # an unset shell variable; fsspec would use the working directory
         raise UserError("a path is empty. Give a file.")
     check_address(path)
