@@ -50,7 +50,8 @@ def evaluate(
 
     The result has `step` and the values of `Loop.validate`. Objectives that have context-free baselines add:
     `baseline_...`, the values of `Baselines.numbers`; `margin` and `probe`, both in nats per hidden target, of
-    `what_is_read`; `..._low` and `..._high`, the ends of 95% intervals over windows; `languages` and `scripts`.
+    `what_is_read`; `..._low` and `..._high`, the ends of 95% intervals if there are several windows; `languages` and
+    `scripts`.
 
     `num_windows` is by default that of the run's recipe. With `trust_code`, code outside tokenfree that the run names
     is run.
@@ -133,7 +134,9 @@ def what_is_read(loop: Loop, baselines: Baselines, own: TargetScores) -> dict[st
     found = {}
     for name, loss_N in against.items():
         interval = mean_over_windows((loss_N - own.loss_N)[hidden], own.sample_ids_N[hidden])
-        found |= {name: interval.mean, f"{name}_low": interval.low, f"{name}_high": interval.high}
+        found[name] = interval.mean
+        if interval.half is not None:
+            found |= {f"{name}_low": interval.low, f"{name}_high": interval.high}
     return {**found, "probe": min(found["probe_blank"], found["probe_other"])}
 
 

@@ -29,7 +29,15 @@ from tokenfree.train.inference.finetuned import load_finetuned
 from tokenfree.train.inference.text_encoder import TextEncoder, load_encoder
 from tokenfree.train.model.encoder import Encoder
 from tokenfree.train.runs.checkpoints import Checkpoint, save_tensors
-from tokenfree.train.runs.config import RunConfig, is_finetuned, read_config, read_finetuned
+from tokenfree.train.runs.config import (
+    METRICS,
+    METRICS_NAME,
+    RunConfig,
+    is_finetuned,
+    main_baselines,
+    read_config,
+    read_finetuned,
+)
 from tokenfree.train.runs.run import Run
 from tokenfree.train.tasks.base import DownstreamTask, TaskHead
 from tokenfree.train.tasks.heads import PlaceHead, TextHead
@@ -145,14 +153,24 @@ def _facts(model: Model) -> list[tuple[str, Any]]:
 
 
 def _scores(model: Model) -> Iterator[tuple[str, str]]:
-    progress, result = model.checkpoint.state.progress, Run(model.run).result() or {}
-    if model.task is None and progress is not None and progress.validation is not None:
-        yield "validation loss", f"{progress.validation['validation_loss']:.4f}"
+    """Yield scores with their step. Those of a fine-tuned run are of its checkpoint, or there are none."""
+    run, step = Run(model.run), model.checkpoint.step
+    result = run.result() or {}
+    if model.task is None:
+        lines = METRICS.json_lines(run.storage, METRICS_NAME)
+        validations = [line for line in lines if "validation_loss" in line and line["step"] <= step]
+        for line in validations[-1:]:
+            yield f"validation loss, step {line['step']:,}", f"{line['validation_loss']:.4f}"
         for name, loss in (result.get("baselines") or {}).items():
             yield f"baseline without context: {name.replace('_', ' ')}", f"{loss:.4f}"
+        return
+    if step != next((result[name] for name in ("best_step", "steps") if result.get(name) is not None), None):
+        return
     for split in ("dev", "test"):
         for name, score in (result.get(split) or {}).items():
-            yield f"{split}: {name.replace('_', ' ')}", f"{score:.4f}"
+            yield f"{split}: {name.replace('_', ' ')}, step {step:,}", f"{score:.4f}"
+        for name, score in main_baselines(result, split).items():
+            yield f"{split}: baseline, {name}", f"{score:.4f}"
 
 
 KINDS = {"canine": canine, "bert": bert}

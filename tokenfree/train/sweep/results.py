@@ -18,6 +18,7 @@ from tokenfree.train.intervals import MeanInterval, mean_interval
 from tokenfree.train.sweep.history import TABLE, Report, TrialState, is_number
 from tokenfree.train.sweep.recipe import LOSS, SPEED, SweepRecipe, Target
 
+ONE_SEED = "one seed per setting: differences between settings may be chance"
 BEST = "best.yaml"  # a recipe
 SKIPPED, TRIALS = "skipped.json", "trials.jsonl"
 RESULTS = (BEST, SKIPPED, TRIALS, TABLE)  # files of results, in the order in which they are written
@@ -166,6 +167,11 @@ def best(trials: Iterable[TrialState], *, target: Target = LOSS, unit: str = "st
     """
     first = next(iter(rank(trials, target=target, unit=unit)), None)
     return None if first is None else first.setting.reached(target.metric, first.amount, unit)[0][0]
+
+
+def is_by_chance(trials: Iterable[TrialState], ranked: Sequence[Ranked]) -> bool:
+    """Return True if several settings were compared and the best one has a single seed, hence no interval."""
+    return bool(ranked) and ranked[0].interval.half is None and len(settings(trials)) > 1
 
 
 def front(items: Sequence[Ranked], quality: Target) -> list[Ranked]:

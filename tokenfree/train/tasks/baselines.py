@@ -31,7 +31,7 @@ def score_baselines(task: DownstreamTask, examples: Mapping[Split, Sequence[Any]
     used = {
         split: sample(of_split, task.texts, task.baseline_characters(split)) for split, of_split in examples.items()
     }
-    lines = {split: [len(part), len(examples[split])] for split, part in used.items()}
+    lines = {split: [len(used[split]), len(whole)] for split, whole in examples.items()}
     predictors = task.baselines(used.pop("train"))
     scores = {
         split: {name: task.scores(part, predict(part)) for name, predict in predictors.items()}
@@ -67,10 +67,11 @@ def fit_ngrams(
     from sklearn.linear_model import Ridge, SGDClassifier
     from sklearn.pipeline import make_pipeline
 
-    model, most = Ridge(), _MOST_NGRAMS
+    most, model = _MOST_NGRAMS, Ridge()
     if not regression:
-        alpha, most = 1 / (_STRENGTH * len(labels)), min(_MOST_NGRAMS, _MOST_WEIGHTS // len({*labels}))
-        model = SGDClassifier(loss="log_loss", alpha=alpha, max_iter=_EPOCHS, tol=None, random_state=0)
+        sgd: Any = {"loss": "log_loss", "max_iter": _EPOCHS, "tol": None, "random_state": 0}
+        most = min(_MOST_NGRAMS, _MOST_WEIGHTS // len({*labels}))
+        model = SGDClassifier(alpha=1 / (_STRENGTH * len(labels)), **sgd)
     columns = [(TfidfVectorizer(**_NGRAMS, max_features=most), column) for column in range(len(texts[0]))]
     pipeline = make_pipeline(make_column_transformer(*columns, sparse_threshold=1.0), model)
     pipeline.fit(np.array(texts, dtype=object), labels)

@@ -18,7 +18,7 @@ from typing_extensions import TypedDict
 
 from tokenfree.core.errors import UserError
 from tokenfree.core.settings import settings
-from tokenfree.train.tasks.base import Item, Metrics, Outputs, Split
+from tokenfree.train.tasks.base import Item, Metrics, Outputs, Predict, Split
 from tokenfree.train.tasks.examples.files import parse_form, read_lines
 from tokenfree.train.tasks.questions import (
     MINIMAL,
@@ -173,6 +173,10 @@ class Config(QuestionAnswering):
                 **{f"f1/{language}": of.f1 for language, of in of_each.items()},
             }
         return Metrics(values, "f1")
+
+    def baselines(self, examples: Sequence[SquadExample]) -> Mapping[str, Predict]:
+        """Return no answer to any question, if some questions have none. Otherwise there is no simple baseline."""
+        return {"no answer": lambda others: self.predictions(others, (), ())} if self.unanswerable else {}
 
     def _prediction(self, example: SquadExample, answer: SpanAnswer | None) -> dict[str, Any]:
         found = answer_fields(_encoded(example.context), answer)

@@ -40,6 +40,7 @@ def run(args: argparse.Namespace) -> int:
     from tokenfree.pipelines.preprocess import run_preprocess
     from tokenfree.train.evaluate import evaluate
     from tokenfree.train.pretrain import pretrain
+    from tokenfree.train.sweep.results import ONE_SEED
     from tokenfree.train.sweep.run import run_sweep
     from tokenfree.workflows.api import Recipe
     from tokenfree.workflows.report.page import write_report
@@ -85,6 +86,7 @@ def run(args: argparse.Namespace) -> int:
         values = ", ".join(f"{key.split('.')[-1]} {value}" for key, value in swept.best.values.items())
         loss = swept.best.last["validation_loss"]
         print(f"sweep     best of {len(swept.trials)} trials: {values} (held-out loss {loss:.3f} nats)")
+        print(f"          {ONE_SEED}")
     print("seconds   " + ", ".join(f"{name} {each:.0f}" for name, each in seconds.items()))
     print(f"files     {data}, {run}, {sweep}, {report}")
     for line in found:

@@ -14,7 +14,7 @@ Examples:
 """
 
 import argparse
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +26,7 @@ from tokenfree.workflows.terminal.verbosity import show_settings
 if TYPE_CHECKING:
     from tokenfree.train.data.mixture import Data
     from tokenfree.train.sweep.recipe import SweepRecipe
+    from tokenfree.train.sweep.results import Ranked
     from tokenfree.train.sweep.run import SweepResult
     from tokenfree.train.sweep.subjects import TaskInput
 
@@ -53,7 +54,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     from tokenfree.core.storage import Storage
     from tokenfree.train.sweep.history import SCORES, SCORES_FILE, TABLE
-    from tokenfree.train.sweep.results import BEST
+    from tokenfree.train.sweep.results import BEST, ONE_SEED, is_by_chance, rank
     from tokenfree.train.sweep.run import run_sweep
     from tokenfree.workflows.report.page import write_report
     from tokenfree.workflows.terminal.sweep import SweepTable, describe
@@ -77,7 +78,8 @@ def run(args: argparse.Namespace) -> int:
         write_report([args.output], str(report))
     if result.already_complete:
         print(f"{args.output}: already complete ({counted(len(result.trials), 'trial')}); nothing to do")
-    for line in _results(sweep, result):
+    ranked = rank(result.trials, target=sweep.target, unit=sweep.budget.unit)
+    for line in _results(sweep, result, ranked):
         print(line)
     for path in (*result.files, report):
         print(f"  {path.name:<14}{Path(args.output) / path.name}")
@@ -93,6 +95,8 @@ def run(args: argparse.Namespace) -> int:
                 "pretrain", str(Path(args.output) / BEST), "--data", *args.data, "--output", "runs/best", *trust
             )
         )
+    if is_by_chance(result.trials, ranked):
+        print(f"  note          {ONE_SEED}. Run it with --seeds 3 in another --output.")
     return 0
 
 
@@ -134,9 +138,9 @@ def _data(args: argparse.Namespace, sweep: "SweepRecipe") -> "Data | TaskInput":
     return TaskInput(files, args.init_from, args.vocabulary, args.trust_code)
 
 
-def _results(sweep: "SweepRecipe", result: "SweepResult") -> Iterator[str]:
+def _results(sweep: "SweepRecipe", result: "SweepResult", ranked: "Sequence[Ranked]") -> Iterator[str]:
     from tokenfree.train.sweep.recipe import LOSS
-    from tokenfree.train.sweep.results import STATES, rank
+    from tokenfree.train.sweep.results import STATES
 
     states = [trial.state for trial in result.trials]
     counts = [f"{states.count(state)} {state}" for state in STATES if state in states]
@@ -145,7 +149,6 @@ def _results(sweep: "SweepRecipe", result: "SweepResult") -> Iterator[str]:
     if result.skipped:
         yield f"{counted(sum(result.skipped.values()), 'setting')} not tried, because they cannot work:"
         yield from (f"  {count} x {reason}" for reason, count in sorted(result.skipped.items()))
-    ranked = rank(result.trials, target=sweep.target, unit=sweep.budget.unit)
     if not ranked:
         return
     setting = ranked[0].setting

@@ -72,6 +72,7 @@ def _image(found: Mapping[str, Any], kind: str) -> bytes:
 def _similarity(figure: Any, found: Mapping[str, Any]) -> None:
     rows = found["rows"]
     languages = list(dict.fromkeys(row["language"] for row in rows))
+    interval = ", 95% interval" * any(row["spearman"] is not None for row in rows)
     measures = list(dict.fromkeys(row["measure"] for row in rows))
     figure.set_size_inches(2.4 + 3.6 * len(languages), 3.4)
     grid = figure.subplots(1, len(languages), sharey=True, squeeze=False)
@@ -83,7 +84,7 @@ def _similarity(figure: Any, found: Mapping[str, Any]) -> None:
             means, low, high = (np.array([row[name] for row in known]) for name in ("spearman", "low", "high"))
             axes.errorbar(means, heights, xerr=[means - low, high - means], linestyle="none", label=kind)
         axes.set_yticks(range(len(measures), 0, -1), [measure.replace("_", "-") for measure in measures])
-        axes.set(title=language, xlabel="Spearman's correlation, 95% interval")
+        axes.set(title=language, xlabel=f"Spearman's correlation{interval}")
     figure.legend(*figure.axes[0].get_legend_handles_labels(), loc="outside right upper")
 
 

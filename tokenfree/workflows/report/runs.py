@@ -1,5 +1,6 @@
 """Sections of runs: use of context, predictions, results, curves and settings of pretraining and fine-tuning."""
 
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -14,6 +15,7 @@ from tokenfree.core.errors import JobError, UserError
 from tokenfree.core.own_code import UntrustedCode
 from tokenfree.core.settings import build, flatten
 from tokenfree.train.data.mixture import Data, given_or_parsed, load_data_manifest, paths_of
+from tokenfree.train.runs.config import main_baselines
 from tokenfree.workflows.report import figures
 from tokenfree.workflows.report.figures import Curve, inline
 from tokenfree.workflows.report.load import Line, RunRecord, attempt_table, machine_line, predictions, state
@@ -30,7 +32,7 @@ from tokenfree.workflows.report.parts import (
     plus_minus,
     settings_table,
 )
-from tokenfree.workflows.terminal.results import counted
+from tokenfree.workflows.terminal.results import counted, margin_text
 
 if TYPE_CHECKING:  # imports torch
     from tokenfree.train.inference.predictor import Guess, Predictor
@@ -171,7 +173,7 @@ _SAME_LEVEL = 0.05  # nats; below this difference of baselines, targets count as
 def run_section(run: RunRecord, asked: Predictions) -> Section:
     curves = _curves(run) if run.steps or run.validations else Block(text="No step has been made yet.")
     blocks = [curves, Block(text=asked.problem, tables=asked.examples), _record(run)]
-    cards = [*_context_cards(run, asked.context), *_loss_cards(run), *_training_cards(run)]
+    cards = [*_context_cards(run, asked.context), *_loss_cards(run, asked.context), *_training_cards(run)]
     return Section(f"Pretraining · {run.path.name}", state(run, bool(run.result)), cards, blocks)
 
 
@@ -188,17 +190,18 @@ def comparison_section(runs: Sequence[RunRecord], asked: Sequence[Predictions]) 
             drawn.append(inline(figures.curves(lines, title=title, x=what, y="nats per target"), title))
     shared = min((xs[-1] for xs, _ in by_characters if xs), default=0.0)
     header = ["run", "below best guess", "context probe", "held-out loss", f"loss at {count(shared)} characters"]
-    header += ["accuracy", "steps", "characters", "characters/s", "time", "restarts"]
+    header += ["accuracy", "step of margin", "step of loss", "steps", "characters", "characters/s", "time", "restarts"]
     rows = []
     for name, run, each, (xs, ys) in zip(called, runs, asked, by_characters, strict=True):
-        last = run.validations[-1] if run.validations else {}
+        last = _last_validation(run, each.context)
         at_shared = float(np.interp(shared, xs, ys)) if xs and xs[0] <= shared else None
         mean, low, high = _margin(run, each.context) or (None, None, None)
         half = None if low is None or high is None else (high - low) / 2
         rows.append([
             name, plus_minus(mean, half, 2), decimal(each.context.get("probe"), 2),
             decimal(last.get("validation_loss")), decimal(at_shared), percent(last.get("validation_accuracy")),
-            f"{run.num_steps:,}", count(sum(run.characters[-1:])), count(run.median_speed),
+            _step(_margin_step(run, each.context)), _step(last.get("step")), f"{run.num_steps:,}",
+            count(sum(run.characters[-1:])), count(run.median_speed),
             duration(sum(run.seconds[-1:])), str(run.restarts),
         ])  # fmt: skip
     levels = [level for run in runs if (level := _level(run)) is not None]
@@ -226,37 +229,52 @@ def _level(run: RunRecord) -> float | None:
 def _margin(run: RunRecord, context: Mapping[str, float]) -> tuple[float, float | None, float | None] | None:
     """Return how far the loss on hidden targets is below the context-free baseline, and the interval's ends or None."""
     if "margin" in context:
-        return context["margin"], context["margin_low"], context["margin_high"]
+        return context["margin"], context.get("margin_low"), context.get("margin_high")
     baselines = run.result.get("baselines") or {}
     found = [baselines[name] for name in ("masked_only_unigram", "masked_only_clue") if name in baselines]
     loss = (run.result.get("validation_means") or {}).get("validation_masked_only_loss")
     return None if loss is None or not found else (min(found) - loss, None, None)
 
 
+def _step(step: float | None) -> str:
+    return "–" if step is None else f"{step:,}"
+
+
+def _margin_step(run: RunRecord, context: Mapping[str, float]) -> float | None:
+    return context.get("step", run.result.get("steps"))
+
+
+def _last_validation(run: RunRecord, context: Mapping[str, float]) -> Line:
+    """Return the last validation up to the step at which the run was evaluated, or {}."""
+    last = context.get("step", np.inf)
+    return next((line for line in reversed(run.validations) if line["step"] <= last), {})
+
+
 def _context_cards(run: RunRecord, context: Mapping[str, float]) -> Iterator[Card]:
     margin = _margin(run, context)
     if margin is None:
         return
-    mean, low, high = margin
-    verdict = "Yes" if (mean if low is None else low) > 0 else "Not yet"
-    interval = "no interval without its data" if low is None else f"95% interval {low:.2f} to {high:.2f}"
-    note = f"{abs(mean):.2f} nats per {_unit(run)} {'below' if mean > 0 else 'above'} the best guess without context"
-    yield Card("Does the model use its context?", verdict, f"Loss on hidden targets: {note} ({interval}).")
+    mean, low, _ = margin
+    verdict, step = "Yes" if (mean if low is None else low) > 0 else "Not yet", _step(_margin_step(run, context))
+    below = f"{margin_text(*margin, f' per {_unit(run)}')} the best guess without context"
+    note = f"Loss on hidden targets at step {step}: {below}." + " No interval without its data." * (not context)
+    yield Card("Does the model use its context?", verdict, note)
     if "probe" in context:
-        note = f"Rise of the loss per hidden {_unit(run)} when its context is hidden or replaced."
+        note = f"Rise of the loss per hidden {_unit(run)} at step {step} when its context is hidden or replaced."
         yield Card("Context probe", f"{decimal(context['probe'], 2)} nats", note)
 
 
-def _loss_cards(run: RunRecord) -> Iterator[Card]:
-    if not run.validations:
+def _loss_cards(run: RunRecord, context: Mapping[str, float]) -> Iterator[Card]:
+    last, level = _last_validation(run, context), _level(run)
+    if not last:
         return
-    last, level = run.validations[-1], _level(run)
-    note = "" if level is None else f"Best guess without context: {level:.3f}. "
+    note = f"At step {_step(last['step'])}. " + ("" if level is None else f"Best guess without context: {level:.3f}. ")
     hidden = last.get("validation_masked_only_loss")
     note += "" if hidden is None else f"Hidden targets alone: {hidden:.3f}."
     yield Card(f"Held-out loss, nats per {_unit(run)}", decimal(last["validation_loss"], 3), note.strip())
     if "validation_accuracy" in last:
-        yield Card("Accuracy", percent(last["validation_accuracy"]), "Held-out targets predicted right at first.")
+        note = f"Held-out targets predicted right at first, at step {_step(last['step'])}."
+        yield Card("Accuracy", percent(last["validation_accuracy"]), note)
 
 
 def _training_cards(run: RunRecord) -> Iterator[Card]:
@@ -317,21 +335,32 @@ def _event(event: Line) -> list[str]:
 
 
 def finetuned_section(run: RunRecord) -> Section:
-    main = _main(run)
+    main, best = _main(run), run.result.get("best_step")
     scored = {split: scores for split in SPLITS if (scores := _scores(run.result.get(split)))}
-    cards = [
-        Card(f"{_words(main)}, {SPLITS[split]}", decimal(next(iter(scores.values()))))
-        for split, scores in scored.items()
-    ]
+    step = run.result.get("steps") if best is None else best
+    only = run.result.get("only_label") or {}
+    cards = []
+    for split, scores in scored.items():
+        baselines = main_baselines(run.result, split)
+        note = f"At step {_step(step)}." + " Baseline:" * bool(baselines)
+        note += ",".join(f" {decimal(score)} ({name})" for name, score in baselines.items()) + "." * bool(baselines)
+        note += f" The model predicts one label only: {only[split]}." if split in only else ""
+        cards.append(Card(f"{_words(main)}, {SPLITS[split]}", decimal(next(iter(scores.values()))), note))
     if not scored and run.validations:
-        cards.append(Card(f"{_words(main)}, {SPLITS['dev']}, so far", decimal(_number(run.validations[-1], "main"))))
-    best = run.result.get("best_step")
+        last = run.validations[-1]
+        note = f"At step {_step(last['step'])}."
+        cards.append(Card(f"{_words(main)}, {SPLITS['dev']}, so far", decimal(_number(last, "main")), note))
     if best is not None:
         cards.append(Card("Step kept", f"{best:,}", "The best one on the development set."))
     blocks = [_score_curves(run, main)]
     found = dict.fromkeys(name for scores in scored.values() for name in scores)
     rows = [[_words(name), *(decimal(scores.get(name)) for scores in scored.values())] for name in found]
-    blocks.append(Block(tables=[Table("Scores", ["score", *scored], rows)]))
+    compared = {split: main_baselines(run.result, split) for split in scored}
+    rows += [
+        [f"{_words(main)}, {name}", *(decimal(of_split.get(name)) for of_split in compared.values())]
+        for name in dict.fromkeys(name for of_split in compared.values() for name in of_split)
+    ]
+    blocks.append(Block(tables=[Table(f"Scores at step {_step(step)}, and baselines", ["score", *scored], rows)]))
     blocks += [label_block(f"Labels in the {words}", predictions(run, split)) for split, words in SPLITS.items()]
     blocks.append(_record(run))
     title = f"Fine-tuning · {run.path.name} ({_task(run)})"
@@ -343,11 +372,12 @@ def finetuned_comparison(runs: Sequence[RunRecord]) -> Section:
     for run in runs:
         best = run.result.get("best_step")
         scores = [next(iter(_scores(run.result.get(split)).values()), None) for split in SPLITS]
-        kept, time = "–" if best is None else f"{best:,}", duration(sum(run.seconds[-1:]))
-        rows.append(
-            [str(run.path), _task(run), _words(_main(run)), *map(decimal, scores), kept, f"{run.num_steps:,}", time]
-        )
-    table = Table("Fine-tuned runs", ["run", "task", "score", "dev", "test", "kept step", "steps", "time"], rows)
+        baselines = [max(main_baselines(run.result, split).values(), default=None) for split in SPLITS]
+        numbers = map(decimal, itertools.chain.from_iterable(zip(scores, baselines, strict=True)))
+        kept, time = _step(run.result.get("steps") if best is None else best), duration(sum(run.seconds[-1:]))
+        rows.append([str(run.path), _task(run), _words(_main(run)), *numbers, kept, f"{run.num_steps:,}", time])
+    header = ["run", "task", "score", "dev", "baseline", "test", "baseline", "at step", "steps", "time"]
+    table = Table("Fine-tuned runs", header, rows)
     return Section("Fine-tuned runs compared", counted(len(runs), "run"), (), [Block(tables=[table])])
 
 

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from tokenfree.train.intervals import MeanInterval
+from tokenfree.train.runs.config import main_baselines
 from tokenfree.train.sweep import results
 from tokenfree.train.sweep.history import is_number
 from tokenfree.train.sweep.recipe import LOSS, Target, objectives, quality
@@ -91,11 +92,18 @@ def _cards(view: SweepView) -> Iterator[Card]:
         setting = view.ranked[0].setting
         found = setting.interval(view.quality.metric, view.amount, view.unit)
         seeds = "one seed" if found is None or found.count == 1 else f"mean of {found.count} seeds, 95% interval"
-        yield Card("Best setting", view.short_name(setting), f"{setting.name}: {view.described(setting.values)}")
+        note = f"{setting.name}: {view.described(setting.values)}"
+        if results.is_by_chance(view.trials, view.ranked):
+            note += f" ({results.ONE_SEED})"
+        yield Card("Best setting", view.short_name(setting), note)
         yield Card(f"Best {_name(view.quality)}", _interval(found, 3), f"At {view.at(view.amount)}, {seeds}.")
     for name, value in view.sweep.scores.get("test", {}).items():
         if "/" not in name:
-            yield Card(f"{name.replace('_', ' ')}, test set", decimal(value), "Of the best setting, mean over seeds.")
+            note = "Of the best setting: mean over seeds, each at its best step on the development set."
+            if name == next(iter(view.sweep.scores["test"])):
+                baselines = main_baselines(view.sweep.scores, "test").items()
+                note += "".join(f" {decimal(score)}: {baseline}." for baseline, score in baselines)
+            yield Card(f"{name.replace('_', ' ')}, test set", decimal(value), note)
     states = [trial.state for trial in view.trials]
     counts = ", ".join(f"{states.count(state)} {state}" for state in results.STATES if state in states)
     skipped = sum(view.sweep.skipped.values())
@@ -127,15 +135,17 @@ def _effects(view: SweepView) -> Iterator[Block]:
     found = [(trial, trial.value_at(LOSS.metric, common, view.unit)) for trial in view.trials]
     compared = [(trial, loss) for trial, loss in found if loss is not None and trial.state != "failed"]
     losses = [loss for _, loss in compared]
-    drawn, rows = [], []
+    drawn, rows, has_intervals = [], [], False
     for key, name in view.names.items():
         levels = results.levels([trial.values.get(key) for trial, _ in compared], losses)
         if len(levels) > 1:
             rows += [[name, each.label, str(each.interval.count), _interval(each.interval)] for each in levels]
+            has_intervals |= any(each.interval.count >= figures.LEAST_TRIALS for each in levels)
             drawn.append(inline(figures.effect(name, losses, levels, LOSS_NAME), f"Held-out loss by {name}"))
     if rows:
         table = Table("Mean loss by value", ["hyperparameter", "value", "trials", LOSS_NAME], rows, folded=True)
-        text = f"{counted(len(compared), 'trial')} at {view.at(common)}. Bars: means with 95% intervals over trials."
+        bars = "means with 95% intervals over trials, if a value has three" if has_intervals else "means"
+        text = f"{counted(len(compared), 'trial')} at {view.at(common)}. Bars: {bars}."
         yield Block("What each hyperparameter does", text, figures=drawn, tables=[table])
 
 

@@ -149,22 +149,26 @@ def metric_lines(found: Mapping[str, float]) -> Iterator[str]:
         yield f"{_METRICS.get(name, name.replace('_', ' ')):<42}{shown}"
 
 
+def margin_text(margin: float, low: float | None, high: float | None, per: str = "") -> str:
+    """Return `0.59 nats (95% interval 0.45 to 0.74) below`. Of a loss above, margin and interval change their signs."""
+    sign, side = (1, "below") if margin > 0 else (-1, "above")
+    first, last = (None, None) if low is None or high is None else sorted((sign * low, sign * high))
+    interval = "" if first is None else f" (95% interval {first:z.2f} to {last:z.2f})"
+    return f"{abs(margin):.2f} nats{per}{interval} {side}"
+
+
 def context_line(found: Mapping[str, float]) -> str | None:
     """Return a sentence on whether the model uses context, given the results of `evaluate`; None without baselines."""
     if "margin" not in found:
         return None
-    margin, low, high = (found[f"margin{end}"] for end in ("", "_low", "_high"))
-    interval = f"{margin:.2f} nats (95% interval {low:.2f} to {high:.2f})"
+    low, best = found.get("margin_low"), "the best guess without context"
+    margin = margin_text(found["margin"], low, found.get("margin_high"))
     hidden = f"{found['probe']:z.2f} nats higher when the context is hidden or replaced."
+    if low is None:
+        return f"One window does not show whether the model uses context: its loss is {margin} {best}, and {hidden}"
     if low <= 0:
-        return (
-            f"The model is not yet better than the best guess without context: {interval}. Its loss is {hidden} Train "
-            "longer."
-        )
-    return (
-        f"The model uses context: its loss on hidden targets is {interval} below the best guess without context, and "
-        f"{hidden}"
-    )
+        return f"The model is not yet better than {best}: {margin}. Its loss is {hidden} Train longer."
+    return f"The model uses context: its loss on hidden targets is {margin} {best}, and {hidden}"
 
 
 def score_lines(result: Mapping[str, Any]) -> list[str]:
@@ -172,6 +176,8 @@ def score_lines(result: Mapping[str, Any]) -> list[str]:
 
     `result` is the content of a result.json. Scores of single classes are omitted.
     """
+    from tokenfree.train.runs.config import main_baselines
+
     lines = []
     for split in ("dev", "test"):
         scores = result.get(split)
@@ -181,13 +187,6 @@ def score_lines(result: Mapping[str, Any]) -> list[str]:
             found = ", ".join(f"{value:.4f} ({name})" for name, value in main_baselines(result, split).items())
             lines += [f"      baseline: {next(iter(scores))} {found}{_sampled(result, split)}"] * bool(found)
     return lines
-
-
-def main_baselines(result: Mapping[str, Any], split: str) -> dict[str, float]:
-    """Return the main score of each baseline on a split, given the content of a result.json."""
-    main = next(iter(result.get(split) or ()), "")
-    found = (result.get("baseline") or {}).get(split) or {}
-    return {name: scores[main] for name, scores in found.items() if main in scores}
 
 
 def _sampled(result: Mapping[str, Any], split: str) -> str:
