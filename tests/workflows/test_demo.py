@@ -27,6 +27,18 @@ def test_an_interval_that_holds_zero_shows_nothing() -> None:
     assert line.startswith("The model is not yet better than the best guess without context")
 
 
+def test_a_margin_and_its_interval_have_one_sign() -> None:
+    line = context_line({"margin": -0.1, "margin_low": -0.7, "margin_high": 0.5, "probe": 0.2})
+    assert line is not None
+    assert "without context: 0.10 nats (95% interval -0.50 to 0.70) above. Its loss is" in line
+
+
+def test_one_window_has_no_interval_and_no_verdict() -> None:
+    line = context_line({"margin": 0.4, "probe": 0.2})
+    assert line is not None
+    assert line.startswith("One window does not show whether the model uses context: its loss is 0.40 nats below")
+
+
 def test_right_predictions_are_marked(monkeypatch: pytest.MonkeyPatch) -> None:
     answers = dict(demo.SENTENCES)
 

@@ -63,11 +63,16 @@ def lines_of(run: Path) -> list[dict[str, Any]]:
 def test_scores_and_labels_of_texts(folder: Path) -> None:
     found, run = page(folder / "texts"), folder / "texts"
     result = json.loads((run / "result.json").read_text())
-    assert f"{result['dev']['accuracy']:.4f}" == found.cards["accuracy, development set"][0]
+    value, note = found.cards["accuracy, development set"]
+    assert value == f"{result['dev']['accuracy']:.4f}"
+    assert note.startswith(f"At step {result['best_step']}. Baseline: 0.5000 (larger class), ")
     assert found.cards["Step kept"][0] == str(result["best_step"])
-    assert found.tables["Scores"][1:] == [
+    ngrams = result["baseline"]["dev"]["character n-grams"]["accuracy"]
+    assert found.tables[f"Scores at step {result['best_step']}, and baselines"][1:] == [
         ["accuracy", f"{result['dev']['accuracy']:.4f}"],
         ["macro f1", f"{result['dev']['macro_f1']:.4f}"],
+        ["accuracy, larger class", "0.5000"],
+        ["accuracy, character n-grams", f"{ngrams:.4f}"],
     ]
     lines = lines_of(run)
     counts = {row[0]: row[1:3] for row in found.tables["Labels"][1:]}
@@ -86,12 +91,28 @@ def test_runs_of_both_kinds_are_compared_apart(folder: Path, tmp_path: Path) -> 
     assert "Pretraining · pretrained" in found.headings
 
 
+def test_a_model_that_predicts_one_label_is_named(folder: Path) -> None:
+    path = folder / "texts" / "result.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "only_label": {"dev": "plus"}}))
+    note = page(folder / "texts").cards["accuracy, development set"][1]
+    assert note.endswith("The model predicts one label only: plus.")
+
+
+def test_runs_are_compared_with_their_best_baseline(folder: Path) -> None:
+    result = json.loads((folder / "texts" / "result.json").read_text())
+    (row,) = page(folder / "texts", folder / "texts").tables["Fine-tuned runs"][1:2]
+    best = max(scores["accuracy"] for scores in result["baseline"]["dev"].values())
+    assert row[3:8] == [
+        f"{result['dev']['accuracy']:.4f}", f"{best:.4f}", "–", "–", str(result["best_step"])
+    ]  # fmt: skip
+
+
 def test_a_run_that_has_not_ended(folder: Path) -> None:
     run = folder / "texts"
     (run / "result.json").unlink()
     shutil.rmtree(run / "predictions")
     found = page(run)
-    assert "accuracy, development set, so far" in found.cards
+    assert found.cards["accuracy, development set, so far"][1] == "At step 4."
     (run / "metrics.jsonl").write_text("")
     assert "No step has been made yet." in page(run).text
 

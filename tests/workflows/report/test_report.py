@@ -22,7 +22,7 @@ from tokenfree.train.sweep.recipe import LOSS
 from tokenfree.train.sweep.results import write
 from tokenfree.workflows.report.load import RunRecord, SweepRecord, load
 from tokenfree.workflows.report.page import write_report
-from tokenfree.workflows.report.runs import Predictions, run_section
+from tokenfree.workflows.report.runs import Predictions, comparison_section, run_section
 from tokenfree.workflows.report.sweeps import SweepView
 
 VOID = {"meta", "br", "wbr", "link", "img", "input", "hr"}
@@ -219,21 +219,25 @@ def test_a_run_shows_loss_throughput_and_restarts(report: Callable[..., Page], t
 
 
 @pytest.mark.parametrize(
-    ("low", "verdict", "said"),
+    ("margin", "low", "verdict", "said"),
     [
-        (0.3, "Yes", "0.40 nats per subword below the best guess without context (95% interval 0.30 to 0.50)"),
-        (-0.1, "Not yet", "0.40 nats per subword below the best guess without context (95% interval -0.10 to 0.50)"),
+        (0.4, 0.3, "Yes", "0.40 nats per subword (95% interval 0.30 to 0.50) below the best guess without context"),
+        (0.4, -0.1, "Not yet", "0.40 nats per subword (95% interval -0.10 to 0.50) below the best guess"),
+        (-0.1, -0.7, "Not yet", "0.10 nats per subword (95% interval -0.50 to 0.70) above the best guess"),
+        (0.4, None, "Yes", "0.40 nats per subword below the best guess without context."),
     ],
 )
 def test_the_first_card_says_whether_the_model_uses_its_context(
-    low: float, verdict: str, said: str, tmp_path: Path
+    margin: float, low: float | None, verdict: str, said: str, tmp_path: Path
 ) -> None:
     run = load(make_run(tmp_path / "run"))
     assert isinstance(run, RunRecord)
-    context = {"margin": 0.4, "margin_low": low, "margin_high": 0.5, "probe": 1.25}
+    ends = {} if low is None else {"margin_low": low, "margin_high": 0.5}
+    context = {"step": 50, "margin": margin, **ends, "probe": 1.25}
     uses, probe, *_ = run_section(run, Predictions(context)).cards
     assert (uses.title, uses.value) == (USES, verdict)
     assert said in uses.note
+    assert "at step 50" in uses.note
     assert (probe.title, probe.value) == (PROBE, "1.25 nats")
 
 
@@ -246,7 +250,27 @@ def test_a_run_without_its_data_has_a_margin_without_an_interval(report: Callabl
     (run / "result.json").write_text(json.dumps(result))
     value, note = report(run).cards[USES]
     assert value == "Yes"
-    assert "0.75 nats per subword below the best guess without context (no interval without its data)" in note
+    assert "0.75 nats per subword below the best guess without context. No interval without its data." in note
+
+
+def test_a_section_never_mixes_two_steps(tmp_path: Path) -> None:
+    """The held-out loss is that of the step that was evaluated, or an earlier one, and each card names its step."""
+    run = load(make_run(tmp_path / "run"))
+    assert isinstance(run, RunRecord)
+    for step, loss in ((100, "5.100"), (60, "6.100"), (50, "6.100")):
+        context = {"step": step, "margin": 0.4, "margin_low": 0.3, "margin_high": 0.5, "probe": 1.25}
+        cards = {card.title: card for card in run_section(run, Predictions(context)).cards}
+        assert all(f"at step {step} " in cards[title].note or f"at step {step}:" in cards[title].note
+                   for title in (USES, PROBE))  # fmt: skip
+        validated = 100 if step == 100 else 50
+        held_out, accuracy = cards["Held-out loss, nats per subword"], cards["Accuracy"]
+        assert held_out.value == loss
+        assert held_out.note.startswith(f"At step {validated}.")
+        assert f"at step {validated}." in accuracy.note
+        row = comparison_section([run, run], [Predictions(context)] * 2).blocks[0].tables[0]
+        cells = dict(zip(row.header, row.rows[0], strict=True))
+        assert (cells["step of margin"], cells["step of loss"]) == (str(step), str(validated))
+        assert cells["held-out loss"] == f"{loss}0"
 
 
 def test_runs_are_compared_by_the_characters_that_they_read(report: Callable[..., Page], tmp_path: Path) -> None:
@@ -286,7 +310,8 @@ def test_a_sweep_shows_the_best_setting_and_what_failed(report: Callable[..., Pa
         trial_state("trial_004", {RATE: 6, NAME: "full"}, "failed", (), "ValueError: <b>no</b>", 4, 0),
     ]  # fmt: skip
     page = report(make_sweep(tmp_path / "sweep it", trials, {"rate 7 does not <divide> 240": 3}))
-    assert page.cards["Best setting"] == ["2 · full", "trial_000: rate = 2, attention.name = full"]
+    chance = "(one seed per setting: differences between settings may be chance)"
+    assert page.cards["Best setting"] == ["2 · full", f"trial_000: rate = 2, attention.name = full {chance}"]
     assert page.cards["Best held-out loss (nats)"] == ["4.000", "At step 10, one seed."]
     assert page.cards["Trials"] == ["5", "3 finished, 1 stopped, 1 failed; 3 settings that cannot work."]
     assert f"tokenfree pretrain '{tmp_path}/sweep it/best.yaml' --data DIR --output RUN" in page.text
@@ -305,8 +330,16 @@ def test_effects_are_shown_where_all_trials_got_to(report: Callable[..., Page], 
     rows = [row[:4] for row in page.tables["Mean loss by value"][1:]]
     assert rows == [["rate", "2", "2", "5.1000 ± 1.2706"], ["rate", "4", "2", "6.0000 ± 0.0000"],
                     ["rate", "6", "2", "6.5000 ± 6.3531"]]  # fmt: skip
-    assert "6 trials at step 5. Bars: means" in page.text
+    assert "6 trials at step 5. Bars: means." in page.text
     assert "Held-out loss by rate" in page.figures
+
+
+def test_intervals_are_captioned_only_if_drawn(report: Callable[..., Page], tmp_path: Path) -> None:
+    values = [{RATE: 2}, {RATE: 2}, {RATE: 2}, {RATE: 4}]
+    trials = [make_trial(n, 10, 4.0 + n, values=of) for n, of in enumerate(values)]
+    few, many = (report(make_sweep(tmp_path / str(count), trials[-count:])) for count in (3, 4))
+    assert "3 trials at step 10. Bars: means." in few.text
+    assert "Bars: means with 95% intervals over trials, if a value has three." in many.text
 
 
 def test_equal_costs_are_neither_drawn_nor_compared(report: Callable[..., Page], tmp_path: Path) -> None:
@@ -428,10 +461,13 @@ def test_the_best_setting_of_a_task_has_the_best_score(report: Callable[..., Pag
         "best": {"setting": 0, "trials": []},
         "dev": {"f1": 0.91},
         "test": {"f1": 0.875, "f1/PER": 0.9},
+        "baseline": {"test": {"most frequent tag": {"f1": 0.6}}},
         "settings": scores,
     }
     (folder / "result.json").write_text(json.dumps(found))
-    assert report(folder).cards["f1, test set"][0] == "0.8750"
+    value, note = report(folder).cards["f1, test set"]
+    assert value == "0.8750"
+    assert note.endswith("Baseline: 0.6000 (most frequent tag).")
 
 
 def test_the_same_files_give_the_same_page(tmp_path: Path) -> None:

@@ -85,6 +85,12 @@ def plus_minus(mean: float | None, half: float | None, digits: int = 4) -> str:
     return decimal(mean, digits) + ("" if half is None else f" ± {half:.{digits}f}")
 
 
+def baseline_note(scores: Mapping[str, float]) -> str:
+    """Return ` Baseline: 0.5092 (larger class), 0.7993 (character n-grams).`, or an empty text without baselines."""
+    listed = ", ".join(f"{decimal(score)} ({name})" for name, score in scores.items())
+    return f" Baseline: {listed}." if listed else ""
+
+
 def percent(value: float | None) -> str:
     """Return a share as `12.5%`, or a dash for None."""
     return "–" if value is None else f"{100 * value:.1f}%"

@@ -24,6 +24,7 @@ from tokenfree.workflows.report.parts import (
     Card,
     Section,
     Table,
+    baseline_note,
     bdi,
     count,
     decimal,
@@ -200,8 +201,8 @@ def comparison_section(runs: Sequence[RunRecord], asked: Sequence[Predictions]) 
         rows.append([
             name, plus_minus(mean, half, 2), decimal(each.context.get("probe"), 2),
             decimal(last.get("validation_loss")), decimal(at_shared), percent(last.get("validation_accuracy")),
-            _step(_margin_step(run, each.context)), _step(last.get("step")), f"{run.num_steps:,}",
-            count(sum(run.characters[-1:])), count(run.median_speed),
+            _step(None if mean is None else each.context.get("step", run.num_steps)), _step(last.get("step")),
+            f"{run.num_steps:,}", count(sum(run.characters[-1:])), count(run.median_speed),
             duration(sum(run.seconds[-1:])), str(run.restarts),
         ])  # fmt: skip
     levels = [level for run in runs if (level := _level(run)) is not None]
@@ -240,10 +241,6 @@ def _step(step: float | None) -> str:
     return "–" if step is None else f"{step:,}"
 
 
-def _margin_step(run: RunRecord, context: Mapping[str, float]) -> float | None:
-    return context.get("step", run.result.get("steps"))
-
-
 def _last_validation(run: RunRecord, context: Mapping[str, float]) -> Line:
     """Return the last validation up to the step at which the run was evaluated, or {}."""
     last = context.get("step", np.inf)
@@ -255,7 +252,10 @@ def _context_cards(run: RunRecord, context: Mapping[str, float]) -> Iterator[Car
     if margin is None:
         return
     mean, low, _ = margin
-    verdict, step = "Yes" if (mean if low is None else low) > 0 else "Not yet", _step(_margin_step(run, context))
+    verdict, step = (
+        "Yes" if (mean if low is None else low) > 0 else "Not yet",
+        _step(context.get("step", run.num_steps)),
+    )
     below = f"{margin_text(*margin, f' per {_unit(run)}')} the best guess without context"
     note = f"Loss on hidden targets at step {step}: {below}." + " No interval without its data." * (not context)
     yield Card("Does the model use its context?", verdict, note)
@@ -341,9 +341,7 @@ def finetuned_section(run: RunRecord) -> Section:
     only = run.result.get("only_label") or {}
     cards = []
     for split, scores in scored.items():
-        baselines = main_baselines(run.result, split)
-        note = f"At step {_step(step)}." + " Baseline:" * bool(baselines)
-        note += ",".join(f" {decimal(score)} ({name})" for name, score in baselines.items()) + "." * bool(baselines)
+        note = f"At step {_step(step)}.{baseline_note(main_baselines(run.result, split))}"
         note += f" The model predicts one label only: {only[split]}." if split in only else ""
         cards.append(Card(f"{_words(main)}, {SPLITS[split]}", decimal(next(iter(scores.values()))), note))
     if not scored and run.validations:

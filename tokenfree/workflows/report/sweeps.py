@@ -18,6 +18,7 @@ from tokenfree.workflows.report.parts import (
     Card,
     Section,
     Table,
+    baseline_note,
     count,
     cut,
     decimal,
@@ -101,8 +102,7 @@ def _cards(view: SweepView) -> Iterator[Card]:
         if "/" not in name:
             note = "Of the best setting: mean over seeds, each at its best step on the development set."
             if name == next(iter(view.sweep.scores["test"])):
-                baselines = main_baselines(view.sweep.scores, "test").items()
-                note += "".join(f" {decimal(score)}: {baseline}." for baseline, score in baselines)
+                note += baseline_note(main_baselines(view.sweep.scores, "test"))
             yield Card(f"{name.replace('_', ' ')}, test set", decimal(value), note)
     states = [trial.state for trial in view.trials]
     counts = ", ".join(f"{states.count(state)} {state}" for state in results.STATES if state in states)
