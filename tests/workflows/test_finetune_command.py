@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from tokenfree.train.analyses import noise
+from tokenfree.train.tasks import baselines
 from tokenfree.workflows import cli
 
 SMALL = [
@@ -37,6 +38,7 @@ def test_from_files_to_labels(files: Path, capsys: pytest.CaptureFixture[str], m
     assert not Path("run").exists()
     said = told(capsys, *given, "--output", "run")
     assert said.startswith("dev   accuracy ")
+    assert "\n      baseline: accuracy 0.5000 (larger class), 1.0000 (character n-grams)\n" in said
     assert "\ntest  accuracy " in said
     assert "run/checkpoints/step_" in said
     assert "already complete (2 steps)" in told(capsys, *given, "--output", "run")
@@ -48,6 +50,20 @@ def test_from_files_to_labels(files: Path, capsys: pytest.CaptureFixture[str], m
     assert [json.loads(line)["text"] for line in lines] == ["one text", "a good day", "another"]
     assert set(json.loads(lines[0])) == {"step", "text", "label", "probabilities"}
     assert "%" in told(capsys, "predict", "run", "one text").splitlines()[1]
+
+
+def test_a_large_set_is_sampled_and_a_constant_model_named(
+    files: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(baselines, "MOST_LINES", 6)
+    given = ["--train", "texts.csv", "--dev", "texts.csv", "--train.learning_rate", "1e-9", "--output", "run"]
+    lines = told(capsys, "finetune", "classification", *given, *SMALL).splitlines()
+    assert lines[1].endswith(", fitted to 6 of 8 lines, scored on 6 of 8 lines")
+    result = json.loads(Path("run/result.json").read_text())
+    assert result["only_label"]["dev"] in ("minus", "plus")
+    note = f"  note        on dev, the model predicts one label only: {result['only_label']['dev']}"
+    assert note in lines
+    assert note in told(capsys, "finetune", "--output", "run").splitlines()
 
 
 def test_names_with_their_places(files: Path, capsys: pytest.CaptureFixture[str]) -> None:

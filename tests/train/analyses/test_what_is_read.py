@@ -71,3 +71,10 @@ def test_the_margin_is_against_the_better_baseline(loop: Loop) -> None:
     for name in ("margin", "probe_blank", "probe_other"):
         assert found[f"{name}_low"] < found[name] < found[f"{name}_high"]
     assert found["probe"] == min(found["probe_blank"], found["probe_other"])
+
+
+def test_one_window_has_no_interval(corpus: str, make_recipe: MakeRecipe) -> None:
+    loop = Loop(make_recipe(validation_windows=1), corpus)
+    baselines = loop.windows.baselines()
+    assert baselines is not None
+    assert set(what_is_read(loop, baselines, score(loop))) == {"margin", "probe_blank", "probe_other", "probe"}

@@ -19,7 +19,7 @@ from tokenfree.core.errors import JobError, UserError
 from tokenfree.core.settings import build, merge, to_mapping
 from tokenfree.train.config import FinetuneRecipe
 from tokenfree.train.finetune import finetune, prepare
-from tokenfree.train.loop.finetuning import TaskFiles
+from tokenfree.train.loop.finetuning import TaskFiles, only_label
 from tokenfree.train.pretrain import pretrain
 from tokenfree.train.runs.config import read_config, read_finetuned
 from tokenfree.train.runs.hashes import verify_folder
@@ -50,6 +50,23 @@ def test_it_learns_what_can_be_learned(run: str, files: Files) -> None:
     assert lines[0]["key"] == "test.tsv:2"
     assert sum(lines[0]["probabilities"].values()) == pytest.approx(1, abs=1e-5)
     assert verify_folder(run).complete
+
+
+def test_a_result_has_the_baselines_of_its_task(run: str, make_task: MakeTask, files: Files, tmp_path: Path) -> None:
+    found = json.loads(Path(run, "result.json").read_text())["baseline"]
+    assert found["dev"]["larger class"]["accuracy"] == pytest.approx(2 / 3)
+    assert found["test"]["character n-grams"]["accuracy"] == 1
+    result = finetune(make_task("tagging", steps=1), splits(files, "tags_"), str(tmp_path / "tags"))
+    assert result.baseline["test"]["most frequent tag"]["f1"] == 1
+    assert finetune(_learning(make_task), splits(files), run).baseline == found
+
+
+def test_only_label_is_the_one_that_is_always_predicted() -> None:
+    assert only_label([{"label": "a", "gold": "a"}, {"label": "a", "gold": "b"}]) == "a"
+    assert only_label([{"label": "a", "gold": "a"}, {"label": "b", "gold": "b"}]) is None
+    assert only_label([{"label": "a", "gold": "a"}, {"label": "a", "gold": "a"}]) is None
+    assert only_label([{"tags": ["O", "O"], "gold": ["O", "B-PER"]}]) == "O"
+    assert only_label([{"answer": "", "gold": ["x"]}, {"answer": "", "gold": ["y"]}]) is None
 
 
 def test_the_best_checkpoint_by_dev_is_the_one_that_counts(

@@ -15,6 +15,7 @@ from tokenfree.core.errors import JobError, UserError
 from tokenfree.core.settings import build, merge, to_mapping, value_at
 from tokenfree.train.config import FinetuneRecipe, PretrainRecipe
 from tokenfree.train.finetune import finetune
+from tokenfree.train.loop import finetuning
 from tokenfree.train.runs.hashes import verify_folder
 from tokenfree.train.sweep import run
 from tokenfree.train.sweep.run import prepare, run_sweep
@@ -117,6 +118,36 @@ def test_a_trial_is_what_finetune_makes_of_its_setting(
         recipe = build(FinetuneRecipe, merge(to_mapping(make_task(task)), over), source="test")
         finetune(recipe, splits(files, prefix), str(tmp_path / name), init_from=init_from, model=over["model"])
         assert chosen_files(tmp_path / "sweep" / "trials" / name) == chosen_files(tmp_path / name)
+
+
+def test_baselines_are_computed_once_per_sweep(
+    make_task_sweep: MakeTaskSweep,
+    files: dict[str, str],
+    tmp_path: Path,
+    without_ray: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    calls, score = list[Any](), finetuning.score_baselines
+    monkeypatch.setattr(finetuning, "score_baselines", lambda *given: calls.append(given) or score(*given))
+    run_sweep(make_task_sweep(), TaskInput(splits(files)), str(tmp_path / "sweep"))
+    found = read(tmp_path / "sweep" / "result.json")
+    assert (len(calls), len(found["best"]["trials"])) == (1, 2)
+    for name in found["best"]["trials"]:
+        assert read(tmp_path / "sweep" / "trials" / name / "result.json")["baseline"] == found["baseline"]
+
+
+@pytest.mark.parametrize("seeds", [1, 2])
+def test_the_last_line_says_that_one_seed_shows_little(
+    seeds: int, files: dict[str, str], tmp_path: Path, without_ray: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    base, space = to_mapping(task_recipe("classification")), {"train.learning_rate": {"grid": [0.001, 0.02]}}
+    recipe = {"base": base, "space": space, "budget": {"steps": 2}, "searcher": "grid", "seeds": seeds}
+    (tmp_path / "recipe.yaml").write_text(yaml.safe_dump(recipe))
+    given = ["--train", files["train"], "--dev", files["dev"], "--output", str(tmp_path / "sweep")]
+    assert cli.main(["sweep", str(tmp_path / "recipe.yaml"), *given]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert ("differences between settings may be chance" in lines[-1]) == (seeds == 1)
+    assert any(line.startswith("      baseline: accuracy 0.6667 (larger class)") for line in lines)
 
 
 def test_less_is_better_where_the_score_is_an_error(

@@ -224,7 +224,7 @@ def test_a_run_shows_loss_throughput_and_restarts(report: Callable[..., Page], t
         (0.4, 0.3, "Yes", "0.40 nats per subword (95% interval 0.30 to 0.50) below the best guess without context"),
         (0.4, -0.1, "Not yet", "0.40 nats per subword (95% interval -0.10 to 0.50) below the best guess"),
         (-0.1, -0.7, "Not yet", "0.10 nats per subword (95% interval -0.50 to 0.70) above the best guess"),
-        (0.4, None, "Yes", "0.40 nats per subword below the best guess without context."),
+        (0.4, None, "Not yet", "0.40 nats per subword below the best guess without context."),
     ],
 )
 def test_the_first_card_says_whether_the_model_uses_its_context(

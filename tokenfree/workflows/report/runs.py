@@ -251,11 +251,8 @@ def _context_cards(run: RunRecord, context: Mapping[str, float]) -> Iterator[Car
     margin = _margin(run, context)
     if margin is None:
         return
-    mean, low, _ = margin
-    verdict, step = (
-        "Yes" if (mean if low is None else low) > 0 else "Not yet",
-        _step(context.get("step", run.num_steps)),
-    )
+    step = _step(context.get("step", run.num_steps))
+    verdict = "Yes" if (context.get("margin_low", 0) if context else margin[0]) > 0 else "Not yet"
     below = f"{margin_text(*margin, f' per {_unit(run)}')} the best guess without context"
     note = f"Loss on hidden targets at step {step}: {below}." + " No interval without its data." * (not context)
     yield Card("Does the model use its context?", verdict, note)
