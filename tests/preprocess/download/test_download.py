@@ -2,6 +2,8 @@
 
 import hashlib
 import json
+import socket
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -228,3 +230,24 @@ def test_an_output_that_is_a_file_is_refused_without_a_request(
     mirror = ["--mirror", "http://127.0.0.1:9", "--allow-http"]
     assert cli.main(["download", "sw", "--output", str(tmp_path / "dumps"), *mirror]) == 2
     assert "dumps: downloads need a folder of this machine" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("is_silent", "reason"), [(False, "no network"), (True, "no answer within 0.2 s")])
+def test_download_without_a_network_ends_soon(
+    is_silent: bool, reason: str, mirror: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def look_up(*arguments: Any) -> Any:
+        if is_silent:
+            done.wait(60)
+        raise socket.gaierror(socket.EAI_AGAIN, "no network")
+
+    done = threading.Event()
+    monkeypatch.setattr("socket.getaddrinfo", look_up)
+    assert fetch.ANSWER_SECONDS <= 10
+    if is_silent:
+        monkeypatch.setattr(fetch, "ANSWER_SECONDS", 0.2)
+    assert cli.main([*DOWNLOAD, "sw", "--output", "dumps"]) == 1
+    done.set()
+    line = capsys.readouterr().err.splitlines()[-1]
+    assert reason in line
+    assert "--wikipedia FILE" in line
