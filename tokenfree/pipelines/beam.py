@@ -103,7 +103,7 @@ def _flags(name: str, value: Any) -> Iterator[str]:
 _LOCAL_FILES = {
     "PrismRunner": "prism_location", "FlinkRunner": "flink_job_server_jar", "SparkRunner": "spark_job_server_jar",
 }  # fmt: skip
-CONNECT_SECONDS = 5.0  # for each of the one or two servers that Beam asks for a program
+CONNECT_SECONDS = 4.0  # for each of the one or two servers that Beam asks for a program
 
 
 @contextlib.contextmanager
