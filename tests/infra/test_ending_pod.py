@@ -40,7 +40,6 @@ def test_ray_is_told_that_the_pod_ends(tmp_path: Path) -> None:
             **os.environ,
             "PATH": path,
             "RAY_ADDRESS": f"{network.address(1)}:6379",
-            "RAY_AUTH_MODE": "disabled",
         }
         done = subprocess.run(
             [*as_in_the_pod(network.name(2)), shell, option, drain],

@@ -2,7 +2,6 @@
 tests/workflows/cluster/test_local_preprocess.py."""
 
 import dataclasses
-import logging
 import os
 import re
 import signal
@@ -10,6 +9,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -50,7 +50,15 @@ def test_a_cluster_must_be_named_and_answer(
         free.bind((LOOPBACK, 0))
         monkeypatch.setenv("RAY_ADDRESS", f"{LOOPBACK}:{free.getsockname()[1]}")
     assert main(words) == 2
-    assert "nothing answers at RAY_ADDRESS=127.0.0.1:" in capsys.readouterr().err
+    assert "no head of a Ray cluster answers at RAY_ADDRESS=127.0.0.1:" in capsys.readouterr().err
+    with socket.create_server((LOOPBACK, 0)) as server, ThreadPoolExecutor() as pool:
+        monkeypatch.setenv("RAY_ADDRESS", f"{LOOPBACK}:{server.getsockname()[1]}")
+        status = pool.submit(main, words)
+        with server.accept()[0] as dashboard:
+            dashboard.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+            assert status.result(20) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "for the address of a dashboard use tokenfree cluster submit --address" in line
     assert not (tmp_path / "out").exists()
 
 
@@ -68,13 +76,11 @@ def test_without_it_ray_is_not_imported() -> None:
 @pytest.fixture(scope="module")
 def ray_stages() -> Iterator[Any]:
     """`tokenfree.pipelines.ray`, in a process that is connected to a cluster of two CPUs."""
-    import ray
-
-    ray.init(address="local", num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
     from tokenfree.pipelines import ray as module
+    from tokenfree.train.ray.cluster import ray_session
 
-    yield module
-    ray.shutdown()
+    with ray_session(2):
+        yield module
 
 
 def test_the_bytes_are_those_of_the_direct_runner(

@@ -14,13 +14,11 @@ import ray
 from ray.exceptions import NodeDiedError, RayError, RayTaskError
 
 from tokenfree.core.errors import JobError, TakenOverError, UserError, first_line
-from tokenfree.core.machine import answers, host_and_port
+from tokenfree.core.ray_access import ADDRESS, named_cluster, reach
 from tokenfree.preprocess.job.job import PreprocessJob
 from tokenfree.preprocess.job.stages import STAGES, Stage, still
 from tokenfree.preprocess.records import InputSplit
 
-_ADDRESS = "RAY_ADDRESS"
-_REACH_SECONDS = 5.0
 _QUIET_SECONDS = 60.0  # without any finished task, until a notice
 MOST_LOSSES = 3  # lost workers per task
 
@@ -29,15 +27,17 @@ def check_cluster() -> None:
     """Raise UserError if no cluster is named, or the named one does not answer."""
     if ray.is_initialized():
         return
-    named = os.environ.get(_ADDRESS)
-    if not named:
+    named = named_cluster()
+    if named is None:
         raise UserError(
-            f"--runner ray: no Ray cluster is named; set {_ADDRESS}=HOST:PORT on a machine of it, or use tokenfree "
+            f"--runner ray: no Ray cluster is named; set {ADDRESS}=HOST:PORT on a machine of it, or use tokenfree "
             "cluster submit -- preprocess ... --runner ray"
         )
-    address = host_and_port(named)
-    if address is not None and not answers(address, seconds=_REACH_SECONDS):  # Ray itself would wait for minutes
-        raise UserError(f"--runner ray: nothing answers at {_ADDRESS}={named}. Start a cluster, or correct it")
+    if not reach(named):
+        raise UserError(
+            f"--runner ray: no head of a Ray cluster answers at {ADDRESS}={named}. Start a cluster, give HOST:PORT of "
+            "its head, or for the address of a dashboard use tokenfree cluster submit --address"
+        )
 
 
 def run_stages(job: PreprocessJob, workers: int, notice: Callable[[str], None]) -> None:
@@ -120,10 +120,10 @@ def _joined_cluster() -> Iterator[None]:
         return
     terminate = signal.getsignal(signal.SIGTERM)
     try:
-        ray.init(address=os.environ[_ADDRESS], logging_level=logging.ERROR, log_to_driver=False)
+        ray.init(address=named_cluster(), logging_level=logging.ERROR, log_to_driver=False)
     except Exception as error:  # Ray raises plain exceptions here
         reason = first_line(error)
-        raise JobError(f"the Ray cluster at {_ADDRESS}={os.environ[_ADDRESS]} could not be joined: {reason}") from error
+        raise JobError(f"the Ray cluster at {ADDRESS}={named_cluster()} could not be joined: {reason}") from error
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGTERM, terminate or signal.SIG_DFL)  # Ray's handler prints a stack
     try:

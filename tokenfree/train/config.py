@@ -3,7 +3,6 @@
 A class's docstring explains its settings; a field has the range and the default.
 """
 
-import os
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Annotated, Any, Literal, TypeVar
@@ -13,6 +12,7 @@ from pydantic import Field
 
 from tokenfree.core.errors import UserError
 from tokenfree.core.machine import GIB, machine_memory
+from tokenfree.core.ray_access import named_cluster
 from tokenfree.core.settings import Slot, part, settings
 from tokenfree.preprocess.dataset.manifest import Manifest
 from tokenfree.preprocess.features.vocabulary import Vocabulary
@@ -226,7 +226,7 @@ def _problems_of_workers(recipe: Recipe, workers: tuple[int, int]) -> Iterator[s
 
 
 def _problems_of_memory(recipe: Recipe) -> Iterator[str]:
-    if "RAY_ADDRESS" in os.environ or torch.cuda.is_available():
+    if named_cluster() is not None or torch.cuda.is_available():
         return
     width, layers = recipe.model.width, recipe.model.trunk.layers
     least, limit = BYTES_OF_A_WEIGHT * layers * width**2, machine_memory()  # at least one square matrix in each layer

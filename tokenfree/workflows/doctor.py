@@ -19,6 +19,7 @@ import fsspec
 
 from tokenfree.core.errors import UserError, first_line
 from tokenfree.core.machine import GIB, cores, install_command, machine_memory, own_requirements
+from tokenfree.core.ray_access import named_cluster
 
 State = Literal["ok", "note", "missing"]
 
@@ -122,8 +123,7 @@ def java() -> Iterator[Finding]:
 
 def ray_cluster() -> Iterator[Finding]:
     """Yield the cluster that the environment names. Without one, each command starts its own on this machine."""
-    address = os.environ.get("RAY_ADDRESS")
-    yield Finding("ok", "ray cluster", address or "none named: each command starts one on this machine")
+    yield Finding("ok", "ray cluster", named_cluster() or "none named: each command starts one on this machine")
 
 
 def storage(url: str) -> Iterator[Finding]:
@@ -188,7 +188,7 @@ def cluster_findings(folders: Sequence[str]) -> Iterator[Finding]:
 
     from tokenfree.train.ray.cluster import ray_environment, ray_session
 
-    if "RAY_ADDRESS" not in os.environ and not ray.is_initialized():
+    if named_cluster() is None and not ray.is_initialized():
         raise UserError(
             "--cluster: no Ray cluster is named; set RAY_ADDRESS=HOST:PORT on one of its machines, or let it be asked "
             "there: tokenfree cluster submit -- doctor --cluster --storage s3://bucket/runs"

@@ -30,6 +30,7 @@ from tokenfree.train.ray.callbacks import GroupCallback, LossCallback, NodeCallb
 from tokenfree.train.ray.cluster import SETTINGS
 
 SEAM = "train/ray/internals.py"
+ACCESS = "core/ray_access.py"  # has its own tests
 NODE = "train/ray/loopback_node.py"  # a process of its own, which imports nothing else
 CALLBACKS = (GroupCallback, LossCallback, NodeCallback, ResizeCallback)
 
@@ -44,11 +45,12 @@ def inner_imports(path: Path) -> list[str]:
 
 
 def test_only_one_file_and_the_process_of_a_node_look_inside_ray() -> None:
-    files = [path for folder in ("train", "workflows", "pipelines") for path in (SOURCE / folder).rglob("*.py")]
+    files = [path for folder in ("core", "train", "workflows", "pipelines") for path in (SOURCE / folder).rglob("*.py")]
     found = {path.relative_to(SOURCE).as_posix(): modules for path in files if (modules := inner_imports(path))}
-    assert set(found) == {SEAM, NODE}, "use Ray's documented doors, or go through internals.py"
+    assert set(found) == {SEAM, NODE, ACCESS}, "use Ray's documented doors, or go through internals.py"
     assert len(found[SEAM]) == 5
     assert found[NODE] == ["ray._private"]
+    assert found[ACCESS] == ["ray._raylet"]
 
 
 def test_callbacks_are_called_by_the_names_that_they_have() -> None:

@@ -2,12 +2,16 @@
 
 import contextlib
 import socket
+import stat
 import threading
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
+from ray._private import services
 
 from tokenfree.core.errors import JobError
 from tokenfree.train.ray import cluster
@@ -58,7 +62,7 @@ def test_the_head_of_a_cluster_has_time_to_come_back(
 
 
 def test_what_keeps_ray_from_starting_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(**_: object) -> None:
+    def fail(*_: object, **__: object) -> None:
         raise RuntimeError("no reason\nmore")
 
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
@@ -66,6 +70,30 @@ def test_what_keeps_ray_from_starting_is_one_line(monkeypatch: pytest.MonkeyPatc
     expected = r"^Ray could not be started on this machine: no reason; .*RAY_TMPDIR"
     with pytest.raises(JobError, match=expected), ray_session(1):
         pass
+
+
+@pytest.mark.parametrize("value", [None, "", "local"])
+def test_ray_session_starts_a_private_ray(value: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    started: dict[str, Any] = {}
+
+    def init(address: str, **options: Any) -> None:
+        assert services.get_node_ip_address() == "127.0.0.1"
+        started.update(options, address=address)
+
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("RAY_TMPDIR", str(tmp_path / "new"))
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    if value is not None:
+        monkeypatch.setenv("RAY_ADDRESS", value)
+    monkeypatch.setattr("ray.init", init)
+    monkeypatch.setattr(Session, "current", lambda local: local)
+    with ray_session(1) as session:
+        assert session is True
+        assert started["address"] == "local"
+        folder = Path(started["_temp_dir"]).parent  # Ray itself opens its folder to everyone
+        assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+        assert stat.S_IMODE((tmp_path / ".ray" / "auth_token").stat().st_mode) == 0o600
+    assert list((tmp_path / "new").iterdir()) == []
 
 
 @pytest.fixture

@@ -11,7 +11,6 @@ from ray.cluster_utils import Cluster
 @contextlib.contextmanager
 def cluster_of(nodes: int, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster]:
     """A head without CPUs, where the command is, and nodes with one CPU each."""
-    monkeypatch.setenv("RAY_AUTH_MODE", "disabled")
     made = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False})
     try:
         for _ in range(nodes):

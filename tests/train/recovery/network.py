@@ -24,7 +24,7 @@ class Network(Namespaces):
 
     def __init__(self, folder: Path) -> None:
         super().__init__("tf", "10.99.0")
-        self.env = {**os.environ, "RAY_AUTH_MODE": "disabled", "RAY_DISABLE_IMPORT_WARNING": "1"}
+        self.env = {**os.environ, "HOME": str(folder), "RAY_DISABLE_IMPORT_WARNING": "1"}  # without a token
         self.temp = f"/tmp/{self.bridge}"  # short: sockets have paths of at most 107 characters
         self.head = f"{self.address(1)}:6379"
         self._logs = folder

@@ -50,7 +50,7 @@ def test_a_machine_is_lost(
     recipe = make_recipe(steps=100_000, checkpoint_every_steps=25, validate_every_steps=50_000, keep_checkpoints=2)
     run = tmp_path / "run"
     command = network.inside(1, [sys.executable])
-    training = start(recipe, corpus, str(run), workers=(1, 2), python=command, RAY_AUTH_MODE="disabled",
+    training = start(recipe, corpus, str(run), workers=(1, 2), python=command,
                      RAY_ADDRESS="10.99.0.1:6379")  # fmt: skip
     training.wait_for(next_step_with(2))
     training.wait_for_step(30)

@@ -33,7 +33,8 @@ def test_a_token_reaches_the_workers_and_no_log(
         environments = [Path(f"/proc/{process.pid}/environ").read_bytes() for process in workers]
         assert len(environments) == 2
         assert all(f"RAY_AUTH_TOKEN={TOKEN}".encode() in environment for environment in environments)
-        assert training.end() == 0
         written = [path for folder in (tmp_path, Path(ray_folder)) for path in folder.rglob("*") if path.is_file()]
         assert any("raylet" in path.name for path in written)
         assert [path for path in written if TOKEN.encode() in path.read_bytes()] == []
+        assert training.end() == 0
+        assert list(Path(ray_folder).iterdir()) == []

@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from tests.conftest import REPOSITORY
+from tokenfree.core import ray_access
 from tokenfree.workflows import cli
 from tokenfree.workflows.cluster import actions as ray_up
-from tokenfree.workflows.cluster import tokens
 from tokenfree.workflows.cluster.actions import _jobs
 
 Filled = Callable[..., str]
@@ -45,7 +45,7 @@ def test_nothing_starts_without_a_yes(
         assert cli.main(["cluster", action, filled("aws")]) == 2
         assert "not done, as the answer was no" in capsys.readouterr().err
     assert ray == []
-    assert not tokens.path().exists()
+    assert not ray_access.token_path().exists()
 
 
 def test_who_cannot_be_asked_has_to_say_yes(
@@ -67,7 +67,7 @@ def test_up_names_the_costs_and_makes_a_token(
     assert shown.index("0 to 8 x g5.2xlarge (spot)") < shown.index("start it, at your cost? [y/N]")
     assert f"tokenfree cluster down {path}" in shown
     assert ray == [("up", path, "--yes", "--no-config-cache", "--disable-usage-stats")]
-    secret = tokens.path().read_text()
+    secret = ray_access.token_path().read_text()
     assert secret not in shown
     assert os.environ["RAY_AUTH_MODE"] == "token"
     assert cli.main(["cluster", "status", path]) == 0
@@ -88,7 +88,7 @@ def test_a_profile_without_a_token_needs_a_flag(
     assert cli.main(["cluster", "up", path, "--yes", "--no-token"]) == 0
     assert os.environ["RAY_AUTH_MODE"] == "disabled"
     assert os.environ[ray_up.NEWER_AUTOSCALER] == "0"  # the other one starts some of the workers only
-    assert not tokens.path().exists()
+    assert not ray_access.token_path().exists()
 
 
 def test_down_and_status_without_a_local_cluster(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -84,7 +84,7 @@ def test_a_cluster_that_does_not_answer_is_not_waited_for(monkeypatch: pytest.Mo
 def test_errors_of_ray_are_words(client: Any) -> None:
     with pytest.raises(UserError, match=r"there is no job x at http://127.0.0.1:1; tokenfree cluster jobs lists them"):
         client([], RuntimeError("Request failed with status code 404: Job x does not exist")).get("x")
-    with pytest.raises(UserError, match="asks for another token than the one of this machine"):
+    with pytest.raises(UserError, match="requires another token than the one of this machine"):
         client([], AuthenticationError("no")).get("x")
     with pytest.raises(RuntimeError, match="something else"):
         client([], RuntimeError("something else")).get("x")

@@ -222,7 +222,7 @@ def test_it_asks_for_its_token_and_listens_on_loopback_alone(machine: Machine, a
     assert {address for address in found if address not in ("127.0.0.1", "::1", "::ffff:127.0.0.1")} == set()
     machine.token.rename(machine.folder / "other")
     machine.token.write_text("0" * 64)
-    assert "asks for another token than the one of this machine" in machine.run("cluster", "jobs", status=2)
+    assert "requires another token than the one of this machine" in machine.run("cluster", "jobs", status=2)
     (machine.folder / "other").rename(machine.token)
     written = [path for path in machine.folder.glob("tf-*/**/*") if path.is_file() and not path.is_socket()]
     assert any("raylet" in path.name for path in written)

@@ -16,6 +16,8 @@ import dataclasses
 import hashlib
 import itertools
 import json
+import pickle
+import queue
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
@@ -28,6 +30,7 @@ import torch
 from tokenfree.core.errors import JobError, UserError, first_line, is_utf8
 from tokenfree.core.files import TEMPORARY, AnyPath, expand_home
 from tokenfree.core.locks import LOCK, HeldStorage, claimed
+from tokenfree.core.own_code import working_directory_first
 from tokenfree.core.settings import to_mapping
 from tokenfree.core.storage import Storage
 from tokenfree.core.stored_files import check_hashes, hash_of, read_sealed, write_sealed
@@ -36,6 +39,7 @@ from tokenfree.preprocess.text.sentences import cut, sentence_starts
 from tokenfree.train.batches.words import NOWHERE, NUM_FRAME, text_words
 from tokenfree.train.data.shards import ShardReader
 from tokenfree.train.inference.text_encoder import Encoded, TextEncoder, load_encoder
+from tokenfree.train.ray.child import Link, RayChild
 from tokenfree.train.tasks.examples.files import JSON_LINES, base_name, lines_of, opened, parse_json
 from tokenfree.train.torch_state import default_settings
 
@@ -54,6 +58,8 @@ _POSITIONS = 8192  # maximum positions of a batch, padded to its longest window
 _PADDING = 256  # maximum positions of a batch that only its longest window needs; another batch costs as much time
 _MOST_WINDOWS = 64  # maximum windows of a batch
 _FOREVER = -1  # unlimited restarts of a Ray worker and retries of its tasks
+_LEADER = "tokenfree.train.inference.embed:lead"
+_NEXT = "next"  # request for a part
 
 
 @dataclasses.dataclass(frozen=True)
@@ -336,6 +342,9 @@ def _complete(
         if progress is not None:
             progress(record, made)
 
+    def keep(part: Part, vectors: Sequence[TextVectors]) -> None:
+        note(part, commit(storage, part, vectors, wanted), True)
+
     def missing() -> Iterator[Part]:
         for part in corpus:
             record = committed(storage, part)
@@ -348,11 +357,11 @@ def _complete(
     first = next(waiting, None)
     if first is not None:  # if nothing is missing, do not start workers
         waiting = itertools.chain([first], waiting)
-        found = ((part, text_vectors(encoder, part, wanted)) for part in waiting)
-        if workers is not None:
-            found = _on_ray(encoder, waiting, wanted, workers, device)
-        for part, vectors in found:
-            note(part, commit(storage, part, vectors, wanted), True)
+        if workers is None:
+            for part in waiting:
+                keep(part, text_vectors(encoder, part, wanted))
+        else:
+            _on_ray(encoder, waiting, wanted, workers, device, keep)
     assert encoder.checkpoint is not None, "it is of a run"
     return _finish(storage, config, encoder.checkpoint.record(), [records[number] for number in sorted(records)])
 
@@ -483,38 +492,80 @@ class _Worker:
 
 
 def _on_ray(
-    encoder: TextEncoder, corpus: Iterator[Part], wanted: Wanted, workers: int, device: str
-) -> Iterator[tuple[Part, list[TextVectors]]]:
-    """Yield the embeddings of all parts as they become ready. Lost workers are restarted. Workers may join late."""
-    import ray  # here because the import takes seconds
-    from ray.exceptions import RayError, RayTaskError
+    encoder: TextEncoder,
+    corpus: Iterator[Part],
+    wanted: Wanted,
+    workers: int,
+    device: str,
+    keep: Callable[[Part, Sequence[TextVectors]], None],
+) -> None:
+    """Call `keep` with the embeddings of all parts as they become ready. Lost workers are restarted."""
+    sent: dict[int, Part] = {}
 
-    from tokenfree.train.ray.cluster import ray_environment, ray_session
+    def take(message: tuple[int, list[TextVectors]] | str) -> None:
+        if not isinstance(message, str):
+            keep(sent.pop(message[0]), message[1])
+            return
+        part = next(corpus, None)
+        if part is not None:
+            sent[part.number] = part
+        child.send(part)
 
-    gpus = 1 if torch.device(device).type == "cuda" else 0
-    with ray_environment(), ray_session(num_cpus=workers):
+    child = RayChild(_LEADER, take=take, keep=lambda errors: None, stops=False)
+    loss = child.call(pickle.dumps(encoder), wanted, workers, device)
+    if loss is not None:
+        raise loss.final("with the shards that are missing")
+
+
+def lead(link: Link, encoder: bytes, wanted: Wanted, workers: int, device: str) -> str | None:
+    """Embed the parts that `link` brings on request, as the function of a `RayChild`. Workers may join late."""
+    from ray.exceptions import RayError, RayTaskError  # here because the import takes seconds
+
+    from tokenfree.train.ray.cluster import RayLost, ray_environment, ray_session, watched
+
+    parts: queue.SimpleQueue[Part | None] = queue.SimpleQueue()
+    link.listen(parts.put)
+
+    def following() -> Part | None:
+        link.send(_NEXT)
+        return parts.get()
+
+    with working_directory_first():  # for custom parts
+        shared = pickle.loads(encoder)
+    with ray_environment():
         try:
-            shared = [ray.put(encoder)]
-            kind: Any = ray.remote(_Worker)
-            options = {"num_cpus": 1, "num_gpus": gpus, "max_restarts": _FOREVER, "max_task_retries": _FOREVER}
-            made = [kind.options(**options).remote(device) for _ in range(workers)]
-            waiting: dict[Any, tuple[Any, Part | None]] = {worker.ready.remote(): (worker, None) for worker in made}
-            while waiting:
-                (done,), _ = ray.wait(list(waiting), num_returns=1)
-                worker, part = waiting.pop(done)
-                found = ray.get(done)
-                following = next(corpus, None)
-                if following is not None:
-                    waiting[worker.work.remote(shared, following, wanted)] = worker, following
-                elif not any(each for _, each in waiting.values()):
-                    waiting.clear()  # do not wait for workers that the cluster has no resources for
-                if part is not None:
-                    yield part, found
+            with ray_session(num_cpus=workers) as session:
+                link.send(pickle.dumps(session))
+                watched(lambda: _embed(link, shared, iter(following, None), wanted, workers, device), session)
         except RayTaskError as error:
             raise error.cause from None
-        except RayError as error:
-            reason = first_line(error)
-            raise JobError(f"Ray was lost ({reason}). Run the same command again to resume.") from error
+        except RayLost as error:
+            return str(error)
+        except RayError:
+            return ""
+    return None
+
+
+def _embed(link: Link, encoder: TextEncoder, corpus: Iterator[Part], wanted: Wanted, workers: int, device: str) -> None:
+    import ray
+
+    gpus = 1 if torch.device(device).type == "cuda" else 0
+    shared = [ray.put(encoder)]
+    kind: Any = ray.remote(_Worker)
+    options = {"num_cpus": 1, "num_gpus": gpus, "max_restarts": _FOREVER, "max_task_retries": _FOREVER}
+    actors = [kind.options(**options).remote(device) for _ in range(workers)]
+    waiting: dict[Any, tuple[Any, Part | None]] = {actor.ready.remote(): (actor, None) for actor in actors}
+    while waiting:
+        (done,), _ = ray.wait(list(waiting), num_returns=1)
+        actor, part = waiting.pop(done)
+        vectors = ray.get(done)
+        following = next(corpus, None)
+        if following is not None:
+            waiting[actor.work.remote(shared, following, wanted)] = actor, following
+        elif not any(other for _, other in waiting.values()):
+            waiting.clear()  # do not wait for workers that the cluster has no resources for
+        if part is not None:
+            link.send((part.number, vectors))
 
 
 class _Window(NamedTuple):

@@ -21,6 +21,7 @@ from tqdm import tqdm
 from tokenfree.core.errors import UserError
 from tokenfree.core.files import AnyPath, absolute_path, expand_home
 from tokenfree.core.machine import cores
+from tokenfree.core.ray_access import named_cluster
 from tokenfree.core.settings import fingerprint, to_mapping
 from tokenfree.core.stored_files import check_finished, recorded_hashes
 from tokenfree.train.config import LoopConfig, PretrainRecipe, R
@@ -252,7 +253,7 @@ def _logged(num_steps: int) -> OnLine:
 
 def _check_device(train: LoopConfig, workers: tuple[int, int]) -> None:
     least, there = workers[0], torch.cuda.device_count()
-    is_elsewhere = workers[1] > 1 and "RAY_ADDRESS" in os.environ
+    is_elsewhere = workers[1] > 1 and named_cluster() is not None
     check_compile(train.compile, "cpu" if train.device == "cpu" or not (there or is_elsewhere) else "cuda")
     if train.device == "cuda" and there < least and not is_elsewhere:
         raise UserError(

@@ -23,6 +23,7 @@ from typing import IO, Any, NamedTuple, Self
 import psutil
 
 from tokenfree.core.errors import JobError, StoppedError
+from tokenfree.core.ray_access import ADDRESS, named_cluster, write_token
 from tokenfree.core.signals import OF_GROUPS
 from tokenfree.train.loop.step import Stop, stop_on_signals
 from tokenfree.train.loop.worker import Job
@@ -174,8 +175,9 @@ class LostPart(NamedTuple):
 class RayChild:
     """A function that is connected to Ray and is called in child processes with a `Link` and arguments.
 
-    It first sends its `Session`, pickled, and then messages for `take`. It returns None when it is done, else which
-    part of Ray was lost, or "" if it cannot tell. With `stops`, it gets the command's signal as the reason to stop.
+    It first sends its `Session`, pickled, and then messages for `take`, which may answer with `send`. It returns None
+    when it is done, else which part of Ray was lost, or "" if it cannot tell. With `stops`, it gets the command's
+    signal as the reason to stop.
     """
 
     def __init__(
@@ -183,7 +185,10 @@ class RayChild:
     ) -> None:
         self._function, self._take, self._keep, self._stops = function, take, keep, stops
         self._environment = _environment()
-        self.is_local = "RAY_ADDRESS" not in self._environment
+        self.is_local = named_cluster(self._environment) is None
+        if self.is_local:
+            self._environment.pop(ADDRESS, None)  # may be empty or `local`
+            write_token()  # here, where its message is seen
 
     def call(self, *arguments: Any) -> LostPart | None:
         """Run the function once. Return the part of Ray that was lost, or None. Raises JobError if it failed."""
@@ -192,6 +197,7 @@ class RayChild:
         with contextlib.ExitStack() as stack:
             errors = stack.enter_context(tempfile.NamedTemporaryFile(suffix=".txt"))
             child = stack.enter_context(Child(self._function, *arguments, environment=self._environment, errors=errors))
+            self.send = child.send
             for message in child.messages(_INTERVAL):
                 if message is not None and session is None:  # before that, a signal ends this process at once
                     session, stop = message, stack.enter_context(stop_on_signals()) if self._stops else None
@@ -230,7 +236,7 @@ def _environment() -> dict[str, str]:
     ray: Any = sys.modules.get("ray")
     if ray is None or not ray.is_initialized():
         return dict(os.environ)
-    return {**os.environ, "RAY_ADDRESS": ray.get_runtime_context().gcs_address}
+    return {**os.environ, ADDRESS: ray.get_runtime_context().gcs_address}
 
 
 _DRIVER = "tokenfree.train.ray.driver:drive"  # by name: importing Ray takes seconds

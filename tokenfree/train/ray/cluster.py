@@ -4,6 +4,7 @@ import contextlib
 import functools
 import logging
 import os
+import shutil
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -16,6 +17,7 @@ from ray.exceptions import RayActorError
 
 from tokenfree.core.errors import JobError, first_line
 from tokenfree.core.machine import RAY_LOSSES, Address, answers, cores, host_and_port
+from tokenfree.core.ray_access import ADDRESS, named_cluster, reach, require_token, session_folder
 from tokenfree.train.ray.child import end_stragglers, ray_processes
 from tokenfree.train.ray.internals import muted, on_loopback
 
@@ -54,7 +56,7 @@ def ray_environment(more: Mapping[str, str] | None = None, *, mute: Sequence[str
             del os.environ[name]
 
 
-_REACH_SECONDS, _ANSWER_SECONDS = 5.0, 1.0
+_ANSWER_SECONDS = 1.0
 _HEAD_PATIENCE = 45.0  # seconds that a cluster may take to restart its head; after 60 Ray ends this process
 _INTERVAL = 1.0  # seconds between checks of the parts of Ray
 _SETTLE_SECONDS = 2.0
@@ -163,19 +165,23 @@ def ray_session(num_cpus: int | None = None) -> Iterator[Session]:
     if ray.is_initialized():
         yield Session.current(local=False)
         return
-    named = os.environ.get("RAY_ADDRESS", "")
-    local, address = "RAY_ADDRESS" not in os.environ, host_and_port(named)
-    if address is not None and not answers(address, seconds=_REACH_SECONDS):  # Ray itself would wait for minutes
+    named, options = named_cluster(), dict[str, Any]()
+    local, folder = named is None, ""
+    if named is None:
+        require_token()
+        folder = session_folder()
+        options = {"num_cpus": num_cpus or cores(), "include_dashboard": False, "_temp_dir": f"{folder}/ray"}
+    elif not reach(named):
         raise JobError(
-            f"no Ray cluster answers at RAY_ADDRESS={named}; start one, or unset it to use this machine alone"
+            f"no Ray cluster answers at {ADDRESS}={named}; start one and give HOST:PORT of its head, or unset it to "
+            "use this machine alone"
         )
-    own: dict[str, Any] = {"address": "local", "num_cpus": num_cpus or cores(), "include_dashboard": False}
     started: list[psutil.Process] = []
     with on_loopback() if local else contextlib.nullcontext():
         try:
-            ray.init(**(own if local else {}), logging_level=logging.ERROR, log_to_driver=False)
+            ray.init(named or "local", **options, logging_level=logging.ERROR, log_to_driver=False)
         except Exception as error:  # Ray raises plain exceptions here
-            where = "on this machine" if local else f"at RAY_ADDRESS={named}"
+            where = "on this machine" if local else f"at {ADDRESS}={named}"
             raise JobError(
                 f"Ray could not be started {where}: {first_line(error)}; fix it, such as with RAY_TMPDIR=/tmp "
                 "or a HOME that can be written, and run the same command again"
@@ -187,3 +193,5 @@ def ray_session(num_cpus: int | None = None) -> Iterator[Session]:
                 started = ray_processes()
             ray.shutdown()
             end_stragglers(started)
+            if local:
+                shutil.rmtree(folder, ignore_errors=True)

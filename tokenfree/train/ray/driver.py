@@ -29,6 +29,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 from tokenfree.core.errors import JobError, UserError
 from tokenfree.core.machine import cores
 from tokenfree.core.own_code import working_directory_first
+from tokenfree.core.ray_access import named_cluster
 from tokenfree.core.signals import STOP_SIGNALS
 from tokenfree.core.storage import Storage
 from tokenfree.train.loop.parallel import join, keep_to, listen
@@ -181,7 +182,7 @@ def drive(link: Link, job: bytes, workers: tuple[int, int]) -> str | None:
     """Train a pickled `Job`, as the function of a `RayChild`. Raises UserError or JobError if a worker or Ray fails."""
     stop = Stop()
     link.listen(stop.ask)
-    more = {**(_ELASTIC if workers[0] < workers[1] else {}), **({} if "RAY_ADDRESS" in os.environ else _ALONE)}
+    more = {**(_ELASTIC if workers[0] < workers[1] else {}), **(_ALONE if named_cluster() is None else {})}
     with ray_environment(more):
         try:
             _in_session(_unpickled(job), workers, link, stop)
@@ -194,7 +195,7 @@ def drive(link: Link, job: bytes, workers: tuple[int, int]) -> str | None:
 
 def _in_session(job: Job, workers: tuple[int, int], link: Link, stop: Stop) -> None:
     train, (least, most) = job.recipe.train, workers
-    threads = train.threads or (1 if "RAY_ADDRESS" in os.environ else max(1, cores() // most))
+    threads = train.threads or (max(1, cores() // most) if named_cluster() is None else 1)
     with ray_session(max(cores(), threads * most)) as session:
         use_gpu = uses_gpus(train.device, ray.cluster_resources().get("GPU", 0), least)
         link.send(pickle.dumps(session))

@@ -14,9 +14,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
+from tokenfree.core import ray_access
 from tokenfree.core.errors import JobError, UserError
 from tokenfree.workflows.cluster import local as local_cluster
-from tokenfree.workflows.cluster import profiles, tokens
+from tokenfree.workflows.cluster import profiles
 from tokenfree.workflows.cluster.profiles import LOOPBACK
 from tokenfree.workflows.terminal.results import counted
 
@@ -72,8 +73,7 @@ def up(args: argparse.Namespace) -> int:
     for line in [*profiles.costs(profile), *profiles.warnings(profile)]:
         print(f"  {line}")
     _agree("start it, at your cost?" if profile.is_paid else "start it?", args.yes)
-    tokens.use(asked=not args.no_token)
-    tokens.make()
+    _set_token(args.no_token)
     if not profile.is_paid:
         # Ray's newer autoscaler (2.60) mistakes the head of an on-premise cluster for a lost worker, and starts only
         # the first of two workers.
@@ -95,7 +95,7 @@ def status(args: argparse.Namespace) -> int:
     """
     if args.profile != LOCAL:
         profile = profiles.read(args.profile)
-        tokens.use_if_made()
+        ray_access.send_token()
         # The shell on the head does not set this variable.
         mode = "RAY_AUTH_MODE=token " if profiles.asks_for_token(profile) else ""
         _ray("exec", str(profile.path), f"{mode}ray status", "--no-config-cache")
@@ -127,7 +127,7 @@ def down(args: argparse.Namespace) -> int:
     profile = profiles.read(args.profile)
     what = "delete its machines and their disks" if profile.is_paid else "end Ray, and all jobs, on its machines"
     _agree(f"{args.profile}: {what}?", args.yes)
-    tokens.use_if_made()
+    ray_access.send_token()
     _ray("down", str(profile.path), "--yes")
     return 0
 
@@ -148,8 +148,7 @@ def local(args: argparse.Namespace) -> int:
     """
     if args.nodes < 1 or (args.cpus is not None and args.cpus < 1):
         raise UserError("--nodes and --cpus must be at least 1")
-    tokens.use(asked=not args.no_token)
-    tokens.make()
+    _set_token(args.no_token)
     print(f"starting {counted(len(args.hosts or ()) or args.nodes, 'node')}", flush=True)
     made = local_cluster.start(args.nodes, args.cpus, hosts=args.hosts or ())
     try:
@@ -262,6 +261,13 @@ def list_jobs(args: argparse.Namespace) -> int:
     return 0
 
 
+def _set_token(is_disabled: bool) -> None:
+    if is_disabled:
+        os.environ[ray_access.MODE] = "disabled"
+    else:
+        ray_access.require_token()
+
+
 def _ray(*arguments: str) -> None:
     """Run Ray's own command line, whose output the user sees. Raises JobError if it fails."""
     sys.stdout.flush()
@@ -308,7 +314,7 @@ def _jobs(args: argparse.Namespace) -> "Jobs":
         raise UserError(
             f"--address {address}: give the dashboard of a cluster as http://HOST:PORT, such as {DEFAULT_ADDRESS}"
         )
-    tokens.use_if_made()
+    ray_access.send_token()
     from tokenfree.workflows.cluster.jobs import Jobs
 
     if parts.scheme == "http" and parts.hostname not in LOOPBACK:

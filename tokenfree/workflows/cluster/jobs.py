@@ -20,8 +20,8 @@ from ray.exceptions import AuthenticationError
 from ray.job_submission import JobDetails, JobStatus, JobSubmissionClient
 
 from tokenfree.core.errors import JobError, UserError
+from tokenfree.core.ray_access import wrong_token
 from tokenfree.core.signals import STOP_SIGNALS
-from tokenfree.workflows.cluster import tokens
 
 _PAUSE = 0.5  # seconds until the status is asked for again
 _ANSWER_SECONDS = 10.0  # for the first answer of a cluster; Ray's client waits without limit
@@ -134,10 +134,7 @@ class Jobs:
         try:
             yield
         except AuthenticationError as error:
-            raise UserError(
-                f"{self.address} asks for another token than the one of this machine ({tokens.path()}); copy that of "
-                "the cluster there, or name its file in RAY_AUTH_TOKEN_PATH"
-            ) from error
+            raise wrong_token(self.address) from error
         except (ConnectionError, requests.RequestException, ClientError, TimeoutError) as error:
             raise JobError(
                 f"no Ray cluster answers at {self.address}; start one (tokenfree cluster local), or a tunnel to it "

@@ -12,7 +12,6 @@ import shutil
 import socket
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -22,6 +21,7 @@ import psutil
 from tokenfree.core.errors import JobError, UserError
 from tokenfree.core.files import cache_folder, write_atomically
 from tokenfree.core.machine import cores
+from tokenfree.core.ray_access import session_folder
 
 LOOPBACK = "127.0.0.1"
 _MARK = "TOKENFREE_LOCAL_CLUSTER"
@@ -118,7 +118,7 @@ def _named(addresses: Sequence[str]) -> LocalCluster:
     """Record a cluster that has no processes yet, so that it can be taken down from now on."""
     made = LocalCluster(
         secrets.token_hex(8),
-        tempfile.mkdtemp(prefix="tf-", dir=os.environ.get("RAY_TMPDIR", "/tmp")),  # socket paths have at most 107 bytes
+        session_folder(),
         f"http://{LOOPBACK}:{_free_port(8265)}",
         addresses,
     )

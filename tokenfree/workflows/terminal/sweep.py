@@ -1,6 +1,5 @@
 """Output of sweeps: the plan of a dry run, and the table and log lines of a running sweep."""
 
-import os
 import sys
 import time
 from collections.abc import Iterator
@@ -11,6 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from tokenfree.core.errors import one_line
+from tokenfree.core.ray_access import named_cluster
 from tokenfree.train.sweep.history import Event, History, TrialState
 from tokenfree.train.sweep.recipe import LOSS, SweepRecipe, Target, Values
 from tokenfree.train.sweep.results import is_number, short_names, shown
@@ -57,7 +57,7 @@ def _placement(sweep: SweepRecipe, settings: tuple[Values, ...]) -> "Placement":
     from tokenfree.train.ray.cluster import cores, ray_session
     from tokenfree.train.sweep.tune import cluster_nodes, find_placement
 
-    if "RAY_ADDRESS" in os.environ:
+    if named_cluster() is not None:
         with ray_session():
             return find_placement(sweep, settings, cluster_nodes())
     return find_placement(sweep, settings, [{"CPU": cores(), "GPU": torch.cuda.device_count()}])
