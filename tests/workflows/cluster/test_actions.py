@@ -6,7 +6,9 @@ import os
 import pty
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -127,6 +129,34 @@ def test_no_cluster_is_one_line_and_no_mistake(folder: Path, capsys: pytest.Capt
     error = capsys.readouterr().err
     assert error.startswith("tokenfree: no Ray cluster answers at http://127.0.0.1:9; start one")
     assert error.count("\n") == 1
+
+
+@pytest.mark.parametrize("words", [["jobs"], ["logs", "job"], ["stop", "job"], ["submit", "--", "doctor"]])
+def test_a_fresh_shell_sends_the_token(words: list[str], tmp_path: Path) -> None:
+    sent: list[str | None] = []
+
+    class Dashboard(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            sent.append(self.headers["Authorization"])
+            self.send_error(403)
+
+        def log_message(self, *_: object) -> None:
+            """Print nothing."""
+
+    token = tmp_path / ".ray" / "auth_token"
+    token.parent.mkdir()
+    token.write_text("secret")
+    environment = {"HOME": str(tmp_path), "PATH": os.environ["PATH"], "PYTHONPATH": str(REPOSITORY)}
+    with HTTPServer(("127.0.0.1", 0), Dashboard) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        action, *rest = words
+        address = f"127.0.0.1:{server.server_port}"
+        command = [sys.executable, "-P", "-m", "tokenfree", "cluster", action, "--address", address, *rest]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True)
+        server.shutdown()
+    assert "Bearer secret" in sent
+    assert done.returncode == 2
+    assert f"requires another token than the one of this machine ({token})" in done.stderr
 
 
 def test_a_terminal_sees_no_escape_sequence_as_text(folder: Path) -> None:
