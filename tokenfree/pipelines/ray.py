@@ -14,7 +14,7 @@ import ray
 from ray.exceptions import NodeDiedError, RayError, RayTaskError
 
 from tokenfree.core.errors import JobError, TakenOverError, UserError, first_line
-from tokenfree.core.ray_access import ADDRESS, named_cluster, reach
+from tokenfree.core.ray_access import named_cluster, reach
 from tokenfree.preprocess.job.job import PreprocessJob
 from tokenfree.preprocess.job.stages import STAGES, Stage, still
 from tokenfree.preprocess.records import InputSplit
@@ -30,12 +30,12 @@ def check_cluster() -> None:
     named = named_cluster()
     if named is None:
         raise UserError(
-            f"--runner ray: no Ray cluster is named; set {ADDRESS}=HOST:PORT on a machine of it, or use tokenfree "
+            "--runner ray: no Ray cluster is named; set RAY_ADDRESS=HOST:PORT on a machine of it, or use tokenfree "
             "cluster submit -- preprocess ... --runner ray"
         )
     if not reach(named):
         raise UserError(
-            f"--runner ray: no head of a Ray cluster answers at {ADDRESS}={named}. Start a cluster, give HOST:PORT of "
+            f"--runner ray: no head of a Ray cluster answers at RAY_ADDRESS={named}. Start a cluster, give HOST:PORT of "
             "its head, or for the address of a dashboard use tokenfree cluster submit --address"
         )
 
@@ -123,7 +123,7 @@ def _joined_cluster() -> Iterator[None]:
         ray.init(address=named_cluster(), logging_level=logging.ERROR, log_to_driver=False)
     except Exception as error:  # Ray raises plain exceptions here
         reason = first_line(error)
-        raise JobError(f"the Ray cluster at {ADDRESS}={named_cluster()} could not be joined: {reason}") from error
+        raise JobError(f"the Ray cluster at RAY_ADDRESS={named_cluster()} could not be joined: {reason}") from error
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGTERM, terminate or signal.SIG_DFL)  # Ray's handler prints a stack
     try:

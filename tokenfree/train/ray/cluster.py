@@ -17,7 +17,7 @@ from ray.exceptions import RayActorError
 
 from tokenfree.core.errors import JobError, first_line
 from tokenfree.core.machine import RAY_LOSSES, Address, answers, cores, host_and_port
-from tokenfree.core.ray_access import ADDRESS, named_cluster, reach, require_token, session_folder
+from tokenfree.core.ray_access import named_cluster, reach, require_token, session_folder
 from tokenfree.train.ray.child import end_stragglers, ray_processes
 from tokenfree.train.ray.internals import muted, on_loopback
 
@@ -173,7 +173,7 @@ def ray_session(num_cpus: int | None = None) -> Iterator[Session]:
         options = {"num_cpus": num_cpus or cores(), "include_dashboard": False, "_temp_dir": f"{folder}/ray"}
     elif not reach(named):
         raise JobError(
-            f"no Ray cluster answers at {ADDRESS}={named}; start one and give HOST:PORT of its head, or unset it to "
+            f"no Ray cluster answers at RAY_ADDRESS={named}; start one and give HOST:PORT of its head, or unset it to "
             "use this machine alone"
         )
     started: list[psutil.Process] = []
@@ -181,7 +181,7 @@ def ray_session(num_cpus: int | None = None) -> Iterator[Session]:
         try:
             ray.init(named or "local", **options, logging_level=logging.ERROR, log_to_driver=False)
         except Exception as error:  # Ray raises plain exceptions here
-            where = "on this machine" if local else f"at {ADDRESS}={named}"
+            where = "on this machine" if local else f"at RAY_ADDRESS={named}"
             raise JobError(
                 f"Ray could not be started {where}: {first_line(error)}; fix it, such as with RAY_TMPDIR=/tmp "
                 "or a HOME that can be written, and run the same command again"
