@@ -200,13 +200,12 @@ def test_another_user_reaches_nothing_of_a_local_run(token: Path, monkeypatch: p
             assert victim.stdin is not None
             assert victim.stdout is not None
             address, folder = victim.stdout.readline().split()
-            assert ray_access.reach(address)  # with the token
-            del os.environ["RAY_AUTH_MODE"]
             paths = [str(token), str(token.parent), folder, f"{folder}/session_latest/sockets"]
             results = get_context("fork").Queue()
-            other = get_context("fork").Process(target=attack, args=(results, address, paths))
+            other = get_context("fork").Process(target=attack, args=(results, address, paths), daemon=True)
             other.start()
             other.join(60)
             assert results.get(timeout=5) == "end"
+            assert ray_access.reach(address)  # with the token
             victim.stdin.write("\n")
         assert not Path(folder).exists()
