@@ -125,7 +125,7 @@ def test_the_card_of_a_finetuned_run(files: Mapping[str, str], corpus: str, tmp_
     with contextlib.redirect_stdout(out):
         assert cli.main(["export", str(run), "--to", "onnx", str(folder)]) == 0
     assert "  checked 22 inputs of several lengths: equal within 0.0001\n" in out.getvalue()
-    assert sorted(path.name for path in folder.iterdir()) == ["README.md", "config.json", "model.onnx"]
+    assert sorted(path.name for path in folder.iterdir()) == ["README.md", "config.json", "hashes.json", "model.onnx"]
     assert [path.name for path in folder.parent.iterdir()] == ["out"]
     assert largest_difference(run, folder, "texts") < 1e-5
 

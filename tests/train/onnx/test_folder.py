@@ -65,7 +65,7 @@ def test_the_example_of_the_docs_gives_the_vectors_of_load_encoder(run: str, exp
     folder, out = exported
     assert re.search(r"tracing the model .*\n  comparing onnxruntime .*\n  checked 16 inputs .*\n  step ", out)
     assert f"  files       README.md, config.json, model.onnx in {folder}\n" in out
-    assert sorted(path.name for path in folder.iterdir()) == ["README.md", "config.json", "model.onnx"]
+    assert sorted(path.name for path in folder.iterdir()) == ["README.md", "config.json", "hashes.json", "model.onnx"]
     assert [path.name for path in folder.parent.iterdir()] == ["out"]
 
     texts = ["any text", "日本語 \U0001f600", "a" * 20, "b" * 21, "c" * 22, "d" * 45, "e" * 56, ""]

@@ -141,7 +141,18 @@ def test_pretraining_goes_on_when_its_client_is_killed(machine: Machine, data: s
     )
     recipe = {**MODEL, "model": {**MODEL["model"], "downsampler": {"name": "own_parts.Down", "block": 16}}}
     (machine.work / "small.yaml").write_text(yaml.safe_dump(recipe))
-    words = ["pretrain", "small.yaml", "--data", data, "--workers", "2", "--train.steps", "60", "--output"]
+    words = [
+        "pretrain",
+        "small.yaml",
+        "--trust-code",
+        "--data",
+        data,
+        "--workers",
+        "2",
+        "--train.steps",
+        "60",
+        "--output",
+    ]
     send = ["--send", "small.yaml", "--send", "own_parts.py"]
     client = machine.start("cluster", "submit", *send, "--", *words, str(machine.work / "run"))
     job = wait_for(client, r"job         (\S+)")
