@@ -152,6 +152,7 @@ def test_what_holds_no_weights(first_run: str, exported: str, corpus: str, tmp_p
     (tmp_path / "cut" / "config.yaml").write_text("recipe: {}\n")
     odd = Path(shutil.copytree(exported, tmp_path / "odd"))
     (odd / "model.safetensors").unlink()
+    (odd / "hashes.json").unlink()
     torch.save([torch.ones(1)], odd / "pytorch_model.bin")
     for source, words in (
         (tmp_path / "none", "holds neither a run"),
