@@ -9,7 +9,7 @@ import yaml
 
 from tests.damage import damaged_bytes, put, wrong_json, wrong_lines, wrong_yaml
 from tests.workflows.report.test_report import ATTEMPT, make_run, make_sweep, make_trial, record
-from tokenfree.core.errors import UserError
+from tokenfree.core.errors import JobError, UserError
 from tokenfree.workflows.report.load import load
 from tokenfree.workflows.report.page import write_report
 
@@ -33,7 +33,7 @@ def written_or_refused(folder: Path, name: str, page: Path | None) -> None:
             load(folder)
         else:
             write_report([str(folder)], str(page))
-    except UserError as error:
+    except (UserError, JobError) as error:
         message = str(error)
         assert str(folder / name) in message, message
         assert "\n" not in message
