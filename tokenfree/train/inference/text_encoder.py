@@ -46,13 +46,11 @@ class Encoded(NamedTuple):
     pooled_is_trained: bool = False
 
     @property
-    @default_settings()
     def mean(self) -> Tensor:
         """Mean of the vectors of each text's characters, float [texts, width]; the vector of CLS for an empty text."""
         return mean_of_text(self.characters, self.mask)
 
     @property
-    @default_settings()
     def cls_max(self) -> Tensor:
         """CLS, then the maxima over it and the characters, float [texts, 2 * width] (arXiv 1912.00544, section 3.2)."""
         inner = self.mask & (self.mask.flip(1).cumsum(1).flip(1) > 1)

@@ -11,8 +11,8 @@ cut off, so no step occurs twice. Lines of steps:
 
 Lines of validations: step, validation_loss, validation_accuracy, validation_targets, and the other values of the
 objective with the prefix validation_. `events.jsonl` is never cut:
-event ("init_from", "extend", "start", "resume", "roll_back", "damaged_checkpoint", "worker_lost", "not_a_number",
-"loss_spike", "tracker", "complete"), step, time (seconds since 1970), and more.
+event ("init_from", "extend", "start", "resume", "slow_precision", "roll_back", "damaged_checkpoint", "worker_lost",
+"not_a_number", "loss_spike", "tracker", "complete"), step, time (seconds since 1970), and more.
 """
 
 from __future__ import annotations
