@@ -242,6 +242,7 @@ def test_all_modules_can_be_imported() -> None:
         ("tokenfree.pipelines.preprocess", {"torch", "ray", "apache_beam", "pandas"}),
         ("tokenfree.train.data.loader", {"torch", "ray"}),
         ("tokenfree.train.loop.worker", {"ray", "torch.distributed.fsdp", "torch._dynamo", "scipy", "pandas"}),
+        ("tokenfree.train.inference.finetuned", {"scipy", "sklearn", "ray", "apache_beam"}),  # the extra `model`
         ("tokenfree.train.sweep.tune", {"scipy", "sklearn", "optuna"}),  # each trial is a process that imports it
         ("tokenfree.workflows.terminal.results", {"torch", "ray", "pyarrow"}),  # which most commands print with
     ],

@@ -37,7 +37,7 @@ print(tokenfree.__file__)
 
 
 # Commands of docs/install.md by the extra that it lists them for. The folder has what `work` puts there.
-TRAIN = "--train.steps 2 --train.global_batch 2 --train.validation_windows 4"
+TRAIN = "--train.steps 2 --train.global_batch 4"
 BOOKS = "preprocess --books books --vocabulary.size 400 --window.max_characters 56"
 COMMANDS = {
     "none": [

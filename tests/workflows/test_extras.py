@@ -1,7 +1,9 @@
 """Commands where only some extras are installed: the packages of the others cannot be imported."""
 
 import importlib
+import importlib.metadata
 import importlib.util
+import itertools
 import os
 import shutil
 import subprocess
@@ -11,8 +13,10 @@ from pathlib import Path
 
 import pytest
 from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
-from tests.conftest import REPOSITORY
+from tests.conftest import REPOSITORY, SOURCE
+from tests.test_imports import imported
 from tokenfree.workflows.cli import _EXTRAS, main
 
 PROGRAM = """
@@ -44,6 +48,20 @@ def test_each_package_is_in_its_extra() -> None:
         listed = {Requirement(line).name for line in project["optional-dependencies"][extra]}
         assert DISTRIBUTIONS.get(package, package) in listed
         assert DISTRIBUTIONS.get(package, package) not in {Requirement(line).name for line in project["dependencies"]}
+
+
+IMPORTED_BY_OTHERS = {"gcsfs", "s3fs"} | {"onnx", "onnxscript"}  # by fsspec, and by torch.onnx
+
+
+def test_declared_packages_are_the_imported_ones() -> None:
+    names = {
+        module.partition(".")[0] for path in SOURCE.rglob("*.py") for module, _ in imported(path)
+    } - sys.stdlib_module_names - {"tokenfree"}  # fmt: skip
+    distributions = importlib.metadata.packages_distributions()
+    project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
+    lines = [*project["dependencies"], *itertools.chain(*project["optional-dependencies"].values())]
+    declared = {canonicalize_name(Requirement(line).name) for line in lines} - {"tokenfree"}
+    assert {canonicalize_name(distributions[name][0]) for name in names} == declared - IMPORTED_BY_OTHERS
 
 
 @pytest.fixture

@@ -116,7 +116,9 @@ def fetched_in_time(options: PipelineOptions) -> Iterator[None]:
         except TimeoutError as error:
             raise URLError(error) from None
 
-    prism_runner.urlopen = subprocess_server.urlopen = open_in_time
+    modules: tuple[Any, ...] = (prism_runner, subprocess_server)
+    for module in modules:
+        module.urlopen = open_in_time
     try:
         yield
     except RuntimeError as error:
@@ -126,7 +128,8 @@ def fetched_in_time(options: PipelineOptions) -> Iterator[None]:
         option = _LOCAL_FILES[options.view_as(StandardOptions).runner]
         raise JobError(f"{reason}. Download it elsewhere, and name the file: -- --{option}=FILE") from error
     finally:
-        prism_runner.urlopen = subprocess_server.urlopen = urlopen
+        for module in modules:
+            module.urlopen = urlopen
 
 
 EMBEDDED = "FnApiRunner"
