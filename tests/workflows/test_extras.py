@@ -102,11 +102,12 @@ def test_several_processes_and_ray_need_no_beam(books: tuple[str, ...], tmp_path
         (("pretrain", "canine-s-tiny", "--data", "d", "--output", "r"), "train"),
         (("predict", "r", "x"), "model"),
         (("cluster", "jobs"), "train"),
+        (("preprocess", "--hf-dataset", "d", "--output", "o"), "datasets"),
         (("demo", "--output", "d"), "all"),
     ],
 )
 def test_a_missing_extra_is_named(command: tuple[str, ...], extra: str, tmp_path: Path) -> None:
-    done = run({"beam", "model", "train"}, *command, folder=tmp_path)
+    done = run({"beam", "datasets", "model", "train"}, *command, folder=tmp_path)
     assert done.returncode == 2
     assert f"is not installed; run pip install '{REPOSITORY}[{extra}]'" in done.stderr
 
