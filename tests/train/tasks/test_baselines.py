@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from tokenfree.train.tasks import baselines, classification, language_modelling, pairs, qa_squad, tagging
+from tokenfree.train.tasks import baselines, classification, pairs, qa_squad, tagging
 from tokenfree.train.tasks.baselines import sample, score_baselines
 from tokenfree.train.tasks.examples.tagged import TaggedExample
 from tokenfree.train.tasks.examples.texts import TextExample
@@ -112,10 +112,3 @@ def test_squad_has_no_answer_only_if_some_questions_have_none() -> None:
     found = score_baselines(task, {"train": [answered, open_], "dev": [answered, open_]})
     assert found["baseline"]["dev"]["no answer"]["f1"] == 0.5
     assert qa_squad.Config().fitted([answered]).baselines([answered]) == {}
-
-
-def test_language_modelling_has_the_frequencies_of_bytes() -> None:
-    task = language_modelling.Config()
-    found = score_baselines(task, {"train": [task.raw("a", "aab")], "dev": [task.raw("b", "ab")]})
-    bits = -(math.log2(3 / 259) + math.log2(2 / 259)) / 2
-    assert found["baseline"]["dev"]["byte frequencies"] == {"bits_per_byte": pytest.approx(bits)}

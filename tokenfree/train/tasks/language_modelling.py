@@ -20,16 +20,7 @@ from tokenfree.train.batches.base import Arrays
 from tokenfree.train.model.embedders.byte_table import NUM_BYTES
 from tokenfree.train.model.encoder import ModelConfig
 from tokenfree.train.objectives.base import Loss
-from tokenfree.train.tasks.base import (
-    DownstreamTask,
-    Item,
-    Metrics,
-    Outputs,
-    Predict,
-    Split,
-    TaskCollator,
-    TaskHead,
-)
+from tokenfree.train.tasks.base import DownstreamTask, Item, Metrics, Outputs, Split, TaskCollator, TaskHead
 from tokenfree.train.tasks.examples.files import base_name, read_lines
 from tokenfree.train.tasks.examples.texts import TextExample
 from tokenfree.train.tasks.heads import Classifier, encode_units
@@ -103,23 +94,6 @@ class Config(DownstreamTask):
     def scores(self, examples: Sequence[TextExample], predictions: Sequence[Mapping[str, Any]]) -> Metrics:
         bits = math.fsum(prediction["bits"] for prediction in predictions)
         return Metrics({"bits_per_byte": bits / sum(line["bytes"] for line in predictions)}, "bits_per_byte")
-
-    def baselines(self, examples: Sequence[TextExample]) -> Mapping[str, Predict]:
-        """Return the bits of the frequencies of bytes, each counted once more than it occurs."""
-        counts = np.ones(NUM_BYTES)
-        for example in examples:
-            counts += np.bincount(_bytes_of(example.text), minlength=NUM_BYTES)
-        bits = np.log2(counts.sum() / counts)
-        return {
-            "byte frequencies": lambda others: [
-                {"bits": float(bits[_bytes_of(example.text)].sum()), "bytes": len(_bytes_of(example.text))}
-                for example in others
-            ]
-        }
-
-
-def _bytes_of(text: str) -> np.ndarray:
-    return np.frombuffer(text.encode("utf-8", "surrogatepass"), dtype=np.uint8)
 
 
 class ByteWindow(NamedTuple):
