@@ -167,6 +167,15 @@ def test_reach_recognizes_no_head_of_ray(answer: bytes | None, token: Path, monk
     assert ray_access.reach("auto")
 
 
+def test_reach_needs_the_address_to_which_ray_will_connect(token: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ray.util.get_node_ip_address", lambda: "127.0.0.2")
+    with socket.create_server(("127.0.0.1", 0)) as server, ThreadPoolExecutor() as pool:  # as a local cluster
+        reached = pool.submit(ray_access.reach, f"127.0.0.1:{server.getsockname()[1]}")
+        with server.accept()[0] as connection:
+            connection.sendall(ray_access._SETTINGS_FRAME)
+            assert not reached.result(30)
+
+
 def attack(results: Any, address: str, paths: list[str]) -> None:
     """Send what another user of this machine gets at: content of files and folders, and answers of Ray."""
     os.setgroups([])
@@ -175,12 +184,12 @@ def attack(results: Any, address: str, paths: list[str]) -> None:
     for path in paths:
         with contextlib.suppress(PermissionError):
             results.put(os.listdir(path) if os.path.isdir(path) else Path(path).read_bytes())
-    os.environ["HOME"] = "/nonexistent"
-    with contextlib.suppress(UserError):
-        results.put(ray_access.reach(address))
+    if not ray_access._is_refused(address):
+        results.put("no token")
     os.environ["RAY_AUTH_TOKEN"] = "0" * 64
-    with contextlib.suppress(UserError):
-        results.put(ray_access.reach(address))
+    ray_access.require_token()
+    if not ray_access._is_refused(address):
+        results.put("any token")
     results.put("end")
 
 
@@ -206,6 +215,7 @@ def test_another_user_reaches_nothing_of_a_local_run(token: Path, monkeypatch: p
             other.start()
             other.join(60)
             assert results.get(timeout=5) == "end"
-            assert ray_access.reach(address)  # with the token
+            ray_access.require_token()
+            assert not ray_access._is_refused(address)
             victim.stdin.write("\n")
         assert not Path(folder).exists()

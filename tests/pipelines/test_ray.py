@@ -58,7 +58,7 @@ def test_a_cluster_must_be_named_and_answer(
             dashboard.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
             assert status.result(20) == 2
     (line,) = capsys.readouterr().err.splitlines()
-    assert "for the address of a dashboard use tokenfree cluster submit --address" in line
+    assert "or use tokenfree cluster submit" in line
     assert not (tmp_path / "out").exists()
 
 

@@ -20,6 +20,7 @@ from tokenfree.core.machine import Address, host_and_port
 ADDRESS, MODE = "RAY_ADDRESS", "RAY_AUTH_MODE"
 _REACH_SECONDS = 5.0  # timeout for the head of a cluster to answer
 _LOCK_SECONDS = 30.0
+_LOOPBACK = ("127.0.0.1", "localhost", "::1")
 _SETTINGS_FRAME = b"\x00\x00\x00\x04\x00\x00\x00\x00\x00"  # empty; the type is the fourth byte
 _HELLO = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + _SETTINGS_FRAME  # with which every client of gRPC begins
 
@@ -40,6 +41,11 @@ def reach(address: str) -> bool:
     if place is None:  # such as `auto`, which Ray looks up
         return True
     if not _speaks_grpc(place):
+        return False
+    import ray
+
+    host, port = place
+    if host in _LOOPBACK and not _speaks_grpc((ray.util.get_node_ip_address(), port)):  # to which Ray will connect
         return False
     if os.environ.get(MODE) and _mode() == "token" and not _has_token():  # Ray would abort this process
         raise wrong_token(address)

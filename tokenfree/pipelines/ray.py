@@ -36,7 +36,7 @@ def check_cluster() -> None:
     if not reach(named):
         raise UserError(
             f"--runner ray: no head of a Ray cluster answers at RAY_ADDRESS={named}. Start a cluster, give "
-            "HOST:PORT of its head, or for the address of a dashboard use tokenfree cluster submit --address"
+            "HOST:PORT of its head, or use tokenfree cluster submit, as for a local cluster or the URL of a dashboard"
         )
 
 

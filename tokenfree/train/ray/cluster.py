@@ -173,8 +173,8 @@ def ray_session(num_cpus: int | None = None) -> Iterator[Session]:
         options = {"num_cpus": num_cpus or cores(), "include_dashboard": False, "_temp_dir": f"{folder}/ray"}
     elif not reach(named):
         raise JobError(
-            f"no Ray cluster answers at RAY_ADDRESS={named}; start one and give HOST:PORT of its head, or unset it to "
-            "use this machine alone"
+            f"no Ray cluster answers at RAY_ADDRESS={named}; start one and give HOST:PORT of its head, use "
+            "tokenfree cluster submit, or unset it to use this machine alone"
         )
     started: list[psutil.Process] = []
     with on_loopback() if local else contextlib.nullcontext():
