@@ -2,21 +2,26 @@
 
 import io
 import json
+import shutil
 import sys
 import tracemalloc
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+import yaml
 
 from tests.train.conftest import MakeRecipe, teach
 from tokenfree.core.errors import UserError
 from tokenfree.preprocess.dataset.manifest import load_vocabulary
+from tokenfree.train.evaluate import evaluate
 from tokenfree.train.inference import predictor as predictor_module
 from tokenfree.train.inference.predictor import LONGEST, best, load_predictor, read_masked_text
+from tokenfree.train.inference.text_encoder import load_encoder
 from tokenfree.train.pretrain import pretrain
 from tokenfree.workflows.cli import main
 
@@ -65,6 +70,21 @@ def test_a_subword_by_its_characters(runs: Callable[[str], str], corpus: str) ->
     assert (only.text, only.probability) == ("ing", pytest.approx(1.0, abs=1e-3))
     found = predictor("[MASK:2] and [MASK:4]", top=50)
     assert [{len(guess.text) for guess in guesses} for guesses in found] == [{2}, {4}]
+
+
+@pytest.mark.parametrize("buckets", [12, 24])
+def test_weights_that_do_not_fit_name_the_config(
+    runs: Callable[[str], str], corpus: str, tmp_path: Path, buckets: int
+) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(runs("canine_s"), run)
+    mapping = yaml.safe_load((run / "config.yaml").read_text())
+    mapping["recipe"]["model"]["embedder"]["buckets"] = buckets
+    (run / "config.yaml").write_text(yaml.safe_dump(mapping))
+    words = rf"^{run}/config\.yaml: its model does not fit the weights of step_00000001: 1 of \d+ tensors differ"
+    for read in (load_predictor, load_encoder, partial(evaluate, data=corpus)):
+        with pytest.raises(UserError, match=words):
+            read(str(run))
 
 
 def test_a_subword_by_its_id(runs: Callable[[str], str], corpus: str) -> None:

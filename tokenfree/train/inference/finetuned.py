@@ -36,7 +36,9 @@ class FinetunedModel:
         self._collator = self.task.collator(text_inputs(recipe.model, recipe.train.length, vocabulary), 0)
         with random_numbers():  # building the model draws random weights, which are then overwritten
             model = Task(recipe.model.build(), self.task.build(recipe.model))
-        model.load_state_dict(checkpoint.weights())
+        weights = checkpoint.weights()
+        checkpoint.check_fit(model, weights)
+        model.load_state_dict(weights)
         self.model = model.to(self._device).eval()
 
     def __repr__(self) -> str:

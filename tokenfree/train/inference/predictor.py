@@ -103,7 +103,9 @@ class Predictor:
         self._length = recipe.train.length
         with random_numbers():  # building the model draws random weights, which are then overwritten
             self._model = pretraining_task(recipe, 0 if vocabulary is None else vocabulary.size)
-        self._model.load_state_dict(checkpoint.weights())
+        weights = checkpoint.weights()
+        checkpoint.check_fit(self._model, weights)
+        self._model.load_state_dict(weights)
         self._model.eval()
 
     def __repr__(self) -> str:

@@ -186,8 +186,11 @@ def load_encoder(
     with random_numbers():  # building the model draws random weights, which are then overwritten
         encoder = recipe.model.build()
     prefix = "encoder."
-    tensors = checkpoint.weights()
-    encoder.load_state_dict({name[len(prefix) :]: tensors[name] for name in tensors if name.startswith(prefix)})
+    tensors = {
+        name.removeprefix(prefix): tensor for name, tensor in checkpoint.weights().items() if name.startswith(prefix)
+    }
+    checkpoint.check_fit(encoder, tensors)
+    encoder.load_state_dict(tensors)
     kind = WordEncoder if gives_words else TextEncoder
     reader = kind(encoder.to(device), length=recipe.train.length, pooled_is_trained=pooled_is_trained)
     reader.checkpoint = checkpoint

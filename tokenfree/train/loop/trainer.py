@@ -231,7 +231,9 @@ class TrainingLoop(Generic[R]):
             self._average.load({**own, **tensors})
 
     def load_model(self, checkpoint: Checkpoint) -> None:
-        load_model(self.model, checkpoint.tensors(MODEL))
+        tensors = checkpoint.tensors(MODEL)
+        checkpoint.check_fit(self.model, tensors)
+        load_model(self.model, tensors)
         if self._average is not None:
             self._average.load(checkpoint.tensors(AVERAGE))
 

@@ -21,7 +21,7 @@ from typing import Any
 
 import safetensors
 import safetensors.torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from tokenfree.core.errors import JobError, UserError
 from tokenfree.core.files import hash_file, sync
@@ -125,6 +125,18 @@ class Checkpoint:
     def weights(self) -> dict[str, Tensor]:
         """Return the weights to use the trained model with: the averages if there are any."""
         return {**self.tensors(MODEL), **(self.tensors(AVERAGE) if AVERAGE in self.parts else {})}
+
+    def check_fit(self, model: nn.Module, tensors: Mapping[str, Tensor]) -> None:
+        """Raise UserError unless `tensors` of this checkpoint are those of `model`, which config.yaml describes."""
+        own = {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
+        saved = {name: tuple(tensor.shape) for name, tensor in tensors.items()}
+        wrong = sorted(name for name in own | saved if own.get(name) != saved.get(name))
+        if wrong:
+            first = f"{wrong[0]} is {saved.get(wrong[0], 'missing')} there, and {own.get(wrong[0], 'no part')} here"
+            raise UserError(
+                f"{self.path.parents[1]}/config.yaml: its model does not fit the weights of {self.path.name}: "
+                f"{len(wrong)} of {len(own)} tensors differ ({first}). Restore the file that the run was trained with."
+            )
 
 
 def checkpoint_name(step: int) -> str:
