@@ -1,4 +1,5 @@
 import dataclasses
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -9,6 +10,7 @@ from tokenfree.core.settings import build, draft, merge
 from tokenfree.preprocess.dataset.manifest import DatasetSplit, load_manifest, load_vocabulary
 from tokenfree.preprocess.features.vocabulary import Vocabulary
 from tokenfree.train.config import PretrainRecipe, check
+from tokenfree.workflows.api import Recipe
 
 MakeRecipe = Callable[..., PretrainRecipe]
 
@@ -64,9 +66,35 @@ def test_a_model_beyond_this_machines_memory(
     monkeypatch.setattr("tokenfree.train.config.machine_memory", lambda: 10**11)
     (problem,) = check(recipe, None)
     assert problem.startswith("model.width: ")
-    assert "that this machine gives; make the model smaller" in problem
+    assert "that this machine gives; make the model or the batch smaller" in problem
     monkeypatch.setenv("RAY_ADDRESS", "auto")  # of whose machines nothing is known
     assert check(recipe, None) == []
+
+
+@pytest.mark.parametrize(
+    ("key", "over"),
+    [
+        ("train.global_batch", {"train": {"global_batch": 10**9}}),
+        ("train.global_batch", {"train": {"global_batch": 10**9, "micro_batch": 1}}),
+        ("train.length", {"train": {"length": 10**9}, "model": {"embedder": {"max_characters": 10**9}}}),
+        ("model.upsampler.kernel", {"model": {"upsampler": {"kernel": 10**9}}}),
+        ("model.trunk.inner_width", {"model": {"trunk": {"inner_width": 10**9}}}),
+        ("model.width", {"model": {"width": 10**6}}),
+        ("objective.max_predictions", {"objective": {"max_predictions": 10**9}}),
+    ],
+)
+def test_check_refuses_sizes_with_the_memory_of_a_step(
+    key: str, over: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    assert check(Recipe.from_name("canine-s-base"), None) == []
+    problems = check(Recipe.from_name("canine-s-tiny", **over), None)
+    pattern = (
+        rf"{key}: 1,000,\d{{3}}.* is too large: a training step takes [\d,]+ GiB and more \(weights and gradients "
+    )
+    assert re.match(pattern, problems[-1])
+    assert check(Recipe.from_name("canine-s-tiny", **over), None, trains_here=False) == problems[:-1]
 
 
 @pytest.mark.parametrize("threads", [1_000_000, 2**70])

@@ -3,6 +3,8 @@
 A class's docstring explains its settings; a field has the range and the default.
 """
 
+import contextlib
+import os
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Annotated, Any, Literal, TypeVar
@@ -13,10 +15,11 @@ from pydantic import Field
 from tokenfree.core.errors import UserError
 from tokenfree.core.machine import GIB, machine_memory
 from tokenfree.core.ray_access import named_cluster
-from tokenfree.core.settings import Slot, part, settings
+from tokenfree.core.settings import Slot, part, settings, flatten, to_mapping
 from tokenfree.preprocess.dataset.manifest import Manifest
 from tokenfree.preprocess.features.vocabulary import Vocabulary
 from tokenfree.preprocess.text.specials import NUM_SUBWORD_SPECIALS
+from tokenfree.train.model.costs import BYTES, num_parameters
 from tokenfree.train.model.encoder import ModelConfig
 from tokenfree.train.model.encoder import check as check_model
 from tokenfree.train.optimizers.base import Schedule
@@ -184,15 +187,17 @@ def check(
     *,
     workers: tuple[int, int] = (1, 1),
     vocabulary: Vocabulary | None = None,
+    trains_here: bool = True,
 ) -> list[str]:
     """Return the problems between the parts of a recipe, its data and its workers, one line each.
 
     `manifest` is None if the data cannot be read. Without a `vocabulary` the needs of the objective are not checked.
+    The memory of this machine is checked only if it `trains_here`.
     """
     train, problems = recipe.train, check_model(recipe.model, recipe.train.length)
     if train.global_batch % train.streams:
         problems.append(f"train.streams: {train.streams} streams do not divide train.global_batch {train.global_batch}")
-    problems += [*_problems_of_workers(recipe, workers), *_problems_of_memory(recipe)]
+    problems += [*_problems_of_workers(recipe, workers), *(_problems_of_memory(recipe) if trains_here else ())]
     if manifest is None:
         return problems
     problems += _problems_of_splits(manifest)
@@ -228,12 +233,25 @@ def _problems_of_workers(recipe: Recipe, workers: tuple[int, int]) -> Iterator[s
 def _problems_of_memory(recipe: Recipe) -> Iterator[str]:
     if named_cluster() is not None or torch.cuda.is_available():
         return
-    width, layers = recipe.model.width, recipe.model.trunk.layers
-    least, limit = BYTES_OF_A_WEIGHT * layers * width**2, machine_memory()  # at least one square matrix in each layer
-    if least > limit:
+    train, limit, width = recipe.train, machine_memory(), recipe.model.width
+    of_model = {f"model.{key}": size for key, size in flatten(to_mapping(recipe.model)) if type(size) is int}
+    of_batch = {f"train.{key}": getattr(train, key) or 0 for key in ("global_batch", "micro_batch", "length")}
+    if isinstance(recipe, PretrainRecipe):
+        of_batch["objective.max_predictions"] = recipe.objective.max_predictions or 0
+    # Lower bounds: a square matrix in each layer; for each example an input, two layers' outputs and the predictions.
+    weights = BYTES_OF_A_WEIGHT * recipe.model.trunk.layers * width**2
+    examples = min(train.micro_batch or train.global_batch, train.global_batch)
+    kept = width * (2 * train.length + of_batch.get("objective.max_predictions", 0))
+    batch = BYTES * (examples * kept + train.global_batch * train.length)
+    if weights < limit < 2 * BYTES_OF_A_WEIGHT * width**2 * max(of_model.values()):  # then counting is worth its time
+        with contextlib.suppress(ValueError):  # of a model that other checks refuse
+            weights = BYTES_OF_A_WEIGHT * num_parameters(recipe.model)
+    if weights + batch > limit:
+        key, size = max((of_batch if batch > weights else of_model).items(), key=lambda item: item[1])
         yield (
-            f"model.width: {layers:,} layers of width {width:,} take {least / GIB:,.0f} GiB and more, of "
-            f"{limit / GIB:,.1f} GiB that this machine gives; make the model smaller"
+            f"{key}: {size:,} is too large: a training step takes {(weights + batch) / GIB:,.0f} GiB and more (weights "
+            f"and gradients {weights / GIB:,.1f}, a batch {batch / GIB:,.1f}), of {limit / GIB:,.1f} GiB that this "
+            "machine gives; make the model or the batch smaller"
         )
 
 

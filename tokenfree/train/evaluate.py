@@ -71,7 +71,7 @@ def evaluate(
     recipe = dataclasses.replace(config.recipe, train=train)
     checkpoint, data = checkpoint_of(run, step), given_or_parsed(data)
     vocabulary = load_data_vocabulary(data)
-    problems = check(recipe, load_data_manifest(data), vocabulary=vocabulary)
+    problems = check(recipe, load_data_manifest(data), vocabulary=vocabulary, trains_here=False)
     sha256 = vocabulary.sha256 if vocabulary is not None else None
     if checkpoint.state.vocabulary != sha256:
         problems.append(

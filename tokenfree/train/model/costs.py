@@ -36,6 +36,10 @@ def costs(model: ModelConfig, length: int, num_targets: int | None = None) -> li
     return _shapes_only(model).costs(length, num_targets)
 
 
+def num_parameters(model: ModelConfig) -> int:
+    return count_parameters(_shapes_only(model))
+
+
 def step_memory(model: ModelConfig, length: int, batch: int, num_targets: int | None = None) -> Memory:
     """Return the memory of a training step on the CPU, measured as what autograd saves in a pass over fake tensors."""
     encoder = _shapes_only(model)

@@ -52,7 +52,6 @@ def quality(names: Sequence[str]) -> Target:
     return next((target for target in objectives(names) if target in (SCORE, ERROR)), LOSS)
 
 
-_Int64 = Annotated[int, Field(ge=-(2**63), lt=2**64)]  # signed or unsigned
 _PARTS = 200  # a rounded number differs by at most this part of its range
 
 
@@ -71,7 +70,7 @@ class Hyperparameter:
 
     choice: Annotated[tuple[Any, ...], Field(min_length=1)] | None = None
     grid: Annotated[tuple[Any, ...], Field(min_length=1)] | None = None
-    integer: tuple[_Int64, _Int64] | None = None
+    integer: tuple[int, int] | None = None
     uniform: tuple[float, float] | None = None
     log_uniform: tuple[Annotated[float, Field(gt=0)], Annotated[float, Field(gt=0)]] | None = None
     when: dict[str, Any] = field(default_factory=dict)

@@ -93,7 +93,7 @@ def _checked(args: argparse.Namespace) -> "tuple[PretrainRecipe, Data | None]":
             problems.append(f"--gpus: {args.gpus} workers cannot share train.global_batch {recipe.train.global_batch}")
     else:
         manifest, vocabulary = load_data_manifest(data), load_data_vocabulary(data)
-        problems = check(recipe, manifest, workers=(args.gpus, args.gpus), vocabulary=vocabulary)
+        problems = check(recipe, manifest, workers=(args.gpus, args.gpus), vocabulary=vocabulary, trains_here=False)
     if problems:
         raise UserError(library.source(args), problems)
     return recipe, data
