@@ -15,7 +15,7 @@ import pyarrow as pa
 from pydantic import ConfigDict, ValidationError
 
 from tokenfree.core.errors import JobError, UserError, refusals
-from tokenfree.core.files import TEMPORARY, hash_stream, lock
+from tokenfree.core.files import TEMPORARY, AnyPath, hash_stream, lock
 from tokenfree.core.machine import cores
 from tokenfree.core.settings import adapter
 from tokenfree.core.storage import Storage
@@ -94,7 +94,7 @@ def recorded_hashes(storage: Storage) -> dict[str, str]:
     return {}
 
 
-def check_finished(folder: str | Path, includes: Callable[[str], bool] = lambda name: True) -> None:
+def check_finished(folder: AnyPath, includes: Callable[[str], bool] = lambda name: True) -> None:
     """Raise JobError, naming the file, if one of a finished run, sweep or export is not as `HASHES` records it.
 
     Only files whose names `includes` accepts are checked. Nothing is checked in an unfinished folder, or without

@@ -4,7 +4,6 @@ A class's docstring explains its settings; a field has the range and the default
 """
 
 import contextlib
-import os
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Annotated, Any, Literal, TypeVar
@@ -15,7 +14,7 @@ from pydantic import Field
 from tokenfree.core.errors import UserError
 from tokenfree.core.machine import GIB, machine_memory
 from tokenfree.core.ray_access import named_cluster
-from tokenfree.core.settings import Slot, part, settings, flatten, to_mapping
+from tokenfree.core.settings import Slot, flatten, part, settings, to_mapping
 from tokenfree.preprocess.dataset.manifest import Manifest
 from tokenfree.preprocess.features.vocabulary import Vocabulary
 from tokenfree.preprocess.text.specials import NUM_SUBWORD_SPECIALS
