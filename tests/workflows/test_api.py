@@ -2,6 +2,7 @@
 
 import json
 import os
+import pickle
 import pydoc_data.topics as topics
 import re
 import shlex
@@ -235,6 +236,7 @@ def test_functions_take_the_name_of_a_recipe(tmp_path: Path) -> None:
     with pytest.raises(TypeError, match="missing a required argument: 'data'"):
         call("canine-s-tiny")
     assert tokenfree.pretrain.__doc__ == pretrain.__doc__
+    assert pickle.loads(pickle.dumps(tokenfree.sweep)) is tokenfree.sweep
 
 
 PAGES = [REPOSITORY / "README.md", *sorted((REPOSITORY / "docs").glob("*.md"))]
