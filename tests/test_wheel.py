@@ -50,14 +50,14 @@ COMMANDS = {
         "completion bash",
     ],
     "beam": [f"{BOOKS} --output made --profile beam.yaml"],
-    "datasets": ["preprocess --hf-dataset data --vocabulary.size 400 --output made"],
+    "datasets": ["preprocess --hf-dataset data --filters.min_characters 1 --vocabulary.size 400 --output made"],
     "model": [
         "predict run 'The [MASK] of'",
         "predict labels 'A good film.'",
         "predict tags 'Anna sees Rome.'",
         "embed run texts.tsv --output made",
         "model canine-s-tiny",
-        "plan canine-s-base",
+        "plan canine-s-base --gpus 8",
     ],
     "train": [
         f"pretrain canine-s-tiny --data data --output made {TRAIN} --workers 2",
