@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from tests.train.model.conftest import AddPart
 from tokenfree.core.errors import UserError
 from tokenfree.core.settings import build, settings, to_mapping
+from tokenfree.train.loop.step import Task
 from tokenfree.train.model.common.basic import Dimensions
 from tokenfree.train.model.common.slots import (
     ATTENTION,
@@ -23,6 +24,7 @@ from tokenfree.train.model.common.slots import (
     UpsamplerConfig,
 )
 from tokenfree.train.model.encoder import DOWNSAMPLER, EMBEDDER, UPSAMPLER, Encoder, ModelConfig
+from tokenfree.train.objectives.base import Head
 
 SLOTS = {
     "embedder": EMBEDDER,
@@ -173,3 +175,33 @@ def test_costs_count_every_parameter(slot: str, name: str) -> None:
     costs = encoder.costs(48)
     assert sum(cost.parameters for cost in costs) == sum(parameter.numel() for parameter in encoder.parameters())
     assert sum(cost.multiply_accumulates for cost in costs) > 0
+
+
+PLACES = {
+    "embedder": "symbols, segments, positions",
+    "downsampler": "characters, mask",
+    "upsampler": "units, grouping, characters, mask, targets",
+    "trunk.positions": "units, valid",
+    "trunk.segments": "segments",
+    "trunk.layers.0": "units, valid, bias, *, global_BU",
+    "trunk.layers.0.core": "heads",
+}
+
+
+@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("forward", [lambda self: None, lambda self, *, x: None, nn.Module.forward])
+def test_a_forward_with_other_arguments_is_named(place: str, forward: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    config = ModelConfig(width=16, trunk=TrunkConfig(layers=1, heads=2))
+    kind = type(config.build().get_submodule(place))
+    monkeypatch.setattr(kind, "forward", forward)
+    with pytest.raises(UserError) as refused:
+        config.build()
+    assert str(refused.value) == f"{kind.__module__}.{kind.__qualname__}: forward must take ({PLACES[place]})"
+
+
+def test_a_head_with_other_arguments_is_named() -> None:
+    class Mine(Head):
+        def forward(self, batch: Any) -> None: ...
+
+    with pytest.raises(UserError, match=r"Mine: forward must take \(encoder, batch\)"):
+        Task(ModelConfig(width=16, trunk=TrunkConfig(layers=1, heads=2)).build(), Mine())

@@ -29,7 +29,7 @@ from tokenfree.train.batches.base import Arrays
 from tokenfree.train.batches.counter_random import key
 from tokenfree.train.config import LoopConfig, PretrainRecipe
 from tokenfree.train.loop.parallel import SingleWorker, copies, sum_over_workers
-from tokenfree.train.model.common.basic import linear
+from tokenfree.train.model.common.basic import linear, takes
 from tokenfree.train.model.encoder import Encoder
 from tokenfree.train.objectives.base import Head, Loss
 from tokenfree.train.optimizers.base import is_part, part, whole
@@ -153,7 +153,7 @@ class Task(nn.Module):
     def __init__(self, encoder: Encoder, head: Head) -> None:
         super().__init__()
         self.encoder = encoder
-        self.head: Head = head
+        self.head: Head = takes(head, "encoder, batch")
 
     def forward(self, batch: Mapping[str, Tensor]) -> tuple[Tensor, StepSums]:
         """Return the summed loss over the targets of `batch` (nats, float32 scalar, with gradient) and its sums."""

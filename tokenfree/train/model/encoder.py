@@ -25,6 +25,7 @@ from tokenfree.train.model.common.basic import (
     count_parameters,
     initialise,
     look_up,
+    takes,
     unit_segments,
 )
 from tokenfree.train.model.common.slots import TrunkConfig
@@ -43,13 +44,16 @@ class Trunk(nn.Module):
 
     def __init__(self, config: TrunkConfig, dimensions: Dimensions) -> None:
         super().__init__()
-        self.positions = config.positions.build(dimensions, config)
-        self.segments = config.segments.build(dimensions, config)
-        self.layers = nn.ModuleList(
+        self.positions = takes(config.positions.build(dimensions, config), "units, valid")
+        self.segments = takes(config.segments.build(dimensions, config), "segments")
+        layers: list[Any] = [
             config.layer.build(dimensions, partial(config.attention.build, layer=layer, num_layers=config.layers))
             for layer in range(config.layers)
-        )
-        self.end: nn.Module = config.layer.build_end(dimensions)
+        ]
+        for layer in layers:
+            takes(takes(layer, "units, valid, bias, *, global_BU").core, "heads")
+        self.layers = nn.ModuleList(layers)
+        self.end: nn.Module = takes(config.layer.build_end(dimensions), "units")
         self.width = dimensions.width
 
     def forward(
@@ -194,10 +198,13 @@ class Encoder(nn.Module):
         dimensions = config.dimensions
         self.config = config
         self.width = config.width
-        self.embedder = config.embedder.build(dataclasses.replace(dimensions, width=dimensions.character_width))
-        self.downsampler = config.downsampler.build(dimensions)
+        embedder = config.embedder.build(dataclasses.replace(dimensions, width=dimensions.character_width))
+        self.embedder = takes(embedder, "symbols, segments, positions")
+        ends = "" if config.downsampler.bytes_per_word is None else ", unit_ends"
+        self.downsampler = takes(config.downsampler.build(dimensions), f"characters, mask{ends}")
         self.trunk = Trunk(config.trunk, dimensions)
-        self.upsampler = config.upsampler.build(dimensions)
+        upsampler = config.upsampler.build(dimensions)
+        self.upsampler = takes(upsampler, "units, grouping, characters, mask, targets")
         self.pooler = nn.Linear(config.width, config.width)
         self.apply(partial(initialise, how=config.initialisation))
 
@@ -243,7 +250,7 @@ class Encoder(nn.Module):
         global_BC: Tensor | None = None,
     ) -> tuple[Downsampled, Tensor]:
         """Return the output of DOWN, and the units. Pass inputs too short for a unit through `padded` first."""
-        embedded = self.embedder(codepoints_BC, segments_BC)
+        embedded = self.embedder(codepoints_BC, segments_BC, None)
         if isinstance(embedded, TableRows) and not self.downsampler.takes_rows:
             embedded = look_up(embedded)
         down = self.downsampler(embedded, mask_BC, *(() if unit_ends_BU is None else (unit_ends_BU,)))

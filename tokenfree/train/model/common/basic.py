@@ -6,10 +6,11 @@ B batch, C characters, U units after DOWN, D width, X rows of a table
 from __future__ import annotations
 
 import functools
+import inspect
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeVar
 
 import torch
 import torch.nn.functional as F
@@ -26,6 +27,23 @@ class Cost(NamedTuple):
     shape: tuple[int, ...]
     parameters: int
     multiply_accumulates: int
+
+
+M = TypeVar("M", bound=nn.Module)
+
+
+def takes(module: M, names: str) -> M:
+    """Return a module. Raises UserError unless its `forward` takes these arguments; those after `*` are named."""
+    by_position, _, by_name = names.partition(", *, ")
+    try:
+        if type(module).forward is nn.Module.forward:
+            raise TypeError
+        keywords = dict.fromkeys(filter(None, [by_name]))
+        inspect.signature(module.forward).bind(*by_position.split(", "), **keywords)
+    except TypeError:
+        kind = type(module)
+        raise UserError(f"{kind.__module__}.{kind.__qualname__}: forward must take ({names})") from None
+    return module
 
 
 def count_parameters(*modules: nn.Module) -> int:
