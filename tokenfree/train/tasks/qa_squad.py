@@ -11,7 +11,7 @@ import re
 import string
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import PurePath
-from typing import Annotated, Any, Literal, NamedTuple, Self
+from typing import Annotated, Any, Literal, NamedTuple, NotRequired, Self
 
 from pydantic import Field, StrictInt
 from typing_extensions import TypedDict
@@ -46,9 +46,10 @@ class SquadAnswer(TypedDict):
 
 
 class _Question(TypedDict):
-    id: str
+    id: str | StrictInt
     question: str
     answers: list[SquadAnswer]
+    is_impossible: NotRequired[bool]
 
 
 class _Paragraph(TypedDict):
@@ -74,14 +75,20 @@ class SquadExample:
 
 
 def read_squad(path: str) -> list[SquadExample]:
-    """Return the questions of a file in order. Raises UserError if the file cannot be read or has another format."""
+    """Return the questions of a file in order. Raises UserError if the file cannot be read or has another format.
+
+    Questions that are marked as impossible, or have only empty answers, are unanswerable.
+    """
     file: _File = parse_form(_File, "".join(read_lines(path)), path)
     examples: dict[str, SquadExample] = {}
     for i, article in enumerate(file["data"]):
         for j, paragraph in enumerate(article["paragraphs"]):
             for k, question in enumerate(paragraph["qas"]):
                 key = f"{PurePath(path).name}: data[{i}].paragraphs[{j}].qas[{k}]"
-                name, context, answers = question["id"], paragraph["context"], question["answers"]
+                name, context = str(question["id"]), paragraph["context"]
+                answers = [answer for answer in question["answers"] if answer["text"].strip()]
+                if question.get("is_impossible"):
+                    answers = []
                 if name in examples:
                     raise UserError(f"{path}: {key}: id {name!r} is that of {examples[name].key} too. Remove one.")
                 for answer in answers:

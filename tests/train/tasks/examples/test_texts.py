@@ -33,6 +33,22 @@ def test_label_and_text_a_line(tmp_path: Path) -> None:
         assert values(path, **options) == [(f"{name}:{n}", *row) for n, row in zip((1, 3), wanted, strict=True)]
 
 
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("x.csv", "text,label\na,1\nb,1.0\nc,-2.00\nd,1.5\ne,v1.0\n"),
+        ("x.tsv", "text\tlabel\na\t1\nb\t1.0\nc\t-2.00\nd\t1.5\ne\tv1.0\n"),
+        ("x.jsonl", '{"text": "a", "label": 1}\n{"text": "b", "label": 1.0}\n{"text": "c", "label": -2.0}\n'
+         '{"text": "d", "label": "1.5"}\n{"text": "e", "label": "v1.0"}\n'),
+    ],
+)  # fmt: skip
+def test_whole_numbers_are_one_class_however_written(tmp_path: Path, name: str, content: str) -> None:
+    path = write(tmp_path, name, content)
+    assert [row[-1] for row in values(path)] == ["1", "1", "-2", "1.5", "v1.0"]
+    labels = ("v1.0", "1.0", "-2", "1.5")  # as an earlier version named them
+    assert [row[-1] for row in values(path, labels=labels)] == ["1.0", "1.0", "-2", "1.5", "v1.0"]
+
+
 def test_reviews_of_two_encodings(tmp_path: Path) -> None:
     line = "1\tsa fiancée – là\n"
     content = b"\xef\xbb\xbf" + line.encode() + line.encode("cp1252")

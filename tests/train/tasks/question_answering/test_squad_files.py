@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tokenfree.core.errors import UserError
-from tokenfree.train.tasks.qa_squad import read_squad
+from tokenfree.train.tasks.qa_squad import Config, read_squad
 
 
 def file_of(*questions: Any, context: Any = "Kokemäki on kaupunki.", version: str = "1.1") -> dict[str, Any]:
@@ -39,6 +39,27 @@ def test_reads_questions_with_and_without_answers(tmp_path: Path) -> None:
     assert [example.question_id for example in read_squad(str(tmp_path / "dev.json.gz"))] == ["a", "b"]
 
 
+@pytest.mark.parametrize("start", [0, -1])
+@pytest.mark.parametrize("fields", [{"is_impossible": True}, {"is_impossible": False}, {}])
+def test_read_squad_takes_an_empty_answer_as_none(tmp_path: Path, start: int, fields: dict[str, Any]) -> None:
+    empty = question(2, {"text": "", "answer_start": start}, **fields)
+    first, second = read_squad(write(tmp_path, file_of(question(1, ANSWER), empty)))
+    assert (first.question_id, second.question_id) == ("1", "2")
+    assert (first.answers, second.answers) == ([ANSWER], [])
+    task = Config().fitted([first, second])
+    assert task.unanswerable
+    predictions = [{"id": "1", "answer": "kaupunki"}, {"id": "2", "answer": ""}]
+    predictions = [{**line, "span": None, "score": 0.0} for line in predictions]
+    scores = task.scores([first, second], predictions)
+    assert scores is not None
+    assert (scores.values["f1"], scores.values["f1/unanswerable"]) == (1.0, 1.0)
+
+
+def test_read_squad_takes_no_answer_of_an_impossible_question(tmp_path: Path) -> None:
+    (example,) = read_squad(write(tmp_path, file_of(question("a", ANSWER, is_impossible=True))))
+    assert example.answers == []
+
+
 BROKEN = [
     ("{", "no JSON (Expecting property name"),
     ([], "should be"),
@@ -46,7 +67,9 @@ BROKEN = [
     ({"data": [{}]}, "data.0.paragraphs"),
     ({"data": []}, "holds no questions"),
     (file_of(question(), context=3), "data.0.paragraphs.0.context"),
-    (file_of(question(7)), "data.0.paragraphs.0.qas.0.id"),
+    (file_of(question(7.5)), "data.0.paragraphs.0.qas.0.id"),
+    (file_of(question(True)), "data.0.paragraphs.0.qas.0.id"),
+    (file_of(question(7), question("7")), "qas[1]: id '7' is that of dev.json: data[0].paragraphs[0].qas[0] too"),
     (file_of({"id": "a", "question": "?"}), "data.0.paragraphs.0.qas.0.answers"),
     (file_of(question("a", {"text": "x"})), "data.0.paragraphs.0.qas.0.answers.0.answer_start"),
     (

@@ -13,6 +13,7 @@ import dataclasses
 import itertools
 import math
 import posixpath
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal, NamedTuple, get_args
 
@@ -37,6 +38,7 @@ NO_GOLD_LABEL = "-"  # a pair on which the annotators of SNLI do not agree
 TextFormat = Literal["sst", "mtl-16", "parallel", "csv", "tsv", "json"]
 FORMATS: tuple[TextFormat, ...] = get_args(TextFormat)
 _ENDINGS: dict[str, TextFormat] = {".csv": "csv", ".tsv": "tsv", ".jsonl": "json", ".ndjson": "json", ".json": "json"}
+_WHOLE = re.compile(r"(-?[0-9]{1,15})\.0+")
 _MOST_CHARACTERS = 2**31 - 1  # of a value in CSV; the limit of the module csv is 131,072
 
 
@@ -286,13 +288,22 @@ def _label(value: object, key: str, options: TextOptions) -> str | float | None:
         value = str(value).lower()
     elif isinstance(value, int) or (isinstance(value, float) and value.is_integer()):
         value = str(int(value))
-    label = value.strip() if isinstance(value, str) else None
-    if label is None or (options.labels is not None and label not in options.labels):
+    label = class_name(value) if isinstance(value, str) else None
+    if options.labels is not None and label not in options.labels:
+        label = next((name for name in options.labels if class_name(name) == label), None)
+    if label is None:
         classes = "Numbers need task.regression"
         if options.labels:
             classes = f"There are {', '.join(options.labels)}; task.labels can name others"
         raise UserError(f"{key}: the label {shown(value)} is not a class. Fix it, or name another column. {classes}.")
     return label
+
+
+def class_name(text: str) -> str:
+    """Return the name of a class. A whole number may have zeros after its point, as pandas writes some columns."""
+    text = text.strip()
+    whole = _WHOLE.fullmatch(text)
+    return str(int(whole[1])) if whole else text
 
 
 def _number(value: object) -> float:
