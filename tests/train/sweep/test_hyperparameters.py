@@ -50,7 +50,8 @@ def test_knobs_give_their_ends_and_no_more() -> None:
     ],
 )
 def test_value_lies_in_a_narrow_range(kind: str, ends: tuple[float, float]) -> None:
-    values = {Hyperparameter(**{kind: ends}).value(n / 50) for n in range(50)}
+    hyperparameter = build(Hyperparameter, {kind: ends}, source="test")
+    values = {hyperparameter.value(n / 50) for n in range(50)}
     assert all(ends[0] <= value <= ends[1] for value in values)
     assert len(values) == 50
     assert all(len(repr(value)) <= 13 for value in values), "as few digits as the range allows"
@@ -64,7 +65,8 @@ def test_value_of_a_single_number(ends: tuple[float, float]) -> None:
 
 @pytest.mark.parametrize("kind", ["uniform", "log_uniform"])
 def test_value_of_a_wide_range_has_four_digits(kind: str) -> None:
-    values = [Hyperparameter(**{kind: (0.001, 0.1)}).value(n / 97) for n in range(97)]
+    hyperparameter = build(Hyperparameter, {kind: (0.001, 0.1)}, source="test")
+    values = [hyperparameter.value(n / 97) for n in range(97)]
     assert values == [float(f"{value:.4g}") for value in values]
 
 

@@ -42,6 +42,7 @@ class Wandb:
 
     def __init__(self, name: str, id: str | None, settings: Mapping[str, Any], folder: Path | None) -> None:
         import wandb
+        from wandb.errors import CommError
 
         try:
             self._run: Any = wandb.init(
@@ -54,7 +55,7 @@ class Wandb:
                 settings=wandb.Settings(silent=True, console="off", init_timeout=_SECONDS),
             )
         except wandb.Error as error:
-            if type(error) is wandb.errors.CommError:  # not of a subclass for a wrong key
+            if type(error) is CommError:  # not of a subclass for a wrong key
                 raise
             raise UserError(
                 f"train.log_to: wandb: {first_line(error)}; run `wandb login`, or set WANDB_MODE=offline"
