@@ -1,7 +1,5 @@
 """Makes the folders that stand for a format: tiny data, a run on them, that run fine-tuned, a sweep of two trials.
 
-`characters`, `pairs` and `tags` are runs whose recipes lack keys that have another default since.
-
 What a released tokenfree wrote is never made again: later versions have to open it (`test_formats.py`). A new number is
 due when a release writes what the one before could not read (`SCHEMA_VERSION`, `RUN_FORMAT`, `SWEEP_FORMAT`):
 
@@ -63,29 +61,6 @@ TASK: dict[str, Any] = {
         "threads": 1,
     },
 }
-SMALLER: dict[str, Any] = {
-    "width": 4,
-    "embedder": {**RECIPE["model"]["embedder"], "positions": "none", "segments": 0},
-    "downsampler": "identity",
-    "upsampler": "identity",
-    "trunk": RECIPE["model"]["trunk"],
-}
-CHARACTERS: dict[str, Any] = {
-    "model": SMALLER,
-    "objective": {"name": "canine_c", "buckets": 8, "heads": 1, "mask_fraction": 0.5},
-    "train": {**RECIPE["train"], "steps": 2, "validation_windows": 8},
-}
-PAIRS: dict[str, Any] = {
-    "model": SMALLER,
-    "task": {"name": "pairs", "encode": "apart", "representation": "class_max"},
-    "train": {**TASK["train"], "learning_rate": 0.03, "seed": 3},
-}
-PAIRED = (
-    "premise\thypothesis\tlabel\nrain falls\tit is wet\tyes\nthe sun is out\tit is wet\tno\n"
-    "snow falls\tit is cold\tyes\na warm wind\tit is cold\tno\n"
-)
-TAGS: dict[str, Any] = {"model": SMALLER, "task": "tagging", "train": {**TASK["train"], "learning_rate": 0.03}}
-TAGGED = "Ana B-PER\nRuiz I-PER\nsees O\nrain O\n\nthe O\nsun O\nin O\nRome B-LOC\n\nsnow O\nin O\nLima B-LOC\n\n"
 EXAMPLES = "text\tlabel\nrain falls\twet\nthe sun is out\tdry\nsnow falls\twet\na warm wind\tdry\n"
 
 
@@ -100,7 +75,6 @@ def make(folder: Path) -> None:
     data = str(folder / "data")
     pretrain(build(PretrainRecipe, RECIPE, source="make"), data, str(folder / "run"))
     make_finetuned(folder)
-    make_with_old_defaults(folder)
     with ray_session(2):
         run_sweep(build(SweepRecipe, SWEEP, source="make"), data, str(folder / "sweep"))
     remove_locks(folder)
@@ -113,16 +87,6 @@ def make_finetuned(folder: Path) -> None:
     files: dict[Split, str] = {"train": str(examples), "dev": str(examples)}
     recipe = build(FinetuneRecipe, TASK, source="make")
     finetune(recipe, files, str(folder / "finetuned"), init_from=str(folder / "run"))
-
-
-def make_with_old_defaults(folder: Path) -> None:
-    """Make `characters`, `pairs` with its `pairs.tsv` and `tags` with its `tags.txt`, beside `data`."""
-    pretrain(build(PretrainRecipe, CHARACTERS, source="make"), str(folder / "data"), str(folder / "characters"))
-    for name, recipe, text in (("pairs.tsv", PAIRS, PAIRED), ("tags.txt", TAGS, TAGGED)):
-        examples = folder / name
-        examples.write_text(text)
-        files: dict[Split, str] = {"train": str(examples), "dev": str(examples)}
-        finetune(build(FinetuneRecipe, recipe, source="make"), files, str(examples.with_suffix("")))
 
 
 def remove_locks(folder: Path) -> None:

@@ -10,10 +10,9 @@ import yaml
 import tokenfree
 from tests.pipelines.conftest import write_corpus
 from tokenfree.core.errors import UserError
-from tokenfree.core.settings import build, fingerprint
+from tokenfree.core.settings import build
 from tokenfree.core.stored_files import HASHES
 from tokenfree.preprocess.dataset.manifest import load_manifest
-from tokenfree.preprocess.job.inputs import manifest_config
 from tokenfree.preprocess.records import SCHEMA_VERSION
 from tokenfree.train.runs.config import RUN_FORMAT, SWEEP_FORMAT, read_config
 from tokenfree.train.sweep.recipe import SweepRecipe
@@ -44,13 +43,13 @@ def said(capsys: pytest.CaptureFixture[str], *words: str) -> str:
 def test_the_formats_of_today_are_kept() -> None:
     newest = KEPT[-1]
     assert load_manifest(str(newest / "data")).schema_version == SCHEMA_VERSION
-    for run in ("run", "finetuned", "characters", "pairs", "tags"):
+    for run in ("run", "finetuned"):
         assert yaml.safe_load((newest / run / "config.yaml").read_text())["format"] == RUN_FORMAT
     assert yaml.safe_load((newest / "sweep" / "sweep.yaml").read_text())["format"] == SWEEP_FORMAT
     assert sum(path.stat().st_size for path in newest.rglob("*") if path.is_file()) < 350_000
 
 
-@pytest.mark.parametrize("name", ["data", "run", "finetuned", "sweep", "characters", "pairs", "tags"])
+@pytest.mark.parametrize("name", ["data", "run", "finetuned", "sweep"])
 def test_each_is_found_good(kept: Path, capsys: pytest.CaptureFixture[str], name: str) -> None:
     found = json.loads(said(capsys, "verify", name, "--json"))
     assert found["good"]
@@ -74,11 +73,6 @@ def test_data_are_complete(kept: Path, capsys: pytest.CaptureFixture[str]) -> No
     before = Path("data/manifest.json").read_bytes()
     assert "already complete" in said(capsys, "preprocess", *given, "--output", "data")
     assert Path("data/manifest.json").read_bytes() == before
-
-
-def test_the_identity_of_data_stays(kept: Path) -> None:
-    manifest = load_manifest("data")
-    assert fingerprint(manifest_config(manifest)) == manifest.config_fingerprint
 
 
 def test_a_run_is_used(kept: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -117,61 +111,6 @@ def test_a_finetuned_run_goes_on(kept: Path, capsys: pytest.CaptureFixture[str])
     said(capsys, *command)
     assert json.loads(Path("finetuned/result.json").read_text()) == result
     assert json.loads(said(capsys, "verify", "finetuned", "--json"))["good"]
-
-
-def test_a_run_without_a_share_of_masked_words_keeps_a_tenth_visible(
-    kept: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert "masked" not in yaml.safe_load(Path("characters/config.yaml").read_text())["recipe"]["objective"]
-    result = json.loads(Path("characters/result.json").read_text())
-    found = json.loads(said(capsys, "evaluate", "characters", "--data", "data", "--json"))
-    assert found["validation_loss"] == pytest.approx(result["validation_loss"], rel=1e-4)
-    assert found["baseline_copied"] == pytest.approx(result["baselines"]["copied"])
-    recipe = yaml.safe_load(Path("characters/config.yaml").read_text())["recipe"]
-    Path("recipe.yaml").write_text(yaml.safe_dump(recipe))
-    Path("characters/result.json").unlink()  # killed before its end
-    said(capsys, "pretrain", "recipe.yaml", "--data", "data", "--output", "characters")
-    assert yaml.safe_load(Path("characters/config.yaml").read_text())["recipe"]["objective"]["masked"] == 0.9
-    again = json.loads(Path("characters/result.json").read_text())
-    assert again["validation_loss"] == pytest.approx(result["validation_loss"], rel=1e-4)
-
-
-def test_a_run_of_pairs_apart_keeps_the_product(kept: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    before = [json.loads(line) for line in Path("pairs/predictions/dev.jsonl").read_text().splitlines()]
-    texts = ["\t".join(line.split("\t")[:2]) for line in Path("pairs.tsv").read_text().splitlines()[1:]]
-    lines = said(capsys, "predict", "pairs", *texts, "--json").splitlines()
-    for line, known in zip(map(json.loads, lines), before, strict=True):
-        assert line["probabilities"] == pytest.approx(known["probabilities"], abs=1e-4)
-    recipe = yaml.safe_load(Path("pairs/config.yaml").read_text())["recipe"]
-    assert "combine" not in recipe["task"]
-    Path("recipe.yaml").write_text(yaml.safe_dump(recipe))
-    Path("pairs/result.json").unlink()  # killed before its end
-    said(capsys, "finetune", "recipe.yaml", "--train", "pairs.tsv", "--dev", "pairs.tsv", "--output", "pairs")
-    assert yaml.safe_load(Path("pairs/config.yaml").read_text())["recipe"]["task"]["combine"] == "product"
-
-
-def test_a_run_of_tags_learns_from_all_characters(kept: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    result, lines = json.loads(Path("tags/result.json").read_text()), losses("tags")
-    found = json.loads(said(capsys, "evaluate", "tags", "--data", "tags.txt", "--json"))
-    assert found == pytest.approx({"step": 2, "loss": lines[-1], **result["dev"]})
-    recipe = yaml.safe_load(Path("tags/config.yaml").read_text())["recipe"]
-    assert "targets" not in recipe["task"]
-    Path("recipe.yaml").write_text(yaml.safe_dump(recipe))
-    for path in ("tags/result.json", "tags/metrics.jsonl"):  # killed before its first checkpoint
-        Path(path).unlink()
-    shutil.rmtree("tags/checkpoints")
-    command = ["finetune", "recipe.yaml", "--train", "tags.txt", "--dev", "tags.txt", "--output"]
-    said(capsys, *command, "tags")
-    assert losses("tags") == pytest.approx(lines, rel=1e-4)
-    assert yaml.safe_load(Path("tags/config.yaml").read_text())["recipe"]["task"]["targets"] == "all"
-    said(capsys, *command, "new")
-    assert losses("new") != pytest.approx(lines, rel=1e-4)
-
-
-def losses(run: str) -> list[float]:
-    """The training losses, and the validation's."""
-    lines = map(json.loads, Path(run, "metrics.jsonl").read_text().splitlines())
-    return [line.get("loss", line.get("validation_loss")) for line in lines]
 
 
 def test_a_run_goes_on(kept: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -10,14 +10,12 @@ from typing import Any
 import pytest
 
 from tokenfree.core.errors import JobError, UserError
-from tokenfree.core.storage import Storage
-from tokenfree.core.stored_files import read_sealed, write_sealed
 from tokenfree.pipelines.preprocess import run_preprocess
 from tokenfree.preprocess.config import VocabularyConfig
 from tokenfree.preprocess.dataset.verify import verify
+from tokenfree.preprocess.job import inputs as job_inputs
 from tokenfree.preprocess.job import read as hash_step
 from tokenfree.preprocess.job import read as read_step
-from tokenfree.preprocess.job.job import SHARDS
 from tokenfree.preprocess.sources import files
 
 Config = Callable[..., Any]
@@ -79,25 +77,25 @@ def test_only_a_changed_input_is_read_again(
     verify(str(begun))
 
 
-def test_a_job_of_before_keeps_the_characters_of_its_vocabulary(
-    begun: Path, two: tuple[Path, Path], tmp_path: Path, make_config: Config
+def test_with_earlier_values_keeps_those_of_a_finished_directory(
+    two: tuple[Path, Path], tmp_path: Path, make_config: Config, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    before = make_config(*two, shards=4)
-    assert "required_characters" not in json.loads((begun / "_work" / "job.json").read_text())["config"]["vocabulary"]
-    storage = Storage(str(begun))
-    for path in (begun / SHARDS).rglob("*.json"):  # its shards do not count their bytes, so they are built again
-        built = dict(read_sealed(storage, str(path.relative_to(begun))) or {})
-        del built["byte_pieces"]
-        write_sealed(storage, str(path.relative_to(begun)), built)
-    today = dataclasses.replace(before, vocabulary=dataclasses.replace(before.vocabulary, required_characters="ascii"))
-    with pytest.raises(UserError, match=r'begun with vocabulary\.required_characters "none", not "ascii"'):
-        run_preprocess(today, str(begun))
-    manifest = run_preprocess(before, str(begun))
-    assert run_preprocess(today, str(begun)) == manifest == run_preprocess(before, str(tmp_path / "fresh"))
-    assert contents(begun) == contents(tmp_path / "fresh")
+    output = str(tmp_path / "out")
+    earlier = make_config(*two, vocabulary=VocabularyConfig(size=400, required_characters="none"))
+    run_preprocess(earlier, output)
+    manifest = json.loads((tmp_path / "out" / "manifest.json").read_text())
+    del manifest["config"]["vocabulary"]["required_characters"]  # as if the key had been added after this job
+    (tmp_path / "out" / "manifest.json").write_text(json.dumps(manifest))
+    (tmp_path / "out" / "_SUCCESS").unlink()
+    monkeypatch.setattr(job_inputs, "LATER_FIELDS", ("vocabulary.required_characters",))
+    monkeypatch.setattr(job_inputs, "EARLIER_VALUES", {"vocabulary": {"required_characters": "none"}})
+    for characters in ("ascii", "none"):
+        vocabulary = VocabularyConfig(size=400, required_characters=characters)
+        kept = run_preprocess(make_config(*two, vocabulary=vocabulary), output)
+        assert "required_characters" not in kept.config["vocabulary"]
 
 
-def test_a_job_of_today_is_told_from_one_of_before(two: tuple[Path, Path], tmp_path: Path, make_config: Config) -> None:
+def test_required_characters_decide_the_identity(two: tuple[Path, Path], tmp_path: Path, make_config: Config) -> None:
     config = make_config(*two, vocabulary=VocabularyConfig(size=400))
     run_preprocess(config, str(tmp_path / "out"))
     other = dataclasses.replace(config, vocabulary=VocabularyConfig(size=400, required_characters="none"))
@@ -163,11 +161,16 @@ def test_an_input_that_changes_while_it_is_read_is_no_result(
     verify(str(tmp_path / "out"))
 
 
-def test_settings_that_came_later_change_nothing_at_their_defaults(
-    begun: Path, two: tuple[Path, Path], make_config: Config, reads: list[str]
+@pytest.fixture
+def later_id_column(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Treat `id_column` as a key that was added later, so that a job at its default does not record it."""
+    monkeypatch.setattr(job_inputs, "LATER_FIELDS", ("id_column",))
+
+
+def test_later_fields_leave_a_begun_job_as_it_is(
+    later_id_column: None, begun: Path, two: tuple[Path, Path], make_config: Config, reads: list[str]
 ) -> None:
-    told = json.loads((begun / "_work" / "job.json").read_text())["config"]
-    assert "id_column" not in told
+    assert "id_column" not in json.loads((begun / "_work" / "job.json").read_text())["config"]
     with pytest.raises(UserError, match='was begun with id_column "id", not "key"; give'):
         run_preprocess(make_config(*two, shards=4, id_column="key"), str(begun))
     run_preprocess(make_config(*two, shards=4), str(begun))

@@ -159,16 +159,8 @@ class Draft(Generic[T]):
     problems: tuple[str, ...] = ()
 
 
-# Removed keys, and the value with which recipes of earlier versions may still have them: that of today's behaviour.
-REMOVED_KEYS = {"task": {"encoding": None, "long_texts": "window", "rules": "squad"}}
-
-
 def draft(cls: type[T], mapping: Mapping[str, Any]) -> Draft[T]:
     """Build the settings `cls` from a nested mapping, or find all its problems."""
-    mapping = dict(mapping)
-    for slot, removed in REMOVED_KEYS.items():
-        if isinstance(part := mapping.get(slot), Mapping):
-            mapping[slot] = {key: each for key, each in part.items() if key not in removed or each != removed[key]}
     try:
         return Draft(adapter(cls).validate_python(mapping))
     except ValidationError as error:

@@ -22,7 +22,7 @@ from tokenfree.train.jobs.run_to_end import GivenStart, num_restarts, run_to_end
 from tokenfree.train.jobs.weights import read_weights, run_and_step
 from tokenfree.train.loop.finetuning import SPLITS, FinetuneJob, TaskFiles, TaskSource, content_of
 from tokenfree.train.model.encoder import ModelConfig
-from tokenfree.train.runs.config import RunConfig, as_recorded, config_before, read_any_config
+from tokenfree.train.runs.config import RunConfig, config_before, read_any_config
 from tokenfree.train.runs.metrics import OnLine
 from tokenfree.train.runs.run import Run
 from tokenfree.train.tasks.base import Split
@@ -144,7 +144,6 @@ def prepare(
 ) -> PreparedRun:
     """Check that everything a run needs can be read, without writing. Raises UserError if something is invalid."""
     run, init_from = Run(run).name, None if init_from is None else expand_home(init_from)
-    recipe = as_recorded(recipe, run)
     paths = dict[Split, str]()
     for split in SPLITS:
         if split in files:

@@ -14,7 +14,7 @@ from tokenfree.train.data.mixture import Data, absolute, given_or_parsed, load_d
 from tokenfree.train.jobs.run_to_end import Extension, GivenStart, num_restarts, run_to_end
 from tokenfree.train.loop.pretraining import Loop, TrainJob
 from tokenfree.train.runs.checkpoints import checkpoint_name
-from tokenfree.train.runs.config import RunConfig, as_recorded
+from tokenfree.train.runs.config import RunConfig
 from tokenfree.train.runs.metrics import OnLine
 from tokenfree.train.runs.run import Run
 from tokenfree.train.torch_state import default_settings
@@ -78,7 +78,6 @@ def pretrain(
     if problems:
         raise UserError(problems=problems)
     target = Run(run)
-    recipe = as_recorded(recipe, target.name)
     extension = None if extend_to is None else Extension(target, recipe, extend_to)
     if extension is not None:
         recipe = extension.before

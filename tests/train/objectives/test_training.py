@@ -72,41 +72,6 @@ def test_micro_batches_and_interruptions_change_nothing(
     assert run(second, 4) == whole[2:]
 
 
-@pytest.mark.parametrize(
-    ("objective", "rules"),
-    [
-        ("canine_c", ["lamb"]),
-        ("canine_c with pairs", ["next sentence", "canine_c with pairs", "lamb"]),
-        ("masked_characters", ["masked_characters", "lamb"]),
-        ("masked_subwords, tied", ["lamb"]),
-    ],
-)
-def test_runs_of_before_a_rule_changed_do_not_go_on(
-    corpus: str,
-    recipe_of: MakeRecipe,
-    tmp_path: Path,
-    objective: str,
-    rules: list[str],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """Their checkpoints say nothing of rules; only those whose own have changed are refused, and their weights load."""
-    recipe = recipe_of(objective, optimizer={"name": "lamb"})
-    first = Loop(recipe, corpus)
-    first.train_until(1)
-    known = first.loader.fingerprint
-    assert [name.removeprefix("rule of ") for name in known if name.startswith("rule of ")] == rules
-    before = {name: value for name, value in known.items() if not name.startswith("rule of ")}
-    monkeypatch.setattr(first.loader, "fingerprint", before)
-    checkpoints.write(tmp_path / "saved", *first.snapshot())
-    second = Loop(recipe, corpus)
-    with pytest.raises(UserError, match=r"saved was trained on other samples or by other rules \(.*rule of lamb"):
-        second.load(checkpoints.read(tmp_path / "saved"))
-    second.load_model(checkpoints.read(tmp_path / "saved"))
-    assert second.validate() == first.validate()
-    plain = recipe_of("masked_subwords, tied", optimizer={"name": "adamw"})
-    assert not any(name.startswith("rule of ") for name in Loop(plain, corpus).loader.fingerprint)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("objective", ["canine_c with pairs"])
 def test_two_processes_are_one(corpus: str, recipe_of: MakeRecipe, tmp_path: Path, objective: str) -> None:

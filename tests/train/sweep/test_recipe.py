@@ -7,7 +7,7 @@ import pytest
 from tokenfree.core.errors import UserError
 from tokenfree.core.settings import build, to_mapping
 from tokenfree.train.config import PretrainRecipe
-from tokenfree.train.sweep.recipe import SweepRecipe, check_space, space_problems, without_removed
+from tokenfree.train.sweep.recipe import SweepRecipe, check_space, space_problems
 
 
 def make(**over: Any) -> SweepRecipe:
@@ -64,15 +64,6 @@ def test_a_variant_takes_the_place_of_the_base() -> None:
 def test_a_search_that_does_not_fit_together_is_refused(over: dict[str, Any], message: str) -> None:
     with pytest.raises(UserError, match=message):
         check_space(make(**over))
-
-
-def test_keys_of_earlier_versions_are_dropped_or_refused() -> None:
-    old = {"base": "tiny", "workers": 1, "budget": {"steps": 5, "characters": None, "flops": None}}
-    assert without_removed(old) == {"base": "tiny", "budget": {"steps": 5}}
-    with pytest.raises(UserError, match=r"workers was removed"):
-        without_removed({"workers": 2})
-    with pytest.raises(UserError, match=r"budget\.flops was removed. Give budget.steps or budget.seconds"):
-        without_removed({"budget": {"flops": 1e9}})
 
 
 def test_all_problems_of_a_space_come_together() -> None:

@@ -3,7 +3,7 @@
 import pytest
 
 from tokenfree.core.errors import UserError
-from tokenfree.workflows.recipes.library import PREPROCESSING, PRETRAINING, REMOVED, RecipeKind, separated
+from tokenfree.workflows.recipes.library import PREPROCESSING, PRETRAINING, separated
 
 OPTIONS = ["--help", "--output", "--dry-run", "--init-from"]
 
@@ -50,12 +50,3 @@ def test_options_like_nothing_and_commands_without_recipes() -> None:
 def test_a_key_needs_a_value(rest: list[str]) -> None:
     with pytest.raises(UserError, match=r"--train\.steps needs a value"):
         separated("pretrain", ["--train.steps", *rest], OPTIONS, PRETRAINING)
-
-
-@pytest.mark.parametrize("option", REMOVED)
-@pytest.mark.parametrize("kind", [PREPROCESSING, None])
-def test_a_removed_option_is_refused_with_what_to_use_instead(option: str, kind: RecipeKind | None) -> None:
-    for spelled in (option, option.replace("-", "_").replace("__", "--"), f"{option}=1"):
-        with pytest.raises(UserError) as error:
-            separated("preprocess", [spelled, "1"], OPTIONS, kind)
-        assert str(error.value) == f"{option} was removed: {REMOVED[option]}"

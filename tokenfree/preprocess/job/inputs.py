@@ -4,7 +4,6 @@ Nothing is read if `_SUCCESS` has the same names, sizes and times. Otherwise inp
 """
 
 import contextlib
-import dataclasses
 import hashlib
 import json
 import os
@@ -14,7 +13,7 @@ from typing import Any
 from tokenfree.core.errors import UserError
 from tokenfree.core.files import TEMPORARY
 from tokenfree.core.locks import LOCK
-from tokenfree.core.settings import build, flatten, merge, to_mapping, value_at
+from tokenfree.core.settings import build, flatten, merge, nest, to_mapping, value_at
 from tokenfree.core.storage import Storage, check_is_stored
 from tokenfree.preprocess.config import PreprocessConfig
 from tokenfree.preprocess.dataset.manifest import (
@@ -29,7 +28,7 @@ from tokenfree.preprocess.job.job import WORK, begun_job
 from tokenfree.preprocess.sources.files import InputFile
 from tokenfree.preprocess.sources.splits import Inputs, hash_input, plan_splits
 
-FORMAT = 3  # version of the files under _work/; 1 hashed its inputs before reading them, 2 had one run per input split
+FORMAT = 3  # version of the files under _work/
 INPUT_FIELDS = ("wikipedia", "books", "hf_dataset")  # where inputs lie; their content is compared instead
 CUT_FIELDS = ("split_bytes",)  # how the work is cut, which decides no byte of a shard
 # Settings that decide the runs.
@@ -37,13 +36,10 @@ READING_FIELDS = (
     *("language", "text_column", "id_column", "language_column"),
     *("namespaces", "filters", "near_duplicates", "validation_fraction"),
 )
-# Settings added later. Earlier values of them are left out, so that a job that was begun earlier resumes.
-LATER_FIELDS = (
-    *("id_column", "language_column", "filters.languages", "filters.scripts", "filters.min_script_share"),
-    *("filters.max_symbol_share", "filters.max_repeated_line_share", "near_duplicates"),
-    "vocabulary.required_characters",
-)
-BEFORE = {"vocabulary": {"required_characters": "none"}}  # earlier values that differ from the defaults
+# Keys that were added after the release of 0.3. A job or directory that lacks one keeps its earlier value, which is the
+# default or, where that has changed, the one of EARLIER_VALUES.
+LATER_FIELDS: tuple[str, ...] = ()
+EARLIER_VALUES: Mapping[str, Any] = {}
 
 
 def identity(config: PreprocessConfig, inputs: Iterable[InputFile]) -> dict[str, Any]:
@@ -66,15 +62,13 @@ def reading_identity(wanted: Mapping[str, Any]) -> dict[str, Any]:
 
 def manifest_config(manifest: Manifest) -> dict[str, Any]:
     """Return the config of a finished job as in its identity. Raises UserError if it has an unknown setting."""
-    config = build(PreprocessConfig, merge(BEFORE, manifest.config), source=MANIFEST)
+    config = build(PreprocessConfig, merge(EARLIER_VALUES, manifest.config), source=MANIFEST)
     return _content(config, manifest.vocabulary_sha256 if config.vocabulary.model is not None else None)
 
 
 def portable_config(config: PreprocessConfig) -> dict[str, Any]:
     """Return the resolved config for the manifest, with names for paths, so it is the same wherever inputs lie."""
     settings = to_mapping(config)
-    if settings["vocabulary"]["required_characters"] == BEFORE["vocabulary"]["required_characters"]:
-        del settings["vocabulary"]["required_characters"]  # so that a job of an earlier version is recognized
     for name in INPUT_FIELDS:
         settings[name] = sorted(map(portable_name, settings[name]))
     if config.vocabulary.model is not None:
@@ -101,7 +95,7 @@ def differing_settings(found: Mapping[str, Any], wanted: Mapping[str, Any]) -> l
     """Return the settings that differ between two identities, as `changed_settings` describes them."""
     defaults = flatten(to_mapping(PreprocessConfig()))
     later = {key: value for key, value in defaults if key.startswith(LATER_FIELDS)}
-    later.update(flatten(BEFORE))
+    later.update(flatten(EARLIER_VALUES))
     return changed_settings({**later, **dict(flatten(found))}, {**later, **dict(flatten(wanted))})
 
 
@@ -139,22 +133,26 @@ def _content(config: PreprocessConfig, model_sha256: str | None) -> dict[str, An
     settings["namespaces"] = sorted(settings["namespaces"])
     settings["vocabulary"]["model"] = model_sha256
     if model_sha256 is not None:
-        settings["vocabulary"]["required_characters"] = "none"  # the earlier value, because nothing is trained
-    before = merge(to_mapping(PreprocessConfig()), BEFORE)
+        settings["vocabulary"]["required_characters"] = "none"  # nothing is trained
+    earlier = _earlier_defaults()
     for key in LATER_FIELDS:
-        if value_at(settings, key) == value_at(before, key):
+        if value_at(settings, key) == value_at(earlier, key):
             group, _, name = key.rpartition(".")
             del (value_at(settings, group) if group else settings)[name]
     return settings
 
 
+def _earlier_defaults() -> dict[str, Any]:
+    return merge(to_mapping(PreprocessConfig()), EARLIER_VALUES)
+
+
 def with_earlier_values(config: PreprocessConfig, storage: Storage) -> PreprocessConfig:
-    """Return the settings, with the earlier `vocabulary.required_characters` if a finished directory records none."""
+    """Return the settings, with the earlier values of the later fields that a finished directory does not record."""
     if MANIFEST not in storage.names():
         return config
-    if value_at(load_manifest(storage.url).config, "vocabulary.required_characters") is not None:
-        return config
-    return dataclasses.replace(config, vocabulary=dataclasses.replace(config.vocabulary, **BEFORE["vocabulary"]))
+    recorded, earlier = load_manifest(storage.url).config, _earlier_defaults()
+    missing = [(key, json.dumps(value_at(earlier, key))) for key in LATER_FIELDS if value_at(recorded, key) is None]
+    return build(PreprocessConfig, merge(to_mapping(config), nest(missing)), source=MANIFEST) if missing else config
 
 
 def finished(

@@ -130,15 +130,15 @@ class StepLoader(ABC):
         if differing:
             shown = ", ".join(f"{name} {saved.get(name)!r}, now {self.fingerprint[name]!r}" for name in differing)
             raise UserError(
-                f"{source} was trained on other samples or by other rules ({shown}). Give it the data and settings it "
+                f"{source} was trained on other samples ({shown}). Give it the data and settings it "
                 "began with, or start a new run in another directory"
             )
 
 
 class Loader(StepLoader):
-    """The batches of one worker. The step is the only state. Raises UserError if workers outnumber examples in a batch.
+    """The batches of one worker. The step is the only state.
 
-    `rules` are the names of training rules that changed since the first version.
+    Raises UserError if workers outnumber the examples of a batch.
     """
 
     def __init__(
@@ -150,7 +150,6 @@ class Loader(StepLoader):
         smoothing: float,
         streams: int,
         collator: Collator,
-        rules: Sequence[str] = (),
         rank: int = 0,
         world_size: int = 1,
         check_shards: bool = True,
@@ -183,7 +182,6 @@ class Loader(StepLoader):
             "length": collator.length,
             "order": VERSION,
         }
-        self.fingerprint |= {f"rule of {name}": 1 for name in rules}  # number of changes; earlier runs have none
 
     def batch(self, step: int) -> Arrays:
         first, ids, places = self._planned(step)

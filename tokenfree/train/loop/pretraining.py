@@ -48,7 +48,6 @@ class WindowSource(Source):
             smoothing=config.smoothing,
             streams=config.streams,
             collator=recipe.objective.collator(self.vocabulary, config.length, config.seed),
-            rules=(*recipe.objective.rules(), *config.optimizer.rules()),
             rank=rank,
             world_size=world_size,
             check_shards=config.check_shards,

@@ -84,10 +84,6 @@ class Objective(ABC):
         """Return the objective that held-out targets are chosen by."""
         return self
 
-    def rules(self) -> tuple[str, ...]:
-        """Return the training rules that changed since the first version. Runs of earlier versions cannot resume."""
-        return ("next sentence",) if self.next_sentence else ()
-
 
 @settings
 class MaskedObjective(Objective):

@@ -89,9 +89,6 @@ class Config(SubwordOutput):
     def gives_words(self) -> bool:
         return self.words == "rules"
 
-    def rules(self) -> tuple[str, ...]:
-        return (*super().rules(), "byte2word")
-
     def symbols(self, vocabulary: Vocabulary | None) -> Symbols | None:
         if vocabulary is None:
             return None

@@ -85,9 +85,6 @@ class Config(MaskedObjective):
             )
         return problems
 
-    def rules(self) -> tuple[str, ...]:
-        return (*super().rules(), "canine_c with pairs") if self.next_sentence else ()
-
     def symbols(self, vocabulary: Vocabulary | None) -> Symbols | None:
         return character_symbols(self.buckets)
 

@@ -52,9 +52,6 @@ class Config(MaskedObjective):
     def check(self, model: ModelConfig, vocabulary: Vocabulary | None) -> list[str]:
         return reads(self.name, model, "characters", instead="codepoint_hash")
 
-    def rules(self) -> tuple[str, ...]:
-        return (*super().rules(), "masked_characters")
-
     def symbols(self, vocabulary: Vocabulary | None) -> Symbols | None:
         return character_symbols(self.buckets)
 

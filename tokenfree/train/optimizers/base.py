@@ -111,10 +111,6 @@ class OptimizerConfig(ABC):
     def build(self, module: nn.Module) -> torch.optim.Optimizer:
         """Return an optimizer with the state `step`, `exp_avg` and `exp_avg_sq` per parameter. The loop sets `lr`."""
 
-    def rules(self) -> tuple[str, ...]:
-        """Return the training rules that changed since the first version, as `Objective.rules` does."""
-        return ()
-
 
 @settings
 class AdamConfig(OptimizerConfig):

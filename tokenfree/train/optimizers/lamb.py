@@ -48,9 +48,6 @@ class Config(AdamConfig):
             epsilon=self.epsilon,
         )
 
-    def rules(self) -> tuple[str, ...]:
-        return ("lamb",)
-
 
 class Lamb(MomentOptimizer):
     """u = m / (sqrt(v) + epsilon) + decay * w, with bias-corrected moments; w -= lr * (|w| / |u|) * u.

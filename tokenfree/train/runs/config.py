@@ -17,7 +17,7 @@ from typing_extensions import TypedDict
 from tokenfree.core import own_code
 from tokenfree.core.errors import UserError
 from tokenfree.core.files import AnyPath, is_half_written, write_atomically
-from tokenfree.core.settings import REMOVED_KEYS, build, flatten, to_mapping
+from tokenfree.core.settings import build, flatten, to_mapping
 from tokenfree.core.storage import Storage
 from tokenfree.core.stored_files import OPEN, StoredFile, check_finished, rewriting
 from tokenfree.train.config import OPERATIONAL, FinetuneRecipe, PretrainRecipe, R
@@ -159,15 +159,6 @@ def main_baselines(result: Mapping[str, Any], split: str) -> dict[str, float]:
 
 
 _TASK = "task"  # a key that only fine-tuning recipes have
-_MASKED = ("byte2word", "canine_c", "canine_s", "masked_characters", "masked_subwords")
-# By slot, variant and key: the value of runs whose config lacks the key, if it differs from today's default.
-_OLD_DEFAULTS: dict[tuple[str, str, str], Any] = {
-    **{("objective", name, "validation_mask_fraction"): None for name in _MASKED},
-    ("objective", "canine_c", "masked"): 0.9,
-    ("task", "pairs", "combine"): "product",
-    ("task", "tagging", "targets"): "all",
-    **{("task", name, "representation"): "pooled" for name in ("classification", "pairs")},
-}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -249,7 +240,7 @@ def _config_of(cls: type[R], run: AnyPath, trust_code: bool, name: str | None = 
         is_one, expected = ("fine-tuning", "pretraining") if cls is PretrainRecipe else ("pretraining", "fine-tuning")
         raise UserError(f"{run} is a run of {is_one}, where one of {expected} is needed; give another")
     with own_code.trusting(trust_code, str(run)):
-        built = build(cls, with_old_defaults(mapping["recipe"]), source=f"{run}/{CONFIG_NAME}")
+        built = build(cls, mapping["recipe"], source=f"{run}/{CONFIG_NAME}")
     own_code.warn_of_changes(built, mapping.get("code", {}), name or str(run))
     return RunConfig(
         built,
@@ -260,33 +251,6 @@ def _config_of(cls: type[R], run: AnyPath, trust_code: bool, name: str | None = 
         tuple(mapping.get("attempts") or ()),
         mapping.get("files", {}),
     )
-
-
-def with_old_defaults(recipe: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the recorded `recipe` of a run without removed keys, and with `_OLD_DEFAULTS` for keys that it lacks."""
-    found = dict(recipe)
-    if isinstance(task := found.get(_TASK), Mapping):
-        found[_TASK] = {key: value for key, value in task.items() if key not in REMOVED_KEYS[_TASK]}
-    for (slot, name, key), value in _OLD_DEFAULTS.items():
-        part = found.get(slot)
-        if isinstance(part, Mapping) and part.get("name") == name and key not in part:
-            found[slot] = {**part, key: value}
-    return found
-
-
-def as_recorded(recipe: R, run: AnyPath) -> R:
-    """Return `recipe` to resume `run` with: current defaults are replaced by old defaults that the run has."""
-    mapping = _mapping(run)
-    if mapping is None:
-        return recipe
-    recorded = with_old_defaults(mapping["recipe"])
-    for (slot, name, key), value in _OLD_DEFAULTS.items():
-        part, before = getattr(recipe, slot, None), recorded.get(slot)
-        if part is None or not before or not part.name == name == before.get("name") or before[key] != value:
-            continue
-        if getattr(part, key) == part.__dataclass_fields__[key].default:
-            recipe = dataclasses.replace(recipe, **{slot: dataclasses.replace(part, **{key: value})})
-    return recipe
 
 
 def _mapping(run: AnyPath) -> Mapping[str, Any] | None:

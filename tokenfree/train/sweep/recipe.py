@@ -476,19 +476,6 @@ def _may_name_code(value: Any) -> bool:
     return any(map(_may_name_code, value.values())) if isinstance(value, Mapping) else own_code.is_own(value)
 
 
-def without_removed(mapping: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a mapping without keys of earlier versions. Raises UserError if one has another value than its default."""
-    mapping = dict(mapping)
-    if mapping.pop("workers", 1) != 1:
-        raise UserError("workers was removed: a trial has one worker. Use `concurrent` to train trials side by side.")
-    if isinstance(mapping.get("budget"), Mapping):
-        mapping["budget"] = dict(mapping["budget"])
-        for unit in ("characters", "flops"):
-            if mapping["budget"].pop(unit, None) is not None:
-                raise UserError(f"budget.{unit} was removed. Give budget.steps or budget.seconds.")
-    return mapping
-
-
 def with_task_defaults(mapping: Mapping[str, Any]) -> dict[str, Any]:
     """Return the mapping of a sweep, with the defaults of a task if its base is a recipe of fine-tuning.
 

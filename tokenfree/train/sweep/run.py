@@ -173,7 +173,6 @@ def _run(proposer: Proposer, planned: History, folder: Path, progress: Progress 
 def _claim(folder: Path, sweep: SweepRecipe, subject: Subject) -> None:
     """Write the sweep's settings into its folder. Raises UserError if it holds another sweep or other files."""
     mapping = {key: value for key, value in asdict(sweep).items() if key not in _OPERATIONAL}
-    mapping |= {"workers": 1, "budget": {"characters": None, "flops": None, **mapping["budget"]}}  # of earlier versions
     marks = {"sweep": fingerprint(mapping), "data": subject.content}
     path = folder / SWEEP
     if path.exists():

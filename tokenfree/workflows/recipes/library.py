@@ -182,9 +182,9 @@ def resolve_sweep(mapping: Mapping[str, Any]) -> dict[str, Any]:
     for a sweep of a task. Raises UserError if a named recipe cannot be read, or is of another kind.
     """
     from tokenfree.core.settings import value_at
-    from tokenfree.train.sweep.recipe import with_task_defaults, without_removed  # takes seconds to import
+    from tokenfree.train.sweep.recipe import with_task_defaults  # takes seconds to import
 
-    mapping = without_removed(mapping)
+    mapping = dict(mapping)
     if isinstance(mapping.get("base"), str):
         mapping["base"] = _read_base(mapping["base"])
     lists = [value_at(mapping, f"space.variant.{kind}") for kind in ("choice", "grid")]
@@ -415,38 +415,13 @@ def files_of(args: argparse.Namespace) -> dict[Split, str]:
     return {split: path for split, path in given.items() if path is not None}
 
 
-# Removed options of the previous version, and what to use instead.
-_METRICS = "use metrics.jsonl, TensorBoard, Ray's Prometheus export, or alerts of W&B and MLflow (train.log_to)"
-_ONE_JOB = "give all inputs and another --output; a directory is made in one job"
-_NOISE = "use tokenfree analyze noise RUN --data FILE --strengths X"
-REMOVED = {
-    "--noise": _NOISE,
-    "--noise-rate": _NOISE,
-    "--noise-seed": _NOISE,
-    "--notify": _METRICS,
-    "--stalled-after": _METRICS,
-    "--metrics-port": _METRICS,
-    "--add": _ONE_JOB,
-    "--keep-runs": _ONE_JOB,
-    "--dashboard-host": "the dashboard of a local cluster listens on 127.0.0.1; forward its port with ssh -L",
-    "--shared": "a submitted command runs as it is given; name folders as the nodes have them, and --send files",
-    "--format": "read result.json of the sweep, which holds all scores; pandas makes a table of it (docs/sweeps.md)",
-    "--max-gb": "leave it out; a file is refused if the mirror does not report its size",
-    "--profile": "call tokenfree.pretrain in a `with torch.profiler.profile():` of your own (docs/monitor.md)",
-    "--task.encoding": "convert the files to UTF-8 (iconv -t utf-8)",
-    "--task.long-texts": "long texts are read in overlapping windows; leave those out that should not be",
-    "--task.rules": "score RUN/predictions with the official script of MLQA",
-    "--cpus": "tokenfree plan counts GPUs; on CPUs train a few steps and read their seconds in metrics.jsonl",
-}
-
-
 def separated(
     command: str, arguments: Sequence[str], options: Sequence[str], kind: RecipeKind | None
 ) -> tuple[list[str], list[tuple[str, str]]]:
     """Split the arguments of a command into its own, spelled as in `options`, and the keys of its recipe with values.
 
     This happens before argparse sees them, because it would take the value of an unknown option for the positional
-    RECIPE. Raises UserError if an option is unknown or was removed, or a key has no value.
+    RECIPE. Raises UserError if an option is unknown or a key has no value.
     """
     spelled = {_plain(option): option for option in options}
     tops = kind.top_keys if kind else ()
@@ -461,8 +436,6 @@ def separated(
         if _plain(option) in spelled:
             own.append(spelled[_plain(option)] + equals + value)
             continue
-        if _plain(option) in REMOVED:
-            raise UserError(f"{_plain(option)} was removed: {REMOVED[_plain(option)]}")
         key = option[2:].replace("-", "_")
         if key.split(".")[0] not in tops:
             raise UserError(f"{command}: unknown option {option} ({_hint(command, option, options, kind)})")

@@ -29,7 +29,7 @@ from tokenfree.workflows.report.parts import (
 from tokenfree.workflows.terminal.results import counted
 
 UNITS = {"step": "step", "characters": "characters", "flops": "FLOPs", "train_seconds": "training seconds"}
-BUDGETS = {"characters": "characters", "flops": "flops", "seconds": "train_seconds"}  # the first two: earlier versions
+BUDGETS = {"seconds": "train_seconds"}
 LOSS_NAME = "held-out loss (nats)"
 MOST_FIGURED = 400  # trials in one figure
 MOST_ROWS = 20  # rows of a settings table that is not folded
