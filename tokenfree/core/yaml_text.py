@@ -42,7 +42,7 @@ def _check_size(text: str | bytes) -> None:
         elif isinstance(event, yaml.AliasEvent):
             if any(anchor == event.anchor for anchor, _ in containers):
                 raise ValueError(f"{line}: *{event.anchor} contains itself")
-            count += sizes.get(event.anchor, 1)
+            count += sizes.get(str(event.anchor), 1)
         elif isinstance(event, yaml.NodeEvent):
             count += 1
         if count > _MOST_VALUES:

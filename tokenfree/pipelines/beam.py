@@ -14,8 +14,6 @@ from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
-from urllib.error import URLError
-from urllib.request import urlopen
 
 import apache_beam as beam
 from apache_beam.options.pipeline_options import (
@@ -26,12 +24,9 @@ from apache_beam.options.pipeline_options import (
     _BeamArgumentParser,
 )
 from apache_beam.pipeline import Pipeline
-from apache_beam.runners.portability import prism_runner
-from apache_beam.utils import subprocess_server
 
 from tokenfree.core.errors import JobError, UserError
 from tokenfree.core.files import AnyPath, expand_home
-from tokenfree.core.machine import within
 from tokenfree.core.yaml_text import parse_yaml
 from tokenfree.preprocess.job.job import PreprocessJob
 from tokenfree.preprocess.job.stages import STAGES, once, still
@@ -103,22 +98,11 @@ def _flags(name: str, value: Any) -> Iterator[str]:
 _LOCAL_FILES = {
     "PrismRunner": "prism_location", "FlinkRunner": "flink_job_server_jar", "SparkRunner": "spark_job_server_jar",
 }  # fmt: skip
-CONNECT_SECONDS = 4.0  # for each of the one or two servers that Beam asks for a program
 
 
 @contextlib.contextmanager
-def fetched_in_time(options: PipelineOptions) -> Iterator[None]:
-    """Limit Beam's attempts to connect, which have no limit. Raises JobError if it cannot download a program."""
-
-    def open_in_time(request: Any) -> Any:
-        try:
-            return within(CONNECT_SECONDS, lambda: urlopen(request))
-        except TimeoutError as error:
-            raise URLError(error) from None
-
-    modules: tuple[Any, ...] = (prism_runner, subprocess_server)
-    for module in modules:
-        module.urlopen = open_in_time
+def download_errors(options: Any) -> Iterator[None]:
+    """Raise JobError, which names the option of a local file, if Beam cannot download a program for its runner."""
     try:
         yield
     except RuntimeError as error:
@@ -127,9 +111,6 @@ def fetched_in_time(options: PipelineOptions) -> Iterator[None]:
             raise
         option = _LOCAL_FILES[options.view_as(StandardOptions).runner]
         raise JobError(f"{reason}. Download it elsewhere, and name the file: -- --{option}=FILE") from error
-    finally:
-        for module in modules:
-            module.urlopen = urlopen
 
 
 EMBEDDED = "FnApiRunner"

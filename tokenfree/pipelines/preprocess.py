@@ -170,7 +170,7 @@ def _run(job: PreprocessJob, engine: Engine, notice: Callable[[str], None]) -> N
     else:
         from tokenfree.pipelines import beam
 
-        with beam.fetched_in_time(engine.options), beam.Pipeline(options=engine.options) as pipeline:
+        with beam.download_errors(engine.options), beam.Pipeline(options=engine.options) as pipeline:
             beam.build_graph(pipeline, job)
 
 
