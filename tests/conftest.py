@@ -16,6 +16,8 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a shell starts what it puts in the background without Ctrl-C
     signal.signal(signal.SIGINT, signal.default_int_handler)
+if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:  # nohup ignores it
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 # No deadlines: a busy machine is no failure. The same examples each time: what CI saw can be seen again.
 hypothesis.settings.register_profile("tokenfree", deadline=None, derandomize=True)
