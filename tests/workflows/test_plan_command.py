@@ -54,7 +54,6 @@ def test_lines_say_what_is_assumed_and_fit_a_terminal(capsys: pytest.CaptureFixt
         (["--gpus", "1", "--price", "nan"], "--price nan: give what a device costs"),
         (["--gpus", "64"], "64 workers cannot share train.global_batch 32"),
         (["--gpus", "1", "--data", "nowhere"], "nowhere"),
-        (["--cpus", "2"], "--cpus was removed"),
         ([], "the following arguments are required: --gpus"),
     ],
 )

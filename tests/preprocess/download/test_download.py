@@ -196,7 +196,6 @@ def test_a_file_of_unknown_size_is_refused(mirror: Any, capsys: pytest.CaptureFi
     mirror.lengths = "untold"
     assert cli.main([*DOWNLOAD, "sw", "--output", "dumps"]) == 1
     assert "does not report the size" in capsys.readouterr().err
-    assert "--max-gb was removed" in refused(["sw", "--output", "dumps", "--max-gb", "30"], capsys)
 
 
 @pytest.mark.parametrize(

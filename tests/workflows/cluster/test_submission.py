@@ -63,7 +63,6 @@ def test_files_are_sent_under_their_relative_paths(sent: dict[str, Any], folder:
         (("--", "pretrain", "a", "--data", "s3://key:word@b/d", "--output", "s3://b/r"), "an address holds a password"),
         (("--", "pretrain", "a", "--data", "d", "--output", "runs/a"), "--output runs/a: a relative path lies in the"),
         (("--", "pretrain", "a", "--data", "d", "--output=a"), "--output a: a relative path lies in the job's working"),
-        (("--shared", "/mnt", "--", "pretrain", "a", *STORES), "--shared was removed: a submitted command runs as it"),
     ],
 )
 def test_mistakes_are_one_line(
