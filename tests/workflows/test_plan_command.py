@@ -116,7 +116,7 @@ def test_quantities() -> None:
         ("model.trunk.layers", "1000000", 2, "model.trunk.layers: should be less than or equal to 1000, not 1000000"),
         ("model.downsampler.layers", "1000000", 2, "model.downsampler.layers: should be less than or equal to 1000"),
         ("model.width", "1000000000000", 1, "not enough memory"),
-        ("model.trunk.inner_width", "9" * 30, 1, "not enough memory"),
+        ("model.trunk.inner_width", "9" * 30, 2, "an integer of more than 64 bits"),
         ("train.global_batch", "nan", 2, "train.global_batch: should be a valid integer, not 'nan'"),
         ("train.learning_rate", "1e999", 2, "train.learning_rate: should be a finite number"),
     ],
