@@ -75,9 +75,10 @@ def _check_inspected(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def _next(out: str) -> list[str]:
-    """The arguments of `tokenfree` in the last line, which names the next command to type."""
-    mark, program, *arguments = shlex.split(out.splitlines()[-1])
-    assert (mark, program) == ("next", "tokenfree")
+    """The arguments of `tokenfree` in the line that names the next command to type."""
+    (line,) = [line for line in out.splitlines() if line.split()[:1] == ["next"]]
+    program, *arguments = shlex.split(line)[1:]
+    assert program == "tokenfree"
     return arguments
 
 

@@ -141,7 +141,10 @@ def test_a_lock_file_that_is_removed_lets_no_two_in(tmp_path: Path) -> None:
 
 def test_a_place_where_no_lock_can_be_made(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(UserError, match="cannot write here"), claimed(Storage.at(str(tmp_path / "file" / "out"))):
+    with (
+        pytest.raises(UserError, match="a file stands where a directory"),
+        claimed(Storage.at(str(tmp_path / "file" / "out"))),
+    ):
         pass
     with lock(tmp_path / "_lock"), pytest.raises(UserError, match=REFUSED), claimed(Storage.at(str(tmp_path))):
         pass

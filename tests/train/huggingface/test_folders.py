@@ -159,7 +159,7 @@ def test_the_command_names_files_and_warns_of_padding(
     assert cli.main(["export", run, "--to", "huggingface", str(tmp_path / "canine")]) == 0
     out = capsys.readouterr().out
     assert "  warning     CanineModel needs padding after each text" in out
-    assert ", config.json, model.safetensors, modeling_tokenfree.py, " in out
+    assert ", config.json, hashes.json, model.safetensors, modeling_tokenfree.py, " in out
     import_folder(exported, tmp_path / "run", {"model": {"trunk": {"attention": {"name": "multi_scale"}}}})
     assert cli.main(["export", str(tmp_path / "run"), "--to", "huggingface", str(tmp_path / "out")]) == 0
     out = capsys.readouterr().out
