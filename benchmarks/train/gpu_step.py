@@ -7,7 +7,7 @@
 
 A step consists of `--accumulate` micro batches, forward and backward in bfloat16 with float32 weights, followed by the
 recipe's optimizer. Characters are those of Python's help, because hash buckets of frequent characters collide in the
-backward pass. The peak is that of a large bfloat16 product on the same device (train/loop/step.py). The FLOPs are six
+backward pass. The peak is that of a large bfloat16 product on the same device (train/loop/meter.py). The FLOPs are six
 times the multiply-accumulates of the model, including its head.
 """
 
@@ -27,7 +27,8 @@ from tokenfree.core.settings import build
 from tokenfree.preprocess.text.specials import CLS
 from tokenfree.train.batches.base import MASKED
 from tokenfree.train.config import PretrainRecipe
-from tokenfree.train.loop.step import Meter, Task, pretraining_task
+from tokenfree.train.loop.meter import Meter
+from tokenfree.train.loop.model_with_head import Task, pretraining_task
 from tokenfree.workflows.recipes import library
 
 TEXT = "".join(topics.topics.values())

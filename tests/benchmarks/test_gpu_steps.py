@@ -8,7 +8,7 @@ import torch
 from benchmarks.train.gpu_step import make_batch, make_peer_step
 from tokenfree.core.settings import build
 from tokenfree.train.config import PretrainRecipe
-from tokenfree.train.loop.step import pretraining_task
+from tokenfree.train.loop.model_with_head import pretraining_task
 from tokenfree.workflows.recipes import library
 
 

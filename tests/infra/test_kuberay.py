@@ -12,7 +12,7 @@ from tests.conftest import REPOSITORY
 from tests.infra.manifests import GPUS, KUBERAY, OVERLAYS, Manifest, build, compose, one, ray_cluster
 from tokenfree.workflows.cluster.actions import own_cpus
 from tokenfree.workflows.commands import pretrain, sweep
-from tokenfree.workflows.recipes.library import separated
+from tokenfree.workflows.recipes.options import separated
 
 RAY = [overlay for overlay in OVERLAYS if overlay.is_relative_to(KUBERAY)]
 JOBS = [overlay for overlay in RAY if overlay.name.startswith(("pretrain", "sweep"))]

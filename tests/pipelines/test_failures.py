@@ -12,7 +12,7 @@ from tokenfree.pipelines.preprocess import run_preprocess
 from tokenfree.preprocess.config import VocabularyConfig
 from tokenfree.preprocess.dataset.manifest import load_manifest
 from tokenfree.preprocess.documents import extract as extract_module
-from tokenfree.preprocess.documents import extract as failures_module
+from tokenfree.preprocess.documents import failures as failures_module
 from tokenfree.preprocess.job.finish import replay
 from tokenfree.preprocess.records import Site
 from tokenfree.workflows.cli import main

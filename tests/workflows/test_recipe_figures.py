@@ -8,13 +8,13 @@ import pytest
 import torch
 
 from tokenfree.train.config import PretrainRecipe
-from tokenfree.train.loop.step import pretraining_task
+from tokenfree.train.loop.model_with_head import pretraining_task
 from tokenfree.train.model.common.basic import Cost
 from tokenfree.train.model.costs import costs
 from tokenfree.train.objectives.base import head_cost
 from tokenfree.workflows import cli
 from tokenfree.workflows.recipes import library
-from tokenfree.workflows.recipes.library import load
+from tokenfree.workflows.recipes.options import load
 
 DOCS = Path(__file__).resolve().parents[2] / "docs" / "recipes.md"
 LAYER = 7_087_872

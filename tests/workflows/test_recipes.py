@@ -17,7 +17,7 @@ from tokenfree.train.sweep.recipe import SweepRecipe, check_space
 from tokenfree.train.tasks.examples.texts import GLUE
 from tokenfree.workflows import cli
 from tokenfree.workflows.recipes import library
-from tokenfree.workflows.recipes.library import load
+from tokenfree.workflows.recipes.options import load
 
 PREPROCESSING = ["wikipedia", "wikipedia-tiny"]
 SUMMATION = [f"mirrored-summation{model}" for model in ("", "-deep-hier-s", "-hier-s", "-transformer")]

@@ -1,12 +1,11 @@
 """Expected errors, escapes for untrusted text, and the problems of a mapping of settings."""
 
-import difflib
 import errno
 import os
 import re
 import signal
 import stat
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, TextIO
 
 
@@ -103,71 +102,6 @@ class PrintableStream(_TerminalStream):
     def write(self, text: str) -> int:
         super().write(printable(text))
         return len(text)
-
-
-Path = tuple[Any, ...]  # keys from the top to a value
-
-
-def nearest_hint(name: str, known: Sequence[str]) -> str:
-    """Return a hint with the known name that is most similar to a name, or with all known names."""
-    close = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
-    return f" (did you mean {close[0]!r}?)" if close else f" (known: {', '.join(known)})"
-
-
-def refusals(
-    errors: Iterable[Any], mapping: Any, known: Callable[[Path], Sequence[str]] = lambda path: ()
-) -> list[str]:
-    """Turn errors of pydantic into problems of the mapping, one line per key, unknown keys first.
-
-    `known` returns the known keys at the place of an unknown one, if they can be listed.
-    """
-    unknown: list[str] = []
-    messages: dict[Path, dict[str, None]] = {}
-    inputs: dict[Path, Any] = {}
-    for location, error in _flat(errors, ()):
-        place = location if error["type"] == "missing" else _place(location, mapping)
-        if error["type"] == "unexpected_keyword_argument" and (names := known(place)):
-            key = ".".join(map(str, place))
-            unknown.append(f"there is no key {key!r}{nearest_hint(str(place[-1]), names)}")
-            continue
-        reported = ("missing", "value_error", "unexpected_keyword_argument")
-        if error["type"] not in reported and not isinstance(error["input"], (Mapping, list)):
-            inputs[place] = error["input"]
-        messages.setdefault(place, {})[_words(error["msg"])] = None
-    return unknown + [_line(place, " or ".join(texts), inputs.get(place, ...)) for place, texts in messages.items()]
-
-
-def _flat(errors: Iterable[Any], prefix: Path) -> Iterator[tuple[Path, Any]]:
-    for error in errors:
-        location = (*prefix, *error["loc"])
-        if error["type"] == "part":  # of a slot, with the errors of its part
-            yield from _flat(error["ctx"]["errors"], location)
-        else:
-            yield location, error
-
-
-def _place(location: Path, mapping: Any) -> Path:
-    """Return the part of a location that exists in the mapping. The rest are types of a union that pydantic names."""
-    for reached, step in enumerate(location):
-        if isinstance(mapping, list):
-            mapping = dict(enumerate(mapping))
-        if not isinstance(mapping, Mapping) or step not in mapping:
-            return location[:reached]
-        mapping = mapping[step]
-    return location
-
-
-def _words(message: str) -> str:
-    message = re.sub("^(Input|String|Tuple) should", "should", message.removeprefix("Value error, "))
-    message = re.sub(" after validation, not .*", "", message).replace("Unexpected keyword argument", "no such key")
-    message = re.sub(", unable to parse .*", "", message).replace("Field required", "is missing")
-    message = re.sub("a valid dictionary|a dictionary or an instance of .*", "a mapping", message)
-    return message.replace("be a valid tuple", "be a list such as [a, b]")
-
-
-def _line(place: Path, message: str, given: Any) -> str:
-    text = message if given is ... else f"{message}, not {given!r}"
-    return ": ".join(filter(None, [".".join(map(str, place)), text]))
 
 
 _NOT_UTF8 = re.compile("[\ud800-\udfff]")  # Python uses these for bytes of a path that are not UTF-8

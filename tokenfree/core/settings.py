@@ -27,8 +27,9 @@ from pydantic_core import PydanticCustomError, core_schema
 from typing_extensions import dataclass_transform
 
 from tokenfree.core import own_code
-from tokenfree.core.errors import Path, UserError, first_line, nearest_hint, refusals
+from tokenfree.core.errors import UserError, first_line
 from tokenfree.core.files import expand_home
+from tokenfree.core.settings_errors import Path, nearest_hint, refusals
 from tokenfree.core.yaml_text import parse_yaml
 
 _MOST_CHARACTERS = 80  # of a wrong value in a message

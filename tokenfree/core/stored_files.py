@@ -14,10 +14,11 @@ from typing import Any, Generic, TypeVar
 import pyarrow as pa
 from pydantic import ConfigDict, ValidationError
 
-from tokenfree.core.errors import JobError, UserError, refusals
+from tokenfree.core.errors import JobError, UserError
 from tokenfree.core.files import TEMPORARY, AnyPath, hash_stream, lock
 from tokenfree.core.machine import cores
 from tokenfree.core.settings import adapter
+from tokenfree.core.settings_errors import refusals
 from tokenfree.core.storage import Storage
 from tokenfree.core.yaml_text import parse_yaml
 

@@ -22,12 +22,13 @@ from types import ModuleType
 from typing import Any, NoReturn
 
 import tokenfree.workflows.commands
-from tokenfree.core.errors import JobError, PrintableStream, StoppedError, UserError, is_utf8, nearest_hint, one_line
+from tokenfree.core.errors import JobError, PrintableStream, StoppedError, UserError, is_utf8, one_line
 from tokenfree.core.files import expand_home
 from tokenfree.core.machine import install_command, version_of
 from tokenfree.core.own_code import trusting
+from tokenfree.core.settings_errors import nearest_hint
 from tokenfree.core.signals import on_first_signal
-from tokenfree.workflows.recipes.library import separated
+from tokenfree.workflows.recipes.options import separated
 from tokenfree.workflows.terminal.verbosity import add_arguments, set_logging
 
 PATHS = ("DIR", "FILE", "PATH", "PROFILE", "RECIPE", "RUN", "RUN|FOLDER", "URL")  # metavars of paths and addresses

@@ -5,9 +5,8 @@ import pytest
 from tokenfree.core.errors import UserError
 from tokenfree.core.settings import build
 from tokenfree.preprocess.config import FilterConfig, PreprocessConfig
-from tokenfree.preprocess.documents.extract import (
-    PageCounters,
-    extract,
+from tokenfree.preprocess.documents.extract import PageCounters, extract
+from tokenfree.preprocess.documents.filters.quality import (
     is_of_languages,
     reason_of_text,
     repeated_line_share,

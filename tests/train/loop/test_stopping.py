@@ -6,7 +6,7 @@ import pytest
 
 from tokenfree.core.errors import StoppedError
 from tokenfree.core.signals import STOP_SIGNALS
-from tokenfree.train.loop.step import stop_on_signals
+from tokenfree.train.loop.stopping import stop_on_signals
 
 
 @pytest.fixture

@@ -6,8 +6,8 @@ import torch
 
 from tokenfree.core.settings import Slot
 from tokenfree.train.config import PretrainRecipe
-from tokenfree.train.loop import step as utilisation
-from tokenfree.train.loop.step import Meter, peak
+from tokenfree.train.loop import meter as utilisation
+from tokenfree.train.loop.meter import Meter, peak
 from tokenfree.train.objectives.heads import MaskedHead
 
 

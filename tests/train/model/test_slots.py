@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from tests.train.model.conftest import AddPart
 from tokenfree.core.errors import UserError
 from tokenfree.core.settings import build, settings, to_mapping
-from tokenfree.train.loop.step import Task
+from tokenfree.train.loop.model_with_head import Task
 from tokenfree.train.model.common.basic import Dimensions
 from tokenfree.train.model.common.slots import (
     ATTENTION,

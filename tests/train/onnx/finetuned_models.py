@@ -13,7 +13,8 @@ from tests.train.finetuning.conftest import TRAIN
 from tokenfree.core.settings import build, merge
 from tokenfree.preprocess.features.vocabulary import Vocabulary
 from tokenfree.train.config import FinetuneRecipe
-from tokenfree.train.loop.step import Task, on_device
+from tokenfree.train.loop.model_with_head import Task
+from tokenfree.train.loop.step import on_device
 from tokenfree.train.model.encoder import Encoder
 from tokenfree.train.tasks.base import TaskCollator
 from tokenfree.train.tasks.inputs import text_inputs

@@ -22,8 +22,8 @@ from tokenfree.train.config import PretrainRecipe
 from tokenfree.train.loop.worker import Stopped, roll_backs
 from tokenfree.train.pretrain import pretrain
 from tokenfree.train.ray import driver
-from tokenfree.train.ray.callbacks import Cause, GaveUp, LostPeer, explain, unwrap
 from tokenfree.train.ray.child import ray_processes
+from tokenfree.train.ray.worker_errors import Cause, GaveUp, LostPeer, explain, unwrap
 from tokenfree.train.runs.run import Run
 
 MakeRecipe = Callable[..., PretrainRecipe]

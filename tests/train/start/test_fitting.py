@@ -13,7 +13,7 @@ from tokenfree.preprocess.dataset.manifest import load_vocabulary
 from tokenfree.preprocess.features.vocabulary import Vocabulary
 from tokenfree.train.config import PretrainRecipe
 from tokenfree.train.jobs.weights import Fit, GivenWeights, fit
-from tokenfree.train.loop.step import build_task
+from tokenfree.train.loop.model_with_head import build_task
 
 MakeRecipe = Callable[..., PretrainRecipe]
 

@@ -16,7 +16,7 @@ from tokenfree.train.config import FinetuneRecipe, check_finetuning
 from tokenfree.train.finetune import finetune
 from tokenfree.train.inference.finetuned import load_finetuned
 from tokenfree.train.loop.finetuning import Evaluator
-from tokenfree.train.loop.step import Task
+from tokenfree.train.loop.model_with_head import Task
 from tokenfree.train.tasks.examples.texts import TextExample
 from tokenfree.train.tasks.inputs import ByteInputs, text_inputs
 from tokenfree.workflows.recipes import library

@@ -9,7 +9,8 @@ import pytest
 
 from tests.conftest import REPOSITORY
 from tokenfree.workflows.recipes.keys import Key, KeyGroup, lines
-from tokenfree.workflows.recipes.library import PRETRAINING, SWEEP, HelpKeys
+from tokenfree.workflows.recipes.library import PRETRAINING, SWEEP
+from tokenfree.workflows.recipes.options import HelpKeys
 
 SECTIONS = [
     KeyGroup("", None, "What it reads.", (Key("base", "text", None, "a name."),)),

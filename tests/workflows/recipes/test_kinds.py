@@ -17,8 +17,8 @@ from tokenfree.workflows.recipes.library import (
     RecipeKind,
     expect,
     kind_of,
-    separated,
 )
+from tokenfree.workflows.recipes.options import separated
 
 
 def belongs(name: str) -> RecipeKind:

@@ -3,7 +3,8 @@
 import pytest
 
 from tokenfree.core.errors import UserError
-from tokenfree.workflows.recipes.library import PREPROCESSING, PRETRAINING, separated
+from tokenfree.workflows.recipes.library import PREPROCESSING, PRETRAINING
+from tokenfree.workflows.recipes.options import separated
 
 OPTIONS = ["--help", "--output", "--dry-run", "--init-from"]
 

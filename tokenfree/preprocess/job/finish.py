@@ -26,7 +26,8 @@ from tokenfree.preprocess.dataset.manifest import (
     reconcile,
     save_manifest,
 )
-from tokenfree.preprocess.documents.extract import FOLDER, PageCounters, collect_failures, document_of, read_failures
+from tokenfree.preprocess.documents.extract import PageCounters, document_of
+from tokenfree.preprocess.documents.failures import FOLDER, collect_failures, read_failures
 from tokenfree.preprocess.job.inputs import portable_config
 from tokenfree.preprocess.job.job import JOB, VOCABULARY_SIDECAR, WORK, PreprocessJob, required
 from tokenfree.preprocess.job.output import tidy

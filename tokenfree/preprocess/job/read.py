@@ -15,7 +15,8 @@ from tokenfree.core.errors import JobError
 from tokenfree.core.settings import fingerprint
 from tokenfree.core.storage import Storage
 from tokenfree.core.stored_files import read_sealed, write_sealed
-from tokenfree.preprocess.documents.extract import FailedPage, PageCounters, extract, write_failures
+from tokenfree.preprocess.documents.extract import FailedPage, PageCounters, extract
+from tokenfree.preprocess.documents.failures import write_failures
 from tokenfree.preprocess.documents.near_duplicates import band_rows, write_sketches
 from tokenfree.preprocess.job.inputs import portable_name
 from tokenfree.preprocess.job.job import HASHES, RUNS, PreprocessJob

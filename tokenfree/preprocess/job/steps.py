@@ -23,7 +23,8 @@ from tokenfree.core.stored_files import (
     write_table,
 )
 from tokenfree.preprocess.dataset.manifest import MODEL, NEAR_DUPLICATE_PAIRS, VOCABULARY
-from tokenfree.preprocess.documents.extract import PageCounters, first_failure
+from tokenfree.preprocess.documents.extract import PageCounters
+from tokenfree.preprocess.documents.failures import first_failure
 from tokenfree.preprocess.documents.near_duplicates import (
     KEY,
     NUM_HASHES,

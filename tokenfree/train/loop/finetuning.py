@@ -26,8 +26,10 @@ from tokenfree.train.batches.base import Arrays
 from tokenfree.train.batches.counter_random import key
 from tokenfree.train.config import FinetuneRecipe, LoopConfig
 from tokenfree.train.data.loader import StepLoader, slice_of
+from tokenfree.train.loop.model_with_head import StepSums, Task
 from tokenfree.train.loop.parallel import gather, sum_over_workers
-from tokenfree.train.loop.step import StepSums, Stop, Task, on_device
+from tokenfree.train.loop.step import on_device
+from tokenfree.train.loop.stopping import Stop
 from tokenfree.train.loop.trainer import Job, Source, TrainingLoop
 from tokenfree.train.runs import checkpoints
 from tokenfree.train.runs.checkpoints import RunProgress

@@ -23,8 +23,10 @@ from tokenfree.train.data.validation import (
     symbol_counts,
     validation_batches,
 )
+from tokenfree.train.loop.model_with_head import StepSums, Task, build_task
 from tokenfree.train.loop.parallel import sum_over_workers
-from tokenfree.train.loop.step import StepSums, Stop, Task, build_task, on_device
+from tokenfree.train.loop.step import on_device
+from tokenfree.train.loop.stopping import Stop
 from tokenfree.train.loop.trainer import Job, Source, TrainingLoop
 from tokenfree.train.objectives.base import MaskedObjective
 from tokenfree.train.runs.checkpoints import RunProgress

@@ -22,6 +22,8 @@ from tokenfree.core.settings import fingerprint
 from tokenfree.preprocess.features.vocabulary import Vocabulary
 from tokenfree.train.config import R
 from tokenfree.train.data.loader import StepLoader, batch_of
+from tokenfree.train.loop.averaging import WeightAverage
+from tokenfree.train.loop.model_with_head import Task
 from tokenfree.train.loop.parallel import (
     DataParallel,
     FullyShardedDataParallel,
@@ -35,7 +37,9 @@ from tokenfree.train.loop.parallel import (
     optimizer_tensors,
     recompute,
 )
-from tokenfree.train.loop.step import StepNumbers, Stop, Task, TrainingStep, WeightAverage, matrix_precision
+from tokenfree.train.loop.precision import matrix_precision
+from tokenfree.train.loop.step import StepNumbers, TrainingStep
+from tokenfree.train.loop.stopping import Stop
 from tokenfree.train.model.encoder import Encoder
 from tokenfree.train.optimizers.base import learning_rate, scale_rate
 from tokenfree.train.runs.checkpoints import AVERAGE, MODEL, OPTIMIZER, Checkpoint, CheckpointState, RunProgress, Warn

@@ -19,15 +19,14 @@ from tokenfree.train.model.common.basic import (
     Cost,
     Dimensions,
     Downsampled,
-    Initialisation,
     TableRows,
     any_of_units,
     count_parameters,
-    initialise,
     look_up,
     takes,
     unit_segments,
 )
+from tokenfree.train.model.common.initialisation import Initialisation, initialise
 from tokenfree.train.model.common.slots import TrunkConfig
 
 _SLOTS = "tokenfree.train.model.common.slots"

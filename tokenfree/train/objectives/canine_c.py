@@ -19,7 +19,9 @@ from tokenfree.train.batches.base import Arrays, Collator, Rows, Symbols, in_ran
 from tokenfree.train.batches.characters import character_symbols, frame_whole_words, most_characters, ragged_range
 from tokenfree.train.batches.next_sentence import PairCollator
 from tokenfree.train.model.attention.causal import CausalCore
-from tokenfree.train.model.common.basic import Dense, Dimensions, initialise, layer_norm
+from tokenfree.train.model.common.basic import Dimensions, layer_norm
+from tokenfree.train.model.common.initialisation import initialise
+from tokenfree.train.model.common.kernels import Dense
 from tokenfree.train.model.encoder import ModelConfig
 from tokenfree.train.model.layers.bert import BertLayer
 from tokenfree.train.objectives.base import Head, Loss, MaskedObjective, MaskingCollator, reads

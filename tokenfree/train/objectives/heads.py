@@ -16,7 +16,9 @@ from torch.nn import functional
 from tokenfree.core.settings import settings
 from tokenfree.train.batches.base import MASKED
 from tokenfree.train.batches.subwords import SPACE, predictable
-from tokenfree.train.model.common.basic import Dense, draws_here, initialise, layer_norm, linear
+from tokenfree.train.model.common.basic import layer_norm
+from tokenfree.train.model.common.initialisation import initialise
+from tokenfree.train.model.common.kernels import Dense, draws_here, linear
 from tokenfree.train.objectives.base import Head, Loss, MaskedObjective
 
 _NONE = 0  # row of features that no other subword has: always zero

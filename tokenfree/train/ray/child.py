@@ -25,7 +25,7 @@ import psutil
 from tokenfree.core.errors import JobError, StoppedError
 from tokenfree.core.ray_access import ADDRESS, named_cluster, write_token
 from tokenfree.core.signals import OF_GROUPS
-from tokenfree.train.loop.step import Stop, stop_on_signals
+from tokenfree.train.loop.stopping import Stop, stop_on_signals
 from tokenfree.train.loop.worker import Job
 from tokenfree.train.runs.metrics import OnLine
 from tokenfree.train.runs.run import Run

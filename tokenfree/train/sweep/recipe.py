@@ -10,8 +10,9 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from tokenfree.core import own_code
-from tokenfree.core.errors import UserError, nearest_hint
+from tokenfree.core.errors import UserError
 from tokenfree.core.settings import Slot, build, draft, merge, nest, part, settings, to_mapping, value_at
+from tokenfree.core.settings_errors import nearest_hint
 from tokenfree.train.config import FinetuneRecipe, PretrainRecipe, Recipe
 
 DEFAULT_TRIALS = 8

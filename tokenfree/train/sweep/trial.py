@@ -15,7 +15,8 @@ from tokenfree.core.errors import JobError
 from tokenfree.core.files import lock
 from tokenfree.core.settings import build
 from tokenfree.train.config import Recipe
-from tokenfree.train.loop.step import Meter, checked_validation
+from tokenfree.train.loop.losses import checked_validation
+from tokenfree.train.loop.meter import Meter
 from tokenfree.train.loop.trainer import TrainingLoop
 from tokenfree.train.runs import checkpoints
 from tokenfree.train.runs.checkpoints import Checkpoint, RunProgress

@@ -24,7 +24,6 @@ from ray.tune.search import Searcher
 from tokenfree.core import own_code
 from tokenfree.core.errors import JobError, UserError
 from tokenfree.core.settings import to_mapping
-from tokenfree.train.ray.callbacks import unwrap
 from tokenfree.train.ray.child import Link
 from tokenfree.train.ray.cluster import (
     TUNE_LOGGERS,
@@ -35,6 +34,7 @@ from tokenfree.train.ray.cluster import (
     ray_session,
     watched,
 )
+from tokenfree.train.ray.worker_errors import unwrap
 from tokenfree.train.sweep.history import RAY, History, TrialState
 from tokenfree.train.sweep.recipe import Asha, SweepRecipe, Values
 from tokenfree.train.sweep.search import Course, Proposer

@@ -10,7 +10,8 @@ from typing import Any
 
 import yaml
 
-from tokenfree.core.errors import UserError, nearest_hint
+from tokenfree.core.errors import UserError
+from tokenfree.core.settings_errors import nearest_hint
 from tokenfree.core.yaml_text import parse_yaml
 
 _PLACE = re.compile(r"<[a-z]+(?:-[a-z]+)*>")  # placeholders for the user's values

@@ -32,7 +32,7 @@ import math
 from typing import Any
 
 from tokenfree.core.errors import UserError
-from tokenfree.workflows.recipes.library import add_step_argument, add_trust_argument
+from tokenfree.workflows.recipes.options import add_step_argument, add_trust_argument
 
 _COLUMNS = {  # of the rows, for people; files have all of them
     "similarity": ("language", "kind", "measure", "pairs", "spearman", "low", "high", "mean_cosine"),

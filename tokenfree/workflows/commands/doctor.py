@@ -17,7 +17,7 @@ import importlib.util
 import json
 
 from tokenfree.core.machine import install_command
-from tokenfree.workflows.recipes.library import add_trust_argument
+from tokenfree.workflows.recipes.options import add_trust_argument
 from tokenfree.workflows.terminal.results import next_command
 
 COLOURS = {"ok": "green", "note": "yellow", "missing": "red"}

@@ -20,7 +20,7 @@ Examples:
 import argparse
 
 from tokenfree.core.errors import UserError
-from tokenfree.workflows.recipes.library import add_step_argument, add_trust_argument
+from tokenfree.workflows.recipes.options import add_step_argument, add_trust_argument
 from tokenfree.workflows.terminal.results import counted, next_command
 
 VECTORS = ("texts", "words", "characters")

@@ -20,7 +20,7 @@ import json
 from typing import TYPE_CHECKING
 
 from tokenfree.core.errors import UserError
-from tokenfree.workflows.recipes.library import SHOWN, add_data_argument, add_step_argument, add_trust_argument, data_of
+from tokenfree.workflows.recipes.options import SHOWN, add_data_argument, add_step_argument, add_trust_argument, data_of
 from tokenfree.workflows.terminal.results import breakdown_lines, context_line, metric_lines, next_command
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ import argparse
 import json
 from pathlib import Path
 
-from tokenfree.workflows.recipes.library import add_step_argument, add_trust_argument
+from tokenfree.workflows.recipes.options import add_step_argument, add_trust_argument
 from tokenfree.workflows.terminal.results import next_command
 
 FORMATS = ("huggingface", "onnx")

@@ -18,7 +18,7 @@ import argparse
 from typing import TYPE_CHECKING, Any
 
 from tokenfree.workflows.commands.pretrain import parse_workers
-from tokenfree.workflows.recipes import library
+from tokenfree.workflows.recipes import library, options
 from tokenfree.workflows.terminal.results import counted, next_command, score_lines
 from tokenfree.workflows.terminal.verbosity import show_settings
 
@@ -29,7 +29,7 @@ KIND = library.FINETUNING  # kind of recipe that the command reads
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    library.add_recipe_arguments(parser, KIND, optional=True, shown=library.RECORDED)
+    options.add_recipe_arguments(parser, KIND, optional=True, shown=options.RECORDED)
     parser.add_argument("--train", metavar="FILE", help="training examples")
     parser.add_argument("--dev", metavar="FILE", help="development set, which chooses the checkpoint")
     parser.add_argument("--test", metavar="FILE", help="test set, evaluated once, at the end")
@@ -47,9 +47,9 @@ def run(args: argparse.Namespace) -> int:
     from tokenfree.train.runs.config import read_finetuned
     from tokenfree.workflows.terminal.progress import ProgressLine
 
-    recipe = library.load_or_resume(FinetuneRecipe, args, read_finetuned)
+    recipe = options.load_or_resume(FinetuneRecipe, args, read_finetuned)
     workers = parse_workers(args.workers)
-    files = library.files_of(args)
+    files = options.files_of(args)
     given: dict[str, Any] = {
         "init_from": args.init_from,
         "model": nest(each for each in args.overrides if each[0].startswith("model.")).get("model"),
@@ -76,7 +76,7 @@ def run(args: argparse.Namespace) -> int:
         print(f"  note        on {split}, the model predicts one label only: {label}")
     if args.init_from is None and recipe.task.needs_files:
         print("  note        trained from random weights: no --init-from was given")
-    trust = library.trust_of(recipe)
+    trust = options.trust_of(recipe)
     if recipe.task.needs_files:
         text = "A text to label." if recipe.task.name in ("classification", "tagging") else "-"
         print(next_command("predict", args.output, text, *trust))

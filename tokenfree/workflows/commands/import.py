@@ -11,7 +11,8 @@ Examples:
 
 import argparse
 
-from tokenfree.workflows.recipes.library import IMPORTED, add_help_keys, add_trust_argument
+from tokenfree.workflows.recipes.library import IMPORTED
+from tokenfree.workflows.recipes.options import add_help_keys, add_trust_argument
 from tokenfree.workflows.terminal.results import next_command
 from tokenfree.workflows.terminal.verbosity import show_settings
 

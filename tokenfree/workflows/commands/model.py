@@ -12,7 +12,7 @@ import argparse
 import json
 
 from tokenfree.core.errors import UserError
-from tokenfree.workflows.recipes import library
+from tokenfree.workflows.recipes import library, options
 from tokenfree.workflows.terminal.results import next_command
 from tokenfree.workflows.terminal.verbosity import show_settings
 
@@ -20,7 +20,7 @@ KIND = library.PRETRAINING  # kind of recipe that the command reads
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    library.add_recipe_arguments(parser, KIND, optional=True)
+    options.add_recipe_arguments(parser, KIND, optional=True)
     parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
     parser.add_argument("--list", action="store_true", help="list the recipes of tokenfree, and exit")
     shown = "print a recipe of any kind with the settings of its bases, as YAML, and exit"
@@ -48,10 +48,10 @@ def run(args: argparse.Namespace) -> int:
     from tokenfree.train.planning import advice, bfloat16_speed, told
     from tokenfree.workflows.terminal.progress import console
 
-    recipe = library.load(PretrainRecipe, args)
+    recipe = options.load(PretrainRecipe, args)
     problems = check(recipe.model, recipe.train.length)
     if problems:
-        raise UserError(library.source(args), problems)
+        raise UserError(options.source(args), problems)
     show_settings(args.verbosity, recipe)
     length = recipe.train.length
     targets = recipe.objective.max_predictions
@@ -96,6 +96,6 @@ def run(args: argparse.Namespace) -> int:
     out.print(f"memory of a step with {batch} examples: {memory.total / 2**20:,.0f} MiB ({sizes})")
     out.print(f"precision: {', '.join(filter(None, [told(speed), advice(speed, recipe.train.precision)]))}")
     print(
-        next_command("pretrain", args.recipe or "RECIPE", "--data", "DIR", "--output", "RUN", *library.trust_of(recipe))
+        next_command("pretrain", args.recipe or "RECIPE", "--data", "DIR", "--output", "RUN", *options.trust_of(recipe))
     )
     return 0

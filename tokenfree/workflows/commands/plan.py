@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tokenfree.core.errors import UserError
-from tokenfree.workflows.recipes import library
+from tokenfree.workflows.recipes import library, options
 from tokenfree.workflows.terminal.results import counted, money, size_of, time_of
 from tokenfree.workflows.terminal.verbosity import show_settings
 
@@ -51,11 +51,11 @@ ACCELERATORS = {
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    library.add_recipe_arguments(parser, KIND)
+    options.add_recipe_arguments(parser, KIND)
     parser.add_argument("--gpus", metavar="N", type=int, required=True, help="total number of GPUs, one worker each")
     parser.add_argument("--nodes", metavar="M", type=int, default=1, help="number of machines (default 1)")
     parser.add_argument("--gpu", choices=tuple(ACCELERATORS), default="h100", help="kind of GPU (default h100)")
-    library.add_data_argument(parser, "a data directory, or several as for pretrain; without it windows count as full")
+    options.add_data_argument(parser, "a data directory, or several as for pretrain; without it windows count as full")
     shown = f"share of the peak that training reaches on GPUs, 0 to 1 (default {_UTILISATION}, measured on an H100)"
     parser.add_argument("--utilisation", metavar="X", type=float, help=shown)
     parser.add_argument("--price", metavar="P", type=float, help="price of a GPU per hour")
@@ -86,7 +86,7 @@ def _checked(args: argparse.Namespace) -> "tuple[PretrainRecipe, Data | None]":
         raise UserError(f"--utilisation {args.utilisation:g}: give a share above 0 and at most 1, such as 0.2")
     if args.price is not None and not 0 <= args.price < float("inf"):
         raise UserError(f"--price {args.price:g}: give what a device costs for an hour")
-    recipe, data = library.load(PretrainRecipe, args), library.data_of(args)
+    recipe, data = options.load(PretrainRecipe, args), options.data_of(args)
     if data is None:
         problems = check_model(recipe.model, recipe.train.length)
         if not problems and args.gpus > recipe.train.global_batch:
@@ -95,7 +95,7 @@ def _checked(args: argparse.Namespace) -> "tuple[PretrainRecipe, Data | None]":
         manifest, vocabulary = load_data_manifest(data), load_data_vocabulary(data)
         problems = check(recipe, manifest, workers=(args.gpus, args.gpus), vocabulary=vocabulary, trains_here=False)
     if problems:
-        raise UserError(library.source(args), problems)
+        raise UserError(options.source(args), problems)
     return recipe, data
 
 

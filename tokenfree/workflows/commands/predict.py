@@ -22,7 +22,7 @@ import sys
 from collections.abc import Iterator
 
 from tokenfree.core.errors import UserError
-from tokenfree.workflows.recipes.library import add_step_argument, add_trust_argument
+from tokenfree.workflows.recipes.options import add_step_argument, add_trust_argument
 from tokenfree.workflows.terminal.results import prediction_lines
 
 _AT_ONCE = 64  # number of texts per batch if input is not typed in a terminal

@@ -19,7 +19,7 @@ import argparse
 from typing import TYPE_CHECKING
 
 from tokenfree.core.errors import UserError
-from tokenfree.workflows.recipes import library
+from tokenfree.workflows.recipes import library, options
 from tokenfree.workflows.terminal.results import counted, money, next_command, size_of, time_of
 from tokenfree.workflows.terminal.verbosity import show_settings
 
@@ -33,7 +33,7 @@ MANY_BYTES = 0.05  # share of bytes among a language's subwords above which a wa
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    library.add_recipe_arguments(parser, KIND, optional=True)
+    options.add_recipe_arguments(parser, KIND, optional=True)
     parser.add_argument("--wikipedia", metavar="PATH", nargs="+", action="extend", help="dump files, globs or URLs")
     parser.add_argument(
         "--books",
@@ -81,7 +81,7 @@ def run(args: argparse.Namespace) -> int:
     if args.recipe and (is_dump_name(args.recipe) or is_book_name(args.recipe)):
         option = "--wikipedia" if is_dump_name(args.recipe) else "--books"
         raise UserError(f"{args.recipe}: an input, where a recipe is expected; write {option} {args.recipe}")
-    config = library.load(
+    config = options.load(
         PreprocessConfig, args, wikipedia=args.wikipedia, books=args.books, hf_dataset=args.hf_dataset
     )
     if not config.wikipedia and not config.books and not config.hf_dataset:

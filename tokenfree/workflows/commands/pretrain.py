@@ -28,7 +28,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from tokenfree.core.errors import UserError
-from tokenfree.workflows.recipes import library
+from tokenfree.workflows.recipes import library, options
 from tokenfree.workflows.terminal.results import counted, loss_lines, loss_of_each, next_command, time_of
 from tokenfree.workflows.terminal.verbosity import show_settings
 
@@ -40,8 +40,8 @@ KIND = library.PRETRAINING  # kind of recipe that the command reads
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    library.add_recipe_arguments(parser, KIND, optional=True, shown=library.RECORDED)
-    library.add_data_argument(parser)
+    options.add_recipe_arguments(parser, KIND, optional=True, shown=options.RECORDED)
+    options.add_data_argument(parser)
     parser.add_argument("--output", metavar="RUN", required=True, help="the folder of the run")
     parser.add_argument("--workers", metavar="N | MIN:MAX", default="1", help="number of training workers (default 1)")
     parser.add_argument("--init-from", metavar="RUN|FOLDER", help="initial weights: a run, or a transformers folder")
@@ -80,7 +80,7 @@ def run(args: argparse.Namespace) -> int:
     print("\n".join([*loss_lines(result), *loss_of_each(result.validation_means, paths_of(data))]))
     print(f"  {'checkpoint':<12}{args.output}/checkpoints/{result.checkpoint.rpartition('/')[2]}")
     print(f"  {'metrics':<12}{args.output}/metrics.jsonl")
-    print(next_command("evaluate", args.output, "--data", *args.data, *library.trust_of(recipe)))
+    print(next_command("evaluate", args.output, "--data", *args.data, *options.trust_of(recipe)))
     return 0
 
 
@@ -119,14 +119,14 @@ def _checked(args: argparse.Namespace) -> "tuple[PretrainRecipe, Data, tuple[int
     from tokenfree.train.data.mixture import load_data_manifest, load_data_vocabulary, parse
     from tokenfree.train.runs.config import read_config
 
-    recipe = library.load_or_resume(PretrainRecipe, args, read_config, "data")
+    recipe = options.load_or_resume(PretrainRecipe, args, read_config, "data")
     workers, data = parse_workers(args.workers), parse(args.data)
     vocabulary = load_data_vocabulary(data)
     if "model.embedder.size" not in dict(args.overrides):  # a size that was asked for is checked, not replaced
         recipe = with_rows_for(recipe, vocabulary)
     problems = check(recipe, load_data_manifest(data), workers=workers, vocabulary=vocabulary)
     if problems:
-        raise UserError(library.source(args), problems)
+        raise UserError(options.source(args), problems)
     return recipe, data, workers
 
 

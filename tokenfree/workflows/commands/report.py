@@ -15,7 +15,7 @@ Examples:
 
 import argparse
 
-from tokenfree.workflows.recipes.library import add_step_argument
+from tokenfree.workflows.recipes.options import add_step_argument
 from tokenfree.workflows.terminal.results import next_command
 
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tokenfree.core.errors import JobError, UserError
-from tokenfree.workflows.recipes import library
+from tokenfree.workflows.recipes import library, options
 from tokenfree.workflows.terminal.results import counted, next_command, score_lines
 from tokenfree.workflows.terminal.verbosity import show_settings
 
@@ -35,8 +35,8 @@ REPORT = "report.html"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    library.add_recipe_arguments(parser, KIND, optional=True, shown=library.RECORDED)
-    library.add_data_argument(parser)
+    options.add_recipe_arguments(parser, KIND, optional=True, shown=options.RECORDED)
+    options.add_data_argument(parser)
     parser.add_argument("--train", metavar="FILE", help="for a task: training examples")
     parser.add_argument("--dev", metavar="FILE", help="for a task: development set, which decides between settings")
     parser.add_argument("--test", metavar="FILE", help="for a task: test set, for the best setting alone")
@@ -106,15 +106,15 @@ def _sweep(args: argparse.Namespace) -> "SweepRecipe":
     from tokenfree.train.sweep.run import SWEEP, read_sweep
 
     recorded = dict[str, Any]()
-    if library.is_resumed(args, SWEEP):
+    if options.is_resumed(args, SWEEP):
         recorded, inputs = read_sweep(args.output)
-        library.fill_in(args, inputs)
+        options.fill_in(args, inputs)
     for given in filter(None, (args.recipe, args.config)):
         library.check_kind(KIND, given)
-    options = {name: value for name in ("trials", "concurrent") if (value := getattr(args, name)) is not None}
+    numbers = {name: value for name in ("trials", "concurrent") if (value := getattr(args, name)) is not None}
     mapping = merge(recorded, library.resolve(args.recipe, args.config))
-    source = library.source(args)
-    sweep = library.build_sweep(mapping, nest(args.overrides) | options, source)
+    source = options.source(args)
+    sweep = library.build_sweep(mapping, nest(args.overrides) | numbers, source)
     problems = space_problems(sweep)
     if problems:
         raise UserError(source, problems)
@@ -125,12 +125,12 @@ def _data(args: argparse.Namespace, sweep: "SweepRecipe") -> "Data | TaskInput":
     from tokenfree.train.sweep.recipe import TASK
     from tokenfree.train.sweep.subjects import TaskInput
 
-    files = library.files_of(args)
+    files = options.files_of(args)
     others = {"init-from": args.init_from, "vocabulary": args.vocabulary}
     of_task = [*files, *(name for name, value in others.items() if value is not None)]
     if args.data is not None and of_task:
         raise UserError(f"--data and --{of_task[0]}: give one; data are for pretraining, the other is for a task")
-    data = library.data_of(args)
+    data = options.data_of(args)
     if data is not None:
         return data
     if TASK not in sweep.base and not of_task:

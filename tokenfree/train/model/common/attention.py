@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from tokenfree.train.model.common.basic import average, draws_here, dropout
+from tokenfree.train.model.common.kernels import average, draws_here, dropout
 
 
 class Heads(NamedTuple):

@@ -5,19 +5,17 @@ B batch, C characters, U units after DOWN, D width, X rows of a table
 
 from __future__ import annotations
 
-import functools
 import inspect
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, Literal, NamedTuple, TypeVar
+from typing import Literal, NamedTuple, TypeVar
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.autograd.function import once_differentiable
 
 from tokenfree.core.errors import UserError
+from tokenfree.train.model.common.kernels import embedding
 
 
 class Cost(NamedTuple):
@@ -66,78 +64,6 @@ def round_up(number: int, multiple: int) -> int:
     return -(-number // multiple) * multiple
 
 
-MIN_PRODUCTS = 2**21  # multiply-accumulates; for fewer, the call costs more than the wider instructions save
-
-
-class Dense(nn.Linear):
-    """nn.Linear, computed by `linear`."""
-
-    def forward(self, input: Tensor) -> Tensor:
-        return linear(input, self.weight, self.bias)
-
-
-def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """Return x W^T + b, equal to F.linear up to rounding: `x` [..., in] and `weight` [out, in] give [..., out].
-
-    Uses oneDNN where it is faster than MKL, depending only on the CPU and the shapes. PyTorch passes float32 products
-    to MKL, which uses AVX-512 only on Intel. On an EPYC (Zen 5) with one thread, MKL reaches 114 GFLOP/s, oneDNN 226.
-    """
-    if torch.compiler.is_compiling() or not _gains(x, weight):
-        return F.linear(x, weight, bias)
-    return _OneDnnLinear.apply(x, weight, bias)
-
-
-def _gains(x: Tensor, weight: Tensor) -> bool:
-    return (
-        x.device.type == "cpu"
-        and x.dtype == weight.dtype == torch.float32
-        and x.dim() > 1
-        and x[..., 0].numel() * weight.numel() >= MIN_PRODUCTS
-        and not torch.is_autocast_enabled("cpu")
-        and mkl_is_slow()
-    )
-
-
-@functools.cache
-def mkl_is_slow() -> bool:
-    """Return True if this CPU has AVX-512 and is not Intel's. A benchmark would make results irreproducible."""
-    cpuinfo = Path("/proc/cpuinfo")
-    usable = torch.backends.mkldnn.is_available() and hasattr(torch.ops.mkldnn, "_linear_pointwise")
-    if not usable or not torch.backends.mkl.is_available() or not cpuinfo.is_file():
-        return False
-    text = cpuinfo.read_text()
-    return "avx512f" in text and "GenuineIntel" not in text
-
-
-class _OneDnnLinear(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-        ctx.save_for_backward(x, weight)
-        return _product(x.flatten(0, -2), weight, bias).unflatten(0, x.shape[:-1])
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
-        x, weight = ctx.saved_tensors
-        gradient = gradients[0].flatten(0, -2)
-        needs_x, needs_weight, needs_bias = ctx.needs_input_grad
-        return (
-            _product(gradient, weight.t(), None).unflatten(0, x.shape[:-1]) if needs_x else None,
-            _product(gradient.t(), x.flatten(0, -2).t(), None) if needs_weight else None,
-            gradient.sum(dim=0) if needs_bias else None,
-        )
-
-
-def _product(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-    return torch.ops.mkldnn._linear_pointwise(x, weight, bias, "none", [], "")
-
-
-def cast_for_products(x: Tensor) -> Tensor:
-    """Return `x` in the dtype of matrix products. Those of the same tensor then share a cast, forward and backward."""
-    device = x.device.type
-    return x.to(torch.get_autocast_dtype(device)) if torch.is_autocast_enabled(device) else x
-
-
 Activation = Literal["gelu_tanh", "gelu"]
 
 
@@ -171,91 +97,6 @@ def layer_norm(width: int) -> nn.LayerNorm:
 def activate(x: Tensor, activation: Activation) -> Tensor:
     """Apply GELU (arXiv 1606.08415): its tanh approximation, as in the official code, or exact, as in PyTorch ports."""
     return F.gelu(x, approximate="tanh" if activation == "gelu_tanh" else "none")
-
-
-STEPS = 2**16  # dropout rates are rounded to a multiple of 1 / STEPS
-
-
-class Dropout(nn.Module):
-    """nn.Dropout, computed by `dropout`."""
-
-    def __init__(self, rate: float) -> None:
-        super().__init__()
-        self.rate = rate
-
-    def forward(self, x: Tensor) -> Tensor:
-        return dropout(x, self.rate, self.training)
-
-
-def dropout(x: Tensor, rate: float, training: bool) -> Tensor:
-    """Apply dropout (arXiv 1207.0580) with masks of int8.
-
-    PyTorch's dropout draws and keeps one float32 per value. On the CPU it took 15% of a training step of CANINE base.
-    """
-    if not training or rate == 0:
-        return x
-    if not draws_here(x):
-        return F.dropout(x, rate)
-    return _Dropout.apply(x, *_keep(x, rate))  # pyright: ignore[reportReturnType]
-
-
-def average(weights: Tensor, values: Tensor, rate: float) -> Tensor:
-    """Return dropout(weights) @ values, [..., Q, K] times [..., K, E]. Saves only the operands and the dropout mask."""
-    return _Average.apply(weights, values, *_keep(weights, rate))  # pyright: ignore[reportReturnType]
-
-
-def draws_here(x: Tensor) -> bool:
-    """Return True if `x` is on the CPU and not being compiled. Elsewhere PyTorch's own kernels are used."""
-    return x.device.type == "cpu" and not torch.compiler.is_compiling()
-
-
-def _keep(x: Tensor, rate: float) -> tuple[Tensor, float]:
-    """Return a mask of the values of `x`, int8: -1 to keep, 0 to drop. Return the factor by which dropout scales."""
-    threshold = min(max(round(rate * STEPS), 1), STEPS - 1)
-    draws = torch.empty(-(-x.numel() // 4), dtype=torch.int64).random_(torch.iinfo(torch.int64).min, None)
-    numbers = draws.view(torch.int16)[: x.numel()].view(x.shape)
-    # In place, the comparison writes numbers, which takes a seventh of the time that it takes to write bool.
-    return numbers.ge_(threshold - STEPS // 2).neg_().to(torch.int8), STEPS / (STEPS - threshold)
-
-
-_BITS = {2: torch.int16, 4: torch.int32, 8: torch.int64}  # by the bytes of an element
-
-
-def _only(x: Tensor, keep: Tensor) -> Tensor:
-    """Return `x` where it is kept, 0 elsewhere. `torch.where` takes ten times as long as this bitwise AND."""
-    bits = keep.to(_BITS[x.element_size()])
-    return bits.bitwise_and_(x.view(bits.dtype)).view(x.dtype)
-
-
-class _Dropout(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx, x: Tensor, keep: Tensor, factor: float) -> Tensor:
-        ctx.save_for_backward(keep)
-        ctx.factor = factor
-        return _only(x, keep).mul_(factor)
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx, *gradients: Tensor) -> tuple[Tensor, None, None]:
-        (keep,) = ctx.saved_tensors
-        return _only(gradients[0], keep).mul_(ctx.factor), None, None
-
-
-class _Average(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx, weights: Tensor, values: Tensor, keep: Tensor, factor: float) -> Tensor:
-        ctx.save_for_backward(weights, values, keep)
-        ctx.factor = factor
-        return (_only(weights, keep) @ values).mul_(factor)
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx, *gradients: Tensor) -> tuple[Tensor, Tensor, None, None]:
-        weights, values, keep = ctx.saved_tensors
-        gradient = gradients[0] * ctx.factor
-        of_values = _only(weights, keep).transpose(-2, -1) @ gradient
-        of_weights = _only(gradient @ values.transpose(-2, -1), keep)
-        return of_weights, of_values, None, None
 
 
 class Grouping(NamedTuple):
@@ -301,90 +142,12 @@ def gather_rows(x_BCD: Tensor, index_BP: Tensor) -> Tensor:
     return x_BCD.gather(1, index_BP[..., None].expand(-1, -1, x_BCD.shape[-1]))
 
 
-STD = 0.02
-USUAL_WIDTH = 1024  # width of BERT-large, at which `scaled` has the standard deviation STD
-Initialisation = Literal["official", "scaled"]
-
-
-class GlorotDense(Dense):
-    """A dense layer with Glorot-uniform initialisation, as in the multi-scale Transformer (arXiv 1912.00544)."""
-
-
-class FanInDense(Dense):
-    """A dense layer whose initial standard deviation in_features^-1/2 preserves the scale outside residual layers."""
-
-
-class ScaledEmbedding(nn.Embedding):
-    def __init__(self, num_rows: int, width: int, *, std: float) -> None:
-        super().__init__(num_rows, width)
-        self.std = std
-
-
-class PositionTable(ScaledEmbedding):
-    """A table of learned positions. The initialisation `scaled` starts it as sinusoids."""
-
-    def __init__(self, num_rows: int, width: int, *, std: float = STD) -> None:
-        super().__init__(num_rows, width, std=std)
-
-
-class SinusoidTable(PositionTable):
-    """A table of learned positions that starts as sinusoids with any initialisation."""
-
-
-class GateDense(Dense):
-    """A dense layer before a sigmoid. Its initial bias of -2 nearly closes the gate (Srivastava et al. 2015)."""
-
-
-def sinusoids(num_positions: int, width: int) -> Tensor:
-    """Return sines in even columns and cosines in odd ones, [num_positions, width] (arXiv 1706.03762, section 3.5)."""
-    rates_D = 10000.0 ** (-(torch.arange(width) // 2 * 2) / width)
-    angles_XD = torch.arange(num_positions)[:, None] * rates_D
-    return torch.where(torch.arange(width) % 2 == 0, angles_XD.sin(), angles_XD.cos())
-
-
-@torch.no_grad()
-def initialise(module: nn.Module, how: Initialisation = "official") -> None:
-    """Initialise one module, for `nn.Module.apply`. The classes above have their own rules. The others depend on `how`:
-
-    - `official`, as in the code of CANINE and BERT: dense kernels and tables are normal with std 0.02, truncated at two
-      std. Convolutions are Glorot-uniform, and biases are 0.
-    - `scaled`: dense kernels have std 0.64 / sqrt(inputs), which is 0.02 at BERT-large's width. Layers of a small model
-      then have the same initial effect as those of a large one. Tables of learned positions are sinusoids of their std.
-    """
-    if isinstance(module, (nn.Conv1d, GlorotDense)):
-        nn.init.xavier_uniform_(module.weight)
-    elif isinstance(module, SinusoidTable) or (isinstance(module, PositionTable) and how == "scaled"):
-        module.weight.copy_(sinusoids(*module.weight.shape) * module.std * 2**0.5)
-    elif isinstance(module, (nn.Linear, nn.Embedding)):
-        std = _std(module, how)
-        nn.init.trunc_normal_(module.weight, std=std, a=-2 * std, b=2 * std)
-    if isinstance(module, (nn.Linear, nn.Conv1d)) and module.bias is not None:
-        nn.init.constant_(module.bias, -2.0 if isinstance(module, GateDense) else 0.0)
-
-
-def _std(module: nn.Linear | nn.Embedding, how: Initialisation) -> float:
-    if isinstance(module, FanInDense):
-        return module.in_features**-0.5
-    if isinstance(module, ScaledEmbedding):
-        return module.std
-    if isinstance(module, nn.Linear) and how == "scaled":
-        return STD * (USUAL_WIDTH / module.in_features) ** 0.5
-    return STD
-
-
 class TableRows(NamedTuple):
     """The vectors `table_XD[index_BC]`, not looked up yet, and the segments of characters, which DOWN adds later."""
 
     table_XD: Tensor
     index_BC: Tensor  # int64
     segments_BC: Tensor | None
-
-
-def embedding(index: Tensor, table_XD: Tensor) -> Tensor:
-    """Return F.embedding(index, table_XD). On the CPU, the gradient of `index_select` takes half as long."""
-    if not draws_here(table_XD):
-        return F.embedding(index, table_XD)
-    return table_XD.index_select(0, index.flatten()).unflatten(0, index.shape)
 
 
 def look_up(embedded: Tensor | TableRows) -> Tensor:

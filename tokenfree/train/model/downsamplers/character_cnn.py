@@ -10,16 +10,9 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from tokenfree.core.settings import Positive, settings
-from tokenfree.train.model.common.basic import (
-    Cost,
-    Dense,
-    Dimensions,
-    FanInDense,
-    GateDense,
-    TableRows,
-    count_parameters,
-    look_up,
-)
+from tokenfree.train.model.common.basic import Cost, Dimensions, TableRows, count_parameters, look_up
+from tokenfree.train.model.common.initialisation import FanInDense, GateDense
+from tokenfree.train.model.common.kernels import Dense
 from tokenfree.train.model.downsamplers.words import (
     WordDownsampler,
     WordOutput,

@@ -16,13 +16,13 @@ from tokenfree.train.model.common.attention import Core, Heads, hide
 from tokenfree.train.model.common.basic import (
     Activation,
     Cost,
-    Dense,
     Dimensions,
     Downsampled,
     Grouping,
     count_parameters,
     layer_norm,
 )
+from tokenfree.train.model.common.kernels import Dense
 from tokenfree.train.model.common.slots import Downsampler, DownsamplerConfig
 from tokenfree.train.model.layers.bert import BertLayer
 

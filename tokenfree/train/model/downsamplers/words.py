@@ -12,18 +12,17 @@ from torch import Tensor, nn
 from tokenfree.core.settings import Positive, settings
 from tokenfree.train.model.common.basic import (
     Cost,
-    Dense,
     Dimensions,
     Downsampled,
-    Dropout,
     Grouping,
-    SinusoidTable,
     TableRows,
     count_parameters,
     layer_norm,
     look_up,
     refuse_more,
 )
+from tokenfree.train.model.common.initialisation import SinusoidTable
+from tokenfree.train.model.common.kernels import Dense, Dropout
 from tokenfree.train.model.common.slots import Downsampler, DownsamplerConfig
 
 NUM_TYPES = 2

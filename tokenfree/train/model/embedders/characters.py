@@ -10,18 +10,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from tokenfree.core.settings import NonNegative, Positive, settings
-from tokenfree.train.model.common.basic import (
-    STD,
-    Cost,
-    Dimensions,
-    Dropout,
-    PositionTable,
-    count_parameters,
-    layer_norm,
-    refuse_more,
-    sinusoids,
-    too_many,
-)
+from tokenfree.train.model.common.basic import Cost, Dimensions, count_parameters, layer_norm, refuse_more, too_many
+from tokenfree.train.model.common.initialisation import STD, PositionTable, sinusoids
+from tokenfree.train.model.common.kernels import Dropout
 from tokenfree.train.model.common.slots import Embedder, EmbedderConfig
 
 NUM_SEGMENTS = 16

@@ -11,7 +11,8 @@ from torch import Tensor, nn
 
 from tokenfree.core.settings import Positive, settings
 from tokenfree.train.model.common.attention import Heads, LayerBias, clipped_offsets, expand_heads
-from tokenfree.train.model.common.basic import STD, Dimensions
+from tokenfree.train.model.common.basic import Dimensions
+from tokenfree.train.model.common.initialisation import STD
 from tokenfree.train.model.common.slots import (
     Positions,
     Sharing,

@@ -15,15 +15,14 @@ from tokenfree.train.model.common.basic import (
     Activation,
     Cost,
     Dimensions,
-    Dropout,
     Grouping,
     activate,
     any_of_units,
     count_parameters,
     gather_rows,
     layer_norm,
-    linear,
 )
+from tokenfree.train.model.common.kernels import Dropout, linear
 from tokenfree.train.model.common.slots import Upsampler, UpsamplerConfig
 from tokenfree.train.model.layers.bert import BertLayer
 
