@@ -126,9 +126,9 @@ class HeldStorage(Storage):
 def _acquire(storage: Storage, content: Mapping[str, Any], held: Exception) -> tuple[int, bool]:
     """Return the number under which the lock is now held, and True if its last holder had not released it."""
     while True:
-        newest, found = _newest(storage)
-        taken_over = bool(newest) and found.get("state") != _FREE
-        if taken_over and not _has_ended(found) and not _is_silent(storage, newest, found, held):
+        newest, holder = _newest(storage)
+        taken_over = bool(newest) and holder.get("state") != _FREE
+        if taken_over and not _has_ended(holder) and not _is_silent(storage, newest, holder, held):
             continue  # it was released
         if not _create(storage, newest + 1, content) or _newest(storage)[0] != newest + 1:
             raise held  # another command was faster
@@ -136,7 +136,7 @@ def _acquire(storage: Storage, content: Mapping[str, Any], held: Exception) -> t
         return newest + 1, taken_over
 
 
-def _is_silent(storage: Storage, newest: int, found: Mapping[str, Any], held: Exception) -> bool:
+def _is_silent(storage: Storage, newest: int, holder: Mapping[str, Any], held: Exception) -> bool:
     """Watch a holder for several beats. Return True if it missed them all, False if it releases the lock."""
     began = time.monotonic()
     while (looked := time.monotonic()) - began < BEAT * BEATS_MISSED:
@@ -146,7 +146,7 @@ def _is_silent(storage: Storage, newest: int, found: Mapping[str, Any], held: Ex
             began = time.monotonic()
         if now[1].get("state") == _FREE:
             return False
-        if now != (newest, found):
+        if now != (newest, holder):
             raise held
     return True
 
@@ -188,10 +188,10 @@ def _create(storage: Storage, number: int, content: Mapping[str, Any]) -> bool:
         try:
             storage.create(name, json.dumps(content).encode())
         except OSError as error:  # refused, or the response to a success was lost: the content tells
-            found = storage.read_json(name)
-            if found is None and not isinstance(error, FileExistsError):  # another's, removed since
+            stored = storage.read_json(name)
+            if stored is None and not isinstance(error, FileExistsError):  # another's, removed since
                 raise
-            return found == content
+            return stored == content
         return True
 
     return retry_store(storage, attempt)

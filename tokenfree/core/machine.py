@@ -42,12 +42,12 @@ def own_requirements() -> list[str]:
 
 def own_packages() -> list[str]:
     """Return the names of the packages that preprocessing and training need, sorted."""
-    found = set[str]()
+    names = set[str]()
     for line in own_requirements():
         extra = re.search(r"extra == ['\"](\w+)['\"]", line)
         if extra is None or extra[1] in ("beam", "model", "train"):
-            found |= set(re.findall(r"^[\w.-]+", line))
-    return sorted(found - {"tokenfree"})
+            names |= set(re.findall(r"^[\w.-]+", line))
+    return sorted(names - {"tokenfree"})
 
 
 GIB = 1 << 30

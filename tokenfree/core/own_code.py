@@ -71,33 +71,33 @@ def load(name: str) -> Any:
         raise UserError(f"{name} is code outside tokenfree; {_TRUST}")
     with working_directory_first() as folder:
         try:
-            found = getattr(importlib.import_module(module_name), attribute)
+            custom_class = getattr(importlib.import_module(module_name), attribute)
         except (Exception, SystemExit) as error:
             reason = " ".join(f"{type(error).__name__}: {error}".split())
             raise UserError(
                 f"{name!r} cannot be imported from the working directory, {folder}, or as installed: {reason}. Give "
                 "MODULE.CLASS, run the command where the module lies, or fix the module (--debug shows where it failed)"
             ) from error
-    return found
+    return custom_class
 
 
 def hashes(settings: Any) -> dict[str, str]:
     """Return the SHA-256 of the file of each custom class in nested settings, if it has a file."""
-    found = {}
+    digests = {}
     for value in vars(settings).values():
         if dataclasses.is_dataclass(value):
-            found |= hashes(value)
+            digests |= hashes(value)
             name = getattr(value, "name", "")
             file = getattr(sys.modules.get(type(value).__module__), "__file__", None)
             if is_own(name) and file:  # classes of notebooks have no file
-                found[name] = hash_file(file)
-    return found
+                digests[name] = hash_file(file)
+    return digests
 
 
-def warn_of_changes(settings: Any, before: Mapping[str, str], source: str) -> None:
+def warn_of_changes(settings: Any, previous_hashes: Mapping[str, str], source: str) -> None:
     """Warn about custom classes whose file has a different SHA-256 than in `before`."""
     now = hashes(settings)
-    changed = [name for name in before if now.get(name, before[name]) != before[name]]
+    changed = [name for name in previous_hashes if now.get(name, previous_hashes[name]) != previous_hashes[name]]
     if changed:
         logger.warning("%s: the code of %s has changed since the run began", source, ", ".join(changed))
 

@@ -35,31 +35,31 @@ from tokenfree.core.yaml_text import parse_yaml
 _MOST_CHARACTERS = 80  # of a wrong value in a message
 
 
-def _problem_of_part(found: Any, base: type, name: str) -> str:
+def _problem_of_part(config_class: Any, base: type, name: str) -> str:
     """Return why the class of the part `name` does not fit a slot whose settings inherit `base`, or "" if it fits."""
-    if not (isinstance(found, type) and issubclass(found, base)):
+    if not (isinstance(config_class, type) and issubclass(config_class, base)):
         return f"its settings do not inherit {base.__name__}"
-    for each in (found, _built_by(found)):
-        missing = sorted(getattr(each, "__abstractmethods__", ()))
+    for cls in (config_class, _built_by(config_class)):
+        missing = sorted(getattr(cls, "__abstractmethods__", ()))
         if missing:
-            return f"{each.__name__} lacks {', '.join(missing)}"
-    if "__pydantic_config__" not in vars(found):
-        return f"{found.__name__} is not decorated with @settings"
-    if getattr(found, "name", None) != name:
-        return f"{found.__name__} needs the field name: str = {name!r}"
+            return f"{cls.__name__} lacks {', '.join(missing)}"
+    if "__pydantic_config__" not in vars(config_class):
+        return f"{config_class.__name__} is not decorated with @settings"
+    if getattr(config_class, "name", None) != name:
+        return f"{config_class.__name__} needs the field name: str = {name!r}"
     try:
-        get_type_hints(found)
-        adapter(found)
+        get_type_hints(config_class)
+        adapter(config_class)
     except (NameError, PydanticUserError) as error:
         return f"its fields have types that cannot be read from YAML: {first_line(error)}"
     return ""
 
 
-def _built_by(found: type) -> Any:
+def _built_by(config_class: type) -> Any:
     """Return the class that `build` is annotated with, or None if it is not in the same module."""
     with contextlib.suppress(AttributeError, KeyError, NameError, TypeError):
-        built = get_type_hints(found.build)["return"]  # pyright: ignore[reportAttributeAccessIssue]
-        return built if built.__module__ == found.__module__ else None
+        built = get_type_hints(config_class.build)["return"]  # pyright: ignore[reportAttributeAccessIssue]
+        return built if built.__module__ == config_class.__module__ else None
 
 
 T = TypeVar("T")
@@ -146,10 +146,10 @@ def part(slot: Slot) -> Any:
 
 def build(cls: type[T], mapping: Mapping[str, Any], *, source: str) -> T:
     """Build `cls` from a nested mapping. Raises UserError that begins with `source` and lists all problems."""
-    made = draft(cls, mapping)
-    if made.settings is None:
-        raise UserError(source, made.problems)
-    return made.settings
+    result = draft(cls, mapping)
+    if result.settings is None:
+        raise UserError(source, result.problems)
+    return result.settings
 
 
 @dataclasses.dataclass(frozen=True)
@@ -165,8 +165,8 @@ def draft(cls: type[T], mapping: Mapping[str, Any]) -> Draft[T]:
     try:
         return Draft(adapter(cls).validate_python(mapping))
     except ValidationError as error:
-        found = refusals(error.errors(), mapping, known=functools.partial(_known_keys, cls, mapping))
-        return Draft(None, tuple(found))
+        problems = refusals(error.errors(), mapping, known=functools.partial(_known_keys, cls, mapping))
+        return Draft(None, tuple(problems))
 
 
 def to_mapping(config: Any) -> dict[str, Any]:
@@ -214,23 +214,23 @@ def override(
     """
     hints, over, lost = get_type_hints(cls, include_extras=True), dict[str, Any](_without_paths(over)), list[str]()
     for key, value in over.items():
-        old, new = ({"name": each} if isinstance(each, str) else each for each in (base.get(key), value))
+        old, new = ({"name": entry} if isinstance(entry, str) else entry for entry in (base.get(key), value))
         hint, slot = hints.get(key), slot_of(hints.get(key))
         if not isinstance(old, Mapping) or not isinstance(new, Mapping):
             continue
         if slot is not None:
-            before = old.get("name", slot.default)
-            name = new.get("name", before)
+            old_name = old.get("name", slot.default)
+            name = new.get("name", old_name)
             try:
-                known = {field.name for field in dataclasses.fields(slot.config_class(name))} if name != before else old
+                valid_keys = {field.name for field in dataclasses.fields(slot.config_class(name))} if name != old_name else old
             except (ValueError, TypeError):  # reported when the part is built
                 continue
-            kept = {each: found for each, found in old.items() if each in known}
+            kept = {part_key: part_value for part_key, part_value in old.items() if part_key in valid_keys}
             over[key] = merge({**kept, "name": name}, new)
-            lost += [f"{prefix}{key}.{each} ({name})" for each in old if each not in known]
+            lost += [f"{prefix}{key}.{part_key} ({name})" for part_key in old if part_key not in valid_keys]
         elif isinstance(hint, type) and dataclasses.is_dataclass(hint):
-            over[key], found = override(hint, old, new, f"{prefix}{key}.")
-            lost += found
+            over[key], inner_lost = override(hint, old, new, f"{prefix}{key}.")
+            lost += inner_lost
     return merge(base, over), lost
 
 
@@ -264,12 +264,12 @@ def nest(dotted: Iterable[tuple[str, str]]) -> dict[str, Any]:
 
 def value_at(mapping: Mapping[str, Any], key: str, default: Any = None) -> Any:
     """Return the value at a dotted key of a nested mapping, such as `model.trunk.layers`, or `default`."""
-    found: Any = mapping
+    value: Any = mapping
     for name in key.split("."):
-        if not isinstance(found, Mapping) or name not in found:
+        if not isinstance(value, Mapping) or name not in value:
             return default
-        found = found[name]
-    return found
+        value = value[name]
+    return value
 
 
 @functools.cache

@@ -8,14 +8,14 @@ from typing import Any
 Path = tuple[Any, ...]  # keys from the top to a value
 
 
-def nearest_hint(name: str, known: Sequence[str]) -> str:
+def nearest_hint(name: str, names: Sequence[str]) -> str:
     """Return a hint with the known name that is most similar to a name, or with all known names."""
-    close = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
-    return f" (did you mean {close[0]!r}?)" if close else f" (known: {', '.join(known)})"
+    close = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
+    return f" (did you mean {close[0]!r}?)" if close else f" (known: {', '.join(names)})"
 
 
 def refusals(
-    errors: Iterable[Any], mapping: Any, known: Callable[[Path], Sequence[str]] = lambda path: ()
+    errors: Iterable[Any], mapping: Any, keys_at: Callable[[Path], Sequence[str]] = lambda path: ()
 ) -> list[str]:
     """Turn errors of pydantic into problems of the mapping, one line per key, unknown keys first.
 
@@ -26,7 +26,7 @@ def refusals(
     inputs: dict[Path, Any] = {}
     for location, error in _flat(errors, ()):
         place = location if error["type"] == "missing" else _place(location, mapping)
-        if error["type"] == "unexpected_keyword_argument" and (names := known(place)):
+        if error["type"] == "unexpected_keyword_argument" and (names := keys_at(place)):
             key = ".".join(map(str, place))
             unknown.append(f"there is no key {key!r}{nearest_hint(str(place[-1]), names)}")
             continue
@@ -65,6 +65,6 @@ def _words(message: str) -> str:
     return message.replace("be a valid tuple", "be a list such as [a, b]")
 
 
-def _line(place: Path, message: str, given: Any) -> str:
-    text = message if given is ... else f"{message}, not {given!r}"
+def _line(place: Path, message: str, value: Any) -> str:
+    text = message if value is ... else f"{message}, not {value!r}"
     return ": ".join(filter(None, [".".join(map(str, place)), text]))

@@ -183,7 +183,7 @@ class Storage:
         """Return the names of all files, including those in folders, sorted."""
         self.fs.invalidate_cache()
         here = len(self.path("")) + 1
-        return sorted(found[here:] for found in self.fs.find(self.path("")))
+        return sorted(path[here:] for path in self.fs.find(self.path("")))
 
     def read_bytes(self, name: str) -> bytes:
         return bytes(self.fs.cat_file(self.path(name)))

@@ -64,10 +64,10 @@ def hashes_of(storage: Storage, names: Iterable[str]) -> dict[str, str]:
 
 def check_hash(storage: Storage, name: str, sha256: str, *, source: str, action: str) -> None:
     """Raise JobError, with the fix `action`, unless a file has the hash that the file `source` records."""
-    found = hash_of(storage, name)
-    if found is None:
+    actual_sha256 = hash_of(storage, name)
+    if actual_sha256 is None:
         raise JobError(f"{name}: missing; {action}")
-    if found != sha256:
+    if actual_sha256 != sha256:
         raise JobError(f"{name}: damaged, its SHA-256 is not that of {source}; {action}")
 
 
@@ -156,8 +156,8 @@ def read_sealed(storage: Storage, name: str) -> dict[str, Any] | None:
 
 
 def _text(values: Mapping[str, Any]) -> bytes:
-    own = hashlib.sha256(_json(values)).hexdigest()
-    return _json({**values, OWN: own})
+    sha256 = hashlib.sha256(_json(values)).hexdigest()
+    return _json({**values, OWN: sha256})
 
 
 def _json(values: Mapping[str, Any]) -> bytes:
@@ -258,12 +258,12 @@ def sealed_record(holds: type[T], storage: Storage, name: str) -> T | None:
         return None
 
 
-def refuse_later(value: Any, known: int, file: str) -> None:
+def refuse_later(value: Any, supported: int, file: str) -> None:
     """Raise UserError if the `format` of a value is later than the supported one, `known`."""
-    found = value.get("format", 1) if isinstance(value, dict) else 1
-    if isinstance(found, int) and found > known:
+    version = value.get("format", 1) if isinstance(value, dict) else 1
+    if isinstance(version, int) and version > supported:
         raise UserError(
-            f"{file}: format {found} is not known here (the newest known: {known}); install the tokenfree that wrote "
+            f"{file}: format {version} is not known here (the newest known: {supported}); install the tokenfree that wrote "
             "it, or a later one"
         )
 

@@ -138,11 +138,11 @@ def runner_options(
     value of an option wins. 0 `workers` means all cores, or the runner's own choice; None leaves it to the profile.
     """
     chosen = load_profile(runner) if profile is None else read_profile(profile)
-    ours = [f"--runner={chosen.runner}", *chosen.flags()]
-    _refuse_unknown(ours, f"{chosen.source}: ")
-    given = [*_parallelism(chosen.runner, workers), *beam_options]
-    _refuse_unknown(given)
-    return PipelineOptions([*ours, *given])
+    profile_flags = [f"--runner={chosen.runner}", *chosen.flags()]
+    _refuse_unknown(profile_flags, f"{chosen.source}: ")
+    requested_flags = [*_parallelism(chosen.runner, workers), *beam_options]
+    _refuse_unknown(requested_flags)
+    return PipelineOptions([*profile_flags, *requested_flags])
 
 
 def is_embedded(options: PipelineOptions) -> bool:

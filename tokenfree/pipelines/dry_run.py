@@ -78,8 +78,8 @@ def _sample(split: InputSplit, config: PreprocessConfig) -> tuple[float, float]:
     start = time.process_time()
     for page in read_split(split):
         size += len(page.text.encode(errors="replace"))
-        for made in extract([page], config.namespaces, config.filters, PageCounters()):
-            characters += len(made.text) if isinstance(made, Document) else 0
+        for result in extract([page], config.namespaces, config.filters, PageCounters()):
+            characters += len(result.text) if isinstance(result, Document) else 0
         if time.process_time() - start >= SAMPLE_SECONDS:
             break
     else:

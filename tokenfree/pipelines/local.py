@@ -34,11 +34,11 @@ def run_stages(job: PreprocessJob, workers: int) -> None:
         return
     in_vain = 0
     while True:
-        before = num_runs(job) + num_shards(job)
+        num_committed = num_runs(job) + num_shards(job)
         try:
             return _attempt(job, workers)
         except BrokenProcessPool:
-            in_vain = in_vain + 1 if num_runs(job) + num_shards(job) == before else 0
+            in_vain = in_vain + 1 if num_runs(job) + num_shards(job) == num_committed else 0
             if in_vain == ATTEMPTS_IN_VAIN:
                 raise
 

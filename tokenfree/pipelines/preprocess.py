@@ -117,8 +117,8 @@ def run_preprocess(
     report = progress or (lambda _: None)
     config = with_earlier_values(config, storage)
     inputs = find_inputs(config, storage.url)
-    wanted = identity(config, inputs)
-    manifest = finished(storage, wanted, config, inputs, check_inputs=check_inputs)
+    job_identity = identity(config, inputs)
+    manifest = finished(storage, job_identity, config, inputs, check_inputs=check_inputs)
     # Find bad inputs before taking the directory.
     splits = [] if manifest is not None else plan_splits(config, inputs)
     if manifest is None and engine.name == "ray":
@@ -128,9 +128,9 @@ def run_preprocess(
         check_cluster()
     with contextlib.nullcontext() if manifest is not None and is_tidy(storage) else claimed(storage) as number:
         if manifest is None and MANIFEST in storage.names():  # another command has written it by now
-            manifest = finished(storage, wanted, config, inputs)
+            manifest = finished(storage, job_identity, config, inputs)
         if manifest is None:
-            job = begin(storage, wanted, config, inputs, splits, notice, number)
+            job = begin(storage, job_identity, config, inputs, splits, notice, number)
             return _make(job, engine, report, notice)
         tidy(storage)
     remove_left_lock(storage)
@@ -177,16 +177,16 @@ def _run(job: PreprocessJob, engine: Engine, notice: Callable[[str], None]) -> N
 @contextlib.contextmanager
 def worker_environment() -> Iterator[None]:
     """Let worker processes import tokenfree from any directory."""
-    before = os.environ.get("PYTHONPATH")
+    previous_path = os.environ.get("PYTHONPATH")
     root = str(Path(__file__).resolve().parents[2])
-    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (root, before)))
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (root, previous_path)))
     try:
         yield
     finally:
-        if before is None:
+        if previous_path is None:
             del os.environ["PYTHONPATH"]
         else:
-            os.environ["PYTHONPATH"] = before
+            os.environ["PYTHONPATH"] = previous_path
 
 
 @contextlib.contextmanager

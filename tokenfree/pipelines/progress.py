@@ -95,11 +95,11 @@ class Watcher:
         folder: str,
         seen: dict[str, _Totals],
         measure: Callable[[Any], _Totals],
-        is_wanted: Callable[[str], bool],
+        is_counted: Callable[[str], bool],
     ) -> None:
         for name in self.storage.names(folder):
             sidecar = f"{folder}/{name}"
-            if sidecar not in seen and name.endswith(".json") and is_wanted(name):
+            if sidecar not in seen and name.endswith(".json") and is_counted(name):
                 values = self.storage.read_json(sidecar)
                 if values is not None:
                     with contextlib.suppress(KeyError, TypeError, AttributeError):  # damaged: its step builds it again
@@ -113,16 +113,16 @@ def at_the_end(stage: Stage, manifest: Manifest) -> Progress:
     return Progress(stage, len(shards), len(shards), size, manifest.counters["characters"])
 
 
-def furthest(before: Progress | None, now: Progress) -> Progress:
+def furthest(previous: Progress | None, now: Progress) -> Progress:
     """Return the later of two observations, unless it shows less because the job was removing its work."""
-    if before is not None and (_ORDER.index(now.stage), now.done) < (_ORDER.index(before.stage), before.done):
-        return before
+    if previous is not None and (_ORDER.index(now.stage), now.done) < (_ORDER.index(previous.stage), previous.done):
+        return previous
     return now
 
 
 def _progress(stage: Stage, seen: dict[str, _Totals], done: int, total: int) -> Progress:
-    found = seen.values()
-    return Progress(stage, done, total, sum(one.bytes for one in found), sum(one.characters for one in found))
+    totals = seen.values()
+    return Progress(stage, done, total, sum(one.bytes for one in totals), sum(one.characters for one in totals))
 
 
 def _of_run(sidecar: Any) -> _Totals:

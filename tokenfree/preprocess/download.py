@@ -130,17 +130,17 @@ class Mirror:
         wiki = database(name)
         if not re.fullmatch(rf"[0-9]{{8}}|{LATEST}", date):
             raise UserError(f"--date {date}: neither 'latest' nor a date such as 20260301")
-        known = self._dates(wiki)
-        dates = known if date == LATEST else [date]
-        sums = {found: self._sums(wiki, found) for found in dates}
+        all_dates = self._dates(wiki)
+        dates = all_dates if date == LATEST else [date]
+        sums = {dump_date: self._sums(wiki, dump_date) for dump_date in dates}
         for kind in ("-multistream", ""):
-            for found in dates:
-                if names := self._choose(wiki, found, sums[found], kind):
-                    files = (DumpFile(name, f"{self.url}/{wiki}/{found}/{name}", sums[found][name]) for name in names)
-                    return Dump(wiki, found, tuple(files))
+            for dump_date in dates:
+                if names := self._choose(wiki, dump_date, sums[dump_date], kind):
+                    files = (DumpFile(name, f"{self.url}/{wiki}/{dump_date}/{name}", sums[dump_date][name]) for name in names)
+                    return Dump(wiki, dump_date, tuple(files))
         raise UserError(
             f"{wiki}: {self.url} lists no complete articles dump (--date {date}). Check the name of the wiki, or give "
-            f"--date one of {', '.join(known[:8]) or 'none'}"
+            f"--date one of {', '.join(all_dates[:8]) or 'none'}"
         )
 
     def _sums(self, wiki: str, date: str) -> dict[str, str]:
@@ -159,8 +159,8 @@ class Mirror:
         if f"{stem}.xml.bz2" in sums:
             return [f"{stem}.xml.bz2"]
         part = re.compile(rf"{stem}(\d+)\.xml(?:-p(\d+)p\d+)?\.bz2")
-        found = (match for name in sums if (match := part.fullmatch(name)))
-        parts = sorted((int(match[1]), int(match[2] or 0), match[0]) for match in found)
+        matches = (match for name in sums if (match := part.fullmatch(name)))
+        parts = sorted((int(match[1]), int(match[2] or 0), match[0]) for match in matches)
         numbers = {number for number, *_ in parts}
         if numbers != set(range(1, len(numbers) + 1)) or not numbers:
             return []
@@ -204,8 +204,8 @@ class Mirror:
 
         def moved() -> bool:
             nonlocal highest
-            before, highest = highest, max(highest, _size(part))
-            return highest > before
+            previous, highest = highest, max(highest, _size(part))
+            return highest > previous
 
         with _alone(part):
             self._repeat(url, lambda: self._receive(url, part, item.size, progress), moved)
@@ -318,14 +318,14 @@ def download(
     """
     folder.mkdir(parents=True, exist_ok=True)
     total = sum(item.size for item in items)
-    before = received = 0
+    offset = received = 0
     for item in items:
         if not item.is_whole:
 
-            def show(done: int, new: int, item: Item = item, before: int = before) -> None:
+            def show(done: int, new: int, item: Item = item, offset: int = offset) -> None:
                 nonlocal received
                 received += new
-                progress(Progress(item.file.name, before + done, total, received))
+                progress(Progress(item.file.name, offset + done, total, received))
 
             mirror.fetch(item, show)
-        before += item.size
+        offset += item.size

@@ -89,21 +89,21 @@ class Site:
             local = html.unescape(name).strip()
             others = [other for other in names.get(int(key), []) if other != local]
             names[int(key)] = [local, *others]
-        found_database = _DATABASE.search(xml)
-        found_language = _LANGUAGE.search(xml)
+        database_match = _DATABASE.search(xml)
+        language_match = _LANGUAGE.search(xml)
         return cls(
-            database=database or (found_database.group(1) if found_database else UNKNOWN_DATABASE),
-            language=language or (found_language.group(1) if found_language else "und"),
+            database=database or (database_match.group(1) if database_match else UNKNOWN_DATABASE),
+            language=language or (language_match.group(1) if language_match else "und"),
             namespaces={key: tuple(names[key]) for key in sorted(names)},
         )
 
     def namespace_of(self, title: str) -> int:
         """Return the namespace that the title's prefix names, or 0, for dumps that are too old to have <ns>."""
         prefix, colon, _ = title.partition(":")
-        wanted = prefix.replace("_", " ").strip().casefold()
-        if not colon or not wanted:
+        folded_prefix = prefix.replace("_", " ").strip().casefold()
+        if not colon or not folded_prefix:
             return 0
-        return next((key for key, names in self.namespaces.items() if wanted in map(str.casefold, names)), 0)
+        return next((key for key, names in self.namespaces.items() if folded_prefix in map(str.casefold, names)), 0)
 
 
 Format = Literal["xml", "bz2", "gz", "xz", "zst", "text", "jsonl", "parquet", "hf"]

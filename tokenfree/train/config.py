@@ -222,11 +222,11 @@ def check_finetuning(recipe: FinetuneRecipe, *, workers: tuple[int, int] = (1, 1
 
 
 def _problems_of_workers(recipe: Recipe, workers: tuple[int, int]) -> Iterator[str]:
-    least, most = workers
-    if not 1 <= least <= most:
-        yield f"--workers {least}:{most}: the fewest must be at least 1 and at most the most"
-    if most > recipe.train.global_batch:
-        yield f"--workers: {most} workers cannot share train.global_batch {recipe.train.global_batch}"
+    min_workers, max_workers = workers
+    if not 1 <= min_workers <= max_workers:
+        yield f"--workers {min_workers}:{max_workers}: the fewest must be at least 1 and at most the most"
+    if max_workers > recipe.train.global_batch:
+        yield f"--workers: {max_workers} workers cannot share train.global_batch {recipe.train.global_batch}"
 
 
 def _problems_of_memory(recipe: Recipe) -> Iterator[str]:

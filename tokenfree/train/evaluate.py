@@ -83,14 +83,14 @@ def evaluate(
         raise UserError(problems=problems)
     loop = Loop(recipe, data, device=device)
     loop.load_model(checkpoint)
-    found: dict[str, Any] = {**checkpoint.record(), **loop.validate()}
+    result: dict[str, Any] = {**checkpoint.record(), **loop.validate()}
     baselines = loop.windows.baselines()
     if baselines is not None:
-        found |= {f"baseline_{name}": value for name, value in baselines.numbers().items()}
-        own = score(loop)
-        found |= what_is_read(loop, baselines, own)
-        found |= by_language_and_script(loop, baselines, own)
-    return found
+        result |= {f"baseline_{name}": value for name, value in baselines.numbers().items()}
+        scores = score(loop)
+        result |= what_is_read(loop, baselines, scores)
+        result |= by_language_and_script(loop, baselines, scores)
+    return result
 
 
 class TargetScores(NamedTuple):
@@ -107,7 +107,7 @@ def score(loop: Loop, change: Change | None = None) -> TargetScores:
     """Return the scores of all held-out targets. Their context is changed first if there is a `change`."""
     symbols, vocabulary = loop.recipe.model.embedder.symbols, loop.windows.vocabulary
     num_subwords = 0 if vocabulary is None else vocabulary.size
-    found: list[tuple[np.ndarray, ...]] = []
+    parts: list[tuple[np.ndarray, ...]] = []
     with loop.evaluating():
         for arrays in loop.windows.held_out():
             if change is not None:
@@ -118,11 +118,11 @@ def score(loop: Loop, change: Change | None = None) -> TargetScores:
             loss_N = functional.cross_entropy(logits_NV, gold_N, reduction="none").double()
             correct_N, hidden_N = (logits_NV.argmax(-1) == gold_N).cpu().numpy(), arrays["target_kinds"][real] == MASKED
             sample_ids_N = np.broadcast_to(arrays["sample_ids"][:, None], real.shape)[real]
-            found.append((loss_N.cpu().numpy(), correct_N, hidden_N, sample_ids_N))
-    return TargetScores(*map(np.concatenate, zip(*found, strict=True)))
+            parts.append((loss_N.cpu().numpy(), correct_N, hidden_N, sample_ids_N))
+    return TargetScores(*map(np.concatenate, zip(*parts, strict=True)))
 
 
-def what_is_read(loop: Loop, baselines: Baselines, own: TargetScores) -> dict[str, float]:
+def what_is_read(loop: Loop, baselines: Baselines, scores: TargetScores) -> dict[str, float]:
     """Return how much lower the model's loss `own` on hidden targets is than without context, in nats.
 
     `margin` compares it with the better of the baselines. `probe_blank` compares it with the same model when all text
@@ -130,33 +130,33 @@ def what_is_read(loop: Loop, baselines: Baselines, own: TargetScores) -> dict[st
     the smaller of these two. All differences are paired target by target.
     """
     blank, other = score(loop, "blank"), score(loop, "other")
-    hidden = own.hidden_N
+    hidden = scores.hidden_N
     against = {"margin": baselines.best_masked_only_N, "probe_blank": blank.loss_N, "probe_other": other.loss_N}
-    found = {}
+    result = {}
     for name, loss_N in against.items():
-        interval = mean_over_windows((loss_N - own.loss_N)[hidden], own.sample_ids_N[hidden])
-        found[name] = interval.mean
+        interval = mean_over_windows((loss_N - scores.loss_N)[hidden], scores.sample_ids_N[hidden])
+        result[name] = interval.mean
         if interval.half is not None:
-            found |= {f"{name}_low": interval.low, f"{name}_high": interval.high}
-    return {**found, "probe": min(found["probe_blank"], found["probe_other"])}
+            result |= {f"{name}_low": interval.low, f"{name}_high": interval.high}
+    return {**result, "probe": min(result["probe_blank"], result["probe_other"])}
 
 
-def by_language_and_script(loop: Loop, baselines: Baselines, own: TargetScores) -> dict[str, list[dict[str, Any]]]:
+def by_language_and_script(loop: Loop, baselines: Baselines, scores: TargetScores) -> dict[str, list[dict[str, Any]]]:
     """Return scores of the hidden validation targets by the language of their window and by their own script.
 
     `languages` and `scripts` have one entry for each `name`, in descending order of `targets`, their number.
     `without_context` is the mean loss of the better of the baselines. A subword's script is that of its first letter,
     and "" for digits, punctuation and symbols.
     """
-    hidden = own.hidden_N
-    values = {"loss": own.loss_N, "accuracy": own.correct_N, "without_context": baselines.best_masked_only_N}
+    hidden = scores.hidden_N
+    values = {"loss": scores.loss_N, "accuracy": scores.correct_N, "without_context": baselines.best_masked_only_N}
     symbols = loop.recipe.objective.symbols(loop.windows.vocabulary)
     assert symbols is not None, "there are baselines"
     targets = [symbols.codepoints(arrays)[arrays["target_mask"]] for arrays in loop.windows.held_out()]
     reader = loop.windows.validation
     languages = np.array([shard.language for shard in reader.shards])
     names = {
-        "languages": languages[reader.shards_of(own.sample_ids_N)],
+        "languages": languages[reader.shards_of(scores.sample_ids_N)],
         "scripts": scripts_of(np.concatenate(targets)),
     }
     of_hidden = {what: value_N[hidden] for what, value_N in values.items()}
@@ -165,13 +165,13 @@ def by_language_and_script(loop: Loop, baselines: Baselines, own: TargetScores) 
 
 def breakdown(names_N: np.ndarray, values: dict[str, np.ndarray]) -> list[dict[str, Any]]:
     """Return the number of targets with each name and the means of `values` over them, most targets first."""
-    found, of_N, counts = np.unique(names_N, return_inverse=True, return_counts=True)
-    sums = {what: np.bincount(of_N, weights=value_N, minlength=len(found)) for what, value_N in values.items()}
+    unique_names, of_N, counts = np.unique(names_N, return_inverse=True, return_counts=True)
+    sums = {what: np.bincount(of_N, weights=value_N, minlength=len(unique_names)) for what, value_N in values.items()}
     return [
         {
-            "name": str(found[index]),
+            "name": str(unique_names[index]),
             "targets": int(counts[index]),
-            **{what: float(of_each[index] / counts[index]) for what, of_each in sums.items()},
+            **{what: float(totals[index] / counts[index]) for what, totals in sums.items()},
         }
         for index in np.argsort(-counts, kind="stable")
     ]
@@ -249,18 +249,18 @@ def _words(arrays: Arrays, change: Change) -> Arrays:
     rows_N = np.repeat(np.arange(len(counts_B)), counts_B)
     words_N = ragged_range(np.ones_like(counts_B), counts_B)
     text = np.append(arrays["codepoints"].astype(np.uint8).reshape(-1), np.uint8(BYTE_MASK))
-    mask_at, own_N = len(text) - 1, starts_BU[rows_N, words_N]
+    mask_at, word_starts_N = len(text) - 1, starts_BU[rows_N, words_N]
     starts_N, sizes_N = np.full(len(rows_N), mask_at), np.ones(len(rows_N), dtype=np.int64)
     if change == "other":
         partner_N = np.roll(np.arange(len(counts_B)), len(counts_B) // 2)[rows_N]
         places_N = 1 + (words_N - 1) % np.maximum(counts_B[partner_N], 1)
-        hidden_N = arrays["codepoints"][rows_N, own_N] == BYTE_MASK
+        hidden_N = arrays["codepoints"][rows_N, word_starts_N] == BYTE_MASK
         sizes = np.where(hidden_N, 1, (ends_BU - starts_BU)[partner_N, places_N])
         # Bytes of a row up to and including each word, plus one mask byte per later word. Words that exceed the length
         # are masked.
-        before_N = np.cumsum(sizes) - sizes
+        offsets_N = np.cumsum(sizes) - sizes
         first_N = np.repeat(np.cumsum(counts_B) - counts_B, counts_B)
-        needed_N = before_N - before_N[first_N] + sizes + counts_B[rows_N] - words_N
+        needed_N = offsets_N - offsets_N[first_N] + sizes + counts_B[rows_N] - words_N
         taken_N = ~hidden_N & (needed_N <= length - NUM_FRAME)
         starts_N = np.where(taken_N, partner_N * length + starts_BU[partner_N, places_N], mask_at)
         sizes_N = np.where(taken_N, sizes, 1)

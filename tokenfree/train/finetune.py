@@ -156,8 +156,8 @@ def prepare(
     problems = check_finetuning(recipe, workers=workers)
     if problems:
         raise UserError(problems=problems)
-    found = _vocabulary(recipe, run, init_from, vocabulary, trust_code)
-    used = TaskFiles(paths, content_of(paths), None if found is None else found.model)
+    loaded_vocabulary = _vocabulary(recipe, run, init_from, vocabulary, trust_code)
+    used = TaskFiles(paths, content_of(paths), None if loaded_vocabulary is None else loaded_vocabulary.model)
     task = recipe.task.fitted(recipe.task.examples("train", paths.get("train")))
     recipe = dataclasses.replace(recipe, task=task)
     TaskSource(recipe, used, rank=0, world_size=1).check()
@@ -173,16 +173,16 @@ def _model_of(
     init_from: str, run: str, recipe: FinetuneRecipe, over: Mapping[str, Any], trust_code: bool
 ) -> ModelConfig:
     """Return the adapted settings of the model at `init_from`, or those that a run that started from it recorded."""
-    before = config_before(Run(run).name, recipe)
-    if before is not None and before.init_from is not None and before.init_from.path == absolute_path(init_from):
-        return _laid_over(before.recipe.model, over, trust_code)
+    previous = config_before(Run(run).name, recipe)
+    if previous is not None and previous.init_from is not None and previous.init_from.path == absolute_path(init_from):
+        return _laid_over(previous.recipe.model, over, trust_code)
     source, _ = run_and_step(init_from)
     if Storage.at(absolute_path(source)).size("config.yaml") is not None:
-        given = read_any_config(source, trust_code=trust_code).recipe.model
+        source_model = read_any_config(source, trust_code=trust_code).recipe.model
     else:
-        given = read_weights(init_from, trust_code=trust_code).model
+        source_model = read_weights(init_from, trust_code=trust_code).model
     # The overrides are applied twice: the task sees the user's choices, such as another pattern, and cannot undo them.
-    return _laid_over(recipe.task.adapted(_laid_over(given, over, trust_code)), over, trust_code)
+    return _laid_over(recipe.task.adapted(_laid_over(source_model, over, trust_code)), over, trust_code)
 
 
 def _vocabulary(
@@ -202,7 +202,7 @@ def _vocabulary(
         places.append(absolute_path(run_and_step(init_from)[0]))
         if Storage.at(places[-1]).size("config.yaml") is not None:
             places += paths_of(read_any_config(places[-1], trust_code=trust_code).data)
-    return next((found for place in places if (found := load_vocabulary(place)) is not None), None)
+    return next((vocabulary for place in places if (vocabulary := load_vocabulary(place)) is not None), None)
 
 
 def _keep_vocabulary(vocabulary: Vocabulary | None, run: Run) -> None:

@@ -38,14 +38,14 @@ class Work:
 
 def work_of(recipe: PretrainRecipe, data: Data | None) -> Work:
     """Return the work of `recipe` on `data` or on full windows. Raises UserError if the data cannot be read."""
-    train, most = recipe.train, recipe.objective.max_predictions
+    train, max_predictions = recipe.train, recipe.objective.max_predictions
     if data is None:
         needed = recipe.objective.vocabulary_size(recipe.model)
         size = PreprocessConfig().vocabulary.size if needed is None else needed
-        source = f"full windows of {train.length:,} with {most} targets" + (f", {size:,} subwords" if size else "")
+        source = f"full windows of {train.length:,} with {max_predictions} targets" + (f", {size:,} subwords" if size else "")
         arrays: Arrays = {
             "codepoints": np.zeros((1, train.length), np.int64),
-            "target_mask": np.ones((1, most), np.bool_),
+            "target_mask": np.ones((1, max_predictions), np.bool_),
         }
         data_bytes = epochs = None
     else:
@@ -130,8 +130,8 @@ def checkpoint_bytes(train: TrainConfig, work: Work) -> int:
 
 
 def num_checkpoints(train: TrainConfig) -> int:
-    made = -(-train.steps // train.checkpoint_every_steps)
-    return min(made, train.keep_checkpoints + 1)
+    num_written = -(-train.steps // train.checkpoint_every_steps)
+    return min(num_written, train.keep_checkpoints + 1)
 
 
 def metrics_bytes(train: TrainConfig) -> int:

@@ -83,7 +83,7 @@ def pretrain(
         recipe = extension.before
     start = None
     if init_from is not None:
-        start = GivenStart(target, recipe, lambda each: Loop(each, data), init_from, trust_code=trust_code)
+        start = GivenStart(target, recipe, lambda loop_recipe: Loop(loop_recipe, data), init_from, trust_code=trust_code)
     first = None if start is None else start.record
 
     make_job = functools.partial(TrainJob, data=data, run=target.name, has_first_checkpoint=start is not None)

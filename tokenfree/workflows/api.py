@@ -58,9 +58,9 @@ def _built(kind: library.RecipeKind, recipe: AnyPath, overrides: Mapping[str, An
     library.check_kind(kind, recipe)
     with trusting(trust_code, f"recipe {recipe}"):
         mapping, lost = override(kind.settings_class(), library.read_based(recipe), overrides)
-        made = build(kind.settings_class(), mapping, source=f"recipe {recipe}")
+        settings = build(kind.settings_class(), mapping, source=f"recipe {recipe}")
     library.warn_of_lost(lost)
-    return made
+    return settings
 
 
 P = ParamSpec("P")

@@ -120,12 +120,12 @@ def _status(argv: list[str], caught: Sequence[signal.Signals]) -> int:
     except Exception as error:
         if "--debug" in argv[: argv.index("--") if "--" in argv else len(argv)]:
             traceback.print_exc()
-        found, status = _in_words(error, _EXTRA_OF_COMMANDS.get(argv[0] if argv else ""))
-        if isinstance(found, UserError) and len(found.problems) > 1:
-            heading = f"tokenfree: {found.source or 'settings'}: {len(found.problems)} problems"
-            print("\n  ".join([one_line(heading), *map(one_line, found.problems)]), file=sys.stderr)
+        reported, status = _in_words(error, _EXTRA_OF_COMMANDS.get(argv[0] if argv else ""))
+        if isinstance(reported, UserError) and len(reported.problems) > 1:
+            heading = f"tokenfree: {reported.source or 'settings'}: {len(reported.problems)} problems"
+            print("\n  ".join([one_line(heading), *map(one_line, reported.problems)]), file=sys.stderr)
         else:
-            print(f"tokenfree: {one_line(found)}", file=sys.stderr)
+            print(f"tokenfree: {one_line(reported)}", file=sys.stderr)
         return status
 
 
@@ -158,23 +158,23 @@ def _in_words(error: Exception, extra: str | None = None) -> tuple[Exception, in
 
 def _run(argv: list[str]) -> int:
     split = argv.index("--") if "--" in argv else len(argv)
-    own, passed_on = argv[:split], argv[split + 1 :]
-    for argument in own:
+    command_line, passed_on = argv[:split], argv[split + 1 :]
+    for argument in command_line:
         if not is_utf8(argument):
             raise UserError(f"{argument}: not UTF-8; a path must be renamed, text converted")
     names = command_names()
-    name = next((argument for argument in own if not argument.startswith("-")), None)
+    name = next((argument for argument in command_line if not argument.startswith("-")), None)
     if name is not None and name not in names:
         raise UserError(f"there is no command {name!r}{nearest_hint(name, names)}")
     modules = _imported(names if name is None else [name])  # each takes time to import
     parser = _parser(modules)
     actions, overrides = list(_actions(parser)), []
     if name is not None:
-        start = own.index(name) + 1
+        start = command_line.index(name) + 1
         options = [option for action in actions for option in action.option_strings]
-        rest, overrides = separated(name, own[start:], options, getattr(modules[name], "KIND", None))
-        own = own[:start] + rest
-    args = parser.parse_args(own)
+        rest, overrides = separated(name, command_line[start:], options, getattr(modules[name], "KIND", None))
+        command_line = command_line[:start] + rest
+    args = parser.parse_args(command_line)
     if args.version:
         print(f"tokenfree {version_of('tokenfree')}")
         return 0
@@ -226,8 +226,8 @@ def _actions(parser: argparse.ArgumentParser) -> Iterator[argparse.Action]:
     for action in parser._actions:
         yield action
         if isinstance(action, argparse._SubParsersAction):
-            for each in action.choices.values():
-                yield from _actions(each)
+            for subparser in action.choices.values():
+                yield from _actions(subparser)
 
 
 def _complete_paths(actions: Sequence[argparse.Action], args: argparse.Namespace) -> None:

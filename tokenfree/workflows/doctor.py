@@ -160,9 +160,9 @@ def training_step(name: str) -> Iterator[Finding]:
     recipe = build(PretrainRecipe, library.read_based(name), source=f"recipe {name}")
     batch = recipe.train.micro_batch or recipe.train.global_batch
     needed = step_memory(recipe.model, recipe.train.length, batch).total
-    shown = f"{needed / GIB:.1f} GiB for {batch} examples at once"
+    value = f"{needed / GIB:.1f} GiB for {batch} examples at once"
     remedy = f"set train.micro_batch below {batch}, or use more workers"
-    yield _found(f"memory of {name}", shown, needed < 0.8 * machine_memory(), remedy)
+    yield _found(f"memory of {name}", value, needed < 0.8 * machine_memory(), remedy)
     speed = planning.bfloat16_speed(recipe.model.dimensions)
     remedy = planning.advice(speed, recipe.train.precision)
     yield _found(f"precision of {name}", planning.told(speed), not remedy, remedy)
@@ -194,9 +194,9 @@ def cluster_findings(folders: Sequence[str]) -> Iterator[Finding]:
             "there: tokenfree cluster submit -- doctor --cluster --storage s3://bucket/runs"
         )
     token = uuid.uuid4().hex.encode()
-    made = {f"{folder.rstrip('/')}/.doctor-{uuid.uuid4().hex}": folder for folder in folders}
+    probes = {f"{folder.rstrip('/')}/.doctor-{uuid.uuid4().hex}": folder for folder in folders}
     with contextlib.ExitStack() as stack:
-        here = {name: folder for name, folder in made.items() if _is_left(name, token, stack)}
+        here = {name: folder for name, folder in probes.items() if _is_left(name, token, stack)}
         stack.enter_context(ray_environment())
         stack.enter_context(ray_session())
         nodes = sorted((node for node in ray.nodes() if node["Alive"]), key=lambda node: node["NodeManagerAddress"])
@@ -234,22 +234,22 @@ def node_findings(
     `gpus` is the number that Ray counts, and `expected` are the versions of the asking process. That process has left a
     file with `token` in each address of `folders`, which maps addresses to the user's names for them.
     """
-    found = [finding for check in (memory, limits) for finding in check() if finding.state != "ok"]
-    own = versions()
+    findings = [finding for check in (memory, limits) for finding in check() if finding.state != "ok"]
+    local_versions = versions()
     other = [
-        f"{name} {own.get(name)} (here {version})" for name, version in expected.items() if own.get(name) != version
+        f"{name} {local_versions.get(name)} (here {version})" for name, version in expected.items() if local_versions.get(name) != version
     ]
     if other:
         remedy = "install the same versions everywhere: one image, or one lock file on each node"
-        found.append(Finding("missing", "versions", ", ".join(other), remedy))
+        findings.append(Finding("missing", "versions", ", ".join(other), remedy))
     if gpus and (usable := _gpus()) < gpus:
         remedy = "install the driver, or a torch built for the CUDA of the driver; then start the node again"
-        found.append(Finding("missing", "gpu", f"Ray counts {gpus:g}, torch can use {usable}", remedy))
+        findings.append(Finding("missing", "gpu", f"Ray counts {gpus:g}, torch can use {usable}", remedy))
     for left, folder in folders.items():
         if trouble := storage_trouble(left, token):
             remedy = "give an address that all nodes can write to, such as s3://bucket/runs, or mount it"
-            found.append(Finding("missing", f"storage {folder}", trouble, remedy))
-    return [Finding(each.state, each.what, f"{address}: {each.value}", each.remedy) for each in found]
+            findings.append(Finding("missing", f"storage {folder}", trouble, remedy))
+    return [Finding(problem.state, problem.what, f"{address}: {problem.value}", problem.remedy) for problem in findings]
 
 
 def storage_trouble(folder: str, token: bytes) -> str:

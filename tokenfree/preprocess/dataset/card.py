@@ -74,9 +74,9 @@ def byte_shares(manifest: Manifest) -> dict[str, float]:
     """Return the share of each language's subwords that are bytes of characters missing from the vocabulary."""
     languages = sorted(manifest.statistics["languages"].items())  # older directories have no such counts
     return {
-        name: found["byte_pieces"] / found["subwords"]
-        for name, found in languages
-        if found["subwords"] and "byte_pieces" in found
+        name: counts["byte_pieces"] / counts["subwords"]
+        for name, counts in languages
+        if counts["subwords"] and "byte_pieces" in counts
     }
 
 
@@ -87,13 +87,13 @@ def card(manifest: Manifest, plots: Sequence[str]) -> str:
     languages = [
         (
             name,
-            found["documents"],
-            found["windows"],
-            found["characters"],
-            f"{found['characters'] / found['subwords']:.2f}" if found["subwords"] else "",
+            counts["documents"],
+            counts["windows"],
+            counts["characters"],
+            f"{counts['characters'] / counts['subwords']:.2f}" if counts["subwords"] else "",
             f"{shares[name]:.1%}" if name in shares else "",
         )
-        for name, found in sorted(manifest.statistics["languages"].items())
+        for name, counts in sorted(manifest.statistics["languages"].items())
     ]
     sections = [
         front_matter(manifest),

@@ -109,10 +109,10 @@ def load_manifest(directory: AnyPath) -> Manifest:
         raise UserError(
             f"{directory}/{MANIFEST}: damaged, it is not JSON; copy the directory again or remake it"
         ) from None
-    found = values.get("schema_version") if isinstance(values, dict) else None
-    if found != SCHEMA_VERSION:
+    version = values.get("schema_version") if isinstance(values, dict) else None
+    if version != SCHEMA_VERSION:
         raise UserError(
-            f"{directory}/{MANIFEST}: schema version {found!r} is not known here (known: {SCHEMA_VERSION}); "
+            f"{directory}/{MANIFEST}: schema version {version!r} is not known here (known: {SCHEMA_VERSION}); "
             "install the tokenfree that made it, or preprocess again"
         )
     try:
@@ -147,9 +147,9 @@ def reconcile(counters: Mapping[str, Any]) -> None:
     parts["filtered"] = sum(counters["filtered"].values())
     parts["failed"] = sum(counters["failed"].values())
     if counters["pages"] != sum(parts.values()):
-        found = " + ".join(f"{count} {name}" for name, count in parts.items())
+        breakdown = " + ".join(f"{count} {name}" for name, count in parts.items())
         raise JobError(
-            f"{counters['pages']} pages were read, but {found} make {sum(parts.values())}; "
+            f"{counters['pages']} pages were read, but {breakdown} make {sum(parts.values())}; "
             "no manifest is written: remove the output and run again, and please report this"
         )
 
@@ -169,12 +169,12 @@ def mark_success(storage: Storage, inputs: Sequence[Mapping[str, Any]]) -> None:
     Each of `inputs` has `path` (a name), `size` in bytes and `modified`, as the job found them. Raises UserError if the
     directory cannot be written to or has a `_SUCCESS` for another manifest.
     """
-    before = read_sealed(storage, SUCCESS) or {}
-    found = hash_of(storage, MANIFEST)
-    if before.get("manifest_sha256", found) != found:
+    previous = read_sealed(storage, SUCCESS) or {}
+    manifest_sha256 = hash_of(storage, MANIFEST)
+    if previous.get("manifest_sha256", manifest_sha256) != manifest_sha256:
         raise UserError(f"{storage.url}/{MANIFEST}: damaged; see `tokenfree verify {storage.url}`")
-    later = before.get("added_later", {})
-    mark = {"manifest_sha256": found, "inputs": list(inputs), "added_later": later}
+    later = previous.get("added_later", {})
+    mark = {"manifest_sha256": manifest_sha256, "inputs": list(inputs), "added_later": later}
     write_sealed(storage, SUCCESS, mark)
 
 

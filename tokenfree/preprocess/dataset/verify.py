@@ -232,11 +232,11 @@ def verify(directory: AnyPath) -> tuple[str, ...]:
 
 def _check_mark_of_before(storage: Storage, manifest: Manifest) -> None:
     """Check the `_SUCCESS` of an older version, which has no hash of itself."""
-    size, known = storage.size(SUCCESS), storage.read_json(SUCCESS)
-    if manifest.files or size is None or (size and not isinstance(known, dict)):
+    size, mark = storage.size(SUCCESS), storage.read_json(SUCCESS)
+    if manifest.files or size is None or (size and not isinstance(mark, dict)):
         raise JobError(f"{SUCCESS}: damaged or missing; {COPY}, or run its `tokenfree preprocess` again")
-    if known is not None:
-        check_hash(storage, MANIFEST, known.get("manifest_sha256", ""), source=SUCCESS, action=COPY)
+    if mark is not None:
+        check_hash(storage, MANIFEST, mark.get("manifest_sha256", ""), source=SUCCESS, action=COPY)
 
 
 def _check_totals(manifest: Manifest) -> None:
@@ -306,6 +306,6 @@ def _count_characters(batch: pa.RecordBatch) -> int:
     return sum(map(len, batch["text"].to_pylist())) if "text" in batch.schema.names else 0
 
 
-def _compare(shard: ShardEntry, name: str, found: Any, expected: Any) -> None:
-    if found != expected:
-        raise JobError(f"{shard.path}: {found} {name}, not the {expected} of the manifest")
+def _compare(shard: ShardEntry, name: str, actual: Any, expected: Any) -> None:
+    if actual != expected:
+        raise JobError(f"{shard.path}: {actual} {name}, not the {expected} of the manifest")

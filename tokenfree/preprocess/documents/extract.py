@@ -63,15 +63,15 @@ def extract(
         elif page.redirect:
             counters.redirects += 1
         else:
-            made = document_of(page, filters)
-            if isinstance(made, Document):
+            result = document_of(page, filters)
+            if isinstance(result, Document):
                 counters.documents += 1
-                yield made
-            elif isinstance(made, Failure):
-                counters.failed[made.reason] += 1
-                yield FailedPage(made, page)
+                yield result
+            elif isinstance(result, Failure):
+                counters.failed[result.reason] += 1
+                yield FailedPage(result, page)
             else:
-                counters.filtered[made] += 1
+                counters.filtered[result] += 1
 
 
 def document_of(page: Page, filters: FilterConfig) -> Document | Failure | str:

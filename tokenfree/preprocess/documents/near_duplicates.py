@@ -92,9 +92,9 @@ def _filled(smallest: np.ndarray) -> np.ndarray:
     empty = smallest == _EMPTY
     left = np.flatnonzero(empty)
     for probes in _places() if len(left) else ():
-        found = ~empty[probes[left]]
-        values[left[found]] = values[probes[left[found]]]
-        left = left[~found]
+        filled = ~empty[probes[left]]
+        values[left[filled]] = values[probes[left[filled]]]
+        left = left[~filled]
     values[left] = values[np.argmin(empty)]
     return values
 
@@ -161,11 +161,11 @@ def chosen(pairs: Iterable[Pair]) -> list[Pair]:
     Documents are visited in the order of their keys. A document is dropped if it is similar to one that stays, so no
     chain of small differences joins dissimilar documents. The most similar pair counts, then the lowest key.
     """
-    gone: dict[tuple[str, bytes], Pair] = {}
+    dropped: dict[tuple[str, bytes], Pair] = {}
     for pair in sorted(pairs, key=lambda pair: (pair.language, pair.upper, -pair.similarity, pair.lower)):
-        if (pair.language, pair.lower) not in gone:
-            gone.setdefault((pair.language, pair.upper), pair)
-    return list(gone.values())
+        if (pair.language, pair.lower) not in dropped:
+            dropped.setdefault((pair.language, pair.upper), pair)
+    return list(dropped.values())
 
 
 KEY = pa.binary(KEY_BYTES)
@@ -196,13 +196,13 @@ def band_name(number: int) -> str:
 
 def numbers_of(column: pa.ChunkedArray) -> np.ndarray:
     """Return the sketches of the column `sketch`, uint16 [documents, 256]."""
-    found = [np.frombuffer(value.as_py(), "<u2") for value in column]
-    return np.stack(found) if found else np.zeros((0, NUM_HASHES), "<u2")
+    sketches = [np.frombuffer(value.as_py(), "<u2") for value in column]
+    return np.stack(sketches) if sketches else np.zeros((0, NUM_HASHES), "<u2")
 
 
-def write_gone(storage: Storage, name: str, gone: Sequence[Pair]) -> str:
+def write_gone(storage: Storage, name: str, pairs: Sequence[Pair]) -> str:
     """Commit the dropped documents of these sorted pairs, and return the file's SHA-256."""
-    columns = {"language": [pair.language for pair in gone], "key": [pair.upper for pair in gone]}
+    columns = {"language": [pair.language for pair in pairs], "key": [pair.upper for pair in pairs]}
     return write_table(storage, name, pa.table(columns, pa.schema([("language", pa.string()), ("key", KEY)])))
 
 
@@ -225,8 +225,8 @@ def key_halves(column: pa.Array | pa.ChunkedArray) -> np.ndarray:
 
 
 def keys_of(column: pa.Array | pa.ChunkedArray) -> np.ndarray:
-    found: list[Any] = column.to_pylist()
-    return as_keys(b"".join(found))
+    keys: list[Any] = column.to_pylist()
+    return as_keys(b"".join(keys))
 
 
 def as_keys(data: bytes) -> np.ndarray:

@@ -69,21 +69,21 @@ def iterate_windows(
 
 
 def _build_batch(windows: list[Window], config: PreprocessConfig, vocabulary: Vocabulary | None) -> WindowBatch:
-    wanted = schema(config.columns)
+    batch_schema = schema(config.columns)
     columns: dict[str, pa.Array] = {
         "document": pa.array([window.document for window in windows], pa.string()),
         "language": pa.array([window.language for window in windows], pa.string()),
         "text": pa.array([window.text for window in windows], pa.string()),
     }
-    if not {"codepoints", "whitespace"}.isdisjoint(wanted.names):
+    if not {"codepoints", "whitespace"}.isdisjoint(batch_schema.names):
         columns |= _character_columns(windows)
-    if not {"word_starts", "word_ends"}.isdisjoint(wanted.names):
+    if not {"word_starts", "word_ends"}.isdisjoint(batch_schema.names):
         columns |= _word_columns(windows)
-    if not SUBWORD_COLUMNS.isdisjoint(wanted.names):
+    if not SUBWORD_COLUMNS.isdisjoint(batch_schema.names):
         columns |= _subword_columns(windows, vocabulary)
-    if "sentence_starts" in wanted.names:
+    if "sentence_starts" in batch_schema.names:
         columns |= _sentence_columns(windows)
-    rows = pa.RecordBatch.from_arrays([columns[name] for name in wanted.names], schema=wanted)
+    rows = pa.RecordBatch.from_arrays([columns[name] for name in batch_schema.names], schema=batch_schema)
     subwords = columns["subword_ids"].values.to_numpy() if "subword_ids" in columns else np.zeros(0, dtype=np.int32)
     byte_pieces = vocabulary.num_byte_pieces(subwords) if vocabulary is not None else 0
     return WindowBatch(rows, sum(len(window.text) for window in windows), len(subwords), byte_pieces)

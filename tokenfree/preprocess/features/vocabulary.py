@@ -110,10 +110,10 @@ def train_apart(texts: Iterable[str], config: VocabularyConfig, seed: int, size:
     if size < WORTH_A_PROCESS:
         return train_vocabulary(texts, config, seed)
     # The texts are pickled one by one, so that the process keeps none of them.
-    given = b"".join([pickle.dumps((config, seed, os.getpid())), *map(pickle.dumps, texts), pickle.dumps(None)])
+    payload = b"".join([pickle.dumps((config, seed, os.getpid())), *map(pickle.dumps, texts), pickle.dumps(None)])
     done = subprocess.run(
         [sys.executable, "-P", "-m", __name__],  # no module of the working directory may hide another
-        input=given,
+        input=payload,
         stdout=subprocess.PIPE,
         env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
         process_group=0,  # Ctrl-C reaches this process alone, which then ends the other
@@ -123,10 +123,10 @@ def train_apart(texts: Iterable[str], config: VocabularyConfig, seed: int, size:
             "vocabulary: the process that trains it was ended; was it out of memory? Lower "
             "vocabulary.sample_characters, or run the same command again"
         )
-    made = pickle.loads(done.stdout)
-    if isinstance(made, Exception):
-        raise made
-    return made
+    result = pickle.loads(done.stdout)
+    if isinstance(result, Exception):
+        raise result
+    return result
 
 
 def main() -> None:
@@ -140,13 +140,13 @@ def main() -> None:
     try:
         config, seed, parent = pickle.load(texts)
         threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
-        made: object = train_vocabulary(iter(lambda: pickle.load(texts), None), config, seed)
+        result: object = train_vocabulary(iter(lambda: pickle.load(texts), None), config, seed)
     except (EOFError, pickle.UnpicklingError):  # the parent process ended while it sent the texts
         return
     except (UserError, JobError) as error:
-        made = error
+        result = error
     with answers:
-        pickle.dump(made, answers)
+        pickle.dump(result, answers)
 
 
 def _end_with(parent: int) -> None:

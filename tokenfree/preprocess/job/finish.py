@@ -111,19 +111,19 @@ def statistics(shards: Sequence[BuiltShard]) -> dict[str, Any]:
     lengths: Counter[int] = Counter()
     languages: dict[str, dict[str, Any]] = {}
     for shard in shards:
-        lengths.update({int(bits): found for bits, found in shard.lengths.items()})
+        lengths.update({int(bits): number for bits, number in shard.lengths.items()})
         entry = shard.entry
         language = languages.setdefault(entry.language, {"scripts": {}})
-        for name, found in (
+        for name, number in (
             ("documents", entry.documents),
             ("windows", entry.rows),
             ("characters", entry.characters),
             ("subwords", shard.subwords),
             ("byte_pieces", shard.byte_pieces),
         ):
-            language[name] = language.get(name, 0) + found
-        for script, found in shard.scripts.items():
-            language["scripts"][script] = language["scripts"].get(script, 0) + found
+            language[name] = language.get(name, 0) + number
+        for script, number in shard.scripts.items():
+            language["scripts"][script] = language["scripts"].get(script, 0) + number
     return {"lengths": {str(bits): lengths[bits] for bits in sorted(lengths)}, "languages": languages}
 
 
@@ -156,12 +156,12 @@ def replay(output: str) -> ReplayResult:
     with storage.new_file(REPLAYED) as new, open(new.path, "w", encoding="utf-8") as file:
         for row in read_failures(storage):
             tried += 1
-            made = _again(row, config)
-            if isinstance(made, Document):
+            result = _again(row, config)
+            if isinstance(result, Document):
                 documents += 1
-                file.write(json.dumps(vars(made), ensure_ascii=False) + "\n")
+                file.write(json.dumps(vars(result), ensure_ascii=False) + "\n")
             else:
-                failing[made] += 1
+                failing[result] += 1
     if documents:
         note_added(storage, REPLAYED, new.sha256)
     else:
@@ -174,5 +174,5 @@ def _again(row: dict[str, Any], config: PreprocessConfig) -> Document | str:
     if row["page"] is None:
         return row["reason"]
     page: Page = checked(Page, {**row["page"], "id": row["id"], "text": row["text"]})
-    made = document_of(page, config.filters)
-    return made.reason if isinstance(made, Failure) else made
+    result = document_of(page, config.filters)
+    return result.reason if isinstance(result, Failure) else result

@@ -49,15 +49,15 @@ def identity(config: PreprocessConfig, inputs: Iterable[InputFile]) -> dict[str,
     """
     model = config.vocabulary.model
     sha256 = hashlib.sha256(read_given_model(model)).hexdigest() if model is not None else None
-    found = [{"path": portable_name(file.path), "size": file.size, "modified": file.modified} for file in inputs]
-    found.sort(key=lambda entry: (entry["path"], entry["size"], entry["modified"]))
-    return {"format": FORMAT, "config": _content(config, sha256), "inputs": found, "versions": library_versions()}
+    entries = [{"path": portable_name(file.path), "size": file.size, "modified": file.modified} for file in inputs]
+    entries.sort(key=lambda entry: (entry["path"], entry["size"], entry["modified"]))
+    return {"format": FORMAT, "config": _content(config, sha256), "inputs": entries, "versions": library_versions()}
 
 
-def reading_identity(wanted: Mapping[str, Any]) -> dict[str, Any]:
+def reading_identity(job_identity: Mapping[str, Any]) -> dict[str, Any]:
     """Return the part of a job's identity that decides a sorted run, together with an input split."""
-    config = {name: wanted["config"][name] for name in READING_FIELDS if name in wanted["config"]}
-    return {"format": wanted["format"], "config": config, "versions": wanted["versions"]}
+    config = {name: job_identity["config"][name] for name in READING_FIELDS if name in job_identity["config"]}
+    return {"format": job_identity["format"], "config": config, "versions": job_identity["versions"]}
 
 
 def manifest_config(manifest: Manifest) -> dict[str, Any]:
@@ -91,30 +91,30 @@ def read_given_model(path: str) -> bytes:
         raise UserError(f"vocabulary.model: cannot read {path} ({reason}); give a SentencePiece model") from None
 
 
-def differing_settings(found: Mapping[str, Any], wanted: Mapping[str, Any]) -> list[str]:
+def differing_settings(recorded: Mapping[str, Any], requested: Mapping[str, Any]) -> list[str]:
     """Return the settings that differ between two identities, as `changed_settings` describes them."""
     defaults = flatten(to_mapping(PreprocessConfig()))
     later = {key: value for key, value in defaults if key.startswith(LATER_FIELDS)}
     later.update(flatten(EARLIER_VALUES))
-    return changed_settings({**later, **dict(flatten(found))}, {**later, **dict(flatten(wanted))})
+    return changed_settings({**later, **dict(flatten(recorded))}, {**later, **dict(flatten(requested))})
 
 
-def changed_settings(found: Mapping[str, Any], wanted: Mapping[str, Any]) -> list[str]:
+def changed_settings(recorded: Mapping[str, Any], requested: Mapping[str, Any]) -> list[str]:
     """Return the values that differ between two flat mappings, with their keys: `seed 0, not 1`."""
-    values = [(key, found.get(key), wanted.get(key)) for key in sorted({*found, *wanted})]
+    values = [(key, recorded.get(key), requested.get(key)) for key in sorted({*recorded, *requested})]
     return [f"{key} {json.dumps(old)}, not {json.dumps(new)}" for key, old, new in values if old != new]
 
 
-def changed_inputs(found: Sequence[Mapping[str, Any]], wanted: Sequence[Mapping[str, Any]]) -> list[str]:
+def changed_inputs(recorded: Sequence[Mapping[str, Any]], requested: Sequence[Mapping[str, Any]]) -> list[str]:
     """Return the inputs that differ between two sorted lists of entries with a `path`, in words and by name."""
-    if list(found) == list(wanted):
+    if list(recorded) == list(requested):
         return []
-    gone = {entry["path"] for entry in found if entry not in wanted}
-    come = {entry["path"] for entry in wanted if entry not in found}
+    removed = {entry["path"] for entry in recorded if entry not in requested}
+    added = {entry["path"] for entry in requested if entry not in recorded}
     differences = [
-        *[f"another content of the input {name}" for name in sorted(gone & come)],
-        *[f"the input {name}, which is not given now" for name in sorted(gone - come)],
-        *[f"no input {name}" for name in sorted(come - gone)],
+        *[f"another content of the input {name}" for name in sorted(removed & added)],
+        *[f"the input {name}, which is not given now" for name in sorted(removed - added)],
+        *[f"no input {name}" for name in sorted(added - removed)],
     ]
     return differences or ["the same inputs, another number of times"]
 
@@ -156,7 +156,7 @@ def with_earlier_values(config: PreprocessConfig, storage: Storage) -> Preproces
 
 
 def finished(
-    storage: Storage, wanted: Mapping[str, Any], config: PreprocessConfig, inputs: Inputs, *, check_inputs: bool = False
+    storage: Storage, job_identity: Mapping[str, Any], config: PreprocessConfig, inputs: Inputs, *, check_inputs: bool = False
 ) -> Manifest | None:
     """Return the manifest if the job `wanted` (its identity) is complete, or None if it is to be run or resumed.
 
@@ -168,30 +168,30 @@ def finished(
         raise UserError(f"{storage.url}: is a file; give a directory to --output")
     names = storage.names()
     if MANIFEST not in names:
-        _refuse_foreign(storage, names, wanted)
+        _refuse_foreign(storage, names, job_identity)
         return None
     manifest = load_manifest(storage.url)
     # A finished directory stays valid under later versions of the libraries, so these are not compared.
-    refuse(storage, "was made with", differing_settings(manifest_config(manifest), wanted["config"]))
-    marked, found = marked_inputs(storage), wanted["inputs"]
+    refuse(storage, "was made with", differing_settings(manifest_config(manifest), job_identity["config"]))
+    marked, entries = marked_inputs(storage), job_identity["inputs"]
     if marked is not None:
-        refuse(storage, "was made with", changed_inputs(_only(marked, "path", "size"), _only(found, "path", "size")))
-    if marked != found or check_inputs or not all(entry["modified"] for entry in found):
+        refuse(storage, "was made with", changed_inputs(_only(marked, "path", "size"), _only(entries, "path", "size")))
+    if marked != entries or check_inputs or not all(entry["modified"] for entry in entries):
         _compare_contents(storage, manifest, config, inputs)
-    if marked != found:
+    if marked != entries:
         with contextlib.suppress(UserError):  # the directory may belong to someone else or be read-only
-            mark_success(storage, found)  # so that nothing is hashed the next time
+            mark_success(storage, entries)  # so that nothing is hashed the next time
     return manifest
 
 
-def _refuse_foreign(storage: Storage, names: Sequence[str], wanted: Mapping[str, Any]) -> None:
+def _refuse_foreign(storage: Storage, names: Sequence[str], job_identity: Mapping[str, Any]) -> None:
     """Refuse an unfinished directory of another job, of no job, or whose job can no longer be determined."""
-    begun = begun_job(storage)
-    if begun is not None:
-        differences = differing_settings(begun["config"], wanted["config"])
-        if begun.get("format") == FORMAT:  # otherwise none of its work is used
-            differences += changed_settings(begun["versions"], wanted["versions"])
-            differences += changed_inputs(_only(begun["inputs"], "path"), _only(wanted["inputs"], "path"))
+    recorded_job = begun_job(storage)
+    if recorded_job is not None:
+        differences = differing_settings(recorded_job["config"], job_identity["config"])
+        if recorded_job.get("format") == FORMAT:  # otherwise none of its work is used
+            differences += changed_settings(recorded_job["versions"], job_identity["versions"])
+            differences += changed_inputs(_only(recorded_job["inputs"], "path"), _only(job_identity["inputs"], "path"))
         refuse(storage, "was begun with", differences)
     elif foreign := sorted(set(names) - {WORK, TEMPORARY, LOCK}):
         raise UserError(
@@ -205,11 +205,11 @@ def _compare_contents(storage: Storage, manifest: Manifest, config: PreprocessCo
     files = [(portable_name(file.path), file) for file in inputs if file.path in read]
     names = [{"path": name} for name, _ in files]
     refuse(storage, "was made with", changed_inputs(_only(manifest.inputs, "path"), _only(names, "path")))
-    found = []
+    entries = []
     for name, file in files:
         size, sha256 = hash_input(file)
-        found.append({"path": name, "size": size, "sha256": sha256})
-    refuse(storage, "was made with", changed_inputs(manifest.inputs, _only(found, "path", "size", "sha256")))
+        entries.append({"path": name, "size": size, "sha256": sha256})
+    refuse(storage, "was made with", changed_inputs(manifest.inputs, _only(entries, "path", "size", "sha256")))
 
 
 def _only(entries: Iterable[Mapping[str, Any]], *names: str) -> list[dict[str, Any]]:

@@ -141,14 +141,14 @@ def noted_error(storage: Storage) -> Exception | None:
 
     If the directory cannot be written to, no step can record that. Then this function runs into the same error.
     """
-    found: list[Exception] = []
+    errors: list[Exception] = []
     for name in storage.names(ERRORS):
         values = storage.read_json(f"{ERRORS}/{name}")
         if values is not None:
             kind, message = values["kind"], values["message"]
-            found.append(EXPECTED[kind](message) if kind in EXPECTED else failed(storage, f"{kind}: {message}"))
-    if found:
-        return min(found, key=lambda error: not isinstance(error, UserError))
+            errors.append(EXPECTED[kind](message) if kind in EXPECTED else failed(storage, f"{kind}: {message}"))
+    if errors:
+        return min(errors, key=lambda error: not isinstance(error, UserError))
     try:
         storage.write_bytes(f"{ERRORS}/trial", b"")
     except UserError as error:

@@ -35,7 +35,7 @@ MADE_EARLY = ("vocabulary", "train", "validation", "failures", NEAR_DUPLICATE_PA
 
 def begin(
     storage: Storage,
-    wanted: Mapping[str, Any],
+    job_identity: Mapping[str, Any],
     config: PreprocessConfig,
     inputs: Inputs,
     splits: Sequence[InputSplit],
@@ -49,16 +49,16 @@ def begin(
     """
     if config.vocabulary.model is not None:
         Vocabulary.load(read_given_model(config.vocabulary.model))  # fails before the job reads for hours
-    _take(storage, wanted, notice)
+    _take(storage, job_identity, notice)
     attempt = uuid.uuid4().hex
     storage.write_json(ATTEMPT, {"id": attempt})  # from now on no earlier attempt can write
     storage.remove(PLAN)  # an earlier attempt may have cut its inputs differently; planning again is fast
     read = {path for split in splits for path in split.inputs}
-    reading = fingerprint(reading_identity(wanted))
+    reading = fingerprint(reading_identity(job_identity))
     return PreprocessJob(
         url=storage.url,
         config=config,
-        fingerprint=fingerprint(dict(wanted)),
+        fingerprint=fingerprint(dict(job_identity)),
         reading_fingerprint=reading,
         splits=write_lines(storage, f"{WORK}/splits", (split.to_json() for split in splits)),
         inputs=write_lines(storage, f"{WORK}/inputs", (input_line(file) for file in inputs if file.path in read)),
@@ -67,27 +67,27 @@ def begin(
     )
 
 
-def _take(storage: Storage, wanted: Mapping[str, Any], notice: Callable[[str], None]) -> None:
+def _take(storage: Storage, job_identity: Mapping[str, Any], notice: Callable[[str], None]) -> None:
     """Mark the directory as that of the job. Remove what a killed job left half-written, and what is now useless.
 
     The mark is removed last, so that the directory stays identifiable if the command is killed here.
     """
     storage.remove(TEMPORARY)
-    begun = begun_job(storage)
-    if begun == wanted:
+    recorded_job = begun_job(storage)
+    if recorded_job == job_identity:
         return
-    if begun is not None and begun.get("format") != FORMAT:
+    if recorded_job is not None and recorded_job.get("format") != FORMAT:
         notice(
             f"{storage.url}: was begun by an earlier version of tokenfree, whose work cannot be used. It starts again"
         )
         for name in (*MADE_EARLY, WORK):
             storage.remove(name)
-    elif begun is not None:
-        changed = {entry["path"] for entry in wanted["inputs"] if entry not in begun["inputs"]}
+    elif recorded_job is not None:
+        changed = {entry["path"] for entry in job_identity["inputs"] if entry not in recorded_job["inputs"]}
         notice(f"{storage.url}: changed since the job was begun, so read again: {', '.join(sorted(changed))}")
         for name in (*MADE_EARLY, SHARDS, VOCABULARY_SIDECAR):
             storage.remove(name)
-    storage.write_json(JOB, dict(wanted))
+    storage.write_json(JOB, dict(job_identity))
 
 
 def release(storage: Storage) -> None:

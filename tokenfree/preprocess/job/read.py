@@ -83,23 +83,23 @@ def _write_run(
 ) -> SortedRun:
     storage, name = job.storage, run_name(runs_name(line), number)
     counters, documents, failed = PageCounters(), [], []
-    for made in extract(pages, job.config.namespaces, job.config.filters, counters):
-        if isinstance(made, FailedPage):
-            failed.append((made, split.names[0] if len(split.names) == 1 else made.failure.id.partition(":")[2]))
+    for result in extract(pages, job.config.namespaces, job.config.filters, counters):
+        if isinstance(result, FailedPage):
+            failed.append((result, split.names[0] if len(split.names) == 1 else result.failure.id.partition(":")[2]))
         else:
-            documents.append(made)
+            documents.append(result)
     beside: dict[str, str] = {}
     failures, sha256 = write_failures(storage, failures_name(name), failed)
     if failures:
         beside[FAILURES] = sha256
     file = write_documents(storage, RUNS, name, documents, job.config.validation_fraction)
-    least = job.config.near_duplicates.min_similarity
-    if least is not None and file.batches:
-        shingle, rows = job.config.near_duplicates.shingle_characters, band_rows(least)
+    min_similarity = job.config.near_duplicates.min_similarity
+    if min_similarity is not None and file.batches:
+        shingle, rows = job.config.near_duplicates.shingle_characters, band_rows(min_similarity)
         sha256 = write_sketches(storage, sketches_name(name), _by_language(storage, file), shingle, rows)
         beside[SKETCHES] = sha256
-    wanted = _run_fingerprint(job, line)
-    run = SortedRun(name, wanted, pages.bytes, counters.to_json(), failures, file, first_page, pages.ended, beside)
+    run_fingerprint = _run_fingerprint(job, line)
+    run = SortedRun(name, run_fingerprint, pages.bytes, counters.to_json(), failures, file, first_page, pages.ended, beside)
     commit_run(storage, RUNS, run)
     return run
 
@@ -111,8 +111,8 @@ def _committed(job: PreprocessJob, line: str, *, read: bool = True) -> list[Sort
     """
     runs: list[SortedRun] = []
     while not runs or not runs[-1].last:
-        name, wanted = run_name(runs_name(line), len(runs)), _run_fingerprint(job, line)
-        run = find_run(job.storage, RUNS, name, wanted, read=read)
+        name, run_fingerprint = run_name(runs_name(line), len(runs)), _run_fingerprint(job, line)
+        run = find_run(job.storage, RUNS, name, run_fingerprint, read=read)
         if run is None or run.first_page != _num_pages(runs):
             break
         runs.append(run)
@@ -131,13 +131,13 @@ def _num_pages(runs: Iterable[SortedRun]) -> int:
 
 def all_runs(job: PreprocessJob, *, read: bool = True) -> list[SortedRun]:
     """Return the committed runs of all splits in order. `read` checks their content. Raises JobError if one is gone."""
-    found = []
+    committed = []
     for line in job.split_lines():
         runs = _committed(job, line, read=read)
         if not runs or not runs[-1].last:
             raise JobError(f"{job.url}/{RUNS}/{run_name(runs_name(line), len(runs))}: gone; run the job again")
-        found += runs
-    return found
+        committed += runs
+    return committed
 
 
 def num_runs(job: PreprocessJob) -> int:
@@ -185,17 +185,17 @@ def hashed_inputs(job: PreprocessJob) -> list[dict[str, Any]]:
     """Return the name, size and SHA-256 of each input, sorted. Raises JobError if an input was not hashed."""
     named = []
     for line in job.input_lines():
-        known = _known(job, line)
-        if known is None:
+        record = _known(job, line)
+        if record is None:
             raise JobError(f"{job.url}/{hash_sidecar(line)}: gone or damaged; run the job again")
         path = portable_name(json.loads(line)["path"])
-        named.append({"path": path, "size": known["size"], "sha256": known["input_sha256"]})
+        named.append({"path": path, "size": record["size"], "sha256": record["input_sha256"]})
     return sorted(named, key=lambda entry: (entry["path"], entry["sha256"]))
 
 
 def _known(job: PreprocessJob, line: str) -> dict[str, Any] | None:
-    known = read_sealed(job.storage, hash_sidecar(line))
-    return known if known is not None and known.get("input") == line else None
+    record = read_sealed(job.storage, hash_sidecar(line))
+    return record if record is not None and record.get("input") == line else None
 
 
 def hash_sidecar(line: str) -> str:

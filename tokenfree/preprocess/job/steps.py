@@ -67,8 +67,8 @@ from tokenfree.preprocess.shards.sorted_runs import DATASET_SPLITS, Partition, S
 
 def num_bands(job: PreprocessJob) -> int:
     """Return the number of bands of the sketches, or 0 if near-duplicates are kept."""
-    least = job.config.near_duplicates.min_similarity
-    return 0 if least is None else NUM_HASHES // band_rows(least)
+    min_similarity = job.config.near_duplicates.min_similarity
+    return 0 if min_similarity is None else NUM_HASHES // band_rows(min_similarity)
 
 
 def find_in_one_band(job: PreprocessJob, index: int) -> int:
@@ -77,8 +77,8 @@ def find_in_one_band(job: PreprocessJob, index: int) -> int:
     Needs about a hundred bytes per document of the whole corpus. Raises JobError if a run is missing.
     """
     storage, name = job.storage, pairs_name(job, index)
-    known = read_sealed(storage, f"{name}.json")
-    if known is not None and known["band_sha256"] == hash_of(storage, name):
+    record = read_sealed(storage, f"{name}.json")
+    if record is not None and record["band_sha256"] == hash_of(storage, name):
         return index
     columns = ("language", "key", band_name(index))
     runs = all_runs(job, read=False)  # the texts are not needed, and would be read for each band
@@ -135,20 +135,20 @@ def find_near_duplicates(job: PreprocessJob, runs: Sequence[SortedRun]) -> NearD
     if done is not None and done.job == job.fingerprint and hashes_of(storage, done.files) == done.files:
         return done
     sketched, ids = _compared_documents(job, runs, _candidates(job))
-    gone = chosen(_near_pairs(_candidates(job), sketched, job.config.near_duplicates.min_similarity or 0.0))
+    dropped = chosen(_near_pairs(_candidates(job), sketched, job.config.near_duplicates.min_similarity or 0.0))
     name = f"{NEAR_DUPLICATES}/{job.fingerprint}-gone.arrow"
-    files = {name: write_gone(storage, name, gone), NEAR_DUPLICATE_PAIRS: _write_pairs(storage, gone, ids)}
-    lowest, highest = _extremes(job, runs, {(pair.language, pair.upper) for pair in gone})
-    made = NearDuplicates(job.fingerprint, name, lowest.hex(), highest.hex(), files)
-    write_sealed(storage, _DONE, asdict(made))
-    return made
+    files = {name: write_gone(storage, name, dropped), NEAR_DUPLICATE_PAIRS: _write_pairs(storage, dropped, ids)}
+    lowest, highest = _extremes(job, runs, {(pair.language, pair.upper) for pair in dropped})
+    result = NearDuplicates(job.fingerprint, name, lowest.hex(), highest.hex(), files)
+    write_sealed(storage, _DONE, asdict(result))
+    return result
 
 
 def _candidates(job: PreprocessJob) -> pa.Table:
     names = [pairs_name(job, index) for index in range(num_bands(job))]
     columns = ["language", "lower", "upper"]
-    found = pa.concat_tables([read_columns(job.storage, name, columns) for name in names])
-    once = found.group_by(columns).aggregate([])
+    pairs = pa.concat_tables([read_columns(job.storage, name, columns) for name in names])
+    once = pairs.group_by(columns).aggregate([])
     return once.sort_by([(column, "ascending") for column in columns])
 
 
@@ -156,7 +156,7 @@ def _compared_documents(
     job: PreprocessJob, runs: Sequence[SortedRun], pairs: pa.Table
 ) -> tuple[dict[_Document, np.ndarray], dict[_Document, str]]:
     """Return the sketch and id of each document in a pair. Of equal texts take the lowest id, as the shards do."""
-    wanted = {
+    paired_documents = {
         document
         for side in ("lower", "upper")
         for document in zip(pairs["language"].to_pylist(), pairs[side].to_pylist(), strict=True)
@@ -168,30 +168,30 @@ def _compared_documents(
             continue
         table = read_columns(job.storage, sketches_name(run.name), ["language", "key", "id", "sketch"])
         documents = [*zip(table["language"].to_pylist(), table["key"].to_pylist(), strict=True)]
-        rows = [row for row, document in enumerate(documents) if document in wanted]
-        found = table.take(pa.array(rows, pa.int64()))
-        names: list[Any] = found["id"].to_pylist()
-        for row, name, numbers in zip(rows, names, numbers_of(found["sketch"]), strict=True):
+        rows = [row for row, document in enumerate(documents) if document in paired_documents]
+        selected = table.take(pa.array(rows, pa.int64()))
+        names: list[Any] = selected["id"].to_pylist()
+        for row, name, numbers in zip(rows, names, numbers_of(selected["sketch"]), strict=True):
             document = documents[row]
             sketches[document] = numbers
             ids[document] = min(ids.get(document, name), name)
     return sketches, ids
 
 
-def _near_pairs(pairs: pa.Table, sketches: dict[_Document, np.ndarray], least: float) -> Iterable[Pair]:
+def _near_pairs(pairs: pa.Table, sketches: dict[_Document, np.ndarray], min_similarity: float) -> Iterable[Pair]:
     for batch in pairs.to_batches(_COMPARED):
         columns: list[list[Any]] = [batch[name].to_pylist() for name in ("language", "lower", "upper")]
         rows = [*zip(*columns, strict=True)]
         lower = np.stack([sketches[language, key] for language, key, _ in rows])
         upper = np.stack([sketches[language, key] for language, _, key in rows])
-        for (language, first, second), found in zip(rows, similarity(lower, upper).tolist(), strict=True):
-            if found >= least:
-                yield Pair(language, first, second, found)
+        for (language, first, second), pair_similarity in zip(rows, similarity(lower, upper).tolist(), strict=True):
+            if pair_similarity >= min_similarity:
+                yield Pair(language, first, second, pair_similarity)
 
 
-def _write_pairs(storage: Storage, gone: Sequence[Pair], ids: dict[_Document, str]) -> str:
+def _write_pairs(storage: Storage, dropped: Sequence[Pair], ids: dict[_Document, str]) -> str:
     with storage.new_file(NEAR_DUPLICATE_PAIRS) as new, open(new.path, "w", encoding="utf-8") as file:
-        for pair in gone:
+        for pair in dropped:
             row = {
                 "language": pair.language,
                 "kept": ids[pair.language, pair.lower],
@@ -202,13 +202,13 @@ def _write_pairs(storage: Storage, gone: Sequence[Pair], ids: dict[_Document, st
     return new.sha256
 
 
-def _extremes(job: PreprocessJob, runs: Sequence[SortedRun], gone: set[_Document]) -> tuple[bytes, bytes]:
+def _extremes(job: PreprocessJob, runs: Sequence[SortedRun], dropped: set[_Document]) -> tuple[bytes, bytes]:
     table = read_sketches(job, runs, ["language", "key"])
     languages, keys = table["language"].to_pylist(), table["key"].to_pylist()
     halves = key_halves(table["key"])
     order = np.lexsort((halves[:, 0], halves[:, 1]))  # by the last eight bytes, which are the draw
-    lowest = next(keys[row] for row in order if (languages[row], keys[row]) not in gone)
-    highest = next(keys[row] for row in order[::-1] if (languages[row], keys[row]) not in gone)
+    lowest = next(keys[row] for row in order if (languages[row], keys[row]) not in dropped)
+    highest = next(keys[row] for row in order[::-1] if (languages[row], keys[row]) not in dropped)
     return lowest, highest
 
 

@@ -48,10 +48,10 @@ def shard_fingerprint(job: str, vocabulary_sha256: str | None, task: ShardTask) 
     return fingerprint({"job": job, "vocabulary": vocabulary_sha256, **task.content()})
 
 
-def find_shard(storage: Storage, sidecar: str, wanted: str) -> BuiltShard | None:
+def find_shard(storage: Storage, sidecar: str, expected_fingerprint: str) -> BuiltShard | None:
     """Return the shard if it was committed for the same job and is complete, else None."""
     shard = sealed_record(BuiltShard, storage, sidecar)
-    if shard is None or shard.fingerprint != wanted or storage.size(shard.entry.path) != shard.entry.bytes:
+    if shard is None or shard.fingerprint != expected_fingerprint or storage.size(shard.entry.path) != shard.entry.bytes:
         return None
     return shard
 
@@ -73,10 +73,10 @@ def build_shard(
     lengths, scripts = Counter[int](), Counter[str]()
     merge = task.documents.merged(storage)
     with storage.new_file(task.path) as new:
-        wanted = schema(config.columns)
-        with pa.OSFile(new.path, "wb") as sink, pa.ipc.new_stream(sink, wanted) as writer:
+        shard_schema = schema(config.columns)
+        with pa.OSFile(new.path, "wb") as sink, pa.ipc.new_stream(sink, shard_schema) as writer:
             for group in _groups(document for _, document in merge):
-                rows_before = rows
+                previous_rows = rows
                 for windows in iterate_windows(group, config, vocabulary):  # a document may have any size
                     for start in range(0, windows.rows.num_rows, MAX_BATCH_ROWS):
                         batch = windows.rows.slice(start, MAX_BATCH_ROWS)
@@ -86,7 +86,7 @@ def build_shard(
                     characters += windows.characters
                     subwords += windows.subwords
                     byte_pieces += windows.byte_pieces
-                if rows == rows_before:
+                if rows == previous_rows:
                     raise JobError(f"{task.path}: no windows came of document {group[0].id}; please report this page")
                 documents += len(group)
                 for document in group:

@@ -29,12 +29,12 @@ class Merge:
         storage: Storage,
         batches: Iterable[SortedRunBatch],
         ranges: Sequence[KeyRange] = ((0, KEY_SPACE),),
-        gone: np.ndarray | None = None,
+        dropped_keys: np.ndarray | None = None,
     ) -> None:
         self.storage = storage
         self.batches = list(batches)
         self.ranges = ranges
-        self.gone = gone
+        self.gone = dropped_keys
         self.duplicates = 0
         self.near_duplicates = 0
 
@@ -64,10 +64,10 @@ class Merge:
                 yield key, Document(*fields)
 
     def _read(self, batches: list[SortedRunBatch], low: int, high: int) -> pa.Table | None:
-        wanted = [batch for batch in batches if overlaps(batch, low, high)]
+        overlapping = [batch for batch in batches if overlaps(batch, low, high)]
         tables = []
-        for start in range(0, len(wanted), FETCHED_BATCHES):
-            chunk = wanted[start : start + FETCHED_BATCHES]
+        for start in range(0, len(overlapping), FETCHED_BATCHES):
+            chunk = overlapping[start : start + FETCHED_BATCHES]
             buffers = self.storage.read_ranges([(batch.run, batch.start, batch.end) for batch in chunk])
             slices = [_slice(read_batch(buffer), low, high) for buffer in buffers]
             # The copy releases the rows out of range: a shard needs only a small part of each batch.
@@ -85,17 +85,17 @@ def overlaps(batch: SortedRunBatch, low: int, high: int) -> bool:
 
 
 def contains_document(
-    storage: Storage, batches: Sequence[SortedRunBatch], ranges: Sequence[KeyRange], gone: np.ndarray | None = None
+    storage: Storage, batches: Sequence[SortedRunBatch], ranges: Sequence[KeyRange], dropped_keys: np.ndarray | None = None
 ) -> bool:
     """Return True if any document except those `gone` lies in the ranges. Reads data only if sidecars cannot tell."""
     keys = {bytes.fromhex(key) for batch in batches for key in (batch.first, batch.last)}
-    if gone is not None and keys:
-        found = sorted(keys)
-        keys = {key for key, out in zip(found, np.isin(as_keys(b"".join(found)), gone), strict=True) if not out}
+    if dropped_keys is not None and keys:
+        sorted_keys = sorted(keys)
+        keys = {key for key, out in zip(sorted_keys, np.isin(as_keys(b"".join(sorted_keys)), dropped_keys), strict=True) if not out}
     ends = {key_position(key) for key in keys}
     if any(low <= end < high for low, high in ranges for end in ends):
         return True
-    return any(True for _ in Merge(storage, batches, ranges, gone))
+    return any(True for _ in Merge(storage, batches, ranges, dropped_keys))
 
 
 def _share(batch: SortedRunBatch, low: int, high: int) -> float:

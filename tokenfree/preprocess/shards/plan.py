@@ -98,17 +98,17 @@ def decide_partitioning(
     return plain
 
 
-def partitions(runs: Sequence[SortedRun], rule: Partitioning, gone: str | None = None) -> dict[Partition, DocumentSet]:
+def partitions(runs: Sequence[SortedRun], rule: Partitioning, dropped_file: str | None = None) -> dict[Partition, DocumentSet]:
     """Return the documents of all runs, except those in the file `gone`, by sorted partition, which may be empty."""
-    found: dict[Partition, DocumentSet] = {}
+    documents: dict[Partition, DocumentSet] = {}
     for (drawn_split, language), batches in _by_draw(runs).items():
         if rule.moved is not None and drawn_split == rule.moved_to:
             continue  # all of them were dropped, or none would have been moved there
         for dataset_split in DATASET_SPLITS:
             ranges = rule.ranges(dataset_split, drawn_split)
             if ranges:
-                found[Partition(dataset_split, language)] = DocumentSet(ranges, batches, gone)
-    return dict(sorted(found.items()))
+                documents[Partition(dataset_split, language)] = DocumentSet(ranges, batches, dropped_file)
+    return dict(sorted(documents.items()))
 
 
 def _by_draw(runs: Sequence[SortedRun]) -> dict[Partition, tuple[SortedRunBatch, ...]]:
@@ -129,9 +129,9 @@ def plan_shards(
         if not part.is_empty(storage):
             shards[partition.dataset_split].append((partition, part))
     return [
-        ShardTask(f"{name}/data-{number:05}-of-{len(found):05}.arrow", partition, part)
-        for name, found in shards.items()
-        for number, (partition, part) in enumerate(found)
+        ShardTask(f"{name}/data-{number:05}-of-{len(parts):05}.arrow", partition, part)
+        for name, parts in shards.items()
+        for number, (partition, part) in enumerate(parts)
     ]
 
 
@@ -143,13 +143,13 @@ def gone_without_shard(
     config: PreprocessConfig,
 ) -> tuple[int, int]:
     """Return the duplicates and near-duplicates in ranges where no document stays, which no shard counts."""
-    (gone,) = {whole.gone for whole in documents.values()}
-    if gone is None:
+    (dropped_file,) = {whole.gone for whole in documents.values()}
+    if dropped_file is None:
         return 0, 0
     without = [part for _, part in _parts(documents, config) if part.is_empty(storage)]
     for (drawn_split, _), batches in _by_draw(runs).items():
         if rule.moved is not None and drawn_split == rule.moved_to:
-            without.append(DocumentSet(((0, KEY_SPACE),), batches, gone))
+            without.append(DocumentSet(((0, KEY_SPACE),), batches, dropped_file))
     duplicates = near_duplicates = 0
     for part in without:
         merge = part.merged(storage)
@@ -165,8 +165,8 @@ def _parts(
 ) -> Iterator[tuple[Partition, DocumentSet]]:
     """Yield the documents of each partition in equal key ranges. A range with documents becomes a shard."""
     for partition, whole in documents.items():
-        wanted = config.shards or -(-whole.characters // config.shard_characters)
-        bounds = [KEY_SPACE * i // wanted for i in range(wanted + 1)]
+        num_shards = config.shards or -(-whole.characters // config.shard_characters)
+        bounds = [KEY_SPACE * i // num_shards for i in range(num_shards + 1)]
         for low, high in itertools.pairwise(bounds):
             yield partition, whole.between(low, high)
 
@@ -196,7 +196,7 @@ def sample_quotas(characters: Mapping[str, int], total: int, smoothing: float) -
 def sample_size(documents: Mapping[Partition, DocumentSet], config: VocabularyConfig) -> int:
     """Return the number of characters that `sample_texts` yields."""
     return min(
-        config.sample_characters, sum(found.characters for (name, _), found in documents.items() if name == TRAIN)
+        config.sample_characters, sum(part.characters for (name, _), part in documents.items() if name == TRAIN)
     )
 
 
@@ -204,8 +204,8 @@ def sample_texts(
     storage: Storage, documents: Mapping[Partition, DocumentSet], config: VocabularyConfig
 ) -> Iterator[str]:
     """Yield training texts by language in the order of their keys (on any runner), up to the language's quota."""
-    training = {language: found for (name, language), found in documents.items() if name == TRAIN}
-    characters = {language: found.characters for language, found in training.items()}
+    training = {language: part for (name, language), part in documents.items() if name == TRAIN}
+    characters = {language: part.characters for language, part in training.items()}
     quotas = sample_quotas(characters, config.sample_characters, config.smoothing)
     for language, quota in sorted(quotas.items()):
         yield from _prefix(storage, training[language], quota)

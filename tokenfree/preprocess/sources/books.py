@@ -202,20 +202,20 @@ def wrap_width(lengths: list[int]) -> int | None:
 def _unwrap(lines: list[str], width: int) -> list[str]:
     """Join lines, except those that end well before the width although the next word had room: verse and lists."""
     joined = [lines[0]]
-    for before, line in pairwise(lines):
+    for previous, line in pairwise(lines):
         first_word = 1 if _CJK.match(line) else len(line.split(None, 1)[0])
-        if len(before) + 1 + first_word < 0.7 * width:
+        if len(previous) + 1 + first_word < 0.7 * width:
             joined.append(line)
         else:
-            joined[-1] += _glue(before, line) + line
+            joined[-1] += _glue(previous, line) + line
     return joined
 
 
-def _glue(before: str, after: str) -> str:
+def _glue(left: str, right: str) -> str:
     """Return what joins two lines: nothing between Chinese or Japanese characters or after a hyphen, else a space."""
-    if _CJK.match(before[-1]) and _CJK.match(after[0]) and not ("\uac00" <= before[-1] <= "\ud7af"):
+    if _CJK.match(left[-1]) and _CJK.match(right[0]) and not ("\uac00" <= left[-1] <= "\ud7af"):
         return ""
-    hyphenated = before[-1] == "-" and before[-2:-1].isalpha() and after[0].isalpha()
+    hyphenated = left[-1] == "-" and left[-2:-1].isalpha() and right[0].isalpha()
     return "" if hyphenated else " "
 
 
@@ -282,7 +282,7 @@ def _text_split(files: Sequence[InputFile], languages: dict[str, str]) -> InputS
 
 
 def _parts(
-    file: InputFile, form: Format, columns: TableColumns, language: str, given: bool, split_bytes: int
+    file: InputFile, form: Format, columns: TableColumns, language: str, language_is_fixed: bool, split_bytes: int
 ) -> Iterator[InputSplit]:
     """Yield the splits of one table: byte ranges of JSON lines (one if compressed), or ranges of Parquet row groups."""
     length, size = file.size, _num_bytes(file)
@@ -291,7 +291,7 @@ def _parts(
     else:
         length = num_row_groups(file, columns)
     num_parts = min(1 if is_packed(file.name) else math.ceil(size / split_bytes), length)
-    split = table_split(file, form, columns, language, given=given)
+    split = table_split(file, form, columns, language, given=language_is_fixed)
     yield from parts_of(split, num_parts, length, math.ceil(size / max(1, num_parts)))
 
 

@@ -187,8 +187,8 @@ class Source:
 def _read_plain(file: IO[bytes], start: int, end: int) -> Iterator[Event]:
     source = Source(file, start)
     while block := source.read():
-        before = source.position - len(block)
-        inside = max(0, min(len(block), end - before))
+        block_start = source.position - len(block)
+        inside = max(0, min(len(block), end - block_start))
         for data, owned in ((block[:inside], True), (block[inside:], False)):
             if data:
                 yield Block(data, owned, source.position)
@@ -228,9 +228,9 @@ def _read_streams(path: str, file: IO[bytes], codec: Codec, start: int, end: int
                 reason = "truncated"  # in the middle of a header
         else:
             source.go_to(offset + 1)
-        found = codec.resumable and source.seek_header(codec.header)
-        yield Damage(reason or ("damaged_stream" if found else "trailing_garbage"), offset, owned)
-        if not found:
+        has_next_stream = codec.resumable and source.seek_header(codec.header)
+        yield Damage(reason or ("damaged_stream" if has_next_stream else "trailing_garbage"), offset, owned)
+        if not has_next_stream:
             return
 
 
@@ -240,17 +240,17 @@ def _decode(path: str, source: Source, codec: Codec) -> Iterator[bytes | str]:
     start = source.position
     while block := source.read():
         held: list[bytes] = []
-        given = 0
+        num_yielded = 0
         try:
             for piece in decompressed(decoder, block):
                 held.append(piece)
                 # Pass on whole blocks only, since a wrong checksum shows after the last byte of its block.
                 if len(held) * PIECE_BYTES > HELD_BYTES:
-                    given += sum(map(len, held))
+                    num_yielded += sum(map(len, held))
                     yield from held  # not joined: output is large where a few bytes expand to many
                     held.clear()
         except DECODE_ERRORS:
-            yield from _salvage(path, start, source.position - len(block), block, codec, given)
+            yield from _salvage(path, start, source.position - len(block), block, codec, num_yielded)
             yield "damaged_stream"
             return
         yield from held
@@ -260,22 +260,22 @@ def _decode(path: str, source: Source, codec: Codec) -> Iterator[bytes | str]:
     yield "truncated"
 
 
-def _salvage(path: str, start: int, before: int, block: bytes, codec: Codec, given: int) -> Iterator[bytes]:
+def _salvage(path: str, start: int, block_start: int, block: bytes, codec: Codec, num_to_skip: int) -> Iterator[bytes]:
     """Yield what the stream at `start` has before the damage in `block` at `before`, without the first `given` bytes.
 
     A decompressor that fails drops the output of that call, so the stream is read again, and `block` byte by byte.
     """
     decoder = codec.decoder()
     with open_input(path) as file:
-        for good in read_range(file, start, before):
+        for good in read_range(file, start, block_start):
             for _ in decompressed(decoder, good):
                 pass
     saved = bytearray()
     try:
         for at in range(len(block)):
             data = b"".join(decompressed(decoder, block[at : at + 1]))
-            saved += data[given:]
-            given = max(0, given - len(data))
+            saved += data[num_to_skip:]
+            num_to_skip = max(0, num_to_skip - len(data))
             # Not a block per byte: the work per block would be repeated a hundred thousand times.
             if len(saved) >= PIECE_BYTES:
                 yield bytes(saved)

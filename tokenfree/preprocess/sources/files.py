@@ -119,13 +119,13 @@ class LinksFollowed(LocalFileSystem):
     def _followed(self, info: dict[str, Any], folder: str) -> dict[str, Any] | None:
         if not info["islink"] or not os.path.exists(info["name"]):
             return info
-        found = self.info(info["name"])
-        if found["type"] == "directory":
+        target_info = self.info(info["name"])
+        if target_info["type"] == "directory":
             target = os.path.realpath(info["name"])
             if target in self._entered or os.path.commonpath([target, os.path.realpath(folder)]) == target:
                 return None
             self._entered.add(target)
-        return found
+        return target_info
 
 
 _KINDS = {
@@ -160,7 +160,7 @@ def open_input(path: str) -> IO[bytes]:
 
 
 def list_inputs(
-    paths: Iterable[str], field: str, wanted: Callable[[str], bool], output: str | None = None
+    paths: Iterable[str], field: str, accepts_name: Callable[[str], bool], output: str | None = None
 ) -> list[InputFile]:
     """Return the files that `paths` (files, folders, globs, fsspec URLs) stand for, each once, sorted by path.
 
@@ -168,11 +168,11 @@ def list_inputs(
     `wanted`, outside the directory `output`. Raises UserError if a path of `field` stands for no file or cannot be
     listed.
     """
-    found: dict[str, InputFile] = {}
+    by_place: dict[str, InputFile] = {}
     for path in paths:
         check_address(path, field)
         try:
-            files = _expand(path, field, wanted, output)
+            files = _expand(path, field, accepts_name, output)
         except UserError:
             raise
         except ImportError as error:
@@ -184,10 +184,10 @@ def list_inputs(
             check_address(file.path, field)
             # Two paths may find the same file. Which one counts must not depend on their order.
             place = _place(file.path)
-            known = found.get(place)
-            if known is None or _order(file, place) < _order(known, place):
-                found[place] = file
-    files = sorted(found.values(), key=lambda file: file.path)
+            previous = by_place.get(place)
+            if previous is None or _order(file, place) < _order(previous, place):
+                by_place[place] = file
+    files = sorted(by_place.values(), key=lambda file: file.path)
     counts = Counter(file.name for file in files)  # two folders may have files of the same name
     return [replace(file, name=file.path) if counts[file.name] > 1 else file for file in files]
 
@@ -200,7 +200,7 @@ def _place(path: str) -> str:
     return os.path.realpath(path) if path.startswith("/") else path
 
 
-def _expand(path: str, field: str, wanted: Callable[[str], bool], output: str | None) -> list[InputFile]:
+def _expand(path: str, field: str, accepts_name: Callable[[str], bool], output: str | None) -> list[InputFile]:
     if not path.strip():  # an unset shell variable; fsspec would take it for the working directory
         raise UserError(f"{field}: a path is empty; give {_KINDS[field]}, or a folder or glob of them")
     fs, inner = url_to_fs(path)
@@ -214,19 +214,19 @@ def _expand(path: str, field: str, wanted: Callable[[str], bool], output: str | 
         return [_input_file(fs, fs.info(inner), posixpath.dirname(inner))]
     if is_glob:
         root = posixpath.dirname(inner[: min(inner.find(sign) for sign in "*?[" if sign in inner)])
-        found = fs.glob(inner, detail=True)
+        listing = fs.glob(inner, detail=True)
     else:
         root = inner.rstrip("/")
-        found = fs.find(inner, detail=True)
-    infos = [info for info in found.values() if wanted(posixpath.basename(info["name"]))]
+        listing = fs.find(inner, detail=True)
+    infos = [info for info in listing.values() if accepts_name(posixpath.basename(info["name"]))]
     for info in infos:
         if info.get("islink") and not os.path.exists(info["name"]):
             raise UserError(f"{field}: {info['name']} is a link that leads nowhere; remove it")
     files = [_input_file(fs, info, root) for info in infos if info["type"] == "file"]
     if not files:
         raise UserError(f"{field}: {path} {'matches no' if is_glob else 'is a folder without'} {_KINDS[field]}")
-    own = None if output is None else f"{_place(output.rstrip('/'))}/"
-    others = [file for file in files if own is None or not _place(file.path).startswith(own)]
+    output_prefix = None if output is None else f"{_place(output.rstrip('/'))}/"
+    others = [file for file in files if output_prefix is None or not _place(file.path).startswith(output_prefix)]
     if not others:
         raise UserError(f"{field}: all files of {path} are in --output, which is not read: {output}. Give another one.")
     return others
@@ -265,13 +265,13 @@ def hash_file_input(file: InputFile) -> tuple[int, str]:
 
     Raises OSError if the file cannot be read, and JobError if it changed since it was found or while it was read.
     """
-    before = _look_again(file)
+    version = _look_again(file)
     with open_input(file.path) as opened:
         sha256 = hash_stream(opened)
         size = opened.tell()
     # A remote store may report other details in a listing than for a single file, so compare two single reports.
-    found = file.version if isinstance(url_to_fs(file.path)[0], LocalFileSystem) else before
-    changed = (file.size and size != file.size) or not found == before == _look_again(file)
+    expected_version = file.version if isinstance(url_to_fs(file.path)[0], LocalFileSystem) else version
+    changed = (file.size and size != file.size) or not expected_version == version == _look_again(file)
     if changed:
         raise JobError(f"{file.path}: changed while it was read; give the same command again")
     return size, sha256

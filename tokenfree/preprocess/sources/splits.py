@@ -35,13 +35,13 @@ def find_inputs(config: PreprocessConfig, output: str | None = None) -> Inputs:
             raise UserError(f"{key}: {tag!r} is not a language tag (BCP 47); give one such as en or zh-Hant")
     if not config.wikipedia and not config.books and not config.hf_dataset:
         raise UserError("no input: give wikipedia (dumps), books (files or folders) or hf_dataset")
-    found = list_inputs(config.wikipedia, "wikipedia", is_dump_name, output)
+    dumps = list_inputs(config.wikipedia, "wikipedia", is_dump_name, output)
     files = list_inputs(config.books, "books", books.is_book_name, output)
     for file in files:
         if "wiki" in file.name and is_dump_name(file.name) and not books.is_book_name(file.name):
             raise UserError(f"books: {file.path} is named like a Wikipedia dump; give it to wikipedia")
         books.check_book_name(file)
-    return Inputs(found, files, hf.list_datasets(config.hf_dataset))
+    return Inputs(dumps, files, hf.list_datasets(config.hf_dataset))
 
 
 def plan_splits(config: PreprocessConfig, inputs: Inputs | None = None) -> list[InputSplit]:

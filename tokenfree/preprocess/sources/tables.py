@@ -69,8 +69,8 @@ class TableColumns:
 
     def among(self, names: Sequence[str]) -> list[str]:
         """Return those of `names` that are to be read, each once."""
-        wanted = dict.fromkeys([self.text, self.id, self.language, "title"])
-        return [name for name in wanted if name in names]
+        columns = dict.fromkeys([self.text, self.id, self.language, "title"])
+        return [name for name in columns if name in names]
 
     def check(self, schema: pa.Schema, what: str) -> None:
         """Raise UserError if the table `what` lacks a column that the user named, or if its text is not text."""
@@ -123,12 +123,12 @@ def list_datasets(texts: Iterable[str]) -> list[InputFile]:
     """
     names = sorted({Named.parse(text) for text in texts}, key=str)
     labels = Counter(named.label for named in names)
-    found = []
+    inputs = []
     for named in names:
         dataset = open_dataset(named)
         label = named.label if labels[named.label] == 1 else str(named)  # two folders have this name
-        found.append(InputFile(SCHEME + str(named), label, len(dataset), dataset._fingerprint))
-    return found
+        inputs.append(InputFile(SCHEME + str(named), label, len(dataset), dataset._fingerprint))
+    return inputs
 
 
 def split_dataset(
@@ -144,7 +144,7 @@ def split_dataset(
     yield from parts_of(split, num_parts, file.size, size // max(1, num_parts))
 
 
-def table_split(file: InputFile, form: Format, columns: TableColumns, language: str, *, given: bool) -> InputSplit:
+def table_split(file: InputFile, form: Format, columns: TableColumns, language: str, *, language_is_fixed: bool) -> InputSplit:
     """Return an empty split of a table. `given`: the job gives its language, which overrides that of a row."""
     return InputSplit(
         kind="books",
@@ -153,7 +153,7 @@ def table_split(file: InputFile, form: Format, columns: TableColumns, language: 
         names=(file.name,),
         versions=(file.version,),
         languages=(language,),
-        language_given=given,
+        language_given=language_is_fixed,
         text_column=columns.text,
         id_column=columns.id,
         language_column=columns.language,
@@ -239,10 +239,10 @@ def check_json_lines(file: InputFile, columns: TableColumns) -> None:
     rows = [row for line in lines if isinstance(row := _parsed(line), dict)]
     is_list = bool(lines) and lines[0].strip() == b"["
     if lines and (is_list or not any(columns.text in row for row in rows)):
-        found = "write one JSON object a line, in UTF-8"
+        hint = "write one JSON object a line, in UTF-8"
         if rows and not is_list:
-            found = f"only {', '.join(rows[0])}; {action('text')}"
-        raise UserError(f"books: {file.path}: no line has a field {columns.text!r}, {found}")
+            hint = f"only {', '.join(rows[0])}; {action('text')}"
+        raise UserError(f"books: {file.path}: no line has a field {columns.text!r}, {hint}")
 
 
 def json_rows(split: InputSplit) -> Iterator[tuple[str, Row]]:
@@ -376,8 +376,8 @@ def read_table(split: InputSplit) -> Iterator[Page | Failure]:
             yield row
             continue
         text = row.get(columns.text)
-        own_id = row.get(columns.id)
-        identity = f"books:{name}:{position if own_id is None else _clean(str(own_id))}"
+        row_id = row.get(columns.id)
+        identity = f"books:{name}:{position if row_id is None else _clean(str(row_id))}"
         if not isinstance(text, str):
             yield Failure(identity, "missing_text", _clean(str(row))[:RAW_BYTES])
             continue

@@ -92,10 +92,10 @@ def _read_head(file: InputFile, language: str | None) -> tuple[InputSplit, float
 def _site(file_name: str, xml: str, language: str | None) -> Site:
     """Return the wiki of a dump. The file's name wins: in excerpts and converted dumps the head often names another."""
     base = file_name.rpartition("/")[2]
-    known = wikimedia_database(base)
-    database, known_language = known or (None, None)
-    site = Site.from_siteinfo(xml, database=database, language=language or known_language)
-    if not (language or known_language):
+    wiki = wikimedia_database(base)
+    database, file_language = wiki or (None, None)
+    site = Site.from_siteinfo(xml, database=database, language=language or file_language)
+    if not (language or file_language):
         site = replace(site, language=WIKIMEDIA_LANGUAGES.get(site.language.lower(), site.language))
     if site.database == UNKNOWN_DATABASE:
         site = replace(site, database=re.sub(r"[^\w-]+", "_", base.partition(".")[0]) or UNKNOWN_DATABASE)
@@ -194,9 +194,9 @@ class _Scanner:
             closed = self._find_close(position)
             if closed is None:
                 break
-            end, found = closed
+            end, item = closed
             if not self._skipping:
-                yield found
+                yield item
             position, self._open, self._skipping = end, False, False
         del self.buffer[:position]
         self._searched = max(0, self._searched - position)
@@ -224,8 +224,8 @@ class _Scanner:
         if self.limit is not None:
             # Read on only for a tag that begins before the limit and may end after it.
             tail = bytes(self.buffer[max(position, self.limit - len(_OPEN)) : self.limit])
-            begun = tail[tail.rfind(b"<") :] if b"<" in tail else b""
-            awaited = begun and _OPEN.startswith(begun) and len(self.buffer) < self.limit + _TAIL_BYTES
+            partial_tag = tail[tail.rfind(b"<") :] if b"<" in tail else b""
+            awaited = partial_tag and _OPEN.startswith(partial_tag) and len(self.buffer) < self.limit + _TAIL_BYTES
             self.finished = match is not None or not awaited
         return max(position, len(self.buffer) - _TAIL_BYTES)
 
@@ -287,13 +287,13 @@ def read_pages(split: InputSplit) -> Iterator[Page | Failure]:
     events = read_blocks(split.inputs[0], split.format, split.start, split.end)
     if split.encoding != "utf-8":
         events = as_utf8(events, split.encoding)
-    for found in scan_pages(events, split.rooted):
-        if isinstance(found, Loss):
-            raw = found.data.decode(errors="replace")
-            name = _page_id(raw, site) if found.offset is None else f"{site.database}:bytes {found.offset}"
-            yield Failure(name, found.reason, raw)
+    for item in scan_pages(events, split.rooted):
+        if isinstance(item, Loss):
+            raw = item.data.decode(errors="replace")
+            name = _page_id(raw, site) if item.offset is None else f"{site.database}:bytes {item.offset}"
+            yield Failure(name, item.reason, raw)
         else:
-            yield parse_page(found, site, needs_ns=split.needs_ns)
+            yield parse_page(item, site, needs_ns=split.needs_ns)
 
 
 def parse_page(data: bytes, site: Site, *, needs_ns: bool = True) -> Page | Failure:
@@ -347,8 +347,8 @@ def unescape(raw: str) -> str:
     if "\r" in raw:
         raw = raw.replace("\r\n", "\n").replace("\r", "\n")
     if _CDATA in raw:
-        before, *sections = raw.split(_CDATA)
-        return unescape(before) + "".join(map(_unescape_section, sections))
+        head, *sections = raw.split(_CDATA)
+        return unescape(head) + "".join(map(_unescape_section, sections))
     pieces = _ENTITY.split(raw)
     pieces[1::2] = [_NAMED.get(name) or _character(name) for name in pieces[1::2]]
     return "".join(pieces)

@@ -300,8 +300,8 @@ def _fix_bracket(match: re.Match[str]) -> str:
 
 def _close_gap(match: re.Match[str]) -> str:
     """Return one space if something between two words was dropped, but none next to punctuation."""
-    before, after = match.string[match.start() - 1], match.string[match.end()]
-    return " " if len(match[0]) > match[0].count(GONE) and after not in _CLOSERS and before not in _OPENERS else ""
+    left, right = match.string[match.start() - 1], match.string[match.end()]
+    return " " if len(match[0]) > match[0].count(GONE) and right not in _CLOSERS and left not in _OPENERS else ""
 
 
 def _drop_empty_sections(lines: list[str]) -> list[str]:

@@ -89,9 +89,9 @@ def hour(arguments: dict[str, str]) -> str:
 
 def as_of(arguments: dict[str, str], language: str, words: str = "As of") -> str:
     """`{{as of|2013|4|lc=y}}`: "as of April 2013"."""
-    shown = get(arguments, "alt")
-    if shown:
-        return shown
+    alt_text = get(arguments, "alt")
+    if alt_text:
+        return alt_text
     values = [*positional(arguments)[:3], "", "", ""]
     lower = get(arguments, "lc").lower() in ("y", "yes", "on", "true", "1")
     if get(arguments, "since"):
@@ -184,8 +184,8 @@ def grouped(number: str, language: str) -> str:
     thousands, decimal, fewest = _SEPARATORS.get(language, (",", ".", 4))
     if len(whole) >= fewest:
         whole = _lakhs(whole) if language in ("bn", "hi") else f"{int(whole):,}".replace(",", thousands)
-    shown = sign + whole + fraction.replace(".", decimal)
-    return shown.translate(_BENGALI_DIGITS) if language == "bn" else shown
+    text = sign + whole + fraction.replace(".", decimal)
+    return text.translate(_BENGALI_DIGITS) if language == "bn" else text
 
 
 def _lakhs(digits: str) -> str:
@@ -208,23 +208,23 @@ def format_number(arguments: dict[str, str], language: str) -> str:
 def convert(arguments: dict[str, str], language: str) -> str:
     """`{{convert|5|to|10|km|mi}}`: the source quantity, "5 to 10 km"; the converted one is left out."""
     values = positional(arguments)[:20]
-    shown = ""
+    text = ""
     position = 0
     while position + 1 < len(values):
-        shown += _number(values[position], language)
+        text += _number(values[position], language)
         link = _RANGES.get(values[position + 1])
         if link is None:
             break
-        shown += f" {_TO[language]} " if link == " to " and language in _TO else link
+        text += f" {_TO[language]} " if link == " to " and language in _TO else link
         position += 2
     if position + 1 >= len(values):
-        return shown + (_number(values[position], language) if position < len(values) else "")
+        return text + (_number(values[position], language) if position < len(values) else "")
     unit = values[position + 1]
-    shown = _with_unit(shown, unit, adjective=arguments.get("adj", "").strip() == "on")
+    text = _with_unit(text, unit, adjective=arguments.get("adj", "").strip() == "on")
     following = values[position + 2 : position + 4]
     if len(following) == 2 and _NUMBER.fullmatch(following[0]) and (unit, following[1]) in _COMPOUND:
-        shown += f" {following[0]} {following[1]}"
-    return shown
+        text += f" {following[0]} {following[1]}"
+    return text
 
 
 def _number(value: str, language: str) -> str:
@@ -233,29 +233,29 @@ def _number(value: str, language: str) -> str:
     return grouped(value.replace(",", "") if language == "en" else value, language).replace("+", " ").replace("//", "/")
 
 
-def _with_unit(shown: str, unit: str, adjective: bool = False) -> str:
+def _with_unit(text: str, unit: str, adjective: bool = False) -> str:
     unit = _LINK.sub(r"\1", unit)
     symbol = _UNITS.get(unit.lower(), unit)
     if symbol.startswith("/"):
-        return shown + symbol
-    return f"{shown}-{symbol}" if adjective and len(symbol) > 4 else f"{shown} {symbol}"
+        return text + symbol
+    return f"{text}-{symbol}" if adjective and len(symbol) > 4 else f"{text} {symbol}"
 
 
 def value(arguments: dict[str, str], language: str) -> str:
     """`{{val|0.99985|0.2|e=3|u=A}}`: "0.99985 ± 0.2 × 10^3 A"."""
     numbers = positional(arguments)
-    shown = get(arguments, "p") + "".join(grouped(number, language) for number in numbers[:1])
+    text = get(arguments, "p") + "".join(grouped(number, language) for number in numbers[:1])
     if len(numbers) > 1:
-        shown += numbers[1] if numbers[1].startswith("(") else f" ± {grouped(numbers[1], language)}"
+        text += numbers[1] if numbers[1].startswith("(") else f" ± {grouped(numbers[1], language)}"
     exponent = get(arguments, "e")
     if exponent:
-        shown += f" × 10{exponent}" if numbers else f"10{exponent}"
-    shown += get(arguments, "s")
+        text += f" × 10{exponent}" if numbers else f"10{exponent}"
+    text += get(arguments, "s")
     unit = get(arguments, "u", "ul")
     if unit:
-        shown += unit if unit in "°%" else f" {unit}"
+        text += unit if unit in "°%" else f" {unit}"
     divisor = get(arguments, "up", "upl")
-    return f"{shown}/{divisor}" if divisor else shown
+    return f"{text}/{divisor}" if divisor else text
 
 
 def fraction(arguments: dict[str, str], slash: str = "⁄") -> str:
@@ -282,18 +282,18 @@ def quantity(arguments: dict[str, str], language: str) -> str:
     if unit and not unit[0].isdigit():
         return f"{grouped(number, language)} {unit} {' '.join(values[1:])}".rstrip()
     number = values[0].replace(" ", "")
-    shown = grouped(number, language)
+    amount = grouped(number, language)
     units = values[1:]
     if not units:
-        return shown
+        return amount
     if len(units) == 1:
-        return f"{shown} {units[0]}"
+        return f"{amount} {units[0]}"
     joined = ""
     for index in range(0, len(units), 2):
         power = units[index + 1] if index + 1 < len(units) else ""
         power = {"2": "²", "3": "³"}.get(power, power)
         joined += ("/" if joined and power.startswith("-") else "") + units[index] + power.replace("-1", "")
-    return f"{shown} {joined}"
+    return f"{amount} {joined}"
 
 
 def height(arguments: dict[str, str]) -> str:
@@ -331,12 +331,12 @@ def constant(text: str) -> Rule:
     return lambda arguments: text
 
 
-def around(before: str, after: str = "") -> Rule:
+def around(prefix: str, suffix: str = "") -> Rule:
     """A rule that sets the first argument between two texts."""
 
     def rule(arguments: Arguments) -> str:
-        shown = first(arguments)
-        return f"{before}{shown}{after}" if shown else ""
+        text = first(arguments)
+        return f"{prefix}{text}{suffix}" if text else ""
 
     return rule
 

@@ -118,9 +118,9 @@ def _splice(text: str, start: int, end: int, nodes: list[Node], lookup: Lookup, 
     pieces: list[str] = []
     for node in nodes:
         pieces.append(text[start : node[0]])
-        shown = _expand(text, node, lookup, depth)
-        if shown:
-            pieces.append(shown)
+        expansion = _expand(text, node, lookup, depth)
+        if expansion:
+            pieces.append(expansion)
         elif node[0] and (text[node[0] - 1] in BEFORE_GONE or start == node[0]):
             pieces.append(GONE)
         start = node[1]

@@ -47,17 +47,17 @@ def position_terms(encoder: Encoder, num_units: int) -> list[Tensor | None]:
     valid_BU = torch.ones(1, num_units, dtype=torch.bool)
     with torch.no_grad():
         biases = encoder.trunk.positions(example_BUD, valid_BU) or []
-        found = [_dense(bias) for bias in biases] or [None]
-    terms = [None if term is None or term.shape[-1] != num_units else term for term in found]
+        dense_terms = [_dense(bias) for bias in biases] or [None]
+    terms = [None if term is None or term.shape[-1] != num_units else term for term in dense_terms]
     return terms * len(encoder.trunk.layers) if len(terms) == 1 else terms
 
 
 def _dense(bias: LayerBias) -> Tensor | None:
     try:
-        found = bias.dense(ALL_HEADS)
+        term = bias.dense(ALL_HEADS)
     except NotImplementedError:  # raised by a bias that depends on the queries
         return None
-    return found if found.dim() == 3 else None
+    return term if term.dim() == 3 else None
 
 
 class TextUnits(NamedTuple):
@@ -120,13 +120,13 @@ def watched(encoder: Encoder, see: See) -> Iterator[None]:
 
     `see` must use its arguments before it returns, because the next layer may reuse their memory.
     """
-    found: list[TextUnits] = []
+    units: list[TextUnits] = []
 
-    def after_down(module: nn.Module, given: Any, down: Downsampled) -> None:
-        found[:] = [_units(given[1], down)]
+    def after_down(module: nn.Module, inputs: Any, down: Downsampled) -> None:
+        units[:] = [_units(inputs[1], down)]
 
     def before_core(number: int) -> Callable[[nn.Module, Any], None]:
-        return lambda core, given: see(number, SeenLayer(core, given[0], found[0]))
+        return lambda core, inputs: see(number, SeenLayer(core, inputs[0], units[0]))
 
     layers: list[Any] = list(encoder.trunk.layers)
     with contextlib.ExitStack() as hooks:
@@ -225,8 +225,8 @@ def ranks_of(matrices_HQK: Tensor) -> Tensor:
     It counts singular values above the largest times the longer side times the precision of float32.
     """
     missing_H = matrices_HQK.isnan().any(dim=2).any(dim=1)
-    known_HQK = torch.where(missing_H[:, None, None], 0, matrices_HQK.double())
-    ranks_H = torch.linalg.matrix_rank(known_HQK, rtol=max(known_HQK.shape[1:]) * torch.finfo(torch.float32).eps)
+    filled_HQK = torch.where(missing_H[:, None, None], 0, matrices_HQK.double())
+    ranks_H = torch.linalg.matrix_rank(filled_HQK, rtol=max(filled_HQK.shape[1:]) * torch.finfo(torch.float32).eps)
     return torch.where(missing_H, torch.nan, ranks_H.double())
 
 

@@ -26,9 +26,9 @@ def shared_buckets(buckets_NK: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
     The first array is for each hash, bool [N, K], the second for all hashes with the same other character, bool [N].
     """
-    each = [_is_repeated(np.unique(column, return_inverse=True)[1]) for column in buckets_NK.T]
+    per_hash = [_is_repeated(np.unique(column, return_inverse=True)[1]) for column in buckets_NK.T]
     same = np.unique(buckets_NK, axis=0, return_inverse=True)[1].reshape(-1)
-    return np.stack(each, axis=1), _is_repeated(same)
+    return np.stack(per_hash, axis=1), _is_repeated(same)
 
 
 def expected_shares(num_characters: int, num_buckets: int, num_hashes: int) -> dict[str, float]:
@@ -52,20 +52,20 @@ def count_characters(source: Data, max_windows: int | None = None) -> dict[str, 
     """
     if not is_data(source):
         text = "".join(line for _, line in read_lines(str(source)))
-        found, counts = np.unique(codepoints_of(text), return_counts=True)
-        return {"": dict(zip(found.tolist(), counts.tolist(), strict=True))}
+        codepoints, counts = np.unique(codepoints_of(text), return_counts=True)
+        return {"": dict(zip(codepoints.tolist(), counts.tolist(), strict=True))}
     total: dict[str, np.ndarray] = {}
     for split in ShardReader(source, "train").manifest.splits:
         reader = ShardReader(source, split)
-        most = max_windows or sum(shard.rows for shard in reader.shards)
-        for shards, rows in reader.spread_rows(("codepoints",), most):
+        num_windows = max_windows or sum(shard.rows for shard in reader.shards)
+        for shards, rows in reader.spread_rows(("codepoints",), num_windows):
             languages = np.array([reader.shards[shard].language for shard in shards.tolist()])
             for language in np.unique(languages).tolist():
-                own = [row for row, other in zip(rows["codepoints"], languages, strict=True) if other == language]
+                windows = [row for row, other in zip(rows["codepoints"], languages, strict=True) if other == language]
                 counts = total.setdefault(language, np.zeros(0x110000, dtype=np.int64))
-                counts += np.bincount(np.concatenate(own), minlength=len(counts))
+                counts += np.bincount(np.concatenate(windows), minlength=len(counts))
     return {
-        language: {int(found): int(counts[found]) for found in np.flatnonzero(counts)}
+        language: {int(codepoint): int(counts[codepoint]) for codepoint in np.flatnonzero(counts)}
         for language, counts in total.items()
     }
 
@@ -86,27 +86,27 @@ def collisions(model: AnalysedModel, data: AnyPath | None = None, max_windows: i
         )
     source = source_of(model, data)
     by_language = count_characters(source, max_windows)
-    found = np.array(sorted({codepoint for counts in by_language.values() for codepoint in counts}), dtype=np.int64)
-    if not len(found):
+    codepoints = np.array(sorted({codepoint for counts in by_language.values() for codepoint in counts}), dtype=np.int64)
+    if not len(codepoints):
         raise UserError(f"{source} has no characters")
-    of_language = {name: _counts_of(found, counts) for name, counts in by_language.items()}
+    of_language = {name: _counts_of(codepoints, counts) for name, counts in by_language.items()}
     total_N = np.sum(list(of_language.values()), axis=0)
     factors = multipliers(config.family, config.hashes)
-    buckets_NK = hash_buckets(torch.from_numpy(found)[:, None], factors, config.buckets, config.family).numpy()
-    each_NK, all_N = shared_buckets(buckets_NK)
-    scripts_N = scripts_of(found)
+    buckets_NK = hash_buckets(torch.from_numpy(codepoints)[:, None], factors, config.buckets, config.family).numpy()
+    per_hash_NK, all_N = shared_buckets(buckets_NK)
+    scripts_N = scripts_of(codepoints)
     of_script = {str(name): np.where(scripts_N == name, total_N, 0) for name in np.unique(scripts_N)}
     groups = [("all", "", total_N)]
     groups += [("language", name, counts_N) for name, counts_N in of_language.items() if name]
     groups += [("script", name, counts_N) for name, counts_N in of_script.items()]
-    expected = expected_shares(len(found), config.buckets, config.hashes)
+    expected = expected_shares(len(codepoints), config.buckets, config.hashes)
     rows = [
         {
             "group": kind,
             "name": name,
             "characters": int((counts_N > 0).sum()),
             "occurrences": int(counts_N.sum()),
-            "hash": float(each_NK[counts_N > 0].mean()),
+            "hash": float(per_hash_NK[counts_N > 0].mean()),
             "hash_expected": expected["hash"],
             "all": float(all_N[counts_N > 0].mean()),
             "all_expected": expected["all"],
@@ -125,8 +125,8 @@ def collisions(model: AnalysedModel, data: AnyPath | None = None, max_windows: i
     }
 
 
-def _counts_of(found_N: np.ndarray, counts: Mapping[int, int]) -> np.ndarray:
-    return np.array([counts.get(codepoint, 0) for codepoint in found_N.tolist()], dtype=np.int64)
+def _counts_of(codepoints_N: np.ndarray, counts: Mapping[int, int]) -> np.ndarray:
+    return np.array([counts.get(codepoint, 0) for codepoint in codepoints_N.tolist()], dtype=np.int64)
 
 
 def _is_repeated(numbers_N: np.ndarray) -> np.ndarray:

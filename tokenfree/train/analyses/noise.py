@@ -25,7 +25,7 @@ def noise_scores(
     *,
     strengths: Sequence[float] = STRENGTHS,
     seed: int = 0,
-    most: int | None = None,
+    max_examples: int | None = None,
 ) -> dict[str, Any]:
     """Return the scores on a file of examples, first without noise, then with each scheme at each strength.
 
@@ -35,7 +35,7 @@ def noise_scores(
     rows: list[dict[str, Any]] = []
     clean, count = None, 0
     for scheme, rate in _settings(model, strengths):
-        examples = _spaced(model.examples(data, Noise(evaluation=scheme, rate=rate, seed=seed)), most)
+        examples = _spaced(model.examples(data, Noise(evaluation=scheme, rate=rate, seed=seed)), max_examples)
         scores, count = Scores.of(model, examples, data), len(examples)
         clean = clean or scores
         rows.append({"scheme": scheme or NONE, "rate": rate or 0.0, **scores.beside(clean)})
@@ -69,15 +69,15 @@ class Scores(NamedTuple):
     @classmethod
     def of(cls, model: FinetunedModel, examples: Sequence[Any], data: str | None) -> Scores:
         """Score a model on examples of a file. Raises UserError if the examples have no labels."""
-        found = model.evaluate_examples(examples)
-        if found.metrics is None:
+        evaluation = model.evaluate_examples(examples)
+        if evaluation.metrics is None:
             raise UserError(f"{data}: the examples have no labels to be compared with; give a file with the answers")
         drawn = np.random.default_rng(0).integers(len(examples), size=(REPLICATES, len(examples))).tolist()
         scores = [
-            model.task.scores([examples[one] for one in draw], [found.predictions[one] for one in draw])
+            model.task.scores([examples[one] for one in draw], [evaluation.predictions[one] for one in draw])
             for draw in drawn
         ]
-        return cls(found.metrics, found.loss, np.array([each.score for each in scores if each is not None]))
+        return cls(evaluation.metrics, evaluation.loss, np.array([metrics.score for metrics in scores if metrics is not None]))
 
     def beside(self, clean: Scores) -> dict[str, Any]:
         """Return the numbers of a row: the main score, its change from `clean`, the loss and the other scores.
@@ -108,7 +108,7 @@ def _settings(model: FinetunedModel, strengths: Sequence[float]) -> Iterator[tup
                 yield scheme, rate
 
 
-def _spaced(examples: Sequence[Any], most: int | None) -> Sequence[Any]:
-    if most is None or most >= len(examples):
+def _spaced(examples: Sequence[Any], max_examples: int | None) -> Sequence[Any]:
+    if max_examples is None or max_examples >= len(examples):
         return examples
-    return [examples[number * len(examples) // most] for number in range(most)]
+    return [examples[number * len(examples) // max_examples] for number in range(max_examples)]

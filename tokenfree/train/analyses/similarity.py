@@ -44,25 +44,25 @@ class WordPairs(NamedTuple):
 
 def read_unimorph(path: AnyPath) -> dict[str, list[str]]:
     """Return the words of each lemma in NFC, the lemma first, without phrases. Raises UserError without a tab."""
-    found: dict[str, dict[str, None]] = {}
+    words_by_lemma: dict[str, dict[str, None]] = {}
     for number, line in read_lines(path):
         columns = line.split("\t")
         if len(columns) < 2:
             raise UserError(f"{path}:{number}: no tab; a line of UniMorph is a lemma, a form and its features")
         lemma, form = (unicodedata.normalize("NFC", column.strip()) for column in columns[:2])
-        words = found.setdefault(lemma, {})
+        words = words_by_lemma.setdefault(lemma, {})
         words.update((word, None) for word in (lemma, form) if word and len(word.split()) == 1)
-    return {lemma: list(words) for lemma, words in found.items() if words}
+    return {lemma: list(words) for lemma, words in words_by_lemma.items() if words}
 
 
 def unimorph_files(paths: Sequence[AnyPath]) -> dict[str, AnyPath]:
     """Return files by their name without ending. Raises UserError if two have the same name."""
-    found: dict[str, AnyPath] = {}
+    paths_by_name: dict[str, AnyPath] = {}
     for path in paths:
-        if Path(path).stem in found:
-            raise UserError(f"{path}: {found[Path(path).stem]} has the same name; rename one")
-        found[Path(path).stem] = path
-    return found
+        if Path(path).stem in paths_by_name:
+            raise UserError(f"{path}: {paths_by_name[Path(path).stem]} has the same name; rename one")
+        paths_by_name[Path(path).stem] = path
+    return paths_by_name
 
 
 def draw_pairs(words: Mapping[str, Sequence[str]], num_pairs: int, *, seed: int, name: str) -> WordPairs:
@@ -103,9 +103,9 @@ def _other_word(
 ) -> str | None:
     for _ in range(_TRIES):
         other = lemmas[int(rng.integers(len(lemmas)))]
-        found = words[other][int(rng.integers(len(words[other])))]
-        if other != lemma and found != word:
-            return found
+        candidate = words[other][int(rng.integers(len(words[other])))]
+        if other != lemma and candidate != word:
+            return candidate
     return None
 
 
@@ -142,15 +142,15 @@ def word_vectors(model: AnalysedModel, words: Sequence[str], place: Place = "dow
 
 def _of_texts(model: AnalysedModel, words: list[str], place: Place) -> Tensor:
     seen: list[tuple[Tensor, Downsampled]] = []
-    with model.encoder.downsampler.register_forward_hook(lambda _, given, down: seen.append((given[1], down))):
+    with model.encoder.downsampler.register_forward_hook(lambda _, inputs, down: seen.append((inputs[1], down))):
         encoded = model.reader(words)
     if place == "output":
         return encoded.mean
     mask_BC, down = seen[0]
     inner_BC = mask_BC & (mask_BC.flip(1).cumsum(1).flip(1) > 1)  # excludes the last symbol, SEP
     inner_BC[:, 0] = False  # excludes the first symbol, CLS
-    own_BU = any_of_units(inner_BC, down.grouping, down.valid_BU.shape[1])
-    return (down.units_BUD * own_BU[..., None]).sum(dim=1) / own_BU.sum(dim=1, keepdim=True)
+    inner_BU = any_of_units(inner_BC, down.grouping, down.valid_BU.shape[1])
+    return (down.units_BUD * inner_BU[..., None]).sum(dim=1) / inner_BU.sum(dim=1, keepdim=True)
 
 
 @torch.no_grad()
@@ -201,7 +201,7 @@ def correlate(
     The bootstrap samples lemmas with all their pairs. Values are nan if either side is constant.
     """
     table_NM = np.stack([cosine_N, *spelling.values()], axis=1)
-    found = _spearman(table_NM)
+    correlation_M = _spearman(table_NM)
     names, of_N = np.unique(lemmas_N, return_inverse=True)
     order, counts = np.argsort(of_N, kind="stable"), np.bincount(of_N)
     starts = np.cumsum(counts) - counts
@@ -212,7 +212,7 @@ def correlate(
         within = np.arange(sizes.sum()) - np.repeat(np.cumsum(sizes) - sizes, sizes)
         replicates.append(_spearman(table_NM[order[np.repeat(starts[drawn], sizes) + within]]))
     low_M, high_M = bootstrap_interval(np.array(replicates))
-    return {name: (float(found[at]), float(low_M[at]), float(high_M[at])) for at, name in enumerate(spelling)}
+    return {name: (float(correlation_M[at]), float(low_M[at]), float(high_M[at])) for at, name in enumerate(spelling)}
 
 
 @default_settings()

@@ -55,9 +55,9 @@ class AnalysedModel:
     def fitting(self, text: str) -> str:
         """Return as much of the beginning of `text` as the model reads, in whole words if it reads words."""
         if self.symbols == "subwords":
-            found = self.vocabulary.encode_flat([text])
+            encoded = self.vocabulary.encode_flat([text])
             room = self.reader.length - NUM_FRAME
-            return text if len(found.ids) <= room else text[: int(found.starts[room])]
+            return text if len(encoded.ids) <= room else text[: int(encoded.starts[room])]
         config = self.encoder.config.downsampler
         if config.bytes_per_word is None:
             return text[: self.reader.max_characters]
@@ -96,9 +96,9 @@ def load_model(
     """
     name = expand_home(run)
     if CONFIG_NAME not in Storage.at(name).names() and (Path(name) / "config.json").is_file():
-        found = read_folder(Path(name))
-        length = min(PRETRAINED_LENGTH, found.encoder.config.embedder.max_characters)
-        reader, data, sha256 = TextEncoder(found.encoder, length=length), None, found.vocabulary
+        folder_model = read_folder(Path(name))
+        length = min(PRETRAINED_LENGTH, folder_model.encoder.config.embedder.max_characters)
+        reader, data, sha256 = TextEncoder(folder_model.encoder, length=length), None, folder_model.vocabulary
     elif is_finetuned(run):
         return _finetuned(name, load_encoder(run, step=step, trust_code=trust_code), vocabulary)
     else:
@@ -107,32 +107,32 @@ def load_model(
         assert reader.checkpoint is not None, "it is of a run"
         sha256 = reader.checkpoint.state.vocabulary
     data = data if data is not None and is_data(data) else None
-    known = None
+    loaded_vocabulary = None
     if reader.encoder.config.embedder.symbols == "subwords" and (vocabulary or data) is not None:
-        known = _vocabulary(name, vocabulary or ("" if data is None else paths_of(data)[0]), sha256)
-    return AnalysedModel(name, reader, data, known)
+        loaded_vocabulary = _vocabulary(name, vocabulary or ("" if data is None else paths_of(data)[0]), sha256)
+    return AnalysedModel(name, reader, data, loaded_vocabulary)
 
 
 def _finetuned(run: str, reader: TextEncoder, vocabulary: AnyPath | None) -> AnalysedModel:
-    own = load_vocabulary(Run(run).name) if reader.encoder.config.embedder.symbols == "subwords" else None
-    if own is not None and vocabulary is not None:
-        _vocabulary(run, vocabulary, own.sha256)
-    return AnalysedModel(run, reader, vocabulary=own)
+    run_vocabulary = load_vocabulary(Run(run).name) if reader.encoder.config.embedder.symbols == "subwords" else None
+    if run_vocabulary is not None and vocabulary is not None:
+        _vocabulary(run, vocabulary, run_vocabulary.sha256)
+    return AnalysedModel(run, reader, vocabulary=run_vocabulary)
 
 
 def load_named_vocabulary(data: AnyPath) -> Vocabulary:
     """Return the vocabulary of a data directory. Raises UserError if it has none."""
-    found = load_vocabulary(data)
-    if found is None:
+    vocabulary = load_vocabulary(data)
+    if vocabulary is None:
         raise UserError(f"{data} has no vocabulary; name a data directory with one as --vocabulary DIR")
-    return found
+    return vocabulary
 
 
 def _vocabulary(name: str, data: AnyPath, sha256: str | None) -> Vocabulary:
-    found = load_named_vocabulary(data)
-    if sha256 is not None and found.sha256 != sha256:
+    vocabulary = load_named_vocabulary(data)
+    if sha256 is not None and vocabulary.sha256 != sha256:
         raise UserError(f"{data} has another vocabulary than {name}; name its own data with --vocabulary DIR")
-    return found
+    return vocabulary
 
 
 def is_data(data: Data) -> bool:
@@ -163,12 +163,12 @@ def sample_texts(model: AnalysedModel, data: AnyPath | None, num_texts: int) -> 
     if is_data(source):
         reader = ShardReader(source, SPLIT)
         _, shards, rows = reader.spread(num_texts)
-        found = [bytes(row).decode() for row in reader.rows(("text",), shards, rows)["text"]]
+        full_texts = [bytes(row).decode() for row in reader.rows(("text",), shards, rows)["text"]]
     else:
         lines = [line for _, line in read_lines(str(source))]
-        found = [lines[index] for index in np.unique(np.linspace(0, len(lines) - 1, num_texts).astype(int))]
-    fitting = [model.fitting(text) for text in found]
-    cut = sum(len(short) < len(text) for short, text in zip(fitting, found, strict=True))
+        full_texts = [lines[index] for index in np.unique(np.linspace(0, len(lines) - 1, num_texts).astype(int))]
+    fitting = [model.fitting(text) for text in full_texts]
+    cut = sum(len(short) < len(text) for short, text in zip(fitting, full_texts, strict=True))
     texts = [text for text in fitting if text.strip()]
     if not texts:
         raise UserError(f"{source} has no text to analyse; give a data directory or a file with a text a line")

@@ -78,9 +78,9 @@ class Selection(NamedTuple):
         return action < _MASKED, (action >= _MASKED) & (action < _MASKED + _REPLACED)
 
     def laid_out(self, values: np.ndarray) -> np.ndarray:
-        found = np.zeros(self.mask.shape, dtype=np.int64)
-        found[self.rows, self.places] = values
-        return found
+        scattered = np.zeros(self.mask.shape, dtype=np.int64)
+        scattered[self.rows, self.places] = values
+        return scattered
 
     def targets(self, positions: np.ndarray, ids: np.ndarray, kinds: np.ndarray) -> Arrays:
         """Return the `target_...` arrays of a batch from values of the items, int64 [n] each."""
@@ -93,7 +93,7 @@ class Selection(NamedTuple):
 
 
 def select(
-    counts: np.ndarray, usable: np.ndarray, *, fraction: float, most: int, seed: int, sample_ids: np.ndarray
+    counts: np.ndarray, usable: np.ndarray, *, fraction: float, max_selected: int, seed: int, sample_ids: np.ndarray
 ) -> Selection:
     """Select `fraction` of the usable items of each row without replacement, rounded, at least one and at most `most`.
 
@@ -101,10 +101,10 @@ def select(
     rows.
     """
     of = np.repeat(np.arange(len(counts)), counts)
-    before = np.cumsum(counts) - counts
+    row_starts = np.cumsum(counts) - counts
     available = np.bincount(of[usable], minlength=len(counts))
-    wanted = np.maximum(np.floor(fraction * available + 0.5), 1)
-    wanted = np.minimum(np.minimum(wanted, available), most).astype(np.int64)
+    num_selected = np.maximum(np.floor(fraction * available + 0.5), 1)
+    num_selected = np.minimum(np.minimum(num_selected, available), max_selected).astype(np.int64)
     # The key of an item is 48 random bits above the item's number, and the smallest keys are selected. NumPy's
     # partition of such integers is vectorised, and the low bits of a key identify its item.
     numbers = np.arange(max(int(counts.max(initial=0)), 1))
@@ -112,11 +112,11 @@ def select(
     chosen = np.zeros(keys.shape, dtype=bool)
     chosen[numbers < counts[:, None]] = usable
     keys[~chosen] = _NEVER
-    deepest = max(int(wanted.max(initial=1)), 1)
-    least = np.sort(np.partition(keys, deepest - 1, axis=1)[:, :deepest], axis=1)
-    mask = np.arange(most) < wanted[:, None]
+    deepest = max(int(num_selected.max(initial=1)), 1)
+    smallest_keys = np.sort(np.partition(keys, deepest - 1, axis=1)[:, :deepest], axis=1)
+    mask = np.arange(max_selected) < num_selected[:, None]
     rows, places = np.nonzero(mask)
-    items = before[rows] + (least[rows, places] & _INDEX).astype(np.int64)
+    items = row_starts[rows] + (smallest_keys[rows, places] & _INDEX).astype(np.int64)
     return Selection(mask, rows, places, items, seed, sample_ids)
 
 

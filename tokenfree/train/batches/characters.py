@@ -64,8 +64,8 @@ def frame(
 
 def ragged_range(starts: np.ndarray, sizes: np.ndarray) -> np.ndarray:
     """Return starts[0], starts[0] + 1, ... (sizes[0] of them), starts[1], ..., as int64 [sizes.sum()]."""
-    before = np.cumsum(sizes) - sizes
-    return np.repeat(starts - before, sizes) + np.arange(int(sizes.sum()))
+    offsets = np.cumsum(sizes) - sizes
+    return np.repeat(starts - offsets, sizes) + np.arange(int(sizes.sum()))
 
 
 _EDGE = np.array([True])
@@ -131,8 +131,8 @@ def character_symbols(buckets: int) -> Symbols:
         codepoints = arrays["codepoints"]
         outside = ~arrays["mask"] | (classes_of(codepoints.astype(np.uint32)) == SPACE)
         outside |= (codepoints == CLS) | (codepoints == SEP)
-        found = _place_in_word(outside.reshape(-1)).reshape(outside.shape)
-        return np.take_along_axis(found, arrays["target_positions"], axis=1)
+        place_codes = _place_in_word(outside.reshape(-1)).reshape(outside.shape)
+        return np.take_along_axis(place_codes, arrays["target_positions"], axis=1)
 
     return Symbols(
         name="character",
@@ -150,8 +150,8 @@ def _place_in_word(white: np.ndarray) -> np.ndarray:
     padded = np.concatenate([[True], white, [True]])
     changes = np.flatnonzero(padded[1:] != padded[:-1])
     starts, ends = changes[::2], changes[1::2]
-    found, sizes = np.zeros(len(white), dtype=np.int64), ends - starts
+    place_codes, sizes = np.zeros(len(white), dtype=np.int64), ends - starts
     places = ragged_range(np.zeros_like(sizes), sizes)
     lengths = np.minimum(np.repeat(sizes, sizes), _LONGEST)
-    found[~white] = lengths * (_LONGEST + 1) + np.minimum(places, _LONGEST)
-    return found
+    place_codes[~white] = lengths * (_LONGEST + 1) + np.minimum(places, _LONGEST)
+    return place_codes

@@ -56,9 +56,9 @@ class PairCollator(Collator):
         `rows` has the columns of the b first windows, then those of the b second windows. If both windows of a pair are
         from the same document, they must be the same window.
         """
-        wanted = random.uniform(self.seed, "next sentence", sample_ids, 1)[:, 0] < _ELSEWHERE
+        drawn_elsewhere = random.uniform(self.seed, "next sentence", sample_ids, 1)[:, 0] < _ELSEWHERE
         pairs, cuts = list(self._pairs(rows, len(sample_ids))), self.cuts(rows, sample_ids)
-        elsewhere = np.array([not np.array_equal(a["document"], b["document"]) for a, b in pairs], dtype=bool) & wanted
+        elsewhere = np.array([not np.array_equal(a["document"], b["document"]) for a, b in pairs], dtype=bool) & drawn_elsewhere
         joined: dict[str, list[np.ndarray]] = {column: [] for column in self._single.columns}
         join = join_characters if self._units == "codepoints" else join_subwords
         for (a, other), cut, is_other in zip(pairs, cuts, elsewhere.tolist(), strict=True):

@@ -27,12 +27,12 @@ class Padding:
 
     def padded(self, positions: Iterable[int]) -> int:
         """Return the shortest length for inputs of `positions` at which more padding would not change their outputs."""
-        shortest = max(self._min_length(each) for each in set(positions))
+        shortest = max(self._min_length(count) for count in set(positions))
         if shortest not in self._accepted:
             lengths = range(shortest, self.length + 1, self.group)
             last = self.length - self._bucket
-            wanted = (length for length in lengths if length % self._bucket == 0 or length > last)
-            self._accepted[shortest] = next(length for length in wanted if not check(self._config, length))
+            candidates = (length for length in lengths if length % self._bucket == 0 or length > last)
+            self._accepted[shortest] = next(length for length in candidates if not check(self._config, length))
         return self._accepted[shortest]
 
     def _min_length(self, positions: int) -> int:

@@ -31,7 +31,7 @@ def needed_pieces(objective: str, vocabulary: Vocabulary | None) -> list[str]:
     return vocabulary.pieces()
 
 
-def subword_symbols(vocabulary: Vocabulary, *, shown: bool) -> Symbols:
+def subword_symbols(vocabulary: Vocabulary, *, as_characters: bool) -> Symbols:
     """Return the subwords of a vocabulary as targets: the `predictable` ones, by their ids.
 
     If the input shows each as its characters (`shown`), the clue of a hidden subword is its number of characters and
@@ -39,13 +39,13 @@ def subword_symbols(vocabulary: Vocabulary, *, shown: bool) -> Symbols:
     """
     pieces = vocabulary.pieces()
     sizes = np.array([len(visible(piece)) for piece in pieces], dtype=np.int64)
-    clue_of = (2 * sizes + _begins_word(pieces)) * shown  # int64 [size]
+    clue_of = (2 * sizes + _begins_word(pieces)) * as_characters  # int64 [size]
 
     def read(rows: Rows) -> tuple[np.ndarray, np.ndarray]:
         ids = np.concatenate(rows["subword_ids"]).astype(np.int64)
         return ids, clue_of[ids]
 
-    clue = "its number of characters and whether it begins a word" if shown else None
+    clue = "its number of characters and whether it begins a word" if as_characters else None
     clues, letters = _of_targets(clue_of), _of_targets(letters_of(pieces))
     return Symbols("subword", ("subword_ids",), predictable(pieces), read, clue, clues, letters)
 
@@ -56,10 +56,10 @@ def letters_of(pieces: Sequence[str]) -> np.ndarray:
     codepoints = codepoints_of("".join(texts)).astype(np.int64)
     of = np.repeat(np.arange(len(texts)), [len(text) for text in texts])
     lettered = scripts_of(codepoints) != ""
-    found = np.zeros(len(texts), dtype=np.int64)
+    letters = np.zeros(len(texts), dtype=np.int64)
     for chosen in (~lettered, lettered):  # the first one of a piece is written last, and letters after others
-        found[of[chosen][::-1]] = codepoints[chosen][::-1]
-    return found
+        letters[of[chosen][::-1]] = codepoints[chosen][::-1]
+    return letters
 
 
 def _of_targets(table: np.ndarray) -> Callable[[Arrays], np.ndarray]:

@@ -34,13 +34,13 @@ class WordsOfText(NamedTuple):
     word_of: np.ndarray  # int64 [characters]: word of each character of the whole text, -1 outside words
 
 
-def text_words(text: str, before: str | None = None) -> WordsOfText:
+def text_words(text: str, original: str | None = None) -> WordsOfText:
     """Find the words of a text. `before`, the text before its case changed, decides where words begin."""
     codepoints = codepoints_of(text)
     kept = np.flatnonzero((codepoints > BYTE_MASK) & ((codepoints < 0xD800) | (codepoints > 0xDFFF)))
     clean = codepoints[kept]
     offsets = byte_offsets(clean)
-    starts, ends = _spans(clean if before is None else codepoints_of(before)[kept], offsets)
+    starts, ends = _spans(clean if original is None else codepoints_of(original)[kept], offsets)
     places = offsets[:-1]
     word = np.searchsorted(ends, places, side="right")
     inside = places >= np.append(starts, offsets[-1])[word]
@@ -50,10 +50,10 @@ def text_words(text: str, before: str | None = None) -> WordsOfText:
     return WordsOfText(utf8, starts, ends, word_of)
 
 
-def _spans(before: np.ndarray, offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _spans(original: np.ndarray, offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return byte spans of the words of `before`. Changing the case can change a letter's length in UTF-8."""
-    own = byte_offsets(before)
-    starts, ends = (offsets[np.searchsorted(own, span)] for span in byte_spans(classes_of(before), own))
+    original_offsets = byte_offsets(original)
+    starts, ends = (offsets[np.searchsorted(original_offsets, span)] for span in byte_spans(classes_of(original), original_offsets))
     return limit_bytes(starts, ends, offsets)
 
 
@@ -83,8 +83,8 @@ class Words(NamedTuple):
 
     @property
     def num_bytes(self) -> np.ndarray:
-        before = self.bytes_before
-        return before[self.firsts + self.counts] - before[self.firsts]
+        offsets = self.bytes_before
+        return offsets[self.firsts + self.counts] - offsets[self.firsts]
 
 
 class Framed(NamedTuple):
@@ -102,10 +102,10 @@ def most_words(length: int, bytes_per_word: int) -> tuple[int, int]:
     """
     num_words, num_bytes = length // bytes_per_word - NUM_FRAME, length - NUM_FRAME
     if num_bytes < MAX_WORD_BYTES or num_words < 1:
-        least = max(MAX_WORD_BYTES + NUM_FRAME, (NUM_FRAME + 1) * bytes_per_word)
+        min_length = max(MAX_WORD_BYTES + NUM_FRAME, (NUM_FRAME + 1) * bytes_per_word)
         raise UserError(
             f"train.length: {length} bytes leave no room for a word of up to {MAX_WORD_BYTES} bytes between CLS and "
-            f"SEP, or for any word at {bytes_per_word} bytes a word; make it at least {least}"
+            f"SEP, or for any word at {bytes_per_word} bytes a word; make it at least {min_length}"
         )
     return num_words, num_bytes
 
@@ -197,22 +197,22 @@ class WordsByRules(WordSource):
     def pieces(self, rows: Rows, words: Words, numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         text = words.text.tobytes()
         spans = zip(words.starts[numbers].tolist(), words.ends[numbers].tolist(), strict=True)
-        found = self._look_up([text[start:end] for start, end in spans])
-        ids = np.fromiter(chain.from_iterable(found), dtype=np.int64)
-        return ids, np.fromiter(map(len, found), dtype=np.int64, count=len(found))
+        ids_by_word = self._look_up([text[start:end] for start, end in spans])
+        ids = np.fromiter(chain.from_iterable(ids_by_word), dtype=np.int64)
+        return ids, np.fromiter(map(len, ids_by_word), dtype=np.int64, count=len(ids_by_word))
 
     def _look_up(self, words: Sequence[bytes]) -> list[list[int]]:
-        known = self._known
-        new = list(dict.fromkeys(word for word in words if word not in known))
+        cache = self._known
+        new = list(dict.fromkeys(word for word in words if word not in cache))
         if new:
-            if len(known) + len(new) > _MOST_KNOWN:
-                known.clear()
+            if len(cache) + len(new) > _MOST_KNOWN:
+                cache.clear()
                 new = list(dict.fromkeys(words))
             texts = [word.decode() for word in new]
             flat = self._vocabulary.encode_flat([text.lower() for text in texts] if self._lower_case else texts)
             ids = flat.ids.tolist()
-            known.update(zip(new, (ids[start:end] for start, end in pairwise(flat.offsets.tolist())), strict=True))
-        return [known[word] for word in words]
+            cache.update(zip(new, (ids[start:end] for start, end in pairwise(flat.offsets.tolist())), strict=True))
+        return [cache[word] for word in words]
 
 
 class SubwordsAsWords(WordSource):

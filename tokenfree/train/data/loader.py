@@ -64,18 +64,18 @@ def second_segments(
     Of four random rows of the same shard, the one from another document that is closest in length is chosen. If there
     is none, four are drawn from all shards of that language. If this fails, too, the row itself is returned.
     """
-    found_shards, found_rows = shards.copy(), rows.copy()
+    second_shards, second_rows = shards.copy(), rows.copy()
     draws = random.uniform(seed, "second segment", sample_ids, 2 * _TRIES)
     for at, places in enumerate(draws):
         shard, row = int(shards[at]), int(rows[at])
         document, size = reader.shard(shard).row("document", row).tobytes(), _size(reader, shard, row)
         near = ((shard, int(place * reader.shards[shard].rows)) for place in places[:_TRIES])
         for drawn in (near, _anywhere(reader, reader.shards[shard].language, places[_TRIES:])):
-            others = [each for each in drawn if reader.shard(each[0]).row("document", each[1]).tobytes() != document]
+            others = [candidate for candidate in drawn if reader.shard(candidate[0]).row("document", candidate[1]).tobytes() != document]
             if others:
-                found_shards[at], found_rows[at] = min(others, key=lambda each: abs(_size(reader, *each) - size))
+                second_shards[at], second_rows[at] = min(others, key=lambda candidate: abs(_size(reader, *candidate) - size))
                 break
-    return found_shards, found_rows
+    return second_shards, second_rows
 
 
 def _size(reader: ShardReader, shard: int, row: int) -> int:
@@ -128,9 +128,9 @@ class StepLoader(ABC):
         """Check that a run can resume from the checkpoint `source`. Raises UserError if its fingerprint differs."""
         differing = [name for name, value in self.fingerprint.items() if saved.get(name, 0) != value]
         if differing:
-            shown = ", ".join(f"{name} {saved.get(name)!r}, now {self.fingerprint[name]!r}" for name in differing)
+            text = ", ".join(f"{name} {saved.get(name)!r}, now {self.fingerprint[name]!r}" for name in differing)
             raise UserError(
-                f"{source} was trained on other samples ({shown}). Give it the data and settings it "
+                f"{source} was trained on other samples ({text}). Give it the data and settings it "
                 "began with, or start a new run in another directory"
             )
 

@@ -51,23 +51,23 @@ def parse(words: Sequence[AnyPath], what: str = "--data") -> Data:
     texts = list(map(expand_home, words))
     separated = [_separated(text) for text in texts]
     paths = tuple(path for path, _ in separated)
-    given = [(word, path, weight) for word, (path, weight) in zip(texts, separated, strict=True) if weight is not None]
-    for word, path, weight in given:
+    weighted = [(word, path, weight) for word, (path, weight) in zip(texts, separated, strict=True) if weight is not None]
+    for word, path, weight in weighted:
         if not (weight > 0 and math.isfinite(weight)):
             raise UserError(
                 f"{what} {word}: the weight must be a number above 0, such as {path}:0.5; or leave {path} out"
             )
     if len(paths) == 1:
         return paths[0]
-    if not given:
+    if not weighted:
         return Mixture(paths)
     without = next((path for path, weight in separated if weight is None), None)
     if without is not None:
         raise UserError(f"{what} {without}: has no weight; give all a weight, such as {without}:0.5, or none")
-    weights = tuple(weight for _, _, weight in given)
+    weights = tuple(weight for _, _, weight in weighted)
     largest = max(weights)  # divided by first, because a sum of weights can overflow
     whole = sum(weight / largest for weight in weights)
-    for word, path, weight in given:
+    for word, path, weight in weighted:
         if weight / largest / whole * PERIOD < 1:
             raise UserError(
                 f"{what} {word}: the weight gives less than one sample in {PERIOD:,}. Increase it or leave {path} out."
@@ -122,10 +122,10 @@ def load_contents(data: Data) -> tuple[Manifest, Mapping[str, Mixing] | None]:
         return manifests[0], None
     _check(data.paths, manifests)
     weights = _whole_weights(data, manifests)
-    names = [name for name in ("train", "validation") if any(name in each.splits for each in manifests)]
-    parts = {name: [each.splits.get(name, DatasetSplit(())).shards for each in manifests] for name in names}
+    names = [name for name in ("train", "validation") if any(name in source.splits for source in manifests)]
+    parts = {name: [source.splits.get(name, DatasetSplit(())).shards for source in manifests] for name in names}
     first = manifests[0]
-    columns = [name for name in first.config["columns"] if all(name in each.config["columns"] for each in manifests)]
+    columns = [name for name in first.config["columns"] if all(name in source.config["columns"] for source in manifests)]
     manifest = dataclasses.replace(
         first,
         config={**first.config, "columns": columns},
@@ -134,10 +134,10 @@ def load_contents(data: Data) -> tuple[Manifest, Mapping[str, Mixing] | None]:
         counters={},
         statistics={},
         files={},
-        splits={name: DatasetSplit(tuple(shard for of in each for shard in of)) for name, each in parts.items()},
+        splits={name: DatasetSplit(tuple(shard for of in by_directory for shard in of)) for name, by_directory in parts.items()},
         fingerprint=_fingerprint(manifests, weights),
     )
-    of_shards = {name: tuple(number for number, of in enumerate(each) for _ in of) for name, each in parts.items()}
+    of_shards = {name: tuple(number for number, of in enumerate(by_directory) for _ in of) for name, by_directory in parts.items()}
     return manifest, {name: Mixing(weights, numbers) for name, numbers in of_shards.items()}
 
 
@@ -169,8 +169,8 @@ def _whole_weights(mixture: Mixture, manifests: Sequence[Manifest]) -> tuple[int
         exact = [Fraction(manifest.splits["train"].characters) for manifest in manifests]
     else:
         exact = [Fraction(repr(weight)) for weight in mixture.weights]
-    whole = [int(each * math.lcm(*(each.denominator for each in exact))) for each in exact]
-    return tuple(each // math.gcd(*whole) for each in whole)
+    whole = [int(fraction * math.lcm(*(fraction.denominator for fraction in exact))) for fraction in exact]
+    return tuple(count // math.gcd(*whole) for count in whole)
 
 
 def _fingerprint(manifests: Sequence[Manifest], weights: Sequence[int]) -> str:
@@ -211,17 +211,17 @@ def shuffled_turns(turns: np.ndarray, weights: Sequence[int], seed: int) -> np.n
     distance = total / np.array(weights)
     drawn = random.uniform(seed, "turns of directories", np.arange(len(turns)), 1)[:, 0]
     wishes = np.empty(len(turns))
-    for number, each in enumerate(distance):
-        own = np.flatnonzero(turns == number)
-        wishes[own] = (np.arange(len(own)) + drawn[own]) * each
+    for number, spacing in enumerate(distance):
+        indices = np.flatnonzero(turns == number)
+        wishes[indices] = (np.arange(len(indices)) + drawn[indices]) * spacing
     for round_ in range(min(_MOST_ROUNDS, int(distance.max()) + 2)):
         first = np.arange(round_ % 2, len(turns) - 1, 2)  # first of each pair; the pairs do not overlap
-        before, after = turns[first], turns[first + 1]
-        change = (wishes[first] > wishes[first + 1]) & (before != after)
+        left, right = turns[first], turns[first + 1]
+        change = (wishes[first] > wishes[first + 1]) & (left != right)
         for number, weight in enumerate(weights):
             ahead = total * np.cumsum(turns == number)[first] - weight * (first + 1)  # in units of 1 / total turns
-            change &= (before != number) | (ahead > 0)
-            change &= (after != number) | (ahead < 0)
+            change &= (left != number) | (ahead > 0)
+            change &= (right != number) | (ahead < 0)
         for values in (turns, wishes):
             at = first[change]
             values[at], values[at + 1] = values[at + 1], values[at]

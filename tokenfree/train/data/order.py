@@ -124,17 +124,17 @@ class Order:
             owner, first = (stream + turns) % self._streams, stream + 1
         entry = within * self._batch + slot
         language = self._languages[entry].astype(np.int64)
-        before = self._totals[first + turns, language] - self._totals[first, language]
-        return owner, language, cycle * self._totals[self._streams, language] + before + self._ranks[entry]
+        previous_draws = self._totals[first + turns, language] - self._totals[first, language]
+        return owner, language, cycle * self._totals[self._streams, language] + previous_draws + self._ranks[entry]
 
     def _make_shares(self, characters: np.ndarray, smoothing: float) -> np.ndarray:
         if self._mixing is None:
             return language_shares(characters, smoothing)
-        found = np.empty(len(characters))
+        shares = np.empty(len(characters))
         for number, weight in enumerate(self._mixing.weights):
-            own = self._of_directory(number)
-            found[own] = language_shares(characters[own], smoothing) * weight / sum(self._mixing.weights)
-        return found
+            members = self._of_directory(number)
+            shares[members] = language_shares(characters[members], smoothing) * weight / sum(self._mixing.weights)
+        return shares
 
     def _of_directory(self, number: int) -> np.ndarray:
         return np.flatnonzero([name.startswith(f"{number}/") for name in self.languages])
@@ -175,17 +175,17 @@ class Order:
         turns = shuffled_turns(turns, weights, self._seed)
         languages = np.empty(num_turns, dtype=np.int64)
         for number in range(len(weights)):
-            own, places = self._of_directory(number), np.flatnonzero(turns == number)
-            if not len(own):
+            members, places = self._of_directory(number), np.flatnonzero(turns == number)
+            if not len(members):
                 raise UserError(
                     f"data directory {number + 1} of {len(weights)} has no windows in the split; leave it out"
                 )
-            if len(places) < len(own):
+            if len(places) < len(members):
                 raise UserError(
-                    f"data directory {number + 1} of {len(weights)}: its {len(own)} languages are given {len(places)} "
+                    f"data directory {number + 1} of {len(weights)}: its {len(members)} languages are given {len(places)} "
                     f"of {num_turns:,} samples; give it a larger weight"
                 )
-            of_it = self._alternating(self.shares[own] / self.shares[own].sum(), len(places), own)
+            of_it = self._alternating(self.shares[members] / self.shares[members].sum(), len(places), members)
             languages[places] = self._turned(of_it, f"turns {number}")
         return languages
 

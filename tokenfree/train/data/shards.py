@@ -57,7 +57,7 @@ def _download(system: AbstractFileSystem, name: str, path: Path, sha256: str) ->
     temporary = path.with_suffix(".partial")
     try:
         retry(lambda: system.get_file(name, str(temporary)), again=_may_pass, pause=PAUSE, attempts=ATTEMPTS)
-        found = hash_file(temporary)
+        digest = hash_file(temporary)
     except FileNotFoundError as error:
         raise JobError(f"{name}, which the manifest names, is absent; {_CACHE_ACTION}") from error
     except Exception as error:  # fsspec's file systems raise errors of many libraries
@@ -68,8 +68,8 @@ def _download(system: AbstractFileSystem, name: str, path: Path, sha256: str) ->
             "a folder on a larger disk"
         ) from error
     else:
-        if found != sha256:
-            raise JobError(f"{name} has SHA-256 {found}, its manifest says {sha256}; {_CACHE_ACTION}")
+        if digest != sha256:
+            raise JobError(f"{name} has SHA-256 {digest}, its manifest says {sha256}; {_CACHE_ACTION}")
         temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)
@@ -176,9 +176,9 @@ def open_shard(path: str, *, num_bytes: int, sha256: str, check: bool = True) ->
     """Map the shard at `path`, which is fetched if remote. Raises JobError if it is missing, damaged or invalid."""
     try:
         local = local_file(path, num_bytes=num_bytes, sha256=sha256, check=check)
-        found = os.path.getsize(local)
-        if found != num_bytes:
-            raise JobError(f"{path} has {found} bytes, its manifest says {num_bytes}; {_ACTION}")
+        size = os.path.getsize(local)
+        if size != num_bytes:
+            raise JobError(f"{path} has {size} bytes, its manifest says {num_bytes}; {_ACTION}")
         with pa.memory_map(local) as source, pa.ipc.open_stream(source) as stream:
             return Shard(stream.read_all(), path, local)  # the buffers keep the mapping alive after the file is closed
     except (OSError, pa.ArrowInvalid) as error:
@@ -194,9 +194,9 @@ class ShardReader:
     def __init__(self, data: Data, name: str, *, check: bool = True) -> None:
         self.manifest, mixing = load_contents(data)
         if name not in self.manifest.splits:
-            known = ", ".join(self.manifest.splits)
+            names = ", ".join(self.manifest.splits)
             raise UserError(
-                f"{data} has no split {name!r} (it has {known}); preprocess with validation_fraction above 0"
+                f"{data} has no split {name!r} (it has {names}); preprocess with validation_fraction above 0"
             )
         self.shards: Sequence[ShardEntry] = self.manifest.splits[name].shards
         self.mixing = None if mixing is None else mixing[name]
@@ -256,9 +256,9 @@ class ShardReader:
         directory = 0 if self.mixing is None else self.mixing.of_shard[index]
         return f"{self._paths[directory]}/{self.shards[index].path}"
 
-    def _fetch(self, wanted: list[int]) -> None:
-        for number in wanted:
-            if wanted is not self._wanted:
+    def _fetch(self, numbers: list[int]) -> None:
+        for number in numbers:
+            if numbers is not self._wanted:
                 return
             entry = self.shards[number]
             with contextlib.suppress(Exception):  # a later use raises it again
@@ -280,8 +280,8 @@ class ShardReader:
             ends = self._first_rows[np.searchsorted(self.mixing.of_shard, range(len(self.mixing.weights) + 1))].tolist()
             shares = np.where(np.diff(ends) > 0, self.mixing.shares, 0)
             filled = np.flatnonzero(shares)
-            wanted = quotas_of(shares[filled] / shares.sum(), max(num_windows, len(filled))).tolist()
-            parts = (_evenly(ends[k], ends[k + 1], each) for k, each in zip(filled.tolist(), wanted, strict=True))
+            quotas = quotas_of(shares[filled] / shares.sum(), max(num_windows, len(filled))).tolist()
+            parts = (_evenly(ends[k], ends[k + 1], quota) for k, quota in zip(filled.tolist(), quotas, strict=True))
             numbers = np.concatenate([np.zeros(0, dtype=np.int64), *parts])
         shards = self.shards_of(numbers)
         return numbers, shards, numbers - self._first_rows[shards]
@@ -291,6 +291,6 @@ class ShardReader:
         return np.searchsorted(self._first_rows, numbers, side="right") - 1
 
 
-def _evenly(begin: int, end: int, most: int) -> np.ndarray:
-    count = min(most, end - begin)
+def _evenly(begin: int, end: int, max_rows: int) -> np.ndarray:
+    count = min(max_rows, end - begin)
     return begin + np.arange(count, dtype=np.int64) * (end - begin) // max(count, 1)

@@ -42,11 +42,11 @@ class Baselines(NamedTuple):
     def numbers(self) -> dict[str, float]:
         """Return the means over all targets, and those over hidden ones as `masked_only_...`. None without targets."""
         by_name = {"unigram": self.unigram_N, "clue": self.clue_N, "copied": self.copied_N}
-        found = {name: float(loss_N.mean()) for name, loss_N in by_name.items() if len(loss_N)}
+        means = {name: float(loss_N.mean()) for name, loss_N in by_name.items() if len(loss_N)}
         if self.hidden_N.any():
             hidden = {f"masked_only_{name}": by_name[name][self.hidden_N] for name in ("unigram", "clue")}
-            found |= {name: float(loss_N.mean()) for name, loss_N in hidden.items()}
-        return found
+            means |= {name: float(loss_N.mean()) for name, loss_N in hidden.items()}
+        return means
 
 
 def baselines(train: ShardReader, symbols: Symbols, held_out: Iterable[Arrays], *, max_rows: int = 50_000) -> Baselines:
@@ -63,8 +63,8 @@ def baselines(train: ShardReader, symbols: Symbols, held_out: Iterable[Arrays], 
     if symbols.clue is not None and len(ids_N):
         with_clue = np.bincount(pairs.clues, weights=pairs.counts, minlength=int(clues_N.max(initial=0)) + 1)
         seen_N, of_clue_N = pairs.look_up(ids_N, clues_N), with_clue[clues_N]
-        found = (-np.log((seen_N + weight * prior[ids_N]) / (of_clue_N + weight)) for weight in _PRIOR_WEIGHTS)
-        clue_N = min(found, key=np.mean)
+        losses = (-np.log((seen_N + weight * prior[ids_N]) / (of_clue_N + weight)) for weight in _PRIOR_WEIGHTS)
+        clue_N = min(losses, key=np.mean)
     return Baselines(
         symbol=symbols.name,
         clue=symbols.clue,
@@ -94,9 +94,9 @@ class _Pairs(NamedTuple):
         return self.keys // self.num_symbols
 
     def look_up(self, ids: np.ndarray, clues: np.ndarray) -> np.ndarray:
-        wanted = clues * self.num_symbols + ids
-        at = np.minimum(np.searchsorted(self.keys, wanted), max(len(self.keys) - 1, 0))
-        return np.where(self.keys[at] == wanted, self.counts[at], 0) if len(self.keys) else np.zeros_like(ids)
+        pair_keys = clues * self.num_symbols + ids
+        at = np.minimum(np.searchsorted(self.keys, pair_keys), max(len(self.keys) - 1, 0))
+        return np.where(self.keys[at] == pair_keys, self.counts[at], 0) if len(self.keys) else np.zeros_like(ids)
 
 
 def _targets(symbols: Symbols, held_out: Iterable[Arrays]) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
@@ -139,8 +139,8 @@ def frequent_characters(train: ShardReader, *, max_rows: int = 50_000) -> np.nda
     counts = np.zeros(0x110000, dtype=np.int64)
     for _, rows in train.spread_rows(("codepoints",), max_rows):
         counts += np.bincount(np.concatenate(rows["codepoints"]), minlength=len(counts))
-    found = np.flatnonzero(counts)
-    return found[np.argsort(-counts[found], kind="stable")]
+    codepoints = np.flatnonzero(counts)
+    return codepoints[np.argsort(-counts[codepoints], kind="stable")]
 
 
 VALIDATION_SEED = 0  # of the masks, which do not depend on the training seed

@@ -25,12 +25,12 @@ _port_name = functools.partial(port.port_name, modules=NAMES, layers=LAYERS)
 
 def to_huggingface(encoder: Encoder, config: ModelConfig) -> tuple[StateDict, dict[str, Any]]:
     """Return the weights and the config fields of a BertModel. Raises UserError if it cannot express the model."""
-    wanted = {
+    expected = {
         "model.embedder.name": "subword_table",
         "model.downsampler.name": "identity",
         "model.upsampler.name": "identity",
     }
-    wrong = port.differences(config, wanted)
+    wrong = port.differences(config, expected)
     if not wrong and config.embedder.segments == 0:
         wrong.append("model.embedder.segments must be at least 1, not 0")
     if wrong:

@@ -98,7 +98,7 @@ def from_huggingface(state: Mapping[str, Tensor], fields: Mapping[str, Any]) -> 
 
 
 def _check_expressible(config: ModelConfig) -> None:
-    wanted = {
+    expected = {
         "model.embedder.name": "codepoint_hash",
         "model.embedder.family": "official",
         "model.embedder.segments": NUM_SEGMENTS,
@@ -108,7 +108,7 @@ def _check_expressible(config: ModelConfig) -> None:
         "model.upsampler.name": "repeat_concat",
         "model.upsampler.keys": "characters",
     }
-    wrong = port.differences(config, wanted)
+    wrong = port.differences(config, expected)
     if not wrong and config.embedder.max_characters > config.embedder.buckets:
         wrong.append(
             f"model.embedder.max_characters, {config.embedder.max_characters}, must not exceed "

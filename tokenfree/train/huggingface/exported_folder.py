@@ -89,21 +89,21 @@ def read_model(run: AnyPath, step: int | None, *, trust_code: bool) -> Model:
         assert encoder.checkpoint is not None, "it is of a run"
         sha256 = encoder.checkpoint.state.vocabulary
         return Model(run, config, encoder.checkpoint, encoder, _vocabulary_of(config, sha256))
-    found, config = load_finetuned(run, step=step, trust_code=trust_code), read_finetuned(run, trust_code=trust_code)
-    assert isinstance(found.model.head, TaskHead), "the model was built by a task"
-    encoder = TextEncoder(found.model.encoder, length=found.recipe.train.length)
+    finetuned, config = load_finetuned(run, step=step, trust_code=trust_code), read_finetuned(run, trust_code=trust_code)
+    assert isinstance(finetuned.model.head, TaskHead), "the model was built by a task"
+    encoder = TextEncoder(finetuned.model.encoder, length=finetuned.recipe.train.length)
     vocabulary = load_vocabulary(Run(run).name)
-    return Model(run, config, found.checkpoint, encoder, vocabulary, found.task, found.model.head)
+    return Model(run, config, finetuned.checkpoint, encoder, vocabulary, finetuned.task, finetuned.model.head)
 
 
 def _vocabulary_of(config: RunConfig[PretrainRecipe], sha256: str | None) -> Vocabulary | None:
     if sha256 is None or not config.manifest:
         return None
     try:
-        found = load_data_vocabulary(config.data)
+        vocabulary = load_data_vocabulary(config.data)
     except UserError:
         return None
-    return found if found is not None and found.sha256 == sha256 else None
+    return vocabulary if vocabulary is not None and vocabulary.sha256 == sha256 else None
 
 
 def usage(fields: Mapping[str, Any], model: Model, *, texts: str) -> str:
@@ -238,7 +238,7 @@ def port_model(encoder: Encoder, vocabulary: str | None) -> tuple[StateDict, dic
     return state, fields | ({VOCABULARY: vocabulary} if kind == "bert" else {})
 
 
-def folder_model(model: Model, own: Mapping[str, Any], *, has_port: bool = True) -> tuple[StateDict, dict[str, Any]]:
+def folder_model(model: Model, settings: Mapping[str, Any], *, has_port: bool = True) -> tuple[StateDict, dict[str, Any]]:
     """Return the weights and the fields of config.json of an encoder, for modeling_tokenfree.py unless it `has_port`.
 
     That file builds heads from the settings `own`. Raises UserError if no tokenizer can produce the model's input: its
@@ -254,15 +254,15 @@ def folder_model(model: Model, own: Mapping[str, Any], *, has_port: bool = True)
         )
     if config.embedder.symbols == "vectors":
         raise UserError(f"model.embedder.name: {config.embedder.name} reads vectors, which no tokenizer gives.")
-    own = {**own, "model": to_mapping(config), "length": model.encoder.length}
+    settings = {**settings, "model": to_mapping(config), "length": model.encoder.length}
     with contextlib.suppress(UserError):  # transformers has no equivalent model
         if has_port:
             state, fields = port_model(encoder, model.checkpoint.state.vocabulary)
-            own["port"] = fields["model_type"]
-            return state, {**fields, "tokenfree": own, "auto_map": AUTO_MAP}
+            settings["port"] = fields["model_type"]
+            return state, {**fields, "tokenfree": settings, "auto_map": AUTO_MAP}
     state = {f"encoder.{name}": tensor.detach() for name, tensor in encoder.state_dict().items()}
     fields = {"model_type": "tokenfree", "architectures": ["TokenfreeModel"], **layer_fields(config)}
-    return state, {**fields, "tokenfree": own, "auto_map": AUTO_MAP}
+    return state, {**fields, "tokenfree": settings, "auto_map": AUTO_MAP}
 
 
 def from_port(kind: str, weights: Mapping[str, Tensor], fields: Mapping[str, Any]) -> StateDict:
@@ -293,23 +293,23 @@ def _write_tokenizer(
     folder: Path, encoder: TextEncoder, fields: Mapping[str, Any], vocabulary: Vocabulary | None
 ) -> None:
     symbols, length, padding = encoder.encoder.config.embedder.symbols, encoder.length, encoder.padding
-    made: dict[str, Any]
+    config: dict[str, Any]
     if symbols == "subwords":
         if vocabulary is None:
             return
         write_atomically(folder / SUBWORDS, vocabulary.model)
-        made, name = _subword_fields(vocabulary, length - padding.spare), "SubwordTokenizer"
+        config, name = _subword_fields(vocabulary, length - padding.spare), "SubwordTokenizer"
     else:
         name = "PaddedCanineTokenizer"
-        made = {"tokenizer_class": "CanineTokenizer", "model_max_length": length, "pad_group": padding.group}
-        made |= {"pad_spare": padding.spare, "pad_reach": padding.reach, "pad_block": padding.block or length}
+        config = {"tokenizer_class": "CanineTokenizer", "model_max_length": length, "pad_group": padding.group}
+        config |= {"pad_spare": padding.spare, "pad_reach": padding.reach, "pad_block": padding.block or length}
         if symbols == "bytes":  # the encoder's positions are bytes, not codepoints
-            made |= {"model_max_length": encoder.max_characters + 2, "pad_group": 1, "pad_spare": 0, "pad_reach": 0}
+            config |= {"model_max_length": encoder.max_characters + 2, "pad_group": 1, "pad_spare": 0, "pad_reach": 0}
         objective = fields.get("tokenfree", {}).get("objective")
         if objective is not None and objective["name"] not in PREDICTS_CHARACTERS:
-            made["mask_token"] = None  # the fill-mask pipeline would decode subword ids as characters
-    made["auto_map"] = {"AutoTokenizer": [f"{TOKENIZER.stem}.{name}", None]}
-    write_atomically(folder / "tokenizer_config.json", json.dumps(made, indent=2) + "\n")
+            config["mask_token"] = None  # the fill-mask pipeline would decode subword ids as characters
+    config["auto_map"] = {"AutoTokenizer": [f"{TOKENIZER.stem}.{name}", None]}
+    write_atomically(folder / "tokenizer_config.json", json.dumps(config, indent=2) + "\n")
     write_atomically(folder / TOKENIZER.name, TOKENIZER.read_text(encoding="utf-8"))
 
 
@@ -350,35 +350,35 @@ def folder_head(task: DownstreamTask, head: TaskHead) -> FolderHead:
     assert isinstance(head, (PlaceHead, TextHead))
     unnamed = [f"LABEL_{number}" for number in range(head.classifier.output.out_features)]
     names = ["number"] if head.regression else getattr(task, "labels", ()) or unnamed
-    own: dict[str, Any] = {"dropout": head.classifier.dropout.rate}
+    settings: dict[str, Any] = {"dropout": head.classifier.dropout.rate}
     fields: dict[str, Any] = {
         "id2label": {str(number): name for number, name in enumerate(names)},
         "label2id": {name: number for number, name in enumerate(names)},
-        "classifier_dropout": own["dropout"],  # BERT has it; CANINE's heads use the encoder's dropout
+        "classifier_dropout": settings["dropout"],  # BERT has it; CANINE's heads use the encoder's dropout
     }
     if is_of_places:
-        return FolderHead("ForTokenClassification", "token-classification", fields, own)
+        return FolderHead("ForTokenClassification", "token-classification", fields, settings)
     assert isinstance(head, TextHead)
     fields["problem_type"] = "regression" if head.regression else "single_label_classification"
-    own["representation"] = head.vector.representation
-    is_pooled = own["representation"] == "pooled"
+    settings["representation"] = head.vector.representation
+    is_pooled = settings["representation"] == "pooled"
     return FolderHead(
-        "ForSequenceClassification", "text-classification", fields, own, is_pooled=is_pooled, has_port=is_pooled
+        "ForSequenceClassification", "text-classification", fields, settings, is_pooled=is_pooled, has_port=is_pooled
     )
 
 
 def with_head(
-    state: Mapping[str, Tensor], fields: Mapping[str, Any], found: FolderHead, head: TaskHead
+    state: Mapping[str, Tensor], fields: Mapping[str, Any], description: FolderHead, head: TaskHead
 ) -> tuple[StateDict, dict[str, Any]]:
     kind = fields["model_type"]
     weights = {f"head.{name}": weight.detach() for name, weight in head.state_dict().items()}
     if kind == "tokenfree":
-        return {**state, **weights}, {**fields, "architectures": [f"Tokenfree{found.kind}"], **found.fields}
+        return {**state, **weights}, {**fields, "architectures": [f"Tokenfree{description.kind}"], **description.fields}
     kept = {
         f"{kind}.{name}": tensor
         for name, tensor in state.items()
-        if found.is_pooled or kind != "bert" or not name.startswith("pooler.")  # such a BERT has no pooler
+        if description.is_pooled or kind != "bert" or not name.startswith("pooler.")  # such a BERT has no pooler
     }
     for theirs, ours in HEADS.items():
         kept |= {name.replace(ours, theirs): weight for name, weight in weights.items() if name.startswith(ours)}
-    return kept, {**fields, "architectures": [f"{kind.capitalize()}{found.kind}"], **found.fields}
+    return kept, {**fields, "architectures": [f"{kind.capitalize()}{description.kind}"], **description.fields}

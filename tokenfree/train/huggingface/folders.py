@@ -83,16 +83,16 @@ def export_run(run: AnyPath, folder: AnyPath, *, step: int | None = None, trust_
         tensors = model.checkpoint.weights()
         heads = {f"lm_{name}": tensor for name, tensor in tensors.items() if name.startswith("head.")}
         size = 0 if model.vocabulary is None else model.vocabulary.size
-        own = {"objective": to_mapping(model.config.recipe.objective), "vocabulary_size": size} if heads else {}
-        state, fields = folder_model(model, own)
+        settings = {"objective": to_mapping(model.config.recipe.objective), "vocabulary_size": size} if heads else {}
+        state, fields = folder_model(model, settings)
         state, files = {**state, **heads}, SENTENCES
     kind = "Encoder" if fields["model_type"] == "tokenfree" else fields["model_type"].upper()
-    shown = usage(fields, model, texts=texts)
-    card = model_card(model, kind=kind, library="transformers", pipeline=pipeline, usage=shown)
-    with new_folder(folder) as made:
+    usage_text = usage(fields, model, texts=texts)
+    card = model_card(model, kind=kind, library="transformers", pipeline=pipeline, usage=usage_text)
+    with new_folder(folder) as target:
         for name, content in files.items():
-            write_atomically(made / name, json.dumps(content, indent=2) + "\n")
-        write_folder(made, state, fields, model.encoder, card, model.vocabulary)
+            write_atomically(target / name, json.dumps(content, indent=2) + "\n")
+        write_folder(target, state, fields, model.encoder, card, model.vocabulary)
     return Exported(fields["architectures"][0], model.checkpoint.step)
 
 
@@ -110,13 +110,13 @@ def import_folder(folder: AnyPath, run: AnyPath, overrides: Mapping[str, Any] | 
     """
     folder = Path(expand_home(folder))
     check_finished(run)
-    found = read_folder(folder)
-    mapping = merge(_recipe_of(found), overrides or {})
+    imported = read_folder(folder)
+    mapping = merge(_recipe_of(imported), overrides or {})
     recipe = build(PretrainRecipe, mapping, source=f"import of {folder}")
     problems = check(recipe.model, recipe.train.length)
     if problems:
         raise UserError(f"import of {folder}", problems)
-    encoder = converted(found.encoder, recipe.model)
+    encoder = converted(imported.encoder, recipe.model)
     place = Run(Path(expand_home(run)).absolute())
     config = RunConfig(recipe, f"imported from {folder.absolute()}", manifest="", code=own_code.hashes(recipe))
     tensors = {f"encoder.{name}": tensor for name, tensor in model_tensors(encoder).items()}
@@ -125,19 +125,19 @@ def import_folder(folder: AnyPath, run: AnyPath, overrides: Mapping[str, Any] | 
         seed=recipe.train.seed,
         recipe=fingerprint(recipe),
         manifest="",
-        vocabulary=found.vocabulary,
+        vocabulary=imported.vocabulary,
         loader={},
         world_size=1,
     )
     open_run(place.folder, config)  # before the lock, whose file must not be left in a folder of other files
     with place.claimed():
         open_run(place.folder, config)  # another command may have begun a run there meanwhile
-        before = place.newest(lambda warning: None)
-        if before is None:
+        previous = place.newest(lambda warning: None)
+        if previous is None:
             checkpoints.write(
                 place.folder / "checkpoints" / checkpoints.checkpoint_name(0), {checkpoints.MODEL: tensors}, state
             )
-        elif any(not torch.equal(tensor, tensors[name]) for name, tensor in before.tensors(checkpoints.MODEL).items()):
+        elif any(not torch.equal(tensor, tensors[name]) for name, tensor in previous.tensors(checkpoints.MODEL).items()):
             raise UserError(f"{run} holds a model of other weights; give another --output")
         if not recorded_hashes(place.storage):
             write_hashes(place.name)
@@ -174,7 +174,7 @@ def converted(encoder: Encoder, config: ModelConfig) -> Encoder:
         return encoder
     with random_numbers():  # the random weights are overwritten below
         new, state = config.build(), encoder.state_dict()
-    shapes = [{name: tensor.shape for name, tensor in each.items()} for each in (new.state_dict(), state)]
+    shapes = [{name: tensor.shape for name, tensor in tensors.items()} for tensors in (new.state_dict(), state)]
     copied = [f"trunk.{name}" for name in new.trunk.copy_projections()]
     wrong = sorted({name for name, _ in shapes[0].items() ^ shapes[1].items()}.difference(copied))
     if wrong:
@@ -184,12 +184,12 @@ def converted(encoder: Encoder, config: ModelConfig) -> Encoder:
     return new
 
 
-def _recipe_of(found: FolderModel) -> dict[str, Any]:
+def _recipe_of(imported: FolderModel) -> dict[str, Any]:
     """Return the settings of an imported model. A pooler means that it was trained on pairs of sentences."""
-    config = found.encoder.config
+    config = imported.encoder.config
     length = min(PRETRAINED_LENGTH, config.embedder.max_characters)
     length -= length % config.downsampler.rate
-    objective = {"name": OBJECTIVES[found.kind], "next_sentence": found.has_pooler}
+    objective = {"name": OBJECTIVES[imported.kind], "next_sentence": imported.has_pooler}
     return {"model": to_mapping(config), "objective": objective, "train": {"length": length}}
 
 

@@ -63,8 +63,8 @@ class TokenfreeConfig(PreTrainedConfig):
     @classmethod
     def get_config_dict(cls, *args: Any, **options: Any) -> tuple[dict[str, Any], dict[str, Any]]:
         """Read config.json. Its `model_type`, which may be that of an equivalent transformers model, is replaced."""
-        found, unused = super().get_config_dict(*args, **options)
-        return {**found, "model_type": cls.model_type}, unused
+        fields, unused = super().get_config_dict(*args, **options)
+        return {**fields, "model_type": cls.model_type}, unused
 
 
 @dataclass
@@ -82,8 +82,8 @@ class Batch(NamedTuple):
     def spread(self, vectors_BVD: Tensor, *, of_symbols: bool = False, fill: float = 0.0) -> Tensor:
         """Return the vectors [B, C, D] of all positions, with `fill` where there is none."""
         places_BC1 = (self.symbols_BC if of_symbols else self.vectors_BC)[..., None]
-        found_BCD = vectors_BVD.gather(1, places_BC1.clamp(min=0).expand(-1, -1, vectors_BVD.shape[-1]))
-        return found_BCD.masked_fill(places_BC1 == NOWHERE, fill)
+        spread_BCD = vectors_BVD.gather(1, places_BC1.clamp(min=0).expand(-1, -1, vectors_BVD.shape[-1]))
+        return spread_BCD.masked_fill(places_BC1 == NOWHERE, fill)
 
 
 class TokenfreePreTrainedModel(PreTrainedModel):
@@ -95,10 +95,10 @@ class TokenfreePreTrainedModel(PreTrainedModel):
 
     def __init__(self, config: TokenfreeConfig) -> None:
         super().__init__(config)
-        own = config.tokenfree
+        settings = config.tokenfree
         with trusting(True, "config.json"):  # the caller gave trust_remote_code=True
-            model = build(ModelConfig, own["model"], source="config.json")
-        self.length: int = own["length"]
+            model = build(ModelConfig, settings["model"], source="config.json")
+        self.length: int = settings["length"]
         with torch.device("cpu"):  # transformers builds on the "meta" device, where constants would be lost
             self.encoder = model.build()
         self._constants = {name: buffer.clone() for name, buffer in self.encoder.named_buffers()}
@@ -117,17 +117,17 @@ class TokenfreePreTrainedModel(PreTrainedModel):
             options["state_dict"] = from_port(port, load_file(file), config.to_dict())
             path, config = None, copy.deepcopy(config)
             del config.tokenfree["port"]  # a saved copy has this class's names
-        found = super().from_pretrained(path, *args, config=config, **options)
-        model = found[0] if isinstance(found, tuple) else found
+        result = super().from_pretrained(path, *args, config=config, **options)
+        model = result[0] if isinstance(result, tuple) else result
         persistent = model.encoder.state_dict().keys()
         for name, buffer in model.encoder.named_buffers():
             if name not in persistent:
                 buffer.copy_(model._constants[name])
-        return found
+        return result
 
     def _init_weights(self, module: nn.Module) -> None:
         # transformers 5.0 calls this for modules with loaded weights too, which it marks.
-        if not all(getattr(each, "_is_hf_initialized", False) for each in module.parameters(recurse=False)):
+        if not all(getattr(parameter, "_is_hf_initialized", False) for parameter in module.parameters(recurse=False)):
             initialise(module, self.encoder.config.initialisation)
 
     def batch(self, input_ids: Tensor, attention_mask: Tensor | None, token_type_ids: Tensor | None) -> Batch:
@@ -140,9 +140,9 @@ class TokenfreePreTrainedModel(PreTrainedModel):
         if self._inputs is not None:
             rows = zip(input_ids.tolist(), sizes_B.tolist(), strict=True)
             return self._of_bytes([row[:size] for row, size in rows], input_ids)
-        longest, most = int(sizes_B.max()), self._padding.length - self._padding.spare
-        if longest > most:
-            raise ValueError(f"a text has {longest} positions, and this model reads {most}. Truncate it.")
+        longest, max_length = int(sizes_B.max()), self._padding.length - self._padding.spare
+        if longest > max_length:
+            raise ValueError(f"a text has {longest} positions, and this model reads {max_length}. Truncate it.")
         length = self._padding.padded([longest])
 
         def padded(x_BC: Tensor) -> Tensor:
@@ -151,8 +151,8 @@ class TokenfreePreTrainedModel(PreTrainedModel):
         arrays = {"codepoints": padded(input_ids), "mask": padded(mask_BC)}
         if token_type_ids is not None and bool(token_type_ids.any()):
             arrays["segments"] = padded(token_type_ids)
-        own_BC = torch.where(mask_BC, places_C, NOWHERE)
-        return Batch(arrays, own_BC, own_BC)
+        positions_BC = torch.where(mask_BC, places_C, NOWHERE)
+        return Batch(arrays, positions_BC, positions_BC)
 
     def _of_bytes(self, rows: Sequence[Sequence[int]], input_ids: Tensor) -> Batch:
         """Return a batch for models of bytes. The vector of a character is that of its first byte, or of its word."""
@@ -186,8 +186,8 @@ class TokenfreePreTrainedModel(PreTrainedModel):
         mask = TextSymbols(np.array([BYTE_MASK]), np.array([0]), np.array([1]) if has_words else None)
         parts: list[TextSymbols] = []
         for is_mask, run in groupby(text, key=lambda codepoint: codepoint == MASK):
-            found = list(run)
-            parts += [mask] * len(found) if is_mask else [inputs.encode("".join(map(chr, found)))]
+            codepoints = list(run)
+            parts += [mask] * len(codepoints) if is_mask else [inputs.encode("".join(map(chr, codepoints)))]
         return joined(parts or [inputs.encode("")])
 
 
@@ -239,8 +239,8 @@ class _Labelled(TokenfreePreTrainedModel):
         logits = self.logits(self.batch(input_ids, attention_mask, token_type_ids))
         if labels is None:
             return self.output(None, logits)
-        given = {"logits": logits, "pooled_logits": logits, "vocab_size": logits.shape[-1]}  # by the kind of the loss
-        return self.output(self.loss_function(labels=labels, config=self.config, **given), logits)
+        values = {"logits": logits, "pooled_logits": logits, "vocab_size": logits.shape[-1]}  # by the kind of the loss
+        return self.output(self.loss_function(labels=labels, config=self.config, **values), logits)
 
 
 class TokenfreeForMaskedLM(_Labelled):
@@ -250,12 +250,12 @@ class TokenfreeForMaskedLM(_Labelled):
 
     def __init__(self, config: TokenfreeConfig) -> None:
         super().__init__(config)
-        own = config.tokenfree
-        if "objective" not in own:
+        settings = config.tokenfree
+        if "objective" not in settings:
             raise ValueError("this model has no head of masked language modelling. Export a pretraining run.")
         with trusting(True, "config.json"):
-            recipe = build(PretrainRecipe, {"model": own["model"], "objective": own["objective"]}, source="config.json")
-        self.lm_head: Any = recipe.objective.build(recipe.model.width, own["vocabulary_size"])
+            recipe = build(PretrainRecipe, {"model": settings["model"], "objective": settings["objective"]}, source="config.json")
+        self.lm_head: Any = recipe.objective.build(recipe.model.width, settings["vocabulary_size"])
         self.post_init()
 
     def logits(self, batch: Batch) -> Tensor:
@@ -322,8 +322,8 @@ class TokenfreeForQuestionAnswering(TokenfreePreTrainedModel):
         arrays = batch.arrays
         if "segments" in arrays:
             arrays["global"] = arrays["mask"] & (arrays["segments"] == 0)
-        found = self.head.outputs(self.encoder, arrays)
-        both_BVD = torch.stack([found["start"], found["end"]], dim=-1)
+        outputs = self.head.outputs(self.encoder, arrays)
+        both_BVD = torch.stack([outputs["start"], outputs["end"]], dim=-1)
         start_BC, end_BC = batch.spread(both_BVD, fill=NO_ANSWER).unbind(dim=-1)
         loss = None
         if start_positions is not None and end_positions is not None:

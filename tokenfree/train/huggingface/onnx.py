@@ -121,12 +121,12 @@ class TaskGraph(Graph):
     ) -> tuple[Tensor, ...]:
         if self.pipeline == "text-classification":  # otherwise `Encoder.forward` pads, and crops its outputs
             codepoints, mask, segments = self.encoder.padded(codepoints, mask, segments)
-        given = {"codepoints": codepoints, "mask": mask, "segments": segments, "unit_ends": unit_ends}
-        batch = {name: tensor for name, tensor in given.items() if tensor is not None}
+        inputs = {"codepoints": codepoints, "mask": mask, "segments": segments, "unit_ends": unit_ends}
+        batch = {name: tensor for name, tensor in inputs.items() if tensor is not None}
         if self.pipeline == "question-answering":
             batch["global"] = mask & (batch["segments"] == 0)  # CLS, the question and its SEP, as in `QuestionCollator`
-        found = self.head.everywhere if isinstance(self.head, PlaceHead) else self.head.outputs
-        return tuple(found(self.encoder, batch).values())
+        forward_head = self.head.everywhere if isinstance(self.head, PlaceHead) else self.head.outputs
+        return tuple(forward_head(self.encoder, batch).values())
 
 
 def write_graph(graph: Graph, inputs: Mapping[str, Tensor], path: Path) -> None:

@@ -32,8 +32,8 @@ class PaddedCanineTokenizer(CanineTokenizer):
     def __init__(
         self, pad_group: int = 4, pad_spare: int = 6, pad_reach: int = 2, pad_block: int = 128, **options: Any
     ) -> None:
-        own = {"pad_group": pad_group, "pad_spare": pad_spare, "pad_reach": pad_reach, "pad_block": pad_block}
-        super().__init__(**own, **options)  # so that they are saved with the others
+        pad_options = {"pad_group": pad_group, "pad_spare": pad_spare, "pad_reach": pad_reach, "pad_block": pad_block}
+        super().__init__(**pad_options, **options)  # so that they are saved with the others
         self.pad_group, self.pad_spare, self.pad_reach, self.pad_block = pad_group, pad_spare, pad_reach, pad_block
 
     def pad(self, encoded_inputs: Any, padding: Any = True, max_length: int | None = None, **options: Any) -> Any:
@@ -44,8 +44,8 @@ class PaddedCanineTokenizer(CanineTokenizer):
                 rows = [example["input_ids"] for example in encoded_inputs]
             if len(rows) and np.ndim(rows[0]):  # a batch; `_pad` handles a single example
                 padding, max_length = "max_length", max(map(self._padded, rows))
-        given: Any = encoded_inputs
-        return super().pad(given, padding, max_length, **options)
+        inputs: Any = encoded_inputs
+        return super().pad(inputs, padding, max_length, **options)
 
     def _pad(
         self, encoded_inputs: Any, max_length: int | None = None, padding_strategy: Any = "do_not_pad", **options: Any
@@ -76,8 +76,8 @@ class PaddedCanineTokenizer(CanineTokenizer):
 
     def _padded(self, ids: Sequence[int]) -> int:
         """Return the length to which an example must be padded. Padding that it already has (zeros) counts."""
-        found = np.flatnonzero(np.asarray(ids))
-        real = int(found[-1]) + 1 if len(found) else 0
+        nonzero = np.flatnonzero(np.asarray(ids))
+        real = int(nonzero[-1]) + 1 if len(nonzero) else 0
         length = _round_up(real + self.pad_spare, self.pad_group)
         read = _round_up(real + self.pad_reach, self.pad_group)  # end of the last unit that is read
         if (read - 1) // self.pad_block > (real - 1) // self.pad_block:

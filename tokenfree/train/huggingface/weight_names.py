@@ -73,17 +73,17 @@ def loaded(config: ModelConfig, port: StateDict, translated: StateDict, name_of:
     if config.trunk.layers > len(port):
         raise UserError(f"config.json: num_hidden_layers {config.trunk.layers}, but there are {len(port)} weights")
     with torch.device("meta"):  # only shapes
-        own = config.build().state_dict()
+        state = config.build().state_dict()
     has_pooler = POOLER in port
-    wanted = {name for name in own if has_pooler or not name.startswith("pooler.")}
-    for name in wanted - translated.keys():
+    expected_names = {name for name in state if has_pooler or not name.startswith("pooler.")}
+    for name in expected_names - translated.keys():
         translated[name] = take(port, name_of(name))
     if port:
         raise UserError(f"the checkpoint has weights that the model does not: {', '.join(sorted(port))}")
     for name, tensor in translated.items():
-        if tensor.shape != own[name].shape:
+        if tensor.shape != state[name].shape:
             raise UserError(
-                f"{name_of(name)} has the shape {tuple(tensor.shape)}, its config.json says {tuple(own[name].shape)}"
+                f"{name_of(name)} has the shape {tuple(tensor.shape)}, its config.json says {tuple(state[name].shape)}"
             )
     encoder = config.build()
     encoder.load_state_dict({**encoder.state_dict(), **translated})
@@ -150,11 +150,11 @@ def require(fields: Mapping[str, Any], **values: Any) -> None:
             raise UserError(f"config.json: {key} must be {value}, not {fields[key]}")
 
 
-def differences(config: ModelConfig, wanted: Mapping[str, Any]) -> list[str]:
+def differences(config: ModelConfig, expected: Mapping[str, Any]) -> list[str]:
     """Return a problem for each dotted key in `wanted` and `SETTINGS` that has another value in `config`, if any."""
     mapping, wrong = to_mapping(config), []
-    for key, value in {**SETTINGS, **wanted}.items():
-        found = value_at(mapping, key.partition(".")[2], value)
-        if found != value:
-            wrong.append(f"{key} must be {value!r}, not {found!r}")
+    for key, value in {**SETTINGS, **expected}.items():
+        actual = value_at(mapping, key.partition(".")[2], value)
+        if actual != value:
+            wrong.append(f"{key} must be {value!r}, not {actual!r}")
     return wrong

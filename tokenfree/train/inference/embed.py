@@ -315,14 +315,14 @@ def open_folder(storage: Storage, config: Mapping[str, Any]) -> None:
     if not names:
         write_sealed(storage, CONFIG, config)
         return
-    before = read_sealed(storage, CONFIG)
-    if before is None:
+    previous = read_sealed(storage, CONFIG)
+    if previous is None:
         what = f"its {CONFIG} is damaged" if CONFIG in names else "it holds other files"
         raise UserError(f"{storage.url}: no folder of vectors ({what}). Give a new or empty folder as --output.")
-    keys = [key for key in dict.fromkeys([*before, *config]) if before.get(key) != config.get(key)]
+    keys = [key for key in dict.fromkeys([*previous, *config]) if previous.get(key) != config.get(key)]
     if keys:
-        shown = "; ".join(f"{key} {before.get(key)!r}, now {config.get(key)!r}" for key in keys)
-        raise UserError(f"{storage.url} has other vectors ({shown}). Give the same command, or another --output.")
+        changes = "; ".join(f"{key} {previous.get(key)!r}, now {config.get(key)!r}" for key in keys)
+        raise UserError(f"{storage.url} has other vectors ({changes}). Give the same command, or another --output.")
 
 
 def _complete(
@@ -330,20 +330,20 @@ def _complete(
     config: dict[str, Any],
     encoder: TextEncoder,
     corpus: Iterator[Part],
-    wanted: Wanted,
+    spec: Wanted,
     workers: int | None,
     device: str,
     progress: Callable[[ShardRecord, bool], object] | None,
 ) -> dict[str, Any]:
     records: dict[int, ShardRecord] = {}
 
-    def note(part: Part, record: ShardRecord, made: bool) -> None:
+    def note(part: Part, record: ShardRecord, is_new: bool) -> None:
         records[part.number] = record
         if progress is not None:
-            progress(record, made)
+            progress(record, is_new)
 
     def keep(part: Part, vectors: Sequence[TextVectors]) -> None:
-        note(part, commit(storage, part, vectors, wanted), True)
+        note(part, commit(storage, part, vectors, spec), True)
 
     def missing() -> Iterator[Part]:
         for part in corpus:
@@ -359,9 +359,9 @@ def _complete(
         waiting = itertools.chain([first], waiting)
         if workers is None:
             for part in waiting:
-                keep(part, text_vectors(encoder, part, wanted))
+                keep(part, text_vectors(encoder, part, spec))
         else:
-            _on_ray(encoder, waiting, wanted, workers, device, keep)
+            _on_ray(encoder, waiting, spec, workers, device, keep)
     assert encoder.checkpoint is not None, "it is of a run"
     return _finish(storage, config, encoder.checkpoint.record(), [records[number] for number in sorted(records)])
 
@@ -376,16 +376,16 @@ def committed(storage: Storage, part: Part) -> ShardRecord | None:
     return record if storage.size(record.path) == record.bytes else None
 
 
-def commit(storage: Storage, part: Part, found: Sequence[TextVectors], wanted: Wanted) -> ShardRecord:
+def commit(storage: Storage, part: Part, embeddings: Sequence[TextVectors], spec: Wanted) -> ShardRecord:
     """Write the shard of a part, then its sidecar."""
     name = f"data-{part.number:05d}.arrow"
     with storage.new_file(name) as new:
-        write(new.path, part, found, wanted.vectors)
+        write(new.path, part, embeddings, spec.vectors)
     record = ShardRecord(
         path=name,
         texts=len(part.texts),
-        vectors=sum(len(each.vectors_ND) for each in found),
-        windows=sum(each.num_windows for each in found),
+        vectors=sum(len(embedding.vectors_ND) for embedding in embeddings),
+        windows=sum(embedding.num_windows for embedding in embeddings),
         characters=sum(map(len, part.texts)),
         bytes=new.size,
         sha256=new.sha256,
@@ -399,15 +399,15 @@ def _sidecar(number: int) -> str:
     return f"parts/{number:05d}.json"
 
 
-def write(path: str, part: Part, found: Sequence[TextVectors], vectors: VectorsOf) -> None:
+def write(path: str, part: Part, embeddings: Sequence[TextVectors], vectors: VectorsOf) -> None:
     """Write the rows of a part of the corpus as an Arrow stream.
 
     The columns are `number` (of the text in the corpus), `text`, `windows`, and `vector` for texts, else `vectors`.
     Words add `word_starts` and `word_ends`, codepoint offsets.
     """
-    all_ND = np.concatenate([each.vectors_ND for each in found])
+    all_ND = np.concatenate([embedding.vectors_ND for embedding in embeddings])
     flat = pa.FixedSizeListArray.from_arrays(pa.array(np.ascontiguousarray(all_ND).reshape(-1)), all_ND.shape[1])
-    offsets = pa.array(np.cumsum([0, *(len(each.vectors_ND) for each in found)]), pa.int32())
+    offsets = pa.array(np.cumsum([0, *(len(embedding.vectors_ND) for embedding in embeddings)]), pa.int32())
 
     def listed(values: pa.Array) -> pa.Array:
         return pa.ListArray.from_arrays(offsets, values)
@@ -415,10 +415,10 @@ def write(path: str, part: Part, found: Sequence[TextVectors], vectors: VectorsO
     columns: dict[str, pa.Array] = {
         "number": pa.array(range(part.first, part.first + len(part.texts)), pa.int64()),
         "text": pa.array(part.texts, pa.string()),
-        "windows": pa.array([each.num_windows for each in found], pa.int32()),
+        "windows": pa.array([embedding.num_windows for embedding in embeddings], pa.int32()),
     }
     if vectors == "words":
-        starts, ends = (np.concatenate(edges) for edges in zip(*((f.starts_N, f.ends_N) for f in found), strict=True))
+        starts, ends = (np.concatenate(edges) for edges in zip(*((f.starts_N, f.ends_N) for f in embeddings), strict=True))
         columns["word_starts"] = listed(pa.array(starts, pa.int32()))
         columns["word_ends"] = listed(pa.array(ends, pa.int32()))
     columns |= {"vector": flat} if vectors == "texts" else {"vectors": listed(flat)}
@@ -479,7 +479,7 @@ class _Worker:
     def ready(self) -> None:
         """Return when the worker has started."""
 
-    def work(self, shared: list[Any], part: Part, wanted: Wanted) -> list[TextVectors]:
+    def work(self, shared: list[Any], part: Part, spec: Wanted) -> list[TextVectors]:
         """Return the embeddings of the texts of a part, computed by the encoder that `shared` refers to."""
         # As an argument of the constructor, the encoder would make Ray warn that restarting the worker will fail.
         if self._encoder is None:
@@ -488,13 +488,13 @@ class _Worker:
             encoder: TextEncoder = ray.get(shared[0])
             encoder.encoder.to(self._device)
             self._encoder = encoder
-        return text_vectors(self._encoder, part, wanted)
+        return text_vectors(self._encoder, part, spec)
 
 
 def _on_ray(
     encoder: TextEncoder,
     corpus: Iterator[Part],
-    wanted: Wanted,
+    spec: Wanted,
     workers: int,
     device: str,
     keep: Callable[[Part, Sequence[TextVectors]], None],
@@ -512,7 +512,7 @@ def _on_ray(
         child.send(part)
 
     child = RayChild(_LEADER, take=take, keep=lambda errors: None, stops=False)
-    loss = child.call(pickle.dumps(encoder), wanted, workers, device)
+    loss = child.call(pickle.dumps(encoder), spec, workers, device)
     if loss is not None:
         raise loss.final("with the shards that are missing")
 
@@ -574,47 +574,47 @@ class _Window(NamedTuple):
     end: int
 
 
-def width_of(encoder: TextEncoder, wanted: Wanted) -> int:
+def width_of(encoder: TextEncoder, spec: Wanted) -> int:
     """Return the width of the embeddings. Raises UserError if the encoder cannot compute those that are wanted."""
-    found = encoder(["a"])
-    if wanted.vectors == "texts" and wanted.pooling == "pooled" and not found.pooled_is_trained:
+    encoded = encoder(["a"])
+    if spec.vectors == "texts" and spec.pooling == "pooled" and not encoded.pooled_is_trained:
         raise UserError("--pooling pooled: this run did not train that layer, a random projection. Give mean or cls.")
-    return _of_window(found, 0, "a", wanted)[0].shape[1]
+    return _of_window(encoded, 0, "a", spec)[0].shape[1]
 
 
-def text_vectors(encoder: TextEncoder, part: Part, wanted: Wanted) -> list[TextVectors]:
+def text_vectors(encoder: TextEncoder, part: Part, spec: Wanted) -> list[TextVectors]:
     """Return the embeddings of each text of a part. The batches, of similar windows, depend only on the part.
 
     Raises UserError if a text is longer than the model reads and must not be cut into windows.
     """
-    most, of_text = encoder.max_characters, list[list[_Window]]()
+    limit, of_text = encoder.max_characters, list[list[_Window]]()
     for number, text in enumerate(part.texts):
-        if len(text) > most and not wanted.windowed:
+        if len(text) > limit and not spec.windowed:
             raise UserError(
-                f"text {part.first + number + 1} has {len(text):,} characters and this model reads {most:,}. Cut it, "
+                f"text {part.first + number + 1} has {len(text):,} characters and this model reads {limit:,}. Cut it, "
                 "or leave out --long refuse to read it in windows."
             )
-        of_text.append([_Window(number, start, end) for start, end in spans(text, most)])
-    found: dict[_Window, tuple[np.ndarray, np.ndarray, np.ndarray]] = {}
+        of_text.append([_Window(number, start, end) for start, end in spans(text, limit)])
+    by_window: dict[_Window, tuple[np.ndarray, np.ndarray, np.ndarray]] = {}
     every = [window for windows in of_text for window in windows]
     for batch in _batches(every, lambda size: encoder.padding.padded([size + NUM_FRAME])):
         texts = [part.texts[window.text][window.start : window.end] for window in batch]
         encoded = encoder(texts)
         for row, (window, text) in enumerate(zip(batch, texts, strict=True)):
-            vectors, starts, ends = _of_window(encoded, row, text, wanted)
-            found[window] = vectors, starts + window.start, ends + window.start
-    return [_joined([found[window] for window in windows], wanted) for windows in of_text]
+            vectors, starts, ends = _of_window(encoded, row, text, spec)
+            by_window[window] = vectors, starts + window.start, ends + window.start
+    return [_joined([by_window[window] for window in windows], spec) for windows in of_text]
 
 
-def spans(text: str, most: int) -> list[tuple[int, int]]:
+def spans(text: str, max_characters: int) -> list[tuple[int, int]]:
     """Return spans of at most `most` characters, in codepoints, that begin at sentences if possible, else at words."""
-    if len(text) <= most:
+    if len(text) <= max_characters:
         return [(0, len(text))]
-    starts = [start for start, _ in cut(text, sentence_starts(text).astype(np.int64), most)]
+    starts = [start for start, _ in cut(text, sentence_starts(text).astype(np.int64), max_characters)]
     edges = [0]
     for edge in [*starts[1:], len(text)]:
-        while edge - edges[-1] > most:  # more than a window, because white space follows a full one
-            edges.append(edges[-1] + most)
+        while edge - edges[-1] > max_characters:  # more than a window, because white space follows a full one
+            edges.append(edges[-1] + max_characters)
         if edge > edges[-1]:
             edges.append(edge)
     return list(pairwise(edges))
@@ -637,13 +637,13 @@ def _batches(windows: Sequence[_Window], positions_of: Callable[[int], int]) -> 
         yield batch
 
 
-def _of_window(encoded: Encoded, row: int, text: str, wanted: Wanted) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _of_window(encoded: Encoded, row: int, text: str, spec: Wanted) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return the vectors of one row of a batch, the first character of each, and the character after its last one."""
-    if wanted.vectors == "texts":
-        pooled = getattr(encoded, wanted.pooling)[row : row + 1].float().cpu().numpy()
+    if spec.vectors == "texts":
+        pooled = getattr(encoded, spec.pooling)[row : row + 1].float().cpu().numpy()
         return pooled, np.zeros(1, np.int64), np.array([len(text)])
     characters = encoded.characters[row, 1 : 1 + len(text)].float().cpu().numpy()
-    if wanted.vectors == "characters":
+    if spec.vectors == "characters":
         return characters, np.arange(len(text)), np.arange(1, len(text) + 1)
     word_of = text_words(text).word_of
     inside = np.flatnonzero(word_of != NOWHERE)
@@ -656,10 +656,10 @@ def _of_window(encoded: Encoded, row: int, text: str, wanted: Wanted) -> tuple[n
     return np.array(means, np.float32).reshape(-1, characters.shape[1]), starts, ends
 
 
-def _joined(windows: Sequence[tuple[np.ndarray, np.ndarray, np.ndarray]], wanted: Wanted) -> TextVectors:
+def _joined(windows: Sequence[tuple[np.ndarray, np.ndarray, np.ndarray]], spec: Wanted) -> TextVectors:
     """Return the vectors of a text from its windows. For texts, it is the mean over windows, weighted by characters."""
     vectors, starts, ends = (np.concatenate(part) for part in zip(*windows, strict=True))
-    if wanted.vectors == "texts" and len(windows) > 1:
+    if spec.vectors == "texts" and len(windows) > 1:
         share = ((ends - starts) / (ends - starts).sum()).astype(np.float32)
         vectors, starts, ends = (vectors * share[:, None]).sum(axis=0, keepdims=True), starts[:1], ends[-1:]
     return TextVectors(vectors, starts, ends, len(windows))

@@ -55,8 +55,8 @@ class FinetunedModel:
         if isinstance(texts, str) or not texts:
             raise UserError(f"texts={texts!r}: no list. Give a list of at least one text.")
         examples = [self.task.raw(f"text {number}", text) for number, text in enumerate(texts, 1)]
-        found = self.evaluate_examples(examples).predictions
-        return [{name: value for name, value in each.items() if name != "key"} for each in found]
+        predictions = self.evaluate_examples(examples).predictions
+        return [{name: value for name, value in prediction.items() if name != "key"} for prediction in predictions]
 
     @default_settings()
     def evaluate(self, path: AnyPath | None, noise: Noise | None = None) -> Evaluated:

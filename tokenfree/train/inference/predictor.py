@@ -52,8 +52,8 @@ class MaskedText(NamedTuple):
 
     def begins_word(self, number: int) -> bool:
         """Return True if a mask follows white space or begins the text."""
-        before = self.parts[number]
-        return before[-1].isspace() if before else number == 0
+        preceding = self.parts[number]
+        return preceding[-1].isspace() if preceding else number == 0
 
 
 def read_masked_text(text: str) -> MaskedText:
@@ -76,10 +76,10 @@ class Guess(NamedTuple):
     probability: float
 
 
-def best(found: Iterable[tuple[str, float]], top: int) -> list[Guess]:
+def best(scored: Iterable[tuple[str, float]], top: int) -> list[Guess]:
     """Return the most likely texts. Probabilities of equal texts are added."""
     total: dict[str, float] = {}
-    for text, score in found:
+    for text, score in scored:
         total[text] = total.get(text, 0.0) + float(np.exp(score))
     ranked = sorted(total.items(), key=lambda item: (-item[1], item[0]))
     return [Guess(text, value) for text, value in ranked[:top]]
@@ -133,18 +133,18 @@ class Predictor:
 
     def _subword_by_characters(self, text: MaskedText, number: int) -> Scored:
         """Predict as CANINE-S: subwords of as many characters as MASKs. If no length is given, all weigh the same."""
-        given, pieces = text.sizes[number], self._pieces()
-        sizes = [given] if given else list(range(1, LONGEST + 1))
+        requested_size, pieces = text.sizes[number], self._pieces()
+        sizes = [requested_size] if requested_size else list(range(1, LONGEST + 1))
         arrays, places = self._character_rows(text, number, sizes)
         scores = self._score(_one_target(arrays, places)).numpy()
         usable = predictable(pieces)
         begins = text.begins_word(number)
-        found = []
+        scored = []
         for id_, piece in enumerate(pieces):
             text_of = visible(piece)
             if usable[id_] and piece.startswith(SPACE) == begins and len(text_of) in sizes:
-                found.append((text_of, float(scores[sizes.index(len(text_of)), id_]) - float(np.log(len(sizes)))))
-        return found
+                scored.append((text_of, float(scores[sizes.index(len(text_of)), id_]) - float(np.log(len(sizes)))))
+        return scored
 
     def _subword(self, text: MaskedText, number: int) -> Scored:
         """Predict as a subword BERT: any subword. Those that begin a word start with the space symbol, "\u2581"."""
@@ -158,9 +158,9 @@ class Predictor:
         flat = vocabulary.encode_flat([chr(MASK).join(text.parts)])
         lengths = np.array([len(part) for part in text.parts[:-1]])
         marks = np.cumsum(lengths + 1) - 1
-        before, after = (np.searchsorted(marks, edges, side="left") for edges in (flat.starts, flat.ends))
+        first_mark, end_mark = (np.searchsorted(marks, edges, side="left") for edges in (flat.starts, flat.ends))
         ids, place, last = [specials.cls], 0, -1
-        for mark, is_mark, id_ in zip(before.tolist(), (after > before).tolist(), flat.ids.tolist(), strict=True):
+        for mark, is_mark, id_ in zip(first_mark.tolist(), (end_mark > first_mark).tolist(), flat.ids.tolist(), strict=True):
             if not is_mark:
                 ids.append(id_)
             elif ids[-1] != specials.mask or mark != last:  # several byte pieces may encode one mask character
@@ -195,14 +195,14 @@ class Predictor:
         scores = self._score(_one_target(rows, np.stack([np.full(_MOST_PIECES, hidden + 1), slots], axis=1))).numpy()
         usable = predictable(pieces)
         begins = np.array([piece.startswith(SPACE) for piece in pieces])
-        found, front = [], [("", 0.0)]
+        scored, front = [], [("", 0.0)]
         for slot in slots.tolist():
             allowed = np.flatnonzero(usable & (begins == (slot == 0)))
             likely = allowed[np.argsort(-scores[slot, allowed])[:LONGEST]]
             more = [(pieces[int(id_)].strip(SPACE), float(scores[slot, id_])) for id_ in likely]
             front = _widest([(word + piece, so_far + value) for word, so_far in front for piece, value in more])
-            found += [(word, so_far - float(np.log(_MOST_PIECES))) for word, so_far in front]
-        return found
+            scored += [(word, so_far - float(np.log(_MOST_PIECES))) for word, so_far in front]
+        return scored
 
     def _by_characters(self, text: MaskedText, number: int) -> Scored:
         """Predict as models of characters: spell words from left to right by beam search.
@@ -211,22 +211,22 @@ class Predictor:
         """
         assert self._characters is not None
         characters = self._characters.tolist()
-        given = text.sizes[number]
-        sizes = [given] if given else list(range(1, _LONGEST_WORD + 1))
-        found = []
+        requested_size = text.sizes[number]
+        sizes = [requested_size] if requested_size else list(range(1, _LONGEST_WORD + 1))
+        scored = []
         for size in sizes:
             arrays, (place,) = self._character_rows(text, number, [size])
             front = [("", 0.0)]
             for at in range(size):
-                known = np.zeros((len(front), size), dtype=np.int64)
+                prefixes = np.zeros((len(front), size), dtype=np.int64)
                 for row, (word, _) in enumerate(front):
-                    known[row, :at] = [ord(character) for character in word]
+                    prefixes[row, :at] = [ord(character) for character in word]
                 batch = {name: np.repeat(values, len(front), axis=0) for name, values in arrays.items()}
                 batch |= {
                     "target_positions": np.repeat(np.arange(place, place + size)[None], len(front), axis=0),
-                    "target_codepoints": known,
-                    "target_ids": known,
-                    "target_mask": np.ones_like(known, dtype=bool),
+                    "target_codepoints": prefixes,
+                    "target_ids": prefixes,
+                    "target_mask": np.ones_like(prefixes, dtype=bool),
                 }
                 scores_RV = self._score(batch, _OneText(self._model.encoder)).unflatten(0, (len(front), -1))[:, at]
                 values, classes = torch.topk(scores_RV, min(LONGEST, scores_RV.shape[-1]))
@@ -240,15 +240,15 @@ class Predictor:
                 front = _widest(longer)
                 if not front:  # every likely character is unprintable
                     break
-            found += [(word, so_far - float(np.log(len(sizes)))) for word, so_far in front]
-        return found
+            scored += [(word, so_far - float(np.log(len(sizes)))) for word, so_far in front]
+        return scored
 
     def _character_rows(self, text: MaskedText, number: int, sizes: Sequence[int]) -> tuple[Arrays, np.ndarray]:
         """Return a row for each possible size of mask `number`, and the position where the mask begins, int64 [R]."""
         windows, places = [], []
         room = most_characters(self._length, self.recipe.objective.spare)
         for size in sizes:
-            hidden = [size if at == number else own or _OTHER for at, own in enumerate(text.sizes)]
+            hidden = [size if at == number else other_size or _OTHER for at, other_size in enumerate(text.sizes)]
             total = sum(map(len, text.parts)) + sum(hidden)
             if total > room:
                 raise _too_long(f"{total} characters", f"{room}")
@@ -346,8 +346,8 @@ def _characters(recipe: PretrainRecipe, data: Data) -> np.ndarray | None:
     buckets = getattr(recipe.objective, "buckets", None)
     if buckets is None:
         return None
-    found = np.arange(buckets)
+    characters = np.arange(buckets)
     if all(Storage.at(path).is_local for path in paths_of(data)):
         frequent = frequent_characters(ShardReader(data, "train"), max_rows=_WINDOWS)[::-1]
-        found[frequent % buckets] = frequent  # the most frequent character of a class is written last
-    return found
+        characters[frequent % buckets] = frequent  # the most frequent character of a class is written last
+    return characters

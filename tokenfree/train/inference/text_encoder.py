@@ -149,12 +149,12 @@ class WordEncoder(TextEncoder):
             line[0], line[len(row) + 1] = 0, count + 1
             line[1 : len(row) + 1] = np.where(row == NOWHERE, NOWHERE, row + 1)
         unit_BC = torch.from_numpy(unit).to(device)
-        known_BC = unit_BC != NOWHERE
+        has_unit_BC = unit_BC != NOWHERE
         rows_BC1 = unit_BC.clamp(min=0)[..., None]
-        characters_BCD = units_BUD.gather(1, rows_BC1.expand(-1, -1, units_BUD.shape[-1])) * known_BC[..., None]
+        characters_BCD = units_BUD.gather(1, rows_BC1.expand(-1, -1, units_BUD.shape[-1])) * has_unit_BC[..., None]
         words_BUD = units_BUD * down.valid_BU[..., None]
         pooled = self.encoder.pool(units_BUD)
-        return Encoded(characters_BCD, known_BC, pooled, words_BUD[:, 0], words_BUD, down.valid_BU)
+        return Encoded(characters_BCD, has_unit_BC, pooled, words_BUD[:, 0], words_BUD, down.valid_BU)
 
 
 @default_settings()

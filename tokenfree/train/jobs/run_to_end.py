@@ -44,10 +44,10 @@ class Extension:
     """An extension of the existing `run` to a total of `steps`. Raises UserError if there is no run or it is longer."""
 
     def __init__(self, run: Run, recipe: PretrainRecipe, steps: int) -> None:
-        before = config_before(run.name, recipe)
-        if before is None:
+        previous = config_before(run.name, recipe)
+        if previous is None:
             raise UserError(f"--extend-to {steps}: {run.name} is not a run yet; begin it with --train.steps {steps}")
-        self._run, self._steps, self._steps_before = run, steps, before.recipe.train.steps
+        self._run, self._steps, self._steps_before = run, steps, previous.recipe.train.steps
         if steps < self._steps_before:
             raise UserError(
                 f"--extend-to {steps}: {run.name} is a run of {self._steps_before:,} steps; give more, or leave it out"
@@ -94,15 +94,15 @@ class GivenStart(Generic[R]):
         self, run: Run, recipe: R, make_loop: MakeLoop[R], source: AnyPath, *, trust_code: bool = False
     ) -> None:
         source = expand_home(source)
-        one, other = (each.rstrip("/") if "://" in each else os.path.realpath(each) for each in (source, run.name))
+        one, other = (path.rstrip("/") if "://" in path else os.path.realpath(path) for path in (source, run.name))
         if one == other:
             raise UserError(f"--init-from {source} is the run itself; give another --output")
         self._recipe, self._make_loop, self._trust_code = recipe, make_loop, trust_code
         self._path = absolute_path(source)
         self._given: GivenWeights | None = None
         self._begun: tuple[TrainingLoop[R], Fit] | None = None
-        before = config_before(run.name, recipe)
-        self.record = self._record(before)
+        previous = config_before(run.name, recipe)
+        self.record = self._record(previous)
 
     def lines(self) -> list[str]:
         return self._fit()[1].lines()
@@ -119,16 +119,16 @@ class GivenStart(Generic[R]):
                 f"--init-from {self._path}: the weights are not those that {run.name} was begun with, and it has no "
                 "checkpoint yet; give another --output"
             )
-        loop, found = self._fit()
+        loop, matched = self._fit()
         line = run.add_event(
             "init_from",
             step=0,
-            source=found.given.path,
-            sha256=found.given.sha256,
-            tensors=len(found.taken),
-            parameters=found.num_parameters,
-            share=round(found.share, 4),
-            message="\n".join(found.lines()),
+            source=matched.given.path,
+            sha256=matched.given.sha256,
+            tensors=len(matched.taken),
+            parameters=matched.num_parameters,
+            share=round(matched.share, 4),
+            message="\n".join(matched.lines()),
         )
         on_line(line)
         parts, state = loop.snapshot()
@@ -137,13 +137,13 @@ class GivenStart(Generic[R]):
             checkpoints.write(run.folder / "checkpoints" / checkpoints.checkpoint_name(0), parts, state)
             run.saved(0, keep=self._recipe.train.keep_checkpoints, best=None)
 
-    def _record(self, before: RunConfig[R] | None) -> InitFrom:
-        if before is None:
+    def _record(self, previous: RunConfig[R] | None) -> InitFrom:
+        if previous is None:
             self._fit()
-        elif before.init_from is None:
+        elif previous.init_from is None:
             return InitFrom(self._path, "")  # `Run.open` then raises an error
-        elif before.init_from.path == self._path:
-            return before.init_from
+        elif previous.init_from.path == self._path:
+            return previous.init_from
         return InitFrom(self._path, self._read().sha256)
 
     def _read(self) -> GivenWeights:
@@ -157,20 +157,20 @@ class GivenStart(Generic[R]):
         return self._begun
 
 
-def begun(recipe: R, make_loop: MakeLoop[R], given: GivenWeights) -> tuple[TrainingLoop[R], Fit]:
+def begun(recipe: R, make_loop: MakeLoop[R], weights: GivenWeights) -> tuple[TrainingLoop[R], Fit]:
     """Return the training loop of `recipe` on the CPU, started from the weights `given` that fit.
 
     Additional projections of attention patterns start as copies of their layer's if they are not given.
     """
     loop = make_loop(recipe)
     sizes = {name: parameter.numel() for name, parameter in loop.model.named_parameters()}
-    found = fit(loop.model.state_dict(), sizes, given, recipe, loop.source.vocabulary)
-    loop.begin_with(found.taken)
-    names = [f"encoder.trunk.{name}" for name in loop.encoder.trunk.copy_projections()] if found.taken else []
+    matched = fit(loop.model.state_dict(), sizes, weights, recipe, loop.source.vocabulary)
+    loop.begin_with(matched.taken)
+    names = [f"encoder.trunk.{name}" for name in loop.encoder.trunk.copy_projections()] if matched.taken else []
     state = loop.model.state_dict()
-    loop.begin_with({**{name: state[name].clone() for name in names}, **found.taken})
-    copied = dict.fromkeys(set(names) - found.taken.keys(), "copies of its layer's own")
-    return loop, dataclasses.replace(found, new={**found.new, **copied})
+    loop.begin_with({**{name: state[name].clone() for name in names}, **matched.taken})
+    copied = dict.fromkeys(set(names) - matched.taken.keys(), "copies of its layer's own")
+    return loop, dataclasses.replace(matched, new={**matched.new, **copied})
 
 
 def run_to_end(
@@ -252,12 +252,12 @@ def _logged(num_steps: int) -> OnLine:
 
 
 def _check_device(train: LoopConfig, workers: tuple[int, int]) -> None:
-    least, there = workers[0], torch.cuda.device_count()
+    needed, there = workers[0], torch.cuda.device_count()
     is_elsewhere = workers[1] > 1 and named_cluster() is not None
     check_compile(train.compile, "cpu" if train.device == "cpu" or not (there or is_elsewhere) else "cuda")
-    if train.device == "cuda" and there < least and not is_elsewhere:
+    if train.device == "cuda" and there < needed and not is_elsewhere:
         raise UserError(
-            f"train.device=cuda needs a GPU per worker: {least}. torch finds {there} on this machine; see tokenfree "
+            f"train.device=cuda needs a GPU per worker: {needed}. torch finds {there} on this machine; see tokenfree "
             "doctor, or give auto"
         )
 

@@ -107,12 +107,12 @@ def _of_run(run: str, step: int | None, trust_code: bool) -> GivenWeights:
 
 def _of_folder(storage: Storage, source: str) -> GivenWeights:
     with _on_this_machine(storage) as folder:
-        found = read_folder(folder)
-    tensors = {f"encoder.{name}": tensor for name, tensor in model_tensors(found.encoder).items()}
-    if not found.has_pooler:
+        folder_model = read_folder(folder)
+    tensors = {f"encoder.{name}": tensor for name, tensor in model_tensors(folder_model.encoder).items()}
+    if not folder_model.has_pooler:
         tensors = {name: tensor for name, tensor in tensors.items() if not name.startswith("encoder.pooler.")}
-    what = f"a {found.kind} of transformers"
-    return GivenWeights(absolute_path(source), what, tensors, found.encoder.config, None, found.vocabulary)
+    what = f"a {folder_model.kind} of transformers"
+    return GivenWeights(absolute_path(source), what, tensors, folder_model.encoder.config, None, folder_model.vocabulary)
 
 
 @contextlib.contextmanager
@@ -158,9 +158,9 @@ class Fit:
         return self.num_parameters / sum(self.sizes.values())
 
     def lines(self) -> list[str]:
-        given = self.given
+        weights = self.given
         lines = [
-            f"weights of {given.path} ({given.what}): {len(self.taken)} of {len(given.tensors)} tensors loaded, "
+            f"weights of {weights.path} ({weights.what}): {len(self.taken)} of {len(weights.tensors)} tensors loaded, "
             f"{self.num_parameters:,} parameters, {self.share:.1%} of this model"
         ]
         for what, reasons in (("new", self.new), ("not loaded", self.left)):
@@ -171,17 +171,17 @@ class Fit:
 
 
 def fit(
-    own: Mapping[str, Tensor],
+    state: Mapping[str, Tensor],
     sizes: Mapping[str, int],
-    given: GivenWeights,
+    weights: GivenWeights,
     recipe: Recipe,
     vocabulary: Vocabulary | None,
 ) -> Fit:
     """Compare tensors `own` of a model with given ones. Raises UserError if (almost) none fits or one is not finite."""
-    foreign = _foreign(own, given, recipe, vocabulary)
+    foreign = _foreign(state, weights, recipe, vocabulary)
     taken, new, left = dict[str, Tensor](), dict[str, str](), dict[str, str]()
-    for name, tensor in own.items():
-        theirs = given.tensors.get(name)
+    for name, tensor in state.items():
+        theirs = weights.tensors.get(name)
         if theirs is None:
             new[name] = _ABSENT
         elif name in foreign:
@@ -189,19 +189,19 @@ def fit(
         elif theirs.shape != tensor.shape:
             new[name] = left[name] = "of another shape"
         elif theirs.is_floating_point() and not theirs.isfinite().all():
-            raise UserError(f"--init-from {given.path}: {name} has values that are not numbers; give other weights")
+            raise UserError(f"--init-from {weights.path}: {name} has values that are not numbers; give other weights")
         else:
             taken[name] = theirs
-    left |= {name: "no counterpart" for name in given.tensors if name not in own}
-    found = Fit(given, taken, new, left, sizes, tuple(_other_settings(given, recipe))[:_MOST_SETTINGS])
-    if found.share < LEAST_SHARE:
-        what = f"only {len(taken)} tensors, {found.share:.2%} of the parameters," if taken else "no tensor"
-        why = "; ".join(found.other_settings) or "its tensors have other names or shapes"
+    left |= {name: "no counterpart" for name in weights.tensors if name not in state}
+    matched = Fit(weights, taken, new, left, sizes, tuple(_other_settings(weights, recipe))[:_MOST_SETTINGS])
+    if matched.share < LEAST_SHARE:
+        what = f"only {len(taken)} tensors, {matched.share:.2%} of the parameters," if taken else "no tensor"
+        why = "; ".join(matched.other_settings) or "its tensors have other names or shapes"
         raise UserError(
-            f"--init-from {given.path}: {what} of this model would be loaded ({why}); give a recipe more like the one "
+            f"--init-from {weights.path}: {what} of this model would be loaded ({why}); give a recipe more like the one "
             "of those weights, or leave it out"
         )
-    return found
+    return matched
 
 
 def _by_module(reasons: Mapping[str, str]) -> Iterable[str]:
@@ -210,29 +210,29 @@ def _by_module(reasons: Mapping[str, str]) -> Iterable[str]:
 
 
 def _foreign(
-    own: Mapping[str, Tensor], given: GivenWeights, recipe: Recipe, vocabulary: Vocabulary | None
+    state: Mapping[str, Tensor], weights: GivenWeights, recipe: Recipe, vocabulary: Vocabulary | None
 ) -> dict[str, str]:
     """Return the tensors that mean something else in the model of `recipe`, even if shapes match, with reasons."""
-    found, of_head = dict[str, str](), [name for name in own if name.startswith("head.")]
+    reasons, of_head = dict[str, str](), [name for name in state if name.startswith("head.")]
     subwords = None if vocabulary is None else vocabulary.sha256
-    here, there = (_table_settings(embedder) for embedder in (recipe.model.embedder, given.model.embedder))
+    here, there = (_table_settings(embedder) for embedder in (recipe.model.embedder, weights.model.embedder))
     if here != there:
-        found |= {name: "of another embedder" for name in own if name.startswith(_TABLE)}
-    elif recipe.model.embedder.symbols == "subwords" and given.vocabulary != subwords:
-        found |= {name: _OTHER_VOCABULARY for name in own if name.startswith(_TABLE)}
-    if isinstance(recipe, FinetuneRecipe) and given.task == recipe.task:
-        return found
-    if given.task is not None:
-        return found | dict.fromkeys(of_head, f"of the task {given.task.name}")
-    if given.objective is not None and (
-        isinstance(recipe, FinetuneRecipe) or given.objective.name != recipe.objective.name
+        reasons |= {name: "of another embedder" for name in state if name.startswith(_TABLE)}
+    elif recipe.model.embedder.symbols == "subwords" and weights.vocabulary != subwords:
+        reasons |= {name: _OTHER_VOCABULARY for name in state if name.startswith(_TABLE)}
+    if isinstance(recipe, FinetuneRecipe) and weights.task == recipe.task:
+        return reasons
+    if weights.task is not None:
+        return reasons | dict.fromkeys(of_head, f"of the task {weights.task.name}")
+    if weights.objective is not None and (
+        isinstance(recipe, FinetuneRecipe) or weights.objective.name != recipe.objective.name
     ):
-        return found | dict.fromkeys(of_head, f"of the objective {given.objective.name}")
-    if isinstance(recipe, PretrainRecipe) and given.vocabulary != subwords:
+        return reasons | dict.fromkeys(of_head, f"of the objective {weights.objective.name}")
+    if isinstance(recipe, PretrainRecipe) and weights.vocabulary != subwords:
         size = 0 if vocabulary is None else vocabulary.size
         names = _of_subwords(recipe.objective, recipe.model.width, size)
-        found |= {f"head.{name}": _OTHER_VOCABULARY for name in names}
-    return found
+        reasons |= {f"head.{name}": _OTHER_VOCABULARY for name in names}
+    return reasons
 
 
 def _table_settings(embedder: Any) -> dict[str, Any]:
@@ -246,9 +246,9 @@ def _of_subwords(objective: Objective, width: int, num_subwords: int) -> set[str
     return {name for name in heads[0] if heads[0][name].shape != heads[1][name].shape}
 
 
-def _other_settings(given: GivenWeights, recipe: Recipe) -> Iterator[str]:
+def _other_settings(weights: GivenWeights, recipe: Recipe) -> Iterator[str]:
     """Yield the settings of the models that differ. If a part has another name, only its name is yielded."""
-    here, there = (dict(flatten(to_mapping(_resolved(model)))) for model in (recipe.model, given.model))
+    here, there = (dict(flatten(to_mapping(_resolved(model)))) for model in (recipe.model, weights.model))
     keys = [key for key in dict.fromkeys([*here, *there]) if here.get(key) != there.get(key)]
     parts = [key.removesuffix("name") for key in keys if key.endswith(".name")]
     for key in keys:

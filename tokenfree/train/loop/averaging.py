@@ -50,9 +50,9 @@ class WeightAverage:
     @torch.no_grad()
     def _swap(self) -> None:
         for average, weight in zip(_here(self._averages), _here(self._parameters), strict=True):
-            before = weight.clone()
+            saved = weight.clone()
             weight.copy_(average)
-            average.copy_(before)
+            average.copy_(saved)
 
 
 def _here(tensors: Mapping[str, Tensor]) -> list[Tensor]:

@@ -70,17 +70,17 @@ class Evaluator:
     @torch.no_grad()
     def __call__(self, model: Task, device: torch.device, *, equally_many: bool = False) -> Evaluated:
         """Evaluate `model`. All workers must call this; `equally_many` is that of `Source.validate`."""
-        sums, own = StepSums.zeros(model.head.means, device), dict[int, Outputs]()
+        sums, local_outputs = StepSums.zeros(model.head.means, device), dict[int, Outputs]()
         for number in range(self._rank, len(self._batches), self._world_size):
             chosen = self._batches[number]
             outputs, of_batch = self._forward(model, chosen, device)
             sums = sums.plus(of_batch)
             for row, item in enumerate(chosen):
-                own[item] = {name: values[row] for name, values in outputs.items()}
+                local_outputs[item] = {name: values[row] for name, values in outputs.items()}
         if equally_many and self._batches and self._rank >= len(self._batches) % self._world_size > 0:
             self._forward(model, self._batches[0], device)
         values = StepSums.unpack(sum_over_workers(sums.pack()), model.head.means)
-        everything = {number: output for part in gather(own) for number, output in part.items()}
+        everything = {number: output for part in gather(local_outputs) for number, output in part.items()}
         ordered = [everything[number] for number in range(len(self._items))]
         predictions = self._task.predictions(self._examples, self._items, ordered)
         return Evaluated(predictions, self._task.scores(self._examples, predictions), values.mean_loss())
@@ -241,11 +241,11 @@ class TaskSource(Source):
         """Return the development set's metrics, with `validation_main`. Raises UserError if it has no labels."""
         if not self._has("dev"):
             return {}
-        found = self._evaluator("dev")(task, device, equally_many=equally_many)
-        if found.metrics is None:
+        evaluation = self._evaluator("dev")(task, device, equally_many=equally_many)
+        if evaluation.metrics is None:
             raise UserError(f"{self._files.paths['dev']}: the examples of --dev have no labels to be compared with")
-        scores = {f"validation_{name}": value for name, value in found.metrics.values.items()}
-        return {"validation_loss": found.loss, **scores, "validation_main": found.metrics.score}
+        scores = {f"validation_{name}": value for name, value in evaluation.metrics.values.items()}
+        return {"validation_loss": evaluation.loss, **scores, "validation_main": evaluation.metrics.score}
 
     def badness(self, validation: Mapping[str, float]) -> float:
         score = validation["validation_main"]
@@ -257,14 +257,14 @@ class TaskSource(Source):
         scores, only_labels = dict[str, Any](), dict[str, Any]()
         splits: list[Split] = [split for split in SPLITS[1:] if self._has(split)]
         for split in splits:
-            found = self._evaluator(split)(task, device, equally_many=equally_many)
-            scores[split] = dict(found.metrics.values) if found.metrics is not None else {}
-            label = only_label(found.predictions)
+            evaluation = self._evaluator(split)(task, device, equally_many=equally_many)
+            scores[split] = dict(evaluation.metrics.values) if evaluation.metrics is not None else {}
+            label = only_label(evaluation.predictions)
             if label is not None:
                 only_labels[split] = label
             if folder is not None:
                 (folder / PREDICTIONS).mkdir(exist_ok=True)
-                lines = (json.dumps(line, ensure_ascii=False) + "\n" for line in found.predictions)
+                lines = (json.dumps(line, ensure_ascii=False) + "\n" for line in evaluation.predictions)
                 write_atomically(folder / PREDICTIONS / f"{split}.jsonl", "".join(lines))
         baselines = self._baselines
         if baselines is None and folder is not None:

@@ -31,7 +31,7 @@ class StepSums(NamedTuple):
 
     @classmethod
     def of(cls, loss: Loss, means: Sequence[str]) -> StepSums:
-        total, num_targets, num_correct = (_detached(each) for each in (loss.total, loss.num_targets, loss.num_correct))
+        total, num_targets, num_correct = (_detached(scalar) for scalar in (loss.total, loss.num_targets, loss.num_correct))
         pairs = {name: torch.stack([_detached(value) for value in loss.means[name]]) for name in means}
         nothing = torch.zeros_like(total)
         return cls(total, num_targets, num_correct, pairs, nothing, nothing)

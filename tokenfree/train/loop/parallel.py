@@ -80,9 +80,9 @@ def _num_workers() -> int:
     return dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1
 
 
-def check_compile(wanted: bool, device: str) -> None:
+def check_compile(enabled: bool, device: str) -> None:
     """Raise UserError if `train.compile` is set on a CPU."""
-    if wanted and device == "cpu":
+    if enabled and device == "cpu":
         raise UserError(
             "train.compile: true makes training on a CPU 1.6 times slower. Set it to false, or train on a GPU."
         )
@@ -114,8 +114,8 @@ def optimizer_tensors(model: nn.Module, optimizer: torch.optim.Optimizer, *, kee
 
 
 def load_model(model: nn.Module, tensors: Mapping[str, Tensor]) -> None:
-    own = model.state_dict()
-    model.load_state_dict({name: part(tensor, like=own.get(name)) for name, tensor in tensors.items()})
+    state = model.state_dict()
+    model.load_state_dict({name: part(tensor, like=state.get(name)) for name, tensor in tensors.items()})
 
 
 def load_optimizer(model: nn.Module, optimizer: torch.optim.Optimizer, tensors: Mapping[str, Tensor]) -> None:
@@ -178,7 +178,7 @@ def keep_to(address: str) -> None:
 
 def interface_of(address: str) -> str | None:
     interfaces = psutil.net_if_addrs().items()
-    return next((name for name, found in interfaces if any(each.address == address for each in found)), None)
+    return next((name for name, addresses in interfaces if any(entry.address == address for entry in addresses)), None)
 
 
 class SingleWorker:

@@ -109,9 +109,9 @@ class WindowSource(Source):
                     by_directory[number] = by_directory[number].plus(of_batch)
         values = StepSums.unpack(sum_over_workers(sums.pack()), means).report()
         num_targets = values.pop("num_targets")
-        whole = [StepSums.unpack(sum_over_workers(each.pack()), means) for each in by_directory]
-        of_each = {f"loss_data_{k}": each.mean_loss() for k, each in enumerate(whole, 1) if each.num_targets}
-        return {f"validation_{name}": value for name, value in {**values, "targets": num_targets, **of_each}.items()}
+        whole = [StepSums.unpack(sum_over_workers(part.pack()), means) for part in by_directory]
+        directory_losses = {f"loss_data_{k}": part.mean_loss() for k, part in enumerate(whole, 1) if part.num_targets}
+        return {f"validation_{name}": value for name, value in {**values, "targets": num_targets, **directory_losses}.items()}
 
     def badness(self, validation: Mapping[str, float]) -> float:
         return validation["validation_loss"]

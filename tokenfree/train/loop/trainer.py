@@ -155,9 +155,9 @@ class TrainingLoop(Generic[R]):
     @torch.no_grad()
     def validate(self) -> dict[str, float]:
         with self.evaluating():
-            found = self.source.validate(self.model, self.device, equally_many=self.parallel.is_sharded)
+            metrics = self.source.validate(self.model, self.device, equally_many=self.parallel.is_sharded)
             self.parallel.reshard()
-        return found
+        return metrics
 
     @torch.no_grad()
     def result(self, run: Run, progress: RunProgress) -> dict[str, Any]:
@@ -209,10 +209,10 @@ class TrainingLoop(Generic[R]):
 
     def restore_newest(self, run: Run, warn: Warn) -> Checkpoint | None:
         """Resume all workers from the newest sound checkpoint of `run`, if any. Rank 0 warns of damaged ones."""
-        found = broadcast(run.newest(warn) if self.rank == 0 else None)
-        if found is None:
+        newest = broadcast(run.newest(warn) if self.rank == 0 else None)
+        if newest is None:
             return None
-        checkpoint = run.here(found)
+        checkpoint = run.here(newest)
         self.load(checkpoint)
         return checkpoint
 
@@ -229,10 +229,10 @@ class TrainingLoop(Generic[R]):
 
     def begin_with(self, tensors: Mapping[str, Tensor]) -> None:
         """Replace new weights by these whole tensors, by name, before the first step. The average starts at them."""
-        own = model_tensors(self.model)
-        load_model(self.model, {**own, **tensors})
+        state = model_tensors(self.model)
+        load_model(self.model, {**state, **tensors})
         if self._average is not None:
-            self._average.load({**own, **tensors})
+            self._average.load({**state, **tensors})
 
     def load_model(self, checkpoint: Checkpoint) -> None:
         tensors = checkpoint.tensors(MODEL)

@@ -63,9 +63,9 @@ def roll_backs(run: Path) -> list[dict[str, Any]]:
     return [record for record in records if record["checkpoint"] is not None]
 
 
-def batches_to_leave_out(batch: int, first: int, checkpoint: int, before: list[dict[str, Any]]) -> list[int]:
+def batches_to_leave_out(batch: int, first: int, checkpoint: int, previous: list[dict[str, Any]]) -> list[int]:
     """Return the batches to skip when training returns to step `checkpoint`, whose next batch was `first`."""
-    again = any(record["checkpoint"] == checkpoint for record in before)
+    again = any(record["checkpoint"] == checkpoint for record in previous)
     return list(range(first if again else batch, batch + 1))
 
 
@@ -123,14 +123,14 @@ class RunWriter:
         self._checkpoints.submit(parts, dataclasses.replace(state, progress=progress), best=progress.best_step)
         self._saved_at, self._saved_step = time.monotonic(), self._loop.step
 
-    def note(self, incident: Incident, before: list[dict[str, Any]], *, back: bool) -> None:
+    def note(self, incident: Incident, previous: list[dict[str, Any]], *, back: bool) -> None:
         """Save the samples of an incident and, if training goes `back`, the batches that are skipped from then on."""
         left_out, checkpoint, more = list[int](), None, dict[str, str]()
         if back:
             self.wait()
             checkpoint = self._saved_step
             first = batch_of(checkpoint, self._loop.left_out)
-            left_out = batches_to_leave_out(incident.batch, first, checkpoint, before)
+            left_out = batches_to_leave_out(incident.batch, first, checkpoint, previous)
             what = f"{incident.kind.replace('_', ' ')} at step {incident.step:,}"
             more["message"] = f"{what}; going back to step {checkpoint:,}, leaving out batches {left_out}"
         path = save_incident(self._folder, incident, left_out=left_out, checkpoint=checkpoint)
@@ -140,10 +140,10 @@ class RunWriter:
     def wait(self) -> None:
         self._checkpoints.wait()
 
-    def finish(self, found: Mapping[str, Any]) -> None:
+    def finish(self, outcome: Mapping[str, Any]) -> None:
         step = self._loop.step
         last = f"{self._run.name}/checkpoints/{checkpoint_name(step)}"
-        result = {"steps": step, **found, "checkpoint": found.get("checkpoint", last)}
+        result = {"steps": step, **outcome, "checkpoint": outcome.get("checkpoint", last)}
         write_atomically(self._folder / "result.json", json.dumps(result, indent=1) + "\n")
         self._recorder.event("complete", step=step)
 
@@ -200,8 +200,8 @@ def _attempt(job: Job, run: Run, on_line: OnLine | None, loop: TrainingLoop[Any]
                 f"{job.run} began with given weights and has no sound checkpoint left; run the same command again: it "
                 "loads them again"
             )
-        before = broadcast(roll_backs(run.folder) if loop.rank == 0 else [])
-        loop.leave_out(batch for record in before for batch in record["left_out"])
+        previous = broadcast(roll_backs(run.folder) if loop.rank == 0 else [])
+        loop.leave_out(batch for record in previous for batch in record["left_out"])
         writer = None
         if loop.rank == 0:
             writer = RunWriter(loop, run, stack, on_line)
@@ -211,20 +211,20 @@ def _attempt(job: Job, run: Run, on_line: OnLine | None, loop: TrainingLoop[Any]
             progress = _Training(loop, progress, writer).run()
         except Incident as incident:
             rolls_back = {NotANumber.kind: config.on_nan, Spike.kind: config.on_spike}[incident.kind] == "roll_back"
-            back = rolls_back and len(before) < config.max_roll_backs
+            back = rolls_back and len(previous) < config.max_roll_backs
             if writer is not None:
-                writer.note(incident, before, back=back)
+                writer.note(incident, previous, back=back)
             barrier()  # the first worker to exit ends the others, so all wait until the samples are written
             if rolls_back and not back:
-                raise JobError(f"training went back {len(before)} times (train.max_roll_backs); {incident}") from None
+                raise JobError(f"training went back {len(previous)} times (train.max_roll_backs); {incident}") from None
             if not rolls_back:
                 raise
             return False
         if writer is not None:
             writer.wait()
-        found = loop.result(run, progress)
+        outcome = loop.result(run, progress)
         if writer is not None:
-            writer.finish(found)
+            writer.finish(outcome)
     return True
 
 

@@ -50,12 +50,12 @@ def step_memory(model: ModelConfig, length: int, batch: int, num_targets: int | 
 
 
 def _kept(encoder: Encoder, length: int, batch: int, num_targets: int | None) -> int:
-    own = {parameter.untyped_storage()._cdata for parameter in encoder.parameters()}
+    parameter_storages = {parameter.untyped_storage()._cdata for parameter in encoder.parameters()}
     kept: dict[int, tuple[int, Tensor]] = {}
 
     def keep(tensor: Tensor) -> Tensor:
         storage = tensor.untyped_storage()
-        if storage._cdata not in own:
+        if storage._cdata not in parameter_storages:
             kept[storage._cdata] = (storage.nbytes(), tensor)  # keep the tensor, so that its key is not reused
         return tensor
 

@@ -49,7 +49,7 @@ class Head(torch.nn.Module):
     def multiply_accumulates(self) -> int:
         """Return the multiply-accumulates of the forward pass for one target, without the next-sentence matrix."""
         named = self.named_parameters()
-        return sum(each.numel() for name, each in named if each.ndim == 2 and not name.startswith("next_sentence."))
+        return sum(parameter.numel() for name, parameter in named if parameter.ndim == 2 and not name.startswith("next_sentence."))
 
 
 class Objective(ABC):
@@ -115,10 +115,10 @@ class MaskingCollator(Collator):
         self.length, self._config, self._seed = length, config, seed
 
     def select(
-        self, counts: np.ndarray, usable: np.ndarray, sample_ids: np.ndarray, most: int | None = None
+        self, counts: np.ndarray, usable: np.ndarray, sample_ids: np.ndarray, max_selected: int | None = None
     ) -> Selection:
         """Select `mask_fraction` of the usable items of each row, by default at most `max_predictions`."""
-        fraction, limit = self._config.mask_fraction, most or self._config.max_predictions
+        fraction, limit = self._config.mask_fraction, max_selected or self._config.max_predictions
         return select(counts, usable, fraction=fraction, most=limit, seed=self._seed, sample_ids=sample_ids)
 
 
@@ -135,10 +135,10 @@ def head_cost(objective: Objective, model: ModelConfig, num_targets: int) -> Cos
 
 def reads(objective: str, model: ModelConfig, symbols: str, *, instead: str) -> list[str]:
     """Return a problem if the embedder does not read `symbols`, else []. `instead` names an embedder that does."""
-    found = model.embedder.symbols
-    if found == symbols:
+    actual = model.embedder.symbols
+    if actual == symbols:
         return []
     return [
-        f"model.embedder.name: {model.embedder.name} reads {found}, but objective.name: {objective} gives it "
+        f"model.embedder.name: {model.embedder.name} reads {actual}, but objective.name: {objective} gives it "
         f"{symbols}; set model.embedder.name to {instead}, or choose another objective"
     ]

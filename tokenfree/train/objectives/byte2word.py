@@ -158,33 +158,33 @@ class Byte2WordCollator(MaskingCollator):
     def _select(
         self, rows: Rows, words: Words, first: np.ndarray, counts: np.ndarray, sample_ids: np.ndarray
     ) -> tuple[Selection, Arrays]:
-        config, most = self._config, self._config.max_predictions
+        config, max_targets = self._config, self._config.max_predictions
         chosen = self.select(counts, np.ones(int(counts.sum()), dtype=bool), sample_ids, most=self._num_words)
         row, item = chosen.rows, chosen.items
         unit = item - (np.cumsum(counts) - counts)[row]
         ids, num_pieces = self._source.pieces(rows, words, first[row] + unit)
         of = np.repeat(np.arange(len(item)), num_pieces)
         slot = ragged_range(np.zeros_like(num_pieces), num_pieces)
-        wanted = self._usable[ids] & (slot < min(config.max_pieces, most))
+        is_target = self._usable[ids] & (slot < min(config.max_pieces, max_targets))
 
         # Cumulative number of targets in each row, in the order of the draws.
-        num_targets = np.bincount(of[wanted], minlength=len(item))
+        num_targets = np.bincount(of[is_target], minlength=len(item))
         of_rows = np.bincount(row, weights=num_targets, minlength=len(counts)).astype(np.int64)
         after = np.cumsum(num_targets) - (np.cumsum(of_rows) - of_rows)[row]
-        kept = (num_targets > 0) & (after <= most)
-        wanted &= kept[of]
+        kept = (num_targets > 0) & (after <= max_targets)
+        is_target &= kept[of]
 
-        of, slot, ids = of[wanted], slot[wanted], ids[wanted]
-        found = np.bincount(row[of], minlength=len(counts))
-        at = (row[of], np.arange(len(of)) - (np.cumsum(found) - found)[row[of]])
-        positions = np.zeros((len(counts), most, 2), dtype=np.int64)
-        target_ids = np.zeros((len(counts), most), dtype=np.int64)
+        of, slot, ids = of[is_target], slot[is_target], ids[is_target]
+        targets_per_row = np.bincount(row[of], minlength=len(counts))
+        at = (row[of], np.arange(len(of)) - (np.cumsum(targets_per_row) - targets_per_row)[row[of]])
+        positions = np.zeros((len(counts), max_targets, 2), dtype=np.int64)
+        target_ids = np.zeros((len(counts), max_targets), dtype=np.int64)
         positions[at] = np.stack([unit[of] + 1, slot], axis=1)  # CLS is word 0
         target_ids[at] = ids
         targets = {
             "target_positions": positions,
             "target_ids": target_ids,
-            "target_mask": np.arange(most) < found[:, None],
+            "target_mask": np.arange(max_targets) < targets_per_row[:, None],
         }
         return chosen.only(kept), targets
 

@@ -103,8 +103,8 @@ class CanineCCollator(MaskingCollator):
     columns = ("codepoints", "whitespace")
 
     def __call__(self, rows: Rows, sample_ids: np.ndarray) -> Arrays:
-        config, most = self._config, self._config.max_predictions
-        window = frame_whole_words(rows, min(config.max_word, most), config.spare, self.length, self._seed, sample_ids)
+        config, max_targets = self._config, self._config.max_predictions
+        window = frame_whole_words(rows, min(config.max_word, max_targets), config.spare, self.length, self._seed, sample_ids)
         codepoints, counts = window.codepoints, window.counts
         inside = (window.starts >= window.begin[window.of]) & (window.ends <= window.end[window.of])
         chosen = self.select(counts, inside, sample_ids, most=max(int(counts.max(initial=0)), 1))
@@ -112,13 +112,13 @@ class CanineCCollator(MaskingCollator):
         # Cumulative number of characters in each row, in the order of the draws.
         of_rows = np.bincount(chosen.rows, weights=size, minlength=len(counts)).astype(np.int64)
         after = np.cumsum(size) - (np.cumsum(of_rows) - of_rows)[chosen.rows]
-        chosen, size = chosen.only(after <= most), size[after <= most]
+        chosen, size = chosen.only(after <= max_targets), size[after <= max_targets]
         first = window.starts[chosen.items] - window.begin[chosen.rows] + 1
 
         num_targets = np.bincount(chosen.rows, weights=size, minlength=len(counts)).astype(np.int64)
-        target_mask = np.arange(most) < num_targets[:, None]
+        target_mask = np.arange(max_targets) < num_targets[:, None]
         order = in_random_order(target_mask, "order of predictions", seed=self._seed, sample_ids=sample_ids)
-        positions = np.zeros((len(counts), most), dtype=np.int64)
+        positions = np.zeros((len(counts), max_targets), dtype=np.int64)
         positions[target_mask] = ragged_range(first, size)
         positions = np.take_along_axis(positions, order, axis=1)
         gold = np.where(target_mask, np.take_along_axis(codepoints, positions, axis=1), 0)
@@ -172,10 +172,10 @@ class CanineC(Head):
 
         Row s is a causal layer over FFN([e(pi_s-1); y_seq(pi_s)]) (section 3.2), where pi is the order of the targets.
         """
-        before_BP = functional.pad(batch["target_codepoints"][:, :-1], (1, 0), value=BOS)
+        previous_BP = functional.pad(batch["target_codepoints"][:, :-1], (1, 0), value=BOS)
         positions_BP = functional.pad(batch["target_positions"][:, :-1], (1, 0))
         segments_BP = batch["segments"].gather(1, positions_BP) if "segments" in batch else None
-        before_BPD = encoder.embed_characters(before_BP, positions_BP, segments_BP)  # pyright: ignore[reportCallIssue]
-        joined_BPD = self.dense(torch.cat([before_BPD, characters_BPD], dim=-1))
+        previous_BPD = encoder.embed_characters(previous_BP, positions_BP, segments_BP)  # pyright: ignore[reportCallIssue]
+        joined_BPD = self.dense(torch.cat([previous_BPD, characters_BPD], dim=-1))
         x_BPD = self.norm(functional.gelu(joined_BPD, approximate="tanh"))
         return self.layer(x_BPD, batch["target_mask"])

@@ -84,15 +84,15 @@ class CanineSCollator(MaskingCollator):
         masked, replaced = chosen.masked_and_replaced()
         flat, line = codepoints.reshape(-1), first + chosen.rows * self.length
         flat[ragged_range(line[masked], size[masked])] = MASK
-        shown = gold.copy()
-        shown[replaced] = self._replace(
+        visible_ids = gold.copy()
+        visible_ids[replaced] = self._replace(
             flat, line[replaced], size[replaced], gold[replaced], chosen.uniform("choice")[replaced]
         )
         positions = first + (chosen.uniform("place") * size).astype(np.int64)
         return {
             "codepoints": codepoints,
             "mask": mask,
-            **chosen.targets(positions, gold, target_kinds(masked, shown == gold)),
+            **chosen.targets(positions, gold, target_kinds(masked, visible_ids == gold)),
             "num_characters": end - begin,
         }
 
@@ -101,7 +101,7 @@ class CanineSCollator(MaskingCollator):
     ) -> np.ndarray:
         """Replace the subwords that begin at `first`, and return the new ids; `gold` where no replacement exists."""
         new = self._pool.draw(gold, size, choice)
-        found = new >= 0
-        source = ragged_range(self._pool.first[new[found]], size[found])
-        flat[ragged_range(first[found], size[found])] = self._pool.characters[source]
-        return np.where(found, new, gold)
+        has_replacement = new >= 0
+        source = ragged_range(self._pool.first[new[has_replacement]], size[has_replacement])
+        flat[ragged_range(first[has_replacement], size[has_replacement])] = self._pool.characters[source]
+        return np.where(has_replacement, new, gold)

@@ -99,8 +99,8 @@ PAIR_MEANS = ("masked_loss", "next_sentence_loss", "next_sentence_accuracy")
 def encode(encoder: nn.Module, batch: Mapping[str, Tensor]) -> Any:
     """Return the encoder's output for a batch, an `EncoderOutput`, at the target positions only: [B, P, D]."""
     names = {"segments_BC": "segments", "unit_ends_BU": "unit_ends"}
-    given = {name: batch[column] for name, column in names.items() if column in batch}
-    return encoder(batch["codepoints"], batch["mask"], targets_BP=batch["target_positions"], **given)
+    optional = {name: batch[column] for name, column in names.items() if column in batch}
+    return encoder(batch["codepoints"], batch["mask"], targets_BP=batch["target_positions"], **optional)
 
 
 def without_empty_columns(batch: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
@@ -110,8 +110,8 @@ def without_empty_columns(batch: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
     """
     if not draws_here(batch["target_mask"]):
         return batch
-    most = max(int(batch["target_mask"].any(dim=0).sum()), 1)
-    return {name: values[:, :most] if name.startswith("target_") else values for name, values in batch.items()}
+    num_columns = max(int(batch["target_mask"].any(dim=0).sum()), 1)
+    return {name: values[:, :num_columns] if name.startswith("target_") else values for name, values in batch.items()}
 
 
 def real_only(h_BPD: Tensor, batch: Mapping[str, Tensor]) -> tuple[Tensor, dict[str, Tensor]]:

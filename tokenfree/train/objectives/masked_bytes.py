@@ -58,9 +58,9 @@ class Config(MaskedObjective):
 
         def clues(arrays: Arrays) -> np.ndarray:
             """Return the clues of characters, with a letter for each byte of a character of several bytes."""
-            shown = arrays["codepoints"]
-            frame = np.isin(shown, (BYTES.cls, BYTES.sep))
-            return characters.clues({**arrays, "codepoints": np.select([frame, shown >= 0x80], [SEP, _LETTER], shown)})
+            input_bytes = arrays["codepoints"]
+            frame = np.isin(input_bytes, (BYTES.cls, BYTES.sep))
+            return characters.clues({**arrays, "codepoints": np.select([frame, input_bytes >= 0x80], [SEP, _LETTER], input_bytes)})
 
         return characters._replace(name="byte", read=lambda rows: characters.read(_in_bytes(rows)), clues=clues)
 
@@ -89,16 +89,16 @@ class MaskedBytesCollator(Collator):
         symbols, positions, real = arrays["codepoints"], arrays["target_positions"], arrays["target_mask"]
         special = [~arrays["mask"], symbols == CLS, symbols == SEP, symbols == MASK]
         text = np.where(symbols & 0xFF <= BYTE_MASK, BYTE_UNK, symbols & 0xFF)
-        shown = np.select(special, BYTES, text)
+        input_bytes = np.select(special, BYTES, text)
 
         whole = text.copy()
         whole[np.nonzero(real)[0], positions[real]] = arrays["target_ids"][real]
         begins = arrays["mask"] & (whole & 0xC0 != 0x80)
-        at_targets = np.take_along_axis(shown, positions, axis=1)
+        at_targets = np.take_along_axis(input_bytes, positions, axis=1)
         kinds = target_kinds(at_targets == BYTE_MASK, at_targets == arrays["target_ids"])
         return {
             **arrays,
-            "codepoints": shown,
+            "codepoints": input_bytes,
             "target_codepoints": arrays["target_codepoints"] >> 8,
             "target_kinds": kinds * real,
             "num_characters": begins.sum(axis=1) - 2,  # without CLS and SEP

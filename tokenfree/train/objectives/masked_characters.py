@@ -78,12 +78,12 @@ class MaskedCharactersCollator(MaskingCollator):
         gold = codepoints[row, position]
         masked, replaced = chosen.masked_and_replaced()
         other = draw_unselected(counts, chosen.items, row, chosen.uniform("choice"))
-        shown = np.where(replaced & (other >= 0), codepoints[row, positions[other]], gold)
-        codepoints[row, position] = np.where(masked, MASK, shown)
+        visible_codepoints = np.where(replaced & (other >= 0), codepoints[row, positions[other]], gold)
+        codepoints[row, position] = np.where(masked, MASK, visible_codepoints)
         return {
             "codepoints": codepoints,
             "mask": window.mask,
-            **chosen.targets(position, gold % config.buckets, target_kinds(masked, shown == gold)),
+            **chosen.targets(position, gold % config.buckets, target_kinds(masked, visible_codepoints == gold)),
             "target_codepoints": chosen.laid_out(gold),
             "num_characters": window.end - window.begin,
         }

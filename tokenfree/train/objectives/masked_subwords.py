@@ -115,15 +115,15 @@ class MaskedSubwordsCollator(MaskingCollator):
         row, position = chosen.rows, chosen.items - (np.cumsum(counts) - counts)[chosen.rows] + 1
         gold = ids[row, position]
         masked, replaced = chosen.masked_and_replaced()
-        shown = gold.copy()
+        visible_ids = gold.copy()
         if len(gold):
             number = (chosen.uniform("choice") * len(self._replacements)).astype(np.int64)
-            shown = np.where(replaced, self._replacements[number], gold)
-        ids[row, position] = np.where(masked, self._specials.mask, shown)
+            visible_ids = np.where(replaced, self._replacements[number], gold)
+        ids[row, position] = np.where(masked, self._specials.mask, visible_ids)
         return {
             "codepoints": ids,
             "mask": mask,
-            **chosen.targets(position, gold, target_kinds(masked, shown == gold)),
+            **chosen.targets(position, gold, target_kinds(masked, visible_ids == gold)),
             "num_characters": _num_characters(rows, begin, counts),
         }
 

@@ -74,7 +74,7 @@ def _scale(updates: Tensors, parameters: Tensors, tensors: int, factor: float) -
     if tensors == 0:
         torch._foreach_mul_(updates, factor)
     elif tensors == 1:
-        norms = (torch.stack(torch._foreach_norm(each)) for each in (parameters, updates))
+        norms = (torch.stack(torch._foreach_norm(group)) for group in (parameters, updates))
         torch._foreach_mul_(updates, list((_ratios(*norms) * factor).unbind()))
     else:
         for update, parameter in zip(updates, parameters, strict=True):

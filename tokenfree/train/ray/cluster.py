@@ -132,7 +132,7 @@ def ended_where_cut_off() -> Iterator[None]:
                 answer, *reachable = pool.map(functools.partial(answers, seconds=_ANSWER_SECONDS), [head, *others])
                 now = time.monotonic()
                 answered = now if answer else answered
-                reached = now if any(found is not None for found in (answer, *reachable)) else reached
+                reached = now if any(reply is not None for reply in (answer, *reachable)) else reached
                 if now - answered > _HEAD_PATIENCE or (others and now - reached > _CUT_OFF_SECONDS):
                     os._exit(1)
 
@@ -146,8 +146,8 @@ def ended_where_cut_off() -> Iterator[None]:
 def _other_machines(head: Address) -> list[Address]:
     nodes = [node for node in ray.nodes() if node["Alive"]]
     here = {node["NodeManagerAddress"] for node in nodes if node["NodeID"] == ray.get_runtime_context().get_node_id()}
-    found = {node["NodeManagerAddress"]: node["NodeManagerPort"] for node in nodes}
-    return [(address, port) for address, port in found.items() if address not in {*here, head[0]}][:_MOST_LOOKED_AT]
+    ports = {node["NodeManagerAddress"]: node["NodeManagerPort"] for node in nodes}
+    return [(address, port) for address, port in ports.items() if address not in {*here, head[0]}][:_MOST_LOOKED_AT]
 
 
 def _head_address() -> Address:

@@ -190,10 +190,10 @@ def drive(link: Link, job: bytes, workers: tuple[int, int]) -> str | None:
 
 
 def _in_session(job: Job, workers: tuple[int, int], link: Link, stop: Stop) -> None:
-    train, (least, most) = job.recipe.train, workers
-    threads = train.threads or (max(1, cores() // most) if named_cluster() is None else 1)
-    with ray_session(max(cores(), threads * most)) as session:
-        use_gpu = uses_gpus(train.device, ray.cluster_resources().get("GPU", 0), least)
+    train, (min_workers, max_workers) = job.recipe.train, workers
+    threads = train.threads or (max(1, cores() // max_workers) if named_cluster() is None else 1)
+    with ray_session(max(cores(), threads * max_workers)) as session:
+        use_gpu = uses_gpus(train.device, ray.cluster_resources().get("GPU", 0), min_workers)
         link.send(pickle.dumps(session))
         here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
         channel: Any = ray.remote(num_cpus=0)(Channel)
@@ -288,9 +288,9 @@ def _unpickled(job: bytes) -> Job:
         ) from error
 
 
-def uses_gpus(device: str, there: float, least: int) -> bool:
+def uses_gpus(device: str, there: float, min_workers: int) -> bool:
     """Return True if each of at least `least` workers gets a GPU, by `train.device` and the GPUs that Ray has now."""
-    return device == "cuda" or (device == "auto" and there >= least)
+    return device == "cuda" or (device == "auto" and there >= min_workers)
 
 
 def _keep_logs(run: Run, folder: str) -> None:

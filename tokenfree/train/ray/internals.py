@@ -59,12 +59,12 @@ def leave_out_datasets(trainer: TorchTrainer) -> None:
 @contextlib.contextmanager
 def muted(pattern: str) -> Iterator[None]:
     """Suppress messages of Ray that match `pattern`. RAY_DEDUP_LOGS_SKIP_REGEX works only before Ray is imported."""
-    before = stdout_deduplicator.skip_re
+    previous = stdout_deduplicator.skip_re
     stdout_deduplicator.skip_re = re.compile(pattern)
     try:
         yield
     finally:
-        stdout_deduplicator.skip_re = before
+        stdout_deduplicator.skip_re = previous
 
 
 @contextlib.contextmanager
@@ -73,14 +73,14 @@ def on_loopback() -> Iterator[None]:
 
     New processes read RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER, but this one does so only when it imports Ray.
     """
-    name, before = ray_constants.ENABLE_RAY_CLUSTERS_ENV_VAR, ray_constants.ENABLE_RAY_CLUSTER
+    name, previous = ray_constants.ENABLE_RAY_CLUSTERS_ENV_VAR, ray_constants.ENABLE_RAY_CLUSTER
     set_by_user = os.environ.get(name)
     os.environ[name] = "0"
     ray_constants.ENABLE_RAY_CLUSTER = False
     try:
         yield
     finally:
-        ray_constants.ENABLE_RAY_CLUSTER = before
+        ray_constants.ENABLE_RAY_CLUSTER = previous
         if set_by_user is None:
             del os.environ[name]
         else:

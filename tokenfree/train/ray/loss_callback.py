@@ -17,8 +17,8 @@ class LossCallback(WorkerGroupCallback):
     checkpoint are not counted. Workers are asked to stop before their node is drained and removed.
     """
 
-    def __init__(self, run: str, owner: str | None, channel: Any, most: int) -> None:
-        self._run, self._owner, self._channel, self._left = run, owner, channel, most
+    def __init__(self, run: str, owner: str | None, channel: Any, max_losses: int) -> None:
+        self._run, self._owner, self._channel, self._left = run, owner, channel, max_losses
         self._reported = self._noticed = False
 
     def after_worker_group_start(self, worker_group: Any) -> None:
@@ -34,9 +34,9 @@ class LossCallback(WorkerGroupCallback):
 
     def _report(self, worker_exceptions: dict[int, Exception]) -> None:
         """Report who was lost or stopped. While a node goes down, Ray repeats this call with the same errors."""
-        own = own_errors(worker_exceptions)
-        if own:
-            raise GaveUp(own)
+        worker_errors = own_errors(worker_exceptions)
+        if worker_errors:
+            raise GaveUp(worker_errors)
         if self._reported:
             return
         self._reported = True

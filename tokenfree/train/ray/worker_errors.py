@@ -21,7 +21,7 @@ def unwrap(error: BaseException) -> Cause:
     """Return the error inside those that Ray wraps around it; if several workers failed, the first of `own_errors`."""
     inner = error.controller_failure if isinstance(error, ControllerError) else error
     if isinstance(inner, (WorkerGroupError, GaveUp)):
-        causes = [Cause(own, rank) for rank, own in own_errors(inner.worker_failures).items()]
+        causes = [Cause(cause, rank) for rank, cause in own_errors(inner.worker_failures).items()]
         return causes[0] if causes else Cause(None)
     while isinstance(inner, RayTaskError) and isinstance(inner.cause, BaseException):
         inner = inner.cause

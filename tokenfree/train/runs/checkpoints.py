@@ -49,11 +49,11 @@ class RunProgress:
             seconds=self.seconds + line["seconds"],
         )
 
-    def after_validation(self, step: int, validation: Mapping[str, float], badness: float) -> RunProgress:
+    def after_validation(self, step: int, validation: Mapping[str, float], selection_loss: float) -> RunProgress:
         """Return the progress after a validation. The best step is the first with the lowest `badness`."""
         progress = dataclasses.replace(self, validation=validation)
-        if badness < self.best_loss:
-            return dataclasses.replace(progress, best_step=step, best_loss=badness)
+        if selection_loss < self.best_loss:
+            return dataclasses.replace(progress, best_step=step, best_loss=selection_loss)
         return progress
 
 
@@ -81,12 +81,12 @@ class CheckpointState:
     @classmethod
     def from_mapping(cls, mapping: Mapping[str, Any]) -> CheckpointState:
         """Return the state that any version wrote. Raise ValueError if a key is missing or invalid."""
-        own = {**mapping, "progress": mapping.get(_PROGRESS)}
+        values = {**mapping, "progress": mapping.get(_PROGRESS)}
         needed = [field.name for field in dataclasses.fields(cls) if field.default is dataclasses.MISSING]
-        missing = [name for name in needed if name not in own]
+        missing = [name for name in needed if name not in values]
         if missing:
             raise ValueError(f"lacks {', '.join(missing)}")
-        return checked(cls, own)
+        return checked(cls, values)
 
 
 MARK, STATE = "COMMIT", "state.json"

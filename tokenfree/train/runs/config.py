@@ -184,7 +184,7 @@ class RunConfig(Generic[R]):
             "files": dict(self.files),
             "init_from": self.init_from and dataclasses.asdict(self.init_from),
             "code": dict(self.code),
-            "attempts": [dict(each) for each in self.attempts],
+            "attempts": [dict(attempt) for attempt in self.attempts],
         }
         mapping |= {key: value for key, value in optional.items() if value}
         return yaml.safe_dump(mapping, sort_keys=False, allow_unicode=True)
@@ -268,34 +268,34 @@ def open_run(run: Path, config: RunConfig[R], *, name: str | None = None) -> Non
     """
     try:
         run.mkdir(parents=True, exist_ok=True)
-        before = config_before(run, config.recipe, name)
-        if before is not None:
-            _compare(before, config, name or str(run))
-            config = dataclasses.replace(config, code=before.code, attempts=before.attempts)
+        previous = config_before(run, config.recipe, name)
+        if previous is not None:
+            _compare(previous, config, name or str(run))
+            config = dataclasses.replace(config, code=previous.code, attempts=previous.attempts)
         elif any(path.name != "lock" and not is_half_written(path) for path in run.iterdir()):
             raise UserError(f"{run} holds other files and no run; give an empty or new folder as --output")
-        if before is None or (run / CONFIG_NAME).read_text(encoding="utf-8") != config.text():
+        if previous is None or (run / CONFIG_NAME).read_text(encoding="utf-8") != config.text():
             with rewriting(Storage.at(str(run)), [CONFIG_NAME]):
                 write_atomically(run / CONFIG_NAME, config.text())
     except OSError as error:
         raise UserError(f"cannot write the run folder {run}: {error.strerror}; give another --output") from None
 
 
-def _compare(before: RunConfig[R], now: RunConfig[R], name: str) -> None:
-    if now.manifest and before.manifest == "":  # see train/huggingface/folders.py
+def _compare(previous: RunConfig[R], now: RunConfig[R], name: str) -> None:
+    if now.manifest and previous.manifest == "":  # see train/huggingface/folders.py
         raise UserError(
-            f"{name} was {before.data} and is trained on no data; to train on from its weights, give --init-from "
+            f"{name} was {previous.data} and is trained on no data; to train on from its weights, give --init-from "
             f"{name} and another --output"
         )
-    old, new = (dict(flatten(to_mapping(each.recipe))) for each in (before, now))
+    old, new = (dict(flatten(to_mapping(config.recipe))) for config in (previous, now))
     keys = [key for key in dict.fromkeys([*old, *new]) if old.get(key) != new.get(key) and key not in OPERATIONAL]
     differences = [f"{key} is {new.get(key)!r}, was {old.get(key)!r}" for key in keys]
-    if before.manifest != now.manifest:
-        differences.append(f"the data differ from those of {before.data}")
-    first, given = before.init_from, now.init_from
-    if (first and first.sha256) != (given and given.sha256):
-        shown = [f"--init-from {each.path}" if each else "no --init-from" for each in (first, given)]
-        differences.append(f"it began with {shown[0]}, not with {shown[1]}")
+    if previous.manifest != now.manifest:
+        differences.append(f"the data differ from those of {previous.data}")
+    old_start, new_start = previous.init_from, now.init_from
+    if (old_start and old_start.sha256) != (new_start and new_start.sha256):
+        options = [f"--init-from {start.path}" if start else "no --init-from" for start in (old_start, new_start)]
+        differences.append(f"it began with {options[0]}, not with {options[1]}")
     if differences:
         action = "give the settings of the run, or another --output to start a new one"
         if "train.steps" in keys:

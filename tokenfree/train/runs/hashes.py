@@ -127,9 +127,9 @@ def _parsed(storage: Storage, name: str, read: Callable[[bytes], Any]) -> Any:
 
 
 def _kept(names: Iterable[str]) -> list[str]:
-    found = []
+    kept = []
     for name in names:
         first, last = name.split("/")[0], name.rsplit("/", 1)[-1]
         if first not in _NOT_HASHED and name != HASHES and not _LOCK.fullmatch(last) and "/_tmp_" not in f"/{name}":
-            found.append(name)
-    return found
+            kept.append(name)
+    return kept

@@ -301,9 +301,9 @@ def checkpoint_of(run: AnyPath, step: int | None = None, *, best: bool = False) 
     if step is not None and step not in steps:
         raise UserError(f"{run} has no checkpoint of step {step}. Use one of these: {_listed(steps)}.")
     ended = result.get("best_step") if best else None
-    wanted = next((each for each in (step, ended, result.get("steps")) if each is not None), None)
+    chosen = next((candidate for candidate in (step, ended, result.get("steps")) if candidate is not None), None)
     damaged: list[str] = []
-    if wanted is None:
+    if chosen is None:
         checkpoint = place.newest(damaged.append)
         if checkpoint is None:
             raise JobError(f"{run} has no sound checkpoint; {'; '.join(damaged)}")
@@ -311,15 +311,15 @@ def checkpoint_of(run: AnyPath, step: int | None = None, *, best: bool = False) 
             logger.warning(message)
         return dataclasses.replace(checkpoint, damaged=tuple(damaged))
     try:
-        checkpoint = place.at(wanted)
+        checkpoint = place.at(chosen)
     except JobError as error:
-        others = [each for each in steps if each != wanted]
+        others = [candidate for candidate in steps if candidate != chosen]
         raise JobError(
             f"{error}. Put a copy of it back, or name another one with --step, or as --init-from "
             f"{run}/checkpoints/step_N. Its steps: {_listed(others)}."
         ) from None
     if step is None and place.storage.is_local:
-        others = [f"{_name(each)}/" for each in steps if each != wanted]
+        others = [f"{_name(candidate)}/" for candidate in steps if candidate != chosen]
         check_finished(place.name, lambda name: name.startswith(tuple(others)))
     return checkpoint
 

@@ -88,12 +88,12 @@ class Mlflow:
         try:
             self._client = mlflow.MlflowClient(tracking_uri=uri)
             experiment = os.environ.get("MLFLOW_EXPERIMENT_NAME", PROJECT)
-            found = self._client.get_experiment_by_name(experiment)
-            number = self._client.create_experiment(experiment) if found is None else found.experiment_id
+            existing = self._client.get_experiment_by_name(experiment)
+            number = self._client.create_experiment(experiment) if existing is None else existing.experiment_id
             self.id = id or self._client.create_run(number, run_name=name, tags={}).info.run_id
             # MLflow's parameters cannot be changed. If a setting differs when the run resumes, the first value stays.
-            known = self._client.get_run(self.id).data.params
-            params = [Param(key, str(value)) for key, value in settings.items() if key not in known]
+            logged = self._client.get_run(self.id).data.params
+            params = [Param(key, str(value)) for key, value in settings.items() if key not in logged]
             for start in range(0, len(params), 100):  # the maximum per request
                 self._client.log_batch(self.id, params=params[start : start + 100])
             self._client.log_batch(self.id, tags=[RunTag("tokenfree.run", name)])

@@ -137,7 +137,7 @@ def active(space: Space, drawn: Values, fixed: Fixed) -> Values:
     """Return `drawn` without the keys whose condition does not hold. Raises UserError if conditions form a cycle."""
     values: Values = {}
     for key in ordered(space):
-        if all(_holds(other, wanted, space, values, fixed) for other, wanted in space[key].when.items()):
+        if all(_holds(other, condition, space, values, fixed) for other, condition in space[key].when.items()):
             values[key] = drawn[key]
     return {key: values[key] for key in sorted(values)}
 
@@ -155,11 +155,11 @@ def combination(space: Space, number: int) -> Values:
     return values
 
 
-def _holds(other: str, wanted: Any, space: Space, values: Values, fixed: Fixed) -> bool:
+def _holds(other: str, condition: Any, space: Space, values: Values, fixed: Fixed) -> bool:
     if other in space and other not in values:
         return False
-    found = values[other] if other in space else fixed(other, values)
-    return found in wanted if isinstance(wanted, list) else found == wanted
+    value = values[other] if other in space else fixed(other, values)
+    return value in condition if isinstance(condition, list) else value == condition
 
 
 @settings
@@ -257,12 +257,12 @@ class _Choice(Slot):
         return self.package.rpartition(".")[2].removesuffix("s")
 
     def names(self) -> list[str]:
-        return sorted(found.name for found in self.variants)  # pyright: ignore[reportAttributeAccessIssue]
+        return sorted(variant.name for variant in self.variants)  # pyright: ignore[reportAttributeAccessIssue]
 
     def config_class(self, name: str) -> type:
-        for found in self.variants:
-            if found.name == name:  # pyright: ignore[reportAttributeAccessIssue]
-                return found
+        for variant in self.variants:
+            if variant.name == name:  # pyright: ignore[reportAttributeAccessIssue]
+                return variant
         raise ValueError(f"there is no {self.title} {name!r}{nearest_hint(str(name), self.names())}")
 
 
@@ -444,9 +444,9 @@ def _problems_of_objectives(sweep: SweepRecipe) -> Iterator[str]:
             yield "objectives: dev_score and dev_error are of fine-tuning; pretraining is judged by validation_loss"
         return
     task = draft(FinetuneRecipe, merge(sweep.base, sweep.overrides)).settings
-    wanted = ERROR.metric if task is not None and task.task.lower_is_better else SCORE.metric
-    if sweep.objectives[0] != wanted or (scores - {wanted}) & {*sweep.objectives}:
-        yield f"objectives: this task is judged by {wanted}; give that as the first"
+    expected = ERROR.metric if task is not None and task.task.lower_is_better else SCORE.metric
+    if sweep.objectives[0] != expected or (scores - {expected}) & {*sweep.objectives}:
+        yield f"objectives: this task is judged by {expected}; give that as the first"
 
 
 def _problems_of_hyperparameter(sweep: SweepRecipe, key: str) -> Iterator[str]:
@@ -456,9 +456,9 @@ def _problems_of_hyperparameter(sweep: SweepRecipe, key: str) -> Iterator[str]:
     if VARIANT in sweep.space and key != VARIANT:
         values[VARIANT] = sweep.space[VARIANT].value(0.0)
     recipe = draft(sweep.recipe_class, sweep.mapping(values))
-    for other, wanted in hyperparameter.when.items():
+    for other, condition in hyperparameter.when.items():
         if other in sweep.space:
-            values[other] = wanted[0] if isinstance(wanted, list) else wanted
+            values[other] = condition[0] if isinstance(condition, list) else condition
         elif not recipe.problems and value_at(to_mapping(recipe.settings), other) is None:
             yield f"space: {key}: when: {other} is not a key of the recipe and none of the space"
     if key == VARIANT:  # the recipes of the variants are checked on their own
@@ -467,10 +467,10 @@ def _problems_of_hyperparameter(sweep: SweepRecipe, key: str) -> Iterator[str]:
         with own_code.trusting(own_code.is_trusted(), f"space: {key}"):
             draft(sweep.recipe_class, sweep.mapping({**values, key: value}))
     try:
-        found = draft(sweep.recipe_class, sweep.mapping({**values, key: hyperparameter.value(0.0)})).problems
+        problems = draft(sweep.recipe_class, sweep.mapping({**values, key: hyperparameter.value(0.0)})).problems
     except UserError as error:
-        found = (str(error),)
-    yield from (f"space: {key}: {problem}" for problem in found if problem not in recipe.problems)
+        problems = (str(error),)
+    yield from (f"space: {key}: {problem}" for problem in problems if problem not in recipe.problems)
 
 
 def _may_name_code(value: Any) -> bool:

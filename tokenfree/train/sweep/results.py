@@ -93,11 +93,11 @@ class Setting:
         return self._mean(lambda last: last[SPEED.metric])
 
     def _mean(self, cost: Callable[[Report], float]) -> float | None:
-        found = []
+        costs = []
         for trial in self.trials:
             with contextlib.suppress(KeyError, TypeError, ZeroDivisionError):  # not reported, or by an early version
-                found.append(cost(trial.last))
-        return float(f"{fmean(found):.2g}") if found else None
+                costs.append(cost(trial.last))
+        return float(f"{fmean(costs):.2g}") if costs else None
 
 
 @dataclass(frozen=True)
@@ -153,9 +153,9 @@ def rank(
     if amount is None:
         return []
     ranked = [
-        Ranked(setting, found, amount, unit)
+        Ranked(setting, interval, amount, unit)
         for setting in settings(trials)
-        if (found := setting.interval(target.metric, amount, unit)) is not None
+        if (interval := setting.interval(target.metric, amount, unit)) is not None
     ]
     return sorted(ranked, key=lambda item: (-item.interval.count, target.cost(item.interval.mean), item.setting.name))
 
@@ -180,12 +180,12 @@ def front(items: Sequence[Ranked], quality: Target) -> list[Ranked]:
     Only settings with the most seeds are compared, because the seeds that a scheduler lets continue are the luckier
     ones.
     """
-    most = max((item.interval.count for item in items), default=0)
+    max_seeds = max((item.interval.count for item in items), default=0)
     points = []
     for item in items:
-        speed, found = item.setting.speed, item.setting.interval(quality.metric, item.amount, item.unit)
-        if item.interval.count == most and found is not None and speed is not None:
-            points.append((item, quality.cost(found.mean), -speed))
+        speed, interval = item.setting.speed, item.setting.interval(quality.metric, item.amount, item.unit)
+        if item.interval.count == max_seeds and interval is not None and speed is not None:
+            points.append((item, quality.cost(interval.mean), -speed))
 
     def is_beaten(loss: float, cost: float) -> bool:
         return any(one <= loss and two <= cost and (one, two) != (loss, cost) for _, one, two in points)
@@ -237,15 +237,15 @@ def levels(values: Sequence[Any], metric: Sequence[float]) -> list[Level]:
         absent = int(names[0] is None)
         ends = np.quantile(cells[cells >= absent], np.arange(1, BINS) / BINS)
         groups[absent:] = 1 + np.searchsorted(ends, groups[absent:], side="right")
-    found = []
+    result = []
     for group in sorted(set(groups.tolist())):
         inside = [index for index, cell in enumerate(cells) if groups[cell] == group]
         members = [names[cell] for cell in np.flatnonzero(groups == group)]
         label = shown(members[0]) if len(members) == 1 else f"{members[0]:.3g} to {members[-1]:.3g}"
         mean = mean_interval([metric[index] for index in inside])
         if mean is not None:
-            found.append(Level(label or "not set", tuple(inside), mean))
-    return found
+            result.append(Level(label or "not set", tuple(inside), mean))
+    return result
 
 
 def is_range(values: Sequence[Any]) -> bool:

@@ -136,8 +136,8 @@ def _run_trusted(sweep: SweepRecipe, data: Data | TaskInput, output: str, progre
 
 def _run(proposer: Proposer, planned: History, folder: Path, progress: Progress | None) -> History:
     sweep = proposer.sweep
-    known = partial(read_history, folder, seeds=sweep.seeds, reports=sweep.reports, target=sweep.quality)
-    history, storage, plans = known(), folder / RAY, pickle.dumps((proposer, planned))
+    load_history = partial(read_history, folder, seeds=sweep.seeds, reports=sweep.reports, target=sweep.quality)
+    history, storage, plans = load_history(), folder / RAY, pickle.dumps((proposer, planned))
 
     bar = tqdm(total=planned.total, unit="trial", disable="ipykernel" not in sys.modules)  # for notebooks
 
@@ -156,7 +156,7 @@ def _run(proposer: Proposer, planned: History, folder: Path, progress: Progress 
     for attempts_left in reversed(range(sweep.recipe({}).train.max_restarts + 1)):
         shutil.rmtree(storage, ignore_errors=True)
         loss = child.call(plans, str(folder))
-        history = known()
+        history = load_history()
         if loss is None or history.all_ended:
             break
         if not loss.is_ours or not attempts_left:
@@ -211,25 +211,25 @@ def evaluate_chosen(sweep: SweepRecipe, subject: FinetuningSubject, trials: Sequ
         return
     chosen, amount, unit = ranked[0].setting, ranked[0].amount, ranked[0].unit
     runs = [trial for trial, _ in chosen.reached(sweep.quality.metric, amount, unit)]
-    found = list[dict[str, Any]]()
+    results = list[dict[str, Any]]()
     baselines: dict[str, Any] | None = None  # those of the first run; the files of the others are the same
     for trial in runs:
-        found.append(_evaluated(sweep, subject, trial, folder / "trials" / trial.name, baselines))
-        baselines = {name: found[0][name] for name in FIELDS if name in found[0]}
-    metric = next(iter(found[0]["dev"]))  # the main score is the first
-    splits = [split for split in ("dev", "test") if split in found[0]]
+        results.append(_evaluated(sweep, subject, trial, folder / "trials" / trial.name, baselines))
+        baselines = {name: results[0][name] for name in FIELDS if name in results[0]}
+    metric = next(iter(results[0]["dev"]))  # the main score is the first
+    splits = [split for split in ("dev", "test") if split in results[0]]
     result = {
-        "task": found[0]["task"],
+        "task": results[0]["task"],
         "metric": metric,
         "best": {"setting": chosen.index, "values": dict(chosen.values), "trials": [trial.name for trial in runs]},
-        **{split: {name: fmean(values) for name, values in _scores(found, split).items()} for split in splits},
+        **{split: {name: fmean(values) for name, values in _scores(results, split).items()} for split in splits},
         **(baselines or {}),
         "settings": [
             {
                 "setting": setting.index,
                 "values": dict(setting.values),
                 "dev": cell([value for _, value in setting.reached(sweep.quality.metric, amount, unit)]),
-                "test": cell(_scores(found, "test").get(metric, []) if setting.index == chosen.index else []),
+                "test": cell(_scores(results, "test").get(metric, []) if setting.index == chosen.index else []),
             }
             for setting in settings(trials)
         ],
@@ -239,13 +239,13 @@ def evaluate_chosen(sweep: SweepRecipe, subject: FinetuningSubject, trials: Sequ
 
 def cell(values: Sequence[float]) -> dict[str, Any] | None:
     """Return the scores of seeds, their mean and, of several, half of its 95% interval. None if there are no scores."""
-    found = mean_interval(values)
-    return None if found is None else {"mean": found.mean, "interval": found.half, "seeds": list(values)}
+    interval = mean_interval(values)
+    return None if interval is None else {"mean": interval.mean, "interval": interval.half, "seeds": list(values)}
 
 
-def _scores(found: Sequence[Mapping[str, Any]], split: str) -> dict[str, list[float]]:
-    results = [result.get(split, {}) for result in found]
-    return {name: [each[name] for each in results] for name in results[0] if all(name in each for each in results)}
+def _scores(evaluations: Sequence[Mapping[str, Any]], split: str) -> dict[str, list[float]]:
+    results = [result.get(split, {}) for result in evaluations]
+    return {name: [scores[name] for scores in results] for name in results[0] if all(name in scores for scores in results)}
 
 
 def _evaluated(
@@ -261,8 +261,8 @@ def _evaluated(
         mapping = merge(to_mapping(sweep.recipe(trial.values, trial.seed)), {"train": {"steps": trial.last["step"]}})
         recipe = build(FinetuneRecipe, mapping, source=trial.name)
         files = subject.files
-        given = None if subject.init_from is None else InitFrom(subject.init_from, subject.sha256)
-        run.write_config(RunConfig(recipe, files.paths.get("train", ""), files.content, given))
+        init_from = None if subject.init_from is None else InitFrom(subject.init_from, subject.sha256)
+        run.write_config(RunConfig(recipe, files.paths.get("train", ""), files.content, init_from))
         if files.model is not None and recipe.model.embedder.symbols == "subwords":
             Storage.at(str(folder)).write_bytes(MODEL, files.model)
         # The run is trained already, so `finetune` only evaluates it.

@@ -52,8 +52,8 @@ class Proposer:
         """Return the values of the next setting, or None, and newly found settings that cannot be run, with reasons."""
         seen = {_text(values) for values in (*history.proposed, *(values for values, _ in history.skipped))}
         skipped = []
-        wanted = None if is_whole_grid(self.sweep) else CANDIDATES_PER_TRIAL * (self.sweep.trials or DEFAULT_TRIALS)
-        for values in itertools.islice(candidates(self.sweep, history), wanted):
+        max_candidates = None if is_whole_grid(self.sweep) else CANDIDATES_PER_TRIAL * (self.sweep.trials or DEFAULT_TRIALS)
+        for values in itertools.islice(candidates(self.sweep, history), max_candidates):
             text = _text(values)
             if text in seen:
                 continue
@@ -69,13 +69,13 @@ class Proposer:
         try:
             recipe = self.sweep.recipe(values)
             problems = self.subject.problems(recipe)
-            found = self.subject.measure(recipe)
+            measured = self.subject.measure(recipe)
         except UserError as error:
             return [str(error)]
         return problems + [
             f"{key}: other values would change what is validated, so that trials could not be compared"
             for key, value in self.measure.items()
-            if found[key] != value
+            if measured[key] != value
         ]
 
 
@@ -89,8 +89,8 @@ def plan(proposer: Proposer) -> History:
     whole = is_whole_grid(sweep)
     if whole and (number := spaces.num_combinations(sweep.space)) > _MOST_OF_A_GRID:
         raise UserError(f"space: the grid has {number:,} settings. Give `trials`, or another searcher.")
-    wanted = None if whole else sweep.trials or DEFAULT_TRIALS
-    foreseen = num_foreseen(sweep, wanted or 0)
+    num_settings = None if whole else sweep.trials or DEFAULT_TRIALS
+    foreseen = num_foreseen(sweep, num_settings or 0)
     history = History(seeds=1, reports=sweep.reports)
     while whole or len(history.proposed) < foreseen:
         values, skipped = proposer.next(history)
@@ -99,20 +99,20 @@ def plan(proposer: Proposer) -> History:
         if values is None:
             break
         history = history.after({"event": "propose", "setting": len(history.proposed), "values": values})
-    found = history.proposed
+    proposed = history.proposed
     reasons = "; ".join(sorted(history.reasons())) or "the space holds no more different settings"
-    exhausted = len(found) < foreseen
-    if not found or (exhausted and (sweep.trials is not None or history.skipped)):
+    exhausted = len(proposed) < foreseen
+    if not proposed or (exhausted and (sweep.trials is not None or history.skipped)):
         raise UserError(
-            f"trials: only {len(found)} of the settings can be run ({reasons}). Lower trials or widen the space."
+            f"trials: only {len(proposed)} of the settings can be run ({reasons}). Lower trials or widen the space."
         )
-    if sweep.searcher.name == "grid" and len(history.skipped) >= len(found):
-        tried = len(found) + len(history.skipped)
+    if sweep.searcher.name == "grid" and len(history.skipped) >= len(proposed):
+        tried = len(proposed) + len(history.skipped)
         raise UserError(
             f"space: {len(history.skipped)} of {tried} settings of the grid cannot be run ({reasons}). Leave out the "
             "values that do not fit, or give their keys a condition (when)."
         )
-    return replace(history, num_settings=len(found) if wanted is None or exhausted else wanted)
+    return replace(history, num_settings=len(proposed) if num_settings is None or exhausted else num_settings)
 
 
 def is_whole_grid(sweep: SweepRecipe) -> bool:
@@ -120,9 +120,9 @@ def is_whole_grid(sweep: SweepRecipe) -> bool:
     return sweep.trials is None and sweep.searcher.name == "grid"
 
 
-def num_foreseen(sweep: SweepRecipe, wanted: int) -> int:
+def num_foreseen(sweep: SweepRecipe, num_settings: int) -> int:
     """Return how many of `wanted` settings do not depend on reports of trials."""
-    return min(wanted, sweep.searcher.startup) if isinstance(sweep.searcher, Tpe) else wanted
+    return min(num_settings, sweep.searcher.startup) if isinstance(sweep.searcher, Tpe) else num_settings
 
 
 def candidates(sweep: SweepRecipe, history: History) -> Iterator[Values]:
@@ -161,8 +161,8 @@ def _suggestions(sweep: SweepRecipe, history: History) -> Iterator[Values]:
 
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     distributions = {key: _distribution(sweep.space[key]) for key in sorted(sweep.space)}
-    known = [_known(sweep, distributions, trials) for trials in history.settings().values()]
-    seed = int(fingerprint({"seed": sweep.seed, "settings": len(known)})[:8], 16)
+    observed = [_known(sweep, distributions, trials) for trials in history.settings().values()]
+    seed = int(fingerprint({"seed": sweep.seed, "settings": len(observed)})[:8], 16)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
         sampler = optuna.samplers.TPESampler(
@@ -170,10 +170,10 @@ def _suggestions(sweep: SweepRecipe, history: History) -> Iterator[Values]:
         )
     directions: list[Any] = [f"{target.mode}imize" for target in objectives(sweep.objectives)]
     study = optuna.create_study(directions=directions, sampler=sampler)
-    study.add_trials(known)
+    study.add_trials(observed)
     while True:  # Optuna treats each suggestion as a running trial, so the next suggestion differs
         params = study.ask(distributions).params
-        drawn = {key: _value(sweep.space[key], found) for key, found in params.items()}
+        drawn = {key: _value(sweep.space[key], param) for key, param in params.items()}
         yield spaces.active(sweep.space, drawn, sweep.fixed)
 
 
@@ -208,21 +208,21 @@ def _known(sweep: SweepRecipe, distributions: dict[str, Any], trials: list[Trial
     from optuna.trial import create_trial
 
     values = trials[0].values
-    given: dict[str, Any] = {
+    fields: dict[str, Any] = {
         "params": {key: _param(sweep.space[key], value) for key, value in values.items()},
         "distributions": {key: distributions[key] for key in values},
     }
     if not all(trial.ended for trial in trials):
-        return create_trial(**given, state=OptunaState.RUNNING)
+        return create_trial(**fields, state=OptunaState.RUNNING)
     reported = [trial for trial in trials if trial.reports and trial.state != "failed"]
     if not reported:
-        return create_trial(**given, state=OptunaState.FAIL)
+        return create_trial(**fields, state=OptunaState.FAIL)
     means = [fmean(trial.last[name] for trial in reported) for name in sweep.objectives]
     if len(means) > 1 or all(trial.state == "finished" for trial in reported):
-        return create_trial(**given, values=means, state=OptunaState.COMPLETE)
+        return create_trial(**fields, values=means, state=OptunaState.COMPLETE)
     # Optuna ranks settings that were stopped early behind the finished ones, by their last report and its loss.
     report_number = min(trial.report_number for trial in reported)
-    return create_trial(**given, intermediate_values={report_number: means[0]}, state=OptunaState.PRUNED)
+    return create_trial(**fields, intermediate_values={report_number: means[0]}, state=OptunaState.PRUNED)
 
 
 def _text(values: Values) -> str:
@@ -247,8 +247,8 @@ class Course:
         sweep = self.sweep
         self.history = read_history(self._folder, seeds=sweep.seeds, reports=sweep.reports, target=sweep.quality)
         self.write({"event": "start", "settings": self._planned.num_settings})
-        known = [values for values, _ in self.history.skipped]
-        self._skip([(values, reasons) for values, reasons in self._planned.skipped if values not in known])
+        already_skipped = [values for values, _ in self.history.skipped]
+        self._skip([(values, reasons) for values, reasons in self._planned.skipped if values not in already_skipped])
 
     def close(self) -> None:
         self._journal.close()

@@ -60,7 +60,7 @@ class Subject(ABC):
         """
         return None
 
-    def judged(self, badness: float) -> dict[str, float]:
+    def judged(self, selection_loss: float) -> dict[str, float]:
         """Return the fields that the best validation so far adds to a report. By default the last one counts."""
         return {}
 
@@ -148,13 +148,13 @@ class FinetuningSubject(Subject):
     def first_loop(self, recipe: FinetuneRecipe) -> TrainingLoop[FinetuneRecipe] | None:
         if self.init_from is None:
             return None
-        given = read_weights(self.init_from, trust_code=self.trust_code)
-        if given.sha256 != self.sha256:
+        weights = read_weights(self.init_from, trust_code=self.trust_code)
+        if weights.sha256 != self.sha256:
             raise JobError(f"--init-from {self.init_from}: the weights are not those that the sweep was begun with")
-        return begun(recipe, self.make_loop, given)[0]
+        return begun(recipe, self.make_loop, weights)[0]
 
-    def judged(self, badness: float) -> dict[str, float]:
-        return {self.target.metric: self.target.cost(badness)}
+    def judged(self, selection_loss: float) -> dict[str, float]:
+        return {self.target.metric: self.target.cost(selection_loss)}
 
     @functools.cached_property
     def _untested(self) -> TaskFiles:
@@ -173,7 +173,7 @@ class FinetuningSubject(Subject):
         return self._dev_sets.get(task, task)
 
 
-def open_files(sweep: SweepRecipe, given: TaskInput, run: str) -> tuple[SweepRecipe, FinetuningSubject]:
+def open_files(sweep: SweepRecipe, inputs: TaskInput, run: str) -> tuple[SweepRecipe, FinetuningSubject]:
     """Complete the recipes of a sweep, with the model that trials start from and the task fitted to its examples.
 
     All examples are read once, so that a wrong label is reported before training. Raises UserError if anything is
@@ -184,32 +184,32 @@ def open_files(sweep: SweepRecipe, given: TaskInput, run: str) -> tuple[SweepRec
         for name, mapping in {"base": sweep.base, **sweep.variants}.items()
     }
     task = recipes["base"].task
-    if task.needs_files and "dev" not in given.files:
+    if task.needs_files and "dev" not in inputs.files:
         raise UserError("--dev is missing: the settings of a sweep are compared by their scores on it; give a file")
-    found = {name: _prepared(sweep, recipe, given, run) for name, recipe in recipes.items()}
-    files = next((each.files for each in found.values() if each.files.model is not None), found["base"].files)
+    prepared = {name: _prepared(sweep, recipe, inputs, run) for name, recipe in recipes.items()}
+    files = next((prepared_run.files for prepared_run in prepared.values() if prepared_run.files.model is not None), prepared["base"].files)
     target = ERROR if task.lower_is_better else SCORE
-    subject = FinetuningSubject(files, target, trust_code=given.trust_code)
-    if given.init_from is not None:
-        recipe = found["base"].recipe
-        weights = read_weights(given.init_from, trust_code=given.trust_code)
+    subject = FinetuningSubject(files, target, trust_code=inputs.trust_code)
+    if inputs.init_from is not None:
+        recipe = prepared["base"].recipe
+        weights = read_weights(inputs.init_from, trust_code=inputs.trust_code)
         begun(recipe, subject.make_loop, weights)
-        subject = dataclasses.replace(subject, init_from=absolute_path(given.init_from), sha256=weights.sha256)
-    complete = {name: to_mapping(each.recipe) for name, each in found.items()}
+        subject = dataclasses.replace(subject, init_from=absolute_path(inputs.init_from), sha256=weights.sha256)
+    complete = {name: to_mapping(prepared_run.recipe) for name, prepared_run in prepared.items()}
     base = complete.pop("base")
     return dataclasses.replace(sweep, base=base, variants=complete, overrides={}), subject
 
 
-def _prepared(sweep: SweepRecipe, recipe: FinetuneRecipe, given: TaskInput, run: str) -> PreparedRun:
+def _prepared(sweep: SweepRecipe, recipe: FinetuneRecipe, inputs: TaskInput, run: str) -> PreparedRun:
     reads_subwords = recipe.model.embedder.symbols == "subwords"
     return prepare(
         recipe,
-        given.files,
+        inputs.files,
         run,
-        init_from=given.init_from,
+        init_from=inputs.init_from,
         model=sweep.overrides.get("model"),
-        vocabulary=given.vocabulary if reads_subwords or not sweep.variants else None,
-        trust_code=given.trust_code,
+        vocabulary=inputs.vocabulary if reads_subwords or not sweep.variants else None,
+        trust_code=inputs.trust_code,
     )
 
 

@@ -106,8 +106,8 @@ class TrialSession:
         if self._loop.step >= steps or self._used["train_seconds"] >= self._seconds:
             number = self._segment.reports  # a budget in seconds may end before its planned steps, or after them
         validation = checked_validation(self._loop.step, self._loop.validate())
-        badness = self._loop.source.badness(validation)
-        self._progress = self._progress.after_validation(self._loop.step, validation, badness)
+        selection_loss = self._loop.source.badness(validation)
+        self._progress = self._progress.after_validation(self._loop.step, validation, selection_loss)
         self._report = {
             "report": number,
             "step": self._loop.step,
@@ -173,18 +173,18 @@ class TrialSession:
 
     def _train(self, step: int, seconds: float) -> float:
         losses = [self._report.get("loss", math.nan)]  # stays if there are more reports than steps
-        before, began = self._used["train_seconds"], time.perf_counter()
+        previous_seconds, began = self._used["train_seconds"], time.perf_counter()
 
         def after_step(line: Mapping[str, float]) -> None:
             losses[0] = line["loss"]
             self._used["characters"] += int(line["characters"])
             self._used["flops"] += self._step_flops
-            if before + time.perf_counter() - began >= seconds:
+            if previous_seconds + time.perf_counter() - began >= seconds:
                 raise _TimeIsUp
 
         with contextlib.suppress(_TimeIsUp):
             self._loop.train_until(step, after_step)
-        self._used["train_seconds"] = before + time.perf_counter() - began
+        self._used["train_seconds"] = previous_seconds + time.perf_counter() - began
         return losses[0]
 
     def _save(self) -> None:

@@ -52,8 +52,8 @@ class ClassificationCollator(LabelledCollator):
     def items(self, examples: Sequence[TextExample], *, training: bool) -> list[Item]:
         items = list[Item]()
         for number, example in enumerate(examples):
-            (given,) = self.texts(example)
-            text = self.inputs.encode(*given)
+            (arguments,) = self.texts(example)
+            text = self.inputs.encode(*arguments)
             if not self.inputs.missing([text]):
                 items.append(Item(number, self.inputs.size([text]), TextWindow(example)))
                 continue

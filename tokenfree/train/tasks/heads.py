@@ -105,13 +105,13 @@ class ClassHead(TaskHead):
 
     def loss(self, outputs: Mapping[str, Tensor], batch: Mapping[str, Tensor]) -> Loss:
         """Return the cross-entropy in nats or, for numbers, half the squared error; no number counts as correct."""
-        logits_NK, wanted_N = outputs["logits"].flatten(end_dim=-2), batch["target_mask"].flatten()
+        logits_NK, is_target_N = outputs["logits"].flatten(end_dim=-2), batch["target_mask"].flatten()
         if self.regression:
-            total = 0.5 * ((logits_NK[:, 0] - batch["numbers"]).square() * wanted_N).sum()
-            return Loss(total, wanted_N.sum(), wanted_N.sum().new_zeros(()))
-        gold_N = batch["classes"].flatten().masked_fill(~wanted_N, _NO_TARGET)
+            total = 0.5 * ((logits_NK[:, 0] - batch["numbers"]).square() * is_target_N).sum()
+            return Loss(total, is_target_N.sum(), is_target_N.sum().new_zeros(()))
+        gold_N = batch["classes"].flatten().masked_fill(~is_target_N, _NO_TARGET)
         total = functional.cross_entropy(logits_NK, gold_N, ignore_index=_NO_TARGET, reduction="sum")
-        return Loss(total, wanted_N.sum(), (logits_NK.argmax(dim=-1) == gold_N).sum())
+        return Loss(total, is_target_N.sum(), (logits_NK.argmax(dim=-1) == gold_N).sum())
 
 
 class TextHead(ClassHead):

@@ -92,7 +92,7 @@ class TextInputs(ABC):
     length: int
 
     @abstractmethod
-    def encode(self, text: str, before: str | None = None) -> TextSymbols:
+    def encode(self, text: str, original: str | None = None) -> TextSymbols:
         """Return a text of any length. A model of words splits it as in `before`, the text with its original case."""
 
     def size(self, parts: Sequence[TextSymbols]) -> int:
@@ -157,8 +157,8 @@ class SymbolInputs(TextInputs):
         self._most = self._padding.length - self._padding.spare
         self._cls, self._sep = cls, sep
         if self._most <= NUM_FRAME:
-            least = NUM_FRAME + self._padding.spare + 1
-            raise UserError(f"train.length: {length} positions leave none for text. Make it at least {least}.")
+            min_length = NUM_FRAME + self._padding.spare + 1
+            raise UserError(f"train.length: {length} positions leave none for text. Make it at least {min_length}.")
 
     def missing(self, parts: Sequence[TextSymbols]) -> int:
         return max(0, self.size(parts) - self._most)
@@ -180,7 +180,7 @@ class CharacterInputs(SymbolInputs):
     def __init__(self, model: ModelConfig, length: int) -> None:
         super().__init__(model, length, cls=CLS, sep=SEP)
 
-    def encode(self, text: str, before: str | None = None) -> TextSymbols:
+    def encode(self, text: str, original: str | None = None) -> TextSymbols:
         codepoints = codepoints_of(text).copy()
         codepoints[np.isin(codepoints, RESERVED)] = _REPLACEMENT
         return TextSymbols(codepoints, np.arange(len(codepoints)))
@@ -196,7 +196,7 @@ class SubwordInputs(SymbolInputs):
         super().__init__(model, length, cls=specials.cls, sep=specials.sep)
         self._vocabulary = vocabulary
 
-    def encode(self, text: str, before: str | None = None) -> TextSymbols:
+    def encode(self, text: str, original: str | None = None) -> TextSymbols:
         starts = range(0, max(1, len(text)), MAX_TEXT_CHARACTERS)
         return joined(self._encode(text[start : start + MAX_TEXT_CHARACTERS]) for start in starts)
 
@@ -221,7 +221,7 @@ class ByteInputs(SymbolInputs):
     def __init__(self, model: ModelConfig, length: int) -> None:
         super().__init__(model, length, cls=BYTE_CLS, sep=BYTE_SEP)
 
-    def encode(self, text: str, before: str | None = None) -> TextSymbols:
+    def encode(self, text: str, original: str | None = None) -> TextSymbols:
         encoded = np.frombuffer(text.encode("utf-8", "surrogatepass"), dtype=np.uint8)
         is_first = (encoded & 0xC0) != 0x80
         return TextSymbols(np.where(encoded <= BYTE_MASK, BYTE_UNK, encoded), np.flatnonzero(is_first))
@@ -236,8 +236,8 @@ class WordInputs(TextInputs):
         self.length = length
         self._num_words, self._num_bytes = most_words(length, model.downsampler.bytes_per_word)
 
-    def encode(self, text: str, before: str | None = None) -> TextSymbols:
-        utf8, starts, ends, vectors = text_words(text, before)
+    def encode(self, text: str, original: str | None = None) -> TextSymbols:
+        utf8, starts, ends, vectors = text_words(text, original)
         sizes = ends - starts
         return TextSymbols(utf8[ragged_range(starts, sizes)], vectors, np.cumsum(sizes))
 
@@ -256,8 +256,8 @@ class WordInputs(TextInputs):
     def arrays(self, inputs: Sequence[Sequence[TextSymbols]], length: int | None = None) -> Arrays:
         sizes = [self.size(parts) for parts in inputs]
         arrays = self._framed(inputs, length or round_up(max(sizes), _BUCKET), BYTE_CLS, BYTE_SEP)
-        most = max(sum(part.num_vectors + 1 for part in parts) + 1 for parts in inputs)
-        num_units = min(round_up(most, _BUCKET // 4), self._num_words + NUM_FRAME)
+        max_units = max(sum(part.num_vectors + 1 for part in parts) + 1 for parts in inputs)
+        num_units = min(round_up(max_units, _BUCKET // 4), self._num_words + NUM_FRAME)
         unit_ends = np.repeat(np.array(sizes)[:, None], num_units, axis=1)
         unit_ends[:, 0] = 1
         for row, parts in enumerate(inputs):
@@ -298,10 +298,10 @@ def text_inputs(model: ModelConfig, length: int, vocabulary: Vocabulary | None) 
             f"model.embedder.name: {model.embedder.name} reads subwords. Give the run with their vocabulary as "
             "--init-from, or a SentencePiece model as --vocabulary."
         )
-    least = vocabulary.size + NUM_SUBWORD_SPECIALS
-    if model.embedder.size < least:
+    min_rows = vocabulary.size + NUM_SUBWORD_SPECIALS
+    if model.embedder.size < min_rows:
         raise UserError(
             f"model.embedder.size: {model.embedder.size} rows are too few for the {vocabulary.size} subwords of the "
-            f"vocabulary and CLS, SEP and MASK. Set it to {least}."
+            f"vocabulary and CLS, SEP and MASK. Set it to {min_rows}."
         )
     return SubwordInputs(model, length, vocabulary)

@@ -121,10 +121,10 @@ class LabelledTexts(DownstreamTask):
             raise UserError(f"{bare.key}: the training examples have no labels. Name the column as task.label_column.")
         if self.is_number:
             return self
-        found = self.options.labels or sorted({str(example.label) for example in examples})
-        if len(found) < 2:
-            raise UserError(f"{examples[0].key}: all training examples have the label {found[0]!r}. Give more labels.")
-        return dataclasses.replace(self, labels=tuple(found))
+        labels = self.options.labels or sorted({str(example.label) for example in examples})
+        if len(labels) < 2:
+            raise UserError(f"{examples[0].key}: all training examples have the label {labels[0]!r}. Give more labels.")
+        return dataclasses.replace(self, labels=tuple(labels))
 
     def build_head(self, model: ModelConfig, combine: Combine | None = None) -> TextHead:
         size, number = 1 if self.is_number else len(self.labels), self.is_number
@@ -139,7 +139,7 @@ class LabelledTexts(DownstreamTask):
         for item, output in zip(items, outputs, strict=True):
             sums[item.example] += output["logits"] if self.is_number else softmax(output["logits"])
             counts[item.example] += 1
-        return [self._prediction(*each) for each in zip(examples, sums / np.maximum(counts, 1), strict=True)]
+        return [self._prediction(*pair) for pair in zip(examples, sums / np.maximum(counts, 1), strict=True)]
 
     def _prediction(self, example: TextExample, values: np.ndarray) -> dict[str, Any]:
         gold = {} if example.label is None else {"gold": example.label}
@@ -154,10 +154,10 @@ class LabelledTexts(DownstreamTask):
         gold: list[Any] = [example.label for example in examples]
         if None in gold:
             return None
-        found: list[Any] = [prediction["label"] for prediction in predictions]
+        predicted: list[Any] = [prediction["label"] for prediction in predictions]
         if self.is_number:
-            return number_metrics(gold, found, self.score_names)
-        return label_metrics(gold, found, self.score_names, self._positive)
+            return number_metrics(gold, predicted, self.score_names)
+        return label_metrics(gold, predicted, self.score_names, self._positive)
 
     def baseline_characters(self, split: Split) -> float:
         return min(1_500_000, 30_000_000 // max(1, len(self.labels) if split == "train" else 1))
@@ -203,19 +203,19 @@ class LabelledCollator(TaskCollator):
     def __call__(self, items: Sequence[Item], sample_ids: np.ndarray) -> Arrays:
         windows: list[TextWindow] = [item.content for item in items]
         parts = [
-            [self.inputs.encode(*text) for text in self.texts(each.example)] if each.part is None else [each.part]
-            for each in windows
+            [self.inputs.encode(*text) for text in self.texts(content.example)] if content.part is None else [content.part]
+            for content in windows
         ]
         if self.two_vectors:
-            arrays = self.inputs.arrays([each[:1] for each in parts])
-            second = self.inputs.arrays([each[1:] for each in parts])
+            arrays = self.inputs.arrays([text_parts[:1] for text_parts in parts])
+            second = self.inputs.arrays([text_parts[1:] for text_parts in parts])
             arrays |= {f"second_{name}": values for name, values in second.items()}
         else:
             arrays = self.inputs.arrays(parts)
         labels = [window.example.label for window in windows]
         num_characters = [
-            window.num_characters or sum(part.num_characters for part in each)
-            for window, each in zip(windows, parts, strict=True)
+            window.num_characters or sum(part.num_characters for part in text_parts)
+            for window, text_parts in zip(windows, parts, strict=True)
         ]
         arrays |= {
             "target_mask": np.array([[label is not None] for label in labels]),

@@ -127,7 +127,7 @@ class WindowCollator(TaskCollator):
         arrays = self._inputs.arrays([[window.part] for window in windows])
         starts, ends = (
             np.array(numbers)[:, None]
-            for numbers in ([each.start for each in windows], [len(each.part.symbols) for each in windows])
+            for numbers in ([byte_window.start for byte_window in windows], [len(byte_window.part.symbols) for byte_window in windows])
         )
         positions = np.arange(arrays["codepoints"].shape[1])  # byte n of a window is at position n + 1, after CLS
         target_mask = (starts <= positions) & (positions < ends)
@@ -143,10 +143,10 @@ class NextByteHead(TaskHead):
         """Return `nats` [B], summed over the targets, and the number of `correct` predictions [B]."""
         units_BUD, _ = encode_units(encoder, batch)
         logits_BCV, next_BC = self.classifier(units_BUD[:, :-1]), batch["codepoints"][:, 1:]
-        wanted_BC = batch["target_mask"][:, :-1]
+        is_target_BC = batch["target_mask"][:, :-1]
         nats_BC = functional.cross_entropy(logits_BCV.transpose(1, 2), next_BC, reduction="none")
-        correct_BC = (logits_BCV.argmax(dim=-1) == next_BC) & wanted_BC
-        return {"nats": (nats_BC * wanted_BC).sum(dim=1), "correct": correct_BC.sum(dim=1)}
+        correct_BC = (logits_BCV.argmax(dim=-1) == next_BC) & is_target_BC
+        return {"nats": (nats_BC * is_target_BC).sum(dim=1), "correct": correct_BC.sum(dim=1)}
 
     def loss(self, outputs: Mapping[str, Tensor], batch: Mapping[str, Tensor]) -> Loss:
         return Loss(outputs["nats"].sum(), batch["target_mask"].sum(), outputs["correct"].sum())

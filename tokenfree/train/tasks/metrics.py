@@ -62,21 +62,21 @@ def span_metrics(gold: Tags, predicted: Tags) -> Metrics:
 
     An I- without a span of its type begins one. An undefined score is 0, as in conlleval.
     """
-    correct, found, expected = Counter[str](), Counter[str](), Counter[str]()
+    correct, predicted_counts, expected = Counter[str](), Counter[str](), Counter[str]()
     for gold_spans, predicted_spans in zip(map(spans, gold), map(spans, predicted), strict=True):
         correct.update(label for *_, label in set(gold_spans).intersection(predicted_spans))
-        found.update(label for *_, label in predicted_spans)
+        predicted_counts.update(label for *_, label in predicted_spans)
         expected.update(label for *_, label in gold_spans)
-    total, num_found, num_expected = correct.total(), found.total(), expected.total()
+    total, num_predicted, num_expected = correct.total(), predicted_counts.total(), expected.total()
     values = {
-        "f1": _f1(total, num_found, num_expected),
-        "precision": total / max(num_found, 1),
+        "f1": _f1(total, num_predicted, num_expected),
+        "precision": total / max(num_predicted, 1),
         "recall": total / max(num_expected, 1),
         **tag_metrics(gold, predicted).values,
     }
-    by_type = {f"f1/{name}": _f1(correct[name], found[name], expected[name]) for name in sorted(found | expected)}
+    by_type = {f"f1/{name}": _f1(correct[name], predicted_counts[name], expected[name]) for name in sorted(predicted_counts | expected)}
     return Metrics(values | by_type, "f1")
 
 
-def _f1(correct: int, found: int, expected: int) -> float:
-    return 2 * correct / max(found + expected, 1)
+def _f1(correct: int, predicted: int, expected: int) -> float:
+    return 2 * correct / max(predicted + expected, 1)

@@ -133,8 +133,8 @@ class Config(DownstreamTask):
         self, examples: Sequence[MirroredExample], items: Sequence[Item], outputs: Sequence[Outputs]
     ) -> list[dict[str, Any]]:
         return [
-            {"key": f"{example.split} {example.number}", "squared_error": round(float(each["squared_error"]), DIGITS)}
-            for example, each in zip(examples, outputs, strict=True)
+            {"key": f"{example.split} {example.number}", "squared_error": round(float(output["squared_error"]), DIGITS)}
+            for example, output in zip(examples, outputs, strict=True)
         ]
 
     def scores(self, examples: Sequence[MirroredExample], predictions: Sequence[Mapping[str, Any]]) -> Metrics:
@@ -175,8 +175,8 @@ class SumHead(TaskHead):
 
     def outputs(self, encoder: Any, batch: Mapping[str, Tensor]) -> dict[str, Tensor]:
         down, units_BUD = encoder.encode(batch["vectors"], batch["mask"])
-        found_BS = self.classifier(class_and_maximum(units_BUD, down.valid_BU))
-        return {"squared_error": (found_BS - batch["sums"]).square().mean(dim=-1)}
+        predicted_BS = self.classifier(class_and_maximum(units_BUD, down.valid_BU))
+        return {"squared_error": (predicted_BS - batch["sums"]).square().mean(dim=-1)}
 
     def loss(self, outputs: Mapping[str, Tensor], batch: Mapping[str, Tensor]) -> Loss:
         count = batch["target_mask"].sum()

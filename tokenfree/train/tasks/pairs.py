@@ -59,7 +59,7 @@ class TextPairCollator(LabelledCollator):
     def items(self, examples: Sequence[TextExample], *, training: bool) -> list[Item]:
         items = list[Item]()
         for number, example in enumerate(examples):
-            parts = [self.inputs.encode(*each) for each in self.texts(example)]
+            parts = [self.inputs.encode(*arguments) for arguments in self.texts(example)]
             inputs = [[part] for part in parts] if self.two_vectors else [parts]
             if missing := max(map(self.inputs.missing, inputs)):
                 raise UserError(

@@ -149,7 +149,7 @@ class Config(QuestionAnswering):
     ) -> list[dict[str, Any]]:
         """Return `key`, `id`, `answer` (empty for none), the best `span`, its `score`, and `gold` if annotated."""
         answers = self.answers(examples, items, outputs)
-        return [self._prediction(*each) for each in zip(examples, answers, strict=True)]
+        return [self._prediction(*pair) for pair in zip(examples, answers, strict=True)]
 
     def scores(self, examples: Sequence[SquadExample], predictions: Sequence[Mapping[str, Any]]) -> Metrics | None:
         """Return exact match and F1, also by answerability and at the best threshold if some questions have no answer.
@@ -160,24 +160,24 @@ class Config(QuestionAnswering):
         if len(gold) < len(examples):
             return None
         answers = {line["id"]: line["answer"] for line in predictions}
-        found = score_squad(gold, answers)
-        values = {"f1": found["all"].f1, "exact_match": found["all"].exact_match}
-        for kind in list(found)[1:]:
-            values |= {f"f1/{kind}": found[kind].f1, f"exact_match/{kind}": found[kind].exact_match}
+        squad_scores = score_squad(gold, answers)
+        values = {"f1": squad_scores["all"].f1, "exact_match": squad_scores["all"].exact_match}
+        for kind in list(squad_scores)[1:]:
+            values |= {f"f1/{kind}": squad_scores[kind].f1, f"exact_match/{kind}": squad_scores[kind].exact_match}
         if self.unanswerable:
             spans = {line["id"]: "" if line["span"] is None else line["span"]["text"] for line in predictions}
             best = best_with_threshold(gold, spans, {line["id"]: line["score"] for line in predictions})
             values |= {"f1/best_threshold": best.f1, "exact_match/best_threshold": best.exact_match}
-        of_each = {
+        by_language = {
             language: score_squad({key: gold[key] for key in keys}, answers)["all"]
             for language, keys in _languages_of(gold).items()
         }
-        if of_each:
-            averaged = [of for language, of in of_each.items() if language != "english"] or list(of_each.values())
+        if by_language:
+            averaged = [of for language, of in by_language.items() if language != "english"] or list(by_language.values())
             values |= {
                 "exact_match": sum(of.exact_match for of in averaged) / len(averaged),
                 "f1": sum(of.f1 for of in averaged) / len(averaged),
-                **{f"f1/{language}": of.f1 for language, of in of_each.items()},
+                **{f"f1/{language}": of.f1 for language, of in by_language.items()},
             }
         return Metrics(values, "f1")
 
@@ -186,11 +186,11 @@ class Config(QuestionAnswering):
         return {"no answer": lambda others: self.predictions(others, (), ())} if self.unanswerable else {}
 
     def _prediction(self, example: SquadExample, answer: SpanAnswer | None) -> dict[str, Any]:
-        found = answer_fields(_encoded(example.context), answer)
+        fields = answer_fields(_encoded(example.context), answer)
         score = LEAST_SCORE if answer is None else answer.score
         nothing = {"answer": ""} if self.unanswerable and score <= 0 else {}
-        gold = {} if example.answers is None else {"gold": [each["text"] for each in example.answers]}
-        return {"key": example.key, "id": example.question_id, **found, **nothing, "score": score, **gold}
+        gold = {} if example.answers is None else {"gold": [gold_answer["text"] for gold_answer in example.answers]}
+        return {"key": example.key, "id": example.question_id, **fields, **nothing, "score": score, **gold}
 
 
 def _encoded(text: str) -> bytes:
@@ -242,8 +242,8 @@ def best_with_threshold(
     current = [sum(column) for column in zip(*refused.values(), strict=True)]
     best = list(current)
     for index, name in enumerate(ordered):
-        given = _credits(right[name], answers[name])
-        current = [total + now - before for total, now, before in zip(current, given, refused[name], strict=True)]
+        answer_credits = _credits(right[name], answers[name])
+        current = [total + now - previous for total, now, previous in zip(current, answer_credits, refused[name], strict=True)]
         if index + 1 < len(ordered) and scores[ordered[index + 1]] == scores[name]:
             continue  # no threshold separates equal scores
         if current[1] > best[1]:
@@ -252,13 +252,13 @@ def best_with_threshold(
 
 
 def _languages_of(ids: Iterable[str]) -> dict[str, list[str]]:
-    found: dict[str, list[str]] = {}
+    ids_by_language: dict[str, list[str]] = {}
     for name in ids:
         language = name.split("-")[0]
         if language not in TYDI_LANGUAGES:
             return {}
-        found.setdefault(language, []).append(name)
-    return found
+        ids_by_language.setdefault(language, []).append(name)
+    return ids_by_language
 
 
 def _right_answers(gold: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:

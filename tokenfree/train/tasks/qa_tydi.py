@@ -92,9 +92,9 @@ def read_tydi(path: str) -> Iterator[TydiExample]:
         if name in seen:
             raise UserError(f"{place}: example_id {name} is that of {seen[name]} too. Remove one of the two.")
         seen[name] = key
-        passages = [_span(each, article, place) for each in line["passage_answer_candidates"]]
-        given = line.get("annotations")
-        annotations = None if given is None else [_annotation(each, article, place) for each in given]
+        passages = [_span(candidate, article, place) for candidate in line["passage_answer_candidates"]]
+        raw = line.get("annotations")
+        annotations = None if raw is None else [_annotation(annotation, article, place) for annotation in raw]
         yield TydiExample(key, name, line["language"].lower(), line["question_text"], article, passages, annotations)
     if not seen:
         raise UserError(f"{path}: holds no questions. Give a file of TyDi QA's primary tasks.")
@@ -230,15 +230,15 @@ def score_tydi(gold: Iterable[TydiExample], predictions: Iterable[Mapping[str, A
 
     As in the official script, a question without a prediction counts as answered, with score 0, if it has no answer.
     """
-    found: dict[str, dict[int, Mapping[str, Any]]] = {}
+    by_language: dict[str, dict[int, Mapping[str, Any]]] = {}
     for line in predictions:
-        found.setdefault(line["language"].lower(), {})[line["example_id"]] = line
-    asked: dict[str, list[TydiExample]] = {language: [] for language in sorted(found)}
+        by_language.setdefault(line["language"].lower(), {})[line["example_id"]] = line
+    asked: dict[str, list[TydiExample]] = {language: [] for language in sorted(by_language)}
     for example in gold:
         asked.get(example.language, []).append(example)
     return {
         language: {
-            task: best_f1(judge(example.annotations or (), found[language].get(example.example_id)) for example in of)
+            task: best_f1(judge(example.annotations or (), by_language[language].get(example.example_id)) for example in of)
             for task, judge in (("minimal", _minimal), ("passage", _passage))
         }
         for language, of in asked.items()
@@ -286,5 +286,5 @@ def _minimal(annotations: Sequence[Annotation], line: Mapping[str, Any] | None) 
     if has_gold and yes_no != "NONE":
         credit = float(any(annotation.yes_no == yes_no for annotation in annotations))
     elif has_gold and span[0] >= 0:
-        credit = max((byte_overlap_f1(each, span) for each in spans), default=0.0)
+        credit = max((byte_overlap_f1(gold_span, span) for gold_span in spans), default=0.0)
     return Outcome(has_gold, span[0] >= 0 or yes_no != "NONE", credit, line["minimal_answer_score"])

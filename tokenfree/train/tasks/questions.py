@@ -74,7 +74,7 @@ class Readable:
     def find(self, span: Span, passage: int) -> range | None:
         """Return the vectors of a passage that contain the bytes of `span`; None if it is empty or not all inside."""
         among = self.passages.get(passage, range(0))
-        starts, ends = (each[among.start : among.stop] for each in (self.starts, self.ends))
+        starts, ends = (edges[among.start : among.stop] for edges in (self.starts, self.ends))
         begin, end = span
         inside = np.flatnonzero((starts != NOWHERE) & (starts < end) & (ends > begin))
         if begin >= end or not len(inside) or begin < starts[starts != NOWHERE].min() or end > ends.max():
@@ -150,14 +150,14 @@ def with_targets(
 ) -> list[Window]:
     """Return the windows with the whole answer and a random `share` of the others, drawn by `seed` and `sample`."""
     draws = random.uniform(seed, "windows without the answer", np.array([sample]), max(1, len(windows)))[0]
-    found = []
+    selected = []
     for window, draw in zip(windows, draws.tolist(), strict=False):
         if target is not None and window.part.start <= target.vectors[0] <= target.vectors[-1] < window.part.stop:
             shift = offset - window.part.start
-            found.append(Window(window.part, target.vectors[0] + shift, target.vectors[-1] + shift, target.kind))
+            selected.append(Window(window.part, target.vectors[0] + shift, target.vectors[-1] + shift, target.kind))
         elif draw < share:
-            found.append(window)
-    return found
+            selected.append(window)
+    return selected
 
 
 class SpanAnswer(NamedTuple):
@@ -221,8 +221,8 @@ class SpanHead(TaskHead):
     def outputs(self, encoder: nn.Module, batch: Mapping[str, Tensor]) -> dict[str, Tensor]:
         vectors_BPD, pooled_BD = encode_all(encoder, batch)
         start_BP, end_BP = self.spans(vectors_BPD).float().unbind(dim=-1)
-        found = {"start": start_BP, "end": end_BP}
-        return found if self.types is None else found | {"type": self.types(pooled_BD).float()}
+        logits = {"start": start_BP, "end": end_BP}
+        return logits if self.types is None else logits | {"type": self.types(pooled_BD).float()}
 
     def loss(self, outputs: Mapping[str, Tensor], batch: Mapping[str, Tensor]) -> Loss:
         """Return the mean cross-entropy of start, end and, if learned, type. Exact spans count as correct."""
@@ -241,8 +241,8 @@ class SpanHead(TaskHead):
         starts_BP, ends_BP = (batch[name].cpu().numpy() for name in ("starts", "ends"))
         score_B, first_B, last_B = self._decoder.best(start_BP, end_BP, starts_BP != NOWHERE)
         rows: Any = np.arange(len(score_B))
-        found = {"score": score_B, "begin": starts_BP[rows, first_B], "end": ends_BP[rows, last_B]}
-        return {name: torch.from_numpy(values) for name, values in found.items()}
+        best_spans = {"score": score_B, "begin": starts_BP[rows, first_B], "end": ends_BP[rows, last_B]}
+        return {name: torch.from_numpy(values) for name, values in best_spans.items()}
 
 
 def _among_choices(outputs: Mapping[str, Tensor], batch: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
@@ -308,11 +308,11 @@ class QuestionAnswering(DownstreamTask):
         self, examples: Sequence[Any], items: Sequence[Item], outputs: Sequence[Outputs]
     ) -> list[SpanAnswer | None]:
         """Return the best answer over all windows of each example."""
-        found: list[list[SpanAnswer]] = [[] for _ in examples]
+        candidates: list[list[SpanAnswer]] = [[] for _ in examples]
         for item, output in zip(items, outputs, strict=True):
             span = int(output["begin"]), int(output["end"])
-            found[item.example].append(SpanAnswer(span, float(output["score"])))
-        return [best_of_windows(of_example) for of_example in found]
+            candidates[item.example].append(SpanAnswer(span, float(output["score"])))
+        return [best_of_windows(of_example) for of_example in candidates]
 
 
 class QuestionCollator(TaskCollator):

@@ -92,12 +92,12 @@ class Config(DownstreamTask):
         bare = next((example for example in examples if example.tags is None), None)
         if bare is not None:
             raise UserError(f"{bare.key}: the training examples have no tags. Name their column as task.tags_column.")
-        found = set(self.labels or (tag for example in examples for tag in example.tags or ()))
-        if are_bio(found) and self.scheme != "words":  # characters inside a word continue its span
-            found |= {f"I{tag[1:]}" for tag in found if tag.startswith("B-")} | {OUTSIDE}
-        if len(found) < 2:
-            raise UserError(f"{examples[0].key}: all words are tagged {next(iter(found))!r}. Give more tags.")
-        return dataclasses.replace(self, labels=tuple(sorted(found)))
+        labels = set(self.labels or (tag for example in examples for tag in example.tags or ()))
+        if are_bio(labels) and self.scheme != "words":  # characters inside a word continue its span
+            labels |= {f"I{tag[1:]}" for tag in labels if tag.startswith("B-")} | {OUTSIDE}
+        if len(labels) < 2:
+            raise UserError(f"{examples[0].key}: all words are tagged {next(iter(labels))!r}. Give more tags.")
+        return dataclasses.replace(self, labels=tuple(sorted(labels)))
 
     def build(self, model: ModelConfig) -> PlaceHead:
         return PlaceHead(model.width, len(self.labels), dropout=self.dropout)
@@ -123,15 +123,15 @@ class Config(DownstreamTask):
                     best = int(probabilities[place].argmax())
                     tags[item.example][word] = self.labels[best]
                     sure[item.example][word] = round(float(probabilities[place, best]), DIGITS)
-        return [self._prediction(*each) for each in zip(examples, tags, sure, strict=True)]
+        return [self._prediction(*row) for row in zip(examples, tags, sure, strict=True)]
 
     def scores(self, examples: Sequence[TaggedExample], predictions: Sequence[Mapping[str, Any]]) -> Metrics | None:
         gold = [example.tags for example in examples]
-        given = [tags for tags in gold if tags is not None]
-        if len(given) < len(gold):
+        gold_tags = [tags for tags in gold if tags is not None]
+        if len(gold_tags) < len(gold):
             return None
-        found = [prediction["tags"] for prediction in predictions]
-        return span_metrics(given, found) if self.has_spans else tag_metrics(given, found)
+        predicted = [prediction["tags"] for prediction in predictions]
+        return span_metrics(gold_tags, predicted) if self.has_spans else tag_metrics(gold_tags, predicted)
 
     def baselines(self, examples: Sequence[TaggedExample]) -> Mapping[str, Predict]:
         """Return the most frequent tag of each word. A word that is not in the examples is outside of spans."""
@@ -150,8 +150,8 @@ class Config(DownstreamTask):
 
     def _prediction(self, example: TaggedExample, tags: list[str], sure: list[float]) -> dict[str, Any]:
         gold = {} if example.tags is None else {"gold": list(example.tags)}
-        found = {"key": example.key, "words": list(example.words), "tags": tags, **gold, "probabilities": sure}
-        return found | {"spans": _spans(example, tags)} if self.has_spans else found
+        fields = {"key": example.key, "words": list(example.words), "tags": tags, **gold, "probabilities": sure}
+        return fields | {"spans": _spans(example, tags)} if self.has_spans else fields
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -188,8 +188,8 @@ class TaggingCollator(TaskCollator):
 
     def __call__(self, items: Sequence[Item], sample_ids: np.ndarray) -> Arrays:
         windows: list[TaggedWindow] = [item.content for item in items]
-        most = max(1, *(len(window.places) for window in windows))
-        places, classes = np.zeros((len(items), most), dtype=np.int64), np.full((len(items), most), -1)
+        max_places = max(1, *(len(window.places) for window in windows))
+        places, classes = np.zeros((len(items), max_places), dtype=np.int64), np.full((len(items), max_places), -1)
         for row, window in enumerate(windows):
             places[row, : len(window.places)] = window.places
             classes[row, : len(window.places)] = window.classes
@@ -203,8 +203,8 @@ class TaggingCollator(TaskCollator):
 
     def _windows(self, example: TaggedExample, begin: int, end: int, long: list[str]) -> Iterator[TaggedWindow]:
         words, tags = example.words[begin:end], example.tags and example.tags[begin:end]
-        before = None if example.before is None else " ".join(example.before[begin:end])
-        text = self._inputs.encode(" ".join(words), before)
+        original = None if example.before is None else " ".join(example.before[begin:end])
+        text = self._inputs.encode(" ".join(words), original)
         if self._inputs.missing([text]):
             middle = (begin + end) // 2
             if begin < middle:
@@ -220,18 +220,18 @@ class TaggingCollator(TaskCollator):
         characters = np.arange(len(of_word)) + of_word  # a space precedes each word except the first
         vectors = text.vectors[characters[characters < len(text.vectors)]]
         kept = np.flatnonzero(vectors != NOWHERE)
-        found, first = np.unique(vectors[kept], return_index=True)
+        vector_indices, first = np.unique(vectors[kept], return_index=True)
         word = of_word[kept[first]]  # the word in which each vector begins
         with_vectors, of_firsts = np.unique(word, return_index=True)
         if self._targets == "first":
-            found, word, of_firsts = found[of_firsts], with_vectors, np.arange(len(with_vectors))
+            vector_indices, word, of_firsts = vector_indices[of_firsts], with_vectors, np.arange(len(with_vectors))
         firsts = np.full(len(words), NOWHERE)
         firsts[with_vectors] = of_firsts
-        classes = np.full(len(found), -1)
+        classes = np.full(len(vector_indices), -1)
         if tags is not None:
             classes = np.array([self._classes[self._inside(tag)] for tag in tags])[word]
             classes[of_firsts] = np.array([self._classes[tag] for tag in tags])[with_vectors]
-        return TaggedWindow(begin, text, found + self._inputs.offsets([text])[0], classes, firsts)
+        return TaggedWindow(begin, text, vector_indices + self._inputs.offsets([text])[0], classes, firsts)
 
     def _inside(self, tag: str) -> str:
         return f"I{tag[1:]}" if self._has_spans and tag.startswith("B-") else tag
@@ -253,5 +253,5 @@ def _spans(example: TaggedExample, tags: Sequence[str]) -> list[dict[str, Any]]:
     else:
         text = " ".join(example.words)
         starts = (np.cumsum([0, *sizes]) + np.arange(len(sizes) + 1)).tolist()
-    found = [(label, starts[first], starts[last] + sizes[last]) for first, last, label in spans(tags)]
-    return [{"label": label, "start": start, "end": end, "text": text[start:end]} for label, start, end in found]
+    labelled_spans = [(label, starts[first], starts[last] + sizes[last]) for first, last, label in spans(tags)]
+    return [{"label": label, "start": start, "end": end, "text": text[start:end]} for label, start, end in labelled_spans]

@@ -100,12 +100,12 @@ def status(args: argparse.Namespace) -> int:
         mode = "RAY_AUTH_MODE=token " if profiles.asks_for_token(profile) else ""
         _ray("exec", str(profile.path), f"{mode}ray status", "--no-config-cache")
         return 0
-    found = local_cluster.running()
-    if found is None:
+    cluster = local_cluster.running()
+    if cluster is None:
         print("no local cluster runs; tokenfree cluster local starts one")
         return 1
-    print(f"a local cluster of {counted(len(found.nodes), 'node')} takes jobs at {found.address}")
-    print(f"  {len(found.processes())} processes; logs in {found.folder}")
+    print(f"a local cluster of {counted(len(cluster.nodes), 'node')} takes jobs at {cluster.address}")
+    print(f"  {len(cluster.processes())} processes; logs in {cluster.folder}")
     return 0
 
 
@@ -117,11 +117,11 @@ def down(args: argparse.Namespace) -> int:
       tokenfree cluster down local
     """
     if args.profile == LOCAL:
-        found = local_cluster.running()
-        if found is None:
+        cluster = local_cluster.running()
+        if cluster is None:
             print("no local cluster runs; nothing to do")
         else:
-            local_cluster.stop(found)
+            local_cluster.stop(cluster)
             print("the local cluster has ended")
         return 0
     profile = profiles.read(args.profile)
@@ -150,12 +150,12 @@ def local(args: argparse.Namespace) -> int:
         raise UserError("--nodes and --cpus must be at least 1")
     _set_token(args.no_token)
     print(f"starting {counted(len(args.hosts or ()) or args.nodes, 'node')}", flush=True)
-    made = local_cluster.start(args.nodes, args.cpus, hosts=args.hosts or ())
+    cluster = local_cluster.start(args.nodes, args.cpus, hosts=args.hosts or ())
     try:
-        print(f"a local cluster of {counted(len(made.nodes), 'node')} takes jobs at {made.address}")
+        print(f"a local cluster of {counted(len(cluster.nodes), 'node')} takes jobs at {cluster.address}")
         print("  submit      tokenfree cluster submit -- COMMAND")
         print("  end         Ctrl-C here, or tokenfree cluster down local", flush=True)
-        while local_cluster.is_current(made):
+        while local_cluster.is_current(cluster):
             time.sleep(0.5)
         print("the local cluster was taken down")
     except KeyboardInterrupt:
@@ -163,7 +163,7 @@ def local(args: argparse.Namespace) -> int:
     finally:
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, signal.SIG_IGN)  # until nothing is left
-        local_cluster.stop(made)
+        local_cluster.stop(cluster)
     return 0
 
 
@@ -305,9 +305,9 @@ def _follow(jobs: "Jobs", name: str) -> int:
 
 def _jobs(args: argparse.Namespace) -> "Jobs":
     """Return the jobs of a cluster, using Ray's token if there is one. Raises UserError if its address is invalid."""
-    found = local_cluster.running()
-    own = None if found is None else found.address
-    address = args.address or own or os.environ.get("RAY_API_SERVER_ADDRESS") or DEFAULT_ADDRESS
+    cluster = local_cluster.running()
+    local_address = None if cluster is None else cluster.address
+    address = args.address or local_address or os.environ.get("RAY_API_SERVER_ADDRESS") or DEFAULT_ADDRESS
     address = (address if "://" in address else f"http://{address}").rstrip("/")
     parts = urlsplit(address)
     if parts.scheme not in ("http", "https") or not parts.hostname or "@" in parts.netloc:

@@ -125,12 +125,12 @@ class Jobs:
     def list(self) -> list[Job]:
         """Return all submitted jobs, the oldest first."""
         with self._explained():
-            found = [_job(job) for job in self._client.list_jobs() if job.submission_id]
-        return sorted(found, key=lambda job: job.started or 0.0)
+            jobs = [_job(job) for job in self._client.list_jobs() if job.submission_id]
+        return sorted(jobs, key=lambda job: job.started or 0.0)
 
     @contextlib.contextmanager
     def _explained(self) -> Iterator[None]:
-        before = {name: os.environ.pop(name) for name in _OVERRIDES if name in os.environ}
+        saved_environment = {name: os.environ.pop(name) for name in _OVERRIDES if name in os.environ}
         try:
             yield
         except AuthenticationError as error:
@@ -147,7 +147,7 @@ class Jobs:
                 f"{self.address}: the connection was lost. The job continues; tokenfree cluster logs shows it again"
             ) from error
         finally:
-            os.environ.update(before)
+            os.environ.update(saved_environment)
 
 
 def _copy(source: Path, target: Path) -> None:

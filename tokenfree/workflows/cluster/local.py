@@ -60,10 +60,10 @@ class LocalCluster:
 def running() -> LocalCluster | None:
     """Return the local cluster of this user, if there is one."""
     try:
-        found = LocalCluster(**json.loads(_state().read_text(encoding="utf-8")))
+        cluster = LocalCluster(**json.loads(_state().read_text(encoding="utf-8")))
     except (OSError, ValueError, TypeError):
         return None
-    return found if found.processes() else None
+    return cluster if cluster.processes() else None
 
 
 def start(nodes: int, cpus: int | None, *, hosts: Sequence[str] = ()) -> LocalCluster:
@@ -73,18 +73,18 @@ def start(nodes: int, cpus: int | None, *, hosts: Sequence[str] = ()) -> LocalCl
     per node; without them all nodes use 127.0.0.1. Raises UserError if a local cluster is running already, and JobError
     if a node did not start.
     """
-    before = running()
-    if before is not None:
-        raise UserError(f"a local cluster runs already, at {before.address}; tokenfree cluster down local ends it")
+    existing = running()
+    if existing is not None:
+        raise UserError(f"a local cluster runs already, at {existing.address}; tokenfree cluster down local ends it")
     addresses = [_address(host) for host in hosts] or [LOOPBACK] * nodes
-    each = cpus or max(1, cores() // len(addresses))
-    made = _named(addresses)
+    cpus_per_node = cpus or max(1, cores() // len(addresses))
+    cluster = _named(addresses)
     try:
-        _start_nodes(made, each, hosts)
+        _start_nodes(cluster, cpus_per_node, hosts)
     except BaseException:
-        stop(made)
+        stop(cluster)
         raise
-    return made
+    return cluster
 
 
 def stop(cluster: LocalCluster) -> None:
@@ -116,42 +116,42 @@ def is_current(cluster: LocalCluster) -> bool:
 
 def _named(addresses: Sequence[str]) -> LocalCluster:
     """Record a cluster that has no processes yet, so that it can be taken down from now on."""
-    made = LocalCluster(
+    cluster = LocalCluster(
         secrets.token_hex(8),
         session_folder(),
         f"http://{LOOPBACK}:{_free_port(8265)}",
         addresses,
     )
     _state().parent.mkdir(parents=True, exist_ok=True)
-    write_atomically(_state(), json.dumps(dataclasses.asdict(made)))
-    return made
+    write_atomically(_state(), json.dumps(dataclasses.asdict(cluster)))
+    return cluster
 
 
-def _start_nodes(made: LocalCluster, cpus: int, hosts: Sequence[str]) -> None:
+def _start_nodes(cluster: LocalCluster, cpus: int, hosts: Sequence[str]) -> None:
     port = _free_port()
     head = [
         *("--head", f"--port={port}", f"--ray-client-server-port={_free_port()}", "--include-dashboard=true"),
-        *(f"--dashboard-host={LOOPBACK}", f"--dashboard-port={made.address.rpartition(':')[2]}"),
+        *(f"--dashboard-host={LOOPBACK}", f"--dashboard-port={cluster.address.rpartition(':')[2]}"),
     ]
-    for number, address in enumerate(made.nodes):
-        where = [f"--address={made.nodes[0]}:{port}"] if number else head
+    for number, address in enumerate(cluster.nodes):
+        where = [f"--address={cluster.nodes[0]}:{port}"] if number else head
         node = [*where, f"--node-ip-address={address}", f"--labels=tokenfree.node={number}", f"--num-cpus={cpus}"]
-        _wait(made, number, _start_node(made, number, node, host=hosts[number] if hosts else None))
+        _wait(cluster, number, _start_node(cluster, number, node, host=hosts[number] if hosts else None))
 
 
-def _start_node(made: LocalCluster, number: int, arguments: list[str], *, host: str | None) -> subprocess.Popen[bytes]:
+def _start_node(cluster: LocalCluster, number: int, arguments: list[str], *, host: str | None) -> subprocess.Popen[bytes]:
     environment = {name: value for name, value in os.environ.items() if name not in _OTHER_CLUSTERS}
-    environment |= {**_HEALTH, _MARK: made.mark, "RAY_DISABLE_IMPORT_WARNING": "1", "RAY_USAGE_STATS_ENABLED": "0"}
+    environment |= {**_HEALTH, _MARK: cluster.mark, "RAY_DISABLE_IMPORT_WARNING": "1", "RAY_USAGE_STATS_ENABLED": "0"}
     environment["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), environment.get("PATH", os.defpath)])
     if host is None:
         environment["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"
         program = [sys.executable, "-P", "-m", "tokenfree.train.ray.loopback_node"]
     else:
         program = ["ip", "netns", "exec", host, sys.executable, "-P", "-m", "ray.scripts.scripts"]
-    own = [f"--temp-dir={made.folder}/{number}", f"--object-store-memory={_OBJECT_STORE}", "--num-gpus=0"]
-    with made.log(number).open("wb") as log:
+    node_options = [f"--temp-dir={cluster.folder}/{number}", f"--object-store-memory={_OBJECT_STORE}", "--num-gpus=0"]
+    with cluster.log(number).open("wb") as log:
         return subprocess.Popen(
-            [*program, "start", *arguments, *own, "--disable-usage-stats", "--block"],
+            [*program, "start", *arguments, *node_options, "--disable-usage-stats", "--block"],
             env=environment,
             stdin=subprocess.DEVNULL,
             stdout=log,
@@ -160,10 +160,10 @@ def _start_node(made: LocalCluster, number: int, arguments: list[str], *, host: 
         )
 
 
-def _wait(made: LocalCluster, number: int, process: subprocess.Popen[bytes]) -> None:
+def _wait(cluster: LocalCluster, number: int, process: subprocess.Popen[bytes]) -> None:
     """Wait until this node is up. Raises JobError if it does not start."""
     until = time.monotonic() + _START_SECONDS
-    while _STARTED not in (text := made.log(number).read_text(encoding="utf-8", errors="replace")):
+    while _STARTED not in (text := cluster.log(number).read_text(encoding="utf-8", errors="replace")):
         if process.poll() is not None or time.monotonic() > until:
             lines = [line.strip() for line in text.splitlines() if line.strip()] or ["it said nothing"]
             raise JobError(f"node {number} of the local cluster did not start: {lines[-1]}")
@@ -182,11 +182,11 @@ def _address(host: str) -> str:
     raise UserError(f"--hosts {host}: this network namespace has no address; give its device one with ip addr add")
 
 
-def _free_port(wanted: int = 0) -> int:
+def _free_port(preferred: int = 0) -> int:
     """Return a free port: `wanted`, if it is free."""
     with socket.socket() as free:
         try:
-            free.bind((LOOPBACK, wanted))
+            free.bind((LOOPBACK, preferred))
         except OSError:
             free.bind((LOOPBACK, 0))
         return free.getsockname()[1]

@@ -57,8 +57,8 @@ def read(source: str) -> Profile:
         raise UserError(f"profile {source}: should be a mapping of keys to values, not {type(mapping).__name__}")
     problems = _schema_problems(mapping) or _places(mapping)
     if problems:
-        own = f" (copy it: tokenfree cluster profiles {source} > {source}.yaml)" if path.parent == _FOLDER else ""
-        raise UserError(f"profile {source}{own}", problems)
+        hint = f" (copy it: tokenfree cluster profiles {source} > {source}.yaml)" if path.parent == _FOLDER else ""
+        raise UserError(f"profile {source}{hint}", problems)
     return Profile(path, mapping)
 
 
@@ -68,11 +68,11 @@ def _schema_problems(mapping: Mapping[str, Any]) -> list[str]:
 
     schema = json.loads(importlib.resources.files("ray.autoscaler").joinpath("ray-schema.json").read_text("utf-8"))
     errors = sorted(Draft7Validator(schema).iter_errors(mapping), key=lambda error: list(map(str, error.path)))
-    found = [": ".join(filter(None, (".".join(map(str, error.absolute_path)), error.message))) for error in errors]
+    problems = [": ".join(filter(None, (".".join(map(str, error.absolute_path)), error.message))) for error in errors]
     types = mapping.get("available_node_types")
-    if not found and types is not None and mapping.get("head_node_type") not in types:
-        found.append(f"head_node_type: should be one of available_node_types, {', '.join(types)}")
-    return found
+    if not problems and types is not None and mapping.get("head_node_type") not in types:
+        problems.append(f"head_node_type: should be one of available_node_types, {', '.join(types)}")
+    return problems
 
 
 def costs(profile: Profile) -> list[str]:
@@ -84,7 +84,7 @@ def costs(profile: Profile) -> list[str]:
     if not profile.is_paid:
         machines = [provider.get("head_ip"), *provider.get("worker_ips", [])]
         return [f"Ray on {len(machines)} machines of your own: {', '.join(map(str, machines))}"]
-    most = mapping.get("max_workers", 2)  # the default of Ray
+    max_workers = mapping.get("max_workers", 2)  # the default of Ray
     for name, node in mapping.get("available_node_types", {}).items():
         values = dict(flatten(node["node_config"]))
         kind = next((value for key, value in values.items() if key.split(".")[-1] in _KINDS), "a machine")
@@ -92,9 +92,9 @@ def costs(profile: Profile) -> list[str]:
         if name == mapping.get("head_node_type"):
             lines.append(f"{name}: one {kind}{spot}, until tokenfree cluster down")
         else:
-            few, many = node.get("min_workers", 0), min(node.get("max_workers", most), most)
+            few, many = node.get("min_workers", 0), min(node.get("max_workers", max_workers), max_workers)
             lines.append(f"{name}: {few} to {many} x {kind}{spot}, as jobs need them")
-    return [*lines, f"at most {most} workers together; disks, addresses and traffic come on top"]
+    return [*lines, f"at most {max_workers} workers together; disks, addresses and traffic come on top"]
 
 
 def about(name: str) -> str:
@@ -126,5 +126,5 @@ def _starts(mapping: Mapping[str, Any]) -> list[str]:
 
 def _places(mapping: Mapping[str, Any]) -> list[str]:
     """Return the placeholders of a template that are not filled in."""
-    found = dict.fromkeys(_PLACE.findall(yaml.safe_dump(mapping)))
-    return [f"{place} stands for a value of yours" for place in found]
+    placeholders = dict.fromkeys(_PLACE.findall(yaml.safe_dump(mapping)))
+    return [f"{place} stands for a value of yours" for place in placeholders]

@@ -103,13 +103,13 @@ def run(args: argparse.Namespace) -> int:
     _check(args)
     for path in args.output or ():
         check_output(path)
-    found = _analyse(args)
+    results = _analyse(args)
     for path in args.output or ():
-        write_analysis(found, path)
+        write_analysis(results, path)
     if args.json:
-        print(json.dumps(found, ensure_ascii=False))
+        print(json.dumps(results, ensure_ascii=False))
         return 0
-    _show(found)
+    _show(results)
     for path in args.output or ():
         print(f"written to {path}")
     return 0
@@ -148,19 +148,19 @@ def _noise(args: argparse.Namespace) -> dict[str, Any]:
     return noise_scores(model, args.run_folder, data, strengths=strengths, seed=args.seed or 0, most=args.size)
 
 
-def _show(found: dict[str, Any]) -> None:
+def _show(results: dict[str, Any]) -> None:
     """Print the facts of an analysis, and a table of its rows: means over the heads of a layer, or all rows."""
     from rich.table import Table
 
     from tokenfree.core.settings import flatten
     from tokenfree.workflows.terminal.progress import console
 
-    facts = {key: value for key, value in flatten(found) if isinstance(value, (str, int, float))}
-    rows = found["rows"]
+    facts = {key: value for key, value in flatten(results) if isinstance(value, (str, int, float))}
+    rows = results["rows"]
     if "layer" in rows[0]:
         layers = dict.fromkeys(row["layer"] for row in rows)
         rows = [_mean([row for row in rows if row["layer"] == layer]) for layer in layers]
-    names = [name for name in _COLUMNS[found["analysis"]] if any(row[name] is not None for row in rows)]
+    names = [name for name in _COLUMNS[results["analysis"]] if any(row[name] is not None for row in rows)]
     table = Table(box=None, header_style="bold", pad_edge=False)
     for name in names:
         table.add_column(name.replace("_", "\n"), justify="left" if isinstance(rows[0][name], str) else "right")
@@ -174,8 +174,8 @@ def _show(found: dict[str, Any]) -> None:
 
 
 def _mean(rows: list[dict[str, Any]]) -> dict[str, Any]:
-    known = {name: [row[name] for row in rows if row[name] is not None] for name in rows[0]}
-    return {name: sum(values) / len(values) if values else None for name, values in known.items()}
+    columns = {name: [row[name] for row in rows if row[name] is not None] for name in rows[0]}
+    return {name: sum(values) / len(values) if values else None for name, values in columns.items()}
 
 
 def _cell(value: Any) -> str:
@@ -192,11 +192,11 @@ def _check(args: argparse.Namespace) -> None:
         if args.analysis not in analyses and getattr(args, name) is not None:
             raise UserError(f"--{name} is for {' and '.join(analyses)} alone; leave it out of {args.analysis}")
     if args.strengths is not None and not all(0 < strength < math.inf for strength in args.strengths):
-        raise UserError(f"--strengths {' '.join(f'{each:g}' for each in args.strengths)}: give numbers above 0")
+        raise UserError(f"--strengths {' '.join(f'{value:g}' for value in args.strengths)}: give numbers above 0")
     if args.seed is not None and args.seed < 0:
         raise UserError(f"--seed {args.seed}: give 0 or more")
     if args.analysis != "similarity" and args.data is not None and len(args.data) > 1:
         raise UserError(f"--data: {args.analysis} reads one data directory or file, not {len(args.data)}")
-    least = 10 if args.analysis == "similarity" else 1
-    if args.size is not None and args.size < least:
-        raise UserError(f"--size {args.size}: give at least {least}")
+    min_size = 10 if args.analysis == "similarity" else 1
+    if args.size is not None and args.size < min_size:
+        raise UserError(f"--size {args.size}: give at least {min_size}")

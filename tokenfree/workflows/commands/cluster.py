@@ -83,8 +83,8 @@ def run(args: argparse.Namespace) -> int:
     name = next(iter(args.passed_on), None)
     if args.action == "submit":
         if name not in _sent_commands():
-            given = "there is no command after --" if name is None else f"{name} is not a command to run on a cluster"
-            raise UserError(f"{given}; give one, such as: tokenfree cluster submit -- pretrain RECIPE ... --workers 2")
+            problem = "there is no command after --" if name is None else f"{name} is not a command to run on a cluster"
+            raise UserError(f"{problem}; give one, such as: tokenfree cluster submit -- pretrain RECIPE ... --workers 2")
     elif name is not None:
         raise UserError(f"tokenfree cluster {args.action} takes nothing after '--', but got {name!r}")
     if args.action != "profiles":
@@ -93,4 +93,4 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _sent_commands() -> set[str]:
-    return {found.name for found in pkgutil.iter_modules(tokenfree.workflows.commands.__path__)} - set(_NOT_SENT)
+    return {module.name for module in pkgutil.iter_modules(tokenfree.workflows.commands.__path__)} - set(_NOT_SENT)

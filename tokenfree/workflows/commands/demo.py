@@ -72,7 +72,7 @@ def run(args: argparse.Namespace) -> int:
         swept = run_sweep(Recipe.for_sweep(SWEEP_RECIPE), data, sweep, progress=line)
     with stage("evaluate"):
         scores = evaluate(run, data)
-        found = [*filter(None, [context_line(scores)]), *([] if dump else prediction_lines(run))]
+        lines = [*filter(None, [context_line(scores)]), *([] if dump else prediction_lines(run))]
     with stage("report"):
         report = str(folder / "report.html")
         write_report([data, run, sweep], report, contexts={run: scores})
@@ -87,9 +87,9 @@ def run(args: argparse.Namespace) -> int:
         loss = swept.best.last["validation_loss"]
         print(f"sweep     best of {len(swept.trials)} trials: {values} (held-out loss {loss:.3f} nats)")
         print(f"          {ONE_SEED}")
-    print("seconds   " + ", ".join(f"{name} {each:.0f}" for name, each in seconds.items()))
+    print("seconds   " + ", ".join(f"{name} {elapsed:.0f}" for name, elapsed in seconds.items()))
     print(f"files     {data}, {run}, {sweep}, {report}")
-    for line in found:
+    for line in lines:
         print(line)
     print(next_command("predict", run, SENTENCES[0][0]))
     return 0
@@ -103,9 +103,9 @@ def prediction_lines(run: str) -> list[str]:
     lines = []
     for sentence, answer in SENTENCES:
         [guesses] = predictor(sentence, top=3)
-        shown = ", ".join(f"{guess.text} {guess.probability:.0%}" for guess in guesses)
+        ranking = ", ".join(f"{guess.text} {guess.probability:.0%}" for guess in guesses)
         mark = "\N{CHECK MARK}" if guesses[0].text == answer else "\N{BALLOT X}"
-        lines.append(f"{mark} {sentence} {shown}")
+        lines.append(f"{mark} {sentence} {ranking}")
     return lines
 
 

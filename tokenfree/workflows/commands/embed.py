@@ -54,13 +54,13 @@ def run(args: argparse.Namespace) -> int:
         raise UserError(f"--workers {args.workers}: give at least 1")
     if args.pooling is not None and args.vectors != "texts":
         raise UserError(f"--pooling {args.pooling}: is for --vectors texts, not {args.vectors}; leave it out")
-    wanted = Wanted(args.vectors, args.pooling or "mean", args.long == "windows")
+    options = Wanted(args.vectors, args.pooling or "mean", args.long == "windows")
     with EmbeddingLine(verbosity=args.verbosity) as line:
         result = embed(
             args.run_folder,
             args.source,
             args.output,
-            wanted=wanted,
+            wanted=options,
             field=args.field,
             workers=args.workers,
             step=args.step,

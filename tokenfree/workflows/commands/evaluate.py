@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("run_folder", metavar="RUN", help="the folder of a run")
-    shown = f"{SHOWN}; for a fine-tuned run, a file of examples"
-    add_data_argument(parser, shown, metavar="PATH")
+    help_text = f"{SHOWN}; for a fine-tuned run, a file of examples"
+    add_data_argument(parser, help_text, metavar="PATH")
     parser.add_argument(
         "--windows", metavar="N", type=int, help="number of evenly spaced windows (default: train.validation_windows)"
     )
@@ -62,10 +62,10 @@ def _evaluate_task(args: argparse.Namespace) -> int:
         raise UserError(f"--data: a fine-tuned run is evaluated on one file, not {len(args.data)}. Give one.")
     file = None if args.data is None else args.data[0]
     model = load_finetuned(args.run_folder, step=args.step, trust_code=args.trust_code)
-    found = model.evaluate(file)
-    if found.metrics is None:
+    result = model.evaluate(file)
+    if result.metrics is None:
         raise UserError(f"{file}: the examples have no labels to be compared with. Label texts with tokenfree predict.")
-    values = {**model.checkpoint.record(), "loss": found.loss, **found.metrics.values}
+    values = {**model.checkpoint.record(), "loss": result.loss, **result.metrics.values}
     if args.json:
         print(json.dumps(values))
         return 0
@@ -78,14 +78,14 @@ def _evaluate_windows(args: argparse.Namespace, data: "Data") -> int:
     from tokenfree.train.data.mixture import paths_of
     from tokenfree.train.evaluate import evaluate
 
-    found = evaluate(args.run_folder, data, num_windows=args.windows, step=args.step, trust_code=args.trust_code)
+    metrics = evaluate(args.run_folder, data, num_windows=args.windows, step=args.step, trust_code=args.trust_code)
     if args.json:
-        print(json.dumps(found))
+        print(json.dumps(metrics))
         return 0
-    found.pop("damaged", None)  # already reported as a warning
-    by_group = {kind: found.pop(kind) for kind in ("languages", "scripts") if kind in found}
-    print("\n".join(metric_lines(found)))
-    line = context_line(found)
+    metrics.pop("damaged", None)  # already reported as a warning
+    by_group = {kind: metrics.pop(kind) for kind in ("languages", "scripts") if kind in metrics}
+    print("\n".join(metric_lines(metrics)))
+    line = context_line(metrics)
     if line is not None:
         print(line)
     for line in breakdown_lines(**by_group) if by_group else ():

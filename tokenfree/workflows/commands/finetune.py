@@ -52,15 +52,15 @@ def run(args: argparse.Namespace) -> int:
     files = options.files_of(args)
     given: dict[str, Any] = {
         "init_from": args.init_from,
-        "model": nest(each for each in args.overrides if each[0].startswith("model.")).get("model"),
+        "model": nest(override for override in args.overrides if override[0].startswith("model.")).get("model"),
         "vocabulary": args.vocabulary,
         "trust_code": args.trust_code,
     }
     show_settings(args.verbosity, recipe)
     if args.dry_run:
         prepared = prepare(recipe, files, args.output, workers=workers, **given)
-        shown = counted(workers[0], "worker") if len({*workers}) == 1 else f"{args.workers} workers"
-        print(f"recipe {args.recipe or args.output}: fits the files; {shown}; {_words(prepared.recipe)}")
+        workers_text = counted(workers[0], "worker") if len({*workers}) == 1 else f"{args.workers} workers"
+        print(f"recipe {args.recipe or args.output}: fits the files; {workers_text}; {_words(prepared.recipe)}")
         start = prepared.start(trust_code=args.trust_code)
         print("".join(f"{line}\n" for line in ([] if start is None else start.lines())), end="")
         return 0
@@ -87,5 +87,5 @@ def run(args: argparse.Namespace) -> int:
 
 def _words(recipe: "FinetuneRecipe") -> str:
     labels = getattr(recipe.task, "labels", ())
-    shown = ", ".join(labels[:10]) + (f" and {len(labels) - 10} more" if len(labels) > 10 else "")
-    return f"labels: {shown}" if labels else f"task {recipe.task.name}"
+    text = ", ".join(labels[:10]) + (f" and {len(labels) - 10} more" if len(labels) > 10 else "")
+    return f"labels: {text}" if labels else f"task {recipe.task.name}"

@@ -39,21 +39,21 @@ def run(args: argparse.Namespace) -> int:
         if is_vectors_folder(names):
             return _vectors(args)
     manifest = load_manifest(args.directory)
-    shown = inspection.windows(args.directory, manifest, num_windows=args.sample, width=args.width)
+    windows = inspection.windows(args.directory, manifest, num_windows=args.sample, width=args.width)
     if args.json:
-        found = {
+        summary = {
             "counts": list(inspection.counts(manifest)),
             "pages": manifest.counters,
             "columns": inspection.columns(manifest),
-            "windows": [dataclasses.asdict(window) for window in shown],
+            "windows": [dataclasses.asdict(window) for window in windows],
         }
-        print(json.dumps(found, ensure_ascii=False))
+        print(json.dumps(summary, ensure_ascii=False))
         return 0
     out = console()
     out.print(inspection.counts_table(manifest))
     out.print(inspection.pages_line(manifest))
     out.print(inspection.columns_table(manifest))
-    for window in shown:
+    for window in windows:
         inspection.show_window(out, window)
     out.print(f"\n{next_command('verify', args.directory)}")
     return 0
@@ -62,9 +62,9 @@ def run(args: argparse.Namespace) -> int:
 def _vectors(args: argparse.Namespace) -> int:
     from tokenfree.workflows.terminal import inspection
 
-    found = inspection.described(args.directory, num_texts=args.sample, width=args.width)
+    summary = inspection.described(args.directory, num_texts=args.sample, width=args.width)
     if args.json:
-        print(json.dumps(found, ensure_ascii=False))
+        print(json.dumps(summary, ensure_ascii=False))
         return 0
-    print("\n".join([*inspection.embedding_lines(found), "", next_command("verify", args.directory)]))
+    print("\n".join([*inspection.embedding_lines(summary), "", next_command("verify", args.directory)]))
     return 0

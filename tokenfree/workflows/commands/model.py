@@ -23,8 +23,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.add_recipe_arguments(parser, KIND, optional=True)
     parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
     parser.add_argument("--list", action="store_true", help="list the recipes of tokenfree, and exit")
-    shown = "print a recipe of any kind with the settings of its bases, as YAML, and exit"
-    parser.add_argument("--show", metavar="RECIPE", help=shown)
+    help_text = "print a recipe of any kind with the settings of its bases, as YAML, and exit"
+    parser.add_argument("--show", metavar="RECIPE", help=help_text)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -63,7 +63,7 @@ def run(args: argparse.Namespace) -> int:
     memory = step_memory(recipe.model, length, batch, targets)
     speed = bfloat16_speed(recipe.model.dimensions)
     if args.json:
-        found = {
+        summary = {
             "parts": [part._asdict() for part in parts],
             "parameters": sum(part.parameters for part in parts),
             "multiply_accumulates": total,
@@ -74,7 +74,7 @@ def run(args: argparse.Namespace) -> int:
             "memory_bytes": {**memory._asdict(), "total": memory.total},
             "bfloat16_speed": speed,
         }
-        print(json.dumps(found))
+        print(json.dumps(summary))
         return 0
     table = Table(box=None, header_style="bold", pad_edge=False, show_footer=True, footer_style="bold")
     table.add_column("part", "all")

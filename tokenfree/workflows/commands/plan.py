@@ -56,8 +56,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--nodes", metavar="M", type=int, default=1, help="number of machines (default 1)")
     parser.add_argument("--gpu", choices=tuple(ACCELERATORS), default="h100", help="kind of GPU (default h100)")
     options.add_data_argument(parser, "a data directory, or several as for pretrain; without it windows count as full")
-    shown = f"share of the peak that training reaches on GPUs, 0 to 1 (default {_UTILISATION}, measured on an H100)"
-    parser.add_argument("--utilisation", metavar="X", type=float, help=shown)
+    help_text = f"share of the peak that training reaches on GPUs, 0 to 1 (default {_UTILISATION}, measured on an H100)"
+    parser.add_argument("--utilisation", metavar="X", type=float, help=help_text)
     parser.add_argument("--price", metavar="P", type=float, help="price of a GPU per hour")
     parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
 
@@ -68,8 +68,8 @@ def run(args: argparse.Namespace) -> int:
     recipe, data = _checked(args)
     show_settings(args.verbosity, recipe)
     work = work_of(recipe, data)
-    found = _plan(recipe, work, args, given_data=data is not None)
-    print(json.dumps(found) if args.json else "\n".join(_lines(recipe, work, args, found)))
+    plan = _plan(recipe, work, args, given_data=data is not None)
+    print(json.dumps(plan) if args.json else "\n".join(_lines(recipe, work, args, plan)))
     return 0
 
 
@@ -99,7 +99,7 @@ def _checked(args: argparse.Namespace) -> "tuple[PretrainRecipe, Data | None]":
     return recipe, data
 
 
-def _plan(recipe: "PretrainRecipe", work: "Work", args: argparse.Namespace, *, given_data: bool) -> dict[str, Any]:
+def _plan(recipe: "PretrainRecipe", work: "Work", args: argparse.Namespace, *, has_data: bool) -> dict[str, Any]:
     """Return the numbers of the plan. Bytes of memory are per device; seconds are per step or for the whole run."""
     from tokenfree.train import planning
     from tokenfree.train.model.costs import step_memory
@@ -113,9 +113,9 @@ def _plan(recipe: "PretrainRecipe", work: "Work", args: argparse.Namespace, *, g
     hours = planning.run_seconds(train, step, example) * args.gpus / 3600
     encoder = step_memory(recipe.model, train.length, examples, recipe.objective.max_predictions)
     memory = planning.device_memory(train, work, encoder, examples, args.gpus)
-    given = "given" if args.utilisation else "an H100 without train.compile; give --utilisation"
+    utilisation_source = "given" if args.utilisation else "an H100 without train.compile; give --utilisation"
     assumed = [
-        f"{utilisation:.0%} of the peak ({given})",
+        f"{utilisation:.0%} of the peak ({utilisation_source})",
         f"peak {gpu.peak(train.precision) / 1e12:,.4g} TFLOP/s in {train.precision}: {gpu.source}",
         "activations in float32 with all kept, which is more than GPUs need",
     ]
@@ -139,8 +139,8 @@ def _plan(recipe: "PretrainRecipe", work: "Work", args: argparse.Namespace, *, g
         "metrics_bytes": planning.metrics_bytes(train),
         "data_bytes": work.data_bytes,
         "cost": None if args.price is None else args.price * hours,
-        "measured": [shapes] if given_data else [],
-        "assumed": assumed if given_data else [*assumed, shapes],
+        "measured": [shapes] if has_data else [],
+        "assumed": assumed if has_data else [*assumed, shapes],
     }
 
 
@@ -150,26 +150,26 @@ def _examples(recipe: "PretrainRecipe", args: argparse.Namespace) -> tuple[int, 
     return share, min(share, recipe.train.micro_batch or share)
 
 
-def _lines(recipe: "PretrainRecipe", work: "Work", args: argparse.Namespace, found: dict[str, Any]) -> Iterator[str]:
+def _lines(recipe: "PretrainRecipe", work: "Work", args: argparse.Namespace, plan: dict[str, Any]) -> Iterator[str]:
     where = f"{args.gpus} x {args.gpu}" + (f", {args.nodes} nodes" if args.nodes > 1 else "")
     yield f"{args.recipe} on {where}: an estimate"
     examples = counted(recipe.train.global_batch, "example")
-    flops = found["flops"] / found["steps"]
-    yield f"work      {counted(found['steps'], 'step')} of {examples}, {flops:.3g} FLOPs a step"
-    yield f"model     {found['parameters']:,} parameters, head of the objective included"
-    yield f"step      {found['step_seconds']:,.3g} s, {found['exchange_seconds']:,.3g} s of it for gradients"
-    yield f"time      {time_of(found['seconds'])}, {found['device_hours']:,.3g} device-hours"
-    memory = dict(found["memory_bytes"])
+    flops = plan["flops"] / plan["steps"]
+    yield f"work      {counted(plan['steps'], 'step')} of {examples}, {flops:.3g} FLOPs a step"
+    yield f"model     {plan['parameters']:,} parameters, head of the objective included"
+    yield f"step      {plan['step_seconds']:,.3g} s, {plan['exchange_seconds']:,.3g} s of it for gradients"
+    yield f"time      {time_of(plan['seconds'])}, {plan['device_hours']:,.3g} device-hours"
+    memory = dict(plan["memory_bytes"])
     total, device = memory.pop("total"), ACCELERATORS[args.gpu].memory
     yield f"memory    {size_of(total)} a device with {counted(_examples(recipe, args)[1], 'example')} at once"
     yield f"          ({', '.join(f'{name} {size_of(size)}' for name, size in memory.items())})"
     if total > 0.9 * device:
         yield f"          more than a device of {size_of(device)} holds: lower train.micro_batch"
-    count, size, metrics = (found[name] for name in ("checkpoints", "checkpoint_bytes", "metrics_bytes"))
+    count, size, metrics = (plan[name] for name in ("checkpoints", "checkpoint_bytes", "metrics_bytes"))
     kept = f"{counted(count, 'checkpoint')} of {size_of(size)}, metrics {size_of(metrics)}"
     yield f"disk      {size_of(count * size + metrics)}: {kept}"
     if work.data_bytes is not None:
         yield f"data      {size_of(work.data_bytes)} of shards, read {work.epochs:.3g} times"
-    yield f"money     {'give --price, of a device for an hour' if found['cost'] is None else money(found['cost'])}"
-    yield from (f"measured  {line}" for line in found["measured"])
-    yield from (f"assumed   {line}" for line in found["assumed"])
+    yield f"money     {'give --price, of a device for an hour' if plan['cost'] is None else money(plan['cost'])}"
+    yield from (f"measured  {line}" for line in plan["measured"])
+    yield from (f"assumed   {line}" for line in plan["assumed"])

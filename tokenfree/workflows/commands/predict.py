@@ -57,12 +57,12 @@ def _find(args: argparse.Namespace) -> int:
         print(f"step {model.checkpoint.step:,}", file=sys.stderr)
     texts = _texts(args.texts)
     while chunk := list(itertools.islice(texts, 1 if sys.stdin.isatty() else _AT_ONCE)):
-        for text, found in zip(chunk, model(chunk), strict=True):
+        for text, prediction in zip(chunk, model(chunk), strict=True):
             if args.json:
-                print(json.dumps({**model.checkpoint.record(), "text": text, **found}, ensure_ascii=False), flush=True)
+                print(json.dumps({**model.checkpoint.record(), "text": text, **prediction}, ensure_ascii=False), flush=True)
                 continue
             print(text)
-            for line in prediction_lines(found):
+            for line in prediction_lines(prediction):
                 print(f"  {line}", flush=True)
     return 0
 
@@ -77,8 +77,8 @@ def _guess(args: argparse.Namespace) -> int:
     for text in _texts(args.texts):
         masks = predictor(text, args.top)
         if args.json:
-            found = [[guess._asdict() for guess in guesses] for guesses in masks]
-            line = {**predictor.checkpoint.record(), "text": text, "masks": found}
+            records = [[guess._asdict() for guess in guesses] for guesses in masks]
+            line = {**predictor.checkpoint.record(), "text": text, "masks": records}
             print(json.dumps(line, ensure_ascii=False), flush=True)
             continue
         print(text)
@@ -88,11 +88,11 @@ def _guess(args: argparse.Namespace) -> int:
     return 0
 
 
-def _texts(given: list[str]) -> Iterator[str]:
+def _texts(arguments: list[str]) -> Iterator[str]:
     from tokenfree.core.storage import check_is_stored
     from tokenfree.train.tasks.examples.files import read_lines
 
-    for text in given:
+    for text in arguments:
         if text == "-":
             yield from (line.rstrip("\n") for line in sys.stdin if line.strip())
         elif os.path.isfile(os.path.expanduser(text)):  # a text may begin with ~ too

@@ -42,8 +42,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="extend",
         help="files or folders of text, JSON lines (both also .gz, .bz2, .xz, .zst) or Parquet",
     )
-    shown = "Hugging Face datasets: NAME[:CONFIG][@SPLIT]"
-    parser.add_argument("--hf-dataset", metavar="NAME", nargs="+", action="extend", help=shown)
+    help_text = "Hugging Face datasets: NAME[:CONFIG][@SPLIT]"
+    parser.add_argument("--hf-dataset", metavar="NAME", nargs="+", action="extend", help=help_text)
     parser.add_argument("--output", metavar="DIR", required=True, help="data directory to write")
     engine = parser.add_mutually_exclusive_group()
     runners = ("direct", "ray", "flink", "spark", "dataflow", "prism")
@@ -154,18 +154,18 @@ def estimate(plan: "PlanDescription", workers: int, price: float | None) -> str:
 
     reading = plan.estimated_seconds / min(workers, plan.splits)  # a split is read by one worker
     seconds = reading + plan.vocabulary_seconds
-    vocabulary, included, most = "", "", WORKER_BYTES
+    vocabulary, included, peak_bytes = "", "", WORKER_BYTES
     if plan.vocabulary_characters:
         time = time_of(plan.vocabulary_seconds)
         vocabulary = f"to train    a vocabulary, on about {plan.vocabulary_characters:,} characters: about {time}\n"
-        included, most = ", that of the vocabulary included", VOCABULARY_BYTES
-    made = f"{size_of(plan.estimated_output_bytes)} in about {counted(plan.estimated_shards, 'shard')}"
+        included, peak_bytes = ", that of the vocabulary included", VOCABULARY_BYTES
+    output_size = f"{size_of(plan.estimated_output_bytes)} in about {counted(plan.estimated_shards, 'shard')}"
     paid = "" if price is None else f"\nmoney       about {money(price * workers * seconds / 3600)}"
     return (
         f"to read     {counted(plan.inputs, 'input')}, {counted(plan.splits, 'split')}, {size_of(plan.bytes)}\n"
-        f"to write    about {plan.estimated_characters:,} characters of text, {made}\n"
+        f"to write    about {plan.estimated_characters:,} characters of text, {output_size}\n"
         f"{vocabulary}"
         f"time        about {time_of(seconds)} with {counted(workers, 'worker')}{included}\n"
-        f"memory      up to {size_of(most)} of the largest process, whatever the input (docs/performance.md)\n"
+        f"memory      up to {size_of(peak_bytes)} of the largest process, whatever the input (docs/performance.md)\n"
         f"measured    on its first pages, read here for a second at most; workers count as cores like this one{paid}"
     )

@@ -83,13 +83,13 @@ def run(args: argparse.Namespace) -> int:
         print(line)
     for path in (*result.files, report):
         print(f"  {path.name:<14}{Path(args.output) / path.name}")
-    made, trust = {path.name for path in result.files}, ["--trust-code"] * args.trust_code
-    if SCORES in made:
+    names, trust = {path.name for path in result.files}, ["--trust-code"] * args.trust_code
+    if SCORES in names:
         scores = SCORES_FILE.json(Storage.at(args.output), SCORES)
         for line in score_lines(scores):
             print(line)
         print(next_command("predict", str(Path(args.output) / "trials" / scores["best"]["trials"][0]), "-", *trust))
-    elif BEST in made:
+    elif BEST in names:
         print(
             next_command(
                 "pretrain", str(Path(args.output) / BEST), "--data", *args.data, "--output", "runs/best", *trust
@@ -109,8 +109,8 @@ def _sweep(args: argparse.Namespace) -> "SweepRecipe":
     if options.is_resumed(args, SWEEP):
         recorded, inputs = read_sweep(args.output)
         options.fill_in(args, inputs)
-    for given in filter(None, (args.recipe, args.config)):
-        library.check_kind(KIND, given)
+    for recipe in filter(None, (args.recipe, args.config)):
+        library.check_kind(KIND, recipe)
     numbers = {name: value for name in ("trials", "concurrent") if (value := getattr(args, name)) is not None}
     mapping = merge(recorded, library.resolve(args.recipe, args.config))
     source = options.source(args)
@@ -152,11 +152,11 @@ def _results(sweep: "SweepRecipe", result: "SweepResult", ranked: "Sequence[Rank
     if not ranked:
         return
     setting = ranked[0].setting
-    found = setting.interval(sweep.quality.metric, ranked[0].amount, ranked[0].unit)
-    if found is not None:
+    interval = setting.interval(sweep.quality.metric, ranked[0].amount, ranked[0].unit)
+    if interval is not None:
         is_loss = sweep.quality == LOSS
         what = "held-out loss" if is_loss else sweep.quality.metric.replace("_", " ")
         one = "" if is_loss else " (one seed)"
-        sure = one if found.half is None else f" (mean of {found.count} seeds, 95% interval ± {found.half:.3f})"
+        sure = one if interval.half is None else f" (mean of {interval.count} seeds, 95% interval ± {interval.half:.3f})"
         values = ", ".join(f"{key} = {value}" for key, value in setting.values.items())
-        yield f"best: {setting.name}: {what} {found.mean:.3f}{' nats' * is_loss}{sure} with {values}"
+        yield f"best: {setting.name}: {what} {interval.mean:.3f}{' nats' * is_loss}{sure} with {values}"

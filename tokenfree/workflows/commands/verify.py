@@ -39,13 +39,13 @@ def run(args: argparse.Namespace) -> int:
         verified = _verified_results if is_results_folder(names) else _verified_data
         verified = _verified_vectors if is_vectors_folder(names) else verified
     try:
-        found, lines = verified(args.directory)
+        summary, lines = verified(args.directory)
     except JobError as error:
         if not args.json:
             raise
         print(json.dumps({"good": False, "problem": str(error)}))
         return 1
-    print(json.dumps({"good": True, **found}) if args.json else "\n".join(lines))
+    print(json.dumps({"good": True, **summary}) if args.json else "\n".join(lines))
     return 0
 
 
@@ -57,33 +57,33 @@ def _verified_data(directory: str) -> tuple[Mapping[str, Any], list[str]]:
     manifest = load_manifest(directory)
     shards = manifest.shards
     windows, characters = sum(shard.rows for shard in shards), sum(shard.characters for shard in shards)
-    found = {"shards": len(shards), "windows": windows, "characters": characters, "unhashed": unhashed}
+    summary = {"shards": len(shards), "windows": windows, "characters": characters, "unhashed": unhashed}
     counts = ", ".join((counted(len(shards), "shard"), counted(windows, "window"), counted(characters, "character")))
     train = next_command("pretrain", "canine-fast-tiny", "--data", directory, "--output", "runs/first")
     trainable = "validation" in manifest.splits
-    return found, [f"{directory}: good: {counts}", *_unhashed_line(unhashed), *([train] if trainable else [])]
+    return summary, [f"{directory}: good: {counts}", *_unhashed_line(unhashed), *([train] if trainable else [])]
 
 
 def _verified_results(directory: str) -> tuple[Mapping[str, Any], list[str]]:
     from tokenfree.train.runs.hashes import verify_folder
 
     verified = verify_folder(directory)
-    found = {"complete": verified.complete, "checkpoints": verified.checkpoints, "unhashed": verified.unhashed}
+    summary = {"complete": verified.complete, "checkpoints": verified.checkpoints, "unhashed": verified.unhashed}
     state = "complete" if verified.complete else "not complete"
     line = f"{directory}: good: {state}, {counted(len(verified.checkpoints), 'checkpoint')}"
-    return found, [line, *_unhashed_line(verified.unhashed if verified.complete else ())]
+    return summary, [line, *_unhashed_line(verified.unhashed if verified.complete else ())]
 
 
 def _verified_vectors(directory: str) -> tuple[Mapping[str, Any], list[str]]:
     from tokenfree.train.inference.embed import verify
 
     manifest = verify(directory)
-    found = {"shards": len(manifest["shards"]), "texts": manifest["texts"], "vectors": manifest["vectors"]}
-    counts = ", ".join(counted(number, noun.removesuffix("s")) for noun, number in found.items())
-    return found, [f"{directory}: good: {counts}", next_command("inspect", directory)]
+    summary = {"shards": len(manifest["shards"]), "texts": manifest["texts"], "vectors": manifest["vectors"]}
+    counts = ", ".join(counted(number, noun.removesuffix("s")) for noun, number in summary.items())
+    return summary, [f"{directory}: good: {counts}", next_command("inspect", directory)]
 
 
 def _unhashed_line(names: Sequence[str]) -> list[str]:
     """Return a line with the files that no hash covers, which are of an earlier version or were added later."""
-    shown = ", ".join(name if name.isprintable() else repr(name) for name in names)
-    return [f"  unhashed    {shown} (of an earlier version, or put there later)"] if names else []
+    text = ", ".join(name if name.isprintable() else repr(name) for name in names)
+    return [f"  unhashed    {text} (of an earlier version, or put there later)"] if names else []

@@ -44,8 +44,8 @@ def books() -> Iterator[tuple[str, str]]:
     for name, texts in chain(_topics(), _modules()):
         if sum(map(len, texts)) < BOOK_CHARACTERS:
             continue
-        found = [prose for text in texts for prose in paragraphs(text) if not (prose in seen or seen.add(prose))]
-        book = "\n".join(found)
+        new_paragraphs = [prose for text in texts for prose in paragraphs(text) if not (prose in seen or seen.add(prose))]
+        book = "\n".join(new_paragraphs)
         if len(book) >= BOOK_CHARACTERS:
             yield name, book
 
@@ -76,7 +76,7 @@ def _prose(block: list[str]) -> str | None:
     text = " ".join(" ".join(block).split())
     text = _ITEM.sub("", text, count=1) if _ITEM.match(text) else text
     if "`" in text or "*" in text:
-        text = _MARKUP.sub(lambda found: found[1] or found[2], text.replace("``", "`"))
+        text = _MARKUP.sub(lambda match: match[1] or match[2], text.replace("``", "`"))
     if not text[0].isupper() or not text.isascii():
         return None
     words = _WORD.findall(text.lower())
@@ -111,11 +111,11 @@ def _modules() -> Iterator[tuple[str, list[str]]]:
 
 def _docstrings(source: str) -> Iterator[str]:
     end = 0
-    while found := _OPENING.search(source, end):
-        close = source.find(found[1], found.end())
+    while match := _OPENING.search(source, end):
+        close = source.find(match[1], match.end())
         if close >= 0:
-            yield source[found.end() : close]
-        end = max(close + 3, found.end())
+            yield source[match.end() : close]
+        end = max(close + 3, match.end())
 
 
 def _packages() -> Iterator[tuple[Path, str]]:
@@ -150,8 +150,8 @@ def write_dump(path: Path, pages: Sequence[DemoPage]) -> None:
 
     Format: https://www.mediawiki.org/xml/export-0.11.xsd, https://meta.wikimedia.org/wiki/Data_dumps/Dump_format
     """
-    found = [_page(page, number) for number, page in enumerate(pages, start=1)]
-    streams = ["".join(found[start : start + PAGES_PER_STREAM]) for start in range(0, len(found), PAGES_PER_STREAM)]
+    page_texts = [_page(page, number) for number, page in enumerate(pages, start=1)]
+    streams = ["".join(page_texts[start : start + PAGES_PER_STREAM]) for start in range(0, len(page_texts), PAGES_PER_STREAM)]
     path.write_bytes(b"".join(bz2.compress(text.encode()) for text in (_HEADER, *streams, "</mediawiki>\n")))
 
 
@@ -203,8 +203,8 @@ def own_pages() -> list[DemoPage]:
     pages = []
     for path in sorted(PAGES.glob("*.wikitext")):
         text = path.read_text(encoding="utf-8").rstrip("\n")
-        found = _REDIRECT.match(text)
-        pages.append(DemoPage(path.stem, text, redirect=found[1] if found else None))
+        match = _REDIRECT.match(text)
+        pages.append(DemoPage(path.stem, text, redirect=match[1] if match else None))
     template = "<includeonly>This article is about {{{1|}}}.</includeonly><noinclude>{{documentation}}</noinclude>"
     return [
         *pages,

@@ -40,24 +40,24 @@ def listed(settings: type) -> list[KeyGroup]:
 def chosen(groups: Sequence[KeyGroup], prefix: str) -> list[KeyGroup]:
     """Return the keys with a prefix such as `model.trunk`, where `-` means `_`. Raises UserError if there are none."""
     prefix = prefix.replace("-", "_")
-    found = []
+    selected = []
     for group in groups:
         keys = tuple(key for key in group.keys if f"{key.name}.".startswith(prefix))
         if keys or f"{group.name}.".startswith(prefix):
-            found.append(dataclasses.replace(group, keys=keys))
-    if not found:
+            selected.append(dataclasses.replace(group, keys=keys))
+    if not selected:
         hint = nearest(prefix, groups)
         raise UserError(
             f"no key begins with {prefix!r} " + (f"(did you mean {hint}?)" if hint else "(see --help-keys)")
         )
-    return found
+    return selected
 
 
 def nearest(name: str, groups: Sequence[KeyGroup]) -> str | None:
     """Return the dotted key that is most similar to `name`, which may be only the last part of a key."""
-    known = [key.name for group in groups for key in group.keys] + [group.name for group in groups if group.name]
-    by_end = {each.rpartition(".")[2]: each for each in reversed(known)}
-    close = difflib.get_close_matches(name, known, n=1, cutoff=0.7)
+    names = [key.name for group in groups for key in group.keys] + [group.name for group in groups if group.name]
+    by_end = {dotted.rpartition(".")[2]: dotted for dotted in reversed(names)}
+    close = difflib.get_close_matches(name, names, n=1, cutoff=0.7)
     close = close or [by_end[end] for end in difflib.get_close_matches(name.rpartition(".")[2], by_end, n=1)]
     return close[0] if close else None
 
@@ -96,7 +96,7 @@ def _groups(settings: type, defaults: Any, name: str, part: str | None) -> Itera
         elif field.name != "name" or part is None:  # the name of a part is a key of its slot
             keys.append(Key(key, described(hint), _shown(default), meaning))
             bare = get_args(hint)[0] if get_origin(hint) is Annotated else hint
-            values = next((each for each in get_args(bare) if dataclasses.is_dataclass(each)), None)
+            values = next((argument for argument in get_args(bare) if dataclasses.is_dataclass(argument)), None)
             if values is not None:
                 assert isinstance(values, type)
                 inner += _groups(values, values, f"{key}.KEY", None)
@@ -127,7 +127,7 @@ def described(hint: Any) -> str:
     """Return a type with its range in terms of YAML, such as `int >= 1 | null`."""
     origin, of = get_origin(hint), get_args(hint)
     if origin is Annotated:
-        metadata = [fact for each in of[1:] for fact in getattr(each, "metadata", [each])]
+        metadata = [fact for annotation in of[1:] for fact in getattr(annotation, "metadata", [annotation])]
         return _ranged(described(of[0]), metadata)
     if origin in (Union, types.UnionType):
         return " | ".join(map(described, of))
@@ -144,8 +144,8 @@ def described(hint: Any) -> str:
 def _ranged(word: str, metadata: Sequence[Any]) -> str:
     facts = {name: getattr(fact, name) for fact in metadata for name in _FACTS if hasattr(fact, name)}
     if "min_length" in facts:
-        most = facts.get("max_length")
-        return f"{word}, not empty" if most is None else f"{word}, {facts['min_length']} to {most}"
+        max_length = facts.get("max_length")
+        return f"{word}, not empty" if max_length is None else f"{word}, {facts['min_length']} to {max_length}"
     if "pattern" in facts:
         return f"{word} like {facts['pattern']}"
     if "ge" in facts and "le" in facts:

@@ -110,9 +110,9 @@ def kind_of(settings: type) -> RecipeKind:
 
 def expect(kind: RecipeKind, mapping: Mapping[str, Any], recipe: AnyPath) -> None:
     """Raise UserError if the mapping of a recipe matches another kind better, by the number of its top-level keys."""
-    known = {each: len({BASE.name, *each.top_keys} & mapping.keys()) for each in KINDS}
-    other = max(KINDS, key=lambda each: known[each])
-    if known[other] > known[kind]:
+    num_matches = {candidate: len({BASE.name, *candidate.top_keys} & mapping.keys()) for candidate in KINDS}
+    other = max(KINDS, key=lambda candidate: num_matches[candidate])
+    if num_matches[other] > num_matches[kind]:
         hint = " (a sweep names it as its base)" if kind == SWEEP and other in (PRETRAINING, FINETUNING) else ""
         raise UserError(
             f"recipe {recipe}: a {other.title}, where a {kind.title} is expected; run tokenfree {other.command} "
@@ -256,9 +256,9 @@ def resolve(recipe: str | None, config_file: str | None) -> dict[str, Any]:
 
 def warn_of_lost(keys: Iterable[str]) -> None:
     """Print the keys of a recipe, if any, that were dropped because a part was replaced by one without them."""
-    shown = ", ".join(dict.fromkeys(keys))
-    if shown:
-        print(f"tokenfree: dropped keys of the recipe that the new part does not have: {shown}", file=sys.stderr)
+    lost_keys = ", ".join(dict.fromkeys(keys))
+    if lost_keys:
+        print(f"tokenfree: dropped keys of the recipe that the new part does not have: {lost_keys}", file=sys.stderr)
 
 
 def build_sweep(mapping: dict[str, Any], overrides: Mapping[str, Any], source: str) -> SweepRecipe:

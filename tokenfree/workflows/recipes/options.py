@@ -59,10 +59,10 @@ RECORDED = f"{RECIPE} (default: that of the run to resume)"
 
 
 def add_recipe_arguments(
-    parser: argparse.ArgumentParser, kind: RecipeKind, *, optional: bool = False, shown: str = RECIPE
+    parser: argparse.ArgumentParser, kind: RecipeKind, *, optional: bool = False, help_text: str = RECIPE
 ) -> None:
     """Add the positional RECIPE, `--config` and `--help-keys`. Keys are options too: `--model.trunk.layers 4`."""
-    parser.add_argument("recipe", metavar="RECIPE", nargs="?" if optional else None, help=shown)
+    parser.add_argument("recipe", metavar="RECIPE", nargs="?" if optional else None, help=help_text)
     parser.add_argument("--config", metavar="FILE", help="YAML laid over the recipe; any key may follow as --KEY VALUE")
     add_help_keys(parser, kind)
     if kind is not PREPROCESSING:
@@ -75,14 +75,14 @@ def add_trust_argument(parser: argparse.ArgumentParser, place: str = "RUN") -> N
 
 
 def add_help_keys(parser: argparse.ArgumentParser, kind: RecipeKind) -> None:
-    shown = "list the keys, of a PREFIX such as model.trunk only, and exit; plain lines where the output is a pipe"
-    parser.add_argument("--help-keys", action=HelpKeys, kind=kind, help=shown)
+    help_text = "list the keys, of a PREFIX such as model.trunk only, and exit; plain lines where the output is a pipe"
+    parser.add_argument("--help-keys", action=HelpKeys, kind=kind, help=help_text)
 
 
 def source(args: argparse.Namespace) -> str:
     """Return what messages call the settings of a command."""
-    given = args.recipe or args.config
-    return f"recipe {given}" if given else "options"
+    recipe = args.recipe or args.config
+    return f"recipe {recipe}" if recipe else "options"
 
 
 def load(cls: type[T], args: argparse.Namespace, *, recorded: Mapping[str, Any] | None = None, **options: Any) -> T:
@@ -95,8 +95,8 @@ def load(cls: type[T], args: argparse.Namespace, *, recorded: Mapping[str, Any] 
     from tokenfree.core.settings import build, merge, nest, override
 
     kind = kind_of(cls)
-    for given in filter(None, (args.recipe, args.config)):
-        check_kind(kind, given)
+    for recipe in filter(None, (args.recipe, args.config)):
+        check_kind(kind, recipe)
     mapping = merge(recorded or {}, resolve(args.recipe, args.config))
     if "base" in mapping and "base" not in kind.top_keys:
         mapping = merge(read_based(mapping.pop("base")), mapping)
@@ -117,10 +117,10 @@ def load_or_resume(cls: type[R], args: argparse.Namespace, read: Callable[..., R
 
     if not is_resumed(args, CONFIG_NAME, *needed):
         return load(cls, args)
-    found = read(args.output, trust_code=args.trust_code)
-    start = None if found.init_from is None else found.init_from.path
-    fill_in(args, {**found.files, "data": words_of(found.data), "init_from": start})
-    return load(cls, args, recorded=None if args.recipe else to_mapping(found.recipe))
+    config = read(args.output, trust_code=args.trust_code)
+    start = None if config.init_from is None else config.init_from.path
+    fill_in(args, {**config.files, "data": words_of(config.data), "init_from": start})
+    return load(cls, args, recorded=None if args.recipe else to_mapping(config.recipe))
 
 
 def is_resumed(args: argparse.Namespace, name: str, *needed: str) -> bool:
@@ -133,7 +133,7 @@ def is_resumed(args: argparse.Namespace, name: str, *needed: str) -> bool:
     if args.recipe is not None and os.path.abspath(args.recipe) == os.path.abspath(os.path.join(args.output, name)):
         args.recipe = None
     spelled = {"recipe": "RECIPE"} | {argument: f"--{argument}" for argument in needed}
-    missing = " and ".join(shown for argument, shown in spelled.items() if getattr(args, argument) is None)
+    missing = " and ".join(option for argument, option in spelled.items() if getattr(args, argument) is None)
     if missing and not Storage.at(args.output).size(name):
         raise UserError(f"{missing}: missing, and {args.output} has no {name} to resume. Give {missing} for a new one.")
     return bool(missing)
@@ -148,9 +148,9 @@ def fill_in(args: argparse.Namespace, recorded: Mapping[str, Any]) -> None:
 SHOWN = "a data directory made by `tokenfree preprocess`; or several, as DIR:WEIGHT or all without a weight"
 
 
-def add_data_argument(parser: argparse.ArgumentParser, shown: str = SHOWN, *, metavar: str = "DIR") -> None:
+def add_data_argument(parser: argparse.ArgumentParser, help_text: str = SHOWN, *, metavar: str = "DIR") -> None:
     """Add `--data DIR ...`, which may be repeated. It takes all words up to the next option, so RUN precedes it."""
-    parser.add_argument("--data", metavar=metavar, nargs="+", action="extend", help=shown)
+    parser.add_argument("--data", metavar=metavar, nargs="+", action="extend", help=help_text)
 
 
 def data_of(args: argparse.Namespace) -> Data | None:
@@ -162,8 +162,8 @@ def data_of(args: argparse.Namespace) -> Data | None:
 
 def files_of(args: argparse.Namespace) -> dict[Split, str]:
     """Return the files of a task that `--train`, `--dev` and `--test` name, by split."""
-    given: dict[Split, str | None] = {"train": args.train, "dev": args.dev, "test": args.test}
-    return {split: path for split, path in given.items() if path is not None}
+    paths: dict[Split, str | None] = {"train": args.train, "dev": args.dev, "test": args.test}
+    return {split: path for split, path in paths.items() if path is not None}
 
 
 def separated(
@@ -176,16 +176,16 @@ def separated(
     """
     spelled = {_plain(option): option for option in options}
     tops = kind.top_keys if kind else ()
-    own: list[str] = []
+    command_arguments: list[str] = []
     overrides: list[tuple[str, str]] = []
     queue = iter(arguments)
     for argument in queue:
         option, equals, value = argument.partition("=")
         if not option.startswith("--"):
-            own.append(argument)
+            command_arguments.append(argument)
             continue
         if _plain(option) in spelled:
-            own.append(spelled[_plain(option)] + equals + value)
+            command_arguments.append(spelled[_plain(option)] + equals + value)
             continue
         key = option[2:].replace("-", "_")
         if key.split(".")[0] not in tops:
@@ -195,7 +195,7 @@ def separated(
             if value.startswith("--"):
                 raise UserError(f"{command}: {option} needs a value")
         overrides.append((key, value))
-    return own, overrides
+    return command_arguments, overrides
 
 
 def _plain(option: str) -> str:
@@ -211,8 +211,8 @@ def _hint(command: str, option: str, options: Sequence[str], kind: RecipeKind | 
 
 
 def add_step_argument(parser: argparse.ArgumentParser) -> None:
-    shown = "use the checkpoint of this step (default: the last one of a run, the best one of a fine-tuned run)"
-    parser.add_argument("--step", metavar="N", type=int, help=shown)
+    help_text = "use the checkpoint of this step (default: the last one of a run, the best one of a fine-tuned run)"
+    parser.add_argument("--step", metavar="N", type=int, help=help_text)
 
 
 def trust_of(recipe: Any) -> list[str]:

@@ -33,44 +33,44 @@ def check_output(path: str) -> None:
         raise UserError(f"--output {path}: is a folder; name a file in it")
 
 
-def write_analysis(found: Mapping[str, Any], path: str) -> None:
+def write_analysis(results: Mapping[str, Any], path: str) -> None:
     """Write the results of an analysis atomically. Raises OSError if the file cannot be written."""
     target = Path(path)
     kind = target.suffix.lower()
     content = {".json": _json, ".csv": _csv}.get(kind)
-    data = content(found) if content else _image(found, kind.removeprefix("."))
+    data = content(results) if content else _image(results, kind.removeprefix("."))
     target.parent.mkdir(parents=True, exist_ok=True)
     write_atomically(target, data)
 
 
-def _json(found: Mapping[str, Any]) -> str:
-    return json.dumps(found, ensure_ascii=False, indent=1) + "\n"
+def _json(results: Mapping[str, Any]) -> str:
+    return json.dumps(results, ensure_ascii=False, indent=1) + "\n"
 
 
-def _csv(found: Mapping[str, Any]) -> str:
-    step = {"step": found["step"]} if "step" in found else {}  # of the checkpoint, if a run was analyzed
-    file, rows = io.StringIO(), [{**row, **step} for row in found["rows"]]
+def _csv(results: Mapping[str, Any]) -> str:
+    step = {"step": results["step"]} if "step" in results else {}  # of the checkpoint, if a run was analyzed
+    file, rows = io.StringIO(), [{**row, **step} for row in results["rows"]]
     writer = csv.DictWriter(file, list(rows[0]), lineterminator="\n")
     writer.writeheader()
     writer.writerows(rows)
     return file.getvalue()
 
 
-def _image(found: Mapping[str, Any], kind: str) -> bytes:
+def _image(results: Mapping[str, Any], kind: str) -> bytes:
     import matplotlib.style
     from matplotlib.figure import Figure
 
     from tokenfree.workflows.report import figures
 
-    draw = {"similarity": _similarity, "collisions": _collisions, "noise": _noise}.get(found["analysis"], _heads)
+    draw = {"similarity": _similarity, "collisions": _collisions, "noise": _noise}.get(results["analysis"], _heads)
     with matplotlib.style.context(figures.STYLE):
         figure = Figure()
-        draw(figure, found)
+        draw(figure, results)
         return figures.image(figure, kind)
 
 
-def _similarity(figure: Any, found: Mapping[str, Any]) -> None:
-    rows = found["rows"]
+def _similarity(figure: Any, results: Mapping[str, Any]) -> None:
+    rows = results["rows"]
     languages = list(dict.fromkeys(row["language"] for row in rows))
     interval = ", 95% interval" * any(row["spearman"] is not None for row in rows)
     measures = list(dict.fromkeys(row["measure"] for row in rows))
@@ -78,24 +78,24 @@ def _similarity(figure: Any, found: Mapping[str, Any]) -> None:
     grid = figure.subplots(1, len(languages), sharey=True, squeeze=False)
     for axes, language in zip(grid[0], languages, strict=True):
         for number, kind in enumerate(("related", "random", "both")):
-            known = [row for row in rows if (row["language"], row["kind"]) == (language, kind)]
-            known = [row for row in known if row["spearman"] is not None]
-            heights = [len(measures) - measures.index(row["measure"]) + 0.2 * (1 - number) for row in known]
-            means, low, high = (np.array([row[name] for row in known]) for name in ("spearman", "low", "high"))
+            measured_rows = [row for row in rows if (row["language"], row["kind"]) == (language, kind)]
+            measured_rows = [row for row in measured_rows if row["spearman"] is not None]
+            heights = [len(measures) - measures.index(row["measure"]) + 0.2 * (1 - number) for row in measured_rows]
+            means, low, high = (np.array([row[name] for row in measured_rows]) for name in ("spearman", "low", "high"))
             axes.errorbar(means, heights, xerr=[means - low, high - means], linestyle="none", label=kind)
         axes.set_yticks(range(len(measures), 0, -1), [measure.replace("_", "-") for measure in measures])
         axes.set(title=language, xlabel=f"Spearman's correlation{interval}")
     figure.legend(*figure.axes[0].get_legend_handles_labels(), loc="outside right upper")
 
 
-def _heads(figure: Any, found: Mapping[str, Any]) -> None:
+def _heads(figure: Any, results: Mapping[str, Any]) -> None:
     from tokenfree.workflows.report.figures import matrix
 
-    rows: Rows = found["rows"]
-    known = [name for name in _HEADS if any(row.get(name) is not None for row in rows)]
+    rows: Rows = results["rows"]
+    measures = [name for name in _HEADS if any(row.get(name) is not None for row in rows)]
     layers, heads = (max((row[name] for row in rows), default=1) for name in ("layer", "head"))
-    figure.set_size_inches(0.8 + max(0.42 * heads, 2.6) * len(known), 1.2 + max(0.3 * layers, 1.4))
-    for axes, name in zip(figure.subplots(1, len(known), squeeze=False)[0], known, strict=True):
+    figure.set_size_inches(0.8 + max(0.42 * heads, 2.6) * len(measures), 1.2 + max(0.3 * layers, 1.4))
+    for axes, name in zip(figure.subplots(1, len(measures), squeeze=False)[0], measures, strict=True):
         cells = np.full((layers, heads), np.nan)
         for row in rows:
             cells[row["layer"] - 1, row["head"] - 1] = np.nan if row[name] is None else row[name]
@@ -104,9 +104,9 @@ def _heads(figure: Any, found: Mapping[str, Any]) -> None:
         axes.set(title=_HEADS[name], xlabel="head", ylabel="layer")
 
 
-def _collisions(figure: Any, found: Mapping[str, Any]) -> None:
-    scripts = [row for row in found["rows"] if row["group"] == "script"][:_MOST_BARS]
-    rows = [row for row in found["rows"] if row["group"] == "all"] + scripts
+def _collisions(figure: Any, results: Mapping[str, Any]) -> None:
+    scripts = [row for row in results["rows"] if row["group"] == "script"][:_MOST_BARS]
+    rows = [row for row in results["rows"] if row["group"] == "all"] + scripts
     figure.set_size_inches(5.6, 1.2 + 0.3 * len(rows))
     axes, heights = figure.subplots(), np.arange(len(rows))
     axes.barh(heights - 0.18, [row["hash"] for row in rows], height=0.34, label="a bucket in one hash")
@@ -120,16 +120,16 @@ def _collisions(figure: Any, found: Mapping[str, Any]) -> None:
     axes.legend()
 
 
-def _noise(figure: Any, found: Mapping[str, Any]) -> None:
-    clean, *rows = found["rows"]
+def _noise(figure: Any, results: Mapping[str, Any]) -> None:
+    clean, *rows = results["rows"]
     figure.set_size_inches(6.6, 3.4)
     axes = figure.subplots()
     axes.axhline(clean["score"], color="black", linestyle="--", linewidth=1, label="without noise")
     for scheme in dict.fromkeys(row["scheme"] for row in rows):
-        own = [row for row in rows if row["scheme"] == scheme]
-        scores, low, high = (np.array([row[name] for row in own]) for name in ("score", "low", "high"))
+        scheme_rows = [row for row in rows if row["scheme"] == scheme]
+        scores, low, high = (np.array([row[name] for row in scheme_rows]) for name in ("score", "low", "high"))
         errors = [np.abs(scores - low), np.abs(high - scores)]
-        axes.errorbar([row["rate"] for row in own], scores, yerr=errors, elinewidth=0.8, label=scheme.replace("_", " "))
-    axes.set(title=found["run"], xlabel="share of the characters struck", xlim=(0, 1.03))
-    axes.set_ylabel(f"{found['main'].replace('_', ' ')}, 95% interval")
+        axes.errorbar([row["rate"] for row in scheme_rows], scores, yerr=errors, elinewidth=0.8, label=scheme.replace("_", " "))
+    axes.set(title=results["run"], xlabel="share of the characters struck", xlim=(0, 1.03))
+    axes.set_ylabel(f"{results['main'].replace('_', ' ')}, 95% interval")
     figure.legend(loc="outside right upper")

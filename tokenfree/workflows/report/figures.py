@@ -114,8 +114,8 @@ def effect(title: str, losses: Sequence[float], levels: Sequence[Level], y: str)
     axes = figure.subplots()
     columns = range(len(levels))
     for column, level in zip(columns, levels, strict=True):
-        own = [losses[index] for index in level.trials]
-        axes.plot([column] * len(own), own, "o", color=MUTED, markersize=4)
+        trial_losses = [losses[index] for index in level.trials]
+        axes.plot([column] * len(trial_losses), trial_losses, "o", color=MUTED, markersize=4)
     means = [level.interval.mean for level in levels]
     halves = [level.interval.half or 0.0 if level.interval.count >= LEAST_TRIALS else np.nan for level in levels]
     axes.errorbar(columns, means, yerr=halves, color="C0", linestyle="none", marker="_", markersize=14)
@@ -174,7 +174,7 @@ def parallel(settings: Sequence[tuple[Mapping[str, Any], float]], names: Mapping
         last = max(len(different) - 1, 1)
         heights[column] = cells / last
         axes.axvline(column, color=FAINT, linewidth=1)
-        for cell in sorted({round(each) for each in np.linspace(0, len(different) - 1, 8)}):
+        for cell in sorted({round(position) for position in np.linspace(0, len(different) - 1, 8)}):
             text = cut(shown(different[cell]) or "not set", 14)
             axes.text(column + 0.03, cell / last, text, va="center", fontsize=9, zorder=4, bbox=_GROUND)
     for index in range(len(settings))[::-1]:

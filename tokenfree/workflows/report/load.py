@@ -168,8 +168,8 @@ def predictions(run: RunRecord, split: str) -> Sequence[Line]:
 
 def state(record: RunRecord | SweepRecord, ended: bool) -> str:
     """Return the path and state, such as `runs/tiny (complete, begun 2026-11-22 16:44 UTC)`."""
-    begun = f", begun {_time(record.attempts[0])} UTC" if record.attempts else ""
-    return f"{record.path} ({'complete' if ended else 'not ended'}{begun})"
+    start_text = f", begun {_time(record.attempts[0])} UTC" if record.attempts else ""
+    return f"{record.path} ({'complete' if ended else 'not ended'}{start_text})"
 
 
 def attempt_table(attempts: Sequence[Line]) -> Table:

@@ -64,9 +64,9 @@ def render(records: Sequence[Record], contexts: Mapping[str, Mapping[str, float]
         lstrip_blocks=True,
     )
     with matplotlib.style.context(figures.STYLE):
-        found = sections(records, contexts, step)
+        page_sections = sections(records, contexts, step)
     title = "tokenfree: " + ", ".join(record.path.name for record in records)
-    page = environment.get_template("page.html.jinja").render(title=title, sections=found)
+    page = environment.get_template("page.html.jinja").render(title=title, sections=page_sections)
     return printable(page)  # control characters are invalid in HTML
 
 
@@ -75,9 +75,9 @@ def sections(records: Sequence[Record], contexts: Mapping[str, Mapping[str, floa
     runs = [record for record in records if isinstance(record, RunRecord)]
     data = [record for record in records if isinstance(record, DataRecord)]
     pretrained, finetuned = ([run for run in runs if run.is_finetuned == is_one] for is_one in (False, True))
-    known: dict[str, Data] = {record.manifest.fingerprint: str(record.path) for record in data}
+    data_by_fingerprint: dict[str, Data] = {record.manifest.fingerprint: str(record.path) for record in data}
 
-    of_runs = [ask(run, known, context=contexts.get(str(run.path)), step=step) for run in pretrained]
+    of_runs = [ask(run, data_by_fingerprint, context=contexts.get(str(run.path)), step=step) for run in pretrained]
     return [
         *([comparison_section(pretrained, of_runs)] if len(pretrained) > 1 else []),
         *map(run_section, pretrained, of_runs),

@@ -64,8 +64,8 @@ class Section:
 
 def count(value: float) -> str:
     """Return a number as `987`, `12.3 k` or `4.5 M`."""
-    for size, least, unit in _UNITS:
-        if value >= least:
+    for size, threshold, unit in _UNITS:
+        if value >= threshold:
             return f"{value / size:.3g}{unit}"
     return f"{value:,.0f}"
 
@@ -96,9 +96,9 @@ def percent(value: float | None) -> str:
     return "–" if value is None else f"{100 * value:.1f}%"
 
 
-def cut(text: str, most: int) -> str:
+def cut(text: str, max_length: int) -> str:
     """Return at most `most` characters of `text`. A longer text ends with an ellipsis."""
-    return text if len(text) <= most else text[: most - 1] + "…"
+    return text if len(text) <= max_length else text[: max_length - 1] + "…"
 
 
 def settings_table(caption: str, mapping: Mapping[str, Any]) -> Table:
@@ -113,5 +113,5 @@ def _shown(value: Any) -> str:
 
 def bdi(text: str) -> Markup:
     """Return text isolated from the direction of its surroundings, with unprintable characters as code points."""
-    shown = "".join(character if character.isprintable() else f"U+{ord(character):04X}" for character in text)
-    return Markup("<bdi>{}</bdi>").format(shown)
+    visible = "".join(character if character.isprintable() else f"U+{ord(character):04X}" for character in text)
+    return Markup("<bdi>{}</bdi>").format(visible)

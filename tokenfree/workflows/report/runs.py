@@ -51,10 +51,10 @@ class Predictions(NamedTuple):
     problem: str = ""  # why there are no predictions, or which checkpoints are damaged
 
 
-def _data_of(fingerprint: str, recorded: Data | None, known: Mapping[str, Data]) -> Data | None:
+def _data_of(fingerprint: str, recorded: Data | None, data_by_fingerprint: Mapping[str, Data]) -> Data | None:
     """Return the training data of a run: `known` by fingerprint, or at the recorded paths if unchanged there."""
-    if fingerprint in known:
-        return known[fingerprint]
+    if fingerprint in data_by_fingerprint:
+        return data_by_fingerprint[fingerprint]
     if recorded is None or not all((Path(path) / "manifest.json").is_file() for path in paths_of(recorded)):
         return None
     try:
@@ -64,7 +64,7 @@ def _data_of(fingerprint: str, recorded: Data | None, known: Mapping[str, Data])
 
 
 def ask(
-    run: RunRecord, known: Mapping[str, Data], *, context: Mapping[str, float] | None, step: int | None
+    run: RunRecord, data_by_fingerprint: Mapping[str, Data], *, context: Mapping[str, float] | None, step: int | None
 ) -> Predictions:
     """Evaluate the model of a pretraining run, unless its `context` is known, and predict words of held-out windows.
 
@@ -76,7 +76,7 @@ def ask(
     if not config.get("manifest") or "recipe" not in config or not any((run.path / "checkpoints").glob("step_*")):
         return Predictions()
     recorded = given_or_parsed(config["data"]) if "data" in config else None
-    data = _data_of(config["manifest"], recorded, known)
+    data = _data_of(config["manifest"], recorded, data_by_fingerprint)
     if data is None:
         where = f"its data are not in {recorded}. Give their directory to tokenfree report too"
         return Predictions(problem=f"No predictions: {where}.")
@@ -93,17 +93,17 @@ def ask(
             num_windows = min(recipe.train.validation_windows, max(16, _MOST_READ // (recipe.train.length or 1)))
             context = evaluate(folder, data, num_windows=num_windows, step=checkpoint.step)
         predictor = predictor_of(checkpoint, recipe, data)
-        found = [_example(predictor, *each) for each in _windows(predictor, data)]
+        rows = [_example(predictor, *window) for window in _windows(predictor, data)]
     except UntrustedCode as error:
         reason = f"a report runs no code from outside tokenfree, and this run names {', '.join(error.names)}"
         return Predictions(problem=f"No predictions: {reason}.")
     except (UserError, JobError, OSError) as error:
         return Predictions(context or {}, problem=f"No predictions: {error}")
-    if not found:
+    if not rows:
         return Predictions(context, problem="No predictions: no held-out window has a word that is one piece.")
-    right = sum("<b>" in row[2] for row in found)
-    caption = f"Step {checkpoint.step:,}: {right} of {len(found)} example predictions right at first (✓)"
-    table = Table(caption, ["text", "hidden", "first", "second", "third"], found)
+    right = sum("<b>" in row[2] for row in rows)
+    caption = f"Step {checkpoint.step:,}: {right} of {len(rows)} example predictions right at first (✓)"
+    table = Table(caption, ["text", "hidden", "first", "second", "third"], rows)
     return Predictions(context, [table], " ".join(f"{message}." for message in checkpoint.damaged))
 
 
@@ -120,18 +120,18 @@ def _windows(predictor: "Predictor", data: Data) -> Iterator[tuple[str, str, str
     for encoded in map(np.ndarray.tobytes, reader.rows(["text"], shards, rows)["text"]):
         spans = zip(*(edges.tolist() for edges in word_spans(encoded.decode())), strict=True)
         words = [(start, end, encoded[start:end].decode()) for start, end in spans]
-        known = [
+        candidates = [
             (start, end, word)
             for start, end, word in words
             if word.isalpha() and 1 < len(word) <= LONGEST and (pieces is None or f"▁{word}" in pieces)
         ]
-        if known and left:
+        if candidates and left:
             left -= 1
-            start, end, word = known[len(known) // 2]
+            start, end, word = candidates[len(candidates) // 2]
             yield encoded[:start].decode(), word, encoded[end:].decode()
 
 
-def _example(predictor: "Predictor", before: str, answer: str, after: str) -> list[str]:
+def _example(predictor: "Predictor", prefix: str, answer: str, suffix: str) -> list[str]:
     """Return the table row of an example: text, hidden word and best predictions, with correct ones marked."""
     buckets = getattr(predictor.recipe.objective, "buckets", 0x110000)  # characters of one bucket are the same to it
 
@@ -139,24 +139,24 @@ def _example(predictor: "Predictor", before: str, answer: str, after: str) -> li
         return [ord(character) % buckets for character in text.lstrip("▁")]
 
     cells = []
-    for text, probability in _predicted(predictor, before, answer, after):
+    for text, probability in _predicted(predictor, prefix, answer, suffix):
         form = "<b>✓ {} {}</b>" if classes(text) == classes(answer) else "{} {}"
         cells.append(Markup(form).format(bdi(text), f"{probability:.0%}"))
-    shown = before if len(before) <= AROUND else "…" + before[-AROUND:]
-    rest = after if len(after) <= AROUND else after[:AROUND] + "…"
+    cut_prefix = prefix if len(prefix) <= AROUND else "…" + prefix[-AROUND:]
+    rest = suffix if len(suffix) <= AROUND else suffix[:AROUND] + "…"
     line = Markup('<span class="sample" dir="auto">{}<mark>█</mark>{}</span>')
-    sample = line.format(shown.replace("\n", "⏎ "), rest.replace("\n", "⏎ "))
+    sample = line.format(cut_prefix.replace("\n", "⏎ "), rest.replace("\n", "⏎ "))
     return [sample, bdi(answer), *cells, *["–"] * (TOP - len(cells))]
 
 
-def _predicted(predictor: "Predictor", before: str, answer: str, after: str) -> "Sequence[Guess]":
+def _predicted(predictor: "Predictor", prefix: str, answer: str, suffix: str) -> "Sequence[Guess]":
     """Return the best predictions. The context is halved until it fits into the model."""
     from tokenfree.train.inference.predictor import MaskedText
 
     size = None if predictor.recipe.objective.name in ("masked_subwords", "byte2word") else len(answer)
-    reach = max(len(before), len(after))
+    reach = max(len(prefix), len(suffix))
     while True:
-        parts = before[max(len(before) - reach, 0) :], after[:reach]
+        parts = prefix[max(len(prefix) - reach, 0) :], suffix[:reach]
         try:
             return predictor(MaskedText(parts, (size,)), TOP)[0]
         except UserError:
@@ -184,8 +184,8 @@ def comparison_section(runs: Sequence[RunRecord], asked: Sequence[Predictions]) 
     by_characters = [_held_out(run, run.characters) for run in runs]
     by_seconds = [_held_out(run, run.seconds) for run in runs]
     drawn = []
-    for what, found in (("characters read", by_characters), ("seconds in steps", by_seconds)):
-        lines = [Curve(name, xs, ys, has_marks=True) for name, (xs, ys) in zip(called, found, strict=True) if xs]
+    for what, points in (("characters read", by_characters), ("seconds in steps", by_seconds)):
+        lines = [Curve(name, xs, ys, has_marks=True) for name, (xs, ys) in zip(called, points, strict=True) if xs]
         if lines:
             title = f"Held-out loss by {what}"
             drawn.append(inline(figures.curves(lines, title=title, x=what, y="nats per target"), title))
@@ -193,15 +193,15 @@ def comparison_section(runs: Sequence[RunRecord], asked: Sequence[Predictions]) 
     header = ["run", "below best guess", "context probe", "held-out loss", f"loss at {count(shared)} characters"]
     header += ["accuracy", "step of margin", "step of loss", "steps", "characters", "characters/s", "time", "restarts"]
     rows = []
-    for name, run, each, (xs, ys) in zip(called, runs, asked, by_characters, strict=True):
-        last = _last_validation(run, each.context)
+    for name, run, prediction, (xs, ys) in zip(called, runs, asked, by_characters, strict=True):
+        last = _last_validation(run, prediction.context)
         at_shared = float(np.interp(shared, xs, ys)) if xs and xs[0] <= shared else None
-        mean, low, high = _margin(run, each.context) or (None, None, None)
+        mean, low, high = _margin(run, prediction.context) or (None, None, None)
         half = None if low is None or high is None else (high - low) / 2
         rows.append([
-            name, plus_minus(mean, half, 2), decimal(each.context.get("probe"), 2),
+            name, plus_minus(mean, half, 2), decimal(prediction.context.get("probe"), 2),
             decimal(last.get("validation_loss")), decimal(at_shared), percent(last.get("validation_accuracy")),
-            _step(None if mean is None else each.context.get("step", run.num_steps)), _step(last.get("step")),
+            _step(None if mean is None else prediction.context.get("step", run.num_steps)), _step(last.get("step")),
             f"{run.num_steps:,}", count(sum(run.characters[-1:])), count(run.median_speed),
             duration(sum(run.seconds[-1:])), str(run.restarts),
         ])  # fmt: skip
@@ -223,8 +223,8 @@ def _unit(run: RunRecord) -> str:
 def _level(run: RunRecord) -> float | None:
     """Return the lowest context-free baseline of the held-out loss on all targets, or None if there is none."""
     baselines = run.result.get("baselines") or {}
-    found = [baselines[name] for name in ("unigram", "clue", "copied") if name in baselines]
-    return min(found) if found else run.result.get("unigram_entropy")  # all that early runs have
+    baseline_losses = [baselines[name] for name in ("unigram", "clue", "copied") if name in baselines]
+    return min(baseline_losses) if baseline_losses else run.result.get("unigram_entropy")  # all that early runs have
 
 
 def _margin(run: RunRecord, context: Mapping[str, float]) -> tuple[float, float | None, float | None] | None:
@@ -232,9 +232,9 @@ def _margin(run: RunRecord, context: Mapping[str, float]) -> tuple[float, float 
     if "margin" in context:
         return context["margin"], context.get("margin_low"), context.get("margin_high")
     baselines = run.result.get("baselines") or {}
-    found = [baselines[name] for name in ("masked_only_unigram", "masked_only_clue") if name in baselines]
+    baseline_losses = [baselines[name] for name in ("masked_only_unigram", "masked_only_clue") if name in baselines]
     loss = (run.result.get("validation_means") or {}).get("validation_masked_only_loss")
-    return None if loss is None or not found else (min(found) - loss, None, None)
+    return None if loss is None or not baseline_losses else (min(baseline_losses) - loss, None, None)
 
 
 def _step(step: float | None) -> str:
@@ -348,8 +348,8 @@ def finetuned_section(run: RunRecord) -> Section:
     if best is not None:
         cards.append(Card("Step kept", f"{best:,}", "The best one on the development set."))
     blocks = [_score_curves(run, main)]
-    found = dict.fromkeys(name for scores in scored.values() for name in scores)
-    rows = [[_words(name), *(decimal(scores.get(name)) for scores in scored.values())] for name in found]
+    names = dict.fromkeys(name for scores in scored.values() for name in scores)
+    rows = [[_words(name), *(decimal(scores.get(name)) for scores in scored.values())] for name in names]
     compared = {split: main_baselines(run.result, split) for split in scored}
     rows += [
         [f"{_words(main)}, {name}", *(decimal(of_split.get(name)) for of_split in compared.values())]
@@ -378,8 +378,8 @@ def finetuned_comparison(runs: Sequence[RunRecord]) -> Section:
 
 def _main(run: RunRecord) -> str:
     """Return the name of the main score. Before the run has results, its validations are used."""
-    found = next((name for split in SPLITS for name in _scores(run.result.get(split))), None)
-    return found or next(iter(_validated(run)), "score")
+    score_name = next((name for split in SPLITS for name in _scores(run.result.get(split))), None)
+    return score_name or next(iter(_validated(run)), "score")
 
 
 def _task(run: RunRecord) -> str:
@@ -394,10 +394,10 @@ def _score_curves(run: RunRecord, main: str) -> Block:
     if not run.validations:
         return Block(text="It has no development set: the last checkpoint counts.", figures=drawn)
     steps, best = [line["step"] for line in run.validations], run.result.get("best_step")
-    shown = [name for name in dict.fromkeys([main, *_validated(run)]) if "/" not in name][:MOST_SCORES]
+    names = [name for name in dict.fromkeys([main, *_validated(run)]) if "/" not in name][:MOST_SCORES]
     scores = [
         Curve(_words(name), steps, [_number(line, name, float("nan")) for line in run.validations], True)
-        for name in shown
+        for name in names
     ]
     marks = ("step kept", [] if best is None else [best])
     figure = figures.curves(scores, title="Scores on the development set", x="step", y=_words(main), marks=marks)
@@ -406,14 +406,14 @@ def _score_curves(run: RunRecord, main: str) -> Block:
 
 def _validated(run: RunRecord) -> list[str]:
     """Return the names of the validation scores in the order of the lines, which begin with the main score."""
-    found = dict.fromkeys(name for line in run.validations for name in line if name.startswith("validation_"))
-    return [name.removeprefix("validation_") for name in found if name not in ("validation_loss", "validation_main")]
+    names = dict.fromkeys(name for line in run.validations for name in line if name.startswith("validation_"))
+    return [name.removeprefix("validation_") for name in names if name not in ("validation_loss", "validation_main")]
 
 
-def _scores(found: Any) -> dict[str, float]:
-    if not isinstance(found, Mapping):
+def _scores(record: Any) -> dict[str, float]:
+    if not isinstance(record, Mapping):
         return {}
-    return {str(name): float(value) for name, value in found.items() if isinstance(value, int | float)}
+    return {str(name): float(value) for name, value in record.items() if isinstance(value, int | float)}
 
 
 def _number(line: Line, name: str, default: Any = None) -> Any:
@@ -431,11 +431,11 @@ def label_block(title: str, lines: Sequence[Line]) -> Block:
     pairs = [pair for line in lines for pair in _label_pairs(line)]
     if not pairs or any(not isinstance(label, str) for pair in pairs for label in pair):
         return Block()
-    gold, found = zip(*pairs, strict=True)
-    labels = sorted({*gold, *found})
-    *scores, counts = map(np.asarray, precision_recall_fscore_support(gold, found, labels=labels, zero_division=0))  # pyright: ignore
+    gold, predicted = zip(*pairs, strict=True)
+    labels = sorted({*gold, *predicted})
+    *scores, counts = map(np.asarray, precision_recall_fscore_support(gold, predicted, labels=labels, zero_division=0))  # pyright: ignore
     rows = [
-        [labels[at], f"{counts[at]:,}", f"{found.count(labels[at]):,}", *(f"{each[at]:.3f}" for each in scores)]
+        [labels[at], f"{counts[at]:,}", f"{predicted.count(labels[at]):,}", *(f"{score[at]:.3f}" for score in scores)]
         for at in np.argsort(-counts, kind="stable")[:MOST_ROWS]
     ]
     caption = "Labels" if len(labels) <= MOST_ROWS else f"The {MOST_ROWS} most frequent of {len(labels)} labels"

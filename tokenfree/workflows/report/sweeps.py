@@ -54,8 +54,8 @@ class SweepView:
         # Loss is compared with speed at an amount that three settings reached.
         self.front_amount = results.front_amount(self.trials, self.unit) or 0.0
         self.front_ranked = results.rank(self.trials, target=self.target, unit=self.unit, amount=self.front_amount)
-        found = results.front(self.front_ranked, LOSS)
-        self.front = [item.setting.name for item in found]
+        front = results.front(self.front_ranked, LOSS)
+        self.front = [item.setting.name for item in front]
 
     def at(self, amount: float) -> str:
         """Return an amount of the budget in words, such as `step 90`."""
@@ -70,8 +70,8 @@ class SweepView:
 
     def described(self, values: Mapping[str, Any]) -> str:
         """Return values as `rate = 4, alpha = 0.5`."""
-        values_shown = ", ".join(f"{self.names[key]} = {shown(value)}" for key, value in sorted(values.items()))
-        return values_shown or "the base recipe"
+        text = ", ".join(f"{self.names[key]} = {shown(value)}" for key, value in sorted(values.items()))
+        return text or "the base recipe"
 
 
 def sweep_section(view: SweepView) -> Section:
@@ -84,20 +84,20 @@ def _name(target: Target) -> str:
     return LOSS_NAME if target == LOSS else target.metric.replace("_", " ")
 
 
-def _interval(found: MeanInterval | None, digits: int = 4) -> str:
-    return "–" if found is None else plus_minus(found.mean, found.half, digits)
+def _interval(interval: MeanInterval | None, digits: int = 4) -> str:
+    return "–" if interval is None else plus_minus(interval.mean, interval.half, digits)
 
 
 def _cards(view: SweepView) -> Iterator[Card]:
     if view.ranked and view.amount is not None:
         setting = view.ranked[0].setting
-        found = setting.interval(view.quality.metric, view.amount, view.unit)
-        seeds = "one seed" if found is None or found.count == 1 else f"mean of {found.count} seeds, 95% interval"
+        interval = setting.interval(view.quality.metric, view.amount, view.unit)
+        seeds = "one seed" if interval is None or interval.count == 1 else f"mean of {interval.count} seeds, 95% interval"
         note = f"{setting.name}: {view.described(setting.values)}"
         if results.is_by_chance(view.trials, view.ranked):
             note += f" ({results.ONE_SEED})"
         yield Card("Best setting", view.short_name(setting), note)
-        yield Card(f"Best {_name(view.quality)}", _interval(found, 3), f"At {view.at(view.amount)}, {seeds}.")
+        yield Card(f"Best {_name(view.quality)}", _interval(interval, 3), f"At {view.at(view.amount)}, {seeds}.")
     for name, value in view.sweep.scores.get("test", {}).items():
         if "/" not in name:
             note = "Of the best setting: mean over seeds, each at its best step on the development set."
@@ -132,15 +132,15 @@ def _effects(view: SweepView) -> Iterator[Block]:
     common = results.common_amount(view.trials, view.unit)
     if common is None:
         return
-    found = [(trial, trial.value_at(LOSS.metric, common, view.unit)) for trial in view.trials]
-    compared = [(trial, loss) for trial, loss in found if loss is not None and trial.state != "failed"]
+    trial_losses = [(trial, trial.value_at(LOSS.metric, common, view.unit)) for trial in view.trials]
+    compared = [(trial, loss) for trial, loss in trial_losses if loss is not None and trial.state != "failed"]
     losses = [loss for _, loss in compared]
     drawn, rows, has_intervals = [], [], False
     for key, name in view.names.items():
         levels = results.levels([trial.values.get(key) for trial, _ in compared], losses)
         if len(levels) > 1:
-            rows += [[name, each.label, str(each.interval.count), _interval(each.interval)] for each in levels]
-            has_intervals |= any(each.interval.count >= figures.LEAST_TRIALS for each in levels)
+            rows += [[name, level.label, str(level.interval.count), _interval(level.interval)] for level in levels]
+            has_intervals |= any(level.interval.count >= figures.LEAST_TRIALS for level in levels)
             drawn.append(inline(figures.effect(name, losses, levels, LOSS_NAME), f"Held-out loss by {name}"))
     if rows:
         table = Table("Mean loss by value", ["hyperparameter", "value", "trials", LOSS_NAME], rows, folded=True)
@@ -154,9 +154,9 @@ def _cost(view: SweepView) -> Iterator[Block]:
     models = {item.setting.flops for item in view.front_ranked}
     dots = []
     for setting in (item.setting for item in view.front_ranked):
-        found, speed = setting.interval(LOSS.metric, view.front_amount, view.unit), setting.speed
-        if found is not None and speed is not None:
-            dots.append(Dot(view.short_name(setting), speed, found.mean, setting.name in view.front))
+        interval, speed = setting.interval(LOSS.metric, view.front_amount, view.unit), setting.speed
+        if interval is not None and speed is not None:
+            dots.append(Dot(view.short_name(setting), speed, interval.mean, setting.name in view.front))
     if len({dot.speed for dot in dots}) > 1 and (len(models) > 1 or None in models):
         figure = figures.speed_against_loss(dots, y=LOSS_NAME)
         text = f"{counted(len(dots), 'setting')} at {view.at(view.front_amount)}."

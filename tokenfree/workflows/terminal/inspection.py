@@ -51,17 +51,17 @@ def windows(directory: str, manifest: Manifest, *, num_windows: int, width: int)
     if manifest.vocabulary_sha256 is not None:
         vocabulary = Vocabulary.load(storage.read_bytes("vocabulary/subwords.model"))
     for number, row in _sample(storage, manifest, num_windows):
-        known = set(row.schema.names)
+        column_names = set(row.schema.names)
         text = row.column("text")[0].as_py()
         words = subwords = masked = None
-        if "word_starts" in known:
+        if "word_starts" in column_names:
             words = [Piece(*span, text[slice(*span)]) for span in _character_spans(text, _spans(row, "word"), width)]
-        if "subword_starts" in known and vocabulary is not None:
+        if "subword_starts" in column_names and vocabulary is not None:
             names = vocabulary.pieces()
             spelled = [names[id] for id in row.column("subword_ids")[0].values.to_pylist()]
             subwords = subword_pieces(text[:width], _spans(row, "subword"), spelled)
             masked = _masked(row, vocabulary, number, width)
-        labels = {name: str(row.column(name)[0]) for name in ("document", "language") if name in known}
+        labels = {name: str(row.column(name)[0]) for name in ("document", "language") if name in column_names}
         yield Window(number, labels, len(text), text[:width], words, subwords, masked)
 
 
@@ -84,8 +84,8 @@ def _character_spans(text: str, spans: Sequence[tuple[int, int]], width: int) ->
     """Return spans of UTF-8 bytes as spans of characters. Spans that end beyond `width` are omitted."""
     encoded = text.encode()
     near = [span for span in spans if span[0] <= 4 * width]  # in bytes; a character has at most 4
-    found = [(len(encoded[:start].decode()), len(encoded[:end].decode())) for start, end in near]
-    return [span for span in found if span[1] <= width]
+    character_spans = [(len(encoded[:start].decode()), len(encoded[:end].decode())) for start, end in near]
+    return [span for span in character_spans if span[1] <= width]
 
 
 def _spans(row: pa.RecordBatch, kind: str) -> list[tuple[int, int]]:
@@ -183,9 +183,9 @@ def _marked(title: str, pieces: Sequence[Piece], separator: str) -> Text:
     return Text.assemble((f"{title:<9}", "bold"), separator.join(piece.text for piece in pieces))
 
 
-def _with_masks(before: str, masked: str) -> Text:
+def _with_masks(original: str, masked: str) -> Text:
     text = Text("masks    ", style="bold")
-    for old, new in zip(before, masked, strict=True):
+    for old, new in zip(original, masked, strict=True):
         style = "" if old == new else " magenta" if new == BLOCK else " underline magenta"
         text.append(new.replace("\n", "⏎"), style=f"not bold{style}")
     return text
@@ -215,28 +215,28 @@ def described(directory: str, *, num_texts: int, width: int) -> dict[str, Any]:
     }
 
 
-def embedding_lines(found: Mapping[str, Any]) -> Iterator[str]:
-    pooling = f" ({found['pooling']})" if found["pooling"] else ""
-    yield f"{counted(found['vectors'], 'vector')} of width {found['width']:,}, of {found['of']}{pooling}"
-    yield ", ".join(counted(found[name], name.removesuffix("s")) for name in ("texts", "characters", "shards"))
-    for name, kind in found["columns"].items():
+def embedding_lines(summary: Mapping[str, Any]) -> Iterator[str]:
+    pooling = f" ({summary['pooling']})" if summary["pooling"] else ""
+    yield f"{counted(summary['vectors'], 'vector')} of width {summary['width']:,}, of {summary['of']}{pooling}"
+    yield ", ".join(counted(summary[name], name.removesuffix("s")) for name in ("texts", "characters", "shards"))
+    for name, kind in summary["columns"].items():
         yield f"  {name:<12}{kind}"
-    for row in found["sample"]:
+    for row in summary["sample"]:
         yield ""
         yield one_line(f"{row['number']}  {row['text']}")
-        first = " ".join(f"{each:.3f}" for each in row["first"])
+        first = " ".join(f"{value:.3f}" for value in row["first"])
         yield f"   {counted(row['vectors'], 'vector')}; the first has 2-norm {row['norm']:.3f}: {first} ..."
 
 
 def _row(row: Mapping[str, Any], width: int) -> dict[str, Any]:
     vectors = np.array([row["vector"]] if "vector" in row else row["vectors"], np.float32)
     text = row["text"] if len(row["text"]) <= width else row["text"][:width] + "…"
-    shown = vectors[0] if len(vectors) else np.zeros(0, np.float32)
-    norm = float(np.linalg.norm(shown))
+    first_vector = vectors[0] if len(vectors) else np.zeros(0, np.float32)
+    norm = float(np.linalg.norm(first_vector))
     return {
         "number": row["number"],
         "text": text,
         "vectors": len(vectors),
         "norm": norm,
-        "first": shown[:_FIRST].tolist(),
+        "first": first_vector[:_FIRST].tolist(),
     }

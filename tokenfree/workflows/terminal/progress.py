@@ -200,8 +200,8 @@ class StageLine(LiveLine):
             parts.append(f"about {clock(seconds * (progress.total - progress.done) / done)} left")
         parts.append(clock(seconds))
         if progress.bytes and self.stage != "vocabulary":
-            made = progress.bytes - self.first.bytes  # without the output of an earlier, killed job
-            rate = f", {made / seconds / 1e6:,.1f} MB/s" if made and seconds > 1 else ""
+            new_bytes = progress.bytes - self.first.bytes  # without the output of an earlier, killed job
+            rate = f", {new_bytes / seconds / 1e6:,.1f} MB/s" if new_bytes and seconds > 1 else ""
             parts.append(f"{progress.bytes / 1e6:,.1f} MB{rate}")
         self.show(*parts, *([f"{progress.characters:,} characters"] if progress.characters else []))
 
@@ -211,13 +211,13 @@ class EmbeddingLine(LiveLine):
 
     _shards = _texts = _characters = _made = 0
 
-    def __call__(self, record: "ShardRecord", made: bool) -> None:
+    def __call__(self, record: "ShardRecord", is_new: bool) -> None:
         """Add a shard. `made` is False if an earlier command wrote it."""
         seconds = time.monotonic() - self.began
         self._shards += 1
         self._texts += record.texts
         self._characters += record.characters
-        self._made += record.characters if made else 0
+        self._made += record.characters if is_new else 0
         rate = [f"{self._made / seconds:,.0f} characters/s"] if self._made and seconds > 1 else []
         texts, shards = counted(self._texts, "text"), counted(self._shards, "shard")
         self.show(texts, shards, *rate, clock(int(seconds)), f"{self._characters:,} characters")

@@ -101,8 +101,8 @@ def loss_lines(result: "PretrainResult") -> list[str]:
 
 def loss_of_each(means: Mapping[str, float], paths: Sequence[str]) -> list[str]:
     """Return a line with the held-out loss on each of several data directories, or no line for a single one."""
-    found = {path: means.get(f"validation_loss_data_{number}") for number, path in enumerate(paths, 1)}
-    losses = ", ".join(f"{path} {loss:.3f}" for path, loss in found.items() if loss is not None)
+    loss_by_path = {path: means.get(f"validation_loss_data_{number}") for number, path in enumerate(paths, 1)}
+    losses = ", ".join(f"{path} {loss:.3f}" for path, loss in loss_by_path.items() if loss is not None)
     return [f"held-out loss of each: {losses}"] if losses else []
 
 
@@ -110,11 +110,11 @@ def _compared(masked_only: float, result: "PretrainResult") -> str | None:
     """Return a comparison of the loss on hidden targets with the context-free baselines, or None without them."""
     if "masked_only_unigram" not in result.baselines:
         return None
-    unigram, given = result.baselines["masked_only_unigram"], result.baselines["masked_only_clue"]
+    unigram, clue_loss = result.baselines["masked_only_unigram"], result.baselines["masked_only_clue"]
     line = f"best guess without context: {unigram:.3f} nats by the frequency of a {result.symbol or 'target'}"
     if result.clue is not None:
-        line += f", {given:.3f} nats given {result.clue}"
-    margin = min(unigram, given) - masked_only
+        line += f", {clue_loss:.3f} nats given {result.clue}"
+    margin = min(unigram, clue_loss) - masked_only
     if margin > 0:
         return f"{line}; the model is {margin:.3f} nats below"
     return f"{line}; the model is {-margin:.3f} nats above. It does not use context yet: train longer"
@@ -138,15 +138,15 @@ _METRICS = {
 }
 
 
-def metric_lines(found: Mapping[str, float]) -> Iterator[str]:
+def metric_lines(metrics: Mapping[str, float]) -> Iterator[str]:
     """Yield a line for each metric of a pretraining run, in words, with its interval if it has one."""
-    for name, value in found.items():
+    for name, value in metrics.items():
         if name.endswith(("_low", "_high")):
             continue
-        shown = f"{value:,.4f}" if isinstance(value, float) else f"{value:,}"
-        if f"{name}_low" in found:
-            shown += f"  (95% interval {found[f'{name}_low']:.4f} to {found[f'{name}_high']:.4f})"
-        yield f"{_METRICS.get(name, name.replace('_', ' ')):<42}{shown}"
+        text = f"{value:,.4f}" if isinstance(value, float) else f"{value:,}"
+        if f"{name}_low" in metrics:
+            text += f"  (95% interval {metrics[f'{name}_low']:.4f} to {metrics[f'{name}_high']:.4f})"
+        yield f"{_METRICS.get(name, name.replace('_', ' ')):<42}{text}"
 
 
 def margin_text(margin: float, low: float | None, high: float | None, per: str = "") -> str:
@@ -157,13 +157,13 @@ def margin_text(margin: float, low: float | None, high: float | None, per: str =
     return f"{abs(margin):.2f} nats{per}{interval} {side}"
 
 
-def context_line(found: Mapping[str, float]) -> str | None:
+def context_line(metrics: Mapping[str, float]) -> str | None:
     """Return a sentence on whether the model uses context, given the results of `evaluate`; None without baselines."""
-    if "margin" not in found:
+    if "margin" not in metrics:
         return None
-    low, best = found.get("margin_low"), "the best guess without context"
-    margin = margin_text(found["margin"], low, found.get("margin_high"))
-    hidden = f"{found['probe']:z.2f} nats higher when the context is hidden or replaced."
+    low, best = metrics.get("margin_low"), "the best guess without context"
+    margin = margin_text(metrics["margin"], low, metrics.get("margin_high"))
+    hidden = f"{metrics['probe']:z.2f} nats higher when the context is hidden or replaced."
     if low is None:
         return f"One window does not show whether the model uses context: its loss is {margin} {best}, and {hidden}"
     if low <= 0:
@@ -195,19 +195,19 @@ def _sampled(result: Mapping[str, Any], split: str) -> str:
     return "".join(f", {what} {used:,} of {whole:,} lines" for what, (used, whole) in parts)
 
 
-def prediction_lines(found: Mapping[str, Any]) -> Iterator[str]:
-    if "answer" in found:
-        span = found["span"]
-        yield f"{span['start']:>6}:{span['end']:<6} {found['answer']}" if found["answer"] else "no answer"
-    elif "spans" in found:
-        yield from (_span(span) for span in found["spans"]) if found["spans"] else ("nothing found",)
-    elif "tags" in found:
-        yield " ".join(f"{word}/{tag}" for word, tag in zip(found["words"], found["tags"], strict=True))
-    elif "probabilities" in found:
-        by_share = sorted(found["probabilities"].items(), key=lambda each: -each[1])
+def prediction_lines(prediction: Mapping[str, Any]) -> Iterator[str]:
+    if "answer" in prediction:
+        span = prediction["span"]
+        yield f"{span['start']:>6}:{span['end']:<6} {prediction['answer']}" if prediction["answer"] else "no answer"
+    elif "spans" in prediction:
+        yield from (_span(span) for span in prediction["spans"]) if prediction["spans"] else ("nothing found",)
+    elif "tags" in prediction:
+        yield " ".join(f"{word}/{tag}" for word, tag in zip(prediction["words"], prediction["tags"], strict=True))
+    elif "probabilities" in prediction:
+        by_share = sorted(prediction["probabilities"].items(), key=lambda item: -item[1])
         yield ", ".join(f"{label} {100 * share:.1f}%" for label, share in by_share[:5])
     else:
-        yield ", ".join(f"{name} {value}" for name, value in found.items())
+        yield ", ".join(f"{name} {value}" for name, value in prediction.items())
 
 
 def _span(span: Mapping[str, Any]) -> str:

@@ -31,16 +31,16 @@ def describe(sweep: SweepRecipe, data: "Data | TaskInput", output: str) -> Itera
     from tokenfree.train.sweep.run import prepare
 
     proposer, planned = prepare(sweep, data, output)
-    sweep, known = proposer.sweep, planned.proposed
-    placement = _placement(sweep, known)
+    sweep, proposed = proposer.sweep, planned.proposed
+    placement = _placement(sweep, proposed)
     runs = counted(planned.num_settings * sweep.seeds, "trial")
     yield f"{counted(planned.num_settings, 'setting')}, {counted(sweep.seeds, 'seed')} each: {runs}"
-    for number, values in enumerate(known[:_MOST]):
+    for number, values in enumerate(proposed[:_MOST]):
         yield f"  {number:>3}  " + ", ".join(f"{key} = {value}" for key, value in values.items())
-    if len(known) > _MOST:
-        yield f"  and {len(known) - _MOST} more"
-    if planned.num_settings > len(known):
-        more = planned.num_settings - len(known)
+    if len(proposed) > _MOST:
+        yield f"  and {len(proposed) - _MOST} more"
+    if planned.num_settings > len(proposed):
+        more = planned.num_settings - len(proposed)
         yield f"  {more} more are chosen by {sweep.searcher.name} when trials have reported"
     yield f"{counted(len(planned.skipped), 'setting')} cannot be run" + (":" if planned.skipped else "")
     yield from (f"  {count} x {reason}" for reason, count in sorted(planned.reasons().items()))
@@ -125,7 +125,7 @@ class SweepTable:
         return summary(self._history, time.monotonic() - self._began, self._earlier)
 
 
-def frame(history: History, summary: str, most: int) -> RenderableType:
+def frame(history: History, summary: str, max_trials: int) -> RenderableType:
     """Return the table of at most `most` trials: running ones first, then the best ones. Settings are never cut."""
     trials = sorted((trial for trial in history.trials.values() if trial.state != "waiting"), key=_order)
     line = Text(one_line(summary), no_wrap=True, overflow="ellipsis")
@@ -137,7 +137,7 @@ def frame(history: History, summary: str, most: int) -> RenderableType:
     for name in ("step", quality_name(history.target), "chars/s"):
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column("state", no_wrap=True)
-    for trial in trials[:most]:
+    for trial in trials[:max_trials]:
         table.add_row(*map(one_line, _row(trial)))
     return Group(line, table)
 
@@ -151,13 +151,13 @@ def summary(history: History, seconds: float, earlier: float = 0) -> str:
     parts = [f"sweep  {sum(trial.ended for trial in trials)}/{history.total or '?'} ended"]
     furthest = max((trial.report_number for trial in trials), default=0)
     target = history.target
-    found = [
+    candidates = [
         (target.cost(value), trial.name, trial.last.get("step", 0), value)
         for trial in trials
         if trial.report_number == furthest and is_number(value := trial.last.get(target.metric))
     ]
-    if found:
-        _, name, step, value = min(found)
+    if candidates:
+        _, name, step, value = min(candidates)
         parts.append(f"best at step {step:,}: {value:.3f} ({name})")
     parts.append(clock(seconds))
     done = _done(history)
@@ -189,8 +189,8 @@ def _order(trial: TrialState) -> tuple[int, int, float, str]:
     """Return the sort key: running trials by name, then others by progress and result, failed ones last."""
     if trial.state == "running":
         return 0, 0, 0.0, trial.name
-    found = trial.last.get(trial.target.metric)
-    cost = trial.target.cost(found) if is_number(found) else 0.0
+    value = trial.last.get(trial.target.metric)
+    cost = trial.target.cost(value) if is_number(value) else 0.0
     return 1 + (trial.state == "failed"), -trial.report_number, cost, trial.name
 
 

@@ -14,10 +14,10 @@ from tokenfree.preprocess.text.characters import codepoints_of, scripts_of
 # characters of Finnish, and took Belarusian for Russian (sentences of Tatoeba).
 
 
-def is_of_languages(tag: str, wanted: Iterable[str]) -> bool:
+def is_of_languages(tag: str, languages: Iterable[str]) -> bool:
     """Return True if a tag lies in one of the ranges `wanted`: `zh` includes `zh-Hant` (RFC 4647, section 3.3.1)."""
     lower = tag.lower()
-    return any(lower == each.lower() or lower.startswith(f"{each.lower()}-") for each in wanted)
+    return any(lower == language.lower() or lower.startswith(f"{language.lower()}-") for language in languages)
 
 
 def repeated_line_share(text: str) -> float:

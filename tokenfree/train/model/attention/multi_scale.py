@@ -205,10 +205,10 @@ class MultiScaleAttention(Core):
 
 
 def _of_group(heads: Heads, group: slice, left_out: int) -> Heads:
-    own, bias, values = slice(group.start - left_out, group.stop - left_out), heads.bias, heads.offset_values
+    shifted, bias, values = slice(group.start - left_out, group.stop - left_out), heads.bias, heads.offset_values
     return heads._replace(
-        queries_BHQE=heads.queries_BHQE[:, own],
-        keys_BHKE=heads.keys_BHKE[:, own],
+        queries_BHQE=heads.queries_BHQE[:, shifted],
+        keys_BHKE=heads.keys_BHKE[:, shifted],
         values_BHKE=heads.values_BHKE[:, group],
         bias=None if bias is None else SomeHeadsBias(bias, group),
         offset_values=None if values is None else values[group],

@@ -182,10 +182,10 @@ class SlidingGlobalAttention(Core):
         return (2 * num_units + min(self.num_global, num_units)) * width**2 if self.separate else 0
 
     def copy_projections(self, layer: nn.Module) -> list[str]:
-        own = ("query", "key", "value") if self.separate else ()
-        for name in own:
+        projections = ("query", "key", "value") if self.separate else ()
+        for name in projections:
             self.get_submodule(name).load_state_dict(layer.get_submodule(name).state_dict())
-        return [f"{name}.{kind}" for name in own for kind in ("weight", "bias")]
+        return [f"{name}.{kind}" for name in projections for kind in ("weight", "bias")]
 
     def _choose(self, heads: Heads) -> GlobalUnits | None:
         """Choose CLS and the first marked units up to the maximum, if valid. Shapes do not depend on data."""
@@ -215,10 +215,10 @@ class SlidingGlobalAttention(Core):
     def _dense(self, heads: Heads, chosen: GlobalUnits | None) -> Tensor:
         positions_U = torch.arange(heads.valid_BK.shape[1], device=heads.valid_BK.device)
         distance_UU = (positions_U[:, None] - positions_U).abs()
-        shown_BUU = ((distance_UU <= self.window * self.dilation) & (distance_UU % self.dilation == 0))[None]
+        allowed_BUU = ((distance_UU <= self.window * self.dilation) & (distance_UU % self.dilation == 0))[None]
         if chosen is not None:
-            shown_BUU = shown_BUU | chosen.among_units()[:, None, :]
-        visible_BUU = shown_BUU & heads.valid_BK[:, None, :]
+            allowed_BUU = allowed_BUU | chosen.among_units()[:, None, :]
+        visible_BUU = allowed_BUU & heads.valid_BK[:, None, :]
         hidden_B1UU = hide(visible_BUU, heads.queries_BHQE.dtype)[:, None]
         context_BHUE = self.attend_to_all(heads, hidden_B1UU)
         return context_BHUE.masked_fill(~visible_BUU.any(dim=-1)[:, None, :, None], 0)

@@ -48,16 +48,16 @@ def count_parameters(*modules: nn.Module) -> int:
     return sum(parameter.numel() for module in modules for parameter in module.parameters())
 
 
-def refuse_more(number: int, most: int, what: str, key: str) -> None:
+def refuse_more(number: int, limit: int, what: str, key: str) -> None:
     """Raise UserError if `number` exceeds `most`, the number of table rows that `key` sets."""
-    if number > most:
-        raise UserError(f"{number} {what} are more than {key}, {most}; cut the text or raise it")
+    if number > limit:
+        raise UserError(f"{number} {what} are more than {key}, {limit}; cut the text or raise it")
 
 
-def too_many(number: int | None, most: int, what: str, key: str) -> Iterator[str]:
+def too_many(number: int | None, limit: int, what: str, key: str) -> Iterator[str]:
     """Yield a problem if the `most` table rows set by `key` do not suffice for `number` items, such as units."""
-    if number is not None and number > most:
-        yield f"{key}: {most} is less than the {what} of an example, {number}"
+    if number is not None and number > limit:
+        yield f"{key}: {limit} is less than the {what} of an example, {number}"
 
 
 def round_up(number: int, multiple: int) -> int:

@@ -82,8 +82,8 @@ class CharacterCnn(WordDownsampler):
         self.output = WordOutput(config.word_width, config.max_words, dimensions, place_std=0.3)
 
     def of_words(self, x: Tensor | TableRows, words: WordSpans) -> Tensor:
-        found_BUF = largest_in_words(self.convolve(look_up(x), words), words, 0.0)  # 0: the maximum of ReLUs
-        pooled_BUD = self.projection(self.highways(found_BUF))
+        max_BUF = largest_in_words(self.convolve(look_up(x), words), words, 0.0)  # 0: the maximum of ReLUs
+        pooled_BUD = self.projection(self.highways(max_BUF))
         return self.output(pooled_BUD, words, x.segments_BC if isinstance(x, TableRows) else None)
 
     def convolve(self, x_BCD: Tensor, words: WordSpans) -> Tensor:
@@ -95,8 +95,8 @@ class CharacterCnn(WordDownsampler):
             same_BC = words.real_BC & (_shift(words.position_BC + 1, shift) == words.position_BC + 1 + shift)
             taps.append(shifted * same_BC[..., None])
         window_BCX = torch.cat(taps, dim=-1)
-        found = [layer(window_BCX[..., : layer.in_features]) for layer in self._filters()]
-        return torch.cat(found, dim=-1) * words.real_BC[..., None]
+        features = [layer(window_BCX[..., : layer.in_features]) for layer in self._filters()]
+        return torch.cat(features, dim=-1) * words.real_BC[..., None]
 
     def costs(self, length: int) -> list[Cost]:
         num_words, num_filters = self.num_units(length), self.projection.in_features

@@ -111,12 +111,12 @@ def sum_over_words(x_BCD: Tensor, words: WordSpans) -> Tensor:
     return sums_ND.scatter_add(0, index_N, x_BCD.flatten(0, 1)).unflatten(0, (-1, num_words))
 
 
-def largest_in_words(x_BCD: Tensor, words: WordSpans, least: float) -> Tensor:
+def largest_in_words(x_BCD: Tensor, words: WordSpans, minimum: float) -> Tensor:
     """Return the maximum of `least` and each word's rows, [B, U, D]. Rows beyond the text must not exceed `least`."""
     num_words = words.valid_BU.shape[1]
-    found_ND = x_BCD.new_full((len(x_BCD) * num_words, x_BCD.shape[-1]), least)
+    max_ND = x_BCD.new_full((len(x_BCD) * num_words, x_BCD.shape[-1]), minimum)
     index_N = _flat(words).flatten()[:, None].expand(-1, x_BCD.shape[-1])
-    return found_ND.scatter_reduce(0, index_N, x_BCD.flatten(0, 1), "amax").unflatten(0, (-1, num_words))
+    return max_ND.scatter_reduce(0, index_N, x_BCD.flatten(0, 1), "amax").unflatten(0, (-1, num_words))
 
 
 def softmax_in_words(logits_BC: Tensor, words: WordSpans) -> Tensor:

@@ -63,5 +63,5 @@ class VocabularyTable(nn.Module):
             rows_X[-1] = UNKNOWN  # for values past Unicode
             return self.rows(rows_X[codepoints_BC.clamp(-1, MAX_CODEPOINT + 1)])
         index_BC = torch.searchsorted(self.known_V, codepoints_BC).clamp(max=len(self.known_V) - 1)
-        is_known_BC = (self.known_V[index_BC] == codepoints_BC) & (codepoints_BC <= MAX_CODEPOINT)
-        return embedding(torch.where(is_known_BC, index_BC + 1, UNKNOWN), self.rows.weight)
+        in_table_BC = (self.known_V[index_BC] == codepoints_BC) & (codepoints_BC <= MAX_CODEPOINT)
+        return embedding(torch.where(in_table_BC, index_BC + 1, UNKNOWN), self.rows.weight)

@@ -98,8 +98,8 @@ class HashTables(nn.Module):
         invalid_BC = (codepoints_BC < 0) | (codepoints_BC > MAX_CODEPOINT)
         beyond_BC11 = torch.where(invalid_BC, len(self.rows.weight), 0)[..., None, None]
         # One look-up for all orders, because the gradient of each look-up is as large as all tables.
-        found = embedding(torch.stack(by_order, dim=2) + beyond_BC11, self.rows.weight)
-        return (found if self.orders == 1 else found.sum(dim=2)).flatten(2)
+        vectors = embedding(torch.stack(by_order, dim=2) + beyond_BC11, self.rows.weight)
+        return (vectors if self.orders == 1 else vectors.sum(dim=2)).flatten(2)
 
     def ngram_buckets(self, codepoints_BC: Tensor) -> list[Tensor]:
         """Return for each order the buckets, int64 [B, C, K], of the n-grams that start at each character.

@@ -137,11 +137,11 @@ def noisy(example: E, scheme: NoiseScheme, seed: int, rate: float | None = None)
         parts = (example.text,) if example.second is None else (example.text, example.second)
     else:
         parts = example.words
-    own: Scheme = "random_case" if scheme == "random_case_in_words" else scheme
-    before = parts if scheme == IN_WORDS else None
-    found = tuple(
-        add_noise(part, own, seed=seed, example=f"{example.key}#{n}", rate=rate) for n, part in enumerate(parts)
+    part_scheme: Scheme = "random_case" if scheme == "random_case_in_words" else scheme
+    original = parts if scheme == IN_WORDS else None
+    noised = tuple(
+        add_noise(part, part_scheme, seed=seed, example=f"{example.key}#{n}", rate=rate) for n, part in enumerate(parts)
     )
     if isinstance(example, TextExample):
-        return dataclasses.replace(example, text=found[0], second=found[1] if len(found) > 1 else None, before=before)
-    return dataclasses.replace(example, words=found, before=before)
+        return dataclasses.replace(example, text=noised[0], second=noised[1] if len(noised) > 1 else None, before=original)
+    return dataclasses.replace(example, words=noised, before=original)

@@ -57,21 +57,21 @@ def are_bio(tags: Iterable[str]) -> bool:
 
 def find_misfits(tags: Sequence[str]) -> list[int]:
     """Return the indices where an `I-TYPE` follows neither `B-TYPE` nor `I-TYPE`."""
-    before = ("O", *tags)
-    return [n for n, tag in enumerate(tags) if tag[:2] == "I-" and not (before[n] != "O" and before[n][2:] == tag[2:])]
+    previous = ("O", *tags)
+    return [n for n, tag in enumerate(tags) if tag[:2] == "I-" and not (previous[n] != "O" and previous[n][2:] == tag[2:])]
 
 
 def spans(tags: Sequence[str]) -> list[tuple[int, int, str]]:
     """Return the first word, the last word and the type of each span, as conlleval finds them."""
-    found: list[tuple[int, int, str]] = []
-    before = "O"
+    result: list[tuple[int, int, str]] = []
+    previous = "O"
     for n, tag in enumerate(tags):
         if tag != "O":
-            goes_on = tag[:2] == "I-" and before != "O" and before[2:] == tag[2:]
-            begin = found.pop()[0] if goes_on else n
-            found.append((begin, n, tag[2:]))
-        before = tag
-    return found
+            goes_on = tag[:2] == "I-" and previous != "O" and previous[2:] == tag[2:]
+            begin = result.pop()[0] if goes_on else n
+            result.append((begin, n, tag[2:]))
+        previous = tag
+    return result
 
 
 def read_tagged(path: str, options: TaggedOptions | None = None) -> list[TaggedExample]:
@@ -89,9 +89,9 @@ def read_tagged(path: str, options: TaggedOptions | None = None) -> list[TaggedE
 def _checked(sentence: TaggedExample, tags: Sequence[str], options: TaggedOptions, is_bio: bool) -> tuple[str, ...]:
     """Return the tags of a sentence, with `B-` for each `I-` that continues no span. conlleval finds the same spans."""
     misfits = find_misfits(tags) if is_bio else []
-    found = list(tags)
+    corrected = list(tags)
     for number in misfits:
-        found[number] = f"B{tags[number][1:]}"
+        corrected[number] = f"B{tags[number][1:]}"
     for number, tag in enumerate(tags):
         wrong = ""
         if is_bio and not _BIO.fullmatch(tag):
@@ -102,7 +102,7 @@ def _checked(sentence: TaggedExample, tags: Sequence[str], options: TaggedOption
             wrong = f"is not a tag. Fix it, or add it to task.labels. There are {', '.join(options.labels)}."
         if wrong:
             raise UserError(f"{sentence.key}: the tag {shown(tag)} of {shown(sentence.words[number])} {wrong}")
-    return tuple(found)
+    return tuple(corrected)
 
 
 def _sentences(path: str, options: TaggedOptions) -> Iterator[TaggedExample]:
@@ -121,10 +121,10 @@ def _sentences(path: str, options: TaggedOptions) -> Iterator[TaggedExample]:
             yield TaggedExample(f"{name}:{number}", words, tags)
 
 
-def _column(given: str | None) -> int | None:
-    if given is not None and not (given.isascii() and given.isdigit() and int(given[:9]) > 0):
-        raise UserError(f"{shown(given)} is not a column of words or tags. Give its number, from 1.")
-    return None if given is None else int(given[:9])
+def _column(column: str | None) -> int | None:
+    if column is not None and not (column.isascii() and column.isdigit() and int(column[:9]) > 0):
+        raise UserError(f"{shown(column)} is not a column of words or tags. Give its number, from 1.")
+    return None if column is None else int(column[:9])
 
 
 def _from_table(table: ExampleTable, options: TaggedOptions) -> Iterator[TaggedExample]:
@@ -132,12 +132,12 @@ def _from_table(table: ExampleTable, options: TaggedOptions) -> Iterator[TaggedE
     tags = options.tags or next(iter(table.usual(TAGS)), None)
     for number, row in table.rows:
         key = table.key(number)
-        found = _texts(table.value(number, row, words), key)
-        given = None if tags is None else _texts(table.value(number, row, table.check(tags)), key)
-        if given is not None and len(given) != len(found):
-            raise UserError(f"{key}: {len(found)} words and {len(given)} tags. Each word must have one tag.")
-        if found:
-            yield TaggedExample(key, found, given)
+        row_words = _texts(table.value(number, row, words), key)
+        row_tags = None if tags is None else _texts(table.value(number, row, table.check(tags)), key)
+        if row_tags is not None and len(row_tags) != len(row_words):
+            raise UserError(f"{key}: {len(row_words)} words and {len(row_tags)} tags. Each word must have one tag.")
+        if row_words:
+            yield TaggedExample(key, row_words, row_tags)
 
 
 def _texts(value: object, key: str) -> tuple[str, ...]:

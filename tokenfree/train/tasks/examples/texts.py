@@ -75,7 +75,7 @@ class ExampleTable(NamedTuple):
 
     def usual(self, names: Iterable[str]) -> list[str]:
         """Return the columns with these names, ignoring case, in the order of `names`."""
-        return [name for wanted in names for name in self.names if name.strip().lower() == wanted]
+        return [name for expected in names for name in self.names if name.strip().lower() == expected]
 
     def check(self, column: str | None) -> str:
         """Return a column. Raises UserError if the table does not have it exactly once."""
@@ -99,10 +99,10 @@ def read_texts(path: str, options: TextOptions | None = None) -> list[TextExampl
     agree. Three parallel files (SNLI) are read by one of their paths or by their common part, `snli/dev`.
     """
     options = options or TextOptions()
-    found = list(_examples(_table(path, options.format), options))
-    if not found:
+    examples = list(_examples(_table(path, options.format), options))
+    if not examples:
         raise UserError(f"{path}: no example is left. Give a file with examples.")
-    return [example for example in found if example.label is not None] or found
+    return [example for example in examples if example.label is not None] or examples
 
 
 def parallel_paths(path: str) -> tuple[str, ...] | None:
@@ -177,8 +177,8 @@ def _labelled_lines(path: str, format: Literal["sst", "mtl-16"]) -> ExampleTable
     rows = []
     for number, line in enumerate(read_lines(path, encodings=encodings), 1):
         if line.strip():
-            label, found, text = line.partition(separator)
-            if not found or not label.strip():
+            label, divider, text = line.partition(separator)
+            if not divider or not label.strip():
                 raise UserError(f"{path}: line {number}: {shown(line)} is not a line of {format}. Fix it.")
             rows.append((number, {"label": label, "text": text}))
     return ExampleTable(path, ["label", "text"], rows)
@@ -253,13 +253,13 @@ def _examples(table: ExampleTable, options: TextOptions) -> Iterator[TextExample
     text, second, label = _columns(table, options)
     for number, row in table.rows:
         key = table.key(number)
-        given = None if label is None else table.value(number, row, label)
-        if second is None or given != NO_GOLD_LABEL:
+        label_value = None if label is None else table.value(number, row, label)
+        if second is None or label_value != NO_GOLD_LABEL:
             yield TextExample(
                 key,
                 text_of(table.value(number, row, text), key),
                 None if second is None else text_of(table.value(number, row, second), key),
-                _label(given, key, options),
+                _label(label_value, key, options),
             )
 
 
