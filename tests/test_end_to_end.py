@@ -16,7 +16,7 @@ import yaml
 
 from tokenfree import load_encoder, load_windows
 from tokenfree.workflows.cli import main
-from tokenfree.workflows.demo_corpus.corpus import own_pages, write_dump
+from tokenfree.workflows.demo_corpus.corpus import bundled_pages, write_dump
 
 TINY = ["--window.max_characters", "56", "--vocabulary.size", "400", "--validation_fraction", "0.2"]
 MODEL: dict[str, Any] = {
@@ -42,7 +42,7 @@ MODEL: dict[str, Any] = {
 def dump(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A dump of the demo's own pages."""
     path = tmp_path_factory.mktemp("dumps") / "enwiki-test-pages-articles.xml.bz2"
-    write_dump(path, own_pages())
+    write_dump(path, bundled_pages())
     return path
 
 
@@ -92,8 +92,8 @@ def test_the_whole_path(
         shard["rows"] for split in manifest["splits"].values() for shard in split["shards"]
     )
     counters = manifest["counters"]
-    assert counters["redirects"] == sum(page.redirect is not None for page in own_pages())
-    assert counters["other_namespaces"] == sum(page.namespace != 0 for page in own_pages())
+    assert counters["redirects"] == sum(page.redirect is not None for page in bundled_pages())
+    assert counters["other_namespaces"] == sum(page.namespace != 0 for page in bundled_pages())
     assert main(["preprocess", "--wikipedia", str(dump), "--output", str(data), *TINY]) == 0
     assert "already complete" in capsys.readouterr().out
 

@@ -23,7 +23,7 @@ from packaging.requirements import Requirement
 from tests.conftest import REPOSITORY, SOURCE
 from tests.preprocess.conftest import dump_server  # noqa: F401, a fixture
 from tests.test_end_to_end import MODEL, TINY
-from tokenfree.workflows.demo_corpus.corpus import own_pages, write_dump
+from tokenfree.workflows.demo_corpus.corpus import bundled_pages, write_dump
 
 TAKEN = ("train", "preprocess", "pipelines", "workflows")
 SCRIPT = """
@@ -176,7 +176,7 @@ def test_the_sdist_holds_what_make_needs(tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_it_works_beside_modules_of_the_same_names(run: Callable[..., str], environment: Path, tmp_path: Path) -> None:
-    write_dump(tmp_path / "enwiki-test-pages-articles.xml.bz2", own_pages())
+    write_dump(tmp_path / "enwiki-test-pages-articles.xml.bz2", bundled_pages())
     (tmp_path / "small.yaml").write_text(yaml.safe_dump(MODEL))
     sweep = {"base": "small.yaml", "space": {"model.downsampler.rate": {"choice": [2, 4]}}, "trials": 2,
              "budget": {"steps": 4}, "reports": 2}  # fmt: skip

@@ -28,7 +28,7 @@ from tokenfree.preprocess.text.specials import CLS
 from tokenfree.train.batches.base import MASKED
 from tokenfree.train.config import PretrainRecipe
 from tokenfree.train.loop.meter import Meter
-from tokenfree.train.loop.model_with_head import Task, pretraining_task
+from tokenfree.train.loop.model_with_head import ModelWithHead, pretraining_task
 from tokenfree.workflows.recipes import library
 
 TEXT = "".join(topics.topics.values())
@@ -102,7 +102,7 @@ def make_batch(recipe: PretrainRecipe, batch: int, vocabulary: int) -> dict[str,
 
 
 def make_step(
-    recipe: PretrainRecipe, task: Task, batch: dict[str, Tensor], options: argparse.Namespace
+    recipe: PretrainRecipe, task: ModelWithHead, batch: dict[str, Tensor], options: argparse.Namespace
 ) -> Callable[[], None]:
     optimizer: torch.optim.Optimizer = recipe.train.optimizer.build(task)
     for group in optimizer.param_groups:

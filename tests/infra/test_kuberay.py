@@ -10,9 +10,9 @@ import pytest
 
 from tests.conftest import REPOSITORY
 from tests.infra.manifests import GPUS, KUBERAY, OVERLAYS, Manifest, build, compose, one, ray_cluster
-from tokenfree.workflows.cluster.actions import own_cpus
+from tokenfree.workflows.cluster.actions import entrypoint_cpus
 from tokenfree.workflows.commands import pretrain, sweep
-from tokenfree.workflows.recipes.options import separated
+from tokenfree.workflows.recipes.options import split_arguments
 
 RAY = [overlay for overlay in OVERLAYS if overlay.is_relative_to(KUBERAY)]
 JOBS = [overlay for overlay in RAY if overlay.name.startswith(("pretrain", "sweep"))]
@@ -65,10 +65,10 @@ def test_commands_are_ours_and_name_places_that_all_pods_reach(overlay: Path) ->
     parser = argparse.ArgumentParser(exit_on_error=False)
     COMMANDS[words[0]].add_arguments(parser)
     options = [option for action in parser._actions for option in action.option_strings]
-    args = parser.parse_args(separated(words[0], words[1:], options, COMMANDS[words[0]].KIND)[0])
+    args = parser.parse_args(split_arguments(words[0], words[1:], options, COMMANDS[words[0]].KIND)[0])
     for place in (*args.data, args.output):
         assert "://" in place or ("/mnt/shared" in shared and place.startswith("/mnt/shared/"))
-    assert own_cpus(words) == 0  # it leads workers, from the head, which has no CPUs for others
+    assert entrypoint_cpus(words) == 0  # it leads workers, from the head, which has no CPUs for others
 
 
 @each_job

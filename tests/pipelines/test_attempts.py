@@ -13,13 +13,13 @@ from tokenfree.pipelines.beam import build_graph, runner_options
 from tokenfree.preprocess.job.finish import finish
 from tokenfree.preprocess.job.job import PreprocessJob
 from tokenfree.preprocess.job.read import hash_one_input, read_one_split
-from tokenfree.preprocess.job.steps import build_one_shard, make_plan, the_plan
+from tokenfree.preprocess.job.steps import build_one_shard, load_plan, make_plan
 
 STEPS: dict[str, Callable[[PreprocessJob], Any]] = {
     "read": lambda job: read_one_split(job, 0),
     "hash": lambda job: hash_one_input(job, 0),
     "plan": make_plan,
-    "build": lambda job: [build_one_shard(job, index) for index in range(len(the_plan(job.storage).shards))],
+    "build": lambda job: [build_one_shard(job, index) for index in range(len(load_plan(job.storage).shards))],
     "finish": finish,
 }
 

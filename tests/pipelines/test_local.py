@@ -20,7 +20,7 @@ from tokenfree.core.settings import to_mapping
 from tokenfree.pipelines import local
 from tokenfree.pipelines.preprocess import run_preprocess
 from tokenfree.preprocess.job.job import PreprocessJob
-from tokenfree.preprocess.job.stages import Stage, once
+from tokenfree.preprocess.job.stages import Stage, one_task
 
 # Without `if __name__ == "__main__"`, as in a notebook.
 SCRIPT = """
@@ -125,7 +125,7 @@ def test_workers_have_the_environment_of_their_job(
     run_preprocess(quick_config(corpus), str(tmp_path / "first"), workers=2)  # starts the server
     monkeypatch.setenv("TOKENFREE_TESTED", "later")
     with monkeypatch.context() as patched:
-        patched.setattr(local, "STAGES", [Stage("look", once, environment_of)])
+        patched.setattr(local, "STAGES", [Stage("look", one_task, environment_of)])
         with pytest.raises(UserError, match="later"):
             run_preprocess(quick_config(corpus), str(tmp_path / "second"), workers=2)
 

@@ -174,7 +174,7 @@ def test_near_duplicates_stay_where_nobody_asks(near: Near, tmp_path: Path, make
     assert not (tmp_path / "out" / "near_duplicates.jsonl").exists()
 
 
-@pytest.mark.parametrize("step", ["candidates", "write_gone", "_extremes"])
+@pytest.mark.parametrize("step", ["candidates", "write_dropped", "_extremes"])
 def test_a_job_that_failed_in_it_goes_on(
     step: str,
     near: Near,

@@ -22,7 +22,7 @@ from tokenfree.core.storage import Storage
 from tokenfree.pipelines.beam import is_embedded, is_on_ray, num_processes, runner_options
 from tokenfree.pipelines.preprocess import run_preprocess
 from tokenfree.preprocess.job.job import ATTEMPT, PreprocessJob
-from tokenfree.preprocess.job.stages import STAGES, Stage, once
+from tokenfree.preprocess.job.stages import STAGES, Stage, one_task
 from tokenfree.workflows.cli import main
 
 LOOPBACK = "127.0.0.1"
@@ -121,11 +121,11 @@ def test_a_lost_worker_costs_its_task(
 def test_workers_that_die_again_and_again_end_the_job(
     corpus: Path, tmp_path: Path, ray_stages: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ray_stages, "STAGES", (Stage("die", once, die),))
+    monkeypatch.setattr(ray_stages, "STAGES", (Stage("die", one_task, die),))
     said: list[str] = []
     with pytest.raises(JobError, match="a worker died; was it out of memory"):
         run_preprocess(quick_config(corpus), str(tmp_path / "ray"), runner="ray", notice=said.append)
-    assert len(said) == ray_stages.MOST_LOSSES - 1
+    assert len(said) == ray_stages.MAX_LOSSES - 1
 
 
 def test_what_a_step_fails_on_is_no_loss(tmp_path: Path, ray_stages: Any) -> None:

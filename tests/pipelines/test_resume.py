@@ -24,7 +24,7 @@ from tokenfree.preprocess.job import read as read_step
 from tokenfree.preprocess.job.finish import finish
 from tokenfree.preprocess.job.job import PreprocessJob
 from tokenfree.preprocess.job.output import begin
-from tokenfree.preprocess.job.stages import STAGES, Stage, once
+from tokenfree.preprocess.job.stages import STAGES, Stage, one_task
 
 JOB = """
 import sys
@@ -172,7 +172,7 @@ def die_when_finished(job: PreprocessJob, _: int) -> None:
 def test_workers_that_die_again_and_again_end_the_job(
     corpus: Path, tmp_path: Path, make_config: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(local, "STAGES", (Stage("die", once, die),))
+    monkeypatch.setattr(local, "STAGES", (Stage("die", one_task, die),))
     with pytest.raises(JobError, match="out of memory"):
         run_preprocess(make_config(corpus), str(tmp_path / "out"), workers=2)
     assert (tmp_path / "out" / "attempts").read_text() == "dead dead "
@@ -197,7 +197,7 @@ def test_a_worker_that_dies_in_the_last_step_leaves_a_finished_job(
     corpus: Path, tmp_path: Path, make_config: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     manifest = run_preprocess(make_config(corpus), str(tmp_path / "whole"))
-    monkeypatch.setattr(local, "STAGES", (*STAGES[:-1], Stage("finish", once, die_when_finished)))
+    monkeypatch.setattr(local, "STAGES", (*STAGES[:-1], Stage("finish", one_task, die_when_finished)))
     assert run_preprocess(make_config(corpus), str(tmp_path / "out"), workers=2) == manifest
     assert (tmp_path / "out" / "attempts").read_text() == "dead "
     assert (tmp_path / "out" / "_SUCCESS").read_bytes() == (tmp_path / "whole" / "_SUCCESS").read_bytes()

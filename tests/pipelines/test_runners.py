@@ -9,12 +9,12 @@ from apache_beam.options.pipeline_options import StandardOptions
 from tests.conftest import REPOSITORY
 from tokenfree.core.errors import UserError
 from tokenfree.pipelines.beam import is_embedded, num_processes, runner_options
-from tokenfree.pipelines.preprocess import MOST_WORKERS, choose_engine, worker_environment
+from tokenfree.pipelines.preprocess import MAX_WORKERS, choose_engine, worker_environment
 
 
 def test_direct_names_the_embedded_runner_outright() -> None:
     assert runner_options("direct", None).view_as(StandardOptions).runner == "FnApiRunner"
-    for given, number in ((None, 1), (1, 1), (3, 3), (0, 0), (MOST_WORKERS, MOST_WORKERS)):
+    for given, number in ((None, 1), (1, 1), (3, 3), (0, 0), (MAX_WORKERS, MAX_WORKERS)):
         options = runner_options("direct", given)
         assert is_embedded(options)
         assert num_processes(options) == number

@@ -14,7 +14,7 @@ from tokenfree.pipelines.preprocess import run_preprocess
 from tokenfree.preprocess.config import PreprocessConfig, VocabularyConfig
 from tokenfree.preprocess.job.finish import finish
 from tokenfree.preprocess.job.job import ATTEMPT, ERRORS, PreprocessJob, noted_error
-from tokenfree.preprocess.job.stages import Stage, still
+from tokenfree.preprocess.job.stages import Stage, run_if_current
 
 
 @pytest.fixture
@@ -28,11 +28,11 @@ def note(job: PreprocessJob, index: int, error: Exception) -> None:
         raise error
 
     with pytest.raises(type(error)):
-        still(honk, job, index)
+        run_if_current(honk, job, index)
 
 
 def test_an_error_comes_back_with_its_class_and_its_whole_message(job: PreprocessJob) -> None:
-    assert still(lambda job, index: index, job, 3) == 3
+    assert run_if_current(lambda job, index: index, job, 3) == 3
     assert noted_error(job.storage) is None
     message = "no goose\n [while running 'x'] tokenfree.core.errors.JobError: \\n 雁"
     note(job, 3, UserError(message))
@@ -99,7 +99,7 @@ def test_an_interrupt_in_a_step_is_one_of_the_command(
     def interrupted(*_: Any) -> bytes:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("tokenfree.preprocess.job.steps.train_apart", interrupted)
+    monkeypatch.setattr("tokenfree.preprocess.job.steps.train_in_subprocess", interrupted)
     with pytest.raises(KeyboardInterrupt):
         run_preprocess(make_config(corpus), str(tmp_path / "out"), beam_options=beam_options)
 

@@ -30,7 +30,7 @@ def install_command(extra: str) -> str:
     return f"pip install {shlex.quote(f'{source}[{extra}]')}"
 
 
-def own_requirements() -> list[str]:
+def declared_requirements() -> list[str]:
     """Return the requirements that tokenfree declares, or [] if it is not installed."""
     import importlib.metadata  # takes a tenth of a second, and few commands need it
 
@@ -40,10 +40,10 @@ def own_requirements() -> list[str]:
         return []
 
 
-def own_packages() -> list[str]:
+def required_packages() -> list[str]:
     """Return the names of the packages that preprocessing and training need, sorted."""
     names = set[str]()
-    for line in own_requirements():
+    for line in declared_requirements():
         extra = re.search(r"extra == ['\"](\w+)['\"]", line)
         if extra is None or extra[1] in ("beam", "model", "train"):
             names |= set(re.findall(r"^[\w.-]+", line))

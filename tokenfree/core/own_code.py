@@ -57,7 +57,7 @@ def is_trusted() -> bool:
     return _refused.get([]) is None
 
 
-def is_own(name: Any) -> bool:
+def is_custom(name: Any) -> bool:
     """Return True if the name of a part is that of a custom class, `MODULE.CLASS`."""
     return isinstance(name, str) and "." in name
 
@@ -89,7 +89,7 @@ def hashes(settings: Any) -> dict[str, str]:
             digests |= hashes(value)
             name = getattr(value, "name", "")
             file = getattr(sys.modules.get(type(value).__module__), "__file__", None)
-            if is_own(name) and file:  # classes of notebooks have no file
+            if is_custom(name) and file:  # classes of notebooks have no file
                 digests[name] = hash_file(file)
     return digests
 

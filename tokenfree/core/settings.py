@@ -32,7 +32,7 @@ from tokenfree.core.files import expand_home
 from tokenfree.core.settings_errors import Path, nearest_hint, refusals
 from tokenfree.core.yaml_text import parse_yaml
 
-_MOST_CHARACTERS = 80  # of a wrong value in a message
+_MAX_CHARACTERS = 80  # of a wrong value in a message
 
 
 def _problem_of_part(config_class: Any, base: type, name: str) -> str:
@@ -103,7 +103,7 @@ class Slot:
 
     def config_class(self, name: str) -> type:
         """Return the settings of a variant. Raises ValueError if there is none, UserError if it does not fit."""
-        if own_code.is_own(name):
+        if own_code.is_custom(name):
             found = own_code.load(name)
         elif name in self.names():
             found = self._module(name).Config
@@ -165,7 +165,7 @@ def draft(cls: type[T], mapping: Mapping[str, Any]) -> Draft[T]:
     try:
         return Draft(adapter(cls).validate_python(mapping))
     except ValidationError as error:
-        problems = refusals(error.errors(), mapping, known=functools.partial(_known_keys, cls, mapping))
+        problems = refusals(error.errors(), mapping, known=functools.partial(_keys_at, cls, mapping))
         return Draft(None, tuple(problems))
 
 
@@ -222,7 +222,9 @@ def override(
             old_name = old.get("name", slot.default)
             name = new.get("name", old_name)
             try:
-                valid_keys = {field.name for field in dataclasses.fields(slot.config_class(name))} if name != old_name else old
+                valid_keys = (
+                    {field.name for field in dataclasses.fields(slot.config_class(name))} if name != old_name else old
+                )
             except (ValueError, TypeError):  # reported when the part is built
                 continue
             kept = {part_key: part_value for part_key, part_value in old.items() if part_key in valid_keys}
@@ -250,7 +252,7 @@ def nest(dotted: Iterable[tuple[str, str]]) -> dict[str, Any]:
         try:
             value = parse_yaml(text)
         except ValueError as error:
-            shown = text if len(text) <= _MOST_CHARACTERS else f"{text[:_MOST_CHARACTERS]}..."
+            shown = text if len(text) <= _MAX_CHARACTERS else f"{text[:_MAX_CHARACTERS]}..."
             raise UserError(f"--{key}: cannot read the value {shown!r} as YAML ({error}); quote it") from None
         node = nested
         *parents, last = key.split(".")
@@ -277,7 +279,7 @@ def adapter(cls: Any) -> TypeAdapter[Any]:
     return TypeAdapter(cls)
 
 
-def _known_keys(cls: Any, mapping: Any, path: Path) -> list[str]:
+def _keys_at(cls: Any, mapping: Any, path: Path) -> list[str]:
     for key in path[:-1]:
         if get_origin(cls) is dict:  # of any names
             hint = get_args(cls)[1]

@@ -45,7 +45,7 @@ def read_columns(storage: Storage, name: str, columns: Sequence[str]) -> pa.Tabl
             return reader.read_all().select(list(columns))
 
 
-OWN = "sha256"  # the key of a file's own hash
+HASH_KEY = "sha256"  # the key of a file's own hash
 
 
 def hash_of(storage: Storage, name: str) -> str | None:
@@ -151,13 +151,13 @@ def read_sealed(storage: Storage, name: str) -> dict[str, Any] | None:
         return None
     if not isinstance(values, dict):
         return None
-    values.pop(OWN, None)
+    values.pop(HASH_KEY, None)
     return values if data == _text(values) else None
 
 
 def _text(values: Mapping[str, Any]) -> bytes:
     sha256 = hashlib.sha256(_json(values)).hexdigest()
-    return _json({**values, OWN: sha256})
+    return _json({**values, HASH_KEY: sha256})
 
 
 def _json(values: Mapping[str, Any]) -> bytes:
@@ -178,7 +178,7 @@ def cut_torn_line(path: Path) -> None:
 
 
 T = TypeVar("T")
-MOST_CHARACTERS = 200  # of a wrong value in a message
+MAX_CHARACTERS = 200  # of a wrong value in a message
 OPEN = ConfigDict(extra="allow")  # for a TypedDict whose other keys are kept unchanged
 
 
@@ -275,7 +275,7 @@ def checked(holds: Any, value: Any) -> Any:
     except ValidationError as error:
         wrong = refusals(error.errors(), value)
         text = wrong[0]
-        text = text if len(text) <= MOST_CHARACTERS else f"{text[:MOST_CHARACTERS]}..."
+        text = text if len(text) <= MAX_CHARACTERS else f"{text[:MAX_CHARACTERS]}..."
         raise ValueError(text + (f" (and {len(wrong) - 1} more)" if len(wrong) > 1 else "")) from None
     except RecursionError:
         raise ValueError("its values are nested too deeply") from None

@@ -5,10 +5,10 @@ from typing import Any
 
 import yaml
 
-_MOST_CHARACTERS = 200_000
+_MAX_CHARACTERS = 200_000
 _MOST_VALUES = 20_000  # with those that aliases and merge keys repeat
 _DEEPEST = 50  # nested mappings and lists
-_SHOWN = 40  # characters of a wrong value
+_MAX_VALUE_CHARACTERS = 40  # characters of a wrong value
 _SHORT = 100  # characters; such a text without aliases is within the limits
 
 
@@ -25,8 +25,8 @@ def parse_yaml(text: str | bytes) -> Any:
 
 
 def _check_size(text: str | bytes) -> None:
-    if len(text) > _MOST_CHARACTERS:
-        raise ValueError(f"longer than {_MOST_CHARACTERS:,} characters")
+    if len(text) > _MAX_CHARACTERS:
+        raise ValueError(f"longer than {_MAX_CHARACTERS:,} characters")
     count, sizes, containers = 0, dict[str, int](), list[tuple[str | None, int]]()
     event: Any  # PyYAML's types allow None where its events have none
     for event in yaml.parse(text, getattr(yaml, "CSafeLoader", yaml.SafeLoader)):
@@ -58,7 +58,9 @@ class _Loader(yaml.SafeLoader):
             value = super().construct_object(node, deep)
         line = f"line {node.start_mark.line + 1}"
         if not isinstance(value, (dict, list, str, int, float)) and kind != "null":
-            raise yaml.YAMLError(f"{line}: {str(node.value)[:_SHOWN]!r} is no value ({kind}); quote a text")
+            raise yaml.YAMLError(
+                f"{line}: {str(node.value)[:_MAX_VALUE_CHARACTERS]!r} is no value ({kind}); quote a text"
+            )
         if isinstance(value, int) and not -(2**63) <= value < 2**64:
             raise yaml.YAMLError(f"{line}: an integer of more than 64 bits")
         return value

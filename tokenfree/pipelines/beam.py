@@ -29,7 +29,7 @@ from tokenfree.core.errors import JobError, UserError
 from tokenfree.core.files import AnyPath, expand_home
 from tokenfree.core.yaml_text import parse_yaml
 from tokenfree.preprocess.job.job import PreprocessJob
-from tokenfree.preprocess.job.stages import STAGES, once, still
+from tokenfree.preprocess.job.stages import STAGES, one_task, run_if_current
 
 FOLDER = files("tokenfree.pipelines") / "beam_profiles"
 
@@ -169,7 +169,7 @@ def build_graph(pipeline: Pipeline, job: PreprocessJob) -> None:
             | f"{name}: wait" >> beam.GroupBy(lambda _: None)
             | f"{name}: list" >> beam.FlatMap(_list_tasks, job, count)
         )
-        if count is not once and not is_embedded(pipeline.options):  # one process has nothing to spread over
+        if count is not one_task and not is_embedded(pipeline.options):  # one process has nothing to spread over
             tasks |= f"{name}: spread" >> beam.Reshuffle()
         tasks |= name >> beam.Map(_do_task, job, function)
 
@@ -178,12 +178,12 @@ _NO_TASK = -1  # always among the tasks: a stage without any would keep the next
 
 
 def _list_tasks(_: Any, job: PreprocessJob, count: Callable[[PreprocessJob], int]) -> Iterable[int]:
-    return range(_NO_TASK, still(count, job) or 0)
+    return range(_NO_TASK, run_if_current(count, job) or 0)
 
 
 def _do_task(index: int, job: PreprocessJob, function: Callable[[PreprocessJob, int], object]) -> int:
     if index != _NO_TASK:
-        still(function, job, index)
+        run_if_current(function, job, index)
     return index
 
 

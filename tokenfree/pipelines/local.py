@@ -15,7 +15,7 @@ from multiprocessing.connection import Connection
 from tokenfree.core.signals import OF_GROUPS, on_first_signal
 from tokenfree.preprocess.job.job import PreprocessJob
 from tokenfree.preprocess.job.read import num_runs
-from tokenfree.preprocess.job.stages import STAGES, still
+from tokenfree.preprocess.job.stages import STAGES, run_if_current
 from tokenfree.preprocess.job.steps import num_shards
 
 ATTEMPTS_IN_VAIN = 2
@@ -29,8 +29,8 @@ def run_stages(job: PreprocessJob, workers: int) -> None:
     """
     if workers == 1:
         for _, count, function in STAGES:
-            for index in range(still(count, job) or 0):
-                still(function, job, index)
+            for index in range(run_if_current(count, job) or 0):
+                run_if_current(function, job, index)
         return
     in_vain = 0
     while True:
@@ -54,7 +54,10 @@ def _attempt(job: PreprocessJob, workers: int) -> None:
         try:
             for _, count, function in STAGES:
                 with _without_main(), _without_interrupts():
-                    tasks = [pool.submit(still, function, job, index) for index in range(still(count, job) or 0)]
+                    tasks = [
+                        pool.submit(run_if_current, function, job, index)
+                        for index in range(run_if_current(count, job) or 0)
+                    ]
                 for task in as_completed(tasks):
                     task.result()
         except BaseException:

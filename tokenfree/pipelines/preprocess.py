@@ -31,7 +31,7 @@ from tokenfree.preprocess.sources.splits import find_inputs, plan_splits
 if TYPE_CHECKING:
     from apache_beam.options.pipeline_options import PipelineOptions
 
-MOST_WORKERS = 4096
+MAX_WORKERS = 4096
 
 
 @dataclass(frozen=True)
@@ -62,8 +62,8 @@ def choose_engine(
     """
     if workers is not None and workers < 0:
         raise UserError(f"--workers: {workers} is too few; give 1 or more, or 0 for all cores")
-    if workers is not None and workers > MOST_WORKERS:
-        raise UserError(f"--workers: {workers:,} is too many; give {MOST_WORKERS:,} or fewer, or 0 for all cores")
+    if workers is not None and workers > MAX_WORKERS:
+        raise UserError(f"--workers: {workers:,} is too many; give {MAX_WORKERS:,} or fewer, or 0 for all cores")
     if profile is None and not beam_options:
         if runner == "ray":
             return Engine("ray", workers or 0)

@@ -16,11 +16,11 @@ from ray.exceptions import NodeDiedError, RayError, RayTaskError
 from tokenfree.core.errors import JobError, TakenOverError, UserError, first_line
 from tokenfree.core.ray_access import named_cluster, reach
 from tokenfree.preprocess.job.job import PreprocessJob
-from tokenfree.preprocess.job.stages import STAGES, Stage, still
+from tokenfree.preprocess.job.stages import STAGES, Stage, run_if_current
 from tokenfree.preprocess.records import InputSplit
 
 _QUIET_SECONDS = 60.0  # without any finished task, until a notice
-MOST_LOSSES = 3  # lost workers per task
+MAX_LOSSES = 3  # lost workers per task
 
 
 def check_cluster() -> None:
@@ -52,7 +52,7 @@ def run_stages(job: PreprocessJob, workers: int, notice: Callable[[str], None]) 
     with _joined_cluster():
         shared = ray.put(job), ray.put(sorted(filter(os.path.exists, read)))
         for stage in STAGES:
-            _run_stage(stage, still(stage.count, job) or 0, shared, workers, notice)
+            _run_stage(stage, run_if_current(stage.count, job) or 0, shared, workers, notice)
 
 
 def _run_stage(stage: Stage, count: int, shared: Any, workers: int, notice: Callable[[str], None]) -> None:
@@ -79,7 +79,7 @@ def _run_stage(stage: Stage, count: int, shared: Any, workers: int, notice: Call
                     raise error.cause from error
                 except RayError as error:
                     losses[index] += 1
-                    if losses[index] == MOST_LOSSES:
+                    if losses[index] == MAX_LOSSES:
                         raise BrokenExecutor from error
                     what = "its node was lost" if isinstance(error, NodeDiedError) else "out of memory?"
                     notice(f"a worker on the Ray cluster died ({what}); its task is repeated")
@@ -98,7 +98,7 @@ def _do_task(
             f"{missing}: the Ray node {ray.util.get_node_ip_address()} does not see it; give an address such as "
             "s3://bucket/data, or the whole path in a folder that all nodes have mounted"
         )
-    still(function, job, index)
+    run_if_current(function, job, index)
 
 
 def _missing(job: PreprocessJob, paths: Sequence[str]) -> str | None:

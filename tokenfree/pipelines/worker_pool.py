@@ -22,7 +22,7 @@ from apache_beam.portability.api import beam_fn_api_pb2_grpc
 from apache_beam.runners.worker.worker_pool_main import BeamFnExternalWorkerPoolServicer, kill_process_gracefully
 
 LOOPBACK = "127.0.0.1"
-MOST_CALLS = 16  # at a time; each only starts or ends a process
+MAX_CALLS = 16  # at a time; each only starts or ends a process
 
 
 def main() -> None:
@@ -31,12 +31,12 @@ def main() -> None:
     parser.add_argument("--port", type=int, required=True)
     parser.add_argument("--address", default=LOOPBACK, help=f"to listen on (default {LOOPBACK})")
     options = parser.parse_args()
-    _find_ours()
+    _set_search_paths()
     ended = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: ended.set())
     pings = [("grpc.http2.max_pings_without_data", 0), ("grpc.http2.max_ping_strikes", 0), ("grpc.so_reuseport", 0)]
-    server = grpc.server(ThreadPoolExecutor(MOST_CALLS), options=pings)
+    server = grpc.server(ThreadPoolExecutor(MAX_CALLS), options=pings)
     pool = BeamFnExternalWorkerPoolServicer(use_process=True)
     beam_fn_api_pb2_grpc.add_BeamFnExternalWorkerPoolServicer_to_server(pool, server)
     try:
@@ -51,7 +51,7 @@ def main() -> None:
         kill_process_gracefully(process)
 
 
-def _find_ours() -> None:
+def _set_search_paths() -> None:
     """Make `python` on the PATH, which the pool starts, this interpreter with our packages."""
     root = str(Path(__file__).resolve().parents[2])
     for name, first in (("PATH", str(Path(sys.executable).parent)), ("PYTHONPATH", root)):

@@ -12,21 +12,21 @@ from tokenfree.preprocess.text.characters import SCRIPTS
 COLUMNS = tuple(COLUMN_TYPES)
 
 
-def _known_column(name: str) -> str:
+def _check_column(name: str) -> str:
     if name not in COLUMN_TYPES:
         raise ValueError(f"there is no column {name!r} (known: {', '.join(COLUMNS)})")
     return name
 
 
-def _known_script(name: str) -> str:
+def _check_script(name: str) -> str:
     if name not in SCRIPTS:
         nearest = ", ".join(difflib.get_close_matches(name.title(), SCRIPTS)) or "Latin, Cyrillic, Han, ..."
         raise ValueError(f"there is no script {name!r} in Unicode (known: {nearest})")
     return name
 
 
-Column = Annotated[str, AfterValidator(_known_column)]
-Script = Annotated[str, AfterValidator(_known_script)]
+Column = Annotated[str, AfterValidator(_check_column)]
+Script = Annotated[str, AfterValidator(_check_script)]
 
 
 @settings

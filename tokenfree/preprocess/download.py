@@ -29,7 +29,7 @@ TIMEOUT = 60.0  # seconds without a byte
 ANSWER_SECONDS = 8.0  # until the first answer of a mirror, with all attempts
 MIRROR = "https://dumps.wikimedia.org"
 LATEST = "latest"
-MOST_DATES = 100  # newest ones in a listing to consider; a mirror has about ten
+MAX_DATES = 100  # newest ones in a listing to consider; a mirror has about ten
 _ADDRESS = re.compile(r"(https?)://(?:[\w.-]+|\[[0-9a-fA-F:]+\])(?::\d+)?(?:/[!-~]*)?")
 _PROJECT = re.compile(r"\w+wik(?:i|tionary|ibooks|inews|iquote|isource|iversity|ivoyage)")
 # BCP 47 of the wikis whose own code differs: yue -> zh-yue. `en` does not name simplewiki.
@@ -136,7 +136,9 @@ class Mirror:
         for kind in ("-multistream", ""):
             for dump_date in dates:
                 if names := self._choose(wiki, dump_date, sums[dump_date], kind):
-                    files = (DumpFile(name, f"{self.url}/{wiki}/{dump_date}/{name}", sums[dump_date][name]) for name in names)
+                    files = (
+                        DumpFile(name, f"{self.url}/{wiki}/{dump_date}/{name}", sums[dump_date][name]) for name in names
+                    )
                     return Dump(wiki, dump_date, tuple(files))
         raise UserError(
             f"{wiki}: {self.url} lists no complete articles dump (--date {date}). Check the name of the wiki, or give "
@@ -151,7 +153,7 @@ class Mirror:
     def _dates(self, wiki: str) -> list[str]:
         dates = {name.split("-")[1] for name in self._sums(wiki, LATEST) if "-" in name}
         dates.update(_DATED_FOLDER.findall(self._text(f"{self.url}/{wiki}/")))
-        return sorted(filter(re.compile("[0-9]{8}").fullmatch, dates), reverse=True)[:MOST_DATES]
+        return sorted(filter(re.compile("[0-9]{8}").fullmatch, dates), reverse=True)[:MAX_DATES]
 
     def _choose(self, wiki: str, date: str, sums: Mapping[str, str], kind: str) -> list[str]:
         """Return the names of the articles, in one file or in numbered parts; [] if incomplete."""

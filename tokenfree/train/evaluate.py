@@ -24,7 +24,7 @@ from tokenfree.train.batches.base import MASKED, Arrays
 from tokenfree.train.batches.characters import ragged_range
 from tokenfree.train.batches.words import NUM_FRAME, frame_words
 from tokenfree.train.config import check
-from tokenfree.train.data.mixture import Data, given_or_parsed, load_data_manifest, load_data_vocabulary
+from tokenfree.train.data.mixture import Data, as_data, load_data_manifest, load_data_vocabulary
 from tokenfree.train.data.validation import Baselines
 from tokenfree.train.intervals import mean_over_windows
 from tokenfree.train.loop.precision import inference_precision
@@ -51,7 +51,7 @@ def evaluate(
 
     The result has `step` and the values of `Loop.validate`. Objectives that have context-free baselines add:
     `baseline_...`, the values of `Baselines.numbers`; `margin` and `probe`, both in nats per hidden target, of
-    `what_is_read`; `..._low` and `..._high`, the ends of 95% intervals if there are several windows; `languages` and
+    `context_probe`; `..._low` and `..._high`, the ends of 95% intervals if there are several windows; `languages` and
     `scripts`.
 
     `num_windows` is by default that of the run's recipe. With `trust_code`, code outside tokenfree that the run names
@@ -70,7 +70,7 @@ def evaluate(
     if num_windows is not None:
         train = dataclasses.replace(train, validation_windows=num_windows)
     recipe = dataclasses.replace(config.recipe, train=train)
-    checkpoint, data = checkpoint_of(run, step), given_or_parsed(data)
+    checkpoint, data = checkpoint_of(run, step), as_data(data)
     vocabulary = load_data_vocabulary(data)
     problems = check(recipe, load_data_manifest(data), vocabulary=vocabulary, trains_here=False)
     sha256 = vocabulary.sha256 if vocabulary is not None else None
@@ -88,7 +88,7 @@ def evaluate(
     if baselines is not None:
         result |= {f"baseline_{name}": value for name, value in baselines.numbers().items()}
         scores = score(loop)
-        result |= what_is_read(loop, baselines, scores)
+        result |= context_probe(loop, baselines, scores)
         result |= by_language_and_script(loop, baselines, scores)
     return result
 
@@ -122,7 +122,7 @@ def score(loop: Loop, change: Change | None = None) -> TargetScores:
     return TargetScores(*map(np.concatenate, zip(*parts, strict=True)))
 
 
-def what_is_read(loop: Loop, baselines: Baselines, scores: TargetScores) -> dict[str, float]:
+def context_probe(loop: Loop, baselines: Baselines, scores: TargetScores) -> dict[str, float]:
     """Return how much lower the model's loss `own` on hidden targets is than without context, in nats.
 
     `margin` compares it with the better of the baselines. `probe_blank` compares it with the same model when all text

@@ -164,7 +164,7 @@ def prepare(
     return PreparedRun(recipe, used, run, init_from)
 
 
-def _laid_over(model: ModelConfig, over: Mapping[str, Any], trust_code: bool) -> ModelConfig:
+def _with_overrides(model: ModelConfig, over: Mapping[str, Any], trust_code: bool) -> ModelConfig:
     with own_code.trusting(trust_code, "model"):
         return build(ModelConfig, merge(to_mapping(model), over), source="model") if over else model
 
@@ -175,14 +175,14 @@ def _model_of(
     """Return the adapted settings of the model at `init_from`, or those that a run that started from it recorded."""
     previous = config_before(Run(run).name, recipe)
     if previous is not None and previous.init_from is not None and previous.init_from.path == absolute_path(init_from):
-        return _laid_over(previous.recipe.model, over, trust_code)
+        return _with_overrides(previous.recipe.model, over, trust_code)
     source, _ = run_and_step(init_from)
     if Storage.at(absolute_path(source)).size("config.yaml") is not None:
         source_model = read_any_config(source, trust_code=trust_code).recipe.model
     else:
         source_model = read_weights(init_from, trust_code=trust_code).model
     # The overrides are applied twice: the task sees the user's choices, such as another pattern, and cannot undo them.
-    return _laid_over(recipe.task.adapted(_laid_over(source_model, over, trust_code)), over, trust_code)
+    return _with_overrides(recipe.task.adapted(_with_overrides(source_model, over, trust_code)), over, trust_code)
 
 
 def _vocabulary(

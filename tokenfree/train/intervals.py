@@ -63,6 +63,6 @@ def bootstrap_interval(replicates: np.ndarray) -> np.ndarray:
     return np.percentile(replicates, (2.5, 97.5), axis=0)
 
 
-def known(value: float) -> float | None:
+def none_if_nan(value: float) -> float | None:
     """Return None for NaN, which JSON lacks."""
     return None if math.isnan(value) else value

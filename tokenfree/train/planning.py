@@ -42,7 +42,9 @@ def work_of(recipe: PretrainRecipe, data: Data | None) -> Work:
     if data is None:
         needed = recipe.objective.vocabulary_size(recipe.model)
         size = PreprocessConfig().vocabulary.size if needed is None else needed
-        source = f"full windows of {train.length:,} with {max_predictions} targets" + (f", {size:,} subwords" if size else "")
+        source = f"full windows of {train.length:,} with {max_predictions} targets" + (
+            f", {size:,} subwords" if size else ""
+        )
         arrays: Arrays = {
             "codepoints": np.zeros((1, train.length), np.int64),
             "target_mask": np.ones((1, max_predictions), np.bool_),
@@ -172,7 +174,7 @@ def bfloat16_speed(dimensions: Dimensions, *, repeats: int = 3) -> float:
     return float32 / bfloat16
 
 
-def told(speed: float) -> str:
+def bfloat16_summary(speed: float) -> str:
     return f"a layer is {speed:.1f} times as fast in bfloat16 as in float32 on this machine"
 
 

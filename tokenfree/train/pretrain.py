@@ -10,7 +10,7 @@ from tokenfree.core import own_code
 from tokenfree.core.errors import UserError
 from tokenfree.core.files import AnyPath
 from tokenfree.train.config import PretrainRecipe, check, with_rows_for
-from tokenfree.train.data.mixture import Data, absolute, given_or_parsed, load_data_manifest, load_data_vocabulary
+from tokenfree.train.data.mixture import Data, absolute, as_data, load_data_manifest, load_data_vocabulary
 from tokenfree.train.jobs.run_to_end import Extension, GivenStart, num_restarts, run_to_end
 from tokenfree.train.loop.pretraining import Loop, TrainJob
 from tokenfree.train.runs.checkpoints import checkpoint_name
@@ -71,7 +71,7 @@ def pretrain(
 
     Raises UserError if settings, data, weights and run do not fit together, and JobError if training failed.
     """
-    data = absolute(given_or_parsed(data))
+    data = absolute(as_data(data))
     manifest, vocabulary = load_data_manifest(data), load_data_vocabulary(data)
     recipe = with_rows_for(recipe, vocabulary)
     problems = check(recipe, manifest, workers=workers, vocabulary=vocabulary)
@@ -83,7 +83,9 @@ def pretrain(
         recipe = extension.before
     start = None
     if init_from is not None:
-        start = GivenStart(target, recipe, lambda loop_recipe: Loop(loop_recipe, data), init_from, trust_code=trust_code)
+        start = GivenStart(
+            target, recipe, lambda loop_recipe: Loop(loop_recipe, data), init_from, trust_code=trust_code
+        )
     first = None if start is None else start.record
 
     make_job = functools.partial(TrainJob, data=data, run=target.name, has_first_checkpoint=start is not None)

@@ -34,12 +34,12 @@ class Recipe:
 
         Raises UserError if there is no such recipe, it is of another kind, or keys or values are invalid.
         """
-        return _built(library.PRETRAINING, recipe, overrides, trust_code)
+        return _build_recipe(library.PRETRAINING, recipe, overrides, trust_code)
 
     @staticmethod
     def for_finetuning(recipe: AnyPath, *, trust_code: bool = False, **overrides: Any) -> "FinetuneRecipe":
         """Build a fine-tuning recipe, such as `Recipe.for_finetuning("ner", train={"steps": 500})`."""
-        return _built(library.FINETUNING, recipe, overrides, trust_code)
+        return _build_recipe(library.FINETUNING, recipe, overrides, trust_code)
 
     @staticmethod
     def for_sweep(recipe: AnyPath, *, trust_code: bool = False, **overrides: Any) -> "SweepRecipe":
@@ -51,10 +51,12 @@ class Recipe:
     @staticmethod
     def for_preprocessing(recipe: AnyPath, **overrides: Any) -> "PreprocessConfig":
         """Build preprocessing settings, such as `Recipe.for_preprocessing("wikipedia-tiny", books=["books/"])`."""
-        return _built(library.PREPROCESSING, recipe, overrides)
+        return _build_recipe(library.PREPROCESSING, recipe, overrides)
 
 
-def _built(kind: library.RecipeKind, recipe: AnyPath, overrides: Mapping[str, Any], trust_code: bool = False) -> Any:
+def _build_recipe(
+    kind: library.RecipeKind, recipe: AnyPath, overrides: Mapping[str, Any], trust_code: bool = False
+) -> Any:
     library.check_kind(kind, recipe)
     with trusting(trust_code, f"recipe {recipe}"):
         mapping, lost = override(kind.settings_class(), library.read_based(recipe), overrides)

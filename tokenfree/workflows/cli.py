@@ -28,7 +28,7 @@ from tokenfree.core.machine import install_command, version_of
 from tokenfree.core.own_code import trusting
 from tokenfree.core.settings_errors import nearest_hint
 from tokenfree.core.signals import on_first_signal
-from tokenfree.workflows.recipes.options import separated
+from tokenfree.workflows.recipes.options import split_arguments
 from tokenfree.workflows.terminal.verbosity import add_arguments, set_logging
 
 PATHS = ("DIR", "FILE", "PATH", "PROFILE", "RECIPE", "RUN", "RUN|FOLDER", "URL")  # metavars of paths and addresses
@@ -172,7 +172,7 @@ def _run(argv: list[str]) -> int:
     if name is not None:
         start = command_line.index(name) + 1
         options = [option for action in actions for option in action.option_strings]
-        rest, overrides = separated(name, command_line[start:], options, getattr(modules[name], "KIND", None))
+        rest, overrides = split_arguments(name, command_line[start:], options, getattr(modules[name], "KIND", None))
         command_line = command_line[:start] + rest
     args = parser.parse_args(command_line)
     if args.version:

@@ -18,7 +18,7 @@ from typing import Any, Literal
 import fsspec
 
 from tokenfree.core.errors import UserError, first_line
-from tokenfree.core.machine import GIB, cores, install_command, machine_memory, own_requirements
+from tokenfree.core.machine import GIB, cores, declared_requirements, install_command, machine_memory
 from tokenfree.core.ray_access import named_cluster
 
 State = Literal["ok", "note", "missing"]
@@ -34,22 +34,22 @@ class Finding:
     remedy: str = ""
 
 
-def _found(what: str, value: str, good: bool, remedy: str, otherwise: State = "note") -> Finding:
+def _finding(what: str, value: str, good: bool, remedy: str, otherwise: State = "note") -> Finding:
     return Finding("ok", what, value) if good else Finding(otherwise, what, value, remedy)
 
 
 def python() -> Iterator[Finding]:
     version, good = f"{platform.python_version()} on {platform.system()}", (3, 11) <= sys.version_info[:2] <= (3, 13)
-    yield _found("python", version, good, "install Python 3.11 and make the environment again", "missing")
+    yield _finding("python", version, good, "install Python 3.11 and make the environment again", "missing")
 
 
 def packages() -> Iterator[Finding]:
     """Yield every dependency that tokenfree declares: it must be installed in a version that is new enough."""
     from packaging.requirements import Requirement
 
-    if not own_requirements():
+    if not declared_requirements():
         yield Finding("missing", "tokenfree", "not installed", install_command("all"))
-    for line in own_requirements():
+    for line in declared_requirements():
         requirement = Requirement(line)
         extra = re.search(r"extra == ['\"](\w+)['\"]", line)
         if (extra and extra.group(1) in ("dataflow", "all")) or requirement.name == "tokenfree":
@@ -64,12 +64,12 @@ def packages() -> Iterator[Finding]:
                 yield Finding("note", requirement.name, f"not installed (only for {extra.group(1)})", remedy)
             continue
         good = requirement.specifier.contains(version, prereleases=True)
-        yield _found(requirement.name, version, good, remedy, "missing" if extra is None else "note")
+        yield _finding(requirement.name, version, good, remedy, "missing" if extra is None else "note")
 
 
 def devices() -> Iterator[Finding]:
     remedy = "one core: use --workers 1, and expect the demo to take twice as long"
-    yield _found("cores", str(cores()), cores() >= 2, remedy)
+    yield _finding("cores", str(cores()), cores() >= 2, remedy)
     if importlib.util.find_spec("torch") is None:
         return
     try:
@@ -89,17 +89,17 @@ def devices() -> Iterator[Finding]:
 def memory() -> Iterator[Finding]:
     """Yield the main memory, and the shared memory where Ray keeps objects."""
     total = machine_memory()
-    yield _found("memory", f"{total / GIB:.1f} GiB", total >= 4 * GIB, "4 GiB are advised")
+    yield _finding("memory", f"{total / GIB:.1f} GiB", total >= 4 * GIB, "4 GiB are advised")
     if os.path.isdir("/dev/shm"):
         shared = shutil.disk_usage("/dev/shm").total
         remedy = "start the container with --shm-size=2g, else Ray falls back to slow files in /tmp"
-        yield _found("/dev/shm", f"{shared / GIB:.1f} GiB", shared >= GIB // 2, remedy)
+        yield _finding("/dev/shm", f"{shared / GIB:.1f} GiB", shared >= GIB // 2, remedy)
 
 
 def limits() -> Iterator[Finding]:
     """Yield limits that kill or starve long jobs: open files, CPU time, the time limit of a batch system."""
     files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    yield _found("open files", str(files), files == resource.RLIM_INFINITY or files >= 4096, "ulimit -n 65536")
+    yield _finding("open files", str(files), files == resource.RLIM_INFINITY or files >= 4096, "ulimit -n 65536")
     seconds, _ = resource.getrlimit(resource.RLIMIT_CPU)
     if seconds != resource.RLIM_INFINITY:
         yield Finding("note", "CPU time", f"{seconds} s", "ulimit -t unlimited, or the job is killed at that time")
@@ -118,7 +118,7 @@ def java() -> Iterator[Finding]:
     said = subprocess.run([path, "-version"], capture_output=True, text=True, check=False).stderr
     version = re.search(r'"(\d+)', said)
     good = version is not None and int(version.group(1)) >= 11
-    yield _found("java", version.group(1) if version else said[:40], good, remedy)
+    yield _finding("java", version.group(1) if version else said[:40], good, remedy)
 
 
 def ray_cluster() -> Iterator[Finding]:
@@ -145,7 +145,7 @@ def storage(url: str) -> Iterator[Finding]:
     yield Finding("ok" if well else "missing", f"storage {url}", "written, read, removed" if well else "reads differ")
     if "://" not in url:
         free = shutil.disk_usage(url).free
-        yield _found("free room", f"{free / GIB:.1f} GiB", free >= 2 * GIB, "2 GiB for the demo")
+        yield _finding("free room", f"{free / GIB:.1f} GiB", free >= 2 * GIB, "2 GiB for the demo")
 
 
 def training_step(name: str) -> Iterator[Finding]:
@@ -162,10 +162,10 @@ def training_step(name: str) -> Iterator[Finding]:
     needed = step_memory(recipe.model, recipe.train.length, batch).total
     value = f"{needed / GIB:.1f} GiB for {batch} examples at once"
     remedy = f"set train.micro_batch below {batch}, or use more workers"
-    yield _found(f"memory of {name}", value, needed < 0.8 * machine_memory(), remedy)
+    yield _finding(f"memory of {name}", value, needed < 0.8 * machine_memory(), remedy)
     speed = planning.bfloat16_speed(recipe.model.dimensions)
     remedy = planning.advice(speed, recipe.train.precision)
-    yield _found(f"precision of {name}", planning.told(speed), not remedy, remedy)
+    yield _finding(f"precision of {name}", planning.bfloat16_summary(speed), not remedy, remedy)
 
 
 CHECKS = (python, packages, devices, memory, limits, java, ray_cluster)
@@ -237,7 +237,9 @@ def node_findings(
     findings = [finding for check in (memory, limits) for finding in check() if finding.state != "ok"]
     local_versions = versions()
     other = [
-        f"{name} {local_versions.get(name)} (here {version})" for name, version in expected.items() if local_versions.get(name) != version
+        f"{name} {local_versions.get(name)} (here {version})"
+        for name, version in expected.items()
+        if local_versions.get(name) != version
     ]
     if other:
         remedy = "install the same versions everywhere: one image, or one lock file on each node"

@@ -148,7 +148,7 @@ def test_a_mirror_without_latest(mirror: Any) -> None:
 def test_a_listing_of_endless_dates_is_not_followed(
     mirror: Any, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(mirrors, "MOST_DATES", 7)
+    monkeypatch.setattr(mirrors, "MAX_DATES", 7)
     mirror.files["/aawiki/"] = "".join(f'<a href="{date}/">' for date in range(20000000, 20000400)).encode()
     assert "lists no complete articles dump" in refused(["aa", "--output", "dumps"], capsys)
     asked = [path for _, path, _, _ in mirror.log if "sha1sums" in path and "latest" not in path]

@@ -14,7 +14,7 @@ from tests.conftest import REPOSITORY
 from tests.preprocess.features.test_vocabulary import CORPUS, config_of
 from tokenfree.core.errors import JobError, UserError
 from tokenfree.preprocess.features import vocabulary
-from tokenfree.preprocess.features.vocabulary import train_apart, train_vocabulary
+from tokenfree.preprocess.features.vocabulary import train_in_subprocess, train_vocabulary
 
 CHARACTERS = sum(map(len, CORPUS))
 
@@ -27,22 +27,22 @@ def small_enough(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("algorithm", ["unigram", "bpe"])
 def test_the_same_bytes(algorithm: str) -> None:
     config = config_of(f"{algorithm}-bytes")
-    assert train_apart(iter(CORPUS), config, 0, CHARACTERS) == train_vocabulary(CORPUS, config, 0)
+    assert train_in_subprocess(iter(CORPUS), config, 0, CHARACTERS) == train_vocabulary(CORPUS, config, 0)
 
 
 def test_a_small_vocabulary_needs_no_process(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(vocabulary, "WORTH_A_PROCESS", CHARACTERS + 1)
     monkeypatch.setattr(subprocess, "Popen", None)
     config = config_of("unigram-bytes")
-    assert train_apart(CORPUS, config, 0, CHARACTERS) == train_vocabulary(CORPUS, config, 0)
+    assert train_in_subprocess(CORPUS, config, 0, CHARACTERS) == train_vocabulary(CORPUS, config, 0)
 
 
 def test_errors_are_those_of_the_training(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(UserError, match=r"vocabulary\.size: 300 is too small"):
-        train_apart(CORPUS, config_of("unigram-bytes", size=300), 0, CHARACTERS)
+        train_in_subprocess(CORPUS, config_of("unigram-bytes", size=300), 0, CHARACTERS)
     monkeypatch.setattr(sys, "executable", "/bin/false")
     with pytest.raises(JobError, match=r"Lower vocabulary\.sample_characters"):
-        train_apart(CORPUS * 1000, config_of("unigram-bytes"), 0, CHARACTERS)
+        train_in_subprocess(CORPUS * 1000, config_of("unigram-bytes"), 0, CHARACTERS)
 
 
 def test_it_ends_with_the_process_that_waits_for_it(tmp_path: Path) -> None:
@@ -50,9 +50,9 @@ def test_it_ends_with_the_process_that_waits_for_it(tmp_path: Path) -> None:
     program.write_text(
         "import random\n"
         "from tokenfree.preprocess.config import VocabularyConfig\n"
-        "from tokenfree.preprocess.features.vocabulary import train_apart\n"
+        "from tokenfree.preprocess.features.vocabulary import train_in_subprocess\n"
         "texts = [' '.join(random.choices(['goose', 'gander', 'gosling'], k=9)) + str(n) for n in range(300_000)]\n"
-        "train_apart(texts, VocabularyConfig(), 0, 10**7)\n"
+        "train_in_subprocess(texts, VocabularyConfig(), 0, 10**7)\n"
     )
     environment = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
     parent = subprocess.Popen([sys.executable, str(program)], env=environment)

@@ -7,7 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tokenfree.preprocess.documents.near_duplicates import Pair, band_rows, candidates, chosen, found_share
+from tokenfree.preprocess.documents.near_duplicates import (
+    Pair,
+    band_rows,
+    candidate_probability,
+    candidates,
+    select_dropped,
+)
 
 DOCUMENTS = st.lists(st.tuples(st.integers(0, 1), st.integers(0, 3), st.integers(0, 4)), max_size=12)
 
@@ -44,11 +50,11 @@ def pair(lower: bytes, upper: bytes, similarity: float = 0.9, language: str = "e
     ],
 )
 def test_which_document_goes(pairs: list[Pair], gone: list[tuple[bytes, bytes]]) -> None:
-    assert [(one.lower, one.upper) for one in chosen(pairs)] == gone
-    assert chosen(pairs) == chosen(pairs[::-1])
+    assert [(one.lower, one.upper) for one in select_dropped(pairs)] == gone
+    assert select_dropped(pairs) == select_dropped(pairs[::-1])
 
 
 @pytest.mark.parametrize(("similarity", "rows"), [(0.5, 4), (0.7, 4), (0.8, 8), (0.9, 8), (0.95, 16), (1.0, 16)])
 def test_bands_are_as_wide_as_they_may_be(similarity: float, rows: int) -> None:
     assert band_rows(similarity) == rows
-    assert found_share(similarity, rows) > 0.98
+    assert candidate_probability(similarity, rows) > 0.98

@@ -13,7 +13,7 @@ from tokenfree.core.errors import UserError
 from tokenfree.core.storage import Storage
 from tokenfree.core.stored_files import write_sealed
 from tokenfree.preprocess.dataset.manifest import ShardEntry
-from tokenfree.preprocess.job.job import JOB, begun_job
+from tokenfree.preprocess.job.job import JOB, read_job_identity
 from tokenfree.preprocess.shards.build import BuiltShard, find_shard
 
 ROWS = b"rows"
@@ -35,15 +35,15 @@ def test_of_a_shard(tmp_path: Path) -> None:
 
 def test_of_a_begun_job(tmp_path: Path) -> None:
     storage = Storage.at(str(tmp_path))
-    assert begun_job(storage) is None
+    assert read_job_identity(storage) is None
     job = {"format": 3, "config": {"seed": 0}, "versions": {"numpy": "2"}, "inputs": [{"path": "a", "size": 1}]}
     storage.write_json(JOB, job)
-    assert begun_job(storage) == job
+    assert read_job_identity(storage) == job
     content = json.dumps(job).encode()
     for each in (*damaged_bytes(content), *wrong_json(content)):
         put(tmp_path / JOB, each)
         with contextlib.suppress(UserError):  # any other error fails the test
-            begun_job(storage)
+            read_job_identity(storage)
     put(tmp_path / JOB, None)
     with pytest.raises(UserError, match="remove the output directory"):
-        begun_job(storage)
+        read_job_identity(storage)

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from tests.train.conftest import MakeRecipe
-from tokenfree.train.evaluate import score, what_is_read
+from tokenfree.train.evaluate import context_probe, score
 from tokenfree.train.loop.pretraining import Loop
 
 OBJECTIVES: dict[str, Mapping[str, Any]] = {
@@ -52,19 +52,19 @@ def test_a_model_that_cannot_see_reads_nothing(loop: Loop, corpus: str) -> None:
             parameter.copy_(parameter[:1].expand_as(parameter))
     baselines = loop.windows.baselines()
     assert baselines is not None
-    found = what_is_read(loop, baselines, score(loop))
+    found = context_probe(loop, baselines, score(loop))
     if "word_bytes" not in type(loop.encoder.embedder).__module__:  # blanking words changes how many bytes they have
         assert found["probe"] == pytest.approx(0, abs=1e-7)
         assert found["probe_blank"] == pytest.approx(0, abs=1e-7)
     assert found["margin_high"] < 0
     seeing = Loop(loop.recipe, corpus)
-    assert abs(what_is_read(seeing, baselines, score(seeing))["probe_blank"]) > 1e-6
+    assert abs(context_probe(seeing, baselines, score(seeing))["probe_blank"]) > 1e-6
 
 
 def test_the_margin_is_against_the_better_baseline(loop: Loop) -> None:
     baselines = loop.windows.baselines()
     assert baselines is not None
-    found, numbers = what_is_read(loop, baselines, score(loop)), baselines.numbers()
+    found, numbers = context_probe(loop, baselines, score(loop)), baselines.numbers()
     best = min(numbers["masked_only_unigram"], numbers["masked_only_clue"])
     loss = loop.validate()["validation_masked_only_loss"]
     assert found["margin"] == pytest.approx(best - loss, abs=1e-4)
@@ -77,4 +77,4 @@ def test_one_window_has_no_interval(corpus: str, make_recipe: MakeRecipe) -> Non
     loop = Loop(make_recipe(validation_windows=1), corpus)
     baselines = loop.windows.baselines()
     assert baselines is not None
-    assert set(what_is_read(loop, baselines, score(loop))) == {"margin", "probe_blank", "probe_other", "probe"}
+    assert set(context_probe(loop, baselines, score(loop))) == {"margin", "probe_blank", "probe_other", "probe"}

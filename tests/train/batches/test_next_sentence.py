@@ -14,7 +14,7 @@ from tokenfree.core.settings import Slot
 from tokenfree.preprocess.dataset.manifest import load_vocabulary
 from tokenfree.preprocess.text.specials import CLS, PAD, SEP, of_subwords
 from tokenfree.train.batches.base import Arrays
-from tokenfree.train.batches.next_sentence import Cut, Window, cut_pair, cut_places, fit
+from tokenfree.train.batches.next_sentence import Cut, Window, cut_pair, cut_places, truncate_pair
 from tokenfree.train.data.loader import Loader, load_windows, second_segments
 from tokenfree.train.data.shards import ShardReader
 from tokenfree.train.objectives import canine_s
@@ -208,7 +208,7 @@ def test_subwords_are_cut_alike() -> None:
 
 @given(st.integers(0, 100), st.integers(0, 100), st.integers(2, 100))
 def test_two_parts_fill_the_room(num_a: int, num_b: int, room: int) -> None:
-    a, b = fit(num_a, num_b, room)
+    a, b = truncate_pair(num_a, num_b, room)
     assert a + b == min(num_a + num_b, room)
     assert a >= min(num_a, room // 2)
     assert b >= min(num_b, room // 2)

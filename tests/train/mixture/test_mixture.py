@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tokenfree.core.errors import UserError
-from tokenfree.train.data.mixture import Mixture, absolute, given_or_parsed, parse
+from tokenfree.train.data.mixture import Mixture, absolute, as_data, parse
 
 
 @pytest.mark.parametrize(
@@ -64,5 +64,5 @@ def test_what_is_stored_is_read_again(monkeypatch: pytest.MonkeyPatch, tmp_path:
     monkeypatch.chdir(tmp_path)
     for words in (["a b:1"], ["a b:0.7", "s3://c/d:3"], ["a", "s3://c/d"]):
         data = absolute(parse(words))
-        assert given_or_parsed(data.words() if isinstance(data, Mixture) else data) == data
+        assert as_data(data.words() if isinstance(data, Mixture) else data) == data
     assert absolute(parse(["a", "s3://c/d"])) == Mixture((f"{tmp_path}/a", "s3://c/d"))

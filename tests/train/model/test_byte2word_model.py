@@ -11,7 +11,7 @@ from tokenfree.preprocess.text.specials import BYTE_MASK as MASK
 from tokenfree.train.config import PretrainRecipe
 from tokenfree.train.model.common.basic import as_rows
 from tokenfree.train.model.costs import costs, step_memory
-from tokenfree.train.model.downsamplers.words import words_of
+from tokenfree.train.model.downsamplers.words import find_words
 from tokenfree.train.model.encoder import Encoder, ModelConfig
 from tokenfree.train.objectives.base import Head
 from tokenfree.workflows.recipes import library
@@ -51,7 +51,7 @@ def pooled(encoder: Encoder, *words: bytes, size: int = 0) -> Tensor:
     """e_i of each word, [U, D]."""
     codepoints, mask, ends = text(*words, size=size)
     with torch.no_grad():
-        return encoder.downsampler.pool(as_rows(encoder.embedder(codepoints)), words_of(mask, ends))[0]
+        return encoder.downsampler.pool(as_rows(encoder.embedder(codepoints)), find_words(mask, ends))[0]
 
 
 def units(encoder: Encoder, *words: bytes, size: int = 0) -> Tensor:

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from tests.train.model.conftest import AddPart
 from tokenfree.core.errors import UserError
 from tokenfree.core.settings import build, settings, to_mapping
-from tokenfree.train.loop.model_with_head import Task
+from tokenfree.train.loop.model_with_head import ModelWithHead
 from tokenfree.train.model.common.basic import Dimensions
 from tokenfree.train.model.common.slots import (
     ATTENTION,
@@ -204,4 +204,4 @@ def test_a_head_with_other_arguments_is_named() -> None:
         def forward(self, batch: Any) -> None: ...
 
     with pytest.raises(UserError, match=r"Mine: forward must take \(encoder, batch\)"):
-        Task(ModelConfig(width=16, trunk=TrunkConfig(layers=1, heads=2)).build(), Mine())
+        ModelWithHead(ModelConfig(width=16, trunk=TrunkConfig(layers=1, heads=2)).build(), Mine())

@@ -13,7 +13,7 @@ from tests.train.finetuning.conftest import TRAIN
 from tokenfree.core.settings import build, merge
 from tokenfree.preprocess.features.vocabulary import Vocabulary
 from tokenfree.train.config import FinetuneRecipe
-from tokenfree.train.loop.model_with_head import Task
+from tokenfree.train.loop.model_with_head import ModelWithHead
 from tokenfree.train.loop.step import on_device
 from tokenfree.train.model.encoder import Encoder
 from tokenfree.train.tasks.base import TaskCollator
@@ -57,10 +57,10 @@ def recipe(kind: str, model: str, task: Mapping[str, Any] | None = None, **train
     return build(FinetuneRecipe, merge({"model": RECIPE["model"]}, over), source="test")
 
 
-def fresh(made: FinetuneRecipe) -> Task:
+def fresh(made: FinetuneRecipe) -> ModelWithHead:
     """The model of a recipe with weights so large that each symbol counts."""
     torch.manual_seed(0)
-    return enlarge(Task(made.model.build(), made.task.build(made.model))).eval()
+    return enlarge(ModelWithHead(made.model.build(), made.task.build(made.model))).eval()
 
 
 def parts(made: FinetuneRecipe) -> tuple[Encoder, Any]:
@@ -95,7 +95,7 @@ def batches(made: FinetuneRecipe, collator: TaskCollator, lines: Sequence[str]) 
 
 
 @torch.no_grad()
-def expected(made: FinetuneRecipe, model: Task, batch: dict[str, Tensor]) -> list[np.ndarray]:
+def expected(made: FinetuneRecipe, model: ModelWithHead, batch: dict[str, Tensor]) -> list[np.ndarray]:
     """The logits that tokenfree reads of a batch, [B, P, K] or less."""
     head: Any = model.head
     found = head.outputs(model.encoder, batch)

@@ -6,7 +6,7 @@ from torch import Tensor, nn
 
 from tokenfree.train import planning as precision
 from tokenfree.train.model.common.basic import Dimensions
-from tokenfree.train.planning import advice, bfloat16_speed, told
+from tokenfree.train.planning import advice, bfloat16_speed, bfloat16_summary
 
 DIMENSIONS = Dimensions(12, 3, 20, 0.0, "gelu")
 
@@ -40,4 +40,4 @@ def test_advice_is_given_where_something_would_change() -> None:
     assert advice(1.9, "float32") == "set train.precision to bfloat16 to train faster"
     assert advice(0.8, "bfloat16") == "set train.precision to float32: it is no slower"
     assert advice(1.9, "bfloat16") == advice(0.8, "float32") == ""
-    assert told(1.94).startswith("a layer is 1.9 times as fast in bfloat16")
+    assert bfloat16_summary(1.94).startswith("a layer is 1.9 times as fast in bfloat16")

@@ -8,16 +8,16 @@ from ray.train import ScalingConfig
 
 from tokenfree.train.ray import node_callback, resize_callback
 from tokenfree.train.ray.node_callback import NodeCallback
-from tokenfree.train.ray.resize_callback import ResizeCallback, room
+from tokenfree.train.ray.resize_callback import ResizeCallback, worker_capacity
 
 TWO_TO_FOUR = ScalingConfig(num_workers=(2, 4), resources_per_worker={"CPU": 2, "GPU": 0})
 
 
 def test_the_room_for_workers_is_counted_node_by_node() -> None:
-    assert room({}, TWO_TO_FOUR) == 0
-    assert room({"a": {"CPU": 3.0}, "b": {"CPU": 5.0}}, TWO_TO_FOUR) == 3
-    assert room({"a": {"CPU": 100.0}}, TWO_TO_FOUR) == 4
-    assert room({"a": {"memory": 1e9}}, TWO_TO_FOUR) == 0
+    assert worker_capacity({}, TWO_TO_FOUR) == 0
+    assert worker_capacity({"a": {"CPU": 3.0}, "b": {"CPU": 5.0}}, TWO_TO_FOUR) == 3
+    assert worker_capacity({"a": {"CPU": 100.0}}, TWO_TO_FOUR) == 4
+    assert worker_capacity({"a": {"memory": 1e9}}, TWO_TO_FOUR) == 0
 
 
 @pytest.mark.parametrize(

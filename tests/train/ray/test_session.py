@@ -130,7 +130,7 @@ def ends(monkeypatch: pytest.MonkeyPatch) -> Ends:
         monkeypatch.setattr(cluster, "_HEAD_PATIENCE", head_patience)
         monkeypatch.setattr(cluster, "_CUT_OFF_SECONDS", cut_off)
         monkeypatch.setattr("os._exit", lambda status: status == 1 and ended.set())
-        with cluster.ended_where_cut_off():
+        with cluster.exit_if_cut_off():
             (watcher,) = (thread for thread in threading.enumerate() if thread.name == "head")
             found = ended.wait(2)
         watcher.join()  # while its os._exit is not the real one

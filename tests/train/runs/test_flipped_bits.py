@@ -22,7 +22,7 @@ from tokenfree.train.sweep import run as sweep_run
 from tokenfree.train.sweep.history import History
 from tokenfree.train.sweep.recipe import SweepRecipe
 from tokenfree.train.sweep.run import run_sweep
-from tokenfree.train.sweep.search import Course, Proposer
+from tokenfree.train.sweep.search import Proposer, SweepJournal
 from tokenfree.workflows import cli
 from tokenfree.workflows.report.page import write_report
 
@@ -87,7 +87,7 @@ def ended(corpus: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def pretend(proposer: Proposer, planned: History, folder: Path, progress: Any) -> History:
     """Report losses of trials that are not trained."""
-    course = Course(proposer, planned, folder, lambda event, history: None)
+    course = SweepJournal(proposer, planned, folder, lambda event, history: None)
     course.start()
     while (trial := course.next_trial()) is not None:
         checkpoints.write(course.folder(trial.name) / "checkpoints" / "step_00000002", {"model": {}}, STATE)

@@ -14,7 +14,7 @@ from tokenfree.core.errors import JobError, UserError
 from tokenfree.train.config import PretrainRecipe
 from tokenfree.train.huggingface.folders import export_run, import_folder
 from tokenfree.train.jobs import run_to_end as first_checkpoint
-from tokenfree.train.jobs.run_to_end import begun
+from tokenfree.train.jobs.run_to_end import loop_from_weights
 from tokenfree.train.jobs.weights import read_weights
 from tokenfree.train.loop.pretraining import Loop, TrainJob
 from tokenfree.train.loop.worker import work
@@ -149,7 +149,7 @@ def test_going_back_to_the_beginning_is_to_the_given_weights(
     pretrain(roll_back, corpus, str(tmp_path / "back"), init_from=first_run)
     assert "roll_back" in events(tmp_path / "back")
     left_out = read_json_lines(tmp_path / "back" / "events.jsonl")[-2]["left_out"]
-    loop, _ = begun(recipe, lambda each: Loop(each, corpus), read_weights(first_run))
+    loop, _ = loop_from_weights(recipe, lambda each: Loop(each, corpus), read_weights(first_run))
     loop.leave_out(left_out)
     lines: Lines = []
     loop.train_until(6, lines.append)
@@ -201,7 +201,7 @@ def test_what_is_new_is_as_fresh_as_in_any_run_and_the_average_begins_so(
     first_run: str, corpus: str, make_recipe: MakeRecipe
 ) -> None:
     recipe = make_recipe(model={"trunk": {"layers": 2}}, seed=7, ema_decay=0.9)
-    loop, found = begun(recipe, lambda each: Loop(each, corpus), read_weights(first_run))
+    loop, found = loop_from_weights(recipe, lambda each: Loop(each, corpus), read_weights(first_run))
     fresh = Loop(recipe, corpus).model.state_dict()
     state = loop.model.state_dict()
     assert len(found.new) == 16
@@ -216,7 +216,7 @@ def test_projections_that_a_pattern_has_besides_begin_as_copies(
 ) -> None:
     attention = {"name": "sliding_global", "separate_global_projections": True}
     recipe = make_recipe(model={"trunk": {"attention": attention}}, steps=2)
-    loop, found = begun(recipe, lambda each: Loop(each, corpus), read_weights(first_run))
+    loop, found = loop_from_weights(recipe, lambda each: Loop(each, corpus), read_weights(first_run))
     state = loop.model.state_dict()
     own, separate = (f"encoder.trunk.layers.0.{name}" for name in ("key.weight", "core.key.weight"))
     assert torch.equal(state[own], state[separate])
@@ -224,7 +224,7 @@ def test_projections_that_a_pattern_has_besides_begin_as_copies(
     pretrain(recipe, corpus, str(tmp_path / "run"), init_from=first_run)  # which trains them apart
     given = read_weights(str(tmp_path / "run"))
     assert not torch.equal(given.tensors[own], given.tensors[separate])
-    again, found = begun(recipe, lambda each: Loop(each, corpus), given)
+    again, found = loop_from_weights(recipe, lambda each: Loop(each, corpus), given)
     state = again.model.state_dict()
     assert all(torch.equal(state[name], given.tensors[name]) for name in given.tensors)
     assert found.new == {}

@@ -12,7 +12,7 @@ from tokenfree.core.errors import UserError
 from tokenfree.preprocess.dataset.manifest import load_vocabulary
 from tokenfree.preprocess.features.vocabulary import Vocabulary
 from tokenfree.train.config import PretrainRecipe
-from tokenfree.train.jobs.weights import Fit, GivenWeights, fit
+from tokenfree.train.jobs.weights import GivenWeights, WeightMatch, match_weights
 from tokenfree.train.loop.model_with_head import build_task
 
 MakeRecipe = Callable[..., PretrainRecipe]
@@ -32,10 +32,10 @@ def given_of(recipe: PretrainRecipe, subwords: Vocabulary, **more: Any) -> Given
     return GivenWeights(path="/runs/one", what="step 8 of a run", tensors=tensors, model=recipe.model, **fields)
 
 
-def fit_of(recipe: PretrainRecipe, subwords: Vocabulary, given: GivenWeights) -> Fit:
+def fit_of(recipe: PretrainRecipe, subwords: Vocabulary, given: GivenWeights) -> WeightMatch:
     task = build_task(recipe, subwords)
     sizes = {name: parameter.numel() for name, parameter in task.named_parameters()}
-    return fit(task.state_dict(), sizes, given, recipe, subwords)
+    return match_weights(task.state_dict(), sizes, given, recipe, subwords)
 
 
 def reasons(found: Mapping[str, str], prefix: str = "") -> set[str]:

@@ -13,7 +13,7 @@ from tokenfree.core.settings import build, to_mapping
 from tokenfree.train.sweep import run
 from tokenfree.train.sweep.history import History, TrialState
 from tokenfree.train.sweep.recipe import SweepRecipe, with_task_defaults
-from tokenfree.train.sweep.search import Course, Progress, Proposer
+from tokenfree.train.sweep.search import Progress, Proposer, SweepJournal
 from tokenfree.train.sweep.trial import TrialSegment, TrialSession
 
 MakeTaskSweep = Callable[..., SweepRecipe]
@@ -76,7 +76,7 @@ def without_ray(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     reported: list[str] = []
 
     def run_here(proposer: Proposer, planned: History, folder: Path, progress: Progress | None) -> History:
-        course = Course(proposer, planned, folder, progress or (lambda event, history: None))
+        course = SweepJournal(proposer, planned, folder, progress or (lambda event, history: None))
         course.start()
         try:
             while (trial := course.next_trial()) is not None:

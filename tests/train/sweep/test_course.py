@@ -11,7 +11,7 @@ import pytest
 from tokenfree.core.settings import build
 from tokenfree.train.sweep.history import Event, History, TrialState, journal_line, read_history
 from tokenfree.train.sweep.recipe import SCHEDULER, SweepRecipe
-from tokenfree.train.sweep.search import Course, Proposer
+from tokenfree.train.sweep.search import Proposer, SweepJournal
 from tokenfree.train.sweep.tune import make_scheduler
 
 SCHEDULERS = SCHEDULER.names()
@@ -30,13 +30,13 @@ def planned(num_settings: int, settings: list[dict[str, Any]]) -> History:
     return History(seeds=1, reports=1, num_settings=num_settings, proposed=tuple(settings))
 
 
-def begin(sweep: SweepRecipe, folder: Path, told: Told | None = None) -> Course:
+def begin(sweep: SweepRecipe, folder: Path, told: Told | None = None) -> SweepJournal:
     """The course of a sweep that begins, or resumes, in `folder`; `told` gets what it tells."""
     folder.mkdir(exist_ok=True)
     settings = [{KEY: (index * 7 % 10) / 10} for index in range(sweep.trials or 0)]
     proposer = Proposer(sweep, subject=None)  # pyright: ignore[reportArgumentType]
     heard = told if told is not None else []
-    course = Course(proposer, planned(len(settings), settings), folder, lambda *news: heard.append(news))
+    course = SweepJournal(proposer, planned(len(settings), settings), folder, lambda *news: heard.append(news))
     course.start()
     return course
 
@@ -47,7 +47,7 @@ def by_rate(trial: TrialState, report_number: int) -> float:
 
 
 def play(
-    course: Course, *, concurrent: int = 2, loss: Loss = by_rate, order: int = 0, ticks: int | None = None
+    course: SweepJournal, *, concurrent: int = 2, loss: Loss = by_rate, order: int = 0, ticks: int | None = None
 ) -> list[tuple[str, int]]:
     """Run pretended trials as Tune would, those that run in an order drawn from the seed `order`; each report.
 
@@ -86,7 +86,7 @@ def play(
     return seen
 
 
-def outcome(course: Course) -> dict[str, Any]:
+def outcome(course: SweepJournal) -> dict[str, Any]:
     return {trial.name: (trial.state, trial.report_number, trial.values) for trial in course.history.trials.values()}
 
 
@@ -197,7 +197,7 @@ def test_a_space_that_holds_fewer_settings_than_are_asked_for_ends_the_sweep(tmp
     foreseen = foreseen.after({"event": "skip", "values": {KEY: 0.4}, "reasons": ["never"]})
     proposer: Any = SimpleNamespace(sweep=sweep, subject=None, next=lambda history: (None, [({KEY: 0.3}, ["no"])]))
     for _ in range(2):  # the second time it is known
-        course = Course(proposer, foreseen, tmp_path, lambda event, history: None)
+        course = SweepJournal(proposer, foreseen, tmp_path, lambda event, history: None)
         course.start()
         play(course)
         assert (course.history.total, course.history.all_ended) == (2, True)

@@ -31,7 +31,7 @@ from tokenfree.train.sweep.recipe import SweepRecipe
 from tokenfree.train.sweep.run import run_sweep
 from tokenfree.train.sweep.search import Proposer
 from tokenfree.train.sweep.subjects import open_subject
-from tokenfree.train.sweep.tune import lead
+from tokenfree.train.sweep.tune import run_trials
 from tokenfree.workflows import cli
 
 SPACE = {"model.embedder.buckets": {"choice": [16, 32, 64]}, "model.embedder.hashes": {"integer": [2, 4]}}
@@ -156,7 +156,7 @@ class InThisProcess:
 
     def call(self, *arguments: Any) -> str | None:
         link: Any = SimpleNamespace(listen=lambda take: None, send=self._hear)
-        return lead(link, *arguments)
+        return run_trials(link, *arguments)
 
     def _hear(self, message: Any) -> None:
         if not isinstance(message, bytes):  # the session

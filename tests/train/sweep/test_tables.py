@@ -15,17 +15,17 @@ from tokenfree.core.settings import build
 from tokenfree.train.config import PretrainRecipe
 from tokenfree.train.intervals import mean_interval
 from tokenfree.train.sweep.history import TrialState, journal_line, read_history
-from tokenfree.train.sweep.recipe import LOSS, SweepRecipe, Target
+from tokenfree.train.sweep.recipe import LOSS, Metric, SweepRecipe
 from tokenfree.train.sweep.results import (
     best,
     common_amount,
+    format_value,
     front,
     full_amount,
     hyperparameters,
     rank,
     settings,
     short_names,
-    shown,
     table,
     write,
 )
@@ -117,7 +117,7 @@ def test_the_front_is_of_quality_and_cost() -> None:
     ]
     equal = rank([trial("1", [4.0]), trial("2", [4.0]), trial("3", [4.0], speed=90.0)])
     assert [item.setting.name for item in front(equal, LOSS)] == ["1", "2"]
-    assert [item.setting.name for item in rank(trials, target=Target("characters_per_second", "max"))] == [
+    assert [item.setting.name for item in rank(trials, target=Metric("characters_per_second", "max"))] == [
         "1",
         "2",
         "3",
@@ -235,7 +235,7 @@ def test_names_and_values_as_people_read_them() -> None:
     keys = ["model.trunk.attention.alpha", "model.trunk.attention.name", "model.embedder.name", "model.embedder.alpha"]
     assert short_names(keys) == ["attention.alpha", "attention.name", "embedder.name", "embedder.alpha"]
     assert short_names(["model.downsampler.rate", "train.seed"]) == ["rate", "seed"]
-    assert [shown(value) for value in (0.1 + 0.2, 4.0, "full", None, True, [1, 2])] == [
+    assert [format_value(value) for value in (0.1 + 0.2, 4.0, "full", None, True, [1, 2])] == [
         "0.3", "4", "full", "", "true", "[1, 2]",
     ]  # fmt: skip
     assert hyperparameters([trial_state("a", {"y": 1}, "failed"), trial_state("b", {"x": 1}, "failed")]) == ["x", "y"]

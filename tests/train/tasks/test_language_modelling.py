@@ -16,7 +16,7 @@ from tokenfree.train.config import FinetuneRecipe, check_finetuning
 from tokenfree.train.finetune import finetune
 from tokenfree.train.inference.finetuned import load_finetuned
 from tokenfree.train.loop.finetuning import Evaluator
-from tokenfree.train.loop.model_with_head import Task
+from tokenfree.train.loop.model_with_head import ModelWithHead
 from tokenfree.train.tasks.examples.texts import TextExample
 from tokenfree.train.tasks.inputs import ByteInputs, text_inputs
 from tokenfree.workflows.recipes import library
@@ -34,9 +34,9 @@ def recipe_of(over: Mapping[str, Any] | None = None) -> FinetuneRecipe:
     )
 
 
-def model_of(recipe: FinetuneRecipe) -> Task:
+def model_of(recipe: FinetuneRecipe) -> ModelWithHead:
     torch.manual_seed(0)
-    return Task(recipe.model.build(), recipe.task.build(recipe.model)).eval()
+    return ModelWithHead(recipe.model.build(), recipe.task.build(recipe.model)).eval()
 
 
 def collator_of(recipe: FinetuneRecipe) -> Any:

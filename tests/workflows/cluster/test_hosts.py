@@ -21,7 +21,7 @@ from tests.engines.conftest import contents
 from tests.namespaces import permitted
 from tests.test_end_to_end import MODEL, TINY
 from tests.workflows.cluster.hosts import Hosts
-from tokenfree.workflows.demo_corpus.corpus import own_pages, write_dump
+from tokenfree.workflows.demo_corpus.corpus import bundled_pages, write_dump
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(2400)]
 PORT = 5055
@@ -98,7 +98,7 @@ def end(command: "subprocess.Popen[str]") -> None:
 
 def test_a_run_and_a_sweep_outlive_the_hosts_they_began_on(cluster: Cluster, tmp_path: Path) -> None:
     assert stored(cluster, "mkdir('bucket')").wait(60) == 0
-    write_dump(cluster.work / "enwiki-test-pages-articles.xml.bz2", own_pages())
+    write_dump(cluster.work / "enwiki-test-pages-articles.xml.bz2", bundled_pages())
     (cluster.work / "long.yaml").write_text(yaml.safe_dump(LONG))
     dump = str(cluster.work / "enwiki-test-pages-articles.xml.bz2")
     cluster.run("cluster", "submit", "--", "preprocess", "--wikipedia", dump, "--output", "s3://bucket/data", *TINY)

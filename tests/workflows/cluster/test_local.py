@@ -21,7 +21,7 @@ import yaml
 from tests.conftest import REPOSITORY, read_json_lines
 from tests.test_end_to_end import MODEL, TINY
 from tokenfree.train.ray import loopback_node
-from tokenfree.workflows.demo_corpus.corpus import own_pages, write_dump
+from tokenfree.workflows.demo_corpus.corpus import bundled_pages, write_dump
 
 pytestmark = [
     pytest.mark.slow,
@@ -117,7 +117,7 @@ def address(machine: Machine) -> Iterator[str]:
 def data(machine: Machine, address: str) -> str:
     """A data directory made by a job, and another one made here: the same bytes."""
     dump = "enwiki-test-pages-articles.xml.bz2"
-    write_dump(machine.work / dump, own_pages())
+    write_dump(machine.work / dump, bundled_pages())
     words = ["preprocess", "--wikipedia", str(machine.work / dump), "--output"]
     data = str(machine.work / "data")
     said = machine.run("cluster", "submit", "--", *words, data, *TINY)

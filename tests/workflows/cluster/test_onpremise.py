@@ -17,7 +17,7 @@ from tests.test_end_to_end import MODEL, TINY
 from tests.workflows.cluster.hosts import SHARED, Hosts
 from tokenfree.core.machine import cores
 from tokenfree.workflows.cluster import profiles
-from tokenfree.workflows.demo_corpus.corpus import own_pages, write_dump
+from tokenfree.workflows.demo_corpus.corpus import bundled_pages, write_dump
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 LAPTOP, HEAD, WORKERS = 9, 1, (2, 3)
@@ -85,7 +85,7 @@ def test_up_a_job_and_down(hosts: Hosts, profile: str) -> None:
     tunnel = start(hosts, sys.executable, "-P", "-m", "ray.scripts.scripts", "dashboard", profile)
     try:
         shared, home = hosts.folder / "shared", hosts.home(LAPTOP)
-        write_dump(shared / "enwiki-test-pages-articles.xml.bz2", own_pages())
+        write_dump(shared / "enwiki-test-pages-articles.xml.bz2", bundled_pages())
         (home / "small.yaml").write_text(yaml.safe_dump(MODEL))
         dump = f"{SHARED}/enwiki-test-pages-articles.xml.bz2"
         until = time.monotonic() + 60

@@ -7,7 +7,7 @@ import pytest
 
 from tokenfree.workflows import cli
 from tokenfree.workflows.cluster import jobs
-from tokenfree.workflows.cluster.actions import own_cpus
+from tokenfree.workflows.cluster.actions import entrypoint_cpus
 
 STORES = ("--data", "s3://bucket/en", "--output", "s3://bucket/run")
 
@@ -89,4 +89,4 @@ def test_mistakes_are_one_line(
     ],
 )
 def test_what_computes_by_itself_gets_a_cpu(words: tuple[str, ...], cpus: int) -> None:
-    assert own_cpus(words) == cpus
+    assert entrypoint_cpus(words) == cpus

@@ -14,7 +14,13 @@ from tokenfree.preprocess.records import Page
 from tokenfree.preprocess.sources.splits import plan_splits, read_split
 from tokenfree.preprocess.wikitext.cleaner import clean
 from tokenfree.workflows.demo_corpus import corpus
-from tokenfree.workflows.demo_corpus.corpus import BOOK_CHARACTERS, DemoCorpus, own_pages, paragraphs, write_demo_corpus
+from tokenfree.workflows.demo_corpus.corpus import (
+    BOOK_CHARACTERS,
+    DemoCorpus,
+    bundled_pages,
+    paragraphs,
+    write_demo_corpus,
+)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -77,7 +83,7 @@ def test_our_own_readers_find_what_was_written(folder: Path, written: DemoCorpus
     config = PreprocessConfig(wikipedia=tuple(map(str, written.wikipedia)), books=tuple(map(str, written.books)))
     pages = [page for split in plan_splits(config) for page in read_split(split)]
     found = [page for page in pages if isinstance(page, Page) and page.namespace == 0 and not page.redirect]
-    assert len(pages) == len(own_pages()) + len(books_of(written))
+    assert len(pages) == len(bundled_pages()) + len(books_of(written))
     assert len(found) == written.documents
     assert sum(len(page.text) for page in found) == written.characters
     assert {page.language for page in found} == {"en"}
@@ -87,7 +93,7 @@ def test_our_own_readers_find_what_was_written(folder: Path, written: DemoCorpus
 
 
 def test_our_own_pages_hold_real_markup() -> None:
-    pages = own_pages()
+    pages = bundled_pages()
     articles = [page for page in pages if page.namespace == 0 and not page.redirect]
     assert {page.namespace for page in pages} == {0, 1, 10}
     assert {page.redirect for page in pages if page.redirect} <= {page.title for page in articles}

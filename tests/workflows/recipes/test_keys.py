@@ -11,7 +11,7 @@ from pydantic import Field
 from tests.conftest import SOURCE
 from tokenfree.core.errors import UserError
 from tokenfree.core.settings import draft
-from tokenfree.workflows.recipes.keys import Key, KeyGroup, _shown, _summary, attributes, chosen, described
+from tokenfree.workflows.recipes.keys import Key, KeyGroup, _shown, _summary, attributes, described, keys_with_prefix
 from tokenfree.workflows.recipes.library import KINDS, PRETRAINING, SWEEP, RecipeKind
 
 
@@ -160,13 +160,13 @@ def names(groups: list[KeyGroup]) -> set[str]:
 
 def test_keys_by_prefix() -> None:
     groups = PRETRAINING.groups()
-    assert names(chosen(groups, "")) == names(groups)
-    assert names(chosen(groups, "train.spike-w")) == {"train.spike_window"}
-    assert names(chosen(groups, "train.steps.")) == {"train.steps"}
-    train = names(chosen(groups, "train."))
+    assert names(keys_with_prefix(groups, "")) == names(groups)
+    assert names(keys_with_prefix(groups, "train.spike-w")) == {"train.spike_window"}
+    assert names(keys_with_prefix(groups, "train.steps.")) == {"train.steps"}
+    train = names(keys_with_prefix(groups, "train."))
     assert "train.optimizer.beta1" in train
     assert all(name.startswith("train.") for name in train)
-    downsamplers = chosen(groups, "model.downsampler")
+    downsamplers = keys_with_prefix(groups, "model.downsampler")
     assert {group.part for group in downsamplers if group.part} == set(
         key(PRETRAINING, "model.downsampler.name").type.split(" | ")
     )
@@ -185,5 +185,5 @@ def test_keys_by_prefix() -> None:
 )
 def test_an_unknown_prefix_is_told_with_the_nearest(prefix: str, hint: str) -> None:
     with pytest.raises(UserError) as refused:
-        chosen(PRETRAINING.groups(), prefix)
+        keys_with_prefix(PRETRAINING.groups(), prefix)
     assert hint in str(refused.value)

@@ -15,10 +15,10 @@ from tokenfree.workflows.recipes.library import (
     PRETRAINING,
     SWEEP,
     RecipeKind,
-    expect,
     kind_of,
+    refuse_other_kind,
 )
-from tokenfree.workflows.recipes.options import separated
+from tokenfree.workflows.recipes.options import split_arguments
 
 
 def belongs(name: str) -> RecipeKind:
@@ -33,11 +33,11 @@ def belongs(name: str) -> RecipeKind:
 @pytest.mark.parametrize("name", library.names())
 def test_the_recipes_that_come_with_tokenfree_are_of_one_kind(name: str) -> None:
     kind = belongs(name)
-    expect(kind, library.read(name), name)
+    refuse_other_kind(kind, library.read(name), name)
     for other in KINDS:
         if other != kind:
             with pytest.raises(UserError) as refused:
-                expect(other, library.read(name) if kind == SWEEP else library.read_based(name), name)
+                refuse_other_kind(other, library.read(name) if kind == SWEEP else library.read_based(name), name)
             assert f"recipe {name}: a {kind.title}, where a {other.title} is expected" in str(refused.value)
             assert f"run tokenfree {kind.command} {name}" in str(refused.value)
 
@@ -45,13 +45,13 @@ def test_the_recipes_that_come_with_tokenfree_are_of_one_kind(name: str) -> None
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.command)
 def test_what_could_be_of_this_kind_is_left_to_the_settings(kind: RecipeKind) -> None:
     for mapping in ({}, {"base": "x"}, {"nonsense": 1}, {kind.top_keys[0]: 1, "nonsense": 2}):
-        expect(kind, mapping, "mine.yaml")
+        refuse_other_kind(kind, mapping, "mine.yaml")
 
 
 def test_a_misspelt_key_does_not_hide_the_kind() -> None:
     with pytest.raises(UserError, match="a pretraining recipe, where a sweep recipe"):
-        expect(SWEEP, {"model": {}, "trian": {}}, "mine.yaml")
-    expect(PRETRAINING, {"model": {}, "trian": {}}, "mine.yaml")
+        refuse_other_kind(SWEEP, {"model": {}, "trian": {}}, "mine.yaml")
+    refuse_other_kind(PRETRAINING, {"model": {}, "trian": {}}, "mine.yaml")
 
 
 def test_the_base_of_a_sweep_is_no_sweep() -> None:
@@ -92,4 +92,4 @@ def test_of_an_imported_model_some_keys_may_be_set() -> None:
     assert {name.split(".")[0] for name in names} == {"model", "train"}
     assert {"model.width", "model.embedder.buckets", "train.optimizer.beta1"} <= names
     with pytest.raises(UserError, match=r"unknown option --objective\.spare"):
-        separated("import", ["--objective.spare", "3"], [], IMPORTED)
+        split_arguments("import", ["--objective.spare", "3"], [], IMPORTED)

@@ -19,7 +19,7 @@ from tokenfree.core.errors import JobError, UserError
 from tokenfree.core.files import AnyPath
 from tokenfree.core.machine import version_of
 from tokenfree.core.storage import Storage
-from tokenfree.core.stored_files import OWN, checked, hash_of, is_inside, read_sealed, write_sealed
+from tokenfree.core.stored_files import HASH_KEY, checked, hash_of, is_inside, read_sealed, write_sealed
 from tokenfree.preprocess.features.vocabulary import Vocabulary
 from tokenfree.preprocess.records import SCHEMA_VERSION
 
@@ -193,7 +193,7 @@ def note_added(storage: Storage, name: str, sha256: str | None) -> None:
 def marked_inputs(storage: Storage) -> list[dict[str, Any]] | None:
     """Return the inputs that `_SUCCESS` lists, or None if it lists none or belongs to another manifest."""
     values = storage.read_json(SUCCESS)
-    if isinstance(values, dict) and OWN in values:
+    if isinstance(values, dict) and HASH_KEY in values:
         values = read_sealed(storage, SUCCESS)
     if not isinstance(values, dict) or values.get("manifest_sha256") != hash_of(storage, MANIFEST):
         return None

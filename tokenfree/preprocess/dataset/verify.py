@@ -204,7 +204,7 @@ def verify(directory: AnyPath) -> tuple[str, ...]:
         check_hash(storage, MANIFEST, mark["manifest_sha256"], source=SUCCESS, action=COPY)
     manifest = load_manifest(directory)
     if mark is None:
-        _check_mark_of_before(storage, manifest)
+        _check_legacy_mark(storage, manifest)
     added = {} if mark is None else mark["added_later"]
     for name, sha256 in manifest.files.items():
         check_hash(storage, name, sha256, source=MANIFEST, action=COPY)
@@ -230,7 +230,7 @@ def verify(directory: AnyPath) -> tuple[str, ...]:
     return others
 
 
-def _check_mark_of_before(storage: Storage, manifest: Manifest) -> None:
+def _check_legacy_mark(storage: Storage, manifest: Manifest) -> None:
     """Check the `_SUCCESS` of an older version, which has no hash of itself."""
     size, mark = storage.size(SUCCESS), storage.read_json(SUCCESS)
     if manifest.files or size is None or (size and not isinstance(mark, dict)):

@@ -107,7 +107,7 @@ def _places() -> np.ndarray:
 
 
 ROWS = (16, 8, 4)  # of a band: the more, the fewer candidates
-FOUND = 0.99  # probability that a pair at the threshold is a candidate
+RECALL = 0.99  # probability that a pair at the threshold is a candidate
 
 
 class Pair(NamedTuple):
@@ -119,14 +119,14 @@ class Pair(NamedTuple):
     similarity: float
 
 
-def found_share(similarity: float, rows: int) -> float:
+def candidate_probability(similarity: float, rows: int) -> float:
     """Return the probability 1 - (1 - s^r)^b that a pair is a candidate (Mining of Massive Datasets, chapter 3.4)."""
     return 1 - (1 - similarity**rows) ** (NUM_HASHES // rows)
 
 
 def band_rows(min_similarity: float) -> int:
     """Return the most rows per band, at least 4, that find a pair at the threshold with probability `FOUND`."""
-    return next((rows for rows in ROWS if found_share(min_similarity, rows) >= FOUND), ROWS[-1])
+    return next((rows for rows in ROWS if candidate_probability(min_similarity, rows) >= RECALL), ROWS[-1])
 
 
 def candidates(languages: np.ndarray, keys: np.ndarray, values: np.ndarray) -> np.ndarray:
@@ -155,7 +155,7 @@ def _joined(languages: np.ndarray, values: np.ndarray, order: np.ndarray) -> np.
     return joined
 
 
-def chosen(pairs: Iterable[Pair]) -> list[Pair]:
+def select_dropped(pairs: Iterable[Pair]) -> list[Pair]:
     """Return one pair for each document that is dropped, sorted by language and key.
 
     Documents are visited in the order of their keys. A document is dropped if it is similar to one that stays, so no
@@ -194,25 +194,25 @@ def band_name(number: int) -> str:
     return f"band_{number:02}"
 
 
-def numbers_of(column: pa.ChunkedArray) -> np.ndarray:
+def sketches_of(column: pa.ChunkedArray) -> np.ndarray:
     """Return the sketches of the column `sketch`, uint16 [documents, 256]."""
     sketches = [np.frombuffer(value.as_py(), "<u2") for value in column]
     return np.stack(sketches) if sketches else np.zeros((0, NUM_HASHES), "<u2")
 
 
-def write_gone(storage: Storage, name: str, pairs: Sequence[Pair]) -> str:
+def write_dropped(storage: Storage, name: str, pairs: Sequence[Pair]) -> str:
     """Commit the dropped documents of these sorted pairs, and return the file's SHA-256."""
     columns = {"language": [pair.language for pair in pairs], "key": [pair.upper for pair in pairs]}
     return write_table(storage, name, pa.table(columns, pa.schema([("language", pa.string()), ("key", KEY)])))
 
 
-def gone_keys(storage: Storage, name: str, language: str) -> np.ndarray:
+def dropped_keys(storage: Storage, name: str, language: str) -> np.ndarray:
     """Return the sorted keys of a language's dropped documents. They are cached, so `name` must identify the file."""
-    return _gone_keys(storage.url, name).get(language, np.zeros(0, f"S{KEY_BYTES}"))
+    return _dropped_keys(storage.url, name).get(language, np.zeros(0, f"S{KEY_BYTES}"))
 
 
 @functools.lru_cache(maxsize=1)
-def _gone_keys(url: str, name: str) -> dict[str, np.ndarray]:
+def _dropped_keys(url: str, name: str) -> dict[str, np.ndarray]:
     table = read_columns(Storage(url), name, ["language", "key"])
     languages = np.array(table["language"].to_pylist(), dtype=object)
     keys = keys_of(table["key"])

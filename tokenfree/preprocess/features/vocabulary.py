@@ -102,7 +102,7 @@ def _explain(message: str, size: int) -> Exception:
 WORTH_A_PROCESS = 200_000  # characters; with fewer, training takes hardly longer than starting a process
 
 
-def train_apart(texts: Iterable[str], config: VocabularyConfig, seed: int, size: int) -> bytes:
+def train_in_subprocess(texts: Iterable[str], config: VocabularyConfig, seed: int, size: int) -> bytes:
     """Call `train_vocabulary` in a process that can be stopped, or here if all texts have few characters (`size`).
 
     Raises UserError and JobError as `train_vocabulary` does, and JobError if the process was killed.
@@ -130,7 +130,7 @@ def train_apart(texts: Iterable[str], config: VocabularyConfig, seed: int, size:
 
 
 def main() -> None:
-    """Train in a process of `train_apart`, whose parts are standard input. Standard output gets the model or the error.
+    """Train in a process of `train_in_subprocess`, whose parts are standard input. Standard output gets the model or the error.
 
     End at once when the parent process ends.
     """

@@ -32,7 +32,7 @@ from tokenfree.preprocess.job.inputs import portable_config
 from tokenfree.preprocess.job.job import JOB, VOCABULARY_SIDECAR, WORK, PreprocessJob, required
 from tokenfree.preprocess.job.output import tidy
 from tokenfree.preprocess.job.read import FAILURES, all_runs, failures_name, hashed_inputs
-from tokenfree.preprocess.job.steps import all_shards, num_bands, the_plan
+from tokenfree.preprocess.job.steps import all_shards, load_plan, num_bands
 from tokenfree.preprocess.records import SCHEMA_VERSION, Document, Failure, Page
 from tokenfree.preprocess.shards.build import BuiltShard
 from tokenfree.preprocess.shards.sorted_runs import DATASET_SPLITS, SortedRun
@@ -53,7 +53,7 @@ def finish(job: PreprocessJob, _: int = 0) -> str:
     vocabulary_sha256 = vocabulary["files"].get(MODEL)
     counters = count(runs, shards)
     if num_bands(job):
-        plan = the_plan(storage)
+        plan = load_plan(storage)
         counters["duplicates"] += plan.duplicates
         counters["near_duplicates"] = plan.near_duplicates + sum(shard.near_duplicates for shard in shards)
     reconcile(counters)
@@ -156,7 +156,7 @@ def replay(output: str) -> ReplayResult:
     with storage.new_file(REPLAYED) as new, open(new.path, "w", encoding="utf-8") as file:
         for row in read_failures(storage):
             tried += 1
-            result = _again(row, config)
+            result = _clean_again(row, config)
             if isinstance(result, Document):
                 documents += 1
                 file.write(json.dumps(vars(result), ensure_ascii=False) + "\n")
@@ -170,7 +170,7 @@ def replay(output: str) -> ReplayResult:
     return ReplayResult(tried, documents, dict(sorted(failing.items())), path)
 
 
-def _again(row: dict[str, Any], config: PreprocessConfig) -> Document | str:
+def _clean_again(row: dict[str, Any], config: PreprocessConfig) -> Document | str:
     if row["page"] is None:
         return row["reason"]
     page: Page = checked(Page, {**row["page"], "id": row["id"], "text": row["text"]})

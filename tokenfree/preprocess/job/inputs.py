@@ -24,7 +24,7 @@ from tokenfree.preprocess.dataset.manifest import (
     mark_success,
     marked_inputs,
 )
-from tokenfree.preprocess.job.job import WORK, begun_job
+from tokenfree.preprocess.job.job import WORK, read_job_identity
 from tokenfree.preprocess.sources.files import InputFile
 from tokenfree.preprocess.sources.splits import Inputs, hash_input, plan_splits
 
@@ -156,7 +156,12 @@ def with_earlier_values(config: PreprocessConfig, storage: Storage) -> Preproces
 
 
 def finished(
-    storage: Storage, job_identity: Mapping[str, Any], config: PreprocessConfig, inputs: Inputs, *, check_inputs: bool = False
+    storage: Storage,
+    job_identity: Mapping[str, Any],
+    config: PreprocessConfig,
+    inputs: Inputs,
+    *,
+    check_inputs: bool = False,
 ) -> Manifest | None:
     """Return the manifest if the job `wanted` (its identity) is complete, or None if it is to be run or resumed.
 
@@ -186,7 +191,7 @@ def finished(
 
 def _refuse_foreign(storage: Storage, names: Sequence[str], job_identity: Mapping[str, Any]) -> None:
     """Refuse an unfinished directory of another job, of no job, or whose job can no longer be determined."""
-    recorded_job = begun_job(storage)
+    recorded_job = read_job_identity(storage)
     if recorded_job is not None:
         differences = differing_settings(recorded_job["config"], job_identity["config"])
         if recorded_job.get("format") == FORMAT:  # otherwise none of its work is used

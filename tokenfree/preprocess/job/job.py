@@ -104,7 +104,7 @@ def write_lines(storage: Storage, stem: str, lines: Iterable[str]) -> str:
     return name
 
 
-def begun_job(storage: Storage) -> Mapping[str, Any] | None:
+def read_job_identity(storage: Storage) -> Mapping[str, Any] | None:
     """Return `_work/job.json`, or None if there is none. Raises UserError if the file is damaged."""
     try:
         return JOB_FILE.json(storage, JOB)

@@ -22,7 +22,7 @@ from tokenfree.preprocess.job.job import (
     VOCABULARY_SIDECAR,
     WORK,
     PreprocessJob,
-    begun_job,
+    read_job_identity,
     write_lines,
 )
 from tokenfree.preprocess.job.read import input_line
@@ -73,7 +73,7 @@ def _take(storage: Storage, job_identity: Mapping[str, Any], notice: Callable[[s
     The mark is removed last, so that the directory stays identifiable if the command is killed here.
     """
     storage.remove(TEMPORARY)
-    recorded_job = begun_job(storage)
+    recorded_job = read_job_identity(storage)
     if recorded_job == job_identity:
         return
     if recorded_job is not None and recorded_job.get("format") != FORMAT:

@@ -99,7 +99,9 @@ def _write_run(
         sha256 = write_sketches(storage, sketches_name(name), _by_language(storage, file), shingle, rows)
         beside[SKETCHES] = sha256
     run_fingerprint = _run_fingerprint(job, line)
-    run = SortedRun(name, run_fingerprint, pages.bytes, counters.to_json(), failures, file, first_page, pages.ended, beside)
+    run = SortedRun(
+        name, run_fingerprint, pages.bytes, counters.to_json(), failures, file, first_page, pages.ended, beside
+    )
     commit_run(storage, RUNS, run)
     return run
 
@@ -175,7 +177,7 @@ def hash_one_input(job: PreprocessJob, index: int) -> str:
     """
     line = job.input_lines()[index]
     file = InputFile(**json.loads(line))
-    if _known(job, line) is None:
+    if _hash_record(job, line) is None:
         size, sha256 = hash_input(file)
         write_sealed(job.storage, hash_sidecar(line), {"input": line, "size": size, "input_sha256": sha256})
     return file.name
@@ -185,7 +187,7 @@ def hashed_inputs(job: PreprocessJob) -> list[dict[str, Any]]:
     """Return the name, size and SHA-256 of each input, sorted. Raises JobError if an input was not hashed."""
     named = []
     for line in job.input_lines():
-        record = _known(job, line)
+        record = _hash_record(job, line)
         if record is None:
             raise JobError(f"{job.url}/{hash_sidecar(line)}: gone or damaged; run the job again")
         path = portable_name(json.loads(line)["path"])
@@ -193,7 +195,7 @@ def hashed_inputs(job: PreprocessJob) -> list[dict[str, Any]]:
     return sorted(named, key=lambda entry: (entry["path"], entry["sha256"]))
 
 
-def _known(job: PreprocessJob, line: str) -> dict[str, Any] | None:
+def _hash_record(job: PreprocessJob, line: str) -> dict[str, Any] | None:
     record = read_sealed(job.storage, hash_sidecar(line))
     return record if record is not None and record.get("input") == line else None
 

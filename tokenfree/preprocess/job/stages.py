@@ -34,7 +34,7 @@ def hash_or_read(job: PreprocessJob, index: int) -> object:
     return hash_one_input(job, index) if index < inputs else read_one_split(job, index - inputs)
 
 
-def once(_: PreprocessJob) -> int:
+def one_task(_: PreprocessJob) -> int:
     """Return 1, the number of tasks of a stage that one worker performs alone."""
     return 1
 
@@ -42,13 +42,13 @@ def once(_: PreprocessJob) -> int:
 STAGES: tuple[Stage, ...] = (
     Stage("Hash inputs, read and clean splits", num_readings, hash_or_read),
     Stage("Find near-duplicates in a band", num_bands, find_in_one_band),
-    Stage("Train vocabulary, plan shards", once, make_plan),
+    Stage("Train vocabulary, plan shards", one_task, make_plan),
     Stage("Build a shard", num_planned, build_one_shard),
-    Stage("Reconcile and finish", once, finish),
+    Stage("Reconcile and finish", one_task, finish),
 )
 
 
-def still(step: Callable[..., T], job: PreprocessJob, *numbers: int) -> T | None:
+def run_if_current(step: Callable[..., T], job: PreprocessJob, *numbers: int) -> T | None:
     """Return what the step returns, or None if another attempt at the job has begun. Record its error.
 
     An engine can continue a job whose command is gone. Its steps then end at once, for the new command.

@@ -32,13 +32,13 @@ from tokenfree.preprocess.documents.near_duplicates import (
     band_name,
     band_rows,
     candidates,
-    chosen,
     key_halves,
-    numbers_of,
+    select_dropped,
     similarity,
-    write_gone,
+    sketches_of,
+    write_dropped,
 )
-from tokenfree.preprocess.features.vocabulary import Vocabulary, train_apart
+from tokenfree.preprocess.features.vocabulary import Vocabulary, train_in_subprocess
 from tokenfree.preprocess.job.inputs import read_given_model
 from tokenfree.preprocess.job.job import (
     NEAR_DUPLICATES,
@@ -56,7 +56,7 @@ from tokenfree.preprocess.shards.plan import (
     DocumentSet,
     ShardTask,
     decide_partitioning,
-    gone_without_shard,
+    dropped_without_shard,
     partitions,
     plan_shards,
     sample_size,
@@ -135,9 +135,9 @@ def find_near_duplicates(job: PreprocessJob, runs: Sequence[SortedRun]) -> NearD
     if done is not None and done.job == job.fingerprint and hashes_of(storage, done.files) == done.files:
         return done
     sketched, ids = _compared_documents(job, runs, _candidates(job))
-    dropped = chosen(_near_pairs(_candidates(job), sketched, job.config.near_duplicates.min_similarity or 0.0))
+    dropped = select_dropped(_near_pairs(_candidates(job), sketched, job.config.near_duplicates.min_similarity or 0.0))
     name = f"{NEAR_DUPLICATES}/{job.fingerprint}-gone.arrow"
-    files = {name: write_gone(storage, name, dropped), NEAR_DUPLICATE_PAIRS: _write_pairs(storage, dropped, ids)}
+    files = {name: write_dropped(storage, name, dropped), NEAR_DUPLICATE_PAIRS: _write_pairs(storage, dropped, ids)}
     lowest, highest = _extremes(job, runs, {(pair.language, pair.upper) for pair in dropped})
     result = NearDuplicates(job.fingerprint, name, lowest.hex(), highest.hex(), files)
     write_sealed(storage, _DONE, asdict(result))
@@ -171,7 +171,7 @@ def _compared_documents(
         rows = [row for row, document in enumerate(documents) if document in paired_documents]
         selected = table.take(pa.array(rows, pa.int64()))
         names: list[Any] = selected["id"].to_pylist()
-        for row, name, numbers in zip(rows, names, numbers_of(selected["sketch"]), strict=True):
+        for row, name, numbers in zip(rows, names, sketches_of(selected["sketch"]), strict=True):
             document = documents[row]
             sketches[document] = numbers
             ids[document] = min(ids.get(document, name), name)
@@ -228,7 +228,7 @@ def make_vocabulary(job: PreprocessJob, documents: Mapping[Partition, DocumentSe
         model = read_given_model(config.model)
     else:
         texts, size = sample_texts(storage, documents, config), sample_size(documents, config)
-        model = train_apart(texts, config, job.config.seed, size)
+        model = train_in_subprocess(texts, config, job.config.seed, size)
     vocabulary = Vocabulary.load(model)
     lines = "".join(f"{piece}\n" for piece in vocabulary.pieces())
     files = {
@@ -239,7 +239,7 @@ def make_vocabulary(job: PreprocessJob, documents: Mapping[Partition, DocumentSe
 
 
 @functools.lru_cache(maxsize=1)
-def made_vocabulary(url: str, sha256: str) -> Vocabulary:
+def cached_vocabulary(url: str, sha256: str) -> Vocabulary:
     """Return the vocabulary that the job made, loaded once per process. Raises JobError if it has changed."""
     model = Storage(url).read_bytes(MODEL)
     if hashlib.sha256(model).hexdigest() != sha256:
@@ -282,7 +282,7 @@ def make_plan(job: PreprocessJob, _: int = 0) -> int:
     for index, task in enumerate(tasks):
         storage.write_json(_task_name(index), asdict(task))
     shards = tuple(PlannedShard(task.path, shard_fingerprint(job.fingerprint, sha256, task)) for task in tasks)
-    beside = gone_without_shard(storage, runs, rule, documents, job.config)
+    beside = dropped_without_shard(storage, runs, rule, documents, job.config)
     storage.write_json(PLAN, asdict(Plan(sha256, shards, *beside)))
     return len(tasks)
 
@@ -292,13 +292,13 @@ def find_plan(storage: Storage) -> Plan | None:
     return None if values is None else checked(Plan, values)
 
 
-def the_plan(storage: Storage) -> Plan:
+def load_plan(storage: Storage) -> Plan:
     """Return the plan. Raises JobError if there is none."""
     return checked(Plan, required(storage, PLAN))
 
 
 def num_planned(job: PreprocessJob) -> int:
-    return len(the_plan(job.storage).shards)
+    return len(load_plan(job.storage).shards)
 
 
 def _task_name(index: int) -> str:
@@ -320,13 +320,13 @@ def _no_documents(storage: Storage, runs: Sequence[SortedRun]) -> str:
 
 def build_one_shard(job: PreprocessJob, index: int) -> str:
     """Build one shard of the plan, unless an earlier attempt did, and return its path."""
-    storage, plan = job.storage, the_plan(job.storage)
+    storage, plan = job.storage, load_plan(job.storage)
     planned, sidecar = plan.shards[index], shard_sidecar(plan.shards[index].path)
     built = find_shard(storage, sidecar, planned.fingerprint)
     if built is not None and hash_of(storage, planned.path) == built.entry.sha256:
         return planned.path
     task: ShardTask = checked(ShardTask, required(storage, _task_name(index)))
-    vocabulary = made_vocabulary(job.url, plan.vocabulary_sha256) if plan.vocabulary_sha256 else None
+    vocabulary = cached_vocabulary(job.url, plan.vocabulary_sha256) if plan.vocabulary_sha256 else None
     build_shard(storage, task, job.config, vocabulary, sidecar=sidecar, shard_fingerprint=planned.fingerprint)
     return planned.path
 
@@ -334,7 +334,7 @@ def build_one_shard(job: PreprocessJob, index: int) -> str:
 def all_shards(job: PreprocessJob) -> list[BuiltShard]:
     """Return the committed shards of the plan, in its order. Raises JobError if the plan or a shard is missing."""
     shards = []
-    for planned in the_plan(job.storage).shards:
+    for planned in load_plan(job.storage).shards:
         shard = find_shard(job.storage, shard_sidecar(planned.path), planned.fingerprint)
         if shard is None:
             raise JobError(f"{job.url}/{planned.path}: the shard is gone; run the job again")

@@ -51,7 +51,11 @@ def shard_fingerprint(job: str, vocabulary_sha256: str | None, task: ShardTask) 
 def find_shard(storage: Storage, sidecar: str, expected_fingerprint: str) -> BuiltShard | None:
     """Return the shard if it was committed for the same job and is complete, else None."""
     shard = sealed_record(BuiltShard, storage, sidecar)
-    if shard is None or shard.fingerprint != expected_fingerprint or storage.size(shard.entry.path) != shard.entry.bytes:
+    if (
+        shard is None
+        or shard.fingerprint != expected_fingerprint
+        or storage.size(shard.entry.path) != shard.entry.bytes
+    ):
         return None
     return shard
 

@@ -21,7 +21,7 @@ class Merge:
     """An iterator over (key, document) of the positions in the ascending `ranges`.
 
     Of documents with equal keys, the one with the smallest (language, id) stays. Documents whose key is in `gone` (see
-    `gone_keys`) are dropped. Memory is bounded by `PIECE_CHARACTERS`, not by the ranges.
+    `dropped_keys`) are dropped. Memory is bounded by `PIECE_CHARACTERS`, not by the ranges.
     """
 
     def __init__(
@@ -85,13 +85,20 @@ def overlaps(batch: SortedRunBatch, low: int, high: int) -> bool:
 
 
 def contains_document(
-    storage: Storage, batches: Sequence[SortedRunBatch], ranges: Sequence[KeyRange], dropped_keys: np.ndarray | None = None
+    storage: Storage,
+    batches: Sequence[SortedRunBatch],
+    ranges: Sequence[KeyRange],
+    dropped_keys: np.ndarray | None = None,
 ) -> bool:
     """Return True if any document except those `gone` lies in the ranges. Reads data only if sidecars cannot tell."""
     keys = {bytes.fromhex(key) for batch in batches for key in (batch.first, batch.last)}
     if dropped_keys is not None and keys:
         sorted_keys = sorted(keys)
-        keys = {key for key, out in zip(sorted_keys, np.isin(as_keys(b"".join(sorted_keys)), dropped_keys), strict=True) if not out}
+        keys = {
+            key
+            for key, out in zip(sorted_keys, np.isin(as_keys(b"".join(sorted_keys)), dropped_keys), strict=True)
+            if not out
+        }
     ends = {key_position(key) for key in keys}
     if any(low <= end < high for low, high in ranges for end in ends):
         return True

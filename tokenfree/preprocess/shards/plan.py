@@ -11,7 +11,7 @@ import numpy as np
 
 from tokenfree.core.storage import Storage
 from tokenfree.preprocess.config import PreprocessConfig, VocabularyConfig
-from tokenfree.preprocess.documents.near_duplicates import gone_keys
+from tokenfree.preprocess.documents.near_duplicates import dropped_keys
 from tokenfree.preprocess.shards.merge import Merge, contains_document, overlaps
 from tokenfree.preprocess.shards.sorted_runs import (
     DATASET_SPLITS,
@@ -58,7 +58,7 @@ class DocumentSet:
     def _gone_keys(self, storage: Storage) -> np.ndarray | None:
         if self.gone is None or not self.batches:
             return None
-        return gone_keys(storage, self.gone, self.batches[0].language)
+        return dropped_keys(storage, self.gone, self.batches[0].language)
 
 
 @dataclass(frozen=True)
@@ -98,7 +98,9 @@ def decide_partitioning(
     return plain
 
 
-def partitions(runs: Sequence[SortedRun], rule: Partitioning, dropped_file: str | None = None) -> dict[Partition, DocumentSet]:
+def partitions(
+    runs: Sequence[SortedRun], rule: Partitioning, dropped_file: str | None = None
+) -> dict[Partition, DocumentSet]:
     """Return the documents of all runs, except those in the file `gone`, by sorted partition, which may be empty."""
     documents: dict[Partition, DocumentSet] = {}
     for (drawn_split, language), batches in _by_draw(runs).items():
@@ -135,7 +137,7 @@ def plan_shards(
     ]
 
 
-def gone_without_shard(
+def dropped_without_shard(
     storage: Storage,
     runs: Sequence[SortedRun],
     rule: Partitioning,
@@ -195,9 +197,7 @@ def sample_quotas(characters: Mapping[str, int], total: int, smoothing: float) -
 
 def sample_size(documents: Mapping[Partition, DocumentSet], config: VocabularyConfig) -> int:
     """Return the number of characters that `sample_texts` yields."""
-    return min(
-        config.sample_characters, sum(part.characters for (name, _), part in documents.items() if name == TRAIN)
-    )
+    return min(config.sample_characters, sum(part.characters for (name, _), part in documents.items() if name == TRAIN))
 
 
 def sample_texts(

@@ -144,7 +144,9 @@ def split_dataset(
     yield from parts_of(split, num_parts, file.size, size // max(1, num_parts))
 
 
-def table_split(file: InputFile, form: Format, columns: TableColumns, language: str, *, language_is_fixed: bool) -> InputSplit:
+def table_split(
+    file: InputFile, form: Format, columns: TableColumns, language: str, *, language_is_fixed: bool
+) -> InputSplit:
     """Return an empty split of a table. `given`: the job gives its language, which overrides that of a row."""
     return InputSplit(
         kind="books",

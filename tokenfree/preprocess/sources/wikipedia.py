@@ -131,7 +131,7 @@ class Loss:
     offset: int | None = None
 
 
-Found: TypeAlias = bytes | Loss  # the bytes from `<page>` to `</page>`
+ScannedPage: TypeAlias = bytes | Loss  # the bytes from `<page>` to `</page>`
 
 
 def as_utf8(events: Iterable[Event], encoding: str) -> Iterator[Event]:
@@ -147,7 +147,7 @@ def as_utf8(events: Iterable[Event], encoding: str) -> Iterator[Event]:
             yield event
 
 
-def scan_pages(events: Iterable[Event], rooted: bool) -> Iterator[Found]:
+def scan_pages(events: Iterable[Event], rooted: bool) -> Iterator[ScannedPage]:
     """Yield the whole pages that start in owned blocks, and the losses among them, in the order of the file.
 
     A `rooted` dump opens with `<mediawiki>`; if it ends without `</mediawiki>`, its end is lost. Losses do not depend
@@ -183,7 +183,7 @@ class _Scanner:
         self._seen_page = False
         self._seen_root_end = False
 
-    def feed(self, data: bytes) -> Iterator[Found]:
+    def feed(self, data: bytes) -> Iterator[ScannedPage]:
         self.buffer += data
         position = 0
         while True:
@@ -229,7 +229,7 @@ class _Scanner:
             self.finished = match is not None or not awaited
         return max(position, len(self.buffer) - _TAIL_BYTES)
 
-    def _find_close(self, position: int) -> tuple[int, Found] | None:
+    def _find_close(self, position: int) -> tuple[int, ScannedPage] | None:
         """Return where the page at `position` ends, and what it is. Another `<page>` also ends it, as a broken page."""
         start = max(position + len(_OPEN) + 1, self._searched - _TAIL_BYTES)
         # Search the next page first: searching the end of each of many unclosed pages first would take quadratic time.

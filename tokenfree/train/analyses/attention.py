@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from tokenfree.train.analyses.subject import AnalysedModel, SampledTexts
-from tokenfree.train.intervals import known
+from tokenfree.train.intervals import none_if_nan
 from tokenfree.train.model.common.attention import ALL_HEADS, Heads, LayerBias
 from tokenfree.train.model.common.basic import Downsampled, any_of_units
 from tokenfree.train.model.encoder import Encoder
@@ -115,7 +115,7 @@ See = Callable[[int, SeenLayer], None]
 
 
 @contextlib.contextmanager
-def watched(encoder: Encoder, see: See) -> Iterator[None]:
+def observed_layers(encoder: Encoder, see: See) -> Iterator[None]:
     """Call `see` with the number (from 0) and the `SeenLayer` of each layer of the trunk while one text is encoded.
 
     `see` must use its arguments before it returns, because the next layer may reuse their memory.
@@ -187,7 +187,7 @@ def _sums(
         if layer == 0:
             counts.append(seen.units.count)
 
-    with watched(model.encoder, see):
+    with observed_layers(model.encoder, see):
         for text in sampled.texts:
             model.read(text)
     return sums, counts
@@ -212,7 +212,7 @@ def attention_distances(model: AnalysedModel, sampled: SampledTexts) -> dict[str
         "uniform_distance": sum((count**2 - 1) / 3 for count in counts) / queries,
         "rows": [
             {"layer": layer, "head": head}
-            | {name: known(total / queries) for name, total in zip(MEASURES, totals, strict=True)}
+            | {name: none_if_nan(total / queries) for name, total in zip(MEASURES, totals, strict=True)}
             for layer, sums_HM in enumerate(sums, 1)
             for head, totals in enumerate(sums_HM.tolist(), 1)
         ],
@@ -251,9 +251,9 @@ def attention_ranks(model: AnalysedModel, sampled: SampledTexts) -> dict[str, An
         ranks = None if term_HUU is None else ranks_of(term_HUU).tolist()
         for head, (of_content, of_all) in enumerate((sums[layer] / len(counts)).tolist()):
             rows.append({
-                "layer": layer + 1, "head": head + 1, "rank_content": known(of_content), "rank": known(of_all),
+                "layer": layer + 1, "head": head + 1, "rank_content": none_if_nan(of_content), "rank": none_if_nan(of_all),
                 "rank_positions": None if ranks is None else ranks[head],
-                "toeplitz": None if term_HUU is None else known(toeplitz_share(term_HUU[head])),
+                "toeplitz": None if term_HUU is None else none_if_nan(toeplitz_share(term_HUU[head])),
             })  # fmt: skip
     return {
         "analysis": "ranks",

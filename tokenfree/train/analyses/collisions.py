@@ -86,7 +86,9 @@ def collisions(model: AnalysedModel, data: AnyPath | None = None, max_windows: i
         )
     source = source_of(model, data)
     by_language = count_characters(source, max_windows)
-    codepoints = np.array(sorted({codepoint for counts in by_language.values() for codepoint in counts}), dtype=np.int64)
+    codepoints = np.array(
+        sorted({codepoint for counts in by_language.values() for codepoint in counts}), dtype=np.int64
+    )
     if not len(codepoints):
         raise UserError(f"{source} has no characters")
     of_language = {name: _counts_of(codepoints, counts) for name, counts in by_language.items()}

@@ -35,7 +35,7 @@ def noise_scores(
     rows: list[dict[str, Any]] = []
     clean, count = None, 0
     for scheme, rate in _settings(model, strengths):
-        examples = _spaced(model.examples(data, Noise(evaluation=scheme, rate=rate, seed=seed)), max_examples)
+        examples = _evenly_spaced(model.examples(data, Noise(evaluation=scheme, rate=rate, seed=seed)), max_examples)
         scores, count = Scores.of(model, examples, data), len(examples)
         clean = clean or scores
         rows.append({"scheme": scheme or NONE, "rate": rate or 0.0, **scores.beside(clean)})
@@ -77,7 +77,9 @@ class Scores(NamedTuple):
             model.task.scores([examples[one] for one in draw], [evaluation.predictions[one] for one in draw])
             for draw in drawn
         ]
-        return cls(evaluation.metrics, evaluation.loss, np.array([metrics.score for metrics in scores if metrics is not None]))
+        return cls(
+            evaluation.metrics, evaluation.loss, np.array([metrics.score for metrics in scores if metrics is not None])
+        )
 
     def beside(self, clean: Scores) -> dict[str, Any]:
         """Return the numbers of a row: the main score, its change from `clean`, the loss and the other scores.
@@ -108,7 +110,7 @@ def _settings(model: FinetunedModel, strengths: Sequence[float]) -> Iterator[tup
                 yield scheme, rate
 
 
-def _spaced(examples: Sequence[Any], max_examples: int | None) -> Sequence[Any]:
+def _evenly_spaced(examples: Sequence[Any], max_examples: int | None) -> Sequence[Any]:
     if max_examples is None or max_examples >= len(examples):
         return examples
     return [examples[number * len(examples) // max_examples] for number in range(max_examples)]

@@ -26,7 +26,7 @@ from tokenfree.preprocess.features.vocabulary import Vocabulary
 from tokenfree.preprocess.text.words import word_spans
 from tokenfree.train.analyses.subject import AnalysedModel, read_lines
 from tokenfree.train.batches.words import NUM_FRAME
-from tokenfree.train.intervals import bootstrap_interval, known
+from tokenfree.train.intervals import bootstrap_interval, none_if_nan
 from tokenfree.train.model.common.basic import Downsampled, any_of_units
 from tokenfree.train.model.embedders.characters import CharacterEmbedder
 from tokenfree.train.torch_state import default_settings
@@ -273,8 +273,8 @@ def _rows(model: AnalysedModel, name: str, pairs: WordPairs, seed: int, place: P
         facts = {"language": name, "kind": kind, "pairs": len(drawn), "lemmas": len(np.unique(lemmas_N))}
         rng = np.random.default_rng([seed, zlib.crc32(f"{name} {kind}".encode())])
         for measure, values in correlate(cosine_N, spelling_similarities(drawn), lemmas_N, rng).items():
-            numbers = dict(zip(("spearman", "low", "high"), map(known, values), strict=True))
-            rows.append({**facts, "mean_cosine": known(float(cosine_N.mean())), "measure": measure, **numbers})
+            numbers = dict(zip(("spearman", "low", "high"), map(none_if_nan, values), strict=True))
+            rows.append({**facts, "mean_cosine": none_if_nan(float(cosine_N.mean())), "measure": measure, **numbers})
     return rows
 
 

@@ -15,7 +15,7 @@ from tokenfree.preprocess.dataset.manifest import MANIFEST, load_vocabulary
 from tokenfree.preprocess.features.vocabulary import Vocabulary
 from tokenfree.preprocess.text.specials import of_subwords
 from tokenfree.preprocess.text.words import word_spans
-from tokenfree.train.batches.words import NUM_FRAME, most_words
+from tokenfree.train.batches.words import NUM_FRAME, word_capacity
 from tokenfree.train.data.mixture import Data, paths_of
 from tokenfree.train.data.shards import ShardReader
 from tokenfree.train.huggingface.folders import PRETRAINED_LENGTH, read_folder
@@ -61,7 +61,7 @@ class AnalysedModel:
         config = self.encoder.config.downsampler
         if config.bytes_per_word is None:
             return text[: self.reader.max_characters]
-        num_words, num_bytes = most_words(self.reader.length, config.bytes_per_word)
+        num_words, num_bytes = word_capacity(self.reader.length, config.bytes_per_word)
         starts, ends = (span.tolist() for span in word_spans(text))
         size = 0
         for number, (start, end) in enumerate(zip(starts, ends, strict=True)):

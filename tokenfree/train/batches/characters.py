@@ -14,7 +14,7 @@ from tokenfree.train.batches import counter_random as random
 from tokenfree.train.batches.base import Arrays, Rows, Symbols
 
 
-def most_characters(length: int, spare: int) -> int:
+def character_capacity(length: int, spare: int) -> int:
     """Return the number of characters that fit between CLS and SEP. Raises UserError if none does."""
     if length - 2 - spare < 1:
         raise UserError(f"train.length: {length} leaves no character; make it at least {spare + 3}")
@@ -113,7 +113,7 @@ def frame_whole_words(
     windows = rows["codepoints"]
     counts, starts, ends = words(rows["whitespace"], longest)
     edges = np.cumsum(counts)[:-1]
-    room = most_characters(length, spare)
+    room = character_capacity(length, spare)
     begin, end = crop(windows, np.split(starts, edges), np.split(ends, edges), room, seed, sample_ids)
     codepoints, mask = frame(windows, begin, end, length)
     return FramedWords(codepoints, mask, begin, end, counts, np.repeat(np.arange(len(counts)), counts), starts, ends)

@@ -58,7 +58,9 @@ class PairCollator(Collator):
         """
         drawn_elsewhere = random.uniform(self.seed, "next sentence", sample_ids, 1)[:, 0] < _ELSEWHERE
         pairs, cuts = list(self._pairs(rows, len(sample_ids))), self.cuts(rows, sample_ids)
-        elsewhere = np.array([not np.array_equal(a["document"], b["document"]) for a, b in pairs], dtype=bool) & drawn_elsewhere
+        elsewhere = (
+            np.array([not np.array_equal(a["document"], b["document"]) for a, b in pairs], dtype=bool) & drawn_elsewhere
+        )
         joined: dict[str, list[np.ndarray]] = {column: [] for column in self._single.columns}
         join = join_characters if self._units == "codepoints" else join_subwords
         for (a, other), cut, is_other in zip(pairs, cuts, elsewhere.tolist(), strict=True):
@@ -109,7 +111,7 @@ def cut_pair(first: Window, second: Window, place: float, units: Units, room: in
     follows, num_second = len(first[units]) - begin_next, len(second[units])
     begins = _to_units(second, units, other_places)
     begin_other = int(begins[np.argmin(np.abs(num_second - begins - follows))])
-    num_a, num_b = fit(end_a, min(follows, num_second - begin_other), room)
+    num_a, num_b = truncate_pair(end_a, min(follows, num_second - begin_other), room)
     while num_b > 1 and (
         _ends_sentence(first, units, begin_next + num_b) != _ends_sentence(second, units, begin_other + num_b)
     ):
@@ -149,7 +151,7 @@ def _ends_sentence(window: Window, units: Units, end: int) -> bool:
     return bool(white[end:following].all())
 
 
-def fit(num_a: int, num_b: int, room: int) -> tuple[int, int]:
+def truncate_pair(num_a: int, num_b: int, room: int) -> tuple[int, int]:
     """Return how many units of each part fit into `room`: half of it each, or more if the other part needs less."""
     num_a = min(num_a, max(room - num_b, room // 2))
     return num_a, min(num_b, room - num_a)

@@ -53,7 +53,9 @@ def text_words(text: str, original: str | None = None) -> WordsOfText:
 def _spans(original: np.ndarray, offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return byte spans of the words of `before`. Changing the case can change a letter's length in UTF-8."""
     original_offsets = byte_offsets(original)
-    starts, ends = (offsets[np.searchsorted(original_offsets, span)] for span in byte_spans(classes_of(original), original_offsets))
+    starts, ends = (
+        offsets[np.searchsorted(original_offsets, span)] for span in byte_spans(classes_of(original), original_offsets)
+    )
     return limit_bytes(starts, ends, offsets)
 
 
@@ -95,7 +97,7 @@ class Framed(NamedTuple):
     unit_ends: np.ndarray  # int64 [b, words]: the byte after the last one of each word
 
 
-def most_words(length: int, bytes_per_word: int) -> tuple[int, int]:
+def word_capacity(length: int, bytes_per_word: int) -> tuple[int, int]:
     """Return the numbers of words and of bytes of text that fit between CLS and SEP in `length` bytes.
 
     DOWN makes `length` / `bytes_per_word` units. Raises UserError if the longest word does not fit, or no word does.
@@ -164,7 +166,7 @@ def frame_words(
     return Framed(codepoints, np.arange(length) < totals[:, None], unit_ends)
 
 
-_MOST_KNOWN = 2**17  # words cached with their subwords, 35 MB; a full cache is cleared
+_MAX_CACHED_WORDS = 2**17  # words cached with their subwords, 35 MB; a full cache is cleared
 _CONTINUES = -65  # continuation bytes of UTF-8 are at most this as int8
 _BYTE_PIECE = "<0x"
 
@@ -205,7 +207,7 @@ class WordsByRules(WordSource):
         cache = self._known
         new = list(dict.fromkeys(word for word in words if word not in cache))
         if new:
-            if len(cache) + len(new) > _MOST_KNOWN:
+            if len(cache) + len(new) > _MAX_CACHED_WORDS:
                 cache.clear()
                 new = list(dict.fromkeys(words))
             texts = [word.decode() for word in new]

@@ -17,7 +17,7 @@ from tokenfree.core.files import AnyPath
 from tokenfree.train.batches import counter_random as random
 from tokenfree.train.batches.base import Arrays, Collator
 from tokenfree.train.batches.next_sentence import PairCollator
-from tokenfree.train.data.mixture import Data, given_or_parsed
+from tokenfree.train.data.mixture import Data, as_data
 from tokenfree.train.data.order import VERSION, Order, Places
 from tokenfree.train.data.shards import ShardReader
 
@@ -70,10 +70,16 @@ def second_segments(
         shard, row = int(shards[at]), int(rows[at])
         document, size = reader.shard(shard).row("document", row).tobytes(), _size(reader, shard, row)
         near = ((shard, int(place * reader.shards[shard].rows)) for place in places[:_TRIES])
-        for drawn in (near, _anywhere(reader, reader.shards[shard].language, places[_TRIES:])):
-            others = [candidate for candidate in drawn if reader.shard(candidate[0]).row("document", candidate[1]).tobytes() != document]
+        for drawn in (near, _rows_of_language(reader, reader.shards[shard].language, places[_TRIES:])):
+            others = [
+                candidate
+                for candidate in drawn
+                if reader.shard(candidate[0]).row("document", candidate[1]).tobytes() != document
+            ]
             if others:
-                second_shards[at], second_rows[at] = min(others, key=lambda candidate: abs(_size(reader, *candidate) - size))
+                second_shards[at], second_rows[at] = min(
+                    others, key=lambda candidate: abs(_size(reader, *candidate) - size)
+                )
                 break
     return second_shards, second_rows
 
@@ -82,7 +88,7 @@ def _size(reader: ShardReader, shard: int, row: int) -> int:
     return reader.shard(shard).size("whitespace", row)
 
 
-def _anywhere(reader: ShardReader, language: str, places: np.ndarray) -> Iterator[tuple[int, int]]:
+def _rows_of_language(reader: ShardReader, language: str, places: np.ndarray) -> Iterator[tuple[int, int]]:
     shards = [number for number, shard in enumerate(reader.shards) if shard.language == language]
     ends = np.cumsum([reader.shards[shard].rows for shard in shards])
     for place in places:
@@ -229,7 +235,7 @@ def load_windows(
 
     Raises UserError if `data` is not a data directory, or has no such split.
     """
-    reader = ShardReader(given_or_parsed(data), split)
+    reader = ShardReader(as_data(data), split)
     order = Order(
         reader.shards,
         seed=seed,

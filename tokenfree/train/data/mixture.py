@@ -51,7 +51,9 @@ def parse(words: Sequence[AnyPath], what: str = "--data") -> Data:
     texts = list(map(expand_home, words))
     separated = [_separated(text) for text in texts]
     paths = tuple(path for path, _ in separated)
-    weighted = [(word, path, weight) for word, (path, weight) in zip(texts, separated, strict=True) if weight is not None]
+    weighted = [
+        (word, path, weight) for word, (path, weight) in zip(texts, separated, strict=True) if weight is not None
+    ]
     for word, path, weight in weighted:
         if not (weight > 0 and math.isfinite(weight)):
             raise UserError(
@@ -75,7 +77,7 @@ def parse(words: Sequence[AnyPath], what: str = "--data") -> Data:
     return Mixture(paths, weights)
 
 
-def given_or_parsed(data: Data | AnyPath | Sequence[AnyPath]) -> Data:
+def as_data(data: Data | AnyPath | Sequence[AnyPath]) -> Data:
     if isinstance(data, Mixture):
         return dataclasses.replace(data, paths=tuple(map(expand_home, data.paths)))
     return expand_home(data) if isinstance(data, str | os.PathLike) else parse(data, "data")
@@ -91,7 +93,7 @@ def paths_of(data: Data) -> tuple[str, ...]:
     return data.paths if isinstance(data, Mixture) else (data,)
 
 
-def words_of(data: Data) -> list[str]:
+def data_arguments(data: Data) -> list[str]:
     return data.words() if isinstance(data, Mixture) else [data]
 
 
@@ -125,7 +127,9 @@ def load_contents(data: Data) -> tuple[Manifest, Mapping[str, Mixing] | None]:
     names = [name for name in ("train", "validation") if any(name in source.splits for source in manifests)]
     parts = {name: [source.splits.get(name, DatasetSplit(())).shards for source in manifests] for name in names}
     first = manifests[0]
-    columns = [name for name in first.config["columns"] if all(name in source.config["columns"] for source in manifests)]
+    columns = [
+        name for name in first.config["columns"] if all(name in source.config["columns"] for source in manifests)
+    ]
     manifest = dataclasses.replace(
         first,
         config={**first.config, "columns": columns},
@@ -134,10 +138,16 @@ def load_contents(data: Data) -> tuple[Manifest, Mapping[str, Mixing] | None]:
         counters={},
         statistics={},
         files={},
-        splits={name: DatasetSplit(tuple(shard for of in by_directory for shard in of)) for name, by_directory in parts.items()},
+        splits={
+            name: DatasetSplit(tuple(shard for of in by_directory for shard in of))
+            for name, by_directory in parts.items()
+        },
         fingerprint=_fingerprint(manifests, weights),
     )
-    of_shards = {name: tuple(number for number, of in enumerate(by_directory) for _ in of) for name, by_directory in parts.items()}
+    of_shards = {
+        name: tuple(number for number, of in enumerate(by_directory) for _ in of)
+        for name, by_directory in parts.items()
+    }
     return manifest, {name: Mixing(weights, numbers) for name, numbers in of_shards.items()}
 
 
@@ -180,7 +190,7 @@ def _fingerprint(manifests: Sequence[Manifest], weights: Sequence[int]) -> str:
     return digest.hexdigest()
 
 
-_MOST_ROUNDS = 64  # rounds of swaps, of 1 to 5 ms each
+_MAX_ROUNDS = 64  # rounds of swaps, of 1 to 5 ms each
 
 
 def fair_turns(weights: Sequence[int]) -> np.ndarray:
@@ -214,7 +224,7 @@ def shuffled_turns(turns: np.ndarray, weights: Sequence[int], seed: int) -> np.n
     for number, spacing in enumerate(distance):
         indices = np.flatnonzero(turns == number)
         wishes[indices] = (np.arange(len(indices)) + drawn[indices]) * spacing
-    for round_ in range(min(_MOST_ROUNDS, int(distance.max()) + 2)):
+    for round_ in range(min(_MAX_ROUNDS, int(distance.max()) + 2)):
         first = np.arange(round_ % 2, len(turns) - 1, 2)  # first of each pair; the pairs do not overlap
         left, right = turns[first], turns[first + 1]
         change = (wishes[first] > wishes[first + 1]) & (left != right)

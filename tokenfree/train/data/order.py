@@ -19,7 +19,7 @@ from tokenfree.train.batches import counter_random as random
 from tokenfree.train.data.mixture import PERIOD, Mixing, fair_turns, quotas_of, shuffled_turns
 
 VERSION = 1  # of the rules in this file: a run only resumes under the version it started with
-_MOST_TURNS = 4096  # largest sum of directories' weights with exact shares; else rounded to a part of a period
+_MAX_TURNS = 4096  # largest sum of directories' weights with exact shares; else rounded to a part of a period
 
 
 class Places(NamedTuple):
@@ -167,9 +167,9 @@ class Order:
 
     def _mixed_languages(self, mixing: Mixing) -> np.ndarray:
         total = sum(mixing.weights)
-        steps = total // math.gcd(total, self._batch) if total <= _MOST_TURNS else 1  # until weights and batches align
+        steps = total // math.gcd(total, self._batch) if total <= _MAX_TURNS else 1  # until weights and batches align
         num_turns = -(-PERIOD // (steps * self._batch)) * steps * self._batch
-        exact = total <= _MOST_TURNS
+        exact = total <= _MAX_TURNS
         weights = mixing.weights if exact else quotas_of(mixing.shares, num_turns).tolist()
         turns = np.tile(fair_turns(weights), num_turns // sum(weights))
         turns = shuffled_turns(turns, weights, self._seed)

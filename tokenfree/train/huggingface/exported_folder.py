@@ -89,7 +89,10 @@ def read_model(run: AnyPath, step: int | None, *, trust_code: bool) -> Model:
         assert encoder.checkpoint is not None, "it is of a run"
         sha256 = encoder.checkpoint.state.vocabulary
         return Model(run, config, encoder.checkpoint, encoder, _vocabulary_of(config, sha256))
-    finetuned, config = load_finetuned(run, step=step, trust_code=trust_code), read_finetuned(run, trust_code=trust_code)
+    finetuned, config = (
+        load_finetuned(run, step=step, trust_code=trust_code),
+        read_finetuned(run, trust_code=trust_code),
+    )
     assert isinstance(finetuned.model.head, TaskHead), "the model was built by a task"
     encoder = TextEncoder(finetuned.model.encoder, length=finetuned.recipe.train.length)
     vocabulary = load_vocabulary(Run(run).name)
@@ -238,7 +241,9 @@ def port_model(encoder: Encoder, vocabulary: str | None) -> tuple[StateDict, dic
     return state, fields | ({VOCABULARY: vocabulary} if kind == "bert" else {})
 
 
-def folder_model(model: Model, settings: Mapping[str, Any], *, has_port: bool = True) -> tuple[StateDict, dict[str, Any]]:
+def folder_model(
+    model: Model, settings: Mapping[str, Any], *, has_port: bool = True
+) -> tuple[StateDict, dict[str, Any]]:
     """Return the weights and the fields of config.json of an encoder, for modeling_tokenfree.py unless it `has_port`.
 
     That file builds heads from the settings `own`. Raises UserError if no tokenizer can produce the model's input: its

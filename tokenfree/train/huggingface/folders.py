@@ -137,7 +137,9 @@ def import_folder(folder: AnyPath, run: AnyPath, overrides: Mapping[str, Any] | 
             checkpoints.write(
                 place.folder / "checkpoints" / checkpoints.checkpoint_name(0), {checkpoints.MODEL: tensors}, state
             )
-        elif any(not torch.equal(tensor, tensors[name]) for name, tensor in previous.tensors(checkpoints.MODEL).items()):
+        elif any(
+            not torch.equal(tensor, tensors[name]) for name, tensor in previous.tensors(checkpoints.MODEL).items()
+        ):
             raise UserError(f"{run} holds a model of other weights; give another --output")
         if not recorded_hashes(place.storage):
             write_hashes(place.name)

@@ -254,7 +254,9 @@ class TokenfreeForMaskedLM(_Labelled):
         if "objective" not in settings:
             raise ValueError("this model has no head of masked language modelling. Export a pretraining run.")
         with trusting(True, "config.json"):
-            recipe = build(PretrainRecipe, {"model": settings["model"], "objective": settings["objective"]}, source="config.json")
+            recipe = build(
+                PretrainRecipe, {"model": settings["model"], "objective": settings["objective"]}, source="config.json"
+            )
         self.lm_head: Any = recipe.objective.build(recipe.model.width, settings["vocabulary_size"])
         self.post_init()
 

@@ -56,7 +56,7 @@ _AGAIN = "remove the folder and run the command again"
 _BATCH_ROWS = 1000  # rows per record batch, as in data directories
 _POSITIONS = 8192  # maximum positions of a batch, padded to its longest window
 _PADDING = 256  # maximum positions of a batch that only its longest window needs; another batch costs as much time
-_MOST_WINDOWS = 64  # maximum windows of a batch
+_MAX_WINDOWS = 64  # maximum windows of a batch
 _FOREVER = -1  # unlimited restarts of a Ray worker and retries of its tasks
 _LEADER = "tokenfree.train.inference.embed:lead"
 _NEXT = "next"  # request for a part
@@ -418,7 +418,9 @@ def write(path: str, part: Part, embeddings: Sequence[TextVectors], vectors: Vec
         "windows": pa.array([embedding.num_windows for embedding in embeddings], pa.int32()),
     }
     if vectors == "words":
-        starts, ends = (np.concatenate(edges) for edges in zip(*((f.starts_N, f.ends_N) for f in embeddings), strict=True))
+        starts, ends = (
+            np.concatenate(edges) for edges in zip(*((f.starts_N, f.ends_N) for f in embeddings), strict=True)
+        )
         columns["word_starts"] = listed(pa.array(starts, pa.int32()))
         columns["word_ends"] = listed(pa.array(ends, pa.int32()))
     columns |= {"vector": flat} if vectors == "texts" else {"vectors": listed(flat)}
@@ -521,7 +523,7 @@ def lead(link: Link, encoder: bytes, wanted: Wanted, workers: int, device: str) 
     """Embed the parts that `link` brings on request, as the function of a `RayChild`. Workers may join late."""
     from ray.exceptions import RayError, RayTaskError  # here because the import takes seconds
 
-    from tokenfree.train.ray.cluster import RayLost, ray_environment, ray_session, watched
+    from tokenfree.train.ray.cluster import RayLost, ray_environment, ray_session, run_watched
 
     parts: queue.SimpleQueue[Part | None] = queue.SimpleQueue()
     link.listen(parts.put)
@@ -536,7 +538,7 @@ def lead(link: Link, encoder: bytes, wanted: Wanted, workers: int, device: str) 
         try:
             with ray_session(num_cpus=workers) as session:
                 link.send(pickle.dumps(session))
-                watched(lambda: _embed(link, shared, iter(following, None), wanted, workers, device), session)
+                run_watched(lambda: _embed(link, shared, iter(following, None), wanted, workers, device), session)
         except RayTaskError as error:
             raise error.cause from None
         except RayLost as error:
@@ -627,7 +629,7 @@ def _batches(windows: Sequence[_Window], positions_of: Callable[[int], int]) -> 
     longest = padding = 0
     for negative, window in by_length:
         padding += longest + negative
-        if batch and (padding > _PADDING or (len(batch) + 1) * longest > _POSITIONS or len(batch) == _MOST_WINDOWS):
+        if batch and (padding > _PADDING or (len(batch) + 1) * longest > _POSITIONS or len(batch) == _MAX_WINDOWS):
             yield batch
             batch = []
         if not batch:

@@ -14,7 +14,7 @@ from tokenfree.preprocess.dataset.manifest import load_vocabulary
 from tokenfree.preprocess.features.vocabulary import Vocabulary
 from tokenfree.train.config import FinetuneRecipe
 from tokenfree.train.loop.finetuning import Evaluated, Evaluator
-from tokenfree.train.loop.model_with_head import Task
+from tokenfree.train.loop.model_with_head import ModelWithHead
 from tokenfree.train.loop.precision import inference_precision, matrix_precision
 from tokenfree.train.runs.checkpoints import Checkpoint
 from tokenfree.train.runs.config import read_finetuned
@@ -36,7 +36,7 @@ class FinetunedModel:
         self._device = torch.device(device)
         self._collator = self.task.collator(text_inputs(recipe.model, recipe.train.length, vocabulary), 0)
         with random_numbers():  # building the model draws random weights, which are then overwritten
-            model = Task(recipe.model.build(), self.task.build(recipe.model))
+            model = ModelWithHead(recipe.model.build(), self.task.build(recipe.model))
         weights = checkpoint.weights()
         checkpoint.check_fit(model, weights)
         model.load_state_dict(weights)

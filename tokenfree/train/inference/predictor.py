@@ -19,7 +19,7 @@ from tokenfree.core.storage import Storage
 from tokenfree.preprocess.features.vocabulary import MAX_TEXT_CHARACTERS, Vocabulary
 from tokenfree.preprocess.text.specials import BYTE_MASK, MASK, of_subwords
 from tokenfree.train.batches.base import Arrays
-from tokenfree.train.batches.characters import frame, most_characters
+from tokenfree.train.batches.characters import character_capacity, frame
 from tokenfree.train.batches.subwords import SPACE, predictable, visible
 from tokenfree.train.config import PretrainRecipe
 from tokenfree.train.data.mixture import Data, load_data_vocabulary, paths_of
@@ -39,7 +39,7 @@ LONGEST = 12  # maximum characters of a masked piece whose length is not given; 
 _DIGITS = 6  # maximum digits of a given number of characters
 _LONGEST_WORD = 8  # maximum characters of a masked word that is predicted character by character
 _OTHER = 4  # assumed characters of a mask of unknown length while another one is predicted
-_MOST_PIECES = 3  # maximum subwords of a masked word
+_MAX_PIECES = 3  # maximum subwords of a masked word
 _WINDOWS = 5000  # windows in which characters are counted
 Scored = list[tuple[str, float]]  # texts with their log-probabilities
 
@@ -160,7 +160,9 @@ class Predictor:
         marks = np.cumsum(lengths + 1) - 1
         first_mark, end_mark = (np.searchsorted(marks, edges, side="left") for edges in (flat.starts, flat.ends))
         ids, place, last = [specials.cls], 0, -1
-        for mark, is_mark, id_ in zip(first_mark.tolist(), (end_mark > first_mark).tolist(), flat.ids.tolist(), strict=True):
+        for mark, is_mark, id_ in zip(
+            first_mark.tolist(), (end_mark > first_mark).tolist(), flat.ids.tolist(), strict=True
+        ):
             if not is_mark:
                 ids.append(id_)
             elif ids[-1] != specials.mask or mark != last:  # several byte pieces may encode one mask character
@@ -190,9 +192,9 @@ class Predictor:
             has = f"{row.num_vectors} words of {len(row.symbols)} bytes"
             raise _too_long(has, f"{inputs.length} bytes, or fewer in many short words")
         hidden = sum(part.num_vectors for part in parts[: 2 * number + 1])
-        rows = {name: np.repeat(values, _MOST_PIECES, axis=0) for name, values in inputs.arrays([[row]]).items()}
-        slots = np.arange(_MOST_PIECES)
-        scores = self._score(_one_target(rows, np.stack([np.full(_MOST_PIECES, hidden + 1), slots], axis=1))).numpy()
+        rows = {name: np.repeat(values, _MAX_PIECES, axis=0) for name, values in inputs.arrays([[row]]).items()}
+        slots = np.arange(_MAX_PIECES)
+        scores = self._score(_one_target(rows, np.stack([np.full(_MAX_PIECES, hidden + 1), slots], axis=1))).numpy()
         usable = predictable(pieces)
         begins = np.array([piece.startswith(SPACE) for piece in pieces])
         scored, front = [], [("", 0.0)]
@@ -201,7 +203,7 @@ class Predictor:
             likely = allowed[np.argsort(-scores[slot, allowed])[:LONGEST]]
             more = [(pieces[int(id_)].strip(SPACE), float(scores[slot, id_])) for id_ in likely]
             front = _widest([(word + piece, so_far + value) for word, so_far in front for piece, value in more])
-            scored += [(word, so_far - float(np.log(_MOST_PIECES))) for word, so_far in front]
+            scored += [(word, so_far - float(np.log(_MAX_PIECES))) for word, so_far in front]
         return scored
 
     def _by_characters(self, text: MaskedText, number: int) -> Scored:
@@ -246,7 +248,7 @@ class Predictor:
     def _character_rows(self, text: MaskedText, number: int, sizes: Sequence[int]) -> tuple[Arrays, np.ndarray]:
         """Return a row for each possible size of mask `number`, and the position where the mask begins, int64 [R]."""
         windows, places = [], []
-        room = most_characters(self._length, self.recipe.objective.spare)
+        room = character_capacity(self._length, self.recipe.objective.spare)
         for size in sizes:
             hidden = [size if at == number else other_size or _OTHER for at, other_size in enumerate(text.sizes)]
             total = sum(map(len, text.parts)) + sum(hidden)

@@ -14,7 +14,7 @@ from tokenfree.core.files import AnyPath
 from tokenfree.preprocess.text.characters import codepoints_of
 from tokenfree.train.batches.characters import frame
 from tokenfree.train.batches.padding import Padding
-from tokenfree.train.batches.words import NOWHERE, NUM_FRAME, frame_words, join_words, most_words, text_words
+from tokenfree.train.batches.words import NOWHERE, NUM_FRAME, frame_words, join_words, text_words, word_capacity
 from tokenfree.train.config import FinetuneRecipe
 from tokenfree.train.model.encoder import Encoder, mean_of_text
 from tokenfree.train.runs.checkpoints import Checkpoint
@@ -125,7 +125,7 @@ class WordEncoder(TextEncoder):
 
     def __init__(self, encoder: Encoder, *, length: int, pooled_is_trained: bool = False) -> None:
         super().__init__(encoder, length=length, pooled_is_trained=pooled_is_trained)
-        self._num_words, self._num_bytes = most_words(length, encoder.config.downsampler.bytes_per_word)
+        self._num_words, self._num_bytes = word_capacity(length, encoder.config.downsampler.bytes_per_word)
         self.max_characters = min(self._num_words, self._num_bytes // 4)
 
     def _encode(self, texts: Sequence[str]) -> Encoded:

@@ -25,7 +25,7 @@ from tokenfree.core.ray_access import named_cluster
 from tokenfree.core.settings import fingerprint, to_mapping
 from tokenfree.core.stored_files import check_finished, recorded_hashes
 from tokenfree.train.config import LoopConfig, PretrainRecipe, R
-from tokenfree.train.jobs.weights import Fit, GivenWeights, fit, read_weights
+from tokenfree.train.jobs.weights import GivenWeights, WeightMatch, match_weights, read_weights
 from tokenfree.train.loop.parallel import check_compile
 from tokenfree.train.loop.trainer import TrainingLoop
 from tokenfree.train.loop.worker import Job, work
@@ -100,7 +100,7 @@ class GivenStart(Generic[R]):
         self._recipe, self._make_loop, self._trust_code = recipe, make_loop, trust_code
         self._path = absolute_path(source)
         self._given: GivenWeights | None = None
-        self._begun: tuple[TrainingLoop[R], Fit] | None = None
+        self._begun: tuple[TrainingLoop[R], WeightMatch] | None = None
         previous = config_before(run.name, recipe)
         self.record = self._record(previous)
 
@@ -151,20 +151,20 @@ class GivenStart(Generic[R]):
             self._given = read_weights(self._path, trust_code=self._trust_code)
         return self._given
 
-    def _fit(self) -> tuple[TrainingLoop[R], Fit]:
+    def _fit(self) -> tuple[TrainingLoop[R], WeightMatch]:
         if self._begun is None:
-            self._begun = begun(self._recipe, self._make_loop, self._read())
+            self._begun = loop_from_weights(self._recipe, self._make_loop, self._read())
         return self._begun
 
 
-def begun(recipe: R, make_loop: MakeLoop[R], weights: GivenWeights) -> tuple[TrainingLoop[R], Fit]:
+def loop_from_weights(recipe: R, make_loop: MakeLoop[R], weights: GivenWeights) -> tuple[TrainingLoop[R], WeightMatch]:
     """Return the training loop of `recipe` on the CPU, started from the weights `given` that fit.
 
     Additional projections of attention patterns start as copies of their layer's if they are not given.
     """
     loop = make_loop(recipe)
     sizes = {name: parameter.numel() for name, parameter in loop.model.named_parameters()}
-    matched = fit(loop.model.state_dict(), sizes, weights, recipe, loop.source.vocabulary)
+    matched = match_weights(loop.model.state_dict(), sizes, weights, recipe, loop.source.vocabulary)
     loop.begin_with(matched.taken)
     names = [f"encoder.trunk.{name}" for name in loop.encoder.trunk.copy_projections()] if matched.taken else []
     state = loop.model.state_dict()

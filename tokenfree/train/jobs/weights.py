@@ -112,7 +112,9 @@ def _of_folder(storage: Storage, source: str) -> GivenWeights:
     if not folder_model.has_pooler:
         tensors = {name: tensor for name, tensor in tensors.items() if not name.startswith("encoder.pooler.")}
     what = f"a {folder_model.kind} of transformers"
-    return GivenWeights(absolute_path(source), what, tensors, folder_model.encoder.config, None, folder_model.vocabulary)
+    return GivenWeights(
+        absolute_path(source), what, tensors, folder_model.encoder.config, None, folder_model.vocabulary
+    )
 
 
 @contextlib.contextmanager
@@ -133,15 +135,15 @@ def _on_this_machine(storage: Storage) -> Iterator[Path]:
             raise type(error)(str(error).replace(scratch, storage.url)) from None
 
 
-LEAST_SHARE = 0.01  # minimum share of the model's parameters; less is treated as a mistake
+MIN_SHARE = 0.01  # minimum share of the model's parameters; less is treated as a mistake
 _ABSENT, _OTHER_VOCABULARY = "not in the given weights", "of another vocabulary"
-_MOST_SETTINGS = 6  # maximum number of differing settings to show
+_MAX_SETTINGS = 6  # maximum number of differing settings to show
 _TABLE = "encoder.embedder.table."
 _NOT_OF_THE_TABLE = ("positions", "max_characters", "segments")  # settings of an embedder that do not concern its table
 
 
 @dataclasses.dataclass(frozen=True)
-class Fit:
+class WeightMatch:
     given: GivenWeights
     taken: Mapping[str, Tensor]  # given tensors to load, by name
     new: Mapping[str, str]  # names of the model's tensors that stay fresh, with the reason
@@ -170,13 +172,13 @@ class Fit:
         return lines
 
 
-def fit(
+def match_weights(
     state: Mapping[str, Tensor],
     sizes: Mapping[str, int],
     weights: GivenWeights,
     recipe: Recipe,
     vocabulary: Vocabulary | None,
-) -> Fit:
+) -> WeightMatch:
     """Compare tensors `own` of a model with given ones. Raises UserError if (almost) none fits or one is not finite."""
     foreign = _foreign(state, weights, recipe, vocabulary)
     taken, new, left = dict[str, Tensor](), dict[str, str](), dict[str, str]()
@@ -193,8 +195,8 @@ def fit(
         else:
             taken[name] = theirs
     left |= {name: "no counterpart" for name in weights.tensors if name not in state}
-    matched = Fit(weights, taken, new, left, sizes, tuple(_other_settings(weights, recipe))[:_MOST_SETTINGS])
-    if matched.share < LEAST_SHARE:
+    matched = WeightMatch(weights, taken, new, left, sizes, tuple(_other_settings(weights, recipe))[:_MAX_SETTINGS])
+    if matched.share < MIN_SHARE:
         what = f"only {len(taken)} tensors, {matched.share:.2%} of the parameters," if taken else "no tensor"
         why = "; ".join(matched.other_settings) or "its tensors have other names or shapes"
         raise UserError(

@@ -27,7 +27,7 @@ class WeightAverage:
     @torch.no_grad()
     def update(self, number: int) -> None:
         decay = min(self._decay, (1 + number) / (10 + number))
-        averages, weights = _here(self._averages), _here(self._parameters)
+        averages, weights = _local_parts(self._averages), _local_parts(self._parameters)
         torch._foreach_lerp_(averages, weights, 1 - decay)  # pyright: ignore[reportPrivateImportUsage]
 
     @contextlib.contextmanager
@@ -49,12 +49,12 @@ class WeightAverage:
 
     @torch.no_grad()
     def _swap(self) -> None:
-        for average, weight in zip(_here(self._averages), _here(self._parameters), strict=True):
+        for average, weight in zip(_local_parts(self._averages), _local_parts(self._parameters), strict=True):
             saved = weight.clone()
             weight.copy_(average)
             average.copy_(saved)
 
 
-def _here(tensors: Mapping[str, Tensor]) -> list[Tensor]:
+def _local_parts(tensors: Mapping[str, Tensor]) -> list[Tensor]:
     """Return the parts of some tensors that this worker holds, as views: changes to them change the tensors."""
     return [tensor.to_local() if is_part(tensor) else tensor for tensor in tensors.values()]

@@ -26,7 +26,7 @@ from tokenfree.train.batches.base import Arrays
 from tokenfree.train.batches.counter_random import key
 from tokenfree.train.config import FinetuneRecipe, LoopConfig
 from tokenfree.train.data.loader import StepLoader, slice_of
-from tokenfree.train.loop.model_with_head import StepSums, Task
+from tokenfree.train.loop.model_with_head import ModelWithHead, StepSums
 from tokenfree.train.loop.parallel import gather, sum_over_workers
 from tokenfree.train.loop.step import on_device
 from tokenfree.train.loop.stopping import Stop
@@ -40,7 +40,7 @@ from tokenfree.train.tasks.examples.texts import SCHEME, parallel_paths
 from tokenfree.train.tasks.inputs import text_inputs
 from tokenfree.train.torch_state import random_numbers
 
-_MOST = 32  # maximum number of items in a batch of evaluation; `train.micro_batch` may be lower
+_MAX_BATCH = 32  # maximum number of items in a batch of evaluation; `train.micro_batch` may be lower
 
 
 class Evaluated(NamedTuple):
@@ -64,11 +64,11 @@ class Evaluator:
         self._items = collator.items(examples, training=False)
         self._rank, self._world_size = rank, world_size
         by_size = np.argsort([item.size for item in self._items], kind="stable")
-        size = min(_MOST, micro_batch or _MOST)
+        size = min(_MAX_BATCH, micro_batch or _MAX_BATCH)
         self._batches = [by_size[start : start + size].tolist() for start in range(0, len(by_size), size)]
 
     @torch.no_grad()
-    def __call__(self, model: Task, device: torch.device, *, equally_many: bool = False) -> Evaluated:
+    def __call__(self, model: ModelWithHead, device: torch.device, *, equally_many: bool = False) -> Evaluated:
         """Evaluate `model`. All workers must call this; `equally_many` is that of `Source.validate`."""
         sums, local_outputs = StepSums.zeros(model.head.means, device), dict[int, Outputs]()
         for number in range(self._rank, len(self._batches), self._world_size):
@@ -86,7 +86,7 @@ class Evaluator:
         return Evaluated(predictions, self._task.scores(self._examples, predictions), values.mean_loss())
 
     def _forward(
-        self, model: Task, chosen: Sequence[int], device: torch.device
+        self, model: ModelWithHead, chosen: Sequence[int], device: torch.device
     ) -> tuple[Mapping[str, np.ndarray], StepSums]:
         items: list[Item] = [self._items[number] for number in chosen]
         arrays = self._collator(items, np.array(chosen, dtype=np.int64))
@@ -227,17 +227,17 @@ class TaskSource(Source):
             if self._has(split):
                 self._evaluator(split)
 
-    def build(self) -> Task:
+    def build(self) -> ModelWithHead:
         recipe = self._recipe
         with random_numbers() as seed:
             seed(int(key(recipe.train.seed, "weights")))
-            task = Task(recipe.model.build(), self._task.build(recipe.model))
+            task = ModelWithHead(recipe.model.build(), self._task.build(recipe.model))
         if task.encoder.embedder.learns_characters:
             texts = (text for example in self._examples("train") for text in self._task.texts(example))
             task.encoder.embedder.learn(frequent_characters(texts))
         return task
 
-    def validate(self, task: Task, device: torch.device, *, equally_many: bool) -> dict[str, float]:
+    def validate(self, task: ModelWithHead, device: torch.device, *, equally_many: bool) -> dict[str, float]:
         """Return the development set's metrics, with `validation_main`. Raises UserError if it has no labels."""
         if not self._has("dev"):
             return {}
@@ -252,7 +252,13 @@ class TaskSource(Source):
         return score if self._task.lower_is_better else -score
 
     def result(
-        self, task: Task, device: torch.device, progress: RunProgress, folder: Path | None, *, equally_many: bool
+        self,
+        task: ModelWithHead,
+        device: torch.device,
+        progress: RunProgress,
+        folder: Path | None,
+        *,
+        equally_many: bool,
     ) -> dict[str, Any]:
         scores, only_labels = dict[str, Any](), dict[str, Any]()
         splits: list[Split] = [split for split in SPLITS[1:] if self._has(split)]

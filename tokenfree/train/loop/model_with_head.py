@@ -31,7 +31,9 @@ class StepSums(NamedTuple):
 
     @classmethod
     def of(cls, loss: Loss, means: Sequence[str]) -> StepSums:
-        total, num_targets, num_correct = (_detached(scalar) for scalar in (loss.total, loss.num_targets, loss.num_correct))
+        total, num_targets, num_correct = (
+            _detached(scalar) for scalar in (loss.total, loss.num_targets, loss.num_correct)
+        )
         pairs = {name: torch.stack([_detached(value) for value in loss.means[name]]) for name in means}
         nothing = torch.zeros_like(total)
         return cls(total, num_targets, num_correct, pairs, nothing, nothing)
@@ -72,7 +74,7 @@ def _detached(value: Tensor) -> Tensor:
     return value.detach().double()
 
 
-class Task(nn.Module):
+class ModelWithHead(nn.Module):
     """The encoder with a head, as one module for the optimizer and for data parallelism."""
 
     def __init__(self, encoder: Encoder, head: Head) -> None:
@@ -86,12 +88,12 @@ class Task(nn.Module):
         return loss.total, StepSums.of(loss, self.head.means)
 
 
-def pretraining_task(recipe: PretrainRecipe, vocabulary_size: int) -> Task:
+def pretraining_task(recipe: PretrainRecipe, vocabulary_size: int) -> ModelWithHead:
     """Return the model of a recipe with the head of its objective. `vocabulary_size` is 0 for data without subwords."""
-    return Task(recipe.model.build(), recipe.objective.build(recipe.model.width, vocabulary_size))
+    return ModelWithHead(recipe.model.build(), recipe.objective.build(recipe.model.width, vocabulary_size))
 
 
-def build_task(recipe: PretrainRecipe, vocabulary: Vocabulary | None) -> Task:
+def build_task(recipe: PretrainRecipe, vocabulary: Vocabulary | None) -> ModelWithHead:
     """Return the model with new weights, which depend only on `train.seed`. The caller's random state is unchanged."""
     with random_numbers() as seed:
         seed(int(key(recipe.train.seed, "weights")))

@@ -23,7 +23,7 @@ from tokenfree.train.data.validation import (
     symbol_counts,
     validation_batches,
 )
-from tokenfree.train.loop.model_with_head import StepSums, Task, build_task
+from tokenfree.train.loop.model_with_head import ModelWithHead, StepSums, build_task
 from tokenfree.train.loop.parallel import sum_over_workers
 from tokenfree.train.loop.step import on_device
 from tokenfree.train.loop.stopping import Stop
@@ -31,7 +31,7 @@ from tokenfree.train.loop.trainer import Job, Source, TrainingLoop
 from tokenfree.train.objectives.base import MaskedObjective
 from tokenfree.train.runs.checkpoints import RunProgress
 
-_MOST = 32  # maximum number of examples in a validation batch; `train.micro_batch` may be lower
+_MAX_BATCH = 32  # maximum number of examples in a validation batch; `train.micro_batch` may be lower
 
 
 class WindowSource(Source):
@@ -72,7 +72,7 @@ class WindowSource(Source):
             self.validation,
             collator=objective.collator(self.vocabulary, config.length, VALIDATION_SEED),
             num_windows=config.validation_windows,
-            batch=min(_MOST, config.micro_batch or _MOST),
+            batch=min(_MAX_BATCH, config.micro_batch or _MAX_BATCH),
             rank=0 if whole else self._rank,
             world_size=1 if whole else self._world_size,
             together=equally_many,
@@ -82,7 +82,7 @@ class WindowSource(Source):
     def validation(self) -> ShardReader:
         return ShardReader(self._data, "validation", check=self._recipe.train.check_shards)
 
-    def build(self) -> Task:
+    def build(self) -> ModelWithHead:
         task = build_task(self._recipe, self.vocabulary)
         if task.encoder.embedder.learns_characters:
             task.encoder.embedder.learn(frequent_characters(self._train))
@@ -93,7 +93,7 @@ class WindowSource(Source):
             task.head.learn([] if self.vocabulary is None else self.vocabulary.pieces(), counts)
         return task
 
-    def validate(self, task: Task, device: torch.device, *, equally_many: bool) -> dict[str, float]:
+    def validate(self, task: ModelWithHead, device: torch.device, *, equally_many: bool) -> dict[str, float]:
         """Return `validation_loss` (nats per target), `validation_accuracy`, `validation_targets` and other means.
 
         With several directories, these are over the targets of all, and `validation_loss_data_1` and so on are added.
@@ -111,13 +111,22 @@ class WindowSource(Source):
         num_targets = values.pop("num_targets")
         whole = [StepSums.unpack(sum_over_workers(part.pack()), means) for part in by_directory]
         directory_losses = {f"loss_data_{k}": part.mean_loss() for k, part in enumerate(whole, 1) if part.num_targets}
-        return {f"validation_{name}": value for name, value in {**values, "targets": num_targets, **directory_losses}.items()}
+        return {
+            f"validation_{name}": value
+            for name, value in {**values, "targets": num_targets, **directory_losses}.items()
+        }
 
     def badness(self, validation: Mapping[str, float]) -> float:
         return validation["validation_loss"]
 
     def result(
-        self, task: Task, device: torch.device, progress: RunProgress, folder: Path | None, *, equally_many: bool
+        self,
+        task: ModelWithHead,
+        device: torch.device,
+        progress: RunProgress,
+        folder: Path | None,
+        *,
+        equally_many: bool,
     ) -> dict[str, Any]:
         if self._rank:
             return {}

@@ -22,7 +22,7 @@ from tokenfree.train.config import LoopConfig
 from tokenfree.train.loop.averaging import WeightAverage
 from tokenfree.train.loop.losses import NotANumber, RecentLosses, Spike
 from tokenfree.train.loop.meter import Meter
-from tokenfree.train.loop.model_with_head import StepSums, Task
+from tokenfree.train.loop.model_with_head import ModelWithHead, StepSums
 from tokenfree.train.loop.parallel import SingleWorker, sum_over_workers
 from tokenfree.train.loop.precision import keep_freed_memory, matrix_precision
 from tokenfree.train.loop.stopping import Stop
@@ -47,7 +47,7 @@ class TrainingStep:
     def __init__(
         self,
         config: LoopConfig,
-        task: Task,
+        task: ModelWithHead,
         parallel: SingleWorker,
         optimizer: torch.optim.Optimizer,
         average: WeightAverage | None,

@@ -23,7 +23,7 @@ from tokenfree.preprocess.features.vocabulary import Vocabulary
 from tokenfree.train.config import R
 from tokenfree.train.data.loader import StepLoader, batch_of
 from tokenfree.train.loop.averaging import WeightAverage
-from tokenfree.train.loop.model_with_head import Task
+from tokenfree.train.loop.model_with_head import ModelWithHead
 from tokenfree.train.loop.parallel import (
     DataParallel,
     FullyShardedDataParallel,
@@ -53,11 +53,11 @@ class Source(ABC):
     keeps_best: bool  # whether the best checkpoint is the result of the run; it is then written as soon as it is found
 
     @abstractmethod
-    def build(self) -> Task:
+    def build(self) -> ModelWithHead:
         """Return the encoder with its head, with the same new weights on every worker and at every start."""
 
     @abstractmethod
-    def validate(self, task: Task, device: torch.device, *, equally_many: bool) -> dict[str, float]:
+    def validate(self, task: ModelWithHead, device: torch.device, *, equally_many: bool) -> dict[str, float]:
         """Return metrics named `validation_...`, the same on all workers.
 
         With `equally_many`, all workers make the same number of forward passes, as sharded models require.
@@ -69,7 +69,13 @@ class Source(ABC):
 
     @abstractmethod
     def result(
-        self, task: Task, device: torch.device, progress: RunProgress, folder: Path | None, *, equally_many: bool
+        self,
+        task: ModelWithHead,
+        device: torch.device,
+        progress: RunProgress,
+        folder: Path | None,
+        *,
+        equally_many: bool,
     ) -> dict[str, Any]:
         """Return the content of result.json. All workers call this; rank 0's counts, which has a `folder` for files."""
 
@@ -241,7 +247,7 @@ class TrainingLoop(Generic[R]):
         if self._average is not None:
             self._average.load(checkpoint.tensors(AVERAGE))
 
-    def _shared(self, task: Task) -> SingleWorker:
+    def _shared(self, task: ModelWithHead) -> SingleWorker:
         config = self.recipe.train
         layers = list(task.encoder.trunk.layers)
         if config.checkpoint_activations:

@@ -49,7 +49,11 @@ class Head(torch.nn.Module):
     def multiply_accumulates(self) -> int:
         """Return the multiply-accumulates of the forward pass for one target, without the next-sentence matrix."""
         named = self.named_parameters()
-        return sum(parameter.numel() for name, parameter in named if parameter.ndim == 2 and not name.startswith("next_sentence."))
+        return sum(
+            parameter.numel()
+            for name, parameter in named
+            if parameter.ndim == 2 and not name.startswith("next_sentence.")
+        )
 
 
 class Objective(ABC):
@@ -133,7 +137,7 @@ def head_cost(objective: Objective, model: ModelConfig, num_targets: int) -> Cos
     return Cost("head of the objective", (num_targets, model.width), count_parameters(head), multiply_accumulates)
 
 
-def reads(objective: str, model: ModelConfig, symbols: str, *, instead: str) -> list[str]:
+def check_symbols(objective: str, model: ModelConfig, symbols: str, *, instead: str) -> list[str]:
     """Return a problem if the embedder does not read `symbols`, else []. `instead` names an embedder that does."""
     actual = model.embedder.symbols
     if actual == symbols:

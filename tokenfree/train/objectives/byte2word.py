@@ -21,10 +21,10 @@ from tokenfree.train.batches.words import (
     WordSource,
     crop_words,
     frame_words,
-    most_words,
+    word_capacity,
 )
 from tokenfree.train.model.encoder import ModelConfig
-from tokenfree.train.objectives.base import MaskingCollator, reads
+from tokenfree.train.objectives.base import MaskingCollator, check_symbols
 from tokenfree.train.objectives.heads import MaskedHead, SubwordOutput
 
 
@@ -60,7 +60,7 @@ class Config(SubwordOutput):
         )
 
     def check(self, model: ModelConfig, vocabulary: Vocabulary | None) -> list[str]:
-        problems = reads(self.name, model, "bytes", instead="word_bytes")
+        problems = check_symbols(self.name, model, "bytes", instead="word_bytes")
         down, up = model.downsampler, model.upsampler
         other = "or choose another objective"
         if down.bytes_per_word is None:
@@ -136,7 +136,7 @@ class Byte2WordCollator(MaskingCollator):
         super().__init__(config, length, seed)
         self.columns = source.columns
         self._source, self._usable = source, usable
-        self._num_words, self._num_bytes = most_words(length, config.bytes_per_word)
+        self._num_words, self._num_bytes = word_capacity(length, config.bytes_per_word)
 
     def __call__(self, rows: Rows, sample_ids: np.ndarray) -> Arrays:
         words = self._source.words(rows)

@@ -16,7 +16,7 @@ from tokenfree.core.settings import NonNegative, Positive, settings
 from tokenfree.preprocess.features.vocabulary import Vocabulary
 from tokenfree.preprocess.text.specials import BOS, MASK
 from tokenfree.train.batches.base import Arrays, Collator, Rows, Symbols, in_random_order, target_kinds
-from tokenfree.train.batches.characters import character_symbols, frame_whole_words, most_characters, ragged_range
+from tokenfree.train.batches.characters import character_capacity, character_symbols, frame_whole_words, ragged_range
 from tokenfree.train.batches.next_sentence import PairCollator
 from tokenfree.train.model.attention.causal import CausalCore
 from tokenfree.train.model.common.basic import Dimensions, layer_norm
@@ -24,7 +24,7 @@ from tokenfree.train.model.common.initialisation import initialise
 from tokenfree.train.model.common.kernels import Dense
 from tokenfree.train.model.encoder import ModelConfig
 from tokenfree.train.model.layers.bert import BertLayer
-from tokenfree.train.objectives.base import Head, Loss, MaskedObjective, MaskingCollator, reads
+from tokenfree.train.objectives.base import Head, Loss, MaskedObjective, MaskingCollator, check_symbols
 from tokenfree.train.objectives.heads import (
     BITS,
     MASKED_ONLY_MEANS,
@@ -72,12 +72,12 @@ class Config(MaskedObjective):
         return 0
 
     def collator(self, vocabulary: Vocabulary | None, length: int, seed: int) -> Collator:
-        room = most_characters(length, self.spare)
+        room = character_capacity(length, self.spare)
         single = CanineCCollator(self, length, seed)
         return PairCollator(single, room, seed) if self.next_sentence else single
 
     def check(self, model: ModelConfig, vocabulary: Vocabulary | None) -> list[str]:
-        problems = reads(self.name, model, "characters", instead="codepoint_hash")
+        problems = check_symbols(self.name, model, "characters", instead="codepoint_hash")
         if model.width % self.heads:
             problems.append(f"objective.heads: {self.heads} does not divide model.width, {model.width}")
         if model.dimensions.character_width != model.width:
@@ -104,7 +104,9 @@ class CanineCCollator(MaskingCollator):
 
     def __call__(self, rows: Rows, sample_ids: np.ndarray) -> Arrays:
         config, max_targets = self._config, self._config.max_predictions
-        window = frame_whole_words(rows, min(config.max_word, max_targets), config.spare, self.length, self._seed, sample_ids)
+        window = frame_whole_words(
+            rows, min(config.max_word, max_targets), config.spare, self.length, self._seed, sample_ids
+        )
         codepoints, counts = window.codepoints, window.counts
         inside = (window.starts >= window.begin[window.of]) & (window.ends <= window.end[window.of])
         chosen = self.select(counts, inside, sample_ids, most=max(int(counts.max(initial=0)), 1))

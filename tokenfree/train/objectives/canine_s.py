@@ -13,11 +13,11 @@ from tokenfree.core.settings import NonNegative, Positive, settings
 from tokenfree.preprocess.features.vocabulary import Vocabulary
 from tokenfree.preprocess.text.specials import MASK
 from tokenfree.train.batches.base import Arrays, Collator, Rows, Symbols, target_kinds
-from tokenfree.train.batches.characters import crop, frame, most_characters, ragged_range
+from tokenfree.train.batches.characters import character_capacity, crop, frame, ragged_range
 from tokenfree.train.batches.next_sentence import PairCollator
 from tokenfree.train.batches.subwords import Pool, needed_pieces, subword_symbols
 from tokenfree.train.model.encoder import ModelConfig
-from tokenfree.train.objectives.base import MaskingCollator, reads
+from tokenfree.train.objectives.base import MaskingCollator, check_symbols
 from tokenfree.train.objectives.heads import MaskedHead, SubwordOutput
 
 
@@ -42,12 +42,12 @@ class Config(SubwordOutput):
         )
 
     def collator(self, vocabulary: Vocabulary | None, length: int, seed: int) -> Collator:
-        room = most_characters(length, self.spare)
+        room = character_capacity(length, self.spare)
         single = CanineSCollator(self, needed_pieces(self.name, vocabulary), length, seed)
         return PairCollator(single, room, seed) if self.next_sentence else single
 
     def check(self, model: ModelConfig, vocabulary: Vocabulary | None) -> list[str]:
-        return reads(self.name, model, "characters", instead="codepoint_hash")
+        return check_symbols(self.name, model, "characters", instead="codepoint_hash")
 
     def symbols(self, vocabulary: Vocabulary | None) -> Symbols | None:
         return None if vocabulary is None else subword_symbols(vocabulary, shown=True)

@@ -11,11 +11,11 @@ from tokenfree.core.settings import NonNegative, Positive, settings
 from tokenfree.preprocess.features.vocabulary import Vocabulary
 from tokenfree.preprocess.text.specials import BYTE_MASK, BYTE_UNK, BYTES, CLS, MASK, SEP
 from tokenfree.train.batches.base import Arrays, Collator, Rows, Symbols, target_kinds
-from tokenfree.train.batches.characters import character_symbols, most_characters
+from tokenfree.train.batches.characters import character_capacity, character_symbols
 from tokenfree.train.model.embedders.byte_table import NUM_BYTES
 from tokenfree.train.model.encoder import ModelConfig
 from tokenfree.train.objectives import masked_characters
-from tokenfree.train.objectives.base import MaskedObjective, reads
+from tokenfree.train.objectives.base import MaskedObjective, check_symbols
 from tokenfree.train.objectives.heads import MaskedHead
 
 _LETTER = ord("a")
@@ -41,11 +41,11 @@ class Config(MaskedObjective):
         return 0
 
     def collator(self, vocabulary: Vocabulary | None, length: int, seed: int) -> "MaskedBytesCollator":
-        most_characters(length, self.spare)
+        character_capacity(length, self.spare)
         return MaskedBytesCollator(self, length, seed)
 
     def check(self, model: ModelConfig, vocabulary: Vocabulary | None) -> list[str]:
-        problems = reads(self.name, model, "bytes", instead="byte_table")
+        problems = check_symbols(self.name, model, "bytes", instead="byte_table")
         if model.downsampler.bytes_per_word is not None:
             problems.append(
                 f"model.downsampler.name: {model.downsampler.name} needs words, but objective.name: {self.name} gives "
@@ -60,7 +60,9 @@ class Config(MaskedObjective):
             """Return the clues of characters, with a letter for each byte of a character of several bytes."""
             input_bytes = arrays["codepoints"]
             frame = np.isin(input_bytes, (BYTES.cls, BYTES.sep))
-            return characters.clues({**arrays, "codepoints": np.select([frame, input_bytes >= 0x80], [SEP, _LETTER], input_bytes)})
+            return characters.clues(
+                {**arrays, "codepoints": np.select([frame, input_bytes >= 0x80], [SEP, _LETTER], input_bytes)}
+            )
 
         return characters._replace(name="byte", read=lambda rows: characters.read(_in_bytes(rows)), clues=clues)
 

@@ -12,10 +12,10 @@ from tokenfree.core.settings import NonNegative, Positive, settings
 from tokenfree.preprocess.features.vocabulary import Vocabulary
 from tokenfree.preprocess.text.specials import MASK
 from tokenfree.train.batches.base import Arrays, Collator, Rows, Symbols, draw_unselected, target_kinds
-from tokenfree.train.batches.characters import character_symbols, frame_whole_words, most_characters, ragged_range
+from tokenfree.train.batches.characters import character_capacity, character_symbols, frame_whole_words, ragged_range
 from tokenfree.train.batches.next_sentence import PairCollator
 from tokenfree.train.model.encoder import ModelConfig
-from tokenfree.train.objectives.base import MaskedObjective, MaskingCollator, reads
+from tokenfree.train.objectives.base import MaskedObjective, MaskingCollator, check_symbols
 from tokenfree.train.objectives.heads import MaskedHead
 
 _LONGEST_WORD = 32  # characters; cropping a long window does not cut words up to this length
@@ -45,12 +45,12 @@ class Config(MaskedObjective):
         return 0
 
     def collator(self, vocabulary: Vocabulary | None, length: int, seed: int) -> Collator:
-        room = most_characters(length, self.spare)
+        room = character_capacity(length, self.spare)
         single = MaskedCharactersCollator(self, length, seed)
         return PairCollator(single, room, seed) if self.next_sentence else single
 
     def check(self, model: ModelConfig, vocabulary: Vocabulary | None) -> list[str]:
-        return reads(self.name, model, "characters", instead="codepoint_hash")
+        return check_symbols(self.name, model, "characters", instead="codepoint_hash")
 
     def symbols(self, vocabulary: Vocabulary | None) -> Symbols | None:
         return character_symbols(self.buckets)

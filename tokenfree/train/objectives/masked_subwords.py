@@ -17,7 +17,7 @@ from tokenfree.train.batches.base import Arrays, Collator, Rows, Symbols, target
 from tokenfree.train.batches.next_sentence import PairCollator
 from tokenfree.train.batches.subwords import needed_pieces, predictable, subword_symbols
 from tokenfree.train.model.encoder import ModelConfig
-from tokenfree.train.objectives.base import MaskingCollator, reads
+from tokenfree.train.objectives.base import MaskingCollator, check_symbols
 from tokenfree.train.objectives.heads import MaskedHead, SubwordOutput
 
 
@@ -55,7 +55,7 @@ class Config(SubwordOutput):
         return PairCollator(single, length - 2, seed, units="subword_ids", separator=of_subwords(len(pieces)).sep)
 
     def check(self, model: ModelConfig, vocabulary: Vocabulary | None) -> list[str]:
-        problems = reads(self.name, model, "subwords", instead="subword_table")
+        problems = check_symbols(self.name, model, "subwords", instead="subword_table")
         if self.tied and (self.output_rows != "free" or self.output_bias != "zeros"):
             problems.append(
                 "objective.tied: the embedder's table has neither spelled rows nor a bias from frequencies. Set it to "

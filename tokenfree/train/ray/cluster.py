@@ -62,7 +62,7 @@ _INTERVAL = 1.0  # seconds between checks of the parts of Ray
 _SETTLE_SECONDS = 2.0
 _LOOK_SECONDS = 1.0  # seconds between a worker's checks of the head and of other machines
 _CUT_OFF_SECONDS = 5.0  # a worker that reaches no other machine for this time considers its own cut off
-_MOST_LOOKED_AT = 3  # maximum number of machines to check, in addition to the head
+_MAX_MACHINES = 3  # maximum number of machines to check, in addition to the head
 
 
 class RayLost(JobError):
@@ -93,7 +93,7 @@ class Session:
             raise RayLost("the head of the Ray cluster (its GCS) was lost")
 
 
-def watched(call: Callable[[], object], session: Session) -> None:
+def run_watched(call: Callable[[], object], session: Session) -> None:
     """Make a long call in a thread: in the main thread, Ray would handle Ctrl-C. Raises RayLost if Ray is lost."""
     errors: list[BaseException] = []
 
@@ -116,7 +116,7 @@ def watched(call: Callable[[], object], session: Session) -> None:
 
 
 @contextlib.contextmanager
-def ended_where_cut_off() -> Iterator[None]:
+def exit_if_cut_off() -> Iterator[None]:
     """End this process, a worker, if it is cut off from the cluster during the block. Ray does so only after minutes.
 
     A machine that reaches none of several others is cut off. A silent head alone may be restarting.
@@ -147,7 +147,7 @@ def _other_machines(head: Address) -> list[Address]:
     nodes = [node for node in ray.nodes() if node["Alive"]]
     here = {node["NodeManagerAddress"] for node in nodes if node["NodeID"] == ray.get_runtime_context().get_node_id()}
     ports = {node["NodeManagerAddress"]: node["NodeManagerPort"] for node in nodes}
-    return [(address, port) for address, port in ports.items() if address not in {*here, head[0]}][:_MOST_LOOKED_AT]
+    return [(address, port) for address, port in ports.items() if address not in {*here, head[0]}][:_MAX_MACHINES]
 
 
 def _head_address() -> Address:

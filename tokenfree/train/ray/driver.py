@@ -36,7 +36,7 @@ from tokenfree.train.loop.parallel import join, keep_to, listen
 from tokenfree.train.loop.stopping import Stop
 from tokenfree.train.loop.worker import Job, work
 from tokenfree.train.ray.child import Link
-from tokenfree.train.ray.cluster import RayLost, Session, ended_where_cut_off, ray_environment, ray_session, watched
+from tokenfree.train.ray.cluster import RayLost, Session, exit_if_cut_off, ray_environment, ray_session, run_watched
 from tokenfree.train.ray.internals import leave_out_datasets
 from tokenfree.train.ray.loss_callback import LossCallback
 from tokenfree.train.ray.node_callback import NodeCallback
@@ -206,10 +206,12 @@ def _in_session(job: Job, workers: tuple[int, int], link: Link, stop: Stop) -> N
                 link.send(line)
 
         with _repeated(forward):
-            _fit(job, workers, threads, use_gpu, channel, session)
+            _run_trainer(job, workers, threads, use_gpu, channel, session)
 
 
-def _fit(job: Job, workers: tuple[int, int], threads: int, use_gpu: bool, channel: Any, session: Session) -> None:
+def _run_trainer(
+    job: Job, workers: tuple[int, int], threads: int, use_gpu: bool, channel: Any, session: Session
+) -> None:
     storage = Storage.at(job.run)
     name = f"attempt_{1 + len(storage.names('ray')):04d}"  # new, or Ray would restore its old state
     restarts = job.recipe.train.max_restarts
@@ -239,7 +241,7 @@ def _fit(job: Job, workers: tuple[int, int], threads: int, use_gpu: bool, channe
     leave_out_datasets(trainer)
     run = Run(job.run)
     try:
-        watched(trainer.fit, session)
+        run_watched(trainer.fit, session)
     except TrainingFailedError as error:
         if run.result() is None:  # otherwise the workers were done
             raise explain(error, run, f"ray/{name}") from error
@@ -252,7 +254,7 @@ def _work_on_worker(config: dict[str, Any]) -> None:
     rank, job = context.get_world_rank(), _unpickled(config["job"])
     try:
         with contextlib.ExitStack() as stack:
-            stack.enter_context(ended_where_cut_off())
+            stack.enter_context(exit_if_cut_off())
             on_line = stack.enter_context(connect_worker(config["channel"], notice)) if rank == 0 else None
             work(
                 job,

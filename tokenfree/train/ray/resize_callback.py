@@ -17,7 +17,7 @@ _WAITING_INTERVAL = 0.5  # the same while no workers run
 _ANSWER_SECONDS = 5.0  # timeout for Ray to report the resources
 
 
-def room(reserved: dict[str, dict[str, float]], scaling: ScalingConfig) -> int:
+def worker_capacity(reserved: dict[str, dict[str, float]], scaling: ScalingConfig) -> int:
     per_worker: Any = scaling.resources_per_worker
     needs = {name: amount for name, amount in per_worker.items() if amount}
     fit = (min(int(there.get(name, 0) // amount) for name, amount in needs.items()) for there in reserved.values())
@@ -69,4 +69,6 @@ class ResizeCallback(GroupCallback):
         except RayError:  # Ray is busy; the caller retries
             return 0
         usable = usable_nodes()[0]
-        return room({node: resources for node, resources in reserved.items() if node in usable}, self._scaling)
+        return worker_capacity(
+            {node: resources for node, resources in reserved.items() if node in usable}, self._scaling
+        )

@@ -224,13 +224,13 @@ def prune(folder: Path, *, step: int, keep: int, best: int | None) -> None:
 
     Checkpoints after `step` are damaged ones. They stay until training reaches their step again.
     """
-    for old in superfluous(steps(folder), step=step, keep=keep, best=best):
+    for old in steps_to_prune(steps(folder), step=step, keep=keep, best=best):
         shutil.rmtree(folder / checkpoint_name(old), ignore_errors=True)
     for leftover in folder.glob("_tmp_*"):
         shutil.rmtree(leftover, ignore_errors=True)
 
 
-def superfluous(steps: Sequence[int], *, step: int, keep: int, best: int | None) -> list[int]:
+def steps_to_prune(steps: Sequence[int], *, step: int, keep: int, best: int | None) -> list[int]:
     """Return those of the ascending `steps` that `prune` removes, with its arguments."""
     return [old for old in [old for old in steps if old <= step][:-keep] if old != best]
 

@@ -21,7 +21,7 @@ from tokenfree.core.settings import build, flatten, to_mapping
 from tokenfree.core.storage import Storage
 from tokenfree.core.stored_files import OPEN, StoredFile, check_finished, rewriting
 from tokenfree.train.config import OPERATIONAL, FinetuneRecipe, PretrainRecipe, R
-from tokenfree.train.data.mixture import Data, Mixture, given_or_parsed
+from tokenfree.train.data.mixture import Data, Mixture, as_data
 
 CONFIG_NAME, RESULT_NAME, METRICS_NAME, EVENTS_NAME = "config.yaml", "result.json", "metrics.jsonl", "events.jsonl"
 Number = int | Annotated[float, Field(allow_inf_nan=False)]
@@ -140,7 +140,7 @@ class _Incident(TypedDict):
 _CONFIG_ACTION = "put a copy of it back, or give another run"
 _LINE_ACTION = "remove this line from it"
 CONFIG: StoredFile[Mapping[str, Any]] = StoredFile(_WholeConfig, _CONFIG_ACTION, RUN_FORMAT)
-SHOWN_CONFIG: StoredFile[Mapping[str, Any]] = StoredFile(_Config, _CONFIG_ACTION, RUN_FORMAT)  # lenient, for reports
+REPORT_CONFIG: StoredFile[Mapping[str, Any]] = StoredFile(_Config, _CONFIG_ACTION, RUN_FORMAT)  # lenient, for reports
 RESULT: StoredFile[dict[str, Any]] = StoredFile(
     _Result, "remove it and give the command that trained the run again, which writes it again"
 )
@@ -244,7 +244,7 @@ def _config_of(cls: type[R], run: AnyPath, trust_code: bool, name: str | None = 
     own_code.warn_of_changes(built, mapping.get("code", {}), name or str(run))
     return RunConfig(
         built,
-        given_or_parsed(mapping["data"]),
+        as_data(mapping["data"]),
         mapping["manifest"],
         InitFrom(**mapping["init_from"]) if "init_from" in mapping else None,
         mapping.get("code", {}),

@@ -19,7 +19,7 @@ from typing import Any
 
 import torch
 
-from tokenfree.core.machine import cores, own_packages
+from tokenfree.core.machine import cores, required_packages
 
 _GPUS = Path("/proc/driver/nvidia/gpus")
 
@@ -77,7 +77,7 @@ def accelerators() -> list[str]:
 
 def packages() -> dict[str, str]:
     versions: dict[str, str] = {}
-    for name in ["tokenfree", *own_packages()]:
+    for name in ["tokenfree", *required_packages()]:
         with contextlib.suppress(importlib.metadata.PackageNotFoundError):
             versions[name] = importlib.metadata.version(name)
     return versions

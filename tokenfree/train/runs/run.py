@@ -228,7 +228,7 @@ class Run:
         self._check_owner()
         mark = f"{_name(step)}/{checkpoints.MARK}"
         self.keep(self.folder / mark, mark)
-        for old in checkpoints.superfluous(self.steps(), step=step, keep=keep, best=best):
+        for old in checkpoints.steps_to_prune(self.steps(), step=step, keep=keep, best=best):
             self._remove_checkpoint(old)
         checkpoints.prune(self.folder / "checkpoints", step=step, keep=1, best=None)
 

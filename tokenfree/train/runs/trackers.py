@@ -28,7 +28,7 @@ from tokenfree.train.runs.run import Run
 
 PROJECT = "tokenfree"  # unless the tracker's own variables name another
 _SECONDS = 10.0  # timeout of a call
-_MOST_CHARACTERS = 160  # of a reason in a message
+_MAX_CHARACTERS = 160  # of a reason in a message
 # MLflow's own defaults keep a command for minutes.
 _PATIENCE = {"MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2", "MLFLOW_HTTP_REQUEST_TIMEOUT": f"{_SECONDS:g}"}
 T = TypeVar("T")
@@ -137,7 +137,7 @@ def tracked(names: Sequence[str], run: Run, settings: Mapping[str, Any], progres
     def lost(name: str, error: Exception, step: int | None) -> None:
         trackers.pop(name, None)
         reason = first_line(error)
-        reason = reason if len(reason) <= _MOST_CHARACTERS else f"{reason[:_MOST_CHARACTERS]}..."
+        reason = reason if len(reason) <= _MAX_CHARACTERS else f"{reason[:_MAX_CHARACTERS]}..."
         message = f"warning: {name} gets no more metrics ({reason}); metrics.jsonl has all"
         progress({"event": "tracker_lost", "step": step, "message": message})
 

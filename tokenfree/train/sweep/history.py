@@ -22,7 +22,7 @@ from typing_extensions import TypedDict
 from tokenfree.core.errors import JobError, UserError
 from tokenfree.core.stored_files import OPEN, StoredFile, checked
 from tokenfree.train.runs.config import SWEEP_FORMAT, Attempt, Count, Format, Number
-from tokenfree.train.sweep.recipe import LOSS, Objective, Target, Values
+from tokenfree.train.sweep.recipe import LOSS, Metric, Objective, Values
 
 Event = Mapping[str, Any]
 Report = Mapping[str, Any]
@@ -61,7 +61,7 @@ class TrialState:
     running: bool = False
     failures: int = 0
     error: str = ""
-    target: Target = LOSS
+    target: Metric = LOSS
 
     @property
     def last(self) -> Report:
@@ -120,7 +120,7 @@ class History:
 
     seeds: int
     reports: int
-    target: Target = LOSS
+    target: Metric = LOSS
     num_settings: int = 0
     trials: Mapping[str, TrialState] = dataclasses.field(default_factory=dict)
     proposed: tuple[Values, ...] = ()
@@ -200,7 +200,7 @@ def _events(folder: Path) -> Iterator[tuple[str, Event]]:
             raise JobError(f"{place}: damaged, {error}; {_ACTION}") from None
 
 
-def read_history(folder: Path, *, seeds: int, reports: int, target: Target = LOSS) -> History:
+def read_history(folder: Path, *, seeds: int, reports: int, target: Metric = LOSS) -> History:
     """Return the state of the sweep in `folder`. Raises JobError, naming the line, if its journal is damaged.
 
     Raises UserError if the sweep has ended and its journal is missing.

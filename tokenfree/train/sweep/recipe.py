@@ -25,7 +25,7 @@ Objective = Literal["validation_loss", "characters_per_second", "dev_score", "de
 
 
 @dataclass(frozen=True)
-class Target:
+class Metric:
     """A metric of the reports, and whether it is minimized or maximized (`min` or `max`)."""
 
     metric: str = "validation_loss"
@@ -36,19 +36,19 @@ class Target:
         return value if self.mode == "min" else -value
 
 
-LOSS = Target()  # in nats per target, on held-out windows
-SPEED = Target("characters_per_second", "max")  # in training steps, without validations
-SCORE = Target("dev_score", "max")  # main score of a task on the development set, of the best checkpoint so far
-ERROR = Target("dev_error")  # the same for a task whose main score is an error
+LOSS = Metric()  # in nats per target, on held-out windows
+SPEED = Metric("characters_per_second", "max")  # in training steps, without validations
+SCORE = Metric("dev_score", "max")  # main score of a task on the development set, of the best checkpoint so far
+ERROR = Metric("dev_error")  # the same for a task whose main score is an error
 
 
-def objectives(names: Sequence[str]) -> list[Target]:
+def objectives(names: Sequence[str]) -> list[Metric]:
     """Return the targets of these names. Speed and scores are maximized, everything else is minimized."""
     high = {target.metric: target for target in (SPEED, SCORE)}
-    return [high.get(name, Target(name)) for name in names]
+    return [high.get(name, Metric(name)) for name in names]
 
 
-def quality(names: Sequence[str]) -> Target:
+def quality(names: Sequence[str]) -> Metric:
     """Return the target that measures a trial's quality, regardless of its cost, in a sweep with these objectives."""
     return next((target for target in objectives(names) if target in (SCORE, ERROR)), LOSS)
 
@@ -339,11 +339,11 @@ class SweepRecipe:
         return class_of(self.base)
 
     @property
-    def quality(self) -> Target:
+    def quality(self) -> Metric:
         return quality(self.objectives)
 
     @property
-    def target(self) -> Target:
+    def target(self) -> Metric:
         """Target that settings are ranked by: the first objective."""
         return objectives(self.objectives)[0]
 
@@ -474,7 +474,7 @@ def _problems_of_hyperparameter(sweep: SweepRecipe, key: str) -> Iterator[str]:
 
 
 def _may_name_code(value: Any) -> bool:
-    return any(map(_may_name_code, value.values())) if isinstance(value, Mapping) else own_code.is_own(value)
+    return any(map(_may_name_code, value.values())) if isinstance(value, Mapping) else own_code.is_custom(value)
 
 
 def with_task_defaults(mapping: Mapping[str, Any]) -> dict[str, Any]:

@@ -16,7 +16,7 @@ import yaml
 from tokenfree.core.storage import Storage
 from tokenfree.train.intervals import MeanInterval, mean_interval
 from tokenfree.train.sweep.history import TABLE, Report, TrialState, is_number
-from tokenfree.train.sweep.recipe import LOSS, SPEED, SweepRecipe, Target
+from tokenfree.train.sweep.recipe import LOSS, SPEED, Metric, SweepRecipe
 
 ONE_SEED = "one seed per setting: differences between settings may be chance"
 BEST = "best.yaml"  # a recipe
@@ -25,7 +25,7 @@ RESULTS = (BEST, SKIPPED, TRIALS, TABLE)  # files of results, in the order in wh
 METRICS = ("step", "validation_loss", "validation_accuracy", "characters_per_second", "train_seconds", "parameters")
 _NO_METRICS = frozenset({"report", "seed", "machine"})  # fields of a report that are not columns of the table
 _LINE = ("name", "values", "state", "reports", "error", "setting", "seed")  # fields of a trial in trials.jsonl
-_LEAST_SETTINGS = 3  # minimum number of settings for a Pareto front
+_MIN_SETTINGS = 3  # minimum number of settings for a Pareto front
 LEVELS = 8  # a hyperparameter with more different numbers is divided into BINS with about the same number of trials
 BINS = 4
 STATES = ("finished", "stopped", "failed", "running", "waiting")  # states of trials, in the order of the counts
@@ -51,7 +51,7 @@ def short_names(keys: Sequence[str]) -> list[str]:
     return names
 
 
-def shown(value: Any) -> str:
+def format_value(value: Any) -> str:
     """Return a value in readable form: `0.001`, `full`, `{"name": "full"}`; an empty text if it is absent."""
     if value is None or isinstance(value, str):
         return value or ""
@@ -141,7 +141,7 @@ def common_amount(trials: Iterable[TrialState], unit: str = "step") -> float | N
 
 
 def rank(
-    trials: Iterable[TrialState], *, target: Target = LOSS, unit: str = "step", amount: float | None = None
+    trials: Iterable[TrialState], *, target: Metric = LOSS, unit: str = "step", amount: float | None = None
 ) -> list[Ranked]:
     """Return the settings with a value at `amount` (by default `full_amount`), best first by their mean over seeds.
 
@@ -160,7 +160,7 @@ def rank(
     return sorted(ranked, key=lambda item: (-item.interval.count, target.cost(item.interval.mean), item.setting.name))
 
 
-def best(trials: Iterable[TrialState], *, target: Target = LOSS, unit: str = "step") -> TrialState | None:
+def best(trials: Iterable[TrialState], *, target: Metric = LOSS, unit: str = "step") -> TrialState | None:
     """Return the first trial of the setting with the best mean over seeds, or None if no trial has a result.
 
     Trials that were stopped early are not compared with others, because their loss is that of fewer steps.
@@ -174,7 +174,7 @@ def is_by_chance(trials: Iterable[TrialState], ranked: Sequence[Ranked]) -> bool
     return bool(ranked) and ranked[0].interval.half is None and len(settings(trials)) > 1
 
 
-def front(items: Sequence[Ranked], quality: Target) -> list[Ranked]:
+def front(items: Sequence[Ranked], quality: Metric) -> list[Ranked]:
     """Return the Pareto front of quality and speed, in the order of `items`.
 
     Only settings with the most seeds are compared, because the seeds that a scheduler lets continue are the luckier
@@ -198,7 +198,7 @@ def front_amount(trials: Iterable[TrialState], unit: str = "step") -> float | No
     trials = list(trials)
     amount = full_amount(trials, unit)
     reached = len(rank(trials, unit=unit, amount=amount))
-    return amount if reached >= _LEAST_SETTINGS else common_amount(trials, unit) or amount
+    return amount if reached >= _MIN_SETTINGS else common_amount(trials, unit) or amount
 
 
 @dataclass(frozen=True)
@@ -241,7 +241,7 @@ def levels(values: Sequence[Any], metric: Sequence[float]) -> list[Level]:
     for group in sorted(set(groups.tolist())):
         inside = [index for index, cell in enumerate(cells) if groups[cell] == group]
         members = [names[cell] for cell in np.flatnonzero(groups == group)]
-        label = shown(members[0]) if len(members) == 1 else f"{members[0]:.3g} to {members[-1]:.3g}"
+        label = format_value(members[0]) if len(members) == 1 else f"{members[0]:.3g} to {members[-1]:.3g}"
         mean = mean_interval([metric[index] for index in inside])
         if mean is not None:
             result.append(Level(label or "not set", tuple(inside), mean))
@@ -268,9 +268,9 @@ def table(sweep: SweepRecipe, trials: Sequence[TrialState]) -> str:
     writer = csv.writer(file, lineterminator="\n")
     writer.writerow(["trial", "state", *keys, *METRICS, *more, "setting", "seed", "front", "error"])
     for trial in trials:
-        values = [shown(trial.values.get(key)) for key in keys]
-        metrics = [shown(trial.last.get(name)) for name in (*METRICS, *more)]
-        marks = [shown(trial.setting), shown(trial.seed), "yes" if trial.name in on_front else ""]
+        values = [format_value(trial.values.get(key)) for key in keys]
+        metrics = [format_value(trial.last.get(name)) for name in (*METRICS, *more)]
+        marks = [format_value(trial.setting), format_value(trial.seed), "yes" if trial.name in on_front else ""]
         writer.writerow([trial.name, trial.state, *values, *metrics, *marks, trial.error])
     return file.getvalue()
 

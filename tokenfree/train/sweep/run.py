@@ -32,7 +32,7 @@ from tokenfree.core.storage import Storage
 from tokenfree.core.stored_files import HASHES, check_finished
 from tokenfree.preprocess.dataset.manifest import MODEL
 from tokenfree.train.config import FinetuneRecipe
-from tokenfree.train.data.mixture import Data, given_or_parsed
+from tokenfree.train.data.mixture import Data, as_data
 from tokenfree.train.finetune import finetune
 from tokenfree.train.intervals import mean_interval
 from tokenfree.train.ray.child import RayChild
@@ -50,7 +50,7 @@ from tokenfree.train.torch_state import default_settings
 
 SWEEP = "sweep.yaml"
 ERRORS = "standard_error.txt"  # standard error of Ray after a part of it was lost
-_LEADER = "tokenfree.train.sweep.tune:lead"  # by name, because importing Ray takes seconds
+_LEADER = "tokenfree.train.sweep.tune:run_trials"  # by name, because importing Ray takes seconds
 _OPERATIONAL = frozenset({"concurrent"})  # may differ when a sweep resumes
 logger = logging.getLogger("tokenfree")
 
@@ -95,7 +95,7 @@ def run_sweep(
     space, the data, the cluster and the output do not fit together, and JobError with the first error if every trial
     failed, or if the sweep has ended and a file of it is damaged.
     """
-    data, output = data if isinstance(data, TaskInput) else given_or_parsed(data), expand_home(output)
+    data, output = data if isinstance(data, TaskInput) else as_data(data), expand_home(output)
     if "://" in output:
         raise UserError(f"--output {output}: a sweep needs a folder that all workers can lock and rename in; mount it")
     with own_code.trusting(trust_code or (isinstance(data, TaskInput) and data.trust_code), "the sweep"):
@@ -245,7 +245,9 @@ def cell(values: Sequence[float]) -> dict[str, Any] | None:
 
 def _scores(evaluations: Sequence[Mapping[str, Any]], split: str) -> dict[str, list[float]]:
     results = [result.get(split, {}) for result in evaluations]
-    return {name: [scores[name] for scores in results] for name in results[0] if all(name in scores for scores in results)}
+    return {
+        name: [scores[name] for scores in results] for name in results[0] if all(name in scores for scores in results)
+    }
 
 
 def _evaluated(

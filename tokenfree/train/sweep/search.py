@@ -31,7 +31,7 @@ from tokenfree.train.sweep.subjects import Subject
 Progress = Callable[[Event, History], None]  # called with every event and the state after it
 CANDIDATES_PER_TRIAL = 50  # candidates examined per trial, before the search space counts as exhausted
 # After this many suggestions in a row that cannot be run, the next one comes from the even sequence.
-_MOST_SUGGESTIONS = 20
+_MAX_SUGGESTIONS = 20
 _MOST_OF_A_GRID = 100_000  # settings, which takes minutes to plan
 _BELOW_1 = 1 - 2.0**-53
 
@@ -52,7 +52,9 @@ class Proposer:
         """Return the values of the next setting, or None, and newly found settings that cannot be run, with reasons."""
         seen = {_text(values) for values in (*history.proposed, *(values for values, _ in history.skipped))}
         skipped = []
-        max_candidates = None if is_whole_grid(self.sweep) else CANDIDATES_PER_TRIAL * (self.sweep.trials or DEFAULT_TRIALS)
+        max_candidates = (
+            None if is_whole_grid(self.sweep) else CANDIDATES_PER_TRIAL * (self.sweep.trials or DEFAULT_TRIALS)
+        )
         for values in itertools.islice(candidates(self.sweep, history), max_candidates):
             text = _text(values)
             if text in seen:
@@ -132,7 +134,7 @@ def candidates(sweep: SweepRecipe, history: History) -> Iterator[Values]:
             yield spaces.active(sweep.space, spaces.combination(sweep.space, number), sweep.fixed)
         return
     if isinstance(sweep.searcher, Tpe) and len(history.settings()) >= sweep.searcher.startup:
-        yield from itertools.islice(_suggestions(sweep, history), _MOST_SUGGESTIONS)
+        yield from itertools.islice(_suggestions(sweep, history), _MAX_SUGGESTIONS)
     points = _random_points(sweep) if sweep.searcher.name == "random" else _even_points(sweep)
     grid = {key: hyperparameter for key, hyperparameter in sweep.space.items() if hyperparameter.grid is not None}
     for number, point in enumerate(points):
@@ -161,7 +163,7 @@ def _suggestions(sweep: SweepRecipe, history: History) -> Iterator[Values]:
 
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     distributions = {key: _distribution(sweep.space[key]) for key in sorted(sweep.space)}
-    observed = [_known(sweep, distributions, trials) for trials in history.settings().values()]
+    observed = [_optuna_trial(sweep, distributions, trials) for trials in history.settings().values()]
     seed = int(fingerprint({"seed": sweep.seed, "settings": len(observed)})[:8], 16)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
@@ -203,7 +205,7 @@ def _param(hyperparameter: Hyperparameter, value: Any) -> Any:
     return min(max(value, low), high)  # a value that an earlier version rounded may lie outside
 
 
-def _known(sweep: SweepRecipe, distributions: dict[str, Any], trials: list[TrialState]) -> Any:
+def _optuna_trial(sweep: SweepRecipe, distributions: dict[str, Any], trials: list[TrialState]) -> Any:
     from optuna.trial import TrialState as OptunaState
     from optuna.trial import create_trial
 
@@ -229,7 +231,7 @@ def _text(values: Values) -> str:
     return json.dumps(values, sort_keys=True)
 
 
-class Course:
+class SweepJournal:
     """The course of a sweep, independent of Ray: it chooses the next trial and records all events.
 
     `planned` comes from `plan`. `progress` is called with every event and the state after it.

@@ -16,12 +16,12 @@ from tokenfree.train.config import FinetuneRecipe, PretrainRecipe, check, check_
 from tokenfree.train.data import mixture
 from tokenfree.train.data.mixture import Data, load_data_manifest, load_data_vocabulary
 from tokenfree.train.finetune import PreparedRun, prepare
-from tokenfree.train.jobs.run_to_end import begun
+from tokenfree.train.jobs.run_to_end import loop_from_weights
 from tokenfree.train.jobs.weights import read_weights
 from tokenfree.train.loop.finetuning import FinetuneJob, TaskFiles
 from tokenfree.train.loop.pretraining import Loop
 from tokenfree.train.loop.trainer import TrainingLoop
-from tokenfree.train.sweep.recipe import ERROR, SCORE, TASK, SweepRecipe, Target
+from tokenfree.train.sweep.recipe import ERROR, SCORE, TASK, Metric, SweepRecipe
 from tokenfree.train.tasks.base import Split
 
 _LEARNING = ("output_bias", "output_rows")  # keys of objectives that change the model, but not the targets
@@ -85,7 +85,7 @@ class PretrainingSubject(Subject):
 
     @property
     def inputs(self) -> Mapping[str, Any]:
-        return {"data": mixture.words_of(self.data)}
+        return {"data": mixture.data_arguments(self.data)}
 
     def problems(self, recipe: PretrainRecipe) -> list[str]:
         return check(recipe, self._manifest, vocabulary=self._vocabulary)
@@ -122,7 +122,7 @@ class FinetuningSubject(Subject):
     """
 
     files: TaskFiles
-    target: Target
+    target: Metric
     init_from: str | None = None
     sha256: str = ""
     trust_code: bool = False
@@ -151,7 +151,7 @@ class FinetuningSubject(Subject):
         weights = read_weights(self.init_from, trust_code=self.trust_code)
         if weights.sha256 != self.sha256:
             raise JobError(f"--init-from {self.init_from}: the weights are not those that the sweep was begun with")
-        return begun(recipe, self.make_loop, weights)[0]
+        return loop_from_weights(recipe, self.make_loop, weights)[0]
 
     def judged(self, selection_loss: float) -> dict[str, float]:
         return {self.target.metric: self.target.cost(selection_loss)}
@@ -187,13 +187,16 @@ def open_files(sweep: SweepRecipe, inputs: TaskInput, run: str) -> tuple[SweepRe
     if task.needs_files and "dev" not in inputs.files:
         raise UserError("--dev is missing: the settings of a sweep are compared by their scores on it; give a file")
     prepared = {name: _prepared(sweep, recipe, inputs, run) for name, recipe in recipes.items()}
-    files = next((prepared_run.files for prepared_run in prepared.values() if prepared_run.files.model is not None), prepared["base"].files)
+    files = next(
+        (prepared_run.files for prepared_run in prepared.values() if prepared_run.files.model is not None),
+        prepared["base"].files,
+    )
     target = ERROR if task.lower_is_better else SCORE
     subject = FinetuningSubject(files, target, trust_code=inputs.trust_code)
     if inputs.init_from is not None:
         recipe = prepared["base"].recipe
         weights = read_weights(inputs.init_from, trust_code=inputs.trust_code)
-        begun(recipe, subject.make_loop, weights)
+        loop_from_weights(recipe, subject.make_loop, weights)
         subject = dataclasses.replace(subject, init_from=absolute_path(inputs.init_from), sha256=weights.sha256)
     complete = {name: to_mapping(prepared_run.recipe) for name, prepared_run in prepared.items()}
     base = complete.pop("base")

@@ -29,15 +29,15 @@ from tokenfree.train.ray.cluster import (
     TUNE_LOGGERS,
     RayLost,
     Session,
-    ended_where_cut_off,
+    exit_if_cut_off,
     ray_environment,
     ray_session,
-    watched,
+    run_watched,
 )
 from tokenfree.train.ray.worker_errors import unwrap
 from tokenfree.train.sweep.history import RAY, History, TrialState
 from tokenfree.train.sweep.recipe import Asha, SweepRecipe, Values
-from tokenfree.train.sweep.search import Course, Proposer
+from tokenfree.train.sweep.search import Proposer, SweepJournal
 from tokenfree.train.sweep.trial import TrialSegment, TrialSession
 
 
@@ -74,7 +74,7 @@ def find_placement(sweep: SweepRecipe, settings: Sequence[Values], nodes: Sequen
 _NUMBER, _QUALITY = "report_number", "quality"  # fields of a result that schedulers read
 
 
-def lead(link: Link, plans: bytes, folder: str) -> str | None:
+def run_trials(link: Link, plans: bytes, folder: str) -> str | None:
     """Train the trials of a sweep, and send the pickled session and every event of the journal over `link`.
 
     `plans` is the pickled return value of `prepare`. Returns None if all trials have ended, otherwise a description of
@@ -98,11 +98,11 @@ def lead(link: Link, plans: bytes, folder: str) -> str | None:
 
 def _train(proposer: Proposer, planned: History, folder: Path, link: Link, session: Session) -> None:
     placement = find_placement(proposer.sweep, planned.proposed, cluster_nodes())
-    course = Course(proposer, planned, folder, lambda event, history: link.send(event))
+    course = SweepJournal(proposer, planned, folder, lambda event, history: link.send(event))
     course.start()
     try:
         with ray_environment({"TUNE_MAX_PENDING_TRIALS_PG": str(placement.concurrent)}):
-            watched(_tuner(_Trials(course, placement), folder / RAY).fit, session)
+            run_watched(_tuner(_Trials(course, placement), folder / RAY).fit, session)
     except RuntimeError as error:  # Tune gives up if Ray kills a process to free memory
         if isinstance(error.__cause__, OutOfMemoryError):
             raise JobError(
@@ -138,7 +138,7 @@ def _tuner(trials: "_Trials", storage: Path) -> tune.Tuner:
 class _Trials(Searcher):
     """A searcher that suggests to Tune first the trials that have not ended, then new ones, as many as fit."""
 
-    def __init__(self, course: Course, placement: Placement) -> None:
+    def __init__(self, course: SweepJournal, placement: Placement) -> None:
         super().__init__()
         self.course, self.placement = course, placement
 
@@ -214,7 +214,7 @@ def make_scheduler(sweep: SweepRecipe, history: History) -> TrialScheduler:
     return scheduler
 
 
-def _named(name: str) -> Any:
+def _named_trial(name: str) -> Any:
     return SimpleNamespace(trial_id=name)  # the only field that ASHA reads
 
 
@@ -227,20 +227,20 @@ class _NamedAsha(ASHAScheduler):
     def recall(self, name: str, result: dict[str, Any]) -> None:
         """Record a report of an earlier command, without a decision."""
         controller: Any = None  # ASHA does not use it
-        super().on_trial_add(controller, _named(name))
-        super().on_trial_complete(controller, _named(name), result)
+        super().on_trial_add(controller, _named_trial(name))
+        super().on_trial_complete(controller, _named_trial(name), result)
 
     def on_trial_add(self, tune_controller: Any, trial: Trial) -> None:
-        super().on_trial_add(tune_controller, _named(_name(trial)))
+        super().on_trial_add(tune_controller, _named_trial(_name(trial)))
 
     def on_trial_result(self, tune_controller: Any, trial: Trial, result: dict[str, Any]) -> str:
-        return super().on_trial_result(tune_controller, _named(_name(trial)), result)
+        return super().on_trial_result(tune_controller, _named_trial(_name(trial)), result)
 
     def on_trial_complete(self, tune_controller: Any, trial: Trial, result: dict[str, Any]) -> None:
-        super().on_trial_complete(tune_controller, _named(_name(trial)), result)
+        super().on_trial_complete(tune_controller, _named_trial(_name(trial)), result)
 
     def on_trial_remove(self, tune_controller: Any, trial: Trial) -> None:
-        super().on_trial_remove(tune_controller, _named(_name(trial)))
+        super().on_trial_remove(tune_controller, _named_trial(_name(trial)))
 
 
 def _result(report: Any, metric: str) -> dict[str, Any]:
@@ -267,7 +267,7 @@ class Trainable(tune.Trainable):
         """Make the process end on a network partition. Whatever takes time and may fail is done in the first step."""
         self._config = config
         self._stack = contextlib.ExitStack()
-        self._stack.enter_context(ended_where_cut_off())
+        self._stack.enter_context(exit_if_cut_off())
         self._session: TrialSession | None = None
 
     def reset_config(self, new_config: dict[str, Any]) -> bool:

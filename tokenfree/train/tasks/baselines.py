@@ -23,7 +23,7 @@ _EPOCHS, _STRENGTH = 10, 3.0
 
 
 def score_baselines(task: DownstreamTask, examples: Mapping[Split, Sequence[Any]]) -> dict[str, Any]:
-    """Fit the baselines of a task to the training examples, and score them on the other splits.
+    """WeightMatch the baselines of a task to the training examples, and score them on the other splits.
 
     Return `baseline`, the scores by split and name, and `baseline_lines`, the numbers of used and of all examples of
     the splits that are sampled.
@@ -46,12 +46,12 @@ def score_baselines(task: DownstreamTask, examples: Mapping[Split, Sequence[Any]
     }
 
 
-def sample(examples: Sequence[Any], texts: Callable[[Any], Sequence[str]], most_characters: float) -> Sequence[Any]:
-    """Return at most `MOST_LINES` examples and `most_characters` of their texts. The draw is always the same."""
+def sample(examples: Sequence[Any], texts: Callable[[Any], Sequence[str]], character_capacity: float) -> Sequence[Any]:
+    """Return at most `MOST_LINES` examples and `character_capacity` of their texts. The draw is always the same."""
     size = len(examples)
     drawn = permute(np.arange(size), np.full(size, size), np.full(size, key(0, "baselines")))[:MOST_LINES].tolist()
     ends = np.cumsum([sum(map(len, texts(examples[number]))) for number in drawn])
-    count = max(1, int(np.searchsorted(ends, most_characters, side="right")))
+    count = max(1, int(np.searchsorted(ends, character_capacity, side="right")))
     return [examples[number] for number in sorted(drawn[:count])]
 
 

@@ -20,22 +20,24 @@ from tokenfree.train.tasks.base import TaskHead
 
 Representation = Literal["mean", "pooled", "class_max"]
 Combine = Literal["difference", "product"]
-_GIVEN = {"segments_BC": "segments", "unit_ends_BU": "unit_ends", "global_BC": "global"}
+_OPTIONAL_INPUTS = {"segments_BC": "segments", "unit_ends_BU": "unit_ends", "global_BC": "global"}
 _NO_TARGET = -100
 
 
-def _given(batch: Mapping[str, Tensor], prefix: str = "") -> dict[str, Tensor]:
-    return {name: batch[prefix + key] for name, key in _GIVEN.items() if prefix + key in batch}
+def _optional_inputs(batch: Mapping[str, Tensor], prefix: str = "") -> dict[str, Tensor]:
+    return {name: batch[prefix + key] for name, key in _OPTIONAL_INPUTS.items() if prefix + key in batch}
 
 
 def encode_units(encoder: Any, batch: Mapping[str, Tensor], prefix: str = "") -> tuple[Tensor, Tensor]:
     """Return the units [B, U, D] and which of them are real, bool [B, U]. Nothing is upsampled."""
-    down, units_BUD = encoder.encode(batch[f"{prefix}codepoints"], batch[f"{prefix}mask"], **_given(batch, prefix))
+    down, units_BUD = encoder.encode(
+        batch[f"{prefix}codepoints"], batch[f"{prefix}mask"], **_optional_inputs(batch, prefix)
+    )
     return units_BUD, down.valid_BU
 
 
 def upsampled(encoder: Any, batch: Mapping[str, Tensor], prefix: str = "", **options: Any) -> EncoderOutput:
-    return encoder(batch[f"{prefix}codepoints"], batch[f"{prefix}mask"], **options, **_given(batch, prefix))
+    return encoder(batch[f"{prefix}codepoints"], batch[f"{prefix}mask"], **options, **_optional_inputs(batch, prefix))
 
 
 def encode_places(encoder: Any, batch: Mapping[str, Tensor]) -> Tensor:

@@ -28,7 +28,7 @@ from tokenfree.preprocess.text.specials import (
 from tokenfree.train.batches.base import Arrays
 from tokenfree.train.batches.characters import ragged_range
 from tokenfree.train.batches.padding import Padding
-from tokenfree.train.batches.words import NOWHERE, NUM_FRAME, most_words, text_words
+from tokenfree.train.batches.words import NOWHERE, NUM_FRAME, text_words, word_capacity
 from tokenfree.train.model.common.basic import round_up
 from tokenfree.train.model.encoder import ModelConfig
 
@@ -234,7 +234,7 @@ class WordInputs(TextInputs):
 
     def __init__(self, model: ModelConfig, length: int) -> None:
         self.length = length
-        self._num_words, self._num_bytes = most_words(length, model.downsampler.bytes_per_word)
+        self._num_words, self._num_bytes = word_capacity(length, model.downsampler.bytes_per_word)
 
     def encode(self, text: str, original: str | None = None) -> TextSymbols:
         utf8, starts, ends, vectors = text_words(text, original)

@@ -203,7 +203,9 @@ class LabelledCollator(TaskCollator):
     def __call__(self, items: Sequence[Item], sample_ids: np.ndarray) -> Arrays:
         windows: list[TextWindow] = [item.content for item in items]
         parts = [
-            [self.inputs.encode(*text) for text in self.texts(content.example)] if content.part is None else [content.part]
+            [self.inputs.encode(*text) for text in self.texts(content.example)]
+            if content.part is None
+            else [content.part]
             for content in windows
         ]
         if self.two_vectors:

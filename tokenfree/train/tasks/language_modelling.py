@@ -127,7 +127,10 @@ class WindowCollator(TaskCollator):
         arrays = self._inputs.arrays([[window.part] for window in windows])
         starts, ends = (
             np.array(numbers)[:, None]
-            for numbers in ([byte_window.start for byte_window in windows], [len(byte_window.part.symbols) for byte_window in windows])
+            for numbers in (
+                [byte_window.start for byte_window in windows],
+                [len(byte_window.part.symbols) for byte_window in windows],
+            )
         )
         positions = np.arange(arrays["codepoints"].shape[1])  # byte n of a window is at position n + 1, after CLS
         target_mask = (starts <= positions) & (positions < ends)

@@ -74,7 +74,10 @@ def span_metrics(gold: Tags, predicted: Tags) -> Metrics:
         "recall": total / max(num_expected, 1),
         **tag_metrics(gold, predicted).values,
     }
-    by_type = {f"f1/{name}": _f1(correct[name], predicted_counts[name], expected[name]) for name in sorted(predicted_counts | expected)}
+    by_type = {
+        f"f1/{name}": _f1(correct[name], predicted_counts[name], expected[name])
+        for name in sorted(predicted_counts | expected)
+    }
     return Metrics(values | by_type, "f1")
 
 

@@ -32,7 +32,7 @@ from tokenfree.train.tasks.questions import (
     split_raw,
 )
 
-LEAST_SCORE = -1e9  # score if there is no span; JSON has no infinity
+NO_SPAN_SCORE = -1e9  # score if there is no span; JSON has no infinity
 TYDI_LANGUAGES = frozenset(
     ("arabic", "bengali", "english", "finnish", "indonesian", "japanese", "korean", "russian", "swahili", "telugu",
      "thai")
@@ -173,7 +173,9 @@ class Config(QuestionAnswering):
             for language, keys in _languages_of(gold).items()
         }
         if by_language:
-            averaged = [of for language, of in by_language.items() if language != "english"] or list(by_language.values())
+            averaged = [of for language, of in by_language.items() if language != "english"] or list(
+                by_language.values()
+            )
             values |= {
                 "exact_match": sum(of.exact_match for of in averaged) / len(averaged),
                 "f1": sum(of.f1 for of in averaged) / len(averaged),
@@ -187,7 +189,7 @@ class Config(QuestionAnswering):
 
     def _prediction(self, example: SquadExample, answer: SpanAnswer | None) -> dict[str, Any]:
         fields = answer_fields(_encoded(example.context), answer)
-        score = LEAST_SCORE if answer is None else answer.score
+        score = NO_SPAN_SCORE if answer is None else answer.score
         nothing = {"answer": ""} if self.unanswerable and score <= 0 else {}
         gold = {} if example.answers is None else {"gold": [gold_answer["text"] for gold_answer in example.answers]}
         return {"key": example.key, "id": example.question_id, **fields, **nothing, "score": score, **gold}
@@ -243,7 +245,9 @@ def best_with_threshold(
     best = list(current)
     for index, name in enumerate(ordered):
         answer_credits = _credits(right[name], answers[name])
-        current = [total + now - previous for total, now, previous in zip(current, answer_credits, refused[name], strict=True)]
+        current = [
+            total + now - previous for total, now, previous in zip(current, answer_credits, refused[name], strict=True)
+        ]
         if index + 1 < len(ordered) and scores[ordered[index + 1]] == scores[name]:
             continue  # no threshold separates equal scores
         if current[1] > best[1]:

@@ -34,7 +34,7 @@ from tokenfree.train.tasks.questions import (
 )
 
 NO_SPAN: Span = (-1, -1)
-LEAST_ANNOTATORS = 2  # annotators who must have found an answer for the question to count as answerable
+MIN_ANNOTATORS = 2  # annotators who must have found an answer for the question to count as answerable
 NOT_AVERAGED = "english"
 TASKS = ("minimal", "passage")
 
@@ -238,7 +238,9 @@ def score_tydi(gold: Iterable[TydiExample], predictions: Iterable[Mapping[str, A
         asked.get(example.language, []).append(example)
     return {
         language: {
-            task: best_f1(judge(example.annotations or (), by_language[language].get(example.example_id)) for example in of)
+            task: best_f1(
+                judge(example.annotations or (), by_language[language].get(example.example_id)) for example in of
+            )
             for task, judge in (("minimal", _minimal), ("passage", _passage))
         }
         for language, of in asked.items()
@@ -269,7 +271,7 @@ def best_f1(outcomes: Iterable[Outcome]) -> BestF1:
 
 def _passage(annotations: Sequence[Annotation], line: Mapping[str, Any] | None) -> Outcome:
     gold = [annotation.passage for annotation in annotations if annotation.passage >= 0]
-    has_gold = len(gold) >= LEAST_ANNOTATORS
+    has_gold = len(gold) >= MIN_ANNOTATORS
     if line is None:
         return Outcome(has_gold, not has_gold, 0.0, 0.0)
     answered = line["passage_answer_index"]
@@ -278,7 +280,7 @@ def _passage(annotations: Sequence[Annotation], line: Mapping[str, Any] | None) 
 
 def _minimal(annotations: Sequence[Annotation], line: Mapping[str, Any] | None) -> Outcome:
     spans = [annotation.span for annotation in annotations if annotation.span != NO_SPAN]
-    has_gold = sum(a.span != NO_SPAN or a.yes_no != "NONE" for a in annotations) >= LEAST_ANNOTATORS
+    has_gold = sum(a.span != NO_SPAN or a.yes_no != "NONE" for a in annotations) >= MIN_ANNOTATORS
     if line is None:
         return Outcome(has_gold, not has_gold, 0.0, 0.0)
     span = line["minimal_answer"]["start_byte_offset"], line["minimal_answer"]["end_byte_offset"]

@@ -254,4 +254,6 @@ def _spans(example: TaggedExample, tags: Sequence[str]) -> list[dict[str, Any]]:
         text = " ".join(example.words)
         starts = (np.cumsum([0, *sizes]) + np.arange(len(sizes) + 1)).tolist()
     labelled_spans = [(label, starts[first], starts[last] + sizes[last]) for first, last, label in spans(tags)]
-    return [{"label": label, "start": start, "end": end, "text": text[start:end]} for label, start, end in labelled_spans]
+    return [
+        {"label": label, "start": start, "end": end, "text": text[start:end]} for label, start, end in labelled_spans
+    ]

@@ -196,7 +196,7 @@ def submit(args: argparse.Namespace) -> int:
                 "job. Give an address such as s3://bucket/run, or the whole path of a folder that all nodes share"
             )
     jobs = _jobs(args)
-    cpus = own_cpus(words) if args.cpus is None else args.cpus
+    cpus = entrypoint_cpus(words) if args.cpus is None else args.cpus
     where = f"on a node with {counted(cpus, 'free CPU')}" if cpus else "on the head"
     if args.gpus:
         where = f"on a node with {counted(cpus, 'CPU')} and {counted(args.gpus, 'GPU')} free"
@@ -207,7 +207,7 @@ def submit(args: argparse.Namespace) -> int:
     return 0 if args.no_wait else _follow(jobs, name)
 
 
-def own_cpus(words: Sequence[str]) -> int:
+def entrypoint_cpus(words: Sequence[str]) -> int:
     """Return the CPUs of a command's own process: 0 if it leads workers, so that it may run on the head."""
     option = _LEADING.get(words[0])
     leads = words[0] == "sweep" or any(word.partition("=")[0] == option for word in words)

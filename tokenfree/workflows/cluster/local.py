@@ -78,7 +78,7 @@ def start(nodes: int, cpus: int | None, *, hosts: Sequence[str] = ()) -> LocalCl
         raise UserError(f"a local cluster runs already, at {existing.address}; tokenfree cluster down local ends it")
     addresses = [_address(host) for host in hosts] or [LOOPBACK] * nodes
     cpus_per_node = cpus or max(1, cores() // len(addresses))
-    cluster = _named(addresses)
+    cluster = _record_cluster(addresses)
     try:
         _start_nodes(cluster, cpus_per_node, hosts)
     except BaseException:
@@ -114,7 +114,7 @@ def is_current(cluster: LocalCluster) -> bool:
     return False
 
 
-def _named(addresses: Sequence[str]) -> LocalCluster:
+def _record_cluster(addresses: Sequence[str]) -> LocalCluster:
     """Record a cluster that has no processes yet, so that it can be taken down from now on."""
     cluster = LocalCluster(
         secrets.token_hex(8),
@@ -139,7 +139,9 @@ def _start_nodes(cluster: LocalCluster, cpus: int, hosts: Sequence[str]) -> None
         _wait(cluster, number, _start_node(cluster, number, node, host=hosts[number] if hosts else None))
 
 
-def _start_node(cluster: LocalCluster, number: int, arguments: list[str], *, host: str | None) -> subprocess.Popen[bytes]:
+def _start_node(
+    cluster: LocalCluster, number: int, arguments: list[str], *, host: str | None
+) -> subprocess.Popen[bytes]:
     environment = {name: value for name, value in os.environ.items() if name not in _OTHER_CLUSTERS}
     environment |= {**_HEALTH, _MARK: cluster.mark, "RAY_DISABLE_IMPORT_WARNING": "1", "RAY_USAGE_STATS_ENABLED": "0"}
     environment["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), environment.get("PATH", os.defpath)])

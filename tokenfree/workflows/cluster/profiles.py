@@ -55,7 +55,7 @@ def read(source: str) -> Profile:
         raise UserError(f"profile {source}: not YAML: {error}") from None
     if not isinstance(mapping, dict):
         raise UserError(f"profile {source}: should be a mapping of keys to values, not {type(mapping).__name__}")
-    problems = _schema_problems(mapping) or _places(mapping)
+    problems = _schema_problems(mapping) or _unfilled_placeholders(mapping)
     if problems:
         hint = f" (copy it: tokenfree cluster profiles {source} > {source}.yaml)" if path.parent == _FOLDER else ""
         raise UserError(f"profile {source}{hint}", problems)
@@ -124,7 +124,7 @@ def _starts(mapping: Mapping[str, Any]) -> list[str]:
     return [*mapping.get("head_start_ray_commands", []), *mapping.get("worker_start_ray_commands", [])]
 
 
-def _places(mapping: Mapping[str, Any]) -> list[str]:
+def _unfilled_placeholders(mapping: Mapping[str, Any]) -> list[str]:
     """Return the placeholders of a template that are not filled in."""
     placeholders = dict.fromkeys(_PLACE.findall(yaml.safe_dump(mapping)))
     return [f"{place} stands for a value of yours" for place in placeholders]

@@ -41,7 +41,7 @@ _COLUMNS = {  # of the rows, for people; files have all of them
     "collisions": ("group", "name", "characters", "hash", "hash_expected", "all", "all_expected"),
     "noise": ("scheme", "rate", "score", "low", "high", "change", "change_low", "change_high"),
 }
-_MOST_ROWS = 40
+_MAX_ROWS = 40
 ANALYSES = tuple(_COLUMNS)
 SIZES = {"similarity": 2000, "attention": 64, "ranks": 8, "collisions": None, "noise": None}
 _ONLY = {
@@ -164,13 +164,13 @@ def _show(results: dict[str, Any]) -> None:
     table = Table(box=None, header_style="bold", pad_edge=False)
     for name in names:
         table.add_column(name.replace("_", "\n"), justify="left" if isinstance(rows[0][name], str) else "right")
-    for row in rows[:_MOST_ROWS]:
+    for row in rows[:_MAX_ROWS]:
         table.add_row(*(_cell(row[name]) for name in names))
     out = console()
     out.print(", ".join(f"{key.replace('_', ' ')} {_cell(value)}" for key, value in facts.items()))
     out.print(table)
-    if len(rows) > _MOST_ROWS:
-        out.print(f"and {len(rows) - _MOST_ROWS} more; --output writes all")
+    if len(rows) > _MAX_ROWS:
+        out.print(f"and {len(rows) - _MAX_ROWS} more; --output writes all")
 
 
 def _mean(rows: list[dict[str, Any]]) -> dict[str, Any]:

@@ -84,7 +84,9 @@ def run(args: argparse.Namespace) -> int:
     if args.action == "submit":
         if name not in _sent_commands():
             problem = "there is no command after --" if name is None else f"{name} is not a command to run on a cluster"
-            raise UserError(f"{problem}; give one, such as: tokenfree cluster submit -- pretrain RECIPE ... --workers 2")
+            raise UserError(
+                f"{problem}; give one, such as: tokenfree cluster submit -- pretrain RECIPE ... --workers 2"
+            )
     elif name is not None:
         raise UserError(f"tokenfree cluster {args.action} takes nothing after '--', but got {name!r}")
     if args.action != "profiles":

@@ -45,7 +45,7 @@ def run(args: argparse.Namespace) -> int:
     from tokenfree.train.model.costs import costs, step_memory
     from tokenfree.train.model.encoder import check
     from tokenfree.train.objectives.base import head_cost
-    from tokenfree.train.planning import advice, bfloat16_speed, told
+    from tokenfree.train.planning import advice, bfloat16_speed, bfloat16_summary
     from tokenfree.workflows.terminal.progress import console
 
     recipe = options.load(PretrainRecipe, args)
@@ -94,7 +94,7 @@ def run(args: argparse.Namespace) -> int:
     without = "; the head of the objective, which grows with the data's vocabulary, is not counted"
     out.print(f"\n{length:,} {symbols}, {targets} targets{without if head is None else ''}")
     out.print(f"memory of a step with {batch} examples: {memory.total / 2**20:,.0f} MiB ({sizes})")
-    out.print(f"precision: {', '.join(filter(None, [told(speed), advice(speed, recipe.train.precision)]))}")
+    out.print(f"precision: {', '.join(filter(None, [bfloat16_summary(speed), advice(speed, recipe.train.precision)]))}")
     print(
         next_command("pretrain", args.recipe or "RECIPE", "--data", "DIR", "--output", "RUN", *options.trust_of(recipe))
     )

@@ -46,10 +46,10 @@ def run(args: argparse.Namespace) -> int:
 
     if args.top < 1:
         raise UserError(f"--top {args.top}: give at least 1")
-    return _find(args) if is_finetuned(args.run_folder) else _guess(args)
+    return _predict_labels(args) if is_finetuned(args.run_folder) else _predict_masks(args)
 
 
-def _find(args: argparse.Namespace) -> int:
+def _predict_labels(args: argparse.Namespace) -> int:
     from tokenfree.train.inference.finetuned import load_finetuned
 
     model = load_finetuned(args.run_folder, step=args.step, trust_code=args.trust_code)
@@ -59,7 +59,10 @@ def _find(args: argparse.Namespace) -> int:
     while chunk := list(itertools.islice(texts, 1 if sys.stdin.isatty() else _AT_ONCE)):
         for text, prediction in zip(chunk, model(chunk), strict=True):
             if args.json:
-                print(json.dumps({**model.checkpoint.record(), "text": text, **prediction}, ensure_ascii=False), flush=True)
+                print(
+                    json.dumps({**model.checkpoint.record(), "text": text, **prediction}, ensure_ascii=False),
+                    flush=True,
+                )
                 continue
             print(text)
             for line in prediction_lines(prediction):
@@ -67,7 +70,7 @@ def _find(args: argparse.Namespace) -> int:
     return 0
 
 
-def _guess(args: argparse.Namespace) -> int:
+def _predict_masks(args: argparse.Namespace) -> int:
     from tokenfree.train.inference.predictor import load_predictor
 
     predictor = load_predictor(args.run_folder, args.data, step=args.step, trust_code=args.trust_code)

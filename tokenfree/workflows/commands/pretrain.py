@@ -59,7 +59,7 @@ def run(args: argparse.Namespace) -> int:
     if args.dry_run:
         workers_text = counted(workers[0], "worker") if len({*workers}) == 1 else f"{args.workers} workers"
         print(f"recipe {args.recipe or args.output}: fits the data {' '.join(args.data)} and {workers_text}")
-        print("".join(f"{line}\n" for line in _what_would_be(recipe, data, args)), end="")
+        print("".join(f"{line}\n" for line in _dry_run_lines(recipe, data, args)), end="")
         return 0
     steps = args.extend_to or recipe.train.steps
     with ProgressLine(steps=steps, verbosity=args.verbosity) as line:
@@ -84,7 +84,7 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _what_would_be(recipe: "PretrainRecipe", data: "Data", args: argparse.Namespace) -> Iterator[str]:
+def _dry_run_lines(recipe: "PretrainRecipe", data: "Data", args: argparse.Namespace) -> Iterator[str]:
     from tokenfree.train.jobs.run_to_end import Extension, GivenStart
     from tokenfree.train.loop.pretraining import Loop
     from tokenfree.train.planning import measured_seconds
@@ -97,7 +97,9 @@ def _what_would_be(recipe: "PretrainRecipe", data: "Data", args: argparse.Namesp
         if not extension.is_done:
             yield extension.line()
     if args.init_from is not None:
-        start = GivenStart(run, recipe, lambda run_recipe: Loop(run_recipe, data), args.init_from, trust_code=args.trust_code)
+        start = GivenStart(
+            run, recipe, lambda run_recipe: Loop(run_recipe, data), args.init_from, trust_code=args.trust_code
+        )
         yield from start.lines()
     yield from _notes(recipe, data)
     yield f"  time        about {time_of(measured_seconds(recipe, data))} on this machine, by a few steps timed here"

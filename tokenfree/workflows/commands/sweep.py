@@ -157,6 +157,8 @@ def _results(sweep: "SweepRecipe", result: "SweepResult", ranked: "Sequence[Rank
         is_loss = sweep.quality == LOSS
         what = "held-out loss" if is_loss else sweep.quality.metric.replace("_", " ")
         one = "" if is_loss else " (one seed)"
-        sure = one if interval.half is None else f" (mean of {interval.count} seeds, 95% interval ± {interval.half:.3f})"
+        sure = (
+            one if interval.half is None else f" (mean of {interval.count} seeds, 95% interval ± {interval.half:.3f})"
+        )
         values = ", ".join(f"{key} = {value}" for key, value in setting.values.items())
         yield f"best: {setting.name}: {what} {interval.mean:.3f}{' nats' * is_loss}{sure} with {values}"

@@ -44,7 +44,9 @@ def books() -> Iterator[tuple[str, str]]:
     for name, texts in chain(_topics(), _modules()):
         if sum(map(len, texts)) < BOOK_CHARACTERS:
             continue
-        new_paragraphs = [prose for text in texts for prose in paragraphs(text) if not (prose in seen or seen.add(prose))]
+        new_paragraphs = [
+            prose for text in texts for prose in paragraphs(text) if not (prose in seen or seen.add(prose))
+        ]
         book = "\n".join(new_paragraphs)
         if len(book) >= BOOK_CHARACTERS:
             yield name, book
@@ -151,7 +153,9 @@ def write_dump(path: Path, pages: Sequence[DemoPage]) -> None:
     Format: https://www.mediawiki.org/xml/export-0.11.xsd, https://meta.wikimedia.org/wiki/Data_dumps/Dump_format
     """
     page_texts = [_page(page, number) for number, page in enumerate(pages, start=1)]
-    streams = ["".join(page_texts[start : start + PAGES_PER_STREAM]) for start in range(0, len(page_texts), PAGES_PER_STREAM)]
+    streams = [
+        "".join(page_texts[start : start + PAGES_PER_STREAM]) for start in range(0, len(page_texts), PAGES_PER_STREAM)
+    ]
     path.write_bytes(b"".join(bz2.compress(text.encode()) for text in (_HEADER, *streams, "</mediawiki>\n")))
 
 
@@ -198,7 +202,7 @@ def write_demo_corpus(folder: Path) -> DemoCorpus:
         ) from error
 
 
-def own_pages() -> list[DemoPage]:
+def bundled_pages() -> list[DemoPage]:
     """Return the articles and redirects of `pages/` by title, then a template and a talk page, as in real dumps."""
     pages = []
     for path in sorted(PAGES.glob("*.wikitext")):
@@ -214,7 +218,7 @@ def own_pages() -> list[DemoPage]:
 
 
 def _write(dump: Path, shelf: Path) -> dict[str, int]:
-    pages = own_pages()
+    pages = bundled_pages()
     write_dump(dump, pages)
     sizes = [len(page.text) for page in pages if page.namespace == 0 and not page.redirect]
     lines, left = [], CHARACTERS

@@ -37,7 +37,7 @@ def listed(settings: type) -> list[KeyGroup]:
     return list(_groups(settings, settings, "", None))
 
 
-def chosen(groups: Sequence[KeyGroup], prefix: str) -> list[KeyGroup]:
+def keys_with_prefix(groups: Sequence[KeyGroup], prefix: str) -> list[KeyGroup]:
     """Return the keys with a prefix such as `model.trunk`, where `-` means `_`. Raises UserError if there are none."""
     prefix = prefix.replace("-", "_")
     selected = []

@@ -108,7 +108,7 @@ def kind_of(settings: type) -> RecipeKind:
     return next(kind for kind in KINDS if (kind.module, kind.settings) == home)
 
 
-def expect(kind: RecipeKind, mapping: Mapping[str, Any], recipe: AnyPath) -> None:
+def refuse_other_kind(kind: RecipeKind, mapping: Mapping[str, Any], recipe: AnyPath) -> None:
     """Raise UserError if the mapping of a recipe matches another kind better, by the number of its top-level keys."""
     num_matches = {candidate: len({BASE.name, *candidate.top_keys} & mapping.keys()) for candidate in KINDS}
     other = max(KINDS, key=lambda candidate: num_matches[candidate])
@@ -202,7 +202,7 @@ def check_kind(kind: RecipeKind, recipe: AnyPath) -> None:
     while set(mapping) == {"base"} and isinstance(mapping["base"], str) and mapping["base"] not in seen:
         seen.add(mapping["base"])
         mapping = read(mapping["base"])
-    expect(kind, mapping, recipe)
+    refuse_other_kind(kind, mapping, recipe)
 
 
 def _text(recipe: AnyPath) -> str:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from tokenfree.core.errors import UserError
-from tokenfree.workflows.recipes.keys import chosen, lines, nearest
+from tokenfree.workflows.recipes.keys import keys_with_prefix, lines, nearest
 from tokenfree.workflows.recipes.library import (
     PREPROCESSING,
     RecipeKind,
@@ -48,7 +48,7 @@ class HelpKeys(argparse.Action):
     ) -> None:
         """Print the keys that begin with the given prefix, and exit. Raises UserError if there are none."""
         columns = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
-        for line in lines(chosen(self.kind.groups(), str(values or ""))):
+        for line in lines(keys_with_prefix(self.kind.groups(), str(values or ""))):
             text = line if columns is None else textwrap.fill(line, columns, tabsize=2, subsequent_indent="    ")
             print(text, flush=True)  # a closed pipe ends the command here
         parser.exit()
@@ -112,14 +112,14 @@ def load_or_resume(cls: type[R], args: argparse.Namespace, read: Callable[..., R
     Raises UserError as `load` does, and if there is no run that `read` can read.
     """
     from tokenfree.core.settings import to_mapping
-    from tokenfree.train.data.mixture import words_of
+    from tokenfree.train.data.mixture import data_arguments
     from tokenfree.train.runs.config import CONFIG_NAME
 
     if not is_resumed(args, CONFIG_NAME, *needed):
         return load(cls, args)
     config = read(args.output, trust_code=args.trust_code)
     start = None if config.init_from is None else config.init_from.path
-    fill_in(args, {**config.files, "data": words_of(config.data), "init_from": start})
+    fill_in(args, {**config.files, "data": data_arguments(config.data), "init_from": start})
     return load(cls, args, recorded=None if args.recipe else to_mapping(config.recipe))
 
 
@@ -166,7 +166,7 @@ def files_of(args: argparse.Namespace) -> dict[Split, str]:
     return {split: path for split, path in paths.items() if path is not None}
 
 
-def separated(
+def split_arguments(
     command: str, arguments: Sequence[str], options: Sequence[str], kind: RecipeKind | None
 ) -> tuple[list[str], list[tuple[str, str]]]:
     """Split the arguments of a command into its own, spelled as in `options`, and the keys of its recipe with values.

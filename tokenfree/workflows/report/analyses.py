@@ -13,7 +13,7 @@ from tokenfree.core.errors import UserError
 from tokenfree.core.files import write_atomically
 
 KINDS = (".json", ".csv", ".png", ".svg")
-_MOST_BARS = 20
+_MAX_BARS = 20
 _HEADS = {
     "distance": "mean distance, units",
     "entropy": "entropy, bits",
@@ -105,7 +105,7 @@ def _heads(figure: Any, results: Mapping[str, Any]) -> None:
 
 
 def _collisions(figure: Any, results: Mapping[str, Any]) -> None:
-    scripts = [row for row in results["rows"] if row["group"] == "script"][:_MOST_BARS]
+    scripts = [row for row in results["rows"] if row["group"] == "script"][:_MAX_BARS]
     rows = [row for row in results["rows"] if row["group"] == "all"] + scripts
     figure.set_size_inches(5.6, 1.2 + 0.3 * len(rows))
     axes, heights = figure.subplots(), np.arange(len(rows))
@@ -129,7 +129,9 @@ def _noise(figure: Any, results: Mapping[str, Any]) -> None:
         scheme_rows = [row for row in rows if row["scheme"] == scheme]
         scores, low, high = (np.array([row[name] for row in scheme_rows]) for name in ("score", "low", "high"))
         errors = [np.abs(scores - low), np.abs(high - scores)]
-        axes.errorbar([row["rate"] for row in scheme_rows], scores, yerr=errors, elinewidth=0.8, label=scheme.replace("_", " "))
+        axes.errorbar(
+            [row["rate"] for row in scheme_rows], scores, yerr=errors, elinewidth=0.8, label=scheme.replace("_", " ")
+        )
     axes.set(title=results["run"], xlabel="share of the characters struck", xlim=(0, 1.03))
     axes.set_ylabel(f"{results['main'].replace('_', ' ')}, 95% interval")
     figure.legend(loc="outside right upper")

@@ -17,14 +17,14 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter, LogLocator, NullFormatter
 
 from tokenfree.core.errors import printable
-from tokenfree.train.sweep.results import Level, ordered_cells, shown
+from tokenfree.train.sweep.results import Level, format_value, ordered_cells
 from tokenfree.workflows.report.parts import cut
 
 STYLE = "tokenfree.workflows.report.page"  # the file page.mplstyle
 INK, FAINT, MUTED = "#1f2933", "#616e7c", "#a3afbb"
 SPEED_NAME = "characters per second"
-MOST_CELLS = 16  # maximum number of rows or columns of a matrix that shows its numbers
-LEAST_TRIALS = 3  # with two, the 95% interval is nine times as wide as their distance
+MAX_CELLS = 16  # maximum number of rows or columns of a matrix that shows its numbers
+MIN_TRIALS = 3  # with two, the 95% interval is nine times as wide as their distance
 _GROUND = {"facecolor": "white", "edgecolor": "none", "pad": 1, "alpha": 0.8}  # background of text on lines
 
 
@@ -100,7 +100,7 @@ def matrix(
     axes.set_yticks(np.arange(len(rows)) + 0.5, rows)
     axes.tick_params(length=0)
     axes.grid(visible=False)
-    if max(cells.shape) > MOST_CELLS:
+    if max(cells.shape) > MAX_CELLS:
         return
     for (row, column), value in np.ndenumerate(cells):
         colour = "white" if value > (low + high) / 2 else INK
@@ -117,7 +117,7 @@ def effect(title: str, losses: Sequence[float], levels: Sequence[Level], y: str)
         trial_losses = [losses[index] for index in level.trials]
         axes.plot([column] * len(trial_losses), trial_losses, "o", color=MUTED, markersize=4)
     means = [level.interval.mean for level in levels]
-    halves = [level.interval.half or 0.0 if level.interval.count >= LEAST_TRIALS else np.nan for level in levels]
+    halves = [level.interval.half or 0.0 if level.interval.count >= MIN_TRIALS else np.nan for level in levels]
     axes.errorbar(columns, means, yerr=halves, color="C0", linestyle="none", marker="_", markersize=14)
     labels = [cut(level.label, 16) for level in levels]
     is_long = sum(map(len, labels)) > 32
@@ -175,7 +175,7 @@ def parallel(settings: Sequence[tuple[Mapping[str, Any], float]], names: Mapping
         heights[column] = cells / last
         axes.axvline(column, color=FAINT, linewidth=1)
         for cell in sorted({round(position) for position in np.linspace(0, len(different) - 1, 8)}):
-            text = cut(shown(different[cell]) or "not set", 14)
+            text = cut(format_value(different[cell]) or "not set", 14)
             axes.text(column + 0.03, cell / last, text, va="center", fontsize=9, zorder=4, bbox=_GROUND)
     for index in range(len(settings))[::-1]:
         width = 3 if index == 0 else 1.2

@@ -21,9 +21,9 @@ from tokenfree.train.runs.config import (
     EVENTS_NAME,
     METRICS,
     METRICS_NAME,
+    REPORT_CONFIG,
     RESULT,
     RESULT_NAME,
-    SHOWN_CONFIG,
 )
 from tokenfree.train.sweep.history import SCORES, SCORES_FILE, SWEEP_FILE, TABLE, TrialState, read_history
 from tokenfree.train.sweep.recipe import LOSS, quality
@@ -138,7 +138,7 @@ def _run(path: Path) -> RunRecord:
     config: Mapping[str, Any] = {}
     result: Mapping[str, Any] = {}
     with contextlib.suppress(FileNotFoundError):
-        config = SHOWN_CONFIG.yaml(storage, CONFIG_NAME)
+        config = REPORT_CONFIG.yaml(storage, CONFIG_NAME)
     with contextlib.suppress(FileNotFoundError):
         result = RESULT.json(storage, RESULT_NAME)
     steps = [line for line in lines if "loss" in line]

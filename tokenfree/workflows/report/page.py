@@ -18,10 +18,10 @@ from tokenfree.workflows.report import figures
 from tokenfree.workflows.report.load import DataRecord, Record, RunRecord, SweepRecord, load
 from tokenfree.workflows.report.parts import Block, Card, Section, Table, count, cut
 from tokenfree.workflows.report.runs import (
-    ask,
     comparison_section,
     finetuned_comparison,
     finetuned_section,
+    predict_held_out,
     run_section,
 )
 from tokenfree.workflows.report.sweeps import SweepView, sweep_section
@@ -77,7 +77,9 @@ def sections(records: Sequence[Record], contexts: Mapping[str, Mapping[str, floa
     pretrained, finetuned = ([run for run in runs if run.is_finetuned == is_one] for is_one in (False, True))
     data_by_fingerprint: dict[str, Data] = {record.manifest.fingerprint: str(record.path) for record in data}
 
-    of_runs = [ask(run, data_by_fingerprint, context=contexts.get(str(run.path)), step=step) for run in pretrained]
+    of_runs = [
+        predict_held_out(run, data_by_fingerprint, context=contexts.get(str(run.path)), step=step) for run in pretrained
+    ]
     return [
         *([comparison_section(pretrained, of_runs)] if len(pretrained) > 1 else []),
         *map(run_section, pretrained, of_runs),

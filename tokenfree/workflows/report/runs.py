@@ -14,7 +14,7 @@ from tokenfree.core import own_code
 from tokenfree.core.errors import JobError, UserError
 from tokenfree.core.own_code import UntrustedCode
 from tokenfree.core.settings import build, flatten
-from tokenfree.train.data.mixture import Data, given_or_parsed, load_data_manifest, paths_of
+from tokenfree.train.data.mixture import Data, as_data, load_data_manifest, paths_of
 from tokenfree.train.runs.config import main_baselines
 from tokenfree.workflows.report import figures
 from tokenfree.workflows.report.figures import Curve, inline
@@ -40,7 +40,7 @@ if TYPE_CHECKING:  # imports torch
 
 EXAMPLES, TOP = 5, 3  # predictions on the page, and the best answers of each
 AROUND = 60  # characters shown before and after the hidden word
-_MOST_READ = 2**16  # characters to evaluate a run on: seconds for a small model, minutes for a large one
+_MAX_CHARACTERS = 2**16  # characters to evaluate a run on: seconds for a small model, minutes for a large one
 
 
 class Predictions(NamedTuple):
@@ -63,7 +63,7 @@ def _data_of(fingerprint: str, recorded: Data | None, data_by_fingerprint: Mappi
         return None
 
 
-def ask(
+def predict_held_out(
     run: RunRecord, data_by_fingerprint: Mapping[str, Data], *, context: Mapping[str, float] | None, step: int | None
 ) -> Predictions:
     """Evaluate the model of a pretraining run, unless its `context` is known, and predict words of held-out windows.
@@ -75,7 +75,7 @@ def ask(
     config, folder = run.config, str(run.path)
     if not config.get("manifest") or "recipe" not in config or not any((run.path / "checkpoints").glob("step_*")):
         return Predictions()
-    recorded = given_or_parsed(config["data"]) if "data" in config else None
+    recorded = as_data(config["data"]) if "data" in config else None
     data = _data_of(config["manifest"], recorded, data_by_fingerprint)
     if data is None:
         where = f"its data are not in {recorded}. Give their directory to tokenfree report too"
@@ -90,7 +90,7 @@ def ask(
         with own_code.trusting(False, folder):
             recipe = build(PretrainRecipe, config["recipe"], source=folder)
         if context is None:
-            num_windows = min(recipe.train.validation_windows, max(16, _MOST_READ // (recipe.train.length or 1)))
+            num_windows = min(recipe.train.validation_windows, max(16, _MAX_CHARACTERS // (recipe.train.length or 1)))
             context = evaluate(folder, data, num_windows=num_windows, step=checkpoint.step)
         predictor = predictor_of(checkpoint, recipe, data)
         rows = [_example(predictor, *window) for window in _windows(predictor, data)]
@@ -166,8 +166,8 @@ def _predicted(predictor: "Predictor", prefix: str, answer: str, suffix: str) ->
 
 
 SPLITS = {"dev": "development set", "test": "test set"}
-MOST_SCORES = 4  # curves in one figure
-MOST_ROWS = 40  # labels in the table
+MAX_SCORES = 4  # curves in one figure
+MAX_ROWS = 40  # labels in the table
 _SAME_LEVEL = 0.05  # nats; below this difference of baselines, targets count as equally hard
 
 
@@ -394,7 +394,7 @@ def _score_curves(run: RunRecord, main: str) -> Block:
     if not run.validations:
         return Block(text="It has no development set: the last checkpoint counts.", figures=drawn)
     steps, best = [line["step"] for line in run.validations], run.result.get("best_step")
-    names = [name for name in dict.fromkeys([main, *_validated(run)]) if "/" not in name][:MOST_SCORES]
+    names = [name for name in dict.fromkeys([main, *_validated(run)]) if "/" not in name][:MAX_SCORES]
     scores = [
         Curve(_words(name), steps, [_number(line, name, float("nan")) for line in run.validations], True)
         for name in names
@@ -436,9 +436,9 @@ def label_block(title: str, lines: Sequence[Line]) -> Block:
     *scores, counts = map(np.asarray, precision_recall_fscore_support(gold, predicted, labels=labels, zero_division=0))  # pyright: ignore
     rows = [
         [labels[at], f"{counts[at]:,}", f"{predicted.count(labels[at]):,}", *(f"{score[at]:.3f}" for score in scores)]
-        for at in np.argsort(-counts, kind="stable")[:MOST_ROWS]
+        for at in np.argsort(-counts, kind="stable")[:MAX_ROWS]
     ]
-    caption = "Labels" if len(labels) <= MOST_ROWS else f"The {MOST_ROWS} most frequent of {len(labels)} labels"
+    caption = "Labels" if len(labels) <= MAX_ROWS else f"The {MAX_ROWS} most frequent of {len(labels)} labels"
     table = Table(caption, ["label", "examples", "found", "precision", "recall", "F1"], rows)
     return Block(title, tables=[table])
 

@@ -8,8 +8,8 @@ from tokenfree.train.intervals import MeanInterval
 from tokenfree.train.runs.config import main_baselines
 from tokenfree.train.sweep import results
 from tokenfree.train.sweep.history import is_number
-from tokenfree.train.sweep.recipe import LOSS, Target, objectives, quality
-from tokenfree.train.sweep.results import METRICS, Setting, shown
+from tokenfree.train.sweep.recipe import LOSS, Metric, objectives, quality
+from tokenfree.train.sweep.results import METRICS, Setting, format_value
 from tokenfree.workflows.report import figures
 from tokenfree.workflows.report.figures import Dot, inline
 from tokenfree.workflows.report.load import SweepRecord, attempt_table, state
@@ -31,9 +31,9 @@ from tokenfree.workflows.terminal.results import counted
 UNITS = {"step": "step", "characters": "characters", "flops": "FLOPs", "train_seconds": "training seconds"}
 BUDGETS = {"seconds": "train_seconds"}
 LOSS_NAME = "held-out loss (nats)"
-MOST_FIGURED = 400  # trials in one figure
-MOST_ROWS = 20  # rows of a settings table that is not folded
-MOST_NAMING = 4  # hyperparameters whose values name a setting in figures
+MAX_PLOTTED_TRIALS = 400  # trials in one figure
+MAX_ROWS = 20  # rows of a settings table that is not folded
+MAX_NAMING_KEYS = 4  # hyperparameters whose values name a setting in figures
 
 
 class SweepView:
@@ -63,14 +63,18 @@ class SweepView:
 
     def short_name(self, setting: Setting) -> str:
         """Return the values that differ, as `4 · 0.5 · full`; the setting's number if none or too many do."""
-        differing = [key for key in self.names if len({shown(trial.values.get(key)) for trial in self.trials}) > 1]
-        values = [setting.values.get(key) for key in differing] if len(differing) <= MOST_NAMING else []
-        parts = [f"{value:.3g}" if isinstance(value, float) else cut(shown(value) or "–", 14) for value in values]
+        differing = [
+            key for key in self.names if len({format_value(trial.values.get(key)) for trial in self.trials}) > 1
+        ]
+        values = [setting.values.get(key) for key in differing] if len(differing) <= MAX_NAMING_KEYS else []
+        parts = [
+            f"{value:.3g}" if isinstance(value, float) else cut(format_value(value) or "–", 14) for value in values
+        ]
         return " · ".join(parts) or str(setting.index)
 
     def described(self, values: Mapping[str, Any]) -> str:
         """Return values as `rate = 4, alpha = 0.5`."""
-        text = ", ".join(f"{self.names[key]} = {shown(value)}" for key, value in sorted(values.items()))
+        text = ", ".join(f"{self.names[key]} = {format_value(value)}" for key, value in sorted(values.items()))
         return text or "the base recipe"
 
 
@@ -80,7 +84,7 @@ def sweep_section(view: SweepView) -> Section:
     return Section(f"Sweep · {view.sweep.path.name}", state(view.sweep, view.sweep.ended), list(_cards(view)), blocks)
 
 
-def _name(target: Target) -> str:
+def _name(target: Metric) -> str:
     return LOSS_NAME if target == LOSS else target.metric.replace("_", " ")
 
 
@@ -92,7 +96,9 @@ def _cards(view: SweepView) -> Iterator[Card]:
     if view.ranked and view.amount is not None:
         setting = view.ranked[0].setting
         interval = setting.interval(view.quality.metric, view.amount, view.unit)
-        seeds = "one seed" if interval is None or interval.count == 1 else f"mean of {interval.count} seeds, 95% interval"
+        seeds = (
+            "one seed" if interval is None or interval.count == 1 else f"mean of {interval.count} seeds, 95% interval"
+        )
         note = f"{setting.name}: {view.described(setting.values)}"
         if results.is_by_chance(view.trials, view.ranked):
             note += f" ({results.ONE_SEED})"
@@ -140,7 +146,7 @@ def _effects(view: SweepView) -> Iterator[Block]:
         levels = results.levels([trial.values.get(key) for trial, _ in compared], losses)
         if len(levels) > 1:
             rows += [[name, level.label, str(level.interval.count), _interval(level.interval)] for level in levels]
-            has_intervals |= any(level.interval.count >= figures.LEAST_TRIALS for level in levels)
+            has_intervals |= any(level.interval.count >= figures.MIN_TRIALS for level in levels)
             drawn.append(inline(figures.effect(name, losses, levels, LOSS_NAME), f"Held-out loss by {name}"))
     if rows:
         table = Table("Mean loss by value", ["hyperparameter", "value", "trials", LOSS_NAME], rows, folded=True)
@@ -167,9 +173,9 @@ def _parallel(view: SweepView) -> Iterator[Block]:
     names = {
         key: name
         for key, name in view.names.items()
-        if len({shown(item.setting.values.get(key)) for item in view.ranked}) > 1
+        if len({format_value(item.setting.values.get(key)) for item in view.ranked}) > 1
     }
-    lines = [(item.setting.values, item.interval.mean) for item in view.ranked[:MOST_FIGURED]]
+    lines = [(item.setting.values, item.interval.mean) for item in view.ranked[:MAX_PLOTTED_TRIALS]]
     if len(names) > 1 and len(lines) > 2 and lines[0][1] != lines[-1][1]:
         figure = figures.parallel(lines, names, y=_name(view.target))
         yield Block(figures=[inline(figure, f"All settings and their {_name(view.target)}")])
@@ -182,19 +188,19 @@ def _settings(view: SweepView) -> Iterator[Block]:
     for number, item in enumerate(view.ranked, 1):
         setting = item.setting
         rows.append([
-            str(number), setting.name, *(shown(setting.values.get(key)) or "–" for key in view.names),
+            str(number), setting.name, *(format_value(setting.values.get(key)) or "–" for key in view.names),
             _interval(item.interval), str(item.interval.count), "–" if setting.speed is None else count(setting.speed),
             "yes" if setting.name in view.front else "",
         ])  # fmt: skip
     header = ["rank", "setting", *view.names.values(), _name(view.target), "seeds", "characters/s", "front"]
     caption = f"Settings at {view.at(view.amount)}, best first"
-    yield Block("Settings compared", tables=[Table(caption, header, rows, folded=len(rows) > MOST_ROWS)])
+    yield Block("Settings compared", tables=[Table(caption, header, rows, folded=len(rows) > MAX_ROWS)])
 
 
 def _curves(view: SweepView) -> Iterator[Block]:
     winner = {trial.name for trial in view.ranked[0].setting.trials} if view.ranked else set()
     lines = []
-    for trial in view.trials[:MOST_FIGURED]:
+    for trial in view.trials[:MAX_PLOTTED_TRIALS]:
         points = [(report.get("step"), report.get(LOSS.metric)) for report in trial.reports]
         points = [(x, y) for x, y in points if is_number(x) and is_number(y)]
         if points:
@@ -210,7 +216,12 @@ def _trials(view: SweepView) -> Iterator[Block]:
     failed = [[trial.name, trial.error or "no message", view.described(trial.values)] for trial in lost]
     skipped = [[reason, str(number)] for reason, number in sorted(view.sweep.skipped.items())]
     rows = [
-        [trial.name, shown(trial.seed), trial.state, *(shown(trial.values.get(key)) or "–" for key in view.names)]
+        [
+            trial.name,
+            format_value(trial.seed),
+            trial.state,
+            *(format_value(trial.values.get(key)) or "–" for key in view.names),
+        ]
         + [f"{trial.last[name]:,.5g}" if is_number(trial.last.get(name)) else "–" for name in METRICS]
         for trial in view.trials
     ]

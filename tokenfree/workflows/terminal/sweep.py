@@ -12,8 +12,8 @@ from rich.text import Text
 from tokenfree.core.errors import one_line
 from tokenfree.core.ray_access import named_cluster
 from tokenfree.train.sweep.history import Event, History, TrialState
-from tokenfree.train.sweep.recipe import LOSS, SweepRecipe, Target, Values
-from tokenfree.train.sweep.results import is_number, short_names, shown
+from tokenfree.train.sweep.recipe import LOSS, Metric, SweepRecipe, Values
+from tokenfree.train.sweep.results import format_value, is_number, short_names
 from tokenfree.workflows.terminal.progress import SEPARATOR, Display
 from tokenfree.workflows.terminal.results import clock, counted, short
 from tokenfree.workflows.terminal.verbosity import Verbosity
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from tokenfree.train.sweep.subjects import TaskInput
     from tokenfree.train.sweep.tune import Placement
 
-_MOST = 40  # number of settings that are listed
+_MAX_SETTINGS = 40  # number of settings that are listed
 
 
 def describe(sweep: SweepRecipe, data: "Data | TaskInput", output: str) -> Iterator[str]:
@@ -35,10 +35,10 @@ def describe(sweep: SweepRecipe, data: "Data | TaskInput", output: str) -> Itera
     placement = _placement(sweep, proposed)
     runs = counted(planned.num_settings * sweep.seeds, "trial")
     yield f"{counted(planned.num_settings, 'setting')}, {counted(sweep.seeds, 'seed')} each: {runs}"
-    for number, values in enumerate(proposed[:_MOST]):
+    for number, values in enumerate(proposed[:_MAX_SETTINGS]):
         yield f"  {number:>3}  " + ", ".join(f"{key} = {value}" for key, value in values.items())
-    if len(proposed) > _MOST:
-        yield f"  and {len(proposed) - _MOST} more"
+    if len(proposed) > _MAX_SETTINGS:
+        yield f"  and {len(proposed) - _MAX_SETTINGS} more"
     if planned.num_settings > len(proposed):
         more = planned.num_settings - len(proposed)
         yield f"  {more} more are chosen by {sweep.searcher.name} when trials have reported"
@@ -180,7 +180,7 @@ def log_line(trial: TrialState) -> str:
     return "  ".join(parts)
 
 
-def quality_name(target: Target) -> str:
+def quality_name(target: Metric) -> str:
     """Return the heading of the numbers by which trials are judged: `loss`, or `score` or `error` of a task."""
     return "loss" if target == LOSS else target.metric.removeprefix("dev_")
 
@@ -196,7 +196,7 @@ def _order(trial: TrialState) -> tuple[int, int, float, str]:
 
 def _row(trial: TrialState) -> tuple[str, ...]:
     keys, last = sorted(trial.values), trial.last
-    settings = (f"{key}={shown(trial.values[full])}" for key, full in zip(short_names(keys), keys, strict=True))
+    settings = (f"{key}={format_value(trial.values[full])}" for key, full in zip(short_names(keys), keys, strict=True))
     loss, rate = last.get(trial.target.metric), last.get("characters_per_second")
     return (
         trial.name,

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from tests.train.analyses.conftest import MakeModel
-from tokenfree.train.analyses.attention import SeenLayer, watched
+from tokenfree.train.analyses.attention import SeenLayer, observed_layers
 
 TEXT = "one text of a few words, long enough for blocks"
 PATTERNS: list[dict[str, Any]] = [
@@ -45,7 +45,7 @@ def test_weights_average_the_values_to_what_the_pattern_gives(trunk: dict[str, A
         torch.testing.assert_close(weights.sum(dim=-1), torch.ones(4, n))
         found.append((layer, tuple(weights.shape)))
 
-    with watched(model.encoder, see):
+    with observed_layers(model.encoder, see):
         model.read(TEXT)
     num_keys = 5 if trunk["attention"]["name"] == "linformer" else len(TEXT) + 2
     assert found == [(layer, (4, len(TEXT) + 2, num_keys)) for layer in (0, 1)]
@@ -66,7 +66,7 @@ def test_logits_are_those_of_the_weights(positions: str, make_model: MakeModel) 
         assert bias is not None
         torch.testing.assert_close((seen.content() + bias).softmax(dim=-1).float(), seen.weights())
 
-    with watched(model.encoder, see):
+    with observed_layers(model.encoder, see):
         model.read(TEXT)
 
 
@@ -76,7 +76,7 @@ def test_real_units_are_those_of_real_characters(make_model: MakeModel) -> None:
     counts = []
     for text in ("abcdefg", "abcdefgh", "a"):
         model = make_model(**strided)
-        with watched(model.encoder, lambda layer, seen: counts.append(seen.units)):
+        with observed_layers(model.encoder, lambda layer, seen: counts.append(seen.units)):
             model.read(text)
     # CLS and 7 characters and SEP are nine characters: three groups, and the unit of CLS.
     assert [units.count for units in counts] == [4, 4, 2]

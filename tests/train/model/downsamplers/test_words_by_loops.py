@@ -7,10 +7,10 @@ from torch import Tensor
 
 from tokenfree.train.model.downsamplers.words import (
     WordSpans,
+    find_words,
     largest_in_words,
     softmax_in_words,
     sum_over_words,
-    words_of,
 )
 
 
@@ -68,7 +68,7 @@ def test_words_equal_loops(sizes: list[list[int]], padding: int, scale: float, s
     ends = torch.tensor(sizes).cumsum(dim=1)
     num_characters = max(int(ends.max()), 1) + padding
     real = torch.arange(num_characters) < ends[:, -1:]
-    words: WordSpans = words_of(real, ends)
+    words: WordSpans = find_words(real, ends)
     assert words.real_BC.tolist() == real.tolist()
     x = (scale * torch.randn(len(sizes), num_characters, 3, dtype=torch.float64)).requires_grad_()
     inside = x * real[..., None]

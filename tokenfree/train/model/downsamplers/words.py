@@ -72,7 +72,7 @@ class WordDownsampler(Downsampler):
 
     def forward(self, x: Tensor | TableRows, mask_BC: Tensor, unit_ends_BU: Tensor | None = None) -> Downsampled:
         """Return a unit [B, U, D] for each word that ends at `unit_ends_BU`, or for each character if that is None."""
-        words = words_of(mask_BC, unit_ends_BU)
+        words = find_words(mask_BC, unit_ends_BU)
         refuse_more(words.valid_BU.shape[1], self.max_words, "words", "model.downsampler.max_words")
         return Downsampled(self.of_words(x, words), words.valid_BU, Grouping(words.word_BC), look_up(x))
 
@@ -83,7 +83,7 @@ class WordDownsampler(Downsampler):
         return max(num_characters // self.bytes_per_word, 1)
 
 
-def words_of(mask_BC: Tensor, ends_BU: Tensor | None) -> WordSpans:
+def find_words(mask_BC: Tensor, ends_BU: Tensor | None) -> WordSpans:
     """Return the words of the real characters that end before `ends_BU`, int64. None: each character is a word."""
     num_characters = mask_BC.shape[1]
     characters_C = torch.arange(num_characters, device=mask_BC.device)

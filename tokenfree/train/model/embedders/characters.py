@@ -96,7 +96,9 @@ class CharacterEmbedder(Embedder):
             x_BCD = x_BCD + (self.segments.weight[0] if segments_BC is None else self.segments(segments_BC))
         if self.positions is not None:
             refuse_more(num_characters, self.max_characters, "characters", MAX_CHARACTERS)
-            position_vectors = self.positions.weight[:num_characters] if positions_BC is None else self.positions(positions_BC)
+            position_vectors = (
+                self.positions.weight[:num_characters] if positions_BC is None else self.positions(positions_BC)
+            )
             x_BCD = x_BCD + position_vectors
         return self.dropout(self.norm(x_BCD))
 

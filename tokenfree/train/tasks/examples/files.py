@@ -22,15 +22,15 @@ from tokenfree.core.stored_files import checked
 
 PACKED = (".gz", ".xz", ".bz2")
 JSON_LINES = (".jsonl", ".ndjson")
-_SHOWN = 60  # maximum characters of a value in a message
+_MAX_VALUE_CHARACTERS = 60  # maximum characters of a value in a message
 _SURROGATES = re.compile("[\ud800-\udfff]")
 _UNREADABLE = (OSError, EOFError, ValueError, ImportError, zlib.error, lzma.LZMAError)
 
 
-def shown(value: object) -> str:
+def quoted(value: object) -> str:
     """Return a value for a message: quoted, on one line, and shortened if it is long."""
-    text = repr(value[: _SHOWN + 1] if isinstance(value, str) else value)
-    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
+    text = repr(value[: _MAX_VALUE_CHARACTERS + 1] if isinstance(value, str) else value)
+    return text if len(text) <= _MAX_VALUE_CHARACTERS else f"{text[:_MAX_VALUE_CHARACTERS]}..."
 
 
 def base_name(path: str) -> str:

@@ -22,7 +22,7 @@ NoiseScheme = Literal["drop", "repeat", "uppercase", "random_case", "random_case
 IN_WORDS: NoiseScheme = "random_case_in_words"
 # The shares of the characters that Lee et al. change.
 RATES: dict[NoiseScheme, float] = {"drop": 0.1, "repeat": 0.2, "uppercase": 1.0, "random_case": 1.0, IN_WORDS: 1.0}
-_MOST_COPIES = 3  # copies in addition to the character itself
+_MAX_COPIES = 3  # copies in addition to the character itself
 _LAST_CASED = 0x1FFFF  # no later codepoint has a case
 
 
@@ -48,7 +48,7 @@ def add_noise(text: str, scheme: Scheme, *, seed: int, example: int | str, rate:
     else:
         drawn = _uniform(seed, scheme, example, 2 * len(codepoints))
         chosen = (drawn[::2] < rate) & ~_is_special(codepoints)
-        copies = 1 + (drawn[1::2] * _MOST_COPIES).astype(np.int64)
+        copies = 1 + (drawn[1::2] * _MAX_COPIES).astype(np.int64)
         changed = np.repeat(codepoints, 1 + chosen * copies)
     return text_of(changed)
 
@@ -143,5 +143,7 @@ def noisy(example: E, scheme: NoiseScheme, seed: int, rate: float | None = None)
         add_noise(part, part_scheme, seed=seed, example=f"{example.key}#{n}", rate=rate) for n, part in enumerate(parts)
     )
     if isinstance(example, TextExample):
-        return dataclasses.replace(example, text=noised[0], second=noised[1] if len(noised) > 1 else None, before=original)
+        return dataclasses.replace(
+            example, text=noised[0], second=noised[1] if len(noised) > 1 else None, before=original
+        )
     return dataclasses.replace(example, words=noised, before=original)

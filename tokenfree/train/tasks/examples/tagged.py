@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal, NamedTuple
 
 from tokenfree.core.errors import UserError
-from tokenfree.train.tasks.examples.files import JSON_LINES, base_name, read_lines, shown
+from tokenfree.train.tasks.examples.files import JSON_LINES, base_name, quoted, read_lines
 from tokenfree.train.tasks.examples.texts import SCHEME, ExampleTable, dataset_table, json_table, text_of
 
 TaggedFormat = Literal["conll", "conllu", "json"]
@@ -58,7 +58,9 @@ def are_bio(tags: Iterable[str]) -> bool:
 def find_misfits(tags: Sequence[str]) -> list[int]:
     """Return the indices where an `I-TYPE` follows neither `B-TYPE` nor `I-TYPE`."""
     previous = ("O", *tags)
-    return [n for n, tag in enumerate(tags) if tag[:2] == "I-" and not (previous[n] != "O" and previous[n][2:] == tag[2:])]
+    return [
+        n for n, tag in enumerate(tags) if tag[:2] == "I-" and not (previous[n] != "O" and previous[n][2:] == tag[2:])
+    ]
 
 
 def spans(tags: Sequence[str]) -> list[tuple[int, int, str]]:
@@ -101,7 +103,7 @@ def _checked(sentence: TaggedExample, tags: Sequence[str], options: TaggedOption
         elif options.labels is not None and tag not in options.labels:
             wrong = f"is not a tag. Fix it, or add it to task.labels. There are {', '.join(options.labels)}."
         if wrong:
-            raise UserError(f"{sentence.key}: the tag {shown(tag)} of {shown(sentence.words[number])} {wrong}")
+            raise UserError(f"{sentence.key}: the tag {quoted(tag)} of {quoted(sentence.words[number])} {wrong}")
     return tuple(corrected)
 
 
@@ -123,7 +125,7 @@ def _sentences(path: str, options: TaggedOptions) -> Iterator[TaggedExample]:
 
 def _column(column: str | None) -> int | None:
     if column is not None and not (column.isascii() and column.isdigit() and int(column[:9]) > 0):
-        raise UserError(f"{shown(column)} is not a column of words or tags. Give its number, from 1.")
+        raise UserError(f"{quoted(column)} is not a column of words or tags. Give its number, from 1.")
     return None if column is None else int(column[:9])
 
 
@@ -142,7 +144,7 @@ def _from_table(table: ExampleTable, options: TaggedOptions) -> Iterator[TaggedE
 
 def _texts(value: object, key: str) -> tuple[str, ...]:
     if not isinstance(value, list):
-        raise UserError(f"{key}: {shown(value)} is not a list. Fix it, or name the columns of words and tags.")
+        raise UserError(f"{key}: {quoted(value)} is not a list. Fix it, or name the columns of words and tags.")
     return tuple(text_of(str(one) if type(one) is int else one, key) for one in value)
 
 
@@ -201,6 +203,6 @@ class Layout(NamedTuple):
                 )
                 raise UserError(f"{path}: line {number}: {reason}. Fix the line, or give other columns.")
             if not all(row[column].strip() for column in columns):
-                raise UserError(f"{path}: line {number}: {shown(line)} has an empty word or tag. Fix the line.")
+                raise UserError(f"{path}: line {number}: {quoted(line)} has an empty word or tag. Fix the line.")
             first = first if sentence else number
             sentence.append(row)

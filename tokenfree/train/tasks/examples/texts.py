@@ -19,7 +19,7 @@ from typing import Any, Literal, NamedTuple, get_args
 
 from tokenfree.core.errors import UserError
 from tokenfree.preprocess.sources.tables import Named, open_dataset
-from tokenfree.train.tasks.examples.files import base_name, exists, opened, parse_form, read_lines, shown
+from tokenfree.train.tasks.examples.files import base_name, exists, opened, parse_form, quoted, read_lines
 
 SCHEME = "hf:"
 PARALLEL = ("s1", "s2", "labels")  # beginnings of the three files' names: premises, hypotheses, labels
@@ -39,7 +39,7 @@ TextFormat = Literal["sst", "mtl-16", "parallel", "csv", "tsv", "json"]
 FORMATS: tuple[TextFormat, ...] = get_args(TextFormat)
 _ENDINGS: dict[str, TextFormat] = {".csv": "csv", ".tsv": "tsv", ".jsonl": "json", ".ndjson": "json", ".json": "json"}
 _WHOLE = re.compile(r"(-?[0-9]{1,15})\.0+")
-_MOST_CHARACTERS = 2**31 - 1  # of a value in CSV; the limit of the module csv is 131,072
+_MAX_CHARACTERS = 2**31 - 1  # of a value in CSV; the limit of the module csv is 131,072
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -80,15 +80,15 @@ class ExampleTable(NamedTuple):
     def check(self, column: str | None) -> str:
         """Return a column. Raises UserError if the table does not have it exactly once."""
         if column is None or self.names.count(column) != 1:
-            listed = ", ".join(map(shown, self.names[:12]))
-            what = "no column has a usual name" if column is None else f"no column, or several, named {shown(column)}"
+            listed = ", ".join(map(quoted, self.names[:12]))
+            what = "no column has a usual name" if column is None else f"no column, or several, named {quoted(column)}"
             raise UserError(f"{self.source}: {what}. Name one of {listed}.")
         return column
 
     def value(self, number: int, row: Mapping[str, Any], column: str) -> Any:
         """Return a value of a row. Raises UserError if the row has no such column."""
         if column not in row:
-            raise UserError(f"{self.key(number)}: there is no {shown(column)}, which the first line has. Fix it.")
+            raise UserError(f"{self.key(number)}: there is no {quoted(column)}, which the first line has. Fix it.")
         return row[column]
 
 
@@ -154,19 +154,19 @@ def dataset_table(address: str) -> ExampleTable:
     if not len(dataset):
         raise UserError(f"{address}: no row is in this dataset. Give another split with @SPLIT.")
     names = dataset.column_names
-    columns = [_named(dataset.features[name], dataset[name][:]) for name in names]
+    columns = [_class_names(dataset.features[name], dataset[name][:]) for name in names]
     rows = [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
     return ExampleTable(address, names, list(enumerate(rows)), named.label)
 
 
-def _named(feature: Any, values: list[Any]) -> list[Any]:
+def _class_names(feature: Any, values: list[Any]) -> list[Any]:
     import datasets
 
     inner = getattr(feature, "feature", None)
     if isinstance(feature, datasets.ClassLabel):
         return [None if value is None or value < 0 else feature.int2str(value) for value in values]
     if isinstance(inner, datasets.ClassLabel):
-        return [value if value is None else _named(inner, value) for value in values]
+        return [value if value is None else _class_names(inner, value) for value in values]
     return values
 
 
@@ -179,7 +179,7 @@ def _labelled_lines(path: str, format: Literal["sst", "mtl-16"]) -> ExampleTable
         if line.strip():
             label, divider, text = line.partition(separator)
             if not divider or not label.strip():
-                raise UserError(f"{path}: line {number}: {shown(line)} is not a line of {format}. Fix it.")
+                raise UserError(f"{path}: line {number}: {quoted(line)} is not a line of {format}. Fix it.")
             rows.append((number, {"label": label, "text": text}))
     return ExampleTable(path, ["label", "text"], rows)
 
@@ -203,7 +203,7 @@ def _csv_rows(path: str) -> Iterator[tuple[int, list[str]]]:
     lines = read_lines(path, ends=True)
     first = next(lines, "")
     delimiter = next((sign for sign in ",;\t" if sign in first), ",")
-    csv.field_size_limit(_MOST_CHARACTERS)
+    csv.field_size_limit(_MAX_CHARACTERS)
     reader = csv.reader(itertools.chain([first], lines), delimiter=delimiter, strict=True)
     line = 1
     try:
@@ -245,7 +245,7 @@ def json_table(path: str) -> ExampleTable:
 def text_of(value: object, place: str) -> str:
     """Return a value that must be text. Raises UserError if it is not."""
     if not isinstance(value, str):
-        raise UserError(f"{place}: {shown(value)} is not text. Fix it or name another column.")
+        raise UserError(f"{place}: {quoted(value)} is not text. Fix it or name another column.")
     return value
 
 
@@ -282,7 +282,7 @@ def _label(value: object, key: str, options: TextOptions) -> str | float | None:
     if options.regression:
         number = _number(value)
         if not math.isfinite(number):
-            raise UserError(f"{key}: the label {shown(value)} is not a number. Fix it, or name another column.")
+            raise UserError(f"{key}: the label {quoted(value)} is not a number. Fix it, or name another column.")
         return number
     if isinstance(value, bool):
         value = str(value).lower()
@@ -295,7 +295,7 @@ def _label(value: object, key: str, options: TextOptions) -> str | float | None:
         classes = "Numbers need task.regression"
         if options.labels:
             classes = f"There are {', '.join(options.labels)}; task.labels can name others"
-        raise UserError(f"{key}: the label {shown(value)} is not a class. Fix it, or name another column. {classes}.")
+        raise UserError(f"{key}: the label {quoted(value)} is not a class. Fix it, or name another column. {classes}.")
     return label
 
 
