@@ -104,16 +104,16 @@ class Slot:
     def config_class(self, name: str) -> type:
         """Return the settings of a variant. Raises ValueError if there is none, UserError if it does not fit."""
         if own_code.is_custom(name):
-            found = own_code.load(name)
+            part = own_code.load(name)
         elif name in self.names():
-            found = self._module(name).Config
+            part = self._module(name).Config
         else:
             raise ValueError(f"there is no {self.title} {name!r}{nearest_hint(str(name), self.names())}")
         module, _, base = self.base.rpartition(".")
-        problem = _problem_of_part(found, getattr(importlib.import_module(module), base), name)
+        problem = _problem_of_part(part, getattr(importlib.import_module(module), base), name)
         if problem:
             raise UserError(f"{name} is not a part for the slot {self.title}: {problem} (see docs/add_a_part.md)")
-        return found
+        return part
 
     def _module(self, name: str) -> Any:
         return importlib.import_module(f"{self.package}.{name}")
@@ -252,8 +252,8 @@ def nest(dotted: Iterable[tuple[str, str]]) -> dict[str, Any]:
         try:
             value = parse_yaml(text)
         except ValueError as error:
-            shown = text if len(text) <= _MAX_CHARACTERS else f"{text[:_MAX_CHARACTERS]}..."
-            raise UserError(f"--{key}: cannot read the value {shown!r} as YAML ({error}); quote it") from None
+            quoted = text if len(text) <= _MAX_CHARACTERS else f"{text[:_MAX_CHARACTERS]}..."
+            raise UserError(f"--{key}: cannot read the value {quoted!r} as YAML ({error}); quote it") from None
         node = nested
         *parents, last = key.split(".")
         for parent in parents:

@@ -120,15 +120,15 @@ def record_hashes(storage: Storage, files: Mapping[str, str]) -> None:
 @contextlib.contextmanager
 def rewriting(storage: Storage, names: Collection[str]) -> Iterator[None]:
     """Write files of a finished folder again in the block. Meanwhile, and after a kill, they have no hashes."""
-    before = recorded_hashes(storage)
+    previous = recorded_hashes(storage)
     with contextlib.ExitStack() as stack:
-        if before and storage.is_local:  # another command may rewrite other files
+        if previous and storage.is_local:  # another command may rewrite other files
             stack.enter_context(lock(Path(storage.path("lock")), seconds=60))
-            before = recorded_hashes(storage)
-        if not before.keys().isdisjoint(names):
-            record_hashes(storage, {name: sha256 for name, sha256 in before.items() if name not in names})
+            previous = recorded_hashes(storage)
+        if not previous.keys().isdisjoint(names):
+            record_hashes(storage, {name: sha256 for name, sha256 in previous.items() if name not in names})
         yield
-        if before:
+        if previous:
             record_hashes(storage, {**recorded_hashes(storage), **hashes_of(storage, names)})
 
 
@@ -263,8 +263,8 @@ def refuse_later(value: Any, supported: int, file: str) -> None:
     version = value.get("format", 1) if isinstance(value, dict) else 1
     if isinstance(version, int) and version > supported:
         raise UserError(
-            f"{file}: format {version} is not known here (the newest known: {supported}); install the tokenfree that wrote "
-            "it, or a later one"
+            f"{file}: format {version} is not known here (the newest known: {supported}); install the tokenfree that "
+            "wrote it, or a later one"
         )
 
 

@@ -112,9 +112,9 @@ def __getattr__(name: str) -> Any:
     if name not in _OF_RECIPES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     module, function, read = _OF_RECIPES[name]
-    found = taking_names(getattr(importlib.import_module(module), function), read)
-    found.__module__, found.__qualname__ = __name__, name  # so that pickle finds it, for processes that call it
-    return found
+    wrapper = taking_names(getattr(importlib.import_module(module), function), read)
+    wrapper.__module__, wrapper.__qualname__ = __name__, name  # so that pickle finds it, for processes that call it
+    return wrapper
 
 
 def predict(

@@ -79,7 +79,7 @@ def test_the_best_checkpoint_by_dev_is_the_one_that_counts(
     from tokenfree.train.loop.finetuning import TaskSource
 
     seen = iter([3.0, 1.0, 2.0, 1.0])
-    monkeypatch.setattr(TaskSource, "badness", lambda source, found: next(seen))
+    monkeypatch.setattr(TaskSource, "selection_loss", lambda source, found: next(seen))
     result = finetune(make_task("classification", keep_checkpoints=1), splits(files), str(tmp_path / "run"))
     assert result.best_step == 4
     assert sorted(path.name for path in (tmp_path / "run" / "checkpoints").iterdir()) == [

@@ -43,7 +43,7 @@ def test_it_is_of_the_best_checkpoint(
     make_task: MakeTask, files: Files, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen = iter([3.0, 1.0, 2.0, 1.0])
-    monkeypatch.setattr(TaskSource, "badness", lambda source, found: next(seen))
+    monkeypatch.setattr(TaskSource, "selection_loss", lambda source, found: next(seen))
     finetune(make_task("classification", keep_checkpoints=1), splits(files), str(tmp_path / "run"))
     weights = load_encoder(tmp_path / "run").encoder.embedder.norm.weight
     best, last = (Run(tmp_path / "run").at(step).weights()["encoder.embedder.norm.weight"] for step in (4, 8))

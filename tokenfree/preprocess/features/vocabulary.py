@@ -130,7 +130,9 @@ def train_in_subprocess(texts: Iterable[str], config: VocabularyConfig, seed: in
 
 
 def main() -> None:
-    """Train in a process of `train_in_subprocess`, whose parts are standard input. Standard output gets the model or the error.
+    """Train in a process of `train_in_subprocess`, whose parts are standard input.
+
+    Standard output gets the model or the error.
 
     End at once when the parent process ends.
     """

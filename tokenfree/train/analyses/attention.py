@@ -251,7 +251,8 @@ def attention_ranks(model: AnalysedModel, sampled: SampledTexts) -> dict[str, An
         ranks = None if term_HUU is None else ranks_of(term_HUU).tolist()
         for head, (of_content, of_all) in enumerate((sums[layer] / len(counts)).tolist()):
             rows.append({
-                "layer": layer + 1, "head": head + 1, "rank_content": none_if_nan(of_content), "rank": none_if_nan(of_all),
+                "layer": layer + 1, "head": head + 1,
+                "rank_content": none_if_nan(of_content), "rank": none_if_nan(of_all),
                 "rank_positions": None if ranks is None else ranks[head],
                 "toeplitz": None if term_HUU is None else none_if_nan(toeplitz_share(term_HUU[head])),
             })  # fmt: skip

@@ -182,8 +182,8 @@ class Order:
                 )
             if len(places) < len(members):
                 raise UserError(
-                    f"data directory {number + 1} of {len(weights)}: its {len(members)} languages are given {len(places)} "
-                    f"of {num_turns:,} samples; give it a larger weight"
+                    f"data directory {number + 1} of {len(weights)}: its {len(members)} languages are given "
+                    f"{len(places)} of {num_turns:,} samples; give it a larger weight"
                 )
             of_it = self._alternating(self.shares[members] / self.shares[members].sum(), len(places), members)
             languages[places] = self._turned(of_it, f"turns {number}")

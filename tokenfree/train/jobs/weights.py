@@ -200,8 +200,8 @@ def match_weights(
         what = f"only {len(taken)} tensors, {matched.share:.2%} of the parameters," if taken else "no tensor"
         why = "; ".join(matched.other_settings) or "its tensors have other names or shapes"
         raise UserError(
-            f"--init-from {weights.path}: {what} of this model would be loaded ({why}); give a recipe more like the one "
-            "of those weights, or leave it out"
+            f"--init-from {weights.path}: {what} of this model would be loaded ({why}); give a recipe more like the "
+            "one of those weights, or leave it out"
         )
     return matched
 

@@ -247,7 +247,7 @@ class TaskSource(Source):
         scores = {f"validation_{name}": value for name, value in evaluation.metrics.values.items()}
         return {"validation_loss": evaluation.loss, **scores, "validation_main": evaluation.metrics.score}
 
-    def badness(self, validation: Mapping[str, float]) -> float:
+    def selection_loss(self, validation: Mapping[str, float]) -> float:
         score = validation["validation_main"]
         return score if self._task.lower_is_better else -score
 

@@ -116,7 +116,7 @@ class WindowSource(Source):
             for name, value in {**values, "targets": num_targets, **directory_losses}.items()
         }
 
-    def badness(self, validation: Mapping[str, float]) -> float:
+    def selection_loss(self, validation: Mapping[str, float]) -> float:
         return validation["validation_loss"]
 
     def result(

@@ -64,7 +64,7 @@ class Source(ABC):
         """
 
     @abstractmethod
-    def badness(self, validation: Mapping[str, float]) -> float:
+    def selection_loss(self, validation: Mapping[str, float]) -> float:
         """Return the number by which validations are compared. The lowest is the best."""
 
     @abstractmethod
@@ -174,9 +174,11 @@ class TrainingLoop(Generic[R]):
             self.load_model(run.here(best))
         with self.evaluating():
             folder = run.folder if self.rank == 0 else None
-            found = self.source.result(self.model, self.device, progress, folder, equally_many=self.parallel.is_sharded)
+            scores = self.source.result(
+                self.model, self.device, progress, folder, equally_many=self.parallel.is_sharded
+            )
             self.parallel.reshard()
-        return found
+        return scores
 
     @contextlib.contextmanager
     def evaluating(self) -> Iterator[None]:

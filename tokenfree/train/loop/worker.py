@@ -274,7 +274,7 @@ class _Training:
         validation = checked_validation(step, self._loop.validate())
         if not validation:
             return False
-        self._progress = self._progress.after_validation(step, validation, source.badness(validation))
+        self._progress = self._progress.after_validation(step, validation, source.selection_loss(validation))
         if self._writer is not None:
             self._writer.record({"step": step, **validation})
         return self._progress.best_step == step

@@ -50,7 +50,7 @@ class RunProgress:
         )
 
     def after_validation(self, step: int, validation: Mapping[str, float], selection_loss: float) -> RunProgress:
-        """Return the progress after a validation. The best step is the first with the lowest `badness`."""
+        """Return the progress after a validation. The best step is the first with the lowest `selection_loss`."""
         progress = dataclasses.replace(self, validation=validation)
         if selection_loss < self.best_loss:
             return dataclasses.replace(progress, best_step=step, best_loss=selection_loss)
@@ -128,14 +128,17 @@ class Checkpoint:
 
     def check_fit(self, model: nn.Module, tensors: Mapping[str, Tensor]) -> None:
         """Raise UserError unless `tensors` of this checkpoint are those of `model`, which config.yaml describes."""
-        own = {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
+        expected = {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
         saved = {name: tuple(tensor.shape) for name, tensor in tensors.items()}
-        wrong = sorted(name for name in own | saved if own.get(name) != saved.get(name))
+        wrong = sorted(name for name in expected | saved if expected.get(name) != saved.get(name))
         if wrong:
-            first = f"{wrong[0]} is {saved.get(wrong[0], 'missing')} there, and {own.get(wrong[0], 'no part')} here"
+            first = (
+                f"{wrong[0]} is {saved.get(wrong[0], 'missing')} there, and {expected.get(wrong[0], 'no part')} here"
+            )
             raise UserError(
                 f"{self.path.parents[1]}/config.yaml: its model does not fit the weights of {self.path.name}: "
-                f"{len(wrong)} of {len(own)} tensors differ ({first}). Restore the file that the run was trained with."
+                f"{len(wrong)} of {len(expected)} tensors differ ({first}). Restore the file that the run was "
+                "trained with."
             )
 
 

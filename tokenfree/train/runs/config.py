@@ -154,8 +154,8 @@ INCIDENT: StoredFile[dict[str, Any]] = StoredFile(
 def main_baselines(result: Mapping[str, Any], split: str) -> dict[str, float]:
     """Return the main score of each baseline on a split, given the content of a result.json."""
     main = next(iter(result.get(split) or ()), "")
-    found = (result.get("baseline") or {}).get(split) or {}
-    return {name: scores[main] for name, scores in found.items() if main in scores}
+    baselines = (result.get("baseline") or {}).get(split) or {}
+    return {name: scores[main] for name, scores in baselines.items() if main in scores}
 
 
 _TASK = "task"  # a key that only fine-tuning recipes have

@@ -117,8 +117,8 @@ def _run_trusted(sweep: SweepRecipe, data: Data | TaskInput, output: str, progre
         ended_before = (folder / TABLE).is_file()
         if not ended_before:
             settled = SWEEP_FILE.yaml(Storage.at(str(folder)), SWEEP)
-            begun = {**settled, "inputs": inputs, "attempts": [*(settled.get("attempts") or ()), attempt()]}
-            write_atomically(folder / SWEEP, yaml.safe_dump(begun, sort_keys=False))
+            recorded = {**settled, "inputs": inputs, "attempts": [*(settled.get("attempts") or ()), attempt()]}
+            write_atomically(folder / SWEEP, yaml.safe_dump(recorded, sort_keys=False))
             history = _run(proposer, planned, folder, progress)
         trials, skipped = tuple(history.trials.values()), history.reasons()
         if not ended_before:

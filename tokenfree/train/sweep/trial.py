@@ -106,7 +106,7 @@ class TrialSession:
         if self._loop.step >= steps or self._used["train_seconds"] >= self._seconds:
             number = self._segment.reports  # a budget in seconds may end before its planned steps, or after them
         validation = checked_validation(self._loop.step, self._loop.validate())
-        selection_loss = self._loop.source.badness(validation)
+        selection_loss = self._loop.source.selection_loss(validation)
         self._progress = self._progress.after_validation(self._loop.step, validation, selection_loss)
         self._report = {
             "report": number,

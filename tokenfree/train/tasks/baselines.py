@@ -67,12 +67,12 @@ def fit_ngrams(
     from sklearn.linear_model import Ridge, SGDClassifier
     from sklearn.pipeline import make_pipeline
 
-    most, model = _MOST_NGRAMS, Ridge()
+    num_ngrams, model = _MOST_NGRAMS, Ridge()
     if not regression:
         sgd: Any = {"loss": "log_loss", "max_iter": _EPOCHS, "tol": None, "random_state": 0}
-        most = min(_MOST_NGRAMS, _MOST_WEIGHTS // len({*labels}))
+        num_ngrams = min(_MOST_NGRAMS, _MOST_WEIGHTS // len({*labels}))
         model = SGDClassifier(alpha=1 / (_STRENGTH * len(labels)), **sgd)
-    columns = [(TfidfVectorizer(**_NGRAMS, max_features=most), column) for column in range(len(texts[0]))]
+    columns = [(TfidfVectorizer(**_NGRAMS, max_features=num_ngrams), column) for column in range(len(texts[0]))]
     pipeline = make_pipeline(make_column_transformer(*columns, sparse_threshold=1.0), model)
     pipeline.fit(np.array(texts, dtype=object), labels)
     return lambda others: pipeline.predict(np.array(others, dtype=object)).tolist()

@@ -29,10 +29,10 @@ class Config(LabelledTexts):
     stride: Annotated[float, Field(gt=0, le=1)] = 0.5
 
     def examples(self, split: Split, path: str | None) -> Sequence[TextExample]:
-        found = super().examples(split, path)
-        if found[0].second is not None:
+        table = super().examples(split, path)
+        if table[0].second is not None:
             raise UserError(f"{path}: there are pairs of texts. Set task.name to pairs, or name a task.text_column.")
-        return found
+        return table
 
     def raw(self, key: str, text: str) -> TextExample:
         return TextExample(key, text)

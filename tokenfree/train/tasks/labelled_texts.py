@@ -166,15 +166,15 @@ class LabelledTexts(DownstreamTask):
         """Return the larger class, which numbers lack, and logistic or ridge regression over character n-grams."""
         labels: list[Any] = [example.label for example in examples]
         larger = Counter(labels).most_common(1)[0][0]
-        found: dict[str, Predict] = {}
+        predictors: dict[str, Predict] = {}
         if not self.is_number:
-            found["larger class"] = lambda others: [{"label": larger}] * len(others)
+            predictors["larger class"] = lambda others: [{"label": larger}] * len(others)
         with contextlib.suppress(ValueError):  # too few texts to compare
             predict = fit_ngrams([self.texts(example) for example in examples], labels, regression=self.is_number)
-            found["character n-grams"] = lambda others: [
+            predictors["character n-grams"] = lambda others: [
                 {"label": label} for label in predict([self.texts(example) for example in others])
             ]
-        return found
+        return predictors
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -36,11 +36,11 @@ class Config(LabelledTexts):
             yield "model.embedder.segments: 1 is too few for pairs; set it to 2, or task.encode to apart"
 
     def examples(self, split: Split, path: str | None) -> Sequence[TextExample]:
-        found = super().examples(split, path)
-        if found[0].second is None:
+        table = super().examples(split, path)
+        if table[0].second is None:
             action = "Name their columns as task.text_column and task.second_column"
             raise UserError(f"{path}: there are no pairs of texts. {action}.")
-        return found
+        return table
 
     def raw(self, key: str, text: str) -> TextExample:
         texts = text.split("\t")

@@ -46,12 +46,12 @@ class LocalCluster:
     nodes: Sequence[str]
 
     def processes(self) -> list[psutil.Process]:
-        found = []
+        alive = []
         for process in psutil.process_iter():
             with contextlib.suppress(psutil.Error, OSError):
                 if process.environ().get(_MARK) == self.mark and process.status() != psutil.STATUS_ZOMBIE:
-                    found.append(process)
-        return found
+                    alive.append(process)
+        return alive
 
     def log(self, number: int) -> Path:
         return Path(self.folder) / f"node_{number}.txt"

@@ -50,7 +50,7 @@ def run(args: argparse.Namespace) -> int:
     recipe = options.load_or_resume(FinetuneRecipe, args, read_finetuned)
     workers = parse_workers(args.workers)
     files = options.files_of(args)
-    given: dict[str, Any] = {
+    arguments: dict[str, Any] = {
         "init_from": args.init_from,
         "model": nest(override for override in args.overrides if override[0].startswith("model.")).get("model"),
         "vocabulary": args.vocabulary,
@@ -58,14 +58,14 @@ def run(args: argparse.Namespace) -> int:
     }
     show_settings(args.verbosity, recipe)
     if args.dry_run:
-        prepared = prepare(recipe, files, args.output, workers=workers, **given)
+        prepared = prepare(recipe, files, args.output, workers=workers, **arguments)
         workers_text = counted(workers[0], "worker") if len({*workers}) == 1 else f"{args.workers} workers"
         print(f"recipe {args.recipe or args.output}: fits the files; {workers_text}; {_words(prepared.recipe)}")
         start = prepared.start(trust_code=args.trust_code)
         print("".join(f"{line}\n" for line in ([] if start is None else start.lines())), end="")
         return 0
     with ProgressLine(steps=recipe.train.steps, verbosity=args.verbosity) as line:
-        result = finetune(recipe, files, args.output, workers=workers, progress=line, **given)
+        result = finetune(recipe, files, args.output, workers=workers, progress=line, **arguments)
     if result.already_complete:
         print(f"{args.output}: already complete ({counted(result.steps, 'step')}); nothing to do")
     print("\n".join(score_lines(vars(result))))
@@ -75,7 +75,7 @@ def run(args: argparse.Namespace) -> int:
     for split, label in result.only_label.items():
         print(f"  note        on {split}, the model predicts one label only: {label}")
     if args.init_from is None and recipe.task.needs_files:
-        print("  note        trained from random weights: no --init-from was given")
+        print("  note        trained from random weights: no --init-from was arguments")
     trust = options.trust_of(recipe)
     if recipe.task.needs_files:
         text = "A text to label." if recipe.task.name in ("classification", "tagging") else "-"

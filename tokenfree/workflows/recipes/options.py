@@ -70,8 +70,8 @@ def add_recipe_arguments(
 
 
 def add_trust_argument(parser: argparse.ArgumentParser, place: str = "RUN") -> None:
-    shown = f"run the code outside tokenfree that {place} names"
-    parser.add_argument("--trust-code", action="store_true", help=shown)
+    text = f"run the code outside tokenfree that {place} names"
+    parser.add_argument("--trust-code", action="store_true", help=text)
 
 
 def add_help_keys(parser: argparse.ArgumentParser, kind: RecipeKind) -> None:

@@ -184,8 +184,12 @@ def score_lines(result: Mapping[str, Any]) -> list[str]:
         if scores:
             values = ", ".join(f"{name} {value:.4f}" for name, value in scores.items() if "/" not in name)
             lines.append(f"{split:<6}{values}")
-            found = ", ".join(f"{value:.4f} ({name})" for name, value in main_baselines(result, split).items())
-            lines += [f"      baseline: {next(iter(scores))} {found}{_sampled(result, split)}"] * bool(found)
+            baseline_scores = ", ".join(
+                f"{value:.4f} ({name})" for name, value in main_baselines(result, split).items()
+            )
+            lines += [f"      baseline: {next(iter(scores))} {baseline_scores}{_sampled(result, split)}"] * bool(
+                baseline_scores
+            )
     return lines
 
 
