@@ -17,17 +17,17 @@ OPTIONS = ("-k", " and ".join(f"not {name}" for name in SLOW))
 TESTS: dict[str, tuple[str, ...]] = {
     "train/model": (
         MODEL,
-        "tests/workflows/test_recipe_figures.py",
-        "tests/train/onnx/test_any_length.py",
+        "tests/workflows/recipes/library/test_paper_sizes.py",
+        "tests/train/huggingface/onnx/test_any_length.py",
         f"{OBJECTIVES}/test_byte2word_start.py",
         f"{OPTIMIZERS}/test_optimizers.py",
     ),
     "train/objectives": (
         OBJECTIVES,
         f"{MODEL}/test_equations_of_characters.py",
-        "tests/train/batches/test_target_kinds.py",
-        "tests/train/data/test_baselines.py",
-        "tests/train/analyses/test_what_is_read.py",
+        "tests/train/batches/test_base.py",
+        "tests/train/data/validation/test_baselines.py",
+        "tests/train/evaluate/test_context_probe.py",
         f"{MODEL}/test_counts.py",
         f"{MODEL}/test_defaults.py",
     ),

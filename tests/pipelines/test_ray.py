@@ -1,5 +1,5 @@
 """The stages on a Ray cluster of this machine. Several nodes are in
-tests/workflows/cluster/test_local_preprocess.py."""
+tests/workflows/cluster/local/test_preprocess.py."""
 
 import dataclasses
 import os

@@ -16,7 +16,7 @@ import pytest
 from apache_beam.portability.api import beam_fn_api_pb2, beam_fn_api_pb2_grpc, endpoints_pb2
 
 from tests.conftest import REPOSITORY
-from tests.pipelines.test_portable import free_port
+from tests.pipelines.beam.test_portable import free_port
 
 COMMAND = [sys.executable, "-m", "tokenfree.pipelines.worker_pool", "--port"]
 

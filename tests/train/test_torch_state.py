@@ -17,7 +17,7 @@ import torch
 from torch.utils import deterministic
 
 import tokenfree
-from tests.train.finetuning.conftest import task_recipe, write_files
+from tests.train.finetune.conftest import task_recipe, write_files
 from tokenfree.core.errors import JobError, UserError
 from tokenfree.train.analyses.attention import attention_distances
 from tokenfree.train.analyses.similarity import word_vectors

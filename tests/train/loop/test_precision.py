@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from tests.train.conftest import MakeRecipe
-from tests.train.finetuning.conftest import task_recipe, write_files
+from tests.train.finetune.conftest import task_recipe, write_files
 from tokenfree import evaluate, finetune, load_finetuned, pretrain
 from tokenfree.train.loop import precision as precision_module
 from tokenfree.train.runs.run import Run

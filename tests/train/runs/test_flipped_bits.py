@@ -10,7 +10,7 @@ import yaml
 
 import tokenfree
 from tests.train.conftest import RECIPE
-from tests.train.runs.test_folder_hashes import STATE
+from tests.train.runs.test_hashes import STATE
 from tokenfree.core.errors import JobError
 from tokenfree.core.settings import build, merge, to_mapping
 from tokenfree.train.config import FinetuneRecipe, PretrainRecipe

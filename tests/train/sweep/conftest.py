@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.train.finetuning.conftest import MakeTask, task_recipe, write_files
+from tests.train.finetune.conftest import MakeTask, task_recipe, write_files
 from tokenfree.core.settings import build, to_mapping
 from tokenfree.train.sweep import run
 from tokenfree.train.sweep.history import History, TrialState

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from tests.train.conftest import WORDS
-from tests.train.tasks.test_long_texts import KINDS
+from tests.train.tasks.inputs.test_long_texts import KINDS
 from tokenfree.core.settings import build
 from tokenfree.train.model.encoder import ModelConfig
 from tokenfree.train.tasks.examples.tagged import TaggedExample

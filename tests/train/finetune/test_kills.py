@@ -1,0 +1,79 @@
+"""A fine-tuning run that is killed again and again ends as one that never was: to the byte."""
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import REPOSITORY
+from tests.train.finetune.conftest import MakeTask, splits
+from tokenfree.core.settings import fingerprint
+from tokenfree.train.config import FinetuneRecipe
+from tokenfree.train.finetune import finetune
+
+PROGRAM = """
+import pickle, sys
+from tokenfree.train.finetune import finetune
+recipe, files, run = pickle.loads(bytes.fromhex(sys.argv[1]))
+finetune(recipe, files, run, progress=lambda line: print(line.get("step"), line.get("event"), flush=True))
+"""
+LEFT = ("result.json", "predictions/dev.jsonl", "predictions/test.jsonl")
+
+
+def killed_after(lines: int, seconds: float, recipe: FinetuneRecipe, files: dict[str, str], run: Path) -> int:
+    """Train in a process of its own, killed so many lines of progress and seconds after its start; its exit status."""
+    import pickle
+
+    argument = pickle.dumps((recipe, files, str(run))).hex()
+    environment = {**os.environ, "PYTHONPATH": str(REPOSITORY), "OMP_NUM_THREADS": "1"}
+    with subprocess.Popen(
+        [sys.executable, "-P", "-c", PROGRAM, argument], stdout=subprocess.PIPE, text=True, env=environment
+    ) as process:
+        assert process.stdout is not None
+        for _ in range(lines):
+            if not process.stdout.readline():
+                break
+        time.sleep(seconds)
+        process.send_signal(signal.SIGKILL)
+        process.stdout.read()
+    return process.returncode
+
+
+@pytest.mark.parametrize(
+    ("task", "prefix", "kills"),
+    [
+        ("classification", "", 3),
+        pytest.param("classification", "", 20, marks=(pytest.mark.slow, pytest.mark.timeout(900))),
+        pytest.param("tagging", "tags_", 20, marks=(pytest.mark.slow, pytest.mark.timeout(900))),
+    ],
+)
+def test_killed_at_several_moments(
+    task: str, prefix: str, kills: int, make_task: MakeTask, files: dict[str, str], tmp_path: Path
+) -> None:
+    recipe, given = make_task(task, steps=12), splits(files, prefix)
+    finetune(recipe, given, str(tmp_path / "undisturbed"))
+    draws = random.Random(14)
+    for number in range(kills):  # a run has 1 line to begin, 12 of steps, 6 of validations; checkpoints after 3 steps
+        lines = draws.randrange(1, max(3, 24 // kills))
+        status = killed_after(lines, draws.random() / 20, recipe, given, tmp_path / "killed")
+        assert status in (-signal.SIGKILL, 0), number
+    result = finetune(recipe, given, str(tmp_path / "killed"))
+    assert result.restarts > 1
+    for name in LEFT:
+        assert (tmp_path / "killed" / name).read_bytes() == (tmp_path / "undisturbed" / name).read_bytes()
+    metrics = [
+        [{k: v for k, v in line.items() if k not in ("seconds", "data_wait", "utilisation")} for line in _lines(run)]
+        for run in (tmp_path / "undisturbed", tmp_path / "killed")
+    ]
+    assert fingerprint({"lines": metrics[0]}) == fingerprint({"lines": metrics[1]})
+
+
+def _lines(run: Path) -> list[dict[str, float]]:
+    import json
+
+    return [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
