@@ -19,7 +19,8 @@ config = tokenfree.Recipe.for_preprocessing("wikipedia-tiny", wikipedia=[str(DUM
 tokenfree.run_preprocess(config, str(OUTPUT / "data"))
 
 # %%
-# Any key of a recipe can be searched. ASHA stops the worse trials early. `tokenfree sweep` reads the same file.
+# Any key of a recipe can be searched. ASHA stops the worse trials early. `tokenfree sweep` reads the same
+# file.
 RECIPE = OUTPUT / "search.yaml"
 RECIPE.write_text("""\
 base: canine-fast-tiny

@@ -14,7 +14,8 @@ import pytest
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
-if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a shell starts what it puts in the background without Ctrl-C
+# A shell starts what it puts in the background without Ctrl-C.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:  # nohup ignores it
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
@@ -54,7 +55,9 @@ def test_data() -> Path:
     """The folder of real dumps and books, from TOKENFREE_TEST_DATA; tests that need it skip where it is absent."""
     folder = Path(os.environ.get("TOKENFREE_TEST_DATA", REPOSITORY.parent / "shared" / "data"))
     if not folder.is_dir():
-        pytest.skip(f"no real data in {folder}; set TOKENFREE_TEST_DATA to a folder with wiki-dumps/ and books/")
+        pytest.skip(
+            f"no real data in {folder}; set TOKENFREE_TEST_DATA to a folder with wiki-dumps/ and books/"
+        )
     return folder
 
 

@@ -9,7 +9,20 @@ from typing import Any
 
 import yaml
 
-WRONG: tuple[Any, ...] = (None, True, -1, 1e300, float("nan"), "x", [], [1], {}, {"a": [1]}, [[]], ["x", None])
+WRONG: tuple[Any, ...] = (
+    None,
+    True,
+    -1,
+    1e300,
+    float("nan"),
+    "x",
+    [],
+    [1],
+    {},
+    {"a": [1]},
+    [[]],
+    ["x", None],
+)
 
 
 def put(path: Path, content: bytes | None) -> None:

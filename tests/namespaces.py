@@ -64,7 +64,9 @@ class Namespaces:
     def close(self) -> None:
         """End all processes in them, and the network."""
         for number in self._made:
-            pids = subprocess.run(["ip", "netns", "pids", self.name(number)], capture_output=True, text=True).stdout
+            pids = subprocess.run(
+                ["ip", "netns", "pids", self.name(number)], capture_output=True, text=True
+            ).stdout
             for pid in pids.split():
                 os.kill(int(pid), signal.SIGKILL)
             run("ip", "link", "del", self.name(number))  # else it stays until the last process is reaped

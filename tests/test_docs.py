@@ -117,7 +117,9 @@ def test_contributing_names_the_folders_in_import_order() -> None:
 def test_troubleshooting_quotes_messages_that_there_are() -> None:
     """Each quoted message, but for its words in capitals, stands in a string of the code."""
     strings = "\n".join(_strings())
-    first = [row[0].strip("`") for row in table_rows("docs/troubleshooting.md") if re.fullmatch("`[^`]+`", row[0])]
+    first = [
+        row[0].strip("`") for row in table_rows("docs/troubleshooting.md") if re.fullmatch("`[^`]+`", row[0])
+    ]
     assert len(first) > 20
     for message in first:
         for piece in re.split(r"\b(?!RAY_|TOKENFREE_|SHA)[A-Z]{2,}\b", message):
@@ -138,7 +140,8 @@ def test_the_schemas_are_of_these_settings() -> None:
 
 def test_every_recipe_fits_a_schema_and_misspelt_ones_do_not() -> None:
     checks = {
-        path.stem: jsonschema.Draft202012Validator(json.loads(path.read_text("utf-8"))) for path in SCHEMAS.iterdir()
+        path.stem: jsonschema.Draft202012Validator(json.loads(path.read_text("utf-8")))
+        for path in SCHEMAS.iterdir()
     }
     for name in library.names():
         assert any(check.is_valid(library.read(name)) for check in checks.values()), name

@@ -43,12 +43,16 @@ def _of_definition(path: Path, node: ast.AST, owner: str = "") -> Iterator[str]:
     methods = [member for member in node.body if isinstance(member, FUNCTION)] if owner == "" else []
     errors = raised(node)
     if isinstance(node, ast.ClassDef):  # whose docstring is that of its making, too
-        errors = {error for made in methods if made.name in ("__init__", "__post_init__") for error in raised(made)}
+        errors = {
+            error for made in methods if made.name in ("__init__", "__post_init__") for error in raised(made)
+        }
         for method in methods:
             if not (method.name.startswith("_") or _is_told_above(path, node, method.name)):
                 yield from _of_definition(path, method, f"{node.name}.")
     told = (text or "").partition("Raise")[2]  # a section, or a sentence
-    yield from (f"{where}: raises {error}, and does not say so" for error in sorted(errors) if error not in told)
+    yield from (
+        f"{where}: raises {error}, and does not say so" for error in sorted(errors) if error not in told
+    )
 
 
 def raised(node: ast.AST) -> set[str]:
@@ -82,7 +86,10 @@ def _class(path: Path, name: str) -> tuple[ast.ClassDef | None, Path]:
             return node, path
         if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("tokenfree."):
             home = Path(*str(node.module).split(".")[1:]).with_suffix(".py")
-            if any((alias.asname or alias.name) == name for alias in node.names) and (SOURCE / home).is_file():
+            if (
+                any((alias.asname or alias.name) == name for alias in node.names)
+                and (SOURCE / home).is_file()
+            ):
                 return _class(home, name)
     return None, path
 

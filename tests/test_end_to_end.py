@@ -180,13 +180,21 @@ def test_inputs_that_are_no_dump(
     if content is not None:
         (tmp_path / name).write_bytes(content)
     output = tmp_path / "out"
-    assert name in refused(["preprocess", "--wikipedia", str(tmp_path / name), "--output", str(output)], capsys)
+    assert name in refused(
+        ["preprocess", "--wikipedia", str(tmp_path / name), "--output", str(output)], capsys
+    )
     assert not output.exists()
 
 
 def test_a_dump_without_a_page(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write_dump(tmp_path / "enwiki-empty.xml.bz2", [])
-    argv = ["preprocess", "--wikipedia", str(tmp_path / "enwiki-empty.xml.bz2"), "--output", str(tmp_path / "out")]
+    argv = [
+        "preprocess",
+        "--wikipedia",
+        str(tmp_path / "enwiki-empty.xml.bz2"),
+        "--output",
+        str(tmp_path / "out"),
+    ]
     assert "enwiki-empty" in refused(argv, capsys)
     assert not (tmp_path / "out").exists()
 
@@ -204,7 +212,9 @@ def test_a_misspelt_key(data: Path, recipe: str, tmp_path: Path, capsys: pytest.
     assert not (tmp_path / "run").exists()
 
 
-def test_a_data_directory_without_manifest(recipe: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_data_directory_without_manifest(
+    recipe: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     (tmp_path / "data").mkdir()
     for argv in (
         ["pretrain", recipe, "--data", str(tmp_path / "data"), "--output", str(tmp_path / "run")],
@@ -241,18 +251,23 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", folder], check=True)
 
 
-def test_a_full_disk(dump: Path, data: Path, recipe: str, small_disk: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_full_disk(
+    dump: Path, data: Path, recipe: str, small_disk: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     output = small_disk / "out"
     preprocess = ["preprocess", "--wikipedia", str(dump), "--output", str(output), *TINY]
     program = [sys.executable, "-m", "tokenfree", *preprocess]
-    done = subprocess.run(program, capture_output=True, text=True, check=False)  # here nothing catches what is logged
+    # Here nothing catches what is logged.
+    done = subprocess.run(program, capture_output=True, text=True, check=False)
     assert done.returncode == 2, done.stderr
     assert "No space left" in done.stderr.splitlines()[-1]
     assert "Traceback" not in done.stderr
     assert not (output / "manifest.json").exists()
     assert not list(output.glob("*/*.arrow"))
     shutil.rmtree(output)
-    assert "No space left" in refused(["pretrain", recipe, "--data", str(data), "--output", str(output)], capsys)
+    assert "No space left" in refused(
+        ["pretrain", recipe, "--data", str(data), "--output", str(output)], capsys
+    )
     assert not list(output.glob("checkpoints/step_*"))
     shutil.rmtree(output)
     (small_disk / "filler").write_bytes(b"x" * 60_000)
@@ -260,7 +275,9 @@ def test_a_full_disk(dump: Path, data: Path, recipe: str, small_disk: Path, caps
     assert [path.name for path in small_disk.iterdir()] == ["filler"]
 
 
-def test_a_read_only_disk(dump: Path, data: Path, small_disk: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_read_only_disk(
+    dump: Path, data: Path, small_disk: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     subprocess.run(["mount", "-o", "remount,ro", small_disk], check=True)
     for argv in (
         ["preprocess", "--wikipedia", str(dump), "--output", str(small_disk / "out"), *TINY],

@@ -24,7 +24,10 @@ def notebook(program: str) -> str:
     """Return the notebook of a program."""
     title, *code = cells(program)
     made = [{"cell_type": "markdown", "metadata": {}, "source": title}]
-    made += [{"cell_type": "code", "execution_count": None, "metadata": {}, "outputs": [], "source": x} for x in code]
+    made += [
+        {"cell_type": "code", "execution_count": None, "metadata": {}, "outputs": [], "source": x}
+        for x in code
+    ]
     kernel = {"display_name": "Python 3", "language": "python", "name": "python3"}
     made = [{**cell, "id": f"cell-{number}"} for number, cell in enumerate(made)]
     whole = {"cells": made, "metadata": {"kernelspec": kernel}, "nbformat": 4, "nbformat_minor": 5}
@@ -43,9 +46,18 @@ def test_a_notebook_holds_the_cells_of_its_program(name: str) -> None:
 def test_the_cells_of_a_notebook_run(name: str, test_data: Path, tmp_path: Path) -> None:
     found = json.loads((EXAMPLES / f"{name}.ipynb").read_text(encoding="utf-8"))["cells"]
     code = tmp_path / f"{name}.py"
-    code.write_text("\n\n".join(cell["source"] for cell in found if cell["cell_type"] == "code"), encoding="utf-8")
-    environment = {**os.environ, "TOKENFREE_TEST_DATA": str(test_data), "STEPS": "4", "PYTHONPATH": str(REPOSITORY)}
-    done = subprocess.run([sys.executable, code], cwd=tmp_path, env=environment, capture_output=True, text=True)
+    code.write_text(
+        "\n\n".join(cell["source"] for cell in found if cell["cell_type"] == "code"), encoding="utf-8"
+    )
+    environment = {
+        **os.environ,
+        "TOKENFREE_TEST_DATA": str(test_data),
+        "STEPS": "4",
+        "PYTHONPATH": str(REPOSITORY),
+    }
+    done = subprocess.run(
+        [sys.executable, code], cwd=tmp_path, env=environment, capture_output=True, text=True
+    )
     assert done.returncode == 0, done.stderr
     assert "loss" in done.stdout
 

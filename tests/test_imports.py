@@ -11,8 +11,8 @@ import pytest
 
 from tests.conftest import REPOSITORY, SOURCE
 
-# What lies in a folder, from the ground up: a floor may import what is on the floors below it, never its own or above.
-# Files count as folders of their own. Folders without an entry have no order, only no circle.
+# What lies in a folder, from the ground up: a floor may import what is on the floors below it, never its own
+# or above. Files count as folders of their own. Folders without an entry have no order, only no circle.
 FLOORS: dict[str, list[set[str]]] = {
     "": [{"core"}, {"preprocess"}, {"pipelines", "train"}, {"workflows"}],
     "preprocess": [
@@ -218,13 +218,17 @@ def test_no_package_imports_its_own_files_so_that_any_file_can_be_imported_first
     """There is no circle of files either, so that each finds what it imports, whichever comes first."""
     for path in files():
         if path.name == "__init__.py":
-            assert not [module for module, _ in imported(SOURCE / path) if module.startswith("tokenfree")], path
+            assert not [module for module, _ in imported(SOURCE / path) if module.startswith("tokenfree")], (
+                path
+            )
 
 
 @pytest.mark.slow
 def test_all_modules_can_be_imported() -> None:
     names = [
-        ".".join(("tokenfree", *path.with_suffix("").parts)) for path in reversed(files()) if path.stem != "__init__"
+        ".".join(("tokenfree", *path.with_suffix("").parts))
+        for path in reversed(files())
+        if path.stem != "__init__"
     ]
     program = f"import importlib\nfor name in {names!r}: importlib.import_module(name)"
     subprocess.run([sys.executable, "-c", program], check=True, cwd=REPOSITORY)
@@ -241,15 +245,23 @@ def test_all_modules_can_be_imported() -> None:
         ),
         ("tokenfree.pipelines.preprocess", {"torch", "ray", "apache_beam", "pandas"}),
         ("tokenfree.train.data.loader", {"torch", "ray"}),
-        ("tokenfree.train.loop.worker", {"ray", "torch.distributed.fsdp", "torch._dynamo", "scipy", "pandas"}),
-        ("tokenfree.train.inference.finetuned", {"scipy", "sklearn", "ray", "apache_beam"}),  # the extra `model`
-        ("tokenfree.train.sweep.tune", {"scipy", "sklearn", "optuna"}),  # each trial is a process that imports it
-        ("tokenfree.workflows.terminal.results", {"torch", "ray", "pyarrow"}),  # which most commands print with
+        (
+            "tokenfree.train.loop.worker",
+            {"ray", "torch.distributed.fsdp", "torch._dynamo", "scipy", "pandas"},
+        ),
+        # The extra `model`.
+        ("tokenfree.train.inference.finetuned", {"scipy", "sklearn", "ray", "apache_beam"}),
+        # Each trial is a process that imports it.
+        ("tokenfree.train.sweep.tune", {"scipy", "sklearn", "optuna"}),
+        # Which most commands print with.
+        ("tokenfree.workflows.terminal.results", {"torch", "ray", "pyarrow"}),
     ],
 )
 def test_what_starts_often_imports_nothing_heavy(module: str, absent: set[str]) -> None:
     program = f"import sys, {module}; print(sorted({absent!r} & sys.modules.keys()))"
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=REPOSITORY)
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=REPOSITORY
+    )
     assert done.stdout.strip() == "[]"
 
 

@@ -50,7 +50,9 @@ COMMANDS = {
         "completion bash",
     ],
     "beam": [f"{BOOKS} --output made --profile beam.yaml"],
-    "datasets": ["preprocess --hf-dataset data --filters.min_characters 1 --vocabulary.size 400 --output made"],
+    "datasets": [
+        "preprocess --hf-dataset data --filters.min_characters 1 --vocabulary.size 400 --output made"
+    ],
     "model": [
         "predict run 'The [MASK] of'",
         "predict labels 'A good film.'",
@@ -85,7 +87,15 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name in ("pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(REPOSITORY / name, source)
     shutil.copytree(SOURCE, source / SOURCE.name)
-    command = ["wheel", "--quiet", "--no-deps", "--no-build-isolation", "--wheel-dir", str(folder), str(source)]
+    command = [
+        "wheel",
+        "--quiet",
+        "--no-deps",
+        "--no-build-isolation",
+        "--wheel-dir",
+        str(folder),
+        str(source),
+    ]
     subprocess.run([sys.executable, "-m", "pip", *command], check=True, cwd=folder)
     return next(folder.glob("tokenfree-*.whl"))
 
@@ -96,7 +106,8 @@ def environment(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("environment")
     ours = [path for path in site.getsitepackages() if Path(path).is_dir()]
     packages = install(wheel, folder)
-    (packages / "dependencies.pth").write_text("\n".join(ours) + "\n")  # files named .pth in there are not followed
+    # Files named .pth in there are not followed.
+    (packages / "dependencies.pth").write_text("\n".join(ours) + "\n")
     return folder
 
 
@@ -108,10 +119,14 @@ def install(wheel: Path, folder: Path) -> Path:
     return next(folder.glob("lib/python*/site-packages"))
 
 
-def add_needed(packages: Path, lines: Sequence[str], extras: Collection[str], added: set[tuple[str, str]]) -> None:
+def add_needed(
+    packages: Path, lines: Sequence[str], extras: Collection[str], added: set[tuple[str, str]]
+) -> None:
     """Link the packages that requirements name, and what they need in turn, from this environment into another one."""
     for requirement in map(Requirement, lines):
-        if requirement.marker and not any(requirement.marker.evaluate({"extra": extra}) for extra in ("", *extras)):
+        if requirement.marker and not any(
+            requirement.marker.evaluate({"extra": extra}) for extra in ("", *extras)
+        ):
             continue
         new = {(requirement.name, extra) for extra in ("", *requirement.extras)} - added
         added |= new
@@ -137,9 +152,13 @@ def run(environment: Path, tmp_path: Path) -> Callable[..., str]:
         (tmp_path / f"{name}.py").write_text(f'"""The users own {name}."""\n')
 
     def run(*command: str) -> str:
-        variables = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "VIRTUAL_ENV")}
+        variables = {
+            name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "VIRTUAL_ENV")
+        }
         program = str(environment / "bin" / command[0])
-        done = subprocess.run([program, *command[1:]], cwd=tmp_path, env=variables, capture_output=True, text=True)
+        done = subprocess.run(
+            [program, *command[1:]], cwd=tmp_path, env=variables, capture_output=True, text=True
+        )
         assert done.returncode == 0, done.stderr[-3000:]
         return done.stdout
 
@@ -154,7 +173,10 @@ def test_it_holds_files_and_no_links(wheel: Path) -> None:
     ours = {str(path.relative_to(SOURCE)) for path in files}
     assert len(ours) > 300
     assert ours <= {name.removeprefix("tokenfree/") for name in names}
-    assert {name.split("/")[0] for name in names} == {"tokenfree", f"{wheel.name.rsplit('-', 3)[0]}.dist-info"}
+    assert {name.split("/")[0] for name in names} == {
+        "tokenfree",
+        f"{wheel.name.rsplit('-', 3)[0]}.dist-info",
+    }
 
 
 def test_the_sdist_holds_what_make_needs(tmp_path: Path) -> None:
@@ -175,7 +197,9 @@ def test_the_sdist_holds_what_make_needs(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_it_works_beside_modules_of_the_same_names(run: Callable[..., str], environment: Path, tmp_path: Path) -> None:
+def test_it_works_beside_modules_of_the_same_names(
+    run: Callable[..., str], environment: Path, tmp_path: Path
+) -> None:
     write_dump(tmp_path / "enwiki-test-pages-articles.xml.bz2", bundled_pages())
     (tmp_path / "small.yaml").write_text(yaml.safe_dump(MODEL))
     sweep = {"base": "small.yaml", "space": {"model.downsampler.rate": {"choice": [2, 4]}}, "trials": 2,
@@ -236,7 +260,10 @@ def test_an_extra_is_enough_for_its_commands(
     variables |= {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path), "WANDB_MODE": "offline"}
     variables |= {"TOKENFREE_MIRROR": dump_server.url}
     for command in COMMANDS[extra]:
-        program = [str(tmp_path / "environment" / "bin" / "tokenfree"), *shlex.split(command.replace("BUCKET", bucket))]
+        program = [
+            str(tmp_path / "environment" / "bin" / "tokenfree"),
+            *shlex.split(command.replace("BUCKET", bucket)),
+        ]
         done = subprocess.run(program, cwd=folder, env=variables, capture_output=True, text=True)
         assert done.returncode == 0, f"{command}: {done.stderr[-3000:]}"
 
@@ -256,5 +283,7 @@ def test_the_install_page_lists_the_commands_that_are_tested() -> None:
 def test_install_command_works_in_this_installation(run: Callable[..., str]) -> None:
     program = "from tokenfree.core.machine import install_command; print(install_command('train'))"
     assert run("python", "-c", program) == "pip install 'tokenfree[train]'\n"
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=REPOSITORY)
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=REPOSITORY
+    )
     assert done.stdout == f"pip install '{REPOSITORY}[train]'\n"

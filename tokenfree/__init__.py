@@ -1,10 +1,11 @@
 """Pretrain character- and byte-level language encoders, from a raw Wikipedia dump to a model in transformers.
 
-`import tokenfree` gives the names of `__all__`. Each is loaded on first use, so importing the package stays fast.
-Preprocessing is `run_preprocess`, because `tokenfree.preprocess` is a package.
+`import tokenfree` gives the names of `__all__`. Each is loaded on first use, so importing the package stays
+fast. Preprocessing is `run_preprocess`, because `tokenfree.preprocess` is a package.
 
-Import tokenfree before torch: the import sets OMP_WAIT_POLICY=passive unless the variable is set, and OpenMP reads it
-when torch is loaded. Threads that spin while they wait made training on a busy machine 40 times slower.
+Import tokenfree before torch: the import sets OMP_WAIT_POLICY=passive unless the variable is set, and OpenMP
+reads it when torch is loaded. Threads that spin while they wait made training on a busy machine 40 times
+slower.
 """
 
 from __future__ import annotations

@@ -3,9 +3,9 @@
     python -m benchmarks.engines.fetch                # all that are missing
     python -m benchmarks.engines.fetch flink
 
-Prism needs Go. Job servers need Maven and Java. The engines are stored in `engines/` of the cache (TOKENFREE_CACHE, by
-default ~/.cache/tokenfree). Downloads are checked against the hashes in infra/beam/job-servers by pip, by Go's module
-download and by this program.
+Prism needs Go. Job servers need Maven and Java. The engines are stored in `engines/` of the cache
+(TOKENFREE_CACHE, by default ~/.cache/tokenfree). Downloads are checked against the hashes in
+infra/beam/job-servers by pip, by Go's module download and by this program.
 """
 
 from __future__ import annotations
@@ -30,7 +30,9 @@ PRISM_SUM = "h1:RsC61pHEvtySEHAURQyP/+CVOJm/hy5hewuG9JF0+Ow="
 COPY = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies"
 NEWER = {"guava"}  # Spark's own version is too old for Beam
 # Files that apply to a single jar. With an index, Java would ignore the class path.
-_OF_ONE_JAR = re.compile(r"META-INF/.*\.(SF|RSA|DSA)|.*module-info\.class|META-INF/(MANIFEST\.MF|INDEX\.LIST)")
+_OF_ONE_JAR = re.compile(
+    r"META-INF/.*\.(SF|RSA|DSA)|.*module-info\.class|META-INF/(MANIFEST\.MF|INDEX\.LIST)"
+)
 
 
 def home() -> Path:
@@ -59,8 +61,12 @@ def job_server(engine: str) -> Path:
 
 
 def main() -> None:
-    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    options.add_argument("engines", nargs="*", metavar="ENGINE", default=list(FETCHERS), help="prism, flink, spark")
+    options = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    options.add_argument(
+        "engines", nargs="*", metavar="ENGINE", default=list(FETCHERS), help="prism, flink, spark"
+    )
     home().mkdir(parents=True, exist_ok=True)
     for engine in options.parse_args().engines:
         if engine not in FETCHERS:
@@ -70,7 +76,10 @@ def main() -> None:
 
 
 def fetch_prism() -> None:
-    """Build Prism with Go. Go checks the modules against its database of hashes; Prism's own hash is in this file."""
+    """Build Prism with Go.
+
+    Go checks the modules against its database of hashes; Prism's own hash is in this file.
+    """
     if prism().exists():
         return
     told = _run(["go", "mod", "download", "-json", f"{PRISM}@{PRISM_VERSION}"])
@@ -104,9 +113,21 @@ def _unpack(package: str, inner: str, target: Path) -> None:
     fetched = home() / f"{package}.new"
     shutil.rmtree(fetched, ignore_errors=True)
     fetched.mkdir()
-    line = next(line for line in (SUMS / "engines.txt").read_text().splitlines() if line.startswith(f"{package}=="))
+    line = next(
+        line for line in (SUMS / "engines.txt").read_text().splitlines() if line.startswith(f"{package}==")
+    )
     (fetched / "wanted.txt").write_text(line)
-    pip = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--no-binary", ":all:", "--require-hashes"]
+    pip = [
+        sys.executable,
+        "-m",
+        "pip",
+        "download",
+        "--quiet",
+        "--no-deps",
+        "--no-binary",
+        ":all:",
+        "--require-hashes",
+    ]
     _run([*pip, "-r", str(fetched / "wanted.txt"), "-d", str(fetched)])
     (archive,) = fetched.glob("*.tar.gz")
     with tarfile.open(archive) as file:
@@ -141,9 +162,10 @@ def _make_job_server(engine: str, main_class: str, beside: Path | None = None) -
 
 
 def merge(jars: Iterable[Path], main_class: str, target: Path, beside: Iterable[Path] = ()) -> None:
-    """Merge jars into one. Of files with the same name, the first one is kept; lists of services are concatenated.
+    """Merge jars into one.
 
-    The class path of the merged jar refers to the jars `beside` it.
+    Of files with the same name, the first one is kept; lists of services are concatenated. The class path of
+    the merged jar refers to the jars `beside` it.
     """
     paths = [os.path.relpath(path, target.parent) for path in sorted(beside)]
     joined: dict[str, list[str]] = {}

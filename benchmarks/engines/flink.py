@@ -9,7 +9,14 @@ import urllib.request
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from benchmarks.engines.processes import POOL, SECONDS_TO_START, EngineProcess, free_ports, pool_host, worker_pool
+from benchmarks.engines.processes import (
+    POOL,
+    SECONDS_TO_START,
+    EngineProcess,
+    free_ports,
+    pool_host,
+    worker_pool,
+)
 
 _OPENED = ("lang", "net", "io", "nio", "lang.reflect", "text", "time", "util", "util.concurrent")
 _JAVA = (
@@ -27,8 +34,8 @@ appender.console.type = CONSOLE
 appender.console.layout.type = PatternLayout
 appender.console.layout.pattern = %d{HH:mm:ss,SSS} %-5p %c{1} - %m%n
 """
-# Flink derives no memory sizes when started without its scripts; a small dump needs little. The short heartbeat detects
-# lost task managers soon.
+# Flink derives no memory sizes when started without its scripts; a small dump needs little. The short
+# heartbeat detects lost task managers soon.
 _CONFIG = {
     "jobmanager.rpc.address": "localhost",
     "jobmanager.bind-host": "localhost",
@@ -131,10 +138,25 @@ class FlinkCluster:
         ]
 
     def _java(
-        self, name: str, memory: str, entry: str, *arguments: str, environment: Mapping[str, str] | None = None
+        self,
+        name: str,
+        memory: str,
+        entry: str,
+        *arguments: str,
+        environment: Mapping[str, str] | None = None,
     ) -> None:
         logging = f"-Dlog4j.configurationFile=file:{self.folder}/log4j.properties"
-        command = ["java", memory, *_JAVA, logging, "-cp", f"{self.flink}/lib/*", entry, "-c", str(self.folder)]
+        command = [
+            "java",
+            memory,
+            *_JAVA,
+            logging,
+            "-cp",
+            f"{self.flink}/lib/*",
+            entry,
+            "-c",
+            str(self.folder),
+        ]
         self.processes[name] = EngineProcess(name, [*command, *arguments], self.folder, environment)
 
 

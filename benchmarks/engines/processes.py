@@ -43,7 +43,8 @@ class EngineProcess:
         """Wait until the process listens on a port.
 
         Raises:
-            RuntimeError: The process ended, or did not listen in time. The message contains the end of its log.
+            RuntimeError: The process ended, or did not listen in time. The message contains the end of its
+                log.
         """
         began = time.monotonic()
         while self.process.poll() is None and time.monotonic() - began < SECONDS_TO_START:
@@ -51,7 +52,9 @@ class EngineProcess:
                 return
             time.sleep(0.1)
         end = self.log.read_text(errors="replace")[-2000:]
-        raise RuntimeError(f"{self.name} does not listen on port {port} (status {self.process.poll()}): {end}")
+        raise RuntimeError(
+            f"{self.name} does not listen on port {port} (status {self.process.poll()}): {end}"
+        )
 
 
 def free_ports(number: int) -> list[int]:
@@ -67,7 +70,15 @@ def worker_pool(number: int, port: int, folder: Path) -> EngineProcess:
     """Start the pool of Beam workers of a host (see `pool_host`)."""
     root = Path(__file__).resolve().parents[2]
     address = _address(number)
-    command = [sys.executable, "-m", "tokenfree.pipelines.worker_pool", "--port", str(port), "--address", address]
+    command = [
+        sys.executable,
+        "-m",
+        "tokenfree.pipelines.worker_pool",
+        "--port",
+        str(port),
+        "--address",
+        address,
+    ]
     pool = EngineProcess(f"pool-{number}", command, folder, {"PYTHONPATH": str(root), "OMP_NUM_THREADS": "1"})
     pool.await_port(port, address)
     return pool

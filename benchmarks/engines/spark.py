@@ -9,7 +9,14 @@ import urllib.request
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from benchmarks.engines.processes import POOL, SECONDS_TO_START, EngineProcess, free_ports, pool_host, worker_pool
+from benchmarks.engines.processes import (
+    POOL,
+    SECONDS_TO_START,
+    EngineProcess,
+    free_ports,
+    pool_host,
+    worker_pool,
+)
 
 _OPENED = (
     "lang",
@@ -102,8 +109,8 @@ class SparkCluster:
         """Return the options of `tokenfree preprocess` for jobs on this cluster, with a small driver."""
         conf = {
             "spark.executor.memory": "480m",
-            # An executor looks in Spark's jars first. Their Guava is too old for Beam, so the first task of each
-            # executor would fail.
+            # An executor looks in Spark's jars first. Their Guava is too old for Beam, so the first task of
+            # each executor would fail.
             "spark.executor.extraClassPath": str(self.job_server),
             "spark.driver.host": "localhost",
             "spark.driver.bindAddress": "localhost",
@@ -119,7 +126,9 @@ class SparkCluster:
             *(f"--job_server_jvm_properties={option}" for option in java),
         ]
 
-    def _java(self, name: str, entry: str, *arguments: str, environment: Mapping[str, str] | None = None) -> None:
+    def _java(
+        self, name: str, entry: str, *arguments: str, environment: Mapping[str, str] | None = None
+    ) -> None:
         command = ["java", "-Xmx256m", *_JAVA, "-cp", f"{self.spark}/jars/*", entry, *arguments]
         local = {
             "SPARK_LOCAL_DIRS": str(self.folder),

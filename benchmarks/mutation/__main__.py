@@ -2,9 +2,10 @@
 
     python -m benchmarks.mutation --sample 500 --seed 0
 
-Results are appended to a file, one line each, so that a stopped command resumes. A mutant is killed if a test fails or
-does not end in time. Survivors are listed. `--again` tries them again with the current tests. `equivalent.tsv` explains
-why no test can distinguish some survivors from the original code. These are counted separately, but still as survivors.
+Results are appended to a file, one line each, so that a stopped command resumes. A mutant is killed if a test
+fails or does not end in time. Survivors are listed. `--again` tries them again with the current tests.
+`equivalent.tsv` explains why no test can distinguish some survivors from the original code. These are counted
+separately, but still as survivors.
 """
 
 from __future__ import annotations
@@ -30,14 +31,20 @@ LIMIT = 900  # seconds per mutant; ten times what all its tests take on an idle 
 
 def main() -> None:
     """Parse the command line, try the mutants without a result, and print the share that was killed."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--sample", type=int, default=500, help="how many mutants, drawn at random (500)")
     parser.add_argument("--seed", type=int, default=0, help="of the draw (0)")
-    parser.add_argument("--results", type=Path, default=ROOT / "build" / "mutation.jsonl", help="file of results")
+    parser.add_argument(
+        "--results", type=Path, default=ROOT / "build" / "mutation.jsonl", help="file of results"
+    )
     parser.add_argument("--again", action="store_true", help="try survivors once more")
     parser.add_argument("--only", default="", help="only files whose path contains this")
     options = parser.parse_args()
-    sample = [mutant for mutant in draw(SOURCE, options.seed)[: options.sample] if options.only in mutant.file]
+    sample = [
+        mutant for mutant in draw(SOURCE, options.seed)[: options.sample] if options.only in mutant.file
+    ]
     known = _read(options.results)
     options.results.parent.mkdir(parents=True, exist_ok=True)
     trial.warm_up()
@@ -71,7 +78,9 @@ def _report(sample: Sequence[Mutant], results: Sequence[dict[str, Any]]) -> None
         print(f"\n{mutant.name}", *mutant.diff(SOURCE), _reason(mutant) or "not explained", sep="\n    ")
     killed, explained = len(sample) - len(survivors), sum(bool(_reason(mutant)) for mutant in survivors)
     low, high = wilson(killed, len(sample))
-    print(f"\n{killed} of {len(sample)} mutants were killed: {killed / len(sample):.1%} ({low:.1%} to {high:.1%}, 95%)")
+    print(
+        f"\n{killed} of {len(sample)} mutants were killed: {killed / len(sample):.1%} ({low:.1%} to {high:.1%}, 95%)"
+    )
     print(f"of the {len(survivors)} others, {explained} are explained in {EQUIVALENT.relative_to(ROOT)}")
 
 

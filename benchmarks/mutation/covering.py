@@ -7,7 +7,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 MODEL, OBJECTIVES, OPTIMIZERS = "tests/train/model", "tests/train/objectives", "tests/train/optimizers"
 
-# These tests compile, start processes or train. They are excluded, because they take longer than all others together.
+# These tests compile, start processes or train. They are excluded, because they take longer than all others
+# together.
 SLOW = ("compiles", "two_processes", "learnt_from_their_context", "it_learns", "goes_on_bit_for_bit",
         "work_or_are_refused", "memory_of_a_step", "micro_batches_and_interruptions",
         "trunk_sees_words_and_places")  # fmt: skip

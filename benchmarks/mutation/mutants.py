@@ -1,4 +1,7 @@
-"""Mutants of the files with equations, in random order. The operators are those of cosmic-ray and of `operators.py`."""
+"""Mutants of the files with equations, in random order.
+
+The operators are those of cosmic-ray and of `operators.py`.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,8 @@ from cosmic_ray.operators.provider import OperatorProvider
 from benchmarks.mutation.operators import LeaveOutCall, LeaveOutOperand
 
 FOLDERS = ("train/model", "train/objectives", "train/optimizers")
-CONTRACTS = ("train/model/common/slots", "train/objectives/base.py", "train/optimizers/base.py")  # no computations
+# No computations.
+CONTRACTS = ("train/model/common/slots", "train/objectives/base.py", "train/optimizers/base.py")
 # These operators of cosmic-ray would mutate decorators and caught exceptions, or need the names of variables.
 NO_EQUATIONS = ("RemoveDecorator", "ExceptionReplacer", "VariableReplacer", "VariableInserter")
 LEFT_OUT = ("import_from", "import_name", "raise_stmt", "fstring", "decorator", "assert_stmt")
@@ -37,13 +41,18 @@ class Mutant(NamedTuple):
 
     def source(self, root: Path) -> str:
         """Return the text of the changed file."""
-        changed = mutate_code((root / self.file).read_text(encoding="utf-8"), OPERATORS[self.kind], self.occurrence)
+        changed = mutate_code(
+            (root / self.file).read_text(encoding="utf-8"), OPERATORS[self.kind], self.occurrence
+        )
         assert changed is not None
         return changed
 
     def diff(self, root: Path) -> list[str]:
         """Return the lines that differ, before and after."""
-        before, after = (root / self.file).read_text(encoding="utf-8").splitlines(), self.source(root).splitlines()
+        before, after = (
+            (root / self.file).read_text(encoding="utf-8").splitlines(),
+            self.source(root).splitlines(),
+        )
         same = [b == a for b, a in zip(before, after, strict=False)]
         first = same.index(False) if False in same else len(same)
         last = next((n for n, (b, a) in enumerate(zip(before[::-1], after[::-1], strict=False)) if b != a), 0)
@@ -55,7 +64,9 @@ def _operators() -> dict[str, Any]:
     """Return instances of `cosmic_ray.operators.operator.Operator` by name."""
     provider: Any = OperatorProvider()
     # Equal values are often the same object in CPython, so tests cannot notice `is` in place of `==`.
-    names = [name for name in provider if name not in NO_EQUATIONS and not name.endswith(("Eq_Is", "Eq_IsNot"))]
+    names = [
+        name for name in provider if name not in NO_EQUATIONS and not name.endswith(("Eq_Is", "Eq_IsNot"))
+    ]
     return {
         **{name: provider[name]() for name in names},
         **{kind.__name__: kind() for kind in (LeaveOutOperand, LeaveOutCall)},
@@ -66,12 +77,13 @@ OPERATORS = _operators()
 
 
 def draw(root: Path, seed: int) -> list[Mutant]:
-    """Return one mutant of each place, in random order. Any number of the first ones is a random sample of places.
+    """Return one mutant of each place, in random order.
 
-    A place is a stretch of code that can be changed. An operator between two operands has a dozen changes, a number has
-    two. First the place is drawn, then a kind of change (such as another operator, or no operand), then the change.
-    Thus each place has the same weight. The draw for a place depends only on its position, so changes in one file do
-    not affect the draws in others.
+    Any number of the first ones is a random sample of places. A place is a stretch of code that can be
+    changed. An operator between two operands has a dozen changes, a number has two. First the place is drawn,
+    then a kind of change (such as another operator, or no operand), then the change. Thus each place has the
+    same weight. The draw for a place depends only on its position, so changes in one file do not affect the
+    draws in others.
     """
     places: dict[tuple[str, Any], dict[str, list[Mutant]]] = {}
     for folder in FOLDERS:
@@ -109,7 +121,8 @@ def _is_equation(node: Any) -> bool:
         child, node = node, node.parent
         if node.type in LEFT_OUT:
             return False
-        if node.type == "argument" and node.children[0].get_code().strip() == "strict":  # zip's is an assertion
+        # Zip's is an assertion.
+        if node.type == "argument" and node.children[0].get_code().strip() == "strict":
             return False
         if node.type == "annassign" and node.children[1] is child:
             return False

@@ -45,8 +45,9 @@ class LeaveOutOperand(Operator):
 class LeaveOutCall(Operator):
     """`f(x, y)` becomes `x`, and `x.method()` becomes `x`.
 
-    Functions are those of the project, of `self`, of torch's functional module, and others with one argument. Methods
-    are those without positional arguments. The result then mostly has the type and shape of the original.
+    Functions are those of the project, of `self`, of torch's functional module, and others with one argument.
+    Methods are those without positional arguments. The result then mostly has the type and shape of the
+    original.
     """
 
     def mutation_positions(self, node: Any) -> Iterator[Span]:
@@ -75,14 +76,23 @@ def _code(nodes: list[Any]) -> str:
 
 def _calls(node: Any) -> list[int]:
     """Return the positions, among the children, of calls that can be left out."""
-    calls = (at for at, child in enumerate(node.children) if child.type == "trailer" and child.children[0].value == "(")
+    calls = (
+        at
+        for at, child in enumerate(node.children)
+        if child.type == "trailer" and child.children[0].value == "("
+    )
     return [at for at in calls if _can_go(node, at)]
 
 
 def _can_go(node: Any, at: int) -> bool:
     owner, arguments = node.children[0].get_code().strip(), _positional(node.children[at])
     called = node.children[at - 1].get_code().strip(" .\n")
-    if called.startswith("__") or called[:1].isupper() or called in BUILTINS or node.children[at - 1].type == "atom":
+    if (
+        called.startswith("__")
+        or called[:1].isupper()
+        or called in BUILTINS
+        or node.children[at - 1].type == "atom"
+    ):
         return False  # constructors and the like, whose absence every test notices
     if _is_method(node, at):
         return not arguments

@@ -1,6 +1,7 @@
 """Try one mutant: run tests in a separate process in which one module is replaced by the mutant.
 
-The process is forked from one that has already imported slow packages that are not under test. No file is changed.
+The process is forked from one that has already imported slow packages that are not under test. No file is
+changed.
 """
 
 from __future__ import annotations
@@ -53,7 +54,8 @@ def warm_up() -> None:
             for module in pkgutil.walk_packages(package.__path__, f"{name}."):
                 importlib.import_module(module.name)
     with contextlib.redirect_stdout(io.StringIO()):
-        pytest.main(["--collect-only", "-qq", "-p", "no:cacheprovider", "tests/preprocess/text"])  # loads its plugins
+        # Loads its plugins.
+        pytest.main(["--collect-only", "-qq", "-p", "no:cacheprovider", "tests/preprocess/text"])
     import torch
 
     torch.set_num_threads(1)
@@ -63,7 +65,8 @@ def warm_up() -> None:
 def attempt(module: str, path: Path, source: str, rounds: Sequence[Sequence[str]], limit: float) -> Outcome:
     """Run tests until one fails, for at most `limit` seconds, with `source` as `module`.
 
-    Each of the `rounds` is one call of pytest. Collecting tests takes time, and most mutants fail in the first round.
+    Each of the `rounds` is one call of pytest. Collecting tests takes time, and most mutants fail in the
+    first round.
 
     Raises:
         RuntimeError: pytest could not run the tests.

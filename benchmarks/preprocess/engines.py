@@ -4,10 +4,11 @@
     python -m benchmarks.preprocess.engines --repeat-to 100MB
     python -m benchmarks.preprocess.engines --runs direct:1 flink:2
 
-A run is an engine and its number of slots. CPU seconds are user and system time of the command and of all processes of
-the engine. They exclude the start of a cluster. Memory is the peak of the sum over all processes; `engine` is the part
-of processes other than Python. The last table is a projection that was not run. It is computed from the time that one
-direct worker took for each split, each shard, and everything that cannot be parallelised.
+A run is an engine and its number of slots. CPU seconds are user and system time of the command and of all
+processes of the engine. They exclude the start of a cluster. Memory is the peak of the sum over all
+processes; `engine` is the part of processes other than Python. The last table is a projection that was not
+run. It is computed from the time that one direct worker took for each split, each shard, and everything that
+cannot be parallelised.
 """
 
 from __future__ import annotations
@@ -82,9 +83,15 @@ class Usage:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--repeat-to", type=parse_size, default=parse_size("100MB"), metavar="SIZE", help="of XML")
-    parser.add_argument("--runs", nargs="*", default=RUNS, metavar="ENGINE:SLOTS", help=f"default: {' '.join(RUNS)}")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--repeat-to", type=parse_size, default=parse_size("100MB"), metavar="SIZE", help="of XML"
+    )
+    parser.add_argument(
+        "--runs", nargs="*", default=RUNS, metavar="ENGINE:SLOTS", help=f"default: {' '.join(RUNS)}"
+    )
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="tokenfree-") as name:
         dump = Path(name) / "enwiki-repeated-pages-articles-multistream.xml.bz2"
@@ -94,7 +101,10 @@ def main() -> None:
             folder = Path(tempfile.mkdtemp(dir=name))
             seconds, usage = measure(run, dump, folder)
             cpu = sum(usage.seconds.values())
-            print(f"{run:12}{seconds:9.1f}{cpu:9.1f}{usage.peak / 1e6:9.0f}{usage.peak_engine / 1e6:11.0f}", flush=True)
+            print(
+                f"{run:12}{seconds:9.1f}{cpu:9.1f}{usage.peak / 1e6:9.0f}{usage.peak_engine / 1e6:11.0f}",
+                flush=True,
+            )
         small = dump.with_name(f"small-{dump.name}")
         write_repeated(find_dump(Path(name)), options.repeat_to // SMALLER, small)
         smaller = times(small, Path(name) / "smaller")
@@ -159,7 +169,9 @@ def times(dump: Path, output: Path) -> Times:
     config = PreprocessConfig(wikipedia=(str(dump),), split_bytes=SPLIT_BYTES)
     run_preprocess(config, str(output), progress=look)
     ended = time.time()
-    committed |= {f"shards/{path.relative_to(output)}": path.stat().st_mtime for path in output.glob("*/*.arrow")}
+    committed |= {
+        f"shards/{path.relative_to(output)}": path.stat().st_mtime for path in output.glob("*/*.arrow")
+    }
     return reckon(committed, began, ended)
 
 
@@ -180,7 +192,9 @@ def reckon(committed: Mapping[str, float], began: float, ended: float) -> Times:
         "plan and merge": plan - vocabulary,
         "finish": ended - shards[-1],
     }
-    splits, built = ([end - start for start, end in pairwise(times)] for times in ([started, *runs], [plan, *shards]))
+    splits, built = (
+        [end - start for start, end in pairwise(times)] for times in ([started, *runs], [plan, *shards])
+    )
     return Times(tuple(splits), tuple(built), serial)
 
 
@@ -192,7 +206,8 @@ def project(times: Times, workers: int, growth: float, smaller: Times) -> tuple[
         workers: Number of workers.
         growth: Size of the projected dump relative to the measured one. Splits, shards and the sample for the
             vocabulary keep their sizes.
-        smaller: Times for a dump that is `SMALLER` times smaller. The part that is the same for both does not grow.
+        smaller: Times for a dump that is `SMALLER` times smaller. The part that is the same for both does not
+            grow.
     """
     parts = dict(times.serial)
     for name in GROWING:
@@ -219,7 +234,9 @@ def report(times: Times, smaller: Times, size: int) -> None:
         print(f"\nprojection for {size * growth / 1e6:,.0f} MB of XML, computed and not run")
         for workers in PROJECTED_WORKERS:
             seconds, longest = project(times, workers, growth, smaller)
-            print(f"  {workers:3} workers{seconds:12,.1f} s{alone / seconds:7.1f} times as fast; then {longest}")
+            print(
+                f"  {workers:3} workers{seconds:12,.1f} s{alone / seconds:7.1f} times as fast; then {longest}"
+            )
 
 
 def _family(root: int) -> list[psutil.Process]:

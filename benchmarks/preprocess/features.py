@@ -2,10 +2,10 @@
 
     python -m benchmarks.preprocess.features [--vocabulary 16000] [--megabytes 4] [FILE ...]
 
-It prints megabytes of text (UTF-8) per CPU second on one core of both, and their ratio: medians of three rounds in
-turn. The peer is what one writes in a batched `datasets.map`: NumPy columns, a regular expression for words, and the
-offsets that SentencePiece computes in C++. Without FILEs, the texts are the books and human rights declarations of the
-test data.
+It prints megabytes of text (UTF-8) per CPU second on one core of both, and their ratio: medians of three
+rounds in turn. The peer is what one writes in a batched `datasets.map`: NumPy columns, a regular expression
+for words, and the offsets that SentencePiece computes in C++. Without FILEs, the texts are the books and
+human rights declarations of the test data.
 """
 
 import argparse
@@ -53,7 +53,9 @@ def peer_words(texts: Sequence[str]) -> dict[str, pa.Array]:
     }
 
 
-def peer_subwords(processor: sentencepiece.SentencePieceProcessor, texts: Sequence[str]) -> dict[str, pa.Array]:
+def peer_subwords(
+    processor: sentencepiece.SentencePieceProcessor, texts: Sequence[str]
+) -> dict[str, pa.Array]:
     """Return ids and the spans, in codepoints, of the visible part of each piece."""
     codepoints, bounds = peer_codepoints(texts)
     spaced = [text.replace("\n", " ") for text in texts]
@@ -65,11 +67,17 @@ def peer_subwords(processor: sentencepiece.SentencePieceProcessor, texts: Sequen
     starts = starts + _SPACE[codepoints[starts + np.repeat(bounds[:-1], np.diff(rows))]]
     kept = np.flatnonzero(starts < ends)
     rows = np.searchsorted(kept, rows)
-    columns = {"subword_ids": ids, "subword_starts": starts.astype(np.uint16), "subword_ends": ends.astype(np.uint16)}
+    columns = {
+        "subword_ids": ids,
+        "subword_starts": starts.astype(np.uint16),
+        "subword_ends": ends.astype(np.uint16),
+    }
     return {name: as_lists(rows, values[kept]) for name, values in columns.items()}
 
 
-def peer_columns(processor: sentencepiece.SentencePieceProcessor, texts: Sequence[str]) -> dict[str, pa.Array]:
+def peer_columns(
+    processor: sentencepiece.SentencePieceProcessor, texts: Sequence[str]
+) -> dict[str, pa.Array]:
     """Return all columns of windows that follow from their texts, except sentences."""
     codepoints = np.frombuffer("".join(texts).encode("utf-32-le"), np.int32)
     rows = np.cumsum([0, *map(len, texts)])
@@ -83,7 +91,9 @@ def as_lists(rows: np.ndarray, values: np.ndarray) -> pa.Array:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("files", nargs="*", type=Path, metavar="FILE", help="UTF-8 text")
     parser.add_argument("--vocabulary", type=int, default=16_000, help="number of subwords")
     parser.add_argument("--megabytes", type=float, default=4, help="of text that are measured")
@@ -95,7 +105,9 @@ def main() -> None:
 
 def measure(raw: list[str], vocabulary_size: int, megabytes: float) -> None:
     """Print the table for these texts."""
-    vocabulary = Vocabulary.load(train_vocabulary(map(normalize, raw), VocabularyConfig(size=vocabulary_size), 0))
+    vocabulary = Vocabulary.load(
+        train_vocabulary(map(normalize, raw), VocabularyConfig(size=vocabulary_size), 0)
+    )
     processor = sentencepiece.SentencePieceProcessor(model_proto=vocabulary.model)
     raw = _take(raw, megabytes)
     texts = [normalize(text) for text in raw]
@@ -104,7 +116,10 @@ def measure(raw: list[str], vocabulary_size: int, megabytes: float) -> None:
     windows = build_windows(documents, config, None)["text"].to_pylist()
     size = sum(len(text.encode()) for text in texts) / 1e6
     rows: dict[str, tuple[Callable[[], Any], Callable[[], Any] | None]] = {
-        "subwords with offsets": (lambda: vocabulary.encode_flat(windows), lambda: peer_subwords(processor, windows)),
+        "subwords with offsets": (
+            lambda: vocabulary.encode_flat(windows),
+            lambda: peer_subwords(processor, windows),
+        ),
         "words": (lambda: word_spans("\n".join(windows)), lambda: peer_words(windows)),
         "all columns": (
             lambda: build_windows(documents, config, vocabulary),
@@ -120,7 +135,10 @@ def measure(raw: list[str], vocabulary_size: int, megabytes: float) -> None:
         seconds = in_turn({"ours": ours, **({"peer": peer} if peer else {})}, rounds=3)
         speeds = {side: size / median(values) for side, values in seconds.items()}
         line = f"{name:24}{speeds['ours']:8.1f}"
-        print(line + (f"{speeds['peer']:8.1f}{speeds['ours'] / speeds['peer']:8.1f}" if peer else ""), flush=True)
+        print(
+            line + (f"{speeds['peer']:8.1f}{speeds['ours'] / speeds['peer']:8.1f}" if peer else ""),
+            flush=True,
+        )
 
 
 def _take(texts: list[str], megabytes: float) -> list[str]:

@@ -3,13 +3,14 @@
     python -m benchmarks.preprocess.memory                              # 60 and 180 MB of XML in each format
     python -m benchmarks.preprocess.memory --sizes 200MB 600MB 2GB --formats gz zst
     python -m benchmarks.preprocess.memory --model SUBWORDS.model       # without training a vocabulary
-    python -m benchmarks.preprocess.memory --sizes 20GB --one-article-in 20 --formats xz  # mostly skipped pages
-    python -m benchmarks.preprocess.memory --only hostile               # three million `<page>` tags in 20 kB of gz
+    python -m benchmarks.preprocess.memory --sizes 20GB --one-article-in 20 --formats xz  # few articles
+    python -m benchmarks.preprocess.memory --only hostile               # 3 million `<page>` in 20 kB of gz
 
-The dumps repeat the pages of a real one with new ids. Each job is a separate process with one worker. "peak MB" is the
-peak resident memory of the largest process, "file MB" the size of the dump, and "MB a GB" the growth from the previous
-size. Small jobs do not fill what larger ones hold at once (a run of 32 MiB, 16 million characters of a merge).
-Therefore only measurements beyond 100 MB can be extrapolated to dumps of many GB.
+The dumps repeat the pages of a real one with new ids. Each job is a separate process with one worker. "peak
+MB" is the peak resident memory of the largest process, "file MB" the size of the dump, and "MB a GB" the
+growth from the previous size. Small jobs do not fill what larger ones hold at once (a run of 32 MiB, 16
+million characters of a merge). Therefore only measurements beyond 100 MB can be extrapolated to dumps of many
+GB.
 """
 
 from __future__ import annotations
@@ -27,11 +28,19 @@ HOSTILE_TAGS = 3_000_000
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("dump", nargs="?", help="a Wikipedia dump (default: the English excerpt of the test data)")
-    parser.add_argument("--sizes", nargs="+", type=parse_size, default=SIZES, metavar="SIZE", help="of the XML")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "dump", nargs="?", help="a Wikipedia dump (default: the English excerpt of the test data)"
+    )
+    parser.add_argument(
+        "--sizes", nargs="+", type=parse_size, default=SIZES, metavar="SIZE", help="of the XML"
+    )
     parser.add_argument("--formats", nargs="+", choices=FORMATS, default=FORMATS)
-    parser.add_argument("--one-article-in", type=int, default=1, metavar="N", help="the others are talk pages")
+    parser.add_argument(
+        "--one-article-in", type=int, default=1, metavar="N", help="the others are talk pages"
+    )
     parser.add_argument("--only", choices=("dumps", "hostile"), help="a part of the benchmark")
     parser.add_argument("--vocabulary", type=int, default=16_000, help="number of subwords")
     parser.add_argument("--model", help="a SentencePiece model, instead of one trained on each dump")
@@ -71,7 +80,10 @@ def measure_hostile(options: argparse.Namespace, folder: Path) -> None:
         file.write(b"<page>" * HOSTILE_TAGS)
     size = dump.stat().st_size
     result = run("ours:1", dump, None, folder, 400)
-    print(f"{HOSTILE_TAGS:,} tags <page> in {size / 1e3:,.0f} kB of gz: peak {result.peak / 1e6:,.0f} MB", flush=True)
+    print(
+        f"{HOSTILE_TAGS:,} tags <page> in {size / 1e3:,.0f} kB of gz: peak {result.peak / 1e6:,.0f} MB",
+        flush=True,
+    )
 
 
 if __name__ == "__main__":

@@ -2,9 +2,10 @@
 
     python -m benchmarks.preprocess.near_duplicates [--documents 1000] [--characters 3000] [--rounds 3]
 
-The texts are pieces of the books and human rights declarations of the test data, each with a copy in which 0.1 to 4% of
-the characters are replaced. Both sides make sketches of 256 numbers from the same shingles and search for pairs with a
-similarity of 0.8. The truth is the Jaccard similarity of the sets. datasketch is not a dependency. It was measured with
+The texts are pieces of the books and human rights declarations of the test data, each with a copy in which
+0.1 to 4% of the characters are replaced. Both sides make sketches of 256 numbers from the same shingles and
+search for pairs with a similarity of 0.8. The truth is the Jaccard similarity of the sets. datasketch is not
+a dependency. It was measured with
 
     pip install --no-deps --target /tmp/peer datasketch    # and PYTHONPATH=/tmp/peer
 """
@@ -83,7 +84,11 @@ def documents(number: int, characters: int) -> list[str]:
     """Return pieces of texts in all scripts, followed by a copy of each with some characters replaced."""
     files = sorted([*data_folder().glob("books/*/*.txt"), *data_folder().glob("udhr/*.txt")])
     whole = [normalize(file.read_text(encoding="utf-8")) for file in files]
-    pieces = [text[at : at + characters] for text in whole for at in range(0, len(text) - characters + 1, characters)]
+    pieces = [
+        text[at : at + characters]
+        for text in whole
+        for at in range(0, len(text) - characters + 1, characters)
+    ]
     draw = random.Random(0)
     draw.shuffle(pieces)
     pieces = pieces[: number // 2]
@@ -95,7 +100,9 @@ def documents(number: int, characters: int) -> list[str]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--documents", type=int, default=1000)
     parser.add_argument("--characters", type=int, default=3000, help="of each")
     parser.add_argument("--rounds", type=int, default=3)
@@ -112,9 +119,13 @@ def main() -> None:
     }
     pairs = {"ours": our_pairs(our), "datasketch": their_pairs(their)}
     making = in_turn({"ours": lambda: ours(texts), "datasketch": lambda: theirs(texts)}, options.rounds)
-    finding = in_turn({"ours": lambda: our_pairs(our), "datasketch": lambda: their_pairs(their)}, options.rounds)
+    finding = in_turn(
+        {"ours": lambda: our_pairs(our), "datasketch": lambda: their_pairs(their)}, options.rounds
+    )
     size = sum(map(len, texts)) / 1e6
-    print(f"{len(texts)} texts, {size:.2f} million characters, shingles of {LENGTH}; {len(near)} near pairs of {half}")
+    print(
+        f"{len(texts)} texts, {size:.2f} million characters, shingles of {LENGTH}; {len(near)} near pairs of {half}"
+    )
     print(f"{'':12}{'Mchar/s':>9}{'error':>8}{'bias':>8}{'pairs s':>9}{'found':>8}{'others':>8}{'bytes':>8}")
     for name, size_of in (("ours", 2 * NUM_HASHES), ("datasketch", their[0].hashvalues.nbytes)):
         off = estimates[name] - exact

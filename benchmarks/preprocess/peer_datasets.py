@@ -1,8 +1,9 @@
 """The peer of whole_job.py: the same job with Hugging Face `datasets` and mwparserfromhell.
 
-Pages are read by an XML parser, cleaned by `strip_code`, normalised to NFC, and deduplicated. Sentences are found by a
-regular expression, and windows consist of whole sentences. Each batch of windows is an Arrow table of NumPy columns
-(features.py). `save_to_disk` writes them. There are no checkpoints, no failed pages, no shuffle and no checksums.
+Pages are read by an XML parser, cleaned by `strip_code`, normalised to NFC, and deduplicated. Sentences are
+found by a regular expression, and windows consist of whole sentences. Each batch of windows is an Arrow table
+of NumPy columns (features.py). `save_to_disk` writes them. There are no checkpoints, no failed pages, no
+shuffle and no checksums.
 """
 
 from __future__ import annotations
@@ -101,7 +102,10 @@ def load_model(model: bytes) -> sentencepiece.SentencePieceProcessor:
 
 
 def cut(text: str, max_characters: int) -> Iterator[tuple[str, list[int]]]:
-    """Yield windows of whole sentences, and where these start. A sentence that is too long is cut anywhere."""
+    """Yield windows of whole sentences, and where these start.
+
+    A sentence that is too long is cut anywhere.
+    """
     bounds = [0, *(match.end() for match in _SENTENCE_END.finditer(text)), len(text)]
     start, sentences = 0, [0]
     for begin, end in itertools.pairwise(bounds):

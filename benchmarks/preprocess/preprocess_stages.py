@@ -2,8 +2,8 @@
 
     python -m benchmarks.preprocess.preprocess_stages --model subwords.model [DUMP]
 
-Every stage runs separately over all pages of a small dump; the best of three runs counts. The cost of windows is split
-by building them with more and more columns. The unit is milliseconds per megabyte of clean text.
+Every stage runs separately over all pages of a small dump; the best of three runs counts. The cost of windows
+is split by building them with more and more columns. The unit is milliseconds per megabyte of clean text.
 """
 
 from __future__ import annotations
@@ -45,9 +45,13 @@ FEATURES: dict[str, tuple[Column, ...]] = {
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("dump", nargs="?", type=Path, help="default: the English excerpt of the test data")
-    parser.add_argument("--model", required=True, help="a SentencePiece model, such as vocabulary/subwords.model")
+    parser.add_argument(
+        "--model", required=True, help="a SentencePiece model, such as vocabulary/subwords.model"
+    )
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="tokenfree-") as folder:
         dump = options.dump or find_dump(Path(folder))
@@ -72,7 +76,9 @@ def measure(config: PreprocessConfig, folder: Path) -> tuple[float, dict[str, fl
     stages = {
         "decompress": decompress,
         "find and parse pages": cpu_seconds(lambda: list(read_split(split))) - decompress,
-        "clean wikitext": cpu_seconds(lambda: [clean(page.text, page.site) for page in articles if page.site]),
+        "clean wikitext": cpu_seconds(
+            lambda: [clean(page.text, page.site) for page in articles if page.site]
+        ),
         "normalise": cpu_seconds(lambda: [normalize(text) for text in texts]),
         "sort and write runs": cpu_seconds(
             lambda: write_documents(Storage.at(str(folder)), "runs", "r", documents, 0.05)

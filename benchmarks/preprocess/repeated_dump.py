@@ -40,7 +40,8 @@ def parse_size(text: str) -> int:
 def write_repeated(dump: Path, size: int, target: Path) -> int:
     """Write a multistream bz2 dump of about `size` bytes of XML, and return the number of pages.
 
-    All of `dump` is held in memory. No two articles have the same text, so that none is dropped as a duplicate.
+    All of `dump` is held in memory. No two articles have the same text, so that none is dropped as a
+    duplicate.
     """
     head, pages = _read(dump)
     number = 0
@@ -54,9 +55,10 @@ def write_repeated(dump: Path, size: int, target: Path) -> int:
 
 
 def write_single_stream(dump: Path, size: int, target: Path, one_article_in: int = 1) -> int:
-    """Write the dump of `write_repeated` in one stream, compressed according to its name. Return the number of pages.
+    """Write the dump of `write_repeated` in one stream, compressed according to its name.
 
-    In all but one of every `one_article_in` rounds through the pages, the pages are talk pages, which a job skips.
+    Return the number of pages. In all but one of every `one_article_in` rounds through the pages, the pages
+    are talk pages, which a job skips.
     """
     head, pages = _read(dump)
     talk = [_NAMESPACE.sub(_TALK, page, count=1) for page in pages]
@@ -100,7 +102,11 @@ def _repeat(*rounds: list[bytes]) -> Iterator[bytes]:
             page = _ID.sub(b"%d" % number, page, count=1)
             head = b"This is page %d, which is copy %d of another one.\n\n" % (number, copy)
             # A redirect must be at the beginning of the text.
-            yield page if b"<redirect" in page else _TEXT.sub(lambda tag, head=head: tag[0] + head, page, count=1)
+            yield (
+                page
+                if b"<redirect" in page
+                else _TEXT.sub(lambda tag, head=head: tag[0] + head, page, count=1)
+            )
 
 
 def _streams(pages: Iterator[bytes], size: int) -> Iterator[list[bytes]]:

@@ -3,9 +3,9 @@
     PYTHONPATH=DIR python -m benchmarks.preprocess.text_quality     (DIR: see benchmarks/preprocess/wiki_peers.py)
     python -m benchmarks.preprocess.text_quality --check
 
-The peers are mwparserfromhell and wikiextractor. Every snippet is looked up in its page, so the table contains only
-real wikitext. `--check` writes nothing and fails if the file is out of date. It ignores the column of wikiextractor,
-which need not be installed.
+The peers are mwparserfromhell and wikiextractor. Every snippet is looked up in its page, so the table
+contains only real wikitext. `--check` writes nothing and fails if the file is out of date. It ignores the
+column of wikiextractor, which need not be installed.
 """
 
 import argparse
@@ -96,7 +96,9 @@ def is_current(text: str) -> bool:
 
 def main() -> None:
     """Write or check the file."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--check", action="store_true", help="fail if the file is out of date")
     options = parser.parse_args()
     if options.check:

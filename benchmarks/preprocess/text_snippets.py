@@ -16,7 +16,9 @@ QUOTED = (
     'hingegen seien {{"|widernatürlich, künstlich gemacht und aus der [[Reflexion (Philosophie)|Reflexion]] '
     "entsprungen […] überall muß Ein Wille der leitende seyn.}}"
 )
-AUSTRIA = "L''''Autriche''' ({{en langue|de|Österreich}} {{prononciation|De-Österreich.ogg}}), en forme longue"
+AUSTRIA = (
+    "L''''Autriche''' ({{en langue|de|Österreich}} {{prononciation|De-Österreich.ogg}}), en forme longue"
+)
 
 SNIPPETS = [
     ("unit", "en", "Alaska", "about {{convert|60|mi|km}} southwest of Anchorage."),

@@ -5,11 +5,11 @@
     python -m benchmarks.preprocess.whole_job --repeat-to 2GB --runs ours:4  # how much memory a worker needs
     python -m benchmarks.preprocess.whole_job DUMP --runs peer:1 ours:1
 
-A run is a side and its number of workers, in a separate process. CPU seconds are user and system time of the process
-and all its descendants, with its imports: the medians of rounds in turn. "KB/s" is the side's own clean text divided by
-CPU seconds. The peer keeps the text of references, which makes its text longer. "times the peer" compares the seconds
-for the same input. Peak memory is that of the largest process. Both sides get the same SentencePiece model. Its
-training is a separate line.
+A run is a side and its number of workers, in a separate process. CPU seconds are user and system time of the
+process and all its descendants, with its imports: the medians of rounds in turn. "KB/s" is the side's own
+clean text divided by CPU seconds. The peer keeps the text of references, which makes its text longer. "times
+the peer" compares the seconds for the same input. Peak memory is that of the largest process. Both sides get
+the same SentencePiece model. Its training is a separate line.
 """
 
 from __future__ import annotations
@@ -46,18 +46,28 @@ def main() -> None:
     options = parse()
     if options.inner:
         side, _, workers = options.inner.partition(":")
-        print(json.dumps(work(side, int(workers), options.dump, options.model, options.output, options.vocabulary)))
+        print(
+            json.dumps(
+                work(side, int(workers), options.dump, options.model, options.output, options.vocabulary)
+            )
+        )
         return
     with tempfile.TemporaryDirectory(prefix="tokenfree-") as folder:
         compare(options, Path(folder))
 
 
 def parse() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("dump", nargs="?", help=f"a Wikipedia dump (default: {EXCERPT} of the test data)")
-    parser.add_argument("--runs", nargs="+", default=RUNS, metavar="SIDE:WORKERS", help=f"default: {' '.join(RUNS)}")
+    parser.add_argument(
+        "--runs", nargs="+", default=RUNS, metavar="SIDE:WORKERS", help=f"default: {' '.join(RUNS)}"
+    )
     parser.add_argument("--rounds", type=int, default=3, help="of each run in turn (default 3)")
-    parser.add_argument("--repeat-to", type=parse_size, metavar="SIZE", help="repeat its pages to a dump of this size")
+    parser.add_argument(
+        "--repeat-to", type=parse_size, metavar="SIZE", help="repeat its pages to a dump of this size"
+    )
     parser.add_argument("--vocabulary", type=int, default=16_000, help="number of subwords")
     parser.add_argument("--model", help="a SentencePiece model, instead of one trained on the dump")
     parser.add_argument("--inner", help=argparse.SUPPRESS)
@@ -103,7 +113,10 @@ def show(name: str, result: Result, peer: Result | None) -> None:
     ratio = f"{peer.seconds / result.seconds:.2f}" if peer else ""
     speed = result.characters / result.seconds / 1e3
     size = result.characters / 1e6
-    print(f"{name:22}{result.seconds:9.2f}{size:10.2f}{speed:8,.0f}{ratio:>16}{result.peak / 1e6:9.0f}", flush=True)
+    print(
+        f"{name:22}{result.seconds:9.2f}{size:10.2f}{speed:8,.0f}{ratio:>16}{result.peak / 1e6:9.0f}",
+        flush=True,
+    )
 
 
 def find_dump(folder: Path) -> Path:
@@ -133,7 +146,9 @@ def run(name: str, dump: Path, model: str | None, folder: Path, vocabulary: int)
     ]
     command += ["--vocabulary", str(vocabulary), *(["--model", model] if model else [])]
     environment = {"OMP_NUM_THREADS": "1", **os.environ}
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=environment, text=True)
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=environment, text=True
+    )
     watch = MemoryWatch(process.pid)
     told, _ = process.communicate()
     if process.returncode:
@@ -176,13 +191,17 @@ class MemoryWatch:
             self._look(int(child))
 
 
-def work(side: str, workers: int, dump: str, model: str | None, output: str, vocabulary: int) -> dict[str, float]:
+def work(
+    side: str, workers: int, dump: str, model: str | None, output: str, vocabulary: int
+) -> dict[str, float]:
     """Do a run in its process, and return its CPU seconds and the number of characters of clean text."""
     if side == "ours":
         from tokenfree.pipelines.preprocess import run_preprocess
         from tokenfree.preprocess.config import PreprocessConfig, VocabularyConfig
 
-        config = PreprocessConfig(wikipedia=(dump,), vocabulary=VocabularyConfig(model=model, size=vocabulary))
+        config = PreprocessConfig(
+            wikipedia=(dump,), vocabulary=VocabularyConfig(model=model, size=vocabulary)
+        )
         characters = run_preprocess(config, output, workers=workers).counters["characters"]
     elif side == "peer" and model:
         from benchmarks.preprocess.peer_datasets import preprocess
@@ -194,7 +213,10 @@ def work(side: str, workers: int, dump: str, model: str | None, output: str, voc
 
 
 def cpu_seconds() -> float:
-    """Return the CPU seconds of this process and its descendants. Ended workers are counted by their parents."""
+    """Return the CPU seconds of this process and its descendants.
+
+    Ended workers are counted by their parents.
+    """
     here = psutil.Process()
     used = [here.cpu_times(), *(child.cpu_times() for child in here.children(recursive=True))]
     return sum(times.user + times.system + times.children_user + times.children_system for times in used)

@@ -41,7 +41,9 @@ def _read(path: Path) -> tuple[Site, str]:
     language = None
     if path.parent.name == "minidumps":  # their siteinfo is that of the English wiki
         language = path.name.partition("wiki")[0]
-    return Site.from_siteinfo(xml[:_HEAD_CHARACTERS], database=path.name.partition("-")[0], language=language), xml
+    return Site.from_siteinfo(
+        xml[:_HEAD_CHARACTERS], database=path.name.partition("-")[0], language=language
+    ), xml
 
 
 def _pages(xml: str, namespace: int) -> Iterator[tuple[str, str]]:

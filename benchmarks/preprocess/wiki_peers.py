@@ -18,7 +18,9 @@ import mwparserfromhell
 from benchmarks.preprocess.wiki_pages import read_templates
 
 Cleaner = Callable[[str], str]
-HOW_TO_GET_IT = "no wikiextractor to be imported: pip install --target DIR 'wikiextractor>=3.1', and set PYTHONPATH=DIR"
+HOW_TO_GET_IT = (
+    "no wikiextractor to be imported: pip install --target DIR 'wikiextractor>=3.1', and set PYTHONPATH=DIR"
+)
 
 
 def mwparserfromhell_text(wikitext: str) -> str:

@@ -2,14 +2,14 @@
 
     python -m benchmarks.preprocess.wikitext [--megabytes 1.5] [DUMP ...]
 
-For each dump, it prints megabytes of wikitext (UTF-8) per CPU second of each, and the ratio of ours to theirs.
-wikiextractor is included only if it can be imported (see wiki_peers.py). It also prints how similar our text is to
-mwparserfromhell's on prose, with and without paragraphs that have templates: the mean over paragraphs of the Jaccard
-similarity of their sets of character 5-grams.
+For each dump, it prints megabytes of wikitext (UTF-8) per CPU second of each, and the ratio of ours to
+theirs. wikiextractor is included only if it can be imported (see wiki_peers.py). It also prints how similar
+our text is to mwparserfromhell's on prose, with and without paragraphs that have templates: the mean over
+paragraphs of the Jaccard similarity of their sets of character 5-grams.
 
-A paragraph is a line of at least 200 characters of running text without files and formulas, and without list, table or
-template marks at its start. Its references are removed from the wikitext first, because mwparserfromhell keeps their
-text.
+A paragraph is a line of at least 200 characters of running text without files and formulas, and without list,
+table or template marks at its start. Its references are removed from the wikitext first, because
+mwparserfromhell keeps their text.
 """
 
 import argparse
@@ -62,7 +62,9 @@ def prose(wikitext: str) -> Iterator[str]:
         line = _REFERENCE.sub("", line)
         at_top = depth <= 0 and bool(_PROSE.match(line))
         depth += line.count("{{") + line.count("{|") - line.count("}}") - line.count("|}")
-        balanced = all(line.count(a) == line.count(b) for a, b in (("{{", "}}"), ("[[", "]]"), ("<!--", "-->")))
+        balanced = all(
+            line.count(a) == line.count(b) for a, b in (("{{", "}}"), ("[[", "]]"), ("<!--", "-->"))
+        )
         if at_top and balanced and len(line) >= SHORTEST_PARAGRAPH and not _NOT_PROSE.search(line):
             yield line
 
@@ -113,7 +115,9 @@ def compare(path: Path, megabytes: float, third: bool) -> None:
 
 def main() -> None:
     """Run the comparison on the given dumps, or on those of the test data."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("dumps", nargs="*", type=Path)
     parser.add_argument("--megabytes", type=float, default=1.5, help="wikitext taken from each dump")
     options = parser.parse_args()

@@ -7,8 +7,8 @@
     python -m benchmarks.results list                       # what is done, and what remains
     python -m benchmarks.results tables                     # write docs/results.md, its picture and README.md here
 
-Results are lines of benchmarks/results/lines.jsonl. Data, runs and logs are in build/results. A run that has a line is
-skipped, so you can kill the command at any time and run it again.
+Results are lines of benchmarks/results/lines.jsonl. Data, runs and logs are in build/results. A run that has
+a line is skipped, so you can kill the command at any time and run it again.
 """
 
 from __future__ import annotations
@@ -30,7 +30,10 @@ VARIABLE = "TOKENFREE_TEST_DATA"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command. Return its exit status: 1 if a run failed, 2 for invalid arguments, 130 if interrupted."""
+    """Run the command.
+
+    Return its exit status: 1 if a run failed, 2 for invalid arguments, 130 if interrupted.
+    """
     arguments = _parser().parse_args(argv)
     if arguments.command == "tables":
         from benchmarks.results.tables import write  # only here, because matplotlib takes a second to import
@@ -41,7 +44,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _list(arguments)
     inputs = os.environ.get(VARIABLE, "")
     if not (Path(inputs) / "masakhaner").is_dir():
-        print(f"{VARIABLE} names no folder with masakhaner/: {inputs or 'unset'}. Set it to the data.", file=sys.stderr)
+        print(
+            f"{VARIABLE} names no folder with masakhaner/: {inputs or 'unset'}. Set it to the data.",
+            file=sys.stderr,
+        )
         return 2
     os.nice(19)
     signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored by default in the background
@@ -80,13 +86,19 @@ def _lane(text: str) -> tuple[int, int]:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.results", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        prog="python -m benchmarks.results",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("command", choices=("run", "list", "tables"))
-    parser.add_argument("--only", metavar="GLOB", default="*", help="only runs whose names match, such as 'swa-*'")
+    parser.add_argument(
+        "--only", metavar="GLOB", default="*", help="only runs whose names match, such as 'swa-*'"
+    )
     parser.add_argument("--lane", metavar="N/M", type=_lane, default=(1, 1), help="begin with every Mth run")
     parser.add_argument("--work", metavar="DIR", type=Path, default=REPOSITORY / "build" / "results")
-    parser.add_argument("--lines", metavar="FILE", type=Path, default=LINES, help="results (default: %(default)s)")
+    parser.add_argument(
+        "--lines", metavar="FILE", type=Path, default=LINES, help="results (default: %(default)s)"
+    )
     return parser
 
 

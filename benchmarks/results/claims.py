@@ -1,7 +1,7 @@
 """Claims of the papers, each as a comparison of two rows, and what the runs say about them.
 
-The papers judge downstream tasks after long pretraining. Here, the masked-only held-out loss of a short pretraining
-decides, or the score of a task. Losses are compared only if all runs of both sides use context.
+The papers judge downstream tasks after long pretraining. Here, the masked-only held-out loss of a short
+pretraining decides, or the score of a task. Losses are compared only if all runs of both sides use context.
 """
 
 from __future__ import annotations
@@ -18,7 +18,13 @@ from benchmarks.results.rows import main_score
 from tokenfree.train import intervals
 
 Line = dict[str, Any]
-AGREES, DISAGREES, OPEN, NO_CONTEXT, NOT_RUN = "agrees", "disagrees", "open", "a side uses no context", "not run"
+AGREES, DISAGREES, OPEN, NO_CONTEXT, NOT_RUN = (
+    "agrees",
+    "disagrees",
+    "open",
+    "a side uses no context",
+    "not run",
+)
 MIN_SEEDS, MIN_PROBE = 3, 0.5  # nats of the context probe
 SIMILAR = 0.05  # nats; "no difference" means less than this, 5% of the perplexity
 
@@ -140,27 +146,66 @@ CLAIMS = (
         "claim-base",
         "claim-no-concatenation",
     ),
-    Claim(DIET, "DIET-REL beats positions at the input", "GLUE 85.2, 84.8", "claim-diet-rel", "claim-input-positions"),
-    Claim(DIET, "DIET-ABS beats positions at the input", "GLUE 85.2, 84.8", "claim-diet-abs", "claim-input-positions"),
-    Claim("CANINE, its code", "a convolution beats the mean", "the mean diverged", "claim-base", "claim-mean"),
-    Claim("CANINE, its choice", "a convolution beats attention pooling", "none", "claim-base", "claim-attention"),
+    Claim(
+        DIET,
+        "DIET-REL beats positions at the input",
+        "GLUE 85.2, 84.8",
+        "claim-diet-rel",
+        "claim-input-positions",
+    ),
+    Claim(
+        DIET,
+        "DIET-ABS beats positions at the input",
+        "GLUE 85.2, 84.8",
+        "claim-diet-abs",
+        "claim-input-positions",
+    ),
+    Claim(
+        "CANINE, its code", "a convolution beats the mean", "the mean diverged", "claim-base", "claim-mean"
+    ),
+    Claim(
+        "CANINE, its choice", "a convolution beats attention pooling", "none", "claim-base", "claim-attention"
+    ),
     Claim(TABLE_6, "the local layer helps", "MinSpan 52.2, 48.3", "claim-local-layer", "claim-base"),
     Claim(TABLE_6, "4 characters a unit beat 6", "MinSpan 52.2, 47.6", "claim-base", "claim-rate-6"),
     Claim(TABLE_6, "hashes beat a vocabulary", "MinSpan 52.2, 51.2", "claim-base", "claim-vocabulary"),
-    Claim(TABLE_6, "characters half as wide are worse", "MinSpan 52.2, 49.3", "claim-base", "claim-half-width"),
+    Claim(
+        TABLE_6, "characters half as wide are worse", "MinSpan 52.2, 49.3", "claim-base", "claim-half-width"
+    ),
     Claim(TABLE_6, "attend to characters, not units", "MinSpan 52.5, 52.2", "claim-base", "claim-keys-units"),
     Claim(
-        "Longformer CANINE", "sliding windows change nothing", "55.12, 55.05", "claim-base", "claim-sliding", SIMILAR
+        "Longformer CANINE",
+        "sliding windows change nothing",
+        "55.12, 55.05",
+        "claim-base",
+        "claim-sliding",
+        SIMILAR,
     ),
     Claim(
-        "multi-scale, SST", "multi-scale layers beat BERT's", "51.9, 50.4", "claim-multi-scale", "claim-input-positions"
+        "multi-scale, SST",
+        "multi-scale layers beat BERT's",
+        "51.9, 50.4",
+        "claim-multi-scale",
+        "claim-input-positions",
     ),
     Claim(ALPHA, "a positive alpha is best: 0.5 against 0", "none", "ms-base", "ms-alpha-0"),
     Claim(ALPHA, "a negative alpha hurts: 0 against -0.5", "none", "ms-alpha-0", "ms-alpha-minus-0.5"),
-    Claim("DIET, Table 5", "DIET-REL: not shared beats shared by layers", "58.0, 57.3", "diet-rel", "diet-rel-shared"),
+    Claim(
+        "DIET, Table 5",
+        "DIET-REL: not shared beats shared by layers",
+        "58.0, 57.3",
+        "diet-rel",
+        "diet-rel-shared",
+    ),
     Claim("Byte2Word", "bytes 96 and 192 wide are as good", "none", "b2w-48", "b2w-24", SIMILAR),
     *(
-        Claim(MIRRORED, f"{text}, K = {pairs}", "a curve", f"mirrored{better}-{pairs}", f"mirrored{worse}-{pairs}")
+        Claim(
+            MIRRORED,
+            f"{text}, K = {pairs}",
+            "a curve",
+            f"mirrored{better}-{pairs}",
+            f"mirrored{worse}-{pairs}",
+        )
         for text, better, worse in (
             ("the Transformer beats Flex", "-transformer", ""),
             ("Flex beats deepHier", "", "-deep-hier-s"),
@@ -168,5 +213,7 @@ CLAIMS = (
         )
         for pairs in (2, 5, 10)
     ),
-    Claim(MIRRORED, "six layers: Flex beats deepHier, K = 2", "none", "mirrored-six-2", "mirrored-deep-hier-s-2"),
+    Claim(
+        MIRRORED, "six layers: Flex beats deepHier, K = 2", "none", "mirrored-six-2", "mirrored-deep-hier-s-2"
+    ),
 )

@@ -1,8 +1,8 @@
 """The sets of examples, each split into training, development and test parts, and the text for pretraining.
 
-Parts are fixed: the part of an example depends on the SHA-256 of its text (for a pair, its first text), so repeated
-texts share a part. If a set has a test file, a tenth of its training file becomes development. If it has only one file,
-a tenth becomes development, two tenths become test, and the rest is training.
+Parts are fixed: the part of an example depends on the SHA-256 of its text (for a pair, its first text), so
+repeated texts share a part. If a set has a test file, a tenth of its training file becomes development. If it
+has only one file, a tenth becomes development, two tenths become test, and the rest is training.
 """
 
 from __future__ import annotations
@@ -18,7 +18,14 @@ from typing import Any
 Example = dict[str, Any]
 PARTS = ("train", "dev", "test")
 NAMES, TEXTS, PAIRS = "names", "texts", "pairs"
-LANGUAGES = {"amh": "Amharic", "hau": "Hausa", "ibo": "Igbo", "kin": "Kinyarwanda", "swa": "Swahili", "wol": "Wolof"}
+LANGUAGES = {
+    "amh": "Amharic",
+    "hau": "Hausa",
+    "ibo": "Igbo",
+    "kin": "Kinyarwanda",
+    "swa": "Swahili",
+    "wol": "Wolof",
+}
 DOMAINS = (
     *("MR", "baby", "books", "camera_photo", "dvd", "electronics", "imdb", "kitchen_housewares"),
     *("magazines", "music", "software", "video"),
@@ -64,7 +71,11 @@ def _labelled(file: Path) -> list[Example]:
     """Read SST and MTL-16: a label, a space or tab, and the text."""
     lines = [re.split(r"[ \t]", line, maxsplit=1) for line in _text(file).split("\n") if line.strip()]
     domain = {"domain": file.name.split(".")[0]} if ".task." in file.name else {}
-    return [{"text": line[1].strip(), "label": line[0], **domain} for line in lines if line[1:] and line[1].strip()]
+    return [
+        {"text": line[1].strip(), "label": line[0], **domain}
+        for line in lines
+        if line[1:] and line[1].strip()
+    ]
 
 
 def _wisesight(file: Path) -> list[Example]:
@@ -74,7 +85,9 @@ def _wisesight(file: Path) -> list[Example]:
 
 def _snli(file: Path) -> list[Example]:
     columns = [_text(file.with_name(f"{column}.dev")).splitlines() for column in ("s1", "s2", "labels")]
-    return [dict(zip(("sentence1", "sentence2", "label"), row, strict=True)) for row in zip(*columns, strict=True)]
+    return [
+        dict(zip(("sentence1", "sentence2", "label"), row, strict=True)) for row in zip(*columns, strict=True)
+    ]
 
 
 def _xnli(file: Path) -> list[Example]:
@@ -122,9 +135,15 @@ SETS = {
     "xnli-ko": Set("XNLI (Korean)", PAIRS, _xnli, ("xnli-ko/xnli.dev.ko.tsv",)),
 }
 
-# Pretraining text. "text" leaves out the large excerpts of bn, ja, ltg, uk, vi and zh: no set is in these languages.
+# Pretraining text. "text" leaves out the large excerpts of bn, ja, ltg, uk, vi and zh: no set is in these
+# languages.
 _PACKED = ("--window.pack", "across_documents", "--filters.min_characters", "16")
-_ENGLISH = ("enwiki-2016-shortened.xml.bz2", "enwiki-table-markup.xml.bz2", "simplewiki-excerpt.xml", "minidumps")
+_ENGLISH = (
+    "enwiki-2016-shortened.xml.bz2",
+    "enwiki-table-markup.xml.bz2",
+    "simplewiki-excerpt.xml",
+    "minidumps",
+)
 _OTHERS = ("aawiki*", "bnwiki*", "jawiki*", "ltgwiki*", "ukwiki*", "viwiki*", "zhwiki*")
 _BOOKS = ("books", "books-gutenberg/[def][enr]_*.txt")
 CORPORA = {  # dumps, books and options
@@ -160,7 +179,9 @@ def make_set(inputs: Path, folder: Path, name: str) -> None:
         file = path(folder, name, part)
         file.parent.mkdir(parents=True, exist_ok=True)
         new = file.with_suffix(".new")
-        new.write_text("".join(json.dumps(each, ensure_ascii=False) + "\n" for each in found), encoding="utf-8")
+        new.write_text(
+            "".join(json.dumps(each, ensure_ascii=False) + "\n" for each in found), encoding="utf-8"
+        )
         new.rename(file)
 
 
@@ -196,7 +217,8 @@ def corpus_arguments(inputs: Path, folder: Path, name: str) -> list[str]:
     reviews = folder / f"{name}-reviews.jsonl"
     reviews.parent.mkdir(parents=True, exist_ok=True)
     rows = (
-        json.dumps({"id": f"{number}", "text": text, "language": "en"}) for number, text in enumerate(_reviews(inputs))
+        json.dumps({"id": f"{number}", "text": text, "language": "en"})
+        for number, text in enumerate(_reviews(inputs))
     )
     reviews.write_text("".join(f"{row}\n" for row in rows), encoding="utf-8")
     dumps, books, options = CORPORA[name]
@@ -210,7 +232,8 @@ def corpus_arguments(inputs: Path, folder: Path, name: str) -> list[str]:
 def _reviews(inputs: Path) -> Iterator[str]:
     """Yield the training texts of MTL-16 and SST that are not in a development or test part of any set of texts.
 
-    SST's sentences are from the same reviews as MTL-16's domain MR, so each is compared with the parts of both.
+    SST's sentences are from the same reviews as MTL-16's domain MR, so each is compared with the parts of
+    both.
     """
     made = [parts(inputs, SETS[name]) for name in ("mtl", "sst5", "sst2")]
     held_out = {_letters(key(each)) for found in made for part in ("dev", "test") for each in found[part]}

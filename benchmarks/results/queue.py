@@ -1,7 +1,8 @@
 """Work through the queue, with one line of results per run. Everything resumes after a kill.
 
-A run that has a line is skipped. Lock files let several commands share a folder. CPU seconds are those of all processes
-of a run, summed over its attempts. They are read every two seconds and kept in a file, so that killed attempts count.
+A run that has a line is skipped. Lock files let several commands share a folder. CPU seconds are those of all
+processes of a run, summed over its attempts. They are read every two seconds and kept in a file, so that
+killed attempts count.
 """
 
 from __future__ import annotations
@@ -61,7 +62,10 @@ class Run:
 
 
 def runs() -> list[Run]:
-    """Return the queue. In each stage, seed 0 of all rows comes first, and sweeps precede rows that need their rate."""
+    """Return the queue.
+
+    In each stage, seed 0 of all rows comes first, and sweeps precede rows that need their rate.
+    """
     found = []
     for stage in QUEUE:
         for seed in range(3):
@@ -161,7 +165,11 @@ def work(queue: Sequence[Run], folders: Folders, pattern: str = "*") -> list[str
 
 def shown(line: Line) -> str:
     """Return the result of a run in a few words."""
-    spent = f"{line['cpu_seconds']:.0f} CPU seconds" if "cpu_seconds" in line else f"{line['seconds']:.0f} s on a GPU"
+    spent = (
+        f"{line['cpu_seconds']:.0f} CPU seconds"
+        if "cpu_seconds" in line
+        else f"{line['seconds']:.0f} s on a GPU"
+    )
     if "evaluation" in line:
         found = line["evaluation"]
         said = f"loss {found['validation_masked_only_loss']:.3f}, margin {found.get('margin') or 0:.2f}, "
@@ -191,7 +199,12 @@ class Worker:
             Failed: A command failed.
             NotReady: The run that it starts from has not ended.
         """
-        found = {PRETRAIN: self._pretrain, FINETUNE: self._finetune, PROBE: self._simple, BASELINE: self._simple}
+        found = {
+            PRETRAIN: self._pretrain,
+            FINETUNE: self._finetune,
+            PROBE: self._simple,
+            BASELINE: self._simple,
+        }
         before = None if self.row.begins_with is None else f"{self.row.begins_with}-{self.run.seed}"
         if before is not None and before not in self.lines:
             raise NotReady(f"{before} has not ended")
@@ -202,8 +215,18 @@ class Worker:
             data.make_set(self.folders.inputs, self.folders.work / "data", self.row.set)
         result = found[self.row.kind]()
         rate = self.name.rpartition("@")[2].rpartition("-")[0] if "@" in self.name else None
-        head = {"run": self.name, "row": self.row.name, "seed": self.run.seed, **({"rate": rate} if rate else {})}
-        return {**head, **_rounded(result), "cpu_seconds": round(self.cpu.total(), 1), "revision": _revision()}
+        head = {
+            "run": self.name,
+            "row": self.row.name,
+            "seed": self.run.seed,
+            **({"rate": rate} if rate else {}),
+        }
+        return {
+            **head,
+            **_rounded(result),
+            "cpu_seconds": round(self.cpu.total(), 1),
+            "revision": _revision(),
+        }
 
     def _pretrain(self) -> Line:
         corpus = self.folders.work / "corpora" / self.row.data
@@ -240,18 +263,32 @@ class Worker:
         if name is not None:
             train = data.examples(folder, name, "train")
             made = {part: _scores(train, data.examples(folder, name, part), run, part) for part in made}
-        return {"command": self._shown(command), "best_step": result["best_step"], "scores": {self.row.label: made}}
+        return {
+            "command": self._shown(command),
+            "best_step": result["best_step"],
+            "scores": {self.row.label: made},
+        }
 
     def _simple(self) -> Line:
         output = self.folders.work / "logs" / f"{self.name}.json"
-        command = ["benchmarks.results.simple", "--data", str(self.folders.work / "data"), "--set", str(self.row.set)]
+        command = [
+            "benchmarks.results.simple",
+            "--data",
+            str(self.folders.work / "data"),
+            "--set",
+            str(self.row.set),
+        ]
         command += ["--output", str(output)]
         command += [] if self.before is None else ["--encoder", str(self.before)]
         self._call(command)
         return {"command": self._shown(command), "scores": json.loads(output.read_text(encoding="utf-8"))}
 
     def _options(self) -> list[str]:
-        rate = {} if "@" not in self.name else {"train.learning_rate": self.name.rpartition("@")[2].rpartition("-")[0]}
+        rate = (
+            {}
+            if "@" not in self.name
+            else {"train.learning_rate": self.name.rpartition("@")[2].rpartition("-")[0]}
+        )
         options = {**self.row.options, **rate, "train.threads": "1", "train.seed": str(self.run.seed)}
         return [word for key, value in options.items() for word in (f"--{key}", value)]
 
@@ -259,7 +296,9 @@ class Worker:
         module = [] if command[0] == "tokenfree" else ["python", "-m"]
         return shlex.join([*module, *command]).replace(f"{self.folders.work}/", "")
 
-    def _call(self, command: Sequence[str], cpu: CpuSeconds | None = None, output: Path | None = None) -> None:
+    def _call(
+        self, command: Sequence[str], cpu: CpuSeconds | None = None, output: Path | None = None
+    ) -> None:
         call(command, self.folders.work / "logs" / f"{self.name}.log", cpu or self.cpu, output)
 
 
@@ -269,7 +308,9 @@ def _rounded(value: Any) -> Any:
     return round(value, 5) if isinstance(value, float) else value
 
 
-def _scores(train: Sequence[data.Example], gold: Sequence[data.Example], run: Path, part: str) -> dict[str, float]:
+def _scores(
+    train: Sequence[data.Example], gold: Sequence[data.Example], run: Path, part: str
+) -> dict[str, float]:
     predictions = data.read(run / "predictions" / f"{part}.jsonl")
     if "tokens" in gold[0]:
         return scores.name_scores(train, gold, [each["tags"] for each in predictions])
@@ -307,7 +348,8 @@ class CpuSeconds:
 def call(command: Sequence[str], log: Path, cpu: CpuSeconds, output: Path | None = None) -> None:
     """Run a Python module to its end.
 
-    If this process is interrupted, the module can write a checkpoint. If this process is killed, so is the module.
+    If this process is interrupted, the module can write a checkpoint. If this process is killed, so is the
+    module.
 
     Raises:
         Failed: The module ended with an error.
@@ -335,7 +377,9 @@ def call(command: Sequence[str], log: Path, cpu: CpuSeconds, output: Path | None
             cpu.keep(_children_seconds() - before)
             cpu.next()
     if status:
-        said = log.read_bytes()[-2000:].decode(errors="replace").strip().splitlines() or ["it printed nothing"]
+        said = log.read_bytes()[-2000:].decode(errors="replace").strip().splitlines() or [
+            "it printed nothing"
+        ]
         raise Failed(f"{command[0]} {command[1]} ended with {status}: {said[-1]} ({log})")
 
 
@@ -387,5 +431,7 @@ def _lock(file: Path, *, wait: bool = False) -> Iterator[bool]:
 
 
 def _revision() -> str:
-    said = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False)
+    said = subprocess.run(
+        ["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False
+    )
     return said.stdout.strip()

@@ -1,8 +1,9 @@
-"""The rows of the queue, with the most valuable stage first. Settings that rows share are at the top, defined once.
+"""The rows of the queue, with the most valuable stage first.
 
-A row is a set of examples or a corpus, a recipe with options, the pretraining row that it starts from, and steps. Each
-has three seeds. A row that starts from a pretraining row uses its run with the same seed. A row with `rates` trains at
-the rate that its family's `leader` finds best on its development part, with seed 0.
+Settings that rows share are at the top, defined once. A row is a set of examples or a corpus, a recipe with
+options, the pretraining row that it starts from, and steps. Each has three seeds. A row that starts from a
+pretraining row uses its run with the same seed. A row with `rates` trains at the rate that its family's
+`leader` finds best on its development part, with seed 0.
 """
 
 from __future__ import annotations
@@ -41,14 +42,19 @@ LARGER_RATES = {NAMES: ("0.0005", "0.001", "0.002"), TEXTS: ("0.0001", "0.0003",
 # By kind of set: recipe, options, rates of the sweep (the lowest first), the set that the sweep uses.
 TUNING: Mapping[str, tuple[str, Options, tuple[str, ...], str]] = {
     NAMES: ("ner", {"train.length": "240"}, ("0.001", "0.002", "0.004"), "swa"),
-    TEXTS: ("classification", {"train.length": "240", "task.stride": "1"}, ("0.0001", "0.0003", "0.001"), "sst2"),
+    TEXTS: (
+        "classification",
+        {"train.length": "240", "task.stride": "1"},
+        ("0.0001", "0.0003", "0.001"),
+        "sst2",
+    ),
     PAIRS: ("pairs", {"train.length": "512"}, ("0.0001", "0.0003", "0.001"), "snli"),
 }
 STEPS = {"sst2": 600, "sst5": 600, "mtl": 900, "wisesight": 400, "snli": 500, "xnli-ko": 300}
 NAMES_STEPS = 300
 ENGLISH_TEXTS = ("sst2", "sst5", "mtl")  # also fine-tuned after the longer pretraining
-# The recipe that a claim changes: CANINE-S over single characters, trained fast. With the papers' own settings, models
-# of this size do not use context within minutes, so nothing could be compared.
+# The recipe that a claim changes: CANINE-S over single characters, trained fast. With the papers' own
+# settings, models of this size do not use context within minutes, so nothing could be compared.
 CLAIMS_RECIPE = "canine-fast-tiny"
 CLAIMS_BASE: Options = {  # explicit, so that they apply to any part a claim changes to
     "model.downsampler.layers": "0",
@@ -106,7 +112,9 @@ def _pretrained() -> Iterator[Row]:
     yield Row("text", PRETRAIN, "n-gram CANINE", recipe=recipe, options=options)
     yield Row("text-untrained", PRETRAIN, "n-gram CANINE, untrained", recipe=recipe, options=nothing)
     longer = {**options, "train.steps": str(5 * int(options["train.steps"]))}
-    yield Row("text-long", PRETRAIN, "n-gram CANINE, five times as long", recipe=recipe, options=longer, seeds=1)
+    yield Row(
+        "text-long", PRETRAIN, "n-gram CANINE, five times as long", recipe=recipe, options=longer, seeds=1
+    )
     recipe, options = LARGER_PRETRAINING
     yield Row("all-gpu", PRETRAIN, "small n-gram CANINE, on a GPU", None, "all", recipe, options, seeds=1)
 
@@ -117,7 +125,10 @@ def _of_set(name: str) -> Iterator[Row]:
     steps = STEPS.get(name, NAMES_STEPS)
     given = {**options, "train.steps": str(steps), "train.validate_every_steps": str(steps // 5)}
     given["train.checkpoint_every_steps"] = given["train.validate_every_steps"]
-    for end, label, begins_with in (("tuned", PRETRAINED, "text"), ("untrained", UNTRAINED, "text-untrained")):
+    for end, label, begins_with in (
+        ("tuned", PRETRAINED, "text"),
+        ("untrained", UNTRAINED, "text-untrained"),
+    ):
         family = (rates, f"{leader}-{end}")
         yield Row(f"{name}-{end}", FINETUNE, label, name, "", recipe, given, begins_with, *family)
     if name in ENGLISH_TEXTS:
@@ -125,7 +136,8 @@ def _of_set(name: str) -> Iterator[Row]:
         yield Row(f"{name}-long", FINETUNE, LONGER, name, "", recipe, given, "text-long", *family, seeds=1)
     if name in FIRST:
         family = (LARGER_RATES[kind], f"{leader}-gpu")
-        given = {**given, "model.trunk.dropout": "0.1"}  # without it, the loss on SST-2's development part rises
+        # Without it, the loss on SST-2's development part rises.
+        given = {**given, "model.trunk.dropout": "0.1"}
         yield Row(f"{name}-gpu", FINETUNE, LARGER, name, "", recipe, given, "all-gpu", *family, seeds=1)
     yield Row(f"{name}-probe", PROBE, "linear probe", name, begins_with="text")
 
@@ -201,7 +213,10 @@ ROWS = {row.name: row for stage in QUEUE for row in stage}
 
 
 def main_score(line: Mapping[str, Any], part: str) -> float:
-    """Return the main score of a run. With several predictors, the one that is best on the development part counts."""
+    """Return the main score of a run.
+
+    With several predictors, the one that is best on the development part counts.
+    """
     best = max(line["scores"].values(), key=lambda scores: _main(scores["dev"]))
     return _main(best[part])
 

@@ -2,8 +2,8 @@
 
     python -m benchmarks.results.simple --data FOLDER --set swa --output FILE [--encoder RUN]
 
-It writes the scores of a set by predictor and part as JSON. The baselines are those of `tokenfree finetune`, fitted to
-the whole training part. The regularisation of a probe is chosen on the development part.
+It writes the scores of a set by predictor and part as JSON. The baselines are those of `tokenfree finetune`,
+fitted to the whole training part. The regularisation of a probe is chosen on the development part.
 """
 
 from __future__ import annotations
@@ -24,7 +24,12 @@ from tokenfree.train.tasks import classification, pairs, tagging
 from tokenfree.train.tasks.examples.tagged import TaggedExample
 from tokenfree.train.tasks.examples.texts import TextExample
 
-FREQUENT_TAG, LARGER_CLASS, NGRAMS, PROBE = "most frequent tag", "larger class", "character n-grams", "linear probe"
+FREQUENT_TAG, LARGER_CLASS, NGRAMS, PROBE = (
+    "most frequent tag",
+    "larger class",
+    "character n-grams",
+    "linear probe",
+)
 STRENGTHS = (0.1, 1.0, 10.0)  # C of the logistic regression: inverse strength of its regularisation
 BATCH = 64
 
@@ -41,7 +46,10 @@ def measure(folder: Path, name: str, run: Path | None) -> dict[str, dict[str, di
         found = {PROBE: _name_probe(made, encode) if of_names else _text_probe(made, encode)}
     else:
         found = _baselines(made, SETS[name].kind)
-    return {label: {part: _scores(made, part, said[part]) for part in ("dev", "test")} for label, said in found.items()}
+    return {
+        label: {part: _scores(made, part, said[part]) for part in ("dev", "test")}
+        for label, said in found.items()
+    }
 
 
 def _scores(made: Parts, part: str, said: Sequence[Any]) -> dict[str, float]:
@@ -86,8 +94,11 @@ def _name_probe(made: Parts, encode: Embedder) -> Predicted:
     for part in PARTS:
         places = []
         for example in made[part]:
-            ends = np.cumsum([len(word) + 1 for word in example["tokens"]]).tolist()  # a space follows each word
-            places.append([(end - 1 - len(word), end - 1) for word, end in zip(example["tokens"], ends, strict=True)])
+            # A space follows each word.
+            ends = np.cumsum([len(word) + 1 for word in example["tokens"]]).tolist()
+            places.append(
+                [(end - 1 - len(word), end - 1) for word, end in zip(example["tokens"], ends, strict=True)]
+            )
         features[part] = np.concatenate(encode([" ".join(each["tokens"]) for each in made[part]], places))
 
     def sentences(part: str, said: Sequence[str]) -> list[list[str]]:
@@ -97,7 +108,9 @@ def _name_probe(made: Parts, encode: Embedder) -> Predicted:
     return _best(_scaled(features), made, sentences)
 
 
-def _best(features: dict[str, Any], made: Parts, predicted: Callable[[str, Sequence[str]], list[Any]]) -> Predicted:
+def _best(
+    features: dict[str, Any], made: Parts, predicted: Callable[[str, Sequence[str]], list[Any]]
+) -> Predicted:
     """Return the predictions of the logistic regression that is best on the development part."""
     labels = [label for each in made["train"] for label in each.get("ner_tags", [each.get("label")])]
     found = []
@@ -129,8 +142,8 @@ class Embedder:
     def __call__(self, texts: Sequence[str], places: Sequence[Sequence[tuple[int, int]]]) -> list[np.ndarray]:
         """Return float [places, width] for each text: the means over its characters from `start` to `end`.
 
-        Texts are read in windows that do not overlap. Embeddings are not kept, because those of all characters take
-        gigabytes.
+        Texts are read in windows that do not overlap. Embeddings are not kept, because those of all
+        characters take gigabytes.
         """
         most = self._encoder.max_characters
         pieces = [(text, at) for text in range(len(texts)) for at in range(0, len(texts[text]), most)]
@@ -149,7 +162,9 @@ class Embedder:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Measure a set and return the exit status."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--data", type=Path, required=True, help="folder of the sets")
     parser.add_argument("--set", required=True, choices=SETS, help="name of the set")
     parser.add_argument("--encoder", type=Path, metavar="RUN", help="probe this pretraining run")

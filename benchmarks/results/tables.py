@@ -7,7 +7,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.results.claims import AGREES, CLAIMS, DISAGREES, NO_CONTEXT, NOT_RUN, OPEN, Finding, find, mean_interval
+from benchmarks.results.claims import (
+    AGREES,
+    CLAIMS,
+    DISAGREES,
+    NO_CONTEXT,
+    NOT_RUN,
+    OPEN,
+    Finding,
+    find,
+    mean_interval,
+)
 from benchmarks.results.data import NAMES, SETS
 from benchmarks.results.queue import NotReady, chosen_rate, runs
 from benchmarks.results.rows import LARGER, LONGER, PRETRAINED, ROWS, UNTRAINED
@@ -106,7 +116,9 @@ def _that_ran(head: Sequence[str], rows: Sequence[Sequence[str]]) -> tuple[list[
         for name, cells in zip(head, zip(*rows, strict=True), strict=True)
         if any(cell != NONE for cell in cells)
     ]
-    return [name for name, _ in columns], [list(row) for row in zip(*(cells for _, cells in columns), strict=True)]
+    return [name for name, _ in columns], [
+        list(row) for row in zip(*(cells for _, cells in columns), strict=True)
+    ]
 
 
 def _bar(scores: Scores, name: str, score: str, baselines: Sequence[str]) -> str:
@@ -131,7 +143,9 @@ def _sentences(scores: Scores, lines: Mapping[str, Line]) -> list[str]:
         if (ours := scores.mean(name, PRETRAINED, score)) is not None
         and (theirs := scores.mean(name, UNTRAINED, score)) is not None
     ]
-    names, texts = ([row[-1] for row in made[1] if row[-1] != NONE] for made in (_names(scores), _texts(scores)))
+    names, texts = (
+        [row[-1] for row in made[1] if row[-1] != NONE] for made in (_names(scores), _texts(scores))
+    )
     of_models = [
         f"Of the sets that have run, {names.count(MET)} of {len(names)} of names are above the most frequent tag, and "
         f"{texts.count(MET)} of {len(texts)} of texts at n-grams or above.",
@@ -165,12 +179,29 @@ def details(lines: Mapping[str, Line]) -> str:
         [
             "## Claims",
             _table(
-                ["paper", "claim", "its numbers", "ours", "95% interval", "seeds", "least context probe", "verdict"],
+                [
+                    "paper",
+                    "claim",
+                    "its numbers",
+                    "ours",
+                    "95% interval",
+                    "seeds",
+                    "least context probe",
+                    "verdict",
+                ],
                 [_claim_row(claim, find(claim, list(lines.values()))) for claim in CLAIMS],
             ),
             "## Pretraining",
             _table(
-                ["row", "seeds", "M characters", "masked-only loss", "least margin", "least probe", "CPU minutes"],
+                [
+                    "row",
+                    "seeds",
+                    "M characters",
+                    "masked-only loss",
+                    "least margin",
+                    "least probe",
+                    "CPU minutes",
+                ],
                 pretrained,
             ),
             "## Tasks",
@@ -235,7 +266,16 @@ def _scored_row(name: str, predictor: str, of_row: Sequence[Line]) -> list[str]:
     )
     dev = statistics.fmean(scores[main] for scores in parts["dev"])
     each = ", ".join(f"{value:.3f}" for value in test)
-    return [f"`{name}`", predictor, str(len(test)), f"{dev:.3f}", shown, each, "; ".join(rest), _minutes(of_row)]
+    return [
+        f"`{name}`",
+        predictor,
+        str(len(test)),
+        f"{dev:.3f}",
+        shown,
+        each,
+        "; ".join(rest),
+        _minutes(of_row),
+    ]
 
 
 def _minutes(of_row: Sequence[Line]) -> str:

@@ -1,8 +1,9 @@
 """Attention patterns compared with full attention on long inputs: python -m benchmarks.train.attention_patterns
 
-A trunk of base width (768, with 12 heads), by default of one layer, runs over 1,024 to 8,192 units of one example. The
-benchmark measures CPU seconds of a training step (forward and backward, dropout 0.1) and of a forward pass without
-gradients, in turn. It also measures how much each raises the peak memory of a separate process. One thread.
+A trunk of base width (768, with 12 heads), by default of one layer, runs over 1,024 to 8,192 units of one
+example. The benchmark measures CPU seconds of a training step (forward and backward, dropout 0.1) and of a
+forward pass without gradients, in turn. It also measures how much each raises the peak memory of a separate
+process. One thread.
 """
 
 import argparse
@@ -43,7 +44,9 @@ def main() -> None:
             for length in options.memory_lengths:
                 if name != "full" or length <= FULL_AT_MOST:
                     print(
-                        f", {length:,} units: {peak_memory(name, length, mode, options) / MIB:.0f}", end="", flush=True
+                        f", {length:,} units: {peak_memory(name, length, mode, options) / MIB:.0f}",
+                        end="",
+                        flush=True,
                     )
             print()
     for length in options.lengths:
@@ -64,7 +67,9 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--layers", type=int, default=1)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--dropout", type=float, default=0.1)
-    parser.add_argument("--only", choices=PATTERNS, help="one pattern: print by how many bytes it raises the peak")
+    parser.add_argument(
+        "--only", choices=PATTERNS, help="one pattern: print by how many bytes it raises the peak"
+    )
     parser.add_argument("--length", type=int, help="with --only")
     parser.add_argument("--mode", choices=MODES, default="training", help="with --only")
     return parser.parse_args()

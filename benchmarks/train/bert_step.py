@@ -1,8 +1,8 @@
 """CANINE's training step compared with that of a subword BERT with the same trunk: python -m benchmarks.train.bert_step
 
-Sizes are those of the recipes canine-s-base and bert-base: 2,048 characters and the 512 subwords that give the same
-number of units, batch 1, a softmax over 32,000 subwords at 15% of 512 positions (77), fused AdamW, one thread. The
-multiply-accumulates of both, including heads, give the expected ratio.
+Sizes are those of the recipes canine-s-base and bert-base: 2,048 characters and the 512 subwords that give
+the same number of units, batch 1, a softmax over 32,000 subwords at 15% of 512 positions (77), fused AdamW,
+one thread. The multiply-accumulates of both, including heads, give the expected ratio.
 """
 
 import argparse
@@ -32,7 +32,9 @@ def main() -> None:
     steps = {name: make_step(models[name], lengths[name], options.batch) for name in models}
     seconds = in_turn(steps, options.rounds, warm_up=2)
     for name, values in seconds.items():
-        print(f"{name:8} {median(values):7.3f} CPU s a step, best {min(values):.3f}, {products[name] / 1e9:.1f} GMAC")
+        print(
+            f"{name:8} {median(values):7.3f} CPU s a step, best {min(values):.3f}, {products[name] / 1e9:.1f} GMAC"
+        )
     print(
         f"a step of CANINE takes {quotient(seconds, 'CANINE', 'BERT'):.2f} times that of BERT (best by best "
         f"{min(seconds['CANINE']) / min(seconds['BERT']):.2f}; multiply-accumulates "

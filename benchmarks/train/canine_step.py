@@ -1,9 +1,9 @@
 """CANINE's training step compared with transformers.CanineModel: python -m benchmarks.train.canine_step --size small
 
-Both have the same weights, text, head (subword loss over 32,000 pieces at 15% of subwords, at most 80 a row) and AdamW.
-AdamW is fused. --bfloat16 runs both under autocast. The model of transformers has no targeted upsampling: it computes
-all characters and gathers. One thread, unless --threads gives more. Peak memory is that of one process per model
-(--only). Times are of steps in turn, in one process.
+Both have the same weights, text, head (subword loss over 32,000 pieces at 15% of subwords, at most 80 a row)
+and AdamW. AdamW is fused. --bfloat16 runs both under autocast. The model of transformers has no targeted
+upsampling: it computes all characters and gathers. One thread, unless --threads gives more. Peak memory is
+that of one process per model (--only). Times are of steps in turn, in one process.
 """
 
 import argparse
@@ -23,7 +23,12 @@ from tokenfree.train.huggingface.canine import from_huggingface
 SIZES: dict[str, dict[str, Any]] = {
     "base": {"fields": {}, "length": 2048, "batch": 1},
     "small": {
-        "fields": {"hidden_size": 256, "num_hidden_layers": 4, "num_attention_heads": 4, "intermediate_size": 1024},
+        "fields": {
+            "hidden_size": 256,
+            "num_hidden_layers": 4,
+            "num_attention_heads": 4,
+            "intermediate_size": 1024,
+        },
         "length": 1024,
         "batch": 4,
     },
@@ -70,7 +75,16 @@ def peak_memory(name: str, options: argparse.Namespace) -> int:
 
     Call it while this process is small, because the child's peak starts at the size of its parent.
     """
-    command = [sys.executable, "-m", "benchmarks.train.canine_step", *sys.argv[1:], "--only", name, "--steps", "1"]
+    command = [
+        sys.executable,
+        "-m",
+        "benchmarks.train.canine_step",
+        *sys.argv[1:],
+        "--only",
+        name,
+        "--steps",
+        "1",
+    ]
     return int(subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()[-1])
 
 

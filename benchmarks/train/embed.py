@@ -1,9 +1,10 @@
 """Embeddings of a corpus: `tokenfree embed` compared with a loop over transformers: python -m benchmarks.train.embed
 
-Both have the same weights: a CANINE initialised by transformers, imported as a run. Both are whole jobs, from the file
-of texts to a folder that `datasets.load_from_disk` opens, with one thread. The loop sorts the texts by length, takes 32
-at a time, pads them to the longest, and averages the embeddings of their characters. The longest text of a batch then
-has no padding, which changes its embedding. The texts are paragraphs of the interpreter's help, or the lines of FILE.
+Both have the same weights: a CANINE initialised by transformers, imported as a run. Both are whole jobs, from
+the file of texts to a folder that `datasets.load_from_disk` opens, with one thread. The loop sorts the texts
+by length, takes 32 at a time, pads them to the longest, and averages the embeddings of their characters. The
+longest text of a batch then has no padding, which changes its embedding. The texts are paragraphs of the
+interpreter's help, or the lines of FILE.
 """
 
 import argparse
@@ -53,11 +54,19 @@ def main() -> None:
             options.rounds,
         )
         characters = sum(map(len, texts))
-        print(f"{len(texts)} texts, {characters:,} characters, the longest {max(map(len, texts)):,}; {options.size}")
+        print(
+            f"{len(texts)} texts, {characters:,} characters, the longest {max(map(len, texts)):,}; {options.size}"
+        )
         for name, values in seconds.items():
-            print(f"{name:14}{median(values):8.2f} CPU s, {characters / median(values):10,.0f} characters a CPU second")
-        print(f"ours is {quotient(seconds, 'transformers', 'tokenfree'):.2f} times as fast (median of the rounds)")
-        theirs, ours = (np.array(datasets.load_from_disk(str(paths[-1]))["vector"][:]) for paths in made.values())
+            print(
+                f"{name:14}{median(values):8.2f} CPU s, {characters / median(values):10,.0f} characters a CPU second"
+            )
+        print(
+            f"ours is {quotient(seconds, 'transformers', 'tokenfree'):.2f} times as fast (median of the rounds)"
+        )
+        theirs, ours = (
+            np.array(datasets.load_from_disk(str(paths[-1]))["vector"][:]) for paths in made.values()
+        )
         off = np.abs(theirs - ours).max(axis=1)
         others = off > _SAME
         print(

@@ -1,15 +1,16 @@
 """Fine-tuning CANINE for classification, compared with transformers' Trainer: python -m benchmarks.train.finetune_step
 
-Both sides have the same weights (of a run exported as by `tokenfree export`), texts, batch size, dropout, AdamW,
-clipping, precision and threads. A round is one epoch over the texts by each side in turn, in CPU seconds. Our time
-includes reading characters and making arrays; the Trainer's texts are tokenised before. The Trainer's batches are
-random texts (its default), or grouped with `group_by_length`. Ours always have texts of about the same length. Each
-round also measures our encoder alone: forward and backward over the same arrays, without head and optimizer.
+Both sides have the same weights (of a run exported as by `tokenfree export`), texts, batch size, dropout,
+AdamW, clipping, precision and threads. A round is one epoch over the texts by each side in turn, in CPU
+seconds. Our time includes reading characters and making arrays; the Trainer's texts are tokenised before. The
+Trainer's batches are random texts (its default), or grouped with `group_by_length`. Ours always have texts of
+about the same length. Each round also measures our encoder alone: forward and backward over the same arrays,
+without head and optimizer.
 
 The Trainer needs accelerate, which is not a dependency of tokenfree: `pip install accelerate`.
 
     python -m benchmarks.train.finetune_step --data sst/stsa.binary.train
-    python -m benchmarks.train.finetune_step --data sst/stsa.binary.train --size base --texts 64 --batch 16 --rounds 3
+    python -m benchmarks.train.finetune_step --data sst/stsa.binary.train --size base --texts 64 --rounds 3
 """
 
 import argparse
@@ -60,7 +61,9 @@ def main() -> None:
 
 
 def parse() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--data", required=True, help="a file that the task classification reads")
     parser.add_argument("--size", choices=SIZES, default="small")
     parser.add_argument("--texts", type=int, default=320, help="of a round: the first of the file")
@@ -131,7 +134,9 @@ def our_loop(recipe: FinetuneRecipe, folder: Path, files: str) -> TrainingLoop[F
     paths: Any = {"train": files}
     found = TaskFiles(paths, content_of(paths))
     task = recipe.task.fitted(recipe.task.examples("train", files))
-    fitted = build(FinetuneRecipe, {"model": recipe.model, "task": task, "train": recipe.train}, source="benchmark")
+    fitted = build(
+        FinetuneRecipe, {"model": recipe.model, "task": task, "train": recipe.train}, source="benchmark"
+    )
     loop = FinetuneJob(recipe=fitted, files=found, run=str(folder / "ours")).make_loop()
     loop.load_model(checkpoint_of(folder / "run"))
     return loop
@@ -187,7 +192,9 @@ def train_theirs(
 
     examples = read_texts(files, TextOptions())
     labels = sorted({str(example.label) for example in examples})
-    data: Any = [{**tokenizer(example.text), "labels": labels.index(str(example.label))} for example in examples]
+    data: Any = [
+        {**tokenizer(example.text), "labels": labels.index(str(example.label))} for example in examples
+    ]
     arguments = transformers.TrainingArguments(
         str(folder / "theirs"), max_steps=steps, per_device_train_batch_size=options.batch, learning_rate=RATE,
         warmup_steps=max(1, steps // 10), weight_decay=0.01, train_sampling_strategy=order,
@@ -211,7 +218,8 @@ def report(order: str, seconds: Seconds) -> None:
     faster = [theirs / ours for theirs, ours in zip(seconds[THEIRS], seconds[OURS], strict=True)]
     print(f"  ours is {median(faster):.2f} times as fast ({min(faster):.2f} to {max(faster):.2f})")
     print(
-        f"  our step takes {quotient(seconds, OURS, ENCODER):.3f} times its encoder's forward and backward", flush=True
+        f"  our step takes {quotient(seconds, OURS, ENCODER):.3f} times its encoder's forward and backward",
+        flush=True,
     )
 
 

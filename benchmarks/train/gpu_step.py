@@ -5,10 +5,10 @@
     python -m benchmarks.train.gpu_step --peer               # transformers.CanineModel, with fused AdamW
     python -m benchmarks.train.gpu_step --recipe bert-base --batch 128
 
-A step consists of `--accumulate` micro batches, forward and backward in bfloat16 with float32 weights, followed by the
-recipe's optimizer. Characters are those of Python's help, because hash buckets of frequent characters collide in the
-backward pass. The peak is that of a large bfloat16 product on the same device (train/loop/meter.py). The FLOPs are six
-times the multiply-accumulates of the model, including its head.
+A step consists of `--accumulate` micro batches, forward and backward in bfloat16 with float32 weights,
+followed by the recipe's optimizer. Characters are those of Python's help, because hash buckets of frequent
+characters collide in the backward pass. The peak is that of a large bfloat16 product on the same device
+(train/loop/meter.py). The FLOPs are six times the multiply-accumulates of the model, including its head.
 """
 
 import argparse
@@ -37,7 +37,10 @@ TEXT = "".join(topics.topics.values())
 def main() -> None:
     options = parse()
     if not torch.cuda.is_available():
-        print("benchmarks.train.gpu_step: no CUDA device here; run it on a machine that has one", file=sys.stderr)
+        print(
+            "benchmarks.train.gpu_step: no CUDA device here; run it on a machine that has one",
+            file=sys.stderr,
+        )
         raise SystemExit(2)
     device = torch.device("cuda")
     recipe = build(PretrainRecipe, library.read_based(options.recipe), source=options.recipe)
@@ -66,7 +69,9 @@ def main() -> None:
 
 
 def parse() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument(
         "--recipe", default="canine-s-base", help="canine-s and bert recipes have the batches made here"
     )
@@ -75,7 +80,9 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--vocabulary", type=int, default=120_000, help="subwords of the softmax")
     parser.add_argument("--steps", type=int, default=10)
     parser.add_argument("--compile", action="store_true")
-    parser.add_argument("--peer", action="store_true", help="measure transformers.CanineModel, with canine-s-base")
+    parser.add_argument(
+        "--peer", action="store_true", help="measure transformers.CanineModel, with canine-s-base"
+    )
     return parser.parse_args()
 
 
@@ -123,7 +130,9 @@ def make_step(
     return step
 
 
-def make_peer_step(batch: dict[str, Tensor], options: argparse.Namespace, **fields: Any) -> Callable[[], None]:
+def make_peer_step(
+    batch: dict[str, Tensor], options: argparse.Namespace, **fields: Any
+) -> Callable[[], None]:
     """Return a step of transformers.CanineModel, whose configuration has these `fields`, on the same batch."""
     from transformers import CanineConfig, CanineModel
 

@@ -1,7 +1,7 @@
 """Windows per CPU second: our loader compared with Hugging Face `datasets` (memory-mapped) and a torch DataLoader.
 
-Both read the same shard in one process and yield the same kind of batches: 32 windows, 15% of the subwords masked,
-2,048 positions. The DataLoader reads Arrow batches and masks them in NumPy without a loop over rows.
+Both read the same shard in one process and yield the same kind of batches: 32 windows, 15% of the subwords
+masked, 2,048 positions. The DataLoader reads Arrow batches and masks them in NumPy without a loop over rows.
 
     python -m benchmarks.train.loader                        # on windows made of the interpreter's help texts
     python -m benchmarks.train.loader --data DIR             # on the training split of a data directory
@@ -59,9 +59,12 @@ def make_data(folder: Path, num_rows: int = 4096) -> str:
     """Write a data directory of full windows, a few hundred different ones repeated in random order."""
     text = "\n".join(topics.topics.values())
     documents = [
-        Document(f"help:{start}", "en", "", text[start : start + 100_000]) for start in range(0, len(text), 100_000)
+        Document(f"help:{start}", "en", "", text[start : start + 100_000])
+        for start in range(0, len(text), 100_000)
     ]
-    config = PreprocessConfig(window=WindowConfig(max_characters=2040), vocabulary=VocabularyConfig(size=4000))
+    config = PreprocessConfig(
+        window=WindowConfig(max_characters=2040), vocabulary=VocabularyConfig(size=4000)
+    )
     model = train_vocabulary([document.text for document in documents], config.vocabulary, 0)
     windows = build_windows(documents, config, Vocabulary(model))
     order = np.random.default_rng(0).integers(0, windows.num_rows, num_rows)
@@ -116,7 +119,8 @@ def our_batches(data: str, objective: str, next_sentence: bool) -> Iterator[obje
 def their_batches(data: str) -> Iterator[object]:
     """Yield batches of a memory-mapped dataset: a DataLoader over Arrow batches, masked by whole arrays in NumPy."""
     shards = [
-        datasets.Dataset.from_file(f"{data}/{shard.path}") for shard in load_manifest(data).splits["train"].shards
+        datasets.Dataset.from_file(f"{data}/{shard.path}")
+        for shard in load_manifest(data).splits["train"].shards
     ]
     dataset = datasets.concatenate_datasets(shards).select_columns(COLUMNS).with_format("arrow")
     vocabulary = load_vocabulary(data)
@@ -149,11 +153,16 @@ def their_batches(data: str) -> Iterator[object]:
         wanted = np.clip(np.round(0.15 * there).astype(int), 1, MAX_PREDICTIONS)
         rank = np.arange(len(candidates)) - np.repeat(np.cumsum(there) - there, there)
         chosen, rank = (array[rank < np.repeat(wanted, there)] for array in (candidates, rank))
-        row, ids, starts, ends = row_of[chosen], *(flat[name][chosen].astype(np.int64) for name in COLUMNS[1:])
+        row, ids, starts, ends = (
+            row_of[chosen],
+            *(flat[name][chosen].astype(np.int64) for name in COLUMNS[1:]),
+        )
         pools, actions = pool_of[ids], rng.random(len(chosen))
         others = members[pool_starts[pools] + (rng.random(len(chosen)) * pool_sizes[pools]).astype(int)]
         of_piece = np.repeat(np.arange(len(chosen)), ends - starts)
-        offset = np.arange(len(of_piece)) - np.repeat(np.cumsum(ends - starts) - (ends - starts), ends - starts)
+        offset = np.arange(len(of_piece)) - np.repeat(
+            np.cumsum(ends - starts) - (ends - starts), ends - starts
+        )
         places = row[of_piece], starts[of_piece] + offset + 1
         new = np.where(actions[of_piece] < 0.8, MASK, visible[others[of_piece], offset])
         batch["codepoints"][places] = np.where(actions[of_piece] < 0.9, new, batch["codepoints"][places])
@@ -162,7 +171,9 @@ def their_batches(data: str) -> Iterator[object]:
             batch[name][row, rank] = values
         return {name: torch.from_numpy(array) for name, array in batch.items()}
 
-    sampler = torch.utils.data.BatchSampler(torch.utils.data.RandomSampler(range(len(dataset))), BATCH, drop_last=True)
+    sampler = torch.utils.data.BatchSampler(
+        torch.utils.data.RandomSampler(range(len(dataset))), BATCH, drop_last=True
+    )
     while True:
         yield from torch.utils.data.DataLoader(
             dataset,  # pyright: ignore[reportArgumentType]
@@ -191,10 +202,14 @@ def check_speed(data: str) -> tuple[float, float]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--data", help="a data directory whose windows have at most 2,040 characters")
     parser.add_argument("--batches", type=int, default=150, help="of one measurement (default 150)")
-    parser.add_argument("--rounds", type=int, default=5, help="measurements of each, taken in turn (default 5)")
+    parser.add_argument(
+        "--rounds", type=int, default=5, help="measurements of each, taken in turn (default 5)"
+    )
     parser.add_argument("--objective", choices=OBJECTIVES.names(), default=OBJECTIVES.default)
     parser.add_argument("--next-sentence", action="store_true", help="windows in two parts")
     options = parser.parse_args()
@@ -214,7 +229,9 @@ def main() -> None:
         windows, size = check_speed(data)
     medians = {name: statistics.median(values) for name, values in speeds.items()}
     for name, values in speeds.items():
-        print(f"{name:10} {medians[name]:8,.0f} windows per CPU second ({min(values):,.0f} to {max(values):,.0f})")
+        print(
+            f"{name:10} {medians[name]:8,.0f} windows per CPU second ({min(values):,.0f} to {max(values):,.0f})"
+        )
     if "datasets" in medians:
         print(f"tokenfree / datasets: {medians['tokenfree'] / medians['datasets']:.2f}")
     print(

@@ -1,8 +1,9 @@
 """The multi-scale Transformer compared with a standard one, in inference: python -m benchmarks.train.multi_scale_speed
 
-Both classify batches of 128 texts, whose lengths are evenly distributed between half and one and a half times their
-mean. Both have the width, depth and heads of the recipe ms-transformer-base, and their output combines the class node
-with the maximum over all units. A batch is padded to its longest text. The multiply-accumulates are for this length.
+Both classify batches of 128 texts, whose lengths are evenly distributed between half and one and a half times
+their mean. Both have the width, depth and heads of the recipe ms-transformer-base, and their output combines
+the class node with the maximum over all units. A batch is padded to its longest text. The
+multiply-accumulates are for this length.
 """
 
 import argparse
@@ -34,11 +35,15 @@ def main() -> None:
         codepoints, mask = texts_of(mean, options.batch)
         length = codepoints.shape[1]
         products = {
-            name: sum(cost.multiply_accumulates for cost in costs(model, length)) for name, model in models.items()
+            name: sum(cost.multiply_accumulates for cost in costs(model, length))
+            for name, model in models.items()
         }
         runs = {name: make_run(model, codepoints, mask) for name, model in models.items()}
         seconds = in_turn(runs, options.rounds, warm_up=2)
-        faster, allowed = quotient(seconds, "standard", "multi-scale"), products["standard"] / products["multi-scale"]
+        faster, allowed = (
+            quotient(seconds, "standard", "multi-scale"),
+            products["standard"] / products["multi-scale"],
+        )
         standard, ours = (1e3 * median(seconds[name]) for name in TRUNKS)
         print(
             f"{mean:4} {length:7} {standard:6.0f} ms {ours:9.0f} ms {faster:8.2f}x {allowed:7.2f}x "
@@ -49,7 +54,9 @@ def main() -> None:
 
 def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--lengths", type=int, nargs="+", default=[22, 109, 201], help="mean lengths, in units")
+    parser.add_argument(
+        "--lengths", type=int, nargs="+", default=[22, 109, 201], help="mean lengths, in units"
+    )
     parser.add_argument("--batch", type=int, default=128)
     parser.add_argument("--width", type=int, default=300)
     parser.add_argument("--layers", type=int, default=3)
@@ -62,7 +69,11 @@ def parse() -> argparse.Namespace:
 def make_model(trunk: dict[str, Any], options: argparse.Namespace) -> ModelConfig:
     mapping = {
         "width": options.width,
-        "embedder": {"hashes": 10, "positions": "none" if "layer" in trunk else "learned", "max_characters": 512},
+        "embedder": {
+            "hashes": 10,
+            "positions": "none" if "layer" in trunk else "learned",
+            "max_characters": 512,
+        },
         "downsampler": "identity",
         "trunk": {"layers": options.layers, "heads": options.heads, **trunk},
         "upsampler": "identity",
@@ -83,7 +94,9 @@ def make_run(model: ModelConfig, codepoints: Tensor, mask: Tensor) -> Callable[[
     """Return a function that classifies the batch."""
     torch.manual_seed(0)
     encoder = model.build().eval()
-    classify = nn.Sequential(nn.Linear(2 * model.width, model.width), nn.ReLU(), nn.Linear(model.width, CLASSES))
+    classify = nn.Sequential(
+        nn.Linear(2 * model.width, model.width), nn.ReLU(), nn.Linear(model.width, CLASSES)
+    )
 
     @torch.inference_mode()
     def run() -> Tensor:

@@ -2,10 +2,11 @@
 
     python -m benchmarks.train.positions --length 128
 
-All encodings share one BERT-base encoder (12 layers, width 768, 12 heads, 30,522 symbols) and its AdamW, so that
-weights and memory are the same. Only the position encoding of the trunk changes between steps. Each step with an
-encoding is measured between two without. Training is forward, backward and optimizer with a loss at 15% of the tokens;
-inference is a forward pass without gradients. The median, minimum and maximum over the rounds are printed.
+All encodings share one BERT-base encoder (12 layers, width 768, 12 heads, 30,522 symbols) and its AdamW, so
+that weights and memory are the same. Only the position encoding of the trunk changes between steps. Each step
+with an encoding is measured between two without. Training is forward, backward and optimizer with a loss at
+15% of the tokens; inference is a forward pass without gradients. The median, minimum and maximum over the
+rounds are printed.
 """
 
 import argparse
@@ -45,8 +46,13 @@ def main() -> None:
     torch.set_num_threads(options.threads)
     torch.manual_seed(0)
     encoder, codes = make_encoder(options), {name: make_code(fields) for name, fields in CODES.items()}
-    steps = {"training": make_training(encoder, codes, options), "inference": make_inference(encoder, options)}
-    print(f"{options.batch} x {options.length} tokens, {options.threads} thread(s), dropout {options.dropout}")
+    steps = {
+        "training": make_training(encoder, codes, options),
+        "inference": make_inference(encoder, options),
+    }
+    print(
+        f"{options.batch} x {options.length} tokens, {options.threads} thread(s), dropout {options.dropout}"
+    )
     for mode in options.modes:
         step = steps[mode]
         for name, quotients in measure(encoder, codes, step, options.rounds).items():
@@ -90,9 +96,15 @@ def make_code(fields: dict[str, Any]) -> nn.Module:
     return config.positions.build(ModelConfig().dimensions, config)
 
 
-def make_training(encoder: Encoder, codes: dict[str, nn.Module], options: argparse.Namespace) -> Callable[[], None]:
+def make_training(
+    encoder: Encoder, codes: dict[str, nn.Module], options: argparse.Namespace
+) -> Callable[[], None]:
     head = nn.Linear(encoder.width, SYMBOLS)
-    parameters = [*encoder.parameters(), *head.parameters(), *(p for code in codes.values() for p in code.parameters())]
+    parameters = [
+        *encoder.parameters(),
+        *head.parameters(),
+        *(p for code in codes.values() for p in code.parameters()),
+    ]
     optimizer = torch.optim.AdamW(parameters, lr=1e-4, fused=True)
     symbols, mask = batch_of(options)
     targets = torch.randint(1, options.length, (options.batch, round(0.15 * options.length)))
@@ -130,8 +142,8 @@ def measure(
 ) -> dict[str, list[float]]:
     """Return the CPU seconds of a step with each encoding divided by those of the base, in each round.
 
-    The base is measured before and after each encoding, because the speed of a machine varies by more than the
-    encodings.
+    The base is measured before and after each encoding, because the speed of a machine varies by more than
+    the encodings.
     """
 
     def seconds(name: str) -> float:

@@ -2,15 +2,16 @@
 
     python -m benchmarks.train.recovery --data data/en --output /tmp/recovery --kills 3
 
-One of the workers is killed with SIGKILL some steps after the start and after each recovery. Each part ends when:
+One of the workers is killed with SIGKILL some steps after the start and after each recovery. Each part ends
+when:
 
     noticed     the controller knows
     processes   new ones are ready: placement, Python, imports, torch.distributed
     model       data opened, model and optimizer built, checkpoint read and loaded
     first step  the step after it is done
 
-First it prints the CPU seconds of each task of a new worker, one after the other in one thread. They show what an idle
-machine needs, even if this one is busy. `--kills 0` measures only these.
+First it prints the CPU seconds of each task of a new worker, one after the other in one thread. They show
+what an idle machine needs, even if this one is busy. `--kills 0` measures only these.
 """
 
 import argparse
@@ -64,7 +65,9 @@ class Killer:
         """Take a line of metrics or events."""
         if line.get("event") == "worker_lost":
             self.times[-1]["noticed"] = line["time"]
-        elif line.get("event") in ("start", "resume") and self._open:  # "start" if there was no checkpoint yet
+        elif (
+            line.get("event") in ("start", "resume") and self._open
+        ):  # "start" if there was no checkpoint yet
             self.times[-1]["model"] = line["time"]
         elif "loss" in line and self._open and "model" in self.times[-1]:
             self.times[-1]["first step"] = time.time()
@@ -80,7 +83,9 @@ class Killer:
 
 def main() -> None:
     """Print a line for each kill and the median of each part."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("recipe", nargs="?", default="canine-s-tiny")
     parser.add_argument("--data", required=True)
     parser.add_argument("--output", required=True)
@@ -88,8 +93,13 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     args = parser.parse_args()
     mapping = {"steps": 1_000_000, "checkpoint_every_steps": 10, "validate_every_steps": 1_000_000}
-    recipe = build(PretrainRecipe, merge(library.read_based(args.recipe), {"train": mapping}), source=args.recipe)
-    print("CPU seconds of a new worker: " + ", ".join(f"{name} {value:.2f}" for name, value in cpu(recipe, args.data)))
+    recipe = build(
+        PretrainRecipe, merge(library.read_based(args.recipe), {"train": mapping}), source=args.recipe
+    )
+    print(
+        "CPU seconds of a new worker: "
+        + ", ".join(f"{name} {value:.2f}" for name, value in cpu(recipe, args.data))
+    )
     if not args.kills:
         return
     killer = Killer(args.kills, args.seed)
@@ -116,7 +126,9 @@ def cpu(recipe: PretrainRecipe, data: str) -> Iterator[tuple[str, float]]:
     timed = "import time; began = time.process_time(); import {}; print(time.process_time() - began)"
     before = 0.0
     for name, modules in IMPORTS.items():
-        said = subprocess.run([sys.executable, "-c", timed.format(modules)], capture_output=True, text=True, check=True)
+        said = subprocess.run(
+            [sys.executable, "-c", timed.format(modules)], capture_output=True, text=True, check=True
+        )
         yield f"import of {name}", float(said.stdout) - before
         before = float(said.stdout)
     torch.set_num_threads(1)

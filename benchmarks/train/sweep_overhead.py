@@ -1,9 +1,9 @@
 """Seconds that a trial of a sweep costs in addition to its training, compared with plain use of Ray Tune.
 
-On one local cluster of two CPUs, both train the same settings for the same steps with the same reports, two trials at a
-time. The plain way is a function that imports what it needs, builds the loop, trains and reports, in one process per
-trial. A trial's overhead is (wall time of the sweep x 2 - seconds of training steps) / trials. It includes the start of
-the processes, the validations and our checkpoints, but not the start of Ray.
+On one local cluster of two CPUs, both train the same settings for the same steps with the same reports, two
+trials at a time. The plain way is a function that imports what it needs, builds the loop, trains and reports,
+in one process per trial. A trial's overhead is (wall time of the sweep x 2 - seconds of training steps) /
+trials. It includes the start of the processes, the validations and our checkpoints, but not the start of Ray.
 
     python -m benchmarks.train.sweep_overhead --data demo/data                # eight trials of twelve steps
     python -m benchmarks.train.sweep_overhead --data demo/data --trials 24
@@ -71,8 +71,12 @@ def train_plainly(config: dict[str, Any]) -> None:
 
 def main() -> None:
     """Run both and print their results."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", metavar="DIR", required=True, help="a data directory made by `tokenfree preprocess`")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--data", metavar="DIR", required=True, help="a data directory made by `tokenfree preprocess`"
+    )
     parser.add_argument("--trials", type=int, default=8)
     arguments = parser.parse_args()
     trials, data = arguments.trials, os.path.abspath(arguments.data)

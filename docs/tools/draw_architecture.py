@@ -15,7 +15,9 @@ BOXES = {"workflows": (0, 3, 4, "#dbe9f6"), "pipelines": (0, 2, 1.55, "#fde3c8")
 
 def draw() -> None:
     """Write the picture: a box for each package with the names of its folders or files."""
-    matplotlib.rcParams.update({"svg.fonttype": "none", "svg.hashsalt": "tokenfree", "font.family": "sans-serif"})
+    matplotlib.rcParams.update(
+        {"svg.fonttype": "none", "svg.hashsalt": "tokenfree", "font.family": "sans-serif"}
+    )
     figure = Figure(figsize=(5.6, 6))
     axes = figure.add_axes((0, 0, 1, 1), xlim=(-0.05, 4.05), ylim=(-0.1, 4))
     axes.axis("off")
@@ -23,7 +25,9 @@ def draw() -> None:
         files = [path for path in (SOURCE / name).rglob("*.py") if path.name != "__init__.py"]
         parts = sorted({path.relative_to(SOURCE / name).parts[0].removesuffix(".py") for path in files})
         text = textwrap.fill("  ".join(parts), int(width * 17.5), break_on_hyphens=False)
-        axes.add_patch(matplotlib.patches.Rectangle((x, y), width, 0.9, facecolor=colour, edgecolor="#555555"))
+        axes.add_patch(
+            matplotlib.patches.Rectangle((x, y), width, 0.9, facecolor=colour, edgecolor="#555555")
+        )
         axes.text(x + 0.06, y + 0.8, name, fontsize=13, weight="bold", va="top")
         axes.text(x + 0.06, y + 0.6, text, fontsize=10, va="top")
     figure.savefig(PICTURE, metadata={"Date": None})

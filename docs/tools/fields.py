@@ -1,6 +1,7 @@
 """An extension of griffe, which reads the code for the API page: fields of records and settings as one table.
 
-A field's meaning is what the docstring of its class says under `Attributes:`, or the comment at the end of its line.
+A field's meaning is what the docstring of its class says under `Attributes:`, or the comment at the end of
+its line.
 """
 
 import ast
@@ -22,7 +23,10 @@ class Fields(griffe.Extension):
         fields = [field for field in own if field.is_public and field.annotation is not None]
         if fields and cls.docstring is not None:
             told = attributes(cls.docstring.value)
-            lines = [f"    {field.name} ({_type(field)}): {_meaning(field, told.get(field.name))}" for field in fields]
+            lines = [
+                f"    {field.name} ({_type(field)}): {_meaning(field, told.get(field.name))}"
+                for field in fields
+            ]
             before, *told_of = cls.docstring.value.split("\nAttributes:\n")
             after = "".join(told_of).partition("\n\n")[2]
             cls.docstring.value = "\n".join([before.rstrip(), "", "Attributes:", *lines, "", after]).rstrip()
@@ -59,7 +63,8 @@ def _default(value: str, module: griffe.Module) -> str:
     if not isinstance(call, ast.Call):
         return value
     slot, _, name = ast.unparse(call.func).rpartition(".")
-    if name == "field" and slot in module.attributes:  # of a slot, which is made with its package and its default
+    # Of a slot, which is made with its package and its default.
+    if name == "field" and slot in module.attributes:
         made = ast.parse(str(module.attributes[slot].value), mode="eval").body
         assert isinstance(made, ast.Call), slot
         return ast.unparse(made.args[-1])

@@ -22,7 +22,9 @@ def on_page_markdown(markdown: str, *, page: Any, **_: Any) -> str:
 def reference() -> str:
     """Return a section for each command and each of its actions, as Markdown."""
     parser = cli._parser(cli._imported(cli.command_names()))
-    return "\n\n".join(block for name, command in _commands(parser) for block in _section(name, command, "##"))
+    return "\n\n".join(
+        block for name, command in _commands(parser) for block in _section(name, command, "##")
+    )
 
 
 def _commands(parser: argparse.ArgumentParser) -> list[tuple[str, argparse.ArgumentParser]]:
@@ -36,7 +38,9 @@ def _commands(parser: argparse.ArgumentParser) -> list[tuple[str, argparse.Argum
 
 def _section(name: str, command: argparse.ArgumentParser, heading: str) -> Iterator[str]:
     yield f"{heading} {name}"
-    text, _, examples = re.split(r"\n*^(Examples?:\n|\Z)", command.description or "", maxsplit=1, flags=re.MULTILINE)
+    text, _, examples = re.split(
+        r"\n*^(Examples?:\n|\Z)", command.description or "", maxsplit=1, flags=re.MULTILINE
+    )
     yield _with_code(re.sub(r"^ {0,2}(\w+) {2,}", r"- `\1`: ", text, flags=re.MULTILINE))  # a list
     if examples:
         yield f"```\n{re.sub('^  ', '', examples, flags=re.MULTILINE)}\n```"

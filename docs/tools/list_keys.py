@@ -22,7 +22,8 @@ Set a key in a recipe, in a file given with `--config`, or as an option: `--trai
 class Mapping:
     """The keys of one mapping of a recipe, such as `model.embedder`, that the same commands read."""
 
-    meanings: dict[str, str] = field(default_factory=dict)  # by part; of the mapping itself under the empty name
+    # By part; of the mapping itself under the empty name.
+    meanings: dict[str, str] = field(default_factory=dict)
     keys: dict[Key, list[str]] = field(default_factory=dict)  # with the parts that have them
 
 
@@ -67,7 +68,8 @@ def _blocks(name: str, mapping: Mapping) -> Iterator[str]:
         yield "\n".join(f"- `{part}`: {mapping.meanings[part]}" for part in parts)
     if mapping.keys:
         rows = [
-            _row(key, owners if set(owners) != set(mapping.meanings) else []) for key, owners in mapping.keys.items()
+            _row(key, owners if set(owners) != set(mapping.meanings) else [])
+            for key, owners in mapping.keys.items()
         ]
         yield "\n".join(["| key | type | default | what |", "|---|---|---|---|", *rows])
 

@@ -9,7 +9,8 @@ from pathlib import Path
 from fontTools.unicodedata import Scripts
 
 TABLE = Path(__file__).parents[2] / "tokenfree" / "preprocess" / "text" / "scripts.txt"
-NONE = {"Common", "Inherited", "Unknown"}  # what many writing systems share, such as spaces, digits and accents
+# What many writing systems share, such as spaces, digits and accents.
+NONE = {"Common", "Inherited", "Unknown"}
 
 
 def main() -> None:

@@ -23,7 +23,9 @@ PLAIN = {
     r"of one's own": "custom",
 }
 # A hyphen or underscore next to a phrase makes it part of a name, such as that of a recipe.
-PHRASES = {re.compile(rf"(?<![\w-])({phrase})(?![\w-])", re.IGNORECASE): plain for phrase, plain in PLAIN.items()}
+PHRASES = {
+    re.compile(rf"(?<![\w-])({phrase})(?![\w-])", re.IGNORECASE): plain for phrase, plain in PLAIN.items()
+}
 FOLDERS = ("tokenfree", "docs", "infra", "benchmarks", "examples")
 ENDINGS = (".py", ".md", ".yaml", ".jinja", ".sbatch")
 

@@ -46,7 +46,10 @@ def schema(kind: RecipeKind) -> dict[str, Any]:
 
 
 def files() -> dict[str, str]:
-    return {f"{kind.command}.json": json.dumps(schema(kind), indent=1, ensure_ascii=False) + "\n" for kind in KINDS}
+    return {
+        f"{kind.command}.json": json.dumps(schema(kind), indent=1, ensure_ascii=False) + "\n"
+        for kind in KINDS
+    }
 
 
 if __name__ == "__main__":

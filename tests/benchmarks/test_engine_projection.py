@@ -15,7 +15,8 @@ COMMITTED = {
 }
 SERIAL = {"start": 1.0, "vocabulary": 10.0, "plan and merge": 1.0, "finish": 2.0}
 TIMES = Times(splits=(2.0, 4.0), shards=(3.0, 1.0), serial=SERIAL)
-SMALLER = Times(splits=(1.0,), shards=(0.5,), serial={**SERIAL, "finish": 0.25})  # start and plan take as long
+# Start and plan take as long.
+SMALLER = Times(splits=(1.0,), shards=(0.5,), serial={**SERIAL, "finish": 0.25})
 
 
 def test_parts_are_told_by_when_files_are_committed() -> None:
@@ -32,7 +33,9 @@ def test_parts_are_told_by_when_files_are_committed() -> None:
         (1, 2, 12 + 2 * 2 + 12 + 8, "vocabulary"),
     ],
 )
-def test_workers_share_splits_and_shards_alone(workers: int, growth: float, seconds: float, longest: str) -> None:
+def test_workers_share_splits_and_shards_alone(
+    workers: int, growth: float, seconds: float, longest: str
+) -> None:
     assert project(TIMES, workers, growth, SMALLER) == (seconds, longest)
 
 

@@ -18,9 +18,30 @@ import torch
 from benchmarks.results import queue
 from benchmarks.results import rows as queued
 from benchmarks.results.__main__ import LINES, main
-from benchmarks.results.claims import AGREES, CLAIMS, DISAGREES, NO_CONTEXT, NOT_RUN, OPEN, Claim, Interval, find, judge
+from benchmarks.results.claims import (
+    AGREES,
+    CLAIMS,
+    DISAGREES,
+    NO_CONTEXT,
+    NOT_RUN,
+    OPEN,
+    Claim,
+    Interval,
+    find,
+    judge,
+)
 from benchmarks.results.data import NAMES, PARTS, SETS, Example, Set, parts
-from benchmarks.results.queue import CpuSeconds, Failed, Folders, Line, Run, append_line, call, in_lane, read_lines
+from benchmarks.results.queue import (
+    CpuSeconds,
+    Failed,
+    Folders,
+    Line,
+    Run,
+    append_line,
+    call,
+    in_lane,
+    read_lines,
+)
 from benchmarks.results.rows import BASELINE, ENGLISH_TEXTS, FINETUNE, PRETRAIN, QUEUE, ROWS, Row
 from benchmarks.results.scores import name_scores, spans, text_scores
 from benchmarks.results.simple import FREQUENT_TAG, LARGER_CLASS, NGRAMS, Embedder, measure
@@ -92,7 +113,9 @@ def test_baselines_learn_from_the_training_part(tmp_path: Path) -> None:
     for name, examples in (("swa", [ANA]), ("sst2", texts)):
         for part in PARTS:
             (tmp_path / name).mkdir(exist_ok=True)
-            (tmp_path / name / f"{part}.jsonl").write_text("".join(json.dumps(each) + "\n" for each in examples * 3))
+            (tmp_path / name / f"{part}.jsonl").write_text(
+                "".join(json.dumps(each) + "\n" for each in examples * 3)
+            )
     assert measure(tmp_path, "swa", None)[FREQUENT_TAG]["test"]["f1"] == 1
     found = measure(tmp_path, "sst2", None)
     assert found[LARGER_CLASS]["dev"]["accuracy"] == pytest.approx(2 / 3)
@@ -150,7 +173,9 @@ def test_a_torn_line_makes_way(tmp_path: Path) -> None:
     assert set(read_lines(file)) == {"a", "b"}
 
 
-def test_a_run_that_fails_or_waits_does_not_stop_the_queue(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_that_fails_or_waits_does_not_stop_the_queue(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     done: list[str] = []
 
     def line(worker: queue.Worker) -> Line:
@@ -233,7 +258,11 @@ def test_a_verdict_needs_three_seeds_and_the_whole_interval(
 def test_losses_are_compared_only_if_both_sides_use_context() -> None:
     claim = Claim("p", "t", "n", "good", "bad")
     lines = [
-        {"row": row, "seed": seed, "evaluation": {"validation_masked_only_loss": loss + seed / 100, "probe": 0.6}}
+        {
+            "row": row,
+            "seed": seed,
+            "evaluation": {"validation_masked_only_loss": loss + seed / 100, "probe": 0.6},
+        }
         for row, loss in (("good", 4.0), ("bad", 4.5))
         for seed in range(3)
     ]
@@ -285,12 +314,16 @@ def test_the_tables_use_the_rate_that_the_sweep_chose() -> None:
         for rate, dev in zip(row.rates, (0.1, 0.3, 0.2), strict=True)
     ]
     scores = {"fine-tuned": {part: {"f1": 0.7, "f1 unseen": 0.4} for part in ("dev", "test")}}
-    lines += [{**lines[0], "run": "x", "row": row.name, "rate": rate, "scores": scores} for rate in row.rates[1:2]]
+    lines += [
+        {**lines[0], "run": "x", "row": row.name, "rate": rate, "scores": scores} for rate in row.rates[1:2]
+    ]
     lines += [{**lines[0], "run": "y", "row": row.name, "rate": row.rates[0], "scores": {"fine-tuned": {}}}]
     assert "| 0.700 / 0.400 |" in page_tables({line["run"]: line for line in lines}).replace(" yes |", "")
 
 
-def test_the_command_refuses_missing_data(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_command_refuses_missing_data(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("TOKENFREE_TEST_DATA", "nowhere")
     assert main(["run"]) == 2
     assert "TOKENFREE_TEST_DATA names no folder with masakhaner/: nowhere" in capsys.readouterr().err

@@ -33,7 +33,9 @@ HELD = UserError("a goose sits on it")
         (Path("run"), "run"),
     ],
 )
-def test_expand_home_at_the_beginning_only(path: AnyPath, whole: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_expand_home_at_the_beginning_only(
+    path: AnyPath, whole: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("HOME", "/home/goose")
     assert expand_home(path) == whole
     assert absolute_path(path) == (whole if "://" in whole else os.path.abspath(whole))
@@ -113,12 +115,17 @@ def test_a_killed_process_leaves_nothing_in_the_way(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("number", [errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP])
-def test_a_file_system_without_locks_is_named(number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_system_without_locks_is_named(
+    number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def refuse(*_: object) -> None:
         raise OSError(number, os.strerror(number))
 
     monkeypatch.setattr("fcntl.flock", refuse)
-    with pytest.raises(JobError, match=r"cannot lock .*use a file system that has locks"), lock(tmp_path / "lock"):
+    with (
+        pytest.raises(JobError, match=r"cannot lock .*use a file system that has locks"),
+        lock(tmp_path / "lock"),
+    ):
         pass
 
 

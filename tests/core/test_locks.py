@@ -40,7 +40,8 @@ def storage() -> Iterator[Storage]:
 def s3(bucket: str, monkeypatch: pytest.MonkeyPatch) -> Storage:
     """A directory in a bucket.
 
-    The server of the tests looks whether there is an object and writes it then; S3 does both at once, so it must too.
+    The server of the tests looks whether there is an object and writes it then; S3 does both at once, so it
+    must too.
     """
     from moto.s3.responses import S3Response
 
@@ -112,7 +113,9 @@ def test_of_fifty_at_once_one_holds_it(before: str, s3: Storage) -> None:
         pass
 
 
-def test_of_several_that_wait_for_a_silent_holder_one_takes_over(s3: Storage, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_of_several_that_wait_for_a_silent_holder_one_takes_over(
+    s3: Storage, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(store_lock, "BEAT", 0.5)
     leave(s3)
     assert contend(s3, 8) == (1, 1)
@@ -167,7 +170,9 @@ def test_a_holder_that_was_taken_over_leaves_the_lock_to_the_other(storage: Stor
     assert storage.read_json(f"{LOCK}/00000002") == other
 
 
-def test_two_takers_do_not_begin_before_the_grace_is_over(storage: Storage, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_two_takers_do_not_begin_before_the_grace_is_over(
+    storage: Storage, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(store_lock, "GRACE", 0.5)
     leave(storage)
 
@@ -211,7 +216,9 @@ def test_a_process_of_this_machine_that_was_killed_is_not_waited_for(
 
 
 @pytest.mark.parametrize("other", [{"place": "another boot"}, {"place": None}, {"pid": os.getpid()}])
-def test_no_other_process_is_taken_for_the_holder_that_has_ended(other: dict[str, Any], storage: Storage) -> None:
+def test_no_other_process_is_taken_for_the_holder_that_has_ended(
+    other: dict[str, Any], storage: Storage
+) -> None:
     content = {"place": store_lock._place(), "pid": ended_process()}
     assert store_lock._has_ended(content)
     assert not store_lock._has_ended({**content, **other})
@@ -255,7 +262,9 @@ def lose_the_answer(pipe: Any, path: str, data: bytes) -> None:
 
 
 @pytest.mark.parametrize("answers", [[write_over, write_over], [fail(errno.ENOSYS)]])
-def test_a_store_without_conditional_writes_is_refused(answers: list[Any], storage: Storage, pipes: list[Any]) -> None:
+def test_a_store_without_conditional_writes_is_refused(
+    answers: list[Any], storage: Storage, pipes: list[Any]
+) -> None:
     pipes.extend(answers)
     with pytest.raises(UserError, match=r"directory: two commands could write here at once.*use S3, GCS"):
         hold(storage, HELD).__enter__()

@@ -11,7 +11,8 @@ from tokenfree.core import own_code
 from tokenfree.core.errors import UserError
 from tokenfree.core.settings import Slot, build, draft, settings, to_mapping
 
-SLOT = Slot("tokenfree.preprocess.text", "none")  # any package: only what is in a module of one's own is chosen here
+# Any package: only what is in a module of one's own is chosen here.
+SLOT = Slot("tokenfree.preprocess.text", "none")
 PART = """
 from tokenfree.core.settings import settings
 
@@ -46,7 +47,8 @@ def add(folder: Path, module: str, text: str = PART) -> None:
     path.write_text(text.replace("{name}", f"{module}.Part"), encoding="utf-8")
 
 
-@pytest.mark.parametrize("module", ["mine_1", "mine_2.parts", "train"])  # of which the last is one of our folders
+# Of which the last is one of our folders.
+@pytest.mark.parametrize("module", ["mine_1", "mine_2.parts", "train"])
 def test_a_class_of_the_working_directory_is_a_part(folder: Path, module: str) -> None:
     add(folder, module)
     recipe = build(Recipe, {"part": {"name": f"{module}.Part", "rate": "3"}}, source="r")
@@ -124,8 +126,9 @@ def test_what_is_not_trusted_is_not_run(folder: Path) -> None:
     for given in ({"name": "mine_8.Part", "rate": 3, "more": 1}, "mine_8.Part", "mine_8.__init__"):
         with pytest.raises(own_code.UntrustedCode) as refused, own_code.trusting(False, "runs/mine"):
             build(Recipe, {"part": given, "other": "x"}, source="r")
-    assert "runs/mine names code outside tokenfree, mine_8.__init__, which is run when it is opened; give " in (
-        str(refused.value)
+    assert (
+        "runs/mine names code outside tokenfree, mine_8.__init__, which is run when it is opened; give "
+        in (str(refused.value))
     )
     assert not list(folder.glob("*.ran"))
     with own_code.trusting(True, "runs/mine"):

@@ -82,7 +82,9 @@ def test_write_token_replaces_one_that_others_can_open(
     assert "old" not in tokens
     assert (mode_of(token), mode_of(token.parent)) == (0o600, 0o700)
     (line,) = capsys.readouterr().err.splitlines()
-    assert line.startswith(f"tokenfree: warning: others could read {token}, so it holds a new token. Restart Ray")
+    assert line.startswith(
+        f"tokenfree: warning: others could read {token}, so it holds a new token. Restart Ray"
+    )
 
 
 @pytest.mark.parametrize("has_target", [True, False])
@@ -122,7 +124,9 @@ def test_require_token_keeps_what_the_user_has_set(
     assert not token.exists()
 
 
-def test_require_token_refuses_a_mode_that_ray_takes_for_disabled(token: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_require_token_refuses_a_mode_that_ray_takes_for_disabled(
+    token: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("RAY_AUTH_MODE", "")
     ray_access.require_token()
     assert os.environ["RAY_AUTH_MODE"] == "token"
@@ -151,7 +155,9 @@ def test_send_token_works_after_ray_is_imported(token: Path) -> None:
 
 
 @pytest.mark.parametrize("answer", [None, b"", b"HTTP/1.1 400 Bad Request\r\n\r\n"])
-def test_reach_recognizes_no_head_of_ray(answer: bytes | None, token: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reach_recognizes_no_head_of_ray(
+    answer: bytes | None, token: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(ray_access, "_REACH_SECONDS", 0.5)
     with socket.create_server(("127.0.0.1", 0)) as server, ThreadPoolExecutor() as pool:
         address = f"127.0.0.1:{server.getsockname()[1]}"
@@ -167,7 +173,9 @@ def test_reach_recognizes_no_head_of_ray(answer: bytes | None, token: Path, monk
     assert ray_access.reach("auto")
 
 
-def test_reach_needs_the_address_to_which_ray_will_connect(token: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reach_needs_the_address_to_which_ray_will_connect(
+    token: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("ray.util.get_node_ip_address", lambda: "127.0.0.2")
     with socket.create_server(("127.0.0.1", 0)) as server, ThreadPoolExecutor() as pool:  # as a local cluster
         reached = pool.submit(ray_access.reach, f"127.0.0.1:{server.getsockname()[1]}")

@@ -48,7 +48,11 @@ def test_a_misspelt_key_is_refused_with_the_nearest() -> None:
 
 
 def test_all_problems_come_together_in_one_line_or_one_by_one() -> None:
-    mapping = {"window": {"max_characters": 99_999, "pakc": "none"}, "vocabulary": {"size": "many"}, "books": "a"}
+    mapping = {
+        "window": {"max_characters": 99_999, "pakc": "none"},
+        "vocabulary": {"size": "many"},
+        "books": "a",
+    }
     with pytest.raises(UserError) as caught:
         build(PreprocessConfig, mapping, source="r")
     problems = (
@@ -111,13 +115,19 @@ def test_numbers_are_finite(value: str) -> None:
 def test_a_part_is_found_by_its_file_name_and_its_mistakes_carry_the_whole_key() -> None:
     from tokenfree.train.config import PretrainRecipe
 
-    recipe = build(PretrainRecipe, {"model": {"trunk": {"attention": {"name": "multi_scale", "alpha": 1}}}}, source="r")
+    recipe = build(
+        PretrainRecipe, {"model": {"trunk": {"attention": {"name": "multi_scale", "alpha": 1}}}}, source="r"
+    )
     assert recipe.model.trunk.attention.alpha == 1.0
-    with pytest.raises(UserError, match=r"model\.embedder\.buckets: should be greater than or equal to 1, not 0"):
+    with pytest.raises(
+        UserError, match=r"model\.embedder\.buckets: should be greater than or equal to 1, not 0"
+    ):
         build(PretrainRecipe, {"model": {"embedder": {"buckets": 0}}}, source="r")
     with pytest.raises(UserError, match=r"no key 'model\.embedder\.bukets' \(did you mean 'buckets'\?\)"):
         build(PretrainRecipe, {"model": {"embedder": {"bukets": 5}}}, source="r")
-    with pytest.raises(UserError, match=r"there is no attention 'multiscale' \(did you mean 'multi_scale'\?\)"):
+    with pytest.raises(
+        UserError, match=r"there is no attention 'multiscale' \(did you mean 'multi_scale'\?\)"
+    ):
         build(PretrainRecipe, {"model": {"trunk": {"attention": "multiscale"}}}, source="r")
 
 
@@ -149,7 +159,10 @@ def test_override_takes_paths(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_overrides_are_read_as_yaml_and_laid_over() -> None:
     nested = nest([("window.max_characters", "128"), ("books", "[a, b]"), ("language", "null")])
     assert nested == {"window": {"max_characters": 128}, "books": ["a", "b"], "language": None}
-    assert merge({"window": {"pack": "none"}, "seed": 1}, nested)["window"] == {"pack": "none", "max_characters": 128}
+    assert merge({"window": {"pack": "none"}, "seed": 1}, nested)["window"] == {
+        "pack": "none",
+        "max_characters": 128,
+    }
 
 
 def test_a_part_that_changes_its_name_starts_afresh() -> None:
@@ -176,7 +189,10 @@ def test_an_override_of_a_name_keeps_the_keys_that_the_new_part_has(part: Any) -
 def test_an_override_names_the_keys_that_the_new_part_lacks() -> None:
     from tokenfree.train.config import PretrainRecipe
 
-    over = {"model": {"upsampler": "identity", "trunk": {"attention": "full"}}, "train": {"optimizer": "lamb"}}
+    over = {
+        "model": {"upsampler": "identity", "trunk": {"attention": "full"}},
+        "train": {"optimizer": "lamb"},
+    }
     found, lost = override(PretrainRecipe, FAST | {"train": {"optimizer": {"epsilon": 1.0}}}, over)
     assert found["model"] == {"width": 8, "upsampler": {"name": "identity"}, "trunk": {"attention": "full"}}
     assert found["train"] == {"optimizer": {"name": "lamb", "epsilon": 1.0}}
@@ -184,7 +200,8 @@ def test_an_override_names_the_keys_that_the_new_part_lacks() -> None:
 
 
 @pytest.mark.parametrize(
-    "over", [{"kernel": 3, "name": "repeat_concat"}, {"kernel": 3}, {"name": "no_such"}, {"name": [1]}, None, 3]
+    "over",
+    [{"kernel": 3, "name": "repeat_concat"}, {"kernel": 3}, {"name": "no_such"}, {"name": [1]}, None, 3],
 )
 def test_an_override_of_no_other_name_is_a_merge(over: Any) -> None:
     """Also one of a name that is refused later, when the part is built."""

@@ -78,7 +78,9 @@ def test_a_directory_travels_to_other_processes(storage: Storage) -> None:
     assert pickle.loads(pickle.dumps(storage)).read_bytes("file") == b"x"
 
 
-def test_paths_are_absolute_whatever_the_working_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_paths_are_absolute_whatever_the_working_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     assert Storage.at("out").url == str(tmp_path / "out")
     assert Storage.at("out/").path("file") == str(tmp_path / "out" / "file")
@@ -105,7 +107,9 @@ def test_an_unknown_protocol_is_the_users_mistake() -> None:
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EROFS, errno.EISDIR, errno.EACCES])
-def test_what_cannot_be_written_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int) -> None:
+def test_what_cannot_be_written_is_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
     def refuse(*_: object) -> None:
         raise OSError(number, os.strerror(number))
 

@@ -31,12 +31,24 @@ class Command:
         command = [sys.executable, "-P", "-m", "tokenfree", "preprocess", "--wikipedia", str(dump)]
         split_bytes = str(max(dump.stat().st_size // 12, 50_000))
         shard_characters = str(max(parse_size(SIZE) // 50, 1000))
-        command += ["--output", str(output), "--split_bytes", split_bytes, "--shard_characters", shard_characters]
+        command += [
+            "--output",
+            str(output),
+            "--split_bytes",
+            split_bytes,
+            "--shard_characters",
+            shard_characters,
+        ]
         command += [*SETTINGS, *options]
         environment = {**os.environ, "PYTHONPATH": str(REPOSITORY), "OMP_NUM_THREADS": "1"}
         with log.open("ab") as file:
             self.process = subprocess.Popen(
-                command, env=environment, stdin=subprocess.DEVNULL, stdout=file, stderr=file, start_new_session=True
+                command,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=file,
+                stderr=file,
+                start_new_session=True,
             )
 
     def succeed(self) -> None:

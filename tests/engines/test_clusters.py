@@ -17,14 +17,18 @@ def cluster(request: pytest.FixtureRequest) -> Any:
     return request.getfixturevalue(request.param)
 
 
-def test_the_bytes_are_those_of_the_direct_runner(cluster: Any, preprocess: Start, wanted: dict[str, bytes]) -> None:
+def test_the_bytes_are_those_of_the_direct_runner(
+    cluster: Any, preprocess: Start, wanted: dict[str, bytes]
+) -> None:
     command = preprocess(*cluster.options())
     command.succeed()
     assert contents(command.output) == wanted
 
 
 @pytest.mark.parametrize("folder", ["runs", "shards"])
-def test_a_lost_machine_changes_no_byte(cluster: Any, folder: str, preprocess: Start, wanted: dict[str, bytes]) -> None:
+def test_a_lost_machine_changes_no_byte(
+    cluster: Any, folder: str, preprocess: Start, wanted: dict[str, bytes]
+) -> None:
     command = preprocess(*cluster.options())
     command.await_files(folder, 2)
     cluster.lose(1)
@@ -58,7 +62,9 @@ def begin_and_kill(preprocess: Start, options: Sequence[str], folder: str) -> di
     return times(command)
 
 
-def go_on(preprocess: Start, options: Sequence[str], committed: Mapping[Path, int], wanted: dict[str, bytes]) -> None:
+def go_on(
+    preprocess: Start, options: Sequence[str], committed: Mapping[Path, int], wanted: dict[str, bytes]
+) -> None:
     """Give the command again: it takes what is committed, and writes the bytes that are wanted."""
     command = preprocess(*options)
     command.await_files("shards", 1)

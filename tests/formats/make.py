@@ -1,7 +1,8 @@
 """Makes the folders that stand for a format: tiny data, a run on them, that run fine-tuned, a sweep of two trials.
 
-What a released tokenfree wrote is never made again: later versions have to open it (`test_formats.py`). A new number is
-due when a release writes what the one before could not read (`SCHEMA_VERSION`, `RUN_FORMAT`, `SWEEP_FORMAT`):
+What a released tokenfree wrote is never made again: later versions have to open it (`test_formats.py`). A new
+number is due when a release writes what the one before could not read (`SCHEMA_VERSION`, `RUN_FORMAT`,
+`SWEEP_FORMAT`):
 
     python -m tests.formats.make /tmp/formats && cp -r /tmp/formats tests/formats/2
 """

@@ -161,7 +161,11 @@ def test_folders_without_a_number_are_of_format_1(kept: Path) -> None:
     ],
 )
 def test_a_later_format_is_refused(kept: Path, capsys: pytest.CaptureFixture[str], words: str) -> None:
-    copies = {"run/config.yaml": "recipe.yaml", "finetuned/config.yaml": "other.yaml", "sweep/sweep.yaml": "sweep.yaml"}
+    copies = {
+        "run/config.yaml": "recipe.yaml",
+        "finetuned/config.yaml": "other.yaml",
+        "sweep/sweep.yaml": "sweep.yaml",
+    }
     for path, copy in ((Path(name), copy) for name, copy in copies.items()):
         mapping = yaml.safe_load(path.read_text())
         Path(copy).write_text(yaml.safe_dump(mapping["recipe"]))
@@ -171,7 +175,10 @@ def test_a_later_format_is_refused(kept: Path, capsys: pytest.CaptureFixture[str
     assert cli.main(words.split()) == 2
     told = capsys.readouterr().err
     assert told.count("\n") == 1
-    assert ": format 99 is not known here (the newest known: 1); install the tokenfree that wrote it, or a" in told
+    assert (
+        ": format 99 is not known here (the newest known: 1); install the tokenfree that wrote it, or a"
+        in told
+    )
     assert {path: path.read_bytes() for path in before} == before
 
 

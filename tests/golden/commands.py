@@ -164,12 +164,16 @@ def prepare(folder: Path) -> None:
         file.write_bytes(file.read_bytes()[:-9])
     recipes = {"recipe": "run/config.yaml", "tagging": "finetuned/config.yaml", "sweep": "sweep/sweep.yaml"}
     for name, source in recipes.items():
-        (folder / f"{name}.yaml").write_text(yaml.safe_dump(yaml.safe_load((KEPT / source).read_text())["recipe"]))
+        (folder / f"{name}.yaml").write_text(
+            yaml.safe_dump(yaml.safe_load((KEPT / source).read_text())["recipe"])
+        )
     (folder / "small.yaml").write_text(yaml.safe_dump(SMALL))
     (folder / "misspelt.yaml").write_text("base: canine-s-tiny\nmodel: {trunk: {layrs: 3}}\n")
     (folder / "letter.xml").write_text("Dear Ann,\nall is well.\n")
     (folder / "texts.txt").write_text("rain falls\nthe sun is out\n")
-    (folder / "books.jsonl").write_text(json.dumps({"id": "a", "text": "Rain falls on the hills. " * 9}) + "\n")
+    (folder / "books.jsonl").write_text(
+        json.dumps({"id": "a", "text": "Rain falls on the hills. " * 9}) + "\n"
+    )
 
 
 def observed(line: str) -> dict[str, Any]:

@@ -35,7 +35,9 @@ HEADER = (
 
 
 def _sentences(draw: random.Random, language: str, count: int) -> str:
-    return " ".join(" ".join(draw.choices(WORDS[language].split(), k=draw.randint(4, 12))) + "." for _ in range(count))
+    return " ".join(
+        " ".join(draw.choices(WORDS[language].split(), k=draw.randint(4, 12))) + "." for _ in range(count)
+    )
 
 
 def _pages(language: str, count: int, seed: int) -> list[str]:
@@ -65,8 +67,14 @@ def write_inputs(folder: Path) -> dict[str, list[str]]:
     plain = HEADER.format("en") + "".join(_pages("en", 30, 1)) + "</mediawiki>\n"
     (folder / "enwiki-plain.xml").write_text(plain)
     pages = _pages("ja", 30, 2)
-    streams = [HEADER.format("ja"), *("".join(pages[first : first + 10]) for first in (0, 10, 20)), "</mediawiki>\n"]
-    (folder / "jawiki-multistream.xml.bz2").write_bytes(b"".join(bz2.compress(each.encode()) for each in streams))
+    streams = [
+        HEADER.format("ja"),
+        *("".join(pages[first : first + 10]) for first in (0, 10, 20)),
+        "</mediawiki>\n",
+    ]
+    (folder / "jawiki-multistream.xml.bz2").write_bytes(
+        b"".join(bz2.compress(each.encode()) for each in streams)
+    )
     damaged = _pages("ar", 20, 3)
     damaged[9] = damaged[9].replace("</title>", "")
     single = HEADER.format("ar") + "".join(damaged) + "</mediawiki>\n"
@@ -78,9 +86,8 @@ def write_inputs(folder: Path) -> dict[str, list[str]]:
         name = f"rain-{number}.txt" + (".gz" if number % 3 == 0 else "")
         (folder / "texts" / name).write_bytes(gzip.compress(text, mtime=0) if name.endswith("gz") else text)
     write_rows(folder / "rows.jsonl", 60)
-    small = (
-        "--vocabulary.size 400 --vocabulary.character_coverage 0.99 --validation_fraction 0.2 --shard_characters 4000"
-    )
+    small = "--vocabulary.size 400 --vocabulary.character_coverage 0.99 --validation_fraction 0.2"
+    small += " --shard_characters 4000"
     return {
         name: [*arguments.split(), *small.split()]
         for name, arguments in {
@@ -100,6 +107,9 @@ def write_rows(path: Path, count: int) -> None:
         language = ("en", "en", "uk", "ja")[number % 4]
         text = _sentences(draw, language, draw.randint(3, 30))
         if number % 10 in (8, 9):
-            language, text = rows[-1]["language"], rows[-1]["text"] + ("" if number % 10 == 9 else " And more.")
+            language, text = (
+                rows[-1]["language"],
+                rows[-1]["text"] + ("" if number % 10 == 9 else " And more."),
+            )
         rows.append({"id": f"d{number}", "language": language, "text": text})
     path.write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows), encoding="utf-8")

@@ -33,7 +33,9 @@ def shown(values: dict[str, Any]) -> str:
     def lines(value: Any, depth: int) -> str:
         if not isinstance(value, dict) or depth == 0 or not value:
             return json.dumps(value, ensure_ascii=False)
-        inner = (f"{' ' * (3 - depth)}{json.dumps(key)}: {lines(each, depth - 1)}" for key, each in value.items())
+        inner = (
+            f"{' ' * (3 - depth)}{json.dumps(key)}: {lines(each, depth - 1)}" for key, each in value.items()
+        )
         return "{\n" + ",\n".join(inner) + "\n" + " " * (2 - depth) + "}"
 
     return lines(values, 3 if "small" in values else 2) + "\n"
@@ -66,9 +68,21 @@ def real_inputs(test_data: Path) -> dict[str, list[str]]:
     """Return the arguments of `tokenfree preprocess` for real dumps and books."""
     dumps = test_data / "wiki-dumps"
     return {
-        "single stream": ["--wikipedia", str(dumps / "ltgwiki-pages-articles.xml.bz2"), "--vocabulary.size", "2000"],
+        "single stream": [
+            "--wikipedia",
+            str(dumps / "ltgwiki-pages-articles.xml.bz2"),
+            "--vocabulary.size",
+            "2000",
+        ],
         "plain dump": ["--wikipedia", str(dumps / "zhwiki-excerpt.xml"), "--vocabulary.size", "8000"],
-        "books": ["--books", str(test_data / "books" / "de"), "--language", "de", "--vocabulary.size", "2000"],
+        "books": [
+            "--books",
+            str(test_data / "books" / "de"),
+            "--language",
+            "de",
+            "--vocabulary.size",
+            "2000",
+        ],
     }
 
 
@@ -83,13 +97,17 @@ def directory(arguments: Sequence[str], output: str, workers: int) -> dict[str, 
             with pa.ipc.open_stream(f"{output}/{shard['path']}") as reader:
                 for batch in reader:
                     for name, column in zip(batch.schema.names, batch.columns, strict=True):
-                        digests.setdefault(name, hashlib.sha256()).update(json.dumps(column.to_pylist()).encode())
+                        digests.setdefault(name, hashlib.sha256()).update(
+                            json.dumps(column.to_pylist()).encode()
+                        )
         columns[split] = {name: digest.hexdigest()[:16] for name, digest in digests.items()}
     return {
         "fingerprint": manifest["fingerprint"],
         "vocabulary": manifest["vocabulary_sha256"],
         "counters": manifest["counters"],
-        "shards": {shard["path"]: shard["sha256"] for of in manifest["splits"].values() for shard in of["shards"]},
+        "shards": {
+            shard["path"]: shard["sha256"] for of in manifest["splits"].values() for shard in of["shards"]
+        },
         "columns": columns,
     }
 
@@ -98,19 +116,30 @@ def machine() -> str:
     """Return what the last digits of a loss depend on."""
     names = [line for line in Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("model")]
     model = " ".join(name.split(":")[1].strip() for name in names[:2])
-    return f"torch {torch.__version__}, {platform.machine()}, {torch.backends.cpu.get_cpu_capability()}, {model}"
+    return (
+        f"torch {torch.__version__}, {platform.machine()}, {torch.backends.cpu.get_cpu_capability()}, {model}"
+    )
 
 
 def tiny_recipes() -> list[str]:
     """Return the names of the tiny recipes that train a model."""
     tiny = [name for name in library.names() if name.endswith("-tiny")]
-    return [name for name in tiny if "model" in library.read_based(name) and "space" not in library.read(name)]
+    return [
+        name for name in tiny if "model" in library.read_based(name) and "space" not in library.read(name)
+    ]
 
 
 def training_data(folder: Path) -> str:
     """Make the data that the recipes train on; their subwords do not depend on the training of vocabularies."""
     write_rows(folder / "rows.jsonl", 60)
-    windows = ["--vocabulary.model", str(VOCABULARY), "--window.max_characters", "200", "--validation_fraction", "0.2"]
+    windows = [
+        "--vocabulary.model",
+        str(VOCABULARY),
+        "--window.max_characters",
+        "200",
+        "--validation_fraction",
+        "0.2",
+    ]
     _done("preprocess", "--books", str(folder / "rows.jsonl"), *windows, "--output", str(folder / "data"))
     return str(folder / "data")
 

@@ -4,10 +4,11 @@ A change that means to alter one of them writes the values anew and says so in i
 
     python -m tests.golden.write [data] [recipes] [commands]
 
-`git diff tests/golden` then shows what has changed: of `data` the columns (a change of the vocabulary's training alters
-`vocabulary` and the `subword_` columns alone), of `recipes` whose losses, of `commands` which statuses and keys. The
-data that recipes train on takes its subwords from tests/formats/1, so that vocabularies do not alter `recipes`.
-Losses and checkpoints are exact on the machine that wrote them (`machine` in recipes.json), and close on others.
+`git diff tests/golden` then shows what has changed: of `data` the columns (a change of the vocabulary's
+training alters `vocabulary` and the `subword_` columns alone), of `recipes` whose losses, of `commands` which
+statuses and keys. The data that recipes train on takes its subwords from tests/formats/1, so that
+vocabularies do not alter `recipes`. Losses and checkpoints are exact on the machine that wrote them
+(`machine` in recipes.json), and close on others.
 """
 
 import contextlib
@@ -64,7 +65,9 @@ def test_no_tiny_recipe_is_missing() -> None:
     assert set(RECIPES["recipes"]) >= QUICK
 
 
-@pytest.mark.parametrize("name", [pytest.param(name, marks=_slow_unless(name in QUICK)) for name in RECIPES["recipes"]])
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=_slow_unless(name in QUICK)) for name in RECIPES["recipes"]]
+)
 def test_losses_and_checkpoint(name: str, data: str, tmp_path: Path) -> None:
     found, known = observe.trained(name, data, str(tmp_path / "run")), RECIPES["recipes"][name]
     if RECIPES["machine"] == observe.machine():

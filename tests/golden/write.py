@@ -38,7 +38,9 @@ def commands_(folder: Path) -> dict[str, Any]:
     commands.prepare(folder)
     with contextlib.chdir(folder):
         found = {line: commands.observed(line) for line in [*commands.good(), *commands.bad()]}
-    return {line: {key: value for key, value in each.items() if key != "error"} for line, each in found.items()}
+    return {
+        line: {key: value for key, value in each.items() if key != "error"} for line, each in found.items()
+    }
 
 
 WRITERS = {"data": data, "recipes": recipes, "commands": commands_}

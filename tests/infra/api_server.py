@@ -93,7 +93,8 @@ def api_server(folder: Path) -> Iterator[ApiServer]:
 
 
 def _config(port: int) -> dict[str, Any]:
-    cluster = {"server": f"https://127.0.0.1:{port}", "insecure-skip-tls-verify": True}  # its certificate is its own
+    # Its certificate is its own.
+    cluster = {"server": f"https://127.0.0.1:{port}", "insecure-skip-tls-verify": True}
     return {
         "apiVersion": "v1",
         "kind": "Config",

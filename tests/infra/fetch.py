@@ -4,8 +4,9 @@ kustomize, an API server of Kubernetes with its etcd and kubectl, and KubeRay's 
     python -m tests.infra.fetch                 # all; what is there is left as it is
     python -m tests.infra.fetch definitions     # in seconds; the programs are built, which takes a quarter of an hour
 
-Needs Go, and Maven for the definitions of Flink. All lies in `kubernetes/` of the cache (TOKENFREE_CACHE, by default
-~/.cache/tokenfree). Go checks what the programs are built from against the go.sum of tests/infra/programs.
+Needs Go, and Maven for the definitions of Flink. All lies in `kubernetes/` of the cache (TOKENFREE_CACHE, by
+default ~/.cache/tokenfree). Go checks what the programs are built from against the go.sum of
+tests/infra/programs.
 """
 
 from __future__ import annotations

@@ -15,7 +15,9 @@ from tests.infra import fetch
 
 KUBERAY = REPOSITORY / "infra" / "kuberay"
 FLINK = REPOSITORY / "infra" / "beam" / "flink-kubernetes"
-OVERLAYS = [path.parent for tree in (KUBERAY, FLINK) for path in sorted(tree.glob("overlays/*/kustomization.yaml"))]
+OVERLAYS = [
+    path.parent for tree in (KUBERAY, FLINK) for path in sorted(tree.glob("overlays/*/kustomization.yaml"))
+]
 GPUS = ("l4", "a100", "h100")
 NATIVE = ("v1", "apps/v1", "batch/v1", "networking.k8s.io/v1")  # what is Kubernetes' own
 Manifest = dict[str, Any]
@@ -65,7 +67,11 @@ def ray_cluster(manifest: Manifest) -> Manifest:
 def schemas() -> dict[tuple[str, str], Manifest]:
     """Of each version and kind of a custom resource, its schema; where they cannot be had, the test is skipped."""
     found = _read_schemas()
-    return found if isinstance(found, dict) else pytest.skip(f"the custom resources' definitions are not here: {found}")
+    return (
+        found
+        if isinstance(found, dict)
+        else pytest.skip(f"the custom resources' definitions are not here: {found}")
+    )
 
 
 @functools.cache
@@ -88,7 +94,9 @@ def _read_schemas() -> dict[tuple[str, str], Manifest] | str:
 def problems(manifest: Manifest) -> list[str]:
     """What the schema of its kind says against it."""
     if manifest["apiVersion"] in NATIVE:
-        validate = pytest.importorskip("kubernetes_validate", reason="the package kubernetes-validate is not installed")
+        validate = pytest.importorskip(
+            "kubernetes_validate", reason="the package kubernetes-validate is not installed"
+        )
         try:
             validate.validate(manifest, "1.34", strict=True)
         except validate.ValidationError as error:
@@ -144,6 +152,10 @@ def _strict(schema: Any) -> Any:
         strict |= {"type": ["integer", "string"]}
         strict.pop("anyOf", None)
     is_object = isinstance(schema.get("properties"), dict) and schema.get("type") == "object"
-    if is_object and "additionalProperties" not in schema and not schema.get("x-kubernetes-preserve-unknown-fields"):
+    if (
+        is_object
+        and "additionalProperties" not in schema
+        and not schema.get("x-kubernetes-preserve-unknown-fields")
+    ):
         strict["additionalProperties"] = False
     return strict

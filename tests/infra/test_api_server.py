@@ -143,7 +143,11 @@ def admit(server: ApiServer, namespace: str, name: str, template: dict[str, Any]
 
 
 def wait_for_clusters(
-    server: ApiServer, namespace: str, number: int, operator: EngineProcess, other_than: list[str] | None = None
+    server: ApiServer,
+    namespace: str,
+    number: int,
+    operator: EngineProcess,
+    other_than: list[str] | None = None,
 ) -> list[dict[str, Any]]:
     """The RayClusters of a namespace, once there are so many."""
 
@@ -182,9 +186,19 @@ def say_ready(server: ApiServer, namespace: str, pod: dict[str, Any]) -> None:
 def say_failed(server: ApiServer, namespace: str, job: dict[str, Any]) -> None:
     """Say of a Job what its controller would once it has tried often enough."""
     now = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    failed = {"status": "True", "reason": "BackoffLimitExceeded", "lastTransitionTime": now, "lastProbeTime": now}
+    failed = {
+        "status": "True",
+        "reason": "BackoffLimitExceeded",
+        "lastTransitionTime": now,
+        "lastProbeTime": now,
+    }
     conditions = [{"type": kind, **failed} for kind in ("FailureTarget", "Failed")]
-    say(server, namespace, f"job/{job['metadata']['name']}", {"startTime": now, "failed": 1, "conditions": conditions})
+    say(
+        server,
+        namespace,
+        f"job/{job['metadata']['name']}",
+        {"startTime": now, "failed": 1, "conditions": conditions},
+    )
 
 
 def say(server: ApiServer, namespace: str, name: str, status: dict[str, Any]) -> None:

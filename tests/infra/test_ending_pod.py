@@ -12,10 +12,11 @@ from tests.infra.manifests import KUBERAY, build, one
 from tests.namespaces import permitted
 from tests.train.recovery.network import Network
 
-DRAINING = (
-    "import ray; ray.init(log_to_driver=False); from tokenfree.train.ray.internals import draining_nodes as found; "
+DRAINING = "import ray; ray.init(log_to_driver=False); "
+DRAINING += "from tokenfree.train.ray.internals import draining_nodes as found; "
+DRAINING += (
+    "print([n['NodeManagerAddress'] for n in ray.nodes() if n['NodeID'] in found() or not n['Alive']])"
 )
-DRAINING += "print([n['NodeManagerAddress'] for n in ray.nodes() if n['NodeID'] in found() or not n['Alive']])"
 
 
 @pytest.mark.slow
@@ -60,6 +61,10 @@ def test_ray_is_told_that_the_pod_ends(tmp_path: Path) -> None:
 
 def as_in_the_pod(name: str) -> list[str]:
     """By which a command sees the network, processes and files that Ray does in the namespace of that name."""
-    pids = subprocess.run(["ip", "netns", "pids", name], capture_output=True, text=True, check=True).stdout.split()
-    (raylet,) = [pid for pid in pids if Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")[0].endswith(b"/raylet")]
+    pids = subprocess.run(
+        ["ip", "netns", "pids", name], capture_output=True, text=True, check=True
+    ).stdout.split()
+    (raylet,) = [
+        pid for pid in pids if Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")[0].endswith(b"/raylet")
+    ]
     return ["nsenter", "--target", raylet, "--mount", "--pid", "--net"]

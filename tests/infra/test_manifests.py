@@ -25,7 +25,9 @@ each_overlay = pytest.mark.parametrize("overlay", OVERLAYS, ids=named)
 @each_overlay
 @pytest.mark.parametrize("is_custom", [True, False], ids=["custom", "native"])
 def test_overlays_fit_the_schemas(overlay: Path, is_custom: bool) -> None:
-    manifests = [manifest for manifest in build(overlay) if (manifest["apiVersion"] not in NATIVE) == is_custom]
+    manifests = [
+        manifest for manifest in build(overlay) if (manifest["apiVersion"] not in NATIVE) == is_custom
+    ]
     assert manifests
     for manifest in manifests:
         assert problems(manifest) == [], manifest["kind"]

@@ -50,7 +50,11 @@ def test_ray_sbatch_requeues_by_the_exit_status(
         "SLURM_JOB_NUM_NODES": "1",
         "SLURM_JOB_NODELIST": "node",
     }
-    words = ["bash", str(REPOSITORY / "infra" / "slurm" / "ray.sbatch"), "pretrain" if kind is None else "wait"]
+    words = [
+        "bash",
+        str(REPOSITORY / "infra" / "slurm" / "ray.sbatch"),
+        "pretrain" if kind is None else "wait",
+    ]
     with subprocess.Popen(words, env=environment) as job:
         while kind is not None and not (tmp_path / "begun").exists():
             time.sleep(0.05)

@@ -24,7 +24,9 @@ pytestmark = [
     pytest.mark.slow,
     pytest.mark.timeout(900),
     pytest.mark.skipif(os.geteuid() != 0, reason="the node daemons of Slurm need root"),
-    pytest.mark.skipif(bool(_missing), reason=f"{', '.join(_missing)}: not installed (Debian: slurmctld slurmd munge)"),
+    pytest.mark.skipif(
+        bool(_missing), reason=f"{', '.join(_missing)}: not installed (Debian: slurmctld slurmd munge)"
+    ),
 ]
 
 CONFIG = """\
@@ -129,7 +131,9 @@ def data(slurm: Slurm, tmp_path_factory: pytest.TempPathFactory) -> Path:
     [dump] = write_demo_corpus(folder / "corpus").wikipedia
     for wiki in ("aawiki", "bbwiki"):
         shutil.copy(dump, folder / f"{wiki}-pages-articles.xml.bz2")
-    job = slurm.submit("--array=0-1", SCRIPTS / "preprocess.sbatch", folder, folder / "data", "wikipedia-tiny")
+    job = slurm.submit(
+        "--array=0-1", SCRIPTS / "preprocess.sbatch", folder, folder / "data", "wikipedia-tiny"
+    )
     for task in (0, 1):
         slurm.wait(f"{job}_{task}", "COMPLETED")
     return folder / "data"
@@ -142,14 +146,25 @@ def test_an_array_preprocesses_each_dump(data: Path) -> None:
 def test_pretraining_on_two_nodes_resumes_after_a_requeue(slurm: Slurm, data: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
     words = ("--train.steps", "300", "--train.checkpoint_every_steps", "1000", "--train.global_batch", "8")
-    command = ("pretrain", "canine-fast-tiny", "--data", data / "aawiki", "--output", run, "--workers", "2", *words)
+    command = (
+        "pretrain",
+        "canine-fast-tiny",
+        "--data",
+        data / "aawiki",
+        "--output",
+        run,
+        "--workers",
+        "2",
+        *words,
+    )
     job = slurm.submit("--nodes=2", "--cpus-per-task=1", SCRIPTS / "ray.sbatch", *command)
     end = time.monotonic() + 300
     while " loss " not in slurm.output(job):
         assert slurm.state(job)["JobState"] not in ENDED, slurm.output(job)
         assert time.monotonic() < end, slurm.output(job)
         time.sleep(1)
-    slurm.run("scancel", "--batch", "--signal=TERM", job)  # as `--signal=B:TERM@120` does before the time limit
+    # As `--signal=B:TERM@120` does before the time limit.
+    slurm.run("scancel", "--batch", "--signal=TERM", job)
     while slurm.state(job)["Restarts"] != "1":
         assert time.monotonic() < end, slurm.output(job)
         time.sleep(1)

@@ -25,7 +25,9 @@ def write_corpus(path: Path, num_documents: int = 60, seed: int = 0) -> list[dic
     rows: list[dict[str, str]] = []
     for number in range(num_documents):
         language = ("en", "en", "uk", "ja")[number % 4]
-        sentences = [" ".join(draw.choices(WORDS[language].split(), k=8)) + "." for _ in range(draw.randint(3, 30))]
+        sentences = [
+            " ".join(draw.choices(WORDS[language].split(), k=8)) + "." for _ in range(draw.randint(3, 30))
+        ]
         row = {"id": f"d{number}", "language": language, "text": " ".join(sentences)}
         if number % 10 == 9:
             row = {**rows[-1], "id": f"d{number}"}

@@ -64,9 +64,21 @@ def test_two_workers_listen_on_nothing(corpus: Path, tmp_path: Path) -> None:
 
 def start(corpus: Path, output: Path) -> "subprocess.Popen[str]":
     """The command, with many splits, as the leader of a group."""
-    words = ["preprocess", "--books", str(corpus), "--output", str(output), "--workers", "2", "--split_bytes", "1000"]
+    words = [
+        "preprocess",
+        "--books",
+        str(corpus),
+        "--output",
+        str(output),
+        "--workers",
+        "2",
+        "--split_bytes",
+        "1000",
+    ]
     command = [sys.executable, "-m", "tokenfree", *words]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True)
+    return subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+    )
 
 
 def await_all(
@@ -90,7 +102,9 @@ def living(processes: list[psutil.Process]) -> list[psutil.Process]:
 def test_they_end_with_a_command_that_is_killed(corpus: Path, tmp_path: Path, moment: str) -> None:
     command = start(corpus, tmp_path / "out")
     runs = tmp_path / "out" / "_work" / "runs"
-    processes = await_all(command, lambda found: bool(list(runs.glob("*.json")) if moment == "working" else found))
+    processes = await_all(
+        command, lambda found: bool(list(runs.glob("*.json")) if moment == "working" else found)
+    )
     os.kill(command.pid, signal.SIGKILL)
     command.communicate()
     assert living(processes) == []
@@ -106,10 +120,14 @@ def test_they_end_with_a_command_that_is_killed(corpus: Path, tmp_path: Path, mo
         ("working", signal.SIGUSR1),
     ],
 )
-def test_signals_end_them_without_a_word(corpus: Path, tmp_path: Path, moment: str, kind: signal.Signals) -> None:
+def test_signals_end_them_without_a_word(
+    corpus: Path, tmp_path: Path, moment: str, kind: signal.Signals
+) -> None:
     command = start(corpus, tmp_path / "out")
     runs = tmp_path / "out" / "_work" / "runs"
-    processes = await_all(command, lambda found: bool(list(runs.glob("*.json")) if moment == "working" else found))
+    processes = await_all(
+        command, lambda found: bool(list(runs.glob("*.json")) if moment == "working" else found)
+    )
     if moment == "importing":
         time.sleep(0.3)
     os.killpg(command.pid, kind)
@@ -140,7 +158,10 @@ def test_a_script_runs_once(corpus: Path, tmp_path: Path) -> None:
     script.write_text(SCRIPT)
     settings = json.dumps(to_mapping(quick_config(corpus)))
     done = subprocess.run(
-        [sys.executable, str(script), settings, str(tmp_path / "out")], capture_output=True, text=True, check=False
+        [sys.executable, str(script), settings, str(tmp_path / "out")],
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert (done.returncode, done.stdout) == (0, "once\n"), done.stderr
     assert (tmp_path / "out" / "_SUCCESS").is_file()

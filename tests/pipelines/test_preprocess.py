@@ -48,7 +48,9 @@ def test_every_page_is_accounted_for_and_equal_texts_are_kept_once(made: Path, c
     documents = [row["document"] for split in load(str(made)).values() for row in split]
     assert "books:books.jsonl:d8" in documents
     assert "books:books.jsonl:d9" not in documents  # of two equal texts the smaller id stays
-    assert set(made.iterdir()) >= {made / name for name in ("README.md", "_SUCCESS", "manifest.json", "vocabulary")}
+    assert set(made.iterdir()) >= {
+        made / name for name in ("README.md", "_SUCCESS", "manifest.json", "vocabulary")
+    }
     assert not {"_work", "_tmp"} & {path.name for path in made.iterdir()}
 
 
@@ -67,7 +69,9 @@ def test_shards_hold_one_language_each_in_sorted_order_and_rows_by_key(made: Pat
     assert list(texts.values()) == sorted(texts.values())
 
 
-def test_split_size_changes_no_byte(made: Path, corpus: Path, tmp_path: Path, make_config: Config, read_shards: Shards):
+def test_split_size_changes_no_byte(
+    made: Path, corpus: Path, tmp_path: Path, make_config: Config, read_shards: Shards
+):
     run_preprocess(make_config(corpus, split_bytes=4_000), str(tmp_path / "out"))
     assert read_shards(tmp_path / "out") == read_shards(made)
     assert load_manifest(str(tmp_path / "out")).fingerprint == load_manifest(str(made)).fingerprint
@@ -138,7 +142,9 @@ def test_another_config_or_other_inputs_are_refused_by_name(
         run_preprocess(make_config(corpus, more), str(made))
 
 
-def test_a_directory_with_foreign_files_is_refused_and_left_alone(corpus: Path, tmp_path: Path, make_config: Config):
+def test_a_directory_with_foreign_files_is_refused_and_left_alone(
+    corpus: Path, tmp_path: Path, make_config: Config
+):
     (tmp_path / "thesis.tex").write_text("twenty years of work")
     with pytest.raises(UserError, match=r"thesis\.tex.*--output"):
         run_preprocess(make_config(corpus), str(tmp_path))
@@ -147,7 +153,9 @@ def test_a_directory_with_foreign_files_is_refused_and_left_alone(corpus: Path, 
         run_preprocess(make_config(corpus), str(tmp_path / "thesis.tex"))
 
 
-def test_inputs_without_a_document_are_refused_and_leave_nothing(tmp_path: Path, write_rows, make_config: Config):
+def test_inputs_without_a_document_are_refused_and_leave_nothing(
+    tmp_path: Path, write_rows, make_config: Config
+):
     books = write_rows(tmp_path / "short.jsonl", [{"id": "1", "text": "Too short."}])
     with pytest.raises(UserError, match=r"no document.*1 too_short"):
         run_preprocess(make_config(books), str(tmp_path / "out"))
@@ -164,12 +172,15 @@ def test_a_config_that_proves_impossible_may_be_fixed_in_place(
     with pytest.raises(UserError, match=r"vocabulary\.size"):
         run_preprocess(
             make_config(
-                corpus, vocabulary=VocabularyConfig(size=300, required_characters="none", character_coverage=1)
+                corpus,
+                vocabulary=VocabularyConfig(size=300, required_characters="none", character_coverage=1),
             ),
             str(tmp_path / "out"),
         )
     reads: list[object] = []
-    monkeypatch.setattr("tokenfree.preprocess.job.read.read_split", lambda split: reads.append(split) or iter(()))
+    monkeypatch.setattr(
+        "tokenfree.preprocess.job.read.read_split", lambda split: reads.append(split) or iter(())
+    )
     run_preprocess(config, str(tmp_path / "out"))
     assert reads == []  # what was read is kept
     assert read_shards(tmp_path / "out") == read_shards(made)
@@ -192,13 +203,19 @@ def test_a_full_disk_is_one_line(corpus: Path, tmp_path: Path, make_config: Conf
 
 
 def test_a_tiny_corpus_has_both_splits(tmp_path: Path, write_rows, make_config: Config) -> None:
-    rows = [{"id": str(n), "language": "en", "text": f"Document number {n} is about geese. " * 9} for n in range(2)]
+    rows = [
+        {"id": str(n), "language": "en", "text": f"Document number {n} is about geese. " * 9}
+        for n in range(2)
+    ]
     books = write_rows(tmp_path / "two.jsonl", [*rows, {**rows[0], "id": "again"}])
     vocabulary = VocabularyConfig(size=300, required_characters="none", algorithm="bpe")
     for fraction in (0.0001, 0.9999):
         config = make_config(books, validation_fraction=fraction, vocabulary=vocabulary)
         manifest = run_preprocess(config, str(tmp_path / f"out{fraction}"))
-        assert {name: split.documents for name, split in manifest.splits.items()} == {"train": 1, "validation": 1}
+        assert {name: split.documents for name, split in manifest.splits.items()} == {
+            "train": 1,
+            "validation": 1,
+        }
         assert manifest.counters["duplicates"] == 1
         verify(str(tmp_path / f"out{fraction}"))
     alone = write_rows(tmp_path / "one.jsonl", rows[:1])
@@ -216,14 +233,18 @@ def test_empty_shards_are_not_written(corpus: Path, tmp_path: Path, make_config:
     assert 500 > len(shards) > 0.8 * manifest.counters["documents"]
 
 
-def test_without_subword_columns_no_vocabulary_is_trained(corpus: Path, tmp_path: Path, make_config: Config) -> None:
+def test_without_subword_columns_no_vocabulary_is_trained(
+    corpus: Path, tmp_path: Path, make_config: Config
+) -> None:
     manifest = run_preprocess(make_config(corpus, columns=("text", "language")), str(tmp_path / "out"))
     assert manifest.vocabulary_sha256 is None
     assert not (tmp_path / "out" / "vocabulary").exists()
     verify(str(tmp_path / "out"))
 
 
-def test_a_given_model_is_taken_as_it_is(made: Path, corpus: Path, tmp_path: Path, make_config: Config) -> None:
+def test_a_given_model_is_taken_as_it_is(
+    made: Path, corpus: Path, tmp_path: Path, make_config: Config
+) -> None:
     model = made / "vocabulary" / "subwords.model"
     config = make_config(corpus, vocabulary=VocabularyConfig(model=str(model)))
     manifest = run_preprocess(config, str(tmp_path / "out"))
@@ -231,7 +252,9 @@ def test_a_given_model_is_taken_as_it_is(made: Path, corpus: Path, tmp_path: Pat
     assert manifest.fingerprint == load_manifest(str(made)).fingerprint
     assert run_preprocess(config, str(tmp_path / "out")) == manifest
     with pytest.raises(UserError, match=r"vocabulary\.model"):
-        run_preprocess(make_config(corpus, vocabulary=VocabularyConfig(model="/no/such.model")), str(tmp_path / "new"))
+        run_preprocess(
+            make_config(corpus, vocabulary=VocabularyConfig(model="/no/such.model")), str(tmp_path / "new")
+        )
 
 
 def test_a_bug_in_a_step_is_a_job_error_and_the_work_is_kept(
@@ -245,7 +268,9 @@ def test_a_bug_in_a_step_is_a_job_error_and_the_work_is_kept(
         with pytest.raises(JobError, match="ZeroDivisionError: a bug"):
             run_preprocess(make_config(corpus), str(tmp_path / "out"))
     reads: list[Document] = []
-    monkeypatch.setattr("tokenfree.preprocess.job.read.read_split", lambda split: reads.append(split) or iter(()))
+    monkeypatch.setattr(
+        "tokenfree.preprocess.job.read.read_split", lambda split: reads.append(split) or iter(())
+    )
     run_preprocess(make_config(corpus), str(tmp_path / "out"))
     assert reads == []  # the runs of the first attempt are taken
     assert read_shards(tmp_path / "out") == read_shards(made)

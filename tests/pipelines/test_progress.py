@@ -20,7 +20,9 @@ from tokenfree.preprocess.sources.splits import find_inputs, plan_splits
 
 def test_stages_come_in_order_and_end_with_all_done(corpus: Path, tmp_path: Path, make_config: Any) -> None:
     seen: list[Progress] = []
-    manifest = run_preprocess(make_config(corpus, split_bytes=2_000), str(tmp_path / "out"), progress=seen.append)
+    manifest = run_preprocess(
+        make_config(corpus, split_bytes=2_000), str(tmp_path / "out"), progress=seen.append
+    )
     stages = [progress.stage for progress in seen]
     order = ("read", "vocabulary", "build", "finish")
     assert stages == sorted(stages, key=order.index)

@@ -69,7 +69,9 @@ def test_memory_is_of_one_process(corpus: Path) -> None:
 
 def test_without_it_ray_is_not_imported() -> None:
     program = "import sys, tokenfree.pipelines.preprocess; print('ray' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=REPOSITORY)
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=REPOSITORY
+    )
     assert done.stdout.strip() == "False"
 
 
@@ -108,7 +110,12 @@ def die(job: PreprocessJob, index: int) -> None:
 
 
 def test_a_lost_worker_costs_its_task(
-    made: Path, corpus: Path, tmp_path: Path, read_shards: Shards, ray_stages: Any, monkeypatch: pytest.MonkeyPatch
+    made: Path,
+    corpus: Path,
+    tmp_path: Path,
+    read_shards: Shards,
+    ray_stages: Any,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     stages = (*STAGES[:3], STAGES[3]._replace(function=die_twice), *STAGES[4:])
     monkeypatch.setattr(ray_stages, "STAGES", stages)
@@ -146,5 +153,6 @@ def test_a_node_that_does_not_see_the_files_is_refused(corpus: Path, tmp_path: P
     ray_stages._do_task(job, [str(corpus)], lambda *_: None, 0)
     with pytest.raises(UserError, match=r"/nowhere: the Ray node [\d.]+ does not see it; give an address"):
         ray_stages._do_task(job, [str(corpus), "/nowhere"], lambda *_: None, 0)
-    with pytest.raises(UserError, match=f"{storage.url}: the Ray node"):  # which has a folder of the same name
+    # Which has a folder of the same name.
+    with pytest.raises(UserError, match=f"{storage.url}: the Ray node"):
         ray_stages._do_task(dataclasses.replace(job, attempt="other"), [], lambda *_: None, 0)

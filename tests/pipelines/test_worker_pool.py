@@ -35,7 +35,9 @@ def pool() -> Iterator[tuple[psutil.Popen, int]]:
 def test_it_listens_on_loopback_alone(pool: tuple[psutil.Popen, int]) -> None:
     process, _ = pool
     assert {
-        c.laddr.ip.removeprefix("::ffff:") for c in process.net_connections() if c.status == psutil.CONN_LISTEN
+        c.laddr.ip.removeprefix("::ffff:")
+        for c in process.net_connections()
+        if c.status == psutil.CONN_LISTEN
     } == {"127.0.0.1"}
 
 
@@ -49,7 +51,9 @@ def test_its_workers_run_in_its_environment_and_end_with_it(
         engine.listen()
         control = endpoints_pb2.ApiServiceDescriptor(url=f"127.0.0.1:{engine.getsockname()[1]}")
         stub = beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolStub(grpc.insecure_channel(f"127.0.0.1:{port}"))
-        stub.StartWorker(beam_fn_api_pb2.StartWorkerRequest(worker_id="1-1", control_endpoint=control), timeout=60)
+        stub.StartWorker(
+            beam_fn_api_pb2.StartWorkerRequest(worker_id="1-1", control_endpoint=control), timeout=60
+        )
         (worker,) = process.children()
         assert worker.exe() == psutil.Process().exe()
         assert worker.environ()["PYTHONPATH"].split(os.pathsep)[0] == str(REPOSITORY)

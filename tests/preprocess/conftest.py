@@ -20,7 +20,8 @@ class DumpServer:
     faults: dict[str, list[Callable[["Answer"], None]]] = field(default_factory=dict)
     ranges: bool = True
     lengths: str = "told"  # or "untold", where the end of the connection is the end of the file, or "chunked"
-    log: list[tuple[str, str, int, int]] = field(default_factory=list)  # method, path, status, bytes of the body sent
+    # Method, path, status, bytes of the body sent.
+    log: list[tuple[str, str, int, int]] = field(default_factory=list)
     agents: set[str] = field(default_factory=set)
 
     def publish(self, wiki: str, date: str, files: dict[str, bytes], *, latest: bool = True) -> None:
@@ -45,11 +46,15 @@ class DumpServer:
 
     def refuse(self, status: int, **headers: str) -> Callable[["Answer"], None]:
         """An answer without the file, such as 503 with `Retry_After`."""
-        return lambda answer: answer.refuse(status, {key.replace("_", "-"): value for key, value in headers.items()})
+        return lambda answer: answer.refuse(
+            status, {key.replace("_", "-"): value for key, value in headers.items()}
+        )
 
     def gets(self, path: str) -> list[tuple[int, int]]:
         """Status and bytes sent of each GET of `path`."""
-        return [(status, sent) for method, asked, status, sent in self.log if method == "GET" and asked == path]
+        return [
+            (status, sent) for method, asked, status, sent in self.log if method == "GET" and asked == path
+        ]
 
 
 class Answer(BaseHTTPRequestHandler):

@@ -13,7 +13,13 @@ from tokenfree.core.files import hash_file
 from tokenfree.core.settings import build, fingerprint, merge, to_mapping
 from tokenfree.core.storage import Storage
 from tokenfree.preprocess.config import PreprocessConfig, VocabularyConfig, WindowConfig
-from tokenfree.preprocess.dataset.manifest import DatasetSplit, Manifest, ShardEntry, content_fingerprint, save_manifest
+from tokenfree.preprocess.dataset.manifest import (
+    DatasetSplit,
+    Manifest,
+    ShardEntry,
+    content_fingerprint,
+    save_manifest,
+)
 from tokenfree.preprocess.features.columns import build_windows
 from tokenfree.preprocess.features.vocabulary import Vocabulary, train_vocabulary
 from tokenfree.preprocess.job.finish import count
@@ -112,7 +118,9 @@ def make_recipe_for() -> MakeRecipe:
     """Makes a recipe for an objective, given as its mapping, with a model that fits it; keywords are of `train`."""
 
     def make(objective: Mapping[str, Any], **train: Any) -> PretrainRecipe:
-        over = {"masked_subwords": SUBWORDS, "byte2word": WORDS, "masked_bytes": BYTES}.get(objective["name"], {})
+        over = {"masked_subwords": SUBWORDS, "byte2word": WORDS, "masked_bytes": BYTES}.get(
+            objective["name"], {}
+        )
         words = {"bytes_per_word": 4} if objective["name"] == "byte2word" else {}
         length = {"length": 144} if words else {}
         mapping = {

@@ -18,7 +18,11 @@ def addresses(pid: int, *, connected: bool = False) -> list[str]:
                 sockets.add(os.readlink(entry).removeprefix("socket:[").removesuffix("]"))
         tables += [Path(f"/proc/{pid}/net/{kind}").read_text() for kind in ("tcp", "tcp6")]
     rows = [line.split() for table in tables for line in table.splitlines()[1:]]
-    return [_readable(row[1].split(":")[0]) for row in rows if (row[3] != _LISTEN) == connected and row[9] in sockets]
+    return [
+        _readable(row[1].split(":")[0])
+        for row in rows
+        if (row[3] != _LISTEN) == connected and row[9] in sockets
+    ]
 
 
 def _readable(number: str) -> str:

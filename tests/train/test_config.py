@@ -16,7 +16,9 @@ MakeRecipe = Callable[..., PretrainRecipe]
 
 
 def test_a_fitting_recipe(corpus: str, make_recipe: MakeRecipe) -> None:
-    assert check(make_recipe(), load_manifest(corpus), workers=(1, 8), vocabulary=load_vocabulary(corpus)) == []
+    assert (
+        check(make_recipe(), load_manifest(corpus), workers=(1, 8), vocabulary=load_vocabulary(corpus)) == []
+    )
 
 
 def test_all_problems_at_once(corpus: str, make_recipe: MakeRecipe) -> None:
@@ -90,9 +92,8 @@ def test_check_refuses_sizes_with_the_memory_of_a_step(
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
     assert check(Recipe.from_name("canine-s-base"), None) == []
     problems = check(Recipe.from_name("canine-s-tiny", **over), None)
-    pattern = (
-        rf"{key}: 1,000,\d{{3}}.* is too large: a training step takes [\d,]+ GiB and more \(weights and gradients "
-    )
+    pattern = rf"{key}: 1,000,\d{{3}}.* is too large: a training step takes [\d,]+ GiB and more "
+    pattern += r"\(weights and gradients "
     assert re.match(pattern, problems[-1])
     assert check(Recipe.from_name("canine-s-tiny", **over), None, trains_here=False) == problems[:-1]
 

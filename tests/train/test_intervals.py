@@ -12,7 +12,8 @@ def test_the_mean_is_over_targets_and_the_error_over_windows() -> None:
     values, windows = np.array([1.0, 2.0, 6.0, 3.0]), np.array([7, 7, 7, 2])
     interval = mean_over_windows(values, windows)
     assert interval.mean == 3
-    # Windows of 3 targets that sum to 9 and of 1 that sums to 3: both are what the mean says, whatever is in them.
+    # Windows of 3 targets that sum to 9 and of 1 that sums to 3: both are what the mean says, whatever is in
+    # them.
     assert (interval.low, interval.high) == (3, 3)
     other = mean_over_windows(np.array([1.0, 3.0, 5.0, 5.0]), np.array([0, 0, 1, 1]))
     # The deviations of the windows are -3 and 3: sqrt(2 / 1 * 18) / 4.

@@ -50,7 +50,9 @@ def events(run: Path) -> list[str]:
 
 def start(recipe: PretrainRecipe, corpus: str, run: Path) -> subprocess.Popen[bytes]:
     arguments = [json.dumps(to_mapping(recipe)), corpus, str(run)]
-    return subprocess.Popen([sys.executable, "-c", COMMAND, *arguments], cwd=REPOSITORY, stderr=subprocess.PIPE)
+    return subprocess.Popen(
+        [sys.executable, "-c", COMMAND, *arguments], cwd=REPOSITORY, stderr=subprocess.PIPE
+    )
 
 
 def wait_for_step(run: Path, step: int, process: subprocess.Popen[bytes]) -> None:
@@ -175,7 +177,11 @@ def test_killed_between_the_last_checkpoint_and_the_result(
     before = history(tmp_path)
     (tmp_path / "result.json").unlink()
     again = pretrain(make_recipe(), corpus, str(tmp_path))
-    assert (again.validation_loss, again.loss, again.seconds) == (first.validation_loss, first.loss, first.seconds)
+    assert (again.validation_loss, again.loss, again.seconds) == (
+        first.validation_loss,
+        first.loss,
+        first.seconds,
+    )
     assert history(tmp_path) == before
 
 
@@ -183,7 +189,12 @@ def test_other_settings_under_the_same_run(corpus: str, make_recipe: MakeRecipe,
     pretrain(make_recipe(), corpus, str(tmp_path))
     with pytest.raises(UserError) as caught:
         pretrain(make_recipe(seed=1, steps=16, model={"width": 32}), corpus, str(tmp_path))
-    for part in ("model.width is 32, was 16", "train.seed is 1, was 0", "train.steps is 16, was 8", "--output"):
+    for part in (
+        "model.width is 32, was 16",
+        "train.seed is 1, was 0",
+        "train.steps is 16, was 8",
+        "--output",
+    ):
         assert part in str(caught.value)
     assert pretrain(make_recipe(keep_checkpoints=1, micro_batch=4), corpus, str(tmp_path)).already_complete
 
@@ -219,11 +230,17 @@ def test_every_command_that_trains_leaves_what_it_was_made_with(
     (tmp_path / "run" / "result.json").unlink()
     pretrain(make_recipe(), corpus, run)
     pretrain(make_recipe(), corpus, run, extend_to=9)
-    assert [each["command"] for each in read_config(run).attempts] == ["tokenfree first", *["tokenfree second"] * 2]
+    assert [each["command"] for each in read_config(run).attempts] == [
+        "tokenfree first",
+        *["tokenfree second"] * 2,
+    ]
 
 
 def test_a_run_that_is_being_trained(corpus: str, make_recipe: MakeRecipe, tmp_path: Path) -> None:
-    with lock(tmp_path / "lock", seconds=0, held=AssertionError()), pytest.raises(UserError, match="another command"):
+    with (
+        lock(tmp_path / "lock", seconds=0, held=AssertionError()),
+        pytest.raises(UserError, match="another command"),
+    ):
         pretrain(make_recipe(), corpus, str(tmp_path))
 
 
@@ -259,7 +276,9 @@ def test_bad_places(corpus: str, make_recipe: MakeRecipe, tmp_path: Path) -> Non
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there are GPUs")
-@pytest.mark.parametrize(("workers", "words"), [((1, 1), "a GPU per worker: 1\\."), ((2, 4), "a GPU per worker: 2\\.")])
+@pytest.mark.parametrize(
+    ("workers", "words"), [((1, 1), "a GPU per worker: 1\\."), ((2, 4), "a GPU per worker: 2\\.")]
+)
 def test_gpus_that_are_not_there_are_told_before_anything_is_written(
     workers: tuple[int, int], words: str, corpus: str, make_recipe: MakeRecipe, tmp_path: Path
 ) -> None:
@@ -275,7 +294,9 @@ def test_a_command_killed_before_its_first_file_is_no_run_of_others(
     assert pretrain(make_recipe(steps=1, warmup=0.0), corpus, str(tmp_path)).steps == 1
 
 
-def test_problems_come_before_anything_is_written(corpus: str, make_recipe: MakeRecipe, tmp_path: Path) -> None:
+def test_problems_come_before_anything_is_written(
+    corpus: str, make_recipe: MakeRecipe, tmp_path: Path
+) -> None:
     with pytest.raises(UserError, match=r"model\.trunk\.heads.*; train\.streams"):
         pretrain(make_recipe(streams=3, model={"trunk": {"heads": 3}}), corpus, str(tmp_path / "run"))
     assert not (tmp_path / "run").exists()
@@ -284,8 +305,11 @@ def test_problems_come_before_anything_is_written(corpus: str, make_recipe: Make
 def test_the_best_checkpoint_is_kept(corpus: str, make_recipe: MakeRecipe, tmp_path: Path) -> None:
     recipe = make_recipe(steps=30, learning_rate=3.0, warmup=1.0, validate_every_steps=1, checkpoint_every_steps=1,
                          keep_checkpoints=1)  # fmt: skip
-    result = pretrain(recipe, corpus, str(tmp_path))  # the rate rises to the end and spoils the model on the way
-    losses = {line["step"]: line["validation_loss"] for line in history(tmp_path) if "validation_loss" in line}
+    # The rate rises to the end and spoils the model on the way.
+    result = pretrain(recipe, corpus, str(tmp_path))
+    losses = {
+        line["step"]: line["validation_loss"] for line in history(tmp_path) if "validation_loss" in line
+    }
     assert result.best_step == min(losses, key=lambda step: losses[step]) < 30
     assert checkpoints.steps(tmp_path / "checkpoints") == [result.best_step, 30]
 

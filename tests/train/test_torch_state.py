@@ -65,7 +65,9 @@ CALLERS: dict[str, Callable[[], AbstractContextManager[Any]]] = {
     "no_grad": torch.no_grad,
     "inference_mode": torch.inference_mode,
     "autocast": lambda: torch.autocast("cpu", dtype=torch.bfloat16, cache_enabled=False),
-    "deterministic": lambda: setting(torch.get_deterministic_debug_mode, torch.set_deterministic_debug_mode, "error"),
+    "deterministic": lambda: setting(
+        torch.get_deterministic_debug_mode, torch.set_deterministic_debug_mode, "error"
+    ),
     "low precision": lambda: setting(_matmul, _set_matmul, "bf16"),
 }
 
@@ -196,7 +198,9 @@ def test_threads_do_not_change_each_others_settings(programs: Programs, expected
 
 
 @pytest.mark.parametrize("caller", ["float64", "meta", "inference_mode", "autocast"])
-def test_errors_restore_the_callers_settings(caller: str, programs: Programs, make_recipe: MakeRecipe) -> None:
+def test_errors_restore_the_callers_settings(
+    caller: str, programs: Programs, make_recipe: MakeRecipe
+) -> None:
     def interrupt(line: object) -> None:
         raise JobError("interrupted")
 
@@ -208,7 +212,8 @@ def test_errors_restore_the_callers_settings(caller: str, programs: Programs, ma
         before = state()
         with pytest.raises(JobError, match="interrupted"):
             tokenfree.pretrain(programs.recipe, programs.corpus, programs.output(), progress=interrupt)
-        with pytest.raises(JobError, match="full disk") as raised:  # holds the frames, and with them open generators
+        # Holds the frames, and with them open generators.
+        with pytest.raises(JobError, match="full disk") as raised:
             tokenfree.embed(programs.run, source, output, progress=fail_to_write)
         with pytest.raises(UserError, match="holds no run"):
             tokenfree.load_encoder(str(programs.folder))

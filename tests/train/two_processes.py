@@ -8,9 +8,10 @@ from typing import Any
 
 from tests.conftest import REPOSITORY
 
-# A process may crash in a thread of Gloo as Python is taken down, and lose what it has printed; where something still
-# holds the group, it does so even after the group was destroyed (https://github.com/pytorch/pytorch/pull/179291).
-# So it ends at once, as the workers of a run do, which are killed.
+# A process may crash in a thread of Gloo as Python is taken down, and lose what it has printed; where
+# something still holds the group, it does so even after the group was destroyed
+# (https://github.com/pytorch/pytorch/pull/179291). So it ends at once, as the workers of a run do, which are
+# killed.
 AROUND = """
 import json, os, sys
 import torch.distributed as dist
@@ -35,7 +36,10 @@ result = [lines, loop.validate()]
 
 
 def in_two_processes(lines: str, folder: Path, *arguments: str) -> list[Any]:
-    """The `result` of each rank. The lines know `rank`, `arguments` and `dist`; `folder` keeps the group's store."""
+    """The `result` of each rank.
+
+    The lines know `rank`, `arguments` and `dist`; `folder` keeps the group's store.
+    """
     processes = [
         subprocess.Popen(
             [sys.executable, "-c", AROUND.format(lines=lines), str(folder / "store"), str(rank), *arguments],

@@ -37,7 +37,9 @@ def run(program: str, folder: Path, **variables: str) -> subprocess.CompletedPro
     """Run a program in a folder, with an environment without OMP_WAIT_POLICY unless given."""
     environment = {name: value for name, value in os.environ.items() if name != "OMP_WAIT_POLICY"}
     environment |= {"PYTHONPATH": str(REPOSITORY), **variables}
-    done = subprocess.run([sys.executable, "-c", program], cwd=folder, env=environment, capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=folder, env=environment, capture_output=True, text=True
+    )
     assert done.returncode == 0, done.stderr
     return done
 
@@ -51,7 +53,9 @@ def test_completion_shows_the_names_and_each_is_there() -> None:
 
 def test_importing_the_package_loads_nothing_heavy(tmp_path: Path) -> None:
     heavy = ("torch", "ray", "apache_beam", "pyarrow", "numpy", "pydantic")
-    program = f"import sys, tokenfree; dir(tokenfree); print([name for name in {heavy} if name in sys.modules])"
+    program = (
+        f"import sys, tokenfree; dir(tokenfree); print([name for name in {heavy} if name in sys.modules])"
+    )
     assert run(program, tmp_path).stdout == "[]\n"
 
 
@@ -76,7 +80,9 @@ def test_a_missing_package_names_the_installation(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setitem(tokenfree._HOMES, "pretrain", "tokenfree.train.absent")
     with pytest.raises(ModuleNotFoundError) as raised:
         _ = tokenfree.pretrain
-    assert raised.value.__notes__ == [f"tokenfree.pretrain needs more packages: pip install '{REPOSITORY}[all]'"]
+    assert raised.value.__notes__ == [
+        f"tokenfree.pretrain needs more packages: pip install '{REPOSITORY}[all]'"
+    ]
 
 
 @pytest.mark.parametrize(
@@ -167,7 +173,9 @@ def test_the_minimal_program_of_the_readme_trains_a_model(trained: tuple[Path, s
     assert [line["step"] for line in map(json.loads, lines) if "loss" in line] == [1, 2, 3, 4]
 
 
-def test_predict_and_export_what_it_trained(trained: tuple[Path, str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_predict_and_export_what_it_trained(
+    trained: tuple[Path, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     folder, _ = trained
     monkeypatch.chdir(folder)
     ((guesses,),) = tokenfree.predict("runs/first", ["See the [MASK:4] of it."], top=3)
@@ -195,12 +203,18 @@ def test_every_path_may_be_a_path_object_or_begin_with_home(
     (tmp_path / "texts.txt").write_text("one text\n")
     (tmp_path / "labels.tsv").write_text("text\tlabel\n" + "one\tx\ntwo\ty\n" * 4)
     (tmp_path / "books").mkdir()
-    (tmp_path / "books" / "en.txt").write_text("A goose walks over the wide meadow and looks for fresh grass. " * 40)
-    (tmp_path / "mine.yaml").write_text(yaml.safe_dump({"base": str(place("small.yaml")), "train": {"steps": 2}}))
+    (tmp_path / "books" / "en.txt").write_text(
+        "A goose walks over the wide meadow and looks for fresh grass. " * 40
+    )
+    (tmp_path / "mine.yaml").write_text(
+        yaml.safe_dump({"base": str(place("small.yaml")), "train": {"steps": 2}})
+    )
     run, data = place("runs/first"), place("data/simple")
 
     config = tokenfree.Recipe.for_preprocessing(
-        "wikipedia-tiny", books=[place("books")], vocabulary={"model": place("data/simple/vocabulary/subwords.model")}
+        "wikipedia-tiny",
+        books=[place("books")],
+        vocabulary={"model": place("data/simple/vocabulary/subwords.model")},
     )
     tokenfree.run_preprocess(config, place("made"))
     result = tokenfree.pretrain(place("mine.yaml"), [data], place("second"), init_from=run)
@@ -222,10 +236,18 @@ def test_every_path_may_be_a_path_object_or_begin_with_home(
 
 def test_functions_take_the_name_of_a_recipe(tmp_path: Path) -> None:
     output, call = str(tmp_path / "output"), cast(Any, tokenfree.pretrain)
-    for function, recipe in (("pretrain", "canine-s-tyni"), ("finetune", "nre"), ("sweep", "three-knobs-tyni")):
-        with pytest.raises(UserError, match=f"recipe {recipe}: no such file, and no recipe of that name.*did you"):
+    for function, recipe in (
+        ("pretrain", "canine-s-tyni"),
+        ("finetune", "nre"),
+        ("sweep", "three-knobs-tyni"),
+    ):
+        with pytest.raises(
+            UserError, match=f"recipe {recipe}: no such file, and no recipe of that name.*did you"
+        ):
             getattr(tokenfree, function)(recipe, {}, output)
-    with pytest.raises(UserError, match="ner: a fine-tuning recipe, where a preprocessing recipe is expected"):
+    with pytest.raises(
+        UserError, match="ner: a fine-tuning recipe, where a preprocessing recipe is expected"
+    ):
         tokenfree.run_preprocess("ner", output)
     with pytest.raises(UserError, match="learns from examples; give a file of them as --train"):
         tokenfree.finetune("ner", {}, output)
@@ -252,7 +274,9 @@ UNREAD = {
 
 def commands_of(page: Path) -> list[list[str]]:
     """The arguments of each `tokenfree` in the code blocks of a page, of submitted commands too."""
-    blocks = "\n".join(re.findall(r"^ *```\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE))
+    blocks = "\n".join(
+        re.findall(r"^ *```\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
+    )
     lines = re.findall(r"^ *(?:\$ |exec )?tokenfree (.*)", blocks.replace("\\\n", " "), re.MULTILINE)
     found = [shlex.split(re.split(r" [|<>&#]", line)[0]) for line in lines]
     found += [line[line.index("--") + 1 :] for line in found if line[:2] == ["cluster", "submit"]]

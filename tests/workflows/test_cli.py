@@ -94,12 +94,21 @@ def test_no_command_shows_the_list(capsys: pytest.CaptureFixture[str]) -> None:
     [
         (["preprocess", "--outptu", "x"], "--outptu (did you mean --output?)"),
         (["preprocess", "--output"], "expected one argument"),
-        (["pretrain", "canine-s-tiny", "--data", "d", "--output", "r", "--model.trunk.layers"], "needs a value"),
+        (
+            ["pretrain", "canine-s-tiny", "--data", "d", "--output", "r", "--model.trunk.layers"],
+            "needs a value",
+        ),
         (["pretrain", "", "--data", "d", "--output", "r"], "RECIPE: the value is empty"),
-        (["pretrain", "canine-s-tiny", "--config", "", "--data", "d", "--output", "r"], "--config: the value is empty"),
+        (
+            ["pretrain", "canine-s-tiny", "--config", "", "--data", "d", "--output", "r"],
+            "--config: the value is empty",
+        ),
         (["pretrain", "canine-s-tinny", "--data", "d", "--output", "r"], "no recipe of that name"),
         (["pretrain", "canine-s-tiny", "--data", "nowhere", "--output", "r"], "nowhere"),
-        (["pretrain", "canine-s-tiny", "--data", "d", "--output", "r", "--modle.width", "3"], "--modle.width"),
+        (
+            ["pretrain", "canine-s-tiny", "--data", "d", "--output", "r", "--modle.width", "3"],
+            "--modle.width",
+        ),
         (["verify", "nowhere"], "nowhere"),
         (["verify", "a::b"], "a::b: '::' in a path would stand for a chain of file systems"),
         (["pretrain", "canine-s-tiny", "--data", "a::b", "--output", "r"], "'::' in a path"),
@@ -109,12 +118,18 @@ def test_no_command_shows_the_list(capsys: pytest.CaptureFixture[str]) -> None:
         (["preprocess", "enwiki.xml.bz2", "--output", "x"], "write --wikipedia enwiki.xml.bz2"),
         (["preprocess", "moby_dick.txt", "--output", "x"], "write --books moby_dick.txt"),
         (["preprocess", "--output", "x"], "nothing to read"),
-        (["preprocess", "--books", "d", "--output", "x", "--columns", "text,codepoints"], "a list such as [a, b]"),
+        (
+            ["preprocess", "--books", "d", "--output", "x", "--columns", "text,codepoints"],
+            "a list such as [a, b]",
+        ),
         (["preprocess", "--hf-dataset", "s3://geese", "--output", "x"], "s3://geese is an address"),
         (["frobnicate"], "no command 'frobnicate' (known: analyze, cluster,"),
         (["pretrian", "canine-s-tiny"], "no command 'pretrian' (did you mean 'pretrain'?)"),
         (["train"], "(did you mean 'pretrain'?)"),
-        (["sweep", "canine-s-tiny", "--data", "d", "--output", "r"], "a pretraining recipe, where a sweep recipe is"),
+        (
+            ["sweep", "canine-s-tiny", "--data", "d", "--output", "r"],
+            "a pretraining recipe, where a sweep recipe is",
+        ),
         (["pretrain", "ms-alpha-tiny", "--data", "d", "--output", "r"], "run tokenfree sweep ms-alpha-tiny"),
         (["model", "wikipedia"], "run tokenfree preprocess wikipedia"),
         (["preprocess", "canine-s-tiny", "--output", "r"], "run tokenfree pretrain canine-s-tiny"),
@@ -130,7 +145,11 @@ def test_no_command_shows_the_list(capsys: pytest.CaptureFixture[str]) -> None:
     ],
 )
 def test_mistakes_are_one_line_and_status_2(
-    argv: list[str], words: str, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    argv: list[str],
+    words: str,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.chdir(tmp_path)
     try:
@@ -143,13 +162,26 @@ def test_mistakes_are_one_line_and_status_2(
 
 
 FIELDS = {
-    "pretrain": ["canine-s-tiny", "--data", "nowhere", "--output", "r", "--train.streams", "3", "--workers", "x"],
+    "pretrain": [
+        "canine-s-tiny",
+        "--data",
+        "nowhere",
+        "--output",
+        "r",
+        "--train.streams",
+        "3",
+        "--workers",
+        "x",
+    ],
     "model": ["canine-s-tiny", "--train.length", "99999"],
     "sweep": ["three-knobs-tiny", "--data", "d", "--output", "r", "--space", "{model.widht: {choice: [1]}}"],
     "preprocess": ["--output", "r"],
 }
 WRONG = {
-    "pretrain": (["--model.width", "wide", "--train.stpes=5"], ["there is no key 'train.stpes'", "model.width:"]),
+    "pretrain": (
+        ["--model.width", "wide", "--train.stpes=5"],
+        ["there is no key 'train.stpes'", "model.width:"],
+    ),
     "model": (["--train.seed", "x", "--train.steps", "y"], ["train.steps:", "train.seed:"]),
     "sweep": (["--trials", "0", "--seeds", "x"], ["trials:", "seeds:"]),
     "preprocess": (["--seed", "x", "--shards", "y"], ["shards:", "seed:"]),
@@ -170,12 +202,20 @@ def test_all_problems_between_fields_are_a_line_each(capsys: pytest.CaptureFixtu
     assert cli.main(["model", "canine-s-tiny", "--train.length", "99999", "--model.trunk.heads", "5"]) == 2
     heading, *problems = capsys.readouterr().err.splitlines()
     assert heading == "tokenfree: recipe canine-s-tiny: 2 problems"
-    assert [problem.split(":")[0] for problem in problems] == ["  model.trunk.heads", "  model.embedder.max_characters"]
+    assert [problem.split(":")[0] for problem in problems] == [
+        "  model.trunk.heads",
+        "  model.embedder.max_characters",
+    ]
 
 
 def test_options_are_taken_with_dashes_and_underscores(capsys: pytest.CaptureFixture[str]) -> None:
     for spelled in ("--hf-dataset", "--hf_dataset"):
-        assert cli.main(["preprocess", "--output", "x", "--check_inputs", "--check-inputs", spelled, "s3://geese"]) == 2
+        assert (
+            cli.main(
+                ["preprocess", "--output", "x", "--check_inputs", "--check-inputs", spelled, "s3://geese"]
+            )
+            == 2
+        )
         assert "s3://geese is an address" in one_line(capsys)
     for spelled in ("--train.learning-rate", "--train.learning_rate"):
         assert cli.main(["model", "canine-s-tiny", spelled, "fast"]) == 2
@@ -266,7 +306,9 @@ def test_verify_as_json_says_what_is_wrong(capsys: pytest.CaptureFixture[str],
     def verify(directory: str) -> None:
         raise JobError(f"{directory}: row 7 is damaged")
 
-    monkeypatch.setattr("tokenfree.preprocess.dataset.manifest.load_manifest", lambda _: SimpleNamespace(splits={}))
+    monkeypatch.setattr(
+        "tokenfree.preprocess.dataset.manifest.load_manifest", lambda _: SimpleNamespace(splits={})
+    )
     monkeypatch.setattr("tokenfree.preprocess.dataset.verify.verify", verify)
     assert cli.main(["verify", "data/en", "--json"]) == 1
     assert json.loads(capsys.readouterr().out) == {"good": False, "problem": "data/en: row 7 is damaged"}
@@ -314,7 +356,12 @@ def test_an_empty_value_of_any_argument_is_refused(command: str, capsys: pytest.
         takes = [action for action in leaf._actions if action.nargs != 0]
         chosen = [group._group_actions[0] for group in leaf._mutually_exclusive_groups if group.required]
         for action in takes:
-            if type(action) is not argparse._StoreAction or action.type or action.choices or action.metavar == "TEXT":
+            if (
+                type(action) is not argparse._StoreAction
+                or action.type
+                or action.choices
+                or action.metavar == "TEXT"
+            ):
                 continue
             given = [filled(each, "" if each is action else next(iter(each.choices or ["1"]))) for each in takes
                      if each.required or each is action or each in chosen]  # fmt: skip
@@ -323,7 +370,19 @@ def test_an_empty_value_of_any_argument_is_refused(command: str, capsys: pytest.
 
 
 NOT_PATHS = {
-    *("ACTION", "ANALYSIS", "COMMAND", "FORMAT", "JOB", "LANGUAGE_OR_WIKI", "M", "N", "N | MIN:MAX", "NAME", "P"),
+    *(
+        "ACTION",
+        "ANALYSIS",
+        "COMMAND",
+        "FORMAT",
+        "JOB",
+        "LANGUAGE_OR_WIKI",
+        "M",
+        "N",
+        "N | MIN:MAX",
+        "NAME",
+        "P",
+    ),
     *("PREFIX", "RUNNER", "SHELL", "STEPS", "TEXT", "X", "YYYYMMDD"),
 }
 
@@ -353,7 +412,11 @@ def test_home_folders_are_expanded_in_every_path(monkeypatch: pytest.MonkeyPatch
     ],
 )
 def test_a_command_that_is_told_to_end_says_so_in_a_line(
-    sent: signal.Signals, status: int, words: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    sent: signal.Signals,
+    status: int,
+    words: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     left: list[str] = []
 

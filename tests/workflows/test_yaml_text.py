@@ -58,7 +58,9 @@ def test_parse_yaml_takes_aliases_and_merge_keys() -> None:
 
 
 @pytest.mark.parametrize("text", [text for text in BAD.values() if len(text) < 1000])
-def test_readers_of_yaml_name_their_source(text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_readers_of_yaml_name_their_source(
+    text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     (tmp_path / "mine.yaml").write_text(text)
     assert cli.main(["model", str(tmp_path / "mine.yaml")]) == 2
     error = capsys.readouterr().err

@@ -21,7 +21,10 @@ class UserError(ValueError):
 
 
 class JobError(RuntimeError):
-    """A failure of a job without a mistake in its settings: one line with the cause and what to do. Exit status 1."""
+    """A failure of a job without a mistake in its settings: one line with the cause and what to do.
+
+    Exit status 1.
+    """
 
 
 class TakenOverError(JobError):
@@ -41,8 +44,8 @@ class StoppedError(JobError):
         return 128 + signal.Signals[self.reason] if self.reason in signal.Signals.__members__ else 1
 
 
-# C0 except tab and newline, DEL, C1; bidirectional embeddings, overrides and isolates; characters that a terminal may
-# take for the end of a line; lone surrogates, which Python uses for bytes that are not UTF-8.
+# C0 except tab and newline, DEL, C1; bidirectional embeddings, overrides and isolates; characters that a
+# terminal may take for the end of a line; lone surrogates, which Python uses for bytes that are not UTF-8.
 _CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 
 

@@ -30,7 +30,9 @@ def expand_home(path: AnyPath) -> str:
     text = os.fspath(path)
     whole = os.path.expanduser(text)
     if text.startswith("~") and whole == text:
-        raise UserError(f"{text}: no home folder of this user is known. Write ./{text} for a file of that name.")
+        raise UserError(
+            f"{text}: no home folder of this user is known. Write ./{text} for a file of that name."
+        )
     return whole
 
 
@@ -41,7 +43,10 @@ def absolute_path(path: AnyPath) -> str:
 
 
 def write_atomically(path: Path, content: str | bytes) -> None:
-    """Write a small file so that readers see the whole old or new content. On an error, no temporary file remains."""
+    """Write a small file so that readers see the whole old or new content.
+
+    On an error, no temporary file remains.
+    """
     temporary = path.with_name(f"{_HALF_WRITTEN}{path.name}_{os.getpid()}")
     try:
         temporary.write_bytes(content.encode() if isinstance(content, str) else content)
@@ -82,9 +87,9 @@ def hash_stream(file: IO[bytes], algorithm: str = "sha256") -> str:
 def lock(path: Path, *, seconds: float = math.inf, held: Exception | None = None) -> Iterator[None]:
     """Hold the lock file `path` against all other threads and processes, once it is free.
 
-    The system releases the lock of a killed process. The empty file stays behind: removing it while others wait for it
-    would let two of them in. Raises `held` (by default a JobError) if the lock is not free after `seconds`, and
-    JobError if the file system has no locks.
+    The system releases the lock of a killed process. The empty file stays behind: removing it while others
+    wait for it would let two of them in. Raises `held` (by default a JobError) if the lock is not free after
+    `seconds`, and JobError if the file system has no locks.
     """
     # A soft lock is a file that a killed process leaves behind. Any thread may release the lock.
     file_lock = filelock.FileLock(

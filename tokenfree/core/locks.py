@@ -2,15 +2,17 @@
 
     _lock/00000007    the newest number names the holder of the lock, or marks it as free
 
-Numbers only grow. The object of a number is written on the condition that it does not exist (If-None-Match), so only
-one of several writers succeeds. The writer of the newest number holds the lock, so there are never two holders.
+Numbers only grow. The object of a number is written on the condition that it does not exist (If-None-Match),
+so only one of several writers succeeds. The writer of the newest number holds the lock, so there are never
+two holders.
 
-The holder rewrites its object every few seconds. A waiting command takes the lock over with the next number in two
-cases: the holder missed several beats, or its process was on this machine and has ended. Beats are timed by the clock
-of the waiting command; clocks of two machines are never compared.
+The holder rewrites its object every few seconds. A waiting command takes the lock over with the next number
+in two cases: the holder missed several beats, or its process was on this machine and has ended. Beats are
+timed by the clock of the waiting command; clocks of two machines are never compared.
 
-A former holder that is still alive finds the newer number before its next commit (`check`, `HeldStorage`). A commit
-that it had checked just before may still be under way, so the new holder waits a while before it writes.
+A former holder that is still alive finds the newer number before its next commit (`check`, `HeldStorage`). A
+commit that it had checked just before may still be under way, so the new holder waits a while before it
+writes.
 """
 
 import contextlib
@@ -42,7 +44,10 @@ _FREE = "free"
 
 @contextlib.contextmanager
 def claimed(storage: Storage) -> Iterator[str | None]:
-    """Hold a directory. Yield the number of a store's lock, or None on a disk. Raises UserError if it is in use."""
+    """Hold a directory.
+
+    Yield the number of a store's lock, or None on a disk. Raises UserError if it is in use.
+    """
     held = UserError(f"{storage.url}: another command writes into it. Wait for it or give another output")
     if not storage.is_local:
         with hold(storage, held) as number:
@@ -67,13 +72,15 @@ def exclusive(path: Path, held: UserError) -> Iterator[None]:
         try:
             yield
         finally:
-            path.unlink(missing_ok=True)  # while held: a waiting command then finds it gone and creates another
+            # While held: a waiting command then finds it gone and creates another.
+            path.unlink(missing_ok=True)
 
 
 def _enter(stack: contextlib.ExitStack, path: Path, held: UserError) -> None:
     while True:
         os.makedirs(path.parent, exist_ok=True)
-        with contextlib.suppress(FileNotFoundError):  # another command has just ended and removed the directory
+        # Another command has just ended and removed the directory.
+        with contextlib.suppress(FileNotFoundError):
             stack.enter_context(lock(path, seconds=0, held=held))
             return
 
@@ -82,8 +89,8 @@ def _enter(stack: contextlib.ExitStack, path: Path, held: UserError) -> None:
 def hold(storage: Storage, held: Exception) -> Iterator[str]:
     """Hold the lock of the directory `storage`. Yield the number under which it is held, for `check`.
 
-    Raises `held` if another command holds the lock, UserError if the store cannot exclude a second command, and
-    JobError if the store could not be used for minutes.
+    Raises `held` if another command holds the lock, UserError if the store cannot exclude a second command,
+    and JobError if the store could not be used for minutes.
     """
     _refuse_without_conditions(storage)
     content = {"owner": uuid.uuid4().hex, "host": socket.gethostname(), "place": _place(), "pid": os.getpid()}
@@ -154,7 +161,8 @@ def _is_silent(storage: Storage, newest: int, holder: Mapping[str, Any], held: E
 def _beat(storage: Storage, number: int, content: Mapping[str, Any], ended: threading.Event) -> None:
     beats = 0
     while not ended.wait(BEAT):
-        with contextlib.suppress(Exception):  # the store may be unavailable for a while; the next beat tries again
+        # The store may be unavailable for a while; the next beat tries again.
+        with contextlib.suppress(Exception):
             if _newest(storage)[0] != number:
                 return
             beats += 1

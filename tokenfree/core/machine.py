@@ -82,7 +82,10 @@ def answers(address: Address, *, seconds: float) -> bool | None:
 
 
 def within(seconds: float, act: Callable[[], T]) -> T:
-    """Return `act()`. Raises TimeoutError if it takes longer, as the lookup of a name may in spite of other limits."""
+    """Return `act()`.
+
+    Raises TimeoutError if it takes longer, as the lookup of a name may in spite of other limits.
+    """
     future = Future[T]()
 
     def run() -> None:
@@ -114,7 +117,9 @@ def _share(cgroup: Path) -> float | None:
         if (cgroup / "cpu.max").exists():
             quota, period = (cgroup / "cpu.max").read_text().split()
         else:
-            quota, period = ((cgroup / "cpu" / f"cpu.cfs_{what}_us").read_text() for what in ("quota", "period"))
+            quota, period = (
+                (cgroup / "cpu" / f"cpu.cfs_{what}_us").read_text() for what in ("quota", "period")
+            )
         return None if quota == "max" or int(quota) <= 0 else int(quota) / int(period)
     except (OSError, ValueError):
         return None

@@ -1,7 +1,7 @@
 """Custom parts: in a recipe, a name with a dot is a class in a module outside tokenfree.
 
-Importing such a module runs it, and anyone may have written the settings that name it. Therefore modules are imported
-only inside `trusting`.
+Importing such a module runs it, and anyone may have written the settings that name it. Therefore modules are
+imported only inside `trusting`.
 """
 
 import contextlib
@@ -18,7 +18,8 @@ from tokenfree.core.errors import UserError
 from tokenfree.core.files import hash_file
 
 logger = logging.getLogger("tokenfree")
-_refused: ContextVar[list[str] | None] = ContextVar("refused")  # None: any module may be imported; unset: none
+# None: any module may be imported; unset: none.
+_refused: ContextVar[list[str] | None] = ContextVar("refused")
 
 
 class UntrustedCode(UserError):
@@ -97,7 +98,9 @@ def hashes(settings: Any) -> dict[str, str]:
 def warn_of_changes(settings: Any, previous_hashes: Mapping[str, str], source: str) -> None:
     """Warn about custom classes whose file has a different SHA-256 than in `before`."""
     now = hashes(settings)
-    changed = [name for name in previous_hashes if now.get(name, previous_hashes[name]) != previous_hashes[name]]
+    changed = [
+        name for name in previous_hashes if now.get(name, previous_hashes[name]) != previous_hashes[name]
+    ]
     if changed:
         logger.warning("%s: the code of %s has changed since the run began", source, ", ".join(changed))
 

@@ -32,10 +32,11 @@ def named_cluster(environment: Mapping[str, str] = os.environ) -> str | None:
 
 
 def reach(address: str) -> bool:
-    """Return False if no head of a Ray cluster answers at an address. Make Ray send the token if the cluster needs it.
+    """Return False if no head of a Ray cluster answers at an address.
 
-    Ray itself would wait for minutes, and its workers fail if the token is sent to a cluster that requires none. Raises
-    UserError if the cluster does not accept the token of this machine.
+    Make Ray send the token if the cluster needs it. Ray itself would wait for minutes, and its workers fail
+    if the token is sent to a cluster that requires none. Raises UserError if the cluster does not accept the
+    token of this machine.
     """
     place = host_and_port(address)
     if place is None:  # such as `auto`, which Ray looks up
@@ -45,7 +46,8 @@ def reach(address: str) -> bool:
     import ray
 
     host, port = place
-    if host in _LOOPBACK and not _speaks_grpc((ray.util.get_node_ip_address(), port)):  # to which Ray will connect
+    # To which Ray will connect.
+    if host in _LOOPBACK and not _speaks_grpc((ray.util.get_node_ip_address(), port)):
         return False
     if os.environ.get(MODE) and _mode() == "token" and not _has_token():  # Ray would abort this process
         raise wrong_token(address)
@@ -94,13 +96,19 @@ def token_path() -> Path:
 
 
 def send_token() -> None:
-    """Make Ray in this process and its children send the token if there is one. Jobs may send it to any cluster."""
+    """Make Ray in this process and its children send the token if there is one.
+
+    Jobs may send it to any cluster.
+    """
     if _has_token():
         _set_mode(_mode())
 
 
 def require_token() -> None:
-    """Make clusters that this process starts require a token, unless RAY_AUTH_MODE is `disabled`. Write it first."""
+    """Make clusters that this process starts require a token, unless RAY_AUTH_MODE is `disabled`.
+
+    Write it first.
+    """
     write_token()
     _set_mode(_mode())
 
@@ -152,7 +160,10 @@ def _has_token() -> bool:
 
 
 def _mode() -> str:
-    """Return RAY_AUTH_MODE, by default `token`. Raises UserError if it is invalid, which Ray takes for `disabled`."""
+    """Return RAY_AUTH_MODE, by default `token`.
+
+    Raises UserError if it is invalid, which Ray takes for `disabled`.
+    """
     mode = (os.environ.get(MODE) or "token").lower()
     if mode not in ("token", "disabled"):
         raise UserError(f"{MODE}={mode}: should be token or disabled")
@@ -170,4 +181,5 @@ def session_folder() -> str:
     """Create a folder for the files of a Ray session, which Ray itself lets everyone read and write."""
     place = os.environ.get("RAY_TMPDIR") or os.environ.get("TMPDIR") or "/tmp"
     os.makedirs(place, exist_ok=True)
-    return tempfile.mkdtemp(prefix="tf-", dir=place)  # only this user may enter it; short, for the paths of sockets
+    # Only this user may enter it; short, for the paths of sockets.
+    return tempfile.mkdtemp(prefix="tf-", dir=place)

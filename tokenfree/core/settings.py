@@ -1,6 +1,7 @@
 """Settings: frozen dataclasses built from YAML mappings. Every problem is reported with its dotted key.
 
-A field annotated with a `Slot` takes the config of any file in a package, or a custom class, chosen by `name`.
+A field annotated with a `Slot` takes the config of any file in a package, or a custom class, chosen by
+`name`.
 """
 
 import contextlib
@@ -102,7 +103,10 @@ class Slot:
         return [name for name in names if hasattr(self._module(name), "Config")]
 
     def config_class(self, name: str) -> type:
-        """Return the settings of a variant. Raises ValueError if there is none, UserError if it does not fit."""
+        """Return the settings of a variant.
+
+        Raises ValueError if there is none, UserError if it does not fit.
+        """
         if own_code.is_custom(name):
             part = own_code.load(name)
         elif name in self.names():
@@ -112,19 +116,24 @@ class Slot:
         module, _, base = self.base.rpartition(".")
         problem = _problem_of_part(part, getattr(importlib.import_module(module), base), name)
         if problem:
-            raise UserError(f"{name} is not a part for the slot {self.title}: {problem} (see docs/add_a_part.md)")
+            raise UserError(
+                f"{name} is not a part for the slot {self.title}: {problem} (see docs/add_a_part.md)"
+            )
         return part
 
     def _module(self, name: str) -> Any:
         return importlib.import_module(f"{self.package}.{name}")
 
-    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> core_schema.CoreSchema:
+    def __get_pydantic_core_schema__(
+        self, source: Any, handler: GetCoreSchemaHandler
+    ) -> core_schema.CoreSchema:
         return core_schema.no_info_plain_validator_function(self._validate)
 
     def _validate(self, value: Any) -> Any:
         if dataclasses.is_dataclass(value):
             return value
-        if isinstance(value, str):  # `embedder: codepoint_hash` is short for `embedder: {name: codepoint_hash}`
+        # `embedder: codepoint_hash` is short for `embedder: {name: codepoint_hash}`.
+        if isinstance(value, str):
             value = {"name": value}
         if not isinstance(value, Mapping):
             raise ValueError(f"should be a mapping with a key 'name', not {value!r}")
@@ -136,7 +145,9 @@ class Slot:
 
 
 def slot_of(hint: Any) -> Slot | None:
-    return next((metadata for metadata in getattr(hint, "__metadata__", ()) if isinstance(metadata, Slot)), None)
+    return next(
+        (metadata for metadata in getattr(hint, "__metadata__", ()) if isinstance(metadata, Slot)), None
+    )
 
 
 def part(slot: Slot) -> Any:
@@ -145,7 +156,10 @@ def part(slot: Slot) -> Any:
 
 
 def build(cls: type[T], mapping: Mapping[str, Any], *, source: str) -> T:
-    """Build `cls` from a nested mapping. Raises UserError that begins with `source` and lists all problems."""
+    """Build `cls` from a nested mapping.
+
+    Raises UserError that begins with `source` and lists all problems.
+    """
     result = draft(cls, mapping)
     if result.settings is None:
         raise UserError(source, result.problems)
@@ -165,7 +179,7 @@ def draft(cls: type[T], mapping: Mapping[str, Any]) -> Draft[T]:
     try:
         return Draft(adapter(cls).validate_python(mapping))
     except ValidationError as error:
-        problems = refusals(error.errors(), mapping, known=functools.partial(_keys_at, cls, mapping))
+        problems = refusals(error.errors(), mapping, keys_at=functools.partial(_keys_at, cls, mapping))
         return Draft(None, tuple(problems))
 
 
@@ -209,10 +223,14 @@ def override(
 ) -> tuple[dict[str, Any], list[str]]:
     """Return `base` overridden by `over` as in `merge`, and the keys of `base` that are lost.
 
-    A part that changes its `name` keeps the keys that the new part also has. The others are lost. Each is listed with
-    its dotted name, followed by the name of the new part.
+    A part that changes its `name` keeps the keys that the new part also has. The others are lost. Each is
+    listed with its dotted name, followed by the name of the new part.
     """
-    hints, over, lost = get_type_hints(cls, include_extras=True), dict[str, Any](_without_paths(over)), list[str]()
+    hints, over, lost = (
+        get_type_hints(cls, include_extras=True),
+        dict[str, Any](_without_paths(over)),
+        list[str](),
+    )
     for key, value in over.items():
         old, new = ({"name": entry} if isinstance(entry, str) else entry for entry in (base.get(key), value))
         hint, slot = hints.get(key), slot_of(hints.get(key))
@@ -223,7 +241,9 @@ def override(
             name = new.get("name", old_name)
             try:
                 valid_keys = (
-                    {field.name for field in dataclasses.fields(slot.config_class(name))} if name != old_name else old
+                    {field.name for field in dataclasses.fields(slot.config_class(name))}
+                    if name != old_name
+                    else old
                 )
             except (ValueError, TypeError):  # reported when the part is built
                 continue
@@ -246,20 +266,27 @@ def _without_paths(value: Any) -> Any:
 
 
 def nest(dotted: Iterable[tuple[str, str]]) -> dict[str, Any]:
-    """Return `[("a.b", "1")]` as `{"a": {"b": 1}}`, from values in YAML. Raises UserError if keys or values clash."""
+    """Return `[("a.b", "1")]` as `{"a": {"b": 1}}`, from values in YAML.
+
+    Raises UserError if keys or values clash.
+    """
     nested: dict[str, Any] = {}
     for key, text in dotted:
         try:
             value = parse_yaml(text)
         except ValueError as error:
             quoted = text if len(text) <= _MAX_CHARACTERS else f"{text[:_MAX_CHARACTERS]}..."
-            raise UserError(f"--{key}: cannot read the value {quoted!r} as YAML ({error}); quote it") from None
+            raise UserError(
+                f"--{key}: cannot read the value {quoted!r} as YAML ({error}); quote it"
+            ) from None
         node = nested
         *parents, last = key.split(".")
         for parent in parents:
             node = node.setdefault(parent, {})
             if not isinstance(node, dict):
-                raise UserError(f"--{key}: {parent!r} was already given a single value; give one or the other")
+                raise UserError(
+                    f"--{key}: {parent!r} was already given a single value; give one or the other"
+                )
         node[last] = value
     return nested
 

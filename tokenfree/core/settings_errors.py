@@ -34,7 +34,9 @@ def refusals(
         if error["type"] not in reported and not isinstance(error["input"], (Mapping, list)):
             inputs[place] = error["input"]
         messages.setdefault(place, {})[_words(error["msg"])] = None
-    return unknown + [_line(place, " or ".join(texts), inputs.get(place, ...)) for place, texts in messages.items()]
+    return unknown + [
+        _line(place, " or ".join(texts), inputs.get(place, ...)) for place, texts in messages.items()
+    ]
 
 
 def _flat(errors: Iterable[Any], prefix: Path) -> Iterator[tuple[Path, Any]]:
@@ -47,7 +49,10 @@ def _flat(errors: Iterable[Any], prefix: Path) -> Iterator[tuple[Path, Any]]:
 
 
 def _place(location: Path, mapping: Any) -> Path:
-    """Return the part of a location that exists in the mapping. The rest are types of a union that pydantic names."""
+    """Return the part of a location that exists in the mapping.
+
+    The rest are types of a union that pydantic names.
+    """
     for reached, step in enumerate(location):
         if isinstance(mapping, list):
             mapping = dict(enumerate(mapping))
@@ -59,7 +64,9 @@ def _place(location: Path, mapping: Any) -> Path:
 
 def _words(message: str) -> str:
     message = re.sub("^(Input|String|Tuple) should", "should", message.removeprefix("Value error, "))
-    message = re.sub(" after validation, not .*", "", message).replace("Unexpected keyword argument", "no such key")
+    message = re.sub(" after validation, not .*", "", message).replace(
+        "Unexpected keyword argument", "no such key"
+    )
     message = re.sub(", unable to parse .*", "", message).replace("Field required", "is missing")
     message = re.sub("a valid dictionary|a dictionary or an instance of .*", "a mapping", message)
     return message.replace("be a valid tuple", "be a list such as [a, b]")

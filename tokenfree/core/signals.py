@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterator
 from types import FrameType
 
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, signal.SIGXCPU)
-OF_GROUPS = (signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)  # terminals and Slurm send these to all of its processes
+# Terminals and Slurm send these to all of its processes.
+OF_GROUPS = (signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
 _ENDING = (signal.SIGINT, signal.SIGTERM)  # these end a command that is already stopping
 
 
@@ -15,8 +16,9 @@ _ENDING = (signal.SIGINT, signal.SIGTERM)  # these end a command that is already
 def on_first_signal(act: Callable[[signal.Signals], object]) -> Iterator[None]:
     """Call `act` with the first of `STOP_SIGNALS` within the block, in the main thread.
 
-    Signals that were ignored before, as under nohup, stay ignored. After the first one, SIGINT and SIGTERM have their
-    previous effects. The others are ignored, because shells repeat SIGHUP and the kernel repeats SIGXCPU.
+    Signals that were ignored before, as under nohup, stay ignored. After the first one, SIGINT and SIGTERM
+    have their previous effects. The others are ignored, because shells repeat SIGHUP and the kernel repeats
+    SIGXCPU.
     """
     if threading.current_thread() is not threading.main_thread():
         yield

@@ -1,6 +1,7 @@
 """A directory on a disk or in an object store, in which every visible file is complete, even after a kill.
 
-Local files are written under `_tmp/`, hashed, then renamed. Object stores receive the finished object in one put.
+Local files are written under `_tmp/`, hashed, then renamed. Object stores receive the finished object in one
+put.
 """
 
 import contextlib
@@ -35,7 +36,9 @@ def check_address(address: str, source: str = "") -> None:
     if not is_utf8(address):
         raise UserError(f"{place}: this path is not UTF-8; rename it")
     if "::" in address:
-        raise UserError(f"{place}: '::' in a path would stand for a chain of file systems; rename it, or copy it first")
+        raise UserError(
+            f"{place}: '::' in a path would stand for a chain of file systems; rename it, or copy it first"
+        )
 
 
 def check_is_stored(path: str, source: str = "") -> None:
@@ -68,7 +71,8 @@ def retry(
         longest_pause: Maximum of growing pauses, in seconds.
         attempts: Maximum number of consecutive failures; None for any number.
         seconds: No attempt begins later than this after the first one.
-        progressed: Returns True if a failed attempt still made progress. Failures are then counted from one again.
+        progressed: Returns True if a failed attempt still made progress. Failures are then counted from one
+            again.
         notice: Receives each error and the seconds until the next attempt.
     """
     until, failures = time.monotonic() + seconds, 0
@@ -86,10 +90,11 @@ def retry(
             time.sleep(wait)
 
 
-# File systems whose `mode="create"` is one conditional request. On others, fsspec looks first and then writes.
+# File systems whose `mode="create"` is one conditional request. On others, fsspec looks first and then
+# writes.
 CREATING_PROTOCOLS = {"s3", "s3a", "gs", "gcs", "abfs", "abfss", "az", "memory"}
-# File systems that cache listings, which all threads of a process share. A thread could cache a listing while another
-# writes, and the other would then miss its own file.
+# File systems that cache listings, which all threads of a process share. A thread could cache a listing while
+# another writes, and the other would then miss its own file.
 LISTING_PROTOCOLS = CREATING_PROTOCOLS - {"memory"}
 PUT_ATTEMPTS, PUT_PAUSE = 3, 0.4  # in addition to the retries of each fsspec implementation; seconds
 DENIED = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT, errno.ENOTDIR, errno.EISDIR)
@@ -108,15 +113,18 @@ class NewFile:
 class Storage:
     """The directory `url`. Names of files are relative to it, with `/`. Cheap to create and to pickle.
 
-    Methods that write raise UserError if the directory is not writable or is full. Methods that read a file raise
-    FileNotFoundError if there is none.
+    Methods that write raise UserError if the directory is not writable or is full. Methods that read a file
+    raise FileNotFoundError if there is none.
     """
 
     url: str
 
     @classmethod
     def at(cls, url: AnyPath) -> Self:
-        """Return the directory `url` in its absolute form. Raises UserError if its address or protocol is unusable."""
+        """Return the directory `url` in its absolute form.
+
+        Raises UserError if its address or protocol is unusable.
+        """
         url = expand_home(url)
         check_address(url)
         try:
@@ -168,16 +176,23 @@ class Storage:
         return info["size"] if info["type"] == "file" else None
 
     def names(self, folder: str = "") -> list[str]:
-        """Return the sorted names in `folder`, or [] if it does not exist. Raises UserError if it is a file."""
+        """Return the sorted names in `folder`, or [] if it does not exist.
+
+        Raises UserError if it is a file.
+        """
         self.fs.invalidate_cache()  # other workers write too
         try:
             entries = self.fs.ls(self.path(folder), detail=False)
         except FileNotFoundError:
             return []
         except NotADirectoryError:
-            raise UserError(f"{self.url}: a file stands where a directory is needed; give another one") from None
+            raise UserError(
+                f"{self.url}: a file stands where a directory is needed; give another one"
+            ) from None
         here = self.path(folder).rstrip("/")
-        return sorted({entry.rstrip("/").rsplit("/", 1)[-1] for entry in entries if entry.rstrip("/") != here})
+        return sorted(
+            {entry.rstrip("/").rsplit("/", 1)[-1] for entry in entries if entry.rstrip("/") != here}
+        )
 
     def find(self) -> list[str]:
         """Return the names of all files, including those in folders, sorted."""
@@ -196,10 +211,15 @@ class Storage:
             return None
 
     def read_ranges(self, ranges: list[tuple[str, int, int]]) -> list[pa.Buffer]:
-        """Return the bytes [start, end) of each (name, start, end), in order. Local files are mapped, not fetched."""
+        """Return the bytes [start, end) of each (name, start, end), in order.
+
+        Local files are mapped, not fetched.
+        """
         if self.is_local:
             return [_map(self.path(name)).slice(start, end - start) for name, start, end in ranges]
-        paths, starts, ends = zip(*((self.path(name), start, end) for name, start, end in ranges), strict=True)
+        paths, starts, ends = zip(
+            *((self.path(name), start, end) for name, start, end in ranges), strict=True
+        )
         parts = self.fs.cat_ranges(list(paths), list(starts), list(ends), on_error="raise")
         return [pa.py_buffer(bytes(part)) for part in parts]
 
@@ -237,7 +257,10 @@ class Storage:
         return new
 
     def create(self, name: str, data: bytes) -> None:
-        """Write a small file unless it exists. Of several writers, one succeeds; the others raise an OSError."""
+        """Write a small file unless it exists.
+
+        Of several writers, one succeeds; the others raise an OSError.
+        """
         self.fs.pipe_file(self.path(name), data, mode="create")
 
     def put(self, source: str, name: str) -> None:
@@ -250,7 +273,9 @@ class Storage:
 
     def write_json(self, name: str, value: Any) -> NewFile:
         """Commit `value` as JSON whose bytes depend only on `value`, and return their size and SHA-256."""
-        return self.write_bytes(name, (json.dumps(value, indent=1, sort_keys=True, ensure_ascii=False) + "\n").encode())
+        return self.write_bytes(
+            name, (json.dumps(value, indent=1, sort_keys=True, ensure_ascii=False) + "\n").encode()
+        )
 
     def remove(self, name: str) -> None:
         """Remove a file, or a folder with its content, if it exists."""
@@ -270,7 +295,11 @@ class Storage:
             yield
         except OSError as error:
             missing_bucket = not self.is_local and isinstance(error, FileNotFoundError)
-            if error.errno in DENIED or missing_bucket or isinstance(error, (PermissionError, FileExistsError)):
+            if (
+                error.errno in DENIED
+                or missing_bucket
+                or isinstance(error, (PermissionError, FileExistsError))
+            ):
                 reason = error.strerror or str(error)
                 raise UserError(
                     f"{self.url}: cannot write here ({reason}); free space, change its rights or give another directory"
@@ -285,7 +314,12 @@ class Storage:
             os.makedirs(os.path.dirname(target), exist_ok=True)
             os.replace(source, target)
         else:
-            retry(lambda: self.fs.put_file(source, target), again=_may_pass, pause=PUT_PAUSE, attempts=PUT_ATTEMPTS)
+            retry(
+                lambda: self.fs.put_file(source, target),
+                again=_may_pass,
+                pause=PUT_PAUSE,
+                attempts=PUT_ATTEMPTS,
+            )
 
 
 def _map(path: str) -> pa.Buffer:
@@ -319,14 +353,19 @@ PAUSE, LONGEST_PAUSE = 0.2, 30.0
 
 
 def retry_store(storage: Storage, act: Callable[[], T]) -> T:
-    """Return `act()`, retried for `SECONDS`. Raises UserError if the store is unusable, JobError if unavailable."""
+    """Return `act()`, retried for `SECONDS`.
+
+    Raises UserError if the store is unusable, JobError if unavailable.
+    """
 
     def attempt() -> T:
         with storage.explained():
             return act()
 
     try:  # fsspec's file systems raise errors of many libraries
-        return retry(attempt, again=_store_may_recover, pause=PAUSE, longest_pause=LONGEST_PAUSE, seconds=SECONDS)
+        return retry(
+            attempt, again=_store_may_recover, pause=PAUSE, longest_pause=LONGEST_PAUSE, seconds=SECONDS
+        )
     except Exception as error:
         if not _store_may_recover(error):
             raise

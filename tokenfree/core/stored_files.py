@@ -72,7 +72,10 @@ def check_hash(storage: Storage, name: str, sha256: str, *, source: str, action:
 
 
 def check_hashes(storage: Storage, files: Mapping[str, str], *, source: str, action: str) -> None:
-    """Do the same as `check_hash` for several files, which are hashed in parallel. The first wrong one is named."""
+    """Do the same as `check_hash` for several files, which are hashed in parallel.
+
+    The first wrong one is named.
+    """
     check = functools.partial(check_hash, storage, source=source, action=action)
     with ThreadPoolExecutor(cores()) as pool:
         for _ in pool.map(check, files, files.values()):
@@ -85,7 +88,10 @@ _PUT_BACK = f"put a copy of it back, or remove {HASHES} if you changed it yourse
 
 
 def recorded_hashes(storage: Storage) -> dict[str, str]:
-    """Return the hashes in `HASHES` by file, or {} if there is no such file. Raises JobError if it is damaged."""
+    """Return the hashes in `HASHES` by file, or {} if there is no such file.
+
+    Raises JobError if it is damaged.
+    """
     with contextlib.suppress(NotADirectoryError):
         sealed = read_sealed(storage, HASHES)
         if sealed is not None and all(map(is_inside, sealed["files"])):
@@ -98,8 +104,8 @@ def recorded_hashes(storage: Storage) -> dict[str, str]:
 def check_finished(folder: AnyPath, includes: Callable[[str], bool] = lambda name: True) -> None:
     """Raise JobError, naming the file, if one of a finished run, sweep or export is not as `HASHES` records it.
 
-    Only files whose names `includes` accepts are checked. Nothing is checked in an unfinished folder, or without
-    `HASHES`, as in a folder of another program.
+    Only files whose names `includes` accepts are checked. Nothing is checked in an unfinished folder, or
+    without `HASHES`, as in a folder of another program.
     """
     storage = Storage.at(str(folder))
     try:
@@ -119,7 +125,10 @@ def record_hashes(storage: Storage, files: Mapping[str, str]) -> None:
 
 @contextlib.contextmanager
 def rewriting(storage: Storage, names: Collection[str]) -> Iterator[None]:
-    """Write files of a finished folder again in the block. Meanwhile, and after a kill, they have no hashes."""
+    """Write files of a finished folder again in the block.
+
+    Meanwhile, and after a kill, they have no hashes.
+    """
     previous = recorded_hashes(storage)
     with contextlib.ExitStack() as stack:
         if previous and storage.is_local:  # another command may rewrite other files
@@ -161,7 +170,9 @@ def _text(values: Mapping[str, Any]) -> bytes:
 
 
 def _json(values: Mapping[str, Any]) -> bytes:
-    return (json.dumps(values, indent=1, sort_keys=True, ensure_ascii=False) + "\n").encode(errors="surrogatepass")
+    return (json.dumps(values, indent=1, sort_keys=True, ensure_ascii=False) + "\n").encode(
+        errors="surrogatepass"
+    )
 
 
 def whole_lines(file: Iterable[bytes]) -> Iterator[bytes]:
@@ -172,7 +183,10 @@ def whole_lines(file: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def cut_torn_line(path: Path) -> None:
-    """Cut off an incomplete last line in place, so that the next line does not join it. The file may be missing."""
+    """Cut off an incomplete last line in place, so that the next line does not join it.
+
+    The file may be missing.
+    """
     with contextlib.suppress(FileNotFoundError), path.open("r+b") as file:
         file.truncate(file.read().rfind(b"\n") + 1)
 
@@ -186,13 +200,14 @@ OPEN = ConfigDict(extra="allow")  # for a TypedDict whose other keys are kept un
 class StoredFile(Generic[T]):
     """A kind of file that is read back.
 
-    Its methods raise UserError if the file is damaged or unreadable. Those with a storage raise FileNotFoundError if
-    the file is missing.
+    Its methods raise UserError if the file is damaged or unreadable. Those with a storage raise
+    FileNotFoundError if the file is missing.
 
     Attributes:
-        holds: Type of the content (of a line, in JSON lines) for pydantic, such as a TypedDict of the keys to read.
-        format: Newest supported number of the key `format`, which covers the whole folder; None if files have no such
-            key. A file without the key has format 1.
+        holds: Type of the content (of a line, in JSON lines) for pydantic, such as a TypedDict of the keys to
+            read.
+        format: Newest supported number of the key `format`, which covers the whole folder; None if files have
+            no such key. A file without the key has format 1.
     """
 
     holds: Any
@@ -234,7 +249,9 @@ class StoredFile(Generic[T]):
         except IsADirectoryError:
             raise self.damaged(file, "a folder stands in its place") from None
         except PermissionError as error:
-            raise UserError(f"{file}: cannot be read ({error.strerror or error}); change its rights") from None
+            raise UserError(
+                f"{file}: cannot be read ({error.strerror or error}); change its rights"
+            ) from None
         return parse(data, file)
 
     def _parsed(self, parse: Callable[[bytes], Any], language: str, data: bytes, file: str) -> T:
@@ -269,7 +286,10 @@ def refuse_later(value: Any, supported: int, file: str) -> None:
 
 
 def checked(holds: Any, value: Any) -> Any:
-    """Return a value as the type `holds`. Raises ValueError, naming the first wrong key, if it has another type."""
+    """Return a value as the type `holds`.
+
+    Raises ValueError, naming the first wrong key, if it has another type.
+    """
     try:
         return adapter(holds).validate_python(value)
     except ValidationError as error:

@@ -13,7 +13,10 @@ _SHORT = 100  # characters; such a text without aliases is within the limits
 
 
 def parse_yaml(text: str | bytes) -> Any:
-    """Return the value of a YAML document. Raises ValueError, in one line, if it cannot be built or is too large."""
+    """Return the value of a YAML document.
+
+    Raises ValueError, in one line, if it cannot be built or is too large.
+    """
     try:
         if len(text) > _SHORT or "*" in str(text):
             _check_size(text)
@@ -69,6 +72,8 @@ class _Loader(yaml.SafeLoader):
         keys = set[str]()
         for key, _ in node.value:
             if isinstance(key, yaml.ScalarNode) and key.value in keys:
-                raise yaml.YAMLError(f"line {key.start_mark.line + 1}: the key {key.value!r} is given twice. Keep one")
+                raise yaml.YAMLError(
+                    f"line {key.start_mark.line + 1}: the key {key.value!r} is given twice. Keep one"
+                )
             keys |= {key.value} if isinstance(key, yaml.ScalarNode) else set()
         return super().construct_mapping(node, deep)

@@ -54,7 +54,9 @@ def profile_names() -> list[str]:
 def load_profile(name: str) -> Profile:
     """Return the profile of that name. Raises UserError if there is none."""
     if name not in profile_names():
-        raise UserError(f"--runner: there is no {name!r}; give one of {', '.join(profile_names())}, or --profile FILE")
+        raise UserError(
+            f"--runner: there is no {name!r}; give one of {', '.join(profile_names())}, or --profile FILE"
+        )
     return _parsed((FOLDER / f"{name}.yaml").read_text("utf-8"), f"profile {name}")
 
 
@@ -64,7 +66,9 @@ def read_profile(path: AnyPath) -> Profile:
         text = Path(expand_home(path)).read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or "not UTF-8"
-        raise UserError(f"--profile {path}: cannot be read ({reason}); give a YAML file of Beam's options") from None
+        raise UserError(
+            f"--profile {path}: cannot be read ({reason}); give a YAML file of Beam's options"
+        ) from None
     return _parsed(text, str(path))
 
 
@@ -74,10 +78,14 @@ def _parsed(text: str, source: str) -> Profile:
     except ValueError as error:
         raise UserError(f"{source}: no YAML ({error}); see beam_profiles/flink.yaml for an example") from None
     if not isinstance(values, dict) or not isinstance(values.get("runner"), str):
-        raise UserError(f"{source}: no profile; it needs a line such as 'runner: FlinkRunner' and options below it")
+        raise UserError(
+            f"{source}: no profile; it needs a line such as 'runner: FlinkRunner' and options below it"
+        )
     odd = [name for name in values if not isinstance(name, str) or not name.isidentifier()]
     if odd:
-        raise UserError(f"{source}: {odd[0]}: no name of an option; write it without dashes, as in flink_master")
+        raise UserError(
+            f"{source}: {odd[0]}: no name of an option; write it without dashes, as in flink_master"
+        )
     options = {name: value for name, value in values.items() if name != "runner" and value is not None}
     return Profile(values["runner"], options, source)
 
@@ -115,7 +123,8 @@ def download_errors(options: Any) -> Iterator[None]:
 
 EMBEDDED = "FnApiRunner"
 RAY = "RAY"  # the `environment_type` that selects a Ray cluster for the stages
-# The option that --workers sets. Spark takes its parallelism from its cluster, and Prism's steps run in the command.
+# The option that --workers sets. Spark takes its parallelism from its cluster, and Prism's steps run in the
+# command.
 _WORKERS_OPTION = {"FlinkRunner": "parallelism", "DataflowRunner": "max_num_workers"}
 
 # Options of batch jobs that Beam's job servers for Flink and Spark know, but Python does not.
@@ -134,8 +143,9 @@ def runner_options(
 ) -> PipelineOptions:
     """Return the options of a pipeline. Raises UserError if any of them is unknown or invalid.
 
-    They are those of the profile named `runner` or in the file `profile`, then `workers`, then `beam_options`. The last
-    value of an option wins. 0 `workers` means all cores, or the runner's own choice; None leaves it to the profile.
+    They are those of the profile named `runner` or in the file `profile`, then `workers`, then
+    `beam_options`. The last value of an option wins. 0 `workers` means all cores, or the runner's own choice;
+    None leaves it to the profile.
     """
     chosen = load_profile(runner) if profile is None else read_profile(profile)
     profile_flags = [f"--runner={chosen.runner}", *chosen.flags()]
@@ -169,7 +179,8 @@ def build_graph(pipeline: Pipeline, job: PreprocessJob) -> None:
             | f"{name}: wait" >> beam.GroupBy(lambda _: None)
             | f"{name}: list" >> beam.FlatMap(_list_tasks, job, count)
         )
-        if count is not one_task and not is_embedded(pipeline.options):  # one process has nothing to spread over
+        # One process has nothing to spread over.
+        if count is not one_task and not is_embedded(pipeline.options):
             tasks |= f"{name}: spread" >> beam.Reshuffle()
         tasks |= name >> beam.Map(_do_task, job, function)
 
@@ -206,7 +217,9 @@ def _refuse_unknown(flags: Sequence[str], source: str = "") -> None:
         _, unknown = parser.parse_known_args(list(flags))
     except argparse.ArgumentError as error:
         raise UserError(f"{source}{error}") from None
-    secret = next((name for name in SECRET_OPTIONS for flag in flags if flag.partition("=")[0] == f"--{name}"), None)
+    secret = next(
+        (name for name in SECRET_OPTIONS for flag in flags if flag.partition("=")[0] == f"--{name}"), None
+    )
     if secret is not None:
         raise UserError(
             f"{source}--{secret}: an engine shows the options of its jobs, so no secret may be among them; give "

@@ -12,12 +12,12 @@ from tokenfree.preprocess.job.inputs import read_given_model
 from tokenfree.preprocess.records import SUBWORD_COLUMNS, Document, InputSplit
 from tokenfree.preprocess.sources.splits import find_inputs, plan_splits, read_split
 
-# Measured on the English excerpt (benchmarks/preprocess/preprocess_stages.py): reading and cleaning take two thirds of
-# the CPU time, and a character with all columns takes nine bytes.
+# Measured on the English excerpt (benchmarks/preprocess/preprocess_stages.py): reading and cleaning take two
+# thirds of the CPU time, and a character with all columns takes nine bytes.
 READING_SHARE, OUTPUT_BYTES_PER_CHARACTER = 0.66, 9.0
-# CPU time of training a vocabulary of 32,000 pieces per character of its sample, relative to reading and cleaning a
-# character. Measured: 2.5 to 5.6 (unigram) and 0.6 to 0.9 (bpe), on 1.5 to 3 million characters of that excerpt and on
-# 17 million of four languages.
+# CPU time of training a vocabulary of 32,000 pieces per character of its sample, relative to reading and
+# cleaning a character. Measured: 2.5 to 5.6 (unigram) and 0.6 to 0.9 (bpe), on 1.5 to 3 million characters of
+# that excerpt and on 17 million of four languages.
 TRAINING_TIMES_READING = {"unigram": 5.0, "bpe": 0.7}
 # Memory of the largest process, for any input (docs/performance.md), and of training the default vocabulary.
 WORKER_BYTES, VOCABULARY_BYTES = 380e6, 560e6
@@ -42,7 +42,8 @@ class PlanDescription:
 def describe_plan(config: PreprocessConfig, output: AnyPath | None = None) -> PlanDescription:
     """Estimate what `run_preprocess` would do with this config. Raises UserError if its inputs are invalid.
 
-    Uses the sizes of the inputs and the first pages of the largest one, read for a second. Folders exclude `output`.
+    Uses the sizes of the inputs and the first pages of the largest one, read for a second. Folders exclude
+    `output`.
     """
     inputs = find_inputs(config, None if output is None else Storage.at(output).url)
     splits = plan_splits(config, inputs)

@@ -24,8 +24,8 @@ ATTEMPTS_IN_VAIN = 2
 def run_stages(job: PreprocessJob, workers: int) -> None:
     """Run the job in this process if `workers` is 1, else in that many others.
 
-    One of several that dies (killed, out of memory) loses only uncommitted work. Raises BrokenProcessPool if processes
-    died in several consecutive attempts that committed nothing.
+    One of several that dies (killed, out of memory) loses only uncommitted work. Raises BrokenProcessPool if
+    processes died in several consecutive attempts that committed nothing.
     """
     if workers == 1:
         for _, count, function in STAGES:
@@ -67,7 +67,8 @@ def _attempt(job: PreprocessJob, workers: int) -> None:
 
 def _begin(end: Connection, environment: Mapping[str, str]) -> None:
     """Prepare a worker. It ignores Ctrl-C, because the command decides how workers stop."""
-    # The server that forks workers keeps the environment of the first job, but a program may have changed its own.
+    # The server that forks workers keeps the environment of the first job, but a program may have changed its
+    # own.
     os.environ.clear()
     os.environ.update(environment)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -87,7 +88,8 @@ def _without_interrupts() -> Iterator[None]:
     """
     kinds = list[signal.Signals]()
     with on_first_signal(kinds.append):  # another thread may get it
-        blocked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, *OF_GROUPS})  # processes inherit it
+        # Processes inherit it.
+        blocked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, *OF_GROUPS})
         try:
             yield
         finally:

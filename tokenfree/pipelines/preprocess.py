@@ -56,14 +56,17 @@ class Engine:
 def choose_engine(
     runner: str, workers: int | None, beam_options: Sequence[str] = (), profile: AnyPath | None = None
 ) -> Engine:
-    """Return what runs the stages, for the arguments of `run_preprocess`. Raises UserError if any of them is invalid.
+    """Return what runs the stages, for the arguments of `run_preprocess`.
 
-    Imports Beam only where it runs the stages, or has to read `beam_options` or `profile`.
+    Raises UserError if any of them is invalid. Imports Beam only where it runs the stages, or has to read
+    `beam_options` or `profile`.
     """
     if workers is not None and workers < 0:
         raise UserError(f"--workers: {workers} is too few; give 1 or more, or 0 for all cores")
     if workers is not None and workers > MAX_WORKERS:
-        raise UserError(f"--workers: {workers:,} is too many; give {MAX_WORKERS:,} or fewer, or 0 for all cores")
+        raise UserError(
+            f"--workers: {workers:,} is too many; give {MAX_WORKERS:,} or fewer, or 0 for all cores"
+        )
     if profile is None and not beam_options:
         if runner == "ray":
             return Engine("ray", workers or 0)
@@ -94,21 +97,22 @@ def run_preprocess(
 ) -> Manifest:
     """Preprocess the inputs of `config` into the directory `output` (a path or any fsspec address).
 
-    After being killed at any moment, a second call resumes and produces the same bytes. If the same job is already
-    complete, it reports the stage "complete" and returns the manifest.
+    After being killed at any moment, a second call resumes and produces the same bytes. If the same job is
+    already complete, it reports the stage "complete" and returns the manifest.
 
     Args:
         runner: Name of a profile in `beam_profiles/`: direct, ray, flink, spark, dataflow or prism.
         profile: File with the options of a runner, instead of `runner`.
-        workers: Processes of the direct runner, or concurrent tasks of other runners; 0 leaves it to the runner, None
-            to the profile.
+        workers: Processes of the direct runner, or concurrent tasks of other runners; 0 leaves it to the
+            runner, None to the profile.
         beam_options: Options passed on to Beam, which override those of the profile.
-        check_inputs: Hash all inputs to recognize them in a complete job; by default names, sizes and times suffice.
+        check_inputs: Hash all inputs to recognize them in a complete job; by default names, sizes and times
+            suffice.
         progress: Called repeatedly from a thread with the progress of the job.
         notice: Receives one line each about unusable work of an earlier attempt and losses of a Ray cluster.
 
-    Raises UserError if the inputs or options are bad, or `output` is not writable, holds something else or is in use.
-    Raises JobError if the job failed. Its finished work is kept, and calling again resumes.
+    Raises UserError if the inputs or options are bad, or `output` is not writable, holds something else or is
+    in use. Raises JobError if the job failed. Its finished work is kept, and calling again resumes.
     """
     engine = choose_engine(runner, workers, beam_options, profile)
     storage = Storage.at(output)
@@ -126,7 +130,9 @@ def run_preprocess(
         from tokenfree.pipelines.ray import check_cluster
 
         check_cluster()
-    with contextlib.nullcontext() if manifest is not None and is_tidy(storage) else claimed(storage) as number:
+    with (
+        contextlib.nullcontext() if manifest is not None and is_tidy(storage) else claimed(storage) as number
+    ):
         if manifest is None and MANIFEST in storage.names():  # another command has written it by now
             manifest = finished(storage, job_identity, config, inputs)
         if manifest is None:
@@ -147,7 +153,8 @@ def _make(
             _run(job, engine, notice)
             if MANIFEST not in storage.names():
                 storage.check()  # the steps did nothing because another command has taken over
-            tidy(Storage.at(job.url))  # a worker may have died in the last step, after writing everything that counts
+            # A worker may have died in the last step, after writing everything that counts.
+            tidy(Storage.at(job.url))
     except UserError:
         if not has_documents(job):
             abandon(storage)

@@ -20,8 +20,8 @@ _ORDER: tuple[Stage, ...] = get_args(Stage)
 class Progress:
     """Progress of a job: `done` of `total` splits ("read") or shards ("build"), with their input bytes and characters.
 
-    `bytes` counts decompressed input when reading, and files when building. "complete" means that nothing was left to
-    do.
+    `bytes` counts decompressed input when reading, and files when building. "complete" means that nothing was
+    left to do.
     """
 
     stage: Stage
@@ -42,8 +42,8 @@ class _Totals(NamedTuple):
 class Watcher:
     """A context manager that calls `report` from a thread while the block runs.
 
-    It reports new progress, or the last one again to keep a clock next to it running. Progress never decreases, even
-    while the job removes the files that are counted.
+    It reports new progress, or the last one again to keep a clock next to it running. Progress never
+    decreases, even while the job removes the files that are counted.
     """
 
     def __init__(self, job: PreprocessJob, report: Callable[[Progress], None]) -> None:
@@ -68,7 +68,9 @@ class Watcher:
     def look(self) -> Progress:
         plan = find_plan(self.storage)
         if plan is None:
-            self._count(RUNS, self.runs, _of_run, lambda name: split_of_run(name.removesuffix(".json")) in self.splits)
+            self._count(
+                RUNS, self.runs, _of_run, lambda name: split_of_run(name.removesuffix(".json")) in self.splits
+            )
             done = len({split_of_run(name) for name, run in self.runs.items() if run.last})
             stage = "read" if done < len(self.splits) else "vocabulary"
             return _progress(stage, self.runs, done, len(self.splits))
@@ -76,14 +78,17 @@ class Watcher:
         sidecars = {shard_sidecar(path) for path in paths}
         for dataset_split in {path.partition("/")[0] for path in paths}:
             folder = f"{SHARDS}/{dataset_split}"
-            self._count(folder, self.shards, _of_shard, lambda name, folder=folder: f"{folder}/{name}" in sidecars)
+            self._count(
+                folder, self.shards, _of_shard, lambda name, folder=folder: f"{folder}/{name}" in sidecars
+            )
         done = len(self.shards)
         stage = "build" if done < len(paths) else "finish"
         return _progress(stage, self.shards, done, len(paths))
 
     def _watch(self) -> None:
         while True:
-            # An error means that the file system is busy, or that the job has just removed its work. Look again later.
+            # An error means that the file system is busy, or that the job has just removed its work. Look
+            # again later.
             with contextlib.suppress(OSError):
                 self.last = furthest(self.last, self.look())
                 self.report(self.last)
@@ -102,7 +107,8 @@ class Watcher:
             if sidecar not in seen and name.endswith(".json") and is_counted(name):
                 values = self.storage.read_json(sidecar)
                 if values is not None:
-                    with contextlib.suppress(KeyError, TypeError, AttributeError):  # damaged: its step builds it again
+                    # Damaged: its step builds it again.
+                    with contextlib.suppress(KeyError, TypeError, AttributeError):
                         seen[sidecar] = measure(values)
 
 
@@ -115,14 +121,19 @@ def at_the_end(stage: Stage, manifest: Manifest) -> Progress:
 
 def furthest(previous: Progress | None, now: Progress) -> Progress:
     """Return the later of two observations, unless it shows less because the job was removing its work."""
-    if previous is not None and (_ORDER.index(now.stage), now.done) < (_ORDER.index(previous.stage), previous.done):
+    if previous is not None and (_ORDER.index(now.stage), now.done) < (
+        _ORDER.index(previous.stage),
+        previous.done,
+    ):
         return previous
     return now
 
 
 def _progress(stage: Stage, seen: dict[str, _Totals], done: int, total: int) -> Progress:
     totals = seen.values()
-    return Progress(stage, done, total, sum(one.bytes for one in totals), sum(one.characters for one in totals))
+    return Progress(
+        stage, done, total, sum(one.bytes for one in totals), sum(one.characters for one in totals)
+    )
 
 
 def _of_run(sidecar: Any) -> _Totals:

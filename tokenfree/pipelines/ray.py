@@ -1,4 +1,7 @@
-"""Run the stages of a job as tasks of a Ray cluster, with one CPU each. Only this file of `pipelines` imports Ray."""
+"""Run the stages of a job as tasks of a Ray cluster, with one CPU each.
+
+Only this file of `pipelines` imports Ray.
+"""
 
 import contextlib
 import logging
@@ -43,9 +46,9 @@ def check_cluster() -> None:
 def run_stages(job: PreprocessJob, workers: int, notice: Callable[[str], None]) -> None:
     """Run the job on the cluster, in at most `workers` concurrent tasks, or 0 for as many as it has CPUs for.
 
-    `notice` receives a line for each lost worker, whose task another worker repeats. Raises UserError if a node does
-    not see the files of the job, JobError if the cluster cannot be joined, and BrokenExecutor if workers died
-    repeatedly at one task.
+    `notice` receives a line for each lost worker, whose task another worker repeats. Raises UserError if a
+    node does not see the files of the job, JobError if the cluster cannot be joined, and BrokenExecutor if
+    workers died repeatedly at one task.
     """
     splits = [InputSplit.from_json(line) for line in job.split_lines()]
     read = {path for split in splits for path in split.inputs} | {job.config.vocabulary.model or ""}
@@ -70,7 +73,9 @@ def _run_stage(stage: Stage, count: int, shared: Any, workers: int, notice: Call
             done, _ = ray.wait(list(running), timeout=_QUIET_SECONDS)
             if not done and not is_quiet:
                 is_quiet = True
-                notice(f"no task has ended for {_QUIET_SECONDS:g} s. See ray status for whether CPUs are free")
+                notice(
+                    f"no task has ended for {_QUIET_SECONDS:g} s. See ray status for whether CPUs are free"
+                )
             for future in done:
                 index = running.pop(future)
                 try:
@@ -123,7 +128,9 @@ def _joined_cluster() -> Iterator[None]:
         ray.init(address=named_cluster(), logging_level=logging.ERROR, log_to_driver=False)
     except Exception as error:  # Ray raises plain exceptions here
         reason = first_line(error)
-        raise JobError(f"the Ray cluster at RAY_ADDRESS={named_cluster()} could not be joined: {reason}") from error
+        raise JobError(
+            f"the Ray cluster at RAY_ADDRESS={named_cluster()} could not be joined: {reason}"
+        ) from error
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGTERM, terminate or signal.SIG_DFL)  # Ray's handler prints a stack
     try:

@@ -4,9 +4,9 @@ It starts a process for each worker that the engine requests, in the pool's own 
 
     python -m tokenfree.pipelines.worker_pool --port 50000
 
-Beam's own pool (`apache_beam.runners.worker.worker_pool_main`) does the same, but listens on all addresses of the
-machine. Anyone who reaches a pool can run code in it. Each task manager and each executor needs its own pool: their
-workers have the same numbers, so one would end the workers of another in a shared pool.
+Beam's own pool (`apache_beam.runners.worker.worker_pool_main`) does the same, but listens on all addresses of
+the machine. Anyone who reaches a pool can run code in it. Each task manager and each executor needs its own
+pool: their workers have the same numbers, so one would end the workers of another in a shared pool.
 """
 
 import argparse
@@ -19,7 +19,10 @@ from pathlib import Path
 
 import grpc
 from apache_beam.portability.api import beam_fn_api_pb2_grpc
-from apache_beam.runners.worker.worker_pool_main import BeamFnExternalWorkerPoolServicer, kill_process_gracefully
+from apache_beam.runners.worker.worker_pool_main import (
+    BeamFnExternalWorkerPoolServicer,
+    kill_process_gracefully,
+)
 
 LOOPBACK = "127.0.0.1"
 MAX_CALLS = 16  # at a time; each only starts or ends a process
@@ -27,7 +30,9 @@ MAX_CALLS = 16  # at a time; each only starts or ends a process
 
 def main() -> None:
     """Serve until SIGTERM or Ctrl-C, and end the workers, too."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--port", type=int, required=True)
     parser.add_argument("--address", default=LOOPBACK, help=f"to listen on (default {LOOPBACK})")
     options = parser.parse_args()
@@ -35,7 +40,11 @@ def main() -> None:
     ended = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: ended.set())
-    pings = [("grpc.http2.max_pings_without_data", 0), ("grpc.http2.max_ping_strikes", 0), ("grpc.so_reuseport", 0)]
+    pings = [
+        ("grpc.http2.max_pings_without_data", 0),
+        ("grpc.http2.max_ping_strikes", 0),
+        ("grpc.so_reuseport", 0),
+    ]
     server = grpc.server(ThreadPoolExecutor(MAX_CALLS), options=pings)
     pool = BeamFnExternalWorkerPoolServicer(use_process=True)
     beam_fn_api_pb2_grpc.add_BeamFnExternalWorkerPoolServicer_to_server(pool, server)

@@ -35,8 +35,8 @@ class WindowConfig:
 
     Attributes:
         max_characters: maximum number of codepoints of a window, 16 to 16383 (offsets are uint16).
-        pack: `none`: a window holds text of one document; `across_documents`: neighbours of one language are joined
-            first.
+        pack: `none`: a window holds text of one document; `across_documents`: neighbours of one language are
+            joined first.
     """
 
     max_characters: Annotated[int, Field(ge=16, le=16383)] = 2040
@@ -51,12 +51,14 @@ class VocabularyConfig:
         model: path of a SentencePiece model to use; null: one is trained.
         size: maximum number of pieces, 300 to 500000; a small corpus gives fewer.
         algorithm: training algorithm of SentencePiece.
-        character_coverage: share of the sample's characters that get a piece, 0.98 to 1, as SentencePiece requires.
-        required_characters: characters that always get a piece. `ascii`: the 95 printable ones; `none`: only those of
-            `character_coverage`.
+        character_coverage: share of the sample's characters that get a piece, 0.98 to 1, as SentencePiece
+            requires.
+        required_characters: characters that always get a piece. `ascii`: the 95 printable ones; `none`: only
+            those of `character_coverage`.
         byte_fallback: spell characters without a piece in bytes; otherwise they are unknown.
         sample_characters: number of characters in the training sample.
-        smoothing: exponent of a language's share of the sample. 1: in proportion to its characters; 0: equal shares.
+        smoothing: exponent of a language's share of the sample. 1: in proportion to its characters; 0: equal
+            shares.
     """
 
     model: PathText | None = None
@@ -76,13 +78,13 @@ class FilterConfig:
     Attributes:
         min_characters: drop shorter documents.
         max_characters: drop longer documents.
-        languages: drop documents whose source names none of these languages (BCP 47; `zh` includes `zh-Hant`); []: no
-            filter.
-        scripts: drop documents with too few letters of these writing systems (Unicode names, such as Latin, Han); []:
-            no filter. Languages are not identified.
+        languages: drop documents whose source names none of these languages (BCP 47; `zh` includes
+            `zh-Hant`); []: no filter.
+        scripts: drop documents with too few letters of these writing systems (Unicode names, such as Latin,
+            Han); []: no filter. Languages are not identified.
         min_script_share: with `scripts`, minimum share of their letters among all letters.
-        max_symbol_share: maximum share of visible characters that are neither letters, marks nor digits; null: no
-            filter.
+        max_symbol_share: maximum share of visible characters that are neither letters, marks nor digits;
+            null: no filter.
         max_repeated_line_share: maximum share of characters in repeated lines; null: no filter.
     """
 
@@ -100,8 +102,8 @@ class NearDuplicateConfig:
     """Filter of documents that are almost equal to another one of their language (MinHash).
 
     Attributes:
-        min_similarity: drop documents with at least this estimated Jaccard similarity to one that stays, 0.5 to 1;
-            null: no filter.
+        min_similarity: drop documents with at least this estimated Jaccard similarity to one that stays, 0.5
+            to 1; null: no filter.
         shingle_characters: number of characters of a shingle.
     """
 

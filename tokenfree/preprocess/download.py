@@ -1,7 +1,7 @@
 """Download Wikipedia dumps: find the files of a dump, resume each over HTTP, and check its SHA-1.
 
-A file is `NAME.part` until it is complete. Files of a dump never change under their name, and their SHA-1 shows whether
-a resumed file is intact. `NAME.part.lock` excludes a second command.
+A file is `NAME.part` until it is complete. Files of a dump never change under their name, and their SHA-1
+shows whether a resumed file is intact. `NAME.part.lock` excludes a second command.
 """
 
 import contextlib
@@ -77,7 +77,10 @@ class Progress:
 
 
 def database(name: str) -> str:
-    """Return the database (`zh_yuewiki`) of a language code or database name. Raises UserError for other names."""
+    """Return the database (`zh_yuewiki`) of a language code or database name.
+
+    Raises UserError for other names.
+    """
     code = name.lower()
     if not re.fullmatch(r"[a-z][a-z0-9_-]*", code):
         raise UserError(f"{name}: no name of a wiki; give a language code (sw) or a database name (swwiki)")
@@ -124,8 +127,8 @@ class Mirror:
     def dump(self, name: str, date: str = LATEST) -> Dump:
         """Return the dump of a wiki (language code or database) of a date (YYYYMMDD), or the newest with all articles.
 
-        Prefers multistream dumps. Raises UserError if the mirror does not know the wiki or the date, or the dump has no
-        articles yet, and JobError if the mirror cannot be asked.
+        Prefers multistream dumps. Raises UserError if the mirror does not know the wiki or the date, or the
+        dump has no articles yet, and JobError if the mirror cannot be asked.
         """
         wiki = database(name)
         if not re.fullmatch(rf"[0-9]{{8}}|{LATEST}", date):
@@ -137,7 +140,8 @@ class Mirror:
             for dump_date in dates:
                 if names := self._choose(wiki, dump_date, sums[dump_date], kind):
                     files = (
-                        DumpFile(name, f"{self.url}/{wiki}/{dump_date}/{name}", sums[dump_date][name]) for name in names
+                        DumpFile(name, f"{self.url}/{wiki}/{dump_date}/{name}", sums[dump_date][name])
+                        for name in names
                     )
                     return Dump(wiki, dump_date, tuple(files))
         raise UserError(
@@ -184,7 +188,10 @@ class Mirror:
         return self._repeat(url, attempt)
 
     def size(self, url: str) -> int:
-        """Return the bytes of a file. Raises JobError if it does not exist, or the server does not report its size."""
+        """Return the bytes of a file.
+
+        Raises JobError if it does not exist, or the server does not report its size.
+        """
 
         def attempt() -> str:
             with self._open("HEAD", url) as response:
@@ -198,8 +205,8 @@ class Mirror:
     def fetch(self, item: Item, progress: Callable[[int, int], None]) -> None:
         """Download a file, or what is missing of it. `progress` is called with the bytes on disk and the new ones.
 
-        Raises JobError if the file cannot be downloaded or has another SHA-1 (it is then removed), and UserError if
-        another command downloads it.
+        Raises JobError if the file cannot be downloaded or has another SHA-1 (it is then removed), and
+        UserError if another command downloads it.
         """
         url, part = item.file.url, item.path.with_name(item.path.name + ".part")
         highest = _size(part)
@@ -229,7 +236,8 @@ class Mirror:
             if have > size:
                 file.truncate(have := 0)
             with self._open("GET", url, {"Range": f"bytes={have}-"} if have else {}) as response:
-                if have and response.status_code != requests.codes.partial_content:  # the server ignored Range
+                # The server ignored Range.
+                if have and response.status_code != requests.codes.partial_content:
                     file.truncate(have := 0)
                 for block in response.iter_content(BLOCK):
                     have += len(block)
@@ -302,7 +310,10 @@ def _alone(part: Path) -> Iterator[None]:
 
 
 def plan(dumps: Sequence[Dump], folder: Path, mirror: Mirror) -> list[Item]:
-    """Return the files of `dumps`. Checks the SHA-1 of those in `folder`. Raises JobError if the mirror lacks one."""
+    """Return the files of `dumps`.
+
+    Checks the SHA-1 of those in `folder`. Raises JobError if the mirror lacks one.
+    """
     items = []
     for file in (file for dump in dumps for file in dump.files):
         path = folder / file.name
@@ -316,7 +327,8 @@ def download(
 ) -> None:
     """Download what is missing into `folder`, one file after another, because mirrors ask for few connections.
 
-    Raises UserError if another command downloads one of the files, and JobError if a file cannot be downloaded.
+    Raises UserError if another command downloads one of the files, and JobError if a file cannot be
+    downloaded.
     """
     folder.mkdir(parents=True, exist_ok=True)
     total = sum(item.size for item in items)

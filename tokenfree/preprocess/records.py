@@ -82,7 +82,8 @@ class Site:
     def from_siteinfo(cls, xml: str, *, database: str | None = None, language: str | None = None) -> Self:
         """Return the site that the head of a dump describes. `database` and `language` override the head.
 
-        Without <siteinfo> it has the names that every wiki understands, and `wiki` and `und` for unknown values.
+        Without <siteinfo> it has the names that every wiki understands, and `wiki` and `und` for unknown
+        values.
         """
         names = {key: list(canonical) for key, canonical in CANONICAL_NAMESPACES.items()}
         for key, name in _NAMESPACE.findall(xml):
@@ -103,7 +104,9 @@ class Site:
         folded_prefix = prefix.replace("_", " ").strip().casefold()
         if not colon or not folded_prefix:
             return 0
-        return next((key for key, names in self.namespaces.items() if folded_prefix in map(str.casefold, names)), 0)
+        return next(
+            (key for key, names in self.namespaces.items() if folded_prefix in map(str.casefold, names)), 0
+        )
 
 
 Format = Literal["xml", "bz2", "gz", "xz", "zst", "text", "jsonl", "parquet", "hf"]
@@ -113,10 +116,11 @@ Format = Literal["xml", "bz2", "gz", "xz", "zst", "text", "jsonl", "parquet", "h
 class InputSplit:
     """A part of the inputs that one worker reads at once.
 
-    A part of a dump is the pages that start in `[start, end)` of its only input (bytes of the stored file; for bz2, of
-    the streams that start there). Parts of JSONL are byte ranges too, those of Parquet and of datasets ranges of row
-    groups or rows. A part of text books is several whole files. `names` are the inputs' names in ids. `versions` show
-    whether an input has changed. `size` estimates the bytes after decompression.
+    A part of a dump is the pages that start in `[start, end)` of its only input (bytes of the stored file;
+    for bz2, of the streams that start there). Parts of JSONL are byte ranges too, those of Parquet and of
+    datasets ranges of row groups or rows. A part of text books is several whole files. `names` are the
+    inputs' names in ids. `versions` show whether an input has changed. `size` estimates the bytes after
+    decompression.
     """
 
     kind: Literal["wikipedia", "books"]
@@ -150,8 +154,8 @@ class InputSplit:
 class Page:
     """A page of a wiki or a book, before cleaning.
 
-    `id` is `enwiki:PAGE:REVISION` or `books:NAME`. `text` always encodes to UTF-8. `model` is MediaWiki's content model
-    (`wikitext`, `css`, `Scribunto` ...), or `plain` for a book.
+    `id` is `enwiki:PAGE:REVISION` or `books:NAME`. `text` always encodes to UTF-8. `model` is MediaWiki's
+    content model (`wikitext`, `css`, `Scribunto` ...), or `plain` for a book.
     """
 
     id: str
@@ -190,7 +194,10 @@ MAX_BATCH_ROWS = 1000
 
 
 def schema(columns: Iterable[str] = tuple(COLUMN_TYPES)) -> pa.Schema:
-    """Return the schema of windows with these columns, in the order of `COLUMN_TYPES`. Raises ValueError for others."""
+    """Return the schema of windows with these columns, in the order of `COLUMN_TYPES`.
+
+    Raises ValueError for others.
+    """
     chosen = set(columns)
     unknown = chosen - COLUMN_TYPES.keys()
     if unknown:

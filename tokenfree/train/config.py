@@ -41,18 +41,21 @@ class LoopConfig:
         seed: seed of the weights, data order, masks and dropout.
         optimizer: the optimizer.
         learning_rate: peak learning rate, at the end of the warm-up.
-        embedder_rate: learning rate of the embedder as a multiple of `learning_rate`. A row of a table gets a gradient
-            only in batches with its characters, so short fine-tuning runs need a higher rate there.
+        embedder_rate: learning rate of the embedder as a multiple of `learning_rate`. A row of a table gets a
+            gradient only in batches with its characters, so short fine-tuning runs need a higher rate there.
         warmup: share of the steps in which the learning rate rises from 0; it then falls linearly to 0.
-        schedule: `linear`; or `bert`, which falls from the first step, so that the rate jumps down after the warm-up.
+        schedule: `linear`; or `bert`, which falls from the first step, so that the rate jumps down after the
+            warm-up.
         clip_norm: maximum 2-norm of the gradient over all parameters.
-        precision: precision of matrix products; weights, gradients and optimizer state stay float32. auto: bfloat16 on
-            devices with instructions for it (GPUs since Ampere, CPUs with AVX512_BF16), else float32.
-        ema_decay: decay of an exponential moving average of the weights, which is validated and exported; null: no
-            average.
+        precision: precision of matrix products; weights, gradients and optimizer state stay float32. auto:
+            bfloat16 on devices with instructions for it (GPUs since Ampere, CPUs with AVX512_BF16), else
+            float32.
+        ema_decay: decay of an exponential moving average of the weights, which is validated and exported;
+            null: no average.
         parallel: each worker holds the whole model (ddp) or a part of each tensor (fsdp).
         compile: use torch.compile on GPUs; dropout then draws other masks.
-        checkpoint_activations: recompute the trunk's layers in the backward pass, for less memory and more time.
+        checkpoint_activations: recompute the trunk's layers in the backward pass, for less memory and more
+            time.
         on_nan: after a loss that is not finite: stop, or return to the newest checkpoint and skip that batch.
         on_spike: after a loss spike: continue, stop, or return to the newest checkpoint and skip that batch.
         spike_deviations: standard deviations above the mean of the previous losses that make a loss a spike.
@@ -63,8 +66,9 @@ class LoopConfig:
         keep_checkpoints: number of newest checkpoints to keep, in addition to the best one by validation.
         validate_every_steps: steps between validations; there is one more at the end.
         threads: CPU threads of a worker; null: an even share of the machine's CPUs.
-        device: device of the workers. auto: one GPU per worker if enough are available at startup, otherwise CPUs.
-            cuda: one GPU per worker, even if an autoscaler must start them. Sweeps use gpus_per_worker instead.
+        device: device of the workers. auto: one GPU per worker if enough are available at startup, otherwise
+            CPUs. cuda: one GPU per worker, even if an autoscaler must start them. Sweeps use gpus_per_worker
+            instead.
         max_restarts: maximum number of restarts after lost workers.
         log_to: experiment trackers that get the metrics, in addition to metrics.jsonl and TensorBoard.
     """
@@ -105,10 +109,12 @@ class TrainConfig(LoopConfig):
     """Settings of a pretraining run. Batches, schedule and data order do not depend on the number of workers.
 
     Attributes:
-        smoothing: exponent of a language's share of the samples. 1: in proportion to its characters; 0: equal shares.
+        smoothing: exponent of a language's share of the samples. 1: in proportion to its characters; 0: equal
+            shares.
         streams: number of shard streams that are read in parallel and share the global batch.
         check_shards: compare each shard's SHA-256 with the manifest before its first use by a worker.
-        validation_windows: number of windows per validation, spaced evenly over the validation split, always the same.
+        validation_windows: number of windows per validation, spaced evenly over the validation split, always
+            the same.
     """
 
     smoothing: Annotated[float, Field(ge=0, le=1)] = 0.7
@@ -127,8 +133,8 @@ class FinetuneTrainConfig(LoopConfig):
     validate_every_steps: Annotated[int, Field(ge=1)] = 100
 
 
-# Settings that change how a run is done, but not its result (except rounding, and what happens after a failure). They
-# may change when a run is resumed.
+# Settings that change how a run is done, but not its result (except rounding, and what happens after a
+# failure). They may change when a run is resumed.
 OPERATIONAL = frozenset(
     f"train.{key}"
     for key in ("micro_batch", "parallel", "checkpoint_activations", "on_nan", "on_spike", "spike_deviations",
@@ -190,13 +196,18 @@ def check(
 ) -> list[str]:
     """Return the problems between the parts of a recipe, its data and its workers, one line each.
 
-    `manifest` is None if the data cannot be read. Without a `vocabulary` the needs of the objective are not checked.
-    The memory of this machine is checked only if it `trains_here`.
+    `manifest` is None if the data cannot be read. Without a `vocabulary` the needs of the objective are not
+    checked. The memory of this machine is checked only if it `trains_here`.
     """
     train, problems = recipe.train, check_model(recipe.model, recipe.train.length)
     if train.global_batch % train.streams:
-        problems.append(f"train.streams: {train.streams} streams do not divide train.global_batch {train.global_batch}")
-    problems += [*_problems_of_workers(recipe, workers), *(_problems_of_memory(recipe) if trains_here else ())]
+        problems.append(
+            f"train.streams: {train.streams} streams do not divide train.global_batch {train.global_batch}"
+        )
+    problems += [
+        *_problems_of_workers(recipe, workers),
+        *(_problems_of_memory(recipe) if trains_here else ()),
+    ]
     if manifest is None:
         return problems
     problems += _problems_of_splits(manifest)
@@ -237,12 +248,14 @@ def _problems_of_memory(recipe: Recipe) -> Iterator[str]:
     of_batch = {f"train.{key}": getattr(train, key) or 0 for key in ("global_batch", "micro_batch", "length")}
     if isinstance(recipe, PretrainRecipe):
         of_batch["objective.max_predictions"] = recipe.objective.max_predictions or 0
-    # Lower bounds: a square matrix in each layer; for each example an input, two layers' outputs and the predictions.
+    # Lower bounds: a square matrix in each layer; for each example an input, two layers' outputs and the
+    # predictions.
     weights = BYTES_OF_A_WEIGHT * recipe.model.trunk.layers * width**2
     examples = min(train.micro_batch or train.global_batch, train.global_batch)
     kept = width * (2 * train.length + of_batch.get("objective.max_predictions", 0))
     batch = BYTES * (examples * kept + train.global_batch * train.length)
-    if weights < limit < 2 * BYTES_OF_A_WEIGHT * width**2 * max(of_model.values()):  # then counting is worth its time
+    # Then counting is worth its time.
+    if weights < limit < 2 * BYTES_OF_A_WEIGHT * width**2 * max(of_model.values()):
         with contextlib.suppress(ValueError):  # of a model that other checks refuse
             weights = BYTES_OF_A_WEIGHT * num_parameters(recipe.model)
     if weights + batch > limit:
@@ -261,7 +274,9 @@ def _problems_of_splits(manifest: Manifest) -> Iterator[str]:
             yield f"the data have no windows to use for {split}; {action}"
 
 
-def _problems_of_columns(recipe: PretrainRecipe, manifest: Manifest, vocabulary: Vocabulary | None) -> Iterator[str]:
+def _problems_of_columns(
+    recipe: PretrainRecipe, manifest: Manifest, vocabulary: Vocabulary | None
+) -> Iterator[str]:
     try:
         columns = set(recipe.objective.collator(vocabulary, recipe.train.length, recipe.train.seed).columns)
     except UserError as error:

@@ -1,7 +1,8 @@
 """Evaluate a pretraining run on held-out windows, and test whether its model uses context, by language and script.
 
-Windows and masks are the same in every evaluation. The context-free baseline knows only how frequent each answer is,
-and the position and length of a masked piece. Therefore white space and masks stay unchanged without context.
+Windows and masks are the same in every evaluation. The context-free baseline knows only how frequent each
+answer is, and the position and length of a masked piece. Therefore white space and masks stay unchanged
+without context.
 
 B batch, C positions, N masked targets, or words of all examples
 """
@@ -50,12 +51,12 @@ def evaluate(
     """Evaluate a checkpoint of `run` on `data`; `checkpoint_of` says which checkpoint is the default.
 
     The result has `step` and the values of `Loop.validate`. Objectives that have context-free baselines add:
-    `baseline_...`, the values of `Baselines.numbers`; `margin` and `probe`, both in nats per hidden target, of
-    `context_probe`; `..._low` and `..._high`, the ends of 95% intervals if there are several windows; `languages` and
-    `scripts`.
+    `baseline_...`, the values of `Baselines.numbers`; `margin` and `probe`, both in nats per hidden target,
+    of `context_probe`; `..._low` and `..._high`, the ends of 95% intervals if there are several windows;
+    `languages` and `scripts`.
 
-    `num_windows` is by default that of the run's recipe. With `trust_code`, code outside tokenfree that the run names
-    is run.
+    `num_windows` is by default that of the run's recipe. With `trust_code`, code outside tokenfree that the
+    run names is run.
 
     Raises UserError if the run cannot be evaluated on these data, JobError if the checkpoint is damaged.
     """
@@ -116,7 +117,10 @@ def score(loop: Loop, change: Change | None = None) -> TargetScores:
             logits_NV = loop.model.head.target_logits(loop.encoder, batch).float()
             gold_N = batch["target_ids"][batch["target_mask"]]
             loss_N = functional.cross_entropy(logits_NV, gold_N, reduction="none").double()
-            correct_N, hidden_N = (logits_NV.argmax(-1) == gold_N).cpu().numpy(), arrays["target_kinds"][real] == MASKED
+            correct_N, hidden_N = (
+                (logits_NV.argmax(-1) == gold_N).cpu().numpy(),
+                arrays["target_kinds"][real] == MASKED,
+            )
             sample_ids_N = np.broadcast_to(arrays["sample_ids"][:, None], real.shape)[real]
             parts.append((loss_N.cpu().numpy(), correct_N, hidden_N, sample_ids_N))
     return TargetScores(*map(np.concatenate, zip(*parts, strict=True)))
@@ -125,13 +129,17 @@ def score(loop: Loop, change: Change | None = None) -> TargetScores:
 def context_probe(loop: Loop, baselines: Baselines, scores: TargetScores) -> dict[str, float]:
     """Return how much lower the model's loss `own` on hidden targets is than without context, in nats.
 
-    `margin` compares it with the better of the baselines. `probe_blank` compares it with the same model when all text
-    except white space is hidden, `probe_other` when the target is surrounded by the text of another window. `probe` is
-    the smaller of these two. All differences are paired target by target.
+    `margin` compares it with the better of the baselines. `probe_blank` compares it with the same model when
+    all text except white space is hidden, `probe_other` when the target is surrounded by the text of another
+    window. `probe` is the smaller of these two. All differences are paired target by target.
     """
     blank, other = score(loop, "blank"), score(loop, "other")
     hidden = scores.hidden_N
-    against = {"margin": baselines.best_masked_only_N, "probe_blank": blank.loss_N, "probe_other": other.loss_N}
+    against = {
+        "margin": baselines.best_masked_only_N,
+        "probe_blank": blank.loss_N,
+        "probe_other": other.loss_N,
+    }
     result = {}
     for name, loss_N in against.items():
         interval = mean_over_windows((loss_N - scores.loss_N)[hidden], scores.sample_ids_N[hidden])
@@ -141,15 +149,21 @@ def context_probe(loop: Loop, baselines: Baselines, scores: TargetScores) -> dic
     return {**result, "probe": min(result["probe_blank"], result["probe_other"])}
 
 
-def by_language_and_script(loop: Loop, baselines: Baselines, scores: TargetScores) -> dict[str, list[dict[str, Any]]]:
+def by_language_and_script(
+    loop: Loop, baselines: Baselines, scores: TargetScores
+) -> dict[str, list[dict[str, Any]]]:
     """Return scores of the hidden validation targets by the language of their window and by their own script.
 
     `languages` and `scripts` have one entry for each `name`, in descending order of `targets`, their number.
-    `without_context` is the mean loss of the better of the baselines. A subword's script is that of its first letter,
-    and "" for digits, punctuation and symbols.
+    `without_context` is the mean loss of the better of the baselines. A subword's script is that of its first
+    letter, and "" for digits, punctuation and symbols.
     """
     hidden = scores.hidden_N
-    values = {"loss": scores.loss_N, "accuracy": scores.correct_N, "without_context": baselines.best_masked_only_N}
+    values = {
+        "loss": scores.loss_N,
+        "accuracy": scores.correct_N,
+        "without_context": baselines.best_masked_only_N,
+    }
     symbols = loop.recipe.objective.symbols(loop.windows.vocabulary)
     assert symbols is not None, "there are baselines"
     targets = [symbols.codepoints(arrays)[arrays["target_mask"]] for arrays in loop.windows.held_out()]
@@ -166,7 +180,10 @@ def by_language_and_script(loop: Loop, baselines: Baselines, scores: TargetScore
 def breakdown(names_N: np.ndarray, values: dict[str, np.ndarray]) -> list[dict[str, Any]]:
     """Return the number of targets with each name and the means of `values` over them, most targets first."""
     unique_names, of_N, counts = np.unique(names_N, return_inverse=True, return_counts=True)
-    sums = {what: np.bincount(of_N, weights=value_N, minlength=len(unique_names)) for what, value_N in values.items()}
+    sums = {
+        what: np.bincount(of_N, weights=value_N, minlength=len(unique_names))
+        for what, value_N in values.items()
+    }
     return [
         {
             "name": str(unique_names[index]),
@@ -189,9 +206,9 @@ class _Marks(NamedTuple):
 def without_context(arrays: Arrays, symbols: str, num_subwords: int, change: Change) -> Arrays:
     """Return the batch `arrays` with another context. All arrays except the input stay the same.
 
-    The change "blank" masks all text except white space. "other" takes the text of the example half a batch away,
-    position by position, repeated if it is shorter. An example that is alone in its batch gets a blank context.
-    `num_subwords` is the size of the vocabulary of a model of subwords.
+    The change "blank" masks all text except white space. "other" takes the text of the example half a batch
+    away, position by position, repeated if it is shorter. An example that is alone in its batch gets a blank
+    context. `num_subwords` is the size of the vocabulary of a model of subwords.
     """
     if len(arrays["codepoints"]) == 1:
         change = "blank"
@@ -200,7 +217,11 @@ def without_context(arrays: Arrays, symbols: str, num_subwords: int, change: Cha
     codepoints = arrays["codepoints"]
     specials = {"characters": CHARACTERS, "bytes": BYTES}.get(symbols) or of_subwords(num_subwords)
     marks = _marks_of(arrays, symbols, specials)
-    changed = np.where(marks.white, codepoints, marks.mask_id) if change == "blank" else _other_text(codepoints, marks)
+    changed = (
+        np.where(marks.white, codepoints, marks.mask_id)
+        if change == "blank"
+        else _other_text(codepoints, marks)
+    )
     return {**arrays, "codepoints": np.where(marks.text & ~marks.hidden, changed, codepoints)}
 
 
@@ -218,15 +239,19 @@ def _marks_of(arrays: Arrays, symbols: str, specials: Specials) -> _Marks:
 def _other_text(codepoints_BC: np.ndarray, marks: _Marks) -> np.ndarray:
     """Return the text of another example at the text positions of each example, int64 [B, C].
 
-    Masks of that other example stay masks. Next to an example's own masks, white space stays, and other symbols are
-    replaced by visible symbols only. Therefore the length of each masked piece, and whether it begins a word, stay the
-    same.
+    Masks of that other example stay masks. Next to an example's own masks, white space stays, and other
+    symbols are replaced by visible symbols only. Therefore the length of each masked piece, and whether it
+    begins a word, stay the same.
     """
     counts = marks.text.sum(axis=1)
     partner = np.roll(np.arange(len(codepoints_BC)), len(codepoints_BC) // 2)
     place_BC = np.cumsum(marks.text, axis=1) - 1
-    order = np.argsort(~marks.text, axis=1, kind="stable")  # text first, because pairs have a separator inside
-    texts_BC, count_B = np.take_along_axis(codepoints_BC, order, axis=1)[partner], np.maximum(counts[partner], 1)
+    # Text first, because pairs have a separator inside.
+    order = np.argsort(~marks.text, axis=1, kind="stable")
+    texts_BC, count_B = (
+        np.take_along_axis(codepoints_BC, order, axis=1)[partner],
+        np.maximum(counts[partner], 1),
+    )
     taken_BC = np.take_along_axis(texts_BC, np.maximum(place_BC, 0) % count_B[:, None], axis=1)
 
     letters_BC = np.take_along_axis(marks.text & ~marks.white & ~marks.hidden, order, axis=1)[partner]
@@ -234,7 +259,9 @@ def _other_text(codepoints_BC: np.ndarray, marks: _Marks) -> np.ndarray:
     beside_BC = np.zeros_like(marks.hidden)
     beside_BC[:, 1:] |= marks.hidden[:, :-1]
     beside_BC[:, :-1] |= marks.hidden[:, 1:]
-    white_BC = classes_of(np.minimum(taken_BC, 0x10FFFF).astype(np.uint32)) == SPACE if marks.white.any() else False
+    white_BC = (
+        classes_of(np.minimum(taken_BC, 0x10FFFF).astype(np.uint32)) == SPACE if marks.white.any() else False
+    )
     no_letter_BC = beside_BC & ~marks.white & (white_BC | (taken_BC == marks.mask_id))
     taken_BC = np.where(no_letter_BC, letter_B[:, None], taken_BC)
     return np.where(beside_BC & marks.white, codepoints_BC, taken_BC)
@@ -256,8 +283,8 @@ def _words(arrays: Arrays, change: Change) -> Arrays:
         places_N = 1 + (words_N - 1) % np.maximum(counts_B[partner_N], 1)
         hidden_N = arrays["codepoints"][rows_N, word_starts_N] == BYTE_MASK
         sizes = np.where(hidden_N, 1, (ends_BU - starts_BU)[partner_N, places_N])
-        # Bytes of a row up to and including each word, plus one mask byte per later word. Words that exceed the length
-        # are masked.
+        # Bytes of a row up to and including each word, plus one mask byte per later word. Words that exceed
+        # the length are masked.
         offsets_N = np.cumsum(sizes) - sizes
         first_N = np.repeat(np.cumsum(counts_B) - counts_B, counts_B)
         needed_N = offsets_N - offsets_N[first_N] + sizes + counts_B[rows_N] - words_N

@@ -40,9 +40,12 @@ class FinetuneResult:
     restarts: int  # number of times that workers were restarted
     dev: Mapping[str, float] = dataclasses.field(default_factory=dict)  # scores by name
     test: Mapping[str, float] = dataclasses.field(default_factory=dict)
-    baseline: Mapping[str, Any] = dataclasses.field(default_factory=dict)  # scores by split and name of a baseline
-    baseline_lines: Mapping[str, Any] = dataclasses.field(default_factory=dict)  # used and all, of sampled splits
-    only_label: Mapping[str, Any] = dataclasses.field(default_factory=dict)  # by split: the only label predicted
+    # Scores by split and name of a baseline.
+    baseline: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    # Used and all, of sampled splits.
+    baseline_lines: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    # By split: the only label predicted.
+    only_label: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     already_complete: bool = False  # the run was complete before this call, which did nothing
 
 
@@ -62,16 +65,16 @@ def finetune(
 ) -> FinetuneResult:
     """Train the model of `recipe`, or the one at `init_from`, for its task, and evaluate the best checkpoint.
 
-    The best checkpoint is chosen on the development set. It is evaluated on that set and, once, on the test set. `run`
-    is the path or address of a new or unfinished run.
+    The best checkpoint is chosen on the development set. It is evaluated on that set and, once, on the test
+    set. `run` is the path or address of a new or unfinished run.
 
     Args:
         files: Paths or addresses by split: `train`, and `dev` and `test` if available.
         workers: Minimum and maximum number of workers. One worker trains in this process, without Ray.
-        progress: Called with every line of metrics.jsonl and events.jsonl as it appears. By default, losses and events
-            are logged at INFO, and a notebook shows a bar.
-        init_from: Run or transformers folder. Its model replaces the recipe's, and training starts from its weights.
-            It is part of the run and must be the same to resume.
+        progress: Called with every line of metrics.jsonl and events.jsonl as it appears. By default, losses
+            and events are logged at INFO, and a notebook shows a bar.
+        init_from: Run or transformers folder. Its model replaces the recipe's, and training starts from its
+            weights. It is part of the run and must be the same to resume.
         model: Settings that override those of the model at `init_from`, such as another dropout.
         vocabulary: Path of a SentencePiece model, for a subword model; by default that of `init_from`.
         trust_code: Run the code outside tokenfree that `init_from` or `model` names.
@@ -107,7 +110,9 @@ def finetune(
     result, was_complete = run_to_end(
         target, config, make_job, start=start, keep=keep, workers=workers, progress=progress
     )
-    return FinetuneResult(run=target.name, restarts=num_restarts(target), already_complete=was_complete, **result)
+    return FinetuneResult(
+        run=target.name, restarts=num_restarts(target), already_complete=was_complete, **result
+    )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -142,7 +147,10 @@ def prepare(
     vocabulary: AnyPath | None = None,
     trust_code: bool = False,
 ) -> PreparedRun:
-    """Check that everything a run needs can be read, without writing. Raises UserError if something is invalid."""
+    """Check that everything a run needs can be read, without writing.
+
+    Raises UserError if something is invalid.
+    """
     run, init_from = Run(run).name, None if init_from is None else expand_home(init_from)
     paths = dict[Split, str]()
     for split in SPLITS:
@@ -174,15 +182,22 @@ def _model_of(
 ) -> ModelConfig:
     """Return the adapted settings of the model at `init_from`, or those that a run that started from it recorded."""
     previous = config_before(Run(run).name, recipe)
-    if previous is not None and previous.init_from is not None and previous.init_from.path == absolute_path(init_from):
+    if (
+        previous is not None
+        and previous.init_from is not None
+        and previous.init_from.path == absolute_path(init_from)
+    ):
         return _with_overrides(previous.recipe.model, over, trust_code)
     source, _ = run_and_step(init_from)
     if Storage.at(absolute_path(source)).size("config.yaml") is not None:
         source_model = read_any_config(source, trust_code=trust_code).recipe.model
     else:
         source_model = read_weights(init_from, trust_code=trust_code).model
-    # The overrides are applied twice: the task sees the user's choices, such as another pattern, and cannot undo them.
-    return _with_overrides(recipe.task.adapted(_with_overrides(source_model, over, trust_code)), over, trust_code)
+    # The overrides are applied twice: the task sees the user's choices, such as another pattern, and cannot
+    # undo them.
+    return _with_overrides(
+        recipe.task.adapted(_with_overrides(source_model, over, trust_code)), over, trust_code
+    )
 
 
 def _vocabulary(
@@ -190,7 +205,9 @@ def _vocabulary(
 ) -> Vocabulary | None:
     if recipe.model.embedder.symbols != "subwords":
         if path is not None:
-            raise UserError(f"--vocabulary {path}: this model reads {recipe.model.embedder.symbols}; leave it out")
+            raise UserError(
+                f"--vocabulary {path}: this model reads {recipe.model.embedder.symbols}; leave it out"
+            )
         return None
     if path is not None:
         try:

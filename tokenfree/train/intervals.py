@@ -30,7 +30,8 @@ class MeanInterval:
 
 def mean_interval(values: Sequence[float]) -> MeanInterval | None:
     """Return the mean of independent values and its interval (Student's t); None without values."""
-    from scipy.stats import t as student_t  # the extra `model` lacks SciPy, and evaluates without this function
+    # The extra `model` lacks SciPy, and evaluates without this function.
+    from scipy.stats import t as student_t
 
     if not values:
         return None
@@ -44,8 +45,8 @@ def mean_interval(values: Sequence[float]) -> MeanInterval | None:
 def mean_over_windows(values_N: np.ndarray, windows_N: np.ndarray) -> MeanInterval:
     """Return the mean of `values_N` (float64 [N]) and its interval over windows; nan without values.
 
-    Values of one window, `windows_N`, may depend on each other. The error comes from the windows' deviations from the
-    mean, the linearised ratio of survey sampling (Cochran 1977, equation 6.9).
+    Values of one window, `windows_N`, may depend on each other. The error comes from the windows' deviations
+    from the mean, the linearised ratio of survey sampling (Cochran 1977, equation 6.9).
     """
     if not len(values_N):
         return MeanInterval(math.nan, None, 0)

@@ -37,7 +37,10 @@ class Work:
 
 
 def work_of(recipe: PretrainRecipe, data: Data | None) -> Work:
-    """Return the work of `recipe` on `data` or on full windows. Raises UserError if the data cannot be read."""
+    """Return the work of `recipe` on `data` or on full windows.
+
+    Raises UserError if the data cannot be read.
+    """
     train, max_predictions = recipe.train, recipe.objective.max_predictions
     if data is None:
         needed = recipe.objective.vocabulary_size(recipe.model)
@@ -82,11 +85,13 @@ def sampled(recipe: PretrainRecipe, data: Data, vocabulary: Vocabulary | None) -
 
 
 NETWORK = 100e9 / 8  # bytes per second between nodes: 100 Gbit/s, assumed
-LINKS = 300e9  # bytes per second between the GPUs of a node, assumed: half of the published speed of the A100's NVLink
+# Bytes per second between the GPUs of a node, assumed: half of the published speed of the A100's NVLink.
+LINKS = 300e9
 # Measured: bytes per step in metrics.jsonl and in TensorBoard's file.
 METRICS_BYTES, TENSORBOARD_BYTES = 340, 550
 _HEAD_COPIES = 3  # for each target: logits, log-probabilities and their gradient
-_TIMED_CHARACTERS, _TIMED_STEPS = 4096, 3  # characters per timed step, and number of steps after the first one
+# Characters per timed step, and number of steps after the first one.
+_TIMED_CHARACTERS, _TIMED_STEPS = 4096, 3
 _PASSES = 3  # the backward pass takes two matrix products for each one of the forward pass
 
 
@@ -140,7 +145,8 @@ def metrics_bytes(train: TrainConfig) -> int:
     return train.steps * (METRICS_BYTES + TENSORBOARD_BYTES)
 
 
-_VALUES = {"cpu": 2**17, "cuda": 2**24}  # values of the timed batch: enough that arithmetic dominates the time
+# Values of the timed batch: enough that arithmetic dominates the time.
+_VALUES = {"cpu": 2**17, "cuda": 2**24}
 _UNITS = 64
 _PAYS = 1.25  # minimum speedup of a layer for which bfloat16 is worthwhile; the rest of a step gains less
 
@@ -167,7 +173,8 @@ def bfloat16_speed(dimensions: Dimensions, *, repeats: int = 3) -> float:
     torch.set_num_threads(1)
     try:
         both = (torch.float32, torch.bfloat16)
-        rounds = [[seconds(dtype) for dtype in both] for _ in range(repeats + 1)][1:]  # the first round is a warm-up
+        # The first round is a warm-up.
+        rounds = [[seconds(dtype) for dtype in both] for _ in range(repeats + 1)][1:]
     finally:
         torch.set_num_threads(threads)
     float32, bfloat16 = (min(times) for times in zip(*rounds, strict=True))

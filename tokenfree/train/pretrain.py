@@ -40,7 +40,8 @@ class PretrainResult:
     symbol: str | None = None  # kind of target, such as "subword"; None if targets are not counted
     clue: str | None = None  # what the input reveals about a hidden target without context, in words
     baselines: Mapping[str, float] = dataclasses.field(default_factory=dict)  # see `Baselines.numbers`
-    validation_means: Mapping[str, float] = dataclasses.field(default_factory=dict)  # other values of the objective
+    # Other values of the objective.
+    validation_means: Mapping[str, float] = dataclasses.field(default_factory=dict)
     already_complete: bool = False  # the run was complete before this call, which did nothing
 
 
@@ -59,13 +60,14 @@ def pretrain(
     """Train `recipe` on the data directory `data` in the run folder `run`, or resume that run.
 
     Args:
-        data: Path or address of a data directory; or several, as a `Mixture` or as strings such as ["A:0.7", "B:0.3"].
-        workers: Minimum and maximum number of workers. One worker trains in this process, without Ray. Several run
-            under Ray Train, on the cluster of RAY_ADDRESS or on this machine alone.
-        progress: Called with every line of metrics.jsonl and events.jsonl as it appears. By default, losses and events
-            are logged at INFO, and a notebook shows a bar.
-        init_from: Run or transformers folder with weights to start from. Tensors that match by name and shape are
-            loaded. It is part of the run and must be the same to resume.
+        data: Path or address of a data directory; or several, as a `Mixture` or as strings such as ["A:0.7",
+            "B:0.3"].
+        workers: Minimum and maximum number of workers. One worker trains in this process, without Ray.
+            Several run under Ray Train, on the cluster of RAY_ADDRESS or on this machine alone.
+        progress: Called with every line of metrics.jsonl and events.jsonl as it appears. By default, losses
+            and events are logged at INFO, and a notebook shows a bar.
+        init_from: Run or transformers folder with weights to start from. Tensors that match by name and shape
+            are loaded. It is part of the run and must be the same to resume.
         extend_to: New number of steps of an existing run, finished or not; see train/jobs/run_to_end.py.
         trust_code: Run the code outside tokenfree that `init_from` names.
 
@@ -95,4 +97,6 @@ def pretrain(
     )
     last = checkpoint_name(result["steps"])
     result["checkpoint"] = f"{target.name}/checkpoints/{last}"  # not as recorded: the run may have been moved
-    return PretrainResult(run=target.name, restarts=num_restarts(target), already_complete=was_complete, **result)
+    return PretrainResult(
+        run=target.name, restarts=num_restarts(target), already_complete=was_complete, **result
+    )

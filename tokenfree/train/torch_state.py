@@ -31,7 +31,8 @@ class _ProcessSettings(NamedTuple):
     dtype: torch.dtype = torch.float32
     deterministic_mode: int = 0
     fills_memory: bool = False
-    matmul: str | None = "highest"  # None: torch refuses to read it, because it was set separately for each backend
+    # None: torch refuses to read it, because it was set separately for each backend.
+    matmul: str | None = "highest"
     matmul_cuda: str = "ieee"
     matmul_cpu: str = "ieee"
 
@@ -94,8 +95,8 @@ _blocks = _Blocks()
 def default_settings(*, threads: int | None = None, prefer_deterministic: bool = False) -> Iterator[None]:
     """Compute with torch's default settings within the block or the decorated function, then restore the caller's.
 
-    Blocks can be nested, and open in several threads. `threads` is the number of threads of a block, by default the
-    caller's.
+    Blocks can be nested, and open in several threads. `threads` is the number of threads of a block, by
+    default the caller's.
     """
     with contextlib.ExitStack() as stack:
         _blocks.enter(prefer_deterministic)

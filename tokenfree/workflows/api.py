@@ -23,9 +23,10 @@ if TYPE_CHECKING:
 class Recipe:
     """Builds the settings of a job from a recipe, given by its name in tokenfree or as a YAML file.
 
-    Keyword arguments are top-level keys of the recipe, and their values are merged over it. As with options on the
-    command line, a part that changes its `name` keeps the keys that the new part has too. With `trust_code`, modules
-    outside tokenfree that the recipe names are imported; those that are already imported need none.
+    Keyword arguments are top-level keys of the recipe, and their values are merged over it. As with options
+    on the command line, a part that changes its `name` keeps the keys that the new part has too. With
+    `trust_code`, modules outside tokenfree that the recipe names are imported; those that are already
+    imported need none.
     """
 
     @staticmethod
@@ -98,7 +99,8 @@ if TYPE_CHECKING:
     run_preprocess = taking_names(_preprocess.run_preprocess, Recipe.for_preprocessing)
     sweep = taking_names(_sweep.run_sweep, Recipe.for_sweep)
 
-_OF_RECIPES: dict[str, tuple[str, str, Callable[[AnyPath], Any]]] = {  # module, function, and how a name is read
+# Module, function, and how a name is read.
+_OF_RECIPES: dict[str, tuple[str, str, Callable[[AnyPath], Any]]] = {
     "finetune": ("tokenfree.train.finetune", "finetune", Recipe.for_finetuning),
     "pretrain": ("tokenfree.train.pretrain", "pretrain", Recipe.from_name),
     "run_preprocess": ("tokenfree.pipelines.preprocess", "run_preprocess", Recipe.for_preprocessing),
@@ -113,7 +115,8 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     module, function, read = _OF_RECIPES[name]
     wrapper = taking_names(getattr(importlib.import_module(module), function), read)
-    wrapper.__module__, wrapper.__qualname__ = __name__, name  # so that pickle finds it, for processes that call it
+    # So that pickle finds it, for processes that call it.
+    wrapper.__module__, wrapper.__qualname__ = __name__, name
     return wrapper
 
 
@@ -128,12 +131,13 @@ def predict(
 ) -> list[Any]:
     """Return what a run predicts for each text. `load_predictor` and `load_finetuned` keep the model for later calls.
 
-    For a fine-tuned run, each item is a mapping as returned by `load_finetuned`. For a pretraining run, each item has a
-    list for each `[MASK]` of the text, with the `top` predictions as `Guess`, the most likely first.
+    For a fine-tuned run, each item is a mapping as returned by `load_finetuned`. For a pretraining run, each
+    item has a list for each `[MASK]` of the text, with the `top` predictions as `Guess`, the most likely
+    first.
 
     Args:
-        texts: Texts to predict for. For a pretraining run they need marks such as `[MASK]` or `[MASK:4]`. The two texts
-            of a pair are separated by a tab.
+        texts: Texts to predict for. For a pretraining run they need marks such as `[MASK]` or `[MASK:4]`. The
+            two texts of a pair are separated by a tab.
         data: Directory with the vocabulary; default: that of the run's data.
         step: Step of the checkpoint to use; see `checkpoint_of` for the default.
         trust_code: Whether to run the code outside tokenfree that the run names.
@@ -165,11 +169,11 @@ def export(
 ) -> "Exported":
     """Export the model of a run to a folder for transformers (`from_pretrained`) or as a graph for onnxruntime.
 
-    The folder must be new or empty. See `checkpoint_of` for the default of `step`. `trust_code` allows the run's custom
-    code.
+    The folder must be new or empty. See `checkpoint_of` for the default of `step`. `trust_code` allows the
+    run's custom code.
 
-    Raises UserError if there is no such run or format, the format does not support the model, or the folder is not
-    empty, and JobError if the checkpoint is damaged.
+    Raises UserError if there is no such run or format, the format does not support the model, or the folder
+    is not empty, and JobError if the checkpoint is damaged.
     """
     if to == "onnx":
         from tokenfree.train.huggingface.onnx import export_graph

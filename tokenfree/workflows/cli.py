@@ -1,7 +1,7 @@
 """The command line: find the commands in `workflows/commands/`, parse arguments, run a command, and report errors.
 
-An error is one line. Exit status 0 is success, 1 a failure, 2 an error of the user, 128 + N a stop by signal N.
-`--debug` shows tracebacks. `-q` hides progress. `-v` shows settings, log messages of libraries, and times.
+An error is one line. Exit status 0 is success, 1 a failure, 2 an error of the user, 128 + N a stop by signal
+N. `--debug` shows tracebacks. `-q` hides progress. `-v` shows settings, log messages of libraries, and times.
 """
 
 import argparse
@@ -31,7 +31,8 @@ from tokenfree.core.signals import on_first_signal
 from tokenfree.workflows.recipes.options import split_arguments
 from tokenfree.workflows.terminal.verbosity import add_arguments, set_logging
 
-PATHS = ("DIR", "FILE", "PATH", "PROFILE", "RECIPE", "RUN", "RUN|FOLDER", "URL")  # metavars of paths and addresses
+# Metavars of paths and addresses.
+PATHS = ("DIR", "FILE", "PATH", "PROFILE", "RECIPE", "RUN", "RUN|FOLDER", "URL")
 EPILOG = "Help on one command, with an example: tokenfree COMMAND --help"
 _USER_ERRORS = (errno.EROFS, errno.EACCES, errno.EPERM, errno.EEXIST, errno.ENOTDIR, errno.EISDIR)
 # Packages that only an extra installs.
@@ -83,7 +84,9 @@ class Parser(argparse.ArgumentParser):
 def command_names() -> list[str]:
     """Return the names of the commands, which are the public modules of `tokenfree.workflows.commands`."""
     return sorted(
-        m.name for m in pkgutil.iter_modules(tokenfree.workflows.commands.__path__) if not m.name.startswith("_")
+        m.name
+        for m in pkgutil.iter_modules(tokenfree.workflows.commands.__path__)
+        if not m.name.startswith("_")
     )
 
 
@@ -99,14 +102,18 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(errors), on_first_signal(interrupt):
         status = _status(argv, caught)
-    # Ray makes colorama reset the terminal's colours at exit, in a stream that prints the escape sequence as text.
+    # Ray makes colorama reset the terminal's colours at exit, in a stream that prints the escape sequence as
+    # text.
     if "colorama" in sys.modules:
         atexit.unregister(sys.modules["colorama"].initialise.reset_all)
     return status
 
 
 def _status(argv: list[str], caught: Sequence[signal.Signals]) -> int:
-    """Run the command and return its exit status. Report an error in one line. `caught` gets the first signal."""
+    """Run the command and return its exit status.
+
+    Report an error in one line. `caught` gets the first signal.
+    """
     try:
         return _run(argv)
     except BrokenPipeError:  # as in `tokenfree inspect DIR | head`
@@ -130,7 +137,10 @@ def _status(argv: list[str], caught: Sequence[signal.Signals]) -> int:
 
 
 def _in_words(error: Exception, extra: str | None = None) -> tuple[Exception, int]:
-    """Return an error that says what to do, and the exit status. Libraries raise errors of the system as their own."""
+    """Return an error that says what to do, and the exit status.
+
+    Libraries raise errors of the system as their own.
+    """
     if isinstance(error, StoppedError):
         return error, error.exit_status
     if isinstance(error, (UserError, JobError)):
@@ -142,10 +152,14 @@ def _in_words(error: Exception, extra: str | None = None) -> tuple[Exception, in
         return UserError(text), 2
     number, message = getattr(error, "errno", None), str(error).strip().split("\n")[0]
     where = f" to {error.filename}" if isinstance(error, OSError) and error.filename else ""
-    full = next((os.strerror(code) for code in _FULL if code == number or os.strerror(code) in str(error)), None)
+    full = next(
+        (os.strerror(code) for code in _FULL if code == number or os.strerror(code) in str(error)), None
+    )
     if full is not None:
         what = f"cannot write{where} ({full})"
-        return UserError(f"{what}. Free space for the output and in TMPDIR, then run the same command again."), 2
+        return UserError(
+            f"{what}. Free space for the output and in TMPDIR, then run the same command again."
+        ), 2
     exhausted = isinstance(error, MemoryError) or any(words in str(error).lower() for words in _EXHAUSTED)
     if exhausted or number in (errno.ENOMEM, errno.EAGAIN):
         return JobError(f"not enough memory or threads ({message[:160]}); {_USE_LESS}"), 1
@@ -172,7 +186,9 @@ def _run(argv: list[str]) -> int:
     if name is not None:
         start = command_line.index(name) + 1
         options = [option for action in actions for option in action.option_strings]
-        rest, overrides = split_arguments(name, command_line[start:], options, getattr(modules[name], "KIND", None))
+        rest, overrides = split_arguments(
+            name, command_line[start:], options, getattr(modules[name], "KIND", None)
+        )
         command_line = command_line[:start] + rest
     args = parser.parse_args(command_line)
     if args.version:
@@ -233,7 +249,8 @@ def _actions(parser: argparse.ArgumentParser) -> Iterator[argparse.Action]:
 def _complete_paths(actions: Sequence[argparse.Action], args: argparse.Namespace) -> None:
     """Replace `~` by the home folder, because shells leave it in `--output=~/run` and in quotes.
 
-    Raises UserError if an argument other than TEXT is empty, because an empty path means the working directory.
+    Raises UserError if an argument other than TEXT is empty, because an empty path means the working
+    directory.
     """
     for action in actions:
         value = getattr(args, action.dest, None)

@@ -39,7 +39,10 @@ def _finding(what: str, value: str, good: bool, remedy: str, otherwise: State = 
 
 
 def python() -> Iterator[Finding]:
-    version, good = f"{platform.python_version()} on {platform.system()}", (3, 11) <= sys.version_info[:2] <= (3, 13)
+    version, good = (
+        f"{platform.python_version()} on {platform.system()}",
+        (3, 11) <= sys.version_info[:2] <= (3, 13),
+    )
     yield _finding("python", version, good, "install Python 3.11 and make the environment again", "missing")
 
 
@@ -99,17 +102,24 @@ def memory() -> Iterator[Finding]:
 def limits() -> Iterator[Finding]:
     """Yield limits that kill or starve long jobs: open files, CPU time, the time limit of a batch system."""
     files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    yield _finding("open files", str(files), files == resource.RLIM_INFINITY or files >= 4096, "ulimit -n 65536")
+    yield _finding(
+        "open files", str(files), files == resource.RLIM_INFINITY or files >= 4096, "ulimit -n 65536"
+    )
     seconds, _ = resource.getrlimit(resource.RLIMIT_CPU)
     if seconds != resource.RLIM_INFINITY:
-        yield Finding("note", "CPU time", f"{seconds} s", "ulimit -t unlimited, or the job is killed at that time")
+        yield Finding(
+            "note", "CPU time", f"{seconds} s", "ulimit -t unlimited, or the job is killed at that time"
+        )
     if "SLURM_JOB_ID" in os.environ and "SLURM_JOB_END_TIME" in os.environ:
         remedy = "checkpoints are written regularly; submit the same command again to resume"
         yield Finding("note", "batch job", f"ends at {os.environ['SLURM_JOB_END_TIME']} (Unix time)", remedy)
 
 
 def java() -> Iterator[Finding]:
-    """Yield the version of Java. The Flink and Spark runners need 11 or newer; the direct runner needs none."""
+    """Yield the version of Java.
+
+    The Flink and Spark runners need 11 or newer; the direct runner needs none.
+    """
     path = shutil.which("java")
     remedy = "needed by --runner flink and --runner spark alone: install a Java 17 runtime"
     if path is None:
@@ -122,8 +132,13 @@ def java() -> Iterator[Finding]:
 
 
 def ray_cluster() -> Iterator[Finding]:
-    """Yield the cluster that the environment names. Without one, each command starts its own on this machine."""
-    yield Finding("ok", "ray cluster", named_cluster() or "none named: each command starts one on this machine")
+    """Yield the cluster that the environment names.
+
+    Without one, each command starts its own on this machine.
+    """
+    yield Finding(
+        "ok", "ray cluster", named_cluster() or "none named: each command starts one on this machine"
+    )
 
 
 def storage(url: str) -> Iterator[Finding]:
@@ -142,7 +157,9 @@ def storage(url: str) -> Iterator[Finding]:
         remedy = "choose a folder that you may write to, or check the URL and its credentials"
         yield Finding("missing", f"storage {url}", " ".join(str(error).split())[:100], remedy)
         return
-    yield Finding("ok" if well else "missing", f"storage {url}", "written, read, removed" if well else "reads differ")
+    yield Finding(
+        "ok" if well else "missing", f"storage {url}", "written, read, removed" if well else "reads differ"
+    )
     if "://" not in url:
         free = shutil.disk_usage(url).free
         yield _finding("free room", f"{free / GIB:.1f} GiB", free >= 2 * GIB, "2 GiB for the demo")
@@ -199,7 +216,9 @@ def cluster_findings(folders: Sequence[str]) -> Iterator[Finding]:
         here = {name: folder for name, folder in probes.items() if _is_left(name, token, stack)}
         stack.enter_context(ray_environment())
         stack.enter_context(ray_session())
-        nodes = sorted((node for node in ray.nodes() if node["Alive"]), key=lambda node: node["NodeManagerAddress"])
+        nodes = sorted(
+            (node for node in ray.nodes() if node["Alive"]), key=lambda node: node["NodeManagerAddress"]
+        )
         yield Finding("ok", "nodes", str(len(nodes)))
         check: Any = ray.remote(num_cpus=0)(node_findings)
         expected = versions()
@@ -213,9 +232,8 @@ def cluster_findings(folders: Sequence[str]) -> Iterator[Finding]:
                 yield from ray.get(answer, timeout=ANSWER_SECONDS)
             except RayError as error:
                 said = " ".join(str(error).split())[-160:] or "no answer"
-                remedy = (
-                    f"look at its logs, and whether tokenfree is installed there: tokenfree=={versions()['tokenfree']}"
-                )
+                package = f"tokenfree=={versions()['tokenfree']}"
+                remedy = f"look at its logs, and whether tokenfree is installed there: {package}"
                 yield Finding("missing", f"node {node['NodeManagerAddress']}", said, remedy)
 
 
@@ -231,8 +249,9 @@ def node_findings(
 ) -> list[Finding]:
     """Check this node and return what is wrong with it.
 
-    `gpus` is the number that Ray counts, and `expected` are the versions of the asking process. That process has left a
-    file with `token` in each address of `folders`, which maps addresses to the user's names for them.
+    `gpus` is the number that Ray counts, and `expected` are the versions of the asking process. That process
+    has left a file with `token` in each address of `folders`, which maps addresses to the user's names for
+    them.
     """
     findings = [finding for check in (memory, limits) for finding in check() if finding.state != "ok"]
     local_versions = versions()
@@ -251,7 +270,10 @@ def node_findings(
         if trouble := storage_trouble(left, token):
             remedy = "give an address that all nodes can write to, such as s3://bucket/runs, or mount it"
             findings.append(Finding("missing", f"storage {folder}", trouble, remedy))
-    return [Finding(problem.state, problem.what, f"{address}: {problem.value}", problem.remedy) for problem in findings]
+    return [
+        Finding(problem.state, problem.what, f"{address}: {problem.value}", problem.remedy)
+        for problem in findings
+    ]
 
 
 def storage_trouble(folder: str, token: bytes) -> str:
@@ -262,14 +284,18 @@ def storage_trouble(folder: str, token: bytes) -> str:
             return "is not the folder that the head sees"
         filesystem.pipe_file(f"{path}/{uuid.uuid4().hex}", token)
     except Exception as error:  # file systems of fsspec may raise anything
-        return " ".join((getattr(error, "strerror", None) or str(error) or type(error).__name__).split())[:100]
+        return " ".join((getattr(error, "strerror", None) or str(error) or type(error).__name__).split())[
+            :100
+        ]
     return ""
 
 
 def _gpus() -> int:
     """Return the GPUs that torch can use in a child process: Ray hides GPUs from tasks that requested none."""
     env = {name: value for name, value in os.environ.items() if name != "CUDA_VISIBLE_DEVICES"}
-    said = subprocess.run([sys.executable, "-c", _GPU_PROGRAM], env=env, capture_output=True, text=True).stdout.strip()
+    said = subprocess.run(
+        [sys.executable, "-c", _GPU_PROGRAM], env=env, capture_output=True, text=True
+    ).stdout.strip()
     return int(said) if said.isdigit() else 0
 
 

@@ -12,7 +12,9 @@ def command(arguments: list[str]) -> list[str]:
     parts = [argument.removeprefix("--").partition("=") for argument in arguments]
     given = {name: value for name, _, value in parts}
     ours = [word for name in OURS if given.get(name) for word in (f"--{name}", *given.pop(name).split(","))]
-    passed_on = [f"--{name}={value}" if value else f"--{name}" for name, value in given.items() if name not in OURS]
+    passed_on = [
+        f"--{name}={value}" if value else f"--{name}" for name, value in given.items() if name not in OURS
+    ]
     return ["preprocess", *ours, "--runner", "dataflow", "--", *passed_on]
 
 

@@ -24,7 +24,9 @@ from tokenfree.core.machine import cores
         ({"cpu/cpu.cfs_quota_us": "100000", "cpu/cpu.cfs_period_us": "100000"}, 1),
     ],
 )
-def test_a_container_has_its_share_of_the_machine(tmp_path: Path, files: Mapping[str, str], share: int) -> None:
+def test_a_container_has_its_share_of_the_machine(
+    tmp_path: Path, files: Mapping[str, str], share: int
+) -> None:
     for name, text in files.items():
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(text + "\n")

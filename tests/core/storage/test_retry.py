@@ -40,7 +40,9 @@ def test_pauses_double_up_to_the_longest(waits: list[float]) -> None:
     assert waits == [1, 2, 4, 6, 6]
 
 
-@pytest.mark.parametrize(("limits", "number"), [({"attempts": 3}, 2), ({"seconds": 7}, 3), ({"seconds": 6.5}, 2)])
+@pytest.mark.parametrize(
+    ("limits", "number"), [({"attempts": 3}, 2), ({"seconds": 7}, 3), ({"seconds": 6.5}, 2)]
+)
 def test_the_last_error_is_raised(waits: list[float], limits: dict[str, Any], number: int) -> None:
     with pytest.raises(OSError, match=str(number)):
         retry(failing(99), again=always, pause=1, **limits)

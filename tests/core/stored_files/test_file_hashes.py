@@ -35,7 +35,9 @@ def test_a_file_that_is_gone_or_changed_is_named(tmp_path: Path) -> None:
     (sha256,) = hashes_of(storage, ["a/b.txt", "absent", "a", "a/b.txt/c"]).values()
     check_hash(storage, "a/b.txt", sha256, source="manifest.json", action="copy")
     (tmp_path / "a/b.txt").write_text("goose")
-    with pytest.raises(JobError, match=r"^a/b\.txt: damaged, its SHA-256 is not that of manifest\.json; copy$"):
+    with pytest.raises(
+        JobError, match=r"^a/b\.txt: damaged, its SHA-256 is not that of manifest\.json; copy$"
+    ):
         check_hash(storage, "a/b.txt", sha256, source="manifest.json", action="copy")
     (tmp_path / "a/b.txt").unlink()
     with pytest.raises(JobError, match=r"^a/b\.txt: missing; copy$"):

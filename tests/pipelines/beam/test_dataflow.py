@@ -15,14 +15,19 @@ from tokenfree.preprocess.job.job import PreprocessJob
 SECRET = "not-to-be-told-to-anyone"
 
 
-def test_no_secret_and_nothing_of_main_is_in_the_graph(monkeypatch: pytest.MonkeyPatch, make_config: Any) -> None:
+def test_no_secret_and_nothing_of_main_is_in_the_graph(
+    monkeypatch: pytest.MonkeyPatch, make_config: Any
+) -> None:
     for name in ("AWS_SECRET_ACCESS_KEY", "HF_TOKEN", "WANDB_API_KEY", "GOOGLE_API_KEY"):
         monkeypatch.setenv(name, SECRET)
     options = runner_options("dataflow", 50, ["--project=geese", "--temp_location=gs://geese-data/tmp"])
     workers = options.view_as(WorkerOptions)
     assert (workers.max_num_workers, workers.machine_type, workers.disk_size_gb) == (50, "n2-highmem-2", 100)
     pipeline = Pipeline("FnApiRunner", PipelineOptions())
-    build_graph(pipeline, PreprocessJob("gs://geese-data/en", make_config("gs://geese-data/books"), "f", "r", "s", "i"))
+    build_graph(
+        pipeline,
+        PreprocessJob("gs://geese-data/en", make_config("gs://geese-data/books"), "f", "r", "s", "i"),
+    )
     graph: Any = pipeline.to_runner_api()
     names = {transform.unique_name for transform in graph.components.transforms.values()}
     assert {"Start", "Hash inputs, read and clean splits", "Build a shard", "Reconcile and finish"} < names
@@ -33,8 +38,21 @@ def test_no_secret_and_nothing_of_main_is_in_the_graph(monkeypatch: pytest.Monke
 def test_a_flex_template_starts_the_command_with_its_parameters() -> None:
     folder = REPOSITORY / "infra" / "beam" / "dataflow-template"
     launch = runpy.run_path(str(folder / "launch.py"))
-    given = ["--wikipedia=gs://geese/a.bz2,gs://geese/b.bz2", "--output=gs://geese/en", "--workers=9", "--job_name=x"]
-    options = ["--wikipedia", "gs://geese/a.bz2", "gs://geese/b.bz2", "--output", "gs://geese/en", "--workers", "9"]
+    given = [
+        "--wikipedia=gs://geese/a.bz2,gs://geese/b.bz2",
+        "--output=gs://geese/en",
+        "--workers=9",
+        "--job_name=x",
+    ]
+    options = [
+        "--wikipedia",
+        "gs://geese/a.bz2",
+        "gs://geese/b.bz2",
+        "--output",
+        "gs://geese/en",
+        "--workers",
+        "9",
+    ]
     assert launch["command"](given) == ["preprocess", *options, "--runner", "dataflow", "--", "--job_name=x"]
     parameters = json.loads((folder / "metadata.json").read_text())["parameters"]
     names = {parameter["name"] for parameter in parameters}

@@ -41,7 +41,10 @@ def server(module: str, option: str) -> Iterator[int]:
     )
     try:
         for _ in range(300):
-            with contextlib.suppress(ConnectionRefusedError), socket.create_connection(("127.0.0.1", port), 1):
+            with (
+                contextlib.suppress(ConnectionRefusedError),
+                socket.create_connection(("127.0.0.1", port), 1),
+            ):
                 break
             assert process.poll() is None, f"{module} ended with status {process.returncode}"
             time.sleep(0.1)
@@ -52,7 +55,11 @@ def server(module: str, option: str) -> Iterator[int]:
 
 
 def test_the_portable_job_server_changes_no_byte(
-    made: Path, corpus: Path, tmp_path: Path, make_config: Any, read_shards: Callable[[Path], dict[str, bytes]]
+    made: Path,
+    corpus: Path,
+    tmp_path: Path,
+    make_config: Any,
+    read_shards: Callable[[Path], dict[str, bytes]],
 ) -> None:
     with (
         server("apache_beam.runners.portability.local_job_service_main", "--job_port") as job_port,

@@ -34,7 +34,9 @@ def test_beam_knows_all_options_of_a_profile_as_the_profile_means_them(name: str
 
 
 def test_what_is_passed_on_wins_then_workers_then_the_profile(tmp_path: Path) -> None:
-    (tmp_path / "ours.yaml").write_text("runner: FlinkRunner\nflink_master: here:1\nparallelism: 3\njob_name:\n")
+    (tmp_path / "ours.yaml").write_text(
+        "runner: FlinkRunner\nflink_master: here:1\nparallelism: 3\njob_name:\n"
+    )
 
     def flink(workers: int | None, *given: str) -> FlinkRunnerOptions:
         options = runner_options("direct", workers, given, profile=str(tmp_path / "ours.yaml"))
@@ -49,8 +51,13 @@ def test_what_is_passed_on_wins_then_workers_then_the_profile(tmp_path: Path) ->
 
 
 def test_nought_is_a_number_and_no_flag(tmp_path: Path) -> None:
-    (tmp_path / "ours.yaml").write_text("runner: FlinkRunner\nsdk_worker_parallelism: 0\nmax_bundle_size: 1\n")
-    assert read_profile(str(tmp_path / "ours.yaml")).flags() == ["--sdk_worker_parallelism=0", "--max_bundle_size=1"]
+    (tmp_path / "ours.yaml").write_text(
+        "runner: FlinkRunner\nsdk_worker_parallelism: 0\nmax_bundle_size: 1\n"
+    )
+    assert read_profile(str(tmp_path / "ours.yaml")).flags() == [
+        "--sdk_worker_parallelism=0",
+        "--max_bundle_size=1",
+    ]
 
 
 def test_values_become_flags(tmp_path: Path) -> None:
@@ -80,7 +87,10 @@ def test_values_become_flags(tmp_path: Path) -> None:
         ("runner: FlinkRunner\n--flink_master: a", "ours.yaml: --flink_master: no name of an option"),
         ("runner: FlinkRunner\n8081: a", "ours.yaml: 8081: no name of an option"),
         ("runner: FlinkRunner\nflink_mastr: a", "ours.yaml: --flink_mastr=a: no such Beam option"),
-        ("runner: FlinkRunner\nparallelism: many", "ours.yaml: argument --parallelism: invalid int value: 'many'"),
+        (
+            "runner: FlinkRunner\nparallelism: many",
+            "ours.yaml: argument --parallelism: invalid int value: 'many'",
+        ),
         (b"runner: \xff", "cannot be read (not UTF-8)"),
         (None, "cannot be read (No such file or directory)"),
     ],
@@ -99,7 +109,9 @@ def test_options_of_job_servers_are_let_through_and_misspelt_ones_are_not() -> N
         runner_options("flink", None, ["--number_of_execution_retrys=3"])
 
 
-@pytest.mark.parametrize("flag", ["--s3_secret_access_key=geese", "--azure_connection_string=AccountKey=geese"])
+@pytest.mark.parametrize(
+    "flag", ["--s3_secret_access_key=geese", "--azure_connection_string=AccountKey=geese"]
+)
 def test_secrets_are_refused_and_not_repeated(flag: str) -> None:
     with pytest.raises(UserError, match="no secret may be among them") as refused:
         runner_options("flink", None, [flag])

@@ -61,7 +61,12 @@ def test_beam_options_win() -> None:
 @pytest.mark.parametrize(
     ("runner", "workers", "flags", "said"),
     [
-        ("storm", 1, (), "--runner: there is no 'storm'; give one of dataflow, direct, flink, prism, ray, spark"),
+        (
+            "storm",
+            1,
+            (),
+            "--runner: there is no 'storm'; give one of dataflow, direct, flink, prism, ray, spark",
+        ),
         ("direct", -1, (), "--workers: -1 is too few"),
         ("direct", 4097, (), "--workers: 4,097 is too many; give 4,096 or fewer"),
         ("direct", 1, ("--parallel=3",), "--parallel=3: no such Beam option"),  # no short form either

@@ -31,7 +31,9 @@ def two(tmp_path: Path, make_corpus: Any) -> tuple[Path, Path]:
 
 
 @pytest.fixture
-def begun(two: tuple[Path, Path], tmp_path: Path, make_config: Config, monkeypatch: pytest.MonkeyPatch) -> Path:
+def begun(
+    two: tuple[Path, Path], tmp_path: Path, make_config: Config, monkeypatch: pytest.MonkeyPatch
+) -> Path:
     """The directory of a job of both inputs that failed when all but its last shards were built."""
     build = "tokenfree.preprocess.job.steps.build_shard"
     with monkeypatch.context() as patched:
@@ -65,7 +67,12 @@ def contents(output: Path) -> dict[str, bytes]:
 
 
 def test_only_a_changed_input_is_read_again(
-    begun: Path, two: tuple[Path, Path], tmp_path: Path, make_config: Config, reads: list[str], make_corpus: Any
+    begun: Path,
+    two: tuple[Path, Path],
+    tmp_path: Path,
+    make_config: Config,
+    reads: list[str],
+    make_corpus: Any,
 ) -> None:
     make_corpus(two[1], 12, seed=7)
     told: list[str] = []
@@ -95,7 +102,9 @@ def test_with_earlier_values_keeps_those_of_a_finished_directory(
         assert "required_characters" not in kept.config["vocabulary"]
 
 
-def test_required_characters_decide_the_identity(two: tuple[Path, Path], tmp_path: Path, make_config: Config) -> None:
+def test_required_characters_decide_the_identity(
+    two: tuple[Path, Path], tmp_path: Path, make_config: Config
+) -> None:
     config = make_config(*two, vocabulary=VocabularyConfig(size=400))
     run_preprocess(config, str(tmp_path / "out"))
     other = dataclasses.replace(config, vocabulary=VocabularyConfig(size=400, required_characters="none"))
@@ -154,7 +163,9 @@ def test_an_input_that_changes_while_it_is_read_is_no_result(
 
     with monkeypatch.context() as patched:
         patched.setattr(files, "hash_stream", meanwhile)
-        with pytest.raises(JobError, match=r"one\.jsonl: changed while it was read; give the same command again"):
+        with pytest.raises(
+            JobError, match=r"one\.jsonl: changed while it was read; give the same command again"
+        ):
             run_preprocess(make_config(*two), str(tmp_path / "out"))
     assert not (tmp_path / "out" / "manifest.json").exists()
     run_preprocess(make_config(*two), str(tmp_path / "out"), notice=lambda _: None)

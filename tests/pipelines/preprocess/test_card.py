@@ -72,7 +72,9 @@ def test_card_and_plots_are_the_same_bytes_for_the_same_data(
     run_preprocess(make_config(corpus, split_bytes=3_000), str(tmp_path / "out"))
     for file in [made / "README.md", *(made / "plots").iterdir()]:
         assert (tmp_path / "out" / file.relative_to(made)).read_bytes() == file.read_bytes()
-    assert draw_bars("Geese", "geese", {"a": 1.0, "b": 2e6}) == draw_bars("Geese", "geese", {"a": 1.0, "b": 2e6})
+    assert draw_bars("Geese", "geese", {"a": 1.0, "b": 2e6}) == draw_bars(
+        "Geese", "geese", {"a": 1.0, "b": 2e6}
+    )
 
 
 def test_the_hub_reads_the_front_matter(made: Path) -> None:

@@ -80,7 +80,16 @@ def test_all_files_are_covered(whole: Path) -> None:
     assert verify(str(whole)) == ()
     kinds = {name.partition("/")[0] for _, name, _ in files_of(whole)}
     assert kinds == {
-        *("README.md", "_SUCCESS", "dataset_dict.json", "failures", "manifest.json", "plots", "train", "validation"),
+        *(
+            "README.md",
+            "_SUCCESS",
+            "dataset_dict.json",
+            "failures",
+            "manifest.json",
+            "plots",
+            "train",
+            "validation",
+        ),
         "vocabulary",
     }
 
@@ -152,14 +161,18 @@ def test_what_is_put_there_later_has_no_hash(copy: Path) -> None:
 def test_ids_may_repeat(
     ids: list[str], tmp_path: Path, make_config: Callable[..., PreprocessConfig], write_rows: Any
 ) -> None:
-    rows = [{"id": id, "language": "en", "text": f"Goose {n} eats {n * n} loaves. " * 20} for n, id in enumerate(ids)]
+    rows = [
+        {"id": id, "language": "en", "text": f"Goose {n} eats {n * n} loaves. " * 20}
+        for n, id in enumerate(ids)
+    ]
     run_preprocess(make_config(write_rows(tmp_path / "geese.jsonl", rows)), str(tmp_path / "data"))
     assert verify(str(tmp_path / "data")) == ()
     assert load_manifest(str(tmp_path / "data")).counters["documents"] == 40
 
 
 @pytest.mark.parametrize(
-    "path", ["../x", "train/../../x", "/etc/passwd", "", "train//x", "./x", "C:\\x", "memory://x", "a::b", "x\0"]
+    "path",
+    ["../x", "train/../../x", "/etc/passwd", "", "train//x", "./x", "C:\\x", "memory://x", "a::b", "x\0"],
 )
 @pytest.mark.parametrize("kind", ["shard", "file"])
 def test_no_path_leads_out_of_a_data_directory(kind: str, path: str, copy: Path) -> None:
@@ -181,7 +194,9 @@ def test_a_job_given_again_does_not_bless_a_damaged_manifest(
     (copy / "manifest.json").write_text(json.dumps(manifest))
     vocabulary = VocabularyConfig(size=300, required_characters="none", algorithm="bpe")
     source = str(whole.parent / "enwiki-pages.xml")
-    run_preprocess(make_config(wikipedia=(source,), vocabulary=vocabulary, validation_fraction=0.3), str(copy))
+    run_preprocess(
+        make_config(wikipedia=(source,), vocabulary=vocabulary, validation_fraction=0.3), str(copy)
+    )
     with pytest.raises(JobError, match=r"^manifest\.json: damaged"):
         verify(str(copy))
     assert Storage.at(str(copy)).size("_SUCCESS")

@@ -20,9 +20,22 @@ from tokenfree.preprocess.job.stages import STAGES
 from tokenfree.preprocess.shards.build import BuiltShard
 
 HEAD = '<mediawiki version="0.11" xml:lang="en"><siteinfo><dbname>enwiki</dbname></siteinfo>\n'
-WORDS = ("goose", "bread", "river", "hill", "mill", "seven", "argue", "flies", "over", "north", "winter", "pond")
-# All that a later attempt takes from an earlier one, with what stands before the bit that flips; where that is nothing,
-# a bit of every byte flips.
+WORDS = (
+    "goose",
+    "bread",
+    "river",
+    "hill",
+    "mill",
+    "seven",
+    "argue",
+    "flies",
+    "over",
+    "north",
+    "winter",
+    "pond",
+)
+# All that a later attempt takes from an earlier one, with what stands before the bit that flips; where that
+# is nothing, a bit of every byte flips.
 TAKEN = {
     "_work/inputs/*.json": b'"size": ',
     "_work/runs/*.json": b'"redirects": ',

@@ -70,7 +70,10 @@ def test_failures_are_kept_and_replayed(
     assert good["text"].startswith("bad goose number 3.")
     parts = sorted((tmp_path / "cut" / "failures").iterdir())
     assert len(parts) > 2
-    assert b"".join(part.read_bytes() for part in parts) == (output / "failures" / "part-00000.jsonl").read_bytes()
+    assert (
+        b"".join(part.read_bytes() for part in parts)
+        == (output / "failures" / "part-00000.jsonl").read_bytes()
+    )
 
     result = replay(str(output))
     assert (result.tried, result.documents, sum(result.still_failing.values())) == (11, 10, 1)

@@ -52,8 +52,18 @@ def test_a_dataset_becomes_the_shards_that_its_rows_would(
     assert "another content of the input geese" in capsys.readouterr().err
 
 
-def test_the_dry_run_tells_what_is_to_come(saved: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    command = ["preprocess", "--hf-dataset", str(saved), "--output", str(tmp_path / "out"), "--text_column", "body"]
+def test_the_dry_run_tells_what_is_to_come(
+    saved: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = [
+        "preprocess",
+        "--hf-dataset",
+        str(saved),
+        "--output",
+        str(tmp_path / "out"),
+        "--text_column",
+        "body",
+    ]
     assert main([*command, "--dry-run"]) == 0
     said = capsys.readouterr().out
     assert "1 input, 1 split," in said
@@ -64,6 +74,8 @@ def test_the_dry_run_tells_what_is_to_come(saved: Path, tmp_path: Path, capsys: 
 def test_another_column_is_named(saved: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["preprocess", "--hf-dataset", str(saved), "--output", str(tmp_path / "out")]) == 2
     error = capsys.readouterr().err
-    assert "has no column 'text', only body, language; name the one with the text: --text_column NAME" in error
+    assert (
+        "has no column 'text', only body, language; name the one with the text: --text_column NAME" in error
+    )
     assert error.count("\n") == 1
     assert not (tmp_path / "out").exists()

@@ -32,7 +32,16 @@ OPTIONS = [
 
 def start(corpus: Path, output: Path, workers: int) -> "subprocess.Popen[bytes]":
     """The real command, with all its processes in a group of their own."""
-    command = [sys.executable, "-m", "tokenfree", "preprocess", "--books", str(corpus), "--output", str(output)]
+    command = [
+        sys.executable,
+        "-m",
+        "tokenfree",
+        "preprocess",
+        "--books",
+        str(corpus),
+        "--output",
+        str(output),
+    ]
     return subprocess.Popen(
         [*command, *OPTIONS, "--workers", str(workers)], stderr=subprocess.DEVNULL, start_new_session=True
     )
@@ -41,8 +50,8 @@ def start(corpus: Path, output: Path, workers: int) -> "subprocess.Popen[bytes]"
 def kill_until_done(corpus: Path, output: Path, *, workers: int, seconds: float, draw: random.Random) -> int:
     """Kill the job at random moments, start it again, until one of its lives reaches the end; how often it was killed.
 
-    `seconds` is the length of an undisturbed job with as many workers. Half of it goes by before anything is written,
-    so moments are drawn from the rest; each life has less to do than the one before.
+    `seconds` is the length of an undisturbed job with as many workers. Half of it goes by before anything is
+    written, so moments are drawn from the rest; each life has less to do than the one before.
     """
     for kills in range(100):
         process = start(corpus, output, workers)

@@ -11,7 +11,14 @@ from tokenfree.preprocess.dataset.manifest import load_manifest
 from tokenfree.preprocess.dataset.verify import verify
 from tokenfree.workflows.cli import main
 
-OPTIONS = ["--vocabulary.size", "2000", "--vocabulary.character_coverage", "0.98", "--filters.min_characters", "1"]
+OPTIONS = [
+    "--vocabulary.size",
+    "2000",
+    "--vocabulary.character_coverage",
+    "0.98",
+    "--filters.min_characters",
+    "1",
+]
 REFUSED = {  # file: what the one line says
     "one-byte.xml.bz2": "one-byte.xml.bz2",
     "simplewiki-bitflip.xml.bz2": "simplewiki-bitflip.xml.bz2",
@@ -52,7 +59,11 @@ def test_damaged_dumps(name: str, test_data: Path, tmp_path: Path) -> None:
     assert counters["failed"] == failed
     assert counters["documents"] >= 1
     assert counters["pages"] == pages
-    rows = [json.loads(line) for path in (output / "failures").glob("*.jsonl") for line in path.open(encoding="utf-8")]
+    rows = [
+        json.loads(line)
+        for path in (output / "failures").glob("*.jsonl")
+        for line in path.open(encoding="utf-8")
+    ]
     assert Counter(row["reason"] for row in rows) == failed
 
 
@@ -92,5 +103,7 @@ def test_every_nasty_file_is_looked_at(test_data: Path) -> None:
 
 def test_one_empty_book_is_one_page(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "empty.txt").touch()
-    assert main(["preprocess", "--books", str(tmp_path / "empty.txt"), "--output", str(tmp_path / "data")]) == 2
+    assert (
+        main(["preprocess", "--books", str(tmp_path / "empty.txt"), "--output", str(tmp_path / "data")]) == 2
+    )
     assert "hold no document: 1 page was read (1 empty)" in capsys.readouterr().err

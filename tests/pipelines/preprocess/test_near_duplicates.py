@@ -39,7 +39,11 @@ def write_near(path: Path) -> list[dict[str, str]]:
     for number in range(10):
         text = " ".join("".join(draw.choices([*LETTERS, " "], k=2000)).split())
         for share in (0.0, 0.005, 0.01, 0.15):
-            row = {"id": f"{number}-{share}", "language": ("en", "uk")[number % 2], "text": almost(text, draw, share)}
+            row = {
+                "id": f"{number}-{share}",
+                "language": ("en", "uk")[number % 2],
+                "text": almost(text, draw, share),
+            }
             rows.append(row)
     rows += [{**rows[0], "id": "again"}, {**rows[0], "id": "other", "language": "uk"}]
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
@@ -112,7 +116,9 @@ def test_what_is_near_goes_and_is_told(near: Near, tmp_path: Path, make_config: 
     counters = manifest.counters
     assert (counters["pages"], counters["duplicates"], counters["near_duplicates"]) == (42, 1, 20)
     windows: Any = datasets.load_from_disk(str(output))
-    found = [row for split in windows.values() for row in zip(split["language"], split["document"], strict=True)]
+    found = [
+        row for split in windows.values() for row in zip(split["language"], split["document"], strict=True)
+    ]
     documents = {(language, name.rpartition(":")[2]) for language, name in found}
     wanted = {(row["language"], row["id"]) for row in rows} - gone.keys()
     assert documents == wanted - {("en", "again")}  # equal texts of a language: the lowest id
@@ -139,7 +145,9 @@ def stored(url: str) -> dict[str, bytes]:
     return {name: storage.read_bytes(name) for name in storage.find() if not name.startswith(f"{LOCK}/")}
 
 
-def test_in_a_store_the_bytes_are_those_on_a_disk(near: Near, bucket: str, tmp_path: Path, make_config: Config) -> None:
+def test_in_a_store_the_bytes_are_those_on_a_disk(
+    near: Near, bucket: str, tmp_path: Path, make_config: Config
+) -> None:
     config = configured(make_config, near[0], split_bytes=20_000, shards=3)
     run_preprocess(config, str(tmp_path / "out"))
     manifest = run_preprocess(config, f"{bucket}/out")
@@ -188,7 +196,9 @@ def test_a_job_that_failed_in_it_goes_on(
         calls, before = [], getattr(steps, step)
         # of the bands the fourth fails
         last = 3 if step == "candidates" else 0
-        patched.setattr(steps, step, lambda *args: calls.append(1) or (before(*args) if len(calls) <= last else 1 / 0))
+        patched.setattr(
+            steps, step, lambda *args: calls.append(1) or (before(*args) if len(calls) <= last else 1 / 0)
+        )
         with pytest.raises(JobError, match="ZeroDivisionError"):
             run_preprocess(config, str(output))
     run_preprocess(config, str(output))
@@ -200,7 +210,9 @@ def test_the_texts_are_not_read_again_for_each_band(
 ) -> None:
     hashed: list[str] = []
     hash_of = sorted_runs.hash_of
-    monkeypatch.setattr(sorted_runs, "hash_of", lambda storage, name: hashed.append(name) or hash_of(storage, name))
+    monkeypatch.setattr(
+        sorted_runs, "hash_of", lambda storage, name: hashed.append(name) or hash_of(storage, name)
+    )
 
     def texts() -> int:
         return sum(not name.endswith(SKETCHES) for name in hashed)
@@ -240,7 +252,10 @@ def test_each_page_is_accounted_for_in_tiny_shards(seed: int, tmp_path: Path, ma
     counters = manifest.counters
     assert counters["documents"] + counters["near_duplicates"] == len(set(texts))
     assert counters["documents"] == 2
-    assert {name: split.documents > 0 for name, split in manifest.splits.items()} == {"train": True, "validation": True}
+    assert {name: split.documents > 0 for name, split in manifest.splits.items()} == {
+        "train": True,
+        "validation": True,
+    }
     assert all(shard.rows for shard in manifest.shards)
 
 

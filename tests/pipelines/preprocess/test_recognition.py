@@ -58,7 +58,8 @@ def test_the_mark_tells_what_the_inputs_were_like(job: Any, two: tuple[Path, Pat
     mark = json.loads((tmp_path / "out" / "_SUCCESS").read_text())
     assert [entry["path"] for entry in manifest.inputs] == ["one.jsonl", "two.jsonl"]
     assert mark["inputs"] == [
-        {"path": path.name, "size": path.stat().st_size, "modified": str(path.stat().st_mtime)} for path in two
+        {"path": path.name, "size": path.stat().st_size, "modified": str(path.stat().st_mtime)}
+        for path in two
     ]
 
 
@@ -115,7 +116,9 @@ def test_an_input_of_another_size_is_refused_without_hashing(
     job()
     with two[0].open("a") as file:
         file.write("\n")
-    with pytest.raises(UserError, match=r"was made with another content of the input one\.jsonl; give another --out"):
+    with pytest.raises(
+        UserError, match=r"was made with another content of the input one\.jsonl; give another --out"
+    ):
         job()
     assert hashed == []
 
@@ -134,7 +137,9 @@ def test_another_content_of_the_same_size(job: Any, hashed: list[str], two: tupl
     assert hashed == ["one.jsonl", "two.jsonl"] * 2
 
 
-def test_more_and_fewer_inputs_are_refused_by_name(job: Any, hashed: list[str], two: tuple[Path, Path]) -> None:
+def test_more_and_fewer_inputs_are_refused_by_name(
+    job: Any, hashed: list[str], two: tuple[Path, Path]
+) -> None:
     job()
     with pytest.raises(UserError, match=r"the input two\.jsonl, which is not given now"):
         job(two[0])

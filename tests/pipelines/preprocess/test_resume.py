@@ -63,7 +63,12 @@ def committed(folder: Path) -> dict[Path, int]:
 
 
 def test_a_job_killed_twice_repeats_only_what_was_not_committed(
-    tmp_path: Path, make_corpus: Any, make_config: Any, read_shards: Any, start: Any, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
+    make_corpus: Any,
+    make_config: Any,
+    read_shards: Any,
+    start: Any,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     corpus, output = tmp_path / "books.jsonl", tmp_path / "out"
     make_corpus(corpus, 150)
@@ -93,13 +98,20 @@ def test_a_job_killed_twice_repeats_only_what_was_not_committed(
     assert reads == []
     assert {path: path.stat().st_ino for path in shards} == before
     assert read_shards(output) == read_shards(tmp_path / "undisturbed")
-    assert (output / "manifest.json").read_bytes() == (tmp_path / "undisturbed" / "manifest.json").read_bytes()
+    assert (output / "manifest.json").read_bytes() == (
+        tmp_path / "undisturbed" / "manifest.json"
+    ).read_bytes()
     assert not (output / "_work").exists()
     assert not (output / "_tmp").exists()
 
 
 def test_another_cut_of_the_inputs_may_end_a_killed_job(
-    made: Path, corpus: Path, tmp_path: Path, make_config: Any, read_shards: Any, monkeypatch: pytest.MonkeyPatch
+    made: Path,
+    corpus: Path,
+    tmp_path: Path,
+    make_config: Any,
+    read_shards: Any,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     with monkeypatch.context() as patched:
         patched.setattr("tokenfree.preprocess.job.steps.plan_shards", lambda *_: 1 / 0)
@@ -110,7 +122,12 @@ def test_another_cut_of_the_inputs_may_end_a_killed_job(
 
 
 def test_a_damaged_run_is_made_again(
-    made: Path, corpus: Path, tmp_path: Path, make_config: Any, read_shards: Any, monkeypatch: pytest.MonkeyPatch
+    made: Path,
+    corpus: Path,
+    tmp_path: Path,
+    make_config: Any,
+    read_shards: Any,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     with monkeypatch.context() as patched:
         patched.setattr("tokenfree.preprocess.job.steps.plan_shards", lambda *_: 1 / 0)
@@ -125,7 +142,11 @@ def test_a_damaged_run_is_made_again(
 
 def our_workers() -> list[psutil.Process]:
     """The worker processes: children of the server that forks them, which is our child."""
-    servers = [each for each in psutil.Process().children() if "multiprocessing.forkserver" in " ".join(each.cmdline())]
+    servers = [
+        each
+        for each in psutil.Process().children()
+        if "multiprocessing.forkserver" in " ".join(each.cmdline())
+    ]
     return [worker for server in servers for worker in server.children()]
 
 
@@ -182,7 +203,9 @@ def test_a_step_repeated_after_the_end_changes_nothing(
     corpus: Path, tmp_path: Path, make_config: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     jobs: list[PreprocessJob] = []
-    monkeypatch.setattr("tokenfree.pipelines.preprocess.begin", lambda *given: jobs.append(begin(*given)) or jobs[0])
+    monkeypatch.setattr(
+        "tokenfree.pipelines.preprocess.begin", lambda *given: jobs.append(begin(*given)) or jobs[0]
+    )
     manifest = run_preprocess(make_config(corpus), str(tmp_path / "out"))
     mark = (tmp_path / "out" / "_SUCCESS").read_bytes()
     (tmp_path / "out" / "_SUCCESS").unlink()

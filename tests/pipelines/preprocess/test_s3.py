@@ -68,5 +68,7 @@ def test_a_put_that_fails_for_good_leaves_nothing_under_a_final_name(
     with pytest.raises((UserError, JobError), match="the connection broke"):
         run_preprocess(make_config(corpus), f"{bucket}/broken")
     names = [name for name in fs.find(f"{bucket}/broken") if "/_work/" not in name]
-    assert not [name for name in names if name.endswith((".arrow", "manifest.json", "_SUCCESS")) and "/train/" in name]
+    assert not [
+        name for name in names if name.endswith((".arrow", "manifest.json", "_SUCCESS")) and "/train/" in name
+    ]
     assert not [name for name in names if name.endswith("manifest.json")]

@@ -40,7 +40,9 @@ def dump_of(num_pages: int) -> bytes:
     pages = [
         "<page><title>Broken</title><id>7</id></page>\n"
         if number % 7 == 3
-        else page(number, f"#REDIRECT [[Goose {number}]]" if number % 5 == 1 else f"Goose {number % 40} eats. " * 15)
+        else page(
+            number, f"#REDIRECT [[Goose {number}]]" if number % 5 == 1 else f"Goose {number % 40} eats. " * 15
+        )
         for number in range(num_pages)
     ]
     return (HEAD + "".join(pages) + "</mediawiki>\n").encode()
@@ -180,7 +182,9 @@ def test_who_is_killed_cleans_no_page_of_a_committed_run_again(
     manifest = run_preprocess(config, str(output))
     assert len(cleaned) == manifest.counters["pages"] - sum(run.counters["pages"] for run in made)
     assert read_shards(output) == read_shards(tmp_path / "undisturbed")
-    assert (output / "manifest.json").read_bytes() == (tmp_path / "undisturbed" / "manifest.json").read_bytes()
+    assert (output / "manifest.json").read_bytes() == (
+        tmp_path / "undisturbed" / "manifest.json"
+    ).read_bytes()
 
 
 def test_runs_that_follow_no_other_are_not_used(
@@ -203,7 +207,9 @@ def test_runs_that_follow_no_other_are_not_used(
     runs = all_runs(again)
     assert runs[:2] == whole[:2]
     assert len(runs) < len(whole)
-    assert [run.first_page for run in runs] == [sum(r.counters["pages"] for r in runs[:n]) for n in range(len(runs))]
+    assert [run.first_page for run in runs] == [
+        sum(r.counters["pages"] for r in runs[:n]) for n in range(len(runs))
+    ]
     assert sum(run.counters["pages"] for run in runs) == 60
 
 
@@ -214,7 +220,9 @@ def test_progress_counts_what_is_committed_of_a_split(
     watcher = Watcher(job, lambda _: None)
     looks = [watcher.look()]
     commit = read_step.commit_run
-    monkeypatch.setattr(read_step, "commit_run", lambda *given: commit(*given) or looks.append(watcher.look()))
+    monkeypatch.setattr(
+        read_step, "commit_run", lambda *given: commit(*given) or looks.append(watcher.look())
+    )
     read_one_split(job, 0)
     assert [(look.stage, look.done, look.total) for look in looks[:-1]] == [("read", 0, 1)] * (len(looks) - 1)
     assert (looks[-1].stage, looks[-1].done) == ("vocabulary", 1)
@@ -252,7 +260,9 @@ def test_memory_does_not_grow_with_a_stream(
     for number in (50, 400):
         dump = tmp_path / f"enwiki-{number}.xml.gz"
         dump.write_bytes(gzip.compress(HEAD.encode() + content(number), 1))
-        peaks.append(peak_of_reading(dump, tmp_path / str(number), make_dump_config(dump, split_bytes=30_000)))
+        peaks.append(
+            peak_of_reading(dump, tmp_path / str(number), make_dump_config(dump, split_bytes=30_000))
+        )
     assert peaks[1] < 1.5 * peaks[0]
 
 

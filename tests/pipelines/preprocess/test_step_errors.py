@@ -85,7 +85,12 @@ def no_number(job: PreprocessJob) -> int:
 
 @pytest.mark.parametrize(("runner", "beam_options"), [("local", ()), ("beam", BEAM)])
 def test_a_mistake_that_counting_tasks_finds_comes_out_whole(
-    runner: str, beam_options: tuple[str, ...], corpus: Path, tmp_path: Path, make_config: Any, monkeypatch: Any
+    runner: str,
+    beam_options: tuple[str, ...],
+    corpus: Path,
+    tmp_path: Path,
+    make_config: Any,
+    monkeypatch: Any,
 ) -> None:
     monkeypatch.setattr(f"tokenfree.pipelines.{runner}.STAGES", [Stage("count", no_number, finish)])
     with pytest.raises(UserError, match=r"^no plan \[while running 'x'\]$"):
@@ -94,7 +99,11 @@ def test_a_mistake_that_counting_tasks_finds_comes_out_whole(
 
 @pytest.mark.parametrize("beam_options", [(), BEAM])
 def test_an_interrupt_in_a_step_is_one_of_the_command(
-    beam_options: tuple[str, ...], corpus: Path, tmp_path: Path, make_config: Any, monkeypatch: pytest.MonkeyPatch
+    beam_options: tuple[str, ...],
+    corpus: Path,
+    tmp_path: Path,
+    make_config: Any,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def interrupted(*_: Any) -> bytes:
         raise KeyboardInterrupt
@@ -109,7 +118,9 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     """A disk of 100 kB."""
     disk = tmp_path / "disk"
     disk.mkdir()
-    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=100k", "tmpfs", disk], capture_output=True).returncode:
+    if subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=100k", "tmpfs", disk], capture_output=True
+    ).returncode:
         pytest.skip("mounting a small disk needs root")
     yield disk
     subprocess.run(["umount", disk], check=True)
@@ -119,7 +130,9 @@ def test_a_full_disk_is_one_line_of_two_workers(
     small_disk: Path, tmp_path: Path, make_corpus: Any, make_config: Any, capfd: pytest.CaptureFixture[str]
 ) -> None:
     make_corpus(tmp_path / "books.jsonl", 400)
-    with pytest.raises(UserError, match=r"cannot write here \(.*No space left on device.*free space") as error:
+    with pytest.raises(
+        UserError, match=r"cannot write here \(.*No space left on device.*free space"
+    ) as error:
         run_preprocess(make_config(tmp_path / "books.jsonl"), str(small_disk / "out"), workers=2)
     assert "\n" not in str(error.value)
     assert capfd.readouterr() == ("", "")

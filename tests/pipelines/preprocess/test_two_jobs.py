@@ -61,7 +61,9 @@ def test_the_second_is_refused_until_the_first_has_ended(
     assert run_preprocess(make_config(corpus), output) == manifest
 
 
-def test_a_finished_directory_is_read_whoever_holds_it(output: str, corpus: Path, make_config: MakeConfig) -> None:
+def test_a_finished_directory_is_read_whoever_holds_it(
+    output: str, corpus: Path, make_config: MakeConfig
+) -> None:
     manifest = run_preprocess(make_config(corpus), output)
     storage = Storage.at(output)
     with claimed(storage):
@@ -146,5 +148,9 @@ def test_a_place_where_no_lock_can_be_made(tmp_path: Path) -> None:
         claimed(Storage.at(str(tmp_path / "file" / "out"))),
     ):
         pass
-    with lock(tmp_path / "_lock"), pytest.raises(UserError, match=REFUSED), claimed(Storage.at(str(tmp_path))):
+    with (
+        lock(tmp_path / "_lock"),
+        pytest.raises(UserError, match=REFUSED),
+        claimed(Storage.at(str(tmp_path))),
+    ):
         pass

@@ -61,7 +61,9 @@ def replaced(table: pa.Table, column: str, row: int, value: Any) -> pa.Table:
     values = table[column].to_pylist()
     values[row] = value
     index = table.schema.get_field_index(column)
-    return table.set_column(index, table.schema.field(column), pa.array(values, table.schema.field(column).type))
+    return table.set_column(
+        index, table.schema.field(column), pa.array(values, table.schema.field(column).type)
+    )
 
 
 def test_a_good_directory_is_good(made: Path) -> None:
@@ -87,7 +89,10 @@ def test_a_flipped_byte_is_found(copy: Path) -> None:
         (lambda d: next((d / "validation").glob("*.arrow")).unlink(), "validation/data-.*missing"),
         (lambda d: next((d / "validation").glob("*.arrow")).write_bytes(b"ARROW"), "5 bytes, not the"),
         (lambda d: (d / "vocabulary" / "subwords.model").unlink(), "subwords.model: missing"),
-        (lambda d: (d / "vocabulary" / "subwords.model").write_bytes(b"x"), "subwords.model: damaged, its SHA-256"),
+        (
+            lambda d: (d / "vocabulary" / "subwords.model").write_bytes(b"x"),
+            "subwords.model: damaged, its SHA-256",
+        ),
         (lambda d: edit(d, lambda m: m.update(fingerprint="00")), "fingerprint is not that"),
         (lambda d: edit(d, lambda m: m["counters"].update(pages=7)), "7 pages were read, but 54 documents"),
         (lambda d: edit(d, lambda m: m["counters"].update(windows=7)), "its counters 7"),

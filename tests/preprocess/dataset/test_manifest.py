@@ -71,7 +71,9 @@ def test_a_manifest_comes_back_as_it_was_saved(tmp_path: Path) -> None:
         ("[" * 100_000, "damaged, it is not JSON"),
     ],
 )
-def test_what_cannot_be_read_is_one_line_with_the_remedy(tmp_path: Path, content: str | None, said: str) -> None:
+def test_what_cannot_be_read_is_one_line_with_the_remedy(
+    tmp_path: Path, content: str | None, said: str
+) -> None:
     if content is not None:
         (tmp_path / "manifest.json").write_text(content)
     with pytest.raises(UserError, match=re.escape(said)) as caught:
@@ -110,4 +112,6 @@ def test_the_file_is_the_same_bytes_for_the_same_manifest(tmp_path: Path) -> Non
     for name in ("a", "b"):
         save_manifest(Storage.at(str(tmp_path / name)), manifest())
     assert (tmp_path / "a" / "manifest.json").read_bytes() == (tmp_path / "b" / "manifest.json").read_bytes()
-    assert json.loads((tmp_path / "a" / "manifest.json").read_text())["splits"]["train"]["shards"][0] == vars(SHARD)
+    assert json.loads((tmp_path / "a" / "manifest.json").read_text())["splits"]["train"]["shards"][0] == vars(
+        SHARD
+    )

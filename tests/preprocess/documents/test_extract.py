@@ -12,7 +12,14 @@ FILTERS = FilterConfig(min_characters=10, max_characters=100)
 
 
 def wiki(text: str, **other: object) -> Page:
-    values = {"id": "enwiki:1:2", "language": "en", "title": "T", "model": "wikitext", "kind": "wikitext", "site": SITE}
+    values = {
+        "id": "enwiki:1:2",
+        "language": "en",
+        "title": "T",
+        "model": "wikitext",
+        "kind": "wikitext",
+        "site": SITE,
+    }
     return Page(text=text, **{**values, **other})  # pyright: ignore[reportArgumentType]
 
 

@@ -63,7 +63,8 @@ def test_download_and_again(mirror: Any, capsys: pytest.CaptureFixture[str]) -> 
     assert here() == [SW]
     assert Path("dumps", SW).read_bytes() == DUMP
     assert all(agent.startswith("tokenfree/") for agent in mirror.agents)
-    while not mirror.gets(f"/swwiki/20260301/{SW}"):  # the server logs a request after the client has its answer
+    # The server logs a request after the client has its answer.
+    while not mirror.gets(f"/swwiki/20260301/{SW}"):
         time.sleep(0.01)
     mirror.log.clear()
     assert cli.main([*DOWNLOAD, "sw", "--output", "dumps"]) == 0
@@ -233,7 +234,11 @@ def test_an_output_that_is_a_file_is_refused_without_a_request(
 
 @pytest.mark.parametrize(("is_silent", "reason"), [(False, "no network"), (True, "no answer within 0.2 s")])
 def test_download_without_a_network_ends_soon(
-    is_silent: bool, reason: str, mirror: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    is_silent: bool,
+    reason: str,
+    mirror: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     def look_up(*arguments: Any) -> Any:
         if is_silent:

@@ -58,7 +58,9 @@ def test_a_mirror_that_does_not_answer_is_reported_in_words(mirror: Mirror, tmp_
     with pytest.raises(JobError) as caught:
         get(nobody, tmp_path / "file")
     assert notices[0] == "Failed to establish a new connection: [Errno 111] Connection refused; again in 0 s"
-    assert str(caught.value).startswith("http://127.0.0.1:9/file: Failed to establish a new connection: [Errno 111]")
+    assert str(caught.value).startswith(
+        "http://127.0.0.1:9/file: Failed to establish a new connection: [Errno 111]"
+    )
 
 
 def test_an_empty_file(mirror: Mirror, dump_server: Any, tmp_path: Path) -> None:
@@ -78,7 +80,9 @@ def test_a_later_command_asks_for_the_rest_only(mirror: Mirror, dump_server: Any
     assert dump_server.gets("/file") == [(206, len(DATA) - HALF)]
 
 
-def test_a_file_that_only_lacked_its_name_is_not_asked_for(mirror: Mirror, dump_server: Any, tmp_path: Path) -> None:
+def test_a_file_that_only_lacked_its_name_is_not_asked_for(
+    mirror: Mirror, dump_server: Any, tmp_path: Path
+) -> None:
     (tmp_path / "file.part").write_bytes(DATA)
     assert get(mirror, tmp_path / "file") == []
     assert dump_server.gets("/file") == []
@@ -96,7 +100,9 @@ def test_a_server_without_range_sends_all_again(mirror: Mirror, dump_server: Any
     assert dump_server.gets("/file") == [(200, HALF), (200, len(DATA))]
 
 
-def test_a_server_that_never_gets_further_is_given_up(mirror: Mirror, dump_server: Any, tmp_path: Path) -> None:
+def test_a_server_that_never_gets_further_is_given_up(
+    mirror: Mirror, dump_server: Any, tmp_path: Path
+) -> None:
     dump_server.ranges = False
     dump_server.fault("/file", *[dump_server.cut(HALF)] * 50)
     with pytest.raises(JobError, match="same command again later, which resumes"):
@@ -157,19 +163,25 @@ def test_more_than_was_told_is_not_taken(mirror: Mirror, tmp_path: Path) -> None
     assert not (tmp_path / "file").exists()
 
 
-@pytest.mark.parametrize("target", ["http://127.0.0.1:1/file", "ftp://127.0.0.1/file", "file:///etc/hostname"])
+@pytest.mark.parametrize(
+    "target", ["http://127.0.0.1:1/file", "ftp://127.0.0.1/file", "file:///etc/hostname"]
+)
 def test_a_redirect_does_not_lead_away_from_encryption(
     mirror: Mirror, dump_server: Any, target: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     send = HTTPAdapter.send
 
-    def encrypted(adapter: Any, request: Any, **options: Any) -> Any:  # stands for a server with a certificate
+    # Stands for a server with a certificate.
+    def encrypted(adapter: Any, request: Any, **options: Any) -> Any:
         request.url = request.url.replace("https://", "http://")
         return send(adapter, request, **options)
 
     monkeypatch.setattr(HTTPAdapter, "send", encrypted)
     dump_server.fault("/file", dump_server.refuse(302, Location=target))
-    careful, url = dataclasses.replace(mirror, allow_http=False), dump_server.url.replace("http://", "https://")
+    careful, url = (
+        dataclasses.replace(mirror, allow_http=False),
+        dump_server.url.replace("http://", "https://"),
+    )
     with pytest.raises(JobError, match=rf"{url}/file: No connection adapters.*{target}"):
         careful._text(f"{url}/file")
 

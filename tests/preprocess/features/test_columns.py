@@ -17,14 +17,18 @@ from tokenfree.preprocess.text.normalize import normalize
 from tokenfree.preprocess.text.sentences import sentence_starts
 from tokenfree.preprocess.text.words import word_spans
 
-TEXTS = st.text(st.sampled_from("aB. \n!语。é\u0301ข👩\u200d🔬_") | st.characters(codec="utf-8"), max_size=120)
+TEXTS = st.text(
+    st.sampled_from("aB. \n!语。é\u0301ข👩\u200d🔬_") | st.characters(codec="utf-8"), max_size=120
+)
 
 
 @pytest.fixture(scope="module")
 def vocabulary() -> Vocabulary:
     corpus = ["It was the best of times, it was the worst of times. Nothing else was like it. 语言。"] * 5
     return Vocabulary.load(
-        train_vocabulary(corpus, VocabularyConfig(size=287, required_characters="none", character_coverage=1.0), 0)
+        train_vocabulary(
+            corpus, VocabularyConfig(size=287, required_characters="none", character_coverage=1.0), 0
+        )
     )
 
 
@@ -116,7 +120,11 @@ def test_nothing_gives_no_rows(documents: list[Document], vocabulary: Vocabulary
 
 
 def test_real_text_in_every_script(vocabulary: Vocabulary, test_data: Path) -> None:
-    files = [*sorted(test_data.glob("udhr/*.txt")), test_data / "nasty/blns.txt", test_data / "nasty/emoji-test.txt"]
+    files = [
+        *sorted(test_data.glob("udhr/*.txt")),
+        test_data / "nasty/blns.txt",
+        test_data / "nasty/emoji-test.txt",
+    ]
     documents = [document(file.read_text(encoding="utf-8"), name=file.stem) for file in files]
     batch = build_windows(documents, config_of(2040), vocabulary)
     assert check_windows(batch, vocabulary) is None

@@ -130,7 +130,10 @@ def test_a_small_corpus_gives_as_many_pieces_as_it_holds(algorithm: str) -> None
     size = Vocabulary.load(model).size
     assert 300 < size < 60_000
     assert train_vocabulary(CORPUS, config_of(f"{algorithm}-bytes", size=size), 0) == model
-    assert Vocabulary.load(train_vocabulary(CORPUS, config_of(f"{algorithm}-bytes", size=size - 1), 0)).size == size - 1
+    assert (
+        Vocabulary.load(train_vocabulary(CORPUS, config_of(f"{algorithm}-bytes", size=size - 1), 0)).size
+        == size - 1
+    )
 
 
 def test_too_small_a_vocabulary_names_the_smallest_that_works() -> None:
@@ -166,19 +169,26 @@ def test_example(vocabularies: dict[str, Vocabulary]) -> None:
     text = "The dog\n\nThe  👩"
     encoding = vocabulary.encode_flat([text])
     pieces = [vocabulary.pieces()[index] for index in encoding.ids.tolist()]
-    spans = [text[start:end] for start, end in zip(encoding.starts.tolist(), encoding.ends.tolist(), strict=True)]
+    spans = [
+        text[start:end] for start, end in zip(encoding.starts.tolist(), encoding.ends.tolist(), strict=True)
+    ]
     assert [piece.lstrip("▁") for piece in pieces[:-4]] == spans[:-4]
     assert spans[-4:] == ["👩"] * 4
     assert pieces[-4:] == ["<0xF0>", "<0x9F>", "<0x91>", "<0xA9>"]
     assert "".join(spans[:-4]) == "ThedogThe"
-    assert (encoding.ids.dtype, encoding.starts.dtype, encoding.ends.dtype) == (np.int32, np.uint16, np.uint16)
+    assert (encoding.ids.dtype, encoding.starts.dtype, encoding.ends.dtype) == (
+        np.int32,
+        np.uint16,
+        np.uint16,
+    )
 
 
 @pytest.mark.parametrize("variant", [*VARIANTS, SPACELESS])
 @settings(max_examples=400, deadline=None)
 @given(
     texts=st.lists(
-        st.text() | st.text(st.sampled_from("the dog ACGT Würde правах 自由 ▁▅é\u0301👩\u200d🔬\n\t\xa0\u3000<unk>0x")),
+        st.text()
+        | st.text(st.sampled_from("the dog ACGT Würde правах 自由 ▁▅é\u0301👩\u200d🔬\n\t\xa0\u3000<unk>0x")),
         max_size=5,
     )
 )
@@ -186,7 +196,9 @@ def test_example(vocabularies: dict[str, Vocabulary]) -> None:
 @example(texts=["", "\n", "", "☃", " ", "☃\n☃ x☃"])
 @example(texts=["☃☃", "☃☃"])
 @example(texts=["▁ ▁▁the", "<0x41>", "<unk>", "\0"])
-def test_spans_are_those_of_sentencepiece(vocabularies: dict[str, Vocabulary], variant: str, texts: list[str]) -> None:
+def test_spans_are_those_of_sentencepiece(
+    vocabularies: dict[str, Vocabulary], variant: str, texts: list[str]
+) -> None:
     vocabulary = vocabularies[variant]
     assert found(vocabulary, texts) == [truth(vocabulary, text) for text in texts]
 
@@ -212,8 +224,12 @@ def real_texts(test_data: Path) -> Iterator[str]:
         for variant in (*VARIANTS, SPACELESS)
     ],
 )
-def test_real_text_in_every_script(vocabularies: dict[str, Vocabulary], variant: str, test_data: Path) -> None:
-    texts = [text[start : start + 4000] for text in real_texts(test_data) for start in range(0, len(text), 4000)]
+def test_real_text_in_every_script(
+    vocabularies: dict[str, Vocabulary], variant: str, test_data: Path
+) -> None:
+    texts = [
+        text[start : start + 4000] for text in real_texts(test_data) for start in range(0, len(text), 4000)
+    ]
     vocabulary = vocabularies[variant]
     for text, pieces in zip(texts, found(vocabulary, texts), strict=True):
         assert pieces == truth(vocabulary, text)
@@ -223,9 +239,17 @@ def test_real_text_in_every_script(vocabularies: dict[str, Vocabulary], variant:
     "options",
     [
         {"normalization_rule_name": "nmt_nfkc"},
-        {"normalization_rule_name": "identity", "treat_whitespace_as_suffix": True, "remove_extra_whitespaces": False},
+        {
+            "normalization_rule_name": "identity",
+            "treat_whitespace_as_suffix": True,
+            "remove_extra_whitespaces": False,
+        },
         {"normalization_rule_name": "identity", "add_dummy_prefix": False, "remove_extra_whitespaces": False},
-        {"normalization_rule_name": "identity", "user_defined_symbols": ["☃❄"], "remove_extra_whitespaces": False},
+        {
+            "normalization_rule_name": "identity",
+            "user_defined_symbols": ["☃❄"],
+            "remove_extra_whitespaces": False,
+        },
         {"model_type": "char", "hard_vocab_limit": False},
         {"model_type": "word", "hard_vocab_limit": False},
     ],
@@ -245,7 +269,9 @@ def test_models_of_other_kinds(tmp_path: Path, options: dict[str, Any], byte_fal
     vocabulary = Vocabulary.load(prefix.with_suffix(".model").read_bytes())
     texts = ["The  quick ☃❄ and ☃ Ａ dog…\nsnow❄☃", "㎏ ﬁne ½ e\u0301", "", " ", "Würde☃"]
     for text, pieces in zip(texts, found(vocabulary, texts), strict=True):
-        assert [(start, end) for _, start, end in pieces] == [(start, end) for _, start, end in truth(vocabulary, text)]
+        assert [(start, end) for _, start, end in pieces] == [
+            (start, end) for _, start, end in truth(vocabulary, text)
+        ]
 
 
 def test_pickled_vocabulary_encodes_the_same(vocabularies: dict[str, Vocabulary]) -> None:

@@ -27,7 +27,9 @@ def storage(tmp_path: Path) -> Storage:
 
 @pytest.fixture
 def task(storage: Storage) -> ShardTask:
-    found = [Document(f"books:{n}", "en", "", f"Goose {n} eats bread. It is quiet.") for n in range(NUM_DOCUMENTS)]
+    found = [
+        Document(f"books:{n}", "en", "", f"Goose {n} eats bread. It is quiet.") for n in range(NUM_DOCUMENTS)
+    ]
     run = SortedRun("r", "", 0, {}, 0, write_documents(storage, "runs", "r", found, 0.0))
     partition = Partition("train", "en")
     return ShardTask("train/data.arrow", partition, partitions([run], Partitioning(0.0))[partition])
@@ -46,7 +48,9 @@ def wrong_starts(column: str, first: int, value: int) -> Any:
             lists = batch.rows[column]
             values = lists.values.to_numpy().copy()
             values[lists.offsets.to_numpy()[first:-1]] = value
-            wrong = pa.ListArray.from_arrays(lists.offsets, pa.array(values, lists.type.value_type), type=lists.type)
+            wrong = pa.ListArray.from_arrays(
+                lists.offsets, pa.array(values, lists.type.value_type), type=lists.type
+            )
             yield batch._replace(rows=batch.rows.set_column(place, batch.rows.schema.field(place), wrong))
 
     return iterate
@@ -62,7 +66,13 @@ def wrong_starts(column: str, first: int, value: int) -> Any:
 )
 @pytest.mark.parametrize("first", [0, NUM_DOCUMENTS - 5])
 def test_a_shard_that_verify_would_refuse_is_not_committed(
-    storage: Storage, task: ShardTask, column: str, value: int, told: str, first: int, monkeypatch: pytest.MonkeyPatch
+    storage: Storage,
+    task: ShardTask,
+    column: str,
+    value: int,
+    told: str,
+    first: int,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(build, "iterate_windows", wrong_starts(column, first, value))
     with pytest.raises(
@@ -73,14 +83,18 @@ def test_a_shard_that_verify_would_refuse_is_not_committed(
     assert storage.read_json("shard.json") is None
 
 
-def test_the_wrong_document_is_named(storage: Storage, task: ShardTask, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_wrong_document_is_named(
+    storage: Storage, task: ShardTask, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(build, "iterate_windows", wrong_starts("word_starts", NUM_DOCUMENTS - 1, 65_535))
     last = list(task.documents.merged(storage))[-1][1]
     with pytest.raises(JobError, match=rf"a window of document {last.id} is wrong"):
         build_shard(storage, task)
 
 
-def test_few_rows_of_many_are_checked(storage: Storage, task: ShardTask, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_few_rows_of_many_are_checked(
+    storage: Storage, task: ShardTask, monkeypatch: pytest.MonkeyPatch
+) -> None:
     checked: list[int] = []
     check = build.check_windows
     monkeypatch.setattr(

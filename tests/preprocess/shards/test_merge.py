@@ -31,8 +31,12 @@ def documents(texts: Iterable[str]) -> list[Document]:
     return [Document(f"books:{number}", "en", "", text) for number, text in enumerate(texts)]
 
 
-def write(storage: Storage, groups: list[list[Document]], validation_fraction: float = 0.0) -> list[SortedRunBatch]:
-    files = [write_documents(storage, "runs", str(n), group, validation_fraction) for n, group in enumerate(groups)]
+def write(
+    storage: Storage, groups: list[list[Document]], validation_fraction: float = 0.0
+) -> list[SortedRunBatch]:
+    files = [
+        write_documents(storage, "runs", str(n), group, validation_fraction) for n, group in enumerate(groups)
+    ]
     return [batch for file in files for batch in file.batches]
 
 
@@ -106,7 +110,9 @@ def test_whether_ranges_hold_a_document(tmp_path: Path) -> None:
     assert not contains_document(storage, batches, [])
 
 
-def test_a_run_is_sorted_in_batches_of_one_split_and_language(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_is_sorted_in_batches_of_one_split_and_language(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(runs_module, "BATCH_CHARACTERS", 100)
     storage = Storage.at(str(tmp_path))
     mixed = [Document(f"books:{n}", ("en", "sw")[n % 2], "t", f"text number {n}") for n in range(60)]
@@ -131,7 +137,9 @@ def test_a_run_is_sorted_in_batches_of_one_split_and_language(tmp_path: Path, mo
 def test_a_run_is_found_only_whole_and_for_the_same_job(tmp_path: Path) -> None:
     storage = Storage.at(str(tmp_path))
     assert find_run(storage, "runs", "r", "job") is None
-    run = SortedRun("r", "job", 10, {"pages": 1}, 0, write_documents(storage, "runs", "r", documents(["goose"]), 0.0))
+    run = SortedRun(
+        "r", "job", 10, {"pages": 1}, 0, write_documents(storage, "runs", "r", documents(["goose"]), 0.0)
+    )
     commit_run(storage, "runs", run)
     assert find_run(storage, "runs", "r", "job") == run
     assert find_run(storage, "runs", "r", "another job") is None
@@ -145,7 +153,9 @@ def test_a_run_is_found_only_whole_and_for_the_same_job(tmp_path: Path) -> None:
     empty = SortedRun("e", "job", 10, {"pages": 1}, 0, SortedRunFile())
     commit_run(storage, "runs", empty)
     assert find_run(storage, "runs", "e", "job") == empty
-    sketched = SortedRun("s", "job", 10, {"pages": 1}, 0, SortedRunFile(), beside={".sketches.arrow": "0" * 64})
+    sketched = SortedRun(
+        "s", "job", 10, {"pages": 1}, 0, SortedRunFile(), beside={".sketches.arrow": "0" * 64}
+    )
     commit_run(storage, "runs", sketched)
     assert find_run(storage, "runs", "s", "job", read=False) is None
     assert write_documents(storage, "runs", "e", [], 0.0) == SortedRunFile()

@@ -9,7 +9,13 @@ from tokenfree.core.storage import Storage
 from tokenfree.core.stored_files import checked
 from tokenfree.preprocess.config import PreprocessConfig
 from tokenfree.preprocess.records import Document, document_key
-from tokenfree.preprocess.shards.plan import DocumentSet, ShardTask, decide_partitioning, partitions, plan_shards
+from tokenfree.preprocess.shards.plan import (
+    DocumentSet,
+    ShardTask,
+    decide_partitioning,
+    partitions,
+    plan_shards,
+)
 from tokenfree.preprocess.shards.sorted_runs import (
     KEY_SPACE,
     Partition,
@@ -21,9 +27,13 @@ from tokenfree.preprocess.shards.sorted_runs import (
 )
 
 
-def runs_of(storage: Storage, found: list[Document], validation_fraction: float, num_runs: int = 2) -> list[SortedRun]:
+def runs_of(
+    storage: Storage, found: list[Document], validation_fraction: float, num_runs: int = 2
+) -> list[SortedRun]:
     parts = [found[start::num_runs] for start in range(num_runs)]
-    files = [write_documents(storage, "runs", str(n), part, validation_fraction) for n, part in enumerate(parts)]
+    files = [
+        write_documents(storage, "runs", str(n), part, validation_fraction) for n, part in enumerate(parts)
+    ]
     return [SortedRun(str(n), "", 0, {}, 0, file) for n, file in enumerate(files)]
 
 
@@ -42,7 +52,9 @@ def test_shards_of_a_language_divide_the_key_space_evenly(tmp_path: Path) -> Non
     config = PreprocessConfig(shard_characters=2_500, validation_fraction=0.1)
     tasks = tasks_of(storage, runs_of(storage, found, 0.1), config)
     train = [task for task in tasks if task.partition == Partition("train", "en")]
-    characters = sum(batch.characters for batch in {batch for task in train for batch in task.documents.batches})
+    characters = sum(
+        batch.characters for batch in {batch for task in train for batch in task.documents.batches}
+    )
     assert len(train) == -(-characters // 2_500)
     bounds = [KEY_SPACE * n // len(train) for n in range(len(train) + 1)]
     assert [task.documents.ranges for task in train] == [((low, high),) for low, high in pairwise(bounds)]
@@ -113,7 +125,9 @@ def test_each_document_is_in_the_partition_that_the_rule_says(tmp_path: Path) ->
         for shards in (1, 40):
             config = PreprocessConfig(shards=shards, validation_fraction=fraction)
             tasks = plan_shards(storage, whole, config)
-            built = [(task.partition, found.id) for task in tasks for _, found in task.documents.merged(storage)]
+            built = [
+                (task.partition, found.id) for task in tasks for _, found in task.documents.merged(storage)
+            ]
             assert sorted(built) == sorted(wanted)
             assert all(list(task.documents.merged(storage)) for task in tasks)  # none is empty
 

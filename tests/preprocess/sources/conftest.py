@@ -35,7 +35,9 @@ def make_page() -> Callable[..., str]:
 @pytest.fixture(scope="session")
 def make_dump() -> Callable[..., str]:
     """The XML of a dump with a page for each text given."""
-    return lambda texts: HEAD + "".join(page_xml(number + 1, text) for number, text in enumerate(texts)) + TAIL
+    return lambda texts: (
+        HEAD + "".join(page_xml(number + 1, text) for number, text in enumerate(texts)) + TAIL
+    )
 
 
 @pytest.fixture(scope="session")
@@ -55,6 +57,10 @@ def read_cut() -> Callable[[InputSplit, list[int]], list[Page | Failure]]:
 
     def read(split: InputSplit, cuts: list[int]) -> list[Page | Failure]:
         places = [split.start, *sorted(cuts), split.end]
-        return [found for start, end in pairwise(places) for found in read_split(replace(split, start=start, end=end))]
+        return [
+            found
+            for start, end in pairwise(places)
+            for found in read_split(replace(split, start=start, end=end))
+        ]
 
     return read

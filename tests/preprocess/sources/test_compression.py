@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 from tokenfree.preprocess.records import Format
 from tokenfree.preprocess.sources.compression import Block, Damage, End, read_blocks, stored_format
 
-# Random letters: 2.5 bz2 blocks and as many read blocks, so that damage can be in the first, the last or between.
+# Random letters: 2.5 bz2 blocks and as many read blocks, so that damage can be in the first, the last or
+# between.
 TEXT = bytes(random.Random(0).choices(b"abcdefgh \n", k=2_200_000))
 
 
@@ -39,7 +40,9 @@ def read(
     path.write_bytes(data)
     events = list(read_blocks(str(path), stored, start, len(data) if end is None else end))
     blocks = [event.data for event in events if isinstance(event, Block) and event.owned]
-    rest = [event for event in events if isinstance(event, End) or (isinstance(event, Damage) and event.owned)]
+    rest = [
+        event for event in events if isinstance(event, End) or (isinstance(event, Damage) and event.owned)
+    ]
     return b"".join(blocks), rest
 
 
@@ -103,18 +106,23 @@ def test_reading_goes_on_with_the_stream_after_a_damaged_one(tmp_path: Path) -> 
         text, rest = read(tmp_path / "file", b"".join(streams), "bz2", 0, cut)
         assert text == b"a" * 5000
         assert rest == [Damage("damaged_stream", size, True), End(sum(map(len, streams)))]
-        assert read(tmp_path / "file", b"".join(streams), "bz2", cut) == (b"c" * 5000, [End(sum(map(len, streams)))])
+        assert read(tmp_path / "file", b"".join(streams), "bz2", cut) == (
+            b"c" * 5000,
+            [End(sum(map(len, streams)))],
+        )
 
 
 @pytest.mark.parametrize("stored", ["bz2", "gz", "xz"])
 def test_what_is_saved_from_damage_comes_in_large_blocks(stored: Format, tmp_path: Path) -> None:
-    # gz gives some bytes of text for each byte read, which as blocks of their own cost minutes for one megabyte.
+    # gz gives some bytes of text for each byte read, which as blocks of their own cost minutes for one
+    # megabyte.
     data = bytearray(COMPRESS[stored](TEXT))
     data[-100:-80] = b"\xff" * 20
     path = tmp_path / "file"
     path.write_bytes(data)
     blocks = [event for event in read_blocks(str(path), stored, 0, len(data)) if isinstance(event, Block)]
-    start = b"".join(block.data for block in blocks)[:1_700_000]  # the last bz2 block may be lost; gz notices late
+    # The last bz2 block may be lost; gz notices late.
+    start = b"".join(block.data for block in blocks)[:1_700_000]
     assert len(start) == 1_700_000
     assert TEXT.startswith(start)
     assert len(blocks) < 20

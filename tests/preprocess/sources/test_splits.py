@@ -32,7 +32,9 @@ def test_a_multistream_dump_is_cut(make_dump: Callable[..., str], tmp_path: Path
     groups = ["".join(f"  <page>{page}" for page in pages[first : first + 5]) for first in range(0, 60, 5)]
     path = tmp_path / "swwiki-20260101-pages-articles-multistream.xml.bz2"
     path.write_bytes(b"".join(bz2.compress(part.encode()) for part in (head, *groups, f"</mediawiki>{tail}")))
-    path.with_name("swwiki-20260101-pages-articles-multistream-index.txt.bz2").write_bytes(bz2.compress(b"9:9:9\n"))
+    path.with_name("swwiki-20260101-pages-articles-multistream-index.txt.bz2").write_bytes(
+        bz2.compress(b"9:9:9\n")
+    )
     whole = read_all(path)
     assert [page.id for page in whole] == [f"swwiki:{number}:{number + 1000}" for number in range(1, 61)]
     for split_bytes in (1000, 7000, 30_000):
@@ -40,7 +42,9 @@ def test_a_multistream_dump_is_cut(make_dump: Callable[..., str], tmp_path: Path
     assert 2 < len(plan_splits(PreprocessConfig(wikipedia=(str(path),), split_bytes=30_000))) < 8
 
 
-def test_a_single_stream_is_one_split(make_dump: Callable[..., str], tmp_path: Path, read_all: Reader) -> None:
+def test_a_single_stream_is_one_split(
+    make_dump: Callable[..., str], tmp_path: Path, read_all: Reader
+) -> None:
     xml = make_dump(texts(40)).encode()
     plain = tmp_path / "swwiki.xml"
     plain.write_bytes(xml)
@@ -56,7 +60,9 @@ def test_a_single_stream_is_one_split(make_dump: Callable[..., str], tmp_path: P
         assert list(read_split(split)) == whole
 
 
-def test_utf_16_dumps_come_as_one_split(make_dump: Callable[..., str], tmp_path: Path, read_all: Reader) -> None:
+def test_utf_16_dumps_come_as_one_split(
+    make_dump: Callable[..., str], tmp_path: Path, read_all: Reader
+) -> None:
     xml = make_dump(["Дом 🏠", "cat"])
     path = tmp_path / "swwiki.xml"
     for encoding in ("utf-8-sig", "utf-16", "utf-16-le", "utf-16-be"):
@@ -84,7 +90,9 @@ def test_names_of_files_win_over_siteinfo(make_dump: Callable[..., str], tmp_pat
         assert (split.site.database, split.site.language) == (expected[0], "xh")
 
 
-def test_splits_do_not_depend_on_how_the_inputs_are_named(make_dump: Callable[..., str], tmp_path: Path) -> None:
+def test_splits_do_not_depend_on_how_the_inputs_are_named(
+    make_dump: Callable[..., str], tmp_path: Path
+) -> None:
     for code in ("sw", "de", "fr"):
         (tmp_path / f"{code}wiki.xml").write_text(make_dump(texts(9)))
     (tmp_path / "swwiki-index.txt").write_text("1:1:a")
@@ -106,7 +114,9 @@ def test_splits_do_not_depend_on_how_the_inputs_are_named(make_dump: Callable[..
     assert [InputSplit.from_json(line) for line in lines] == plans[0]
 
 
-def test_inputs_lie_on_any_file_system(make_dump: Callable[..., str], tmp_path: Path, read_all: Reader) -> None:
+def test_inputs_lie_on_any_file_system(
+    make_dump: Callable[..., str], tmp_path: Path, read_all: Reader
+) -> None:
     data = bz2.compress(make_dump(texts(9)).encode())
     (tmp_path / "swwiki.xml.bz2").write_bytes(data)
     fs = fsspec.filesystem("memory")
@@ -172,7 +182,9 @@ def test_paths_without_files_are_refused(field: str, path: str, message: str, tm
     (tmp_path / "cover.jpg").write_bytes(b"x")
     given = path if "://" in path else str(tmp_path / path)
     with pytest.raises(UserError, match=message) as error:
-        plan_splits(PreprocessConfig(wikipedia=(given,)) if field == "wikipedia" else PreprocessConfig(books=(given,)))
+        plan_splits(
+            PreprocessConfig(wikipedia=(given,)) if field == "wikipedia" else PreprocessConfig(books=(given,))
+        )
     assert str(error.value).startswith(field)
     assert "\n" not in str(error.value)
 
@@ -185,7 +197,9 @@ def test_no_input_is_refused() -> None:
 def test_a_dump_among_the_books_is_refused(make_dump: Callable[..., str], tmp_path: Path) -> None:
     path = tmp_path / "swwiki.xml"
     path.write_text(make_dump(["a"]))
-    with pytest.raises(UserError, match=r"books: .*swwiki\.xml is named like a Wikipedia dump; give it to wikipedia"):
+    with pytest.raises(
+        UserError, match=r"books: .*swwiki\.xml is named like a Wikipedia dump; give it to wikipedia"
+    ):
         plan_splits(PreprocessConfig(books=(str(path),)))
 
 

@@ -29,7 +29,9 @@ def test_marks_and_symbols_belong_to_no_script(mark: str) -> None:
 def test_table_is_that_of_unicode() -> None:
     """fontTools has all of it."""
     codepoints = np.arange(0, 0x110000, 7)
-    expected = [unicode.script_name(unicode.script(chr(point))).replace("_", " ") for point in codepoints.tolist()]
+    expected = [
+        unicode.script_name(unicode.script(chr(point))).replace("_", " ") for point in codepoints.tolist()
+    ]
     shared = {"Common", "Inherited", "Unknown"}
     assert scripts_of(codepoints).tolist() == ["" if name in shared else name for name in expected]
 
@@ -39,7 +41,8 @@ def test_scripts_of_any_shape() -> None:
     assert scripts_of(codepoints).tolist() == [["Latin", ""], ["Cyrillic", ""]]
 
 
-# Of characters with such names, by the names that Python knows; Unicode's blocks, which hold several scripts, say more.
+# Of characters with such names, by the names that Python knows; Unicode's blocks, which hold several scripts,
+# say more.
 NAMED = {
     "LATIN SMALL LETTER ": "Latin", "CYRILLIC SMALL LETTER ": "Cyrillic", "GREEK SMALL LETTER ": "Greek",
     "COPTIC SMALL LETTER ": "Coptic", "CJK UNIFIED IDEOGRAPH-": "Han", "HANGUL SYLLABLE ": "Hangul",

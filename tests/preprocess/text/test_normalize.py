@@ -34,7 +34,9 @@ def test_examples(raw: str, clean: str) -> None:
 
 
 @settings(max_examples=1000, deadline=None)
-@given(st.text(st.characters(codec=None) | st.sampled_from("\x00\x04\t\r\n \x85\xa0e\u0301\ud800\ue000\ufeff")))
+@given(
+    st.text(st.characters(codec=None) | st.sampled_from("\x00\x04\t\r\n \x85\xa0e\u0301\ud800\ue000\ufeff"))
+)
 @example("\n\x00\n\x00\n\x00\n")
 @example(" \u0301")
 def test_twice_changes_nothing_and_the_result_is_clean(text: str) -> None:
@@ -58,14 +60,21 @@ def test_only_composition_changes_what_is_visible(text: str) -> None:
 @settings(max_examples=300, deadline=None)
 @given(
     st.lists(
-        st.tuples(st.sampled_from(["a", "é", "字", "\u0344", "\u0301\u0316", "\u0f71\u0f74", "𝅗𝅥"]), st.integers(0, 40))
+        st.tuples(
+            st.sampled_from(["a", "é", "字", "\u0344", "\u0301\u0316", "\u0f71\u0f74", "𝅗𝅥"]),
+            st.integers(0, 40),
+        )
     )
 )
 def test_runs_of_marks_are_limited(runs: list[tuple[str, int]]) -> None:
     clean = normalize("".join(unit * count for unit, count in runs))
     assert normalize(clean) == clean
     assert unicodedata.is_normalized("NFC", clean)
-    starters = [-1, *(i for i, character in enumerate(clean) if not unicodedata.combining(character)), len(clean)]
+    starters = [
+        -1,
+        *(i for i, character in enumerate(clean) if not unicodedata.combining(character)),
+        len(clean),
+    ]
     assert max(after - before for before, after in itertools.pairwise(starters)) <= 31
 
 

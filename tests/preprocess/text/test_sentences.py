@@ -69,7 +69,9 @@ def test_starts_are_increasing_from_zero_and_not_white_space(text: str) -> None:
     assert heads - {min(heads, default=0)} <= set(starts)
 
 
-@pytest.mark.parametrize("unit", [".", '!"', "。", "。」", ". ", "...) ", "\n", " \n", " ", "- ", ". - ", "A.", "A. "])
+@pytest.mark.parametrize(
+    "unit", [".", '!"', "。", "。」", ". ", "...) ", "\n", " \n", " ", "- ", ". - ", "A.", "A. "]
+)
 def test_hostile_text_costs_linear_time(unit: str) -> None:
     before = time.process_time()
     starts = sentence_starts(unit * (400_000 // len(unit)) + "x")

@@ -9,7 +9,9 @@ from hypothesis import strategies as st
 
 from tokenfree.preprocess.text.words import word_spans
 
-MIXED = st.text(st.sampled_from("aZ9_é E\u0301Ẹ\u0300ǅß語ข\u0e31👩\u200d🔬\u200f.,-'«\u3000\n\tאنж"), max_size=60)
+MIXED = st.text(
+    st.sampled_from("aZ9_é E\u0301Ẹ\u0300ǅß語ข\u0e31👩\u200d🔬\u200f.,-'«\u3000\n\tאنж"), max_size=60
+)
 CJK = ((0x3400, 0x4DBF), (0x4E00, 0x9FFF), (0xF900, 0xFAFF), (0x20000, 0x3FFFD))
 
 
@@ -32,7 +34,9 @@ def camel_starts(text: str) -> set[int]:
     categories = [(i, unicodedata.category(character)) for i, character in enumerate(text)]
     solid = [(i, category) for i, category in categories if category not in ("Mn", "Mc", "Me", "Cf")]
     starts = set()
-    for (_, before), (position, here), (_, after) in zip(solid, solid[1:], [*solid[2:], (0, "")], strict=False):
+    for (_, before), (position, here), (_, after) in zip(
+        solid, solid[1:], [*solid[2:], (0, "")], strict=False
+    ):
         capital = here in ("Lu", "Lt")
         if capital and (before in ("Ll", "Nd") or (before in ("Lu", "Lt") and after == "Ll")):
             starts.add(position)

@@ -44,7 +44,10 @@ ENGLISH = [
     # literal and entities
     ("<nowiki>[[a]] ''b'' {{c}}</nowiki>", "[[a]] ''b'' {{c}}"),
     ("a<nowiki/>b", "ab"),
-    ("&lt;b&gt; &amp;amp; &#65;&#x42; &eacute; &bogus; &#0; &#xD800;", "<b> &amp; AB é &bogus; &#0; &#xD800;"),
+    (
+        "&lt;b&gt; &amp;amp; &#65;&#x42; &eacute; &bogus; &#0; &#xD800;",
+        "<b> &amp; AB é &bogus; &#0; &#xD800;",
+    ),
     ("10&nbsp;km", "10\xa0km"),
     ("a<br>b<br/>c", "a\nb\nc"),
     ("H<sub>2</sub>O, <small>x</small>, 3 < 4 <y>", "H2O, x, 3 < 4 <y>"),
@@ -134,5 +137,7 @@ def test_a_whole_article(sites):
         "== History ==\n{{main|History of B}}\nIt was founded in 1200.{{sfn|A|2000|p=1}}\n\n"
         "== See also ==\n* [[D]]\n\n== References ==\n{{reflist}}\n\n{{Navbox B}}\n[[Category:Cities]]\n[[de:B]]\n"
     )
-    expected = "B (Beh) is a city of 52,000 people, 5 km from C.\nHistory\nIt was founded in 1200.\nSee also\nD"
+    expected = (
+        "B (Beh) is a city of 52,000 people, 5 km from C.\nHistory\nIt was founded in 1200.\nSee also\nD"
+    )
     assert clean(page, sites["en"]) == expected

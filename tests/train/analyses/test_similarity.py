@@ -100,7 +100,10 @@ def test_pairs_of_one_lemma_are_drawn_together() -> None:
     spelling = {"x": cosine + rng.normal(size=100)}
     once = correlate(cosine, spelling, np.arange(100), np.random.default_rng(1))["x"]
     four = correlate(
-        np.tile(cosine, 4), {"x": np.tile(spelling["x"], 4)}, np.tile(np.arange(100), 4), np.random.default_rng(1)
+        np.tile(cosine, 4),
+        {"x": np.tile(spelling["x"], 4)},
+        np.tile(np.arange(100), 4),
+        np.random.default_rng(1),
     )["x"]
     assert four[0] == pytest.approx(once[0], abs=1e-3)
     assert four[2] - four[1] == pytest.approx(once[2] - once[1], rel=0.25)
@@ -127,7 +130,10 @@ def test_a_word_of_bytes_is_the_unit_that_enters_the_stack(words_of_bytes: Analy
     out = model.reader(["liver"])
     assert out.words is not None
     torch.testing.assert_close(torch.from_numpy(word_vectors(model, words, "output"))[4], out.words[0, 1])
-    kinds: dict[Place, list[bool]] = {"down": [True, False, False, False], "output": [True, True, True, False]}
+    kinds: dict[Place, list[bool]] = {
+        "down": [True, False, False, False],
+        "output": [True, True, True, False],
+    }
     for place, expected in kinds.items():
         assert have_vectors(model, ["liver", "don't", "camelCase", "x" * 4000], place).tolist() == expected
 
@@ -149,14 +155,20 @@ def test_a_word_of_characters_is_the_mean_of_its_units(make_model: MakeModel) ->
     torch.testing.assert_close(vectors[0], vectors[1])  # without positions at the input
     alone = model.encoder.embedder(torch.tensor([[ord("a"), ord("b")]])).mean(dim=1)[0].detach()
     torch.testing.assert_close(vectors[0], alone)
-    assert not torch.allclose(vectors[0], torch.from_numpy(word_vectors(model, ["ab"], "output"))[0], atol=1e-3)
+    assert not torch.allclose(
+        vectors[0], torch.from_numpy(word_vectors(model, ["ab"], "output"))[0], atol=1e-3
+    )
 
 
-def test_vectors_of_sets_of_letters_follow_their_spelling(words_of_bytes: AnalysedModel, tmp_path: Path) -> None:
+def test_vectors_of_sets_of_letters_follow_their_spelling(
+    words_of_bytes: AnalysedModel, tmp_path: Path
+) -> None:
     """Even untrained: what is pooled from the same bytes is alike."""
     stems = [f"{a}{b}{c}" for a in "bdfgk" for b in "aeiou" for c in "lmnrt"]
     path = tmp_path / "art"
-    path.write_text("".join(f"{stem}\t{stem}{ending}\n" for stem in stems for ending in ("", "s", "ing", "'s", "edly")))
+    path.write_text(
+        "".join(f"{stem}\t{stem}{ending}\n" for stem in stems for ending in ("", "s", "ing", "'s", "edly"))
+    )
     found = similarity(words_of_bytes, [str(path)], 100, seed=3)
     assert found["words"] == {"art": {"in_file": 5 * 125, "usable": 4 * 125}}
     rows = {(row["kind"], row["measure"]): row for row in found["rows"]}
@@ -170,7 +182,9 @@ def test_vectors_of_sets_of_letters_follow_their_spelling(words_of_bytes: Analys
     assert similarity(words_of_bytes, [str(path)], 100, seed=4)["rows"] != found["rows"]
 
 
-def test_words_of_a_vocabulary_alone(words_of_bytes: AnalysedModel, subwords: AnalysedModel, tmp_path: Path) -> None:
+def test_words_of_a_vocabulary_alone(
+    words_of_bytes: AnalysedModel, subwords: AnalysedModel, tmp_path: Path
+) -> None:
     path = tmp_path / "art"
     path.write_text("qzqzqz\tqzqzqzs\nother\tothers\n")
     with pytest.raises(UserError, match="needs two lemmas"):

@@ -26,7 +26,9 @@ def batch_of(corpus: str, name: str, **changes: Any) -> Arrays:
     config, length = OBJECTIVES[name]
     config = type(config)(**{"mask_fraction": config.mask_fraction, **changes}) if changes else config
     collator = config.collator(load_vocabulary(corpus), length, 0)
-    (batch,) = validation_batches(ShardReader(corpus, "validation"), collator=collator, num_windows=200, batch=200)
+    (batch,) = validation_batches(
+        ShardReader(corpus, "validation"), collator=collator, num_windows=200, batch=200
+    )
     return batch
 
 
@@ -73,7 +75,10 @@ def test_a_replacement_by_itself_is_kept(corpus: str) -> None:
     others = 0
     for row, at in replaced:
         text = "".join(map(chr, batch["codepoints"][row]))
-        piece, place = pieces[batch["target_ids"][row, at]].strip("▁"), int(batch["target_positions"][row, at])
+        piece, place = (
+            pieces[batch["target_ids"][row, at]].strip("▁"),
+            int(batch["target_positions"][row, at]),
+        )
         starts = range(place - len(piece) + 1, place + 1)
         others += all(text[start : start + len(piece)] != piece for start in starts)
     assert others == len(replaced)

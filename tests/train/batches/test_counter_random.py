@@ -10,7 +10,13 @@ from tokenfree.train.batches import counter_random as random
 
 def test_splitmix64_gives_its_published_numbers() -> None:
     # The first outputs of splitmix64 for the seed 1234567, as in Vigna's reference program.
-    known = [6457827717110365317, 3203168211198807973, 9817491932198370423, 4593380528125082431, 16408922859458223821]
+    known = [
+        6457827717110365317,
+        3203168211198807973,
+        9817491932198370423,
+        4593380528125082431,
+        16408922859458223821,
+    ]
     assert random.derive(np.uint64(1234567), np.arange(5)).tolist() == known
 
 

@@ -59,7 +59,9 @@ def test_parts_are_of_one_document_or_of_two(corpus: str, name: str) -> None:
     elsewhere = batch["from_elsewhere"]
     assert 0.35 < elsewhere.mean() < 0.6
     for row, window in enumerate(windows):
-        first, second = parts_of(batch["codepoints"][row], batch["mask"][row], batch["segments"][row], CLS, SEP)
+        first, second = parts_of(
+            batch["codepoints"][row], batch["mask"][row], batch["segments"][row], CLS, SEP
+        )
         text = window["text"]
         assert alike(text[: len(first)], first)
         assert batch["num_characters"][row] == len(first) + len(second)
@@ -77,7 +79,9 @@ def test_long_parts_keep_what_is_near_the_cut(corpus: str) -> None:
     batch = batch_of(corpus, "canine_c", length=32)
     assert (batch["mask"].sum(axis=1) <= 32 - 6).all()
     for row, window in enumerate(load_windows(corpus, streams=2, global_batch=200, stop=200)):
-        first, second = parts_of(batch["codepoints"][row], batch["mask"][row], batch["segments"][row], CLS, SEP)
+        first, second = parts_of(
+            batch["codepoints"][row], batch["mask"][row], batch["segments"][row], CLS, SEP
+        )
         text = window["text"]
         at = [end for end in range(len(text)) if alike(text[max(0, end - len(first)) : end], first)]
         if not batch["from_elsewhere"][row]:
@@ -107,7 +111,11 @@ def test_parts_of_subwords(corpus: str) -> None:
         if not batch["from_elsewhere"][row]:
             assert (follows != second).sum() <= 1
             last = len(first) + len(second) - 1
-            gap = int(window["subword_ends"][last]) - int(window["subword_starts"][0]) - batch["num_characters"][row]
+            gap = (
+                int(window["subword_ends"][last])
+                - int(window["subword_starts"][0])
+                - batch["num_characters"][row]
+            )
             assert 0 <= gap <= 40  # the white space at the cut
         elif len(second) > 3:
             assert len(follows) == len(second)
@@ -137,7 +145,9 @@ def test_second_segments_are_of_other_documents(corpus: str) -> None:
     assert np.abs(sizes[found] - sizes[rows]).mean() < 0.5 * drawn  # of four, the one most alike in length
     _, some = second_segments(reader, np.zeros(2, np.int64), rows[[7, 90]], seed=3, sample_ids=ids[[7, 90]])
     assert some.tolist() == found[[7, 90]].tolist()
-    assert not np.array_equal(second_segments(reader, np.zeros_like(rows), rows, seed=4, sample_ids=ids)[1], found)
+    assert not np.array_equal(
+        second_segments(reader, np.zeros_like(rows), rows, seed=4, sample_ids=ids)[1], found
+    )
 
 
 def window_of(text: str) -> Window:
@@ -181,7 +191,8 @@ def parts(first: str, second: str, cut: Cut) -> tuple[str, str, str]:
 @pytest.mark.parametrize(
     ("first", "second", "place", "room", "expected"),
     [
-        # At sentences, the second where as much follows; as long as both go, and neither or both end with a sentence.
+        # At sentences, the second where as much follows; as long as both go, and neither or both end with a
+        # sentence.
         ("Aa bb. Cc dd ee.", "Vv. Ww xx yy zz.", 0.0, 99, ("Aa bb.", "Cc dd ee", "Ww xx yy")),
         ("Aa bb. Cc dd ee.", "Vv. Ww.", 0.0, 99, ("Aa bb.", "Cc", "Ww")),
         ("Aa bb. Cc. Dd.", "Ww xx. Yy. Zz.", 0.9, 99, ("Aa bb. Cc.", "Dd.", "Zz.")),
@@ -195,7 +206,10 @@ def parts(first: str, second: str, cut: Cut) -> tuple[str, str, str]:
 def test_both_windows_are_cut_alike(
     first: str, second: str, place: float, room: int, expected: tuple[str, str, str]
 ) -> None:
-    assert parts(first, second, cut_pair(window_of(first), window_of(second), place, "codepoints", room)) == expected
+    assert (
+        parts(first, second, cut_pair(window_of(first), window_of(second), place, "codepoints", room))
+        == expected
+    )
 
 
 def test_subwords_are_cut_alike() -> None:
@@ -225,7 +239,12 @@ class FakeEncoder(nn.Module):
         self.table = nn.Embedding(64, 8)
 
     def forward(
-        self, codepoints: torch.Tensor, mask: torch.Tensor, *, targets_BP: torch.Tensor, segments_BC: torch.Tensor
+        self,
+        codepoints: torch.Tensor,
+        mask: torch.Tensor,
+        *,
+        targets_BP: torch.Tensor,
+        segments_BC: torch.Tensor,
     ) -> Output:
         h_BCD = self.table((codepoints + segments_BC) % 64) * mask[..., None]
         return Output(h_BCD.gather(1, targets_BP[..., None].expand(-1, -1, 8)), h_BCD.sum(dim=1))
@@ -235,7 +254,9 @@ def test_the_loss_is_masked_and_next_sentence_loss(corpus: str) -> None:
     """Of examples with as many targets each it is the sum of the two means; halves of a batch add up in any case."""
     vocabulary = load_vocabulary(corpus)
     assert vocabulary is not None
-    collator = canine_s.Config(next_sentence=True, mask_fraction=1.0, max_predictions=2).collator(vocabulary, LENGTH, 0)
+    collator = canine_s.Config(next_sentence=True, mask_fraction=1.0, max_predictions=2).collator(
+        vocabulary, LENGTH, 0
+    )
     arrays = Loader(corpus, global_batch=40, seed=0, smoothing=1, streams=2, collator=collator).batch(0)
     full = arrays["target_mask"].all(axis=1)
     assert full.sum() > 20
@@ -255,5 +276,8 @@ def test_the_loss_is_masked_and_next_sentence_loss(corpus: str) -> None:
     summed = apart["masked_loss"] + apart["next_sentence_loss"]
     assert both.total.item() / both.num_targets.item() == pytest.approx(summed, rel=1e-5)
     assert 0 <= apart["next_sentence_accuracy"] <= 1
-    everything, halves = loss_of(np.arange(40)), [loss_of(part) for part in (np.arange(13), np.arange(13, 40))]
+    everything, halves = (
+        loss_of(np.arange(40)),
+        [loss_of(part) for part in (np.arange(13), np.arange(13, 40))],
+    )
     assert sum(half.total.item() for half in halves) == pytest.approx(everything.total.item(), rel=1e-5)

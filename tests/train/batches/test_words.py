@@ -8,7 +8,8 @@ from tokenfree.train.batches.words import WordsOfText, text_words
 from tokenfree.train.tasks.examples.noise import add_noise
 
 TEXTS = st.text(
-    st.sampled_from("aZß İıſΣςσǅéЖж1 _\ue003\x04日👩\U0001f600Ⱥⱥ\ud800") | st.characters(exclude_categories=("Cs",))
+    st.sampled_from("aZß İıſΣςσǅéЖж1 _\ue003\x04日👩\U0001f600Ⱥⱥ\ud800")
+    | st.characters(exclude_categories=("Cs",))
 )
 
 

@@ -12,7 +12,13 @@ import pytest
 from tokenfree.core.settings import to_mapping
 from tokenfree.core.storage import Storage
 from tokenfree.preprocess.config import PreprocessConfig
-from tokenfree.preprocess.dataset.manifest import DatasetSplit, Manifest, ShardEntry, content_fingerprint, save_manifest
+from tokenfree.preprocess.dataset.manifest import (
+    DatasetSplit,
+    Manifest,
+    ShardEntry,
+    content_fingerprint,
+    save_manifest,
+)
 from tokenfree.preprocess.job.finish import count
 from tokenfree.preprocess.records import schema
 
@@ -60,7 +66,9 @@ def make_window(rng: np.random.Generator, num_words: int) -> dict[str, Any]:
     }
 
 
-def write_data(folder: Path, shards: Sequence[tuple[str, str, int]], num_words: int = 12, seed: int = 0) -> str:
+def write_data(
+    folder: Path, shards: Sequence[tuple[str, str, int]], num_words: int = 12, seed: int = 0
+) -> str:
     """A data directory with a shard for each (split, language, rows); documents are named split:language:number."""
     columns = schema(("document", "language", "text", "codepoints", "whitespace", "subword_ids", "subword_starts",
                       "subword_ends"))  # fmt: skip

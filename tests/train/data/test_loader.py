@@ -35,12 +35,16 @@ def assert_equal(one: dict[str, np.ndarray], other: dict[str, np.ndarray]) -> No
 
 
 @pytest.mark.parametrize("world_size", [1, 2, 3, 5, 8])
-def test_slices_of_all_workers_are_the_batch_of_one(make_loader: Callable[..., Loader], world_size: int) -> None:
+def test_slices_of_all_workers_are_the_batch_of_one(
+    make_loader: Callable[..., Loader], world_size: int
+) -> None:
     alone = make_loader()
     workers = [make_loader(rank=rank, world_size=world_size) for rank in range(world_size)]
     for step in (0, 1, 17, 18, 4000):  # 18 batches of 12 are more than an epoch
         parts = [worker.batch(step) for worker in workers]
-        assert_equal({name: np.concatenate([part[name] for part in parts]) for name in parts[0]}, alone.batch(step))
+        assert_equal(
+            {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}, alone.batch(step)
+        )
 
 
 def test_a_new_loader_goes_on_at_any_step(make_loader: Callable[..., Loader]) -> None:
@@ -79,7 +83,8 @@ def test_rows_come_as_load_windows_shows_them(make_loader: Callable[..., Loader]
         assert window["whitespace"].tolist() == [character.isspace() for character in window["text"]]
         assert window["document"].startswith(f"train:{window['language']}:")
         assert batch["mask"][row].sum() == len(codepoints) + 2
-        assert np.mean(batch["codepoints"][row, 1 : len(codepoints) + 1] == codepoints) > 0.5  # the rest is masked
+        # The rest is masked.
+        assert np.mean(batch["codepoints"][row, 1 : len(codepoints) + 1] == codepoints) > 0.5
 
 
 def test_load_windows_of_one_language_and_stream_are_each_row_once(
@@ -93,7 +98,9 @@ def test_load_windows_of_one_language_and_stream_are_each_row_once(
 
 def test_slices_differ_by_at_most_one() -> None:
     for world_size, size in itertools.product((1, 2, 3, 7), (7, 12, 100)):
-        sizes = [end - begin for begin, end in (slice_of(rank, world_size, size) for rank in range(world_size))]
+        sizes = [
+            end - begin for begin, end in (slice_of(rank, world_size, size) for rank in range(world_size))
+        ]
         assert sum(sizes) == size
         assert max(sizes) - min(sizes) <= 1
 
@@ -146,7 +153,9 @@ def test_with_a_real_vocabulary_only_spans_of_targets_change_and_lengths_stay(co
         for position, gold in zip(
             batch["target_positions"][row][real] - 1, batch["target_ids"][row][real], strict=True
         ):
-            at = np.flatnonzero((window["subword_starts"] <= position) & (position < window["subword_ends"]))[0]
+            at = np.flatnonzero((window["subword_starts"] <= position) & (position < window["subword_ends"]))[
+                0
+            ]
             span = slice(int(window["subword_starts"][at]), int(window["subword_ends"][at]))
             assert window["subword_ids"][at] == gold
             assert window["text"][span] == pieces[gold].strip("▁")

@@ -35,13 +35,17 @@ def test_a_number_after_the_last_colon_is_a_weight(words: list[str], expected: s
 
 @pytest.mark.parametrize("weight", ["0", "-1", "nan", "inf", "0.0", "1e999"])
 def test_a_weight_that_is_not_above_0_is_refused(weight: str) -> None:
-    with pytest.raises(UserError, match=rf"^--data b:{weight}: the weight must be a number above 0, such as b:0.5"):
+    with pytest.raises(
+        UserError, match=rf"^--data b:{weight}: the weight must be a number above 0, such as b:0.5"
+    ):
         parse(["a:1", f"b:{weight}"])
 
 
 @pytest.mark.parametrize("weight", ["1e-320", "5e-324", "1e-308", "1e-20", "1e-5"])
 def test_a_weight_of_less_than_one_sample_is_refused(weight: str) -> None:
-    with pytest.raises(UserError, match=rf"^--data b:{weight}: the weight gives less than one sample in 65,536\."):
+    with pytest.raises(
+        UserError, match=rf"^--data b:{weight}: the weight gives less than one sample in 65,536\."
+    ):
         parse(["a:1", f"b:{weight}"])
     with pytest.raises(UserError, match=r"^--data a:1: the weight gives less than one sample in 65,536\."):
         parse(["a:1", "b:1.7e308"])

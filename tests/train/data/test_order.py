@@ -143,8 +143,15 @@ def test_periods_join_without_a_seam_and_serve_all_streams_alike() -> None:
     (shard, row, epoch), stream = order.locate(ids), streams_of(order, ids)
     pair = stream * 3 + shard
     counts = np.bincount(pair, minlength=12)
-    assert (counts.reshape(4, 3) == counts[:3]).all()  # as many of each language after as many periods as streams
-    rows = np.array([[(k + 1) * size // 4 - k * size // 4 for size in (50, 7, 400)] for k in range(4)]).reshape(-1)
+    # As many of each language after as many periods as streams.
+    assert (counts.reshape(4, 3) == counts[:3]).all()
+    rows = np.array(
+        [[(k + 1) * size // 4 - k * size // 4 for size in (50, 7, 400)] for k in range(4)]
+    ).reshape(-1)
     last = counts // rows  # the epoch in which the sequence breaks off
     complete = epoch < last[pair]
-    assert len(np.unique(np.stack([pair, epoch, row])[:, complete], axis=1).T) == complete.sum() == (last * rows).sum()
+    assert (
+        len(np.unique(np.stack([pair, epoch, row])[:, complete], axis=1).T)
+        == complete.sum()
+        == (last * rows).sum()
+    )

@@ -76,7 +76,9 @@ def test_spread_is_even_and_at_most_all(data: str) -> None:
     assert len(split.spread(1000)[0]) == 157
 
 
-def test_a_remote_shard_is_fetched_once_and_checked(data: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_remote_shard_is_fetched_once_and_checked(
+    data: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("TOKENFREE_CACHE", str(tmp_path))
     entry = ShardReader(data, "train").shards[0]
     content = Path(data, entry.path).read_bytes()
@@ -84,7 +86,10 @@ def test_a_remote_shard_is_fetched_once_and_checked(data: str, tmp_path: Path, m
     memory.pipe("/remote/a.arrow", content)
     memory.pipe("/remote/b.arrow", content[:-1] + b"?")
     shard = open_shard("memory://remote/a.arrow", num_bytes=entry.bytes, sha256=entry.sha256)
-    assert shard.row("codepoints", 4).tolist() == ShardReader(data, "train").shard(0).row("codepoints", 4).tolist()
+    assert (
+        shard.row("codepoints", 4).tolist()
+        == ShardReader(data, "train").shard(0).row("codepoints", 4).tolist()
+    )
     memory.rm("/remote/a.arrow")
     open_shard("memory://remote/a.arrow", num_bytes=entry.bytes, sha256=entry.sha256)
     wrong = "0" * 64
@@ -98,7 +103,9 @@ def test_a_remote_shard_is_fetched_once_and_checked(data: str, tmp_path: Path, m
 def test_the_cache_is_bounded(data: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     shards = ShardReader(data, "train").shards[:3]
     monkeypatch.setenv("TOKENFREE_CACHE", str(tmp_path))
-    monkeypatch.setenv("TOKENFREE_CACHE_GB", str((shards[0].bytes + shards[1].bytes + shards[2].bytes - 1) / 1e9))
+    monkeypatch.setenv(
+        "TOKENFREE_CACHE_GB", str((shards[0].bytes + shards[1].bytes + shards[2].bytes - 1) / 1e9)
+    )
     memory = fsspec.filesystem("memory")
     for age, entry in enumerate(shards):
         memory.pipe(f"/{entry.path}", Path(data, entry.path).read_bytes())

@@ -16,10 +16,18 @@ from tokenfree.train.objectives.canine_s import Config
 @pytest.fixture
 def validate(data: str, vocabulary: Any) -> Callable[..., list[dict[str, np.ndarray]]]:
     def run(**changes: Any) -> list[dict[str, np.ndarray]]:
-        options = {"data": data, "objective": Config(max_predictions=6), "length": 64, "num_windows": 20, **changes}
+        options = {
+            "data": data,
+            "objective": Config(max_predictions=6),
+            "length": 64,
+            "num_windows": 20,
+            **changes,
+        }
         objective, length = options.pop("objective"), options.pop("length")
         collator = objective.collator(vocabulary, length, VALIDATION_SEED)
-        return list(validation_batches(ShardReader(options.pop("data"), "validation"), collator=collator, **options))
+        return list(
+            validation_batches(ShardReader(options.pop("data"), "validation"), collator=collator, **options)
+        )
 
     return run
 
@@ -62,9 +70,13 @@ def test_a_data_set_without_validation_says_so(
         validate(data=only_training)
 
 
-def test_workers_that_act_together_have_as_many_batches(validate: Callable[..., list[dict[str, np.ndarray]]]) -> None:
+def test_workers_that_act_together_have_as_many_batches(
+    validate: Callable[..., list[dict[str, np.ndarray]]],
+) -> None:
     parts = [validate(num_windows=5, batch=2, rank=rank, world_size=3, together=True) for rank in range(3)]
     assert [len(part) for part in parts] == [3, 3, 3]
     ids = [np.concatenate([batch["sample_ids"] for batch in part]) for part in parts]
     assert sorted(np.concatenate(ids).tolist()) == joined(validate(num_windows=5))["sample_ids"].tolist()
-    assert all(len(batch["codepoints"]) == max(len(batch["sample_ids"]), 1) for part in parts for batch in part)
+    assert all(
+        len(batch["codepoints"]) == max(len(batch["sample_ids"]), 1) for part in parts for batch in part
+    )

@@ -32,7 +32,9 @@ OBJECTIVES: dict[str, Mapping[str, Any]] = {
 
 def test_groups_are_in_order_of_their_targets() -> None:
     names = np.array(["b", "c", "a", "c", "b", "c"])
-    found = breakdown(names, {"loss": np.arange(6.0), "accuracy": np.array([True, False, True, True, True, False])})
+    found = breakdown(
+        names, {"loss": np.arange(6.0), "accuracy": np.array([True, False, True, True, True, False])}
+    )
     assert found == [
         {"name": "c", "targets": 3, "loss": 3.0, "accuracy": pytest.approx(1 / 3)},
         {"name": "b", "targets": 2, "loss": 2.0, "accuracy": 1.0},
@@ -46,7 +48,9 @@ def test_the_language_of_a_window_is_that_of_its_shard(corpus: str, tmp_path: Pa
     shutil.copytree(corpus, tmp_path / "data")
     manifest = load_manifest(str(tmp_path / "data"))
     (shard,) = manifest.splits["validation"].shards
-    shards = tuple(dataclasses.replace(shard, language=name, rows=rows) for name, rows in (("de", 3), ("en", 2)))
+    shards = tuple(
+        dataclasses.replace(shard, language=name, rows=rows) for name, rows in (("de", 3), ("en", 2))
+    )
     splits = {**manifest.splits, "validation": DatasetSplit(shards)}
     save_manifest(Storage.at(str(tmp_path / "data")), dataclasses.replace(manifest, splits=splits))
     reader = ShardReader(str(tmp_path / "data"), "validation")
@@ -63,7 +67,11 @@ def expected_scripts(loop: Loop, name: str) -> dict[str, int]:
             for at in np.flatnonzero(real & (arrays["target_kinds"][row] == MASKED)):
                 id_ = arrays["target_ids"][row, at]
                 is_character = name in ("canine_c", "masked_bytes", "masked_characters")
-                text = chr(arrays["target_codepoints"][row, at]) if is_character else pieces[id_].replace("▁", "")
+                text = (
+                    chr(arrays["target_codepoints"][row, at])
+                    if is_character
+                    else pieces[id_].replace("▁", "")
+                )
                 assert not is_character or name == "masked_bytes" or ord(text) % 64 == id_
                 scripts = [script for script in map(str, scripts_of(np.array([*map(ord, text)]))) if script]
                 counts[scripts[0] if scripts else ""] += 1
@@ -100,4 +108,6 @@ def test_groups_do_not_depend_on_the_batch(corpus: str, make_recipe_for: MakeRec
         assert baselines is not None
         found.append(by_language_and_script(loop, baselines, score(loop))["scripts"])
     for one, other in zip(*found, strict=True):
-        assert other == {name: value if isinstance(value, str) else pytest.approx(value) for name, value in one.items()}
+        assert other == {
+            name: value if isinstance(value, str) else pytest.approx(value) for name, value in one.items()
+        }

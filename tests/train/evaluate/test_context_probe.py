@@ -53,7 +53,8 @@ def test_a_model_that_cannot_see_reads_nothing(loop: Loop, corpus: str) -> None:
     baselines = loop.windows.baselines()
     assert baselines is not None
     found = context_probe(loop, baselines, score(loop))
-    if "word_bytes" not in type(loop.encoder.embedder).__module__:  # blanking words changes how many bytes they have
+    # Blanking words changes how many bytes they have.
+    if "word_bytes" not in type(loop.encoder.embedder).__module__:
         assert found["probe"] == pytest.approx(0, abs=1e-7)
         assert found["probe_blank"] == pytest.approx(0, abs=1e-7)
     assert found["margin_high"] < 0
@@ -77,4 +78,9 @@ def test_one_window_has_no_interval(corpus: str, make_recipe: MakeRecipe) -> Non
     loop = Loop(make_recipe(validation_windows=1), corpus)
     baselines = loop.windows.baselines()
     assert baselines is not None
-    assert set(context_probe(loop, baselines, score(loop))) == {"margin", "probe_blank", "probe_other", "probe"}
+    assert set(context_probe(loop, baselines, score(loop))) == {
+        "margin",
+        "probe_blank",
+        "probe_other",
+        "probe",
+    }

@@ -28,7 +28,9 @@ def batch_of(corpus: str, objective: Any, length: int = 64) -> tuple[Arrays, int
     vocabulary = load_vocabulary(corpus)
     assert vocabulary is not None
     collator = objective.collator(vocabulary, length, 0)
-    (batch,) = validation_batches(ShardReader(corpus, "validation"), collator=collator, num_windows=16, batch=16)
+    (batch,) = validation_batches(
+        ShardReader(corpus, "validation"), collator=collator, num_windows=16, batch=16
+    )
     return batch, vocabulary.size
 
 
@@ -64,7 +66,10 @@ def test_other_characters(corpus: str, name: str) -> None:
             place += 1
             if was == MASK:
                 assert now == MASK
-            elif MASK in (before[at - 1], before[at + 1]):  # as many are hidden, and words begin where they did
+            elif MASK in (
+                before[at - 1],
+                before[at + 1],
+            ):  # as many are hidden, and words begin where they did
                 assert is_white(now) == is_white(was)
                 assert now != MASK
                 assert now == was if is_white(was) else now in partner
@@ -107,7 +112,9 @@ def test_words_of_bytes(corpus: str) -> None:
     for row in range(16):
         own, partner = words_of(batch, row), words_of(batch, (row + 8) % 16)
         assert words_of(blank, row) == [hidden] * len(own)
-        expected = [hidden if word == hidden else partner[place % len(partner)] for place, word in enumerate(own)]
+        expected = [
+            hidden if word == hidden else partner[place % len(partner)] for place, word in enumerate(own)
+        ]
         assert words_of(other, row) == expected
         assert expected != own
 
@@ -123,7 +130,9 @@ def test_words_that_do_not_fit_are_hidden() -> None:
         codepoints[row, : len(line)], mask[row, : len(line)] = list(line), True
         sizes = [1, *(len(word) for word in words), 1]
         unit_ends[row] = np.append(np.cumsum(sizes), [len(line)] * (6 - len(sizes)))
-    other = without_context({"codepoints": codepoints, "mask": mask, "unit_ends": unit_ends}, "bytes", 0, "other")
+    other = without_context(
+        {"codepoints": codepoints, "mask": mask, "unit_ends": unit_ends}, "bytes", 0, "other"
+    )
     assert words_of(other, 0) == short
     assert words_of(other, 1) == [*long, bytes([specials.BYTE_MASK]), bytes([specials.BYTE_MASK])]
 
@@ -131,5 +140,7 @@ def test_words_that_do_not_fit_are_hidden() -> None:
 def test_an_example_alone_has_no_other(corpus: str) -> None:
     batch, size = batch_of(corpus, CHARACTERS["canine_s"])
     alone = {name: values[:1] for name, values in batch.items()}
-    blank, other = (without_context(alone, "characters", size, change)["codepoints"] for change in get_args(Change))
+    blank, other = (
+        without_context(alone, "characters", size, change)["codepoints"] for change in get_args(Change)
+    )
     np.testing.assert_array_equal(blank, other)

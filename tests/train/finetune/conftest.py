@@ -57,7 +57,9 @@ def write_files(folder: Path) -> dict[str, str]:
         numbers = range(part * 100, part * 100 + (40 if split == "train" else 12))
         found |= {
             split: write(
-                folder / f"{split}.tsv", "text\tlabel", [f"{_word(n)} day no. {n}\t{_sign(n)}" for n in numbers]
+                folder / f"{split}.tsv",
+                "text\tlabel",
+                [f"{_word(n)} day no. {n}\t{_sign(n)}" for n in numbers],
             ),
             f"pairs_{split}": write(
                 folder / f"pairs_{split}.tsv",

@@ -52,7 +52,9 @@ def test_it_learns_what_can_be_learned(run: str, files: Files) -> None:
     assert verify_folder(run).complete
 
 
-def test_a_result_has_the_baselines_of_its_task(run: str, make_task: MakeTask, files: Files, tmp_path: Path) -> None:
+def test_a_result_has_the_baselines_of_its_task(
+    run: str, make_task: MakeTask, files: Files, tmp_path: Path
+) -> None:
     found = json.loads(Path(run, "result.json").read_text())["baseline"]
     assert found["dev"]["larger class"]["accuracy"] == pytest.approx(2 / 3)
     assert found["test"]["character n-grams"]["accuracy"] == 1
@@ -91,7 +93,9 @@ def test_the_best_checkpoint_by_dev_is_the_one_that_counts(
     assert found.metrics is not None
     assert dict(found.metrics.values) == result.test
     kept = (tmp_path / "run" / "predictions" / "test.jsonl").read_text()
-    assert [json.loads(line)["label"] for line in kept.splitlines()] == [each["label"] for each in found.predictions]
+    assert [json.loads(line)["label"] for line in kept.splitlines()] == [
+        each["label"] for each in found.predictions
+    ]
 
 
 def test_the_test_set_is_evaluated_once_at_the_end(
@@ -120,7 +124,9 @@ def test_a_finished_run_says_so_and_another_is_refused(run: str, make_task: Make
     assert again.already_complete
     assert again.test["accuracy"] == 1.0
     with pytest.raises(UserError, match=r"a run of other settings: train\.seed is 3, was 0"):
-        finetune(dataclasses.replace(recipe, train=dataclasses.replace(recipe.train, seed=3)), splits(files), run)
+        finetune(
+            dataclasses.replace(recipe, train=dataclasses.replace(recipe.train, seed=3)), splits(files), run
+        )
     with pytest.raises(UserError, match="the data differ from those of"):
         finetune(recipe, {**splits(files), "test": files["dev"]}, run)
 
@@ -154,7 +160,9 @@ def test_from_a_pretraining_run(
     )
     config = read_finetuned(result.run)
     model = read_config(first).recipe.model
-    assert config.recipe.model == build(type(model), merge(to_mapping(model), {"trunk": {"dropout": 0.3}}), source="t")
+    assert config.recipe.model == build(
+        type(model), merge(to_mapping(model), {"trunk": {"dropout": 0.3}}), source="t"
+    )
     assert config.recipe.task.labels == ("minus", "plus")
     assert "parameters, 9" in lines[0]  # percent of the model
     assert "  new: head: " in lines[0]
@@ -168,7 +176,9 @@ def test_from_a_pretraining_run(
     assert 0 < moved.abs().max() < 0.05
 
 
-def test_a_fine_tuned_run_is_begun_with_too(run: str, make_task: MakeTask, files: Files, tmp_path: Path) -> None:
+def test_a_fine_tuned_run_is_begun_with_too(
+    run: str, make_task: MakeTask, files: Files, tmp_path: Path
+) -> None:
     """Its head only for the same labels."""
     lines: list[str] = []
     for number, task in enumerate((TASK, "tagging")):
@@ -178,7 +188,9 @@ def test_a_fine_tuned_run_is_begun_with_too(run: str, make_task: MakeTask, files
             given,
             str(tmp_path / str(number)),
             init_from=run,
-            progress=lambda line: lines.append(line.get("message", "")) if line.get("event") == "init_from" else None,
+            progress=lambda line: (
+                lines.append(line.get("message", "")) if line.get("event") == "init_from" else None
+            ),
         )
     assert "100.0% of this model" in lines[0]
     assert "of the task classification" in lines[1]
@@ -195,7 +207,9 @@ def test_subwords_bring_their_vocabulary_with_them(
     shutil.copytree(corpus, copy)
     pretrain(make_recipe_for({"name": "masked_subwords"}), copy, first)
     recipe = make_task("tagging", "subwords", length=64)
-    with pytest.raises(UserError, match=r"reads subwords\. Give the run with their vocabulary as --init-from"):
+    with pytest.raises(
+        UserError, match=r"reads subwords\. Give the run with their vocabulary as --init-from"
+    ):
         finetune(recipe, splits(files, "tags_"), str(tmp_path / "scratch"))
     finetune(recipe, splits(files, "tags_"), str(tmp_path / "run"), init_from=first)
     shutil.rmtree(copy)
@@ -217,14 +231,26 @@ def test_a_damaged_best_checkpoint_is_told(run: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("task", "over", "message"),
     [
-        ("classification", {"train": None}, "task.name: classification learns from examples; give a file .* --train"),
+        (
+            "classification",
+            {"train": None},
+            "task.name: classification learns from examples; give a file .* --train",
+        ),
         ("classification", {"train": "/nowhere.tsv"}, "/nowhere.tsv: there is no such file"),
         ("classification", {"train": "pairs_train"}, "there are pairs of texts. Set task.name to pairs"),
         ("pairs", {"train": "train"}, "there are no pairs of texts. Name their columns"),
         ("classification", {"dev": "other"}, "other.tsv:2: the label 'none' is not a class"),
-        ({"name": "classification", "metrics": ["pearson"]}, {}, "task.metrics: pearson is not a score of classes"),
+        (
+            {"name": "classification", "metrics": ["pearson"]},
+            {},
+            "task.metrics: pearson is not a score of classes",
+        ),
         ({"name": "classification", "metrics": ["f1"]}, {}, "task.metrics: f1 is of one class; name it"),
-        ({"name": "classification", "positive": "x", "labels": ["a", "b"]}, {}, "task.positive: 'x' is none of"),
+        (
+            {"name": "classification", "positive": "x", "labels": ["a", "b"]},
+            {},
+            "task.positive: 'x' is none of",
+        ),
     ],
 )
 def test_what_does_not_fit_is_told_before_anything_is_written(
@@ -238,9 +264,14 @@ def test_what_does_not_fit_is_told_before_anything_is_written(
     (tmp_path / "other.tsv").write_text("text\tlabel\na\tnone\n")
     paths = {**files, "other": str(tmp_path / "other.tsv")}
     prefix = "pairs_" if task == "pairs" else ""
-    given = {**splits(files, prefix), **{split: name and paths.get(name, name) for split, name in over.items()}}
+    given = {
+        **splits(files, prefix),
+        **{split: name and paths.get(name, name) for split, name in over.items()},
+    }
     with pytest.raises(UserError, match=message):
-        finetune(make_task(task), {split: path for split, path in given.items() if path}, str(tmp_path / "run"))
+        finetune(
+            make_task(task), {split: path for split, path in given.items() if path}, str(tmp_path / "run")
+        )
     assert not (tmp_path / "run").exists()
 
 
@@ -305,7 +336,9 @@ def test_a_source_is_gone_when_nothing_needs_it(make_task: MakeTask, files: File
     task = recipe.task.fitted(recipe.task.examples("train", given["train"]))
     gc.disable()
     try:
-        source = TaskSource(dataclasses.replace(recipe, task=task), TaskFiles(given, ""), rank=0, world_size=1)
+        source = TaskSource(
+            dataclasses.replace(recipe, task=task), TaskFiles(given, ""), rank=0, world_size=1
+        )
         source.check()
         seen = weakref.ref(source)
         del source

@@ -23,7 +23,8 @@ close = functools.partial(torch.testing.assert_close, rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize(
-    ("model", "vector"), [("canine", "mean"), ("canine", "pooled"), ("multi_scale", "mean"), ("words", "pooled")]
+    ("model", "vector"),
+    [("canine", "mean"), ("canine", "pooled"), ("multi_scale", "mean"), ("words", "pooled")],
 )
 def test_its_vectors_are_those_that_are_classified(
     model: str, vector: str, make_task: MakeTask, files: Files, tmp_path: Path
@@ -61,7 +62,12 @@ def test_it_is_of_the_best_checkpoint(
     ],
 )
 def test_the_pooled_vector_is_trained_by_some_tasks(
-    task: str | Mapping[str, Any], prefix: str, trained: bool, make_task: MakeTask, files: Files, tmp_path: Path
+    task: str | Mapping[str, Any],
+    prefix: str,
+    trained: bool,
+    make_task: MakeTask,
+    files: Files,
+    tmp_path: Path,
 ) -> None:
     finetune(make_task(task, steps=2), splits(files, prefix), str(tmp_path / "run"))
     encoder = load_encoder(tmp_path / "run")
@@ -74,10 +80,15 @@ def test_answers_that_have_types_train_the_pooled_vector(make_task: MakeTask) ->
     assert not make_task("qa_squad").task.trains_pooled
 
 
-def test_a_model_of_subwords_says_what_it_reads(make_task: MakeTask, files: Files, corpus: str, tmp_path: Path) -> None:
+def test_a_model_of_subwords_says_what_it_reads(
+    make_task: MakeTask, files: Files, corpus: str, tmp_path: Path
+) -> None:
     vocabulary = f"{corpus}/vocabulary/subwords.model"
     finetune(
-        make_task("classification", "subwords", steps=1), splits(files), str(tmp_path / "run"), vocabulary=vocabulary
+        make_task("classification", "subwords", steps=1),
+        splits(files),
+        str(tmp_path / "run"),
+        vocabulary=vocabulary,
     )
     with pytest.raises(UserError, match="this model reads subwords, not texts"):
         load_encoder(tmp_path / "run")(["a"])
@@ -90,7 +101,9 @@ def test_one_of_subwords_is_analysed_with_those_that_it_keeps(
     recipe = make_task("classification", "subwords", steps=1)
     finetune(recipe, splits(files), str(tmp_path / "run"), vocabulary=vocabulary)
     model = load_model(tmp_path / "run")
-    assert torch.equal(model.subwords("good day"), load_model(tmp_path / "run", vocabulary=corpus).subwords("good day"))
+    assert torch.equal(
+        model.subwords("good day"), load_model(tmp_path / "run", vocabulary=corpus).subwords("good day")
+    )
     (tmp_path / "text").write_text("A good day.\n")
     (row,) = attention_ranks(model, sample_texts(model, str(tmp_path / "text"), 1))["rows"][:1]
     assert row["rank"] > 1

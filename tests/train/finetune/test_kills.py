@@ -58,7 +58,8 @@ def test_killed_at_several_moments(
     recipe, given = make_task(task, steps=12), splits(files, prefix)
     finetune(recipe, given, str(tmp_path / "undisturbed"))
     draws = random.Random(14)
-    for number in range(kills):  # a run has 1 line to begin, 12 of steps, 6 of validations; checkpoints after 3 steps
+    # A run has 1 line to begin, 12 of steps, 6 of validations; checkpoints after 3 steps.
+    for number in range(kills):
         lines = draws.randrange(1, max(3, 24 // kills))
         status = killed_after(lines, draws.random() / 20, recipe, given, tmp_path / "killed")
         assert status in (-signal.SIGKILL, 0), number
@@ -67,7 +68,10 @@ def test_killed_at_several_moments(
     for name in LEFT:
         assert (tmp_path / "killed" / name).read_bytes() == (tmp_path / "undisturbed" / name).read_bytes()
     metrics = [
-        [{k: v for k, v in line.items() if k not in ("seconds", "data_wait", "utilisation")} for line in _lines(run)]
+        [
+            {k: v for k, v in line.items() if k not in ("seconds", "data_wait", "utilisation")}
+            for line in _lines(run)
+        ]
         for run in (tmp_path / "undisturbed", tmp_path / "killed")
     ]
     assert fingerprint({"lines": metrics[0]}) == fingerprint({"lines": metrics[1]})

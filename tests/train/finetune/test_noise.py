@@ -62,9 +62,15 @@ def test_evaluation_with_noise_is_that_of_a_run_whose_recipe_has_it(
     finetune(make_task(task), splits(files), str(tmp_path / "noisy"))
     model = load_finetuned(tmp_path / "noisy")
     own = model.evaluate(files["test"])
-    assert own.predictions == model.evaluate(files["test"], Noise(evaluation="drop", rate=0.4, seed=3)).predictions
+    assert (
+        own.predictions
+        == model.evaluate(files["test"], Noise(evaluation="drop", rate=0.4, seed=3)).predictions
+    )
     assert own.predictions != model.evaluate(files["test"], Noise()).predictions
-    assert model.evaluate(files["test"], Noise(evaluation="drop", rate=0.4, seed=4)).predictions != own.predictions
+    assert (
+        model.evaluate(files["test"], Noise(evaluation="drop", rate=0.4, seed=4)).predictions
+        != own.predictions
+    )
 
 
 def test_words_that_were_found_before_stay_whole(learned: FinetunedModel, files: Files) -> None:
@@ -73,12 +79,18 @@ def test_words_that_were_found_before_stay_whole(learned: FinetunedModel, files:
     for before, after in zip(clean, learned.examples(files["test"], Noise(evaluation=IN_WORDS)), strict=True):
         shattered, whole = inputs.encode(after.text), inputs.encode(after.text, before.text)
         assert whole.num_vectors == inputs.encode(before.text).num_vectors <= shattered.num_vectors
-    losses = [learned.evaluate(files["test"], Noise(evaluation=scheme)).loss for scheme in ("random_case", IN_WORDS)]
+    losses = [
+        learned.evaluate(files["test"], Noise(evaluation=scheme)).loss for scheme in ("random_case", IN_WORDS)
+    ]
     assert losses[0] != losses[1]  # of the same texts
 
 
-@pytest.mark.parametrize(("task", "prefix"), [("classification", ""), ("pairs", "pairs_"), ("tagging", "tags_")])
-def test_all_tasks_read_the_words_of_before(task: str, prefix: str, make_task: MakeTask, files: Files) -> None:
+@pytest.mark.parametrize(
+    ("task", "prefix"), [("classification", ""), ("pairs", "pairs_"), ("tagging", "tags_")]
+)
+def test_all_tasks_read_the_words_of_before(
+    task: str, prefix: str, make_task: MakeTask, files: Files
+) -> None:
     def sizes(scheme: str | None) -> list[int]:
         recipe = make_task({"name": task, "noise": {"evaluation": scheme, "seed": 1}}, "words")
         fitted = recipe.task.fitted(recipe.task.examples("train", files[f"{prefix}train"]))
@@ -90,7 +102,9 @@ def test_all_tasks_read_the_words_of_before(task: str, prefix: str, make_task: M
     assert sizes(None) == sizes(IN_WORDS) != sizes("random_case")
 
 
-def test_tags_and_words_go_together_under_any_noise(make_task: MakeTask, files: Files, tmp_path: Path) -> None:
+def test_tags_and_words_go_together_under_any_noise(
+    make_task: MakeTask, files: Files, tmp_path: Path
+) -> None:
     recipe = make_task({"name": "tagging", "noise": {"train": "drop", "evaluation": "repeat"}}, steps=2)
     finetune(recipe, splits(files, "tags_"), str(tmp_path / "run"))
     model = load_finetuned(tmp_path / "run")
@@ -107,7 +121,10 @@ def test_scores_by_scheme_and_strength(learned: FinetunedModel, files: Files) ->
     clean, *rows = found["rows"]
     assert (clean["scheme"], clean["rate"], clean["change"]) == ("none", 0, 0)
     assert clean["score"] == learned.evaluate(files["test"], Noise()).metrics.score  # pyright: ignore[reportOptionalMemberAccess]
-    rates = {scheme: [row["rate"] for row in rows if row["scheme"] == scheme] for scheme in [r["scheme"] for r in rows]}
+    rates = {
+        scheme: [row["rate"] for row in rows if row["scheme"] == scheme]
+        for scheme in [r["scheme"] for r in rows]
+    }
     assert rates == {
         "drop": [0.05, 0.1, 0.2],
         "repeat": [0.1, 0.2, 0.4],
@@ -122,7 +139,7 @@ def test_scores_by_scheme_and_strength(learned: FinetunedModel, files: Files) ->
         assert row["change_low"] <= row["change"] <= row["change_high"]
         assert row["change"] == pytest.approx(row["score"] - clean["score"])
     assert noise_scores(learned, "run", files["test"]) == found
-    assert noise_scores(learned, "run", files["test"], most=5)["examples"] == 5
+    assert noise_scores(learned, "run", files["test"], max_examples=5)["examples"] == 5
     assert noise_scores(learned, "run", files["test"], seed=1)["rows"] != found["rows"]
 
 

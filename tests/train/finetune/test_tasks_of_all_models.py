@@ -41,7 +41,9 @@ def test_it_learns_and_neighbours_have_no_say(
 ) -> None:
     task, prefix = TASKS[kind]
     loop = loop_of(
-        make_task(task, model, steps=12, length=160 if model == "words" else 144), splits(files, prefix), corpus
+        make_task(task, model, steps=12, length=160 if model == "words" else 144),
+        splits(files, prefix),
+        corpus,
     )
     losses: list[float] = []
     loop.train_until(12, lambda line: losses.append(line["loss"]))
@@ -52,7 +54,8 @@ def test_it_learns_and_neighbours_have_no_say(
     examples = config.task.examples("dev", splits(files, prefix)["dev"])
     with loop.evaluating():
         together, alone = (
-            Evaluator(config.task, collator, examples, micro_batch=size)(loop.model, loop.device) for size in (None, 1)
+            Evaluator(config.task, collator, examples, micro_batch=size)(loop.model, loop.device)
+            for size in (None, 1)
         )
     for one, other in zip(together.predictions, alone.predictions, strict=True):
         assert one["probabilities"] == pytest.approx(other["probabilities"], abs=2e-5)
@@ -62,15 +65,23 @@ def test_it_learns_and_neighbours_have_no_say(
 
 @pytest.mark.parametrize("representation", ["pooled", "class_max"])
 def test_texts_are_classified_without_the_upsampler(
-    representation: str, make_task: MakeTask, files: dict[str, str], corpus: str, monkeypatch: pytest.MonkeyPatch
+    representation: str,
+    make_task: MakeTask,
+    files: dict[str, str],
+    corpus: str,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    loop = loop_of(make_task({"name": "classification", "representation": representation}), splits(files), corpus)
+    loop = loop_of(
+        make_task({"name": "classification", "representation": representation}), splits(files), corpus
+    )
     monkeypatch.setattr(type(loop.encoder.upsampler), "forward", lambda *_: pytest.fail("upsampled"))
     loop.train_until(1)
     assert all(parameter.grad is None for parameter in loop.encoder.upsampler.parameters())
 
 
-def test_dropout_and_order_are_those_of_the_step(make_task: MakeTask, files: dict[str, str], corpus: str) -> None:
+def test_dropout_and_order_are_those_of_the_step(
+    make_task: MakeTask, files: dict[str, str], corpus: str
+) -> None:
     loops = [loop_of(make_task("classification"), splits(files), corpus) for _ in range(2)]
     lines: list[list[float]] = [[], []]
     loops[0].train_until(6, lambda line: lines[0].append(line["loss"]))
@@ -81,14 +92,18 @@ def test_dropout_and_order_are_those_of_the_step(make_task: MakeTask, files: dic
     assert lines[0] == lines[1]
 
 
-def test_the_embedder_has_a_multiple_of_the_rate(make_task: MakeTask, files: dict[str, str], corpus: str) -> None:
+def test_the_embedder_has_a_multiple_of_the_rate(
+    make_task: MakeTask, files: dict[str, str], corpus: str
+) -> None:
     steps = {}
     for factor in (1.0, 10.0):
         recipe = make_task("classification", embedder_rate=factor, warmup=0, learning_rate=1e-4)
         loop = loop_of(recipe, splits(files), corpus)
         before = {name: weight.clone() for name, weight in loop.model.state_dict().items()}
         loop.train_until(1)
-        steps[factor] = {name: (weight - before[name]).abs().max() for name, weight in loop.model.state_dict().items()}
+        steps[factor] = {
+            name: (weight - before[name]).abs().max() for name, weight in loop.model.state_dict().items()
+        }
     for name, step in steps[1.0].items():
         expected = 10 * step if name.startswith("encoder.embedder.") else step
         torch.testing.assert_close(steps[10.0][name], expected, rtol=0.01, atol=1e-6)

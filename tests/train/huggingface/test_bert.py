@@ -64,7 +64,9 @@ def test_parity(pair: tuple[Any, Any], num_subwords: int, shares: list[float], s
     assert torch.equal(some.characters, ours.characters.gather(1, targets[..., None].expand(-1, -1, 32)))
 
 
-@pytest.mark.parametrize("options", [{"hidden_act": "gelu_new"}, {"type_vocab_size": 3, "num_attention_heads": 2}])
+@pytest.mark.parametrize(
+    "options", [{"hidden_act": "gelu_new"}, {"type_vocab_size": 3, "num_attention_heads": 2}]
+)
 def test_parity_of_other_settings(options: dict[str, Any]) -> None:
     model = port(**options)
     encoder, _ = from_huggingface(model.state_dict(), model.config.to_dict())

@@ -76,7 +76,9 @@ def test_an_imported_folder_gives_the_same_outputs(
     assert cli.main(["import", exported, "--output", str(tmp_path / "again")]) == 0
     told, followed = capsys.readouterr().out.splitlines()[-2:]
     assert told.endswith("codepoint_hash, strided_conv, 1 layers of width 16, up to 64 positions")
-    assert followed.endswith(f"tokenfree pretrain RECIPE --data DIR --output RUN --init-from {tmp_path}/again")
+    assert followed.endswith(
+        f"tokenfree pretrain RECIPE --data DIR --output RUN --init-from {tmp_path}/again"
+    )
     one, other = load_encoder(tmp_path / "again"), load_encoder(run)
     assert one.encoder.state_dict().keys() == other.encoder.state_dict().keys()
     assert torch.equal(one(TEXTS).characters, other(TEXTS).characters)
@@ -179,8 +181,14 @@ def test_folders_that_are_no_models(run: str, exported: str, tmp_path: Path) -> 
         ("{", "no config.json of transformers"),
         ("[]", "no config.json of transformers"),
         ('{"model_type": "gpt2"}', "model_type 'gpt2' is not known"),
-        ('{"model_type": "tokenfree"}', "only AutoModel opens this folder. Give the run that it was exported from"),
-        (json.dumps(json.loads((Path(exported) / "config.json").read_text())), "holds neither model.safetensors"),
+        (
+            '{"model_type": "tokenfree"}',
+            "only AutoModel opens this folder. Give the run that it was exported from",
+        ),
+        (
+            json.dumps(json.loads((Path(exported) / "config.json").read_text())),
+            "holds neither model.safetensors",
+        ),
     ):
         if text is not None:
             (broken / "config.json").write_text(text)

@@ -36,7 +36,9 @@ TEXT = "the [MASK] of a"
 
 
 @pytest.fixture(scope="module")
-def runs(corpus: str, make_recipe_for: MakeRecipe, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], str]:
+def runs(
+    corpus: str, make_recipe_for: MakeRecipe, tmp_path_factory: pytest.TempPathFactory
+) -> Callable[[str], str]:
     """The run of an objective, after one step."""
     made: dict[str, str] = {}
 
@@ -60,7 +62,8 @@ def test_a_subword_by_its_characters(runs: Callable[[str], str], corpus: str) ->
     teach(predictor, pieces.index("ing"), pieces.index("▁the"), pieces.index("▁of"))
     ((the, of, *_),) = predictor("a [MASK] b")
     assert (the.text, of.text) == ("the", "of")  # "ing" begins no word
-    # It is certain with three characters, and impossible with two, where "of" is the only likely one that fits.
+    # It is certain with three characters, and impossible with two, where "of" is the only likely one that
+    # fits.
     assert the.probability == pytest.approx(np.exp(-10) / LONGEST, rel=1e-3)
     assert of.probability == pytest.approx(np.exp(-20) / LONGEST, rel=1e-3)
     ((ing, *_),) = predictor("play[MASK]", top=1)
@@ -82,7 +85,9 @@ def test_weights_that_do_not_fit_name_the_config(
     mapping["recipe"]["model"]["embedder"]["buckets"] = buckets
     (run / "config.yaml").write_text(yaml.safe_dump(mapping))
     (run / "hashes.json").unlink()
-    words = rf"^{run}/config\.yaml: its model does not fit the weights of step_00000001: 1 of \d+ tensors differ"
+    words = (
+        rf"^{run}/config\.yaml: its model does not fit the weights of step_00000001: 1 of \d+ tensors differ"
+    )
     for read in (load_predictor, load_encoder, partial(evaluate, data=corpus)):
         with pytest.raises(UserError, match=words):
             read(str(run))
@@ -189,7 +194,9 @@ def test_guesses_are_probabilities_and_repeat(runs: Callable[[str], str], corpus
 
 
 def test_equal_texts_add_up() -> None:
-    assert best([("a", np.log(0.2)), ("b", np.log(0.3)), ("a", np.log(0.25))], top=1) == [("a", pytest.approx(0.45))]
+    assert best([("a", np.log(0.2)), ("b", np.log(0.3)), ("a", np.log(0.25))], top=1) == [
+        ("a", pytest.approx(0.45))
+    ]
 
 
 def test_marks() -> None:

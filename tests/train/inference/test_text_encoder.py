@@ -76,7 +76,11 @@ def test_a_text_does_not_depend_on_its_neighbours(result: PretrainResult) -> Non
 def test_a_rate_that_does_not_divide_the_length() -> None:
     """Texts of any length up to the longest are padded so that more padding would change nothing."""
     torch.manual_seed(0)
-    model = {"width": 16, "embedder": {"buckets": 64, "max_characters": 80}, "trunk": {"layers": 1, "heads": 2}}
+    model = {
+        "width": 16,
+        "embedder": {"buckets": 64, "max_characters": 80},
+        "trunk": {"layers": 1, "heads": 2},
+    }
     module = build(ModelConfig, {**model, "downsampler": {"rate": 5}}, source="test").build()
     encoder = TextEncoder(module, length=63)
     assert encoder.max_characters == 60 - 2 - 7
@@ -90,7 +94,9 @@ def test_a_rate_that_does_not_divide_the_length() -> None:
 
 def test_texts_that_cannot_be_read(result: PretrainResult) -> None:
     encoder = load_encoder(result.run)
-    with pytest.raises(UserError, match=f"text 1 has 99 characters and this model reads {encoder.max_characters}"):
+    with pytest.raises(
+        UserError, match=f"text 1 has 99 characters and this model reads {encoder.max_characters}"
+    ):
         encoder(["a", "b" * 99])
     nothing: Any
     for nothing in ([], "one text", 3):
@@ -142,7 +148,9 @@ def test_no_sound_checkpoint(copy_of_run: Path, corpus: str) -> None:
 
 def test_the_package_is_light() -> None:
     code = "import sys, tokenfree; print(sorted({'torch', 'ray', 'pyarrow'} & set(sys.modules)))"
-    process = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=REPOSITORY)
+    process = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=REPOSITORY
+    )
     assert process.stdout == "[]\n"
 
 

@@ -30,7 +30,9 @@ KillAt = Callable[..., int]
 
 
 @pytest.fixture(scope="session")
-def first_run(corpus: str, make_recipe: Callable[..., PretrainRecipe], tmp_path_factory: pytest.TempPathFactory) -> str:
+def first_run(
+    corpus: str, make_recipe: Callable[..., PretrainRecipe], tmp_path_factory: pytest.TempPathFactory
+) -> str:
     """A finished run of eight steps."""
     folder = str(tmp_path_factory.mktemp("first") / "run")
     pretrain(make_recipe(), corpus, folder)

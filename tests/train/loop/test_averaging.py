@@ -72,4 +72,6 @@ def test_what_comes_out_of_a_run_is_the_average(corpus: str, make_recipe: MakeRe
     for name, tensor in encoder.state_dict().items():
         assert torch.equal(tensor, used[f"encoder.{name}"])
     assert not torch.equal(used["head.dense.weight"], weights["head.dense.weight"])
-    assert evaluate(str(tmp_path / "run"), corpus)["validation_loss"] == pytest.approx(result.validation_loss, rel=1e-5)
+    assert evaluate(str(tmp_path / "run"), corpus)["validation_loss"] == pytest.approx(
+        result.validation_loss, rel=1e-5
+    )

@@ -81,7 +81,9 @@ def poison(run: Path, recipe: PretrainRecipe, corpus: str) -> int:
 def rows_of(loop: Loop, arrays: Any) -> set[int]:
     table = loop.model.encoder.embedder.table
     codepoints = torch.from_numpy(arrays["codepoints"])[..., None]
-    return set((hash_buckets(codepoints, table.multipliers_K, 4096, "official") + table.offsets_K).unique().tolist())
+    return set(
+        (hash_buckets(codepoints, table.multipliers_K, 4096, "official") + table.offsets_K).unique().tolist()
+    )
 
 
 class Interrupt(Exception):
@@ -144,7 +146,9 @@ def test_a_spike_rolls_back_and_its_batch_is_not_used(
 def test_going_back_has_an_end(corpus: str, make_recipe: MakeRecipe, tmp_path: Path) -> None:
     """Weights that an absurd learning rate has spoilt; the batches have no part in it."""
     recipe = make_recipe(learning_rate=1e30, on_nan="roll_back", max_roll_backs=2, checkpoint_every_steps=1)
-    with pytest.raises(JobError, match=r"went back 2 times \(train.max_roll_backs\); .* not a number at step 2"):
+    with pytest.raises(
+        JobError, match=r"went back 2 times \(train.max_roll_backs\); .* not a number at step 2"
+    ):
         pretrain(recipe, corpus, str(tmp_path))
     assert [record["left_out"] for record in roll_backs(tmp_path)] == [[1], [2]]
     assert [line["step"] for line in history(tmp_path)] == [1]

@@ -9,7 +9,10 @@ MEANS = ("sentences", "words")
 
 def loss(total: float) -> Loss:
     count = torch.tensor(4)
-    means = {"words": (torch.tensor(3.0), torch.tensor(2)), "sentences": (torch.tensor(5.0), torch.tensor(10))}
+    means = {
+        "words": (torch.tensor(3.0), torch.tensor(2)),
+        "sentences": (torch.tensor(5.0), torch.tensor(10)),
+    }
     return Loss(torch.tensor(total, requires_grad=True) * 1.0, count, torch.tensor(1), means)
 
 
@@ -20,7 +23,10 @@ def test_a_vector_and_back() -> None:
     assert not sums.pack().requires_grad
     again = StepSums.unpack(sums.pack(), MEANS)
     assert again.pack().tolist() == sums.pack().tolist()
-    assert {name: pair.tolist() for name, pair in again.means.items()} == {"sentences": [5, 10], "words": [3, 2]}
+    assert {name: pair.tolist() for name, pair in again.means.items()} == {
+        "sentences": [5, 10],
+        "words": [3, 2],
+    }
     assert (again.loss.item(), again.num_characters.item(), again.num_stops.item()) == (8, 70, 0)
 
 
@@ -34,7 +40,13 @@ def test_what_is_reported() -> None:
     sums = StepSums.zeros(MEANS, torch.device("cpu")).plus(StepSums.of(loss(8.0), MEANS))
     sums = sums.plus(StepSums.of(loss(2.0), MEANS))
     assert sums.mean_loss() == 10 / 8
-    assert sums.report() == {"loss": 10 / 8, "num_targets": 8, "accuracy": 0.25, "sentences": 0.5, "words": 1.5}
+    assert sums.report() == {
+        "loss": 10 / 8,
+        "num_targets": 8,
+        "accuracy": 0.25,
+        "sentences": 0.5,
+        "words": 1.5,
+    }
     assert list(sums.report()) == ["loss", "num_targets", "accuracy", "sentences", "words"]
     nothing = StepSums.zeros(MEANS, torch.device("cpu")).report()
     assert nothing == {"loss": 0, "num_targets": 0, "accuracy": 0, "sentences": 0, "words": 0}

@@ -39,7 +39,9 @@ def test_evaluate_uses_bfloat16_only_where_auto_does(
     assert found["float32", False] == found["float32", True]
 
 
-def test_finetuned_models_use_bfloat16_only_where_auto_does(choose: Callable[[bool], None], tmp_path: Path) -> None:
+def test_finetuned_models_use_bfloat16_only_where_auto_does(
+    choose: Callable[[bool], None], tmp_path: Path
+) -> None:
     file, run = write_files(tmp_path)["train"], str(tmp_path / "run")
     finetune(task_recipe("classification", steps=1, precision="bfloat16", device="cpu"), {"train": file}, run)
     model, losses = load_finetuned(run), []

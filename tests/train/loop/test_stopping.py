@@ -24,7 +24,10 @@ def test_the_first_signal_is_noted_and_the_second_acts_as_before(capfd: pytest.C
         assert not stop
         signal.raise_signal(signal.SIGINT)
         assert (stop.reason, stop.resumes) == ("SIGINT", False)
-        assert capfd.readouterr().err == "\nstopping after this step, with a checkpoint; Ctrl-C again ends it now\n"
+        assert (
+            capfd.readouterr().err
+            == "\nstopping after this step, with a checkpoint; Ctrl-C again ends it now\n"
+        )
         with pytest.raises(KeyboardInterrupt):
             signal.raise_signal(signal.SIGINT)
         assert not capfd.readouterr().err

@@ -108,7 +108,9 @@ def test_seeds_and_dropout_matter(corpus: str, make_recipe: MakeRecipe) -> None:
     assert len(losses) == 3
 
 
-def test_building_a_loop_leaves_the_callers_random_numbers_alone(corpus: str, make_recipe: MakeRecipe) -> None:
+def test_building_a_loop_leaves_the_callers_random_numbers_alone(
+    corpus: str, make_recipe: MakeRecipe
+) -> None:
     state = torch.get_rng_state()
     Loop(make_recipe(), corpus)
     assert torch.equal(torch.get_rng_state(), state)
@@ -162,7 +164,9 @@ def test_the_update_is_of_the_mean_over_the_global_batch(
     options: Any = {"global_batch": size, "clip_norm": 1e9, "model": NO_DROPOUT}
     loop = Loop(make_recipe(micro_batch=micro_batch, **options), corpus)
     plain = Loop(make_recipe(**options), corpus)
-    total, sums = plain.model({name: torch.from_numpy(array) for name, array in plain.loader.batch(0).items()})
+    total, sums = plain.model(
+        {name: torch.from_numpy(array) for name, array in plain.loader.batch(0).items()}
+    )
     (total / sums.num_targets).backward()
     gradients = [parameter.grad for parameter in plain.model.parameters() if parameter.grad is not None]
     (line,) = run(loop, 1)
@@ -171,18 +175,23 @@ def test_the_update_is_of_the_mean_over_the_global_batch(
     means = {name: loop.optimizer.state[parameter] for name, parameter in loop.model.named_parameters()}
     for name, parameter in plain.model.named_parameters():
         if parameter.grad is not None:
-            torch.testing.assert_close(means[name]["exp_avg"], 0.1 * parameter.grad, rtol=1e-3, atol=1e-7, msg=name)
+            torch.testing.assert_close(
+                means[name]["exp_avg"], 0.1 * parameter.grad, rtol=1e-3, atol=1e-7, msg=name
+            )
 
 
 def test_the_gradient_is_clipped(corpus: str, make_recipe: MakeRecipe) -> None:
     free, tight = (
-        Loop(make_recipe(clip_norm=norm, optimizer={"name": "adamw", "epsilon": 1.0}), corpus) for norm in (9, 0.01)
+        Loop(make_recipe(clip_norm=norm, optimizer={"name": "adamw", "epsilon": 1.0}), corpus)
+        for norm in (9, 0.01)
     )
     start = {name: tensor.clone() for name, tensor in free.model.state_dict().items()}
     assert run(free, 1)[0]["gradient_norm"] == run(tight, 1)[0]["gradient_norm"] > 0.01
 
     def moved(loop: Loop) -> float:
-        return sum((tensor - start[name]).abs().sum().item() for name, tensor in loop.model.state_dict().items())
+        return sum(
+            (tensor - start[name]).abs().sum().item() for name, tensor in loop.model.state_dict().items()
+        )
 
     assert moved(tight) < moved(free)
 
@@ -201,5 +210,7 @@ print(min(faults() for _ in range(10)))  # the heap settles after some
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="other C libraries have no mallopt")
 def test_large_tensors_get_the_memory_of_freed_ones() -> None:
-    done = subprocess.run([sys.executable, "-c", FAULTS], cwd=REPOSITORY, check=True, capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-c", FAULTS], cwd=REPOSITORY, check=True, capture_output=True, text=True
+    )
     assert int(done.stdout) < 1000  # of 16,384 pages

@@ -40,9 +40,13 @@ def test_parameters_of_ngrams() -> None:
     assert costs(ngrams, 2048)[0].parameters == 46_080_000
 
 
-@pytest.mark.parametrize(("num_targets", "final", "total"), [(None, 20.9, 95.0), (80, 3.1, 77.2), (320, 5.3, 79.4)])
+@pytest.mark.parametrize(
+    ("num_targets", "final", "total"), [(None, 20.9, 95.0), (80, 3.1, 77.2), (320, 5.3, 79.4)]
+)
 def test_multiply_accumulates_of_canine_base(num_targets: int | None, final: float, total: float) -> None:
-    billions = {cost.name: round(cost.multiply_accumulates / 1e9, 1) for cost in costs(BASE, 2048, num_targets)}
+    billions = {
+        cost.name: round(cost.multiply_accumulates / 1e9, 1) for cost in costs(BASE, 2048, num_targets)
+    }
     assert billions["local layer"] == 14.9
     assert billions["down convolution + norm"] == 1.2
     assert billions["deep stack"] == 48.3

@@ -171,11 +171,15 @@ def test_targets_reach_all_characters_and_units_with_gradients() -> None:
     encoder = encoder_of()
     codepoints, mask = text(64)
     kept: dict[str, Any] = {}
-    encoder.embedder.register_forward_hook(lambda module, inputs, output: kept.__setitem__("embedded", output))
+    encoder.embedder.register_forward_hook(
+        lambda module, inputs, output: kept.__setitem__("embedded", output)
+    )
     encoder.trunk.register_forward_hook(lambda module, inputs, output: kept.__setitem__("units", output))
     encoder.upsampler.register_forward_pre_hook(lambda module, inputs: kept.__setitem__("initial", inputs[2]))
     output = encoder(codepoints, mask, None, torch.tensor([[30]]))
-    gradients = torch.autograd.grad(score(output.characters), [kept["embedded"], kept["initial"], kept["units"]])
+    gradients = torch.autograd.grad(
+        score(output.characters), [kept["embedded"], kept["initial"], kept["units"]]
+    )
     reached = [(gradient != 0).any(dim=-1) for gradient in gradients]
     assert reached[0].all()
     assert reached[1].all()
@@ -200,7 +204,9 @@ def test_bfloat16_has_no_nan(attention: str) -> None:
         output = encoder(codepoints, mask, None, torch.tensor([[0, 299], [0, 4]]))
         score(output.characters).backward()
     assert all(tensor.isfinite().all() for tensor in output)
-    assert all(parameter.grad.isfinite().all() for parameter in encoder.parameters() if parameter.grad is not None)
+    assert all(
+        parameter.grad.isfinite().all() for parameter in encoder.parameters() if parameter.grad is not None
+    )
 
 
 def test_embed_characters_is_the_embedder_at_places() -> None:

@@ -49,7 +49,11 @@ def rows_of(texts: Sequence[str], vocabulary: Vocabulary) -> Rows:
 
 
 def collate(
-    texts: Sequence[str], vocabulary: Vocabulary, ids: Sequence[int] | None = None, length: int = LENGTH, **config: Any
+    texts: Sequence[str],
+    vocabulary: Vocabulary,
+    ids: Sequence[int] | None = None,
+    length: int = LENGTH,
+    **config: Any,
 ) -> Arrays:
     collator = Config(**{"bytes_per_word": 4, **config}).collator(vocabulary, length, 0)
     return collator(rows_of(texts, vocabulary), np.arange(len(texts)) if ids is None else np.array(ids))
@@ -57,7 +61,9 @@ def collate(
 
 def words_of(text: str) -> list[bytes]:
     encoded = text.encode()
-    return [encoded[start:end] for start, end in zip(*(span.tolist() for span in word_spans(text)), strict=True)]
+    return [
+        encoded[start:end] for start, end in zip(*(span.tolist() for span in word_spans(text)), strict=True)
+    ]
 
 
 def units_of(batch: Arrays, row: int) -> list[bytes]:
@@ -86,7 +92,12 @@ def test_words_are_masked_whole_and_their_subwords_predicted(vocabulary: Vocabul
         assert (units[0], units[-1], len(units)) == (bytes([CLS]), bytes([SEP]), len(words) + 2)
         chosen = {unit for unit, _, _ in targets}
         assert len(chosen) == round(0.15 * len(words))
-        wanted = [(unit, slot, gold) for unit in chosen for slot, gold in enumerate(pieces[unit - 1]) if usable[gold]]
+        wanted = [
+            (unit, slot, gold)
+            for unit in chosen
+            for slot, gold in enumerate(pieces[unit - 1])
+            if usable[gold]
+        ]
         assert sorted(targets) == sorted(wanted)
         for number, (now, was) in enumerate(zip(units[1:-1], words, strict=True), 1):
             assert now == was or number in chosen
@@ -104,7 +115,15 @@ def test_bytes_are_framed_and_padded(vocabulary: Vocabulary) -> None:
     batch = collate(["é αβ  日本 😀", "a"], vocabulary, mask_fraction=1e-9, max_predictions=1)
     units = [units_of(batch, row) for row in range(2)]
     shown = [word for row in units for word in row if word != bytes([MASK])]
-    whole = [b"\x02", b"\xc3\xa9", b"\xce\xb1\xce\xb2", b"\xe6\x97\xa5", b"\xe6\x9c\xac", b"\xf0\x9f\x98\x80", b"\x03"]
+    whole = [
+        b"\x02",
+        b"\xc3\xa9",
+        b"\xce\xb1\xce\xb2",
+        b"\xe6\x97\xa5",
+        b"\xe6\x9c\xac",
+        b"\xf0\x9f\x98\x80",
+        b"\x03",
+    ]
     assert set(shown) <= {*whole, b"a"}
     assert len(units[0]) == len(whole)
     for row in range(2):
@@ -187,7 +206,9 @@ def test_long_windows_are_cropped_to_a_run_of_words(vocabulary: Vocabulary) -> N
     text = " ".join(words)
     own = words_of(text)
     for length, bytes_per_word, room in ((400, 1, (398, 398)), (600, 10, (58, 598))):
-        batch = collate([text] * 200, vocabulary, length=length, bytes_per_word=bytes_per_word, mask_fraction=1e-9)
+        batch = collate(
+            [text] * 200, vocabulary, length=length, bytes_per_word=bytes_per_word, mask_fraction=1e-9
+        )
         starts = []
         for row in range(200):
             units = units_of(batch, row)[1:-1]
@@ -224,7 +245,9 @@ def test_replacements_never_make_an_input_too_long(vocabulary: Vocabulary) -> No
 
 
 @pytest.mark.parametrize("length", [128, 2048])
-def test_pseudo_words_are_as_many_as_berts_positions(corpus: str, vocabulary: Vocabulary, length: int) -> None:
+def test_pseudo_words_are_as_many_as_berts_positions(
+    corpus: str, vocabulary: Vocabulary, length: int
+) -> None:
     texts = [window["text"] for window in load_windows(corpus, stop=60)] + ["語言 naïve 😀a", "x" * 40]
     rows = rows_of(texts, vocabulary)
     bert = masked_subwords.Config().collator(vocabulary, length, 0)(rows, np.arange(len(texts)))
@@ -233,7 +256,9 @@ def test_pseudo_words_are_as_many_as_berts_positions(corpus: str, vocabulary: Vo
         units = units_of(ours, row)
         assert len(units) == bert["mask"][row].sum()
         target = {unit: vocabulary.pieces()[gold] for unit, _, gold in targets_of(ours, row)}
-        for number, (unit, gold) in enumerate(zip(units[1:-1], rows["subword_ids"][row].tolist(), strict=True), 1):
+        for number, (unit, gold) in enumerate(
+            zip(units[1:-1], rows["subword_ids"][row].tolist(), strict=True), 1
+        ):
             if number in target:
                 assert target[number] == vocabulary.pieces()[gold]
                 continue
@@ -259,7 +284,9 @@ def test_frequencies_are_those_of_targets(corpus: str, vocabulary: Vocabulary) -
         symbols = Config(words=words).symbols(vocabulary)
         assert symbols is not None
         usable = Counter(gold for gold in symbols.read(rows)[0].tolist() if symbols.usable[gold])
-        batch = collate(texts, vocabulary, words=words, mask_fraction=1.0, max_predictions=500, max_pieces=500)
+        batch = collate(
+            texts, vocabulary, words=words, mask_fraction=1.0, max_predictions=500, max_pieces=500
+        )
         assert Counter(batch["target_ids"][batch["target_mask"]].tolist()) == usable
     assert Config().symbols(None) is None
 
@@ -293,11 +320,15 @@ def test_parts_that_cannot_serve_are_named(vocabulary: Vocabulary) -> None:
     ]
     assert config.check(serving.model, vocabulary) == []
     (mistake,) = dataclasses.replace(config, bytes_per_word=6).check(serving.model, vocabulary)
-    assert mistake == "objective.bytes_per_word: 6 is not model.downsampler.bytes_per_word, 8; make them equal"
+    assert (
+        mistake == "objective.bytes_per_word: 6 is not model.downsampler.bytes_per_word, 8; make them equal"
+    )
     (mistake,) = dataclasses.replace(config, max_pieces=17).check(serving.model, vocabulary)
     assert mistake.startswith("objective.max_pieces: 17 is more than model.upsampler.max_pieces, 16")
     (mistake,) = build(PretrainRecipe, {}, source="test").objective.check(serving.model, vocabulary)
-    assert mistake.startswith("model.embedder.name: word_bytes reads bytes, but objective.name: canine_s gives it")
+    assert mistake.startswith(
+        "model.embedder.name: word_bytes reads bytes, but objective.name: canine_s gives it"
+    )
     with pytest.raises(UserError, match=r"byte2word .* no vocabulary"):
         config.collator(None, LENGTH, 0)
     with pytest.raises(UserError, match=r"train\.length: 129 bytes .* at least 130"):

@@ -96,7 +96,8 @@ def test_no_more_characters_than_allowed_and_none_of_a_word_left_out() -> None:
     counts = batch["target_mask"].sum(axis=1)
     assert counts.max() <= 20
     assert counts.min() > 20 - 6  # the next word would not have fitted
-    longer = collate(make_collator(max_predictions=5), ["wonderful"] * 50)  # two words for us, of 5 and 4 characters
+    # Two words for us, of 5 and 4 characters.
+    longer = collate(make_collator(max_predictions=5), ["wonderful"] * 50)
     assert set(longer["target_mask"].sum(axis=1).tolist()) == {4, 5}
     assert collate(make_collator(), ["a", "  "])["target_mask"].sum(axis=1).tolist() == [1, 0]
 
@@ -133,7 +134,9 @@ def test_the_order_is_drawn_anew_for_each_sample(batch: Arrays) -> None:
     again = collate(make_collator(), [TEXTS[i] for i in some], ids=some)
     for name, array in batch.items():
         np.testing.assert_array_equal(again[name], array[some])
-    assert not np.array_equal(collate(make_collator(seed=1), TEXTS)["target_positions"], batch["target_positions"])
+    assert not np.array_equal(
+        collate(make_collator(seed=1), TEXTS)["target_positions"], batch["target_positions"]
+    )
 
 
 def test_long_windows_are_cropped_between_words() -> None:
@@ -196,7 +199,9 @@ def test_no_prediction_knows_its_own_character(model: tuple[Encoder, CanineC]) -
 
 def test_one_prediction_has_only_one_order(model: tuple[Encoder, CanineC]) -> None:
     """Check 10, with P = 1: the encoder's vector and BOS are all there is."""
-    batches = [tensors(collate(make_collator(max_predictions=1), ["a"], ids=[number])) for number in range(50)]
+    batches = [
+        tensors(collate(make_collator(max_predictions=1), ["a"], ids=[number])) for number in range(50)
+    ]
     masked = [batch for batch in batches if batch["codepoints"][0, 1] == MASK]
     assert len(masked) > 30
     expected = logits_of(model, masked[0])
@@ -235,7 +240,9 @@ def test_each_prediction_is_made_of_its_own_vector_and_of_the_character_before(
 
 def test_padded_rows_change_nothing(model: tuple[Encoder, CanineC]) -> None:
     batch = tensors(collate(make_collator(buckets=512), TEXTS[:3]))
-    shorter = {name: values[:, :48] if name.startswith("target_") else values for name, values in batch.items()}
+    shorter = {
+        name: values[:, :48] if name.startswith("target_") else values for name, values in batch.items()
+    }
     real = shorter["target_mask"]
     assert real.sum() == batch["target_mask"].sum()
     assert real.sum(dim=1).max() < 48

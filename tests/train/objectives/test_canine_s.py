@@ -87,7 +87,9 @@ def test_inputs_are_framed_and_padded(batch: Arrays) -> None:
         assert line[size + 1] == SEP
         assert (line[size + 2 :] == PAD).all()
         assert batch["mask"][row].tolist() == [True] * (size + 2) + [False] * (LENGTH - size - 2)
-    assert batch["codepoints"].dtype == batch["target_ids"].dtype == batch["target_positions"].dtype == np.int64
+    assert (
+        batch["codepoints"].dtype == batch["target_ids"].dtype == batch["target_positions"].dtype == np.int64
+    )
 
 
 def test_shapes_depend_on_nothing_but_the_number_of_rows() -> None:
@@ -111,7 +113,9 @@ def test_targets_are_gold_subwords_at_one_of_their_characters(batch: Arrays) -> 
         assert (batch["target_positions"][row][~real] == 0).all()
         assert (batch["target_ids"][row][~real] == 0).all()
         found = []
-        for position, gold in zip(batch["target_positions"][row][real], batch["target_ids"][row][real], strict=True):
+        for position, gold in zip(
+            batch["target_positions"][row][real], batch["target_ids"][row][real], strict=True
+        ):
             (at,) = (i for i, (start, end) in enumerate(spans) if start <= position - 1 < end)
             assert window.subword_ids[at] == gold
             assert not PIECES[gold].startswith("<")
@@ -179,7 +183,8 @@ def test_what_becomes_of_the_selected_and_of_the_others() -> None:
     assert outcomes["masked"] / total == pytest.approx(0.8, abs=0.015)
     assert front_changes > 100  # of "ba" by another such: 49 in 50 are others
     assert tail_changes > 100
-    assert outcomes["kept"] / total == pytest.approx(0.1 + 0.1 * 0.2, abs=0.02)  # replaced by itself, now and then
+    # Replaced by itself, now and then.
+    assert outcomes["kept"] / total == pytest.approx(0.1 + 0.1 * 0.2, abs=0.02)
 
 
 def test_a_subword_without_a_fellow_of_its_length_is_kept() -> None:
@@ -283,7 +288,9 @@ def test_columns_without_targets_are_not_encoded(batch: Arrays) -> None:
     tensors = {name: torch.from_numpy(array) for name, array in batch.items()}
     encoder, head = FakeEncoder(16), Config().build(16, len(PIECES))
     seen: list[torch.Tensor] = []
-    hook = encoder.register_forward_pre_hook(lambda _, args, given: seen.append(given["targets_BP"]), with_kwargs=True)
+    hook = encoder.register_forward_pre_hook(
+        lambda _, args, given: seen.append(given["targets_BP"]), with_kwargs=True
+    )
     head(encoder, tensors)
     hook.remove()
     used = int(tensors["target_mask"].sum(dim=1).max())

@@ -35,7 +35,9 @@ def collate(texts: list[str], ids: list[int] | None = None, *, length: int = LEN
         "codepoints": [np.array([ord(c) for c in text], np.int32) for text in texts],
         "whitespace": [np.array([c.isspace() for c in text], np.bool_) for text in texts],
     }
-    return Config(**config).collator(None, length, 0)(rows, np.arange(len(texts)) if ids is None else np.array(ids))
+    return Config(**config).collator(None, length, 0)(
+        rows, np.arange(len(texts)) if ids is None else np.array(ids)
+    )
 
 
 @pytest.mark.parametrize("mask_fraction", [0.15, 0.5, 1.0])
@@ -99,7 +101,10 @@ def test_the_place_of_a_byte_is_that_in_its_word() -> None:
 @pytest.mark.parametrize(
     ("model", "told"),
     [
-        ({}, "model.embedder.name: codepoint_hash reads characters, but objective.name: masked_bytes gives it bytes"),
+        (
+            {},
+            "model.embedder.name: codepoint_hash reads characters, but objective.name: masked_bytes gives it bytes",
+        ),
         (
             {"embedder": "byte_table", "downsampler": "word_pooling", "upsampler": "subword_queries"},
             "model.downsampler.name: word_pooling needs words, but objective.name: masked_bytes gives none",

@@ -18,7 +18,9 @@ def collate(texts: list[str], ids: list[int] | None = None, *, length: int = LEN
         "codepoints": [np.array([ord(c) for c in text], np.int32) for text in texts],
         "whitespace": [np.array([c.isspace() for c in text], np.bool_) for text in texts],
     }
-    return Config(**config).collator(None, length, 0)(rows, np.arange(len(texts)) if ids is None else np.array(ids))
+    return Config(**config).collator(None, length, 0)(
+        rows, np.arange(len(texts)) if ids is None else np.array(ids)
+    )
 
 
 def test_targets_are_gold_characters_and_what_becomes_of_them() -> None:
@@ -40,7 +42,9 @@ def test_targets_are_gold_characters_and_what_becomes_of_them() -> None:
     changed[rows, positions] = True
     inner = slice(1, len(gold) - 1)
     assert (batch["codepoints"][:, inner] == before[:, inner])[~changed[:, inner]].all()
-    counts = np.bincount(positions, minlength=len(gold))[[*np.flatnonzero([0, *(not c.isspace() for c in TEXT)])]]
+    counts = np.bincount(positions, minlength=len(gold))[
+        [*np.flatnonzero([0, *(not c.isspace() for c in TEXT)])]
+    ]
     assert np.abs(counts / counts.mean() - 1).max() < 0.3
 
 

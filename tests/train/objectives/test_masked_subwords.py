@@ -14,7 +14,13 @@ from tokenfree.train.batches.base import Arrays
 from tokenfree.train.model.encoder import ModelConfig
 from tokenfree.train.objectives.masked_subwords import Config
 
-PIECES = ["<unk>", "<s>", "</s>", *(f"<0x{byte:02X}>" for byte in range(256)), *(f"▁w{i}" for i in range(200))]
+PIECES = [
+    "<unk>",
+    "<s>",
+    "</s>",
+    *(f"<0x{byte:02X}>" for byte in range(256)),
+    *(f"▁w{i}" for i in range(200)),
+]
 V, LENGTH = len(PIECES), 64
 
 
@@ -107,7 +113,9 @@ def test_mistakes_are_named() -> None:
     narrow, wide = (sized(V + 3, character_width=width) for width in (384, 1000))
     for model, width in ((narrow, 384), (wide, 1000)):
         (mistake,) = Config(tied=True).check(model, VOCABULARY)
-        assert mistake.startswith(f"objective.tied: the embedder's table is {width} wide and model.width is 768")
+        assert mistake.startswith(
+            f"objective.tied: the embedder's table is {width} wide and model.width is 768"
+        )
     assert Config().check(narrow, VOCABULARY) == Config(tied=True).check(sized(V + 3), VOCABULARY) == []
 
 

@@ -33,7 +33,8 @@ def test_bert_s_jumps_down_where_the_warm_up_ends() -> None:
     values = [learning_rate(step, steps=20, peak=1.0, warmup=0.25, schedule="bert") for step in range(20)]
     assert values[:7] == pytest.approx([0.0, 0.2, 0.4, 0.6, 0.8, 0.75, 0.7])
     assert values[-1] == pytest.approx(0.05)
-    assert learning_rate(0, steps=20, peak=1.0, warmup=0.04, schedule="bert") == 1.0  # not one whole step of warm-up
+    # Not one whole step of warm-up.
+    assert learning_rate(0, steps=20, peak=1.0, warmup=0.04, schedule="bert") == 1.0
 
 
 @pytest.mark.parametrize("optimizer", [adamw, adamw_bert, lamb])
@@ -43,7 +44,9 @@ def test_a_part_has_a_rate_of_its_own(optimizer: Any) -> None:
     scale_rate(built, model[0], 10.0)
     factors = {each: group.get("rate_factor", 1) for group in built.param_groups for each in group["params"]}
     assert sum(len(group["params"]) for group in built.param_groups) == len(factors) == 4
-    assert all(factors[each] == (10.0 if part == 0 else 1) for part in (0, 1) for each in model[part].parameters())
+    assert all(
+        factors[each] == (10.0 if part == 0 else 1) for part in (0, 1) for each in model[part].parameters()
+    )
     decays = {each: group["weight_decay"] for group in built.param_groups for each in group["params"]}
     assert all((decays[each] > 0) == (each.ndim > 1) for each in model.parameters())
     model(torch.ones(1, 3)).sum().backward()

@@ -36,7 +36,14 @@ TRAIN = TrainConfig(steps=1000, validate_every_steps=300, validation_windows=60,
 TINY = {
     "model": {"width": 32, "embedder": {"buckets": 64}, "trunk": {"layers": 1, "heads": 2}},
     "objective": {"max_predictions": 6},
-    "train": {"steps": 3, "global_batch": 4, "length": 64, "streams": 2, "validation_windows": 2, "ema_decay": 0.9},
+    "train": {
+        "steps": 3,
+        "global_batch": 4,
+        "length": 64,
+        "streams": 2,
+        "validation_windows": 2,
+        "ema_decay": 0.9,
+    },
 }
 
 
@@ -66,7 +73,9 @@ def test_sharded_workers_hold_a_part_of_all_but_activations() -> None:
     assert sharded == Memory(1000, 1000, 2000, whole.activations)
 
 
-def test_checkpoints_are_as_large_as_those_that_are_written(tiny: PretrainRecipe, corpus: str, tmp_path: Path) -> None:
+def test_checkpoints_are_as_large_as_those_that_are_written(
+    tiny: PretrainRecipe, corpus: str, tmp_path: Path
+) -> None:
     loop = Loop(tiny, corpus)
     loop.train_until(1)
     checkpoints.write(tmp_path / "checkpoint", *loop.snapshot())
@@ -83,7 +92,8 @@ def test_work_is_that_of_the_model_on_the_data_or_on_full_windows(tiny: Pretrain
     loop = Loop(tiny, corpus)
     real, full = work_of(tiny, corpus), work_of(tiny, None)
     assert real.parameters == sum(parameter.numel() for parameter in loop.model.parameters())
-    assert full.parameters - real.parameters == (full.classes - real.classes) * (32 + 1)  # a row and a bias each
+    # A row and a bias each.
+    assert full.parameters - real.parameters == (full.classes - real.classes) * (32 + 1)
     assert full.classes == 32_000  # the default vocabulary
     assert 0 < real.targets <= full.targets == 6
     assert real.example_flops < full.example_flops

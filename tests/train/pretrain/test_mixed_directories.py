@@ -46,7 +46,9 @@ def test_a_killed_run_goes_on_as_if_nothing_had_been(
     whole = pretrain(recipe, words, str(tmp_path / "whole"))
     run = tmp_path / "killed"
     argument = json.dumps([to_mapping(recipe), words, str(run)])
-    process = subprocess.Popen([sys.executable, "-c", COMMAND, argument], cwd=REPOSITORY, stderr=subprocess.PIPE)
+    process = subprocess.Popen(
+        [sys.executable, "-c", COMMAND, argument], cwd=REPOSITORY, stderr=subprocess.PIPE
+    )
     wait_for_step(run, 8, process)
     process.send_signal(signal.SIGKILL)
     process.communicate()
@@ -77,7 +79,12 @@ def test_two_workers_take_the_same_samples_and_one_that_is_killed_changes_nothin
     words: list[str], make_recipe: MakeRecipe, tmp_path: Path
 ) -> None:
     options: Any = {"steps": 400, "micro_batch": 2, "checkpoint_every_steps": 20, "validate_every_steps": 20}
-    recipe, one, quiet, run = make_recipe(**options), tmp_path / "one", tmp_path / "quiet", tmp_path / "killed"
+    recipe, one, quiet, run = (
+        make_recipe(**options),
+        tmp_path / "one",
+        tmp_path / "quiet",
+        tmp_path / "killed",
+    )
     pretrain(recipe, words, str(one))
     pretrain(recipe, words, str(quiet), workers=(2, 2))
     killed = pretrain(recipe, words, str(run), workers=(2, 2), progress=KillsAWorker(step=50))
@@ -94,7 +101,13 @@ def test_the_command_says_shares_and_losses_of_each(
     words: list[str], corpus: str, other_corpus: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     command = ["pretrain", "canine-s-tiny", "--data", *words, "--output", str(tmp_path / "run")]
-    small: dict[str, Any] = {"steps": 2, "global_batch": 4, "length": 64, "validation_windows": 8, "threads": 1}
+    small: dict[str, Any] = {
+        "steps": 2,
+        "global_batch": 4,
+        "length": 64,
+        "validation_windows": 8,
+        "threads": 1,
+    }
     keys = [word for key, value in small.items() for word in (f"--train.{key}", str(value))]
     assert cli.main([*command, *keys, "--dry-run"]) == 0
     assert f"fits the data {' '.join(words)} and " in capsys.readouterr().out
@@ -118,7 +131,16 @@ def test_a_sweep_and_a_plan_take_the_same_words(
         "--overrides.train.validation_windows",
         "8",
     ]
-    command = ["sweep", "three-knobs-tiny", "--data", *words, "--output", str(tmp_path / "sweep"), "--trials", "2"]
+    command = [
+        "sweep",
+        "three-knobs-tiny",
+        "--data",
+        *words,
+        "--output",
+        str(tmp_path / "sweep"),
+        "--trials",
+        "2",
+    ]
     assert cli.main([*command, *small, "--dry-run"]) == 0
     assert cli.main(["plan", "canine-s-tiny", "--gpus", "1", "--data", *words, "--json"]) == 0
     assert f"256 examples of {' '.join(words)}" in capsys.readouterr().out
@@ -146,7 +168,12 @@ def test_wrong_weights_are_one_line(
     name: str, given: list[str], said: str, corpus: str, other_corpus: str, tmp_path: Path, capsys: Any
 ) -> None:
     words = [f"{path}{weight}" for path, weight in zip((corpus, other_corpus), given, strict=True)]
-    more = {"pretrain": ["--output", "r"], "sweep": ["--output", "r"], "plan": ["--gpus", "1"], "evaluate": []}[name]
+    more = {
+        "pretrain": ["--output", "r"],
+        "sweep": ["--output", "r"],
+        "plan": ["--gpus", "1"],
+        "evaluate": [],
+    }[name]
     subject = {"sweep": "three-knobs-tiny", "evaluate": str(tmp_path)}.get(name, "canine-s-tiny")
     if name == "evaluate":
         (tmp_path / "config.yaml").write_text("recipe: {}\ndata: a\nmanifest: b\n")

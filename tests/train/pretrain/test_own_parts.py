@@ -35,8 +35,19 @@ from tokenfree.workflows.report.page import write_report
 
 PAGE = (REPOSITORY / "docs" / "own_parts.md").read_text(encoding="utf-8")
 SMALL = {
-    "model": {"width": 16, "embedder": {"buckets": 128, "max_characters": 128}, "trunk": {"layers": 1, "heads": 2}},
-    "train": {"steps": 2, "global_batch": 4, "streams": 2, "validation_windows": 4, "length": 64, "threads": 1},
+    "model": {
+        "width": 16,
+        "embedder": {"buckets": 128, "max_characters": 128},
+        "trunk": {"layers": 1, "heads": 2},
+    },
+    "train": {
+        "steps": 2,
+        "global_batch": 4,
+        "streams": 2,
+        "validation_windows": 4,
+        "length": 64,
+        "threads": 1,
+    },
 }
 OWN = {"objective": ("objectives.canine_s", "Config"), "train.optimizer": ("optimizers.lamb", "Config")}
 
@@ -58,7 +69,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     with own_code.trusting(True, "test"):
         yield tmp_path
     for name in sys.modules.keys() - before:
-        if name.partition(".")[0] != "tokenfree" and str(tmp_path) in str(getattr(sys.modules[name], "__file__", "")):
+        if name.partition(".")[0] != "tokenfree" and str(tmp_path) in str(
+            getattr(sys.modules[name], "__file__", "")
+        ):
             del sys.modules[name]
 
 
@@ -141,7 +154,9 @@ def test_whatever_opens_a_run_refuses_code_and_names_it(run: str, corpus: str, f
         ):
             opened()
     for steps in (None, 4):
-        with pytest.raises(UserError, match=r"parts that are not in the recipe, my_module\.MeanPool; give the"):
+        with pytest.raises(
+            UserError, match=r"parts that are not in the recipe, my_module\.MeanPool; give the"
+        ):
             pretrain(plain, corpus, run, extend_to=steps)
     assert not (folder / "new").exists()
 
@@ -231,7 +246,9 @@ def test_trusting_is_required_in_python(untrusted: Path, corpus: str) -> None:
         lambda: sweep(built, corpus, "out"),
         lambda: sweep(Recipe.for_sweep("sweep.yaml"), corpus, "out"),
         lambda: sweep(Recipe.for_sweep("space.yaml"), corpus, "out"),
-        lambda: sweep(Recipe.for_sweep("task.yaml"), TaskInput({"train": "labels.tsv", "dev": "labels.tsv"}), "out"),
+        lambda: sweep(
+            Recipe.for_sweep("task.yaml"), TaskInput({"train": "labels.tsv", "dev": "labels.tsv"}), "out"
+        ),
     ]
     for call in calls:
         with pytest.raises(UntrustedCode, match=r"names code outside tokenfree, my_module\.MeanPool, "):
@@ -241,7 +258,9 @@ def test_trusting_is_required_in_python(untrusted: Path, corpus: str) -> None:
 
 def test_trusting_is_required_outside_of_functions_that_ask(untrusted: Path) -> None:
     with pytest.raises(UserError, match=r"my_module\.MeanPool is code outside tokenfree; give --trust-code"):
-        contextvars.Context().run(build, PretrainRecipe, library.read_based("mean.yaml"), source="recipe mean.yaml")
+        contextvars.Context().run(
+            build, PretrainRecipe, library.read_based("mean.yaml"), source="recipe mean.yaml"
+        )
 
 
 def test_a_report_runs_no_code(run: str, corpus: str, folder: Path) -> None:
@@ -249,7 +268,10 @@ def test_a_report_runs_no_code(run: str, corpus: str, folder: Path) -> None:
     del sys.modules["my_module"]
     page = write_report([run, corpus], "page.html").read_text(encoding="utf-8")
     assert not (folder / "was_run").exists()
-    assert "No predictions: a report runs no code from outside tokenfree, and this run names my_module.MeanPool" in page
+    assert (
+        "No predictions: a report runs no code from outside tokenfree, and this run names my_module.MeanPool"
+        in page
+    )
 
 
 def test_whoever_trusts_it_opens_it(run: str, recipe: PretrainRecipe, corpus: str) -> None:
@@ -298,8 +320,16 @@ class Mine({name}):
 @pytest.mark.parametrize(
     ("over", "base", "problem"),
     [
-        ({"objective": "empty.Empty"}, "objectives.base.Objective", "Empty lacks build, check, collator, symbols"),
-        ({"objective": "empty.Empty"}, "optimizers.base.OptimizerConfig", "its settings do not inherit Objective"),
+        (
+            {"objective": "empty.Empty"},
+            "objectives.base.Objective",
+            "Empty lacks build, check, collator, symbols",
+        ),
+        (
+            {"objective": "empty.Empty"},
+            "optimizers.base.OptimizerConfig",
+            "its settings do not inherit Objective",
+        ),
         ({"train": {"optimizer": "empty.Empty"}}, "optimizers.base.OptimizerConfig", "Empty lacks build"),
     ],
 )
@@ -312,15 +342,18 @@ def test_what_a_part_lacks_in_other_slots(folder: Path, over: Any, base: str, pr
 
 
 def test_what_a_task_lacks(folder: Path) -> None:
-    text = (
-        "from tokenfree.train.tasks.base import DownstreamTask\nclass Empty(DownstreamTask): name: str = 'empty.Empty'"
-    )
+    text = "from tokenfree.train.tasks.base import DownstreamTask\n"
+    text += "class Empty(DownstreamTask): name: str = 'empty.Empty'"
     (folder / "empty.py").write_text(text, encoding="utf-8")
-    with pytest.raises(UserError, match=r"task: .* Empty lacks build, collator, examples, predictions, raw, scores "):
+    with pytest.raises(
+        UserError, match=r"task: .* Empty lacks build, collator, examples, predictions, raw, scores "
+    ):
         build(FinetuneRecipe, {"task": "empty.Empty"}, source="r")
 
 
-def test_a_run_in_a_store_is_refused_alike(recipe: PretrainRecipe, corpus: str, folder: Path, bucket: str) -> None:
+def test_a_run_in_a_store_is_refused_alike(
+    recipe: PretrainRecipe, corpus: str, folder: Path, bucket: str
+) -> None:
     pretrain(recipe, corpus, f"{bucket}/run")
     del sys.modules["my_module"]
     with pytest.raises(UntrustedCode, match=r"my_module\.MeanPool"):
@@ -343,7 +376,10 @@ def test_a_worker_without_the_module_says_so(recipe: PretrainRecipe, folder: Pat
 
 
 def test_a_worker_imports_from_the_working_directory_first(
-    recipe: PretrainRecipe, folder: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+    recipe: PretrainRecipe,
+    folder: Path,
+    tmp_path_factory: pytest.TempPathFactory,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """As the command does: a module of that name elsewhere on its path, as one of ours may be, is not taken."""
     from tokenfree.train.ray.driver import _unpickled

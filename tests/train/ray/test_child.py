@@ -129,5 +129,7 @@ def test_messages_and_a_result_come_back_to_a_script_which_is_not_run_again(tmp_
         "    print([message for message in counting.messages(9.0) if message is not None], counting.result())\n"
     )
     environment = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
-    said = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, env=environment, check=True)
+    said = subprocess.run(
+        [sys.executable, str(script)], capture_output=True, text=True, env=environment, check=True
+    )
     assert (said.stdout, said.stderr) == ("[0, 1, 2] done\n", "")

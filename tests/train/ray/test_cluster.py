@@ -73,7 +73,9 @@ def test_what_keeps_ray_from_starting_is_one_line(monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.parametrize("value", [None, "", "local"])
-def test_ray_session_starts_a_private_ray(value: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ray_session_starts_a_private_ray(
+    value: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     started: dict[str, Any] = {}
 
     def init(address: str, **options: Any) -> None:

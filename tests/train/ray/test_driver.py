@@ -106,13 +106,17 @@ def test_two_workers_roll_back_as_one_does(corpus: str, make_recipe: MakeRecipe,
     assert losses[0] == pytest.approx(losses[1], rel=1e-4)
 
 
-def test_an_error_of_a_worker_comes_first_with_its_rank(corpus: str, make_recipe: MakeRecipe, tmp_path: Path) -> None:
+def test_an_error_of_a_worker_comes_first_with_its_rank(
+    corpus: str, make_recipe: MakeRecipe, tmp_path: Path
+) -> None:
     data = Path(shutil.copytree(corpus, tmp_path / "data"))
     shard = data / "train" / "data-00000-of-00001.arrow"
     shard.write_bytes(shard.read_bytes()[:1000])
     began = threading.Event()
     with pytest.raises(JobError, match=r"worker \d: .*data-00000-of-00001.arrow has 1000 bytes"):
-        pretrain(make_recipe(), str(data), str(tmp_path / "run"), workers=(2, 2), progress=lambda line: began.set())
+        pretrain(
+            make_recipe(), str(data), str(tmp_path / "run"), workers=(2, 2), progress=lambda line: began.set()
+        )
     assert began.is_set()
     assert ray_processes() == []
 
@@ -132,7 +136,9 @@ def test_what_the_user_reads(tmp_path: Path) -> None:
     assert "no CPU" in str(explain(ControllerError(ValueError("no CPU\nmore")), run, "ray"))
 
 
-def test_an_unexpected_error_leaves_its_traceback_in_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unexpected_error_leaves_its_traceback_in_the_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def fail(*_: object, **__: object) -> None:
         raise KeyError("x")
 

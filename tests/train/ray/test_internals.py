@@ -43,12 +43,22 @@ def inner_imports(path: Path) -> list[str]:
     nodes = ast.walk(ast.parse(path.read_text(encoding="utf-8")))
     modules += [alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names]
     parts = [module.split(".") for module in modules]
-    return [".".join(names) for names in parts if names[0] == "ray" and any(name.startswith("_") for name in names)]
+    return [
+        ".".join(names)
+        for names in parts
+        if names[0] == "ray" and any(name.startswith("_") for name in names)
+    ]
 
 
 def test_only_one_file_and_the_process_of_a_node_look_inside_ray() -> None:
-    files = [path for folder in ("core", "train", "workflows", "pipelines") for path in (SOURCE / folder).rglob("*.py")]
-    found = {path.relative_to(SOURCE).as_posix(): modules for path in files if (modules := inner_imports(path))}
+    files = [
+        path
+        for folder in ("core", "train", "workflows", "pipelines")
+        for path in (SOURCE / folder).rglob("*.py")
+    ]
+    found = {
+        path.relative_to(SOURCE).as_posix(): modules for path in files if (modules := inner_imports(path))
+    }
     assert set(found) == {SEAM, NODE, ACCESS}, "use Ray's documented doors, or go through internals.py"
     assert len(found[SEAM]) == 5
     assert found[NODE] == ["ray._private"]
@@ -67,7 +77,9 @@ def test_callbacks_are_called_by_the_names_that_they_have() -> None:
             assert asyncio.iscoroutinefunction(method) == asyncio.iscoroutinefunction(theirs), name
     resize = inspect.getsource(TrainController._execute_resize_decision)
     at = resize.index("before_controller_execute_resize_decision")
-    assert "decision.num_workers" in resize[at:], "the number that ResizeCallback changes is not read after it"
+    assert "decision.num_workers" in resize[at:], (
+        "the number that ResizeCallback changes is not read after it"
+    )
     assert ResizeDecision(1, {}).num_workers == 1
     for name in ("get_workers", "get_latest_poll_status", "poll_status", "execute", "execute_single"):
         assert hasattr(WorkerGroup, name), f"ResizeCallback or TorchGroup calls WorkerGroup.{name}"

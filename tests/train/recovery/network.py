@@ -37,10 +37,17 @@ class Network(Namespaces):
             number: of the machine.
             num_cpus: that it has.
             options: of `ray start`.
-            first: what a shell does before, on a machine whose folder of Ray, `temp`, is its own; not on the head.
+            first: what a shell does before, on a machine whose folder of Ray, `temp`, is its own; not on the
+                head.
         """
         where = ["--head", "--port=6379", "--include-dashboard=false", f"--temp-dir={self.temp}"]
-        command = [RAY, "start", f"--node-ip-address={self.address(number)}", f"--num-cpus={num_cpus}", "--block"]
+        command = [
+            RAY,
+            "start",
+            f"--node-ip-address={self.address(number)}",
+            f"--num-cpus={num_cpus}",
+            "--block",
+        ]
         command += [
             "--object-store-memory=100000000",
             *options,

@@ -51,7 +51,9 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", disk], check=True)
 
 
-def test_a_full_disk(small_disk: Path, corpus: str, make_recipe: MakeRecipe, tmp_path: Path, history: History) -> None:
+def test_a_full_disk(
+    small_disk: Path, corpus: str, make_recipe: MakeRecipe, tmp_path: Path, history: History
+) -> None:
     recipe = make_recipe(steps=40, checkpoint_every_steps=1, keep_checkpoints=1000, validate_every_steps=20)
     run = small_disk / "run"
     with pytest.raises(UserError, match=r"No space left on device.*make room.*the same command again"):

@@ -36,10 +36,14 @@ def pid_of(node: Any, part: str) -> int:
     return process.pid
 
 
-def begin(cluster: Cluster, corpus: str, make_recipe: MakeRecipe, run: Path, start: Any, *, steps: int) -> Any:
+def begin(
+    cluster: Cluster, corpus: str, make_recipe: MakeRecipe, run: Path, start: Any, *, steps: int
+) -> Any:
     recipe = make_recipe(steps=steps, micro_batch=2, checkpoint_every_steps=10, validate_every_steps=100_000)
     training = start(recipe, corpus, str(run), workers=(1, 2), RAY_ADDRESS=cluster.address)
-    training.wait_for(lambda lines: any(line.get("event") == "start" and line["workers"] == 2 for line in lines))
+    training.wait_for(
+        lambda lines: any(line.get("event") == "start" and line["workers"] == 2 for line in lines)
+    )
     training.wait_for_step(30)
     return training
 

@@ -45,7 +45,11 @@ def worker_pids(node: Any) -> list[int]:
 
 def resumes(lines: list[dict[str, Any]], workers: int) -> list[int]:
     """The numbers of the lines that say that training goes on with so many workers."""
-    return [number for number, line in enumerate(lines) if line.get("event") == "resume" and line["workers"] == workers]
+    return [
+        number
+        for number, line in enumerate(lines)
+        if line.get("event") == "resume" and line["workers"] == workers
+    ]
 
 
 def next_step_with(workers: int) -> Callable[[list[dict[str, Any]]], bool]:
@@ -69,7 +73,9 @@ def test_a_lost_node_is_done_without_and_used_again(
     )
     run = tmp_path / "run"
     training = start(recipe, corpus, str(run), workers=(1, 3), RAY_ADDRESS=cluster.address)
-    training.wait_for(lambda lines: any(line.get("event") == "start" and line["workers"] == 3 for line in lines))
+    training.wait_for(
+        lambda lines: any(line.get("event") == "start" and line["workers"] == 3 for line in lines)
+    )
     training.wait_for_step(30)
 
     lost = next(node for node in cluster.worker_nodes if worker_pids(node))
@@ -90,7 +96,11 @@ def test_a_lost_node_is_done_without_and_used_again(
     assert [line["step"] for line in lines] == list(range(1, len(lines) + 1))
     assert f"stopped by SIGTERM after step {len(lines)}" in training.log.read_text()
     log = training.lines()
-    back = next(line for line in log[resumes(log, 2)[0] :] if "a change from 2 to 3 workers" in line.get("message", ""))
+    back = next(
+        line
+        for line in log[resumes(log, 2)[0] :]
+        if "a change from 2 to 3 workers" in line.get("message", "")
+    )
     resumed = log[resumes(log, 3)[-1]]["step"]
     assert f"after step {resumed} by" in back["message"]  # no step was done twice for the node that came back
 
@@ -99,7 +109,9 @@ def test_a_lost_node_is_done_without_and_used_again(
         pretrain(recipe, corpus, str(alone), progress=interrupt_at(len(lines)))
     expected = read_json_lines(alone / "metrics.jsonl")
     exact = ("step", "num_targets", "characters")
-    assert [[line[key] for key in exact] for line in lines] == [[line[key] for key in exact] for line in expected]
+    assert [[line[key] for key in exact] for line in lines] == [
+        [line[key] for key in exact] for line in expected
+    ]
     assert [line["loss"] for line in lines] == pytest.approx([line["loss"] for line in expected], rel=1e-3)
 
 
@@ -139,7 +151,9 @@ def test_a_drained_node_costs_no_step(
 ) -> None:
     recipe = make_recipe(steps=100_000, checkpoint_every_steps=90_000, validate_every_steps=90_000)
     training = start(recipe, corpus, str(tmp_path / "run"), workers=(1, 3), RAY_ADDRESS=cluster.address)
-    training.wait_for(lambda lines: any(line.get("event") == "start" and line["workers"] == 3 for line in lines))
+    training.wait_for(
+        lambda lines: any(line.get("event") == "start" and line["workers"] == 3 for line in lines)
+    )
     training.wait_for_step(10)
     drained = next(node for node in cluster.worker_nodes if worker_pids(node))
     command = ["--address", cluster.address, "--node-id", drained.node_id, "--reason", "DRAIN_NODE_REASON_PREEMPTION",

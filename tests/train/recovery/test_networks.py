@@ -37,7 +37,9 @@ def next_step_with(workers: int) -> Callable[[list[dict[str, Any]]], bool]:
     def seen(lines: list[dict[str, Any]]) -> bool:
         starts = [number for number, line in enumerate(lines) if line.get("workers")]
         return (
-            bool(starts) and lines[starts[-1]]["workers"] == workers and any("loss" in x for x in lines[starts[-1] :])
+            bool(starts)
+            and lines[starts[-1]]["workers"] == workers
+            and any("loss" in x for x in lines[starts[-1] :])
         )
 
     return seen
@@ -47,7 +49,9 @@ def next_step_with(workers: int) -> Callable[[list[dict[str, Any]]], bool]:
 def test_a_machine_is_lost(
     loss: str, network: Network, corpus: str, make_recipe: MakeRecipe, tmp_path: Path, start: Any
 ) -> None:
-    recipe = make_recipe(steps=100_000, checkpoint_every_steps=25, validate_every_steps=50_000, keep_checkpoints=2)
+    recipe = make_recipe(
+        steps=100_000, checkpoint_every_steps=25, validate_every_steps=50_000, keep_checkpoints=2
+    )
     run = tmp_path / "run"
     command = network.inside(1, [sys.executable])
     training = start(recipe, corpus, str(run), workers=(1, 2), python=command,

@@ -41,7 +41,9 @@ def fetched(run: str) -> Path:
     return stored.folder
 
 
-def test_a_whole_run(corpus: str, make_recipe: MakeRecipe, bucket: str, tmp_path: Path, history: History) -> None:
+def test_a_whole_run(
+    corpus: str, make_recipe: MakeRecipe, bucket: str, tmp_path: Path, history: History
+) -> None:
     run = f"{bucket}/runs/one"
     lines: list[Any] = []
     result = pretrain(make_recipe(), corpus, run, progress=lines.append)
@@ -51,7 +53,15 @@ def test_a_whole_run(corpus: str, make_recipe: MakeRecipe, bucket: str, tmp_path
     assert steps(run) == [3, 6, 8]
     found = {name.split("/")[0] for name in names(run)} - {"_lock"}
     assert found == {
-        *("config.yaml", "checkpoints", "metrics.jsonl", "events.jsonl", "result.json", "tensorboard", "hashes.json")
+        *(
+            "config.yaml",
+            "checkpoints",
+            "metrics.jsonl",
+            "events.jsonl",
+            "result.json",
+            "tensorboard",
+            "hashes.json",
+        )
     }
     assert len(verify_folder(run).checkpoints) == 3
     assert verify_folder(run).unhashed == ()
@@ -135,7 +145,9 @@ def test_a_damaged_checkpoint_is_named_and_the_one_before_it_used(
     fs.pipe_file(path, bytes(content))
     fs.pipe_file(f"{run}/checkpoints/step_00000009/model.safetensors", b"cut short: there is no COMMIT")
     messages: list[str] = []
-    again = pretrain(make_recipe(), corpus, run, progress=lambda line: messages.append(line.get("message", "")))
+    again = pretrain(
+        make_recipe(), corpus, run, progress=lambda line: messages.append(line.get("message", ""))
+    )
     assert f"{run}/checkpoints/step_00000008 is damaged: model.safetensors" in messages[0]
     assert "step 6 of 8" in messages[1]
     assert (again.loss, again.validation_loss) == (first.loss, first.validation_loss)
@@ -190,7 +202,8 @@ def test_two_commands_on_one_run(corpus: str, make_recipe: MakeRecipe, bucket: s
         with pytest.raises(UserError, match=f"{run} is being trained by another command"):
             pretrain(make_recipe(), corpus, run)
         Run(run, number).publish()
-        stored.storage.write_json("_lock/00000002", {"host": "another machine"})  # which took this one for dead
+        # Which took this one for dead.
+        stored.storage.write_json("_lock/00000002", {"host": "another machine"})
         with pytest.raises(JobError, match="was taken over by another command on another machine"):
             Run(run, number).publish()
 

@@ -24,7 +24,8 @@ pytestmark = [
 def test_a_token_reaches_the_workers_and_no_log(
     corpus: str, make_recipe: MakeRecipe, tmp_path: Path, start: Any
 ) -> None:
-    with tempfile.TemporaryDirectory(prefix="tf-") as ray_folder:  # short: sockets have paths of at most 107 characters
+    # Short: sockets have paths of at most 107 characters.
+    with tempfile.TemporaryDirectory(prefix="tf-") as ray_folder:
         secret = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": TOKEN, "RAY_TMPDIR": ray_folder}
         recipe = make_recipe(steps=40)
         training = start(recipe, corpus, str(tmp_path / "run"), workers=(2, 2), **secret)
@@ -33,7 +34,9 @@ def test_a_token_reaches_the_workers_and_no_log(
         environments = [Path(f"/proc/{process.pid}/environ").read_bytes() for process in workers]
         assert len(environments) == 2
         assert all(f"RAY_AUTH_TOKEN={TOKEN}".encode() in environment for environment in environments)
-        written = [path for folder in (tmp_path, Path(ray_folder)) for path in folder.rglob("*") if path.is_file()]
+        written = [
+            path for folder in (tmp_path, Path(ray_folder)) for path in folder.rglob("*") if path.is_file()
+        ]
         assert any("raylet" in path.name for path in written)
         assert [path for path in written if TOKEN.encode() in path.read_bytes()] == []
         assert training.end() == 0

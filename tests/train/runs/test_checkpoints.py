@@ -23,7 +23,9 @@ from tokenfree.train.runs.run import Run
 
 
 def state_of(step: int) -> CheckpointState:
-    return CheckpointState(step, 0, "recipe", "manifest", None, {"seed": 0}, 1, progress=RunProgress(loss=1.5))
+    return CheckpointState(
+        step, 0, "recipe", "manifest", None, {"seed": 0}, 1, progress=RunProgress(loss=1.5)
+    )
 
 
 def newest(folder: Path, warn: Callable[[str], None]) -> Checkpoint | None:
@@ -77,7 +79,9 @@ def test_every_flipped_bit_of_its_small_files_is_seen(file: str, every: int, tmp
     path = save(tmp_path, 2) / file
     content = path.read_bytes()
     for bit in range(0, 8 * len(content), every):
-        path.write_bytes(content[: bit // 8] + bytes([content[bit // 8] ^ 1 << bit % 8]) + content[bit // 8 + 1 :])
+        path.write_bytes(
+            content[: bit // 8] + bytes([content[bit // 8] ^ 1 << bit % 8]) + content[bit // 8 + 1 :]
+        )
         with pytest.raises(JobError, match=f"{checkpoint_name(2)} is damaged"):
             read(tmp_path / checkpoint_name(2))
 
@@ -86,7 +90,9 @@ def test_no_checkpoint_at_all(tmp_path: Path) -> None:
     assert newest(tmp_path / "absent", pytest.fail) is None
 
 
-def test_a_write_that_was_killed_leaves_the_others_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_write_that_was_killed_leaves_the_others_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     save(tmp_path, 1)
 
     def killed(*arguments: object) -> None:

@@ -26,7 +26,9 @@ from tokenfree.train.sweep.search import Proposer, SweepJournal
 from tokenfree.workflows import cli
 from tokenfree.workflows.report.page import write_report
 
-SMALL = {"train": {"steps": 2, "checkpoint_every_steps": 1, "validate_every_steps": 2, "validation_windows": 4}}
+SMALL = {
+    "train": {"steps": 2, "checkpoint_every_steps": 1, "validate_every_steps": 2, "validation_windows": 4}
+}
 OBJECTIVE = {"objective": {"name": "canine_s"}}
 # Arguments of commands, by the folder that they read. DATA, TEXTS and LABELS are undamaged inputs.
 READERS = {
@@ -72,7 +74,11 @@ def ended(corpus: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
     for key in ("streams", "validation_windows"):
         task["train"].pop(key)
     labels = str(folder / "labels.tsv")
-    finetune(build(FinetuneRecipe, task, source="test"), {"train": labels, "dev": labels}, str(folder / "finetuned"))
+    finetune(
+        build(FinetuneRecipe, task, source="test"),
+        {"train": labels, "dev": labels},
+        str(folder / "finetuned"),
+    )
     tokenfree.export(folder / "run", folder / "export")
     import_folder(folder / "export", folder / "imported")
     tokenfree.embed(str(folder / "run"), str(folder / "texts"), str(folder / "vectors"))
@@ -148,7 +154,9 @@ def test_check_finished_stops_python(kind: str, load: Callable[[Path], Any], end
             load(ended / kind)
 
 
-def test_check_finished_stops_recipes_of_ended_folders(ended: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_check_finished_stops_recipes_of_ended_folders(
+    ended: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     for path in (ended / "sweep" / "best.yaml", ended / "run" / "config.yaml"):
         content = path.read_bytes()
         path.write_bytes(content.replace(b"seed: 0", b"seed: 1"))

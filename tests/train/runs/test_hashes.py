@@ -82,7 +82,9 @@ def flipped(data: bytes, bit: int) -> bytes:
     return bytes(other)
 
 
-def test_a_finished_folder_is_good_and_wholly_covered(finished: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_finished_folder_is_good_and_wholly_covered(
+    finished: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     found = verify_folder(str(finished))
     assert (found.complete, found.unhashed) == (True, ())
     assert len(found.checkpoints) == 2

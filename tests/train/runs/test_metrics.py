@@ -57,7 +57,9 @@ def test_there_is_a_tensorboard(tmp_path: Path) -> None:
     version, again, start, *steps = board(file)
     assert version.file_version == again.file_version == "brain.Event:2"
     assert (again.step, start.step, start.session_log.status) == (3, 3, SessionLog.START)  # later steps go
-    written = [(event.step, {value.tag: value.simple_value for value in event.summary.value}) for event in steps]
+    written = [
+        (event.step, {value.tag: value.simple_value for value in event.summary.value}) for event in steps
+    ]
     lines = read_json_lines(tmp_path / "metrics.jsonl")
     assert written == [(line["step"], pytest.approx({"loss": line["loss"]})) for line in lines]
 

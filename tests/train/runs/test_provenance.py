@@ -51,7 +51,9 @@ def test_the_commit_is_that_of_the_checkout_which_holds_the_code(
     assert provenance.commit() is None
     for command in ("init --quiet", "add .", "-c user.name=x -c user.email=x@y commit --quiet -m first"):
         subprocess.run(["git", "-C", str(tmp_path), *command.split()], check=True)
-    head = subprocess.run(["git", "-C", str(tmp_path), "rev-parse", "HEAD"], capture_output=True, text=True).stdout
+    head = subprocess.run(
+        ["git", "-C", str(tmp_path), "rev-parse", "HEAD"], capture_output=True, text=True
+    ).stdout
     assert provenance.commit() == head.strip()
     (code / "provenance.py").write_text("changed = 1")
     assert provenance.commit() == f"{head.strip()}-dirty"
@@ -64,7 +66,9 @@ def test_gpus_are_named_by_the_driver(tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.setattr(provenance.torch.cuda, "device_count", lambda: 1)
     assert provenance.accelerators() == ["CUDA device"]
     (tmp_path / "0000:00:04.0").mkdir()
-    (tmp_path / "0000:00:04.0" / "information").write_text("Model: \t\t NVIDIA H100 80GB HBM3\nIRQ:   \t\t 22\n")
+    (tmp_path / "0000:00:04.0" / "information").write_text(
+        "Model: \t\t NVIDIA H100 80GB HBM3\nIRQ:   \t\t 22\n"
+    )
     assert provenance.accelerators() == ["NVIDIA H100 80GB HBM3"]
     monkeypatch.setattr(provenance.torch.cuda, "device_count", lambda: 0)
     assert provenance.accelerators() == []

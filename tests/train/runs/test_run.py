@@ -20,14 +20,22 @@ from tokenfree.train.runs.metrics import Recorder, append_event, cut
 from tokenfree.train.runs.provenance import attempt
 from tokenfree.train.runs.run import Run
 
-LINES = (
-    b'{"event": "start", "step": 0, "time": 1.5, "workers": 1}\n{"event": "tracker", "tracker": "wandb", "id": "a1"}\n'
-)
+LINES = b'{"event": "start", "step": 0, "time": 1.5, "workers": 1}\n'
+LINES += b'{"event": "tracker", "tracker": "wandb", "id": "a1"}\n'
 READERS: dict[str, tuple[bytes, Callable[[Path], Any]]] = {
-    "result.json": (b'{"steps": 8, "loss": 1.5, "baselines": {"unigram": 2.0}}', lambda run: Run(run).result()),
+    "result.json": (
+        b'{"steps": 8, "loss": 1.5, "baselines": {"unigram": 2.0}}',
+        lambda run: Run(run).result(),
+    ),
     "events.jsonl": (LINES, lambda run: Run(run).events()),
-    "metrics.jsonl": (b'{"step": 1, "loss": 2.5}\n{"step": 2, "loss": 2}\n', lambda run: cut(run / "metrics.jsonl", 2)),
-    "incidents/batch_00000004.json": (b'{"checkpoint": 3, "left_out": [4], "kind": "loss_spike"}', roll_backs),
+    "metrics.jsonl": (
+        b'{"step": 1, "loss": 2.5}\n{"step": 2, "loss": 2}\n',
+        lambda run: cut(run / "metrics.jsonl", 2),
+    ),
+    "incidents/batch_00000004.json": (
+        b'{"checkpoint": 3, "left_out": [4], "kind": "loss_spike"}',
+        roll_backs,
+    ),
 }
 
 
@@ -84,7 +92,9 @@ def test_a_damaged_config_is_named(tmp_path: Path) -> None:
     assert read_config(tmp_path) == config
 
 
-@pytest.mark.parametrize("torn", [b'{"event": "re', b"\0\0\0", b'{"event": "start", "step": 1}', b"x" * 100_000])
+@pytest.mark.parametrize(
+    "torn", [b'{"event": "re', b"\0\0\0", b'{"event": "start", "step": 1}', b"x" * 100_000]
+)
 def test_a_torn_last_event_does_not_spoil_the_next_one(torn: bytes, tmp_path: Path) -> None:
     path = tmp_path / "events.jsonl"
     path.write_bytes(LINES + torn)

@@ -36,7 +36,9 @@ def ids(run: Path, name: str) -> list[str]:
     return [line["id"] for line in lines if line["event"] == "tracker" and line["tracker"] == name]
 
 
-def test_mlflow(corpus: str, make_recipe: MakeRecipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_mlflow(
+    corpus: str, make_recipe: MakeRecipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     mlflow = pytest.importorskip("mlflow", reason="needs the extra tracking")
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     run = tmp_path / "run"
@@ -52,16 +54,21 @@ def test_mlflow(corpus: str, make_recipe: MakeRecipe, tmp_path: Path, monkeypatc
     assert found.info.run_name == "run"
     assert found.data.params["model.trunk.layers"] == "1"
     steps = {metric.step: metric.value for metric in client.get_metric_history(number, "loss")}
-    assert steps == {line["step"]: line["loss"] for line in read_json_lines(run / "metrics.jsonl") if "loss" in line}
+    assert steps == {
+        line["step"]: line["loss"] for line in read_json_lines(run / "metrics.jsonl") if "loss" in line
+    }
     assert {metric.step for metric in client.get_metric_history(number, "validation_loss")} == {4, 8}
 
-    pretrain(make_recipe(log_to=["mlflow"], micro_batch=4), corpus, str(run), extend_to=10)  # params cannot be changed
+    # Params cannot be changed.
+    pretrain(make_recipe(log_to=["mlflow"], micro_batch=4), corpus, str(run), extend_to=10)
     assert ids(run, "mlflow") == [number]
     assert client.get_run(number).data.params["train.steps"] == "8"
     assert {metric.step for metric in client.get_metric_history(number, "loss")} == set(range(1, 11))
 
 
-def test_wandb_offline(corpus: str, make_recipe: MakeRecipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_wandb_offline(
+    corpus: str, make_recipe: MakeRecipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     pytest.importorskip("wandb", reason="needs the extra tracking")
     monkeypatch.setenv("WANDB_MODE", "offline")
     run = tmp_path / "run"
@@ -76,7 +83,9 @@ def test_wandb_offline(corpus: str, make_recipe: MakeRecipe, tmp_path: Path, mon
 
 def test_a_tracker_that_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    with pytest.raises(UserError, match=r"train.log_to: wandb is not installed; run pip install '/.*\[tracking\]'"):
+    with pytest.raises(
+        UserError, match=r"train.log_to: wandb is not installed; run pip install '/.*\[tracking\]'"
+    ):
         trackers.check(("wandb",))
 
 
@@ -103,7 +112,9 @@ def test_a_tracker_that_fails_does_not_stop_training(tmp_path: Path, monkeypatch
 
 
 @pytest.mark.parametrize("answers", ["refuses", "never"])
-def test_tracked_goes_on_without_a_server(answers: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tracked_goes_on_without_a_server(
+    answers: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     pytest.importorskip("mlflow", reason="needs the extra tracking")
     monkeypatch.setattr(trackers, "_SECONDS", 3.0)
     with socket.socket() as server:
@@ -118,7 +129,9 @@ def test_tracked_goes_on_without_a_server(answers: str, tmp_path: Path, monkeypa
     assert time.monotonic() - began < 20
     lost, line = seen
     assert (lost["event"], line["step"]) == ("tracker_lost", 1)
-    assert re.fullmatch(r"warning: mlflow gets no more metrics \(.+\); metrics.jsonl has all", lost["message"])
+    assert re.fullmatch(
+        r"warning: mlflow gets no more metrics \(.+\); metrics.jsonl has all", lost["message"]
+    )
 
 
 def test_a_tracker_that_stops_answering_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -153,13 +166,16 @@ def test_trackers_get_numbers_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(trackers, "check", lambda names: None)
     with trackers.tracked(("wandb",), Run(tmp_path), {}, lambda line: None) as take:
         assert take is not None
-        take({"step": 1, "loss": 1.5, "accuracy": float("nan"), "gradient_norm": float("inf"), "note": "geese"})
+        take(
+            {"step": 1, "loss": 1.5, "accuracy": float("nan"), "gradient_norm": float("inf"), "note": "geese"}
+        )
     assert logged == [(1, {"loss": 1.5})]
 
 
 def test_trackers_are_imported_only_where_asked_for() -> None:
-    program = (
-        "import sys, tokenfree.train.pretrain; print([name for name in ('wandb', 'mlflow') if name in sys.modules])"
+    program = "import sys, tokenfree.train.pretrain; "
+    program += "print([name for name in ('wandb', 'mlflow') if name in sys.modules])"
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, cwd=REPOSITORY, check=True
     )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, cwd=REPOSITORY, check=True)
     assert json.loads(done.stdout.replace("'", '"')) == []

@@ -11,7 +11,10 @@ from tokenfree.train.sweep.recipe import SweepRecipe, check_space, space_problem
 
 
 def make(**over: Any) -> SweepRecipe:
-    mapping = {"base": {}, "space": {"train.seed": {"integer": [0, 9]}, "train.learning_rate": {"uniform": [0.1, 0.2]}}}
+    mapping = {
+        "base": {},
+        "space": {"train.seed": {"integer": [0, 9]}, "train.learning_rate": {"uniform": [0.1, 0.2]}},
+    }
     return build(SweepRecipe, {**mapping, **over}, source="test")
 
 
@@ -32,7 +35,9 @@ def test_a_budget_is_in_one_unit() -> None:
 
 
 def test_a_trial_has_the_budget_and_the_best_recipe_the_steps_of_the_base() -> None:
-    sweep = make(base={"train": {"steps": 1000}}, overrides={"train": {"global_batch": 8}}, budget={"steps": 10})
+    sweep = make(
+        base={"train": {"steps": 1000}}, overrides={"train": {"global_batch": 8}}, budget={"steps": 10}
+    )
     recipe = sweep.recipe({"train.seed": 3}, seed=2)
     assert (recipe.train.steps, recipe.train.global_batch, recipe.train.seed) == (10, 8, 5)
     winner = build(PretrainRecipe, sweep.best_recipe({"train.seed": 3}), source="best")
@@ -100,7 +105,9 @@ def test_problems_of_variants_and_of_conditions() -> None:
         "model": {"choice": [1]},
         "model.width": {"choice": [1], "when": {"model": 1}},
     }
-    assert [problem.partition(" (")[0] for problem in space_problems(make(variants=variants, space=space))] == [
+    assert [
+        problem.partition(" (")[0] for problem in space_problems(make(variants=variants, space=space))
+    ] == [
         "space: the conditions",
         "variant deep: model.trunk.layer: should be a mapping with a key 'name', not 3",
         "space: model: model: should be a mapping, not 1",

@@ -37,7 +37,12 @@ def trial(name: str, losses: list[float], state: str = "finished", **more: Any) 
     """A trial that reported these losses, one every ten steps, at 100 characters per second or at `speed`."""
     speed = more.pop("speed", 100.0)
     reports = [
-        {"step": 10 * n, "validation_loss": loss, "characters_per_second": speed, "train_seconds": 1000.0 * n / speed}
+        {
+            "step": 10 * n,
+            "validation_loss": loss,
+            "characters_per_second": speed,
+            "train_seconds": 1000.0 * n / speed,
+        }
         for n, loss in enumerate(losses, 1)
     ]
     return trial_state(name, more.pop("values", {KEY: float(name)}), state, reports, **more)
@@ -67,8 +72,13 @@ def test_a_loss_that_is_not_a_number_is_never_best() -> None:
 
 
 def test_settings_are_compared_by_their_mean_over_seeds() -> None:
-    lucky = [trial(str(n), [loss], setting=0, seed=n, values={KEY: 1}) for n, loss in enumerate((1.0, 5.0, 6.0))]
-    steady = [trial(str(n + 3), [loss], setting=1, seed=n, values={KEY: 2}) for n, loss in enumerate((3.0, 3.1, 2.9))]
+    lucky = [
+        trial(str(n), [loss], setting=0, seed=n, values={KEY: 1}) for n, loss in enumerate((1.0, 5.0, 6.0))
+    ]
+    steady = [
+        trial(str(n + 3), [loss], setting=1, seed=n, values={KEY: 2})
+        for n, loss in enumerate((3.0, 3.1, 2.9))
+    ]
     ranked = rank([*lucky, *steady])
     assert [item.setting.values[KEY] for item in ranked] == [2, 1]
     assert ranked[0].setting.name == "setting_001"
@@ -78,7 +88,10 @@ def test_settings_are_compared_by_their_mean_over_seeds() -> None:
 
 
 def test_a_mean_over_fewer_seeds_does_not_win() -> None:
-    one = [trial("0", [1.0], setting=0, values={KEY: 1}), trial("1", [], "failed", setting=0, values={KEY: 1})]
+    one = [
+        trial("0", [1.0], setting=0, values={KEY: 1}),
+        trial("1", [], "failed", setting=0, values={KEY: 1}),
+    ]
     two = [trial(str(n), [3.0], setting=1, values={KEY: 2}) for n in (2, 3)]
     assert best([*one, *two]) is two[0]
     assert [item.setting.index for item in front(rank([*one, *two]), LOSS)] == [1]
@@ -89,7 +102,11 @@ def test_a_trial_that_took_over_other_values_is_a_setting_of_its_own() -> None:
     other = trial("2", [1.0], setting=2)
     assert [(found.index, len(found.trials)) for found in settings([*same, other])] == [(0, 2), (2, 1)]
     same[1] = trial("1", [1.0], values={KEY: 0.7}, setting=0)
-    assert [(found.index, len(found.trials)) for found in settings([*same, other])] == [(0, 1), (0, 1), (2, 1)]
+    assert [(found.index, len(found.trials)) for found in settings([*same, other])] == [
+        (0, 1),
+        (0, 1),
+        (2, 1),
+    ]
 
 
 def test_at_equal_time_losses_lie_on_the_straight_line_between_two_reports() -> None:
@@ -125,7 +142,13 @@ def test_the_front_is_of_quality_and_cost() -> None:
 
 
 def test_the_table_has_a_row_a_trial_and_a_column_for_what_is_new() -> None:
-    report = {"step": 10, "validation_loss": 2.0, "characters_per_second": 9.5, "train_seconds": 9.0, "flops": 5e12}
+    report = {
+        "step": 10,
+        "validation_loss": 2.0,
+        "characters_per_second": 9.5,
+        "train_seconds": 9.0,
+        "flops": 5e12,
+    }
     report |= {"parameters": 4005312.0}
     trials = [
         trial_state("a", {KEY: 0.1, "x": "full"}, "finished", [{**report, "report": 1}], "", 0, 1),
@@ -134,7 +157,12 @@ def test_the_table_has_a_row_a_trial_and_a_column_for_what_is_new() -> None:
         trial_state("b", {KEY: 0.3}, "failed", (), 'ValueError: no, "never"'),
     ]
     rows = {row["trial"]: row for row in csv.DictReader(io.StringIO(table(make_sweep(), trials)))}
-    assert {name: row["front"] for name, row in rows.items()} == {"a": "yes", "0.5": "yes", "0.2": "", "b": ""}
+    assert {name: row["front"] for name, row in rows.items()} == {
+        "a": "yes",
+        "0.5": "yes",
+        "0.2": "",
+        "b": "",
+    }
     assert (rows["a"]["flops"], rows["a"]["parameters"], rows["a"]["seed"], rows["a"]["x"]) == (
         "5000000000000", "4005312", "1", "full",
     )  # fmt: skip
@@ -185,7 +213,12 @@ def test_a_sweep_that_runs_is_read_from_its_journal(tmp_path: Path) -> None:
         file.write('{"event": "begin", "trial": "tri')  # is being written
     history = read_history(tmp_path, seeds=1, reports=2)
     first, second, third, fourth = history.trials.values()
-    assert [found.state for found in (first, second, third, fourth)] == ["finished", "failed", "running", "waiting"]
+    assert [found.state for found in (first, second, third, fourth)] == [
+        "finished",
+        "failed",
+        "running",
+        "waiting",
+    ]
     assert [report["validation_loss"] for report in first.reports] == [2.0, 1.0]
     assert (first.error, second.error, third.error) == ("", "ValueError: twice", "")
     assert fourth.values == {KEY: 0.3}
@@ -201,7 +234,9 @@ def test_read_history_names_the_line_of_a_flipped_bit(tmp_path: Path) -> None:
         damaged = content[:place] + bytes([content[place] ^ 1 << place % 8]) + content[place + 1 :]
         path.write_bytes(damaged)
         number = content[:place].count(b"\n") + 1
-        with pytest.raises(JobError, match=rf"^{path}: line {number}: damaged, it does not match its checksum; put a"):
+        with pytest.raises(
+            JobError, match=rf"^{path}: line {number}: damaged, it does not match its checksum; put a"
+        ):
             read_history(tmp_path, seeds=1, reports=2)
         assert path.read_bytes() == damaged
 
@@ -232,10 +267,18 @@ def test_a_finished_sweep_without_its_journal_is_refused(tmp_path: Path) -> None
 
 
 def test_names_and_values_as_people_read_them() -> None:
-    keys = ["model.trunk.attention.alpha", "model.trunk.attention.name", "model.embedder.name", "model.embedder.alpha"]
+    keys = [
+        "model.trunk.attention.alpha",
+        "model.trunk.attention.name",
+        "model.embedder.name",
+        "model.embedder.alpha",
+    ]
     assert short_names(keys) == ["attention.alpha", "attention.name", "embedder.name", "embedder.alpha"]
     assert short_names(["model.downsampler.rate", "train.seed"]) == ["rate", "seed"]
     assert [format_value(value) for value in (0.1 + 0.2, 4.0, "full", None, True, [1, 2])] == [
         "0.3", "4", "full", "", "true", "[1, 2]",
     ]  # fmt: skip
-    assert hyperparameters([trial_state("a", {"y": 1}, "failed"), trial_state("b", {"x": 1}, "failed")]) == ["x", "y"]
+    assert hyperparameters([trial_state("a", {"y": 1}, "failed"), trial_state("b", {"x": 1}, "failed")]) == [
+        "x",
+        "y",
+    ]

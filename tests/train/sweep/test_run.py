@@ -110,7 +110,9 @@ def test_what_cannot_work_is_refused_before_anything_starts(
         run_sweep(make_sweep(make_recipe(), space=rates), corpus, output)
     fractions = {"objective.validation_mask_fraction": {"choice": [0.15, 0.3]}}
     measures = {"train.validation_windows": {"choice": [8, 16]}, **fractions}
-    with pytest.raises(UserError, match=r"only 1 of the.*objective: other values would change what is validated"):
+    with pytest.raises(
+        UserError, match=r"only 1 of the.*objective: other values would change what is validated"
+    ):
         run_sweep(make_sweep(make_recipe(), space=measures, trials=2), corpus, output)
     assert not (tmp_path / "sweep").exists()
 
@@ -143,7 +145,9 @@ def test_a_trial_that_fails_is_tried_again_and_reported_with_its_own_error(
         assert "\ntrial_001 failed: NotANumber: the loss" in capsys.readouterr().out
 
     failed = {"trial_000": result.trials[1]}
-    monkeypatch.setattr(run, "_run", lambda proposer, planned, *_: dataclasses.replace(planned, trials=failed))
+    monkeypatch.setattr(
+        run, "_run", lambda proposer, planned, *_: dataclasses.replace(planned, trials=failed)
+    )
     with pytest.raises(JobError, match=r"no trial succeeded; trial_001: NotANumber"):
         run_sweep(sweep, corpus, str(tmp_path / "failing"))
 
@@ -181,9 +185,13 @@ def test_a_machine_without_memory_is_no_failure_of_trials(
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_seeds_and_tpe_under_ray(corpus: str, make_recipe: MakeRecipe, tmp_path: Path) -> None:
-    sweep = make_sweep(make_recipe(), trials=3, seeds=2, searcher={"name": "tpe", "startup": 2}, scheduler="none")
+    sweep = make_sweep(
+        make_recipe(), trials=3, seeds=2, searcher={"name": "tpe", "startup": 2}, scheduler="none"
+    )
     result = run_sweep(sweep, corpus, str(tmp_path / "seeds"))
-    assert [(trial.setting, trial.seed) for trial in result.trials] == [(s, k) for s in range(3) for k in range(2)]
+    assert [(trial.setting, trial.seed) for trial in result.trials] == [
+        (s, k) for s in range(3) for k in range(2)
+    ]
     assert all(trial.last["seed"] == trial.seed for trial in result.trials)
     pairs = [trial.last["validation_loss"] for trial in result.trials]
     assert len(set(pairs)) == 6
@@ -205,7 +213,9 @@ run_sweep(sweep, {data!r}, {output!r})
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("scheduler", ["none", "asha"])
-def test_a_driver_that_is_killed_goes_on(corpus: str, make_recipe: MakeRecipe, tmp_path: Path, scheduler: str) -> None:
+def test_a_driver_that_is_killed_goes_on(
+    corpus: str, make_recipe: MakeRecipe, tmp_path: Path, scheduler: str
+) -> None:
     """Ctrl-C and SIGKILL at random moments: every trial ends, no report is made twice, and losses are those of
     trials that were never disturbed, bit for bit.
     """

@@ -87,7 +87,9 @@ def test_reports_come_evenly_and_count(corpus: str, make_recipe: MakeRecipe, tmp
     assert all(report["characters_per_second"] > 0 for report in found)
 
 
-def test_a_report_without_a_step_repeats_the_loss(corpus: str, make_recipe: MakeRecipe, tmp_path: Path) -> None:
+def test_a_report_without_a_step_repeats_the_loss(
+    corpus: str, make_recipe: MakeRecipe, tmp_path: Path
+) -> None:
     found = reports(make_segment(corpus, make_recipe(), tmp_path, budget={"steps": 2}, reports=5))
     assert [report["step"] for report in found] == [1, 1, 2]
     assert found[0]["loss"] == found[1]["loss"] > found[2]["loss"]
@@ -96,7 +98,8 @@ def test_a_report_without_a_step_repeats_the_loss(corpus: str, make_recipe: Make
 def test_a_budget_of_seconds(corpus: str, make_recipe: MakeRecipe, tmp_path: Path) -> None:
     found = reports(make_segment(corpus, make_recipe(), tmp_path, budget={"seconds": 0.6}))
     assert found[-1]["report"] == 3
-    assert 0.1 < found[-1]["train_seconds"] < 2  # a step more than the budget at most, or all steps that it is worth
+    # A step more than the budget at most, or all steps that it is worth.
+    assert 0.1 < found[-1]["train_seconds"] < 2
 
 
 def test_timing_a_step_leaves_the_trial_at_its_beginning(
@@ -155,10 +158,14 @@ def test_a_damaged_checkpoint_is_passed_over(corpus: str, make_recipe: MakeRecip
     session.advance()
     session.close()
     (tmp_path / "checkpoints" / "step_00000004" / "model.safetensors").write_bytes(b"damaged")
-    assert [exact(report) for report in reports(dataclasses.replace(segment, known=2))] == [exact(r) for r in whole[1:]]
+    assert [exact(report) for report in reports(dataclasses.replace(segment, known=2))] == [
+        exact(r) for r in whole[1:]
+    ]
 
 
-def test_a_process_forgets_a_trial_before_the_next_one(corpus: str, make_recipe: MakeRecipe, tmp_path: Path) -> None:
+def test_a_process_forgets_a_trial_before_the_next_one(
+    corpus: str, make_recipe: MakeRecipe, tmp_path: Path
+) -> None:
     """Else a sweep of many trials runs out of memory: what reads shards is part of reference cycles."""
     earlier = readers()
     process = Trainable.__new__(Trainable)
@@ -175,4 +182,5 @@ def test_a_process_forgets_a_trial_before_the_next_one(corpus: str, make_recipe:
 
 
 def readers() -> list[ShardReader]:
-    return [found for found in gc.get_objects() if type(found) is ShardReader]  # isinstance would follow weak proxies
+    # Isinstance would follow weak proxies.
+    return [found for found in gc.get_objects() if type(found) is ShardReader]

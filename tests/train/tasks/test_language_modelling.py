@@ -30,7 +30,9 @@ TINY: dict[str, Any] = {
 
 def recipe_of(over: Mapping[str, Any] | None = None) -> FinetuneRecipe:
     return build(
-        FinetuneRecipe, merge(merge(library.read_based("language-modelling"), TINY), over or {}), source="test"
+        FinetuneRecipe,
+        merge(merge(library.read_based("language-modelling"), TINY), over or {}),
+        source="test",
     )
 
 
@@ -66,7 +68,8 @@ def test_every_byte_is_predicted_once(size: int, training: bool, stride: float) 
     assert bytes(found) == encoded
     assert arrays["num_characters"].sum() == len(encoded)
     if len(items) > 2 and not training:
-        before = arrays["target_mask"][1].argmax()  # bytes that the first target of a later window has before it
+        # Bytes that the first target of a later window has before it.
+        before = arrays["target_mask"][1].argmax()
         assert before == 40 - int(40 * stride)
 
 
@@ -119,9 +122,18 @@ def test_a_run_learns_what_comes_next(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("over", "problem"),
     [
-        ({"embedder": {"name": "codepoint_hash"}}, "model.embedder.name: codepoint_hash reads characters, and "),
-        ({"trunk": {"attention": {"name": "full"}}}, "model.trunk.attention.name: full lets units see the bytes "),
-        ({"downsampler": {"name": "strided_mean"}}, "model.downsampler.name: strided_mean lets a unit see bytes "),
+        (
+            {"embedder": {"name": "codepoint_hash"}},
+            "model.embedder.name: codepoint_hash reads characters, and ",
+        ),
+        (
+            {"trunk": {"attention": {"name": "full"}}},
+            "model.trunk.attention.name: full lets units see the bytes ",
+        ),
+        (
+            {"downsampler": {"name": "strided_mean"}},
+            "model.downsampler.name: strided_mean lets a unit see bytes ",
+        ),
     ],
 )
 def test_models_that_see_what_comes_are_refused(over: Mapping[str, Any], problem: str) -> None:

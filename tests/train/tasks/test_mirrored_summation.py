@@ -25,7 +25,14 @@ FLEX, TRANSFORMER = "mirrored-summation", "mirrored-summation-transformer"
 MODELS = [HIER_S, DEEP_HIER_S, FLEX, TRANSFORMER]
 TINY: dict[str, Any] = {
     "model": {"width": 20, "embedder": {"size": 2}},
-    "task": {"length": 8, "size": 2, "pairs": 2, "train_examples": 2000, "dev_examples": 20, "test_examples": 30},
+    "task": {
+        "length": 8,
+        "size": 2,
+        "pairs": 2,
+        "train_examples": 2000,
+        "dev_examples": 20,
+        "test_examples": 30,
+    },
     "train": {"steps": 6, "global_batch": 8, "length": 9, "validate_every_steps": 3, "threads": 1},
 }
 
@@ -69,7 +76,9 @@ def test_numbers_are_uniform_and_independent() -> None:
     np.testing.assert_allclose(np.corrcoef(x.T), np.eye(12), atol=0.04)
 
 
-@pytest.mark.parametrize(("length", "pairs"), [(6, 1), (6, 3), (6, 5), (6, 6), (7, 3), (7, 4), (7, 6), (7, 7)])
+@pytest.mark.parametrize(
+    ("length", "pairs"), [(6, 1), (6, 3), (6, 5), (6, 6), (7, 3), (7, 4), (7, 6), (7, 7)]
+)
 def test_error_of_the_best_constant(length: int, pairs: int) -> None:
     """Pairs past the middle come again, and the vector in the middle meets itself."""
     task = Config(length=length, size=2, pairs=pairs)
@@ -100,7 +109,9 @@ def test_splits_have_their_sizes() -> None:
     task = Config()
     assert [len(task.examples(split, None)) for split in ("train", "test")] == [200_000, 200_000]
     assert task.examples("dev", None)[3] == MirroredExample("dev", 3)
-    with pytest.raises(UserError, match=r"^some\.csv: task\.name: mirrored_summation makes its examples itself"):
+    with pytest.raises(
+        UserError, match=r"^some\.csv: task\.name: mirrored_summation makes its examples itself"
+    ):
         task.examples("train", "some.csv")
     with pytest.raises(UserError, match=r"^text 1: .* reads vectors, not texts"):
         task.raw("text 1", "a text")
@@ -191,11 +202,23 @@ def test_a_run_from_start_to_end(tmp_path: Path) -> None:
     ("over", "problem"),
     [
         ({"task": {"pairs": 9}}, "task.pairs: 9 is more than task.length, 8; "),
-        ({"train": {"length": 8}}, "train.length: 8 positions are too few for 8 vectors and CLS; set it to 9"),
+        (
+            {"train": {"length": 8}},
+            "train.length: 8 positions are too few for 8 vectors and CLS; set it to 9",
+        ),
         ({"task": {"size": 3}}, "model.embedder.size: 2 is not task.size, 3; "),
-        ({"model": {"embedder": {"name": "byte_table", "size": None}}}, "model.embedder.name: byte_table reads bytes"),
-        ({"model": {"downsampler": {"name": "strided_mean"}}}, "model.downsampler.name: strided_mean makes units of "),
-        ({"model": {"downsampler": {"name": "word_pooling"}}}, "model.downsampler.name: word_pooling makes units of "),
+        (
+            {"model": {"embedder": {"name": "byte_table", "size": None}}},
+            "model.embedder.name: byte_table reads bytes",
+        ),
+        (
+            {"model": {"downsampler": {"name": "strided_mean"}}},
+            "model.downsampler.name: strided_mean makes units of ",
+        ),
+        (
+            {"model": {"downsampler": {"name": "word_pooling"}}},
+            "model.downsampler.name: word_pooling makes units of ",
+        ),
     ],
 )
 def test_models_that_do_not_fit_are_refused(over: Mapping[str, Any], problem: str) -> None:
@@ -214,7 +237,9 @@ def test_tasks_of_texts_refuse_a_model_of_vectors(task: str, tmp_path: Path) -> 
     file.write_text(lines[task])
     mapping = {**library.read_based(FLEX), "task": {"name": task}}
     recipe = build(FinetuneRecipe, mapping, source="test")
-    with pytest.raises(UserError, match=r"^model\.embedder\.name: vectors reads vectors, which texts have none of\. "):
+    with pytest.raises(
+        UserError, match=r"^model\.embedder\.name: vectors reads vectors, which texts have none of\. "
+    ):
         finetune(recipe, {"train": str(file)}, str(tmp_path / "run"))
     with pytest.raises(UserError):
         text_inputs(recipe.model, 101, None).missing([])

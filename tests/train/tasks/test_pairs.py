@@ -24,12 +24,20 @@ def test_features_of_two_vectors(representation: str) -> None:
     seen: list[torch.Tensor] = []
     for combine in ("difference", "product"):
         torch.manual_seed(0)
-        fields = {"encode": "apart", "combine": combine, "labels": ["no", "yes"], "representation": representation}
+        fields = {
+            "encode": "apart",
+            "combine": combine,
+            "labels": ["no", "yes"],
+            "representation": representation,
+        }
         task = build(Config, fields, source="test")
         head, encoder = task.build(model), model.build().eval()
         head.classifier.register_forward_pre_hook(lambda _, given: seen.append(given[0]))
         collator = task.collator(text_inputs(model, 64, None), 0)
-        examples = [TextExample("file:1", "rain falls", "it is wet", "yes"), TextExample("file:2", "ox", "an ox", "no")]
+        examples = [
+            TextExample("file:1", "rain falls", "it is wet", "yes"),
+            TextExample("file:2", "ox", "an ox", "no"),
+        ]
         batch = collator(collator.items(examples, training=False), np.arange(2))
         head.outputs(encoder, {name: torch.from_numpy(values) for name, values in batch.items()})
     difference, product = seen

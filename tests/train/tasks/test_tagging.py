@@ -51,7 +51,9 @@ def test_where_the_loss_is_taken(
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_word_that_is_too_long_is_read_by_its_first_characters(kind: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_word_that_is_too_long_is_read_by_its_first_characters(
+    kind: str, caplog: pytest.LogCaptureFixture
+) -> None:
     """The rest of its sentence, and of the set, is read as ever."""
     words, inputs = ("in", "q=" + "é1" * 200, "Lima", "ok"), KINDS[kind]()
     examples = [EXAMPLE, TaggedExample("file:2", words, ("O", "B-P", "B-Q", "O")), EXAMPLE]
@@ -72,5 +74,7 @@ def test_a_word_that_is_too_long_is_read_by_its_first_characters(kind: str, capl
 
 def test_a_word_of_a_million_characters() -> None:
     inputs, example = inputs_of(CHARACTERS), TaggedExample("file:1", ("x" * 1_000_000, "b"), ("B-P", "O"))
-    items = build(Config, {}, source="test").fitted([example]).collator(inputs, 0).items([example], training=True)
+    items = (
+        build(Config, {}, source="test").fitted([example]).collator(inputs, 0).items([example], training=True)
+    )
     assert [item.content.text.num_vectors for item in items] == [56, 1]

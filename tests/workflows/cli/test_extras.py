@@ -47,7 +47,9 @@ def test_each_package_is_in_its_extra() -> None:
     for package, extra in _EXTRAS.items():
         listed = {Requirement(line).name for line in project["optional-dependencies"][extra]}
         assert DISTRIBUTIONS.get(package, package) in listed
-        assert DISTRIBUTIONS.get(package, package) not in {Requirement(line).name for line in project["dependencies"]}
+        assert DISTRIBUTIONS.get(package, package) not in {
+            Requirement(line).name for line in project["dependencies"]
+        }
 
 
 IMPORTED_BY_OTHERS = {"gcsfs", "s3fs"} | {"onnx", "onnxscript"}  # by fsspec, and by torch.onnx
@@ -71,7 +73,16 @@ def books(tmp_path: Path) -> tuple[str, ...]:
     for number in range(3):
         text = f"Book {number} tells of rain. " + "It rains on the hills and in the valleys. " * 20
         (tmp_path / "books" / f"{number}.txt").write_text(text)
-    return "preprocess", "--books", "books", "--vocabulary.size", "400", "--validation_fraction", "0.3", "--output"
+    return (
+        "preprocess",
+        "--books",
+        "books",
+        "--vocabulary.size",
+        "400",
+        "--validation_fraction",
+        "0.3",
+        "--output",
+    )
 
 
 def test_preprocessing_needs_no_extra(books: tuple[str, ...], tmp_path: Path) -> None:

@@ -88,7 +88,10 @@ def test_libraries_report_a_full_disk_in_their_own_ways(
 def test_a_full_disk_behind_standard_output(folder: Path) -> None:
     with open("/dev/full", "w") as full:
         done = subprocess.run(
-            [sys.executable, "-m", "tokenfree", "inspect", "data"], stdout=full, stderr=subprocess.PIPE, check=False
+            [sys.executable, "-m", "tokenfree", "inspect", "data"],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            check=False,
         )
     assert done.returncode == 2
     assert done.stderr.decode().startswith("tokenfree: cannot write (No space left on device). Free space")

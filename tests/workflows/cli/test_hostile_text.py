@@ -26,9 +26,8 @@ from tokenfree.train.inference.predictor import Guess
 from tokenfree.workflows import cli
 from tokenfree.workflows.terminal.progress import LiveLine, PlainConsole
 
-HOSTILE = (
-    "geese\x1b]0;owned\x07\x1b[2J\x9b31m\x90q\x9c\r\x08\x7f\x00\u202egpj\u2066\u2028[bold red]x[/bold red][/]:wave:"
-)
+HOSTILE = "geese\x1b]0;owned\x07\x1b[2J\x9b31m\x90q\x9c\r\x08\x7f\x00\u202egpj\u2066\u2028"
+HOSTILE += "[bold red]x[/bold red][/]:wave:"
 IN_A_NAME = HOSTILE.replace("\x00", "").replace("/", "")
 CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 COLOUR = re.compile("\x1b\\[[0-9;]*m")
@@ -132,7 +131,9 @@ def test_data_with_hostile_names(
     books.mkdir()
     text = "Seven geese argue about bread in the rain.\n\nThey are loud, and old boats are quiet.\n\n"
     rows = [{"id": f"{HOSTILE}{n}", "title": HOSTILE, "text": f"{HOSTILE} {n} {text * 9}"} for n in range(12)]
-    (books / f"{IN_A_NAME}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows) + HOSTILE + "\n")
+    (books / f"{IN_A_NAME}.jsonl").write_text(
+        "".join(json.dumps(row) + "\n" for row in rows) + HOSTILE + "\n"
+    )
     output = f"data{IN_A_NAME}"
     small = ["--vocabulary.size", "400", "--validation_fraction", "0.2"]
     assert cli.main(["preprocess", "--books", "books", "--output", output, *small, "--dry-run"]) == 0
@@ -156,12 +157,19 @@ def test_a_servers_answer(capsys: pytest.CaptureFixture[str], tmp_path: Path) ->
     class Hostile(socketserver.StreamRequestHandler):
         def handle(self) -> None:
             self.rfile.readline()
-            self.wfile.write(f"HTTP/1.0 403 {HOSTILE}\r\n\r\n".replace("\r\x08", "").encode("latin-1", "ignore"))
+            self.wfile.write(
+                f"HTTP/1.0 403 {HOSTILE}\r\n\r\n".replace("\r\x08", "").encode("latin-1", "ignore")
+            )
 
     with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Hostile) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         url = f"http://127.0.0.1:{server.server_address[1]}/{'dumps'}"
-        assert cli.main(["download", "sw", "--output", str(tmp_path / IN_A_NAME), "--mirror", url, "--allow-http"]) == 1
+        assert (
+            cli.main(
+                ["download", "sw", "--output", str(tmp_path / IN_A_NAME), "--mirror", url, "--allow-http"]
+            )
+            == 1
+        )
         server.shutdown()
     shown(capsys)
 
@@ -177,7 +185,9 @@ def test_guesses(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyP
             return [[guess]]
 
     monkeypatch.setattr(predictor, "load_predictor", lambda *_, **__: Stub())
-    monkeypatch.setattr(importlib.import_module("tokenfree.train.runs.config"), "is_finetuned", lambda _: False)
+    monkeypatch.setattr(
+        importlib.import_module("tokenfree.train.runs.config"), "is_finetuned", lambda _: False
+    )
     assert cli.main(["predict", "run", HOSTILE]) == 0
     assert shown(capsys).count("geese") == 2
     assert cli.main(["predict", "run", HOSTILE, "--json"]) == 0

@@ -1,7 +1,7 @@
 """Hosts that are network namespaces of this machine, each with an address, a home, processes and an SSH server.
 
-The processes of a host see only each other, so that `ray stop` on one ends nothing elsewhere. Hosts share the disk, of
-which one folder is mounted on each as the file system that all of them have.
+The processes of a host see only each other, so that `ray stop` on one ends nothing elsewhere. Hosts share the
+disk, of which one folder is mounted on each as the file system that all of them have.
 """
 
 from __future__ import annotations
@@ -83,15 +83,28 @@ class Hosts(Namespaces):
 
     def inside(self, number: int, command: list[str], *, apart: list[str] | None = None) -> list[str]:
         """`command` as it runs on a host, with the files of that host."""
-        own = _OWN_ROOT.format(folder=self.folder, name=self.name(number), home=self.home(number), shared=SHARED)
+        own = _OWN_ROOT.format(
+            folder=self.folder, name=self.name(number), home=self.home(number), shared=SHARED
+        )
         return ["ip", "netns", "exec", self.name(number), *(apart or []), "sh", "-c", own, "sh", *command]
 
     def environment(self, number: int) -> dict[str, str]:
         """Of a command that is run on a host."""
-        left_out = ("RAY_ADDRESS", "RAY_API_SERVER_ADDRESS", "RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH")
+        left_out = (
+            "RAY_ADDRESS",
+            "RAY_API_SERVER_ADDRESS",
+            "RAY_AUTH_MODE",
+            "RAY_AUTH_TOKEN",
+            "RAY_AUTH_TOKEN_PATH",
+        )
         kept = {name: value for name, value in os.environ.items() if name not in left_out}
         home = self.home(number)
-        return {**kept, "HOME": str(home), "PYTHONPATH": str(REPOSITORY), "TOKENFREE_CACHE": str(home / "cache")}
+        return {
+            **kept,
+            "HOME": str(home),
+            "PYTHONPATH": str(REPOSITORY),
+            "TOKENFREE_CACHE": str(home / "cache"),
+        }
 
     def close(self) -> None:
         """End all processes of the hosts, and the network."""

@@ -40,7 +40,11 @@ def answer(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("said", ["", "n", "yes please"])
 def test_nothing_starts_without_a_yes(
-    said: str, filled: Filled, ray: list[Any], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    said: str,
+    filled: Filled,
+    ray: list[Any],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     answer(said, monkeypatch)
     for action in ("up", "down"):
@@ -55,7 +59,10 @@ def test_who_cannot_be_asked_has_to_say_yes(
 ) -> None:
     monkeypatch.setattr("sys.stdin", io.StringIO("y\n"))
     assert cli.main(["cluster", "up", filled("gcp")]) == 2
-    assert capsys.readouterr().err == "tokenfree: start it, at your cost? give --yes, as nobody can be asked here\n"
+    assert (
+        capsys.readouterr().err
+        == "tokenfree: start it, at your cost? give --yes, as nobody can be asked here\n"
+    )
     assert ray == []
 
 
@@ -86,7 +93,10 @@ def test_a_profile_without_a_token_needs_a_flag(
 
     path = filled("onpremise", without)
     assert cli.main(["cluster", "up", path, "--yes"]) == 2
-    assert "RAY_AUTH_MODE=token is missing, and Ray runs the code of anyone who reaches it" in capsys.readouterr().err
+    assert (
+        "RAY_AUTH_MODE=token is missing, and Ray runs the code of anyone who reaches it"
+        in capsys.readouterr().err
+    )
     assert cli.main(["cluster", "up", path, "--yes", "--no-token"]) == 0
     assert os.environ["RAY_AUTH_MODE"] == "disabled"
     assert os.environ[ray_up.NEWER_AUTOSCALER] == "0"  # the other one starts some of the workers only
@@ -108,7 +118,10 @@ def test_down_and_status_without_a_local_cluster(folder: Path, capsys: pytest.Ca
         (["submit"], "there is no command after --; give one, such as: tokenfree cluster submit -- pretrain"),
         (["submit", "--", "cluster", "jobs"], "cluster is not a command to run on a cluster"),
         (["jobs", "--", "x"], "tokenfree cluster jobs takes nothing after '--', but got 'x'"),
-        (["jobs", "--address", "ftp://x"], "--address ftp://x: give the dashboard of a cluster as http://HOST:PORT"),
+        (
+            ["jobs", "--address", "ftp://x"],
+            "--address ftp://x: give the dashboard of a cluster as http://HOST:PORT",
+        ),
         (["jobs", "--address", "http://me:word@x:1"], "give the dashboard of a cluster as http://HOST:PORT"),
         (["up", "local", "--yes"], "local is not a profile. tokenfree cluster local starts a local cluster"),
         (["local", "--nodes", "0"], "--nodes and --cpus must be at least 1"),
@@ -116,7 +129,9 @@ def test_down_and_status_without_a_local_cluster(folder: Path, capsys: pytest.Ca
         (["up", "awz"], "did you mean 'aws'?"),
     ],
 )
-def test_mistakes_are_one_line(words: list[str], told: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_mistakes_are_one_line(
+    words: list[str], told: str, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert cli.main(["cluster", *words]) == 2
     error = capsys.readouterr().err
     assert told in error
@@ -163,7 +178,10 @@ def test_a_terminal_sees_no_escape_sequence_as_text(folder: Path) -> None:
     ours, terminal = pty.openpty()
     command = [sys.executable, "-P", "-m", "tokenfree", "cluster", "jobs", "--address", "127.0.0.1:9"]
     environment = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
-    assert subprocess.run(command, env=environment, stdin=terminal, stdout=terminal, stderr=terminal).returncode == 1
+    assert (
+        subprocess.run(command, env=environment, stdin=terminal, stdout=terminal, stderr=terminal).returncode
+        == 1
+    )
     os.close(terminal)
     shown = os.read(ours, 10_000)
     os.close(ours)
@@ -174,7 +192,11 @@ def test_an_address_of_another_machine_is_warned_of(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("tokenfree.workflows.cluster.jobs.Jobs", lambda address: address)
-    for address, warned in (("http://10.0.0.1:8265", True), ("http://localhost:1", False), ("https://x", False)):
+    for address, warned in (
+        ("http://10.0.0.1:8265", True),
+        ("http://localhost:1", False),
+        ("https://x", False),
+    ):
         assert _jobs(argparse.Namespace(address=address)) == address
         assert ("is not encrypted, Ray's token neither" in capsys.readouterr().err) is warned
 

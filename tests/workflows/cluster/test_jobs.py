@@ -66,7 +66,9 @@ def test_a_job_is_followed_to_its_end(client: Any) -> None:
     assert outcome(job) == (2, "")
 
 
-@pytest.mark.parametrize("error", [RuntimeError("WebSocket connection closed unexpectedly"), ClientError("down")])
+@pytest.mark.parametrize(
+    "error", [RuntimeError("WebSocket connection closed unexpectedly"), ClientError("down")]
+)
 def test_a_lost_connection_leaves_the_job(error: Exception, client: Any) -> None:
     with pytest.raises(JobError, match=r"http://127.0.0.1:1"):
         client(["one\n", error], told("RUNNING")).follow("job", print)
@@ -82,7 +84,9 @@ def test_a_cluster_that_does_not_answer_is_not_waited_for(monkeypatch: pytest.Mo
 
 
 def test_errors_of_ray_are_words(client: Any) -> None:
-    with pytest.raises(UserError, match=r"there is no job x at http://127.0.0.1:1; tokenfree cluster jobs lists them"):
+    with pytest.raises(
+        UserError, match=r"there is no job x at http://127.0.0.1:1; tokenfree cluster jobs lists them"
+    ):
         client([], RuntimeError("Request failed with status code 404: Job x does not exist")).get("x")
     with pytest.raises(UserError, match="requires another token than the one of this machine"):
         client([], AuthenticationError("no")).get("x")
@@ -103,7 +107,9 @@ def test_errors_of_ray_are_words(client: Any) -> None:
         ("STOPPED", None, "", 143, "was stopped; the same command resumes"),
     ],
 )
-def test_the_status_is_the_jobs_own(status: str, code: int | None, message: str, expected: int, words: str) -> None:
+def test_the_status_is_the_jobs_own(
+    status: str, code: int | None, message: str, expected: int, words: str
+) -> None:
     job = Job("job", status, "tokenfree x", 1.0, 2.0, code, message)
     found, line = outcome(job)
     assert found == expected

@@ -73,7 +73,10 @@ class Machine:
         for process in psutil.process_iter():
             with contextlib.suppress(psutil.Error, OSError):
                 own = process.environ()
-                if "TOKENFREE_LOCAL_CLUSTER" in own and own.get("TOKENFREE_CACHE") == self.env["TOKENFREE_CACHE"]:
+                if (
+                    "TOKENFREE_LOCAL_CLUSTER" in own
+                    and own.get("TOKENFREE_CACHE") == self.env["TOKENFREE_CACHE"]
+                ):
                     found.append(process)
         return found
 
@@ -165,7 +168,9 @@ def test_pretraining_goes_on_when_its_client_is_killed(machine: Machine, data: s
     machine.run(*words, "undisturbed")
     assert history(machine.work / "run") == history(machine.work / "undisturbed")
 
-    (listed,) = [each for each in json.loads(machine.run("cluster", "jobs", "--json"))["jobs"] if each["name"] == job]
+    (listed,) = [
+        each for each in json.loads(machine.run("cluster", "jobs", "--json"))["jobs"] if each["name"] == job
+    ]
     assert (listed["status"], listed["exit_status"]) == ("SUCCEEDED", 0)
     assert machine.token.read_text() not in json.dumps(listed)
 

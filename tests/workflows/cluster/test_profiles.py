@@ -79,7 +79,10 @@ def break_in(*path: str, value: Any) -> Callable[[dict[str, Any]], None]:
         (break_in("max_workesr", value=3), r"'max_workesr' was unexpected"),
         (break_in("max_workers", value="many"), r"max_workers: 'many' is not of type 'integer'"),
         (break_in("provider", value={}), r"provider: 'type' is a required property"),
-        (break_in("head_node_type", value="boss"), r"head_node_type: should be one of available_node_types, gpu-on"),
+        (
+            break_in("head_node_type", value="boss"),
+            r"head_node_type: should be one of available_node_types, gpu-on",
+        ),
     ],
 )
 def test_what_is_wrong_is_told_before_anything_starts(change: Any, words: str, filled: Filled) -> None:

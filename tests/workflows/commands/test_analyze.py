@@ -25,7 +25,12 @@ MODEL = {
     "embedder": {"name": "codepoint_hash", "buckets": 64, "max_characters": 128},
     "downsampler": {"name": "identity"},
     "upsampler": {"name": "identity"},
-    "trunk": {"layers": 2, "heads": 12, "inner_width": 32, "positions": {"name": "diet_abs", "max_units": 64}},
+    "trunk": {
+        "layers": 2,
+        "heads": 12,
+        "inner_width": 32,
+        "positions": {"name": "diet_abs", "max_units": 64},
+    },
 }
 
 
@@ -38,7 +43,9 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> str:
     tensors = {f"encoder.{name}": tensor for name, tensor in model_tensors(recipe.model.build()).items()}
     open_run(folder, RunConfig(recipe, "made by a test", manifest=""))
     state = CheckpointState(step=0, seed=0, recipe="", manifest="", vocabulary=None, loader={}, world_size=1)
-    checkpoints.write(folder / "checkpoints" / checkpoints.checkpoint_name(0), {checkpoints.MODEL: tensors}, state)
+    checkpoints.write(
+        folder / "checkpoints" / checkpoints.checkpoint_name(0), {checkpoints.MODEL: tensors}, state
+    )
     return str(folder)
 
 
@@ -51,9 +58,13 @@ def few_replicates(monkeypatch: pytest.MonkeyPatch) -> None:
 def data(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """For each analysis the file that it reads."""
     folder = tmp_path_factory.mktemp("data")
-    (folder / "texts").write_text("Some words.\nå text of more words than that, and one more.\n", encoding="utf-8")
+    (folder / "texts").write_text(
+        "Some words.\nå text of more words than that, and one more.\n", encoding="utf-8"
+    )
     stems = [f"{a}{b}{c}" for a in "bdfgk" for b in "aeiou" for c in "lmnrt"]
-    (folder / "art").write_text("".join(f"{stem}\t{stem}{ending}\n" for stem in stems for ending in ("s", "ed", "ing")))
+    (folder / "art").write_text(
+        "".join(f"{stem}\t{stem}{ending}\n" for stem in stems for ending in ("s", "ed", "ing"))
+    )
     return {name: str(folder / ("art" if name == "similarity" else "texts")) for name in ANALYSES}
 
 
@@ -76,7 +87,9 @@ def test_tables_fit_and_files_hold_the_same(
     with (tmp_path / "new" / "found.csv").open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))
     expected = [{**row, "step": found["step"]} for row in found["rows"]]
-    assert rows == [{key: "" if value is None else str(value) for key, value in row.items()} for row in expected]
+    assert rows == [
+        {key: "" if value is None else str(value) for key, value in row.items()} for row in expected
+    ]
 
     kinds = {"png": b"\x89PNG", "svg": b"<?xml"}
     assert cli.main([*arguments, "--output", *(str(tmp_path / f"found.{kind}") for kind in kinds)]) == 0
@@ -86,7 +99,9 @@ def test_tables_fit_and_files_hold_the_same(
     assert sorted(path.name for path in tmp_path.iterdir()) == names
 
 
-def test_the_rows_of_heads_are_all_there(run: str, data: dict[str, str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_rows_of_heads_are_all_there(
+    run: str, data: dict[str, str], capsys: pytest.CaptureFixture[str]
+) -> None:
     for name in ("attention", "ranks"):
         assert cli.main(["analyze", name, run, "--data", data[name], "--json"]) == 0
         rows = json.loads(capsys.readouterr().out)["rows"]
@@ -113,7 +128,10 @@ MISTAKES = [
     ("attention RUN --vectors down", "--vectors is for similarity alone"),
     ("ranks RUN --seed 1", "--seed is for similarity and noise alone"),
     ("ranks RUN --strengths 1", "--strengths is for noise alone"),
-    ("noise RUN --vocabulary texts", "--vocabulary is for similarity and attention and ranks and collisions alone"),
+    (
+        "noise RUN --vocabulary texts",
+        "--vocabulary is for similarity and attention and ranks and collisions alone",
+    ),
     ("noise RUN --strengths 1 0", "--strengths 1 0: give numbers above 0"),
     ("noise RUN", "is a run of pretraining, where one of fine-tuning is needed"),
     ("similarity RUN --data art --seed -1", "--seed -1: give 0 or more"),

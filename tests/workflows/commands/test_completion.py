@@ -48,7 +48,9 @@ def completed(script: Path, line: str, folder: Path) -> set[str]:
         ("tokenfree pretrain canine-s-tiny --data ", {"data"}, set()),
     ],
 )
-def test_what_is_offered(script: Path, line: str, offered: set[str], not_offered: set[str], tmp_path: Path) -> None:
+def test_what_is_offered(
+    script: Path, line: str, offered: set[str], not_offered: set[str], tmp_path: Path
+) -> None:
     (tmp_path / "data").mkdir()
     (tmp_path / "mine.yaml").touch()
     found = completed(script, line, tmp_path)

@@ -36,7 +36,9 @@ def test_a_margin_and_its_interval_have_one_sign() -> None:
 def test_one_window_has_no_interval_and_no_verdict() -> None:
     line = context_line({"margin": 0.4, "probe": 0.2})
     assert line is not None
-    assert line.startswith("One window does not show whether the model uses context: its loss is 0.40 nats below")
+    assert line.startswith(
+        "One window does not show whether the model uses context: its loss is 0.40 nats below"
+    )
 
 
 def test_right_predictions_are_marked(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,8 +10,26 @@ from tokenfree.train.tasks import baselines
 from tokenfree.workflows import cli
 
 SMALL = [
-    *("--model.width", "16", "--model.trunk.layers", "1", "--model.trunk.heads", "2", "--train.length", "120"),
-    *("--train.steps", "2", "--train.global_batch", "4", "--train.validate_every_steps", "1", "--train.threads", "1"),
+    *(
+        "--model.width",
+        "16",
+        "--model.trunk.layers",
+        "1",
+        "--model.trunk.heads",
+        "2",
+        "--train.length",
+        "120",
+    ),
+    *(
+        "--train.steps",
+        "2",
+        "--train.global_batch",
+        "4",
+        "--train.validate_every_steps",
+        "1",
+        "--train.threads",
+        "1",
+    ),
 ]
 
 
@@ -32,8 +50,20 @@ def told(capsys: pytest.CaptureFixture[str], *arguments: str, status: int = 0) -
     return captured.err if status else captured.out
 
 
-def test_from_files_to_labels(files: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    given = ["finetune", "classification", "--train", "texts.csv", "--dev", "texts.csv", "--test", "texts.csv", *SMALL]
+def test_from_files_to_labels(
+    files: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = [
+        "finetune",
+        "classification",
+        "--train",
+        "texts.csv",
+        "--dev",
+        "texts.csv",
+        "--test",
+        "texts.csv",
+        *SMALL,
+    ]
     assert "labels: minus, plus" in told(capsys, *given, "--output", "run", "--dry-run")
     assert not Path("run").exists()
     said = told(capsys, *given, "--output", "run")
@@ -89,7 +119,9 @@ def test_a_table_and_a_picture_of_noise(
     assert len(lines) == 3 + 11 + 2  # "none" and schemes at their strengths
     assert Path("noise.csv").read_text().count("\n") == 1 + 11
     picture = Path("noise.svg").read_text()
-    assert all(f">{name}<" in picture for name in ("without noise", "drop", "repeat", "uppercase", "random case"))
+    assert all(
+        f">{name}<" in picture for name in ("without noise", "drop", "repeat", "uppercase", "random case")
+    )
     found = json.loads(told(capsys, "analyze", "noise", "run", "--strengths", "3", "--seed", "5", "--json"))
     assert {row["scheme"]: row["rate"] for row in found["rows"]} == {
         "none": 0, "drop": 0.3, "repeat": 0.6, "uppercase": 1, "random_case": 1
@@ -118,7 +150,10 @@ def test_what_has_no_noise_says_so(files: Path, capsys: pytest.CaptureFixture[st
         (["--train", "texts.csv", "--task.representation", "average"], "task.representation"),
         (["--train", "texts.csv", "--workers", "0"], "--workers 0"),
         (["--train", "texts.csv", "--init-from", "nowhere"], "--init-from nowhere: this holds neither a run"),
-        (["--train", "texts.csv", "--vocabulary", "x"], "--vocabulary x: this model reads characters; leave it out"),
+        (
+            ["--train", "texts.csv", "--vocabulary", "x"],
+            "--vocabulary x: this model reads characters; leave it out",
+        ),
     ],
 )
 def test_mistakes_are_one_line(
@@ -130,7 +165,9 @@ def test_mistakes_are_one_line(
     assert not Path("run").exists()
 
 
-def test_a_task_that_makes_its_examples_needs_no_files(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_task_that_makes_its_examples_needs_no_files(
+    files: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     small = [*("--task.length", "8", "--task.size", "4", "--task.pairs", "2", "--task.train_examples", "64")]
     small += ["--task.test_examples", "32", "--task.dev_examples", "16", "--model.embedder.size", "4"]
     small += ["--model.width", "10", "--train.length", "9", "--train.steps", "2", "--train.threads", "1"]
@@ -146,7 +183,9 @@ def test_a_task_that_makes_its_examples_needs_no_files(files: Path, capsys: pyte
 def test_a_run_resumes_by_its_folder_alone(
     files: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert "RECIPE: missing, and run has no config.yaml" in told(capsys, "finetune", "--output", "run", status=2)
+    assert "RECIPE: missing, and run has no config.yaml" in told(
+        capsys, "finetune", "--output", "run", status=2
+    )
     given = ["--train", "texts.csv", "--dev", "texts.csv"]
     told(capsys, "finetune", "classification", *given, *SMALL, "--output", "first")
     start = ["--init-from", "first", "--model.trunk.dropout", "0.2", *SMALL[6:]]
@@ -157,11 +196,15 @@ def test_a_run_resumes_by_its_folder_alone(
     assert "already complete (2 steps)" in told(capsys, "finetune", "--output", run)
     assert "already complete (2 steps)" in told(capsys, "finetune", f"{run}/config.yaml", "--output", run)
     assert "labels: minus, plus" in told(capsys, "finetune", "--output", run, "--dry-run")
-    assert "train.seed is 4, was 0" in told(capsys, "finetune", "--output", run, "--train.seed", "4", status=2)
+    assert "train.seed is 4, was 0" in told(
+        capsys, "finetune", "--output", run, "--train.seed", "4", status=2
+    )
     (files / "texts.csv").rename("moved.csv")
     error = told(capsys, "finetune", "--output", run, status=2)
     assert f"{files}/texts.csv: there is no such file" in error
-    assert "already complete" in told(capsys, "finetune", "--output", run, "--train", "moved.csv", "--dev", "moved.csv")
+    assert "already complete" in told(
+        capsys, "finetune", "--output", run, "--train", "moved.csv", "--dev", "moved.csv"
+    )
     Path("moved.csv").write_text("text,label\nnew,plus\nold,minus\n")
     assert "the data differ" in told(
         capsys, "finetune", "--output", run, "--train", "moved.csv", "--dev", "moved.csv", status=2

@@ -83,7 +83,8 @@ def test_preprocessing_on_workers() -> None:
     assert "time        about 2.0 hours with 5 workers\n" in said
     assert "money       about 5.00" in said
     assert "up to 380 MB" in said
-    assert "time        about 60 minutes with 20 workers" in estimate(known, 20, None)  # a split is read by one worker
+    # A split is read by one worker.
+    assert "time        about 60 minutes with 20 workers" in estimate(known, 20, None)
     assert "money" not in estimate(known, 20, None)
 
 
@@ -106,15 +107,30 @@ def test_quantities() -> None:
     assert [time_of(each) for each in (0, 90, 1800, 10_800, 10**6)] == [
         *("1 second", "90 seconds", "30 minutes", "3.0 hours", "11.6 days")
     ]
-    assert [size_of(each) for each in (1234567, 25e6, 3.4e9, 2e12)] == ["1.23 MB", "25 MB", "3.4 GB", "2.0 TB"]
+    assert [size_of(each) for each in (1234567, 25e6, 3.4e9, 2e12)] == [
+        "1.23 MB",
+        "25 MB",
+        "3.4 GB",
+        "2.0 TB",
+    ]
     assert [money(each) for each in (0.00123, 1234.5)] == ["0.0012", "1,234.50"]
 
 
 @pytest.mark.parametrize(
     ("key", "value", "status", "words"),
     [
-        ("model.trunk.layers", "1000000", 2, "model.trunk.layers: should be less than or equal to 1000, not 1000000"),
-        ("model.downsampler.layers", "1000000", 2, "model.downsampler.layers: should be less than or equal to 1000"),
+        (
+            "model.trunk.layers",
+            "1000000",
+            2,
+            "model.trunk.layers: should be less than or equal to 1000, not 1000000",
+        ),
+        (
+            "model.downsampler.layers",
+            "1000000",
+            2,
+            "model.downsampler.layers: should be less than or equal to 1000",
+        ),
         ("model.width", "1000000000000", 1, "not enough memory"),
         ("model.trunk.inner_width", "9" * 30, 2, "an integer of more than 64 bits"),
         ("train.global_batch", "nan", 2, "train.global_batch: should be a valid integer, not 'nan'"),

@@ -49,7 +49,9 @@ def books_of(written: DemoCorpus) -> dict[str, str]:
 
 def digests(folder: Path) -> dict[str, str]:
     files = (path for path in folder.rglob("*") if path.is_file())
-    return {path.relative_to(folder).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
+    return {
+        path.relative_to(folder).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest() for path in files
+    }
 
 
 def test_the_same_bytes_every_time(folder: Path, written: DemoCorpus, tmp_path: Path) -> None:
@@ -58,7 +60,9 @@ def test_the_same_bytes_every_time(folder: Path, written: DemoCorpus, tmp_path: 
     assert (again.documents, again.characters) == (written.documents, written.characters)
 
 
-def test_a_whole_corpus_is_left_alone_and_an_unfinished_one_written_again(folder: Path, written: DemoCorpus) -> None:
+def test_a_whole_corpus_is_left_alone_and_an_unfinished_one_written_again(
+    folder: Path, written: DemoCorpus
+) -> None:
     before, (book,) = digests(folder), written.books
     time = book.stat().st_mtime_ns
     assert write_demo_corpus(folder) == written
@@ -80,7 +84,9 @@ def test_books_are_english_prose(written: DemoCorpus) -> None:
 
 
 def test_our_own_readers_find_what_was_written(folder: Path, written: DemoCorpus) -> None:
-    config = PreprocessConfig(wikipedia=tuple(map(str, written.wikipedia)), books=tuple(map(str, written.books)))
+    config = PreprocessConfig(
+        wikipedia=tuple(map(str, written.wikipedia)), books=tuple(map(str, written.books))
+    )
     pages = [page for split in plan_splits(config) for page in read_split(split)]
     found = [page for page in pages if isinstance(page, Page) and page.namespace == 0 and not page.redirect]
     assert len(pages) == len(bundled_pages()) + len(books_of(written))
@@ -133,7 +139,9 @@ def test_prose_is_taken_out_of_a_docstring() -> None:
     ]
 
 
-def test_a_python_without_help_topics_and_sources_will_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_python_without_help_topics_and_sources_will_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "empty").mkdir()
     monkeypatch.setitem(sys.modules, "pydoc_data.topics", None)
     monkeypatch.setattr("sysconfig.get_path", lambda name: str(tmp_path / "empty"))

@@ -29,7 +29,9 @@ def test_each_fault_names_the_node(folder: Path) -> None:
     (folder / "other").mkdir()
     folders = {str(folder): "s3://bucket", str(folder / "other"): "other"}
     found = {
-        one.what: one for one in node_findings("10.0.0.2", 1000, expected, folders, b"x") if one.state == "missing"
+        one.what: one
+        for one in node_findings("10.0.0.2", 1000, expected, folders, b"x")
+        if one.state == "missing"
     }
     assert set(found) == {"versions", "gpu", "storage other"}
     assert all(one.value.startswith("10.0.0.2: ") and one.remedy for one in found.values())
@@ -74,12 +76,24 @@ def test_each_fault_of_a_real_node_is_found(network: Network, tmp_path: Path) ->
         network.add(number)
     network.start_node(1, 0)
     network.start_node(2, 1)
-    package = Path(str(next(path for path in files("safetensors") or [] if path.name == "METADATA").locate())).parent
+    package = Path(
+        str(next(path for path in files("safetensors") or [] if path.name == "METADATA").locate())
+    ).parent
     first = " ".join(FAULTS.format(package=package, **folders).split())
     network.start_node(3, 1, "--num-gpus=1", first=first)
     network.wait_for_nodes(3)
     storage = [str(folders[name]) for name in ("shared", "fixed", "own")]
-    command = [sys.executable, "-P", "-m", "tokenfree", "doctor", "--cluster", "--json", "--storage", *storage]
+    command = [
+        sys.executable,
+        "-P",
+        "-m",
+        "tokenfree",
+        "doctor",
+        "--cluster",
+        "--json",
+        "--storage",
+        *storage,
+    ]
     env = {**network.env, "RAY_ADDRESS": network.head}
     said = subprocess.run(network.inside(1, command), env=env, capture_output=True, text=True)
     findings = json.loads(said.stdout)["findings"]

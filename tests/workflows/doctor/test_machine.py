@@ -42,7 +42,9 @@ def test_no_java_is_only_noted(bare: Path) -> None:
 
 def test_a_torch_that_cannot_be_imported_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "torch").mkdir()
-    (tmp_path / "torch" / "__init__.py").write_text("raise ValueError('libcublasLt.so not found\\nin 20 folders')")
+    (tmp_path / "torch" / "__init__.py").write_text(
+        "raise ValueError('libcublasLt.so not found\\nin 20 folders')"
+    )
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.delitem(sys.modules, "torch", raising=False)
     found = list(devices())[-1]

@@ -11,12 +11,22 @@ from pydantic import Field
 from tests.conftest import SOURCE
 from tokenfree.core.errors import UserError
 from tokenfree.core.settings import draft
-from tokenfree.workflows.recipes.keys import Key, KeyGroup, _shown, _summary, attributes, described, keys_with_prefix
+from tokenfree.workflows.recipes.keys import (
+    Key,
+    KeyGroup,
+    _shown,
+    _summary,
+    attributes,
+    described,
+    keys_with_prefix,
+)
 from tokenfree.workflows.recipes.library import KINDS, PRETRAINING, SWEEP, RecipeKind
 
 
 def key(kind: RecipeKind, name: str, part: str | None = None) -> Key:
-    (found,) = (key for group in kind.groups() if group.part == part for key in group.keys if key.name == name)
+    (found,) = (
+        key for group in kind.groups() if group.part == part for key in group.keys if key.name == name
+    )
     return found
 
 

@@ -33,7 +33,9 @@ def ticks(figure: Figure) -> list[str]:
     return [label.get_text() for label in figure.axes[0].get_xticklabels()]
 
 
-@pytest.mark.parametrize(("ends", "scale"), [((100, 10_000), "log"), ((5_000, 10_000), "linear"), ((9_000,), "linear")])
+@pytest.mark.parametrize(
+    ("ends", "scale"), [((100, 10_000), "log"), ((5_000, 10_000), "linear"), ((9_000,), "linear")]
+)
 def test_curves_of_unequal_length_have_a_logarithmic_axis(ends: tuple[int, ...], scale: str) -> None:
     lines = [Curve(f"run {end}", [end / 10, end / 2, end], [3.0, 2.0, 1.0]) for end in ends]
     figure = curves(lines, title="a", x="x", y="y")
@@ -42,7 +44,10 @@ def test_curves_of_unequal_length_have_a_logarithmic_axis(ends: tuple[int, ...],
 
 
 def test_intervals_are_inside_the_frame_and_two_trials_have_none() -> None:
-    levels = [Level("2", (0, 1, 2), MeanInterval(3.0, 2.5, 3)), Level("4", (3, 4), MeanInterval(3.0, 90.0, 2))]
+    levels = [
+        Level("2", (0, 1, 2), MeanInterval(3.0, 2.5, 3)),
+        Level("4", (3, 4), MeanInterval(3.0, 90.0, 2)),
+    ]
     figure = effect("rate", [2.9, 3.1, 3.0, 2.8, 3.2], levels, "loss")
     assert ticks(figure) == ["2", "4"]
     low, high = figure.axes[0].get_ylim()
@@ -65,7 +70,10 @@ def test_every_setting_is_a_line_over_all_hyperparameters() -> None:
 
 @pytest.mark.parametrize("kind", ["svg", "png"])
 def test_equal_values_give_equal_bytes(kind: str) -> None:
-    made = [image(curves([Curve("a $x$ <b>", [1, 2], [3.0, 4.0])], title="t", x="x", y="y"), kind) for _ in range(2)]
+    made = [
+        image(curves([Curve("a $x$ <b>", [1, 2], [3.0, 4.0])], title="t", x="x", y="y"), kind)
+        for _ in range(2)
+    ]
     assert made[0] == made[1]
 
 

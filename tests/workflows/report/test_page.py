@@ -26,7 +26,13 @@ from tokenfree.workflows.report.runs import Predictions, comparison_section, run
 from tokenfree.workflows.report.sweeps import SweepView
 
 VOID = {"meta", "br", "wbr", "link", "img", "input", "hr"}
-MACHINE = {"cores": 2, "memory_gib": 23.5, "accelerators": [], "system": "Linux-6.1-x86_64", "python": "3.11.7"}
+MACHINE = {
+    "cores": 2,
+    "memory_gib": 23.5,
+    "accelerators": [],
+    "system": "Linux-6.1-x86_64",
+    "python": "3.11.7",
+}
 ATTEMPT = {
     "time": "2026-11-22T16:44:35Z", "command": "tokenfree pretrain tiny --data 'a b'", "commit": "0cb59b8f6f31-dirty",
     "machine": MACHINE, "packages": {"tokenfree": "0.1.0", "torch": "2.13.0", "numpy": "2.4.6"},
@@ -116,16 +122,22 @@ def report(tmp_path: Path) -> Callable[..., Page]:
 def make_run(folder: Path, *, batch: int = 1, lost: bool = False, **train: Any) -> Path:
     """A run of 100 steps whose loss falls from 7 to 5, with validations at 50 and 100."""
     folder.mkdir()
-    steps = [{"step": s, "loss": 7 - s / 50, "characters": 5000 * batch, "seconds": 0.5} for s in range(1, 101)]
+    steps = [
+        {"step": s, "loss": 7 - s / 50, "characters": 5000 * batch, "seconds": 0.5} for s in range(1, 101)
+    ]
     held_out = [{"step": s, "validation_loss": 7.1 - s / 50, "validation_accuracy": 0.1} for s in (50, 100)]
     text = "".join(json.dumps(line) + "\n" for line in steps + held_out) + '{"step": 101, "lo'
     (folder / "metrics.jsonl").write_text(text)
     events: list[dict[str, Any]] = [{"event": "start", "step": 0, "time": 0.0}]
     if lost:
-        events.append({"event": "worker_lost", "step": None, "time": 60.0, "message": "worker 1 <was> killed"})
+        events.append(
+            {"event": "worker_lost", "step": None, "time": 60.0, "message": "worker 1 <was> killed"}
+        )
         events.append({"event": "resume", "step": 40, "time": 65.0, "message": "resumes from step 40"})
     (folder / "events.jsonl").write_text("".join(json.dumps(event) + "\n" for event in events))
-    (folder / "config.yaml").write_text(yaml.safe_dump({"recipe": {"train": {"steps": 100, "length": 240, **train}}}))
+    (folder / "config.yaml").write_text(
+        yaml.safe_dump({"recipe": {"train": {"steps": 100, "length": 240, **train}}})
+    )
     (folder / "result.json").write_text(json.dumps({"unigram_entropy": 6.2, "symbol": "subword"}))
     return folder
 
@@ -136,7 +148,12 @@ def make_trial(setting: int, steps: int, loss: float, state: str = "finished", *
     speed = 1000.0 * (setting + 1)
     same = {"validation_accuracy": 0.1, "parameters": 10_000, "characters_per_second": speed}
     reports = [
-        {"step": step, "validation_loss": loss + (steps - step) / 5, "train_seconds": 1000 * step / speed, **same}
+        {
+            "step": step,
+            "validation_loss": loss + (steps - step) / 5,
+            "train_seconds": 1000 * step / speed,
+            **same,
+        }
         for step in range(5, steps + 1, 5)
     ]
     return trial_state(f"trial_{setting:03d}", values, state, reports, setting=setting, seed=0, **more)
@@ -156,7 +173,12 @@ def events(trials: Sequence[TrialState], skipped: Mapping[str, int]) -> Iterator
             yield {"event": "begin", "trial": trial.name}
         for number, report in enumerate(trial.reports, 1):
             verdict = "stop" if trial.state == "stopped" and report is trial.reports[-1] else "go"
-            yield {"event": "report", "trial": trial.name, "verdict": verdict, "report": {"report": number, **report}}
+            yield {
+                "event": "report",
+                "trial": trial.name,
+                "verdict": verdict,
+                "report": {"report": number, **report},
+            }
         for _ in range(2 * (trial.state == "failed")):
             yield {"event": "failure", "trial": trial.name, "error": trial.error}
 
@@ -178,7 +200,9 @@ def make_sweep(folder: Path, trials: list[TrialState], skipped: dict[str, int] |
     (folder / "journal.jsonl").write_bytes(b"".join(map(journal_line, events(trials, skipped or {}))))
     if all(trial.state in ("finished", "stopped", "failed") for trial in trials):
         named = {"target": LOSS, "quality": LOSS, "budget": SimpleNamespace(unit="step")}
-        sweep: Any = SimpleNamespace(space=space, best_recipe=lambda values: {"values": dict(values)}, **named)
+        sweep: Any = SimpleNamespace(
+            space=space, best_recipe=lambda values: {"values": dict(values)}, **named
+        )
         write(folder, sweep, trials, skipped)
     return folder
 
@@ -221,7 +245,12 @@ def test_a_run_shows_loss_throughput_and_restarts(report: Callable[..., Page], t
 @pytest.mark.parametrize(
     ("margin", "low", "verdict", "said"),
     [
-        (0.4, 0.3, "Yes", "0.40 nats per subword (95% interval 0.30 to 0.50) below the best guess without context"),
+        (
+            0.4,
+            0.3,
+            "Yes",
+            "0.40 nats per subword (95% interval 0.30 to 0.50) below the best guess without context",
+        ),
         (0.4, -0.1, "Not yet", "0.40 nats per subword (95% interval -0.10 to 0.50) below the best guess"),
         (-0.1, -0.7, "Not yet", "0.10 nats per subword (95% interval -0.50 to 0.70) above the best guess"),
         (0.4, None, "Not yet", "0.40 nats per subword below the best guess without context."),
@@ -241,7 +270,9 @@ def test_the_first_card_says_whether_the_model_uses_its_context(
     assert (probe.title, probe.value) == (PROBE, "1.25 nats")
 
 
-def test_a_run_without_its_data_has_a_margin_without_an_interval(report: Callable[..., Page], tmp_path: Path) -> None:
+def test_a_run_without_its_data_has_a_margin_without_an_interval(
+    report: Callable[..., Page], tmp_path: Path
+) -> None:
     run = make_run(tmp_path / "run")
     result = {
         "symbol": "subword", "validation_means": {"validation_masked_only_loss": 5.0},
@@ -273,8 +304,13 @@ def test_a_section_never_mixes_two_steps(tmp_path: Path) -> None:
         assert cells["held-out loss"] == f"{loss}0"
 
 
-def test_runs_are_compared_by_the_characters_that_they_read(report: Callable[..., Page], tmp_path: Path) -> None:
-    large, small = make_run(tmp_path / "a", batch=2, global_batch=16), make_run(tmp_path / "b", global_batch=8)
+def test_runs_are_compared_by_the_characters_that_they_read(
+    report: Callable[..., Page], tmp_path: Path
+) -> None:
+    large, small = (
+        make_run(tmp_path / "a", batch=2, global_batch=16),
+        make_run(tmp_path / "b", global_batch=8),
+    )
     page = report(large, small)
     assert page.headings[0] == "Runs compared"
     header, *rows = page.tables["Runs"]
@@ -325,8 +361,12 @@ def test_a_sweep_shows_the_best_setting_and_what_failed(report: Callable[..., Pa
 def test_effects_are_shown_where_all_trials_got_to(report: Callable[..., Page], tmp_path: Path) -> None:
     values = [{RATE: 2}, {RATE: 2}, {RATE: 4}, {RATE: 4}, {RATE: 6}]
     losses = (4.0, 4.2, 5.0, 5.0, 6.0)
-    trials = [make_trial(n, 10, loss, values=v) for n, (v, loss) in enumerate(zip(values, losses, strict=True))]
-    page = report(make_sweep(tmp_path / "sweep", [*trials, make_trial(5, 5, 6.0, "stopped", values={RATE: 6})]))
+    trials = [
+        make_trial(n, 10, loss, values=v) for n, (v, loss) in enumerate(zip(values, losses, strict=True))
+    ]
+    page = report(
+        make_sweep(tmp_path / "sweep", [*trials, make_trial(5, 5, 6.0, "stopped", values={RATE: 6})])
+    )
     rows = [row[:4] for row in page.tables["Mean loss by value"][1:]]
     assert rows == [["rate", "2", "2", "5.1000 ± 1.2706"], ["rate", "4", "2", "6.0000 ± 0.0000"],
                     ["rate", "6", "2", "6.5000 ± 6.3531"]]  # fmt: skip
@@ -346,11 +386,16 @@ def test_equal_costs_are_neither_drawn_nor_compared(report: Callable[..., Page],
     same = report(make_sweep(tmp_path / "sweep", [cost_trial(n, 10, 4.0 + n / 10) for n in range(3)]))
     noisy = [cost_trial(n, 10, 4.0 + n / 10, speed=100.0 + 50 * n) for n in range(3)]
     costly = [cost_trial(n, 10, 4.0 + n / 10, speed=100.0 + 50 * n, flops=1e6 / (n + 1)) for n in range(3)]
-    pages = [same, *(report(make_sweep(tmp_path / name, of)) for name, of in (("noisy", noisy), ("costly", costly)))]
+    pages = [
+        same,
+        *(report(make_sweep(tmp_path / name, of)) for name, of in (("noisy", noisy), ("costly", costly))),
+    ]
     assert ["Loss against speed" in page.headings for page in pages] == [False, False, True]
 
 
-def test_a_sweep_of_several_hyperparameters_has_all_its_figures(report: Callable[..., Page], tmp_path: Path) -> None:
+def test_a_sweep_of_several_hyperparameters_has_all_its_figures(
+    report: Callable[..., Page], tmp_path: Path
+) -> None:
     page = report(make_sweep(tmp_path / "sweep", [make_trial(n, 10, 4.0 + n / 10) for n in range(8)]))
     assert page.headings[1:] == ["What each hyperparameter does", "Loss against speed", "Settings compared"]
     assert page.figures == [
@@ -363,15 +408,27 @@ def test_seeds_have_means_and_intervals(report: Callable[..., Page], tmp_path: P
     losses = ((4.0, 4.1, 4.2), (5.0, 5.2, 5.4))
     trials = [
         trial_state(
-            f"trial_{s:03d}_seed_{seed}", {RATE: 2 + s}, "finished", make_trial(s, 10, loss).reports, "", s, seed
+            f"trial_{s:03d}_seed_{seed}",
+            {RATE: 2 + s},
+            "finished",
+            make_trial(s, 10, loss).reports,
+            "",
+            s,
+            seed,
         )
         for s, found in enumerate(losses)
         for seed, loss in enumerate(found)
     ]
     page = report(make_sweep(tmp_path / "sweep", trials))
-    assert page.cards["Best held-out loss (nats)"] == ["4.100 ± 0.248", "At step 10, mean of 3 seeds, 95% interval."]
+    assert page.cards["Best held-out loss (nats)"] == [
+        "4.100 ± 0.248",
+        "At step 10, mean of 3 seeds, 95% interval.",
+    ]
     rows = [row[1:5] for row in page.tables["Settings at step 10, best first"][1:]]
-    assert rows == [["setting_000", "2", "4.1000 ± 0.2484", "3"], ["setting_001", "3", "5.2000 ± 0.4968", "3"]]
+    assert rows == [
+        ["setting_000", "2", "4.1000 ± 0.2484", "3"],
+        ["setting_001", "3", "5.2000 ± 0.4968", "3"],
+    ]
 
 
 @pytest.mark.parametrize(
@@ -379,8 +436,14 @@ def test_seeds_have_means_and_intervals(report: Callable[..., Page], tmp_path: P
     [
         ([], "There is no best setting: no trial has reported yet."),
         ([make_trial(0, 10, 4.0, values={RATE: 2})], "trial_000: rate = 2"),
-        ([trial_state("trial_000", {RATE: 2}, "failed", (), "no", 0, 0)], "no best setting: every trial failed."),
-        ([make_trial(n, 10, float("nan"), values={RATE: n}) for n in (1, 2)], "no best setting: no loss is a number."),
+        (
+            [trial_state("trial_000", {RATE: 2}, "failed", (), "no", 0, 0)],
+            "no best setting: every trial failed.",
+        ),
+        (
+            [make_trial(n, 10, float("nan"), values={RATE: n}) for n in (1, 2)],
+            "no best setting: no loss is a number.",
+        ),
         ([make_trial(0, 10, 4.0, values={})], "trial_000: the base recipe"),
     ],
 )
@@ -391,7 +454,10 @@ def test_sweeps_with_little_to_show(
 
 
 def test_a_sweep_that_runs(report: Callable[..., Page], tmp_path: Path) -> None:
-    running, waiting = make_trial(0, 5, 4.4, "running"), trial_state("trial_001", {RATE: 2}, "waiting", (), "", 1, 0)
+    running, waiting = (
+        make_trial(0, 5, 4.4, "running"),
+        trial_state("trial_001", {RATE: 2}, "waiting", (), "", 1, 0),
+    )
     page = report(make_sweep(tmp_path / "sweep", [running, waiting]))
     assert f"{tmp_path}/sweep (not ended)" in page.text
     assert page.cards["Trials"][1] == "1 running, 1 waiting."
@@ -408,7 +474,9 @@ def cost_trial(
         for step in range(5, steps + 1, 5)
     ]  # fmt: skip
     values = more.pop("values", {LEARNING_RATE: 0.001 * (setting + 1)})
-    return trial_state(f"trial_{setting:03d}", values, more.pop("state", "finished"), reports, setting=setting)
+    return trial_state(
+        f"trial_{setting:03d}", values, more.pop("state", "finished"), reports, setting=setting
+    )
 
 
 def test_the_front_is_where_three_settings_got_to(report: Callable[..., Page], tmp_path: Path) -> None:
@@ -427,7 +495,9 @@ def test_the_front_is_where_three_settings_got_to(report: Callable[..., Page], t
 def test_settings_are_named_by_what_differs(tmp_path: Path) -> None:
     values = [{RATE: 4, NAME: "full", LEARNING_RATE: rate} for rate in (0.00123456, 0.002, 0.003)]
     values[1].pop(NAME)
-    view = view_of(tmp_path / "sweep", [cost_trial(n, 10, 4.0, values=given) for n, given in enumerate(values)])
+    view = view_of(
+        tmp_path / "sweep", [cost_trial(n, 10, 4.0, values=given) for n, given in enumerate(values)]
+    )
     names = [view.short_name(item.setting) for item in view.front_ranked]
     assert names == ["0.00123 · full", "0.002 · –", "0.003 · full"] or names == [
         "full · 0.00123", "– · 0.002", "full · 0.003",
@@ -452,9 +522,15 @@ def test_the_best_setting_of_a_task_has_the_best_score(report: Callable[..., Pag
     page = report(folder)
     assert page.cards["Best dev score"][0] == "0.910 ± 0.127"
     assert page.cards["Best setting"][1] == "setting_000: learning_rate = 0.001"
-    assert [row[1] for row in page.tables["Settings at step 10, best first"][1:]] == ["setting_000", "setting_001"]
+    assert [row[1] for row in page.tables["Settings at step 10, best first"][1:]] == [
+        "setting_000",
+        "setting_001",
+    ]
     cells = [{"mean": mean, "interval": 0.127, "seeds": [mean, mean]} for mean in (0.91, 0.61)]
-    scores = [{"setting": n, "values": trials[2 * n].values, "dev": cell, "test": None} for n, cell in enumerate(cells)]
+    scores = [
+        {"setting": n, "values": trials[2 * n].values, "dev": cell, "test": None}
+        for n, cell in enumerate(cells)
+    ]
     found = {
         "task": "ner",
         "metric": "f1",
@@ -481,7 +557,9 @@ def test_the_same_files_give_the_same_page(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["<img src=x onerror=alert(1)>", '$x^2$ & "q"', "\x1b[2J\x9b\x07\u202e"])
-def test_hostile_names_are_text_in_page_and_figures(name: str, report: Callable[..., Page], tmp_path: Path) -> None:
+def test_hostile_names_are_text_in_page_and_figures(
+    name: str, report: Callable[..., Page], tmp_path: Path
+) -> None:
     runs = [make_run(tmp_path / each) for each in (name, "b")]
     event = {"event": "worker_lost", "step": 1, "time": 0.0, "message": name}
     (runs[0] / "events.jsonl").write_text(json.dumps(event) + "\n")

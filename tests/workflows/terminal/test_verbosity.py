@@ -75,7 +75,8 @@ def test_the_table_of_a_sweep(resize: Callable[[int, int], None], how: Verbosity
 
 @pytest.mark.usefixtures("logs")
 @pytest.mark.parametrize(
-    ("options", "heard"), [(["-q"], []), ([], []), (["--debug"], ["warning"]), (["-v"], ["information", "warning"])]
+    ("options", "heard"),
+    [(["-q"], []), ([], []), (["--debug"], ["warning"]), (["-v"], ["information", "warning"])],
 )
 def test_what_is_heard_of_libraries(
     options: list[str], heard: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
@@ -105,7 +106,8 @@ def test_only_verbose_commands_show_their_settings(capsys: pytest.CaptureFixture
 def test_all_commands_take_them_but_not_both(capsys: pytest.CaptureFixture[str]) -> None:
     for name in cli.command_names():
         with pytest.raises(SystemExit):
-            cli.main([name, *(["up"] if name == "cluster" else []), "--help"])  # the actions of a command have options
+            # The actions of a command have options.
+            cli.main([name, *(["up"] if name == "cluster" else []), "--help"])
         shown = " ".join(capsys.readouterr().out.split())
         assert "-q, --quiet only errors, warnings and the result" in shown, name
         assert "-v, --verbose also settings" in shown, name

@@ -5,7 +5,12 @@ from typing import Any
 from xml.sax.saxutils import escape
 
 from tokenfree.core.storage import Storage
-from tokenfree.preprocess.dataset.manifest import NEAR_DUPLICATE_PAIRS, DatasetSplit, Manifest, content_fingerprint
+from tokenfree.preprocess.dataset.manifest import (
+    NEAR_DUPLICATE_PAIRS,
+    DatasetSplit,
+    Manifest,
+    content_fingerprint,
+)
 from tokenfree.preprocess.sources.books import UNDETERMINED
 
 
@@ -14,7 +19,9 @@ def front_matter(manifest: Manifest) -> str:
     from huggingface_hub import DatasetCardData  # imported late: readers of a data directory do not need it
 
     languages = sorted(set(manifest.statistics["languages"]) - {UNDETERMINED})
-    files = [{"split": name, "path": f"{name}/*.arrow"} for name, split in manifest.splits.items() if split.shards]
+    files = [
+        {"split": name, "path": f"{name}/*.arrow"} for name, split in manifest.splits.items() if split.shards
+    ]
     data = DatasetCardData(
         language=languages or None,
         task_categories=["fill-mask"],
@@ -51,7 +58,11 @@ def plot_data(manifest: Manifest) -> dict[str, tuple[str, str, dict[str, float]]
     plots: dict[str, tuple[str, str, dict[str, float]]] = {
         "lengths": ("Documents by length", "documents", _lengths(manifest.statistics["lengths"])),
         "languages": ("Characters by language", "characters", _largest(characters)),
-        "scripts": ("Letters by script", "% of letters", _largest({k: 100 * v / letters for k, v in scripts.items()})),
+        "scripts": (
+            "Letters by script",
+            "% of letters",
+            _largest({k: 100 * v / letters for k, v in scripts.items()}),
+        ),
         "dropped": ("Pages that are no documents, by reason", "pages", _largest(dropped(manifest.counters))),
     }
     return {name: plot for name, plot in plots.items() if plot[2]}
@@ -82,7 +93,11 @@ def byte_shares(manifest: Manifest) -> dict[str, float]:
 
 def card(manifest: Manifest, plots: Sequence[str]) -> str:
     counters, splits = manifest.counters, manifest.splits
-    pages = [("Pages read", counters["pages"]), *dropped(counters).items(), ("**Documents**", counters["documents"])]
+    pages = [
+        ("Pages read", counters["pages"]),
+        *dropped(counters).items(),
+        ("**Documents**", counters["documents"]),
+    ]
     shares = byte_shares(manifest)
     languages = [
         (
@@ -115,7 +130,8 @@ def card(manifest: Manifest, plots: Sequence[str]) -> str:
         ),
         "## Languages",
         _table(
-            ("language", "documents", "windows", "characters", "characters per subword", "subwords in bytes"), languages
+            ("language", "documents", "windows", "characters", "characters per subword", "subwords in bytes"),
+            languages,
         ),
         "## What became of the pages",
         _table(("", "pages"), pages),
@@ -129,7 +145,9 @@ def card(manifest: Manifest, plots: Sequence[str]) -> str:
             ("input", "bytes", "SHA-256"),
             [(entry["path"], entry["size"], f"`{entry['sha256']}`") for entry in manifest.inputs[:1000]],
         ),
-        "" if len(manifest.inputs) <= 1000 else f"And {len(manifest.inputs) - 1000:,} more: see `manifest.json`.",
+        ""
+        if len(manifest.inputs) <= 1000
+        else f"And {len(manifest.inputs) - 1000:,} more: see `manifest.json`.",
         "## Plots",
         *[f"![{name.replace('_', ' ')}]({PLOTS}/{name}.svg)" for name in plots],
     ]
@@ -175,11 +193,16 @@ def _short(value: float) -> str:
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
     lines = [head, ["---", *["---:"] * (len(head) - 1)]]
-    lines += [[f"{cell:,}" if isinstance(cell, int) else str(cell).replace("|", "\\|") for cell in row] for row in rows]
+    lines += [
+        [f"{cell:,}" if isinstance(cell, int) else str(cell).replace("|", "\\|") for cell in row]
+        for row in rows
+    ]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
-def write_layout(storage: Storage, splits: Mapping[str, DatasetSplit], vocabulary_sha256: str | None) -> list[str]:
+def write_layout(
+    storage: Storage, splits: Mapping[str, DatasetSplit], vocabulary_sha256: str | None
+) -> list[str]:
     """Write the files by which `datasets` opens a directory, and return their names."""
     files: dict[str, Any] = {"dataset_dict.json": {"splits": sorted(splits)}}
     for name, split in splits.items():
@@ -187,7 +210,8 @@ def write_layout(storage: Storage, splits: Mapping[str, DatasetSplit], vocabular
         files[f"{name}/dataset_info.json"] = described
         files[f"{name}/state.json"] = {
             "_data_files": [{"filename": shard.path.partition("/")[2]} for shard in split.shards],
-            "_fingerprint": content_fingerprint({name: split}, vocabulary_sha256),  # names the caches of `datasets`
+            # Names the caches of `datasets`.
+            "_fingerprint": content_fingerprint({name: split}, vocabulary_sha256),
             "_format_columns": None,
             "_format_kwargs": {},
             "_format_type": None,

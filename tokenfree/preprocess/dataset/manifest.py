@@ -1,8 +1,8 @@
 """manifest.json, `_SUCCESS` and the vocabulary of a data directory.
 
-The manifest holds the hashes of all other files. `_SUCCESS` holds the hash of the manifest and of itself, and the sizes
-and times by which a later command recognises its inputs. Everything else in a data directory depends on content alone.
-Older directories have an empty `_SUCCESS`, or one without a hash of itself.
+The manifest holds the hashes of all other files. `_SUCCESS` holds the hash of the manifest and of itself, and
+the sizes and times by which a later command recognises its inputs. Everything else in a data directory
+depends on content alone. Older directories have an empty `_SUCCESS`, or one without a hash of itself.
 """
 
 import hashlib
@@ -67,8 +67,8 @@ class DatasetSplit:
 class Manifest:
     """A finished data directory.
 
-    `fingerprint` changes with any byte of any shard or of the vocabulary, and with nothing else. `files` has the
-    SHA-256 of all files except the shards and `vocabulary/subwords.model`; older directories have none.
+    `fingerprint` changes with any byte of any shard or of the vocabulary, and with nothing else. `files` has
+    the SHA-256 of all files except the shards and `vocabulary/subwords.model`; older directories have none.
     """
 
     schema_version: int
@@ -97,7 +97,10 @@ class Manifest:
 
 
 def load_manifest(directory: AnyPath) -> Manifest:
-    """Return the manifest of a data directory. Raises UserError if it is absent, damaged or of an unknown version."""
+    """Return the manifest of a data directory.
+
+    Raises UserError if it is absent, damaged or of an unknown version.
+    """
     try:
         values = json.loads(Storage.at(directory).read_bytes(MANIFEST))
     except (FileNotFoundError, NotADirectoryError):
@@ -118,15 +121,22 @@ def load_manifest(directory: AnyPath) -> Manifest:
     try:
         manifest: Manifest = checked(Manifest, values)
     except ValueError as error:
-        raise UserError(f"{directory}/{MANIFEST}: damaged, {error}; copy the directory again or remake it") from None
+        raise UserError(
+            f"{directory}/{MANIFEST}: damaged, {error}; copy the directory again or remake it"
+        ) from None
     for path in (*(shard.path for shard in manifest.shards), *manifest.files):
         if not is_inside(path):
-            raise UserError(f"{directory}/{MANIFEST}: names {path!r}, which is not a file of this directory; remake it")
+            raise UserError(
+                f"{directory}/{MANIFEST}: names {path!r}, which is not a file of this directory; remake it"
+            )
     return manifest
 
 
 def save_manifest(storage: Storage, manifest: Manifest) -> None:
-    """Write the manifest, which makes a directory complete. Raises UserError if the directory cannot be written to."""
+    """Write the manifest, which makes a directory complete.
+
+    Raises UserError if the directory cannot be written to.
+    """
     storage.write_json(MANIFEST, asdict(manifest))
 
 
@@ -166,8 +176,8 @@ SUCCESS = "_SUCCESS"
 def mark_success(storage: Storage, inputs: Sequence[Mapping[str, Any]]) -> None:
     """Write `_SUCCESS` into a directory that has its manifest.
 
-    Each of `inputs` has `path` (a name), `size` in bytes and `modified`, as the job found them. Raises UserError if the
-    directory cannot be written to or has a `_SUCCESS` for another manifest.
+    Each of `inputs` has `path` (a name), `size` in bytes and `modified`, as the job found them. Raises
+    UserError if the directory cannot be written to or has a `_SUCCESS` for another manifest.
     """
     previous = read_sealed(storage, SUCCESS) or {}
     manifest_sha256 = hash_of(storage, MANIFEST)
@@ -181,7 +191,8 @@ def mark_success(storage: Storage, inputs: Sequence[Mapping[str, Any]]) -> None:
 def note_added(storage: Storage, name: str, sha256: str | None) -> None:
     """Record the hash of a file that is added to a complete directory, or with None that the file is absent.
 
-    A directory whose `_SUCCESS` has no hashes stays as it is. Raises UserError if the directory cannot be written to.
+    A directory whose `_SUCCESS` has no hashes stays as it is. Raises UserError if the directory cannot be
+    written to.
     """
     mark = read_sealed(storage, SUCCESS)
     if mark is not None:
@@ -216,8 +227,12 @@ def load_vocabulary(data: AnyPath) -> Vocabulary | None:
     manifest = storage.read_json(MANIFEST)  # a run has none
     sha256 = manifest.get("vocabulary_sha256") if isinstance(manifest, dict) else None
     if sha256 is not None and sha256 != hashlib.sha256(model).hexdigest():
-        raise UserError(f"{data}/{MODEL}: damaged, its SHA-256 is not that of {MANIFEST}; copy the file again")
+        raise UserError(
+            f"{data}/{MODEL}: damaged, its SHA-256 is not that of {MANIFEST}; copy the file again"
+        )
     try:
         return Vocabulary.load(model)
     except UserError:
-        raise UserError(f"{data}/{MODEL}: damaged, it is not a SentencePiece model; copy the file again") from None
+        raise UserError(
+            f"{data}/{MODEL}: damaged, it is not a SentencePiece model; copy the file again"
+        ) from None

@@ -46,7 +46,13 @@ def check_windows(batch: pa.RecordBatch, vocabulary: Vocabulary | None = None) -
     if "text" not in batch.schema.names or not batch.num_rows:
         return None
     rows = _Rows(batch)
-    breaks = [*_text(rows), *_characters(rows), *_words(rows), *_subwords(rows, vocabulary), *_sentences(rows)]
+    breaks = [
+        *_text(rows),
+        *_characters(rows),
+        *_words(rows),
+        *_subwords(rows, vocabulary),
+        *_sentences(rows),
+    ]
     if not breaks:
         return None
     row, message = min(breaks, key=itemgetter(0))
@@ -108,7 +114,9 @@ def _characters(rows: _Rows) -> Iterator[Break]:
         if not rows.has(name):
             continue
         broken = list(_differs_in_length(rows, name, rows.num_characters, "text"))
-        yield from broken or _first(rows.values(name) != truth, rows.row(name), f"{name}: is not that of text")
+        yield from broken or _first(
+            rows.values(name) != truth, rows.row(name), f"{name}: is not that of text"
+        )
 
 
 def _words(rows: _Rows) -> Iterator[Break]:
@@ -124,9 +132,13 @@ def _words(rows: _Rows) -> Iterator[Break]:
     outside = np.maximum(starts, ends) > rows.bytes[row + 1]
     yield from _first(outside, row, "word_ends: a word lies behind the text")
     yield from _first(starts >= ends, row, "word_ends: a word ends before it starts")
-    yield from _first(ends - starts > MAX_WORD_BYTES, row, f"word_ends: a word of more than {MAX_WORD_BYTES} bytes")
+    yield from _first(
+        ends - starts > MAX_WORD_BYTES, row, f"word_ends: a word of more than {MAX_WORD_BYTES} bytes"
+    )
     follows = row[1:] == row[:-1]
-    yield from _first(follows & (starts[1:] < ends[:-1]), row[1:], "word_starts: words overlap or are out of order")
+    yield from _first(
+        follows & (starts[1:] < ends[:-1]), row[1:], "word_starts: words overlap or are out of order"
+    )
     if outside.any():
         return
     for name, positions in zip(names, (starts, ends), strict=True):
@@ -179,7 +191,11 @@ def _subwords(rows: _Rows, vocabulary: Vocabulary | None) -> Iterator[Break]:
 def _sentences(rows: _Rows) -> Iterator[Break]:
     if not rows.has("sentence_starts"):
         return
-    starts, row, offsets = rows.values("sentence_starts"), rows.row("sentence_starts"), rows.offsets("sentence_starts")
+    starts, row, offsets = (
+        rows.values("sentence_starts"),
+        rows.row("sentence_starts"),
+        rows.offsets("sentence_starts"),
+    )
     counts = np.diff(offsets)
     yield from _first(counts == 0, np.arange(len(counts)), "sentence_starts: is empty")
     heads = offsets[:-1][counts > 0]
@@ -190,7 +206,8 @@ def _sentences(rows: _Rows) -> Iterator[Break]:
 
 
 COPY = "copy the directory again"
-NOT_DATA = (LOCK, "_work")  # and what is kept for a later job, which checks documents and shards before it uses them
+# And what is kept for a later job, which checks documents and shards before it uses them.
+NOT_DATA = (LOCK, "_work")
 
 
 def verify(directory: AnyPath) -> tuple[str, ...]:
@@ -219,11 +236,15 @@ def verify(directory: AnyPath) -> tuple[str, ...]:
     for shard in manifest.shards:
         size = storage.size(shard.path)
         if size is not None and size != shard.bytes:
-            raise JobError(f"{shard.path}: {size} bytes, not the {shard.bytes} of the manifest; copy it again")
+            raise JobError(
+                f"{shard.path}: {size} bytes, not the {shard.bytes} of the manifest; copy it again"
+            )
         check_hash(storage, shard.path, shard.sha256, source=MANIFEST, action=COPY)
         _check_rows(storage, shard, config, vocabulary)
     covered = {MANIFEST, SUCCESS, MODEL, *manifest.files, *added, *(shard.path for shard in manifest.shards)}
-    others = tuple(name for name in storage.find() if name not in covered and name.split("/")[0] not in NOT_DATA)
+    others = tuple(
+        name for name in storage.find() if name not in covered and name.split("/")[0] not in NOT_DATA
+    )
     for name in others:
         if name.endswith(".arrow") and name.split("/")[0] in manifest.splits:
             raise JobError(f"{name}: not in the manifest; remove it")
@@ -252,10 +273,14 @@ def _check_totals(manifest: Manifest) -> None:
         if total != count:
             raise JobError(f"{MANIFEST}: its shards hold {total} {name}, its counters {count}")
     if content_fingerprint(manifest.splits, manifest.vocabulary_sha256) != manifest.fingerprint:
-        raise JobError(f"{MANIFEST}: its fingerprint is not that of its shards and vocabulary; it was changed")
+        raise JobError(
+            f"{MANIFEST}: its fingerprint is not that of its shards and vocabulary; it was changed"
+        )
 
 
-def _check_rows(storage: Storage, shard: ShardEntry, config: PreprocessConfig, vocabulary: Vocabulary | None) -> None:
+def _check_rows(
+    storage: Storage, shard: ShardEntry, config: PreprocessConfig, vocabulary: Vocabulary | None
+) -> None:
     rows = changes = characters = 0
     last_document = None
     for batch in _batches(storage, shard, config):
@@ -263,7 +288,9 @@ def _check_rows(storage: Storage, shard: ShardEntry, config: PreprocessConfig, v
         if broken is not None:
             raise JobError(f"{shard.path}: in the batch that starts at row {rows}, {broken}")
         if batch.num_rows > MAX_BATCH_ROWS:
-            raise JobError(f"{shard.path}: row {rows}: a batch of {batch.num_rows} rows, more than {MAX_BATCH_ROWS}")
+            raise JobError(
+                f"{shard.path}: row {rows}: a batch of {batch.num_rows} rows, more than {MAX_BATCH_ROWS}"
+            )
         _check_language(batch, shard, rows)
         characters += _count_characters(batch)
         if "document" in batch.schema.names:

@@ -11,7 +11,8 @@ from tokenfree.preprocess.records import Document, Failure, Page
 from tokenfree.preprocess.text.normalize import normalize
 from tokenfree.preprocess.wikitext.cleaner import clean
 
-# Twice what MediaWiki lets an editor save (2 MiB). The cleaner is linear, so this bounds the time and memory of a page.
+# Twice what MediaWiki lets an editor save (2 MiB). The cleaner is linear, so this bounds the time and memory
+# of a page.
 MAX_WIKITEXT_CHARACTERS = 4 << 20
 PAGE_ERRORS = (ArithmeticError, AssertionError, LookupError, MemoryError, RuntimeError, TypeError, ValueError)
 

@@ -34,8 +34,8 @@ def first_failure(storage: Storage, name: str) -> str:
 def collect_failures(storage: Storage, names: Sequence[str], scratch: str) -> int:
     """Merge the failures of all splits into parts of bounded size, and return the number of parts.
 
-    Splits do not affect the order. `scratch` is a folder for intermediate files. Raises UserError if the directory
-    cannot be written to.
+    Splits do not affect the order. `scratch` is a folder for intermediate files. Raises UserError if the
+    directory cannot be written to.
     """
     storage.remove(FOLDER)
     waiting = list(names)

@@ -1,13 +1,15 @@
 """Near-duplicates: MinHash sketches, candidate pairs by bands, and the file of dropped documents.
 
-A sketch has 256 numbers. The share of equal numbers in two sketches estimates the Jaccard similarity of their texts'
-shingles (runs of characters, after case folding and with white space collapsed). The highest bits of a shingle's hash
-choose one of the numbers, and the smallest hash wins (one permutation hashing, https://arxiv.org/abs/1208.1259).
-Numbers that stay empty in a short text are copied from filled ones, at places that depend only on which are filled
-(densification, https://arxiv.org/abs/1703.04664). Two documents are candidates if all numbers of a band are equal.
+A sketch has 256 numbers. The share of equal numbers in two sketches estimates the Jaccard similarity of their
+texts' shingles (runs of characters, after case folding and with white space collapsed). The highest bits of a
+shingle's hash choose one of the numbers, and the smallest hash wins (one permutation hashing,
+https://arxiv.org/abs/1208.1259). Numbers that stay empty in a short text are copied from filled ones, at
+places that depend only on which are filled (densification, https://arxiv.org/abs/1703.04664). Two documents
+are candidates if all numbers of a band are equal.
 
-The sketches of a sorted run are an Arrow file of one batch next to it: `language`, `key` and `id` as in the run,
-`band_00` ... (uint64, equal in two documents that are candidates), and `sketch` (256 numbers of two bytes).
+The sketches of a sorted run are an Arrow file of one batch next to it: `language`, `key` and `id` as in the
+run, `band_00` ... (uint64, equal in two documents that are candidates), and `sketch` (256 numbers of two
+bytes).
 """
 
 import functools
@@ -88,7 +90,8 @@ def _mixed(values: np.ndarray) -> np.ndarray:
 
 
 def _filled(smallest: np.ndarray) -> np.ndarray:
-    values = smallest.astype(np.uint16)  # the lowest bits, because the highest bits of a minimum of many are small
+    # The lowest bits, because the highest bits of a minimum of many are small.
+    values = smallest.astype(np.uint16)
     empty = smallest == _EMPTY
     left = np.flatnonzero(empty)
     for probes in _places() if len(left) else ():
@@ -132,9 +135,9 @@ def band_rows(min_similarity: float) -> int:
 def candidates(languages: np.ndarray, keys: np.ndarray, values: np.ndarray) -> np.ndarray:
     """Return the pairs of documents to compare by one band: rows, the lower key first, int64 [pairs, 2].
 
-    Documents of one language with one of `values` (uint64 [documents]) form a bucket. Each is compared with the lowest
-    key of the bucket and with its predecessor in the order of `keys` (halves, uint64 [documents, 2]), so a bucket of n
-    documents gives at most 2n pairs. Equal keys count as one document.
+    Documents of one language with one of `values` (uint64 [documents]) form a bucket. Each is compared with
+    the lowest key of the bucket and with its predecessor in the order of `keys` (halves, uint64 [documents,
+    2]), so a bucket of n documents gives at most 2n pairs. Equal keys count as one document.
     """
     order = np.lexsort((keys[:, 1], keys[:, 0], values, languages))
     joined = _joined(languages, values, order)
@@ -158,8 +161,9 @@ def _joined(languages: np.ndarray, values: np.ndarray, order: np.ndarray) -> np.
 def select_dropped(pairs: Iterable[Pair]) -> list[Pair]:
     """Return one pair for each document that is dropped, sorted by language and key.
 
-    Documents are visited in the order of their keys. A document is dropped if it is similar to one that stays, so no
-    chain of small differences joins dissimilar documents. The most similar pair counts, then the lowest key.
+    Documents are visited in the order of their keys. A document is dropped if it is similar to one that
+    stays, so no chain of small differences joins dissimilar documents. The most similar pair counts, then the
+    lowest key.
     """
     dropped: dict[tuple[str, bytes], Pair] = {}
     for pair in sorted(pairs, key=lambda pair: (pair.language, pair.upper, -pair.similarity, pair.lower)):
@@ -173,7 +177,11 @@ _SKETCH = pa.binary(2 * NUM_HASHES)
 
 
 def write_sketches(
-    storage: Storage, name: str, documents: Iterable[tuple[bytes, Document]], shingle_characters: int, rows: int
+    storage: Storage,
+    name: str,
+    documents: Iterable[tuple[bytes, Document]],
+    shingle_characters: int,
+    rows: int,
 ) -> str:
     """Commit the sketches of documents with their keys, in bands of `rows` numbers, and return the file's SHA-256."""
     languages, keys, ids, sketches = [], [], [], []
@@ -207,7 +215,10 @@ def write_dropped(storage: Storage, name: str, pairs: Sequence[Pair]) -> str:
 
 
 def dropped_keys(storage: Storage, name: str, language: str) -> np.ndarray:
-    """Return the sorted keys of a language's dropped documents. They are cached, so `name` must identify the file."""
+    """Return the sorted keys of a language's dropped documents.
+
+    They are cached, so `name` must identify the file.
+    """
     return _dropped_keys(storage.url, name).get(language, np.zeros(0, f"S{KEY_BYTES}"))
 
 
@@ -220,7 +231,10 @@ def _dropped_keys(url: str, name: str) -> dict[str, np.ndarray]:
 
 
 def key_halves(column: pa.Array | pa.ChunkedArray) -> np.ndarray:
-    """Return the first and last eight bytes of each key, uint64 [documents, 2]. Their order is that of the keys."""
+    """Return the first and last eight bytes of each key, uint64 [documents, 2].
+
+    Their order is that of the keys.
+    """
     return keys_of(column).view(">u8").reshape(-1, 2).astype(np.uint64)
 
 
@@ -230,5 +244,8 @@ def keys_of(column: pa.Array | pa.ChunkedArray) -> np.ndarray:
 
 
 def as_keys(data: bytes) -> np.ndarray:
-    """View concatenated keys as NumPy bytes. NumPy ignores trailing NULs, which is harmless for keys of one length."""
+    """View concatenated keys as NumPy bytes.
+
+    NumPy ignores trailing NULs, which is harmless for keys of one length.
+    """
     return np.frombuffer(data, f"S{KEY_BYTES}")

@@ -42,9 +42,9 @@ def build_windows(
 ) -> pa.RecordBatch:
     """Return the windows of `documents` (normalised text) in order, one row each, with the columns of `config.columns`.
 
-    With `window.pack: across_documents`, a window names the document in which it starts. Callers must pass groups that
-    do not depend on the number of workers, because a group decides what is packed. Without a vocabulary the subword
-    columns hold empty lists.
+    With `window.pack: across_documents`, a window names the document in which it starts. Callers must pass
+    groups that do not depend on the number of workers, because a group decides what is packed. Without a
+    vocabulary the subword columns hold empty lists.
     """
     batches = [batch.rows for batch in iterate_windows(documents, config, vocabulary)]
     if len(batches) == 1:
@@ -68,7 +68,9 @@ def iterate_windows(
         yield _build_batch(part, config, vocabulary)
 
 
-def _build_batch(windows: list[Window], config: PreprocessConfig, vocabulary: Vocabulary | None) -> WindowBatch:
+def _build_batch(
+    windows: list[Window], config: PreprocessConfig, vocabulary: Vocabulary | None
+) -> WindowBatch:
     batch_schema = schema(config.columns)
     columns: dict[str, pa.Array] = {
         "document": pa.array([window.document for window in windows], pa.string()),
@@ -84,7 +86,9 @@ def _build_batch(windows: list[Window], config: PreprocessConfig, vocabulary: Vo
     if "sentence_starts" in batch_schema.names:
         columns |= _sentence_columns(windows)
     rows = pa.RecordBatch.from_arrays([columns[name] for name in batch_schema.names], schema=batch_schema)
-    subwords = columns["subword_ids"].values.to_numpy() if "subword_ids" in columns else np.zeros(0, dtype=np.int32)
+    subwords = (
+        columns["subword_ids"].values.to_numpy() if "subword_ids" in columns else np.zeros(0, dtype=np.int32)
+    )
     byte_pieces = vocabulary.num_byte_pieces(subwords) if vocabulary is not None else 0
     return WindowBatch(rows, sum(len(window.text) for window in windows), len(subwords), byte_pieces)
 

@@ -26,7 +26,8 @@ NO_MODEL = "vocabulary.model: not a SentencePiece model; give the path of a .mod
 PAD_ID, UNKNOWN_ID = 0, 1
 _MAX_LINE_BYTES = 4192  # SentencePiece drops longer sentences, so they are cut here
 _MAX_LINE_CHARACTERS = _MAX_LINE_BYTES // 4
-_THREADS = 4  # each takes every fourth sentence, so the rounding depends on this number and not on the machine
+# Each takes every fourth sentence, so the rounding depends on this number and not on the machine.
+_THREADS = 4
 _PRINTABLE = "".join(map(chr, range(0x21, 0x7F)))  # printable ASCII; a space has a piece if there is one
 # SentencePiece drops lines with these: its own mark of an unknown character, and NUL.
 _RESERVED = str.maketrans({"▅": " ", "\0": " "})
@@ -35,9 +36,9 @@ _RESERVED = str.maketrans({"▅": " ", "\0": " "})
 def train_vocabulary(texts: Iterable[str], config: VocabularyConfig, seed: int) -> bytes:
     """Train a SentencePiece model on `texts` (all in memory at once) and return its bytes.
 
-    The model does not normalise, so that offsets are exact. One space is put before each text, so that its first word
-    has the same pieces as elsewhere. Raises UserError if there is no text, or more distinct characters than
-    `vocabulary.size`, and JobError if SentencePiece failed for another reason.
+    The model does not normalise, so that offsets are exact. One space is put before each text, so that its
+    first word has the same pieces as elsewhere. Raises UserError if there is no text, or more distinct
+    characters than `vocabulary.size`, and JobError if SentencePiece failed for another reason.
     """
     lines = list(_lines(texts))
     try:
@@ -84,7 +85,9 @@ def _lines(texts: Iterable[str]) -> Iterator[str]:
                 if line and not line.isspace():
                     yield line
             else:
-                yield from (line[start:end] for start, end in cut(line, sentence_starts(line), _MAX_LINE_CHARACTERS))
+                yield from (
+                    line[start:end] for start, end in cut(line, sentence_starts(line), _MAX_LINE_CHARACTERS)
+                )
 
 
 def _explain(message: str, size: int) -> Exception:
@@ -96,7 +99,9 @@ def _explain(message: str, size: int) -> Exception:
         )
     if "!sentences_.empty()" in message:
         return UserError("vocabulary: there is no text to train it on; add input, or give vocabulary.model")
-    return JobError(f"vocabulary: SentencePiece could not train it ({message}); give vocabulary.model instead")
+    return JobError(
+        f"vocabulary: SentencePiece could not train it ({message}); give vocabulary.model instead"
+    )
 
 
 WORTH_A_PROCESS = 200_000  # characters; with fewer, training takes hardly longer than starting a process
@@ -110,7 +115,9 @@ def train_in_subprocess(texts: Iterable[str], config: VocabularyConfig, seed: in
     if size < WORTH_A_PROCESS:
         return train_vocabulary(texts, config, seed)
     # The texts are pickled one by one, so that the process keeps none of them.
-    payload = b"".join([pickle.dumps((config, seed, os.getpid())), *map(pickle.dumps, texts), pickle.dumps(None)])
+    payload = b"".join(
+        [pickle.dumps((config, seed, os.getpid())), *map(pickle.dumps, texts), pickle.dumps(None)]
+    )
     done = subprocess.run(
         [sys.executable, "-P", "-m", __name__],  # no module of the working directory may hide another
         input=payload,
@@ -159,7 +166,8 @@ def _end_with(parent: int) -> None:
 
 MAX_TEXT_CHARACTERS = 65_535  # offsets are uint16
 _SPACE_MARK = "▁"  # SentencePiece's symbol for U+0020
-_PROBE = "".join(map(chr, range(0x21, 0x3000)))  # every rule of normalisation changes some of these characters
+# Every rule of normalisation changes some of these characters.
+_PROBE = "".join(map(chr, range(0x21, 0x3000)))
 _SPACE_BYTES = ["<0xE2>", "<0x96>", "<0x81>"]  # the same, if no piece holds it
 
 
@@ -179,8 +187,8 @@ class Vocabulary:
     """A SentencePiece model (https://arxiv.org/abs/1808.06226) that returns pieces with exact codepoint offsets.
 
     Offsets are computed from the lengths of the pieces. Texts with unknown pieces, and all texts if the model
-    normalises, use SentencePiece's own offsets, which take about four times as long. Raises UserError if the bytes are
-    not a SentencePiece model.
+    normalises, use SentencePiece's own offsets, which take about four times as long. Raises UserError if the
+    bytes are not a SentencePiece model.
     """
 
     def __init__(self, model: bytes) -> None:
@@ -198,7 +206,8 @@ class Vocabulary:
         self._bytes = np.zeros(self.size, np.uint8)
         self._bytes[self._is_byte] = [int(self._pieces[id][1:-1], 16) for id in np.flatnonzero(self._is_byte)]
         texts = [piece.replace(_SPACE_MARK, " ") for piece in self._pieces]
-        # A byte has the length of its character if it starts one, else none. An unknown piece may have any length.
+        # A byte has the length of its character if it starts one, else none. An unknown piece may have any
+        # length.
         self._lengths = np.array(list(map(len, texts)))
         self._lengths[self._is_byte] = self._bytes[self._is_byte] & 0xC0 != 0x80
         self._lengths[self._processor.unk_id()] = MAX_TEXT_CHARACTERS + 2
@@ -228,17 +237,21 @@ class Vocabulary:
     def encode_flat(self, texts: Sequence[str]) -> FlatEncoding:
         """Return the subwords of all texts. Raises ValueError if a text has more than 65,535 characters.
 
-        Offsets exclude surrounding white space, and pieces of white space alone are left out. Byte-fallback pieces have
-        the span of their character. A run of unknown characters is one piece. Newlines count as spaces.
+        Offsets exclude surrounding white space, and pieces of white space alone are left out. Byte-fallback
+        pieces have the span of their character. A run of unknown characters is one piece. Newlines count as
+        spaces.
         """
         sizes = np.array([len(text) for text in texts], dtype=np.int64)
         if len(texts) and sizes.max() > MAX_TEXT_CHARACTERS:
-            raise ValueError(f"a text of {sizes.max()} characters; subword offsets reach {MAX_TEXT_CHARACTERS}")
+            raise ValueError(
+                f"a text of {sizes.max()} characters; subword offsets reach {MAX_TEXT_CHARACTERS}"
+            )
         spaced = [text.replace("\n", " ") for text in texts]
         rows = self._processor.encode(spaced, return_type="numpy", num_threads=1) if spaced else []
         ids = np.concatenate([np.zeros(0, np.int32), *rows])
         offsets = cumulate([len(row) for row in rows])
-        edges = cumulate(self._lengths.take(ids))  # of the pieces, in the joined texts with the spaces that are added
+        # Of the pieces, in the joined texts with the spaces that are added.
+        edges = cumulate(self._lengths.take(ids))
         bases = edges[offsets]
         exact = np.array([self._keeps_text and _SPACE_MARK not in text for text in texts], dtype=bool)
         exact &= np.diff(bases) == sizes + (sizes > 0) * (self._prefix + self._suffix)
@@ -272,12 +285,14 @@ class Vocabulary:
         mapping = self._processor.encode(text, return_type="offset_mapping")
         ids = np.array(mapping["ids"], dtype=np.int32)
         starts, ends = np.array(mapping["offsets"], dtype=np.int64).reshape(-1, 2).T
-        # Only the last byte of a character has a width there; the space that SentencePiece adds has none in all three.
+        # Only the last byte of a character has a width there; the space that SentencePiece adds has none in
+        # all three.
         has_none = self._is_byte[ids] & (starts == ends)
         if [self._pieces[id] for id in ids[:3]] == _SPACE_BYTES and has_none[:3].all():
             has_none[:3] = False
         ends = np.minimum(ends + has_none, len(text))
-        space = np.append(classes_of(codepoints_of(text)) == SPACE, False)  # empty spans may follow the last character
+        # Empty spans may follow the last character.
+        space = np.append(classes_of(codepoints_of(text)) == SPACE, False)
         while (leading := space[starts] & (starts < ends)).any():
             starts = starts + leading
         while (trailing := space[ends - 1] & (starts < ends)).any():

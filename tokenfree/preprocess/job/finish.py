@@ -143,9 +143,9 @@ class ReplayResult:
 def replay(output: str) -> ReplayResult:
     """Clean the failed pages of a finished job again with the current code.
 
-    A finished data directory never changes, so new documents are written to `failures/replayed.jsonl`, an input
-    (`--books`) for another job. Content too damaged to hold a page stays a failure. Raises UserError if `output` is not
-    a finished data directory.
+    A finished data directory never changes, so new documents are written to `failures/replayed.jsonl`, an
+    input (`--books`) for another job. Content too damaged to hold a page stays a failure. Raises UserError if
+    `output` is not a finished data directory.
     """
     config = build(PreprocessConfig, load_manifest(output).config, source=f"{output}/manifest.json")
     storage = Storage.at(output)

@@ -36,8 +36,8 @@ READING_FIELDS = (
     *("language", "text_column", "id_column", "language_column"),
     *("namespaces", "filters", "near_duplicates", "validation_fraction"),
 )
-# Keys that were added after the release of 0.3. A job or directory that lacks one keeps its earlier value, which is the
-# default or, where that has changed, the one of EARLIER_VALUES.
+# Keys that were added after the release of 0.3. A job or directory that lacks one keeps its earlier value,
+# which is the default or, where that has changed, the one of EARLIER_VALUES.
 LATER_FIELDS: tuple[str, ...] = ()
 EARLIER_VALUES: Mapping[str, Any] = {}
 
@@ -45,13 +45,21 @@ EARLIER_VALUES: Mapping[str, Any] = {}
 def identity(config: PreprocessConfig, inputs: Iterable[InputFile]) -> dict[str, Any]:
     """Return what decides the content of the output. Where inputs lie, their order and their splits do not.
 
-    Inputs are identified by name, size in bytes and what the store reports about their last change, so none is read.
+    Inputs are identified by name, size in bytes and what the store reports about their last change, so none
+    is read.
     """
     model = config.vocabulary.model
     sha256 = hashlib.sha256(read_given_model(model)).hexdigest() if model is not None else None
-    entries = [{"path": portable_name(file.path), "size": file.size, "modified": file.modified} for file in inputs]
+    entries = [
+        {"path": portable_name(file.path), "size": file.size, "modified": file.modified} for file in inputs
+    ]
     entries.sort(key=lambda entry: (entry["path"], entry["size"], entry["modified"]))
-    return {"format": FORMAT, "config": _content(config, sha256), "inputs": entries, "versions": library_versions()}
+    return {
+        "format": FORMAT,
+        "config": _content(config, sha256),
+        "inputs": entries,
+        "versions": library_versions(),
+    }
 
 
 def reading_identity(job_identity: Mapping[str, Any]) -> dict[str, Any]:
@@ -61,7 +69,10 @@ def reading_identity(job_identity: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def manifest_config(manifest: Manifest) -> dict[str, Any]:
-    """Return the config of a finished job as in its identity. Raises UserError if it has an unknown setting."""
+    """Return the config of a finished job as in its identity.
+
+    Raises UserError if it has an unknown setting.
+    """
     config = build(PreprocessConfig, merge(EARLIER_VALUES, manifest.config), source=MANIFEST)
     return _content(config, manifest.vocabulary_sha256 if config.vocabulary.model is not None else None)
 
@@ -88,7 +99,9 @@ def read_given_model(path: str) -> bytes:
         return Storage.at(folder or ("/" if path.startswith("/") else ".")).read_bytes(name)
     except OSError as error:
         reason = error.strerror or error
-        raise UserError(f"vocabulary.model: cannot read {path} ({reason}); give a SentencePiece model") from None
+        raise UserError(
+            f"vocabulary.model: cannot read {path} ({reason}); give a SentencePiece model"
+        ) from None
 
 
 def differing_settings(recorded: Mapping[str, Any], requested: Mapping[str, Any]) -> list[str]:
@@ -105,7 +118,9 @@ def changed_settings(recorded: Mapping[str, Any], requested: Mapping[str, Any]) 
     return [f"{key} {json.dumps(old)}, not {json.dumps(new)}" for key, old, new in values if old != new]
 
 
-def changed_inputs(recorded: Sequence[Mapping[str, Any]], requested: Sequence[Mapping[str, Any]]) -> list[str]:
+def changed_inputs(
+    recorded: Sequence[Mapping[str, Any]], requested: Sequence[Mapping[str, Any]]
+) -> list[str]:
     """Return the inputs that differ between two sorted lists of entries with a `path`, in words and by name."""
     if list(recorded) == list(requested):
         return []
@@ -128,7 +143,9 @@ def refuse(storage: Storage, verb: str, differences: Sequence[str]) -> None:
 
 
 def _content(config: PreprocessConfig, model_sha256: str | None) -> dict[str, Any]:
-    settings = {key: value for key, value in to_mapping(config).items() if key not in (*INPUT_FIELDS, *CUT_FIELDS)}
+    settings = {
+        key: value for key, value in to_mapping(config).items() if key not in (*INPUT_FIELDS, *CUT_FIELDS)
+    }
     settings["columns"] = sorted(settings["columns"])
     settings["namespaces"] = sorted(settings["namespaces"])
     settings["vocabulary"]["model"] = model_sha256
@@ -151,8 +168,14 @@ def with_earlier_values(config: PreprocessConfig, storage: Storage) -> Preproces
     if MANIFEST not in storage.names():
         return config
     recorded, earlier = load_manifest(storage.url).config, _earlier_defaults()
-    missing = [(key, json.dumps(value_at(earlier, key))) for key in LATER_FIELDS if value_at(recorded, key) is None]
-    return build(PreprocessConfig, merge(to_mapping(config), nest(missing)), source=MANIFEST) if missing else config
+    missing = [
+        (key, json.dumps(value_at(earlier, key))) for key in LATER_FIELDS if value_at(recorded, key) is None
+    ]
+    return (
+        build(PreprocessConfig, merge(to_mapping(config), nest(missing)), source=MANIFEST)
+        if missing
+        else config
+    )
 
 
 def finished(
@@ -165,9 +188,9 @@ def finished(
 ) -> Manifest | None:
     """Return the manifest if the job `wanted` (its identity) is complete, or None if it is to be run or resumed.
 
-    Inputs are hashed if their times differ from those of `_SUCCESS`, if the store reports none, or to `check_inputs`.
-    Raises UserError if the directory holds another job or other files, and JobError if an input changed while it was
-    hashed.
+    Inputs are hashed if their times differ from those of `_SUCCESS`, if the store reports none, or to
+    `check_inputs`. Raises UserError if the directory holds another job or other files, and JobError if an
+    input changed while it was hashed.
     """
     if storage.size("") is not None:
         raise UserError(f"{storage.url}: is a file; give a directory to --output")
@@ -180,7 +203,11 @@ def finished(
     refuse(storage, "was made with", differing_settings(manifest_config(manifest), job_identity["config"]))
     marked, entries = marked_inputs(storage), job_identity["inputs"]
     if marked is not None:
-        refuse(storage, "was made with", changed_inputs(_only(marked, "path", "size"), _only(entries, "path", "size")))
+        refuse(
+            storage,
+            "was made with",
+            changed_inputs(_only(marked, "path", "size"), _only(entries, "path", "size")),
+        )
     if marked != entries or check_inputs or not all(entry["modified"] for entry in entries):
         _compare_contents(storage, manifest, config, inputs)
     if marked != entries:
@@ -196,7 +223,9 @@ def _refuse_foreign(storage: Storage, names: Sequence[str], job_identity: Mappin
         differences = differing_settings(recorded_job["config"], job_identity["config"])
         if recorded_job.get("format") == FORMAT:  # otherwise none of its work is used
             differences += changed_settings(recorded_job["versions"], job_identity["versions"])
-            differences += changed_inputs(_only(recorded_job["inputs"], "path"), _only(job_identity["inputs"], "path"))
+            differences += changed_inputs(
+                _only(recorded_job["inputs"], "path"), _only(job_identity["inputs"], "path")
+            )
         refuse(storage, "was begun with", differences)
     elif foreign := sorted(set(names) - {WORK, TEMPORARY, LOCK}):
         raise UserError(
@@ -214,7 +243,9 @@ def _compare_contents(storage: Storage, manifest: Manifest, config: PreprocessCo
     for name, file in files:
         size, sha256 = hash_input(file)
         entries.append({"path": name, "size": size, "sha256": sha256})
-    refuse(storage, "was made with", changed_inputs(manifest.inputs, _only(entries, "path", "size", "sha256")))
+    refuse(
+        storage, "was made with", changed_inputs(manifest.inputs, _only(entries, "path", "size", "sha256"))
+    )
 
 
 def _only(entries: Iterable[Mapping[str, Any]], *names: str) -> list[dict[str, Any]]:

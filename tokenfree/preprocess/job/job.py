@@ -14,8 +14,9 @@
     _work/shards/*.json     sidecars of the shards, which are at their final paths
     _work/errors/*.json     errors of steps
 
-Any worker may run a step any number of times. A step whose sidecar is valid does nothing. Any other writes the same
-bytes as before. Runners wrap an error in their own ways, which hides its class, so it is also written to a file.
+Any worker may run a step any number of times. A step whose sidecar is valid does nothing. Any other writes
+the same bytes as before. Runners wrap an error in their own ways, which hides its class, so it is also
+written to a file.
 """
 
 import contextlib
@@ -74,8 +75,15 @@ class PreprocessJob:
 
     @property
     def storage(self) -> Storage:
-        """The output directory. It refuses writes of an attempt after a newer one began, or after the job ended."""
-        return AttemptStorage(self.url, self.attempt) if self.number is None else HeldStorage(self.url, self.number)
+        """The output directory.
+
+        It refuses writes of an attempt after a newer one began, or after the job ended.
+        """
+        return (
+            AttemptStorage(self.url, self.attempt)
+            if self.number is None
+            else HeldStorage(self.url, self.number)
+        )
 
     def split_lines(self) -> tuple[str, ...]:
         return _lines(self.url, self.splits)
@@ -139,14 +147,17 @@ def note_error(storage: Storage, task: str, error: Exception) -> None:
 def noted_error(storage: Storage) -> Exception | None:
     """Return the error that a step failed on, the user's mistakes first, or None if none was recorded.
 
-    If the directory cannot be written to, no step can record that. Then this function runs into the same error.
+    If the directory cannot be written to, no step can record that. Then this function runs into the same
+    error.
     """
     errors: list[Exception] = []
     for name in storage.names(ERRORS):
         values = storage.read_json(f"{ERRORS}/{name}")
         if values is not None:
             kind, message = values["kind"], values["message"]
-            errors.append(EXPECTED[kind](message) if kind in EXPECTED else failed(storage, f"{kind}: {message}"))
+            errors.append(
+                EXPECTED[kind](message) if kind in EXPECTED else failed(storage, f"{kind}: {message}")
+            )
     if errors:
         return min(errors, key=lambda error: not isinstance(error, UserError))
     try:

@@ -44,8 +44,8 @@ def begin(
 ) -> PreprocessJob:
     """Take the directory for the job whose identity is `wanted`, and record what it reads.
 
-    `number` is what `claimed` yielded. `notice` receives a line about earlier work that cannot be reused. Raises
-    UserError if the directory cannot be written to, or the given SentencePiece model is invalid.
+    `number` is what `claimed` yielded. `notice` receives a line about earlier work that cannot be reused.
+    Raises UserError if the directory cannot be written to, or the given SentencePiece model is invalid.
     """
     if config.vocabulary.model is not None:
         Vocabulary.load(read_given_model(config.vocabulary.model))  # fails before the job reads for hours
@@ -61,16 +61,19 @@ def begin(
         fingerprint=fingerprint(dict(job_identity)),
         reading_fingerprint=reading,
         splits=write_lines(storage, f"{WORK}/splits", (split.to_json() for split in splits)),
-        inputs=write_lines(storage, f"{WORK}/inputs", (input_line(file) for file in inputs if file.path in read)),
+        inputs=write_lines(
+            storage, f"{WORK}/inputs", (input_line(file) for file in inputs if file.path in read)
+        ),
         number=number,
         attempt=attempt,
     )
 
 
 def _take(storage: Storage, job_identity: Mapping[str, Any], notice: Callable[[str], None]) -> None:
-    """Mark the directory as that of the job. Remove what a killed job left half-written, and what is now useless.
+    """Mark the directory as that of the job.
 
-    The mark is removed last, so that the directory stays identifiable if the command is killed here.
+    Remove what a killed job left half-written, and what is now useless. The mark is removed last, so that the
+    directory stays identifiable if the command is killed here.
     """
     storage.remove(TEMPORARY)
     recorded_job = read_job_identity(storage)
@@ -91,7 +94,10 @@ def _take(storage: Storage, job_identity: Mapping[str, Any], notice: Callable[[s
 
 
 def release(storage: Storage) -> None:
-    """Release the directory for another config, after this one failed before any shard was built. Runs are kept."""
+    """Release the directory for another config, after this one failed before any shard was built.
+
+    Runs are kept.
+    """
     for name in (*MADE_EARLY, JOB):
         storage.remove(name)
 

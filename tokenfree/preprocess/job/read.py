@@ -1,7 +1,7 @@
 """The first steps: hash each input; read and clean one input split into sorted runs.
 
-A run is committed as soon as its pages reach the bytes of a planned split, so memory does not grow with a split that
-could not be cut, and a killed job resumes after the last run.
+A run is committed as soon as its pages reach the bytes of a planned split, so memory does not grow with a
+split that could not be cut, and a killed job resumes after the last run.
 """
 
 import hashlib
@@ -34,8 +34,8 @@ from tokenfree.preprocess.shards.sorted_runs import (
 from tokenfree.preprocess.sources.files import InputFile
 from tokenfree.preprocess.sources.splits import hash_input, read_split
 
-# Added to the text of each page: the size of a failure without text, but less than the XML around a page, so that a
-# split of the planned size is one run.
+# Added to the text of each page: the size of a failure without text, but less than the XML around a page, so
+# that a split of the planned size is one run.
 PAGE_BYTES = 500
 FAILURES, SKETCHES = ".failures.jsonl", ".sketches.arrow"  # suffixes of files next to a run
 
@@ -85,7 +85,9 @@ def _write_run(
     counters, documents, failed = PageCounters(), [], []
     for result in extract(pages, job.config.namespaces, job.config.filters, counters):
         if isinstance(result, FailedPage):
-            failed.append((result, split.names[0] if len(split.names) == 1 else result.failure.id.partition(":")[2]))
+            failed.append(
+                (result, split.names[0] if len(split.names) == 1 else result.failure.id.partition(":")[2])
+            )
         else:
             documents.append(result)
     beside: dict[str, str] = {}
@@ -100,7 +102,15 @@ def _write_run(
         beside[SKETCHES] = sha256
     run_fingerprint = _run_fingerprint(job, line)
     run = SortedRun(
-        name, run_fingerprint, pages.bytes, counters.to_json(), failures, file, first_page, pages.ended, beside
+        name,
+        run_fingerprint,
+        pages.bytes,
+        counters.to_json(),
+        failures,
+        file,
+        first_page,
+        pages.ended,
+        beside,
     )
     commit_run(storage, RUNS, run)
     return run
@@ -132,12 +142,17 @@ def _num_pages(runs: Iterable[SortedRun]) -> int:
 
 
 def all_runs(job: PreprocessJob, *, read: bool = True) -> list[SortedRun]:
-    """Return the committed runs of all splits in order. `read` checks their content. Raises JobError if one is gone."""
+    """Return the committed runs of all splits in order. `read` checks their content.
+
+    Raises JobError if one is gone.
+    """
     committed = []
     for line in job.split_lines():
         runs = _committed(job, line, read=read)
         if not runs or not runs[-1].last:
-            raise JobError(f"{job.url}/{RUNS}/{run_name(runs_name(line), len(runs))}: gone; run the job again")
+            raise JobError(
+                f"{job.url}/{RUNS}/{run_name(runs_name(line), len(runs))}: gone; run the job again"
+            )
         committed += runs
     return committed
 

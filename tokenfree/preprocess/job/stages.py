@@ -1,7 +1,8 @@
 """The table of stages that every runner works through: a Beam graph, a process pool or Ray.
 
-After a stage, the runner asks the next one for its `count` and calls its `function` with each number below that, on any
-worker and any number of times. Only numbers cross between stages: each function commits its own files.
+After a stage, the runner asks the next one for its `count` and calls its `function` with each number below
+that, on any worker and any number of times. Only numbers cross between stages: each function commits its own
+files.
 """
 
 from collections.abc import Callable
@@ -11,7 +12,13 @@ from tokenfree.core.errors import TakenOverError
 from tokenfree.preprocess.job.finish import finish
 from tokenfree.preprocess.job.job import PreprocessJob, note_error
 from tokenfree.preprocess.job.read import hash_one_input, read_one_split
-from tokenfree.preprocess.job.steps import build_one_shard, find_in_one_band, make_plan, num_bands, num_planned
+from tokenfree.preprocess.job.steps import (
+    build_one_shard,
+    find_in_one_band,
+    make_plan,
+    num_bands,
+    num_planned,
+)
 
 T = TypeVar("T")
 

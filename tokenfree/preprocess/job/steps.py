@@ -114,9 +114,9 @@ _Document = tuple[str, bytes]  # language and key
 class NearDuplicates:
     """The documents to drop, listed in `file`.
 
-    `lowest` and `highest` are the keys (hex) with the lowest and highest draw among the documents that stay, which
-    decide where the first text of validation comes from. `files` has the SHA-256 of `file` and of the file of pairs, by
-    name.
+    `lowest` and `highest` are the keys (hex) with the lowest and highest draw among the documents that stay,
+    which decide where the first text of validation comes from. `files` has the SHA-256 of `file` and of the
+    file of pairs, by name.
     """
 
     job: str
@@ -135,9 +135,14 @@ def find_near_duplicates(job: PreprocessJob, runs: Sequence[SortedRun]) -> NearD
     if done is not None and done.job == job.fingerprint and hashes_of(storage, done.files) == done.files:
         return done
     sketched, ids = _compared_documents(job, runs, _candidates(job))
-    dropped = select_dropped(_near_pairs(_candidates(job), sketched, job.config.near_duplicates.min_similarity or 0.0))
+    dropped = select_dropped(
+        _near_pairs(_candidates(job), sketched, job.config.near_duplicates.min_similarity or 0.0)
+    )
     name = f"{NEAR_DUPLICATES}/{job.fingerprint}-gone.arrow"
-    files = {name: write_dropped(storage, name, dropped), NEAR_DUPLICATE_PAIRS: _write_pairs(storage, dropped, ids)}
+    files = {
+        name: write_dropped(storage, name, dropped),
+        NEAR_DUPLICATE_PAIRS: _write_pairs(storage, dropped, ids),
+    }
     lowest, highest = _extremes(job, runs, {(pair.language, pair.upper) for pair in dropped})
     result = NearDuplicates(job.fingerprint, name, lowest.hex(), highest.hex(), files)
     write_sealed(storage, _DONE, asdict(result))
@@ -155,7 +160,10 @@ def _candidates(job: PreprocessJob) -> pa.Table:
 def _compared_documents(
     job: PreprocessJob, runs: Sequence[SortedRun], pairs: pa.Table
 ) -> tuple[dict[_Document, np.ndarray], dict[_Document, str]]:
-    """Return the sketch and id of each document in a pair. Of equal texts take the lowest id, as the shards do."""
+    """Return the sketch and id of each document in a pair.
+
+    Of equal texts take the lowest id, as the shards do.
+    """
     paired_documents = {
         document
         for side in ("lower", "upper")
@@ -178,13 +186,17 @@ def _compared_documents(
     return sketches, ids
 
 
-def _near_pairs(pairs: pa.Table, sketches: dict[_Document, np.ndarray], min_similarity: float) -> Iterable[Pair]:
+def _near_pairs(
+    pairs: pa.Table, sketches: dict[_Document, np.ndarray], min_similarity: float
+) -> Iterable[Pair]:
     for batch in pairs.to_batches(_COMPARED):
         columns: list[list[Any]] = [batch[name].to_pylist() for name in ("language", "lower", "upper")]
         rows = [*zip(*columns, strict=True)]
         lower = np.stack([sketches[language, key] for language, key, _ in rows])
         upper = np.stack([sketches[language, key] for language, _, key in rows])
-        for (language, first, second), pair_similarity in zip(rows, similarity(lower, upper).tolist(), strict=True):
+        for (language, first, second), pair_similarity in zip(
+            rows, similarity(lower, upper).tolist(), strict=True
+        ):
             if pair_similarity >= min_similarity:
                 yield Pair(language, first, second, pair_similarity)
 
@@ -215,14 +227,18 @@ def _extremes(job: PreprocessJob, runs: Sequence[SortedRun], dropped: set[_Docum
 def make_vocabulary(job: PreprocessJob, documents: Mapping[Partition, DocumentSet]) -> str | None:
     """Return the SHA-256 of the model, trained or copied unless an earlier attempt did, or None if no column needs one.
 
-    Raises UserError if the given model cannot be read or `vocabulary.size` does not fit, and JobError if training
-    fails.
+    Raises UserError if the given model cannot be read or `vocabulary.size` does not fit, and JobError if
+    training fails.
     """
     if not SUBWORD_COLUMNS & set(job.config.columns):
         return None
     storage, config = job.storage, job.config.vocabulary
     done = read_sealed(storage, VOCABULARY_SIDECAR)
-    if done is not None and done["job"] == job.fingerprint and hashes_of(storage, done["files"]) == done["files"]:
+    if (
+        done is not None
+        and done["job"] == job.fingerprint
+        and hashes_of(storage, done["files"]) == done["files"]
+    ):
         return done["files"][MODEL]
     if config.model is not None:
         model = read_given_model(config.model)
@@ -232,9 +248,12 @@ def make_vocabulary(job: PreprocessJob, documents: Mapping[Partition, DocumentSe
     vocabulary = Vocabulary.load(model)
     lines = "".join(f"{piece}\n" for piece in vocabulary.pieces())
     files = {
-        name: storage.write_bytes(name, data).sha256 for name, data in ((VOCABULARY, lines.encode()), (MODEL, model))
+        name: storage.write_bytes(name, data).sha256
+        for name, data in ((VOCABULARY, lines.encode()), (MODEL, model))
     }
-    write_sealed(storage, VOCABULARY_SIDECAR, {"job": job.fingerprint, "files": files, "size": vocabulary.size})
+    write_sealed(
+        storage, VOCABULARY_SIDECAR, {"job": job.fingerprint, "files": files, "size": vocabulary.size}
+    )
     return files[MODEL]
 
 
@@ -281,7 +300,9 @@ def make_plan(job: PreprocessJob, _: int = 0) -> int:
     tasks = plan_shards(storage, documents, job.config)
     for index, task in enumerate(tasks):
         storage.write_json(_task_name(index), asdict(task))
-    shards = tuple(PlannedShard(task.path, shard_fingerprint(job.fingerprint, sha256, task)) for task in tasks)
+    shards = tuple(
+        PlannedShard(task.path, shard_fingerprint(job.fingerprint, sha256, task)) for task in tasks
+    )
     beside = dropped_without_shard(storage, runs, rule, documents, job.config)
     storage.write_json(PLAN, asdict(Plan(sha256, shards, *beside)))
     return len(tasks)
@@ -309,10 +330,17 @@ def _no_documents(storage: Storage, runs: Sequence[SortedRun]) -> str:
     total = PageCounters()
     for run in runs:
         total.add(run.counters)
-    reasons = {**total.filtered, **total.failed, "redirect": total.redirects, "other_namespace": total.other_namespaces}
+    reasons = {
+        **total.filtered,
+        **total.failed,
+        "redirect": total.redirects,
+        "other_namespace": total.other_namespaces,
+    }
     counts = ", ".join(f"{count} {reason}" for reason, count in sorted(reasons.items()) if count)
     failed = next((run for run in runs if run.failures), None)
-    first = f", the first that failed is {first_failure(storage, failures_name(failed.name))}" if failed else ""
+    first = (
+        f", the first that failed is {first_failure(storage, failures_name(failed.name))}" if failed else ""
+    )
     read = "1 page was" if total.pages == 1 else f"{total.pages} pages were"
     pages = f"{read} read ({counts or 'none'}){first}"
     return f"the inputs hold no document: {pages}; check the inputs, or loosen the keys under filters"
@@ -332,7 +360,10 @@ def build_one_shard(job: PreprocessJob, index: int) -> str:
 
 
 def all_shards(job: PreprocessJob) -> list[BuiltShard]:
-    """Return the committed shards of the plan, in its order. Raises JobError if the plan or a shard is missing."""
+    """Return the committed shards of the plan, in its order.
+
+    Raises JobError if the plan or a shard is missing.
+    """
     shards = []
     for planned in load_plan(job.storage).shards:
         shard = find_shard(job.storage, shard_sidecar(planned.path), planned.fingerprint)

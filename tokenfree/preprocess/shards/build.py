@@ -29,8 +29,8 @@ CHECKED_ROWS = 4  # rows of each batch that are checked, in less than 1% of a jo
 class BuiltShard:
     """A committed shard, as its sidecar describes it.
 
-    `byte_pieces` counts the subwords that are bytes. `lengths[n]` counts documents of 2**(n-1) to 2**n - 1 characters,
-    and `scripts` the letters in the sample of `count_scripts`.
+    `byte_pieces` counts the subwords that are bytes. `lengths[n]` counts documents of 2**(n-1) to 2**n - 1
+    characters, and `scripts` the letters in the sample of `count_scripts`.
     """
 
     fingerprint: str
@@ -71,7 +71,8 @@ def build_shard(
 ) -> BuiltShard:
     """Build and commit the shard of `task`, then its sidecar, in memory that is bounded whatever the size of the shard.
 
-    Raises JobError, and commits nothing, if a document gives no window, or one that breaks an invariant of `verify`.
+    Raises JobError, and commits nothing, if a document gives no window, or one that breaks an invariant of
+    `verify`.
     """
     rows = documents = characters = subwords = byte_pieces = 0
     lengths, scripts = Counter[int](), Counter[str]()
@@ -91,7 +92,9 @@ def build_shard(
                     subwords += windows.subwords
                     byte_pieces += windows.byte_pieces
                 if rows == previous_rows:
-                    raise JobError(f"{task.path}: no windows came of document {group[0].id}; please report this page")
+                    raise JobError(
+                        f"{task.path}: no windows came of document {group[0].id}; please report this page"
+                    )
                 documents += len(group)
                 for document in group:
                     lengths[len(document.text).bit_length()] += 1
@@ -126,8 +129,12 @@ def _check_sample(path: str, batch: pa.RecordBatch, vocabulary: Vocabulary | Non
     if broken is not None:
         row, _, message = broken.removeprefix("row ").partition(": ")
         window = batch.slice(int(spread[int(row)]), 1)
-        name = window["document"][0].as_py() if "document" in batch.schema.names else "(its column is left out)"
-        raise JobError(f"{path}: not written, a window of document {name} is wrong: {message}; please report this page")
+        name = (
+            window["document"][0].as_py() if "document" in batch.schema.names else "(its column is left out)"
+        )
+        raise JobError(
+            f"{path}: not written, a window of document {name} is wrong: {message}; please report this page"
+        )
 
 
 def _groups(documents: Iterable[Document]) -> Iterator[list[Document]]:

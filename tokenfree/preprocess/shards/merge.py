@@ -10,7 +10,13 @@ import pyarrow.compute as pc
 from tokenfree.core.storage import Storage
 from tokenfree.preprocess.documents.near_duplicates import as_keys, key_halves, keys_of
 from tokenfree.preprocess.records import Document
-from tokenfree.preprocess.shards.sorted_runs import KEY_SPACE, KeyRange, SortedRunBatch, key_position, read_batch
+from tokenfree.preprocess.shards.sorted_runs import (
+    KEY_SPACE,
+    KeyRange,
+    SortedRunBatch,
+    key_position,
+    read_batch,
+)
 
 PIECE_CHARACTERS = 16_000_000  # characters of text in memory
 FETCHED_BATCHES = 64  # batches read at a time; only their rows in range are kept
@@ -20,8 +26,8 @@ ROWS_AT_ONCE = 256
 class Merge:
     """An iterator over (key, document) of the positions in the ascending `ranges`.
 
-    Of documents with equal keys, the one with the smallest (language, id) stays. Documents whose key is in `gone` (see
-    `dropped_keys`) are dropped. Memory is bounded by `PIECE_CHARACTERS`, not by the ranges.
+    Of documents with equal keys, the one with the smallest (language, id) stays. Documents whose key is in
+    `gone` (see `dropped_keys`) are dropped. Memory is bounded by `PIECE_CHARACTERS`, not by the ranges.
     """
 
     def __init__(
@@ -90,13 +96,18 @@ def contains_document(
     ranges: Sequence[KeyRange],
     dropped_keys: np.ndarray | None = None,
 ) -> bool:
-    """Return True if any document except those `gone` lies in the ranges. Reads data only if sidecars cannot tell."""
+    """Return True if any document except those `gone` lies in the ranges.
+
+    Reads data only if sidecars cannot tell.
+    """
     keys = {bytes.fromhex(key) for batch in batches for key in (batch.first, batch.last)}
     if dropped_keys is not None and keys:
         sorted_keys = sorted(keys)
         keys = {
             key
-            for key, out in zip(sorted_keys, np.isin(as_keys(b"".join(sorted_keys)), dropped_keys), strict=True)
+            for key, out in zip(
+                sorted_keys, np.isin(as_keys(b"".join(sorted_keys)), dropped_keys), strict=True
+            )
             if not out
         }
     ends = {key_position(key) for key in keys}

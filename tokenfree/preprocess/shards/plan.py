@@ -1,4 +1,7 @@
-"""Plan the shards: which key range of which runs becomes which file. Also choose the text for the vocabulary."""
+"""Plan the shards: which key range of which runs becomes which file.
+
+Also choose the text for the vocabulary.
+"""
 
 import dataclasses
 import itertools
@@ -79,9 +82,9 @@ def decide_partitioning(
 ) -> Partitioning:
     """Return the rule that assigns the documents of all runs to train and validation.
 
-    If no text drew validation, the text with the lowest draw moves there, provided that there are at least two texts.
-    If no text drew train, the text with the highest draw moves there. `extremes` has the keys (hex) with the lowest and
-    the highest draw, if some documents of the runs were dropped.
+    If no text drew validation, the text with the lowest draw moves there, provided that there are at least
+    two texts. If no text drew train, the text with the highest draw moves there. `extremes` has the keys
+    (hex) with the lowest and the highest draw, if some documents of the runs were dropped.
     """
     plain = Partitioning(validation_fraction)
     if extremes is None:
@@ -173,7 +176,8 @@ def _parts(
             yield partition, whole.between(low, high)
 
 
-MARGIN = 1.1  # A key range holds approximately its share of characters, so read a little more and stop at the quota.
+# A key range holds approximately its share of characters, so read a little more and stop at the quota.
+MARGIN = 1.1
 
 
 def sample_quotas(characters: Mapping[str, int], total: int, smoothing: float) -> dict[str, int]:
@@ -197,7 +201,10 @@ def sample_quotas(characters: Mapping[str, int], total: int, smoothing: float) -
 
 def sample_size(documents: Mapping[Partition, DocumentSet], config: VocabularyConfig) -> int:
     """Return the number of characters that `sample_texts` yields."""
-    return min(config.sample_characters, sum(part.characters for (name, _), part in documents.items() if name == TRAIN))
+    return min(
+        config.sample_characters,
+        sum(part.characters for (name, _), part in documents.items() if name == TRAIN),
+    )
 
 
 def sample_texts(
@@ -212,10 +219,14 @@ def sample_texts(
 
 
 def _prefix(storage: Storage, documents: DocumentSet, quota: int) -> Iterator[str]:
-    """Yield the first `quota` characters of documents in the order of their keys. Reads one key range at a time."""
+    """Yield the first `quota` characters of documents in the order of their keys.
+
+    Reads one key range at a time.
+    """
     share = MARGIN * quota / documents.characters
     low, high = 0, min(KEY_SPACE, max(1, int(KEY_SPACE * share)))
-    if all(end - first == 1 for first, end in documents.ranges):  # a single text that was moved here lies anywhere
+    # A single text that was moved here lies anywhere.
+    if all(end - first == 1 for first, end in documents.ranges):
         high = KEY_SPACE
     while low < high and quota > 0:
         for _, document in documents.between(low, high).merged(storage):

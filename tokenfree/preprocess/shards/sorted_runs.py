@@ -1,8 +1,9 @@
 """Sorted runs: the documents of one input split in the order of their keys, each run with its sidecar.
 
-An input that cannot be cut before it is read, such as a dump in one gz stream, becomes several runs. A run is an Arrow
-IPC stream of small batches, each of one drawn split and one language. The sidecar, which commits the run, lists the
-byte range and the first and last key of each batch, so that a shard fetches only the bytes that it needs.
+An input that cannot be cut before it is read, such as a dump in one gz stream, becomes several runs. A run is
+an Arrow IPC stream of small batches, each of one drawn split and one language. The sidecar, which commits the
+run, lists the byte range and the first and last key of each batch, so that a shard fetches only the bytes
+that it needs.
 """
 
 import hashlib
@@ -43,8 +44,8 @@ def validation_draw(key: bytes) -> int:
 class Partitioning:
     """The rule that assigns each document to a dataset split by its text alone, so that no text is in two splits.
 
-    Validation gets about `validation_fraction` of all texts. In a tiny corpus this may leave a split empty. Then the
-    one text at the position `moved` of the key space belongs to `moved_to` instead.
+    Validation gets about `validation_fraction` of all texts. In a tiny corpus this may leave a split empty.
+    Then the one text at the position `moved` of the key space belongs to `moved_to` instead.
     """
 
     validation_fraction: float
@@ -52,7 +53,10 @@ class Partitioning:
     moved_to: str = ""
 
     def drawn_split(self, key: bytes) -> str:
-        """Return the dataset split that a key draws, without the exception. Batches of runs are divided by it."""
+        """Return the dataset split that a key draws, without the exception.
+
+        Batches of runs are divided by it.
+        """
         return VALIDATION if validation_draw(key) < self.validation_fraction * 2.0**64 else TRAIN
 
     def dataset_split(self, key: bytes) -> str:
@@ -118,8 +122,9 @@ class SortedRunFile:
 class SortedRun:
     """A committed run, as its sidecar describes it.
 
-    `input_bytes` is approximate, after decompression. `first_page` is a number in the split, which ends with this run
-    if it is the `last`. `beside` has the SHA-256 of each file next to the run's own, by the end of the file's name.
+    `input_bytes` is approximate, after decompression. `first_page` is a number in the split, which ends with
+    this run if it is the `last`. `beside` has the SHA-256 of each file next to the run's own, by the end of
+    the file's name.
     """
 
     name: str
@@ -153,14 +158,18 @@ def split_of_run(run: str) -> str:
     return run.rpartition("-")[0]
 
 
-def find_run(storage: Storage, folder: str, name: str, fingerprint: str, *, read: bool = True) -> SortedRun | None:
+def find_run(
+    storage: Storage, folder: str, name: str, fingerprint: str, *, read: bool = True
+) -> SortedRun | None:
     """Return the run if it was committed for this input and config and its files exist (`read`: and are whole)."""
     run = sealed_record(SortedRun, storage, f"{folder}/{name}.json")
     if run is None or (run.name, run.fingerprint) != (name, fingerprint):
         return None
     if read:
         files = {**run.beside, DOCUMENTS: run.file.sha256} if run.file.batches else run.beside
-        whole = all(hash_of(storage, f"{folder}/{name}{ending}") == sha256 for ending, sha256 in files.items())
+        whole = all(
+            hash_of(storage, f"{folder}/{name}{ending}") == sha256 for ending, sha256 in files.items()
+        )
     else:
         whole = all(storage.size(f"{folder}/{name}{ending}") is not None for ending in run.beside)
         whole &= not run.file.batches or storage.size(f"{folder}/{name}{DOCUMENTS}") == run.file.bytes
@@ -168,7 +177,10 @@ def find_run(storage: Storage, folder: str, name: str, fingerprint: str, *, read
 
 
 def commit_run(storage: Storage, folder: str, run: SortedRun) -> None:
-    """Write the sidecar, which makes the run valid. Raises UserError if the directory cannot be written to."""
+    """Write the sidecar, which makes the run valid.
+
+    Raises UserError if the directory cannot be written to.
+    """
     write_sealed(storage, f"{folder}/{run.name}.json", asdict(run))
 
 

@@ -54,9 +54,10 @@ _MARKUP = re.compile(
 _CONTROLS = bytes(set(range(32)) - set(b"\t\n\x0b\x0c\r\x1a\x1b"))
 SAMPLE_BYTES = 65536
 
-# Measured on 690 texts in ten languages. With 200 or more bytes beyond ASCII, charset-normalizer got none wrong among
-# these encodings and refused 29. With 50 to 100 such bytes it got 1 in 16 wrong, with fewer 1 in 4. It sometimes takes
-# French and German in Windows-1252, of any length, for johab or Big5, so Windows-1252 is tried first.
+# Measured on 690 texts in ten languages. With 200 or more bytes beyond ASCII, charset-normalizer got none
+# wrong among these encodings and refused 29. With 50 to 100 such bytes it got 1 in 16 wrong, with fewer 1 in
+# 4. It sometimes takes French and German in Windows-1252, of any length, for johab or Big5, so Windows-1252
+# is tried first.
 GUESSED_BYTES = 400  # twice the 200 bytes of that measurement
 COHERENCE = 0.1  # letters are as frequent as in some language; not defined for Japanese and Korean
 _WIDE = ("cp932", "euc_jp", "gb18030", "big5", "cp949")
@@ -65,16 +66,19 @@ _OTHERS = ("cp1250", "cp1251", "koi8_r", "koi8_u", "iso8859_5", "cp866", "mac_cy
 
 
 class NotText(ValueError):
-    """A file that is not text. Its only argument is the reason: too_large, binary, html, xml or bad_encoding."""
+    """A file that is not text.
+
+    Its only argument is the reason: too_large, binary, html, xml or bad_encoding.
+    """
 
 
 def decode_book(data: bytes) -> str:
-    """Return the text of a file, without its byte order mark. Raises NotText with the reason if it is not text.
+    """Return the text of a file, without its byte order mark.
 
-    UTF-16 without a mark is recognized by the NULs of its ASCII characters. Bytes that are neither UTF-8 nor UTF-16 are
-    decoded as Windows-1252 if they do not look like damaged UTF-8, have none of its undefined codes and are at most a
-    quarter beyond ASCII. charset-normalizer finds the encodings of other scripts, in texts that are long enough for it
-    to be sure.
+    Raises NotText with the reason if it is not text. UTF-16 without a mark is recognized by the NULs of its
+    ASCII characters. Bytes that are neither UTF-8 nor UTF-16 are decoded as Windows-1252 if they do not look
+    like damaged UTF-8, have none of its undefined codes and are at most a quarter beyond ASCII.
+    charset-normalizer finds the encodings of other scripts, in texts that are long enough for it to be sure.
     """
     if data.startswith(_BINARY):
         raise NotText("binary")
@@ -131,7 +135,9 @@ def _guess(data: bytes) -> str:
     return data.decode(best.encoding)
 
 
-_START = re.compile(r"^[ \t]*\*{3} ?START OF TH(?:E|IS) PROJECT GUTENBERG[^*]{0,400}\*{3}.*$", re.MULTILINE | re.I)
+_START = re.compile(
+    r"^[ \t]*\*{3} ?START OF TH(?:E|IS) PROJECT GUTENBERG[^*]{0,400}\*{3}.*$", re.MULTILINE | re.I
+)
 _OLD_START = re.compile(r"^\*END\*? ?THE SMALL PRINT!.*\*END\*.*$", re.MULTILINE)
 _END = re.compile(
     r"^[ \t]*(?:\*{3} ?END OF TH(?:E|IS) PROJECT GUTENBERG|End of (?:the |this )?Project Gutenberg)",
@@ -170,7 +176,8 @@ def strip_gutenberg(text: str) -> tuple[str, str | None]:
 def paragraphs(text: str) -> str:
     """Return the text with one paragraph per line, and blank lines between paragraphs that the file separates.
 
-    Lines that were wrapped at a page width are joined. Files with one paragraph or sentence per line keep their lines.
+    Lines that were wrapped at a page width are joined. Files with one paragraph or sentence per line keep
+    their lines.
     """
     text = text.replace("\r\n", "\n").replace("\r", "\n").replace("\f", "\n\n").strip("\n")
     width = wrap_width([len(line) for line in map(str.strip, text.split("\n")) if line])
@@ -186,7 +193,8 @@ def wrap_width(lengths: list[int]) -> int | None:
     """Return the width, in characters, at which lines of these lengths were wrapped, or None if they were not.
 
     Wrapped lines crowd just below the width: over a third of them have at least 80% of the length of the 95th
-    percentile (over half in real books, including verse and dialogue). Of sentences and paragraphs, about a tenth do.
+    percentile (over half in real books, including verse and dialogue). Of sentences and paragraphs, about a
+    tenth do.
     """
     if len(lengths) < 20:
         return None
@@ -225,7 +233,10 @@ _NOT_BOOKS = (".zip", ".tar", ".tgz", ".7z", ".csv", ".tsv", ".arrow")  # of fil
 
 
 def is_book_name(name: str) -> bool:
-    """Return True if a file in a folder is read as a book. Indexes of dumps and `.json` (mostly settings) are not."""
+    """Return True if a file in a folder is read as a book.
+
+    Indexes of dumps and `.json` (mostly settings) are not.
+    """
     content, packed = endings(name)
     return content != ".json" and _form(content, packed) is not None and "multistream-index" not in name
 
@@ -282,7 +293,12 @@ def _text_split(files: Sequence[InputFile], languages: dict[str, str]) -> InputS
 
 
 def _parts(
-    file: InputFile, form: Format, columns: TableColumns, language: str, language_is_fixed: bool, split_bytes: int
+    file: InputFile,
+    form: Format,
+    columns: TableColumns,
+    language: str,
+    language_is_fixed: bool,
+    split_bytes: int,
 ) -> Iterator[InputSplit]:
     """Yield the splits of one table: byte ranges of JSON lines (one if compressed), or ranges of Parquet row groups."""
     length, size = file.size, _num_bytes(file)
@@ -291,7 +307,7 @@ def _parts(
     else:
         length = num_row_groups(file, columns)
     num_parts = min(1 if is_packed(file.name) else math.ceil(size / split_bytes), length)
-    split = table_split(file, form, columns, language, given=language_is_fixed)
+    split = table_split(file, form, columns, language, language_is_fixed=language_is_fixed)
     yield from parts_of(split, num_parts, length, math.ceil(size / max(1, num_parts)))
 
 
@@ -317,10 +333,15 @@ def _prefix_language(path: str) -> str | None:
 
 
 def read_books(split: InputSplit) -> Iterator[Page | Failure]:
-    """Yield the books of a split, in order. A file or line that is not a book becomes a failure with its name."""
+    """Yield the books of a split, in order.
+
+    A file or line that is not a book becomes a failure with its name.
+    """
     if split.format == "text":
         for path, name, language in zip(split.inputs, split.names, split.languages, strict=True):
-            yield from _read_packed(path, name, language) if is_packed(path) else _read_text(path, name, language)
+            yield from (
+                _read_packed(path, name, language) if is_packed(path) else _read_text(path, name, language)
+            )
     else:
         yield from read_table(split)
 
@@ -332,7 +353,10 @@ def _read_text(path: str, name: str, language: str) -> Iterator[Page | Failure]:
 
 
 def _read_packed(path: str, name: str, language: str) -> Iterator[Page | Failure]:
-    """Yield a compressed book. A book cut off by damage is a failure; garbage after a book is an additional failure."""
+    """Yield a compressed book.
+
+    A book cut off by damage is a failure; garbage after a book is an additional failure.
+    """
     data, damage = bytearray(), None
     for event in read_packed(path):
         if isinstance(event, Block):

@@ -1,7 +1,7 @@
 """Decompress files block by block: plain, (multistream) bz2, gz, xz and zst, intact or damaged.
 
-A damaged stream yields every byte before the damage (zst: except the last 64 kB), then a `Damage`, never an error.
-Reading continues with the next stream of a bz2 file, such as the official multistream dumps.
+A damaged stream yields every byte before the damage (zst: except the last 64 kB), then a `Damage`, never an
+error. Reading continues with the next stream of a bz2 file, such as the official multistream dumps.
 """
 
 import bz2
@@ -58,7 +58,9 @@ class Codec:
 CODECS: dict[Format, Codec] = {
     "bz2": Codec(bz2.BZ2Decompressor, b"BZh", BZ2_HEADER, resumable=True),
     "gz": Codec(GzipDecoder, b"\x1f\x8b", re.compile(rb"\x1f\x8b\x08")),
-    "xz": Codec(lambda: lzma.LZMADecompressor(memlimit=XZ_MEMORY_BYTES), b"\xfd7zXZ\0", re.compile(rb"\xfd7zXZ\0")),
+    "xz": Codec(
+        lambda: lzma.LZMADecompressor(memlimit=XZ_MEMORY_BYTES), b"\xfd7zXZ\0", re.compile(rb"\xfd7zXZ\0")
+    ),
 }
 DECODE_ERRORS = (OSError, EOFError, ValueError, lzma.LZMAError, zlib.error)
 
@@ -74,7 +76,10 @@ def stored_format(head: bytes) -> Format:
 
 
 def decompressed(decoder: Decoder, data: bytes) -> Iterator[bytes]:
-    """Yield all output available after `data`. Calls the decoder again without input, as libbz2 holds output back."""
+    """Yield all output available after `data`.
+
+    Calls the decoder again without input, as libbz2 holds output back.
+    """
     piece = decoder.decompress(data, PIECE_BYTES)
     while piece:
         yield piece
@@ -118,8 +123,9 @@ Event: TypeAlias = Block | Damage | End
 def read_blocks(path: str, stored: Format, start: int, end: int) -> Iterator[Event]:
     """Yield the decompressed bytes of the range `[start, end)` of a file, then those after it, which are not owned.
 
-    Plain files are cut at the exact byte. In bz2 the range stands for the streams that start in it; the first is
-    searched from `start`. Other formats are read from 0. Raises OSError if the file cannot be opened or read.
+    Plain files are cut at the exact byte. In bz2 the range stands for the streams that start in it; the first
+    is searched from `start`. Other formats are read from 0. Raises OSError if the file cannot be opened or
+    read.
     """
     if start >= end:
         return
@@ -164,7 +170,10 @@ class Source:
         self.position, self._pending = position, b""
 
     def seek_header(self, header: re.Pattern[bytes], limit: int | None = None) -> bool:
-        """Move to the next header and return True. Return False if there is none up to the block of `limit`."""
+        """Move to the next header and return True.
+
+        Return False if there is none up to the block of `limit`.
+        """
         tail = b""
         while (limit is None or self.position - len(tail) < limit) and (block := self.read()):
             window = tail + block
@@ -202,8 +211,8 @@ def _read_streams(path: str, file: IO[bytes], codec: Codec, start: int, end: int
             yield Damage("damaged_stream", 0, owned=True)
         if not source.seek_header(codec.header, end):
             return
-    # A stream belongs to the range that it starts in, and so do the bytes between it and the next header. Each gap
-    # between streams is thus reported once, however the file was cut.
+    # A stream belongs to the range that it starts in, and so do the bytes between it and the next header.
+    # Each gap between streams is thus reported once, however the file was cut.
     owned = True
     while True:
         offset = source.position
@@ -260,10 +269,13 @@ def _decode(path: str, source: Source, codec: Codec) -> Iterator[bytes | str]:
     yield "truncated"
 
 
-def _salvage(path: str, start: int, block_start: int, block: bytes, codec: Codec, num_to_skip: int) -> Iterator[bytes]:
+def _salvage(
+    path: str, start: int, block_start: int, block: bytes, codec: Codec, num_to_skip: int
+) -> Iterator[bytes]:
     """Yield what the stream at `start` has before the damage in `block` at `before`, without the first `given` bytes.
 
-    A decompressor that fails drops the output of that call, so the stream is read again, and `block` byte by byte.
+    A decompressor that fails drops the output of that call, so the stream is read again, and `block` byte by
+    byte.
     """
     decoder = codec.decoder()
     with open_input(path) as file:

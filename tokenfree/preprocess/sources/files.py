@@ -108,11 +108,16 @@ class LinksFollowed(LocalFileSystem):
         self._entered: set[str] = set()
 
     def ls(self, path: str, detail: bool = False, **kwargs: Any) -> list[Any]:
-        """Return the sorted entries without links to folders above. Raises ValueError where fsspec skips a folder."""
+        """Return the sorted entries without links to folders above.
+
+        Raises ValueError where fsspec skips a folder.
+        """
         try:
             there = super().ls(path, detail=True, **kwargs)
         except PermissionError:
-            raise ValueError(f"no right to look into the folder {path}; allow it, or give what else to read") from None
+            raise ValueError(
+                f"no right to look into the folder {path}; allow it, or give what else to read"
+            ) from None
         infos = [self._followed(info, path) for info in sorted(there, key=lambda info: info["name"])]
         return [info if detail else info["name"] for info in infos if info is not None]
 
@@ -154,7 +159,10 @@ class InputFile:
 
 
 def open_input(path: str) -> IO[bytes]:
-    """Return the file opened for reading, remote ones with blocks read ahead. Raises OSError if it cannot be opened."""
+    """Return the file opened for reading, remote ones with blocks read ahead.
+
+    Raises OSError if it cannot be opened.
+    """
     fs, inner = url_to_fs(path)
     return fs.open(inner, "rb")  # pyright: ignore[reportReturnType]  fsspec's own file type is not an IO for pyright
 
@@ -164,9 +172,9 @@ def list_inputs(
 ) -> list[InputFile]:
     """Return the files that `paths` (files, folders, globs, fsspec URLs) stand for, each once, sorted by path.
 
-    Folders are searched recursively, and their links are followed. Folders and globs give only file names that are
-    `wanted`, outside the directory `output`. Raises UserError if a path of `field` stands for no file or cannot be
-    listed.
+    Folders are searched recursively, and their links are followed. Folders and globs give only file names
+    that are `wanted`, outside the directory `output`. Raises UserError if a path of `field` stands for no
+    file or cannot be listed.
     """
     by_place: dict[str, InputFile] = {}
     for path in paths:
@@ -200,7 +208,9 @@ def _place(path: str) -> str:
     return os.path.realpath(path) if path.startswith("/") else path
 
 
-def _expand(path: str, field: str, accepts_name: Callable[[str], bool], output: str | None) -> list[InputFile]:
+def _expand(
+    path: str, field: str, accepts_name: Callable[[str], bool], output: str | None
+) -> list[InputFile]:
     if not path.strip():  # an unset shell variable; fsspec would take it for the working directory
         raise UserError(f"{field}: a path is empty; give {_KINDS[field]}, or a folder or glob of them")
     fs, inner = url_to_fs(path)
@@ -224,11 +234,17 @@ def _expand(path: str, field: str, accepts_name: Callable[[str], bool], output: 
             raise UserError(f"{field}: {info['name']} is a link that leads nowhere; remove it")
     files = [_input_file(fs, info, root) for info in infos if info["type"] == "file"]
     if not files:
-        raise UserError(f"{field}: {path} {'matches no' if is_glob else 'is a folder without'} {_KINDS[field]}")
+        raise UserError(
+            f"{field}: {path} {'matches no' if is_glob else 'is a folder without'} {_KINDS[field]}"
+        )
     output_prefix = None if output is None else f"{_place(output.rstrip('/'))}/"
-    others = [file for file in files if output_prefix is None or not _place(file.path).startswith(output_prefix)]
+    others = [
+        file for file in files if output_prefix is None or not _place(file.path).startswith(output_prefix)
+    ]
     if not others:
-        raise UserError(f"{field}: all files of {path} are in --output, which is not read: {output}. Give another one.")
+        raise UserError(
+            f"{field}: all files of {path} are in --output, which is not read: {output}. Give another one."
+        )
     return others
 
 
@@ -237,7 +253,8 @@ def _input_file(fs: fsspec.AbstractFileSystem, info: Mapping[str, Any], root: st
     name = posixpath.relpath(inner, root) if root else inner.lstrip("/")
     # Object stores report an ETag, file systems a time.
     stamp = next(
-        (info[key] for key in ("ETag", "etag", "mtime", "LastModified", "updated", "created") if key in info), ""
+        (info[key] for key in ("ETag", "etag", "mtime", "LastModified", "updated", "created") if key in info),
+        "",
     )
     return InputFile(
         path=inner if isinstance(fs, LocalFileSystem) else str(fs.unstrip_protocol(inner)),
@@ -263,13 +280,15 @@ def read_range(file: IO[bytes], start: int, end: int | None = None) -> Iterator[
 def hash_file_input(file: InputFile) -> tuple[int, str]:
     """Return the size in bytes and the SHA-256 (hex) of a file, read block by block.
 
-    Raises OSError if the file cannot be read, and JobError if it changed since it was found or while it was read.
+    Raises OSError if the file cannot be read, and JobError if it changed since it was found or while it was
+    read.
     """
     version = _look_again(file)
     with open_input(file.path) as opened:
         sha256 = hash_stream(opened)
         size = opened.tell()
-    # A remote store may report other details in a listing than for a single file, so compare two single reports.
+    # A remote store may report other details in a listing than for a single file, so compare two single
+    # reports.
     expected_version = file.version if isinstance(url_to_fs(file.path)[0], LocalFileSystem) else version
     changed = (file.size and size != file.size) or not expected_version == version == _look_again(file)
     if changed:

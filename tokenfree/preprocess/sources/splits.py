@@ -26,11 +26,16 @@ class Inputs:
 
 
 def find_inputs(config: PreprocessConfig, output: str | None = None) -> Inputs:
-    """Return the inputs that the paths of the config stand for, outside the directory `output`. Reads no content.
+    """Return the inputs that the paths of the config stand for, outside the directory `output`.
+
+    Reads no content.
 
     Raises UserError if a path stands for no file, a dump is given as a book, or a language tag is invalid.
     """
-    for key, tag in [("language", config.language), *(("filters.languages", tag) for tag in config.filters.languages)]:
+    for key, tag in [
+        ("language", config.language),
+        *(("filters.languages", tag) for tag in config.filters.languages),
+    ]:
         if tag is not None and not LANGUAGE_TAG.fullmatch(tag):
             raise UserError(f"{key}: {tag!r} is not a language tag (BCP 47); give one such as en or zh-Hant")
     if not config.wikipedia and not config.books and not config.hf_dataset:
@@ -47,7 +52,8 @@ def find_inputs(config: PreprocessConfig, output: str | None = None) -> Inputs:
 def plan_splits(config: PreprocessConfig, inputs: Inputs | None = None) -> list[InputSplit]:
     """Return the input splits of all inputs (by default of `find_inputs`), sorted by input and offset.
 
-    Raises UserError if a file is not a dump, a table is unreadable or lacks a column, or all inputs are empty.
+    Raises UserError if a file is not a dump, a table is unreadable or lacks a column, or all inputs are
+    empty.
     """
     inputs = inputs or find_inputs(config)
     splits: list[InputSplit] = []
@@ -73,5 +79,8 @@ def hash_input(file: InputFile) -> tuple[int, str]:
 
 
 def read_split(split: InputSplit) -> Iterator[Page | Failure]:
-    """Yield the pages or books of a split, in order, and failures. Raises OSError if an input cannot be read."""
+    """Yield the pages or books of a split, in order, and failures.
+
+    Raises OSError if an input cannot be read.
+    """
     return wikipedia.read_pages(split) if split.kind == "wikipedia" else books.read_books(split)

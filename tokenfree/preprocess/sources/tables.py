@@ -21,7 +21,14 @@ from tokenfree.core.errors import UserError, first_line
 from tokenfree.core.files import expand_home
 from tokenfree.preprocess.config import PreprocessConfig
 from tokenfree.preprocess.records import Failure, Format, InputSplit, Page
-from tokenfree.preprocess.sources.compression import HEADER_BYTES, Block, Damage, Event, read_blocks, stored_format
+from tokenfree.preprocess.sources.compression import (
+    HEADER_BYTES,
+    Block,
+    Damage,
+    Event,
+    read_blocks,
+    stored_format,
+)
 from tokenfree.preprocess.sources.files import LANGUAGE_TAG, InputFile, open_input, read_range
 
 PACKED = (".gz", ".bz2", ".xz", ".zst")
@@ -42,7 +49,10 @@ def endings(name: str) -> tuple[str, str]:
 
 
 def read_packed(path: str) -> Iterator[Event]:
-    """Yield the decompressed bytes of a file and its damages. Raises OSError if the file cannot be opened or read."""
+    """Yield the decompressed bytes of a file and its damages.
+
+    Raises OSError if the file cannot be opened or read.
+    """
     with open_input(path) as file:
         stored = stored_format(file.read(HEADER_BYTES))
     return read_blocks(path, stored, 0, sys.maxsize)
@@ -78,10 +88,17 @@ class TableColumns:
             needed = role == "text" or name != USUAL[role]
             if name not in schema.names:
                 if needed:
-                    raise UserError(f"{what} has no column {name!r}, only {', '.join(schema.names)}; {action(role)}")
+                    raise UserError(
+                        f"{what} has no column {name!r}, only {', '.join(schema.names)}; {action(role)}"
+                    )
                 continue
             kind = schema.field(name).type  # any value can be an id; a language that is not text is skipped
-            if needed and role != "id" and not pa.types.is_string(kind) and not pa.types.is_large_string(kind):
+            if (
+                needed
+                and role != "id"
+                and not pa.types.is_string(kind)
+                and not pa.types.is_large_string(kind)
+            ):
                 raise UserError(f"{what}: column {name!r} holds {kind}, not text; {action(role)}")
 
 
@@ -103,7 +120,10 @@ class Named(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Parse `NAME[:CONFIG][@SPLIT]`. A folder may contain a colon; it becomes absolute, the same on all workers."""
+        """Parse `NAME[:CONFIG][@SPLIT]`.
+
+        A folder may contain a colon; it becomes absolute, the same on all workers.
+        """
         name, _, split = expand_home(text).partition("@")
         path, _, config = (name, "", "") if os.path.isdir(name) else name.partition(":")
         return cls(os.path.abspath(path) if os.path.isdir(path) else path, config or None, split or None)
@@ -113,13 +133,16 @@ class Named(NamedTuple):
         return str(self._replace(path=os.path.basename(self.path.rstrip("/"))))
 
     def __str__(self) -> str:
-        return self.path + (f":{self.config}" if self.config else "") + (f"@{self.split}" if self.split else "")
+        return (
+            self.path + (f":{self.config}" if self.config else "") + (f"@{self.split}" if self.split else "")
+        )
 
 
 def list_datasets(texts: Iterable[str]) -> list[InputFile]:
-    """Return the datasets of these names as inputs, each once. Raises UserError if there is no such dataset or split.
+    """Return the datasets of these names as inputs, each once.
 
-    `modified` is the fingerprint. `size` is the number of rows, because bytes depend on how files divide the content.
+    Raises UserError if there is no such dataset or split. `modified` is the fingerprint. `size` is the number
+    of rows, because bytes depend on how files divide the content.
     """
     names = sorted({Named.parse(text) for text in texts}, key=str)
     labels = Counter(named.label for named in names)
@@ -134,13 +157,16 @@ def list_datasets(texts: Iterable[str]) -> list[InputFile]:
 def split_dataset(
     file: InputFile, columns: TableColumns, language: str | None, split_bytes: int
 ) -> Iterator[InputSplit]:
-    """Yield the rows of a dataset in ranges of about `split_bytes`. Raises UserError if the dataset lacks a column."""
+    """Yield the rows of a dataset in ranges of about `split_bytes`.
+
+    Raises UserError if the dataset lacks a column.
+    """
     named = Named.parse(file.path.removeprefix(SCHEME))
     dataset = open_dataset(named)
     columns.check(dataset.features.arrow_schema, f"hf_dataset: {named}")
     size = dataset.data.nbytes
     num_parts = min(max(1, math.ceil(size / split_bytes)), file.size)
-    split = table_split(file, "hf", columns, language or "und", given=language is not None)
+    split = table_split(file, "hf", columns, language or "und", language_is_fixed=language is not None)
     yield from parts_of(split, num_parts, file.size, size // max(1, num_parts))
 
 
@@ -165,7 +191,9 @@ def table_split(
 def parts_of(split: InputSplit, num_parts: int, length: int, size: int) -> Iterator[InputSplit]:
     """Yield `num_parts` equal parts of `[0, length)`, each of `size` bytes."""
     for part in range(num_parts):
-        yield replace(split, start=length * part // num_parts, end=length * (part + 1) // num_parts, size=size)
+        yield replace(
+            split, start=length * part // num_parts, end=length * (part + 1) // num_parts, size=size
+        )
 
 
 def read_rows(split: InputSplit) -> Iterator[tuple[str, Mapping[str, Any]]]:
@@ -193,15 +221,23 @@ def hash_dataset(text: str) -> tuple[int, str]:
 
 
 def open_dataset(named: Named) -> Any:
-    """Return the dataset, memory-mapped, by default the split `train`. Raises UserError if it cannot be read."""
+    """Return the dataset, memory-mapped, by default the split `train`.
+
+    Raises UserError if it cannot be read.
+    """
     import datasets
 
     if "://" in str(named):  # `datasets` would read remote files, but not all of its workers could
-        raise UserError(f"hf_dataset: {named} is an address; copy it here, or give its *.parquet or *.jsonl to books")
+        raise UserError(
+            f"hf_dataset: {named} is an address; copy it here, or give its *.parquet or *.jsonl to books"
+        )
     datasets.disable_progress_bars()
-    logging.getLogger("huggingface_hub").setLevel(logging.CRITICAL)  # it logs two lines for each of six attempts
+    # It logs two lines for each of six attempts.
+    logging.getLogger("huggingface_hub").setLevel(logging.CRITICAL)
     try:
-        if any(os.path.isfile(os.path.join(named.path, name)) for name in ("state.json", "dataset_dict.json")):
+        if any(
+            os.path.isfile(os.path.join(named.path, name)) for name in ("state.json", "dataset_dict.json")
+        ):
             saved: Any = datasets.load_from_disk(named.path)
             if not isinstance(saved, Mapping) and named.split is None:
                 return saved
@@ -229,7 +265,9 @@ Row: TypeAlias = "Mapping[str, Any] | Failure"
 def check_json_lines(file: InputFile, columns: TableColumns) -> None:
     """Raise UserError if none of the first lines has the text: a field of another name, or a file of another format."""
     data = b""
-    for event in read_packed(file.path) if is_packed(file.path) else read_blocks(file.path, "xml", 0, file.size):
+    for event in (
+        read_packed(file.path) if is_packed(file.path) else read_blocks(file.path, "xml", 0, file.size)
+    ):
         if isinstance(event, Block):
             data += event.data
         if isinstance(event, Damage) or len(data) >= LOOKED_AT_BYTES:
@@ -271,7 +309,8 @@ def _row(name: str, offset: int, line: bytes) -> Iterator[tuple[str, Row]]:
 def _packed_rows(events: Iterator[Event], name: str) -> Iterator[tuple[str, Row]]:
     """Yield the rows of a compressed file.
 
-    A line cut off by damage is reported with the damage, and the rest of the line after the damage is skipped.
+    A line cut off by damage is reported with the damage, and the rest of the line after the damage is
+    skipped.
     """
     section = _Section(events, 0)
     while True:
@@ -311,7 +350,8 @@ class _Section:
 
 def _parsed(line: bytes) -> Any:
     with suppress(ValueError, RecursionError):
-        return json.loads(line.decode("utf-8-sig", "surrogatepass"))  # json would also accept a line of UTF-16
+        # Json would also accept a line of UTF-16.
+        return json.loads(line.decode("utf-8-sig", "surrogatepass"))
 
 
 def _lines_of_part(path: str, start: int, end: int) -> Iterator[tuple[int, bytes]]:
@@ -327,7 +367,8 @@ def _lines(
 ) -> Iterator[tuple[int, bytes]]:
     """Yield the offset and bytes of each line of `blocks` (of a line that is too large, the beginning).
 
-    The first block lies at `position`. The first line starts at `line_start`, or if None, after the first newline.
+    The first block lies at `position`. The first line starts at `line_start`, or if None, after the first
+    newline.
     """
     line = bytearray()
     for block in blocks:
@@ -354,7 +395,10 @@ _SURROGATES = re.compile("[\ud800-\udfff]")
 
 
 def num_row_groups(file: InputFile, columns: TableColumns) -> int:
-    """Return the number of row groups of a Parquet file. Raises UserError if it is not Parquet, or lacks a column."""
+    """Return the number of row groups of a Parquet file.
+
+    Raises UserError if it is not Parquet, or lacks a column.
+    """
     try:
         with open_input(file.path) as opened:
             table = pq.ParquetFile(opened)
@@ -368,8 +412,9 @@ def num_row_groups(file: InputFile, columns: TableColumns) -> int:
 def read_table(split: InputSplit) -> Iterator[Page | Failure]:
     """Yield the documents of a part of a table, and a failure for each line or row that is not a document.
 
-    An id is `books:NAME:ID`. ID is the `id` of the document. Without one, it is the byte offset of the line (in the
-    decompressed data), the row group and row, or the row of the dataset. Raises OSError if the file cannot be read.
+    An id is `books:NAME:ID`. ID is the `id` of the document. Without one, it is the byte offset of the line
+    (in the decompressed data), the row group and row, or the row of the dataset. Raises OSError if the file
+    cannot be read.
     """
     rows: Iterator[tuple[str, Mapping[str, Any] | Failure]] = _ROWS[split.format](split)
     name, language, columns = split.names[0], split.languages[0], TableColumns.of(split)
@@ -415,7 +460,10 @@ def _parquet_rows(split: InputSplit) -> Iterator[tuple[str, Mapping[str, Any] | 
                 if isinstance(error, OSError) and error.errno is not None:
                     raise
                 position = f"{group}.{row}"
-                yield position, Failure(f"books:{split.names[0]}:{position}", "damaged_stream", str(error)[:1000])
+                yield (
+                    position,
+                    Failure(f"books:{split.names[0]}:{position}", "damaged_stream", str(error)[:1000]),
+                )
 
 
 _ROWS: Mapping[str, Callable[[InputSplit], Iterator[tuple[str, Any]]]] = {

@@ -1,7 +1,7 @@
 """Wikipedia dumps: the head of a dump, its parts, and the pages of each part.
 
-MediaWiki escapes every `<` of a text, so `<page>` and `</page>` are always tags. Searching for them is fast, has no
-entities to expand and no nesting to overflow, and continues after a broken page.
+MediaWiki escapes every `<` of a text, so `<page>` and `</page>` are always tags. Searching for them is fast,
+has no entities to expand and no nesting to overflow, and continues after a broken page.
 """
 
 import codecs
@@ -30,7 +30,12 @@ from tokenfree.preprocess.sources.files import WIKIMEDIA_LANGUAGES, InputFile, o
 HEAD_BYTES = 1_000_000  # decompressed, of each dump, to measure its compression ratio
 MAX_HEAD_BYTES = 16_000_000  # a dump has its first page within these
 PROBE_BYTES = 64_000_000  # a bz2 file without a second stream within these counts as one stream
-_BYTE_ORDER_MARKS = {b"\xff\xfe": "utf-16-le", b"\xfe\xff": "utf-16-be", b"<\0": "utf-16-le", b"\0<": "utf-16-be"}
+_BYTE_ORDER_MARKS = {
+    b"\xff\xfe": "utf-16-le",
+    b"\xfe\xff": "utf-16-be",
+    b"<\0": "utf-16-le",
+    b"\0<": "utf-16-be",
+}
 _PAGE = re.compile(r"<page[\s>]")
 _ROOT = re.compile(r"<mediawiki\b(?:[^<>]*?\bversion=\"(\d{1,4})\.(\d{1,4})\")?")
 
@@ -38,28 +43,40 @@ _ROOT = re.compile(r"<mediawiki\b(?:[^<>]*?\bversion=\"(\d{1,4})\.(\d{1,4})\")?"
 def is_dump_name(name: str) -> bool:
     """Return True if a file in a folder is read as a dump: `.xml` in its name, and no index, checksum or stub."""
     return (
-        ".xml" in name and "-index" not in name and "-stub" not in name and not name.endswith(("sum", ".txt", ".rss"))
+        ".xml" in name
+        and "-index" not in name
+        and "-stub" not in name
+        and not name.endswith(("sum", ".txt", ".rss"))
     )
 
 
 def split_dump(file: InputFile, language: str | None, split_bytes: int) -> list[InputSplit]:
-    """Return the parts of a dump, of about `split_bytes` decompressed bytes each. Raises UserError if it is none."""
+    """Return the parts of a dump, of about `split_bytes` decompressed bytes each.
+
+    Raises UserError if it is none.
+    """
     whole, ratio = _read_head(file, language)
     cuts = [0, *_cuts(file, whole, split_bytes / ratio), file.size]
     return [
-        replace(whole, start=start, end=end, size=max(1, round((end - start) * ratio))) for start, end in pairwise(cuts)
+        replace(whole, start=start, end=end, size=max(1, round((end - start) * ratio)))
+        for start, end in pairwise(cuts)
     ]
 
 
 def _read_head(file: InputFile, language: str | None) -> tuple[InputSplit, float]:
-    """Return a dump as one split, and its decompressed bytes per stored byte. Reads little more than its first page."""
+    """Return a dump as one split, and its decompressed bytes per stored byte.
+
+    Reads little more than its first page.
+    """
     with open_input(file.path) as opened:
         stored = stored_format(opened.read(HEADER_BYTES))
     start, consumed = b"", 0
     for event in read_blocks(file.path, stored, 0, file.size):
         if isinstance(event, Block):
             start, consumed = start + event.data, event.position
-        if len(start) >= HEAD_BYTES and (len(start) >= MAX_HEAD_BYTES or b"<page" in start.replace(b"\0", b"")):
+        if len(start) >= HEAD_BYTES and (
+            len(start) >= MAX_HEAD_BYTES or b"<page" in start.replace(b"\0", b"")
+        ):
             break
     encoding = next((name for mark, name in _BYTE_ORDER_MARKS.items() if start.startswith(mark)), "utf-8")
     text = start.decode(encoding, errors="replace")
@@ -90,7 +107,10 @@ def _read_head(file: InputFile, language: str | None) -> tuple[InputSplit, float
 
 
 def _site(file_name: str, xml: str, language: str | None) -> Site:
-    """Return the wiki of a dump. The file's name wins: in excerpts and converted dumps the head often names another."""
+    """Return the wiki of a dump.
+
+    The file's name wins: in excerpts and converted dumps the head often names another.
+    """
     base = file_name.rpartition("/")[2]
     wiki = wikimedia_database(base)
     database, file_language = wiki or (None, None)
@@ -103,7 +123,10 @@ def _site(file_name: str, xml: str, language: str | None) -> Site:
 
 
 def _cuts(file: InputFile, head: InputSplit, stored_bytes: float) -> list[int]:
-    """Return where the parts after the first begin. Any position works: readers find pages and streams themselves."""
+    """Return where the parts after the first begin.
+
+    Any position works: readers find pages and streams themselves.
+    """
     num_parts = math.ceil(file.size / max(1, round(stored_bytes)))
     if num_parts < 2 or head.encoding != "utf-8" or head.format not in ("xml", "bz2"):
         return []
@@ -135,7 +158,10 @@ ScannedPage: TypeAlias = bytes | Loss  # the bytes from `<page>` to `</page>`
 
 
 def as_utf8(events: Iterable[Event], encoding: str) -> Iterator[Event]:
-    """Yield the events of a dump in `encoding` with their bytes in UTF-8. Undecodable bytes become invalid UTF-8."""
+    """Yield the events of a dump in `encoding` with their bytes in UTF-8.
+
+    Undecodable bytes become invalid UTF-8.
+    """
     errors = "surrogatepass" if encoding.startswith("utf-16") else "surrogateescape"
     decoder = codecs.getincrementaldecoder(encoding)(errors)
     for event in events:
@@ -150,8 +176,10 @@ def as_utf8(events: Iterable[Event], encoding: str) -> Iterator[Event]:
 def scan_pages(events: Iterable[Event], rooted: bool) -> Iterator[ScannedPage]:
     """Yield the whole pages that start in owned blocks, and the losses among them, in the order of the file.
 
-    A `rooted` dump opens with `<mediawiki>`; if it ends without `</mediawiki>`, its end is lost. Losses do not depend
-    on how a file was cut into ranges: damage belongs to the range of its stream, and a page to the range that it starts
+    A `rooted` dump opens with `<mediawiki>`; if it ends without `</mediawiki>`, its end is lost. Losses do
+    not depend
+    on how a file was cut into ranges: damage belongs to the range of its stream, and a page to the range that
+        it starts
     in. One exception: a last range without any tag of a page does not report a missing `</mediawiki>`.
     """
     scanner = _Scanner()
@@ -225,14 +253,20 @@ class _Scanner:
             # Read on only for a tag that begins before the limit and may end after it.
             tail = bytes(self.buffer[max(position, self.limit - len(_OPEN)) : self.limit])
             partial_tag = tail[tail.rfind(b"<") :] if b"<" in tail else b""
-            awaited = partial_tag and _OPEN.startswith(partial_tag) and len(self.buffer) < self.limit + _TAIL_BYTES
+            awaited = (
+                partial_tag and _OPEN.startswith(partial_tag) and len(self.buffer) < self.limit + _TAIL_BYTES
+            )
             self.finished = match is not None or not awaited
         return max(position, len(self.buffer) - _TAIL_BYTES)
 
     def _find_close(self, position: int) -> tuple[int, ScannedPage] | None:
-        """Return where the page at `position` ends, and what it is. Another `<page>` also ends it, as a broken page."""
+        """Return where the page at `position` ends, and what it is.
+
+        Another `<page>` also ends it, as a broken page.
+        """
         start = max(position + len(_OPEN) + 1, self._searched - _TAIL_BYTES)
-        # Search the next page first: searching the end of each of many unclosed pages first would take quadratic time.
+        # Search the next page first: searching the end of each of many unclosed pages first would take
+        # quadratic time.
         nested = _PAGE_TAG.search(self.buffer, start)
         close = self.buffer.find(b"</page>", start, nested.start() if nested else len(self.buffer))
         if nested and close < 0:
@@ -299,8 +333,8 @@ def read_pages(split: InputSplit) -> Iterator[Page | Failure]:
 def parse_page(data: bytes, site: Site, *, needs_ns: bool = True) -> Page | Failure:
     """Return the last revision of one `<page>` element in UTF-8, or the failure.
 
-    Reasons are bad_encoding, missing_title, missing_ns (only if `needs_ns`, because older dumps have no <ns>),
-    missing_id and missing_text.
+    Reasons are bad_encoding, missing_title, missing_ns (only if `needs_ns`, because older dumps have no
+    <ns>), missing_id and missing_text.
     """
     try:
         xml = data.decode()

@@ -14,7 +14,8 @@ SPACE, ALONE, WORD_PART, UPPER, LOWER, DIGIT, MARK = range(7)
 _CLASS_OF_CATEGORY = {"Lu": UPPER, "Lt": UPPER, "Ll": LOWER, "Nd": DIGIT, "Mn": MARK, "Mc": MARK, "Me": MARK,
                       "Cf": MARK, "Pc": ALONE, "Pd": ALONE, "Ps": ALONE, "Pe": ALONE, "Pi": ALONE, "Pf": ALONE,
                       "Po": ALONE}  # fmt: skip
-# Planes 2 and 3 are ideographs, 4 to 13 are empty, 15 and 16 private: they have the same class without a lookup.
+# Planes 2 and 3 are ideographs, 4 to 13 are empty, 15 and 16 private: they have the same class without a
+# lookup.
 _ASSIGNED = (range(0x20000), range(0xE0000, 0xE1000))
 # The blocks of BERT's basic tokenizer, and the ideographs that Unicode has added since.
 _CJK = ((0x3400, 0x4DC0), (0x4E00, 0xA000), (0xF900, 0xFB00), (0x20000, 0x3FFFE))
@@ -27,7 +28,9 @@ def class_table() -> np.ndarray:
     table = np.full(sys.maxunicode + 1, WORD_PART, dtype=np.uint8)
     for block in _ASSIGNED:
         categories = map(unicodedata.category, map(chr, block))
-        table[block.start : block.stop] = [_CLASS_OF_CATEGORY.get(category, WORD_PART) for category in categories]
+        table[block.start : block.stop] = [
+            _CLASS_OF_CATEGORY.get(category, WORD_PART) for category in categories
+        ]
     for start, end in _CJK:
         table[start:end] = ALONE
     table[[ord(character) for character in _ASCII_PUNCTUATION]] = ALONE
@@ -51,7 +54,10 @@ def classes_of(codepoints: np.ndarray) -> np.ndarray:
 
 
 def byte_offsets(codepoints: np.ndarray) -> np.ndarray:
-    """Return where each character starts in UTF-8, int64 [characters + 1]. The last entry is the number of bytes."""
+    """Return where each character starts in UTF-8, int64 [characters + 1].
+
+    The last entry is the number of bytes.
+    """
     offsets = np.zeros(len(codepoints) + 1, dtype=np.int64)
     np.cumsum(_width_table().take(codepoints), out=offsets[1:])
     return offsets
@@ -65,8 +71,9 @@ def _width_table() -> np.ndarray:
 
 SAMPLING = 16  # count every 16th character: the card needs shares, not exact counts
 
-# Runs of codepoints of one script, by the first of each: https://www.unicode.org/reports/tr24/. Characters that many
-# scripts share belong to none: spaces, most digits and marks, accents. docs/tools/list_scripts.py writes the table.
+# Runs of codepoints of one script, by the first of each: https://www.unicode.org/reports/tr24/. Characters
+# that many scripts share belong to none: spaces, most digits and marks, accents. docs/tools/list_scripts.py
+# writes the table.
 _TABLE = files("tokenfree.preprocess.text").joinpath("scripts.txt").read_text("ascii")
 _RUNS = [line.partition(" ") for line in _TABLE.splitlines()]
 _STARTS = np.array([int(start, 16) for start, _, _ in _RUNS], np.uint32)

@@ -7,11 +7,12 @@ import numpy as np
 
 from tokenfree.preprocess.text.characters import MARK, SPACE, class_table, codepoints_of, text_of
 
-# Unicode's Stream-Safe limit (UAX #15). No real text comes close, and NFC takes quadratic time in the length of a run.
+# Unicode's Stream-Safe limit (UAX #15). No real text comes close, and NFC takes quadratic time in the length
+# of a run.
 MAX_MARKS = 30
-# Control characters that are not white space (bytes 0x00 to 0x04 are Byte2Word's special tokens); lone surrogates,
-# which have no UTF-8; noncharacters and the byte order mark; and the private codepoints that stand for the models'
-# special symbols (CANINE's U+E000 to U+E004, with room for more).
+# Control characters that are not white space (bytes 0x00 to 0x04 are Byte2Word's special tokens); lone
+# surrogates, which have no UTF-8; noncharacters and the byte order mark; and the private codepoints that
+# stand for the models' special symbols (CANINE's U+E000 to U+E004, with room for more).
 _REMOVED_RANGES = ((0, 8), (0x0E, 0x1B), (0x7F, 0x84), (0x86, 0x9F), (0xD800, 0xDFFF), (0xE000, 0xE00F),
                    (0xFDD0, 0xFDEF), (0xFEFF, 0xFEFF), *((plane + 0xFFFE, plane + 0xFFFF) for plane in
                    range(0, 0x110000, 0x10000)))  # fmt: skip
@@ -21,8 +22,8 @@ _KEPT, _COMBINING, _REMOVED, _TIDY, _UNTIDY = range(5)  # the last two are white
 def normalize(text: str) -> str:
     """Return `text` in NFC, without control characters, with tidy white space. A second call changes nothing.
 
-    Runs of white space in a line become one space, and there is at most one blank line between lines. A run of
-    combining marks is cut after the thirtieth.
+    Runs of white space in a line become one space, and there is at most one blank line between lines. A run
+    of combining marks is cut after the thirtieth.
     """
     codepoints = codepoints_of(text)
     kinds = _kinds().take(codepoints)

@@ -1,6 +1,7 @@
 """Find sentence boundaries by rules for any language, and cut documents into windows at them.
 
-Doubtful cases (initials, abbreviations, ordinals) are not boundaries, because a missed one costs less than a wrong one.
+Doubtful cases (initials, abbreviations, ordinals) are not boundaries, because a missed one costs less than a
+wrong one.
 """
 
 import bisect
@@ -11,16 +12,16 @@ import numpy as np
 
 # These end a sentence only before white space and a character that can start one: Latin, Greek, Cyrillic, ...
 _WEAK = ".!?…‽⁇⁈⁉‼"
-# These end a sentence whatever follows (Sentence_Terminal=STerm of the Unicode Character Database, less the above):
-# Armenian, Arabic, Syriac, Devanagari and its neighbours, Burmese, Ethiopic, Khmer, Mongolian, ..., Chinese, Japanese.
-# The Burmese little section is a comma, and not among them.
+# These end a sentence whatever follows (Sentence_Terminal=STerm of the Unicode Character Database, less the
+# above): Armenian, Arabic, Syriac, Devanagari and its neighbours, Burmese, Ethiopic, Khmer, Mongolian, ...,
+# Chinese, Japanese. The Burmese little section is a comma, and not among them.
 _STRONG = "։؝؞؟۔܀܁܂߹࠷࠹࠽࠾।॥။።፧፨᙮᜵᜶។៕᠃᠉᥄᥅᪨᪩᪪᪫᭚᭛᭞᭟᰻᰼᱾᱿。꓿꘎꘏꛳꛷꡶꡷꣎꣏꤯꧈꧉꩝꩞꩟꫰꫱꯫！？｡"
 _CLOSERS = "\"'”’»›)\\]}」』）】》〉〕〗〙〛］｝｣"
 _OPENERS = "\"'“‘«‹„‚([{「『（【《〈¿¡–—-"
 
 _OPENING = rf"(?:[{re.escape(_OPENERS)}]\s?){{0,3}}"
-# Weak matches start only at the first mark of a run, because a long run would otherwise take quadratic time. The
-# lookbehinds follow the first mark, because `re` scans for a set three times as fast as for an assertion.
+# Weak matches start only at the first mark of a run, because a long run would otherwise take quadratic time.
+# The lookbehinds follow the first mark, because `re` scans for a set three times as fast as for an assertion.
 _STRONG_END = rf"(?<=[{_STRONG}])[{_WEAK}{_STRONG}]*(?P<closers>[{_CLOSERS}]*)(?P<space>\s*)"
 _WEAK_END = rf"(?<![{_WEAK}]{{2}})[{_WEAK}]*[{_CLOSERS}]*(?P<gap>[^\S\n]+){_OPENING}(?=\w)"
 _SENTENCE_END = re.compile(rf"[{_WEAK}{_STRONG}](?:{_STRONG_END}|{_WEAK_END})")
@@ -28,8 +29,8 @@ _LINE_END = re.compile(r"\n\s*")
 _HIRAGANA = range(0x3041, 0x30A0)
 _MAX_ABBREVIATION = 16  # characters examined before a full stop
 
-# Abbreviations that are usually followed by a capital: titles and the like. Those before numbers need no list, since
-# a number does not start a sentence after a short word.
+# Abbreviations that are usually followed by a capital: titles and the like. Those before numbers need no
+# list, since a number does not start a sentence after a short word.
 _TITLES = (
     "mr mrs ms mx dr drs prof rev gen col capt cpt lt sgt cmdr cdr maj adm gov sen rep pres supt st ste sr sra "
     "srta mt ft vs cf ca ed eds viz messrs phil univ assn dept dist "
@@ -45,9 +46,9 @@ _ABBREVIATIONS = frozenset(_TITLES.split())
 def sentence_starts(text: str) -> np.ndarray:
     """Return codepoint offsets of the sentences of `text`, uint32 [sentences], increasing from 0.
 
-    A sentence starts at every line with text. It also starts after a full stop, exclamation or question mark if white
-    space and a capital or a letter without case follow, and after the terminal marks of other scripts. Spaces alone
-    never end a sentence (Thai, Lao).
+    A sentence starts at every line with text. It also starts after a full stop, exclamation or question mark
+    if white space and a capital or a letter without case follow, and after the terminal marks of other
+    scripts. Spaces alone never end a sentence (Thai, Lao).
     """
     starts = {match.end() for match in _LINE_END.finditer(text)}
     for match in _SENTENCE_END.finditer(text):
@@ -57,7 +58,9 @@ def sentence_starts(text: str) -> np.ndarray:
         elif _is_boundary(text, match):
             starts.add(match.end("gap"))
     first = len(text) - len(text.lstrip())
-    return np.array([0, *(start for start in sorted(starts) if first < start < len(text))][: len(text)], np.uint32)
+    return np.array(
+        [0, *(start for start in sorted(starts) if first < start < len(text))][: len(text)], np.uint32
+    )
 
 
 def _is_quotation(text: str, match: re.Match[str]) -> bool:
@@ -71,7 +74,8 @@ def _is_boundary(text: str, match: re.Match[str]) -> bool:
     if follower.islower() or follower == "_":
         return False
     start, space = match.start(), match.start("gap")
-    if space != start + 1 or text[start] != ".":  # only a single full stop can be something else than a terminal
+    # Only a single full stop can be something else than a terminal.
+    if space != start + 1 or text[start] != ".":
         return True
     word = _word_before(text, start)
     if not follower.isalpha():
@@ -80,7 +84,10 @@ def _is_boundary(text: str, match: re.Match[str]) -> bool:
 
 
 def _word_before(text: str, end: int) -> str:
-    """Return the word that ends at `end`, including full stops, without opening marks: "U.S" before "U.S. Army"."""
+    """Return the word that ends at `end`, including full stops, without opening marks: "U.S" before "U.S.
+
+    Army".
+    """
     words = text[max(0, end - _MAX_ABBREVIATION) : end].split()
     if not words or text[end - 1].isspace():
         return ""
@@ -106,9 +113,9 @@ _SKIN_TONES = range(0x1F3FB, 0x1F400)
 def cut(text: str, sentence_starts: np.ndarray, max_characters: int) -> list[tuple[int, int]]:
     """Return codepoint spans of the windows of `text`, filled greedily from the left, of at most `max_characters` each.
 
-    A window ends before the last sentence start that fits. A sentence that is too long is cut at the last white space
-    that fits, and a word that is too long between characters, if possible not inside a grapheme. White space between
-    windows is dropped.
+    A window ends before the last sentence start that fits. A sentence that is too long is cut at the last
+    white space that fits, and a word that is too long between characters, if possible not inside a grapheme.
+    White space between windows is dropped.
     """
     windows = []
     starts = sentence_starts.tolist()

@@ -2,7 +2,8 @@
 
 from typing import NamedTuple
 
-PAD, CLS, SEP, BOS, MASK = 0x0000, 0xE000, 0xE001, 0xE002, 0xE003  # private-use codepoints, as in CANINE's code
+# Private-use codepoints, as in CANINE's code.
+PAD, CLS, SEP, BOS, MASK = 0x0000, 0xE000, 0xE001, 0xE002, 0xE003
 QUESTION_MARKER = 0xE005  # before the question, as in CANINE's code for TyDi QA
 FIRST_PASSAGE_MARKER = 0xE006  # marker of the passage with index 0
 RESERVED = (PAD, *range(0xE000, 0xE033))  # special codepoints, up to the last passage marker of TyDi QA

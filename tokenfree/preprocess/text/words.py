@@ -20,8 +20,9 @@ MAX_WORD_BYTES = 128
 def word_spans(text: str) -> tuple[np.ndarray, np.ndarray]:
     """Return starts and ends of the words of `text`, both uint32 [words], as byte offsets into `text.encode()`.
 
-    A word ends at white space. Each CJK or punctuation character is a word, and so are the parts of "camelCase" and
-    "HTMLParser". A word of more than 128 bytes is cut at a character boundary. Words cover all except white space.
+    A word ends at white space. Each CJK or punctuation character is a word, and so are the parts of
+    "camelCase" and "HTMLParser". A word of more than 128 bytes is cut at a character boundary. Words cover
+    all except white space.
     """
     codepoints = codepoints_of(text)
     starts, ends = byte_spans(classes_of(codepoints), byte_offsets(codepoints))

@@ -40,7 +40,8 @@ def clean(wikitext: str, site: Site) -> str:
 FILE = 6
 CATEGORY = 14
 
-# The names of namespaces 6 and 14 in MediaWiki's localisations (languages/messages/Messages*.php), lower case.
+# The names of namespaces 6 and 14 in MediaWiki's localisations (languages/messages/Messages*.php), lower
+# case.
 _FILE_NAMES = """
 file|image|media|datei|bild|fichier|archivo|imagen|ficheiro|arquivo|imagem|immagine|bestand|afbeelding|fil
 fitxer|imatge|plik|grafika|soubor|súbor|obrázok|slika|datoteka|fájl|kép|fișier|fişier|imagine|tiedosto|kuva
@@ -93,10 +94,12 @@ def hidden_prefixes(site: Site) -> frozenset[str]:
     return frozenset(hidden)
 
 
-# Innermost links only: the label holds single brackets at most (a bounded number: no unbounded state in the matcher).
+# Innermost links only: the label holds single brackets at most (a bounded number: no unbounded state in the
+# matcher).
 _INTERNAL = re.compile(r"\[\[([^\[\]|\n]*)(?:\|([^\[\]]*(?:(?:\[(?!\[)|\](?!\]))[^\[\]]*){0,8}))?\]\]")
-# An address and the spaces behind it are taken whole: a label can hold the same characters, so that a matcher free to
-# give some of them back would try each place, in quadratic time, where the closing bracket is missing.
+# An address and the spaces behind it are taken whole: a label can hold the same characters, so that a matcher
+# free to give some of them back would try each place, in quadratic time, where the closing bracket is
+# missing.
 _ADDRESS = r"[^\s\[\]<>\"]*(?![^\s\[\]<>\"])[ \t\xa0]*(?![ \t\xa0])"
 _EXTERNAL = re.compile(
     rf"\[(?:(?:https?|ftps?|mailto|news|ircs?|gopher|sip|tel|magnet):)(?://)?{_ADDRESS}"
@@ -110,7 +113,10 @@ _MAX_DEPTH = 6
 
 
 def replace_links(text: str, hidden: frozenset[str]) -> str:
-    """Replace links by their labels, and links with a prefix in `hidden` by nothing. Remove unmatched brackets."""
+    """Replace links by their labels, and links with a prefix in `hidden` by nothing.
+
+    Remove unmatched brackets.
+    """
 
     def shown(match: re.Match[str]) -> str:
         target, label = match.groups()
@@ -125,7 +131,9 @@ def replace_links(text: str, hidden: frozenset[str]) -> str:
         if not count:
             break
     text = text.replace("[[", "").replace("]]", "")
-    return _EXTERNAL.sub(lambda link: link[1] or link[2] or "", text) if _EXTERNAL_START.search(text) else text
+    return (
+        _EXTERNAL.sub(lambda link: link[1] or link[2] or "", text) if _EXTERNAL_START.search(text) else text
+    )
 
 
 def _shown_with_prefix(target: str, label: str | None, hidden: frozenset[str]) -> str:

@@ -13,7 +13,8 @@ EQUALS = "\x06"  # an equals sign written as {{=}}: not the mark of a named argu
 _CONTROLS = "".join(map(chr, (*range(9), 11, 12, *range(14, 32), 127)))
 _CONTROL_RUN = re.compile(f"[{_CONTROLS}]+")
 
-# A dropped template or reference leaves GONE only after one of these (or another GONE): elsewhere there is no residue.
+# A dropped template or reference leaves GONE only after one of these (or another GONE): elsewhere there is no
+# residue.
 BEFORE_GONE = frozenset(" \t\n\xa0\u3000([{（［「『【〔,;:/、，；：،؛–—-'" + GONE)
 
 
@@ -23,7 +24,9 @@ def strip_controls(text: str) -> str:
 
 
 _TAG = re.compile(r"</?([A-Za-z][A-Za-z0-9]{0,14})(?![A-Za-z0-9])[^<>]*>")
-_BREAKING = "br p div li ul ol dl dd dt blockquote center h1 h2 h3 h4 h5 h6 hr tr table tbody caption poem pre"
+_BREAKING = (
+    "br p div li ul ol dl dd dt blockquote center h1 h2 h3 h4 h5 h6 hr tr table tbody caption poem pre"
+)
 _PLAIN = """
 small big b i u s em strong sup sub span font code tt kbd samp var del ins strike abbr cite dfn bdi bdo q mark
 ruby rb rp rt rtc wbr a td th thead time data noinclude onlyinclude includeonly nowiki ref
@@ -66,12 +69,17 @@ def _fix_elisions(text: str) -> str:
         bare = line.replace("'''''", "")
         bold = bare.count("'''")
         if bold % 2 and bare.replace("'''", "").count("''") % 2:
-            lines[number] = f"{line[: mark.start()]}\u2019{line[mark.start() + 1 :]}".replace("\u2019''", "'", 1)
+            lines[number] = f"{line[: mark.start()]}\u2019{line[mark.start() + 1 :]}".replace(
+                "\u2019''", "'", 1
+            )
     return "\n".join(lines)
 
 
 def mark_titles(text: str) -> str:
-    """Replace equals signs of section titles by HEADING and the level. The text must begin with a line break."""
+    """Replace equals signs of section titles by HEADING and the level.
+
+    The text must begin with a line break.
+    """
     if "\n" + GONE in text:
         text = _GONE_BEFORE_MARK.sub("\n", text)
     return _TITLE.sub(_title, text) if "\n=" in text else text
@@ -91,7 +99,11 @@ def strip_line_marks(text: str) -> str:
     text = _LIST.sub("\n", text)
     if "\n----" in text:
         text = _RULE.sub("\n", text)
-    return _SWITCH.sub(lambda match: "" if match[0] == match[0].upper() else match[0], text) if "__" in text else text
+    return (
+        _SWITCH.sub(lambda match: "" if match[0] == match[0].upper() else match[0], text)
+        if "__" in text
+        else text
+    )
 
 
 def resolve_entities(text: str) -> str:
@@ -134,7 +146,9 @@ dynamicpagelist phonos listing ordertable
 _LITERAL = ("nowiki", "pre")
 
 # The attributes stop at the next "<", so an unclosed tag is read only once.
-_OPENING = re.compile(rf"<(?:!--|({'|'.join((*_DROPPED.split(), *_LITERAL))})(?![\w-])([^<>]*)>)", re.IGNORECASE)
+_OPENING = re.compile(
+    rf"<(?:!--|({'|'.join((*_DROPPED.split(), *_LITERAL))})(?![\w-])([^<>]*)>)", re.IGNORECASE
+)
 _CLOSING = {
     name: re.compile("</" + "".join(f"[{letter}{letter.upper()}]" for letter in name) + r"\s*>")
     for name in (*_DROPPED.split(), *_LITERAL)
@@ -174,7 +188,10 @@ def set_aside(text: str) -> tuple[str, list[str]]:
 
 
 def _content(text: str, name: str, opening: re.Match[str], unclosed: set[str]) -> tuple[int, int]:
-    """Return the end of an extension tag's content and the start of the following text. An unclosed tag is empty."""
+    """Return the end of an extension tag's content and the start of the following text.
+
+    An unclosed tag is empty.
+    """
     end = opening.end()
     if opening[2].endswith("/") or name in unclosed:
         return end, end
@@ -186,7 +203,10 @@ def _content(text: str, name: str, opening: re.Match[str], unclosed: set[str]) -
 
 
 def _join_around_comment(pieces: list[str], text: str, position: int) -> None:
-    """Remove the line of a comment that is alone on it, as MediaWiki does. Otherwise it would split a paragraph."""
+    """Remove the line of a comment that is alone on it, as MediaWiki does.
+
+    Otherwise it would split a paragraph.
+    """
     if pieces and pieces[-1].endswith("\n") and text.startswith("\n", position):
         pieces[-1] = pieces[-1][:-1]
 
@@ -226,7 +246,8 @@ def _drop_closed(text: str) -> str:
 
 
 _JUNK = " \t\xa0\u3000\u2009\u202f,;:،؛、，；：/|·•–—-=~" + GONE
-# `re` searches for a pattern that begins with one literal character, or else a set, many times as fast as for others.
+# `re` searches for a pattern that begins with one literal character, or else a set, many times as fast as for
+# others.
 _BRACKETS = re.compile(
     r"[(（\[](?:(?<!\[)([^()（）\n\x05]*\x05[^()（）\n]*)[)）]|(?<=\[)([^\[\]\n\x05]*\x05[^\[\]\n]*)\])"
 )
@@ -254,7 +275,9 @@ def tidy(text: str) -> str:
     """Return the clean lines, joined by single line breaks."""
     if PHONETIC in text:
         # Between an opening bracket and the next one, a transcription gives the pronunciation.
-        text = _BRACKETED_PHONETIC.sub(lambda match: _PHONETIC.sub(GONE, match[0]), text).replace(PHONETIC, "")
+        text = _BRACKETED_PHONETIC.sub(lambda match: _PHONETIC.sub(GONE, match[0]), text).replace(
+            PHONETIC, ""
+        )
     lines = [line for raw in text.split("\n") if (line := (_fix_line(raw) if GONE in raw else raw).strip())]
     if HEADING in text:
         lines = _drop_empty_sections(lines)
@@ -301,7 +324,9 @@ def _fix_bracket(match: re.Match[str]) -> str:
 def _close_gap(match: re.Match[str]) -> str:
     """Return one space if something between two words was dropped, but none next to punctuation."""
     left, right = match.string[match.start() - 1], match.string[match.end()]
-    return " " if len(match[0]) > match[0].count(GONE) and right not in _CLOSERS and left not in _OPENERS else ""
+    return (
+        " " if len(match[0]) > match[0].count(GONE) and right not in _CLOSERS and left not in _OPENERS else ""
+    )
 
 
 def _drop_empty_sections(lines: list[str]) -> list[str]:
@@ -321,9 +346,14 @@ def _drop_empty_sections(lines: list[str]) -> list[str]:
 
 
 # Wikis on which MediaWiki converts between scripts; elsewhere `-{` is ordinary text.
-CONVERTED = frozenset(("zh", "gan", "sr", "sh", "kk", "ku", "tg", "uz", "crh", "iu", "shi", "ban", "wuu", "hak"))
+CONVERTED = frozenset(
+    ("zh", "gan", "sr", "sh", "kk", "ku", "tg", "uz", "crh", "iu", "shi", "ban", "wuu", "hak")
+)
 
-_PREFERENCE = "zh-hans zh-cn zh zh-sg zh-my zh-hant zh-tw zh-hk zh-mo gan-hans gan sr-ec sr-el kk-cyrl kk".split()  # noqa: SIM905
+_PREFERENCE = (
+    *("zh-hans", "zh-cn", "zh", "zh-sg", "zh-my", "zh-hant", "zh-tw", "zh-hk", "zh-mo"),
+    *("gan-hans", "gan", "sr-ec", "sr-el", "kk-cyrl", "kk"),
+)
 _INNERMOST = re.compile(r"-\{([^{}]*)\}-")
 _FLAGS = re.compile(r"\s*([A-Za-z+-](?:\s*;\s*[A-Za-z+-])*|(?:zh|sr|gan|kk)[\w-]*(?:;[\w-]+)*)?\s*\|")
 _VARIANT_RULE = re.compile(r"\s*([a-z]{2,3}(?:-[a-z]+)*)\s*:(.*)\s*", re.DOTALL)

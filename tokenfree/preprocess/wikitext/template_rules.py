@@ -147,7 +147,8 @@ LOCAL: dict[str, list[tuple[Rule, str]]] = {
     "lt": [(show.first, "vok|de|en|ru|pl|fr|lat")],
 }
 
-# Families of language templates, of which only the text shows, by the part of the name before the first hyphen.
+# Families of language templates, of which only the text shows, by the part of the name before the first
+# hyphen.
 _PREFIXES = frozenset(("lang-", "vol-", "langue-", "idioma-", "lingua-", "язык-", "мова-", "dil-"))
 _NBSP = "\xa0"
 
@@ -183,7 +184,10 @@ _COMMON: list[tuple[Rule, str]] = [
     ),
     (show.joined(""), "gaps|linktext|chem|chem2|ce|nuclide|nuclide2|isotope|su"),
     (show.joined(" · "), "hlist|hlist comma|hlisti"),
-    (show.joined("\n"), "ubl|unbulleted list|ublist|bulleted list|blist|unbulletedlist|ordered list|numbered list"),
+    (
+        show.joined("\n"),
+        "ubl|unbulleted list|ublist|bulleted list|blist|unbulletedlist|ordered list|numbered list",
+    ),
     (show.joined(", "), "comma separated entries|cslist"),
     (show.joined(" § "), "slink|section link"),
     (show.chinese, "zh|zh-full|zh full|chinese"),
@@ -237,7 +241,10 @@ _COMMON: list[tuple[Rule, str]] = [
     (show.constant('"'), '"|-"|"-'),
     (show.constant("' \""), "' \"|'\""),
     (show.constant("\" '"), "\" '|\"'"),
-    (show.constant(" – "), "snd|snds|spnd|sndash|spaced ndash|spaced en dash|dash|spaced endash|ndash spaced|spndash"),
+    (
+        show.constant(" – "),
+        "snd|snds|spnd|sndash|spaced ndash|spaced en dash|dash|spaced endash|ndash spaced|spndash",
+    ),
     (show.constant("–"), "ndash|en dash|endash"),
     (show.constant("—"), "mdash|mdashb|em dash|emdash|—"),
     (show.constant(" — "), "spaced mdash|spaced em dash|smd"),

@@ -23,7 +23,11 @@ _MONTHS = {
 
 def _month(number: str, language: str) -> str:
     names = _MONTHS.get(language, _MONTHS["en"]).split()
-    return names[int(number) - 1] if number.isascii() and number.isdigit() and 1 <= int(number[:3]) <= 12 else number
+    return (
+        names[int(number) - 1]
+        if number.isascii() and number.isdigit() and 1 <= int(number[:3]) <= 12
+        else number
+    )
 
 
 def _number_of(month: str) -> str:
@@ -60,7 +64,9 @@ def date(arguments: dict[str, str], language: str) -> str:
         return ""
     if not values[0][:1].isdigit() or len(values) == 1 or len(values[0]) < 3:
         return " ".join(values[:3])
-    return written_date(values[0], values[1], values[2] if len(values) > 2 else "", language, day_first=day_first)
+    return written_date(
+        values[0], values[1], values[2] if len(values) > 2 else "", language, day_first=day_first
+    )
 
 
 def day_month_year(arguments: dict[str, str], language: str) -> str:
@@ -70,7 +76,11 @@ def day_month_year(arguments: dict[str, str], language: str) -> str:
         return ""
     if not values[1] and not values[2]:
         return values[0]
-    return written_date(values[2], values[1], values[0], language).strip() if values[2] else " ".join(values).strip()
+    return (
+        written_date(values[2], values[1], values[0], language).strip()
+        if values[2]
+        else " ".join(values).strip()
+    )
 
 
 def french_date(arguments: dict[str, str]) -> str:
@@ -136,12 +146,50 @@ _DOT = (".", ",", 4)
 _SPACE = ("\xa0", ",", 4)
 _SEPARATORS = {
     **dict.fromkeys(
-        ("de", "nl", "id", "tr", "da", "ro", "hr", "sl", "el", "is", "gl", "az", "vi", "mk", "sr", "bs", "sh", "eu"),
+        (
+            "de",
+            "nl",
+            "id",
+            "tr",
+            "da",
+            "ro",
+            "hr",
+            "sl",
+            "el",
+            "is",
+            "gl",
+            "az",
+            "vi",
+            "mk",
+            "sr",
+            "bs",
+            "sh",
+            "eu",
+        ),
         _DOT,
     ),
     **dict.fromkeys(("es", "pt", "it", "ca"), (".", ",", 5)),
     **dict.fromkeys(
-        ("uk", "ru", "be", "sv", "fi", "no", "nn", "cs", "sk", "lt", "lv", "et", "kk", "ky", "ltg", "hy", "ka", "ba"),
+        (
+            "uk",
+            "ru",
+            "be",
+            "sv",
+            "fi",
+            "no",
+            "nn",
+            "cs",
+            "sk",
+            "lt",
+            "lv",
+            "et",
+            "kk",
+            "ky",
+            "ltg",
+            "hy",
+            "ka",
+            "ba",
+        ),
         _SPACE,
     ),
     **dict.fromkeys(("pl", "bg", "hu"), ("\xa0", ",", 5)),
@@ -171,7 +219,17 @@ _UNITS = {
 
 
 # The word of a range where the wiki's language is not English.
-_TO = {"vi": "đến", "uk": "до", "ru": "до", "bn": "থেকে", "de": "bis", "fr": "à", "es": "a", "pt": "a", "nl": "tot"}
+_TO = {
+    "vi": "đến",
+    "uk": "до",
+    "ru": "до",
+    "bn": "থেকে",
+    "de": "bis",
+    "fr": "à",
+    "es": "a",
+    "pt": "a",
+    "nl": "tot",
+}
 _COMPOUND = frozenset((("ft", "in"), ("lb", "oz"), ("st", "lb"), ("mi", "yd"), ("yd", "ft"), ("mi", "ch")))
 
 
@@ -230,7 +288,11 @@ def convert(arguments: dict[str, str], language: str) -> str:
 def _number(value: str, language: str) -> str:
     value = value.strip(" '" + GONE)
     # convert takes numbers with commas, and fractions as 5+1/2 or 5//8
-    return grouped(value.replace(",", "") if language == "en" else value, language).replace("+", " ").replace("//", "/")
+    return (
+        grouped(value.replace(",", "") if language == "en" else value, language)
+        .replace("+", " ")
+        .replace("//", "/")
+    )
 
 
 def _with_unit(text: str, unit: str, adjective: bool = False) -> str:
@@ -398,7 +460,9 @@ def quotation(arguments: Arguments) -> str:
     others = values[1:3] if "text" not in arguments and "quote" not in arguments else values[:2]
     author = get(arguments, "author", "sign", "by", "автор", "auteur", "autor", "người nói")
     source = get(arguments, "source", "title", "nguồn")
-    credit = ", ".join(part for part in ([author, source] if author or source else others) if part and "px" not in part)
+    credit = ", ".join(
+        part for part in ([author, source] if author or source else others) if part and "px" not in part
+    )
     credit = credit.lstrip("-–— ")
     # MediaWiki shows it as a block, so it gets separate lines.
     return f"\n{text}\n— {credit}\n" if credit and text else f"\n{text}\n" if text else ""
@@ -414,5 +478,13 @@ def chinese(arguments: Arguments) -> str:
 def music(arguments: Arguments) -> str:
     """`{{music|flat}}`: ♭."""
     name = get(arguments, "1").lower()
-    signs = {"flat": "♭", "b": "♭", "sharp": "♯", "#": "♯", "natural": "♮", "doublesharp": "𝄪", "doubleflat": "𝄫"}
+    signs = {
+        "flat": "♭",
+        "b": "♭",
+        "sharp": "♯",
+        "#": "♯",
+        "natural": "♮",
+        "doublesharp": "𝄪",
+        "doubleflat": "𝄫",
+    }
     return signs.get(name, name if len(name) < 4 else "")

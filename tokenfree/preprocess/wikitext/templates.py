@@ -62,7 +62,8 @@ def _split(body: str) -> list[str]:
 
 Rule = Callable[[dict[str, str]], str]
 Lookup = Callable[[str], "Rule | None"]
-# A matched pair of braces: first character, first character after it, number of braces on a side, pairs inside it.
+# A matched pair of braces: first character, first character after it, number of braces on a side, pairs
+# inside it.
 Node = tuple[int, int, int, "list[Node]"]
 
 # MediaWiki's own limit on nesting. It also bounds the work: kept text is copied once per level.
@@ -87,7 +88,10 @@ def replace_templates(text: str, lookup: Lookup) -> str:
 
 
 def _match(text: str) -> list[Node]:
-    """Return the outermost matched pairs in order, each with those inside it. Unmatched braces are in none."""
+    """Return the outermost matched pairs in order, each with those inside it.
+
+    Unmatched braces are in none.
+    """
     opened: list[list[int]] = []  # runs of opening braces: position, number not yet matched
     done: list[Node] = []
     for start, end in sorted(token.span() for braces in _BRACES for token in braces.finditer(text)):

@@ -1,7 +1,7 @@
 """Analyses of attention: recorded weights, distances, ranks, and the terms of position encodings.
 
-Attention is linear in the values. If the value of each key is a unit vector, the output is the attention weights. This
-holds for every attention pattern. The ranks follow Chen et al., arXiv 2104.08698.
+Attention is linear in the values. If the value of each key is a unit vector, the output is the attention
+weights. This holds for every attention pattern. The ranks follow Chen et al., arXiv 2104.08698.
 
 B batch of one text, H heads, Q queries, K keys, U units, E width of a head, D width, L layers, M measures
 """
@@ -41,7 +41,8 @@ def toeplitz_share(bias_UU: Tensor) -> float:
 def position_terms(encoder: Encoder, num_units: int) -> list[Tensor | None]:
     """Return the position term of each layer for any text of `num_units` units, [H, U, U].
 
-    It is None if there is no position encoding, if the term depends on the queries (Shaw's), or if keys are not units.
+    It is None if there is no position encoding, if the term depends on the queries (Shaw's), or if keys are
+    not units.
     """
     example_BUD = torch.zeros(1, num_units, encoder.width)
     valid_BU = torch.ones(1, num_units, dtype=torch.bool)
@@ -64,11 +65,15 @@ class TextUnits(NamedTuple):
     """The first `count` units of an input, which are real and not padding."""
 
     count: int
-    separator: int | None  # unit of SEP; None if units are groups of characters, because SEP may share one with text
+    # Unit of SEP; None if units are groups of characters, because SEP may share one with text.
+    separator: int | None
 
 
 class SeenLayer(NamedTuple):
-    """The attention of one layer for one text. Values cover real queries and keys, or all keys if they mix units."""
+    """The attention of one layer for one text.
+
+    Values cover real queries and keys, or all keys if they mix units.
+    """
 
     core: Any  # attention pattern
     heads: Heads
@@ -76,7 +81,10 @@ class SeenLayer(NamedTuple):
 
     @property
     def keys_are_units(self) -> bool:
-        """Whether each key is a unit. In some patterns, such as Linformer, keys mix all units and have no position."""
+        """Whether each key is a unit.
+
+        In some patterns, such as Linformer, keys mix all units and have no position.
+        """
         num_units = self.heads.queries_BHQE.shape[2]
         return all(self.core.num_keys(number) == number for number in (num_units, num_units + 1))
 
@@ -84,7 +92,9 @@ class SeenLayer(NamedTuple):
         """Return the attention weights, float [H, Q, K]. Each row sums to 1."""
         values_BHKE = self.heads.values_BHKE
         eye_KK = torch.eye(values_BHKE.shape[2], dtype=values_BHKE.dtype, device=values_BHKE.device)
-        probe = self.heads._replace(values_BHKE=eye_KK.expand(*values_BHKE.shape[:2], -1, -1), offset_values=None)
+        probe = self.heads._replace(
+            values_BHKE=eye_KK.expand(*values_BHKE.shape[:2], -1, -1), offset_values=None
+        )
         hook = contextlib.nullcontext()
         if getattr(self.core, "separate", False):  # global units have a separate projection to values
             values_1KK = eye_KK.repeat(1, values_BHKE.shape[1])[None]
@@ -153,9 +163,9 @@ MEASURES = ("distance", "entropy", "itself", "cls", "sep")
 def measure(seen: SeenLayer) -> Tensor:
     """Return the sums of `MEASURES` over the real queries of one text, float64 [H, M].
 
-    `distance` is the mean of |i - j| over the keys j of query i, weighted by attention, including CLS and SEP.
-    `entropy` is that of the weights, in bits. `itself`, `cls` and `sep` are the weights of these keys. Values are nan
-    if keys have no position. `sep` is nan if no unit is SEP alone.
+    `distance` is the mean of |i - j| over the keys j of query i, weighted by attention, including CLS and
+    SEP. `entropy` is that of the weights, in bits. `itself`, `cls` and `sep` are the weights of these keys.
+    Values are nan if keys have no position. `sep` is nan if no unit is SEP alone.
     """
     weights_HQK = seen.weights().double()
     entropy_H = -torch.special.xlogy(weights_HQK, weights_HQK).sum(dim=(1, 2)) / torch.log(torch.tensor(2.0))
@@ -197,8 +207,8 @@ def _sums(
 def attention_distances(model: AnalysedModel, sampled: SampledTexts) -> dict[str, Any]:
     """Return what each head of the trunk attends to, over all real queries of all texts.
 
-    `rows` has one row per head, with the means of `measure`. An undefined value is None. `uniform_distance` is the
-    distance of a head with equal weights.
+    `rows` has one row per head, with the means of `measure`. An undefined value is None. `uniform_distance`
+    is the distance of a head with equal weights.
     """
     sums, counts = _sums(model, sampled, measure)
     queries = sum(counts)
@@ -226,7 +236,9 @@ def ranks_of(matrices_HQK: Tensor) -> Tensor:
     """
     missing_H = matrices_HQK.isnan().any(dim=2).any(dim=1)
     filled_HQK = torch.where(missing_H[:, None, None], 0, matrices_HQK.double())
-    ranks_H = torch.linalg.matrix_rank(filled_HQK, rtol=max(filled_HQK.shape[1:]) * torch.finfo(torch.float32).eps)
+    ranks_H = torch.linalg.matrix_rank(
+        filled_HQK, rtol=max(filled_HQK.shape[1:]) * torch.finfo(torch.float32).eps
+    )
     return torch.where(missing_H, torch.nan, ranks_H.double())
 
 
@@ -234,9 +246,9 @@ def ranks_of(matrices_HQK: Tensor) -> Tensor:
 def attention_ranks(model: AnalysedModel, sampled: SampledTexts) -> dict[str, Any]:
     """Return the ranks of the logits of each head of the trunk, and how far its position term depends on i - j.
 
-    Logits cover all pairs of real units, even if the pattern uses fewer. `rows` has one row per head, with the mean
-    ranks of the content logits and of all logits. For the position term and the number of units in training, it has the
-    rank and `toeplitz_share`. A missing value is None.
+    Logits cover all pairs of real units, even if the pattern uses fewer. `rows` has one row per head, with
+    the mean ranks of the content logits and of all logits. For the position term and the number of units in
+    training, it has the rank and `toeplitz_share`. A missing value is None.
     """
 
     def both_ranks(seen: SeenLayer) -> Tensor:

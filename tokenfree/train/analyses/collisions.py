@@ -24,7 +24,8 @@ from tokenfree.train.torch_state import default_settings
 def shared_buckets(buckets_NK: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return which of N characters share a bucket with another one, given their buckets, int64 [N, K].
 
-    The first array is for each hash, bool [N, K], the second for all hashes with the same other character, bool [N].
+    The first array is for each hash, bool [N, K], the second for all hashes with the same other character,
+    bool [N].
     """
     per_hash = [_is_repeated(np.unique(column, return_inverse=True)[1]) for column in buckets_NK.T]
     same = np.unique(buckets_NK, axis=0, return_inverse=True)[1].reshape(-1)
@@ -61,7 +62,9 @@ def count_characters(source: Data, max_windows: int | None = None) -> dict[str, 
         for shards, rows in reader.spread_rows(("codepoints",), num_windows):
             languages = np.array([reader.shards[shard].language for shard in shards.tolist()])
             for language in np.unique(languages).tolist():
-                windows = [row for row, other in zip(rows["codepoints"], languages, strict=True) if other == language]
+                windows = [
+                    row for row, other in zip(rows["codepoints"], languages, strict=True) if other == language
+                ]
                 counts = total.setdefault(language, np.zeros(0x110000, dtype=np.int64))
                 counts += np.bincount(np.concatenate(windows), minlength=len(counts))
     return {
@@ -71,12 +74,15 @@ def count_characters(source: Data, max_windows: int | None = None) -> dict[str, 
 
 
 @default_settings()
-def collisions(model: AnalysedModel, data: AnyPath | None = None, max_windows: int | None = None) -> dict[str, Any]:
+def collisions(
+    model: AnalysedModel, data: AnyPath | None = None, max_windows: int | None = None
+) -> dict[str, Any]:
     """Return how many characters of a corpus share buckets of a model's hashes with other characters of the corpus.
 
-    `data` is a data directory or a text file, by default the training data. `rows` has one row for the whole corpus,
-    each language and each script, with the shares in a `hash` (the mean) and in `all` hashes, and those `_expected` for
-    uniform hashing. Raises UserError if the model has another embedder, or there is no text.
+    `data` is a data directory or a text file, by default the training data. `rows` has one row for the whole
+    corpus, each language and each script, with the shares in a `hash` (the mean) and in `all` hashes, and
+    those `_expected` for uniform hashing. Raises UserError if the model has another embedder, or there is no
+    text.
     """
     config = model.encoder.config.embedder
     if not isinstance(config, Config):
@@ -94,7 +100,9 @@ def collisions(model: AnalysedModel, data: AnyPath | None = None, max_windows: i
     of_language = {name: _counts_of(codepoints, counts) for name, counts in by_language.items()}
     total_N = np.sum(list(of_language.values()), axis=0)
     factors = multipliers(config.family, config.hashes)
-    buckets_NK = hash_buckets(torch.from_numpy(codepoints)[:, None], factors, config.buckets, config.family).numpy()
+    buckets_NK = hash_buckets(
+        torch.from_numpy(codepoints)[:, None], factors, config.buckets, config.family
+    ).numpy()
     per_hash_NK, all_N = shared_buckets(buckets_NK)
     scripts_N = scripts_of(codepoints)
     of_script = {str(name): np.where(scripts_N == name, total_N, 0) for name in np.unique(scripts_N)}

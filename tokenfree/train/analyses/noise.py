@@ -29,13 +29,16 @@ def noise_scores(
 ) -> dict[str, Any]:
     """Return the scores on a file of examples, first without noise, then with each scheme at each strength.
 
-    Strengths are multiples of the share of characters that each scheme changes in the paper; the share is at most 1.
-    The run's own evaluation noise is not added. At most `most` examples of the file are used, evenly spaced.
+    Strengths are multiples of the share of characters that each scheme changes in the paper; the share is at
+    most 1. The run's own evaluation noise is not added. At most `most` examples of the file are used, evenly
+    spaced.
     """
     rows: list[dict[str, Any]] = []
     clean, count = None, 0
     for scheme, rate in _settings(model, strengths):
-        examples = _evenly_spaced(model.examples(data, Noise(evaluation=scheme, rate=rate, seed=seed)), max_examples)
+        examples = _evenly_spaced(
+            model.examples(data, Noise(evaluation=scheme, rate=rate, seed=seed)), max_examples
+        )
         scores, count = Scores.of(model, examples, data), len(examples)
         clean = clean or scores
         rows.append({"scheme": scheme or NONE, "rate": rate or 0.0, **scores.beside(clean)})
@@ -43,7 +46,8 @@ def noise_scores(
     task: Any = model.task
     noise: Noise = task.noise  # `examples` rejects tasks without it
     scheme = noise.train
-    names = list(dict.fromkeys(name for row in rows for name in row))  # a type of span may occur in one row only
+    # A type of span may occur in one row only.
+    names = list(dict.fromkeys(name for row in rows for name in row))
     return {
         "analysis": "noise",
         "run": name,
@@ -71,20 +75,25 @@ class Scores(NamedTuple):
         """Score a model on examples of a file. Raises UserError if the examples have no labels."""
         evaluation = model.evaluate_examples(examples)
         if evaluation.metrics is None:
-            raise UserError(f"{data}: the examples have no labels to be compared with; give a file with the answers")
+            raise UserError(
+                f"{data}: the examples have no labels to be compared with; give a file with the answers"
+            )
         drawn = np.random.default_rng(0).integers(len(examples), size=(REPLICATES, len(examples))).tolist()
         scores = [
             model.task.scores([examples[one] for one in draw], [evaluation.predictions[one] for one in draw])
             for draw in drawn
         ]
         return cls(
-            evaluation.metrics, evaluation.loss, np.array([metrics.score for metrics in scores if metrics is not None])
+            evaluation.metrics,
+            evaluation.loss,
+            np.array([metrics.score for metrics in scores if metrics is not None]),
         )
 
     def beside(self, clean: Scores) -> dict[str, Any]:
         """Return the numbers of a row: the main score, its change from `clean`, the loss and the other scores.
 
-        The score and its change have 95% intervals by bootstrap over the examples, with the same samples for both.
+        The score and its change have 95% intervals by bootstrap over the examples, with the same samples for
+        both.
         """
         low, high = bootstrap_interval(self.draws).tolist()
         change_low, change_high = bootstrap_interval(self.draws - clean.draws).tolist()
@@ -101,7 +110,9 @@ class Scores(NamedTuple):
         }
 
 
-def _settings(model: FinetunedModel, strengths: Sequence[float]) -> Iterator[tuple[NoiseScheme | None, float | None]]:
+def _settings(
+    model: FinetunedModel, strengths: Sequence[float]
+) -> Iterator[tuple[NoiseScheme | None, float | None]]:
     yield None, None
     for scheme, share in RATES.items():
         if scheme != IN_WORDS or reads_words(model.recipe.model):

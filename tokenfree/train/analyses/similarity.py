@@ -1,7 +1,7 @@
 """Similarity of word vectors compared with similarity of spelling, as in Byte2Word (Lee, Guo, Qiu, arXiv 2211.12677).
 
-Pairs of words come from UniMorph (Kirov et al., arXiv 1810.11101). A line is a lemma, a form and its features,
-separated by tabs. Later columns and blank lines are ignored.
+Pairs of words come from UniMorph (Kirov et al., arXiv 1810.11101). A line is a lemma, a form and its
+features, separated by tabs. Later columns and blank lines are ignored.
 
 N words or pairs, U units, D width, R replicates, M measures
 """
@@ -43,12 +43,17 @@ class WordPairs(NamedTuple):
 
 
 def read_unimorph(path: AnyPath) -> dict[str, list[str]]:
-    """Return the words of each lemma in NFC, the lemma first, without phrases. Raises UserError without a tab."""
+    """Return the words of each lemma in NFC, the lemma first, without phrases.
+
+    Raises UserError without a tab.
+    """
     words_by_lemma: dict[str, dict[str, None]] = {}
     for number, line in read_lines(path):
         columns = line.split("\t")
         if len(columns) < 2:
-            raise UserError(f"{path}:{number}: no tab; a line of UniMorph is a lemma, a form and its features")
+            raise UserError(
+                f"{path}:{number}: no tab; a line of UniMorph is a lemma, a form and its features"
+            )
         lemma, form = (unicodedata.normalize("NFC", column.strip()) for column in columns[:2])
         words = words_by_lemma.setdefault(lemma, {})
         words.update((word, None) for word in (lemma, form) if word and len(word.split()) == 1)
@@ -68,8 +73,8 @@ def unimorph_files(paths: Sequence[AnyPath]) -> dict[str, AnyPath]:
 def draw_pairs(words: Mapping[str, Sequence[str]], num_pairs: int, *, seed: int, name: str) -> WordPairs:
     """Draw at most `num_pairs` related pairs and the same number of random ones.
 
-    Rounds over the lemmas, in one random order, take one pair of each, until there are enough pairs or no lemma has
-    another one. Raises UserError if no lemma has two words, or all words belong to one lemma.
+    Rounds over the lemmas, in one random order, take one pair of each, until there are enough pairs or no
+    lemma has another one. Raises UserError if no lemma has two words, or all words belong to one lemma.
     """
     rng = np.random.default_rng([seed, zlib.crc32(name.encode())])
     lemmas = list(words)
@@ -118,7 +123,11 @@ def have_vectors(model: AnalysedModel, words: Sequence[str], place: Place = "dow
     """Return which words have a separate vector in `place`, bool [N]. `word_vectors` describes the places."""
     if model.symbols == "subwords":
         counts_N = np.diff(model.vocabulary.encode_flat(list(words)).offsets)
-        return counts_N == 1 if place == "down" else (counts_N >= 1) & (counts_N + NUM_FRAME <= model.reader.length)
+        return (
+            counts_N == 1
+            if place == "down"
+            else (counts_N >= 1) & (counts_N + NUM_FRAME <= model.reader.length)
+        )
     fits_N = np.array([model.fitting(word) == word for word in words], dtype=bool)
     if model.symbols == "bytes" and place == "down":
         return fits_N & np.array([len(word_spans(word)[0]) == 1 for word in words], dtype=bool)
@@ -126,11 +135,12 @@ def have_vectors(model: AnalysedModel, words: Sequence[str], place: Place = "dow
 
 
 def word_vectors(model: AnalysedModel, words: Sequence[str], place: Place = "down") -> np.ndarray:
-    """Return the vector of each word, float32 [N, D]. Each is read alone between CLS and SEP, so at the same position.
+    """Return the vector of each word, float32 [N, D].
 
-    `down` is the word's unit before the trunk for models of words. For subwords it is the row of the table, and for
-    characters the mean over the word's units. `output` is the mean of the outputs for the word's characters or
-    subwords. Use only words that `have_vectors` accepts.
+    Each is read alone between CLS and SEP, so at the same position. `down` is the word's unit before the
+    trunk for models of words. For subwords it is the row of the table, and for characters the mean over the
+    word's units. `output` is the mean of the outputs for the word's characters or subwords. Use only words
+    that `have_vectors` accepts.
     """
     vectors = np.zeros((len(words), model.encoder.width), dtype=np.float32)
     of = _of_subwords if model.symbols == "subwords" else _of_texts
@@ -142,7 +152,9 @@ def word_vectors(model: AnalysedModel, words: Sequence[str], place: Place = "dow
 
 def _of_texts(model: AnalysedModel, words: list[str], place: Place) -> Tensor:
     seen: list[tuple[Tensor, Downsampled]] = []
-    with model.encoder.downsampler.register_forward_hook(lambda _, inputs, down: seen.append((inputs[1], down))):
+    with model.encoder.downsampler.register_forward_hook(
+        lambda _, inputs, down: seen.append((inputs[1], down))
+    ):
         encoded = model.reader(words)
     if place == "output":
         return encoded.mean
@@ -212,7 +224,10 @@ def correlate(
         within = np.arange(sizes.sum()) - np.repeat(np.cumsum(sizes) - sizes, sizes)
         replicates.append(_spearman(table_NM[order[np.repeat(starts[drawn], sizes) + within]]))
     low_M, high_M = bootstrap_interval(np.array(replicates))
-    return {name: (float(correlation_M[at]), float(low_M[at]), float(high_M[at])) for at, name in enumerate(spelling)}
+    return {
+        name: (float(correlation_M[at]), float(low_M[at]), float(high_M[at]))
+        for at, name in enumerate(spelling)
+    }
 
 
 @default_settings()
@@ -227,9 +242,10 @@ def similarity(
 ) -> dict[str, Any]:
     """Return Spearman's correlation of the cosine of word vectors with similarities of spelling, over UniMorph pairs.
 
-    Words are read in NFC and otherwise unchanged. Pairs are drawn with `seed` from words that have a vector in `place`
-    and, with a `vocabulary`, are a single subword of it. `rows` has one row per language, kind of pairs and measure,
-    with the 95% interval from `low` to `high`. Raises UserError if a file has fewer than 10 pairs.
+    Words are read in NFC and otherwise unchanged. Pairs are drawn with `seed` from words that have a vector
+    in `place` and, with a `vocabulary`, are a single subword of it. `rows` has one row per language, kind of
+    pairs and measure, with the 95% interval from `low` to `high`. Raises UserError if a file has fewer than
+    10 pairs.
     """
     rows: list[dict[str, Any]] = []
     words: dict[str, dict[str, int]] = {}
@@ -242,7 +258,9 @@ def similarity(
         used = {word for word, use in zip(every, used_N.tolist(), strict=True) if use}
         words[name] = {"in_file": len(every), "usable": len(used)}
         kept = {lemma: [word for word in of_lemma if word in used] for lemma, of_lemma in lemmas.items()}
-        pairs = draw_pairs({lemma: left for lemma, left in kept.items() if left}, num_pairs, seed=seed, name=name)
+        pairs = draw_pairs(
+            {lemma: left for lemma, left in kept.items() if left}, num_pairs, seed=seed, name=name
+        )
         if len(pairs.related) < FEWEST:
             raise UserError(
                 f"{path}: {len(pairs.related)} pairs of words of one lemma that {model.name} reads as one each, of "
@@ -274,7 +292,9 @@ def _rows(model: AnalysedModel, name: str, pairs: WordPairs, seed: int, place: P
         rng = np.random.default_rng([seed, zlib.crc32(f"{name} {kind}".encode())])
         for measure, values in correlate(cosine_N, spelling_similarities(drawn), lemmas_N, rng).items():
             numbers = dict(zip(("spearman", "low", "high"), map(none_if_nan, values), strict=True))
-            rows.append({**facts, "mean_cosine": none_if_nan(float(cosine_N.mean())), "measure": measure, **numbers})
+            rows.append(
+                {**facts, "mean_cosine": none_if_nan(float(cosine_N.mean())), "measure": measure, **numbers}
+            )
     return rows
 
 

@@ -109,12 +109,16 @@ def load_model(
     data = data if data is not None and is_data(data) else None
     loaded_vocabulary = None
     if reader.encoder.config.embedder.symbols == "subwords" and (vocabulary or data) is not None:
-        loaded_vocabulary = _vocabulary(name, vocabulary or ("" if data is None else paths_of(data)[0]), sha256)
+        loaded_vocabulary = _vocabulary(
+            name, vocabulary or ("" if data is None else paths_of(data)[0]), sha256
+        )
     return AnalysedModel(name, reader, data, loaded_vocabulary)
 
 
 def _finetuned(run: str, reader: TextEncoder, vocabulary: AnyPath | None) -> AnalysedModel:
-    run_vocabulary = load_vocabulary(Run(run).name) if reader.encoder.config.embedder.symbols == "subwords" else None
+    run_vocabulary = (
+        load_vocabulary(Run(run).name) if reader.encoder.config.embedder.symbols == "subwords" else None
+    )
     if run_vocabulary is not None and vocabulary is not None:
         _vocabulary(run, vocabulary, run_vocabulary.sha256)
     return AnalysedModel(run, reader, vocabulary=run_vocabulary)
@@ -136,7 +140,10 @@ def _vocabulary(name: str, data: AnyPath, sha256: str | None) -> Vocabulary:
 
 
 def is_data(data: Data) -> bool:
-    """Return True if `data` names complete data directories. The data of an imported run only describe its origin."""
+    """Return True if `data` names complete data directories.
+
+    The data of an imported run only describe its origin.
+    """
     try:
         return all(Storage.at(path).size(MANIFEST) is not None for path in paths_of(data))
     except (UserError, NotADirectoryError):
@@ -156,8 +163,8 @@ class SampledTexts(NamedTuple):
 def sample_texts(model: AnalysedModel, data: AnyPath | None, num_texts: int) -> SampledTexts:
     """Return at most `num_texts` texts of `data`, spaced evenly, each as far as `model` reads it.
 
-    `data` is a data directory, whose validation split is read, or a file with one text per line. The default is the
-    training data of the model. Raises UserError if there are no texts.
+    `data` is a data directory, whose validation split is read, or a file with one text per line. The default
+    is the training data of the model. Raises UserError if there are no texts.
     """
     source = source_of(model, data)
     if is_data(source):
@@ -166,25 +173,39 @@ def sample_texts(model: AnalysedModel, data: AnyPath | None, num_texts: int) -> 
         full_texts = [bytes(row).decode() for row in reader.rows(("text",), shards, rows)["text"]]
     else:
         lines = [line for _, line in read_lines(str(source))]
-        full_texts = [lines[index] for index in np.unique(np.linspace(0, len(lines) - 1, num_texts).astype(int))]
+        full_texts = [
+            lines[index] for index in np.unique(np.linspace(0, len(lines) - 1, num_texts).astype(int))
+        ]
     fitting = [model.fitting(text) for text in full_texts]
     cut = sum(len(short) < len(text) for short, text in zip(fitting, full_texts, strict=True))
     texts = [text for text in fitting if text.strip()]
     if not texts:
-        raise UserError(f"{source} has no text to analyse; give a data directory or a file with a text a line")
+        raise UserError(
+            f"{source} has no text to analyse; give a data directory or a file with a text a line"
+        )
     return SampledTexts(texts, cut)
 
 
 def source_of(model: AnalysedModel, data: AnyPath | None) -> Data:
-    """Return `data` or, by default, the training data of the model. Raises UserError if these are not known."""
+    """Return `data` or, by default, the training data of the model.
+
+    Raises UserError if these are not known.
+    """
     if data is None and model.data is None:
-        raise UserError(f"there is no data directory that {model.name} was trained on; name texts with --data PATH")
+        raise UserError(
+            f"there is no data directory that {model.name} was trained on; name texts with --data PATH"
+        )
     return (model.data or "") if data is None else expand_home(data)
 
 
 def read_lines(path: AnyPath) -> list[tuple[int, str]]:
-    """Return the lines of a UTF-8 file that are not blank, with numbers from 1. Raises UserError if there are none."""
+    """Return the lines of a UTF-8 file that are not blank, with numbers from 1.
+
+    Raises UserError if there are none.
+    """
     path = expand_home(path)
     if Path(path).is_dir():
-        raise UserError(f"{path}: this folder has no data of `tokenfree preprocess`. Give a data directory or a file.")
+        raise UserError(
+            f"{path}: this folder has no data of `tokenfree preprocess`. Give a data directory or a file."
+        )
     return [(number, line) for number, line in enumerate(files.read_lines(path), 1) if line.strip()]

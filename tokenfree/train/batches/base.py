@@ -24,12 +24,17 @@ class Symbols(NamedTuple):
     usable: np.ndarray  # bool [size]: the symbol may be a target
     read: Callable[[Rows], tuple[np.ndarray, np.ndarray]]  # symbols of rows and their clues, int64 [any] each
     clue: str | None  # description of a clue; None if the input gives none
-    clues: Callable[[Arrays], np.ndarray]  # clues of a batch's targets, int64 [b, P]; their symbols are `target_ids`
-    codepoints: Callable[[Arrays], np.ndarray]  # one codepoint of each target, int64 [b, P]: a letter if it has any
+    # Clues of a batch's targets, int64 [b, P]; their symbols are `target_ids`.
+    clues: Callable[[Arrays], np.ndarray]
+    # One codepoint of each target, int64 [b, P]: a letter if it has any.
+    codepoints: Callable[[Arrays], np.ndarray]
 
 
 class Collator(ABC):
-    """A function from rows to a batch. The batch depends only on the rows, their sample ids and the collator's seed."""
+    """A function from rows to a batch.
+
+    The batch depends only on the rows, their sample ids and the collator's seed.
+    """
 
     columns: tuple[str, ...]  # shard columns that `rows` must have
     length: int  # number of positions of an input
@@ -93,20 +98,26 @@ class Selection(NamedTuple):
 
 
 def select(
-    counts: np.ndarray, usable: np.ndarray, *, fraction: float, max_selected: int, seed: int, sample_ids: np.ndarray
+    counts: np.ndarray,
+    usable: np.ndarray,
+    *,
+    fraction: float,
+    max_selected: int,
+    seed: int,
+    sample_ids: np.ndarray,
 ) -> Selection:
     """Select `fraction` of the usable items of each row without replacement, rounded, at least one and at most `most`.
 
-    `counts`, int64 [b], is the number of items of each row. `usable`, bool [counts.sum()], covers the items of all
-    rows.
+    `counts`, int64 [b], is the number of items of each row. `usable`, bool [counts.sum()], covers the items
+    of all rows.
     """
     of = np.repeat(np.arange(len(counts)), counts)
     row_starts = np.cumsum(counts) - counts
     available = np.bincount(of[usable], minlength=len(counts))
     num_selected = np.maximum(np.floor(fraction * available + 0.5), 1)
     num_selected = np.minimum(np.minimum(num_selected, available), max_selected).astype(np.int64)
-    # The key of an item is 48 random bits above the item's number, and the smallest keys are selected. NumPy's
-    # partition of such integers is vectorised, and the low bits of a key identify its item.
+    # The key of an item is 48 random bits above the item's number, and the smallest keys are selected.
+    # NumPy's partition of such integers is vectorised, and the low bits of a key identify its item.
     numbers = np.arange(max(int(counts.max(initial=0)), 1))
     keys = random.bits(seed, "selection", sample_ids, len(numbers)) << _INDEX_BITS | numbers.astype(np.uint64)
     chosen = np.zeros(keys.shape, dtype=bool)
@@ -120,7 +131,9 @@ def select(
     return Selection(mask, rows, places, items, seed, sample_ids)
 
 
-def draw_unselected(counts: np.ndarray, selected: np.ndarray, rows: np.ndarray, choice: np.ndarray) -> np.ndarray:
+def draw_unselected(
+    counts: np.ndarray, selected: np.ndarray, rows: np.ndarray, choice: np.ndarray
+) -> np.ndarray:
     """Return an item that is not selected from each of `rows`, uniformly by `choice` in [0, 1); -1 if there is none.
 
     If replacements were drawn from all items, some would reveal an item that is masked and must be predicted.

@@ -31,15 +31,18 @@ def crop(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the range of characters of each window that is used: begin and end, int64 [b] each.
 
-    From a window longer than `capacity`, a run is used. It starts at a random character, moved back to the start of its
-    span, and ends with the last span that fits. `starts` and `ends` are the spans that should not be cut.
+    From a window longer than `capacity`, a run is used. It starts at a random character, moved back to the
+    start of its span, and ends with the last span that fits. `starts` and `ends` are the spans that should
+    not be cut.
     """
     begin = np.zeros(len(windows), dtype=np.int64)
     end = np.array([len(window) for window in windows], dtype=np.int64)
     long = np.flatnonzero(end > capacity)
     if len(long):
         drawn = random.uniform(seed, "crop", sample_ids[long], 1)[:, 0]
-        for row, at in zip(long.tolist(), (drawn * (end[long] - capacity + 1)).astype(np.int64).tolist(), strict=True):
+        for row, at in zip(
+            long.tolist(), (drawn * (end[long] - capacity + 1)).astype(np.int64).tolist(), strict=True
+        ):
             span = int(np.searchsorted(starts[row], at, side="right")) - 1
             begin[row] = starts[row][span] if span >= 0 else at
             fitting = int(np.searchsorted(ends[row], begin[row] + capacity, side="right")) - 1
@@ -75,7 +78,8 @@ _LONGEST = 31
 def words(whitespace: Sequence[np.ndarray], longest: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return the runs without white space: their number per row, int64 [b], and their starts and ends, int64 [sum].
 
-    A run of more than `longest` characters is cut into parts of that length, of which the last may be shorter.
+    A run of more than `longest` characters is cut into parts of that length, of which the last may be
+    shorter.
     """
     sizes = np.array([len(row) for row in whitespace], dtype=np.int64)
     heads = np.cumsum(sizes + 1) - sizes  # start of each row, with white space in front of every row
@@ -116,15 +120,21 @@ def frame_whole_words(
     room = character_capacity(length, spare)
     begin, end = crop(windows, np.split(starts, edges), np.split(ends, edges), room, seed, sample_ids)
     codepoints, mask = frame(windows, begin, end, length)
-    return FramedWords(codepoints, mask, begin, end, counts, np.repeat(np.arange(len(counts)), counts), starts, ends)
+    return FramedWords(
+        codepoints, mask, begin, end, counts, np.repeat(np.arange(len(counts)), counts), starts, ends
+    )
 
 
 def character_symbols(buckets: int) -> Symbols:
-    """Return the buckets of characters as targets. The clue of a hidden character is its place in its word."""
+    """Return the buckets of characters as targets.
+
+    The clue of a hidden character is its place in its word.
+    """
 
     def read(rows: Rows) -> tuple[np.ndarray, np.ndarray]:
         codepoints, white = (np.concatenate(rows[column]) for column in ("codepoints", "whitespace"))
-        edged = np.concatenate([part for row in rows["whitespace"] for part in (row, _EDGE)])  # no word crosses rows
+        # No word crosses rows.
+        edged = np.concatenate([part for row in rows["whitespace"] for part in (row, _EDGE)])
         return codepoints[~white].astype(np.int64) % buckets, _place_in_word(edged)[~edged]
 
     def clues(arrays: Arrays) -> np.ndarray:

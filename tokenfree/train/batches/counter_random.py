@@ -1,7 +1,7 @@
 """Counter-based random numbers: each is a function of (seed, purpose, sample, counter), without any state.
 
-The mixing function is splitmix64's (Steele, Lea, Flood, "Fast splittable pseudorandom number generators", 2014).
-Different purposes, which are names, give independent numbers for the same sample.
+The mixing function is splitmix64's (Steele, Lea, Flood, "Fast splittable pseudorandom number generators",
+2014). Different purposes, which are names, give independent numbers for the same sample.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ import hashlib
 import numpy as np
 
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
-_ROUNDS = 6  # rounds of the Feistel network; 3 are pseudorandom (Luby and Rackoff), but small domains need more
+# Rounds of the Feistel network; 3 are pseudorandom (Luby and Rackoff), but small domains need more.
+_ROUNDS = 6
 
 
 def key(seed: int, *purpose: str | int) -> np.uint64:
@@ -51,8 +52,9 @@ def uniform(seed: int, purpose: str, sample_ids: np.ndarray, count: int) -> np.n
 def permute(index: np.ndarray, size: np.ndarray, keys: np.ndarray) -> np.ndarray:
     """Return the image of each `index` under the permutation of range(size) that its key defines, int64 [n].
 
-    A Feistel network over the next even power of two is applied until the result falls inside the range (Black and
-    Rogaway, "Ciphers with arbitrary finite domains", 2002). It takes constant memory and gives random access.
+    A Feistel network over the next even power of two is applied until the result falls inside the range
+    (Black and Rogaway, "Ciphers with arbitrary finite domains", 2002). It takes constant memory and gives
+    random access.
     """
     result = np.array(index, dtype=np.int64)
     pending = np.flatnonzero(size > 1)
@@ -63,7 +65,13 @@ def permute(index: np.ndarray, size: np.ndarray, keys: np.ndarray) -> np.ndarray
         inside = value < bound
         result[pending[inside]] = value[inside].astype(np.int64)
         again = ~inside
-        pending, value, bound, half, chosen = pending[again], value[again], bound[again], half[again], chosen[again]
+        pending, value, bound, half, chosen = (
+            pending[again],
+            value[again],
+            bound[again],
+            half[again],
+            chosen[again],
+        )
     return result
 
 

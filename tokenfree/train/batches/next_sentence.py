@@ -1,7 +1,8 @@
-"""Examples of two parts, [CLS] A [SEP] B [SEP]. In half of them B follows A in its document; else B is from another.
+"""Examples of two parts, [CLS] A [SEP] B [SEP].
 
-Next-sentence prediction is BERT's (Devlin et al. 2019, section 3.1); CANINE keeps it (arXiv 2103.06874, section 3.2).
-Two windows are joined into one with a separator inside. A collator of single windows then masks and frames it.
+In half of them B follows A in its document; else B is from another. Next-sentence prediction is BERT's
+(Devlin et al. 2019, section 3.1); CANINE keeps it (arXiv 2103.06874, section 3.2). Two windows are joined
+into one with a separator inside. A collator of single windows then masks and frames it.
 """
 
 from __future__ import annotations
@@ -36,8 +37,9 @@ class Cut(NamedTuple):
 class PairCollator(Collator):
     """Collator of pairs of windows, which adds two arrays to those of `single`, a collator of at most `room` units.
 
-    `segments`, int64 [b, length], is 0 up to and including the first SEP, 1 up to and including the second, and 0 for
-    padding. `from_elsewhere`, int64 [b], is 0 if B follows A and 1 if B is from another document. Only the text reveals
+    `segments`, int64 [b, length], is 0 up to and including the first SEP, 1 up to and including the second,
+    and 0 for padding. `from_elsewhere`, int64 [b], is 0 if B follows A and 1 if B is from another document.
+    Only the text reveals
     which: `cut_pair` cuts both windows before the source of B is drawn.
     """
 
@@ -53,13 +55,14 @@ class PairCollator(Collator):
     def __call__(self, rows: Rows, sample_ids: np.ndarray) -> Arrays:
         """Return the arrays of b pairs. `sample_ids` is int64 [b].
 
-        `rows` has the columns of the b first windows, then those of the b second windows. If both windows of a pair are
-        from the same document, they must be the same window.
+        `rows` has the columns of the b first windows, then those of the b second windows. If both windows of
+        a pair are from the same document, they must be the same window.
         """
         drawn_elsewhere = random.uniform(self.seed, "next sentence", sample_ids, 1)[:, 0] < _ELSEWHERE
         pairs, cuts = list(self._pairs(rows, len(sample_ids))), self.cuts(rows, sample_ids)
         elsewhere = (
-            np.array([not np.array_equal(a["document"], b["document"]) for a, b in pairs], dtype=bool) & drawn_elsewhere
+            np.array([not np.array_equal(a["document"], b["document"]) for a, b in pairs], dtype=bool)
+            & drawn_elsewhere
         )
         joined: dict[str, list[np.ndarray]] = {column: [] for column in self._single.columns}
         join = join_characters if self._units == "codepoints" else join_subwords
@@ -81,7 +84,10 @@ class PairCollator(Collator):
         """Return where the windows of each of the b pairs in `rows` are cut. `rows` is as in `__call__`."""
         places = random.uniform(self.seed, "cut", sample_ids, 1)[:, 0].tolist()
         pairs = self._pairs(rows, len(sample_ids))
-        return [cut_pair(a, b, place, self._units, self._room - 1) for (a, b), place in zip(pairs, places, strict=True)]
+        return [
+            cut_pair(a, b, place, self._units, self._room - 1)
+            for (a, b), place in zip(pairs, places, strict=True)
+        ]
 
     def _pairs(self, rows: Rows, num_pairs: int) -> Iterator[tuple[Window, Window]]:
         windows = [{column: rows[column][at] for column in self.columns} for at in range(2 * num_pairs)]
@@ -91,14 +97,15 @@ class PairCollator(Collator):
 def cut_pair(first: Window, second: Window, place: float, units: Units, room: int) -> Cut:
     """Cut the windows of a pair into parts of at most `room` units together.
 
-    The first window is cut at the start of a sentence, chosen by `place` in [0, 1), the second at one where about as
-    much text follows. If one of them has no second sentence, both are cut at the start of a word, or else inside one.
+    The first window is cut at the start of a sentence, chosen by `place` in [0, 1), the second at one where
+    about as much text follows. If one of them has no second sentence, both are cut at the start of a word, or
+    else inside one.
 
-    B has the same length from either window, and ends with a sentence in both or in neither. If both parts are too
-    long, A loses its beginning and B its end.
+    B has the same length from either window, and ends with a sentence in both or in neither. If both parts
+    are too long, A loses its beginning and B its end.
 
-    So lengths and borders do not depend on the window that gives B. With a cut at any start of a sentence in the second
-    window, the length of B's last sentence would reveal the answer for 54% of the pairs.
+    So lengths and borders do not depend on the window that gives B. With a cut at any start of a sentence in
+    the second window, the length of B's last sentence would reveal the answer for 54% of the pairs.
     """
     for places, other_places in zip(cut_places(first), cut_places(second), strict=True):
         if len(places) and len(other_places):

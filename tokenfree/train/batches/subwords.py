@@ -34,8 +34,8 @@ def needed_pieces(objective: str, vocabulary: Vocabulary | None) -> list[str]:
 def subword_symbols(vocabulary: Vocabulary, *, as_characters: bool) -> Symbols:
     """Return the subwords of a vocabulary as targets: the `predictable` ones, by their ids.
 
-    If the input shows each as its characters (`shown`), the clue of a hidden subword is its number of characters and
-    whether it begins a word.
+    If the input shows each as its characters (`shown`), the clue of a hidden subword is its number of
+    characters and whether it begins a word.
     """
     pieces = vocabulary.pieces()
     sizes = np.array([len(visible(piece)) for piece in pieces], dtype=np.int64)
@@ -77,8 +77,8 @@ def _begins_word(pieces: Sequence[str]) -> np.ndarray:
 class Pool:
     """The visible characters of all subwords, and the subwords by length and by whether they begin a word.
 
-    `characters`, int64 [sum], holds the codepoints of all subwords one after another, without the mark of a space.
-    Those of a subword begin at `first`, int64 [size]. `usable`, bool [size], is `predictable`.
+    `characters`, int64 [sum], holds the codepoints of all subwords one after another, without the mark of a
+    space. Those of a subword begin at `first`, int64 [size]. `usable`, bool [size], is `predictable`.
     """
 
     def __init__(self, pieces: Sequence[str]) -> None:
@@ -88,7 +88,8 @@ class Pool:
         self.first = np.cumsum(size) - size
         self.usable = predictable(pieces)
         self._begins = _begins_word(pieces)
-        kind = np.where(self.usable, 2 * size + self._begins, 0)  # 0 and 1 mean no characters; these are never drawn
+        # 0 and 1 mean no characters; these are never drawn.
+        kind = np.where(self.usable, 2 * size + self._begins, 0)
         self._by_kind = np.argsort(kind, kind="stable")
         self._num = np.bincount(kind, minlength=2)
         self._start = np.cumsum(self._num) - self._num
@@ -97,8 +98,8 @@ class Pool:
     def draw(self, gold: np.ndarray, size: np.ndarray, choice: np.ndarray) -> np.ndarray:
         """Return random subwords of `size` characters that begin a word if and only if `gold` does.
 
-        `choice` in [0, 1) selects one uniformly. The result is -1 if there is none: a vocabulary may fold characters,
-        so that a piece is not spelled as in the text.
+        `choice` in [0, 1) selects one uniformly. The result is -1 if there is none: a vocabulary may fold
+        characters, so that a piece is not spelled as in the text.
         """
         kind = 2 * size + self._begins[gold]
         kind = np.where(kind < len(self._num), kind, 0)

@@ -1,7 +1,7 @@
 """Words of bytes as inputs and targets of Byte2Word; used by the objective and by inference.
 
-White space separates words and is not part of the input. Words by rules are tokenised one by one, so that subwords
-align with words for any vocabulary. 96 to 99% of them get the same subwords as in running text.
+White space separates words and is not part of the input. Words by rules are tokenised one by one, so that
+subwords align with words for any vocabulary. 96 to 99% of them get the same subwords as in running text.
 """
 
 from __future__ import annotations
@@ -54,7 +54,8 @@ def _spans(original: np.ndarray, offsets: np.ndarray) -> tuple[np.ndarray, np.nd
     """Return byte spans of the words of `before`. Changing the case can change a letter's length in UTF-8."""
     original_offsets = byte_offsets(original)
     starts, ends = (
-        offsets[np.searchsorted(original_offsets, span)] for span in byte_spans(classes_of(original), original_offsets)
+        offsets[np.searchsorted(original_offsets, span)]
+        for span in byte_spans(classes_of(original), original_offsets)
     )
     return limit_bytes(starts, ends, offsets)
 
@@ -100,7 +101,8 @@ class Framed(NamedTuple):
 def word_capacity(length: int, bytes_per_word: int) -> tuple[int, int]:
     """Return the numbers of words and of bytes of text that fit between CLS and SEP in `length` bytes.
 
-    DOWN makes `length` / `bytes_per_word` units. Raises UserError if the longest word does not fit, or no word does.
+    DOWN makes `length` / `bytes_per_word` units. Raises UserError if the longest word does not fit, or no
+    word does.
     """
     num_words, num_bytes = length // bytes_per_word - NUM_FRAME, length - NUM_FRAME
     if num_bytes < MAX_WORD_BYTES or num_words < 1:
@@ -112,12 +114,16 @@ def word_capacity(length: int, bytes_per_word: int) -> tuple[int, int]:
     return num_words, num_bytes
 
 
-def join_words(texts: Sequence[np.ndarray], starts: Sequence[np.ndarray], ends: Sequence[np.ndarray]) -> Words:
+def join_words(
+    texts: Sequence[np.ndarray], starts: Sequence[np.ndarray], ends: Sequence[np.ndarray]
+) -> Words:
     """Return the words of UTF-8 texts (uint8) from byte spans of each text, as the shards hold them."""
     sizes = np.array([len(text) for text in texts], dtype=np.int64)
     counts = np.array([len(row) for row in starts], dtype=np.int64)
     shifts = np.repeat(np.cumsum(sizes) - sizes, counts)
-    return Words(np.concatenate(texts), counts, np.concatenate(starts) + shifts, np.concatenate(ends) + shifts)
+    return Words(
+        np.concatenate(texts), counts, np.concatenate(starts) + shifts, np.concatenate(ends) + shifts
+    )
 
 
 def crop_words(
@@ -125,8 +131,8 @@ def crop_words(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the words of each text that are used: index of the first and number, int64 [b] each.
 
-    If they exceed `num_words` or `num_bytes`, a run from a random word on is used, as long as fits. Its first word is
-    drawn uniformly from those up to the first one from which the run reaches the end of the text.
+    If they exceed `num_words` or `num_bytes`, a run from a random word on is used, as long as fits. Its first
+    word is drawn uniformly from those up to the first one from which the run reaches the end of the text.
     """
     bytes_before, begin = words.bytes_before, words.firsts
     end = begin + words.counts
@@ -143,8 +149,8 @@ def frame_words(
 ) -> Framed:
     """Frame words as [CLS] words [SEP] and padding, in inputs of `length` bytes and `num_units` words.
 
-    `starts` and `sizes`, int64 [counts.sum()], place the words in `text`, uint8. `counts`, int64 [b], is the number of
-    words of each example.
+    `starts` and `sizes`, int64 [counts.sum()], place the words in `text`, uint8. `counts`, int64 [b], is the
+    number of words of each example.
     """
     places, framed = np.cumsum(counts) - counts, counts + NUM_FRAME
     inner = ragged_range(places + NUM_FRAME * np.arange(len(counts)) + 1, counts)
@@ -184,7 +190,10 @@ class WordSource(ABC):
 
 
 class WordsByRules(WordSource):
-    """The words of the shards, by the rules of preprocess/text/words.py. The vocabulary tokenises each one once."""
+    """The words of the shards, by the rules of preprocess/text/words.py.
+
+    The vocabulary tokenises each one once.
+    """
 
     columns = ("text", "word_starts", "word_ends")
 
@@ -211,14 +220,21 @@ class WordsByRules(WordSource):
                 cache.clear()
                 new = list(dict.fromkeys(words))
             texts = [word.decode() for word in new]
-            flat = self._vocabulary.encode_flat([text.lower() for text in texts] if self._lower_case else texts)
+            flat = self._vocabulary.encode_flat(
+                [text.lower() for text in texts] if self._lower_case else texts
+            )
             ids = flat.ids.tolist()
-            cache.update(zip(new, (ids[start:end] for start, end in pairwise(flat.offsets.tolist())), strict=True))
+            cache.update(
+                zip(new, (ids[start:end] for start, end in pairwise(flat.offsets.tolist())), strict=True)
+            )
         return [cache[word] for word in words]
 
 
 class SubwordsAsWords(WordSource):
-    """Pseudo-words: each subword of the running text is a word, spelled in bytes. A byte-fallback piece is its byte."""
+    """Pseudo-words: each subword of the running text is a word, spelled in bytes.
+
+    A byte-fallback piece is its byte.
+    """
 
     columns = ("text", "subword_ids", "subword_starts", "subword_ends")
 
@@ -226,21 +242,29 @@ class SubwordsAsWords(WordSource):
         self._is_byte = np.array([piece.startswith(_BYTE_PIECE) for piece in vocabulary.pieces()], dtype=bool)
 
     def words(self, rows: Rows) -> Words:
-        """Return the subwords of `rows` as words. Longer ones (unknown runs) are cut to `MAX_WORD_BYTES` bytes."""
+        """Return the subwords of `rows` as words.
+
+        Longer ones (unknown runs) are cut to `MAX_WORD_BYTES` bytes.
+        """
         texts, counts = rows["text"], np.array([len(row) for row in rows["subword_ids"]], dtype=np.int64)
         text = np.concatenate(texts)
         places = np.append(np.flatnonzero(text.view(np.int8) > _CONTINUES), len(text))  # starts of characters
         sizes = np.array([len(row) for row in texts], dtype=np.int64)
         shifts = np.repeat(np.searchsorted(places, np.cumsum(sizes) - sizes), counts)
-        starts, ends = (places[np.concatenate(rows[column]) + shifts] for column in ("subword_starts", "subword_ends"))
+        starts, ends = (
+            places[np.concatenate(rows[column]) + shifts] for column in ("subword_starts", "subword_ends")
+        )
         if len(starts):
             numbers = np.arange(len(starts))
             is_byte = self._is_byte[np.concatenate(rows["subword_ids"])]
             begins = np.append(True, starts[1:] != starts[:-1])
-            later = numbers - np.maximum.accumulate(np.where(begins, numbers, 0))  # earlier bytes of the same character
+            # Earlier bytes of the same character.
+            later = numbers - np.maximum.accumulate(np.where(begins, numbers, 0))
             starts = np.where(is_byte, np.minimum(starts + later, ends - 1), starts)
             ends = np.where(is_byte, starts + 1, np.minimum(ends, starts + MAX_WORD_BYTES))
         return Words(text, counts, starts, ends)
 
     def pieces(self, rows: Rows, words: Words, numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        return np.concatenate(rows["subword_ids"])[numbers].astype(np.int64), np.ones(len(numbers), dtype=np.int64)
+        return np.concatenate(rows["subword_ids"])[numbers].astype(np.int64), np.ones(
+            len(numbers), dtype=np.int64
+        )

@@ -1,4 +1,7 @@
-"""Batches by step: this worker's slice of the global batch. Global batches are the same for any number of workers."""
+"""Batches by step: this worker's slice of the global batch.
+
+Global batches are the same for any number of workers.
+"""
 
 from __future__ import annotations
 
@@ -61,8 +64,9 @@ def second_segments(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the shard and row of a segment from another document for each row, int64 [b] each.
 
-    Of four random rows of the same shard, the one from another document that is closest in length is chosen. If there
-    is none, four are drawn from all shards of that language. If this fails, too, the row itself is returned.
+    Of four random rows of the same shard, the one from another document that is closest in length is chosen.
+    If there is none, four are drawn from all shards of that language. If this fails, too, the row itself is
+    returned.
     """
     second_shards, second_rows = shards.copy(), rows.copy()
     draws = random.uniform(seed, "second segment", sample_ids, 2 * _TRIES)
@@ -103,12 +107,18 @@ Fingerprint = dict[str, "str | int | float"]
 
 
 def slice_of(rank: int, world_size: int, size: int) -> tuple[int, int]:
-    """Return first and last + 1 of `rank`'s contiguous part of range(size). Parts differ in size by at most one."""
+    """Return first and last + 1 of `rank`'s contiguous part of range(size).
+
+    Parts differ in size by at most one.
+    """
     return rank * size // world_size, (rank + 1) * size // world_size
 
 
 def batch_of(step: int, left_out: Collection[int]) -> int:
-    """Return the number of the batch of `step`. Steps use all batches in order, except those in `left_out`."""
+    """Return the number of the batch of `step`.
+
+    Steps use all batches in order, except those in `left_out`.
+    """
     batch = step
     for number in sorted(left_out):
         batch += number <= batch
@@ -118,7 +128,8 @@ def batch_of(step: int, left_out: Collection[int]) -> int:
 class StepLoader(ABC):
     """The batches of one worker. Batch number b is a pure function of the data and the settings."""
 
-    fingerprint: Fingerprint  # decides the batches and what is made of them; saved with checkpoints for `check`
+    # Decides the batches and what is made of them; saved with checkpoints for `check`.
+    fingerprint: Fingerprint
 
     @abstractmethod
     def batch(self, step: int) -> Arrays:
@@ -131,10 +142,15 @@ class StepLoader(ABC):
         return prefetched(lambda step: self.batch(batch_of(step, left_out)), start, stop)
 
     def check(self, saved: Mapping[str, str | int | float], source: str) -> None:
-        """Check that a run can resume from the checkpoint `source`. Raises UserError if its fingerprint differs."""
+        """Check that a run can resume from the checkpoint `source`.
+
+        Raises UserError if its fingerprint differs.
+        """
         differing = [name for name, value in self.fingerprint.items() if saved.get(name, 0) != value]
         if differing:
-            text = ", ".join(f"{name} {saved.get(name)!r}, now {self.fingerprint[name]!r}" for name in differing)
+            text = ", ".join(
+                f"{name} {saved.get(name)!r}, now {self.fingerprint[name]!r}" for name in differing
+            )
             raise UserError(
                 f"{source} was trained on other samples ({text}). Give it the data and settings it "
                 "began with, or start a new run in another directory"
@@ -229,8 +245,9 @@ def load_windows(
 ) -> Iterator[dict[str, Any]]:
     """Yield the rows that a run with these `train.` settings uses as samples start, start + 1, ..., stop - 1.
 
-    `stop` is the number of rows of the split by default. Samples continue without end, epoch after epoch. With
-    smoothing below 1, rare languages repeat more often, so these samples do not include each row once. A row is a dict
+    `stop` is the number of rows of the split by default. Samples continue without end, epoch after epoch.
+    With smoothing below 1, rare languages repeat more often, so these samples do not include each row once. A
+    row is a dict
     of its columns: str for document, language and text, and read-only NumPy arrays for the others.
 
     Raises UserError if `data` is not a data directory, or has no such split.
@@ -250,4 +267,6 @@ def load_windows(
         for index, row in zip(places.shard.tolist(), places.row.tolist(), strict=True):
             shard = reader.shard(index)
             arrays = {column: shard.row(column, row) for column in shard.columns()}
-            yield {name: bytes(array).decode() if name in _STRINGS else array for name, array in arrays.items()}
+            yield {
+                name: bytes(array).decode() if name in _STRINGS else array for name, array in arrays.items()
+            }

@@ -25,7 +25,10 @@ _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?|[+-]?(nan|inf)", re.IG
 
 @dataclasses.dataclass(frozen=True)
 class Mixture:
-    """Data directories that are read as one. Samples are in proportion to weights, or to training characters."""
+    """Data directories that are read as one.
+
+    Samples are in proportion to weights, or to training characters.
+    """
 
     paths: tuple[str, ...]  # paths or URLs, at least two
     weights: tuple[float, ...] | None = None  # above 0
@@ -45,14 +48,16 @@ Data = str | Mixture  # path or URL of a data directory, or several
 def parse(words: Sequence[AnyPath], what: str = "--data") -> Data:
     """Return the data that words such as `DIR` or `DIR:WEIGHT` describe. Messages call the words `what`.
 
-    A number after the last colon is a weight, unless it is the port of a URL, or a folder has that exact name. Raises
-    UserError if a weight is too small, or only some words have one.
+    A number after the last colon is a weight, unless it is the port of a URL, or a folder has that exact
+    name. Raises UserError if a weight is too small, or only some words have one.
     """
     texts = list(map(expand_home, words))
     separated = [_separated(text) for text in texts]
     paths = tuple(path for path, _ in separated)
     weighted = [
-        (word, path, weight) for word, (path, weight) in zip(texts, separated, strict=True) if weight is not None
+        (word, path, weight)
+        for word, (path, weight) in zip(texts, separated, strict=True)
+        if weight is not None
     ]
     for word, path, weight in weighted:
         if not (weight > 0 and math.isfinite(weight)):
@@ -125,10 +130,14 @@ def load_contents(data: Data) -> tuple[Manifest, Mapping[str, Mixing] | None]:
     _check(data.paths, manifests)
     weights = _whole_weights(data, manifests)
     names = [name for name in ("train", "validation") if any(name in source.splits for source in manifests)]
-    parts = {name: [source.splits.get(name, DatasetSplit(())).shards for source in manifests] for name in names}
+    parts = {
+        name: [source.splits.get(name, DatasetSplit(())).shards for source in manifests] for name in names
+    }
     first = manifests[0]
     columns = [
-        name for name in first.config["columns"] if all(name in source.config["columns"] for source in manifests)
+        name
+        for name in first.config["columns"]
+        if all(name in source.config["columns"] for source in manifests)
     ]
     manifest = dataclasses.replace(
         first,
@@ -156,7 +165,10 @@ def load_data_manifest(data: Data) -> Manifest:
 
 
 def load_data_vocabulary(data: Data) -> Vocabulary | None:
-    """Return the subword vocabulary of `data`, or None if there is none. Several directories have the same one."""
+    """Return the subword vocabulary of `data`, or None if there is none.
+
+    Several directories have the same one.
+    """
     return load_vocabulary(paths_of(data)[0])
 
 
@@ -171,7 +183,9 @@ def _check(paths: Sequence[str], manifests: Sequence[Manifest]) -> None:
             )
         for earlier in range(number):
             if manifests[earlier].fingerprint == manifest.fingerprint:
-                raise UserError(f"{paths[earlier]} and {path} hold the same shards; give one, with the weight of both")
+                raise UserError(
+                    f"{paths[earlier]} and {path} hold the same shards; give one, with the weight of both"
+                )
 
 
 def _whole_weights(mixture: Mixture, manifests: Sequence[Manifest]) -> tuple[int, ...]:
@@ -196,14 +210,16 @@ _MAX_ROUNDS = 64  # rounds of swaps, of 1 to 5 ms each
 def fair_turns(weights: Sequence[int]) -> np.ndarray:
     """Return the directory of each turn, int64 [sum of weights]. Directory d has weights[d] turns.
 
-    Of the first n turns it has n * share, to within one. Each turn goes to the directory with the nearest deadline
-    among those that are not ahead (R. Tijdeman, "The chairman assignment problem", 1980).
+    Of the first n turns it has n * share, to within one. Each turn goes to the directory with the nearest
+    deadline among those that are not ahead (R. Tijdeman, "The chairman assignment problem", 1980).
     """
     total, slack = sum(weights), 2 * len(weights) - 2
     counts, turns = [0] * len(weights), []
     for turn in range(1, total + 1):
         entitled = (
-            number for number, weight in enumerate(weights) if slack * (weight * turn - total * counts[number]) >= total
+            number
+            for number, weight in enumerate(weights)
+            if slack * (weight * turn - total * counts[number]) >= total
         )
         chosen = min(entitled, key=lambda number: (slack - 1 + slack * counts[number]) / weights[number])
         counts[chosen] += 1
@@ -214,8 +230,8 @@ def fair_turns(weights: Sequence[int]) -> np.ndarray:
 def shuffled_turns(turns: np.ndarray, weights: Sequence[int], seed: int) -> np.ndarray:
     """Move turns (int64 [T]) towards random places, as far as every directory stays within one turn of its share.
 
-    The j-th turn of a directory draws a place in the j-th of as many equal stretches as it has turns. Neighbours are
-    swapped if both draws ask for it. Otherwise a share and the batch size could resonate.
+    The j-th turn of a directory draws a place in the j-th of as many equal stretches as it has turns.
+    Neighbours are swapped if both draws ask for it. Otherwise a share and the batch size could resonate.
     """
     turns, total = turns.copy(), sum(weights)
     distance = total / np.array(weights)
@@ -229,7 +245,8 @@ def shuffled_turns(turns: np.ndarray, weights: Sequence[int], seed: int) -> np.n
         left, right = turns[first], turns[first + 1]
         change = (wishes[first] > wishes[first + 1]) & (left != right)
         for number, weight in enumerate(weights):
-            ahead = total * np.cumsum(turns == number)[first] - weight * (first + 1)  # in units of 1 / total turns
+            # In units of 1 / total turns.
+            ahead = total * np.cumsum(turns == number)[first] - weight * (first + 1)
             change &= (left != number) | (ahead > 0)
             change &= (right != number) | (ahead < 0)
         for values in (turns, wishes):

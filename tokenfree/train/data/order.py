@@ -1,7 +1,8 @@
 """The order of the samples: sample g is a row of a shard, computed only from (shards, seed, smoothing, g).
 
-C canonical streams divide every batch of B. Slot j belongs to stream j // (B / C), which counts its own samples by t. A
-stream owns a fixed run of the rows of each language. A worker serves a few streams, so it reads few shards.
+C canonical streams divide every batch of B. Slot j belongs to stream j // (B / C), which counts its own
+samples by t. A stream owns a fixed run of the rows of each language. A worker serves a few streams, so it
+reads few shards.
 """
 
 from __future__ import annotations
@@ -31,7 +32,10 @@ class Places(NamedTuple):
 
 
 class _Visit(NamedTuple):
-    """The segments of one (stream, language) in the order of one epoch. Each segment is a run of rows of one shard."""
+    """The segments of one (stream, language) in the order of one epoch.
+
+    Each segment is a run of rows of one shard.
+    """
 
     starts: np.ndarray  # first place of the segment among the stream's rows in this epoch
     shard: np.ndarray
@@ -47,14 +51,15 @@ def language_shares(characters: np.ndarray, smoothing: float) -> np.ndarray:
 
 
 class Order:
-    """The order of the samples. Raises UserError if the streams do not divide the batch, or there are no rows.
+    """The order of the samples.
 
-    The rows of a language are divided contiguously among the streams. If a language has fewer rows than there are
-    streams, each stream reads all of them. A stream reads its rows of a language epoch by epoch. Each epoch has a new
-    order of segments, and a new permutation of the rows of each segment.
+    Raises UserError if the streams do not divide the batch, or there are no rows. The rows of a language are
+    divided contiguously among the streams. If a language has fewer rows than there are streams, each stream
+    reads all of them. A stream reads its rows of a language epoch by epoch. Each epoch has a new order of
+    segments, and a new permutation of the rows of each segment.
 
-    With several directories, each has its share of the first n samples for every n, to within one. The part of their
-    rows that a stream owns rotates with every period.
+    With several directories, each has its share of the first n samples for every n, to within one. The part
+    of their rows that a stream owns rotates with every period.
     """
 
     def __init__(
@@ -75,11 +80,22 @@ class Order:
             )
         filled = [(index, shard) for index, shard in enumerate(shards) if shard.rows]
         if not filled:
-            raise UserError("the split has no windows; preprocess more text, or with another validation_fraction")
+            raise UserError(
+                "the split has no windows; preprocess more text, or with another validation_fraction"
+            )
         self._mixing = mixing
-        names = [s.language if mixing is None else f"{mixing.of_shard[i]}/{s.language}" for i, s in enumerate(shards)]
-        self.languages = sorted({names[index] for index, _ in filled})  # with several directories, each has its own
-        self._seed, self._streams, self._batch, self._each = seed, streams, global_batch, global_batch // streams
+        names = [
+            s.language if mixing is None else f"{mixing.of_shard[i]}/{s.language}"
+            for i, s in enumerate(shards)
+        ]
+        # With several directories, each has its own.
+        self.languages = sorted({names[index] for index, _ in filled})
+        self._seed, self._streams, self._batch, self._each = (
+            seed,
+            streams,
+            global_batch,
+            global_batch // streams,
+        )
         self._shards = [[(i, s.rows) for i, s in filled if names[i] == name] for name in self.languages]
         characters = [sum(s.characters for i, s in filled if names[i] == name) for name in self.languages]
         self.shares = self._make_shares(np.array(characters), smoothing)
@@ -110,8 +126,9 @@ class Order:
     def _draws(self, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return the stream whose rows each sample is from, its language, and the number of previous draws from them.
 
-        In every period the batch is rotated by one stream, so after C periods all streams have had the same languages.
-        With several directories the streams are rotated instead, so after C periods each has had the rows of all.
+        In every period the batch is rotated by one stream, so after C periods all streams have had the same
+        languages. With several directories the streams are rotated instead, so after C periods each has had
+        the rows of all.
         """
         step, slot = np.divmod(ids, self._batch)
         period, within = np.divmod(step, len(self._languages) // self._batch)
@@ -125,7 +142,11 @@ class Order:
         entry = within * self._batch + slot
         language = self._languages[entry].astype(np.int64)
         previous_draws = self._totals[first + turns, language] - self._totals[first, language]
-        return owner, language, cycle * self._totals[self._streams, language] + previous_draws + self._ranks[entry]
+        return (
+            owner,
+            language,
+            cycle * self._totals[self._streams, language] + previous_draws + self._ranks[entry],
+        )
 
     def _make_shares(self, characters: np.ndarray, smoothing: float) -> np.ndarray:
         if self._mixing is None:
@@ -133,7 +154,9 @@ class Order:
         shares = np.empty(len(characters))
         for number, weight in enumerate(self._mixing.weights):
             members = self._of_directory(number)
-            shares[members] = language_shares(characters[members], smoothing) * weight / sum(self._mixing.weights)
+            shares[members] = (
+                language_shares(characters[members], smoothing) * weight / sum(self._mixing.weights)
+            )
         return shares
 
     def _of_directory(self, number: int) -> np.ndarray:
@@ -146,7 +169,8 @@ class Order:
         """
         languages = self._turned_languages() if self._mixing is None else self._mixed_languages(self._mixing)
         names, slots = len(self.languages), np.arange(self._batch)
-        pairs = (slots // self._each * names + languages.reshape(-1, self._batch)).reshape(-1)  # (stream, language)
+        # (stream, language)
+        pairs = (slots // self._each * names + languages.reshape(-1, self._batch)).reshape(-1)
         order = np.argsort(pairs, kind="stable")
         counts = np.bincount(pairs, minlength=self._streams * names)
         ranks = np.empty(len(pairs), dtype=np.int64)
@@ -158,8 +182,9 @@ class Order:
     def _turned_languages(self) -> np.ndarray:
         """Return the languages of one period, int64 [T], for a single directory.
 
-        Batches are rotated by random numbers of slots. Otherwise a stream could always get the same few languages if a
-        share and the batch size resonate. (Separate sequences per stream missed a share of 3% by 6% of it.)
+        Batches are rotated by random numbers of slots. Otherwise a stream could always get the same few
+        languages if a share and the batch size resonate. (Separate sequences per stream missed a share of 3%
+        by 6% of it.)
         """
         num_steps = -(-PERIOD // self._batch)
         languages = self._alternating(self.shares, num_steps * self._batch, np.arange(len(self.shares)))
@@ -167,7 +192,8 @@ class Order:
 
     def _mixed_languages(self, mixing: Mixing) -> np.ndarray:
         total = sum(mixing.weights)
-        steps = total // math.gcd(total, self._batch) if total <= _MAX_TURNS else 1  # until weights and batches align
+        # Until weights and batches align.
+        steps = total // math.gcd(total, self._batch) if total <= _MAX_TURNS else 1
         num_turns = -(-PERIOD // (steps * self._batch)) * steps * self._batch
         exact = total <= _MAX_TURNS
         weights = mixing.weights if exact else quotas_of(mixing.shares, num_turns).tolist()
@@ -206,7 +232,9 @@ class Order:
         place = np.arange(len(languages))
         number, slot = np.divmod(place, self._batch)
         size = np.minimum(len(languages) - number * self._batch, self._batch)  # the last batch may be shorter
-        turns = (random.uniform(self._seed, purpose, np.arange(number[-1] + 1), 1)[:, 0] * self._batch).astype(np.int64)
+        turns = (
+            random.uniform(self._seed, purpose, np.arange(number[-1] + 1), 1)[:, 0] * self._batch
+        ).astype(np.int64)
         return languages[number * self._batch + (slot + turns[number]) % size]
 
     def _make_visit(self, stream: int, language: int, epoch: int) -> _Visit:
@@ -221,7 +249,11 @@ class Order:
         chosen = owned[order]
         size = (last - first)[chosen]
         return _Visit(
-            np.cumsum(size) - size, shards[chosen, 0], first[chosen] - (after - shards[:, 1])[chosen], size, keys[order]
+            np.cumsum(size) - size,
+            shards[chosen, 0],
+            first[chosen] - (after - shards[:, 1])[chosen],
+            size,
+            keys[order],
         )
 
 

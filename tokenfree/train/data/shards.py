@@ -1,8 +1,8 @@
 """Rows of Arrow shards as NumPy views. Remote shards are fetched into a cache of bounded size.
 
-The cache is the folder TOKENFREE_CACHE (default ~/.cache/tokenfree), with shards of up to TOKENFREE_CACHE_GB (default
-50). All workers of a machine share it. Files are named by their hash and appear by renaming, and one worker at a time
-fetches a shard.
+The cache is the folder TOKENFREE_CACHE (default ~/.cache/tokenfree), with shards of up to TOKENFREE_CACHE_GB
+(default 50). All workers of a machine share it. Files are named by their hash and appear by renaming, and one
+worker at a time fetches a shard.
 """
 
 from __future__ import annotations
@@ -37,7 +37,10 @@ _CACHE_ACTION = "run `tokenfree verify` on the data"
 
 @functools.cache
 def _hash(path: str, num_bytes: int, modified_ns: int, changed_ns: int) -> str:
-    """Return the SHA-256 of a local file. The other arguments make it read again when the file has changed."""
+    """Return the SHA-256 of a local file.
+
+    The other arguments make it read again when the file has changed.
+    """
     return hash_file(path)
 
 
@@ -111,7 +114,10 @@ class _Column(NamedTuple):
 
 
 class Shard:
-    """An open shard. Its arrays are views of the mapped file, so nothing is copied, or read before its use."""
+    """An open shard.
+
+    Its arrays are views of the mapped file, so nothing is copied, or read before its use.
+    """
 
     def __init__(self, table: pa.Table, path: str, local: str) -> None:
         self.path, self.local = path, local
@@ -161,7 +167,10 @@ class Shard:
 
 
 def local_file(path: str, *, num_bytes: int, sha256: str, check: bool = True) -> str:
-    """Return the local path of the shard at `path`, which is fetched. Raises JobError if a local file is damaged."""
+    """Return the local path of the shard at `path`, which is fetched.
+
+    Raises JobError if a local file is damaged.
+    """
     system, name = url_to_fs(path)
     if not isinstance(system, LocalFileSystem):
         return fetch(system, name, num_bytes=num_bytes, sha256=sha256)
@@ -173,22 +182,27 @@ def local_file(path: str, *, num_bytes: int, sha256: str, check: bool = True) ->
 
 
 def open_shard(path: str, *, num_bytes: int, sha256: str, check: bool = True) -> Shard:
-    """Map the shard at `path`, which is fetched if remote. Raises JobError if it is missing, damaged or invalid."""
+    """Map the shard at `path`, which is fetched if remote.
+
+    Raises JobError if it is missing, damaged or invalid.
+    """
     try:
         local = local_file(path, num_bytes=num_bytes, sha256=sha256, check=check)
         size = os.path.getsize(local)
         if size != num_bytes:
             raise JobError(f"{path} has {size} bytes, its manifest says {num_bytes}; {_ACTION}")
         with pa.memory_map(local) as source, pa.ipc.open_stream(source) as stream:
-            return Shard(stream.read_all(), path, local)  # the buffers keep the mapping alive after the file is closed
+            # The buffers keep the mapping alive after the file is closed.
+            return Shard(stream.read_all(), path, local)
     except (OSError, pa.ArrowInvalid) as error:
         raise JobError(f"{path} cannot be read ({error}); {_ACTION}") from error
 
 
 class ShardReader:
-    """The shards of one split of one or several data directories, in order. Raises UserError if there is no such split.
+    """The shards of one split of one or several data directories, in order.
 
-    With `check`, the hash of a local shard is checked before its first use.
+    Raises UserError if there is no such split. With `check`, the hash of a local shard is checked before its
+    first use.
     """
 
     def __init__(self, data: Data, name: str, *, check: bool = True) -> None:
@@ -205,10 +219,14 @@ class ShardReader:
         self._remote = not all(Storage.at(path).is_local for path in paths_of(data))
         self._check = check
         self._wanted: list[int] = []  # shards to fetch ahead
-        self._first_rows = np.cumsum([0, *(shard.rows for shard in self.shards)])  # by shard, and the number of rows
+        # By shard, and the number of rows.
+        self._first_rows = np.cumsum([0, *(shard.rows for shard in self.shards)])
 
     def shard(self, index: int) -> Shard:
-        """Return an open shard; at most `MAX_OPEN` are. Raises JobError if the manifest has another number of rows."""
+        """Return an open shard; at most `MAX_OPEN` are.
+
+        Raises JobError if the manifest has another number of rows.
+        """
         shard = self._open.get(index)
         if shard is None:
             entry = self.shards[index]
@@ -225,12 +243,21 @@ class ShardReader:
         return shard
 
     def fetch_ahead(self, *shards: np.ndarray) -> None:
-        """Fetch these remote shards, or check these local ones, in the background. This replaces earlier requests."""
-        if self.is_prepared:
-            self._wanted = list(dict.fromkeys(number for part in shards for number in part.reshape(-1).tolist()))
-            threading.Thread(target=self._fetch, args=(self._wanted,), name="fetch-ahead", daemon=True).start()
+        """Fetch these remote shards, or check these local ones, in the background.
 
-    def rows(self, columns: Sequence[str], shards: np.ndarray, rows: np.ndarray) -> dict[str, list[np.ndarray]]:
+        This replaces earlier requests.
+        """
+        if self.is_prepared:
+            self._wanted = list(
+                dict.fromkeys(number for part in shards for number in part.reshape(-1).tolist())
+            )
+            threading.Thread(
+                target=self._fetch, args=(self._wanted,), name="fetch-ahead", daemon=True
+            ).start()
+
+    def rows(
+        self, columns: Sequence[str], shards: np.ndarray, rows: np.ndarray
+    ) -> dict[str, list[np.ndarray]]:
         """Return the arrays of some rows by column, n of each. `shards` and `rows` are int64 [n]."""
         places = [(self.shard(shard), row) for shard, row in zip(shards.tolist(), rows.tolist(), strict=True)]
         return {column: [shard.row(column, row) for shard, row in places] for column in columns}
@@ -246,7 +273,11 @@ class ShardReader:
 
     def directories_of(self, shards: np.ndarray) -> np.ndarray:
         """Return the number of the directory of each shard, int64 [n]; 0 for a single directory."""
-        return np.zeros_like(shards) if self.mixing is None else np.array(self.mixing.of_shard, dtype=np.int64)[shards]
+        return (
+            np.zeros_like(shards)
+            if self.mixing is None
+            else np.array(self.mixing.of_shard, dtype=np.int64)[shards]
+        )
 
     @property
     def is_prepared(self) -> bool:
@@ -277,11 +308,15 @@ class ShardReader:
         if self.mixing is None:
             numbers = _evenly(0, int(self._first_rows[-1]), num_windows)
         else:
-            ends = self._first_rows[np.searchsorted(self.mixing.of_shard, range(len(self.mixing.weights) + 1))].tolist()
+            ends = self._first_rows[
+                np.searchsorted(self.mixing.of_shard, range(len(self.mixing.weights) + 1))
+            ].tolist()
             shares = np.where(np.diff(ends) > 0, self.mixing.shares, 0)
             filled = np.flatnonzero(shares)
             quotas = quotas_of(shares[filled] / shares.sum(), max(num_windows, len(filled))).tolist()
-            parts = (_evenly(ends[k], ends[k + 1], quota) for k, quota in zip(filled.tolist(), quotas, strict=True))
+            parts = (
+                _evenly(ends[k], ends[k + 1], quota) for k, quota in zip(filled.tolist(), quotas, strict=True)
+            )
             numbers = np.concatenate([np.zeros(0, dtype=np.int64), *parts])
         shards = self.shards_of(numbers)
         return numbers, shards, numbers - self._first_rows[shards]

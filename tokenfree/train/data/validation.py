@@ -21,8 +21,8 @@ _PRIOR_WEIGHTS = (0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0)
 class Baselines(NamedTuple):
     """Losses of three context-free baselines in nats per target, in the order of the validation batches.
 
-    The first uses the frequency of each symbol. The second also uses the clue (see `Symbols`). The third copies the
-    visible input of a target with the probability that the copy is right.
+    The first uses the frequency of each symbol. The second also uses the clue (see `Symbols`). The third
+    copies the visible input of a target with the probability that the copy is right.
     """
 
     symbol: str  # kind of the targets, such as "subword"
@@ -40,7 +40,10 @@ class Baselines(NamedTuple):
         return min((self.clue_N, self.unigram_N), key=lambda loss_N: float(loss_N[self.hidden_N].sum()))
 
     def numbers(self) -> dict[str, float]:
-        """Return the means over all targets, and those over hidden ones as `masked_only_...`. None without targets."""
+        """Return the means over all targets, and those over hidden ones as `masked_only_...`.
+
+        None without targets.
+        """
         by_name = {"unigram": self.unigram_N, "clue": self.clue_N, "copied": self.copied_N}
         means = {name: float(loss_N.mean()) for name, loss_N in by_name.items() if len(loss_N)}
         if self.hidden_N.any():
@@ -49,10 +52,13 @@ class Baselines(NamedTuple):
         return means
 
 
-def baselines(train: ShardReader, symbols: Symbols, held_out: Iterable[Arrays], *, max_rows: int = 50_000) -> Baselines:
+def baselines(
+    train: ShardReader, symbols: Symbols, held_out: Iterable[Arrays], *, max_rows: int = 50_000
+) -> Baselines:
     """Return the baselines of an objective on the targets of `held_out` batches with `sample_ids` (int64 [b]).
 
-    Counts with a clue are smoothed with the frequencies of symbols, by the best of a few weights on these same targets.
+    Counts with a clue are smoothed with the frequencies of symbols, by the best of a few weights on these
+    same targets.
     """
     ids_N, clues_N, kinds_N, sample_ids_N = _targets(symbols, held_out)
     counts, pairs = _count(train, symbols, max_rows)
@@ -63,7 +69,9 @@ def baselines(train: ShardReader, symbols: Symbols, held_out: Iterable[Arrays], 
     if symbols.clue is not None and len(ids_N):
         with_clue = np.bincount(pairs.clues, weights=pairs.counts, minlength=int(clues_N.max(initial=0)) + 1)
         seen_N, of_clue_N = pairs.look_up(ids_N, clues_N), with_clue[clues_N]
-        losses = (-np.log((seen_N + weight * prior[ids_N]) / (of_clue_N + weight)) for weight in _PRIOR_WEIGHTS)
+        losses = (
+            -np.log((seen_N + weight * prior[ids_N]) / (of_clue_N + weight)) for weight in _PRIOR_WEIGHTS
+        )
         clue_N = min(losses, key=np.mean)
     return Baselines(
         symbol=symbols.name,
@@ -96,10 +104,14 @@ class _Pairs(NamedTuple):
     def look_up(self, ids: np.ndarray, clues: np.ndarray) -> np.ndarray:
         pair_keys = clues * self.num_symbols + ids
         at = np.minimum(np.searchsorted(self.keys, pair_keys), max(len(self.keys) - 1, 0))
-        return np.where(self.keys[at] == pair_keys, self.counts[at], 0) if len(self.keys) else np.zeros_like(ids)
+        return (
+            np.where(self.keys[at] == pair_keys, self.counts[at], 0) if len(self.keys) else np.zeros_like(ids)
+        )
 
 
-def _targets(symbols: Symbols, held_out: Iterable[Arrays]) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+def _targets(
+    symbols: Symbols, held_out: Iterable[Arrays]
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Return symbol, clue, kind and window of every target, int64 [N] each."""
     parts: list[list[np.ndarray]] = [[np.zeros(0, dtype=np.int64)] for _ in range(4)]
     for arrays in held_out:
@@ -122,7 +134,9 @@ def _count(reader: ShardReader, symbols: Symbols, max_rows: int) -> tuple[np.nda
         counts += np.bincount(ids[usable], minlength=size)
         new, times = np.unique(clues[usable] * size + ids[usable], return_counts=True)
         keys, where = np.unique(np.concatenate([keys, new]), return_inverse=True)
-        numbers = np.bincount(where, weights=np.concatenate([numbers, times]), minlength=len(keys)).astype(np.int64)
+        numbers = np.bincount(where, weights=np.concatenate([numbers, times]), minlength=len(keys)).astype(
+            np.int64
+        )
     return counts, _Pairs(keys, numbers, size)
 
 
@@ -158,16 +172,18 @@ def validation_batches(
 ) -> Iterator[Arrays]:
     """Yield this rank's slices of the validation batches.
 
-    The windows are spaced evenly over the rows of the validation split of `reader`. With a `collator` of the seed
-    `VALIDATION_SEED`, the masks of a row depend only on its number in the split, which `sample_ids` has. Empty slices
-    of a rank are skipped. With `together`, the first row of all takes their place, with empty `sample_ids`, so that all
-    ranks have a batch.
+    The windows are spaced evenly over the rows of the validation split of `reader`. With a `collator` of the
+    seed `VALIDATION_SEED`, the masks of a row depend only on its number in the split, which `sample_ids` has.
+    Empty slices of a rank are skipped. With `together`, the first row of all takes their place, with empty
+    `sample_ids`, so that all ranks have a batch.
     """
     numbers, shards, places = reader.spread(num_windows)
     reader.fetch_ahead(shards)
     edges = [0, *(np.flatnonzero(np.diff(reader.directories_of(shards))) + 1).tolist(), len(numbers)]
     spans = [
-        (start, min(start + batch, last)) for first, last in pairwise(edges) for start in range(first, last, batch)
+        (start, min(start + batch, last))
+        for first, last in pairwise(edges)
+        for start in range(first, last, batch)
     ]
     for start, stop in spans:
         begin, end = slice_of(rank, world_size, stop - start)
@@ -176,4 +192,7 @@ def validation_batches(
             arrays = collate(reader, collator, shards[chosen], places[chosen], numbers[chosen])
             yield {**arrays, "sample_ids": numbers[chosen]}
         elif together:
-            yield {**collate(reader, collator, shards[:1], places[:1], numbers[:1]), "sample_ids": numbers[:0]}
+            yield {
+                **collate(reader, collator, shards[:1], places[:1], numbers[:1]),
+                "sample_ids": numbers[:0],
+            }

@@ -24,7 +24,10 @@ _port_name = functools.partial(port.port_name, modules=NAMES, layers=LAYERS)
 
 
 def to_huggingface(encoder: Encoder, config: ModelConfig) -> tuple[StateDict, dict[str, Any]]:
-    """Return the weights and the config fields of a BertModel. Raises UserError if it cannot express the model."""
+    """Return the weights and the config fields of a BertModel.
+
+    Raises UserError if it cannot express the model.
+    """
     expected = {
         "model.embedder.name": "subword_table",
         "model.downsampler.name": "identity",
@@ -49,8 +52,8 @@ def to_huggingface(encoder: Encoder, config: ModelConfig) -> tuple[StateDict, di
 def from_huggingface(state: Mapping[str, Tensor], fields: Mapping[str, Any]) -> tuple[Encoder, ModelConfig]:
     """Return an encoder with the weights of a BertModel, and its settings, from the fields of its BertConfig.
 
-    The prefix `bert.` and heads of task models are left out. A missing pooler is freshly initialised. Raises UserError
-    if weights do not fit or a setting is not supported.
+    The prefix `bert.` and heads of task models are left out. A missing pooler is freshly initialised. Raises
+    UserError if weights do not fit or a setting is not supported.
     """
     port.require(fields, position_embedding_type="absolute", is_decoder=False, add_cross_attention=False)
     mapping = {

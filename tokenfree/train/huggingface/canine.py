@@ -36,9 +36,10 @@ _port_name = functools.partial(port.port_name, modules=NAMES, layers=LAYERS)
 
 
 def to_huggingface(encoder: Encoder, config: ModelConfig) -> tuple[StateDict, dict[str, Any]]:
-    """Return the weights and the config fields of a CanineModel. Raises UserError if it cannot express the model.
+    """Return the weights and the config fields of a CanineModel.
 
-    The port's position table has as many rows as there are buckets. Missing rows, which it never reads, are zeros.
+    Raises UserError if it cannot express the model. The port's position table has as many rows as there are
+    buckets. Missing rows, which it never reads, are zeros.
     """
     _check_expressible(config)
     embedder = config.embedder
@@ -65,8 +66,8 @@ def to_huggingface(encoder: Encoder, config: ModelConfig) -> tuple[StateDict, di
 def from_huggingface(state: Mapping[str, Tensor], fields: Mapping[str, Any]) -> tuple[Encoder, ModelConfig]:
     """Return an encoder with the weights of a CanineModel, and its settings, from the fields of its CanineConfig.
 
-    The prefix `canine.` and heads of task models are left out. A missing pooler is freshly initialised. Raises
-    UserError if weights do not fit or a setting is not supported.
+    The prefix `canine.` and heads of task models are left out. A missing pooler is freshly initialised.
+    Raises UserError if weights do not fit or a setting is not supported.
     """
     port.require(fields, type_vocab_size=NUM_SEGMENTS)
     buckets = port.whole_number(fields, "num_hash_buckets", 16384)
@@ -84,7 +85,10 @@ def from_huggingface(state: Mapping[str, Tensor], fields: Mapping[str, Any]) -> 
             "block": port.whole_number(fields, "local_transformer_stride", 128),
         },
         "trunk": port.trunk_of(fields),
-        "upsampler": {"name": "repeat_concat", "kernel": port.whole_number(fields, "upsampling_kernel_size", 4)},
+        "upsampler": {
+            "name": "repeat_concat",
+            "kernel": port.whole_number(fields, "upsampling_kernel_size", 4),
+        },
     }
     config = build(ModelConfig, mapping, source="config.json")
     theirs = port.encoder_weights(state, "canine.")

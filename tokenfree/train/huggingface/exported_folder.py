@@ -77,15 +77,22 @@ class Model(NamedTuple):
     config: RunConfig[Any]
     checkpoint: Checkpoint
     encoder: TextEncoder
-    vocabulary: Vocabulary | None  # of the run's data; None: it has none, or the data is missing or has changed
+    # Of the run's data; None: it has none, or the data is missing or has changed.
+    vocabulary: Vocabulary | None
     task: DownstreamTask | None = None
     head: TaskHead | None = None
 
 
 def read_model(run: AnyPath, step: int | None, *, trust_code: bool) -> Model:
-    """Return the model of a run. Raises UserError if it or the checkpoint does not exist, JobError if it is damaged."""
+    """Return the model of a run.
+
+    Raises UserError if it or the checkpoint does not exist, JobError if it is damaged.
+    """
     if not is_finetuned(run):
-        encoder, config = load_encoder(run, step=step, trust_code=trust_code), read_config(run, trust_code=trust_code)
+        encoder, config = (
+            load_encoder(run, step=step, trust_code=trust_code),
+            read_config(run, trust_code=trust_code),
+        )
         assert encoder.checkpoint is not None, "it is of a run"
         sha256 = encoder.checkpoint.state.vocabulary
         return Model(run, config, encoder.checkpoint, encoder, _vocabulary_of(config, sha256))
@@ -134,7 +141,9 @@ def model_card(model: Model, *, kind: str, library: str, pipeline: str, usage: s
     data = ModelCardData(library_name=library, pipeline_tag=pipeline, tags=[kind.lower(), "tokenfree"])
     rows = "\n".join(f"| {name} | {value} |" for name, value in [*_facts(model), *_scores(model)])
     title = f"# {kind}: {pipeline.replace('-', ' ')}, trained by tokenfree"
-    return f"---\n{data.to_yaml()}\n---\n\n{title}\n\n{usage}\n\n## Training\n\n| | |\n| --- | --- |\n{rows}\n"
+    return (
+        f"---\n{data.to_yaml()}\n---\n\n{title}\n\n{usage}\n\n## Training\n\n| | |\n| --- | --- |\n{rows}\n"
+    )
 
 
 def _facts(model: Model) -> list[tuple[str, Any]]:
@@ -200,7 +209,9 @@ class Exported(NamedTuple):
 
 @contextlib.contextmanager
 def new_folder(folder: AnyPath) -> Iterator[Path]:
-    """Yield a folder beside `folder` that becomes it, with hashes of its files, at the end. An error leaves no folder.
+    """Yield a folder beside `folder` that becomes it, with hashes of its files, at the end.
+
+    An error leaves no folder.
 
     Raises UserError if `folder` holds files, cannot be replaced, or another command writes it.
     """
@@ -246,8 +257,8 @@ def folder_model(
 ) -> tuple[StateDict, dict[str, Any]]:
     """Return the weights and the fields of config.json of an encoder, for modeling_tokenfree.py unless it `has_port`.
 
-    That file builds heads from the settings `own`. Raises UserError if no tokenizer can produce the model's input: its
-    words are the subwords of its data, or it reads vectors.
+    That file builds heads from the settings `own`. Raises UserError if no tokenizer can produce the model's
+    input: its words are the subwords of its data, or it reads vectors.
     """
     encoder = model.encoder.encoder
     config = encoder.config
@@ -258,7 +269,9 @@ def folder_model(
             "to ONNX, or train with objective.words: rules."
         )
     if config.embedder.symbols == "vectors":
-        raise UserError(f"model.embedder.name: {config.embedder.name} reads vectors, which no tokenizer gives.")
+        raise UserError(
+            f"model.embedder.name: {config.embedder.name} reads vectors, which no tokenizer gives."
+        )
     settings = {**settings, "model": to_mapping(config), "length": model.encoder.length}
     with contextlib.suppress(UserError):  # transformers has no equivalent model
         if has_port:
@@ -271,10 +284,19 @@ def folder_model(
 
 
 def from_port(kind: str, weights: Mapping[str, Tensor], fields: Mapping[str, Any]) -> StateDict:
-    """Return the weights of a folder under the names of modeling_tokenfree.py. Raises UserError if they do not fit."""
+    """Return the weights of a folder under the names of modeling_tokenfree.py.
+
+    Raises UserError if they do not fit.
+    """
     prefixes = {name: next((prefix for prefix in HEADS if name.startswith(prefix)), None) for name in weights}
-    encoder, _ = KINDS[kind].from_huggingface({name: weights[name] for name in weights if not prefixes[name]}, fields)
-    heads = {HEADS[prefix] + name.removeprefix(prefix): weights[name] for name, prefix in prefixes.items() if prefix}
+    encoder, _ = KINDS[kind].from_huggingface(
+        {name: weights[name] for name in weights if not prefixes[name]}, fields
+    )
+    heads = {
+        HEADS[prefix] + name.removeprefix(prefix): weights[name]
+        for name, prefix in prefixes.items()
+        if prefix
+    }
     return heads | {f"encoder.{name}": tensor for name, tensor in encoder.state_dict().items()}
 
 
@@ -306,10 +328,23 @@ def _write_tokenizer(
         config, name = _subword_fields(vocabulary, length - padding.spare), "SubwordTokenizer"
     else:
         name = "PaddedCanineTokenizer"
-        config = {"tokenizer_class": "CanineTokenizer", "model_max_length": length, "pad_group": padding.group}
-        config |= {"pad_spare": padding.spare, "pad_reach": padding.reach, "pad_block": padding.block or length}
+        config = {
+            "tokenizer_class": "CanineTokenizer",
+            "model_max_length": length,
+            "pad_group": padding.group,
+        }
+        config |= {
+            "pad_spare": padding.spare,
+            "pad_reach": padding.reach,
+            "pad_block": padding.block or length,
+        }
         if symbols == "bytes":  # the encoder's positions are bytes, not codepoints
-            config |= {"model_max_length": encoder.max_characters + 2, "pad_group": 1, "pad_spare": 0, "pad_reach": 0}
+            config |= {
+                "model_max_length": encoder.max_characters + 2,
+                "pad_group": 1,
+                "pad_spare": 0,
+                "pad_reach": 0,
+            }
         objective = fields.get("tokenfree", {}).get("objective")
         if objective is not None and objective["name"] not in PREDICTS_CHARACTERS:
             config["mask_token"] = None  # the fill-mask pipeline would decode subword ids as characters
@@ -368,7 +403,12 @@ def folder_head(task: DownstreamTask, head: TaskHead) -> FolderHead:
     settings["representation"] = head.vector.representation
     is_pooled = settings["representation"] == "pooled"
     return FolderHead(
-        "ForSequenceClassification", "text-classification", fields, settings, is_pooled=is_pooled, has_port=is_pooled
+        "ForSequenceClassification",
+        "text-classification",
+        fields,
+        settings,
+        is_pooled=is_pooled,
+        has_port=is_pooled,
     )
 
 
@@ -378,12 +418,19 @@ def with_head(
     kind = fields["model_type"]
     weights = {f"head.{name}": weight.detach() for name, weight in head.state_dict().items()}
     if kind == "tokenfree":
-        return {**state, **weights}, {**fields, "architectures": [f"Tokenfree{description.kind}"], **description.fields}
+        return {**state, **weights}, {
+            **fields,
+            "architectures": [f"Tokenfree{description.kind}"],
+            **description.fields,
+        }
     kept = {
         f"{kind}.{name}": tensor
         for name, tensor in state.items()
-        if description.is_pooled or kind != "bert" or not name.startswith("pooler.")  # such a BERT has no pooler
+        # Such a BERT has no pooler.
+        if description.is_pooled or kind != "bert" or not name.startswith("pooler.")
     }
     for theirs, ours in HEADS.items():
-        kept |= {name.replace(ours, theirs): weight for name, weight in weights.items() if name.startswith(ours)}
+        kept |= {
+            name.replace(ours, theirs): weight for name, weight in weights.items() if name.startswith(ours)
+        }
     return kept, {**fields, "architectures": [f"{kind.capitalize()}{description.kind}"], **description.fields}

@@ -64,11 +64,13 @@ class FolderModel(NamedTuple):
 
 
 @default_settings()
-def export_run(run: AnyPath, folder: AnyPath, *, step: int | None = None, trust_code: bool = False) -> Exported:
+def export_run(
+    run: AnyPath, folder: AnyPath, *, step: int | None = None, trust_code: bool = False
+) -> Exported:
     """Write `run` as a new `folder` for `from_pretrained`. A fine-tuned run is written with its head.
 
-    Raises UserError if the run does not exist, no tokenizer can produce its input, transformers has no class for its
-    task, or the folder holds files, and JobError if the checkpoint is damaged.
+    Raises UserError if the run does not exist, no tokenizer can produce its input, transformers has no class
+    for its task, or the folder holds files, and JobError if the checkpoint is damaged.
     """
     model = read_model(run, step, trust_code=trust_code)
     files, texts, pipeline = dict[str, Any](), '["any text", "日本語"]', "feature-extraction"
@@ -83,7 +85,9 @@ def export_run(run: AnyPath, folder: AnyPath, *, step: int | None = None, trust_
         tensors = model.checkpoint.weights()
         heads = {f"lm_{name}": tensor for name, tensor in tensors.items() if name.startswith("head.")}
         size = 0 if model.vocabulary is None else model.vocabulary.size
-        settings = {"objective": to_mapping(model.config.recipe.objective), "vocabulary_size": size} if heads else {}
+        settings = (
+            {"objective": to_mapping(model.config.recipe.objective), "vocabulary_size": size} if heads else {}
+        )
         state, fields = folder_model(model, settings)
         state, files = {**state, **heads}, SENTENCES
     kind = "Encoder" if fields["model_type"] == "tokenfree" else fields["model_type"].upper()
@@ -97,16 +101,19 @@ def export_run(run: AnyPath, folder: AnyPath, *, step: int | None = None, trust_
 
 
 @default_settings()
-def import_folder(folder: AnyPath, run: AnyPath, overrides: Mapping[str, Any] | None = None) -> PretrainRecipe:
+def import_folder(
+    folder: AnyPath, run: AnyPath, overrides: Mapping[str, Any] | None = None
+) -> PretrainRecipe:
     """Create `run` with one checkpoint, at step 0, from a CANINE or BERT in a `folder` of transformers.
 
     Args:
         folder: Folder written by `save_pretrained`, with config.json and the weights.
         run: Folder to write, new or empty.
-        overrides: Keys `model` and `train` of a recipe that replace settings of the folder, such as another attention
-            pattern. Its global projections, if separate, start as copies of the local ones.
+        overrides: Keys `model` and `train` of a recipe that replace settings of the folder, such as another
+            attention pattern. Its global projections, if separate, start as copies of the local ones.
 
-    Raises UserError if the folder holds no such model, the overrides do not fit its weights, or `run` holds files.
+    Raises UserError if the folder holds no such model, the overrides do not fit its weights, or `run` holds
+    files.
     """
     folder = Path(expand_home(folder))
     check_finished(run)
@@ -118,7 +125,9 @@ def import_folder(folder: AnyPath, run: AnyPath, overrides: Mapping[str, Any] | 
         raise UserError(f"import of {folder}", problems)
     encoder = converted(imported.encoder, recipe.model)
     place = Run(Path(expand_home(run)).absolute())
-    config = RunConfig(recipe, f"imported from {folder.absolute()}", manifest="", code=own_code.hashes(recipe))
+    config = RunConfig(
+        recipe, f"imported from {folder.absolute()}", manifest="", code=own_code.hashes(recipe)
+    )
     tensors = {f"encoder.{name}": tensor for name, tensor in model_tensors(encoder).items()}
     state = CheckpointState(
         step=0,
@@ -135,10 +144,13 @@ def import_folder(folder: AnyPath, run: AnyPath, overrides: Mapping[str, Any] | 
         previous = place.newest(lambda warning: None)
         if previous is None:
             checkpoints.write(
-                place.folder / "checkpoints" / checkpoints.checkpoint_name(0), {checkpoints.MODEL: tensors}, state
+                place.folder / "checkpoints" / checkpoints.checkpoint_name(0),
+                {checkpoints.MODEL: tensors},
+                state,
             )
         elif any(
-            not torch.equal(tensor, tensors[name]) for name, tensor in previous.tensors(checkpoints.MODEL).items()
+            not torch.equal(tensor, tensors[name])
+            for name, tensor in previous.tensors(checkpoints.MODEL).items()
         ):
             raise UserError(f"{run} holds a model of other weights; give another --output")
         if not recorded_hashes(place.storage):
@@ -147,7 +159,9 @@ def import_folder(folder: AnyPath, run: AnyPath, overrides: Mapping[str, Any] | 
 
 
 def read_folder(folder: Path) -> FolderModel:
-    """Return the model in a folder written by `save_pretrained`. Raises UserError if there is no readable one.
+    """Return the model in a folder written by `save_pretrained`.
+
+    Raises UserError if there is no readable one.
 
     Raises JobError if `export` wrote the folder and one of its files has changed.
     """
@@ -155,9 +169,13 @@ def read_folder(folder: Path) -> FolderModel:
     fields = _read_fields(folder)
     kind = fields.get("model_type")
     if kind == "tokenfree":
-        raise UserError(f"{folder}: only AutoModel opens this folder. Give the run that it was exported from.")
+        raise UserError(
+            f"{folder}: only AutoModel opens this folder. Give the run that it was exported from."
+        )
     if not isinstance(kind, str) or kind not in KINDS:
-        raise UserError(f"{folder}/config.json: model_type {kind!r} is not known; known are {', '.join(KINDS)}")
+        raise UserError(
+            f"{folder}/config.json: model_type {kind!r} is not known; known are {', '.join(KINDS)}"
+        )
     weights = _read_weights(folder)
     has_pooler = any(name.endswith(POOLER) for name in weights)
     with random_numbers() as seed:  # weights that the folder lacks get the same values each time
@@ -168,7 +186,9 @@ def read_folder(folder: Path) -> FolderModel:
 
 
 def converted(encoder: Encoder, config: ModelConfig) -> Encoder:
-    """Return an encoder of `config` with the weights of `encoder`. Attention patterns copy their additional weights.
+    """Return an encoder of `config` with the weights of `encoder`.
+
+    Attention patterns copy their additional weights.
 
     Raises UserError if `config` and `encoder` differ in the names or shapes of other weights.
     """
@@ -176,11 +196,15 @@ def converted(encoder: Encoder, config: ModelConfig) -> Encoder:
         return encoder
     with random_numbers():  # the random weights are overwritten below
         new, state = config.build(), encoder.state_dict()
-    shapes = [{name: tensor.shape for name, tensor in tensors.items()} for tensors in (new.state_dict(), state)]
+    shapes = [
+        {name: tensor.shape for name, tensor in tensors.items()} for tensors in (new.state_dict(), state)
+    ]
     copied = [f"trunk.{name}" for name in new.trunk.copy_projections()]
     wrong = sorted({name for name, _ in shapes[0].items() ^ shapes[1].items()}.difference(copied))
     if wrong:
-        raise UserError(f"the weights do not go with the settings given: {', '.join(wrong)} would be missing or others")
+        raise UserError(
+            f"the weights do not go with the settings given: {', '.join(wrong)} would be missing or others"
+        )
     new.load_state_dict(state, strict=False)
     new.trunk.copy_projections()
     return new
@@ -201,14 +225,18 @@ def _read_fields(folder: Path) -> dict[str, Any]:
     except (OSError, ValueError, RecursionError):
         fields = None
     if not isinstance(fields, dict):
-        raise UserError(f"{folder}: no config.json of transformers. Give a folder that `save_pretrained` wrote.")
+        raise UserError(
+            f"{folder}: no config.json of transformers. Give a folder that `save_pretrained` wrote."
+        )
     return fields
 
 
 def _read_weights(folder: Path) -> StateDict:
     path = next((folder / name for name in WEIGHTS if (folder / name).is_file()), None)
     if path is None:
-        raise UserError(f"{folder} holds neither {' nor '.join(WEIGHTS)}. Put the weights there, in one file.")
+        raise UserError(
+            f"{folder} holds neither {' nor '.join(WEIGHTS)}. Put the weights there, in one file."
+        )
     try:
         if path.suffix == ".safetensors":
             return safetensors.torch.load_file(path)

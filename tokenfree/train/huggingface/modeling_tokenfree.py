@@ -1,8 +1,8 @@
 """Models of tokenfree in transformers, such as `AutoModel.from_pretrained(FOLDER, trust_remote_code=True)`.
 
-This file is copied into exported folders, where transformers finds it. It imports the installed tokenfree. Inputs are
-the codepoints of `CanineTokenizer`, or subword ids for models of subwords. `forward` pads each text as in training, so
-its outputs depend neither on the tokenizer's padding nor on other texts of the batch.
+This file is copied into exported folders, where transformers finds it. It imports the installed tokenfree.
+Inputs are the codepoints of `CanineTokenizer`, or subword ids for models of subwords. `forward` pads each
+text as in training, so its outputs depend neither on the tokenizer's padding nor on other texts of the batch.
 
 B batch, C positions of the input, V vectors of the encoder, D width, K classes
 """
@@ -62,7 +62,10 @@ class TokenfreeConfig(PreTrainedConfig):
 
     @classmethod
     def get_config_dict(cls, *args: Any, **options: Any) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Read config.json. Its `model_type`, which may be that of an equivalent transformers model, is replaced."""
+        """Read config.json.
+
+        Its `model_type`, which may be that of an equivalent transformers model, is replaced.
+        """
         fields, unused = super().get_config_dict(*args, **options)
         return {**fields, "model_type": cls.model_type}, unused
 
@@ -127,11 +130,16 @@ class TokenfreePreTrainedModel(PreTrainedModel):
 
     def _init_weights(self, module: nn.Module) -> None:
         # transformers 5.0 calls this for modules with loaded weights too, which it marks.
-        if not all(getattr(parameter, "_is_hf_initialized", False) for parameter in module.parameters(recurse=False)):
+        if not all(
+            getattr(parameter, "_is_hf_initialized", False) for parameter in module.parameters(recurse=False)
+        ):
             initialise(module, self.encoder.config.initialisation)
 
     def batch(self, input_ids: Tensor, attention_mask: Tensor | None, token_type_ids: Tensor | None) -> Batch:
-        """Return a padded batch. Raises ValueError if padding does not follow the text, or a text is too long."""
+        """Return a padded batch.
+
+        Raises ValueError if padding does not follow the text, or a text is too long.
+        """
         mask_BC = (input_ids != 0) if attention_mask is None else attention_mask.bool()
         sizes_B = mask_BC.sum(dim=1)
         places_C = torch.arange(input_ids.shape[1], device=input_ids.device)
@@ -142,7 +150,9 @@ class TokenfreePreTrainedModel(PreTrainedModel):
             return self._of_bytes([row[:size] for row, size in rows], input_ids)
         longest, max_length = int(sizes_B.max()), self._padding.length - self._padding.spare
         if longest > max_length:
-            raise ValueError(f"a text has {longest} positions, and this model reads {max_length}. Truncate it.")
+            raise ValueError(
+                f"a text has {longest} positions, and this model reads {max_length}. Truncate it."
+            )
         length = self._padding.padded([longest])
 
         def padded(x_BC: Tensor) -> Tensor:
@@ -155,12 +165,17 @@ class TokenfreePreTrainedModel(PreTrainedModel):
         return Batch(arrays, positions_BC, positions_BC)
 
     def _of_bytes(self, rows: Sequence[Sequence[int]], input_ids: Tensor) -> Batch:
-        """Return a batch for models of bytes. The vector of a character is that of its first byte, or of its word."""
+        """Return a batch for models of bytes.
+
+        The vector of a character is that of its first byte, or of its word.
+        """
         inputs: Any = self._inputs
         parts = [[self._encoded(text) for text in _texts(row)] for row in rows]
         for row in parts:
             if inputs.missing(row):
-                raise ValueError(f"a text is longer than the {self.length} bytes that this model reads. Truncate it.")
+                raise ValueError(
+                    f"a text is longer than the {self.length} bytes that this model reads. Truncate it."
+                )
         arrays = {name: torch.from_numpy(array) for name, array in inputs.arrays(parts).items()}
         vectors_BC = torch.full(input_ids.shape, NOWHERE)
         for number, row in enumerate(parts):
@@ -180,7 +195,10 @@ class TokenfreePreTrainedModel(PreTrainedModel):
         return Batch(on_device, vectors_BC.to(device), symbols_BC.to(device))
 
     def _encoded(self, text: Sequence[int]) -> TextSymbols:
-        """Return a text as input of the encoder. Each MASK becomes the byte MASK, which is a separate word."""
+        """Return a text as input of the encoder.
+
+        Each MASK becomes the byte MASK, which is a separate word.
+        """
         inputs: Any = self._inputs
         has_words = self.encoder.config.downsampler.bytes_per_word is not None
         mask = TextSymbols(np.array([BYTE_MASK]), np.array([0]), np.array([1]) if has_words else None)
@@ -218,7 +236,9 @@ class TokenfreeModel(TokenfreePreTrainedModel):
         batch = self.batch(input_ids, attention_mask, token_type_ids)
         vectors_BVD, pooled_BD = encode_all(self.encoder, batch.arrays)
         vectors_BCD = batch.spread(vectors_BVD)
-        return TokenfreeOutput(vectors_BCD, pooled_BD, mean=mean_of_text(vectors_BCD, batch.vectors_BC != NOWHERE))
+        return TokenfreeOutput(
+            vectors_BCD, pooled_BD, mean=mean_of_text(vectors_BCD, batch.vectors_BC != NOWHERE)
+        )
 
 
 class _Labelled(TokenfreePreTrainedModel):
@@ -239,7 +259,8 @@ class _Labelled(TokenfreePreTrainedModel):
         logits = self.logits(self.batch(input_ids, attention_mask, token_type_ids))
         if labels is None:
             return self.output(None, logits)
-        values = {"logits": logits, "pooled_logits": logits, "vocab_size": logits.shape[-1]}  # by the kind of the loss
+        # By the kind of the loss.
+        values = {"logits": logits, "pooled_logits": logits, "vocab_size": logits.shape[-1]}
         return self.output(self.loss_function(labels=labels, config=self.config, **values), logits)
 
 
@@ -255,7 +276,9 @@ class TokenfreeForMaskedLM(_Labelled):
             raise ValueError("this model has no head of masked language modelling. Export a pretraining run.")
         with trusting(True, "config.json"):
             recipe = build(
-                PretrainRecipe, {"model": settings["model"], "objective": settings["objective"]}, source="config.json"
+                PretrainRecipe,
+                {"model": settings["model"], "objective": settings["objective"]},
+                source="config.json",
             )
         self.lm_head: Any = recipe.objective.build(recipe.model.width, settings["vocabulary_size"])
         self.post_init()
@@ -288,7 +311,10 @@ class TokenfreeForSequenceClassification(_Labelled):
 
 
 class TokenfreeForTokenClassification(_Labelled):
-    """The encoder with a head that predicts a class per position. The class of a word is that of its first position."""
+    """The encoder with a head that predicts a class per position.
+
+    The class of a word is that of its first position.
+    """
 
     output = TokenClassifierOutput
 

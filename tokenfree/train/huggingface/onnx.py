@@ -47,7 +47,8 @@ logger = logging.getLogger("tokenfree")
 
 GRAPH, FACTS = "model.onnx", "config.json"
 NEEDED = ("onnx", "onnxruntime", "onnxscript")
-LENGTHS = (1, 2, 3, 4, 5, 31, 127, 128, 129)  # and the longest two; also around blocks of 128 and between multiples
+# And the longest two; also around blocks of 128 and between multiples.
+LENGTHS = (1, 2, 3, 4, 5, 31, 127, 128, 129)
 BATCHES = (1, 3)
 TOLERANCE = 1e-4
 NUM_CHARACTERS = 0x3000
@@ -66,15 +67,20 @@ texts; config.json has the special symbols and the padding."""
 class Graph(nn.Module):
     """An encoder and the computation of outputs from it, with named inputs and outputs.
 
-    Inputs are int64 `codepoints` and bool `mask`, [B, C]. Models of two texts also have int64 `segments` [B, C]. Models
-    of words also have int64 `unit_ends` [B, U].
+    Inputs are int64 `codepoints` and bool `mask`, [B, C]. Models of two texts also have int64 `segments` [B,
+    C]. Models of words also have int64 `unit_ends` [B, U].
     """
 
     def __init__(self, encoder: Encoder, output_names: Sequence[str], *, reads_pairs: bool = False) -> None:
         super().__init__()
         self.encoder = encoder
         self.reads_words = encoder.config.downsampler.bytes_per_word is not None
-        self.input_names = ("codepoints", "mask", *["segments"] * reads_pairs, *["unit_ends"] * self.reads_words)
+        self.input_names = (
+            "codepoints",
+            "mask",
+            *["segments"] * reads_pairs,
+            *["unit_ends"] * self.reads_words,
+        )
         self.output_names = tuple(output_names)
         self.eval()
 
@@ -87,7 +93,9 @@ class EncoderGraph(Graph):
         vectors = ("words", "word_mask") if self.reads_words else ("characters",)
         self.output_names = (*vectors, "cls", "mean", "cls_max", *["pooled"] * pooled_is_trained)
 
-    def forward(self, codepoints: Tensor, mask: Tensor, unit_ends: Tensor | None = None) -> tuple[Tensor, ...]:
+    def forward(
+        self, codepoints: Tensor, mask: Tensor, unit_ends: Tensor | None = None
+    ) -> tuple[Tensor, ...]:
         if unit_ends is None:
             output = self.encoder(codepoints, mask)
             encoded = Encoded(output.characters, mask, output.pooled, output.units[:, 0])
@@ -96,10 +104,14 @@ class EncoderGraph(Graph):
         return tuple(getattr(encoded, name) for name in self.output_names)
 
     def _of_words(self, codepoints_BC: Tensor, mask_BC: Tensor, unit_ends_BU: Tensor) -> Encoded:
-        """Return the same as a `WordEncoder`. A character has the vector of its word, at the character's first byte."""
+        """Return the same as a `WordEncoder`.
+
+        A character has the vector of its word, at the character's first byte.
+        """
         down, units_BUD = self.encoder.encode(codepoints_BC, mask_BC, unit_ends_BU=unit_ends_BU)
         characters_BCD = gather_rows(units_BUD, down.grouping.unit_BC.expand(len(units_BUD), -1))
-        begins_BC = mask_BC & ((codepoints_BC < 0x80) | (codepoints_BC >= 0xC0))  # not a later byte of a character
+        # Not a later byte of a character.
+        begins_BC = mask_BC & ((codepoints_BC < 0x80) | (codepoints_BC >= 0xC0))
         words_BUD = units_BUD * down.valid_BU[..., None]
         pooled_BD = self.encoder.pool(units_BUD)
         return Encoded(characters_BCD, begins_BC, pooled_BD, words_BUD[:, 0], words_BUD, down.valid_BU)
@@ -117,14 +129,19 @@ class TaskGraph(Graph):
         self.pipeline = pipeline
 
     def forward(
-        self, codepoints: Tensor, mask: Tensor, segments: Tensor | None = None, unit_ends: Tensor | None = None
+        self,
+        codepoints: Tensor,
+        mask: Tensor,
+        segments: Tensor | None = None,
+        unit_ends: Tensor | None = None,
     ) -> tuple[Tensor, ...]:
         if self.pipeline == "text-classification":  # otherwise `Encoder.forward` pads, and crops its outputs
             codepoints, mask, segments = self.encoder.padded(codepoints, mask, segments)
         inputs = {"codepoints": codepoints, "mask": mask, "segments": segments, "unit_ends": unit_ends}
         batch = {name: tensor for name, tensor in inputs.items() if tensor is not None}
         if self.pipeline == "question-answering":
-            batch["global"] = mask & (batch["segments"] == 0)  # CLS, the question and its SEP, as in `QuestionCollator`
+            # CLS, the question and its SEP, as in `QuestionCollator`.
+            batch["global"] = mask & (batch["segments"] == 0)
         forward_head = self.head.everywhere if isinstance(self.head, PlaceHead) else self.head.outputs
         return tuple(forward_head(self.encoder, batch).values())
 
@@ -132,8 +149,8 @@ class TaskGraph(Graph):
 def write_graph(graph: Graph, inputs: Mapping[str, Tensor], path: Path) -> None:
     """Write an ONNX graph with dynamic batch size, length and number of words.
 
-    `inputs` are a batch of at least two for tracing, so that no size is 1. Weights above 2 GB are written next to
-    `path`. Raises UserError if packages are missing.
+    `inputs` are a batch of at least two for tracing, so that no size is 1. Weights above 2 GB are written
+    next to `path`. Raises UserError if packages are missing.
     """
     missing = [name for name in NEEDED if importlib.util.find_spec(name) is None]
     if missing:
@@ -148,7 +165,8 @@ def write_graph(graph: Graph, inputs: Mapping[str, Tensor], path: Path) -> None:
             input_names=graph.input_names,
             output_names=graph.output_names,
             dynamic_shapes={
-                name: {0: "batch", 1: "words" if name == "unit_ends" else "length"} for name in graph.input_names
+                name: {0: "batch", 1: "words" if name == "unit_ends" else "length"}
+                for name in graph.input_names
             },
         )
     assert program is not None
@@ -170,7 +188,9 @@ def check_graph(graph: Graph, path: Path, length: int) -> int:
         with torch.no_grad():
             ours = graph(**inputs)
         named = {name: tensor.numpy() for name, tensor in inputs.items()}
-        for name, one, other in zip(graph.output_names, ours, session.run(graph.output_names, named), strict=True):
+        for name, one, other in zip(
+            graph.output_names, ours, session.run(graph.output_names, named), strict=True
+        ):
             try:
                 torch.testing.assert_close(torch.from_numpy(other), one, rtol=0, atol=TOLERANCE)
             except AssertionError as error:
@@ -205,7 +225,9 @@ def example(graph: Graph, batch: int, positions: int, generator: np.random.Gener
     if graph.reads_words:
         room = max(positions // config.downsampler.bytes_per_word, 1)
         # Words of equal size. The last one is shorter, and those after it are empty.
-        arrays["unit_ends"] = np.minimum(np.arange(1, room + 1) * -(-real_B[:, None] // room), real_B[:, None])
+        arrays["unit_ends"] = np.minimum(
+            np.arange(1, room + 1) * -(-real_B[:, None] // room), real_B[:, None]
+        )
     return {name: torch.from_numpy(array) for name, array in arrays.items()}
 
 
@@ -222,8 +244,8 @@ def export_graph(
 
     `progress` gets a line at the start of each slow step, and the result of the check.
 
-    Raises UserError if the run does not exist, its task cannot be exported, packages are missing, the folder holds
-    files, or the check fails, and JobError if the checkpoint is damaged.
+    Raises UserError if the run does not exist, its task cannot be exported, packages are missing, the folder
+    holds files, or the check fails, and JobError if the checkpoint is damaged.
     """
     model = read_model(run, step, trust_code=trust_code)
     encoder, length, pipeline = model.encoder, model.encoder.length, "feature-extraction"

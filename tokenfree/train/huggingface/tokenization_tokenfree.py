@@ -1,7 +1,8 @@
 """Tokenizers of exported folders: for subwords, and `CanineTokenizer` with the padding that `CanineModel` needs.
 
-CANINE's last whole group of characters has no unit (arXiv 2103.06874, section 3.1, and the official code). In training,
-padding always followed the text. Without padding, the last characters are not encoded as in training.
+CANINE's last whole group of characters has no unit (arXiv 2103.06874, section 3.1, and the official code). In
+training, padding always followed the text. Without padding, the last characters are not encoded as in
+training.
 
 This file is copied into exported folders. It imports only transformers and numpy.
 """
@@ -17,26 +18,39 @@ from transformers.tokenization_utils_sentencepiece import SentencePieceBackend
 class PaddedCanineTokenizer(CanineTokenizer):
     """CANINE's tokenizer, whose examples end with at least `pad_spare` positions of padding, in whole groups.
 
-    This also applies to single texts and to `tokenizer.pad`, which collators call. `padding="max_length"` pads to
-    exactly that length. Padding has the attention mask 0. Truncation leaves room for the padding in `model_max_length`.
+    This also applies to single texts and to `tokenizer.pad`, which collators call. `padding="max_length"`
+    pads to exactly that length. Padding has the attention mask 0. Truncation leaves room for the padding in
+    `model_max_length`.
 
     Args:
         pad_group: Number of characters of a unit, at least 1.
         pad_spare: Number of padding positions after which more padding changes nothing.
         pad_reach: Number of positions that the last convolution reads ahead.
-        pad_block: Number of positions of a block of the first layer. If the convolution reads ahead into a block that
-            holds only padding, that block must be whole.
+        pad_block: Number of positions of a block of the first layer. If the convolution reads ahead into a
+            block that holds only padding, that block must be whole.
         options: Options of `transformers.CanineTokenizer`.
     """
 
     def __init__(
         self, pad_group: int = 4, pad_spare: int = 6, pad_reach: int = 2, pad_block: int = 128, **options: Any
     ) -> None:
-        pad_options = {"pad_group": pad_group, "pad_spare": pad_spare, "pad_reach": pad_reach, "pad_block": pad_block}
+        pad_options = {
+            "pad_group": pad_group,
+            "pad_spare": pad_spare,
+            "pad_reach": pad_reach,
+            "pad_block": pad_block,
+        }
         super().__init__(**pad_options, **options)  # so that they are saved with the others
-        self.pad_group, self.pad_spare, self.pad_reach, self.pad_block = pad_group, pad_spare, pad_reach, pad_block
+        self.pad_group, self.pad_spare, self.pad_reach, self.pad_block = (
+            pad_group,
+            pad_spare,
+            pad_reach,
+            pad_block,
+        )
 
-    def pad(self, encoded_inputs: Any, padding: Any = True, max_length: int | None = None, **options: Any) -> Any:
+    def pad(
+        self, encoded_inputs: Any, padding: Any = True, max_length: int | None = None, **options: Any
+    ) -> Any:
         if padding is True or padding == "longest":
             if isinstance(encoded_inputs, Mapping):
                 rows = encoded_inputs["input_ids"]
@@ -48,7 +62,11 @@ class PaddedCanineTokenizer(CanineTokenizer):
         return super().pad(inputs, padding, max_length, **options)
 
     def _pad(
-        self, encoded_inputs: Any, max_length: int | None = None, padding_strategy: Any = "do_not_pad", **options: Any
+        self,
+        encoded_inputs: Any,
+        max_length: int | None = None,
+        padding_strategy: Any = "do_not_pad",
+        **options: Any,
     ) -> Any:
         if padding_strategy != "max_length":
             padding_strategy, max_length = "max_length", self._padded(encoded_inputs["input_ids"])
@@ -56,7 +74,12 @@ class PaddedCanineTokenizer(CanineTokenizer):
         return super()._pad(encoded_inputs, max_length, strategy, **options)
 
     def prepare_for_model(
-        self, ids: Any, pair_ids: Any = None, add_special_tokens: bool = True, padding: Any = False, **options: Any
+        self,
+        ids: Any,
+        pair_ids: Any = None,
+        add_special_tokens: bool = True,
+        padding: Any = False,
+        **options: Any,
     ) -> Any:
         strategies = self._get_padding_truncation_strategies(
             padding, options.get("truncation"), options.get("max_length"), verbose=False
@@ -75,7 +98,10 @@ class PaddedCanineTokenizer(CanineTokenizer):
         return [0] * (len(token_ids_0) + 2) + second
 
     def _padded(self, ids: Sequence[int]) -> int:
-        """Return the length to which an example must be padded. Padding that it already has (zeros) counts."""
+        """Return the length to which an example must be padded.
+
+        Padding that it already has (zeros) counts.
+        """
         nonzero = np.flatnonzero(np.asarray(ids))
         real = int(nonzero[-1]) + 1 if len(nonzero) else 0
         length = _round_up(real + self.pad_spare, self.pad_group)
@@ -93,13 +119,19 @@ HIDDEN = "\ue003"  # CANINE's MASK, which no text contains
 
 
 class SubwordTokenizer(SentencePieceBackend):
-    """A tokenizer with the vocabulary of a model's training data. CLS, SEP and MASK have the ids after its subwords."""
+    """A tokenizer with the vocabulary of a model's training data.
+
+    CLS, SEP and MASK have the ids after its subwords.
+    """
 
     vocab_files_names = {"vocab_file": "subwords.model"}
     model_input_names = ["input_ids", "token_type_ids", "attention_mask"]
 
     def tokenize(self, text: str, **options: Any) -> list[str]:
-        """Return the visible pieces. The text is not split at MASK, because each part would then begin with a space."""
+        """Return the visible pieces.
+
+        The text is not split at MASK, because each part would then begin with a space.
+        """
         mask = str(self.mask_token)
         pieces = self.sp_model.encode(text.replace(mask, HIDDEN), out_type=str)
         visible = (piece for piece in pieces if piece.strip("\u2581"))

@@ -14,7 +14,11 @@ from tokenfree.train.model.encoder import Encoder, ModelConfig
 
 StateDict = dict[str, Tensor]
 
-ACTIVATIONS: Mapping[str, Activation] = {"gelu": "gelu", "gelu_pytorch_tanh": "gelu_tanh", "gelu_new": "gelu_tanh"}
+ACTIVATIONS: Mapping[str, Activation] = {
+    "gelu": "gelu",
+    "gelu_pytorch_tanh": "gelu_tanh",
+    "gelu_new": "gelu_tanh",
+}
 LAYER_NAMES = {
     "query": "attention.self.query",
     "key": "attention.self.key",
@@ -64,14 +68,19 @@ def encoder_weights(state: Mapping[str, Tensor], prefix: str) -> StateDict:
     }
 
 
-def loaded(config: ModelConfig, port: StateDict, translated: StateDict, name_of: Callable[[str], str]) -> Encoder:
+def loaded(
+    config: ModelConfig, port: StateDict, translated: StateDict, name_of: Callable[[str], str]
+) -> Encoder:
     """Return an encoder with `translated` weights, and all others from `port` under the names that `name_of` gives.
 
-    Both mappings are modified: `port` is emptied, and `translated` gets all weights. A missing pooler stays freshly
+    Both mappings are modified: `port` is emptied, and `translated` gets all weights. A missing pooler stays
+        freshly
     initialised. All shapes are checked before memory is allocated. Raises UserError if weights do not fit.
     """
     if config.trunk.layers > len(port):
-        raise UserError(f"config.json: num_hidden_layers {config.trunk.layers}, but there are {len(port)} weights")
+        raise UserError(
+            f"config.json: num_hidden_layers {config.trunk.layers}, but there are {len(port)} weights"
+        )
     with torch.device("meta"):  # only shapes
         state = config.build().state_dict()
     has_pooler = POOLER in port
@@ -91,23 +100,35 @@ def loaded(config: ModelConfig, port: StateDict, translated: StateDict, name_of:
 
 
 def take(port: StateDict, name: str) -> Tensor:
-    """Remove a weight from the checkpoint, and return it as float32. Raises UserError if it is missing or invalid."""
+    """Remove a weight from the checkpoint, and return it as float32.
+
+    Raises UserError if it is missing or invalid.
+    """
     if name not in port:
         raise UserError(f"the checkpoint lacks the weight {name}")
     if port[name].dtype not in TYPES or port[name].layout != torch.strided:
         kind = f"{port[name].dtype} {port[name].layout}".replace("torch.", "").removesuffix(" strided")
-        raise UserError(f"the weight {name} is of the type {kind}; save the model as float32, float16 or bfloat16")
+        raise UserError(
+            f"the weight {name} is of the type {kind}; save the model as float32, float16 or bfloat16"
+        )
     weight = port.pop(name).to(torch.float32)
     if not torch.isfinite(weight).all():
-        raise UserError(f"the weight {name} holds NaN or infinity. Give weights of a training that did not diverge.")
+        raise UserError(
+            f"the weight {name} holds NaN or infinity. Give weights of a training that did not diverge."
+        )
     return weight
 
 
 def whole_number(fields: Mapping[str, Any], key: str, default: int) -> int:
-    """Return a size from a config of the port. Raises UserError if it is not a whole number from 1 to the limit."""
+    """Return a size from a config of the port.
+
+    Raises UserError if it is not a whole number from 1 to the limit.
+    """
     value = fields.get(key, default)
     if type(value) is not int or not 0 < value < LARGEST_SIZE:
-        raise UserError(f"config.json: {key} must be a whole number from 1 to {LARGEST_SIZE - 1:,}, not {value!r}")
+        raise UserError(
+            f"config.json: {key} must be a whole number from 1 to {LARGEST_SIZE - 1:,}, not {value!r}"
+        )
     return value
 
 
@@ -126,13 +147,20 @@ def layer_fields(config: ModelConfig) -> dict[str, Any]:
 
 
 def trunk_of(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the keys of `model.trunk` from a config of the port. Raises UserError if a setting is not supported."""
+    """Return the keys of `model.trunk` from a config of the port.
+
+    Raises UserError if a setting is not supported.
+    """
     activation = fields.get("hidden_act", "gelu")
     if not isinstance(activation, str) or activation not in ACTIVATIONS:
-        raise UserError(f"config.json: hidden_act {activation!r} is not known; known are {', '.join(ACTIVATIONS)}")
+        raise UserError(
+            f"config.json: hidden_act {activation!r} is not known; known are {', '.join(ACTIVATIONS)}"
+        )
     dropout, other = fields.get("hidden_dropout_prob", 0.1), fields.get("attention_probs_dropout_prob", 0.1)
     if dropout != other:
-        raise UserError(f"config.json: hidden_dropout_prob {dropout} and attention_probs_dropout_prob {other} differ")
+        raise UserError(
+            f"config.json: hidden_dropout_prob {dropout} and attention_probs_dropout_prob {other} differ"
+        )
     require(fields, layer_norm_eps=LAYER_NORM_EPSILON)
     return {
         "layers": whole_number(fields, "num_hidden_layers", 12),

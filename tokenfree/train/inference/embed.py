@@ -1,4 +1,6 @@
-"""Embed a corpus: write a folder of Arrow shards, in this process or on the nodes of Ray. A killed job can resume.
+"""Embed a corpus: write a folder of Arrow shards, in this process or on the nodes of Ray.
+
+A killed job can resume.
 
 config.json              settings that decide the embeddings, written first
 data-00000.arrow ...     the shards; each has a sidecar parts/00000.json until the job is complete
@@ -45,7 +47,8 @@ from tokenfree.train.torch_state import default_settings
 
 VectorsOf = Literal["texts", "words", "characters"]
 Pooling = Literal["mean", "cls", "cls_max", "pooled"]
-SHARD_CHARACTERS = {"texts": 1 << 18, "words": 1 << 16, "characters": 1 << 16}  # 200 MB of vectors of width 768
+# 200 MB of vectors of width 768.
+SHARD_CHARACTERS = {"texts": 1 << 18, "words": 1 << 16, "characters": 1 << 16}
 SHARD_TEXTS = 4096
 VERSION = 1  # version of the format
 COUNTS = ("texts", "vectors", "windows", "characters")  # counted per shard and in total
@@ -55,7 +58,8 @@ _LAYOUT = ("dataset_info.json", "state.json")
 _AGAIN = "remove the folder and run the command again"
 _BATCH_ROWS = 1000  # rows per record batch, as in data directories
 _POSITIONS = 8192  # maximum positions of a batch, padded to its longest window
-_PADDING = 256  # maximum positions of a batch that only its longest window needs; another batch costs as much time
+# Maximum positions of a batch that only its longest window needs; another batch costs as much time.
+_PADDING = 256
 _MAX_WINDOWS = 64  # maximum windows of a batch
 _FOREVER = -1  # unlimited restarts of a Ray worker and retries of its tasks
 _LEADER = "tokenfree.train.inference.embed:lead"
@@ -145,8 +149,9 @@ def embed(
 ) -> EmbedResult:
     """Write the embeddings of a corpus as Arrow shards, which `datasets.load_from_disk(output)` opens, or resume.
 
-    The bytes depend only on the encoder, the texts and `wanted`. They are the same with any number of workers, and
-    after any number of kills. Each worker computes with one thread, because sums depend on how threads divide them.
+    The bytes depend only on the encoder, the texts and `wanted`. They are the same with any number of
+    workers, and after any number of kills. Each worker computes with one thread, because sums depend on how
+    threads divide them.
 
     Args:
         run: Path or address of a run.
@@ -154,15 +159,17 @@ def embed(
         output: Path or address of a new, unfinished or complete folder of embeddings.
         wanted: Embeddings to compute.
         field: Field of JSON lines that has the text.
-        workers: Number of Ray processes, on the cluster of RAY_ADDRESS or else on this machine; None: this process.
+        workers: Number of Ray processes, on the cluster of RAY_ADDRESS or else on this machine; None: this
+            process.
         step: Step of the checkpoint to use. `checkpoint_of` chooses the default.
-        device: Device of the encoder. A job does not resume on another kind of device, because the last bits differ.
+        device: Device of the encoder. A job does not resume on another kind of device, because the last bits
+            differ.
         trust_code: Whether to run code outside tokenfree that the run names.
         progress: Function that gets the record of every shard, and whether this call wrote it.
 
-    Raises UserError if there is no such run or corpus, a text is too long and must not be cut, the folder has other
-    embeddings, or another command writes to it. Raises JobError if the checkpoint is damaged, or Ray could not be
-    started or was lost. After a failure of Ray, the same command resumes.
+    Raises UserError if there is no such run or corpus, a text is too long and must not be cut, the folder has
+    other embeddings, or another command writes to it. Raises JobError if the checkpoint is damaged, or Ray
+    could not be started or was lost. After a failure of Ray, the same command resumes.
     """
     storage = Storage.at(output)
     encoder = load_encoder(run, step=step, device=_checked(device, workers), trust_code=trust_code)
@@ -206,14 +213,23 @@ def _checked(device: str, workers: int | None) -> str:
         return "cpu"
     try:
         torch.empty(0, device=device)
-    except (RuntimeError, AssertionError) as error:  # raised by torch for an unknown device, and for an absent one
+    except (
+        RuntimeError,
+        AssertionError,
+    ) as error:  # raised by torch for an unknown device, and for an absent one
         reason = first_line(error)
-        raise UserError(f"--device {device}: cannot be used here ({reason}). Give cpu, or leave it out.") from None
+        raise UserError(
+            f"--device {device}: cannot be used here ({reason}). Give cpu, or leave it out."
+        ) from None
     return device
 
 
 def _fingerprint(encoder: TextEncoder) -> str:
-    settings = {"model": to_mapping(encoder.encoder.config), "length": encoder.length, "kind": type(encoder).__name__}
+    settings = {
+        "model": to_mapping(encoder.encoder.config),
+        "length": encoder.length,
+        "kind": type(encoder).__name__,
+    }
     digest = hashlib.sha256(json.dumps(settings, sort_keys=True, default=str).encode())
     for name, tensor in sorted(encoder.encoder.state_dict().items()):
         digest.update(f"{name} {tuple(tensor.shape)} {tensor.dtype}\n".encode())
@@ -224,10 +240,10 @@ def _fingerprint(encoder: TextEncoder) -> str:
 def read_texts(source: AnyPath, field: str = "text") -> Iterator[str]:
     """Return the texts of a file (a path or any fsspec address), of standard input (`-`), or of a data directory.
 
-    A file has one text per line; an empty line is an empty text. A file whose name ends in .jsonl or .ndjson has one
-    JSON object per line, with the text in `field`. Both may be compressed (.gz, .bz2, .xz). Of a data directory, all
-    windows are read in order. Raises UserError if there is no readable file, or a line is not UTF-8 or has no such
-    field.
+    A file has one text per line; an empty line is an empty text. A file whose name ends in .jsonl or .ndjson
+    has one JSON object per line, with the text in `field`. Both may be compressed (.gz, .bz2, .xz). Of a data
+    directory, all windows are read in order. Raises UserError if there is no readable file, or a line is not
+    UTF-8 or has no such field.
     """
     source = expand_home(source)
     if source == STANDARD_INPUT:
@@ -236,7 +252,9 @@ def read_texts(source: AnyPath, field: str = "text") -> Iterator[str]:
         if Storage.at(source).size(MANIFEST) is not None:
             return _texts_of_windows(source)
     lines = _file_lines(source)
-    return _texts_of_objects(lines, source, field) if base_name(source).lower().endswith(JSON_LINES) else lines
+    return (
+        _texts_of_objects(lines, source, field) if base_name(source).lower().endswith(JSON_LINES) else lines
+    )
 
 
 def _file_lines(path: str) -> Iterator[str]:
@@ -253,7 +271,9 @@ def _texts_of_objects(lines: Iterable[str], path: str, field: str) -> Iterator[s
         text = values.get(field) if isinstance(values, dict) else None
         if not isinstance(text, str):
             has = f"has {', '.join(map(repr, values))}" if isinstance(values, dict) else "is not an object"
-            raise UserError(f"{place}: no text in the field {field!r} (the line {has}). Name another with --field.")
+            raise UserError(
+                f"{place}: no text in the field {field!r} (the line {has}). Name another with --field."
+            )
         if not is_utf8(text):
             raise UserError(f"{place}: half of a surrogate pair, which is not a character. Remove it.")
         yield text
@@ -288,7 +308,10 @@ def is_vectors_folder(names: list[str]) -> bool:
 
 
 def finished(storage: Storage) -> dict[str, Any] | None:
-    """Return the manifest of a complete folder, whose hashes are checked, else None. Raises JobError for damage."""
+    """Return the manifest of a complete folder, whose hashes are checked, else None.
+
+    Raises JobError for damage.
+    """
     if hash_of(storage, SUCCESS) is None:
         return None
     manifest, mark = read_sealed(storage, EMBEDDINGS_MANIFEST), storage.read_json(SUCCESS)
@@ -302,7 +325,10 @@ def finished(storage: Storage) -> dict[str, Any] | None:
 
 
 def verify(directory: AnyPath) -> dict[str, Any]:
-    """Check all hashes of a folder and return its manifest. Raises JobError if it is incomplete or damaged."""
+    """Check all hashes of a folder and return its manifest.
+
+    Raises JobError if it is incomplete or damaged.
+    """
     manifest = finished(Storage.at(directory))
     if manifest is None:
         raise JobError(f"{directory}: not complete; run the command that makes it again")
@@ -310,7 +336,10 @@ def verify(directory: AnyPath) -> dict[str, Any]:
 
 
 def open_folder(storage: Storage, config: Mapping[str, Any]) -> None:
-    """Begin a new folder, or resume one. Raises UserError if it has other settings, which are named, or other files."""
+    """Begin a new folder, or resume one.
+
+    Raises UserError if it has other settings, which are named, or other files.
+    """
     names = [name for name in storage.names() if name not in (TEMPORARY, LOCK)]
     if not names:
         write_sealed(storage, CONFIG, config)
@@ -318,11 +347,15 @@ def open_folder(storage: Storage, config: Mapping[str, Any]) -> None:
     previous = read_sealed(storage, CONFIG)
     if previous is None:
         what = f"its {CONFIG} is damaged" if CONFIG in names else "it holds other files"
-        raise UserError(f"{storage.url}: no folder of vectors ({what}). Give a new or empty folder as --output.")
+        raise UserError(
+            f"{storage.url}: no folder of vectors ({what}). Give a new or empty folder as --output."
+        )
     keys = [key for key in dict.fromkeys([*previous, *config]) if previous.get(key) != config.get(key)]
     if keys:
         changes = "; ".join(f"{key} {previous.get(key)!r}, now {config.get(key)!r}" for key in keys)
-        raise UserError(f"{storage.url} has other vectors ({changes}). Give the same command, or another --output.")
+        raise UserError(
+            f"{storage.url} has other vectors ({changes}). Give the same command, or another --output."
+        )
 
 
 def _complete(
@@ -363,11 +396,16 @@ def _complete(
         else:
             _on_ray(encoder, waiting, spec, workers, device, keep)
     assert encoder.checkpoint is not None, "it is of a run"
-    return _finish(storage, config, encoder.checkpoint.record(), [records[number] for number in sorted(records)])
+    return _finish(
+        storage, config, encoder.checkpoint.record(), [records[number] for number in sorted(records)]
+    )
 
 
 def committed(storage: Storage, part: Part) -> ShardRecord | None:
-    """Return the record of a part already written, else None. Raises UserError if it was written with other texts."""
+    """Return the record of a part already written, else None.
+
+    Raises UserError if it was written with other texts.
+    """
     values = read_sealed(storage, _sidecar(part.number))
     if values is None:
         return None
@@ -402,11 +440,13 @@ def _sidecar(number: int) -> str:
 def write(path: str, part: Part, embeddings: Sequence[TextVectors], vectors: VectorsOf) -> None:
     """Write the rows of a part of the corpus as an Arrow stream.
 
-    The columns are `number` (of the text in the corpus), `text`, `windows`, and `vector` for texts, else `vectors`.
-    Words add `word_starts` and `word_ends`, codepoint offsets.
+    The columns are `number` (of the text in the corpus), `text`, `windows`, and `vector` for texts, else
+    `vectors`. Words add `word_starts` and `word_ends`, codepoint offsets.
     """
     all_ND = np.concatenate([embedding.vectors_ND for embedding in embeddings])
-    flat = pa.FixedSizeListArray.from_arrays(pa.array(np.ascontiguousarray(all_ND).reshape(-1)), all_ND.shape[1])
+    flat = pa.FixedSizeListArray.from_arrays(
+        pa.array(np.ascontiguousarray(all_ND).reshape(-1)), all_ND.shape[1]
+    )
     offsets = pa.array(np.cumsum([0, *(len(embedding.vectors_ND) for embedding in embeddings)]), pa.int32())
 
     def listed(values: pa.Array) -> pa.Array:
@@ -460,7 +500,9 @@ def _finish(
 def _check_same(storage: Storage, shards: list[dict[str, str]], corpus: Iterator[Part]) -> None:
     for part, shard in itertools.zip_longest(corpus, shards):
         if part is None:
-            raise UserError(f"{storage.url} has the vectors of more texts. Give the same input, or another --output.")
+            raise UserError(
+                f"{storage.url} has the vectors of more texts. Give the same input, or another --output."
+            )
         _refuse_other_texts(storage, part, None if shard is None else shard["of_texts"])
 
 
@@ -483,7 +525,8 @@ class _Worker:
 
     def work(self, shared: list[Any], part: Part, spec: Wanted) -> list[TextVectors]:
         """Return the embeddings of the texts of a part, computed by the encoder that `shared` refers to."""
-        # As an argument of the constructor, the encoder would make Ray warn that restarting the worker will fail.
+        # As an argument of the constructor, the encoder would make Ray warn that restarting the worker will
+        # fail.
         if self._encoder is None:
             import ray
 
@@ -520,7 +563,10 @@ def _on_ray(
 
 
 def lead(link: Link, encoder: bytes, wanted: Wanted, workers: int, device: str) -> str | None:
-    """Embed the parts that `link` brings on request, as the function of a `RayChild`. Workers may join late."""
+    """Embed the parts that `link` brings on request, as the function of a `RayChild`.
+
+    Workers may join late.
+    """
     from ray.exceptions import RayError, RayTaskError  # here because the import takes seconds
 
     from tokenfree.train.ray.cluster import RayLost, ray_environment, ray_session, run_watched
@@ -538,7 +584,9 @@ def lead(link: Link, encoder: bytes, wanted: Wanted, workers: int, device: str) 
         try:
             with ray_session(num_cpus=workers) as session:
                 link.send(pickle.dumps(session))
-                run_watched(lambda: _embed(link, shared, iter(following, None), wanted, workers, device), session)
+                run_watched(
+                    lambda: _embed(link, shared, iter(following, None), wanted, workers, device), session
+                )
         except RayTaskError as error:
             raise error.cause from None
         except RayLost as error:
@@ -548,7 +596,9 @@ def lead(link: Link, encoder: bytes, wanted: Wanted, workers: int, device: str) 
     return None
 
 
-def _embed(link: Link, encoder: TextEncoder, corpus: Iterator[Part], wanted: Wanted, workers: int, device: str) -> None:
+def _embed(
+    link: Link, encoder: TextEncoder, corpus: Iterator[Part], wanted: Wanted, workers: int, device: str
+) -> None:
     import ray
 
     gpus = 1 if torch.device(device).type == "cuda" else 0
@@ -577,10 +627,15 @@ class _Window(NamedTuple):
 
 
 def width_of(encoder: TextEncoder, spec: Wanted) -> int:
-    """Return the width of the embeddings. Raises UserError if the encoder cannot compute those that are wanted."""
+    """Return the width of the embeddings.
+
+    Raises UserError if the encoder cannot compute those that are wanted.
+    """
     encoded = encoder(["a"])
     if spec.vectors == "texts" and spec.pooling == "pooled" and not encoded.pooled_is_trained:
-        raise UserError("--pooling pooled: this run did not train that layer, a random projection. Give mean or cls.")
+        raise UserError(
+            "--pooling pooled: this run did not train that layer, a random projection. Give mean or cls."
+        )
     return _of_window(encoded, 0, "a", spec)[0].shape[1]
 
 
@@ -629,7 +684,9 @@ def _batches(windows: Sequence[_Window], positions_of: Callable[[int], int]) -> 
     longest = padding = 0
     for negative, window in by_length:
         padding += longest + negative
-        if batch and (padding > _PADDING or (len(batch) + 1) * longest > _POSITIONS or len(batch) == _MAX_WINDOWS):
+        if batch and (
+            padding > _PADDING or (len(batch) + 1) * longest > _POSITIONS or len(batch) == _MAX_WINDOWS
+        ):
             yield batch
             batch = []
         if not batch:
@@ -639,7 +696,9 @@ def _batches(windows: Sequence[_Window], positions_of: Callable[[int], int]) -> 
         yield batch
 
 
-def _of_window(encoded: Encoded, row: int, text: str, spec: Wanted) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _of_window(
+    encoded: Encoded, row: int, text: str, spec: Wanted
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return the vectors of one row of a batch, the first character of each, and the character after its last one."""
     if spec.vectors == "texts":
         pooled = getattr(encoded, spec.pooling)[row : row + 1].float().cpu().numpy()
@@ -659,7 +718,10 @@ def _of_window(encoded: Encoded, row: int, text: str, spec: Wanted) -> tuple[np.
 
 
 def _joined(windows: Sequence[tuple[np.ndarray, np.ndarray, np.ndarray]], spec: Wanted) -> TextVectors:
-    """Return the vectors of a text from its windows. For texts, it is the mean over windows, weighted by characters."""
+    """Return the vectors of a text from its windows.
+
+    For texts, it is the mean over windows, weighted by characters.
+    """
     vectors, starts, ends = (np.concatenate(part) for part in zip(*windows, strict=True))
     if spec.vectors == "texts" and len(windows) > 1:
         share = ((ends - starts) / (ends - starts).sum()).astype(np.float32)

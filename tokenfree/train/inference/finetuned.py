@@ -29,7 +29,11 @@ class FinetunedModel:
     """A model with the head of its task, in evaluation mode. The task of `recipe` is fitted."""
 
     def __init__(
-        self, recipe: FinetuneRecipe, checkpoint: Checkpoint, vocabulary: Vocabulary | None, device: str = "cpu"
+        self,
+        recipe: FinetuneRecipe,
+        checkpoint: Checkpoint,
+        vocabulary: Vocabulary | None,
+        device: str = "cpu",
     ) -> None:
         self.recipe, self.checkpoint = recipe, checkpoint
         self.task: DownstreamTask = recipe.task
@@ -49,14 +53,16 @@ class FinetunedModel:
     def __call__(self, texts: Sequence[str]) -> list[dict[str, Any]]:
         """Return the prediction for each text: a line of RUN/predictions without `key`.
 
-        For pairs, each text is two texts with a tab between them. Raises UserError if a text does not fit the task, or
-        it is too long and the task does not cut it.
+        For pairs, each text is two texts with a tab between them. Raises UserError if a text does not fit the
+        task, or it is too long and the task does not cut it.
         """
         if isinstance(texts, str) or not texts:
             raise UserError(f"texts={texts!r}: no list. Give a list of at least one text.")
         examples = [self.task.raw(f"text {number}", text) for number, text in enumerate(texts, 1)]
         predictions = self.evaluate_examples(examples).predictions
-        return [{name: value for name, value in prediction.items() if name != "key"} for prediction in predictions]
+        return [
+            {name: value for name, value in prediction.items() if name != "key"} for prediction in predictions
+        ]
 
     @default_settings()
     def evaluate(self, path: AnyPath | None, noise: Noise | None = None) -> Evaluated:
@@ -69,13 +75,18 @@ class FinetunedModel:
         return self.evaluate_examples(self.examples(path, noise))
 
     def examples(self, path: AnyPath | None, noise: Noise | None = None) -> Sequence[Any]:
-        """Return the examples of `evaluate`. Raises UserError if the file is invalid or the noise not supported."""
+        """Return the examples of `evaluate`.
+
+        Raises UserError if the file is invalid or the noise not supported.
+        """
         task: Any = self.task
         if noise is not None:
             if not isinstance(getattr(task, "noise", None), Noise):
                 raise UserError(f"{task.name} takes no noise, which would move its answers. Leave it out.")
             if noise.evaluation == IN_WORDS and not reads_words(self.recipe.model):
-                raise UserError(f"noise {IN_WORDS} is for models of words, which this is none of. Give random_case.")
+                raise UserError(
+                    f"noise {IN_WORDS} is for models of words, which this is none of. Give random_case."
+                )
             task = dataclasses.replace(task, noise=noise)
         if path is None and task.needs_files:
             raise UserError(f"--data is missing. Give a file of examples for {task.name}.")
@@ -105,8 +116,8 @@ def load_finetuned(
         device: Device of the model, such as "cpu" or "cuda:0".
         trust_code: Whether to run code outside tokenfree that the run names.
 
-    Raises UserError if there is no such run, it has no checkpoint, or it is a pretraining run. Raises JobError if the
-    best checkpoint is damaged.
+    Raises UserError if there is no such run, it has no checkpoint, or it is a pretraining run. Raises
+    JobError if the best checkpoint is damaged.
     """
     recipe = read_finetuned(run, trust_code=trust_code).recipe
     checkpoint = checkpoint_of(run, step, best=True)

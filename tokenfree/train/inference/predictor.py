@@ -57,7 +57,10 @@ class MaskedText(NamedTuple):
 
 
 def read_masked_text(text: str) -> MaskedText:
-    """Split a text at its masks, `[MASK]` or `[MASK:5]`. Raises UserError if it has none or one of a wrong size."""
+    """Split a text at its masks, `[MASK]` or `[MASK:5]`.
+
+    Raises UserError if it has none or one of a wrong size.
+    """
     split = MARK.split(text)
     parts, sizes = split[::2], split[1::2]
     if not sizes:
@@ -65,7 +68,9 @@ def read_masked_text(text: str) -> MaskedText:
     for size in sizes:
         if size is not None and (not size.strip("0") or len(size) > _DIGITS):
             wrong = "more characters than any model reads" if size.strip("0") else "nothing"
-            raise UserError(f"[MASK:{size[:20]}] hides {wrong}. Give the number of its characters, or only [MASK].")
+            raise UserError(
+                f"[MASK:{size[:20]}] hides {wrong}. Give the number of its characters, or only [MASK]."
+            )
     return MaskedText(tuple(parts), tuple(None if size is None else int(size) for size in sizes))
 
 
@@ -88,8 +93,8 @@ def best(scored: Iterable[tuple[str, float]], top: int) -> list[Guess]:
 class Predictor:
     """The encoder and the head of a run, in evaluation mode.
 
-    The `vocabulary` is that of its data. `characters`, int64 [classes], has the character of each class. They are None
-    if the objective needs none.
+    The `vocabulary` is that of its data. `characters`, int64 [classes], has the character of each class. They
+    are None if the objective needs none.
     """
 
     def __init__(
@@ -132,7 +137,10 @@ class Predictor:
         return [best(guess(split, number), top) for number in range(len(split.sizes))]
 
     def _subword_by_characters(self, text: MaskedText, number: int) -> Scored:
-        """Predict as CANINE-S: subwords of as many characters as MASKs. If no length is given, all weigh the same."""
+        """Predict as CANINE-S: subwords of as many characters as MASKs.
+
+        If no length is given, all weigh the same.
+        """
         requested_size, pieces = text.sizes[number], self._pieces()
         sizes = [requested_size] if requested_size else list(range(1, LONGEST + 1))
         arrays, places = self._character_rows(text, number, sizes)
@@ -143,29 +151,39 @@ class Predictor:
         for id_, piece in enumerate(pieces):
             text_of = visible(piece)
             if usable[id_] and piece.startswith(SPACE) == begins and len(text_of) in sizes:
-                scored.append((text_of, float(scores[sizes.index(len(text_of)), id_]) - float(np.log(len(sizes)))))
+                scored.append(
+                    (text_of, float(scores[sizes.index(len(text_of)), id_]) - float(np.log(len(sizes))))
+                )
         return scored
 
     def _subword(self, text: MaskedText, number: int) -> Scored:
-        """Predict as a subword BERT: any subword. Those that begin a word start with the space symbol, "\u2581"."""
+        """Predict as a subword BERT: any subword.
+
+        Those that begin a word start with the space symbol, "\u2581".
+        """
         vocabulary, length = self.vocabulary, self._length
         assert vocabulary is not None
         pieces, specials = vocabulary.pieces(), of_subwords(vocabulary.size)
         num_characters = sum(map(len, text.parts)) + len(text.sizes)
         if num_characters > MAX_TEXT_CHARACTERS:
             raise _too_long(f"{num_characters} characters", f"{length - 2} subwords")
-        # Encode the whole text with one character per mask, because a separate part would begin with an extra space.
+        # Encode the whole text with one character per mask, because a separate part would begin with an extra
+        # space.
         flat = vocabulary.encode_flat([chr(MASK).join(text.parts)])
         lengths = np.array([len(part) for part in text.parts[:-1]])
         marks = np.cumsum(lengths + 1) - 1
-        first_mark, end_mark = (np.searchsorted(marks, edges, side="left") for edges in (flat.starts, flat.ends))
+        first_mark, end_mark = (
+            np.searchsorted(marks, edges, side="left") for edges in (flat.starts, flat.ends)
+        )
         ids, place, last = [specials.cls], 0, -1
         for mark, is_mark, id_ in zip(
             first_mark.tolist(), (end_mark > first_mark).tolist(), flat.ids.tolist(), strict=True
         ):
             if not is_mark:
                 ids.append(id_)
-            elif ids[-1] != specials.mask or mark != last:  # several byte pieces may encode one mask character
+            elif (
+                ids[-1] != specials.mask or mark != last
+            ):  # several byte pieces may encode one mask character
                 place, last = len(ids) if mark == number else place, mark
                 ids.append(specials.mask)
         ids.append(specials.sep)
@@ -192,9 +210,13 @@ class Predictor:
             has = f"{row.num_vectors} words of {len(row.symbols)} bytes"
             raise _too_long(has, f"{inputs.length} bytes, or fewer in many short words")
         hidden = sum(part.num_vectors for part in parts[: 2 * number + 1])
-        rows = {name: np.repeat(values, _MAX_PIECES, axis=0) for name, values in inputs.arrays([[row]]).items()}
+        rows = {
+            name: np.repeat(values, _MAX_PIECES, axis=0) for name, values in inputs.arrays([[row]]).items()
+        }
         slots = np.arange(_MAX_PIECES)
-        scores = self._score(_one_target(rows, np.stack([np.full(_MAX_PIECES, hidden + 1), slots], axis=1))).numpy()
+        scores = self._score(
+            _one_target(rows, np.stack([np.full(_MAX_PIECES, hidden + 1), slots], axis=1))
+        ).numpy()
         usable = predictable(pieces)
         begins = np.array([piece.startswith(SPACE) for piece in pieces])
         scored, front = [], [("", 0.0)]
@@ -202,7 +224,9 @@ class Predictor:
             allowed = np.flatnonzero(usable & (begins == (slot == 0)))
             likely = allowed[np.argsort(-scores[slot, allowed])[:LONGEST]]
             more = [(pieces[int(id_)].strip(SPACE), float(scores[slot, id_])) for id_ in likely]
-            front = _widest([(word + piece, so_far + value) for word, so_far in front for piece, value in more])
+            front = _widest(
+                [(word + piece, so_far + value) for word, so_far in front for piece, value in more]
+            )
             scored += [(word, so_far - float(np.log(_MAX_PIECES))) for word, so_far in front]
         return scored
 
@@ -230,7 +254,9 @@ class Predictor:
                     "target_ids": prefixes,
                     "target_mask": np.ones_like(prefixes, dtype=bool),
                 }
-                scores_RV = self._score(batch, _OneText(self._model.encoder)).unflatten(0, (len(front), -1))[:, at]
+                scores_RV = self._score(batch, _OneText(self._model.encoder)).unflatten(0, (len(front), -1))[
+                    :, at
+                ]
                 values, classes = torch.topk(scores_RV, min(LONGEST, scores_RV.shape[-1]))
                 rows = zip(front, values.tolist(), classes.tolist(), strict=True)
                 longer = [
@@ -245,12 +271,16 @@ class Predictor:
             scored += [(word, so_far - float(np.log(len(sizes)))) for word, so_far in front]
         return scored
 
-    def _character_rows(self, text: MaskedText, number: int, sizes: Sequence[int]) -> tuple[Arrays, np.ndarray]:
+    def _character_rows(
+        self, text: MaskedText, number: int, sizes: Sequence[int]
+    ) -> tuple[Arrays, np.ndarray]:
         """Return a row for each possible size of mask `number`, and the position where the mask begins, int64 [R]."""
         windows, places = [], []
         room = character_capacity(self._length, self.recipe.objective.spare)
         for size in sizes:
-            hidden = [size if at == number else other_size or _OTHER for at, other_size in enumerate(text.sizes)]
+            hidden = [
+                size if at == number else other_size or _OTHER for at, other_size in enumerate(text.sizes)
+            ]
             total = sum(map(len, text.parts)) + sum(hidden)
             if total > room:
                 raise _too_long(f"{total} characters", f"{room}")
@@ -322,19 +352,24 @@ def load_predictor(
         step: Step of the checkpoint to use instead.
         trust_code: Whether to run code outside tokenfree that the run names.
 
-    Raises UserError if there is no such run, it was imported (and has no head), or its vocabulary is missing, and
-    JobError if the checkpoint is damaged.
+    Raises UserError if there is no such run, it was imported (and has no head), or its vocabulary is missing,
+    and JobError if the checkpoint is damaged.
     """
     config = read_config(run, trust_code=trust_code)
     if not config.manifest:
         raise UserError(
             f"{run} was {config.data}: an encoder without the head that predicts. Train it with --init-from."
         )
-    return predictor_of(checkpoint_of(run, step), config.recipe, config.data if data is None else expand_home(data))
+    return predictor_of(
+        checkpoint_of(run, step), config.recipe, config.data if data is None else expand_home(data)
+    )
 
 
 def predictor_of(checkpoint: Checkpoint, recipe: PretrainRecipe, data: Data) -> Predictor:
-    """Return the predictor of a checkpoint. Raises UserError if it was trained with another vocabulary than `data`."""
+    """Return the predictor of a checkpoint.
+
+    Raises UserError if it was trained with another vocabulary than `data`.
+    """
     vocabulary = load_data_vocabulary(data)
     if checkpoint.state.vocabulary != (None if vocabulary is None else vocabulary.sha256):
         raise UserError(

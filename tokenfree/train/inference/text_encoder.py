@@ -14,7 +14,14 @@ from tokenfree.core.files import AnyPath
 from tokenfree.preprocess.text.characters import codepoints_of
 from tokenfree.train.batches.characters import frame
 from tokenfree.train.batches.padding import Padding
-from tokenfree.train.batches.words import NOWHERE, NUM_FRAME, frame_words, join_words, text_words, word_capacity
+from tokenfree.train.batches.words import (
+    NOWHERE,
+    NUM_FRAME,
+    frame_words,
+    join_words,
+    text_words,
+    word_capacity,
+)
 from tokenfree.train.config import FinetuneRecipe
 from tokenfree.train.model.encoder import Encoder, mean_of_text
 from tokenfree.train.runs.checkpoints import Checkpoint
@@ -26,15 +33,17 @@ from tokenfree.train.torch_state import default_settings, random_numbers
 class Encoded(NamedTuple):
     """Embeddings of some texts.
 
-    `characters` is float [texts, positions, width]: CLS, the characters, SEP, then padding up to the longest text.
-    `mask` is bool [texts, positions], false for padding. `cls` is float [texts, width], the unit of CLS.
+    `characters` is float [texts, positions, width]: CLS, the characters, SEP, then padding up to the longest
+    text. `mask` is bool [texts, positions], false for padding. `cls` is float [texts, width], the unit of
+    CLS.
 
-    `pooled`, float [texts, width], is tanh of a dense layer on `cls`. Only next-sentence prediction and fine-tuning on
-    text labels train that layer; `pooled_is_trained` is then true. In other runs it is a random projection.
+    `pooled`, float [texts, width], is tanh of a dense layer on `cls`. Only next-sentence prediction and
+    fine-tuning on text labels train that layer; `pooled_is_trained` is then true. In other runs it is a
+    random projection.
 
-    Models of words give each character the vector of its word. White space gets zeros and a false mask. `words`, float
-    [texts, words, width], are CLS, the words of `tokenfree.preprocess.text.words.word_spans`, SEP, then padding, where
-    `word_mask`, bool [texts, words], is false.
+    Models of words give each character the vector of its word. White space gets zeros and a false mask.
+    `words`, float [texts, words, width], are CLS, the words of `tokenfree.preprocess.text.words.word_spans`,
+    SEP, then padding, where `word_mask`, bool [texts, words], is false.
     """
 
     characters: Tensor
@@ -58,15 +67,19 @@ class Encoded(NamedTuple):
         return torch.cat([self.cls, largest], dim=1)
 
     def __repr__(self) -> str:
-        shapes = (f"{name}={list(value.shape)}" for name, value in self._asdict().items() if isinstance(value, Tensor))
+        shapes = (
+            f"{name}={list(value.shape)}"
+            for name, value in self._asdict().items()
+            if isinstance(value, Tensor)
+        )
         return f"Encoded({', '.join(shapes)})"
 
 
 class TextEncoder:
     """An encoder in evaluation mode, called with a list of texts. `encoder` is the module itself.
 
-    Texts are read unchanged, with one vector per codepoint. Training text is in NFC, so other forms may be encoded less
-    well. Padding makes the vectors independent of other texts in the batch.
+    Texts are read unchanged, with one vector per codepoint. Training text is in NFC, so other forms may be
+    encoded less well. Padding makes the vectors independent of other texts in the batch.
 
     Args:
         length: Positions per example in training.
@@ -92,12 +105,17 @@ class TextEncoder:
     @default_settings()
     @torch.no_grad()
     def __call__(self, texts: Sequence[str]) -> Encoded:
-        """Return the embeddings of all texts. Raises UserError if there are none, or one is too long for the model."""
+        """Return the embeddings of all texts.
+
+        Raises UserError if there are none, or one is too long for the model.
+        """
         if isinstance(texts, str) or not isinstance(texts, Sequence) or not texts:
             raise UserError(f"texts={texts!r}: no list. Give a list of at least one text.")
         for number, text in enumerate(texts):
             if not isinstance(text, str):
-                raise TypeError(f"texts[{number}]: should be a str, not {type(text).__name__}. Give a list of texts.")
+                raise TypeError(
+                    f"texts[{number}]: should be a str, not {type(text).__name__}. Give a list of texts."
+                )
         return self._encode(texts)._replace(pooled_is_trained=self.pooled_is_trained)
 
     def _encode(self, texts: Sequence[str]) -> Encoded:
@@ -117,11 +135,16 @@ class TextEncoder:
         device = self.encoder.pooler.weight.device
         mask_BC = torch.from_numpy(mask).to(device)
         output = self.encoder(torch.from_numpy(codepoints).to(device), mask_BC)
-        return Encoded(output.characters[:, :positions], mask_BC[:, :positions], output.pooled, output.units[:, 0])
+        return Encoded(
+            output.characters[:, :positions], mask_BC[:, :positions], output.pooled, output.units[:, 0]
+        )
 
 
 class WordEncoder(TextEncoder):
-    """A `TextEncoder` for models of words of bytes, such as Byte2Word. It does not use UP, which predicted subwords."""
+    """A `TextEncoder` for models of words of bytes, such as Byte2Word.
+
+    It does not use UP, which predicted subwords.
+    """
 
     def __init__(self, encoder: Encoder, *, length: int, pooled_is_trained: bool = False) -> None:
         super().__init__(encoder, length=length, pooled_is_trained=pooled_is_trained)
@@ -132,7 +155,9 @@ class WordEncoder(TextEncoder):
         # B texts, C characters with CLS and SEP, U words with CLS and SEP, D width
         utf8, starts, ends, word_of = zip(*map(text_words, texts), strict=True)
         words = join_words(utf8, starts, ends)
-        for number, (count, size) in enumerate(zip(words.counts.tolist(), words.num_bytes.tolist(), strict=True)):
+        for number, (count, size) in enumerate(
+            zip(words.counts.tolist(), words.num_bytes.tolist(), strict=True)
+        ):
             if count > self._num_words or size > self._num_bytes:
                 raise UserError(
                     f"text {number} has {count} words of {size} bytes and this model reads {self._num_words} of "
@@ -151,7 +176,9 @@ class WordEncoder(TextEncoder):
         unit_BC = torch.from_numpy(unit).to(device)
         has_unit_BC = unit_BC != NOWHERE
         rows_BC1 = unit_BC.clamp(min=0)[..., None]
-        characters_BCD = units_BUD.gather(1, rows_BC1.expand(-1, -1, units_BUD.shape[-1])) * has_unit_BC[..., None]
+        characters_BCD = (
+            units_BUD.gather(1, rows_BC1.expand(-1, -1, units_BUD.shape[-1])) * has_unit_BC[..., None]
+        )
         words_BUD = units_BUD * down.valid_BU[..., None]
         pooled = self.encoder.pool(units_BUD)
         return Encoded(characters_BCD, has_unit_BC, pooled, words_BUD[:, 0], words_BUD, down.valid_BU)
@@ -172,8 +199,8 @@ def load_encoder(
         device: Device of the encoder, such as "cpu" or "cuda:0".
         trust_code: Whether to run code outside tokenfree that the run names.
 
-    Raises UserError if there is no such run, it has no checkpoint, or it names code that is not trusted. Raises
-    JobError if the checkpoint is damaged.
+    Raises UserError if there is no such run, it has no checkpoint, or it names code that is not trusted.
+    Raises JobError if the checkpoint is damaged.
     """
     recipe = read_any_config(run, trust_code=trust_code).recipe
     if isinstance(recipe, FinetuneRecipe):
@@ -187,7 +214,9 @@ def load_encoder(
         encoder = recipe.model.build()
     prefix = "encoder."
     tensors = {
-        name.removeprefix(prefix): tensor for name, tensor in checkpoint.weights().items() if name.startswith(prefix)
+        name.removeprefix(prefix): tensor
+        for name, tensor in checkpoint.weights().items()
+        if name.startswith(prefix)
     }
     checkpoint.check_fit(encoder, tensors)
     encoder.load_state_dict(tensors)

@@ -1,7 +1,8 @@
 """Train a run to its end: open it or find it complete, claim it, start, extend or resume it, and close it.
 
-The command writes given weights as the checkpoint of step 0. After an extension, the learning rates are those of a run
-of the new length. The earlier steps keep their rates, so the result differs from that of a run of the new length.
+The command writes given weights as the checkpoint of step 0. After an extension, the learning rates are those
+of a run of the new length. The earlier steps keep their rates, so the result differs from that of a run of
+the new length.
 """
 
 from __future__ import annotations
@@ -41,12 +42,17 @@ logger = logging.getLogger("tokenfree")
 
 
 class Extension:
-    """An extension of the existing `run` to a total of `steps`. Raises UserError if there is no run or it is longer."""
+    """An extension of the existing `run` to a total of `steps`.
+
+    Raises UserError if there is no run or it is longer.
+    """
 
     def __init__(self, run: Run, recipe: PretrainRecipe, steps: int) -> None:
         previous = config_before(run.name, recipe)
         if previous is None:
-            raise UserError(f"--extend-to {steps}: {run.name} is not a run yet; begin it with --train.steps {steps}")
+            raise UserError(
+                f"--extend-to {steps}: {run.name} is not a run yet; begin it with --train.steps {steps}"
+            )
         self._run, self._steps, self._steps_before = run, steps, previous.recipe.train.steps
         if steps < self._steps_before:
             raise UserError(
@@ -85,16 +91,19 @@ MakeLoop = Callable[[R], TrainingLoop[R]]
 
 
 class GivenStart(Generic[R]):
-    """The weights at `source` as the start of `run`. Raises UserError if they do not exist or (almost) none fits.
+    """The weights at `source` as the start of `run`.
 
-    They are read only if the run is new or started from another path. `make_loop` makes the loop of a recipe.
+    Raises UserError if they do not exist or (almost) none fits. They are read only if the run is new or
+    started from another path. `make_loop` makes the loop of a recipe.
     """
 
     def __init__(
         self, run: Run, recipe: R, make_loop: MakeLoop[R], source: AnyPath, *, trust_code: bool = False
     ) -> None:
         source = expand_home(source)
-        one, other = (path.rstrip("/") if "://" in path else os.path.realpath(path) for path in (source, run.name))
+        one, other = (
+            path.rstrip("/") if "://" in path else os.path.realpath(path) for path in (source, run.name)
+        )
         if one == other:
             raise UserError(f"--init-from {source} is the run itself; give another --output")
         self._recipe, self._make_loop, self._trust_code = recipe, make_loop, trust_code
@@ -108,7 +117,10 @@ class GivenStart(Generic[R]):
         return self._fit()[1].lines()
 
     def write(self, run: Run, on_line: OnLine) -> None:
-        """Write the first checkpoint, unless there is a valid one. Raises UserError if the weights have changed."""
+        """Write the first checkpoint, unless there is a valid one.
+
+        Raises UserError if the weights have changed.
+        """
         if run.newest(lambda warning: None) is None:  # the workers report damaged ones
             self._write(run, on_line)
         self._given = self._begun = None  # free their memory for training
@@ -157,7 +169,9 @@ class GivenStart(Generic[R]):
         return self._begun
 
 
-def loop_from_weights(recipe: R, make_loop: MakeLoop[R], weights: GivenWeights) -> tuple[TrainingLoop[R], WeightMatch]:
+def loop_from_weights(
+    recipe: R, make_loop: MakeLoop[R], weights: GivenWeights
+) -> tuple[TrainingLoop[R], WeightMatch]:
     """Return the training loop of `recipe` on the CPU, started from the weights `given` that fit.
 
     Additional projections of attention patterns start as copies of their layer's if they are not given.
@@ -166,7 +180,9 @@ def loop_from_weights(recipe: R, make_loop: MakeLoop[R], weights: GivenWeights) 
     sizes = {name: parameter.numel() for name, parameter in loop.model.named_parameters()}
     matched = match_weights(loop.model.state_dict(), sizes, weights, recipe, loop.source.vocabulary)
     loop.begin_with(matched.taken)
-    names = [f"encoder.trunk.{name}" for name in loop.encoder.trunk.copy_projections()] if matched.taken else []
+    names = (
+        [f"encoder.trunk.{name}" for name in loop.encoder.trunk.copy_projections()] if matched.taken else []
+    )
     state = loop.model.state_dict()
     loop.begin_with({**{name: state[name].clone() for name in names}, **matched.taken})
     copied = dict.fromkeys(set(names) - matched.taken.keys(), "copies of its layer's own")
@@ -186,9 +202,9 @@ def run_to_end(
 ) -> tuple[dict[str, Any], bool]:
     """Train `target` to its end. Return the content of its result.json, and whether it was complete before.
 
-    `now` is the config of this command. `make_job` gets `recipe` and `owner` (see `Run`). `keep` copies other files
-    into the run once it is claimed. Raises UserError if the run has other settings or data or is being trained,
-    JobError if training failed.
+    `now` is the config of this command. `make_job` gets `recipe` and `owner` (see `Run`). `keep` copies other
+    files into the run once it is claimed. Raises UserError if the run has other settings or data or is being
+    trained, JobError if training failed.
     """
     recipe = now.recipe
     trackers.check(recipe.train.log_to)

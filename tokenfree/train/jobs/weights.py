@@ -51,7 +51,10 @@ class GivenWeights:
 
     @functools.cached_property
     def sha256(self) -> str:
-        """Hash of names, shapes, types and values. It does not depend on the kind of file that they were read from."""
+        """Hash of names, shapes, types and values.
+
+        It does not depend on the kind of file that they were read from.
+        """
         digest = hashlib.sha256()
         for name, tensor in sorted(self.tensors.items()):
             digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}\n".encode())
@@ -69,7 +72,8 @@ def run_and_step(source: str) -> tuple[str, int | None]:
 def read_weights(source: AnyPath, *, trust_code: bool = False) -> GivenWeights:
     """Return the weights of a run or one of its checkpoints, or of a model in a transformers folder.
 
-    The weights of a run are the averages if it has any. Raises UserError if there is neither or it is damaged.
+    The weights of a run are the averages if it has any. Raises UserError if there is neither or it is
+    damaged.
     """
     source = expand_home(source)
     run, step = run_and_step(source)
@@ -139,7 +143,8 @@ MIN_SHARE = 0.01  # minimum share of the model's parameters; less is treated as 
 _ABSENT, _OTHER_VOCABULARY = "not in the given weights", "of another vocabulary"
 _MAX_SETTINGS = 6  # maximum number of differing settings to show
 _TABLE = "encoder.embedder.table."
-_NOT_OF_THE_TABLE = ("positions", "max_characters", "segments")  # settings of an embedder that do not concern its table
+# Settings of an embedder that do not concern its table.
+_NOT_OF_THE_TABLE = ("positions", "max_characters", "segments")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -179,7 +184,10 @@ def match_weights(
     recipe: Recipe,
     vocabulary: Vocabulary | None,
 ) -> WeightMatch:
-    """Compare tensors `own` of a model with given ones. Raises UserError if (almost) none fits or one is not finite."""
+    """Compare tensors `own` of a model with given ones.
+
+    Raises UserError if (almost) none fits or one is not finite.
+    """
     foreign = _foreign(state, weights, recipe, vocabulary)
     taken, new, left = dict[str, Tensor](), dict[str, str](), dict[str, str]()
     for name, tensor in state.items():
@@ -191,11 +199,15 @@ def match_weights(
         elif theirs.shape != tensor.shape:
             new[name] = left[name] = "of another shape"
         elif theirs.is_floating_point() and not theirs.isfinite().all():
-            raise UserError(f"--init-from {weights.path}: {name} has values that are not numbers; give other weights")
+            raise UserError(
+                f"--init-from {weights.path}: {name} has values that are not numbers; give other weights"
+            )
         else:
             taken[name] = theirs
     left |= {name: "no counterpart" for name in weights.tensors if name not in state}
-    matched = WeightMatch(weights, taken, new, left, sizes, tuple(_other_settings(weights, recipe))[:_MAX_SETTINGS])
+    matched = WeightMatch(
+        weights, taken, new, left, sizes, tuple(_other_settings(weights, recipe))[:_MAX_SETTINGS]
+    )
     if matched.share < MIN_SHARE:
         what = f"only {len(taken)} tensors, {matched.share:.2%} of the parameters," if taken else "no tensor"
         why = "; ".join(matched.other_settings) or "its tensors have other names or shapes"

@@ -15,8 +15,8 @@ from tokenfree.train.optimizers.base import is_part, part
 class WeightAverage:
     """A moving average of the parameters of `model`, which starts at the current weights.
 
-    After update number n (from 1), e <- d * e + (1 - d) * w with d = min(`decay`, (1 + n) / (10 + n)), so the first
-    weights are soon forgotten. If workers hold parts of the parameters, each averages its own part.
+    After update number n (from 1), e <- d * e + (1 - d) * w with d = min(`decay`, (1 + n) / (10 + n)), so the
+    first weights are soon forgotten. If workers hold parts of the parameters, each averages its own part.
     """
 
     def __init__(self, model: nn.Module, decay: float) -> None:

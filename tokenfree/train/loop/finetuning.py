@@ -1,6 +1,7 @@
 """Fine-tuning: the order of examples, their batches, and the scores that choose the best checkpoint.
 
-The items of several dozen consecutive batches are sorted by size before they are split, which reduces padding.
+The items of several dozen consecutive batches are sorted by size before they are split, which reduces
+padding.
 """
 
 from __future__ import annotations
@@ -68,7 +69,9 @@ class Evaluator:
         self._batches = [by_size[start : start + size].tolist() for start in range(0, len(by_size), size)]
 
     @torch.no_grad()
-    def __call__(self, model: ModelWithHead, device: torch.device, *, equally_many: bool = False) -> Evaluated:
+    def __call__(
+        self, model: ModelWithHead, device: torch.device, *, equally_many: bool = False
+    ) -> Evaluated:
         """Evaluate `model`. All workers must call this; `equally_many` is that of `Source.validate`."""
         sums, local_outputs = StepSums.zeros(model.head.means, device), dict[int, Outputs]()
         for number in range(self._rank, len(self._batches), self._world_size):
@@ -205,7 +208,8 @@ class TaskSource(Source):
         collator = self._task.collator(text_inputs(recipe.model, config.length, self.vocabulary), config.seed)
         self._collator = collator
 
-        # Cached methods would keep this source and all its examples alive until the garbage collector finds them.
+        # Cached methods would keep this source and all its examples alive until the garbage collector finds
+        # them.
         @functools.cache
         def examples(split: Split) -> Sequence[Any]:
             return task.examples(split, files.paths.get(split))
@@ -213,13 +217,19 @@ class TaskSource(Source):
         @functools.cache
         def evaluator(split: Split) -> Evaluator:
             micro_batch = config.micro_batch
-            return Evaluator(task, collator, examples(split), micro_batch=micro_batch, rank=rank, world_size=world_size)
+            return Evaluator(
+                task, collator, examples(split), micro_batch=micro_batch, rank=rank, world_size=world_size
+            )
 
         self._examples, self._evaluator = examples, evaluator
         items = self._collator.items(self._examples("train"), training=True)
         if not items:
-            raise UserError(f"{files.paths.get('train')}: there is nothing to train on in this file; give another")
-        self.loader = ItemLoader(items, collator, config, content=self.content, rank=rank, world_size=world_size)
+            raise UserError(
+                f"{files.paths.get('train')}: there is nothing to train on in this file; give another"
+            )
+        self.loader = ItemLoader(
+            items, collator, config, content=self.content, rank=rank, world_size=world_size
+        )
 
     def check(self) -> None:
         """Read the other splits, which raises the errors of files that cannot be evaluated."""
@@ -238,12 +248,17 @@ class TaskSource(Source):
         return task
 
     def validate(self, task: ModelWithHead, device: torch.device, *, equally_many: bool) -> dict[str, float]:
-        """Return the development set's metrics, with `validation_main`. Raises UserError if it has no labels."""
+        """Return the development set's metrics, with `validation_main`.
+
+        Raises UserError if it has no labels.
+        """
         if not self._has("dev"):
             return {}
         evaluation = self._evaluator("dev")(task, device, equally_many=equally_many)
         if evaluation.metrics is None:
-            raise UserError(f"{self._files.paths['dev']}: the examples of --dev have no labels to be compared with")
+            raise UserError(
+                f"{self._files.paths['dev']}: the examples of --dev have no labels to be compared with"
+            )
         scores = {f"validation_{name}": value for name, value in evaluation.metrics.values.items()}
         return {"validation_loss": evaluation.loss, **scores, "validation_main": evaluation.metrics.score}
 
@@ -274,7 +289,9 @@ class TaskSource(Source):
                 write_atomically(folder / PREDICTIONS / f"{split}.jsonl", "".join(lines))
         baselines = self._baselines
         if baselines is None and folder is not None:
-            baselines = score_baselines(self._task, {split: self._examples(split) for split in ("train", *splits)})
+            baselines = score_baselines(
+                self._task, {split: self._examples(split) for split in ("train", *splits)}
+            )
         step = self._recipe.train.steps if progress.best_step is None else progress.best_step
         # relative to the run, so that the result does not depend on the run's location
         checkpoint = f"checkpoints/{checkpoints.checkpoint_name(step)}"
@@ -305,7 +322,10 @@ def only_label(predictions: Iterable[Mapping[str, Any]]) -> Any:
 
 
 def frequent_characters(texts: Iterable[str]) -> np.ndarray:
-    """Return all codepoints of texts, int64, the most frequent first. Equally frequent ones are in ascending order."""
+    """Return all codepoints of texts, int64, the most frequent first.
+
+    Equally frequent ones are in ascending order.
+    """
     counts = collections.Counter(itertools.chain.from_iterable(texts))
     ordered = sorted(counts, key=lambda character: (-counts[character], character))
     return np.array([ord(character) for character in ordered], dtype=np.int64)
@@ -319,5 +339,7 @@ class FinetuneJob(Job):
     def make_loop(
         self, *, rank: int = 0, world_size: int = 1, device: str = "cpu", stop: Stop | None = None
     ) -> TrainingLoop[FinetuneRecipe]:
-        source = TaskSource(self.recipe, self.files, rank=rank, world_size=world_size, baselines=self.baselines)
+        source = TaskSource(
+            self.recipe, self.files, rank=rank, world_size=world_size, baselines=self.baselines
+        )
         return TrainingLoop(self.recipe, source, rank=rank, world_size=world_size, device=device, stop=stop)

@@ -11,7 +11,10 @@ from tokenfree.core.errors import JobError
 
 
 class Incident(JobError):
-    """A step, counted from 1, that was abandoned because of the loss of its batch. The loss is in nats per target."""
+    """A step, counted from 1, that was abandoned because of the loss of its batch.
+
+    The loss is in nats per target.
+    """
 
     kind = ""
 
@@ -51,7 +54,10 @@ def checked_validation(step: int, validation: Mapping[str, float]) -> Mapping[st
 
 
 class RecentLosses(collections.deque[float]):
-    """The losses of the last `window` steps. A loss `deviations` standard deviations above their mean is a jump."""
+    """The losses of the last `window` steps.
+
+    A loss `deviations` standard deviations above their mean is a jump.
+    """
 
     def __init__(self, window: int, deviations: float) -> None:
         super().__init__(maxlen=window)

@@ -42,14 +42,17 @@ class Meter:
 
     def _count(self, length: int) -> tuple[int, int]:
         """Return the multiply-accumulates of the forward pass for an example without targets, and for each target."""
-        none, one = (sum(cost.multiply_accumulates for cost in self._encoder.costs(length, n)) for n in (0, 1))
+        none, one = (
+            sum(cost.multiply_accumulates for cost in self._encoder.costs(length, n)) for n in (0, 1)
+        )
         return none, one - none + self._head_products
 
 
 def peak(device: torch.device, dtype: torch.dtype, *, seconds: float = 0.1) -> float:
     """Return the floating-point operations per second of the fastest large matrix product within `seconds`."""
     size = 8192 if device.type == "cuda" else 512
-    generator = torch.Generator(device).manual_seed(0)  # an H100 multiplies equal numbers 3% faster than random ones
+    # An H100 multiplies equal numbers 3% faster than random ones.
+    generator = torch.Generator(device).manual_seed(0)
     left, right = (torch.rand(size, size, generator=generator, device=device, dtype=dtype) for _ in range(2))
     best = float("inf")
     until = time.perf_counter() + seconds

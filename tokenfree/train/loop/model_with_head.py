@@ -26,7 +26,8 @@ class StepSums(NamedTuple):
     num_targets: Tensor  # scalar
     num_correct: Tensor  # scalar: targets whose right answer had the highest logit
     means: Mapping[str, Tensor]  # by name [2]: sum and count of each further mean that the head reports
-    num_characters: Tensor  # scalar: characters of text, without special ones and padding; 0 in the model's output
+    # Scalar: characters of text, without special ones and padding; 0 in the model's output.
+    num_characters: Tensor
     num_stops: Tensor  # scalar: workers that were asked to stop; 0 in the model's output
 
     @classmethod
@@ -60,7 +61,10 @@ class StepSums(NamedTuple):
         return self.loss.item() / max(self.num_targets.item(), 1)
 
     def report(self) -> dict[str, float]:
-        """Return `loss` (nats per target), `num_targets`, `accuracy` and the means by name. A mean of nothing is 0."""
+        """Return `loss` (nats per target), `num_targets`, `accuracy` and the means by name.
+
+        A mean of nothing is 0.
+        """
         pairs = {name: pair.tolist() for name, pair in self.means.items()}
         return {
             "loss": self.mean_loss(),
@@ -94,7 +98,10 @@ def pretraining_task(recipe: PretrainRecipe, vocabulary_size: int) -> ModelWithH
 
 
 def build_task(recipe: PretrainRecipe, vocabulary: Vocabulary | None) -> ModelWithHead:
-    """Return the model with new weights, which depend only on `train.seed`. The caller's random state is unchanged."""
+    """Return the model with new weights, which depend only on `train.seed`.
+
+    The caller's random state is unchanged.
+    """
     with random_numbers() as seed:
         seed(int(key(recipe.train.seed, "weights")))
         return pretraining_task(recipe, vocabulary.size if vocabulary is not None else 0)

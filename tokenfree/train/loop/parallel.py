@@ -1,6 +1,7 @@
 """How the workers of a run share a step: DDP or FSDP2, collectives, torch.compile and determinism.
 
-All workers call a collective at the same point. With sharded parameters this includes reading and loading tensors.
+All workers call a collective at the same point. With sharded parameters this includes reading and loading
+tensors.
 """
 
 from __future__ import annotations
@@ -98,12 +99,20 @@ def compile_task(task: nn.Module, layers: Iterable[nn.Module], *, in_parts: bool
 
 
 def model_tensors(model: nn.Module, *, keep: bool = True) -> dict[str, Tensor]:
-    """Return whole copies on the CPU of the parameters and persistent buffers, by name. Without `keep`, return none."""
+    """Return whole copies on the CPU of the parameters and persistent buffers, by name.
+
+    Without `keep`, return none.
+    """
     return copies(model.state_dict().items(), keep=keep)
 
 
-def optimizer_tensors(model: nn.Module, optimizer: torch.optim.Optimizer, *, keep: bool = True) -> dict[str, Tensor]:
-    """Return whole copies on the CPU of the optimizer's state, named `parameter|slot`. Without `keep`, return none."""
+def optimizer_tensors(
+    model: nn.Module, optimizer: torch.optim.Optimizer, *, keep: bool = True
+) -> dict[str, Tensor]:
+    """Return whole copies on the CPU of the optimizer's state, named `parameter|slot`.
+
+    Without `keep`, return none.
+    """
     names: dict[Tensor, str] = {parameter: name for name, parameter in model.named_parameters()}
     state = (
         (f"{names[parameter]}|{slot}", value)
@@ -136,7 +145,10 @@ def copies(tensors: Iterable[tuple[str, Tensor]], *, keep: bool) -> dict[str, Te
 
 
 def listen(address: str) -> socket.socket:
-    """Return a socket that listens on a free port of `address`. On rank 0, pass it to `join` for the store."""
+    """Return a socket that listens on a free port of `address`.
+
+    On rank 0, pass it to `join` for the store.
+    """
     listener = socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET)
     listener.bind((address, 0))
     listener.listen()
@@ -167,7 +179,8 @@ def join(
 
 def keep_to(address: str) -> None:
     """Make the connections between workers use the interface of `address`, unless the environment names another one."""
-    # Gloo would use the address of the host name, which other machines often cannot reach. NCCL never uses loopback.
+    # Gloo would use the address of the host name, which other machines often cannot reach. NCCL never uses
+    # loopback.
     interface = interface_of(address)
     if interface is None:
         return
@@ -178,13 +191,16 @@ def keep_to(address: str) -> None:
 
 def interface_of(address: str) -> str | None:
     interfaces = psutil.net_if_addrs().items()
-    return next((name for name, addresses in interfaces if any(entry.address == address for entry in addresses)), None)
+    return next(
+        (name for name, addresses in interfaces if any(entry.address == address for entry in addresses)), None
+    )
 
 
 class SingleWorker:
     """One worker with the whole model, and the base class for workers that share a step.
 
-    If `is_sharded`, all workers must call `module` the same number of times, and take snapshots at the same time.
+    If `is_sharded`, all workers must call `module` the same number of times, and take snapshots at the same
+    time.
     """
 
     is_sharded = False
@@ -207,8 +223,9 @@ class DataParallel(SingleWorker):
     """DDP: every worker has the whole model (Li et al., arXiv 2006.15704)."""
 
     def __init__(self, module: nn.Module) -> None:
-        # An encoder's pooler has no gradient under objectives that do not use it, so `find_unused_parameters` is set.
-        # It also keeps the buckets of the exchange the same from the first step on, as bit-for-bit resuming requires.
+        # An encoder's pooler has no gradient under objectives that do not use it, so `find_unused_parameters`
+        # is set. It also keeps the buckets of the exchange the same from the first step on, as bit-for-bit
+        # resuming requires.
         super().__init__(
             DistributedDataParallel(
                 module, broadcast_buffers=False, find_unused_parameters=True, gradient_as_bucket_view=True

@@ -17,7 +17,8 @@ def matrix_precision(precision: str, device: torch.device) -> Iterator[None]:
         with torch.autocast(device.type, dtype=torch.bfloat16, enabled=enabled, cache_enabled=True):
             yield
     finally:
-        # Inside an autocast of the caller, copies of weights would stay, and the next step would use the old weights.
+        # Inside an autocast of the caller, copies of weights would stay, and the next step would use the old
+        # weights.
         torch.clear_autocast_cache()
 
 
@@ -42,7 +43,10 @@ _TRIM_THRESHOLD, _MMAP_MAX = -1, -4  # parameters of mallopt(3)
 
 
 def keep_freed_memory() -> None:
-    """Let this process keep freed memory, if it uses glibc. That saves 11% of a bfloat16 step of CANINE base."""
+    """Let this process keep freed memory, if it uses glibc.
+
+    That saves 11% of a bfloat16 step of CANINE base.
+    """
     with contextlib.suppress(AttributeError):
         mallopt = ctypes.CDLL(None).mallopt
         mallopt(_MMAP_MAX, 0)

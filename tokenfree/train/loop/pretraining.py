@@ -96,10 +96,14 @@ class WindowSource(Source):
     def validate(self, task: ModelWithHead, device: torch.device, *, equally_many: bool) -> dict[str, float]:
         """Return `validation_loss` (nats per target), `validation_accuracy`, `validation_targets` and other means.
 
-        With several directories, these are over the targets of all, and `validation_loss_data_1` and so on are added.
+        With several directories, these are over the targets of all, and `validation_loss_data_1` and so on
+        are added.
         """
         means, reader = task.head.means, self.validation
-        sums, by_directory = StepSums.zeros(means, device), [StepSums.zeros(means, device) for _ in self._directories]
+        sums, by_directory = (
+            StepSums.zeros(means, device),
+            [StepSums.zeros(means, device) for _ in self._directories],
+        )
         for arrays in self.held_out(equally_many=equally_many):
             _, of_batch = task(on_device(arrays, device))
             if len(arrays["sample_ids"]):
@@ -110,7 +114,9 @@ class WindowSource(Source):
         values = StepSums.unpack(sum_over_workers(sums.pack()), means).report()
         num_targets = values.pop("num_targets")
         whole = [StepSums.unpack(sum_over_workers(part.pack()), means) for part in by_directory]
-        directory_losses = {f"loss_data_{k}": part.mean_loss() for k, part in enumerate(whole, 1) if part.num_targets}
+        directory_losses = {
+            f"loss_data_{k}": part.mean_loss() for k, part in enumerate(whole, 1) if part.num_targets
+        }
         return {
             f"validation_{name}": value
             for name, value in {**values, "targets": num_targets, **directory_losses}.items()
@@ -130,13 +136,18 @@ class WindowSource(Source):
     ) -> dict[str, Any]:
         if self._rank:
             return {}
-        assert progress.validation is not None, "the last step is always validated before its checkpoint is written"
+        assert progress.validation is not None, (
+            "the last step is always validated before its checkpoint is written"
+        )
         baselines = self.baselines()
         numbers = {} if baselines is None else baselines.numbers()
         validation = dict(progress.validation)
         return {
             "loss": progress.loss,
-            **{name: validation.pop(name) for name in ("validation_loss", "validation_accuracy", "validation_targets")},
+            **{
+                name: validation.pop(name)
+                for name in ("validation_loss", "validation_accuracy", "validation_targets")
+            },
             "validation_means": validation,
             "symbol": None if baselines is None else baselines.symbol,
             "clue": None if baselines is None else baselines.clue,
@@ -168,5 +179,7 @@ class Loop(TrainingLoop[PretrainRecipe]):
 class TrainJob(Job):
     data: Data
 
-    def make_loop(self, *, rank: int = 0, world_size: int = 1, device: str = "cpu", stop: Stop | None = None) -> Loop:
+    def make_loop(
+        self, *, rank: int = 0, world_size: int = 1, device: str = "cpu", stop: Stop | None = None
+    ) -> Loop:
         return Loop(self.recipe, self.data, rank=rank, world_size=world_size, device=device, stop=stop)

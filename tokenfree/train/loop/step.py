@@ -1,8 +1,8 @@
 """One optimizer step: the loss, the guard against bad losses, the update, the line of metrics, and requests to stop.
 
-`train.on_nan` and `train.on_spike` decide what follows a bad loss. `roll_back` returns to the newest checkpoint and
-skips the batch. If training returns to the same checkpoint again, all batches since that checkpoint are skipped, as in
-PaLM (Chowdhery et al., arXiv 2204.02311, section 5.1).
+`train.on_nan` and `train.on_spike` decide what follows a bad loss. `roll_back` returns to the newest
+checkpoint and skips the batch. If training returns to the same checkpoint again, all batches since that
+checkpoint are skipped, as in PaLM (Chowdhery et al., arXiv 2204.02311, section 5.1).
 """
 
 from __future__ import annotations
@@ -42,7 +42,10 @@ class StepNumbers(NamedTuple):
 
 
 class TrainingStep:
-    """The steps of one worker. When the workers sum their losses, all learn whether one of them was asked to stop."""
+    """The steps of one worker.
+
+    When the workers sum their losses, all learn whether one of them was asked to stop.
+    """
 
     def __init__(
         self,
@@ -71,7 +74,9 @@ class TrainingStep:
         with random_numbers(self._device) as seed:
             sums = self._loss(arrays, seed)
             self.stopping = sums.num_stops.item() > 0
-            gradients = [parameter.grad for parameter in self._task.parameters() if parameter.grad is not None]
+            gradients = [
+                parameter.grad for parameter in self._task.parameters() if parameter.grad is not None
+            ]
             # Data parallelism has divided the gradients of the summed loss by the number of workers.
             scale = self._world_size / max(sums.num_targets.item(), 1)
             norm = whole(torch.nn.utils.get_total_norm(gradients)).item() * scale

@@ -1,8 +1,8 @@
 """The training loop in plain PyTorch, and its interface to data, model and validation.
 
-The summed loss of all targets of the global batch is divided by their number. Except for rounding, it depends neither
-on the number of workers nor on the micro batch. No random state is carried from step to step: dropout is seeded by the
-first sample of each micro batch.
+The summed loss of all targets of the global batch is divided by their number. Except for rounding, it depends
+neither on the number of workers nor on the micro batch. No random state is carried from step to step: dropout
+is seeded by the first sample of each micro batch.
 """
 
 from __future__ import annotations
@@ -42,7 +42,15 @@ from tokenfree.train.loop.step import StepNumbers, TrainingStep
 from tokenfree.train.loop.stopping import Stop
 from tokenfree.train.model.encoder import Encoder
 from tokenfree.train.optimizers.base import learning_rate, scale_rate
-from tokenfree.train.runs.checkpoints import AVERAGE, MODEL, OPTIMIZER, Checkpoint, CheckpointState, RunProgress, Warn
+from tokenfree.train.runs.checkpoints import (
+    AVERAGE,
+    MODEL,
+    OPTIMIZER,
+    Checkpoint,
+    CheckpointState,
+    RunProgress,
+    Warn,
+)
 from tokenfree.train.runs.run import Run
 
 
@@ -50,7 +58,8 @@ class Source(ABC):
     content: str  # fingerprint of the data
     vocabulary: Vocabulary | None  # of the data, or of the texts that the model reads
     loader: StepLoader
-    keeps_best: bool  # whether the best checkpoint is the result of the run; it is then written as soon as it is found
+    # Whether the best checkpoint is the result of the run; it is then written as soon as it is found.
+    keeps_best: bool
 
     @abstractmethod
     def build(self) -> ModelWithHead:
@@ -77,7 +86,10 @@ class Source(ABC):
         *,
         equally_many: bool,
     ) -> dict[str, Any]:
-        """Return the content of result.json. All workers call this; rank 0's counts, which has a `folder` for files."""
+        """Return the content of result.json.
+
+        All workers call this; rank 0's counts, which has a `folder` for files.
+        """
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -167,7 +179,10 @@ class TrainingLoop(Generic[R]):
 
     @torch.no_grad()
     def result(self, run: Run, progress: RunProgress) -> dict[str, Any]:
-        """Return the result of `Source.result`. If the best checkpoint is the run's result, its weights stay loaded."""
+        """Return the result of `Source.result`.
+
+        If the best checkpoint is the run's result, its weights stay loaded.
+        """
         if self.source.keeps_best and progress.best_step is not None:
             best = broadcast(run.at(progress.best_step) if self.rank == 0 else None)
             assert best is not None, "rank 0 has it"
@@ -195,7 +210,10 @@ class TrainingLoop(Generic[R]):
         self.left_out |= frozenset(batches)
 
     def snapshot(self) -> tuple[dict[str, dict[str, Tensor]], CheckpointState]:
-        """Return copies of all tensors, on rank 0, and the rest of the state. Sharded workers must all call this."""
+        """Return copies of all tensors, on rank 0, and the rest of the state.
+
+        Sharded workers must all call this.
+        """
         keep = self.rank == 0
         parts = {
             MODEL: model_tensors(self.model, keep=keep),
@@ -216,7 +234,10 @@ class TrainingLoop(Generic[R]):
         )
 
     def restore_newest(self, run: Run, warn: Warn) -> Checkpoint | None:
-        """Resume all workers from the newest sound checkpoint of `run`, if any. Rank 0 warns of damaged ones."""
+        """Resume all workers from the newest sound checkpoint of `run`, if any.
+
+        Rank 0 warns of damaged ones.
+        """
         newest = broadcast(run.newest(warn) if self.rank == 0 else None)
         if newest is None:
             return None
@@ -236,7 +257,10 @@ class TrainingLoop(Generic[R]):
         self.step = state.step
 
     def begin_with(self, tensors: Mapping[str, Tensor]) -> None:
-        """Replace new weights by these whole tensors, by name, before the first step. The average starts at them."""
+        """Replace new weights by these whole tensors, by name, before the first step.
+
+        The average starts at them.
+        """
         state = model_tensors(self.model)
         load_model(self.model, {**state, **tensors})
         if self._average is not None:
@@ -265,5 +289,9 @@ class TrainingLoop(Generic[R]):
     def _rate(self) -> float:
         config = self.recipe.train
         return learning_rate(
-            self.step, steps=config.steps, peak=config.learning_rate, warmup=config.warmup, schedule=config.schedule
+            self.step,
+            steps=config.steps,
+            peak=config.learning_rate,
+            warmup=config.warmup,
+            schedule=config.schedule,
         )

@@ -63,7 +63,9 @@ def roll_backs(run: Path) -> list[dict[str, Any]]:
     return [record for record in records if record["checkpoint"] is not None]
 
 
-def batches_to_leave_out(batch: int, first: int, checkpoint: int, previous: list[dict[str, Any]]) -> list[int]:
+def batches_to_leave_out(
+    batch: int, first: int, checkpoint: int, previous: list[dict[str, Any]]
+) -> list[int]:
     """Return the batches to skip when training returns to step `checkpoint`, whose next batch was `first`."""
     again = any(record["checkpoint"] == checkpoint for record in previous)
     return list(range(first if again else batch, batch + 1))
@@ -72,7 +74,9 @@ def batches_to_leave_out(batch: int, first: int, checkpoint: int, previous: list
 class RunWriter:
     """A writer of the progress of `loop` to the folder of the run. `stack` closes its files."""
 
-    def __init__(self, loop: TrainingLoop[Any], run: Run, stack: contextlib.ExitStack, on_line: OnLine | None) -> None:
+    def __init__(
+        self, loop: TrainingLoop[Any], run: Run, stack: contextlib.ExitStack, on_line: OnLine | None
+    ) -> None:
         self._loop, self._run, self._folder = loop, run, run.folder
         self._config = loop.recipe.train
         recorder = Recorder(self._folder, step=loop.step, on_line=on_line or (lambda line: None))
@@ -92,7 +96,9 @@ class RunWriter:
             self._recorder.event("roll_back", step=step, left_out=left_out, workers=self._loop.world_size)
         elif step:
             message = f"resuming from the checkpoint of step {step:,} of {steps:,}"
-            self._recorder.event("resume", step=step, message=message, workers=self._loop.world_size, machine=machine())
+            self._recorder.event(
+                "resume", step=step, message=message, workers=self._loop.world_size, machine=machine()
+            )
         else:
             self._recorder.event("start", step=0, workers=self._loop.world_size, machine=machine())
         precision, device = self._config.precision, self._loop.device
@@ -118,9 +124,13 @@ class RunWriter:
         overdue = seconds is not None and time.monotonic() - self._saved_at >= seconds
         return overdue or self._loop.step % self._config.checkpoint_every_steps == 0
 
-    def save(self, parts: Mapping[str, Mapping[str, Tensor]], state: CheckpointState, progress: RunProgress) -> None:
+    def save(
+        self, parts: Mapping[str, Mapping[str, Tensor]], state: CheckpointState, progress: RunProgress
+    ) -> None:
         """Start writing a checkpoint of a current snapshot. Training continues in the meantime."""
-        self._checkpoints.submit(parts, dataclasses.replace(state, progress=progress), best=progress.best_step)
+        self._checkpoints.submit(
+            parts, dataclasses.replace(state, progress=progress), best=progress.best_step
+        )
         self._saved_at, self._saved_step = time.monotonic(), self._loop.step
 
     def note(self, incident: Incident, previous: list[dict[str, Any]], *, back: bool) -> None:
@@ -134,7 +144,9 @@ class RunWriter:
             what = f"{incident.kind.replace('_', ' ')} at step {incident.step:,}"
             more["message"] = f"{what}; going back to step {checkpoint:,}, leaving out batches {left_out}"
         path = save_incident(self._folder, incident, left_out=left_out, checkpoint=checkpoint)
-        self._recorder.event(incident.kind, step=incident.step, batch=incident.batch, samples=str(path), **more)
+        self._recorder.event(
+            incident.kind, step=incident.step, batch=incident.batch, samples=str(path), **more
+        )
         self._run.publish()
 
     def wait(self) -> None:
@@ -149,7 +161,10 @@ class RunWriter:
 
 
 class Stopped(StoppedError):
-    """Training was stopped after `step`, whose checkpoint is written. With `resumes`, the workers will be restarted."""
+    """Training was stopped after `step`, whose checkpoint is written.
+
+    With `resumes`, the workers will be restarted.
+    """
 
     def __init__(self, reason: str, step: int, resumes: bool) -> None:
         super().__init__(reason, step, resumes, reason=reason)
@@ -169,10 +184,11 @@ def work(
     on_line: OnLine | None = None,
     stop: Stop | None = None,
 ) -> None:
-    """Train the run `job.run` from its current step to its end. Raises `Stopped` if a worker was asked to stop.
+    """Train the run `job.run` from its current step to its end.
 
-    `on_line` gets each recorded line, on rank 0. Without a `stop`, signals to this process stop training. Raises
-    JobError if another process trains the run or training went back too often, UserError if the disk is full.
+    Raises `Stopped` if a worker was asked to stop. `on_line` gets each recorded line, on rank 0. Without a
+    `stop`, signals to this process stop training. Raises JobError if another process trains the run or
+    training went back too often, UserError if the disk is full.
     """
     run = Run(job.run, job.owner)
     with contextlib.ExitStack() as stack:
@@ -181,7 +197,9 @@ def work(
         stop = stack.enter_context(stop_on_signals()) if stop is None else stop
         if rank == 0:
             stack.enter_context(run.written())
-        make_loop = functools.partial(job.make_loop, rank=rank, world_size=world_size, device=device, stop=stop)
+        make_loop = functools.partial(
+            job.make_loop, rank=rank, world_size=world_size, device=device, stop=stop
+        )
         attempt = functools.partial(_attempt, job, run, on_line)
         finished = attempt(make_loop(), back=False)
         while not finished:
@@ -190,7 +208,10 @@ def work(
 
 
 def _attempt(job: Job, run: Run, on_line: OnLine | None, loop: TrainingLoop[Any], *, back: bool) -> bool:
-    """Train to the end. Return False if training is to go `back` to the newest checkpoint after an incident."""
+    """Train to the end.
+
+    Return False if training is to go `back` to the newest checkpoint after an incident.
+    """
     config = job.recipe.train
     with contextlib.ExitStack() as stack:
         damaged: list[str] = []
@@ -210,13 +231,17 @@ def _attempt(job: Job, run: Run, on_line: OnLine | None, loop: TrainingLoop[Any]
         try:
             progress = _Training(loop, progress, writer).run()
         except Incident as incident:
-            rolls_back = {NotANumber.kind: config.on_nan, Spike.kind: config.on_spike}[incident.kind] == "roll_back"
+            rolls_back = {NotANumber.kind: config.on_nan, Spike.kind: config.on_spike}[
+                incident.kind
+            ] == "roll_back"
             back = rolls_back and len(previous) < config.max_roll_backs
             if writer is not None:
                 writer.note(incident, previous, back=back)
             barrier()  # the first worker to exit ends the others, so all wait until the samples are written
             if rolls_back and not back:
-                raise JobError(f"training went back {len(previous)} times (train.max_roll_backs); {incident}") from None
+                raise JobError(
+                    f"training went back {len(previous)} times (train.max_roll_backs); {incident}"
+                ) from None
             if not rolls_back:
                 raise
             return False

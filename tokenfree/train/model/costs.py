@@ -31,7 +31,8 @@ class Memory(NamedTuple):
 def costs(model: ModelConfig, length: int, num_targets: int | None = None) -> list[Cost]:
     """Return the costs of the parts of `model` in computation order, for one example of `length` characters.
 
-    Multiply-accumulates follow the formulas, even where the code is cheaper. `num_targets` None: all characters.
+    Multiply-accumulates follow the formulas, even where the code is cheaper. `num_targets` None: all
+    characters.
     """
     return _shapes_only(model).costs(length, num_targets)
 
@@ -46,7 +47,9 @@ def step_memory(model: ModelConfig, length: int, batch: int, num_targets: int | 
     with FakeTensorMode(allow_non_fake_inputs=True):
         encoder.to_empty(device="cpu")
         weights = BYTES * count_parameters(encoder)
-        return Memory(weights, weights, OPTIMIZER_MOMENTS * weights, _kept(encoder, length, batch, num_targets))
+        return Memory(
+            weights, weights, OPTIMIZER_MOMENTS * weights, _kept(encoder, length, batch, num_targets)
+        )
 
 
 def _kept(encoder: Encoder, length: int, batch: int, num_targets: int | None) -> int:
@@ -56,7 +59,8 @@ def _kept(encoder: Encoder, length: int, batch: int, num_targets: int | None) ->
     def keep(tensor: Tensor) -> Tensor:
         storage = tensor.untyped_storage()
         if storage._cdata not in parameter_storages:
-            kept[storage._cdata] = (storage.nbytes(), tensor)  # keep the tensor, so that its key is not reused
+            # Keep the tensor, so that its key is not reused.
+            kept[storage._cdata] = (storage.nbytes(), tensor)
         return tensor
 
     codepoints_BC = torch.zeros(batch, length, dtype=torch.int64)

@@ -46,7 +46,9 @@ class Trunk(nn.Module):
         self.positions = takes(config.positions.build(dimensions, config), "units, valid")
         self.segments = takes(config.segments.build(dimensions, config), "segments")
         layers: list[Any] = [
-            config.layer.build(dimensions, partial(config.attention.build, layer=layer, num_layers=config.layers))
+            config.layer.build(
+                dimensions, partial(config.attention.build, layer=layer, num_layers=config.layers)
+            )
             for layer in range(config.layers)
         ]
         for layer in layers:
@@ -56,9 +58,16 @@ class Trunk(nn.Module):
         self.width = dimensions.width
 
     def forward(
-        self, units_BUD: Tensor, valid_BU: Tensor, segments_BU: Tensor | None = None, global_BU: Tensor | None = None
+        self,
+        units_BUD: Tensor,
+        valid_BU: Tensor,
+        segments_BU: Tensor | None = None,
+        global_BU: Tensor | None = None,
     ) -> Tensor:
-        """Return the units after all layers, [B, U, D]. Only the trunk's segments use `segments_BU`, int64. None: 0."""
+        """Return the units after all layers, [B, U, D].
+
+        Only the trunk's segments use `segments_BU`, int64. None: 0.
+        """
         biases = self._biases(units_BUD, valid_BU, segments_BU)
         for layer, bias in zip(self.layers, biases, strict=True):
             units_BUD = layer(units_BUD, valid_BU, bias, global_BU=global_BU)
@@ -67,7 +76,11 @@ class Trunk(nn.Module):
     def copy_projections(self) -> list[str]:
         """Copy each layer's projections to its pattern's own, if any, and return the names of the parameters set."""
         layers: list[Any] = list(self.layers)
-        copied = [(number, name) for number, layer in enumerate(layers) for name in layer.core.copy_projections(layer)]
+        copied = [
+            (number, name)
+            for number, layer in enumerate(layers)
+            for name in layer.core.copy_projections(layer)
+        ]
         return [f"layers.{number}.core.{name}" for number, name in copied]
 
     def costs(self, num_units: int) -> list[Cost]:
@@ -78,15 +91,22 @@ class Trunk(nn.Module):
         stack = Cost("deep stack", shape, parameters, multiply_accumulates)
         if codes == 0:
             return [stack]
-        pairs = [layer.core.num_pairs(num_units, layer.core.num_keys(num_units), layer.num_heads) for layer in layers]
+        pairs = [
+            layer.core.num_pairs(num_units, layer.core.num_keys(num_units), layer.num_heads)
+            for layer in layers
+        ]
         code = self.positions.multiply_accumulates(num_units, pairs)
         return [Cost("positions + segments", shape, codes, code), stack]
 
-    def _biases(self, units_BUD: Tensor, valid_BU: Tensor, segments_BU: Tensor | None) -> Sequence[LayerBias | None]:
+    def _biases(
+        self, units_BUD: Tensor, valid_BU: Tensor, segments_BU: Tensor | None
+    ) -> Sequence[LayerBias | None]:
         if segments_BU is None:
             segments_BU = torch.zeros(1, units_BUD.shape[1], dtype=torch.int64, device=units_BUD.device)
         added = [self.positions(units_BUD, valid_BU), self.segments(segments_BU)]
-        of_layers = (some * len(self.layers) if len(some) == 1 else some for some in added if some is not None)
+        of_layers = (
+            some * len(self.layers) if len(some) == 1 else some for some in added if some is not None
+        )
         biases = [shared(some) for some in of_layers]
         if not biases:
             return [None] * len(self.layers)
@@ -94,7 +114,10 @@ class Trunk(nn.Module):
 
 
 def shared(biases: Sequence[LayerBias]) -> Sequence[LayerBias]:
-    """Return the biases of all layers for one forward pass. Layers with the same object compute its values once."""
+    """Return the biases of all layers for one forward pass.
+
+    Layers with the same object compute its values once.
+    """
     return [SharedBias(biases[0])] * len(biases) if biases[0] is biases[-1] else biases
 
 
@@ -116,8 +139,8 @@ class ModelConfig:
         downsampler: DOWN, from characters to units.
         trunk: ENCODE, the deep stack of layers over units.
         upsampler: UP, from units back to characters.
-        initialisation: initial weights. `official`: as in the code of CANINE and BERT; `scaled`: dense kernels scaled
-            to their number of inputs, position tables as sinusoids.
+        initialisation: initial weights. `official`: as in the code of CANINE and BERT; `scaled`: dense
+            kernels scaled to their number of inputs, position tables as sinusoids.
     """
 
     width: Positive = 768
@@ -133,11 +156,19 @@ class ModelConfig:
         trunk = self.trunk
         inner_width = 4 * self.width if trunk.inner_width is None else trunk.inner_width
         return Dimensions(
-            self.width, trunk.heads, inner_width, trunk.dropout, trunk.activation, self.character_width or self.width
+            self.width,
+            trunk.heads,
+            inner_width,
+            trunk.dropout,
+            trunk.activation,
+            self.character_width or self.width,
         )
 
     def build(self) -> "Encoder":
-        """Return the encoder, initialised with torch's global generator. Raises UserError if `check` finds problems."""
+        """Return the encoder, initialised with torch's global generator.
+
+        Raises UserError if `check` finds problems.
+        """
         problems = check(self)
         if problems:
             raise UserError(problems=problems)
@@ -219,22 +250,27 @@ class Encoder(nn.Module):
         """Encode a batch of padded sequences that begin with CLS.
 
         Args:
-            codepoints_BC: int64 codepoints (specials from the Private Use Area, 0 for padding), or the symbols of
-                `EmbedderConfig.symbols`. Vectors are float [B, C, S].
+            codepoints_BC: int64 codepoints (specials from the Private Use Area, 0 for padding), or the
+                symbols of `EmbedderConfig.symbols`. Vectors are float [B, C, S].
             mask_BC: bool, true for real characters. CLS counts as real even in a row of padding.
             segments_BC: int64 segment ids. None: all 0.
-            targets_BP: int64 indices of the characters to upsample, at a fraction of the cost of all. Upsamplers with
-                several vectors per unit also take [B, P, 2]: a unit and the index of its vector. None: all characters.
-            unit_ends_BU: int64 end (exclusive) of each unit, for downsamplers with words of the text. Units start at
-                character 0 and leave no gaps. Unused units repeat the end of the last one.
-            global_BC: bool, characters whose units become global in addition to CLS, for attention with global units.
+            targets_BP: int64 indices of the characters to upsample, at a fraction of the cost of all.
+                Upsamplers with several vectors per unit also take [B, P, 2]: a unit and the index of its
+                vector. None: all characters.
+            unit_ends_BU: int64 end (exclusive) of each unit, for downsamplers with words of the text. Units
+                start at character 0 and leave no gaps. Unused units repeat the end of the last one.
+            global_BC: bool, characters whose units become global in addition to CLS, for attention with
+                global units.
         """
         num_characters = codepoints_BC.shape[1]
-        codepoints_BC, mask_BC, segments_BC, global_BC = self.padded(codepoints_BC, mask_BC, segments_BC, global_BC)
+        codepoints_BC, mask_BC, segments_BC, global_BC = self.padded(
+            codepoints_BC, mask_BC, segments_BC, global_BC
+        )
         mask_BC = mask_BC.bool() | (torch.arange(mask_BC.shape[1], device=mask_BC.device) == 0)  # CLS is real
         down, units_BUD = self.encode(codepoints_BC, mask_BC, segments_BC, unit_ends_BU, global_BC)
         y_BCD = self.upsampler(units_BUD, down.grouping, down.characters_BCD, mask_BC, targets_BP)
-        if targets_BP is None and torch.compiler.is_exporting():  # the graph would lose a slice of the whole example
+        # The graph would lose a slice of the whole example.
+        if targets_BP is None and torch.compiler.is_exporting():
             y_BCD = y_BCD.index_select(1, torch.arange(num_characters, device=y_BCD.device))
         elif targets_BP is None:
             y_BCD = y_BCD[:, :num_characters]
@@ -248,13 +284,20 @@ class Encoder(nn.Module):
         unit_ends_BU: Tensor | None = None,
         global_BC: Tensor | None = None,
     ) -> tuple[Downsampled, Tensor]:
-        """Return the output of DOWN, and the units. Pass inputs too short for a unit through `padded` first."""
+        """Return the output of DOWN, and the units.
+
+        Pass inputs too short for a unit through `padded` first.
+        """
         embedded = self.embedder(codepoints_BC, segments_BC, None)
         if isinstance(embedded, TableRows) and not self.downsampler.takes_rows:
             embedded = look_up(embedded)
         down = self.downsampler(embedded, mask_BC, *(() if unit_ends_BU is None else (unit_ends_BU,)))
-        segments_BU = None if segments_BC is None else unit_segments(segments_BC, down.grouping, down.valid_BU.shape[1])
-        global_BU = None if global_BC is None else any_of_units(global_BC, down.grouping, down.valid_BU.shape[1])
+        segments_BU = (
+            None if segments_BC is None else unit_segments(segments_BC, down.grouping, down.valid_BU.shape[1])
+        )
+        global_BU = (
+            None if global_BC is None else any_of_units(global_BC, down.grouping, down.valid_BU.shape[1])
+        )
         return down, self.trunk(down.units_BUD, down.valid_BU, segments_BU, global_BU)
 
     def padded(self, codepoints_BC: Tensor, *others_BC: Tensor | None) -> tuple[Any, ...]:
@@ -266,7 +309,9 @@ class Encoder(nn.Module):
         if not exporting and missing <= 0:
             return codepoints_BC, *others_BC
         longer = F.pad(codepoints_BC, (0, 0) * (codepoints_BC.dim() - 2) + (0, missing))
-        return longer, *(None if other_BC is None else F.pad(other_BC, (0, missing)) for other_BC in others_BC)
+        return longer, *(
+            None if other_BC is None else F.pad(other_BC, (0, missing)) for other_BC in others_BC
+        )
 
     def pool(self, units_BUD: Tensor) -> Tensor:
         """Return one vector per sequence, [B, D]: tanh of a dense layer over the first unit, CLS."""
@@ -295,5 +340,6 @@ def mean_of_text(vectors_BPD: Tensor, real_BP: Tensor) -> Tensor:
     """Return the mean [B, D] of the real vectors between CLS (the first) and SEP (the last), or CLS without any."""
     is_first_P = torch.arange(real_BP.shape[1], device=real_BP.device) == 0
     inner_BP = real_BP & (real_BP.flip(1).cumsum(1).flip(1) > 1) & ~is_first_P
-    inner_BP = inner_BP | (is_first_P & ~inner_BP.any(dim=1, keepdim=True))  # onnxruntime lacks `where` for bool
+    # Onnxruntime lacks `where` for bool.
+    inner_BP = inner_BP | (is_first_P & ~inner_BP.any(dim=1, keepdim=True))
     return (vectors_BPD * inner_BP[..., None]).sum(dim=1) / inner_BP.sum(dim=1, keepdim=True)

@@ -19,7 +19,10 @@ from tokenfree.train.model.encoder import ModelConfig
 
 
 class Loss(NamedTuple):
-    """Sums over the targets of a batch. The loop divides them by the number of targets of the whole global batch."""
+    """Sums over the targets of a batch.
+
+    The loop divides them by the number of targets of the whole global batch.
+    """
 
     total: torch.Tensor  # float32 scalar, nats
     num_targets: torch.Tensor  # int64 scalar
@@ -38,8 +41,8 @@ class Head(torch.nn.Module):
     def learn(self, pieces: Sequence[str], counts_V: np.ndarray | None) -> None:
         """Initialise the output layer from the data before training.
 
-        `pieces` are the subwords of the vocabulary; it is empty without one. `counts_V`, int64 [V], is the number of
-        times that each class occurs in the training split. If it is None, the bias starts at zero.
+        `pieces` are the subwords of the vocabulary; it is empty without one. `counts_V`, int64 [V], is the
+        number of times that each class occurs in the training split. If it is None, the bias starts at zero.
         """
         if counts_V is not None:
             bias = self.get_parameter("output.bias")
@@ -61,7 +64,8 @@ class Objective(ABC):
 
     name: str
     max_predictions: int  # maximum number of targets of an example
-    next_sentence: bool = False  # examples have two parts, and the head predicts if the second follows the first
+    # Examples have two parts, and the head predicts if the second follows the first.
+    next_sentence: bool = False
     gives_words = False  # the units of the encoder are the words of `tokenfree.preprocess.text.words`
 
     @abstractmethod
@@ -94,12 +98,12 @@ class MaskedObjective(Objective):
     """An objective that hides a share of the symbols.
 
     Attributes:
-        mask_fraction: share of the symbols that are selected as targets, above 0 to 1; of the words, in objectives that
-            mask words.
-        validation_mask_fraction: mask fraction of validation, so that runs with other mask fractions remain comparable;
-            null: `mask_fraction`.
-        output_bias: initial bias of a class in the output layer. `zeros`: as in the papers; `frequencies`: the
-            logarithm of its share of the training split.
+        mask_fraction: share of the symbols that are selected as targets, above 0 to 1; of the words, in
+            objectives that mask words.
+        validation_mask_fraction: mask fraction of validation, so that runs with other mask fractions remain
+            comparable; null: `mask_fraction`.
+        output_bias: initial bias of a class in the output layer. `zeros`: as in the papers; `frequencies`:
+            the logarithm of its share of the training split.
     """
 
     mask_fraction: Annotated[float, Field(gt=0, le=1)] = 0.15
@@ -123,7 +127,9 @@ class MaskingCollator(Collator):
     ) -> Selection:
         """Select `mask_fraction` of the usable items of each row, by default at most `max_predictions`."""
         fraction, limit = self._config.mask_fraction, max_selected or self._config.max_predictions
-        return select(counts, usable, fraction=fraction, most=limit, seed=self._seed, sample_ids=sample_ids)
+        return select(
+            counts, usable, fraction=fraction, max_selected=limit, seed=self._seed, sample_ids=sample_ids
+        )
 
 
 def head_cost(objective: Objective, model: ModelConfig, num_targets: int) -> Cost | None:
@@ -134,7 +140,9 @@ def head_cost(objective: Objective, model: ModelConfig, num_targets: int) -> Cos
     with torch.device("meta"):
         head = objective.build(model.width, size)
     multiply_accumulates = num_targets * head.multiply_accumulates()
-    return Cost("head of the objective", (num_targets, model.width), count_parameters(head), multiply_accumulates)
+    return Cost(
+        "head of the objective", (num_targets, model.width), count_parameters(head), multiply_accumulates
+    )
 
 
 def check_symbols(objective: str, model: ModelConfig, symbols: str, *, instead: str) -> list[str]:

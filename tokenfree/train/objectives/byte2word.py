@@ -1,6 +1,7 @@
 """Byte2Word: mask whole words of bytes, and predict all subwords of each (Lee, Guo, Qiu, arXiv 2211.12677).
 
-Byte-fallback pieces and <unk> occupy slots but are not predicted, as in CANINE-S, so that losses are comparable.
+Byte-fallback pieces and <unk> occupy slots but are not predicted, as in CANINE-S, so that losses are
+comparable.
 """
 
 from typing import Literal
@@ -10,7 +11,16 @@ import numpy as np
 from tokenfree.core.settings import Positive, settings
 from tokenfree.preprocess.features.vocabulary import Vocabulary
 from tokenfree.preprocess.text.specials import BYTE_MASK
-from tokenfree.train.batches.base import KEPT, MASKED, REPLACED, Arrays, Rows, Selection, Symbols, draw_unselected
+from tokenfree.train.batches.base import (
+    KEPT,
+    MASKED,
+    REPLACED,
+    Arrays,
+    Rows,
+    Selection,
+    Symbols,
+    draw_unselected,
+)
 from tokenfree.train.batches.characters import ragged_range
 from tokenfree.train.batches.subwords import letters_of, needed_pieces, predictable
 from tokenfree.train.batches.words import (
@@ -35,13 +45,15 @@ class Config(SubwordOutput):
     15% of the words are selected by default. Of these, 80% are masked, 10% replaced and 10% kept, as in BERT.
 
     Attributes:
-        words: definition of a word. `rules`: words of the text by the rules of `tokenfree.preprocess.text.words`;
-            `subwords`: pseudo-words, the subwords that BERT reads, spelled in bytes.
+        words: definition of a word. `rules`: words of the text by the rules of
+            `tokenfree.preprocess.text.words`; `subwords`: pseudo-words, the subwords that BERT reads, spelled
+            in bytes.
         max_predictions: maximum number of predicted subwords of an example.
         max_pieces: maximum number of predicted subwords of a word; later ones are not predicted.
-        bytes_per_word: number of input bytes per word; must equal `model.downsampler.bytes_per_word`. An input has room
-            for `train.length` / bytes_per_word words, including CLS and SEP.
-        lower_case: lower-case words before they are tokenised, for vocabularies without capitals, such as the paper's.
+        bytes_per_word: number of input bytes per word; must equal `model.downsampler.bytes_per_word`. An
+            input has room for `train.length` / bytes_per_word words, including CLS and SEP.
+        lower_case: lower-case words before they are tokenised, for vocabularies without capitals, such as the
+            paper's.
     """
 
     name: Literal["byte2word"] = "byte2word"
@@ -107,7 +119,8 @@ class Config(SubwordOutput):
             usable=predictable(pieces),
             read=read,
             clue="its place in its word",
-            clues=lambda arrays: arrays["target_positions"][:, :, 1],  # the input reveals it: each slot has a query
+            # The input reveals it: each slot has a query.
+            clues=lambda arrays: arrays["target_positions"][:, :, 1],
             codepoints=lambda arrays: letters[arrays["target_ids"]],
         )
 
@@ -122,17 +135,19 @@ class Config(SubwordOutput):
 class Byte2WordCollator(MaskingCollator):
     """Collator from windows to masked words of bytes and their subwords.
 
-    `mask_fraction` of the words of a window are drawn, rounded, at least one. Those with a predictable subword are
-    targets, until their subwords would exceed `max_predictions`. 80% of these become the single byte MASK, 10% another
-    word of the window, and 10% stay unchanged. The paper does not say where replacements come from; these do not depend
-    on how a batch is divided. If they make a row too long, its replaced words stay unchanged. From a window with too
-    many words, a run from a random word on is used.
+    `mask_fraction` of the words of a window are drawn, rounded, at least one. Those with a predictable
+    subword are targets, until their subwords would exceed `max_predictions`. 80% of these become the single
+    byte MASK, 10% another word of the window, and 10% stay unchanged. The paper does not say where
+    replacements come from; these do not depend on how a batch is divided. If they make a row too long, its
+    replaced words stay unchanged. From a window with too many words, a run from a random word on is used.
 
-    `unit_ends`, int64 [b, length / bytes_per_word], holds the ends of words. `target_positions`, int64 [b, P, 2], holds
-    pairs of a word and a subword slot in it.
+    `unit_ends`, int64 [b, length / bytes_per_word], holds the ends of words. `target_positions`, int64 [b, P,
+    2], holds pairs of a word and a subword slot in it.
     """
 
-    def __init__(self, config: Config, source: WordSource, usable: np.ndarray, length: int, seed: int) -> None:
+    def __init__(
+        self, config: Config, source: WordSource, usable: np.ndarray, length: int, seed: int
+    ) -> None:
         super().__init__(config, length, seed)
         self.columns = source.columns
         self._source, self._usable = source, usable
@@ -159,7 +174,9 @@ class Byte2WordCollator(MaskingCollator):
         self, rows: Rows, words: Words, first: np.ndarray, counts: np.ndarray, sample_ids: np.ndarray
     ) -> tuple[Selection, Arrays]:
         config, max_targets = self._config, self._config.max_predictions
-        chosen = self.select(counts, np.ones(int(counts.sum()), dtype=bool), sample_ids, most=self._num_words)
+        chosen = self.select(
+            counts, np.ones(int(counts.sum()), dtype=bool), sample_ids, max_selected=self._num_words
+        )
         row, item = chosen.rows, chosen.items
         unit = item - (np.cumsum(counts) - counts)[row]
         ids, num_pieces = self._source.pieces(rows, words, first[row] + unit)
@@ -191,7 +208,10 @@ class Byte2WordCollator(MaskingCollator):
     def _change(
         self, selection: Selection, mask_at: int, counts: np.ndarray, starts: np.ndarray, sizes: np.ndarray
     ) -> np.ndarray:
-        """Mask, replace or keep words in place, and return their kinds, int64 [counts.sum()]. MASK is at `mask_at`."""
+        """Mask, replace or keep words in place, and return their kinds, int64 [counts.sum()].
+
+        MASK is at `mask_at`.
+        """
         kinds = np.full(len(starts), KEPT)
         row, item = selection.rows, selection.items
         masked, replaced = selection.masked_and_replaced()

@@ -16,7 +16,12 @@ from tokenfree.core.settings import NonNegative, Positive, settings
 from tokenfree.preprocess.features.vocabulary import Vocabulary
 from tokenfree.preprocess.text.specials import BOS, MASK
 from tokenfree.train.batches.base import Arrays, Collator, Rows, Symbols, in_random_order, target_kinds
-from tokenfree.train.batches.characters import character_capacity, character_symbols, frame_whole_words, ragged_range
+from tokenfree.train.batches.characters import (
+    character_capacity,
+    character_symbols,
+    frame_whole_words,
+    ragged_range,
+)
 from tokenfree.train.batches.next_sentence import PairCollator
 from tokenfree.train.model.attention.causal import CausalCore
 from tokenfree.train.model.common.basic import Dimensions, layer_norm
@@ -44,15 +49,16 @@ class Config(MaskedObjective):
 
     Attributes:
         max_predictions: maximum number of predicted characters of an example, 1 to 65536.
-        masked: share of the selected words that are hidden, above 0 to 1; the others stay visible. The paper hides all
-            according to its text, and 0.9 according to its figure on data preparation.
-        max_word: maximum number of characters of a word. Longer runs are cut, so that text without spaces is not masked
-            by the page.
+        masked: share of the selected words that are hidden, above 0 to 1; the others stay visible. The paper
+            hides all according to its text, and 0.9 according to its figure on data preparation.
+        max_word: maximum number of characters of a word. Longer runs are cut, so that text without spaces is
+            not masked by the page.
         buckets: number of classes, 1 to 0x110000. The class of a character is its codepoint modulo this.
         heads: attention heads of the layer over the predictions; must divide `model.width`.
         dropout: dropout rate of the layer over the predictions, 0 to below 1.
         spare: positions always left as padding, so that more padding never changes an output; 0: none.
-        next_sentence: split examples into two parts, and also predict whether the second part follows the first.
+        next_sentence: split examples into two parts, and also predict whether the second part follows the
+            first.
     """
 
     name: Literal["canine_c"] = "canine_c"
@@ -94,10 +100,10 @@ class Config(MaskedObjective):
 class CanineCCollator(MaskingCollator):
     """Collator from windows to masked inputs and the characters to predict, in the order of prediction.
 
-    Words are runs without white space. `mask_fraction` of them are selected, rounded, at least one, until their
-    characters would exceed `max_predictions`. In a share `masked` of them, all characters become MASK. All their
-    characters are targets, in random order. `target_codepoints`, int64 [b, P], holds the characters, and `target_ids`
-    their buckets.
+    Words are runs without white space. `mask_fraction` of them are selected, rounded, at least one, until
+    their characters would exceed `max_predictions`. In a share `masked` of them, all characters become MASK.
+    All their characters are targets, in random order. `target_codepoints`, int64 [b, P], holds the
+    characters, and `target_ids` their buckets.
     """
 
     columns = ("codepoints", "whitespace")
@@ -109,7 +115,7 @@ class CanineCCollator(MaskingCollator):
         )
         codepoints, counts = window.codepoints, window.counts
         inside = (window.starts >= window.begin[window.of]) & (window.ends <= window.end[window.of])
-        chosen = self.select(counts, inside, sample_ids, most=max(int(counts.max(initial=0)), 1))
+        chosen = self.select(counts, inside, sample_ids, max_selected=max(int(counts.max(initial=0)), 1))
         size = (window.ends - window.starts)[chosen.items]
         # Cumulative number of characters in each row, in the order of the draws.
         of_rows = np.bincount(chosen.rows, weights=size, minlength=len(counts)).astype(np.int64)
@@ -141,10 +147,11 @@ class CanineCCollator(MaskingCollator):
 
 
 class CanineC(Head):
-    """A causal layer over the predictions in their order. Each prediction sees the characters of earlier ones.
+    """A causal layer over the predictions in their order.
 
-    Row s combines the encoder's vector at the character's own position with the embedding (including position and
-    segment) of the character predicted before it. The first row has BOS instead. So no row contains its own character.
+    Each prediction sees the characters of earlier ones. Row s combines the encoder's vector at the
+    character's own position with the embedding (including position and segment) of the character predicted
+    before it. The first row has BOS instead. So no row contains its own character.
     """
 
     def __init__(self, config: Config, width: int) -> None:
@@ -172,7 +179,8 @@ class CanineC(Head):
     def predict(self, encoder: nn.Module, characters_BPD: Tensor, batch: Mapping[str, Tensor]) -> Tensor:
         """Return the input of the output layer for each target, [B, P, D], from the encoder's vectors there.
 
-        Row s is a causal layer over FFN([e(pi_s-1); y_seq(pi_s)]) (section 3.2), where pi is the order of the targets.
+        Row s is a causal layer over FFN([e(pi_s-1); y_seq(pi_s)]) (section 3.2), where pi is the order of the
+        targets.
         """
         previous_BP = functional.pad(batch["target_codepoints"][:, :-1], (1, 0), value=BOS)
         positions_BP = functional.pad(batch["target_positions"][:, :-1], (1, 0))

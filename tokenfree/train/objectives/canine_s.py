@@ -1,7 +1,7 @@
 """CANINE-S: predict the identity of masked subwords, each at one of its characters (arXiv 2103.06874, section 3.2).
 
-Byte-fallback pieces and <unk> are never selected, predicted or used as replacements, because their characters have no
-single identity.
+Byte-fallback pieces and <unk> are never selected, predicted or used as replacements, because their characters
+have no single identity.
 """
 
 from collections.abc import Sequence
@@ -27,8 +27,10 @@ class Config(SubwordOutput):
 
     Attributes:
         max_predictions: maximum number of predicted subwords of an example.
-        spare: positions always left as padding, so that more padding never changes an output: a group of 4 and 2 more.
-        next_sentence: split examples into two parts, and also predict whether the second part follows the first.
+        spare: positions always left as padding, so that more padding never changes an output: a group of 4
+            and 2 more.
+        next_sentence: split examples into two parts, and also predict whether the second part follows the
+            first.
     """
 
     name: Literal["canine_s"] = "canine_s"
@@ -50,14 +52,15 @@ class Config(SubwordOutput):
         return check_symbols(self.name, model, "characters", instead="codepoint_hash")
 
     def symbols(self, vocabulary: Vocabulary | None) -> Symbols | None:
-        return None if vocabulary is None else subword_symbols(vocabulary, shown=True)
+        return None if vocabulary is None else subword_symbols(vocabulary, as_characters=True)
 
 
 class CanineSCollator(MaskingCollator):
     """Collator from windows to masked inputs and their targets.
 
-    `mask_fraction` of the subwords of a window are selected. In 80% of them, all characters become MASK. Another 10%
-    become a random subword of the same number of characters, which begins a word if and only if the original does.
+    `mask_fraction` of the subwords of a window are selected. In 80% of them, all characters become MASK.
+    Another 10% become a random subword of the same number of characters, which begins a word if and only if
+    the original does.
     """
 
     columns = ("codepoints", "subword_ids", "subword_starts", "subword_ends")
@@ -68,7 +71,9 @@ class CanineSCollator(MaskingCollator):
 
     def __call__(self, rows: Rows, sample_ids: np.ndarray) -> Arrays:
         windows, row_starts, row_ends = rows["codepoints"], rows["subword_starts"], rows["subword_ends"]
-        begin, end = crop(windows, row_starts, row_ends, self.length - 2 - self._config.spare, self._seed, sample_ids)
+        begin, end = crop(
+            windows, row_starts, row_ends, self.length - 2 - self._config.spare, self._seed, sample_ids
+        )
         codepoints, mask = frame(windows, begin, end, self.length)
 
         counts = np.array([len(row) for row in row_starts])

@@ -28,8 +28,8 @@ NUM_FEATURES = 9
 class SpelledLinear(nn.Module):
     """A linear layer over V subwords whose rows are sums of a free row and `NUM_FEATURES` shared rows.
 
-    Subwords share rows by length and word start, by their first and last one to three letters, by their lower-cased
-    form and by their kind of characters. `learn` assigns the rows, and checkpoints store them.
+    Subwords share rows by length and word start, by their first and last one to three letters, by their
+    lower-cased form and by their kind of characters. `learn` assigns the rows, and checkpoints store them.
     """
 
     index_VF: Tensor
@@ -59,11 +59,13 @@ class SpelledLinear(nn.Module):
 def shared_rows(pieces: Sequence[str], num_rows: int) -> Tensor:
     """Return the shared row of each feature of each piece, int64 [V, F].
 
-    The features that most pieces have get a row each. Features of a single piece, features beyond `num_rows` and pieces
-    that are never predicted have row 0.
+    The features that most pieces have get a row each. Features of a single piece, features beyond `num_rows`
+    and pieces that are never predicted have row 0.
     """
     is_target = predictable(pieces)
-    features = [list(_features(piece)) if usable else [] for piece, usable in zip(pieces, is_target, strict=True)]
+    features = [
+        list(_features(piece)) if usable else [] for piece, usable in zip(pieces, is_target, strict=True)
+    ]
     counts = Counter(feature for of_piece in features for feature in of_piece)
     shared = [feature for feature, count in counts.most_common() if count > 1][: num_rows - 1]
     row_of = {feature: row for row, feature in enumerate(shared, 1)}
@@ -86,7 +88,15 @@ def _features(piece: str) -> Iterator[tuple[str, object]]:
 
 def _kind(text: str) -> str:
     if text.isalpha():
-        return "lower" if text.islower() else "upper" if text.isupper() else "title" if text.istitle() else "letters"
+        return (
+            "lower"
+            if text.islower()
+            else "upper"
+            if text.isupper()
+            else "title"
+            if text.istitle()
+            else "letters"
+        )
     return "digits" if text.isdigit() else "mixed" if any(map(str.isalnum, text)) else "signs"
 
 
@@ -104,14 +114,18 @@ def encode(encoder: nn.Module, batch: Mapping[str, Tensor]) -> Any:
 
 
 def without_empty_columns(batch: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
-    """Return the batch without the last `target_...` columns that no row uses. A GPU would have to wait for the count.
+    """Return the batch without the last `target_...` columns that no row uses.
 
-    Windows of 240 characters use 17 of 80 columns. The final layer over all takes 7% of a step of canine-fast-tiny.
+    A GPU would have to wait for the count. Windows of 240 characters use 17 of 80 columns. The final layer
+    over all takes 7% of a step of canine-fast-tiny.
     """
     if not draws_here(batch["target_mask"]):
         return batch
     num_columns = max(int(batch["target_mask"].any(dim=0).sum()), 1)
-    return {name: values[:, :num_columns] if name.startswith("target_") else values for name, values in batch.items()}
+    return {
+        name: values[:, :num_columns] if name.startswith("target_") else values
+        for name, values in batch.items()
+    }
 
 
 def real_only(h_BPD: Tensor, batch: Mapping[str, Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
@@ -150,9 +164,9 @@ class NextSentence(nn.Module):
     def forward(self, masked: Loss, pooled_BD: Tensor, batch: Mapping[str, Tensor]) -> Loss:
         """Return the sum of the masked loss and this one, from pooled vectors [B, D] and the batch's `from_elsewhere`.
 
-        The aim is the sum of the mean over targets and the mean over examples. But a `Loss` is a sum over the targets
-        of any part of a global batch. So the loss of an example counts once for each of its targets, however the batch
-        is divided.
+        The aim is the sum of the mean over targets and the mean over examples. But a `Loss` is a sum over the
+        targets of any part of a global batch. So the loss of an example counts once for each of its targets,
+        however the batch is divided.
         """
         logits, gold_B = self.output(pooled_BD).float(), batch["from_elsewhere"]
         loss_B = functional.cross_entropy(logits, gold_B, reduction="none")
@@ -169,8 +183,8 @@ class SubwordOutput(MaskedObjective):
     """An objective with an output layer over subwords.
 
     Attributes:
-        output_rows: rows of the output layer. `free`: one row per subword, as in the papers; `spelled`: with additional
-            rows that subwords of similar spelling share.
+        output_rows: rows of the output layer. `free`: one row per subword, as in the papers; `spelled`: with
+            additional rows that subwords of similar spelling share.
     """
 
     output_rows: Literal["free", "spelled"] = "free"
@@ -179,9 +193,9 @@ class SubwordOutput(MaskedObjective):
 class MaskedHead(Head):
     """BERT's head (Devlin et al. 2019): dense, GELU, LayerNorm, and a softmax over `size` classes.
 
-    If `spelled`, subwords of similar spelling share output rows. If `tied`, the output layer is the first `size` rows
-    of the embedder's table, with a separate bias. If `bits`, targets are characters, and the loss has bits per
-    character.
+    If `spelled`, subwords of similar spelling share output rows. If `tied`, the output layer is the first
+    `size` rows of the embedder's table, with a separate bias. If `bits`, targets are characters, and the loss
+    has bits per character.
     """
 
     def __init__(
@@ -224,7 +238,8 @@ class MaskedHead(Head):
         if self.output is not None:
             return self.output(h_BPD)
         assert self.output_bias is not None
-        # Look the table up in every step: sharded training gathers the whole table only for the duration of a pass.
+        # Look the table up in every step: sharded training gathers the whole table only for the duration of a
+        # pass.
         embedder: Any = encoder.embedder
         return linear(h_BPD, embedder.table.rows.weight[: len(self.output_bias)], self.output_bias)
 

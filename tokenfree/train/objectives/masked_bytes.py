@@ -64,14 +64,16 @@ class Config(MaskedObjective):
                 {**arrays, "codepoints": np.select([frame, input_bytes >= 0x80], [SEP, _LETTER], input_bytes)}
             )
 
-        return characters._replace(name="byte", read=lambda rows: characters.read(_in_bytes(rows)), clues=clues)
+        return characters._replace(
+            name="byte", read=lambda rows: characters.read(_in_bytes(rows)), clues=clues
+        )
 
 
 class MaskedBytesCollator(Collator):
     """Collator from windows to masked inputs and their targets, as in `masked_characters`, with a position per byte.
 
-    White space of one byte is neither masked nor predicted. `target_codepoints` holds the characters that the targets
-    are bytes of. `num_characters` counts the characters that begin in the input.
+    White space of one byte is neither masked nor predicted. `target_codepoints` holds the characters that the
+    targets are bytes of. `num_characters` counts the characters that begin in the input.
     """
 
     columns = ("codepoints", "whitespace")

@@ -12,7 +12,12 @@ from tokenfree.core.settings import NonNegative, Positive, settings
 from tokenfree.preprocess.features.vocabulary import Vocabulary
 from tokenfree.preprocess.text.specials import MASK
 from tokenfree.train.batches.base import Arrays, Collator, Rows, Symbols, draw_unselected, target_kinds
-from tokenfree.train.batches.characters import character_capacity, character_symbols, frame_whole_words, ragged_range
+from tokenfree.train.batches.characters import (
+    character_capacity,
+    character_symbols,
+    frame_whole_words,
+    ragged_range,
+)
 from tokenfree.train.batches.next_sentence import PairCollator
 from tokenfree.train.model.encoder import ModelConfig
 from tokenfree.train.objectives.base import MaskedObjective, MaskingCollator, check_symbols
@@ -29,7 +34,8 @@ class Config(MaskedObjective):
         max_predictions: maximum number of predicted characters of an example.
         buckets: number of classes, 1 to 0x110000. The class of a character is its codepoint modulo this.
         spare: positions always left as padding, so that more padding never changes an output; 0: none.
-        next_sentence: split examples into two parts, and also predict whether the second part follows the first.
+        next_sentence: split examples into two parts, and also predict whether the second part follows the
+            first.
     """
 
     name: Literal["masked_characters"] = "masked_characters"
@@ -59,8 +65,9 @@ class Config(MaskedObjective):
 class MaskedCharactersCollator(MaskingCollator):
     """Collator from windows to masked inputs and their targets.
 
-    `mask_fraction` of the characters except white space are selected. Of these, 80% become MASK, and 10% a random
-    character of the same window that is not selected. `target_codepoints`, int64 [b, P], holds the characters.
+    `mask_fraction` of the characters except white space are selected. Of these, 80% become MASK, and 10% a
+    random character of the same window that is not selected. `target_codepoints`, int64 [b, P], holds the
+    characters.
     """
 
     columns = ("codepoints", "whitespace")
@@ -71,7 +78,8 @@ class MaskedCharactersCollator(MaskingCollator):
         codepoints, of = window.codepoints, window.of
         first, last = np.maximum(window.starts, window.begin[of]), np.minimum(window.ends, window.end[of])
         size = np.maximum(last - first, 0)
-        counts = np.bincount(of, weights=size, minlength=len(codepoints)).astype(np.int64)  # characters of words
+        # Characters of words.
+        counts = np.bincount(of, weights=size, minlength=len(codepoints)).astype(np.int64)
         positions = ragged_range(first - window.begin[of] + 1, size)
         chosen = self.select(counts, np.ones(len(positions), dtype=bool), sample_ids)
         row, position = chosen.rows, positions[chosen.items]
@@ -83,7 +91,9 @@ class MaskedCharactersCollator(MaskingCollator):
         return {
             "codepoints": codepoints,
             "mask": window.mask,
-            **chosen.targets(position, gold % config.buckets, target_kinds(masked, visible_codepoints == gold)),
+            **chosen.targets(
+                position, gold % config.buckets, target_kinds(masked, visible_codepoints == gold)
+            ),
             "target_codepoints": chosen.laid_out(gold),
             "num_characters": window.end - window.begin,
         }

@@ -1,7 +1,7 @@
 """Masked subwords with subword input (BERT, Devlin et al. 2019): the model that CANINE is compared with.
 
-With a vocabulary of V pieces, CLS, SEP and MASK have the ids V, V + 1 and V + 2. With a tied output layer, these rows
-are classes, too. Byte-fallback pieces and <unk> are not predicted, so that losses are comparable.
+With a vocabulary of V pieces, CLS, SEP and MASK have the ids V, V + 1 and V + 2. With a tied output layer,
+these rows are classes, too. Byte-fallback pieces and <unk> are not predicted, so that losses are comparable.
 """
 
 from typing import Literal
@@ -27,7 +27,8 @@ class Config(SubwordOutput):
 
     Attributes:
         max_predictions: maximum number of predicted subwords of an example.
-        next_sentence: split examples into two parts, and also predict whether the second part follows the first.
+        next_sentence: split examples into two parts, and also predict whether the second part follows the
+            first.
         tied: use the embedder's table as the output layer.
     """
 
@@ -39,7 +40,11 @@ class Config(SubwordOutput):
     def build(self, width: int, vocabulary_size: int) -> MaskedHead:
         size = vocabulary_size + NUM_SUBWORD_SPECIALS if self.tied else vocabulary_size
         return MaskedHead(
-            width, size, spelled=self.output_rows == "spelled", tied=self.tied, next_sentence=self.next_sentence
+            width,
+            size,
+            spelled=self.output_rows == "spelled",
+            tied=self.tied,
+            next_sentence=self.next_sentence,
         )
 
     def vocabulary_size(self, model: ModelConfig) -> int | None:
@@ -52,7 +57,9 @@ class Config(SubwordOutput):
         single = MaskedSubwordsCollator(self, pieces, length, seed)
         if not self.next_sentence:
             return single
-        return PairCollator(single, length - 2, seed, units="subword_ids", separator=of_subwords(len(pieces)).sep)
+        return PairCollator(
+            single, length - 2, seed, units="subword_ids", separator=of_subwords(len(pieces)).sep
+        )
 
     def check(self, model: ModelConfig, vocabulary: Vocabulary | None) -> list[str]:
         problems = check_symbols(self.name, model, "subwords", instead="subword_table")
@@ -78,14 +85,14 @@ class Config(SubwordOutput):
         return problems
 
     def symbols(self, vocabulary: Vocabulary | None) -> Symbols | None:
-        return None if vocabulary is None else subword_symbols(vocabulary, shown=False)
+        return None if vocabulary is None else subword_symbols(vocabulary, as_characters=False)
 
 
 class MaskedSubwordsCollator(MaskingCollator):
     """Collator from windows to masked inputs of subword ids, [CLS] ids [SEP], and their targets.
 
-    `mask_fraction` of the subwords of a window are selected. Of these, 80% become MASK, and 10% a random subword of the
-    vocabulary. If a window has more subwords than fit, a run from a random one on is used.
+    `mask_fraction` of the subwords of a window are selected. Of these, 80% become MASK, and 10% a random
+    subword of the vocabulary. If a window has more subwords than fit, a run from a random one on is used.
     """
 
     columns = ("subword_ids", "subword_starts", "subword_ends")

@@ -12,7 +12,10 @@ from tokenfree.train.optimizers.base import AdamConfig, parameter_groups
 
 @settings
 class Config(AdamConfig):
-    """AdamW (Loshchilov and Hutter, arXiv 1711.05101, algorithm 2). The learning rate scales the weight decay."""
+    """AdamW (Loshchilov and Hutter, arXiv 1711.05101, algorithm 2).
+
+    The learning rate scales the weight decay.
+    """
 
     name: Literal["adamw"] = "adamw"
     epsilon: Annotated[float, Field(gt=0)] = 1e-8

@@ -14,7 +14,8 @@ from tokenfree.train.optimizers.base import AdamConfig, MomentOptimizer, Moments
 class Config(AdamConfig):
     """AdamW without bias correction of the moments, as in the code of BERT and CANINE; for fine-tuning.
 
-    With these betas the first step is 3.2 times as large as with `adamw`; they converge after some thousand steps.
+    With these betas the first step is 3.2 times as large as with `adamw`; they converge after some thousand
+    steps.
     """
 
     name: Literal["adamw_bert"] = "adamw_bert"

@@ -22,7 +22,10 @@ def parameter_groups(module: nn.Module, weight_decay: float) -> list[dict[str, A
     """Return two groups: matrices, tables and kernels, which decay; and biases, LayerNorm gains and other vectors."""
     parameters = [parameter for parameter in module.parameters() if parameter.requires_grad]
     return [
-        {"params": [parameter for parameter in parameters if parameter.ndim >= 2], "weight_decay": weight_decay},
+        {
+            "params": [parameter for parameter in parameters if parameter.ndim >= 2],
+            "weight_decay": weight_decay,
+        },
         {"params": [parameter for parameter in parameters if parameter.ndim < 2], "weight_decay": 0.0},
     ]
 
@@ -30,7 +33,8 @@ def parameter_groups(module: nn.Module, weight_decay: float) -> list[dict[str, A
 def stacked_tensors(module: nn.Module) -> dict[str, int]:
     """Return the number of equally sized tensors that each named parameter stacks in its first dimension.
 
-    Parts of a model define these in `stacked`: 8 for the tables of eight hashes, 0 for scalars that are initially zero.
+    Parts of a model define these in `stacked`: 8 for the tables of eight hashes, 0 for scalars that are
+    initially zero.
     """
     return {
         f"{prefix}.{name}" if prefix else name: count
@@ -109,7 +113,10 @@ class OptimizerConfig(ABC):
 
     @abstractmethod
     def build(self, module: nn.Module) -> torch.optim.Optimizer:
-        """Return an optimizer with the state `step`, `exp_avg` and `exp_avg_sq` per parameter. The loop sets `lr`."""
+        """Return an optimizer with the state `step`, `exp_avg` and `exp_avg_sq` per parameter.
+
+        The loop sets `lr`.
+        """
 
 
 @settings
@@ -132,7 +139,9 @@ class AdamConfig(OptimizerConfig):
 Schedule = Literal["linear", "bert"]
 
 
-def learning_rate(step: int, *, steps: int, peak: float, warmup: float, schedule: Schedule = "linear") -> float:
+def learning_rate(
+    step: int, *, steps: int, peak: float, warmup: float, schedule: Schedule = "linear"
+) -> float:
     """Return the learning rate of update `step` (from 0): linear to `peak` in a share `warmup` of `steps`, then to 0.
 
     The schedule `bert` falls from `peak` starting at the first update, and jumps down when the warm-up ends.

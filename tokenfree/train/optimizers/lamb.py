@@ -43,7 +43,10 @@ class Config(AdamConfig):
                 tensors = stacked.get(names[parameter], 1) if parameter.ndim >= 2 else 0
                 groups.setdefault((group["weight_decay"], tensors), []).append(parameter)
         return Lamb(
-            [{"params": of, "weight_decay": decay, "tensors": tensors} for (decay, tensors), of in groups.items()],
+            [
+                {"params": of, "weight_decay": decay, "tensors": tensors}
+                for (decay, tensors), of in groups.items()
+            ],
             betas=(self.beta1, self.beta2),
             epsilon=self.epsilon,
         )
@@ -52,8 +55,10 @@ class Config(AdamConfig):
 class Lamb(MomentOptimizer):
     """u = m / (sqrt(v) + epsilon) + decay * w, with bias-corrected moments; w -= lr * (|w| / |u|) * u.
 
-    The trust ratio |w| / |u| is 1 if either norm is 0. As in the authors' code, it is also 1 for biases, gains and
-    scalars: those that are initially zero would hardly grow. The `tensors` of a group is the number of tensors that its
+    The trust ratio |w| / |u| is 1 if either norm is 0. As in the authors' code, it is also 1 for biases,
+    gains and
+    scalars: those that are initially zero would hardly grow. The `tensors` of a group is the number of
+        tensors that its
     parameters stack, each with its own ratio. 0 means that the ratio is 1.
     """
 

@@ -1,6 +1,7 @@
 """Child processes for code that Ray may kill: calls by name, the supervised driver, and clean-up.
 
-Ray can end a connected process without notice when a raylet is lost, so commands talk to Ray through a child process.
+Ray can end a connected process without notice when a raylet is lost, so commands talk to Ray through a child
+process.
 """
 
 import contextlib
@@ -33,7 +34,11 @@ from tokenfree.train.runs.run import Run
 
 def ray_processes(pid: int | None = None, title: str = "ray::") -> list[psutil.Process]:
     """Return the descendants of process `pid` (default: this one) whose title begins with `title`."""
-    return [process for process in psutil.Process(pid).children(recursive=True) if _title(process).startswith(title)]
+    return [
+        process
+        for process in psutil.Process(pid).children(recursive=True)
+        if _title(process).startswith(title)
+    ]
 
 
 def end_stragglers(processes: list[psutil.Process], *, seconds: float = 3.0) -> None:
@@ -63,7 +68,10 @@ class Link:
             self._connection.send((_MESSAGE, message))
 
     def listen(self, take: Callable[[Any], None]) -> None:
-        """Call `take` with each message that arrives, in a thread. End this process when the other one ends."""
+        """Call `take` with each message that arrives, in a thread.
+
+        End this process when the other one ends.
+        """
 
         def run() -> None:
             with contextlib.suppress(EOFError, OSError):
@@ -77,15 +85,20 @@ class Link:
 class Child:
     """A new interpreter that calls a function, named module:function, with a `Link` and the given arguments.
 
-    `multiprocessing` would run the main module of a script again. The child starts a new session, so it gets no
-    signals from the terminal. All processes of that session are killed after the `with` block.
+    `multiprocessing` would run the main module of a script again. The child starts a new session, so it gets
+    no signals from the terminal. All processes of that session are killed after the `with` block.
     """
 
-    def __init__(self, function: str, *arguments: Any, environment: Mapping[str, str], errors: IO[bytes]) -> None:
+    def __init__(
+        self, function: str, *arguments: Any, environment: Mapping[str, str], errors: IO[bytes]
+    ) -> None:
         self._connection, there = multiprocessing.Pipe()
         script = getattr(sys.modules["__main__"], "__file__", None)  # Ray looks for modules next to it
         code = [f"__file__ = {script!r}"] if script is not None else []
-        code += [f"import sys; sys.path[:], sys.argv = {sys.path!r}, {sys.argv!r}", f"from {__name__} import main"]
+        code += [
+            f"import sys; sys.path[:], sys.argv = {sys.path!r}, {sys.argv!r}",
+            f"from {__name__} import main",
+        ]
         with there:
             self._process = subprocess.Popen(
                 [sys.executable, "-c", "; ".join([*code, f"main({there.fileno()})"])],
@@ -116,7 +129,10 @@ class Child:
             self._connection.send(message)
 
     def messages(self, seconds: float) -> Iterator[Any]:
-        """Yield what the child sends, until its function has ended. Yield None after `seconds` without a message."""
+        """Yield what the child sends, until its function has ended.
+
+        Yield None after `seconds` without a message.
+        """
         while self._outcome is None:
             if not self._connection.poll(seconds):
                 yield None
@@ -175,9 +191,9 @@ class LostPart(NamedTuple):
 class RayChild:
     """A function that is connected to Ray and is called in child processes with a `Link` and arguments.
 
-    It first sends its `Session`, pickled, and then messages for `take`, which may answer with `send`. It returns None
-    when it is done, else which part of Ray was lost, or "" if it cannot tell. With `stops`, it gets the command's
-    signal as the reason to stop.
+    It first sends its `Session`, pickled, and then messages for `take`, which may answer with `send`. It
+    returns None when it is done, else which part of Ray was lost, or "" if it cannot tell. With `stops`, it
+    gets the command's signal as the reason to stop.
     """
 
     def __init__(
@@ -191,12 +207,17 @@ class RayChild:
             write_token()  # here, where its message is seen
 
     def call(self, *arguments: Any) -> LostPart | None:
-        """Run the function once. Return the part of Ray that was lost, or None. Raises JobError if it failed."""
+        """Run the function once.
+
+        Return the part of Ray that was lost, or None. Raises JobError if it failed.
+        """
         session: bytes | None = None
         stop: Stop | None = None
         with contextlib.ExitStack() as stack:
             errors = stack.enter_context(tempfile.NamedTemporaryFile(suffix=".txt"))
-            child = stack.enter_context(Child(self._function, *arguments, environment=self._environment, errors=errors))
+            child = stack.enter_context(
+                Child(self._function, *arguments, environment=self._environment, errors=errors)
+            )
             self.send = child.send
             for message in child.messages(_INTERVAL):
                 if message is not None and session is None:  # before that, a signal ends this process at once
@@ -210,18 +231,25 @@ class RayChild:
                 message = f"stopped by {stop.reason}; the same command resumes from the newest checkpoint"
                 raise StoppedError(message, reason=stop.reason)
             if words == "":
-                with contextlib.suppress(OSError, JobError):  # a full disk or failing store is reported elsewhere
+                # A full disk or failing store is reported elsewhere.
+                with contextlib.suppress(OSError, JobError):
                     self._keep(Path(errors.name))
         if words is None:
             return None
         if session is None:
             raise JobError("Ray ended the process that was to connect to it; run the same command again")
-        return LostPart(words, is_ours=self.is_local) if words else _what_was_lost(session, is_local=self.is_local)
+        return (
+            LostPart(words, is_ours=self.is_local)
+            if words
+            else _what_was_lost(session, is_local=self.is_local)
+        )
 
 
 def _what_was_lost(session: bytes, *, is_local: bool) -> LostPart:
     if is_local:
-        return LostPart("the Ray node of this machine (its raylet, or another process of Ray) was lost", is_ours=True)
+        return LostPart(
+            "the Ray node of this machine (its raylet, or another process of Ray) was lost", is_ours=True
+        )
     until = time.monotonic() + _SETTLE_SECONDS
     try:
         while time.monotonic() < until:
@@ -245,7 +273,8 @@ _DRIVER = "tokenfree.train.ray.driver:drive"  # by name: importing Ray takes sec
 def work_on_ray(job: Job, workers: tuple[int, int], progress: OnLine | None) -> None:
     """Train the run `job.run` to its end with between `workers[0]` and `workers[1]` workers.
 
-    Raises UserError or JobError if a worker raised it, and JobError if Ray was not reached or was lost too often.
+    Raises UserError or JobError if a worker raised it, and JobError if Ray was not reached or was lost too
+    often.
     """
     if progress is not None:
         noun = "worker" if workers[1] == 1 else "workers"
@@ -263,7 +292,9 @@ def work_on_ray(job: Job, workers: tuple[int, int], progress: OnLine | None) -> 
             return
         if not loss.is_ours or not attempts_left:
             raise loss.final("from the newest checkpoint")
-        again = "Ray and the workers again" if child.is_local else "the workers again from the newest checkpoint"
+        again = (
+            "Ray and the workers again" if child.is_local else "the workers again from the newest checkpoint"
+        )
         line = run.add_event("worker_lost", ranks=[], message=f"{loss.words}; starting {again}")
         if progress is not None:
             progress(line)

@@ -25,7 +25,8 @@ SETTINGS: Mapping[str, str] = {  # defaults that the user's environment override
     "RAY_TRAIN_HEALTH_CHECK_INTERVAL_S": "0.2",  # how soon a lost worker is noticed; 2 by default
     "RAY_TRAIN_METRICS_ENABLED": "0",
     "RAY_TRAIN_ENABLE_STATE_ACTOR_RECONCILIATION": "0",
-    "RAY_API_SERVER_ADDRESS": "no_state_api://here",  # Ray's own cleaner gives up; it once destroyed a healthy group
+    # Ray's own cleaner gives up; it once destroyed a healthy group.
+    "RAY_API_SERVER_ADDRESS": "no_state_api://here",
     "RAY_CHDIR_TO_TRIAL_DIR": "0",
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",  # Ray's future default; without it each start prints a warning
     "RAY_AIR_NEW_OUTPUT": "0",  # Tune's new output prints banners at any verbosity
@@ -94,7 +95,10 @@ class Session:
 
 
 def run_watched(call: Callable[[], object], session: Session) -> None:
-    """Make a long call in a thread: in the main thread, Ray would handle Ctrl-C. Raises RayLost if Ray is lost."""
+    """Make a long call in a thread: in the main thread, Ray would handle Ctrl-C.
+
+    Raises RayLost if Ray is lost.
+    """
     errors: list[BaseException] = []
 
     def run() -> None:
@@ -108,7 +112,8 @@ def run_watched(call: Callable[[], object], session: Session) -> None:
     while thread.is_alive() or errors:
         thread.join(_INTERVAL)
         if errors and isinstance(errors[0], RayActorError):
-            time.sleep(_SETTLE_SECONDS)  # the controller's node may go down with it, which is then the loss to report
+            # The controller's node may go down with it, which is then the loss to report.
+            time.sleep(_SETTLE_SECONDS)
         if thread.is_alive() or errors:
             session.check()
         if errors:
@@ -117,9 +122,10 @@ def run_watched(call: Callable[[], object], session: Session) -> None:
 
 @contextlib.contextmanager
 def exit_if_cut_off() -> Iterator[None]:
-    """End this process, a worker, if it is cut off from the cluster during the block. Ray does so only after minutes.
+    """End this process, a worker, if it is cut off from the cluster during the block.
 
-    A machine that reaches none of several others is cut off. A silent head alone may be restarting.
+    Ray does so only after minutes. A machine that reaches none of several others is cut off. A silent head
+    alone may be restarting.
     """
     head = _head_address()
     others = _other_machines(head)
@@ -129,7 +135,9 @@ def exit_if_cut_off() -> Iterator[None]:
         answered = reached = time.monotonic()
         with ThreadPoolExecutor(1 + len(others)) as pool:
             while not done.wait(_LOOK_SECONDS):
-                answer, *reachable = pool.map(functools.partial(answers, seconds=_ANSWER_SECONDS), [head, *others])
+                answer, *reachable = pool.map(
+                    functools.partial(answers, seconds=_ANSWER_SECONDS), [head, *others]
+                )
                 now = time.monotonic()
                 answered = now if answer else answered
                 reached = now if any(reply is not None for reply in (answer, *reachable)) else reached
@@ -145,9 +153,15 @@ def exit_if_cut_off() -> Iterator[None]:
 
 def _other_machines(head: Address) -> list[Address]:
     nodes = [node for node in ray.nodes() if node["Alive"]]
-    here = {node["NodeManagerAddress"] for node in nodes if node["NodeID"] == ray.get_runtime_context().get_node_id()}
+    here = {
+        node["NodeManagerAddress"]
+        for node in nodes
+        if node["NodeID"] == ray.get_runtime_context().get_node_id()
+    }
     ports = {node["NodeManagerAddress"]: node["NodeManagerPort"] for node in nodes}
-    return [(address, port) for address, port in ports.items() if address not in {*here, head[0]}][:_MAX_MACHINES]
+    return [(address, port) for address, port in ports.items() if address not in {*here, head[0]}][
+        :_MAX_MACHINES
+    ]
 
 
 def _head_address() -> Address:
@@ -158,9 +172,10 @@ def _head_address() -> Address:
 
 @contextlib.contextmanager
 def ray_session(num_cpus: int | None = None) -> Iterator[Session]:
-    """Connect to Ray for the block, or start a local cluster without RAY_ADDRESS. Raises JobError if that fails.
+    """Connect to Ray for the block, or start a local cluster without RAY_ADDRESS.
 
-    A local cluster is reachable only from this machine, and never shared: two commands would disturb each other.
+    Raises JobError if that fails. A local cluster is reachable only from this machine, and never shared: two
+    commands would disturb each other.
     """
     if ray.is_initialized():
         yield Session.current(local=False)

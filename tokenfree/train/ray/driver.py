@@ -1,7 +1,7 @@
 """The workers of a run under Ray Train, and the channel between the command and rank 0.
 
-Ray places the workers, joins them to one torch.distributed group and restarts them after a loss. The training state is
-not Ray's: each new group of workers resumes from the newest valid checkpoint of the run folder.
+Ray places the workers, joins them to one torch.distributed group and restarts them after a loss. The training
+state is not Ray's: each new group of workers resumes from the newest valid checkpoint of the run folder.
 """
 
 import contextlib
@@ -36,7 +36,14 @@ from tokenfree.train.loop.parallel import join, keep_to, listen
 from tokenfree.train.loop.stopping import Stop
 from tokenfree.train.loop.worker import Job, work
 from tokenfree.train.ray.child import Link
-from tokenfree.train.ray.cluster import RayLost, Session, exit_if_cut_off, ray_environment, ray_session, run_watched
+from tokenfree.train.ray.cluster import (
+    RayLost,
+    Session,
+    exit_if_cut_off,
+    ray_environment,
+    ray_session,
+    run_watched,
+)
 from tokenfree.train.ray.internals import leave_out_datasets
 from tokenfree.train.ray.loss_callback import LossCallback
 from tokenfree.train.ray.node_callback import NodeCallback
@@ -50,14 +57,20 @@ _TIMEOUT = 20.0  # seconds to wait for an answer, because Ray may never answer w
 
 
 class Channel:
-    """An actor on the machine of the command that passes on lines and requests to stop. Its methods return at once."""
+    """An actor on the machine of the command that passes on lines and requests to stop.
+
+    Its methods return at once.
+    """
 
     def __init__(self) -> None:
         self._lines: list[Line] = []
         self._asked: tuple[str, bool] | None = None
 
     def post(self, lines: list[Line]) -> tuple[str, bool] | None:
-        """Add lines of metrics or events. Return the arguments of `Stop.ask` if training must stop, else None."""
+        """Add lines of metrics or events.
+
+        Return the arguments of `Stop.ask` if training must stop, else None.
+        """
         self._lines += lines
         asked = self._asked
         if asked is not None and asked[1]:
@@ -69,14 +82,20 @@ class Channel:
         return lines
 
     def ask_to_stop(self, reason: str, resumes: bool) -> None:
-        """Ask the workers to stop. A request after which the run resumes (`resumes`) does not replace one to end it."""
+        """Ask the workers to stop.
+
+        A request after which the run resumes (`resumes`) does not replace one to end it.
+        """
         if self._asked is None or not resumes:
             self._asked = (reason, resumes)
 
 
 @contextlib.contextmanager
 def connect_worker(channel: Any, stop: Stop) -> Iterator[OnLine]:
-    """Yield a function that sends lines to the command, in the worker of rank 0. Ask `stop` if training must stop."""
+    """Yield a function that sends lines to the command, in the worker of rank 0.
+
+    Ask `stop` if training must stop.
+    """
     waiting: list[Line] = []
 
     def post() -> None:
@@ -131,7 +150,10 @@ class _TorchGroupBackend(Backend):
         worker_group.execute(_join, backend_config.backend, address, port, backend_config.timeout_s)
 
     def on_shutdown(self, worker_group: Any, backend_config: TorchConfig) -> None:
-        """Kill the workers, whose output is written. Ray's own shutdown waits 35 seconds for those of a lost node."""
+        """Kill the workers, whose output is written.
+
+        Ray's own shutdown waits 35 seconds for those of a lost node.
+        """
         for worker in worker_group.get_workers():
             ray.kill(worker.actor)
 
@@ -143,7 +165,8 @@ def _listen() -> tuple[str, int]:
 
 
 def _join(backend: str, address: str, port: int, seconds: float) -> None:
-    # They announce that this machine or process ends. Training runs in another thread, which cannot handle signals.
+    # They announce that this machine or process ends. Training runs in another thread, which cannot handle
+    # signals.
     for kind in STOP_SIGNALS[1:]:
         signal.signal(kind, lambda number, frame: notice.ask(signal.Signals(number).name, resumes=True))
     context = ray.train.get_context()
@@ -169,13 +192,18 @@ def _join(backend: str, address: str, port: int, seconds: float) -> None:
 
 
 _RESIZE_INTERVAL = 20.0  # seconds between checks for room for more workers
-_ELASTIC = {"RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S": "10"}  # timeout for room on the nodes, then Ray plans again
-# A local cluster is never drained, so it needs no watcher. That is a process that starts with each group of workers.
+# Timeout for room on the nodes, then Ray plans again.
+_ELASTIC = {"RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S": "10"}
+# A local cluster is never drained, so it needs no watcher. That is a process that starts with each group of
+# workers.
 _ALONE = {"RAY_TRAIN_ENABLE_PREEMPTION_WATCHER": "0"}
 
 
 def drive(link: Link, job: bytes, workers: tuple[int, int]) -> str | None:
-    """Train a pickled `Job`, as the function of a `RayChild`. Raises UserError or JobError if a worker or Ray fails."""
+    """Train a pickled `Job`, as the function of a `RayChild`.
+
+    Raises UserError or JobError if a worker or Ray fails.
+    """
     stop = Stop()
     link.listen(stop.ask)
     more = {**(_ELASTIC if workers[0] < workers[1] else {}), **(_ALONE if named_cluster() is None else {})}

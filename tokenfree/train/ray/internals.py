@@ -27,7 +27,10 @@ def draining_nodes() -> set[str]:
 
 
 class Reservation:
-    """Resources that Ray has reserved for a run of Ray Train, by node. Ray itself updates them every 20 seconds."""
+    """Resources that Ray has reserved for a run of Ray Train, by node.
+
+    Ray itself updates them every 20 seconds.
+    """
 
     def __init__(self, run_id: str) -> None:
         from ray.data._internal.cluster_autoscaler.default_autoscaling_coordinator import (
@@ -38,11 +41,17 @@ class Reservation:
         self._coordinator: Any = get_or_create_autoscaling_coordinator()
 
     def read(self, *, seconds: float) -> dict[str, dict[str, float]]:
-        """Return the current resources on each node. Raise RayError if Ray does not answer within `seconds`."""
+        """Return the current resources on each node.
+
+        Raise RayError if Ray does not answer within `seconds`.
+        """
         return ray.get(self.refresh(), timeout=seconds)
 
     def refresh(self) -> Any:
-        """Make Ray update the reservation before it answers later requests. Return the reference of its answer."""
+        """Make Ray update the reservation before it answers later requests.
+
+        Return the reference of its answer.
+        """
         return self._coordinator.get_reserved_resources.remote(self._requester, recompute=True)
 
 
@@ -58,7 +67,10 @@ def leave_out_datasets(trainer: TorchTrainer) -> None:
 
 @contextlib.contextmanager
 def muted(pattern: str) -> Iterator[None]:
-    """Suppress messages of Ray that match `pattern`. RAY_DEDUP_LOGS_SKIP_REGEX works only before Ray is imported."""
+    """Suppress messages of Ray that match `pattern`.
+
+    RAY_DEDUP_LOGS_SKIP_REGEX works only before Ray is imported.
+    """
     previous = stdout_deduplicator.skip_re
     stdout_deduplicator.skip_re = re.compile(pattern)
     try:

@@ -1,7 +1,7 @@
 """`ray start` for several nodes on 127.0.0.1: python -m tokenfree.train.ray.loopback_node start ...
 
-Ray has no option for this. With the variable RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER=0 in all processes of the cluster, Ray
-uses 127.0.0.1 as the address of a machine, but refuses a second node.
+Ray has no option for this. With the variable RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER=0 in all processes of the
+cluster, Ray uses 127.0.0.1 as the address of a machine, but refuses a second node.
 """
 
 import sys

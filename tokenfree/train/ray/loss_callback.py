@@ -13,8 +13,8 @@ from tokenfree.train.runs.run import Run
 class LossCallback(WorkerGroupCallback):
     """A callback that ends the run or records an event when workers fail. Ray restarts workers without limit.
 
-    It raises `GaveUp` if a worker raised an error itself, which would recur, or after `most` losses. Stops with a
-    checkpoint are not counted. Workers are asked to stop before their node is drained and removed.
+    It raises `GaveUp` if a worker raised an error itself, which would recur, or after `most` losses. Stops
+    with a checkpoint are not counted. Workers are asked to stop before their node is drained and removed.
     """
 
     def __init__(self, run: str, owner: str | None, channel: Any, max_losses: int) -> None:
@@ -28,12 +28,17 @@ class LossCallback(WorkerGroupCallback):
         info = worker_group_status.get_preemption_info()
         if info is not None and not self._noticed:
             self._noticed = True
-            self._channel.ask_to_stop.remote(f"the coming end of node {', '.join(info.preempted_node_ids)}", True)
+            self._channel.ask_to_stop.remote(
+                f"the coming end of node {', '.join(info.preempted_node_ids)}", True
+            )
         if worker_group_status.errors:
             self._report(worker_group_status.errors)
 
     def _report(self, worker_exceptions: dict[int, Exception]) -> None:
-        """Report who was lost or stopped. While a node goes down, Ray repeats this call with the same errors."""
+        """Report who was lost or stopped.
+
+        While a node goes down, Ray repeats this call with the same errors.
+        """
         worker_errors = own_errors(worker_exceptions)
         if worker_errors:
             raise GaveUp(worker_errors)
@@ -42,7 +47,9 @@ class LossCallback(WorkerGroupCallback):
         self._reported = True
         stopped = [error for error in worker_exceptions.values() if isinstance(error, Stopped)]
         if stopped:
-            message = f"workers stopped after step {stopped[0].step} by {stopped[0].reason}; starting them again"
+            message = (
+                f"workers stopped after step {stopped[0].step} by {stopped[0].reason}; starting them again"
+            )
             self._record([], message)
             return
         if not self._left:

@@ -60,7 +60,9 @@ class NodeCallback(GroupCallback):
         self._probed_at = float("-inf")
         self._silences = collections.Counter[str]()  # number of consecutive failed checks of a node
 
-    def on_controller_start_worker_group(self, *, scaling_config: Any, num_workers: int) -> dict[str, str] | None:
+    def on_controller_start_worker_group(
+        self, *, scaling_config: Any, num_workers: int
+    ) -> dict[str, str] | None:
         usable, others = usable_nodes()
         if not others or not usable:
             return None

@@ -20,12 +20,18 @@ _ANSWER_SECONDS = 5.0  # timeout for Ray to report the resources
 def worker_capacity(reserved: dict[str, dict[str, float]], scaling: ScalingConfig) -> int:
     per_worker: Any = scaling.resources_per_worker
     needs = {name: amount for name, amount in per_worker.items() if amount}
-    fit = (min(int(there.get(name, 0) // amount) for name, amount in needs.items()) for there in reserved.values())
+    fit = (
+        min(int(there.get(name, 0) // amount) for name, amount in needs.items())
+        for there in reserved.values()
+    )
     return min(sum(fit), scaling.max_workers)
 
 
 class ResizeCallback(GroupCallback):
-    """A callback that fits the number of workers to the room on nodes that answer. Running workers stop first."""
+    """A callback that fits the number of workers to the room on nodes that answer.
+
+    Running workers stop first.
+    """
 
     def __init__(self, scaling: ScalingConfig, channel: Any) -> None:
         self._scaling, self._channel = scaling, channel
@@ -37,7 +43,10 @@ class ResizeCallback(GroupCallback):
         self._reservation = Reservation(train_run_context.run_id)
 
     def after_controller_state_update(self, previous_state: Any, current_state: Any) -> None:
-        """Refresh the resources that Ray plans with, which could be 20 seconds old. Pause while Ray waits for room."""
+        """Refresh the resources that Ray plans with, which could be 20 seconds old.
+
+        Pause while Ray waits for room.
+        """
         if current_state is previous_state:
             time.sleep(_WAITING_INTERVAL)
         interval = _REFRESH_INTERVAL if self._is_running() else _WAITING_INTERVAL
@@ -55,7 +64,9 @@ class ResizeCallback(GroupCallback):
         while (num_workers := self._num_that_fit()) < self._scaling.min_workers:
             time.sleep(_WAITING_INTERVAL)
         if num_workers != resize_decision.num_workers:
-            _log.info("%d workers, and not %d: nodes were lost or came", num_workers, resize_decision.num_workers)
+            _log.info(
+                "%d workers, and not %d: nodes were lost or came", num_workers, resize_decision.num_workers
+            )
         resize_decision.num_workers = num_workers
 
     def _is_running(self) -> bool:

@@ -47,10 +47,15 @@ def explain(error: TrainingFailedError, run: Run, folder: str) -> UserError | Jo
 
 
 def is_of_collective(error: Exception) -> bool:
-    """Return True if the error comes from a broken connection to another worker. Gloo raises plain RuntimeErrors."""
+    """Return True if the error comes from a broken connection to another worker.
+
+    Gloo raises plain RuntimeErrors.
+    """
     if isinstance(error, torch.distributed.DistError):
         return True
-    return isinstance(error, RuntimeError) and any(word in str(error) for word in ("gloo", "Gloo", "NCCL", "TCPStore"))
+    return isinstance(error, RuntimeError) and any(
+        word in str(error) for word in ("gloo", "Gloo", "NCCL", "TCPStore")
+    )
 
 
 class GaveUp(Exception):

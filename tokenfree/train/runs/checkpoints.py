@@ -1,4 +1,6 @@
-"""Checkpoints on disk: written atomically and verified by hash when read. The newest few and the best are kept.
+"""Checkpoints on disk: written atomically and verified by hash when read.
+
+The newest few and the best are kept.
 
     <run>/checkpoints/step_00001000/   model.safetensors  optimizer.safetensors  state.json  COMMIT
 
@@ -39,7 +41,8 @@ class RunProgress:
     seconds: float = 0.0  # seconds spent in steps, without validations and checkpoints
     validation: Mapping[str, float] | None = None  # values of the last validation, as in metrics.jsonl
     best_step: int | None = None  # step of the best validation
-    best_loss: float = float("inf")  # value that validations are compared by, such as nats per target; lower is better
+    # Value that validations are compared by, such as nats per target; lower is better.
+    best_loss: float = float("inf")
 
     def after_step(self, line: Mapping[str, float]) -> RunProgress:
         return dataclasses.replace(
@@ -49,8 +52,13 @@ class RunProgress:
             seconds=self.seconds + line["seconds"],
         )
 
-    def after_validation(self, step: int, validation: Mapping[str, float], selection_loss: float) -> RunProgress:
-        """Return the progress after a validation. The best step is the first with the lowest `selection_loss`."""
+    def after_validation(
+        self, step: int, validation: Mapping[str, float], selection_loss: float
+    ) -> RunProgress:
+        """Return the progress after a validation.
+
+        The best step is the first with the lowest `selection_loss`.
+        """
         progress = dataclasses.replace(self, validation=validation)
         if selection_loss < self.best_loss:
             return dataclasses.replace(progress, best_step=step, best_loss=selection_loss)
@@ -69,14 +77,19 @@ class CheckpointState:
     loader: Mapping[str, str | int | float]  # settings that decide the batches, see `Loader.fingerprint`
     world_size: int  # number of workers that wrote it
     left_out: tuple[int, ...] = ()  # numbers of the skipped batches, ascending
-    recent_losses: tuple[float, ...] = ()  # losses that the next one is compared with, oldest first, nats per target
+    # Losses that the next one is compared with, oldest first, nats per target.
+    recent_losses: tuple[float, ...] = ()
     progress: RunProgress | None = None  # progress of a run
     trial: Mapping[str, Any] | None = None  # progress of a sweep's trial; see tokenfree.train.sweep.trial
 
     def to_mapping(self) -> dict[str, Any]:
         mapping = dataclasses.asdict(self)
         progress, trial = mapping.pop("progress"), mapping.pop("trial")
-        return mapping | ({_PROGRESS: progress} if progress else {}) | ({"trial": trial} if trial is not None else {})
+        return (
+            mapping
+            | ({_PROGRESS: progress} if progress else {})
+            | ({"trial": trial} if trial is not None else {})
+        )
 
     @classmethod
     def from_mapping(cls, mapping: Mapping[str, Any]) -> CheckpointState:
@@ -132,9 +145,8 @@ class Checkpoint:
         saved = {name: tuple(tensor.shape) for name, tensor in tensors.items()}
         wrong = sorted(name for name in expected | saved if expected.get(name) != saved.get(name))
         if wrong:
-            first = (
-                f"{wrong[0]} is {saved.get(wrong[0], 'missing')} there, and {expected.get(wrong[0], 'no part')} here"
-            )
+            here = expected.get(wrong[0], "no part")
+            first = f"{wrong[0]} is {saved.get(wrong[0], 'missing')} there, and {here} here"
             raise UserError(
                 f"{self.path.parents[1]}/config.yaml: its model does not fit the weights of {self.path.name}: "
                 f"{len(wrong)} of {len(expected)} tensors differ ({first}). Restore the file that the run was "
@@ -163,7 +175,10 @@ def write(folder: Path, parts: Mapping[str, Mapping[str, Tensor]], state: Checkp
             shutil.rmtree(folder)
         temporary.rename(folder)
         sync(folder.parent)
-    except (OSError, safetensors.SafetensorError) as error:  # safetensors reports a full disk as its own error
+    except (
+        OSError,
+        safetensors.SafetensorError,
+    ) as error:  # safetensors reports a full disk as its own error
         shutil.rmtree(temporary, ignore_errors=True)
         raise UserError(
             f"cannot write the checkpoint {folder}: {error}; make room or fix the folder, then run the same command "
@@ -196,7 +211,9 @@ def read(folder: Path, *, name: str | None = None) -> Checkpoint:
                 raise JobError(f"the checkpoint {name} is damaged: {file} does not match its hash")
         state = CheckpointState.from_mapping(mapping)
     except OSError as error:
-        raise JobError(f"the checkpoint {name} is damaged: cannot read {Path(error.filename).name}") from error
+        raise JobError(
+            f"the checkpoint {name} is damaged: cannot read {Path(error.filename).name}"
+        ) from error
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise JobError(f"the checkpoint {name} is of another version: its state.json {error}") from error
     return Checkpoint(folder, state, frozenset(file.removesuffix(_SUFFIX) for file in mapping["files"]))
@@ -212,7 +229,9 @@ def steps_of(names: Iterable[str]) -> list[int]:
     return sorted(int(match[1]) for match in matches if match)
 
 
-def newest_sound(steps: Sequence[int], read_step: Callable[[int], Checkpoint], warn: Warn) -> Checkpoint | None:
+def newest_sound(
+    steps: Sequence[int], read_step: Callable[[int], Checkpoint], warn: Warn
+) -> Checkpoint | None:
     """Return the last checkpoint for which `read_step` raises no JobError, or None. `warn` gets these errors."""
     for step in reversed(steps):
         try:
@@ -247,8 +266,13 @@ class CheckpointWriter(contextlib.AbstractContextManager["CheckpointWriter"]):
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="checkpoint")
         self._pending: Future[None] | None = None
 
-    def submit(self, parts: Mapping[str, Mapping[str, Tensor]], state: CheckpointState, *, best: int | None) -> None:
-        """Wait for the previous checkpoint, then start writing one. The tensors must not change afterwards."""
+    def submit(
+        self, parts: Mapping[str, Mapping[str, Tensor]], state: CheckpointState, *, best: int | None
+    ) -> None:
+        """Wait for the previous checkpoint, then start writing one.
+
+        The tensors must not change afterwards.
+        """
         self.wait()
         self._pending = self._pool.submit(self._write, parts, state, best)
 
@@ -258,7 +282,9 @@ class CheckpointWriter(contextlib.AbstractContextManager["CheckpointWriter"]):
         if pending is not None:
             pending.result()
 
-    def _write(self, parts: Mapping[str, Mapping[str, Tensor]], state: CheckpointState, best: int | None) -> None:
+    def _write(
+        self, parts: Mapping[str, Mapping[str, Tensor]], state: CheckpointState, best: int | None
+    ) -> None:
         write(self._folder / checkpoint_name(state.step), parts, state)
         self._saved(state.step, best=best)
 

@@ -23,7 +23,12 @@ from tokenfree.core.stored_files import OPEN, StoredFile, check_finished, rewrit
 from tokenfree.train.config import OPERATIONAL, FinetuneRecipe, PretrainRecipe, R
 from tokenfree.train.data.mixture import Data, Mixture, as_data
 
-CONFIG_NAME, RESULT_NAME, METRICS_NAME, EVENTS_NAME = "config.yaml", "result.json", "metrics.jsonl", "events.jsonl"
+CONFIG_NAME, RESULT_NAME, METRICS_NAME, EVENTS_NAME = (
+    "config.yaml",
+    "result.json",
+    "metrics.jsonl",
+    "events.jsonl",
+)
 Number = int | Annotated[float, Field(allow_inf_nan=False)]
 AtLeastTwo = Annotated[list[str], Field(min_length=2)]  # data directories as on the command line
 RUN_FORMAT, SWEEP_FORMAT = 1, 1  # increased when earlier versions cannot read the folder; see tests/formats/
@@ -140,7 +145,8 @@ class _Incident(TypedDict):
 _CONFIG_ACTION = "put a copy of it back, or give another run"
 _LINE_ACTION = "remove this line from it"
 CONFIG: StoredFile[Mapping[str, Any]] = StoredFile(_WholeConfig, _CONFIG_ACTION, RUN_FORMAT)
-REPORT_CONFIG: StoredFile[Mapping[str, Any]] = StoredFile(_Config, _CONFIG_ACTION, RUN_FORMAT)  # lenient, for reports
+# Lenient, for reports.
+REPORT_CONFIG: StoredFile[Mapping[str, Any]] = StoredFile(_Config, _CONFIG_ACTION, RUN_FORMAT)
 RESULT: StoredFile[dict[str, Any]] = StoredFile(
     _Result, "remove it and give the command that trained the run again, which writes it again"
 )
@@ -173,13 +179,21 @@ class RunConfig(Generic[R]):
     data: Data  # data directory or directories, or the training file; for an imported run, its source
     manifest: str  # fingerprint of the data; "" for an imported run
     init_from: InitFrom | None = None  # None: it started from fresh weights
-    code: Mapping[str, str] = dataclasses.field(default_factory=dict)  # hashes at its start, see `own_code.hashes`
-    attempts: tuple[Mapping[str, Any], ...] = ()  # see train/runs/provenance.py; not compared when a run resumes
-    files: Mapping[str, str] = dataclasses.field(default_factory=dict)  # for fine-tuning: the path of each split
+    # Hashes at its start, see `own_code.hashes`.
+    code: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    # See train/runs/provenance.py; not compared when a run resumes.
+    attempts: tuple[Mapping[str, Any], ...] = ()
+    # For fine-tuning: the path of each split.
+    files: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
     def text(self) -> str:
         data = self.data.words() if isinstance(self.data, Mixture) else self.data
-        mapping = {"format": RUN_FORMAT, "recipe": to_mapping(self.recipe), "data": data, "manifest": self.manifest}
+        mapping = {
+            "format": RUN_FORMAT,
+            "recipe": to_mapping(self.recipe),
+            "data": data,
+            "manifest": self.manifest,
+        }
         optional = {
             "files": dict(self.files),
             "init_from": self.init_from and dataclasses.asdict(self.init_from),
@@ -191,7 +205,10 @@ class RunConfig(Generic[R]):
 
 
 def read_config(run: AnyPath, *, trust_code: bool = False) -> RunConfig[PretrainRecipe]:
-    """Return the config of a pretraining run. Raises UserError if there is none or it is invalid or untrusted."""
+    """Return the config of a pretraining run.
+
+    Raises UserError if there is none or it is invalid or untrusted.
+    """
     return _read(PretrainRecipe, run, trust_code)
 
 
@@ -199,7 +216,9 @@ def read_finetuned(run: AnyPath, *, trust_code: bool = False) -> RunConfig[Finet
     return _read(FinetuneRecipe, run, trust_code)
 
 
-def read_any_config(run: AnyPath, *, trust_code: bool = False) -> RunConfig[PretrainRecipe] | RunConfig[FinetuneRecipe]:
+def read_any_config(
+    run: AnyPath, *, trust_code: bool = False
+) -> RunConfig[PretrainRecipe] | RunConfig[FinetuneRecipe]:
     return (read_finetuned if is_finetuned(run) else read_config)(run, trust_code=trust_code)
 
 
@@ -222,7 +241,10 @@ def no_run(run: AnyPath) -> UserError:
 
 
 def config_before(run: AnyPath, recipe: R, name: str | None = None) -> RunConfig[R] | None:
-    """Return the config of the run that `recipe` would resume, or None. Raises UserError if its recipe is invalid."""
+    """Return the config of the run that `recipe` would resume, or None.
+
+    Raises UserError if its recipe is invalid.
+    """
     try:
         return _config_of(type(recipe), run, trust_code=False, name=name)
     except own_code.UntrustedCode as error:
@@ -237,7 +259,9 @@ def _config_of(cls: type[R], run: AnyPath, trust_code: bool, name: str | None = 
     if mapping is None:
         return None
     if (_TASK in mapping["recipe"]) != (cls is FinetuneRecipe):
-        is_one, expected = ("fine-tuning", "pretraining") if cls is PretrainRecipe else ("pretraining", "fine-tuning")
+        is_one, expected = (
+            ("fine-tuning", "pretraining") if cls is PretrainRecipe else ("pretraining", "fine-tuning")
+        )
         raise UserError(f"{run} is a run of {is_one}, where one of {expected} is needed; give another")
     with own_code.trusting(trust_code, str(run)):
         built = build(cls, mapping["recipe"], source=f"{run}/{CONFIG_NAME}")
@@ -264,7 +288,8 @@ def _mapping(run: AnyPath) -> Mapping[str, Any] | None:
 def open_run(run: Path, config: RunConfig[R], *, name: str | None = None) -> None:
     """Create a run, or check that it has the same recipe, data and first weights. Raises UserError if not.
 
-    Paths of `config` may differ from those of the existing run if their content is the same. Messages call it `name`.
+    Paths of `config` may differ from those of the existing run if their content is the same. Messages call it
+    `name`.
     """
     try:
         run.mkdir(parents=True, exist_ok=True)
@@ -278,7 +303,9 @@ def open_run(run: Path, config: RunConfig[R], *, name: str | None = None) -> Non
             with rewriting(Storage.at(str(run)), [CONFIG_NAME]):
                 write_atomically(run / CONFIG_NAME, config.text())
     except OSError as error:
-        raise UserError(f"cannot write the run folder {run}: {error.strerror}; give another --output") from None
+        raise UserError(
+            f"cannot write the run folder {run}: {error.strerror}; give another --output"
+        ) from None
 
 
 def _compare(previous: RunConfig[R], now: RunConfig[R], name: str) -> None:
@@ -288,16 +315,22 @@ def _compare(previous: RunConfig[R], now: RunConfig[R], name: str) -> None:
             f"{name} and another --output"
         )
     old, new = (dict(flatten(to_mapping(config.recipe))) for config in (previous, now))
-    keys = [key for key in dict.fromkeys([*old, *new]) if old.get(key) != new.get(key) and key not in OPERATIONAL]
+    keys = [
+        key for key in dict.fromkeys([*old, *new]) if old.get(key) != new.get(key) and key not in OPERATIONAL
+    ]
     differences = [f"{key} is {new.get(key)!r}, was {old.get(key)!r}" for key in keys]
     if previous.manifest != now.manifest:
         differences.append(f"the data differ from those of {previous.data}")
     old_start, new_start = previous.init_from, now.init_from
     if (old_start and old_start.sha256) != (new_start and new_start.sha256):
-        options = [f"--init-from {start.path}" if start else "no --init-from" for start in (old_start, new_start)]
+        options = [
+            f"--init-from {start.path}" if start else "no --init-from" for start in (old_start, new_start)
+        ]
         differences.append(f"it began with {options[0]}, not with {options[1]}")
     if differences:
         action = "give the settings of the run, or another --output to start a new one"
         if "train.steps" in keys:
-            action += " (the learning rate of every step depends on train.steps; --extend-to makes a run longer)"
+            action += (
+                " (the learning rate of every step depends on train.steps; --extend-to makes a run longer)"
+            )
         raise UserError(f"{name} is a run of other settings: {'; '.join(differences)}; {action}")

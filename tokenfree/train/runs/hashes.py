@@ -1,7 +1,7 @@
 """`hashes.json` of a finished run or sweep: the SHA-256 of its files, which readers and `tokenfree verify` check.
 
-It is written after all other files of the folder, and includes a hash of itself. Locks and files of other programs are
-left out.
+It is written after all other files of the folder, and includes a hash of itself. Locks and files of other
+programs are left out.
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ from tokenfree.train.runs.config import CONFIG_NAME, RESULT_NAME, RUN_FORMAT, SW
 
 TABLE = "sweep.csv"  # last file that a sweep writes
 _CONFIGS = {CONFIG_NAME: RUN_FORMAT, "sweep.yaml": SWEEP_FORMAT}
-_NOT_HASHED = (LOCK, TEMPORARY, "ray", "wandb", "mlruns")  # folders of locks, partial files and other programs
+# Folders of locks, partial files and other programs.
+_NOT_HASHED = (LOCK, TEMPORARY, "ray", "wandb", "mlruns")
 _CHECKPOINT = re.compile(r"((?:.+/)?checkpoints/step_\d{8,})/[^/]+")
 _LOCK = re.compile(r"lock(\.\w+)?")
 _COPY = "copy the folder again"
@@ -61,7 +62,9 @@ def write_hashes(folder: str) -> None:
 def _hashes(storage: Storage) -> dict[str, str]:
     names = _kept(storage.find())
     states = [name for name in names if _CHECKPOINT.fullmatch(name) and name.endswith(f"/{STATE}")]
-    files = hashes_of(storage, (name for name in names if not _CHECKPOINT.fullmatch(name) or name.endswith(MARK)))
+    files = hashes_of(
+        storage, (name for name in names if not _CHECKPOINT.fullmatch(name) or name.endswith(MARK))
+    )
     for state in states:  # the files of a checkpoint were hashed when they were written
         folder = state.removesuffix(STATE)
         with contextlib.suppress(JobError):  # a damaged checkpoint that training did not need
@@ -130,6 +133,11 @@ def _kept(names: Iterable[str]) -> list[str]:
     kept = []
     for name in names:
         first, last = name.split("/")[0], name.rsplit("/", 1)[-1]
-        if first not in _NOT_HASHED and name != HASHES and not _LOCK.fullmatch(last) and "/_tmp_" not in f"/{name}":
+        if (
+            first not in _NOT_HASHED
+            and name != HASHES
+            and not _LOCK.fullmatch(last)
+            and "/_tmp_" not in f"/{name}"
+        ):
             kept.append(name)
     return kept

@@ -1,18 +1,20 @@
 """Records of a run: metrics.jsonl (one line per step), events.jsonl (restarts and warnings), and TensorBoard.
 
-`metrics.jsonl` holds the history of the current model. When training returns to a checkpoint, the lines after it are
-cut off, so no step occurs twice. Lines of steps:
+`metrics.jsonl` holds the history of the current model. When training returns to a checkpoint, the lines after
+it are cut off, so no step occurs twice. Lines of steps:
 
     step, loss (nats per target, over the global batch), num_targets, accuracy, learning_rate, gradient_norm,
-    characters (in the batch, without special ones and padding), seconds (of the step), data_wait (seconds of it
-    spent waiting for data), utilisation (share of the device's measured peak), and other values of the objective, such
-    as bits_per_character, or masked_loss, next_sentence_loss and next_sentence_accuracy, where loss is the sum of both;
-    spike (1) only if the loss jumped and training continued (see train/loop/losses.py)
+    characters (in the batch, without special ones and padding), seconds (of the step), data_wait (seconds of
+    it spent waiting for data), utilisation (share of the device's measured peak), and other values of the
+    objective, such as bits_per_character, or masked_loss, next_sentence_loss and next_sentence_accuracy,
+    where loss is the sum of both; spike (1) only if the loss jumped and training continued (see
+    train/loop/losses.py)
 
-Lines of validations: step, validation_loss, validation_accuracy, validation_targets, and the other values of the
-objective with the prefix validation_. `events.jsonl` is never cut:
-event ("init_from", "extend", "start", "resume", "slow_precision", "roll_back", "damaged_checkpoint", "worker_lost",
-"not_a_number", "loss_spike", "tracker", "complete"), step, time (seconds since 1970), and more.
+Lines of validations: step, validation_loss, validation_accuracy, validation_targets, and the other values of
+the objective with the prefix validation_. `events.jsonl` is never cut:
+event ("init_from", "extend", "start", "resume", "slow_precision", "roll_back", "damaged_checkpoint",
+"worker_lost", "not_a_number", "loss_spike", "tracker", "complete"), step, time (seconds since 1970), and
+more.
 """
 
 from __future__ import annotations
@@ -36,7 +38,8 @@ OnLine = Callable[[Line], None]  # takes each line as it is recorded
 class ScalarWriter:
     """A writer that appends the numbers after `step` to a new TensorBoard event file in `folder`.
 
-    TensorBoard then ignores later steps in older files. The thread of tensorboardX's SummaryWriter dies on a full disk.
+    TensorBoard then ignores later steps in older files. The thread of tensorboardX's SummaryWriter dies on a
+    full disk.
     """
 
     def __init__(self, folder: Path, *, step: int) -> None:
@@ -54,7 +57,9 @@ class ScalarWriter:
         from tensorboardX.proto.event_pb2 import Event  # pyright: ignore[reportAttributeAccessIssue]
         from tensorboardX.proto.summary_pb2 import Summary  # pyright: ignore[reportAttributeAccessIssue]
 
-        summary = Summary(value=[Summary.Value(tag=name, simple_value=value) for name, value in values.items()])
+        summary = Summary(
+            value=[Summary.Value(tag=name, simple_value=value) for name, value in values.items()]
+        )
         self._events.write_event(Event(wall_time=time.time(), step=step, summary=summary))
         if time.monotonic() - self._flushed_at > _FLUSH_INTERVAL:
             self._flushed_at = time.monotonic()
@@ -65,7 +70,10 @@ class ScalarWriter:
 
 
 class Recorder(contextlib.AbstractContextManager["Recorder"]):
-    """A recorder that appends lines to the files of a run. Lines after `step` are cut off. `on_line` gets new ones."""
+    """A recorder that appends lines to the files of a run.
+
+    Lines after `step` are cut off. `on_line` gets new ones.
+    """
 
     def __init__(self, run: Path, *, step: int, on_line: OnLine) -> None:
         self._on_line = on_line

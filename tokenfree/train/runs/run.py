@@ -6,9 +6,10 @@
     <run>/result.json     written last: the run is complete
     <run>/ray/            storage and logs of Ray, if it was used
 
-A run in a store, such as s3://bucket/run, is trained in a local folder and copied to the store with each checkpoint.
-The store is authoritative: a resumed run begins with its content. The commit mark of a checkpoint is copied last. A
-killed run therefore leaves complete checkpoints with the metrics up to them. A partly copied checkpoint is ignored.
+A run in a store, such as s3://bucket/run, is trained in a local folder and copied to the store with each
+checkpoint. The store is authoritative: a resumed run begins with its content. The commit mark of a checkpoint
+is copied last. A killed run therefore leaves complete checkpoints with the metrics up to them. A partly
+copied checkpoint is ignored.
 """
 
 from __future__ import annotations
@@ -51,7 +52,8 @@ _NOT_COPIED = ("checkpoints", "ray", LOCK, "lock.worker", "lock.fetch")  # by `_
 class Run:
     """A run in a folder that all workers can access, or in an object store.
 
-    A process that writes to a run in a store has the `owner` that `claimed` yields. `folder` is where the worker of
+    A process that writes to a run in a store has the `owner` that `claimed` yields. `folder` is where the
+    worker of
     rank 0 reads and writes: the run itself, or its copy on this machine.
     """
 
@@ -71,13 +73,18 @@ class Run:
             self.folder = base / self.name.rstrip("/").rsplit("/", 1)[-1]
 
     def open(self, config: RunConfig[Any]) -> None:
-        """Create a new run, or check an existing one. Raises UserError if recipe or data differ, or it is read-only."""
+        """Create a new run, or check an existing one.
+
+        Raises UserError if recipe or data differ, or it is read-only.
+        """
         if self._local:
             open_run(self.folder, config)
             return
         names = [name for name in self.storage.names() if name != LOCK]
         if names and CONFIG_NAME not in names:
-            raise UserError(f"{self.name} holds other files and no run; give an empty or new address as --output")
+            raise UserError(
+                f"{self.name} holds other files and no run; give an empty or new address as --output"
+            )
         with tempfile.TemporaryDirectory(prefix="tokenfree-") as scratch:
             file = Path(scratch) / CONFIG_NAME
             old = self._retry(lambda: self.storage.read_bytes(CONFIG_NAME)) if names else b""
@@ -105,8 +112,13 @@ class Run:
 
     @contextlib.contextmanager
     def claimed(self) -> Iterator[str | None]:
-        """Lock the run, and yield the owner that workers need in a store. Raises UserError if it is already trained."""
-        held = UserError(f"{self.name} is being trained by another command; wait for it or give another --output")
+        """Lock the run, and yield the owner that workers need in a store.
+
+        Raises UserError if it is already trained.
+        """
+        held = UserError(
+            f"{self.name} is being trained by another command; wait for it or give another --output"
+        )
         if self._local:
             with lock(self.folder / "lock", seconds=0, held=held):
                 yield None
@@ -118,9 +130,10 @@ class Run:
     def written(self) -> Iterator[None]:
         """Give the worker of rank 0 exclusive access to the run in `folder` within the block.
 
-        For a run in a store, `folder` begins with the store's content without checkpoints. At the end the other files
-        are copied back, the result last, and the local copy is removed. This waits for a worker that outlives an
-        earlier command; on a machine that is cut off, it takes up to 45 seconds. Raises JobError if it stays.
+        For a run in a store, `folder` begins with the store's content without checkpoints. At the end the
+        other files are copied back, the result last, and the local copy is removed. This waits for a worker
+        that outlives an earlier command; on a machine that is cut off, it takes up to 45 seconds. Raises
+        JobError if it stays.
         """
         held = JobError(f"another process still trains {self.name}; end it and run the same command again")
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -168,7 +181,8 @@ class Run:
             if not (self.folder / CONFIG_NAME).is_file():
                 raise no_run(self.name)
             return
-        left_out = (*_NOT_COPIED, "tensorboard", "profile", HASHES)  # the hashes cover files that are not copied
+        # The hashes cover files that are not copied.
+        left_out = (*_NOT_COPIED, "tensorboard", "profile", HASHES)
         names = [name for name in self._retry(self.storage.find) if name.split("/")[0] not in left_out]
         if CONFIG_NAME not in names:
             raise no_run(self.name)
@@ -185,14 +199,19 @@ class Run:
         """Return the newest valid checkpoint, on this machine. `warn` gets a message about each damaged one."""
         steps = self.steps()
         if not self._local:  # without a mark the copy is incomplete
-            steps = [step for step in steps if self.storage.size(f"{_name(step)}/{checkpoints.MARK}") is not None]
+            steps = [
+                step for step in steps if self.storage.size(f"{_name(step)}/{checkpoints.MARK}") is not None
+            ]
         return checkpoints.newest_sound(steps, self.at, warn)
 
     def here(self, checkpoint: Checkpoint) -> Checkpoint:
         return checkpoint if self._local else self.at(checkpoint.step)
 
     def at(self, step: int) -> Checkpoint:
-        """Return the checkpoint of a step, on this machine. Raises JobError if it is damaged or does not exist."""
+        """Return the checkpoint of a step, on this machine.
+
+        Raises JobError if it is damaged or does not exist.
+        """
         name = _name(step)
         folder = self.folder / name
         if self._local:
@@ -202,7 +221,9 @@ class Run:
         with lock(self.folder / "lock.fetch", seconds=3600, held=held):
             mark = self._read(f"{name}/{checkpoints.MARK}")
             if mark is None:
-                raise JobError(f"the checkpoint {self.name}/{name} is damaged: cannot read {checkpoints.MARK}")
+                raise JobError(
+                    f"the checkpoint {self.name}/{name} is damaged: cannot read {checkpoints.MARK}"
+                )
             with contextlib.suppress(JobError, OSError):
                 if (folder / checkpoints.MARK).read_bytes() == mark:
                     return checkpoints.read(folder)
@@ -289,9 +310,10 @@ def _version(path: Path) -> tuple[int, int]:
 def checkpoint_of(run: AnyPath, step: int | None = None, *, best: bool = False) -> Checkpoint:
     """Return the checkpoint to use a run with. Raises UserError if it has none, JobError if it is damaged.
 
-    By default it is the last one of a finished run, or with `best` the best one of a fine-tuned run. For an unfinished
-    run it is the newest valid one; a warning names each damaged one that is newer. Any other damaged file of a finished
-    run raises JobError too, except other checkpoints if `step` is given or the run is in a store.
+    By default it is the last one of a finished run, or with `best` the best one of a fine-tuned run. For an
+    unfinished run it is the newest valid one; a warning names each damaged one that is newer. Any other
+    damaged file of a finished run raises JobError too, except other checkpoints if `step` is given or the run
+    is in a store.
     """
     place = Run(run)
     check_finished(place.name, lambda name: not name.startswith("checkpoints/"))
@@ -301,7 +323,9 @@ def checkpoint_of(run: AnyPath, step: int | None = None, *, best: bool = False) 
     if step is not None and step not in steps:
         raise UserError(f"{run} has no checkpoint of step {step}. Use one of these: {_listed(steps)}.")
     ended = result.get("best_step") if best else None
-    chosen = next((candidate for candidate in (step, ended, result.get("steps")) if candidate is not None), None)
+    chosen = next(
+        (candidate for candidate in (step, ended, result.get("steps")) if candidate is not None), None
+    )
     damaged: list[str] = []
     if chosen is None:
         checkpoint = place.newest(damaged.append)

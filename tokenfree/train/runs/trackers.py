@@ -1,8 +1,9 @@
 """Experiment trackers in addition to metrics.jsonl and TensorBoard: Weights & Biases and MLflow, imported only if used.
 
-They run in the process of the command and get the same lines as the live display. Their own environment variables say
-where they write: `WANDB_MODE=offline`, `WANDB_PROJECT`, `MLFLOW_TRACKING_URI`, and so on. A resumed run continues the
-same run of a tracker; its id is in events.jsonl. A tracker whose server does not answer within seconds is left out.
+They run in the process of the command and get the same lines as the live display. Their own environment
+variables say where they write: `WANDB_MODE=offline`, `WANDB_PROJECT`, `MLFLOW_TRACKING_URI`, and so on. A
+resumed run continues the same run of a tracker; its id is in events.jsonl. A tracker whose server does not
+answer within seconds is left out.
 """
 
 from __future__ import annotations
@@ -35,9 +36,10 @@ T = TypeVar("T")
 
 
 class Wandb:
-    """A run of Weights & Biases. `id` is that of an earlier start. Raises UserError if it refuses the settings.
+    """A run of Weights & Biases. `id` is that of an earlier start.
 
-    Its x axis is the metric `step`, because steps repeat after a roll-back.
+    Raises UserError if it refuses the settings. Its x axis is the metric `step`, because steps repeat after a
+    roll-back.
     """
 
     def __init__(self, name: str, id: str | None, settings: Mapping[str, Any], folder: Path | None) -> None:
@@ -89,9 +91,12 @@ class Mlflow:
             self._client = mlflow.MlflowClient(tracking_uri=uri)
             experiment = os.environ.get("MLFLOW_EXPERIMENT_NAME", PROJECT)
             existing = self._client.get_experiment_by_name(experiment)
-            number = self._client.create_experiment(experiment) if existing is None else existing.experiment_id
+            number = (
+                self._client.create_experiment(experiment) if existing is None else existing.experiment_id
+            )
             self.id = id or self._client.create_run(number, run_name=name, tags={}).info.run_id
-            # MLflow's parameters cannot be changed. If a setting differs when the run resumes, the first value stays.
+            # MLflow's parameters cannot be changed. If a setting differs when the run resumes, the first
+            # value stays.
             logged = self._client.get_run(self.id).data.params
             params = [Param(key, str(value)) for key, value in settings.items() if key not in logged]
             for start in range(0, len(params), 100):  # the maximum per request
@@ -127,8 +132,13 @@ def check(names: Sequence[str]) -> None:
 
 
 @contextlib.contextmanager
-def tracked(names: Sequence[str], run: Run, settings: Mapping[str, Any], progress: OnLine) -> Iterator[OnLine]:
-    """Yield a function that takes the lines of a run. A tracker that fails gets no more, and a message says so."""
+def tracked(
+    names: Sequence[str], run: Run, settings: Mapping[str, Any], progress: OnLine
+) -> Iterator[OnLine]:
+    """Yield a function that takes the lines of a run.
+
+    A tracker that fails gets no more, and a message says so.
+    """
     if not names:
         yield progress
         return
@@ -169,7 +179,10 @@ def tracked(names: Sequence[str], run: Run, settings: Mapping[str, Any], progres
 
 
 def _in_time(call: Callable[[], T]) -> T:
-    """Return the result of a call in another thread. Raises TimeoutError if it takes too long, as without an answer."""
+    """Return the result of a call in another thread.
+
+    Raises TimeoutError if it takes too long, as without an answer.
+    """
     result: Future[T] = Future()
 
     def run() -> None:

@@ -1,8 +1,8 @@
 """The record of a sweep: a journal with one event per line, and the state of the trials after these events.
 
-Ray Tune saves its own state rarely and without the reports, so a sweep resumes from the journal, and its table, files
-and page are made from it. The `event` of an event names what happened; `_FIELDS` lists its other fields. The last field
-of a line is its `checksum`.
+Ray Tune saves its own state rarely and without the reports, so a sweep resumes from the journal, and its
+table, files and page are made from it. The `event` of an event names what happened; `_FIELDS` lists its other
+fields. The last field of a line is its `checksum`.
 """
 
 import dataclasses
@@ -69,7 +69,10 @@ class TrialState:
 
     @property
     def report_number(self) -> int:
-        """Number of the last report, 0 before the first. All trials make the same number, evenly over the budget."""
+        """Number of the last report, 0 before the first.
+
+        All trials make the same number, evenly over the budget.
+        """
         return self.last.get("report", 0)
 
     def value_at(self, metric: str, amount: float, unit: str = "step") -> float | None:
@@ -101,7 +104,9 @@ class TrialState:
             case "begin":
                 return dataclasses.replace(self, running=True, error="")
             case "failure":
-                return dataclasses.replace(self, failures=self.failures + 1, error=event["error"], running=False)
+                return dataclasses.replace(
+                    self, failures=self.failures + 1, error=event["error"], running=False
+                )
         new = dataclasses.replace(self, reports=(*self.reports, event["report"]), verdict=event["verdict"])
         return dataclasses.replace(new, running=self.running and not new.ended)
 
@@ -152,16 +157,22 @@ class History:
     def after(self, event: Event) -> Self:
         match event["event"]:
             case "start":
-                idle = {name: dataclasses.replace(trial, running=False) for name, trial in self.trials.items()}
+                idle = {
+                    name: dataclasses.replace(trial, running=False) for name, trial in self.trials.items()
+                }
                 return dataclasses.replace(self, num_settings=event["settings"], trials=idle)
             case "skip":
-                return dataclasses.replace(self, skipped=(*self.skipped, (event["values"], tuple(event["reasons"]))))
+                return dataclasses.replace(
+                    self, skipped=(*self.skipped, (event["values"], tuple(event["reasons"])))
+                )
             case "propose":
                 setting, values, new = event["setting"], event["values"], {}
                 for seed in range(self.seeds):
                     name = f"trial_{setting:03d}" + (f"_seed_{seed}" if self.seeds > 1 else "")
                     new[name] = TrialState(name, setting, seed, values, self.reports, target=self.target)
-                return dataclasses.replace(self, trials={**self.trials, **new}, proposed=(*self.proposed, values))
+                return dataclasses.replace(
+                    self, trials={**self.trials, **new}, proposed=(*self.proposed, values)
+                )
             case "exhausted":
                 return dataclasses.replace(self, exhausted=True)
         trial = self.trials[event["trial"]].after(event)
@@ -206,7 +217,9 @@ def read_history(folder: Path, *, seeds: int, reports: int, target: Metric = LOS
     Raises UserError if the sweep has ended and its journal is missing.
     """
     if (folder / TABLE).is_file() and not (folder / JOURNAL).is_file():
-        raise UserError(f"{folder}: {JOURNAL} is gone, from which a sweep is read; put it back beside {TABLE}")
+        raise UserError(
+            f"{folder}: {JOURNAL} is gone, from which a sweep is read; put it back beside {TABLE}"
+        )
     history = History(seeds, reports, target)
     for place, event in _events(folder):
         if "trial" in event and event["trial"] not in history.trials:
@@ -232,7 +245,8 @@ class _Sweep(TypedDict):
     format: NotRequired[Format]
     fingerprints: NotRequired[dict[Literal["sweep", "data"], str]]
     recipe: _Recipe
-    inputs: NotRequired[dict[str, Any]]  # of the command's options; `overrides` are those of the recipe as given
+    # Of the command's options; `overrides` are those of the recipe as given.
+    inputs: NotRequired[dict[str, Any]]
     attempts: NotRequired[list[Attempt] | None]
 
 
@@ -252,7 +266,8 @@ class _Report(TypedDict):
 
 
 _FIELDS: Mapping[str, Mapping[str, Any]] = {
-    # A command starts or resumes the sweep, and nothing trains yet. `settings` is the number of settings to try.
+    # A command starts or resumes the sweep, and nothing trains yet. `settings` is the number of settings to
+    # try.
     "start": {"settings": Count},
     # A setting cannot be run.
     "skip": {"values": dict[str, Any], "reasons": list[str]},

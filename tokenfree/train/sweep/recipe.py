@@ -38,7 +38,8 @@ class Metric:
 
 LOSS = Metric()  # in nats per target, on held-out windows
 SPEED = Metric("characters_per_second", "max")  # in training steps, without validations
-SCORE = Metric("dev_score", "max")  # main score of a task on the development set, of the best checkpoint so far
+# Main score of a task on the development set, of the best checkpoint so far.
+SCORE = Metric("dev_score", "max")
 ERROR = Metric("dev_error")  # the same for a task whose main score is an error
 
 
@@ -62,11 +63,13 @@ class Hyperparameter:
 
     Attributes:
         choice: values to choose from.
-        grid: values, each of which is tried with every combination of the other grids, unlike those of `choice`.
+        grid: values, each of which is tried with every combination of the other grids, unlike those of
+            `choice`.
         integer: lowest and highest integer.
         uniform: lowest and highest number.
         log_uniform: lowest and highest number, both above 0, with a uniform distribution of the logarithm.
-        when: other keys, each with the value or the list of values that it must have; otherwise the key is not set.
+        when: other keys, each with the value or the list of values that it must have; otherwise the key is
+            not set.
     """
 
     choice: Annotated[tuple[Any, ...], Field(min_length=1)] | None = None
@@ -88,7 +91,10 @@ class Hyperparameter:
 
     @property
     def listed(self) -> Sequence[Any] | None:
-        """All values, if they can be listed. A range of integers takes no memory, and may be too long for `len`."""
+        """All values, if they can be listed.
+
+        A range of integers takes no memory, and may be too long for `len`.
+        """
         if self.integer is not None:
             return range(self.integer[0], self.integer[1] + 1)
         return self.choice or self.grid
@@ -110,9 +116,9 @@ class Hyperparameter:
         return self.rounded(math.exp(low + quantile * (high - low)))
 
     def rounded(self, value: float) -> float:
-        """Round to four significant digits, or to more where the range is narrow. The result lies in the range.
+        """Round to four significant digits, or to more where the range is narrow.
 
-        Values are then readable, and the same on every machine.
+        The result lies in the range. Values are then readable, and the same on every machine.
         """
         low, high = self.uniform or self.log_uniform or (value, value)
         value = min(max(value, low), high)
@@ -124,7 +130,10 @@ Space = Mapping[str, Hyperparameter]
 
 
 def ordered(space: Space) -> list[str]:
-    """Return the keys so that each follows those that its condition names. Raises UserError if they form a cycle."""
+    """Return the keys so that each follows those that its condition names.
+
+    Raises UserError if they form a cycle.
+    """
     needed = {key: sorted(set(space[key].when) & set(space)) for key in sorted(space)}
     try:
         return list(TopologicalSorter(needed).static_order())
@@ -134,10 +143,15 @@ def ordered(space: Space) -> list[str]:
 
 
 def active(space: Space, drawn: Values, fixed: Fixed) -> Values:
-    """Return `drawn` without the keys whose condition does not hold. Raises UserError if conditions form a cycle."""
+    """Return `drawn` without the keys whose condition does not hold.
+
+    Raises UserError if conditions form a cycle.
+    """
     values: Values = {}
     for key in ordered(space):
-        if all(_holds(other, condition, space, values, fixed) for other, condition in space[key].when.items()):
+        if all(
+            _holds(other, condition, space, values, fixed) for other, condition in space[key].when.items()
+        ):
             values[key] = drawn[key]
     return {key: values[key] for key in sorted(values)}
 
@@ -166,8 +180,9 @@ def _holds(other: str, condition: Any, space: Space, values: Values, fixed: Fixe
 class Even:
     """Settings that cover the search space evenly: a scrambled Sobol sequence with a dimension per hyperparameter.
 
-    Sobol 1967, scrambled as in Owen 1998, "Scrambling Sobol' and Niederreiter-Xing Points". The first n settings are
-    spread well for every n, so more trials only add settings. Every combination of grids is tried in turn.
+    Sobol 1967, scrambled as in Owen 1998, "Scrambling Sobol' and Niederreiter-Xing Points". The first n
+    settings are spread well for every n, so more trials only add settings. Every combination of grids is
+    tried in turn.
 
     Attributes:
         name: `even`.
@@ -204,9 +219,9 @@ class Grid:
 class Tpe:
     """Settings that a model of the previous trials expects to be good: Optuna's tree-structured Parzen estimator.
 
-    Bergstra et al. 2011, "Algorithms for Hyper-Parameter Optimization", section 4; for two objectives Ozaki et al.
-    2022, "Multiobjective Tree-Structured Parzen Estimator", JAIR 73. Running trials count as bad ones, so that
-    concurrent settings differ (the constant liar of Ginsbourger et al. 2010).
+    Bergstra et al. 2011, "Algorithms for Hyper-Parameter Optimization", section 4; for two objectives Ozaki
+    et al. 2022, "Multiobjective Tree-Structured Parzen Estimator", JAIR 73. Running trials count as bad ones,
+    so that concurrent settings differ (the constant liar of Ginsbourger et al. 2010).
 
     Attributes:
         name: `tpe`.
@@ -221,8 +236,8 @@ class Tpe:
 class Asha:
     """Ray Tune's asynchronous successive halving, which stops the worse trials at each rung.
 
-    Li et al. 2020, "A System for Massively Parallel Hyperparameter Tuning", arXiv 1810.05934. A trial continues if it
-    is in the best 1/`reduction` of the trials that have reached the rung so far.
+    Li et al. 2020, "A System for Massively Parallel Hyperparameter Tuning", arXiv 1810.05934. A trial
+    continues if it is in the best 1/`reduction` of the trials that have reached the rung so far.
 
     Attributes:
         name: `asha`.
@@ -296,20 +311,20 @@ class Budget:
 class SweepRecipe:
     """A search over dotted keys of a recipe for pretraining or fine-tuning.
 
-    `overrides` are merged into `base` for every trial and for the best recipe. A hyperparameter named `variant` chooses
-    among other recipes that replace `base`. On disk, `base` and the variants may be names or files; here they are
-    mappings.
+    `overrides` are merged into `base` for every trial and for the best recipe. A hyperparameter named
+    `variant` chooses among other recipes that replace `base`. On disk, `base` and the variants may be names
+    or files; here they are mappings.
 
     Attributes:
         base: the recipe that trials change: a name, a file or the mapping itself.
-        variants: mappings of the recipes that a hyperparameter named `variant` chooses from; filled in from their
-            names.
+        variants: mappings of the recipes that a hyperparameter named `variant` chooses from; filled in from
+            their names.
         overrides: keys that override those of the base in the recipe of every trial and in the best one.
         space: the search space: hyperparameters by dotted keys of the recipe.
         searcher: which settings are tried, in which order.
         scheduler: which trials continue after a report.
-        objectives: one or two metrics to optimize. For fine-tuning the first is dev_score, the main score on the
-            development set, or dev_error if that score is an error.
+        objectives: one or two metrics to optimize. For fine-tuning the first is dev_score, the main score on
+            the development set, or dev_error if that score is an error.
         trials: number of settings to try, at least 1; null: 8, or all if there are fewer or for a whole grid.
         seeds: number of trials per setting, with `train.seed`, `train.seed` + 1 and so on.
         budget: budget of one trial.
@@ -357,7 +372,8 @@ class SweepRecipe:
     def recipe(self, values: Mapping[str, Any], seed: int = 0) -> Recipe:
         """Return the recipe of a trial by values and seed number. Raises UserError if it is invalid.
 
-        A budget in steps sets its number of steps. With one in seconds that number is computed when the trial starts.
+        A budget in steps sets its number of steps. With one in seconds that number is computed when the trial
+        starts.
         """
         recipe = build(self.recipe_class, self.mapping(values), source=f"trial {dict(values)}")
         train: dict[str, Any] = {"seed": recipe.train.seed + seed}
@@ -371,7 +387,10 @@ class SweepRecipe:
         return to_mapping(build(self.recipe_class, self.mapping(values), source=f"trial {dict(values)}"))
 
     def fixed(self, key: str, values: Values) -> Any:
-        """Return the value of a key in the recipe with these values, or None. Raises UserError if they are invalid."""
+        """Return the value of a key in the recipe with these values, or None.
+
+        Raises UserError if they are invalid.
+        """
         return value_at(self.best_recipe(values), key)
 
 
@@ -467,21 +486,25 @@ def _problems_of_hyperparameter(sweep: SweepRecipe, key: str) -> Iterator[str]:
         with own_code.trusting(own_code.is_trusted(), f"space: {key}"):
             draft(sweep.recipe_class, sweep.mapping({**values, key: value}))
     try:
-        problems = draft(sweep.recipe_class, sweep.mapping({**values, key: hyperparameter.value(0.0)})).problems
+        problems = draft(
+            sweep.recipe_class, sweep.mapping({**values, key: hyperparameter.value(0.0)})
+        ).problems
     except UserError as error:
         problems = (str(error),)
     yield from (f"space: {key}: {problem}" for problem in problems if problem not in recipe.problems)
 
 
 def _may_name_code(value: Any) -> bool:
-    return any(map(_may_name_code, value.values())) if isinstance(value, Mapping) else own_code.is_custom(value)
+    return (
+        any(map(_may_name_code, value.values())) if isinstance(value, Mapping) else own_code.is_custom(value)
+    )
 
 
 def with_task_defaults(mapping: Mapping[str, Any]) -> dict[str, Any]:
     """Return the mapping of a sweep, with the defaults of a task if its base is a recipe of fine-tuning.
 
-    A trial of a task is then the run that `tokenfree finetune` would make with its setting: it has the same steps and
-    validations, and none is stopped early. If all values can be listed, every combination is tried.
+    A trial of a task is then the run that `tokenfree finetune` would make with its setting: it has the same
+    steps and validations, and none is stopped early. If all values can be listed, every combination is tried.
     """
     base, space = mapping.get("base"), mapping.get("space")
     if not isinstance(base, Mapping) or TASK not in base:

@@ -22,13 +22,23 @@ ONE_SEED = "one seed per setting: differences between settings may be chance"
 BEST = "best.yaml"  # a recipe
 SKIPPED, TRIALS = "skipped.json", "trials.jsonl"
 RESULTS = (BEST, SKIPPED, TRIALS, TABLE)  # files of results, in the order in which they are written
-METRICS = ("step", "validation_loss", "validation_accuracy", "characters_per_second", "train_seconds", "parameters")
+METRICS = (
+    "step",
+    "validation_loss",
+    "validation_accuracy",
+    "characters_per_second",
+    "train_seconds",
+    "parameters",
+)
 _NO_METRICS = frozenset({"report", "seed", "machine"})  # fields of a report that are not columns of the table
-_LINE = ("name", "values", "state", "reports", "error", "setting", "seed")  # fields of a trial in trials.jsonl
+# Fields of a trial in trials.jsonl.
+_LINE = ("name", "values", "state", "reports", "error", "setting", "seed")
 _MIN_SETTINGS = 3  # minimum number of settings for a Pareto front
-LEVELS = 8  # a hyperparameter with more different numbers is divided into BINS with about the same number of trials
+# A hyperparameter with more different numbers is divided into BINS with about the same number of trials.
+LEVELS = 8
 BINS = 4
-STATES = ("finished", "stopped", "failed", "running", "waiting")  # states of trials, in the order of the counts
+# States of trials, in the order of the counts.
+STATES = ("finished", "stopped", "failed", "running", "waiting")
 
 
 def hyperparameters(trials: Sequence[TrialState]) -> list[str]:
@@ -75,7 +85,9 @@ class Setting:
 
     def reached(self, metric: str, amount: float, unit: str = "step") -> list[tuple[TrialState, float]]:
         """Return the trials that reached `amount` of `unit` and did not fail, with their `metric` at that point."""
-        values = [(trial, trial.value_at(metric, amount, unit)) for trial in self.trials if trial.state != "failed"]
+        values = [
+            (trial, trial.value_at(metric, amount, unit)) for trial in self.trials if trial.state != "failed"
+        ]
         return [(trial, value) for trial, value in values if value is not None]
 
     def interval(self, metric: str, amount: float, unit: str = "step") -> MeanInterval | None:
@@ -95,7 +107,8 @@ class Setting:
     def _mean(self, cost: Callable[[Report], float]) -> float | None:
         costs = []
         for trial in self.trials:
-            with contextlib.suppress(KeyError, TypeError, ZeroDivisionError):  # not reported, or by an early version
+            # Not reported, or by an early version.
+            with contextlib.suppress(KeyError, TypeError, ZeroDivisionError):
                 costs.append(cost(trial.last))
         return float(f"{fmean(costs):.2g}") if costs else None
 
@@ -121,8 +134,8 @@ def settings(trials: Iterable[TrialState]) -> list[Setting]:
 def full_amount(trials: Iterable[TrialState], unit: str = "step") -> float | None:
     """Return the largest amount of `unit` that every finished trial used.
 
-    If no trial has finished, return the most that any trial used. With a budget in seconds each trial ends a little
-    after it, so trials are compared where the first of them ended.
+    If no trial has finished, return the most that any trial used. With a budget in seconds each trial ends a
+    little after it, so trials are compared where the first of them ended.
     """
     ended = [(trial.state, trial.last.get(unit)) for trial in trials if trial.state != "failed"]
     finished = [float(amount) for state, amount in ended if state == "finished" and is_number(amount)]
@@ -145,8 +158,8 @@ def rank(
 ) -> list[Ranked]:
     """Return the settings with a value at `amount` (by default `full_amount`), best first by their mean over seeds.
 
-    Settings with the most seeds come before all with fewer, because the seeds that a scheduler lets continue are the
-    luckier ones.
+    Settings with the most seeds come before all with fewer, because the seeds that a scheduler lets continue
+    are the luckier ones.
     """
     trials = list(trials)
     amount = full_amount(trials, unit) if amount is None else amount
@@ -157,7 +170,9 @@ def rank(
         for setting in settings(trials)
         if (interval := setting.interval(target.metric, amount, unit)) is not None
     ]
-    return sorted(ranked, key=lambda item: (-item.interval.count, target.cost(item.interval.mean), item.setting.name))
+    return sorted(
+        ranked, key=lambda item: (-item.interval.count, target.cost(item.interval.mean), item.setting.name)
+    )
 
 
 def best(trials: Iterable[TrialState], *, target: Metric = LOSS, unit: str = "step") -> TrialState | None:
@@ -177,8 +192,8 @@ def is_by_chance(trials: Iterable[TrialState], ranked: Sequence[Ranked]) -> bool
 def front(items: Sequence[Ranked], quality: Metric) -> list[Ranked]:
     """Return the Pareto front of quality and speed, in the order of `items`.
 
-    Only settings with the most seeds are compared, because the seeds that a scheduler lets continue are the luckier
-    ones.
+    Only settings with the most seeds are compared, because the seeds that a scheduler lets continue are the
+    luckier ones.
     """
     max_seeds = max((item.interval.count for item in items), default=0)
     points = []
@@ -270,7 +285,11 @@ def table(sweep: SweepRecipe, trials: Sequence[TrialState]) -> str:
     for trial in trials:
         values = [format_value(trial.values.get(key)) for key in keys]
         metrics = [format_value(trial.last.get(name)) for name in (*METRICS, *more)]
-        marks = [format_value(trial.setting), format_value(trial.seed), "yes" if trial.name in on_front else ""]
+        marks = [
+            format_value(trial.setting),
+            format_value(trial.seed),
+            "yes" if trial.name in on_front else "",
+        ]
         writer.writerow([trial.name, trial.state, *values, *metrics, *marks, trial.error])
     return file.getvalue()
 
@@ -278,7 +297,10 @@ def table(sweep: SweepRecipe, trials: Sequence[TrialState]) -> str:
 def write(
     folder: Path, sweep: SweepRecipe, trials: Sequence[TrialState], skipped: Mapping[str, int] | None = None
 ) -> list[Path]:
-    """Write the best recipe, if any trial has a result, and the tables, `sweep.csv` last. Return the paths."""
+    """Write the best recipe, if any trial has a result, and the tables, `sweep.csv` last.
+
+    Return the paths.
+    """
     files = {}
     winner = best(trials, target=sweep.target, unit=sweep.budget.unit)
     if winner is not None:

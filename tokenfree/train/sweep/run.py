@@ -40,7 +40,16 @@ from tokenfree.train.runs.config import SWEEP_FORMAT, InitFrom, RunConfig
 from tokenfree.train.runs.hashes import write_hashes
 from tokenfree.train.runs.provenance import attempt
 from tokenfree.train.runs.run import Run
-from tokenfree.train.sweep.history import RAY, SCORES, SWEEP_FILE, TABLE, Event, History, TrialState, read_history
+from tokenfree.train.sweep.history import (
+    RAY,
+    SCORES,
+    SWEEP_FILE,
+    TABLE,
+    Event,
+    History,
+    TrialState,
+    read_history,
+)
 from tokenfree.train.sweep.recipe import SweepRecipe, check_space
 from tokenfree.train.sweep.results import RESULTS, best, rank, settings, write
 from tokenfree.train.sweep.search import Progress, Proposer, plan
@@ -59,8 +68,8 @@ logger = logging.getLogger("tokenfree")
 class SweepResult:
     """Results of a sweep. `best` is the first trial of the best setting; None if no trial has a result.
 
-    `skipped` is the number of settings that cannot be run, by reason. `already_complete` means that nothing was
-    trained.
+    `skipped` is the number of settings that cannot be run, by reason. `already_complete` means that nothing
+    was trained.
     """
 
     trials: tuple[TrialState, ...]
@@ -90,19 +99,23 @@ def run_sweep(
 ) -> SweepResult:
     """Run the sweep on data directories, or on the files of a task, into the folder `output`, or resume it.
 
-    `progress` is called with every new event and the state after it. One event is not in the journal: `lost`, when Ray
-    is restarted. With `trust_code`, code outside tokenfree that the recipes name is run. Raises UserError if the search
-    space, the data, the cluster and the output do not fit together, and JobError with the first error if every trial
-    failed, or if the sweep has ended and a file of it is damaged.
+    `progress` is called with every new event and the state after it. One event is not in the journal: `lost`,
+    when Ray is restarted. With `trust_code`, code outside tokenfree that the recipes name is run. Raises
+    UserError if the search space, the data, the cluster and the output do not fit together, and JobError with
+    the first error if every trial failed, or if the sweep has ended and a file of it is damaged.
     """
     data, output = data if isinstance(data, TaskInput) else as_data(data), expand_home(output)
     if "://" in output:
-        raise UserError(f"--output {output}: a sweep needs a folder that all workers can lock and rename in; mount it")
+        raise UserError(
+            f"--output {output}: a sweep needs a folder that all workers can lock and rename in; mount it"
+        )
     with own_code.trusting(trust_code or (isinstance(data, TaskInput) and data.trust_code), "the sweep"):
         return _run_trusted(sweep, data, output, progress)
 
 
-def _run_trusted(sweep: SweepRecipe, data: Data | TaskInput, output: str, progress: Progress | None) -> SweepResult:
+def _run_trusted(
+    sweep: SweepRecipe, data: Data | TaskInput, output: str, progress: Progress | None
+) -> SweepResult:
     proposer, planned = prepare(sweep, data, output)
     inputs = {**proposer.subject.inputs, "overrides": sweep.overrides}
     if isinstance(data, TaskInput) and data.vocabulary is not None:
@@ -117,7 +130,11 @@ def _run_trusted(sweep: SweepRecipe, data: Data | TaskInput, output: str, progre
         ended_before = (folder / TABLE).is_file()
         if not ended_before:
             settled = SWEEP_FILE.yaml(Storage.at(str(folder)), SWEEP)
-            recorded = {**settled, "inputs": inputs, "attempts": [*(settled.get("attempts") or ()), attempt()]}
+            recorded = {
+                **settled,
+                "inputs": inputs,
+                "attempts": [*(settled.get("attempts") or ()), attempt()],
+            }
             write_atomically(folder / SWEEP, yaml.safe_dump(recorded, sort_keys=False))
             history = _run(proposer, planned, folder, progress)
         trials, skipped = tuple(history.trials.values()), history.reasons()
@@ -136,7 +153,9 @@ def _run_trusted(sweep: SweepRecipe, data: Data | TaskInput, output: str, progre
 
 def _run(proposer: Proposer, planned: History, folder: Path, progress: Progress | None) -> History:
     sweep = proposer.sweep
-    load_history = partial(read_history, folder, seeds=sweep.seeds, reports=sweep.reports, target=sweep.quality)
+    load_history = partial(
+        read_history, folder, seeds=sweep.seeds, reports=sweep.reports, target=sweep.quality
+    )
     history, storage, plans = load_history(), folder / RAY, pickle.dumps((proposer, planned))
 
     bar = tqdm(total=planned.total, unit="trial", disable="ipykernel" not in sys.modules)  # for notebooks
@@ -152,7 +171,9 @@ def _run(proposer: Proposer, planned: History, folder: Path, progress: Progress 
         if progress is not None:
             progress(event, history)
 
-    child = RayChild(_LEADER, take=take, keep=lambda errors: shutil.copy(errors, folder / ERRORS), stops=False)
+    child = RayChild(
+        _LEADER, take=take, keep=lambda errors: shutil.copy(errors, folder / ERRORS), stops=False
+    )
     for attempts_left in reversed(range(sweep.recipe({}).train.max_restarts + 1)):
         shutil.rmtree(storage, ignore_errors=True)
         loss = child.call(plans, str(folder))
@@ -162,7 +183,9 @@ def _run(proposer: Proposer, planned: History, folder: Path, progress: Progress 
         if not loss.is_ours or not attempts_left:
             raise loss.final("where this one stopped")
         if progress is not None:
-            progress({"event": "lost", "message": f"{loss.words}; starting Ray and the trials again"}, history)
+            progress(
+                {"event": "lost", "message": f"{loss.words}; starting Ray and the trials again"}, history
+            )
     bar.close()
     shutil.rmtree(storage, ignore_errors=True)
     if not history.all_ended:
@@ -171,7 +194,10 @@ def _run(proposer: Proposer, planned: History, folder: Path, progress: Progress 
 
 
 def _claim(folder: Path, sweep: SweepRecipe, subject: Subject) -> None:
-    """Write the sweep's settings into its folder. Raises UserError if it holds another sweep or other files."""
+    """Write the sweep's settings into its folder.
+
+    Raises UserError if it holds another sweep or other files.
+    """
     mapping = {key: value for key, value in asdict(sweep).items() if key not in _OPERATIONAL}
     marks = {"sweep": fingerprint(mapping), "data": subject.content}
     path = folder / SWEEP
@@ -179,7 +205,9 @@ def _claim(folder: Path, sweep: SweepRecipe, subject: Subject) -> None:
         old = SWEEP_FILE.yaml(Storage.at(str(folder)), SWEEP).get("fingerprints")
         if old != marks:
             differs = "the recipe" if old and old.get("data") == marks["data"] else "the data"
-            raise UserError(f"{folder}: holds another sweep ({differs} differs); choose another --output or remove it")
+            raise UserError(
+                f"{folder}: holds another sweep ({differs} differs); choose another --output or remove it"
+            )
         return
     if folder.exists() and not all(map(is_half_written, folder.iterdir())):
         raise UserError(f"{folder}: is not empty and holds no sweep; choose another --output")
@@ -201,10 +229,13 @@ def read_sweep(folder: str) -> tuple[dict[str, Any], dict[str, Any]]:
     return {**mapping["recipe"], "overrides": inputs.pop("overrides")}, inputs
 
 
-def evaluate_chosen(sweep: SweepRecipe, subject: FinetuningSubject, trials: Sequence[TrialState], folder: Path) -> None:
-    """Evaluate the runs of the best setting on the test set and write result.json. Do nothing if no trial has a result.
+def evaluate_chosen(
+    sweep: SweepRecipe, subject: FinetuningSubject, trials: Sequence[TrialState], folder: Path
+) -> None:
+    """Evaluate the runs of the best setting on the test set and write result.json.
 
-    Each run is then the same as one of `tokenfree finetune`. Evaluations of an earlier, killed command are kept.
+    Do nothing if no trial has a result. Each run is then the same as one of `tokenfree finetune`. Evaluations
+    of an earlier, killed command are kept.
     """
     ranked = rank(trials, target=sweep.quality, unit=sweep.budget.unit)
     if not ranked:
@@ -221,15 +252,24 @@ def evaluate_chosen(sweep: SweepRecipe, subject: FinetuningSubject, trials: Sequ
     result = {
         "task": results[0]["task"],
         "metric": metric,
-        "best": {"setting": chosen.index, "values": dict(chosen.values), "trials": [trial.name for trial in runs]},
-        **{split: {name: fmean(values) for name, values in _scores(results, split).items()} for split in splits},
+        "best": {
+            "setting": chosen.index,
+            "values": dict(chosen.values),
+            "trials": [trial.name for trial in runs],
+        },
+        **{
+            split: {name: fmean(values) for name, values in _scores(results, split).items()}
+            for split in splits
+        },
         **(baselines or {}),
         "settings": [
             {
                 "setting": setting.index,
                 "values": dict(setting.values),
                 "dev": cell([value for _, value in setting.reached(sweep.quality.metric, amount, unit)]),
-                "test": cell(_scores(results, "test").get(metric, []) if setting.index == chosen.index else []),
+                "test": cell(
+                    _scores(results, "test").get(metric, []) if setting.index == chosen.index else []
+                ),
             }
             for setting in settings(trials)
         ],
@@ -238,15 +278,24 @@ def evaluate_chosen(sweep: SweepRecipe, subject: FinetuningSubject, trials: Sequ
 
 
 def cell(values: Sequence[float]) -> dict[str, Any] | None:
-    """Return the scores of seeds, their mean and, of several, half of its 95% interval. None if there are no scores."""
+    """Return the scores of seeds, their mean and, of several, half of its 95% interval.
+
+    None if there are no scores.
+    """
     interval = mean_interval(values)
-    return None if interval is None else {"mean": interval.mean, "interval": interval.half, "seeds": list(values)}
+    return (
+        None
+        if interval is None
+        else {"mean": interval.mean, "interval": interval.half, "seeds": list(values)}
+    )
 
 
 def _scores(evaluations: Sequence[Mapping[str, Any]], split: str) -> dict[str, list[float]]:
     results = [result.get(split, {}) for result in evaluations]
     return {
-        name: [scores[name] for scores in results] for name in results[0] if all(name in scores for scores in results)
+        name: [scores[name] for scores in results]
+        for name in results[0]
+        if all(name in scores for scores in results)
     }
 
 
@@ -260,7 +309,9 @@ def _evaluated(
     run = Run(folder)
     result = run.result()
     if result is None:
-        mapping = merge(to_mapping(sweep.recipe(trial.values, trial.seed)), {"train": {"steps": trial.last["step"]}})
+        mapping = merge(
+            to_mapping(sweep.recipe(trial.values, trial.seed)), {"train": {"steps": trial.last["step"]}}
+        )
         recipe = build(FinetuneRecipe, mapping, source=trial.name)
         files = subject.files
         init_from = None if subject.init_from is None else InitFrom(subject.init_from, subject.sha256)

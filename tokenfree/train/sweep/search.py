@@ -1,7 +1,7 @@
 """The settings that a sweep tries, without repeats and without invalid ones, and the order of its trials.
 
-All of this is a function of the sweep and its history, so a killed sweep resumes with the same settings. For this
-reason Optuna is called here, instead of through Tune's OptunaSearch, which keeps its study in memory.
+All of this is a function of the sweep and its history, so a killed sweep resumes with the same settings. For
+this reason Optuna is called here, instead of through Tune's OptunaSearch, which keeps its study in memory.
 """
 
 import functools
@@ -24,7 +24,15 @@ from tokenfree.core.settings import fingerprint
 from tokenfree.core.stored_files import cut_torn_line
 from tokenfree.train.batches import counter_random as random
 from tokenfree.train.sweep import recipe as spaces
-from tokenfree.train.sweep.history import JOURNAL, Event, History, Report, TrialState, journal_line, read_history
+from tokenfree.train.sweep.history import (
+    JOURNAL,
+    Event,
+    History,
+    Report,
+    TrialState,
+    journal_line,
+    read_history,
+)
 from tokenfree.train.sweep.recipe import DEFAULT_TRIALS, Hyperparameter, SweepRecipe, Tpe, Values, objectives
 from tokenfree.train.sweep.subjects import Subject
 
@@ -45,7 +53,10 @@ class Proposer:
 
     @functools.cached_property
     def measure(self) -> dict[str, Any]:
-        """Values that decide how the metric is measured, from the base. All trials must have the same ones."""
+        """Values that decide how the metric is measured, from the base.
+
+        All trials must have the same ones.
+        """
         return dict(self.subject.measure(self.sweep.recipe({})))
 
     def next(self, history: History) -> tuple[Values | None, list[tuple[Values, list[str]]]]:
@@ -53,7 +64,9 @@ class Proposer:
         seen = {_text(values) for values in (*history.proposed, *(values for values, _ in history.skipped))}
         skipped = []
         max_candidates = (
-            None if is_whole_grid(self.sweep) else CANDIDATES_PER_TRIAL * (self.sweep.trials or DEFAULT_TRIALS)
+            None
+            if is_whole_grid(self.sweep)
+            else CANDIDATES_PER_TRIAL * (self.sweep.trials or DEFAULT_TRIALS)
         )
         for values in itertools.islice(candidates(self.sweep, history), max_candidates):
             text = _text(values)
@@ -84,8 +97,8 @@ class Proposer:
 def plan(proposer: Proposer) -> History:
     """Return the history of a sweep that has proposed all settings that do not depend on results, and run none.
 
-    Raises UserError with the reasons if fewer settings can be run than requested, or at most half of a grid. Without a
-    request, a space with fewer different settings than the default is tried as a whole.
+    Raises UserError with the reasons if fewer settings can be run than requested, or at most half of a grid.
+    Without a request, a space with fewer different settings than the default is tried as a whole.
     """
     sweep = proposer.sweep
     whole = is_whole_grid(sweep)
@@ -136,10 +149,13 @@ def candidates(sweep: SweepRecipe, history: History) -> Iterator[Values]:
     if isinstance(sweep.searcher, Tpe) and len(history.settings()) >= sweep.searcher.startup:
         yield from itertools.islice(_suggestions(sweep, history), _MAX_SUGGESTIONS)
     points = _random_points(sweep) if sweep.searcher.name == "random" else _even_points(sweep)
-    grid = {key: hyperparameter for key, hyperparameter in sweep.space.items() if hyperparameter.grid is not None}
+    grid = {
+        key: hyperparameter for key, hyperparameter in sweep.space.items() if hyperparameter.grid is not None
+    }
     for number, point in enumerate(points):
         drawn = {
-            key: sweep.space[key].value(quantile) for key, quantile in zip(sorted(sweep.space), point, strict=True)
+            key: sweep.space[key].value(quantile)
+            for key, quantile in zip(sorted(sweep.space), point, strict=True)
         }
         if sweep.searcher.name != "random":
             drawn |= spaces.combination(grid, number)
@@ -147,7 +163,10 @@ def candidates(sweep: SweepRecipe, history: History) -> Iterator[Values]:
 
 
 def _even_points(sweep: SweepRecipe) -> Iterator[list[float]]:
-    """Yield the points of a scrambled Sobol sequence. Optuna's QMC sampler draws choices at random instead."""
+    """Yield the points of a scrambled Sobol sequence.
+
+    Optuna's QMC sampler draws choices at random instead.
+    """
     engine = torch.quasirandom.SobolEngine(len(sweep.space), scramble=True, seed=sweep.seed)
     while True:
         yield engine.draw(dtype=torch.float64)[0].clamp(max=_BELOW_1).tolist()
@@ -222,7 +241,8 @@ def _optuna_trial(sweep: SweepRecipe, distributions: dict[str, Any], trials: lis
     means = [fmean(trial.last[name] for trial in reported) for name in sweep.objectives]
     if len(means) > 1 or all(trial.state == "finished" for trial in reported):
         return create_trial(**fields, values=means, state=OptunaState.COMPLETE)
-    # Optuna ranks settings that were stopped early behind the finished ones, by their last report and its loss.
+    # Optuna ranks settings that were stopped early behind the finished ones, by their last report and its
+    # loss.
     report_number = min(trial.report_number for trial in reported)
     return create_trial(**fields, intermediate_values={report_number: means[0]}, state=OptunaState.PRUNED)
 
@@ -243,14 +263,21 @@ class SweepJournal:
         self._folder = folder
 
     def start(self) -> None:
-        """Read earlier events. Trials that have not ended resume. Raises JobError if the journal is damaged."""
+        """Read earlier events.
+
+        Trials that have not ended resume. Raises JobError if the journal is damaged.
+        """
         cut_torn_line(self._folder / JOURNAL)
         self._journal = (self._folder / JOURNAL).open("ab")
         sweep = self.sweep
-        self.history = read_history(self._folder, seeds=sweep.seeds, reports=sweep.reports, target=sweep.quality)
+        self.history = read_history(
+            self._folder, seeds=sweep.seeds, reports=sweep.reports, target=sweep.quality
+        )
         self.write({"event": "start", "settings": self._planned.num_settings})
         already_skipped = [values for values, _ in self.history.skipped]
-        self._skip([(values, reasons) for values, reasons in self._planned.skipped if values not in already_skipped])
+        self._skip(
+            [(values, reasons) for values, reasons in self._planned.skipped if values not in already_skipped]
+        )
 
     def close(self) -> None:
         self._journal.close()
@@ -259,7 +286,10 @@ class SweepJournal:
         return self._folder / "trials" / trial
 
     def next_trial(self) -> TrialState | None:
-        """Return the next trial to run, with its reports so far, and record it as running. None if there is none."""
+        """Return the next trial to run, with its reports so far, and record it as running.
+
+        None if there is none.
+        """
         name = self._idle()
         if name is None and self._propose():
             name = self._idle()
@@ -272,7 +302,9 @@ class SweepJournal:
         """Record a report of a running trial, and whether the trial stops. Known reports are ignored."""
         trial = self.history.trials[name]
         if trial.running and report["report"] > trial.report_number:
-            self.write({"event": "report", "trial": name, "verdict": "stop" if stop else "go", "report": report})
+            self.write(
+                {"event": "report", "trial": name, "verdict": "stop" if stop else "go", "report": report}
+            )
             self._clean_up(name)
 
     def failed(self, name: str, error: str) -> None:

@@ -1,4 +1,7 @@
-"""What a sweep trains: pretraining, or a task, whose trials never read the test set. Only `evaluate_chosen` does."""
+"""What a sweep trains: pretraining, or a task, whose trials never read the test set.
+
+Only `evaluate_chosen` does.
+"""
 
 import dataclasses
 import functools
@@ -25,12 +28,16 @@ from tokenfree.train.sweep.recipe import ERROR, SCORE, TASK, Metric, SweepRecipe
 from tokenfree.train.tasks.base import Split
 
 _LEARNING = ("output_bias", "output_rows")  # keys of objectives that change the model, but not the targets
-_MEASURE = ("objective", "train.length", "train.validation_windows")  # keys that decide validation samples and masks
+# Keys that decide validation samples and masks.
+_MEASURE = ("objective", "train.length", "train.validation_windows")
 
 
 @dataclasses.dataclass(frozen=True)
 class Subject(ABC):
-    """Data together with what is trained on them. A subject is cheap to create, because data are read on first use."""
+    """Data together with what is trained on them.
+
+    A subject is cheap to create, because data are read on first use.
+    """
 
     @property
     @abstractmethod
@@ -48,7 +55,10 @@ class Subject(ABC):
 
     @abstractmethod
     def measure(self, recipe: Any) -> Mapping[str, Any]:
-        """Return what decides how a metric is measured, by the key that sets it. It must be the same for all trials."""
+        """Return what decides how a metric is measured, by the key that sets it.
+
+        It must be the same for all trials.
+        """
 
     @abstractmethod
     def make_loop(self, recipe: Any, *, device: str = "cpu") -> TrainingLoop[Any]: ...
@@ -56,12 +66,16 @@ class Subject(ABC):
     def first_loop(self, recipe: Any) -> TrainingLoop[Any] | None:
         """Return a loop in this process with the weights that trials start from, or None if these are new.
 
-        Raises UserError if the weights cannot be read, and JobError if they have changed since the start of the sweep.
+        Raises UserError if the weights cannot be read, and JobError if they have changed since the start of
+        the sweep.
         """
         return None
 
     def judged(self, selection_loss: float) -> dict[str, float]:
-        """Return the fields that the best validation so far adds to a report. By default the last one counts."""
+        """Return the fields that the best validation so far adds to a report.
+
+        By default the last one counts.
+        """
         return {}
 
 
@@ -104,8 +118,10 @@ class PretrainingSubject(Subject):
 class TaskInput:
     """Input of a sweep of a task, in addition to its recipe, as for `tokenfree.train.finetune.finetune`.
 
-    `files` has paths or URLs by split: `train`, `dev`, and `test` if the chosen setting is to be tested. The model of
-    `init_from`, a run or a folder of transformers, replaces that of the recipe. `trust_code` allows its custom code.
+    `files` has paths or URLs by split: `train`, `dev`, and `test` if the chosen setting is to be tested. The
+        model of
+    `init_from`, a run or a folder of transformers, replaces that of the recipe. `trust_code` allows its
+    custom code.
     """
 
     files: Mapping[Split, AnyPath] = dataclasses.field(default_factory=dict)
@@ -150,7 +166,9 @@ class FinetuningSubject(Subject):
             return None
         weights = read_weights(self.init_from, trust_code=self.trust_code)
         if weights.sha256 != self.sha256:
-            raise JobError(f"--init-from {self.init_from}: the weights are not those that the sweep was begun with")
+            raise JobError(
+                f"--init-from {self.init_from}: the weights are not those that the sweep was begun with"
+            )
         return loop_from_weights(recipe, self.make_loop, weights)[0]
 
     def judged(self, selection_loss: float) -> dict[str, float]:
@@ -176,8 +194,8 @@ class FinetuningSubject(Subject):
 def open_files(sweep: SweepRecipe, inputs: TaskInput, run: str) -> tuple[SweepRecipe, FinetuningSubject]:
     """Complete the recipes of a sweep, with the model that trials start from and the task fitted to its examples.
 
-    All examples are read once, so that a wrong label is reported before training. Raises UserError if anything is
-    invalid.
+    All examples are read once, so that a wrong label is reported before training. Raises UserError if
+    anything is invalid.
     """
     recipes = {
         name: build(FinetuneRecipe, merge(mapping, sweep.overrides), source=name)
@@ -185,7 +203,9 @@ def open_files(sweep: SweepRecipe, inputs: TaskInput, run: str) -> tuple[SweepRe
     }
     task = recipes["base"].task
     if task.needs_files and "dev" not in inputs.files:
-        raise UserError("--dev is missing: the settings of a sweep are compared by their scores on it; give a file")
+        raise UserError(
+            "--dev is missing: the settings of a sweep are compared by their scores on it; give a file"
+        )
     prepared = {name: _prepared(sweep, recipe, inputs, run) for name, recipe in recipes.items()}
     files = next(
         (prepared_run.files for prepared_run in prepared.values() if prepared_run.files.model is not None),
@@ -197,7 +217,9 @@ def open_files(sweep: SweepRecipe, inputs: TaskInput, run: str) -> tuple[SweepRe
         recipe = prepared["base"].recipe
         weights = read_weights(inputs.init_from, trust_code=inputs.trust_code)
         loop_from_weights(recipe, subject.make_loop, weights)
-        subject = dataclasses.replace(subject, init_from=absolute_path(inputs.init_from), sha256=weights.sha256)
+        subject = dataclasses.replace(
+            subject, init_from=absolute_path(inputs.init_from), sha256=weights.sha256
+        )
     complete = {name: to_mapping(prepared_run.recipe) for name, prepared_run in prepared.items()}
     base = complete.pop("base")
     return dataclasses.replace(sweep, base=base, variants=complete, overrides={}), subject
@@ -217,10 +239,15 @@ def _prepared(sweep: SweepRecipe, recipe: FinetuneRecipe, inputs: TaskInput, run
 
 
 def open_subject(sweep: SweepRecipe, data: Data | TaskInput, run: str) -> tuple[SweepRecipe, Subject]:
-    """Return the sweep with complete recipes, and what it trains. Raises UserError if recipes or data are invalid."""
+    """Return the sweep with complete recipes, and what it trains.
+
+    Raises UserError if recipes or data are invalid.
+    """
     is_task = TASK in sweep.base
     if is_task and isinstance(data, Data):
-        raise UserError("--data is for sweeps of pretraining; this recipe is fine-tuned: give --train and --dev")
+        raise UserError(
+            "--data is for sweeps of pretraining; this recipe is fine-tuned: give --train and --dev"
+        )
     if isinstance(data, Data):
         return sweep, PretrainingSubject(mixture.absolute(data))
     if not is_task:

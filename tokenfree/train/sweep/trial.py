@@ -35,7 +35,8 @@ _AT_REST = 1e-12  # a learning rate that keeps the weights unchanged, so that th
 class TrialSegment:
     """What a process gets: the trial, its data, and the number of reports that the sweep already has.
 
-    All machines can access `folder`. `known` is the number of the last of all `reports` that the sweep has, 0 if none.
+    All machines can access `folder`. `known` is the number of the last of all `reports` that the sweep has, 0
+    if none.
     """
 
     name: str
@@ -71,12 +72,14 @@ class TrialSession:
     def open(self) -> None:
         """Lock the trial's folder and resume from its newest checkpoint, or start from the beginning.
 
-        Raises JobError if another process holds the folder or the first weights have changed, and UserError if data or
-        weights cannot be read.
+        Raises JobError if another process holds the folder or the first weights have changed, and UserError
+        if data or weights cannot be read.
         """
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
-            held = JobError(f"another process still trains {self._folder}; end it and run the same command again")
+            held = JobError(
+                f"another process still trains {self._folder}; end it and run the same command again"
+            )
             self._stack.enter_context(lock(self._folder / "lock", seconds=_PATIENCE, held=held))
             torch.set_num_threads(self._segment.threads)
             set_determinism(int(not self._device.startswith("cuda")))
@@ -88,13 +91,13 @@ class TrialSession:
     def advance(self) -> dict[str, Any]:
         """Train to the next report, validate, save a checkpoint, and return the report.
 
-        A report has `report`, its number from 1; `step`; `loss` of the last step and `validation_loss`, both in nats
-        per target; other validation metrics; `dev_score` or `dev_error` of a task; `train_seconds` (in training steps
-        only), `characters` and `flops` since the start of the trial; `characters_per_second`; `parameters` of the
-        encoder; `seed`; `machine`.
+        A report has `report`, its number from 1; `step`; `loss` of the last step and `validation_loss`, both
+        in nats per target; other validation metrics; `dev_score` or `dev_error` of a task; `train_seconds`
+        (in training steps only), `characters` and `flops` since the start of the trial;
+        `characters_per_second`; `parameters` of the encoder; `seed`; `machine`.
 
-        Raises NotANumber or Spike if training failed, JobError if the held-out loss is not a number, and UserError if
-        the checkpoint cannot be written.
+        Raises NotANumber or Spike if training failed, JobError if the held-out loss is not a number, and
+        UserError if the checkpoint cannot be written.
         """
         if self._unreported:
             self._unreported = False
@@ -104,7 +107,8 @@ class TrialSession:
         steps = self._loop.recipe.train.steps
         loss = self._train(math.ceil(steps * share), self._seconds * share)
         if self._loop.step >= steps or self._used["train_seconds"] >= self._seconds:
-            number = self._segment.reports  # a budget in seconds may end before its planned steps, or after them
+            # A budget in seconds may end before its planned steps, or after them.
+            number = self._segment.reports
         validation = checked_validation(self._loop.step, self._loop.validate())
         selection_loss = self._loop.source.selection_loss(validation)
         self._progress = self._progress.after_validation(self._loop.step, validation, selection_loss)
@@ -131,7 +135,10 @@ class TrialSession:
             recipe = build(class_of(self._segment.recipe), self._segment.recipe, source=self._segment.name)
         self._loop = self._subject.make_loop(recipe, device=self._device)
         meter = Meter(
-            self._loop.encoder, self._loop.model.head, device=self._loop.device, precision=recipe.train.precision
+            self._loop.encoder,
+            self._loop.model.head,
+            device=self._loop.device,
+            precision=recipe.train.precision,
         )
         arrays = self._loop.loader.batch(0)
         self._step_flops = meter.flops(arrays) / len(arrays["sample_ids"]) * recipe.train.global_batch
@@ -149,7 +156,10 @@ class TrialSession:
         return self._loop.restore_newest(Run(self._folder), lambda damaged: None)
 
     def _begun(self, recipe: Recipe) -> Checkpoint | None:
-        """Save given weights that the trial starts from as a checkpoint of step 0, and restore it. None without any."""
+        """Save given weights that the trial starts from as a checkpoint of step 0, and restore it.
+
+        None without any.
+        """
         first = self._subject.first_loop(recipe)
         if first is not None:
             parts, state = first.snapshot()
@@ -167,7 +177,10 @@ class TrialSession:
         return max(1, round(self._seconds / seconds_of_step(loop)))
 
     def _set_steps(self, steps: int) -> None:
-        """Set the recipe's number of steps. It can depend on measurements of the loop, so the loop is built before."""
+        """Set the recipe's number of steps.
+
+        It can depend on measurements of the loop, so the loop is built before.
+        """
         train = dataclasses.replace(self._loop.recipe.train, steps=steps)
         self._loop.recipe = dataclasses.replace(self._loop.recipe, train=train)
 

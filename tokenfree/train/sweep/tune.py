@@ -1,7 +1,7 @@
 """Run the trials of a sweep under Ray Tune, in the child process that is connected to Ray (train/ray/child.py).
 
-Each command makes a new `Tuner`, whose scheduler gets all reports of the journal. `Tuner.restore` accepts no scheduler,
-so ASHA would start with empty rungs, and Tune has lost the seconds before a SIGKILL.
+Each command makes a new `Tuner`, whose scheduler gets all reports of the journal. `Tuner.restore` accepts no
+scheduler, so ASHA would start with empty rungs, and Tune has lost the seconds before a SIGKILL.
 """
 
 import contextlib
@@ -54,14 +54,21 @@ def cluster_nodes() -> list[Mapping[str, float]]:
     return [node["Resources"] for node in ray.nodes() if node["Alive"]]
 
 
-def find_placement(sweep: SweepRecipe, settings: Sequence[Values], nodes: Sequence[Mapping[str, float]]) -> Placement:
-    """Return how many trials of these settings fit on `nodes` at once. Raises UserError if not even one fits."""
+def find_placement(
+    sweep: SweepRecipe, settings: Sequence[Values], nodes: Sequence[Mapping[str, float]]
+) -> Placement:
+    """Return how many trials of these settings fit on `nodes` at once.
+
+    Raises UserError if not even one fits.
+    """
     gpus = sweep.gpus_per_worker
     if gpus is None:
         gpus = 1.0 if any(node.get("GPU") for node in nodes) else 0.0
     needs = {"CPU": float(max(sweep.recipe(values).train.threads or 1 for values in settings))}
     needs |= {"GPU": gpus} if gpus else {}
-    fitting = sum(min(int(node.get(name, 0.0) / amount + 1e-9) for name, amount in needs.items()) for node in nodes)
+    fitting = sum(
+        min(int(node.get(name, 0.0) / amount + 1e-9) for name, amount in needs.items()) for node in nodes
+    )
     if fitting == 0:
         amounts = " and ".join(f"{amount:g} {name}" for name, amount in needs.items())
         raise UserError(
@@ -77,9 +84,9 @@ _NUMBER, _QUALITY = "report_number", "quality"  # fields of a result that schedu
 def run_trials(link: Link, plans: bytes, folder: str) -> str | None:
     """Train the trials of a sweep, and send the pickled session and every event of the journal over `link`.
 
-    `plans` is the pickled return value of `prepare`. Returns None if all trials have ended, otherwise a description of
-    the part of Ray that was lost, which may be empty. Raises UserError if the search space and the cluster do not fit
-    together, and JobError if Ray could not be started or reached, or memory ran out.
+    `plans` is the pickled return value of `prepare`. Returns None if all trials have ended, otherwise a
+    description of the part of Ray that was lost, which may be empty. Raises UserError if the search space and
+    the cluster do not fit together, and JobError if Ray could not be started or reached, or memory ran out.
     """
     link.listen(lambda message: None)  # this process ends with the command
     proposer, planned = pickle.loads(plans)
@@ -130,7 +137,8 @@ def _tuner(trials: "_Trials", storage: Path) -> tune.Tuner:
             verbose=0,
             callbacks=[_Record(trials)],
             checkpoint_config=tune.CheckpointConfig(checkpoint_at_end=False),  # trials save by themselves
-            failure_config=tune.FailureConfig(max_failures=0),  # a failed trial is suggested once more instead
+            # A failed trial is suggested once more instead.
+            failure_config=tune.FailureConfig(max_failures=0),
         ),
     )
 
@@ -152,7 +160,9 @@ class _Trials(Searcher):
             return Searcher.FINISHED if self.course.history.all_ended else None
         return {"segment": self._segment(trial), "metric": self.course.sweep.quality.metric}
 
-    def on_trial_complete(self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False) -> None:
+    def on_trial_complete(
+        self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False
+    ) -> None:
         """Do nothing, because the callback has recorded the end."""
 
     def save(self, checkpoint_path: str) -> None:
@@ -182,7 +192,9 @@ class _Record(tune.Callback):
     def __init__(self, trials: _Trials) -> None:
         self._trials = trials
 
-    def on_trial_result(self, iteration: int, trials: Any, trial: Trial, result: dict[str, Any], **info: Any) -> None:
+    def on_trial_result(
+        self, iteration: int, trials: Any, trial: Trial, result: dict[str, Any], **info: Any
+    ) -> None:
         self._trials.course.report(_name(trial), json.loads(result["report"]), stop=result["done"])
 
     def on_trial_error(self, iteration: int, trials: Any, trial: Trial, **info: Any) -> None:
@@ -261,10 +273,16 @@ def _own_error(trial: Trial) -> str:
 
 
 class Trainable(tune.Trainable):
-    """A trial as Tune runs it. `config` holds `segment` (a `TrialSegment`) and `metric`. Processes are reused."""
+    """A trial as Tune runs it. `config` holds `segment` (a `TrialSegment`) and `metric`.
+
+    Processes are reused.
+    """
 
     def setup(self, config: dict[str, Any]) -> None:
-        """Make the process end on a network partition. Whatever takes time and may fail is done in the first step."""
+        """Make the process end on a network partition.
+
+        Whatever takes time and may fail is done in the first step.
+        """
         self._config = config
         self._stack = contextlib.ExitStack()
         self._stack.enter_context(exit_if_cut_off())

@@ -1,7 +1,7 @@
 """Interface of a task: examples become items, items arrays, arrays a loss or outputs, outputs predictions and scores.
 
-An item is what the model reads at once: an example, or a window of a long one. The outputs of all windows of an example
-are combined into its prediction.
+An item is what the model reads at once: an example, or a window of a long one. The outputs of all windows of
+an example are combined into its prediction.
 """
 
 from __future__ import annotations
@@ -49,15 +49,19 @@ class Item(NamedTuple):
 class TaskCollator(ABC):
     @abstractmethod
     def items(self, examples: Sequence[Any], *, training: bool) -> list[Item]:
-        """Return the items of examples in order. Raises UserError if an example that cannot be cut is too long."""
+        """Return the items of examples in order.
+
+        Raises UserError if an example that cannot be cut is too long.
+        """
 
     @abstractmethod
     def __call__(self, items: Sequence[Item], sample_ids: np.ndarray) -> Arrays:
-        """Return a batch. The first axis of each array is the item. Draws depend only on `sample_ids`, int64 [b].
+        """Return a batch.
 
-        Every batch has `codepoints` int64 [b, length], `mask` bool [b, length], `target_mask` bool [b, P] and
-        `num_characters` int64 [b]. `target_mask` is true where there is something to predict, and utilisation counts
-        it. The other arrays are for the head.
+        The first axis of each array is the item. Draws depend only on `sample_ids`, int64 [b]. Every batch
+        has `codepoints` int64 [b, length], `mask` bool [b, length], `target_mask` bool [b, P] and
+        `num_characters` int64 [b]. `target_mask` is true where there is something to predict, and utilisation
+        counts it. The other arrays are for the head.
         """
 
 
@@ -92,14 +96,20 @@ class DownstreamTask(ABC):
 
     @abstractmethod
     def raw(self, key: str, text: str) -> Any:
-        """Return an example without an answer, for `tokenfree predict`. Raises UserError if the text is unfit."""
+        """Return an example without an answer, for `tokenfree predict`.
+
+        Raises UserError if the text is unfit.
+        """
 
     def texts(self, example: Any) -> Sequence[str]:
         """Return the texts of an example, from which an embedder can build its vocabulary of characters."""
         return ()
 
     def fitted(self, examples: Sequence[Any]) -> Self:
-        """Return the task with what it learns from examples, such as labels. Raises UserError if it cannot use them."""
+        """Return the task with what it learns from examples, such as labels.
+
+        Raises UserError if it cannot use them.
+        """
         return self
 
     def check(self, model: ModelConfig, length: int, /) -> Iterable[str]:
@@ -116,17 +126,26 @@ class DownstreamTask(ABC):
 
     @abstractmethod
     def collator(self, inputs: TextInputs, seed: int) -> TaskCollator:
-        """Return the collator. Its draws depend on `seed`. Raises UserError if the model's inputs are too short."""
+        """Return the collator.
+
+        Its draws depend on `seed`. Raises UserError if the model's inputs are too short.
+        """
 
     @abstractmethod
     def predictions(
         self, examples: Sequence[Any], items: Sequence[Item], outputs: Sequence[Outputs]
     ) -> list[dict[str, Any]]:
-        """Return one line of RUN/predictions per example: `key` and other JSON values. Each item has one output."""
+        """Return one line of RUN/predictions per example: `key` and other JSON values.
+
+        Each item has one output.
+        """
 
     @abstractmethod
     def scores(self, examples: Sequence[Any], predictions: Sequence[Mapping[str, Any]]) -> Metrics | None:
-        """Return the scores, or None without correct answers. The main score decides on the best checkpoint."""
+        """Return the scores, or None without correct answers.
+
+        The main score decides on the best checkpoint.
+        """
 
     def baseline_characters(self, split: Split) -> float:
         """Return the maximum number of characters of a split that baselines read."""

@@ -17,19 +17,20 @@ FIELDS = ("baseline", "baseline_lines")  # of result.json
 MOST_LINES = 20_000  # maximum number of examples of a split
 _NGRAMS = {"analyzer": "char", "ngram_range": (1, 4), "min_df": 2, "sublinear_tf": True}
 _MOST_NGRAMS, _MOST_WEIGHTS = 200_000, 20_000_000  # weights are n-grams times classes
-# Chosen on the development parts of the sets in benchmarks/results. On their test parts, these are on average as
-# accurate as L-BFGS with the best of three strengths, in a fifth of the time.
+# Chosen on the development parts of the sets in benchmarks/results. On their test parts, these are on average
+# as accurate as L-BFGS with the best of three strengths, in a fifth of the time.
 _EPOCHS, _STRENGTH = 10, 3.0
 
 
 def score_baselines(task: DownstreamTask, examples: Mapping[Split, Sequence[Any]]) -> dict[str, Any]:
     """WeightMatch the baselines of a task to the training examples, and score them on the other splits.
 
-    Return `baseline`, the scores by split and name, and `baseline_lines`, the numbers of used and of all examples of
-    the splits that are sampled.
+    Return `baseline`, the scores by split and name, and `baseline_lines`, the numbers of used and of all
+    examples of the splits that are sampled.
     """
     used = {
-        split: sample(of_split, task.texts, task.baseline_characters(split)) for split, of_split in examples.items()
+        split: sample(of_split, task.texts, task.baseline_characters(split))
+        for split, of_split in examples.items()
     }
     lines = {split: [len(used[split]), len(whole)] for split, whole in examples.items()}
     predictors = task.baselines(used.pop("train"))
@@ -46,10 +47,17 @@ def score_baselines(task: DownstreamTask, examples: Mapping[Split, Sequence[Any]
     }
 
 
-def sample(examples: Sequence[Any], texts: Callable[[Any], Sequence[str]], character_capacity: float) -> Sequence[Any]:
-    """Return at most `MOST_LINES` examples and `character_capacity` of their texts. The draw is always the same."""
+def sample(
+    examples: Sequence[Any], texts: Callable[[Any], Sequence[str]], character_capacity: float
+) -> Sequence[Any]:
+    """Return at most `MOST_LINES` examples and `character_capacity` of their texts.
+
+    The draw is always the same.
+    """
     size = len(examples)
-    drawn = permute(np.arange(size), np.full(size, size), np.full(size, key(0, "baselines")))[:MOST_LINES].tolist()
+    drawn = permute(np.arange(size), np.full(size, size), np.full(size, key(0, "baselines")))[
+        :MOST_LINES
+    ].tolist()
     ends = np.cumsum([sum(map(len, texts(examples[number]))) for number in drawn])
     count = max(1, int(np.searchsorted(ends, character_capacity, side="right")))
     return [examples[number] for number in sorted(drawn[:count])]
@@ -72,7 +80,9 @@ def fit_ngrams(
         sgd: Any = {"loss": "log_loss", "max_iter": _EPOCHS, "tol": None, "random_state": 0}
         num_ngrams = min(_MOST_NGRAMS, _MOST_WEIGHTS // len({*labels}))
         model = SGDClassifier(alpha=1 / (_STRENGTH * len(labels)), **sgd)
-    columns = [(TfidfVectorizer(**_NGRAMS, max_features=num_ngrams), column) for column in range(len(texts[0]))]
+    columns = [
+        (TfidfVectorizer(**_NGRAMS, max_features=num_ngrams), column) for column in range(len(texts[0]))
+    ]
     pipeline = make_pipeline(make_column_transformer(*columns, sparse_threshold=1.0), model)
     pipeline.fit(np.array(texts, dtype=object), labels)
     return lambda others: pipeline.predict(np.array(others, dtype=object)).tolist()

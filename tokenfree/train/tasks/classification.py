@@ -31,7 +31,9 @@ class Config(LabelledTexts):
     def examples(self, split: Split, path: str | None) -> Sequence[TextExample]:
         table = super().examples(split, path)
         if table[0].second is not None:
-            raise UserError(f"{path}: there are pairs of texts. Set task.name to pairs, or name a task.text_column.")
+            raise UserError(
+                f"{path}: there are pairs of texts. Set task.name to pairs, or name a task.text_column."
+            )
         return table
 
     def raw(self, key: str, text: str) -> TextExample:

@@ -1,6 +1,7 @@
-"""Heads of tasks for whole texts and for places in them. Only those encoder outputs are computed that a head needs.
+"""Heads of tasks for whole texts and for places in them.
 
-B batch, C characters, P places, U units after DOWN, D width, V features of a text, K classes
+Only those encoder outputs are computed that a head needs. B batch, C characters, P places, U units after
+DOWN, D width, V features of a text, K classes
 """
 
 from __future__ import annotations
@@ -37,11 +38,16 @@ def encode_units(encoder: Any, batch: Mapping[str, Tensor], prefix: str = "") ->
 
 
 def upsampled(encoder: Any, batch: Mapping[str, Tensor], prefix: str = "", **options: Any) -> EncoderOutput:
-    return encoder(batch[f"{prefix}codepoints"], batch[f"{prefix}mask"], **options, **_optional_inputs(batch, prefix))
+    return encoder(
+        batch[f"{prefix}codepoints"], batch[f"{prefix}mask"], **options, **_optional_inputs(batch, prefix)
+    )
 
 
 def encode_places(encoder: Any, batch: Mapping[str, Tensor]) -> Tensor:
-    """Return the vectors [B, P, D] at `places`, int64 [B, P], of words or symbols. Only these are upsampled."""
+    """Return the vectors [B, P, D] at `places`, int64 [B, P], of words or symbols.
+
+    Only these are upsampled.
+    """
     places_BP = batch["places"]
     if "unit_ends" in batch:
         units_BUD, _ = encode_units(encoder, batch)
@@ -67,8 +73,8 @@ def class_and_maximum(units_BUD: Tensor, valid_BU: Tensor) -> Tensor:
 class TextVector(nn.Module):
     """One vector for a whole text.
 
-    `mean` is the mean over the characters, or over the words if units are words. `pooled` is a tanh layer on CLS, as in
-    BERT. `class_max` is the class node and the maximum over all units. Only `mean` upsamples.
+    `mean` is the mean over the characters, or over the words if units are words. `pooled` is a tanh layer on
+    CLS, as in BERT. `class_max` is the class node and the maximum over all units. Only `mean` upsamples.
     """
 
     def __init__(self, representation: Representation, width: int) -> None:
@@ -82,7 +88,11 @@ class TextVector(nn.Module):
         units_BUD, valid_BU = encode_units(encoder, batch, prefix)
         if self.representation == "mean":
             return mean_of_text(units_BUD, valid_BU)
-        return encoder.pool(units_BUD) if self.representation == "pooled" else class_and_maximum(units_BUD, valid_BU)
+        return (
+            encoder.pool(units_BUD)
+            if self.representation == "pooled"
+            else class_and_maximum(units_BUD, valid_BU)
+        )
 
 
 class Classifier(nn.Module):
@@ -119,8 +129,9 @@ class ClassHead(TaskHead):
 class TextHead(ClassHead):
     """A head for classes, or a number, of texts and pairs of texts.
 
-    `combine` gives the features of a pair whose texts are encoded separately. `difference`: [r1, r2, |r1 - r2|, r1 -
-    r2] (arXiv 1912.00544); `product`: [r1, r2, |r1 - r2|, r1 * r2]. None: one text, or both encoded together.
+    `combine` gives the features of a pair whose texts are encoded separately. `difference`: [r1, r2, |r1 -
+    r2|, r1 - r2] (arXiv 1912.00544); `product`: [r1, r2, |r1 - r2|, r1 * r2]. None: one text, or both encoded
+    together.
     """
 
     def __init__(

@@ -40,7 +40,8 @@ _REPLACEMENT = 0xFFFD
 class TextSymbols(NamedTuple):
     symbols: np.ndarray  # integers [n]: input of the embedder
     vectors: np.ndarray  # int64 [characters]: number of each character's vector in the text; -1: none
-    unit_ends: np.ndarray | None = None  # int64 [vectors]: exclusive last symbol of each vector, if units are words
+    # Int64 [vectors]: exclusive last symbol of each vector, if units are words.
+    unit_ends: np.ndarray | None = None
 
     @property
     def num_vectors(self) -> int:
@@ -93,7 +94,10 @@ class TextInputs(ABC):
 
     @abstractmethod
     def encode(self, text: str, original: str | None = None) -> TextSymbols:
-        """Return a text of any length. A model of words splits it as in `before`, the text with its original case."""
+        """Return a text of any length.
+
+        A model of words splits it as in `before`, the text with its original case.
+        """
 
     def size(self, parts: Sequence[TextSymbols]) -> int:
         return 1 + sum(len(part.symbols) + 1 for part in parts)
@@ -135,9 +139,10 @@ def _begins(sizes: Sequence[int]) -> list[int]:
 
 
 def cut(inputs: TextInputs, text: TextSymbols, stride: float) -> Iterator[TextSymbols]:
-    """Yield windows of a text, from left to right, that each fit into an input. A text that fits is one window.
+    """Yield windows of a text, from left to right, that each fit into an input.
 
-    Each window begins `stride` of a full window after the previous one, so they overlap if `stride` is below 1.
+    A text that fits is one window. Each window begins `stride` of a full window after the previous one, so
+    they overlap if `stride` is below 1.
     """
     begin = 0
     while True:
@@ -158,7 +163,9 @@ class SymbolInputs(TextInputs):
         self._cls, self._sep = cls, sep
         if self._most <= NUM_FRAME:
             min_length = NUM_FRAME + self._padding.spare + 1
-            raise UserError(f"train.length: {length} positions leave none for text. Make it at least {min_length}.")
+            raise UserError(
+                f"train.length: {length} positions leave none for text. Make it at least {min_length}."
+            )
 
     def missing(self, parts: Sequence[TextSymbols]) -> int:
         return max(0, self.size(parts) - self._most)
@@ -208,7 +215,8 @@ class SubwordInputs(SymbolInputs):
         encoding = self._vocabulary.encode_flat([text])
         vectors = np.full(len(text), NOWHERE)
         spans = zip(encoding.starts.tolist(), encoding.ends.tolist(), strict=True)
-        for place, (start, end) in reversed(list(enumerate(spans))):  # the first subword of a character is written last
+        # The first subword of a character is written last.
+        for place, (start, end) in reversed(list(enumerate(spans))):
             vectors[start:end] = place
         return TextSymbols(encoding.ids, vectors)
 
@@ -248,7 +256,10 @@ class WordInputs(TextInputs):
     def fitting(self, text: TextSymbols, begin: int = 0, first: TextSymbols | None = None) -> int:
         """Return the number of whole words that fit."""
         assert text.unit_ends is not None, "words"
-        num_words, num_bytes = self._num_words, self._num_bytes + (int(text.unit_ends[begin - 1]) if begin else 0)
+        num_words, num_bytes = (
+            self._num_words,
+            self._num_bytes + (int(text.unit_ends[begin - 1]) if begin else 0),
+        )
         if first is not None:
             num_words, num_bytes = num_words - first.num_vectors - 1, num_bytes - len(first.symbols) - 1
         return min(num_words, int(np.searchsorted(text.unit_ends, num_bytes, side="right")) - begin)
@@ -265,7 +276,10 @@ class WordInputs(TextInputs):
             for part, unit in zip(parts, self.offsets(parts), strict=True):
                 assert part.unit_ends is not None, "words"
                 last = unit + part.num_vectors
-                unit_ends[row, unit:last], unit_ends[row, last] = at + part.unit_ends, at + len(part.symbols) + 1
+                unit_ends[row, unit:last], unit_ends[row, last] = (
+                    at + part.unit_ends,
+                    at + len(part.symbols) + 1,
+                )
                 at += len(part.symbols) + 1
         return arrays | {"unit_ends": unit_ends}
 
@@ -284,7 +298,10 @@ class NoTexts:
 
 
 def text_inputs(model: ModelConfig, length: int, vocabulary: Vocabulary | None) -> TextInputs:
-    """Return the converter of texts to inputs. Raises UserError if a model of subwords has no usable vocabulary."""
+    """Return the converter of texts to inputs.
+
+    Raises UserError if a model of subwords has no usable vocabulary.
+    """
     if model.embedder.symbols == "vectors":
         return cast(TextInputs, NoTexts(model.embedder.name))
     if model.downsampler.bytes_per_word is not None:

@@ -41,11 +41,11 @@ class LabelledTexts(DownstreamTask):
     Attributes:
         labels: the classes; []: those of the training examples, in alphabetical order.
         regression: treat labels as numbers and train on their squared error.
-        representation: vector of a text. `mean`: mean over its characters; `pooled`: tanh layer on CLS; `class_max`:
-            CLS and the maximum over all units, followed by a layer with ReLU.
+        representation: vector of a text. `mean`: mean over its characters; `pooled`: tanh layer on CLS;
+            `class_max`: CLS and the maximum over all units, followed by a layer with ReLU.
         dropout: dropout of the head.
-        metrics: metrics to report; the first one decides on the best checkpoint. []: those of `glue`, else accuracy and
-            macro_f1, or pearson and spearman for numbers.
+        metrics: metrics to report; the first one decides on the best checkpoint. []: those of `glue`, else
+            accuracy and macro_f1, or pearson and spearman for numbers.
         positive: class whose F1 is the metric f1.
         glue: read and score the files as this GLUE task, in the format of the Hugging Face Hub.
         format: format of the files: sst, mtl-16, parallel, csv, tsv or json; null: that of the name.
@@ -118,22 +118,31 @@ class LabelledTexts(DownstreamTask):
     def fitted(self, examples: Sequence[TextExample]) -> Self:
         bare = next((example for example in examples if example.label is None), None)
         if bare is not None:
-            raise UserError(f"{bare.key}: the training examples have no labels. Name the column as task.label_column.")
+            raise UserError(
+                f"{bare.key}: the training examples have no labels. Name the column as task.label_column."
+            )
         if self.is_number:
             return self
         labels = self.options.labels or sorted({str(example.label) for example in examples})
         if len(labels) < 2:
-            raise UserError(f"{examples[0].key}: all training examples have the label {labels[0]!r}. Give more labels.")
+            raise UserError(
+                f"{examples[0].key}: all training examples have the label {labels[0]!r}. Give more labels."
+            )
         return dataclasses.replace(self, labels=tuple(labels))
 
     def build_head(self, model: ModelConfig, combine: Combine | None = None) -> TextHead:
         size, number = 1 if self.is_number else len(self.labels), self.is_number
-        return TextHead(model, self.representation, size, dropout=self.dropout, combine=combine, regression=number)
+        return TextHead(
+            model, self.representation, size, dropout=self.dropout, combine=combine, regression=number
+        )
 
     def predictions(
         self, examples: Sequence[TextExample], items: Sequence[Item], outputs: Sequence[Outputs]
     ) -> list[dict[str, Any]]:
-        """Return `key`, `label`, `gold` if given and, for classes, `probabilities`. Values are means over windows."""
+        """Return `key`, `label`, `gold` if given and, for classes, `probabilities`.
+
+        Values are means over windows.
+        """
         size = 1 if self.is_number else len(self.labels)
         sums, counts = np.zeros((len(examples), size)), np.zeros((len(examples), 1))
         for item, output in zip(items, outputs, strict=True):
@@ -150,7 +159,9 @@ class LabelledTexts(DownstreamTask):
         by_label = dict(zip(self.labels, numbers, strict=True))
         return {"key": example.key, "label": label, **gold, "probabilities": by_label}
 
-    def scores(self, examples: Sequence[TextExample], predictions: Sequence[Mapping[str, Any]]) -> Metrics | None:
+    def scores(
+        self, examples: Sequence[TextExample], predictions: Sequence[Mapping[str, Any]]
+    ) -> Metrics | None:
         gold: list[Any] = [example.label for example in examples]
         if None in gold:
             return None
@@ -170,7 +181,9 @@ class LabelledTexts(DownstreamTask):
         if not self.is_number:
             predictors["larger class"] = lambda others: [{"label": larger}] * len(others)
         with contextlib.suppress(ValueError):  # too few texts to compare
-            predict = fit_ngrams([self.texts(example) for example in examples], labels, regression=self.is_number)
+            predict = fit_ngrams(
+                [self.texts(example) for example in examples], labels, regression=self.is_number
+            )
             predictors["character n-grams"] = lambda others: [
                 {"label": label} for label in predict([self.texts(example) for example in others])
             ]

@@ -35,8 +35,9 @@ class Config(DownstreamTask):
     """Bits per byte of plain text files, one text each, for a model of bytes that sees only earlier bytes.
 
     Attributes:
-        stride: distance between the starts of successive windows in evaluation, as a share of a full window. The
-            overlap is the least context of a byte, except in the first window. Training windows do not overlap.
+        stride: distance between the starts of successive windows in evaluation, as a share of a full window.
+            The overlap is the least context of a byte, except in the first window. Training windows do not
+            overlap.
         dropout: dropout of the head.
     """
 
@@ -110,15 +111,22 @@ class WindowCollator(TaskCollator):
         self._inputs, self._stride = inputs, stride
 
     def items(self, examples: Sequence[TextExample], *, training: bool) -> list[Item]:
-        """Return the windows of each text from left to right. Each byte is predicted in exactly one of them."""
+        """Return the windows of each text from left to right.
+
+        Each byte is predicted in exactly one of them.
+        """
         stride = 1.0 if training else self._stride
-        return [item for number, example in enumerate(examples) for item in self._windows(number, example, stride)]
+        return [
+            item for number, example in enumerate(examples) for item in self._windows(number, example, stride)
+        ]
 
     def _windows(self, number: int, example: TextExample, stride: float) -> Iterator[Item]:
         pieces = range(0, len(example.text), _PIECE)
         symbols = [self._inputs.encode(example.text[begin : begin + _PIECE]).symbols for begin in pieces]
         start = 0
-        for part in cut(self._inputs, TextSymbols(np.concatenate(symbols), np.zeros(0, dtype=np.int64)), stride):
+        for part in cut(
+            self._inputs, TextSymbols(np.concatenate(symbols), np.zeros(0, dtype=np.int64)), stride
+        ):
             yield Item(number, self._inputs.size([part]), ByteWindow(part, start))
             start = part.num_vectors - max(1, int(part.num_vectors * stride))
 
@@ -132,7 +140,8 @@ class WindowCollator(TaskCollator):
                 [len(byte_window.part.symbols) for byte_window in windows],
             )
         )
-        positions = np.arange(arrays["codepoints"].shape[1])  # byte n of a window is at position n + 1, after CLS
+        # Byte n of a window is at position n + 1, after CLS.
+        positions = np.arange(arrays["codepoints"].shape[1])
         target_mask = (starts <= positions) & (positions < ends)
         return arrays | {"target_mask": target_mask, "num_characters": target_mask.sum(axis=1)}
 

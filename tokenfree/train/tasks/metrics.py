@@ -32,7 +32,9 @@ def label_metrics(
     return Metrics({name: float(functions[name]()) for name in names}, names[0])
 
 
-def number_metrics(gold: Sequence[float], predicted: Sequence[float], names: Sequence[str] = NUMBER_METRICS) -> Metrics:
+def number_metrics(
+    gold: Sequence[float], predicted: Sequence[float], names: Sequence[str] = NUMBER_METRICS
+) -> Metrics:
     """Return the named correlations. A correlation with a constant is 0."""
     return Metrics({name: _correlation(name, gold, predicted) for name in names}, names[0])
 

@@ -1,6 +1,7 @@
 """Mirrored summation: predict the sum of a_i * a_{n-i+1} over i from 1 to K for vectors a_1 to a_n from U(0, 1).
 
-The synthetic task of Guo et al., https://arxiv.org/abs/1912.00544. Distant vectors must interact before pooling.
+The synthetic task of Guo et al., https://arxiv.org/abs/1912.00544. Distant vectors must interact before
+pooling.
 
 b, B batch, n vectors per sequence, S numbers per vector, C positions, D width
 """
@@ -26,7 +27,8 @@ from tokenfree.train.tasks.heads import Classifier, class_and_maximum
 from tokenfree.train.tasks.inputs import TextInputs
 
 DIGITS = 8  # decimal places of the errors in predictions
-_VARIANCE = 7 / 144  # variance of a product of two draws from U(0, 1); a sum of functions of each explains 6 / 144
+# Variance of a product of two draws from U(0, 1); a sum of functions of each explains 6 / 144.
+_VARIANCE = 7 / 144
 _VARIANCE_OF_SQUARE = 4 / 45  # variance of the square of one draw
 
 
@@ -41,8 +43,8 @@ class MirroredExample(NamedTuple):
 class Config(DownstreamTask):
     """Sums of products of vectors from both ends of a sequence, from the class node and the maximum over all units.
 
-    If no two vectors interact, a model can only add functions of single vectors. Its error is then at least a seventh
-    of that of a constant.
+    If no two vectors interact, a model can only add functions of single vectors. Its error is then at least a
+    seventh of that of a constant.
 
     Attributes:
         length: number of vectors per sequence, n.
@@ -133,11 +135,16 @@ class Config(DownstreamTask):
         self, examples: Sequence[MirroredExample], items: Sequence[Item], outputs: Sequence[Outputs]
     ) -> list[dict[str, Any]]:
         return [
-            {"key": f"{example.split} {example.number}", "squared_error": round(float(output["squared_error"]), DIGITS)}
+            {
+                "key": f"{example.split} {example.number}",
+                "squared_error": round(float(output["squared_error"]), DIGITS),
+            }
             for example, output in zip(examples, outputs, strict=True)
         ]
 
-    def scores(self, examples: Sequence[MirroredExample], predictions: Sequence[Mapping[str, Any]]) -> Metrics:
+    def scores(
+        self, examples: Sequence[MirroredExample], predictions: Sequence[Mapping[str, Any]]
+    ) -> Metrics:
         """Return `mse`, the mean squared error, and `relative_mse`, its ratio to the error of the best constant."""
         error = float(np.mean([prediction["squared_error"] for prediction in predictions]))
         return Metrics({"mse": error, "relative_mse": error / self.variance}, "mse")

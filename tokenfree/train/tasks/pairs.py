@@ -20,10 +20,10 @@ class Config(LabelledTexts):
     """Pairs of texts with one label each.
 
     Attributes:
-        encode: `together`: encode [CLS] first [SEP] second [SEP], the second in segment 1; `apart`: encode each text
-            alone and classify features of both vectors.
-        combine: last of the features [r1, r2, |r1 - r2|, ...] of `apart`. `difference`: r1 - r2, as in the multi-scale
-            Transformer; `product`: r1 * r2.
+        encode: `together`: encode [CLS] first [SEP] second [SEP], the second in segment 1; `apart`: encode
+            each text alone and classify features of both vectors.
+        combine: last of the features [r1, r2, |r1 - r2|, ...] of `apart`. `difference`: r1 - r2, as in the
+            multi-scale Transformer; `product`: r1 * r2.
     """
 
     name: Literal["pairs"] = "pairs"

@@ -75,9 +75,10 @@ class SquadExample:
 
 
 def read_squad(path: str) -> list[SquadExample]:
-    """Return the questions of a file in order. Raises UserError if the file cannot be read or has another format.
+    """Return the questions of a file in order.
 
-    Questions that are marked as impossible, or have only empty answers, are unanswerable.
+    Raises UserError if the file cannot be read or has another format. Questions that are marked as
+    impossible, or have only empty answers, are unanswerable.
     """
     file: _File = parse_form(_File, "".join(read_lines(path)), path)
     examples: dict[str, SquadExample] = {}
@@ -90,7 +91,9 @@ def read_squad(path: str) -> list[SquadExample]:
                 if question.get("is_impossible"):
                     answers = []
                 if name in examples:
-                    raise UserError(f"{path}: {key}: id {name!r} is that of {examples[name].key} too. Remove one.")
+                    raise UserError(
+                        f"{path}: {key}: id {name!r} is that of {examples[name].key} too. Remove one."
+                    )
                 for answer in answers:
                     if not 0 <= answer["answer_start"] <= len(context):
                         raise UserError(
@@ -108,7 +111,8 @@ class Config(QuestionAnswering):
     """Questions about a context, in the format of SQuAD.
 
     Attributes:
-        unanswerable: whether to predict no answer if no span scores above 0; null: if a training question has none.
+        unanswerable: whether to predict no answer if no span scores above 0; null: if a training question has
+            none.
     """
 
     name: Literal["qa_squad"] = "qa_squad"
@@ -151,10 +155,13 @@ class Config(QuestionAnswering):
         answers = self.answers(examples, items, outputs)
         return [self._prediction(*pair) for pair in zip(examples, answers, strict=True)]
 
-    def scores(self, examples: Sequence[SquadExample], predictions: Sequence[Mapping[str, Any]]) -> Metrics | None:
+    def scores(
+        self, examples: Sequence[SquadExample], predictions: Sequence[Mapping[str, Any]]
+    ) -> Metrics | None:
         """Return exact match and F1, also by answerability and at the best threshold if some questions have no answer.
 
-        For TyDi QA's gold passages, whose ids name the language, the means are over the languages except English.
+        For TyDi QA's gold passages, whose ids name the language, the means are over the languages except
+        English.
         """
         gold = {e.question_id: [a["text"] for a in e.answers] for e in examples if e.answers is not None}
         if len(gold) < len(examples):
@@ -163,7 +170,10 @@ class Config(QuestionAnswering):
         squad_scores = score_squad(gold, answers)
         values = {"f1": squad_scores["all"].f1, "exact_match": squad_scores["all"].exact_match}
         for kind in list(squad_scores)[1:]:
-            values |= {f"f1/{kind}": squad_scores[kind].f1, f"exact_match/{kind}": squad_scores[kind].exact_match}
+            values |= {
+                f"f1/{kind}": squad_scores[kind].f1,
+                f"exact_match/{kind}": squad_scores[kind].exact_match,
+            }
         if self.unanswerable:
             spans = {line["id"]: "" if line["span"] is None else line["span"]["text"] for line in predictions}
             best = best_with_threshold(gold, spans, {line["id"]: line["score"] for line in predictions})
@@ -184,14 +194,21 @@ class Config(QuestionAnswering):
         return Metrics(values, "f1")
 
     def baselines(self, examples: Sequence[SquadExample]) -> Mapping[str, Predict]:
-        """Return no answer to any question, if some questions have none. Otherwise there is no simple baseline."""
+        """Return no answer to any question, if some questions have none.
+
+        Otherwise there is no simple baseline.
+        """
         return {"no answer": lambda others: self.predictions(others, (), ())} if self.unanswerable else {}
 
     def _prediction(self, example: SquadExample, answer: SpanAnswer | None) -> dict[str, Any]:
         fields = answer_fields(_encoded(example.context), answer)
         score = NO_SPAN_SCORE if answer is None else answer.score
         nothing = {"answer": ""} if self.unanswerable and score <= 0 else {}
-        gold = {} if example.answers is None else {"gold": [gold_answer["text"] for gold_answer in example.answers]}
+        gold = (
+            {}
+            if example.answers is None
+            else {"gold": [gold_answer["text"] for gold_answer in example.answers]}
+        )
         return {"key": example.key, "id": example.question_id, **fields, **nothing, "score": score, **gold}
 
 
@@ -222,8 +239,8 @@ def word_f1(gold: str, answer: str) -> float:
 def score_squad(gold: Mapping[str, Sequence[str]], answers: Mapping[str, str]) -> dict[str, SquadScores]:
     """Return the scores of `all` questions and, if some have no answer, of the `answerable` and the `unanswerable`.
 
-    If all have an answer, the rules are those of SQuAD 1.1, otherwise those of SQuAD 2.0. An empty answer means none. A
-    question that is missing in `answers` gets no credit.
+    If all have an answer, the rules are those of SQuAD 1.1, otherwise those of SQuAD 2.0. An empty answer
+    means none. A question that is missing in `answers` gets no credit.
     """
     credits = {name: _credits(texts, answers.get(name)) for name, texts in _right_answers(gold).items()}
     scores = {"all": _mean(credits.values())}
@@ -246,7 +263,8 @@ def best_with_threshold(
     for index, name in enumerate(ordered):
         answer_credits = _credits(right[name], answers[name])
         current = [
-            total + now - previous for total, now, previous in zip(current, answer_credits, refused[name], strict=True)
+            total + now - previous
+            for total, now, previous in zip(current, answer_credits, refused[name], strict=True)
         ]
         if index + 1 < len(ordered) and scores[ordered[index + 1]] == scores[name]:
             continue  # no threshold separates equal scores
@@ -266,7 +284,10 @@ def _languages_of(ids: Iterable[str]) -> dict[str, list[str]]:
 
 
 def _right_answers(gold: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
-    """Return the answers of each question. In SQuAD 2.0, drop answers without words, and use "" if none is left."""
+    """Return the answers of each question.
+
+    In SQuAD 2.0, drop answers without words, and use "" if none is left.
+    """
     if all(gold.values()):
         return {name: list(texts) for name, texts in gold.items()}
     return {name: [text for text in texts if normalized(text)] or [""] for name, texts in gold.items()}

@@ -1,7 +1,8 @@
 """TyDi QA's primary tasks: which passage of an article answers a question, and which bytes of it are the answer.
 
-Windows, targets and decoding follow CANINE's code (https://arxiv.org/abs/2103.06874, section 4.1). Yes or no is never
-predicted. Offsets are bytes of `document_plaintext` in UTF-8. Predictions and scores match the official script.
+Windows, targets and decoding follow CANINE's code (https://arxiv.org/abs/2103.06874, section 4.1). Yes or no
+is never predicted. Offsets are bytes of `document_plaintext` in UTF-8. Predictions and scores match the
+official script.
 """
 
 from __future__ import annotations
@@ -81,7 +82,10 @@ class TydiExample:
 
 
 def read_tydi(path: str) -> Iterator[TydiExample]:
-    """Yield the examples of a file in order. Raises UserError if it cannot be read or a line is not an example."""
+    """Yield the examples of a file in order.
+
+    Raises UserError if it cannot be read or a line is not an example.
+    """
     seen: dict[int, str] = {}
     for number, text in enumerate(read_lines(path), 1):
         if not text.strip():
@@ -95,7 +99,9 @@ def read_tydi(path: str) -> Iterator[TydiExample]:
         passages = [_span(candidate, article, place) for candidate in line["passage_answer_candidates"]]
         raw = line.get("annotations")
         annotations = None if raw is None else [_annotation(annotation, article, place) for annotation in raw]
-        yield TydiExample(key, name, line["language"].lower(), line["question_text"], article, passages, annotations)
+        yield TydiExample(
+            key, name, line["language"].lower(), line["question_text"], article, passages, annotations
+        )
     if not seen:
         raise UserError(f"{path}: holds no questions. Give a file of TyDi QA's primary tasks.")
 
@@ -111,7 +117,9 @@ def _span(value: _Bytes, article: bytes, place: str) -> Span:
         return NO_SPAN
     is_inside = any(at < len(article) and article[at] & 0xC0 == 0x80 for at in (begin, end))
     if is_inside or not begin <= end <= len(article):
-        raise UserError(f"{place}: bytes {begin} to {end} are not characters of document_plaintext. Fix the offsets.")
+        raise UserError(
+            f"{place}: bytes {begin} to {end} are not characters of document_plaintext. Fix the offsets."
+        )
     return begin, end
 
 
@@ -149,15 +157,19 @@ class Config(QuestionAnswering):
     def target(self, example: TydiExample, text: Readable) -> AnswerTarget | None:
         """Return the minimal answer in the first passage that has one, else the first passage that answers.
 
-        As in CANINE's code, a yes or no is learned as a passage, and an answer after `max_passages` as no answer.
+        As in CANINE's code, a yes or no is learned as a passage, and an answer after `max_passages` as no
+        answer.
         """
         marked = [a for a in example.annotations or () if 0 <= a.passage < self.max_passages]
-        marked.sort(key=lambda annotation: annotation.passage)  # stable: the first annotator of a passage stays first
+        # Stable: the first annotator of a passage stays first.
+        marked.sort(key=lambda annotation: annotation.passage)
         for annotation in marked:
             if annotation.span != NO_SPAN:
                 vectors = text.find(annotation.span, annotation.passage)
                 if vectors is None:
-                    raise UnusableAnswer(f"{example.key}: the minimal answer is not in passage {annotation.passage}")
+                    raise UnusableAnswer(
+                        f"{example.key}: the minimal answer is not in passage {annotation.passage}"
+                    )
                 return AnswerTarget(MINIMAL, vectors)
         passage = text.passages.get(marked[0].passage) if marked else None
         return AnswerTarget(PASSAGE, passage) if passage else None
@@ -170,11 +182,17 @@ class Config(QuestionAnswering):
     ) -> list[dict[str, Any]]:
         answers = self.answers(examples, items, outputs)
         return [
-            {"key": example.key, **official_prediction(example, answer), **answer_fields(example.article, answer)}
+            {
+                "key": example.key,
+                **official_prediction(example, answer),
+                **answer_fields(example.article, answer),
+            }
             for example, answer in zip(examples, answers, strict=True)
         ]
 
-    def scores(self, examples: Sequence[TydiExample], predictions: Sequence[Mapping[str, Any]]) -> Metrics | None:
+    def scores(
+        self, examples: Sequence[TydiExample], predictions: Sequence[Mapping[str, Any]]
+    ) -> Metrics | None:
         """Return F1, precision and recall of both tasks, and the F1 of each language.
 
         The values of a task are means over the languages except English, unless all questions are in English.
@@ -197,7 +215,11 @@ def official_prediction(example: TydiExample, answer: SpanAnswer | None) -> dict
     passage, (begin, end), score = -1, NO_SPAN, 0.0
     if answer is not None:
         (begin, end), score = answer
-        held = (n for n, (first, last) in enumerate(example.passages) if first != -1 and first <= begin and end <= last)
+        held = (
+            n
+            for n, (first, last) in enumerate(example.passages)
+            if first != -1 and first <= begin and end <= last
+        )
         passage = next(held, 0)
     return {
         "example_id": example.example_id,
@@ -225,10 +247,13 @@ class Outcome(NamedTuple):
     score: float
 
 
-def score_tydi(gold: Iterable[TydiExample], predictions: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, BestF1]]:
+def score_tydi(
+    gold: Iterable[TydiExample], predictions: Iterable[Mapping[str, Any]]
+) -> dict[str, dict[str, BestF1]]:
     """Return the scores of both `TASKS` for each language of the `predictions`, which have the official format.
 
-    As in the official script, a question without a prediction counts as answered, with score 0, if it has no answer.
+    As in the official script, a question without a prediction counts as answered, with score 0, if it has no
+    answer.
     """
     by_language: dict[str, dict[int, Mapping[str, Any]]] = {}
     for line in predictions:
@@ -239,7 +264,8 @@ def score_tydi(gold: Iterable[TydiExample], predictions: Iterable[Mapping[str, A
     return {
         language: {
             task: best_f1(
-                judge(example.annotations or (), by_language[language].get(example.example_id)) for example in of
+                judge(example.annotations or (), by_language[language].get(example.example_id))
+                for example in of
             )
             for task, judge in (("minimal", _minimal), ("passage", _passage))
         }
@@ -275,7 +301,9 @@ def _passage(annotations: Sequence[Annotation], line: Mapping[str, Any] | None) 
     if line is None:
         return Outcome(has_gold, not has_gold, 0.0, 0.0)
     answered = line["passage_answer_index"]
-    return Outcome(has_gold, answered >= 0, float(has_gold and answered in gold), line["passage_answer_score"])
+    return Outcome(
+        has_gold, answered >= 0, float(has_gold and answered in gold), line["passage_answer_score"]
+    )
 
 
 def _minimal(annotations: Sequence[Annotation], line: Mapping[str, Any] | None) -> Outcome:

@@ -1,7 +1,8 @@
 """Question answering: windows over a question and a text, the head that finds spans, and code shared by both tasks.
 
-A window is [CLS] question [SEP] part of the text [SEP], in segments 0 and 1. For models of characters it is the same as
-in CANINE's code for TyDi QA, padded to a fixed length. Positions of answers count vectors; the last is inclusive.
+A window is [CLS] question [SEP] part of the text [SEP], in segments 0 and 1. For models of characters it is
+the same as in CANINE's code for TyDi QA, padded to a fixed length. Positions of answers count vectors; the
+last is inclusive.
 
 B batch, W windows, L positions, P vectors of a window, K candidates, D width, T types of answers
 """
@@ -56,8 +57,8 @@ class Passage(NamedTuple):
 class Readable:
     """A text as the model reads it, in vectors of characters, subwords or words.
 
-    `starts` and `ends`, int64 [vectors], are the bytes of each vector in the original text; -1 for markers. `passages`
-    has the vectors of each passage by its index.
+    `starts` and `ends`, int64 [vectors], are the bytes of each vector in the original text; -1 for markers.
+    `passages` has the vectors of each passage by its index.
     """
 
     read: TextSymbols
@@ -110,7 +111,8 @@ def _places(text: TextSymbols, passage: Passage) -> tuple[np.ndarray, np.ndarray
     byte = np.append(np.flatnonzero(is_first), len(passage.text)) + passage.begin
     starts, ends = (np.full(text.num_vectors, NOWHERE, dtype=np.int64) for _ in range(2))
     seen = np.flatnonzero(text.vectors >= 0)
-    ends[text.vectors[seen]] = byte[seen + 1]  # if a vector has several characters, the last one is written last
+    # If a vector has several characters, the last one is written last.
+    ends[text.vectors[seen]] = byte[seen + 1]
     starts[text.vectors[seen[::-1]]] = byte[seen[::-1]]
     return starts, ends
 
@@ -128,11 +130,15 @@ class Window(NamedTuple):
     part: range  # vectors of the text that are in the window
     first: int = 0  # first vector of the answer; 0, the vector of CLS, for no answer
     last: int = 0  # last vector of the answer; 0 for no answer
-    kind: int = UNKNOWN  # type of the answer; `UNKNOWN` for no answer, `NOT_ANNOTATED` if the file does not say
+    # Type of the answer; `UNKNOWN` for no answer, `NOT_ANNOTATED` if the file does not say.
+    kind: int = UNKNOWN
 
 
 class Reading(NamedTuple):
-    """A question, with the marker if there is one, and a text, as the model reads them. Texts may be large."""
+    """A question, with the marker if there is one, and a text, as the model reads them.
+
+    Texts may be large.
+    """
 
     question: TextSymbols
     text: Readable
@@ -146,15 +152,26 @@ class Reading(NamedTuple):
 
 
 def with_targets(
-    windows: Sequence[Window], target: AnswerTarget | None, offset: int, *, share: float, seed: int, sample: int
+    windows: Sequence[Window],
+    target: AnswerTarget | None,
+    offset: int,
+    *,
+    share: float,
+    seed: int,
+    sample: int,
 ) -> list[Window]:
     """Return the windows with the whole answer and a random `share` of the others, drawn by `seed` and `sample`."""
     draws = random.uniform(seed, "windows without the answer", np.array([sample]), max(1, len(windows)))[0]
     selected = []
     for window, draw in zip(windows, draws.tolist(), strict=False):
-        if target is not None and window.part.start <= target.vectors[0] <= target.vectors[-1] < window.part.stop:
+        if (
+            target is not None
+            and window.part.start <= target.vectors[0] <= target.vectors[-1] < window.part.stop
+        ):
             shift = offset - window.part.start
-            selected.append(Window(window.part, target.vectors[0] + shift, target.vectors[-1] + shift, target.kind))
+            selected.append(
+                Window(window.part, target.vectors[0] + shift, target.vectors[-1] + shift, target.kind)
+            )
         elif draw < share:
             selected.append(window)
     return selected
@@ -162,12 +179,16 @@ def with_targets(
 
 class SpanAnswer(NamedTuple):
     span: Span
-    score: float  # start plus end logit minus those of CLS; above 0 if the model prefers the span to no answer
+    # Start plus end logit minus those of CLS; above 0 if the model prefers the span to no answer.
+    score: float
 
 
 @dataclasses.dataclass(frozen=True)
 class SpanDecoder:
-    """CANINE's decoding for TyDi QA (https://arxiv.org/abs/2103.06874, section 4.1). Lengths are in vectors."""
+    """CANINE's decoding for TyDi QA (https://arxiv.org/abs/2103.06874, section 4.1).
+
+    Lengths are in vectors.
+    """
 
     candidates: int = 30
     max_answer: int = 100
@@ -177,8 +198,8 @@ class SpanDecoder:
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return the score, float64 [W], of the best span of each window, its first and its last vector, int64 [W].
 
-        A span is in the original and has 1 to `max_answer` vectors. Ties are broken by the better start, then the
-        better end, then the earlier position. Without an answer, the score is -inf.
+        A span is in the original and has 1 to `max_answer` vectors. Ties are broken by the better start, then
+        the better end, then the earlier position. Without an answer, the score is -inf.
         """
         start_WP, end_WP = start_WP.astype(np.float64), end_WP.astype(np.float64)
         # A stable sort keeps the first of equal logits first.
@@ -187,7 +208,9 @@ class SpanDecoder:
             for logits_WP in (start_WP, end_WP)
         )
         none_W = start_WP[:, 0] + end_WP[:, 0]
-        score_WKK = _take(start_WP, start_WK)[:, :, None] + _take(end_WP, end_WK)[:, None, :] - none_W[:, None, None]
+        score_WKK = (
+            _take(start_WP, start_WK)[:, :, None] + _take(end_WP, end_WK)[:, None, :] - none_W[:, None, None]
+        )
         length_WKK = end_WK[:, None, :] - start_WK[:, :, None] + 1
         answer_WKK = (length_WKK >= 1) & (length_WKK <= self.max_answer)
         answer_WKK &= _take(readable_WP, start_WK)[:, :, None] & _take(readable_WP, end_WK)[:, None, :]
@@ -231,8 +254,12 @@ class SpanHead(TaskHead):
         if self.types is not None:
             pairs.append((outputs["type"], batch["kind"]))
         real_B = batch["target_mask"][:, 0]
-        loss_B = torch.stack([functional.cross_entropy(*pair, reduction="none") for pair in pairs]).mean(dim=0)
-        right_B = (start_BP.argmax(dim=-1) == batch["first"]) & (end_BP.argmax(dim=-1) == batch["last"]) & real_B
+        loss_B = torch.stack([functional.cross_entropy(*pair, reduction="none") for pair in pairs]).mean(
+            dim=0
+        )
+        right_B = (
+            (start_BP.argmax(dim=-1) == batch["first"]) & (end_BP.argmax(dim=-1) == batch["last"]) & real_B
+        )
         return Loss((loss_B * real_B).sum(), real_B.sum(), right_B.sum())
 
     def kept(self, outputs: Mapping[str, Tensor], batch: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -252,7 +279,9 @@ def _among_choices(outputs: Mapping[str, Tensor], batch: Mapping[str, Tensor]) -
 
 @settings
 class QuestionAnswering(DownstreamTask):
-    """Questions whose answers are spans of a text. Lengths are in characters, or in the model's subwords or words.
+    """Questions whose answers are spans of a text.
+
+    Lengths are in characters, or in the model's subwords or words.
 
     Attributes:
         max_question: maximum length of a question; the end of a longer one is read.
@@ -277,7 +306,10 @@ class QuestionAnswering(DownstreamTask):
 
     @abstractmethod
     def target(self, example: Any, text: Readable) -> AnswerTarget | None:
-        """Return the answer to learn; None if there is none. Raises UnusableAnswer if it is not where the file says."""
+        """Return the answer to learn; None if there is none.
+
+        Raises UnusableAnswer if it is not where the file says.
+        """
 
     @abstractmethod
     def is_annotated(self, example: Any) -> bool:
@@ -295,7 +327,9 @@ class QuestionAnswering(DownstreamTask):
         framed = 1 + self.markers + self.max_question + 1  # CLS, the marker, the question, SEP
         # If the model downsamples, CLS has a separate unit in addition to the one of its group.
         num_units = 1 + -(-framed // model.downsampler.rate)
-        attention = dataclasses.replace(trunk.attention, global_units=max(trunk.attention.global_units, num_units))
+        attention = dataclasses.replace(
+            trunk.attention, global_units=max(trunk.attention.global_units, num_units)
+        )
         return dataclasses.replace(model, trunk=dataclasses.replace(trunk, attention=attention))
 
     def build(self, model: ModelConfig) -> SpanHead:
@@ -318,8 +352,8 @@ class QuestionAnswering(DownstreamTask):
 class QuestionCollator(TaskCollator):
     """A collator of questions. Lengths are in vectors. Items hold an example and a `Window`, to save memory.
 
-    Markers precede the question and each passage only if the model reads characters. Raises UserError if no text fits
-    next to the longest question.
+    Markers precede the question and each passage only if the model reads characters. Raises UserError if no
+    text fits next to the longest question.
     """
 
     def __init__(self, task: QuestionAnswering, inputs: TextInputs, seed: int) -> None:
@@ -346,15 +380,22 @@ class QuestionCollator(TaskCollator):
             if training and kind == NOT_ANNOTATED:
                 continue
             windows = [window._replace(kind=kind) for window in self.cut(reading)]
-            for window in with_targets(windows, target, reading.offset, share=share, seed=self._seed, sample=number):
-                size = self._inputs.length if self._is_characters else self._inputs.size(reading.parts(window))
+            for window in with_targets(
+                windows, target, reading.offset, share=share, seed=self._seed, sample=number
+            ):
+                size = (
+                    self._inputs.length if self._is_characters else self._inputs.size(reading.parts(window))
+                )
                 items.append(Item(number, size, (example, window)))
         if training and unusable:
             logger.warning("%d of %d questions are left out: %s", len(unusable), len(examples), unusable[0])
         return items
 
     def cut(self, reading: Reading) -> list[Window]:
-        """Return the windows from left to right; the last one ends with the text. Raises UserError if none fits."""
+        """Return the windows from left to right; the last one ends with the text.
+
+        Raises UserError if none fits.
+        """
         windows, start, end = list[Window](), 0, 0
         while end < len(reading.text):
             end = start + self._fitting(reading, start)
@@ -365,8 +406,8 @@ class QuestionCollator(TaskCollator):
     def __call__(self, items: Sequence[Item], sample_ids: np.ndarray) -> Arrays:
         """Return the inputs of the encoder, and the arrays for the head.
 
-        `global`, bool like `mask`, is true for CLS, the question and its SEP. `choices`, bool [b, P], are the vectors
-        of the softmax. For characters these are all vectors including padding, as in CANINE's code.
+        `global`, bool like `mask`, is true for CLS, the question and its SEP. `choices`, bool [b, P], are the
+        vectors of the softmax. For characters these are all vectors including padding, as in CANINE's code.
         """
         windows: list[Window] = [item.content[1] for item in items]
         readings = [self.read(item.content[0]) for item in items]
@@ -396,7 +437,9 @@ class QuestionCollator(TaskCollator):
 
     def _read(self, example: Any) -> Reading:
         encoded = self._inputs.encode(example.question)  # the end of a long question is read
-        question = part_of(encoded, max(0, encoded.num_vectors - self._task.max_question), encoded.num_vectors)
+        question = part_of(
+            encoded, max(0, encoded.num_vectors - self._task.max_question), encoded.num_vectors
+        )
         if self._markers:
             question = question._replace(symbols=np.append(QUESTION_MARKER, question.symbols))
         return Reading(question, readable(self._task.passages(example), self._inputs, markers=self._markers))
@@ -431,5 +474,7 @@ def split_raw(key: str, text: str) -> tuple[str, bytes]:
     """Return the question and the context of a line, in UTF-8. Raises UserError if no tab separates them."""
     question, _, context = text.partition("\t")
     if not question.strip() or not context.strip():
-        raise UserError(f"{key}: no question and text. Give a question, a tab, and the text that may answer it.")
+        raise UserError(
+            f"{key}: no question and text. Give a question, a tab, and the text that may answer it."
+        )
     return question.strip(), context.encode("utf-8", "surrogatepass")

@@ -1,7 +1,7 @@
 """Sequence labelling: each word of a sentence has a tag, such as its part of speech or, in BIO, its span.
 
-A word gets the tag that is predicted at its first character (CANINE, https://arxiv.org/abs/2103.06874, section 4.2), or
-at the first subword or word that begins in it.
+A word gets the tag that is predicted at its first character (CANINE, https://arxiv.org/abs/2103.06874,
+section 4.2), or at the first subword or word that begins in it.
 """
 
 from __future__ import annotations
@@ -46,10 +46,11 @@ class Config(DownstreamTask):
 
     Attributes:
         labels: the tags; []: those of the training examples, in alphabetical order.
-        scheme: `bio`: tags are spans, and an I- that continues no span is read as B-; `strict_bio`: such an I- is an
-            error; `words`: tags of single words; null: bio if a tag begins with B- or I-, else words.
-        targets: characters of a word where the loss is computed. `first`: only the first character, which alone decides
-            the word's tag; `all`: all characters, as in runs made before this key existed.
+        scheme: `bio`: tags are spans, and an I- that continues no span is read as B-; `strict_bio`: such an
+            I- is an error; `words`: tags of single words; null: bio if a tag begins with B- or I-, else
+            words.
+        targets: characters of a word where the loss is computed. `first`: only the first character, which
+            alone decides the word's tag; `all`: all characters, as in runs made before this key existed.
         dropout: dropout of the head.
         format: format of the files: conll, conllu or json; null: detected from name and columns.
         words_column: column of words: a number from 1, or a name in JSON and datasets; null: detected.
@@ -81,7 +82,10 @@ class Config(DownstreamTask):
         return self.noise.add(read_tagged(path, options), split)
 
     def raw(self, key: str, text: str) -> RawSentence:
-        """Return a text as words separated by white space. Each punctuation mark and ideograph is a separate word."""
+        """Return a text as words separated by white space.
+
+        Each punctuation mark and ideograph is a separate word.
+        """
         starts, words = zip(*_words(text), strict=True) if text.strip() else ((), ())
         return RawSentence(key, words, text=text, starts=starts)
 
@@ -91,12 +95,16 @@ class Config(DownstreamTask):
     def fitted(self, examples: Sequence[TaggedExample]) -> Self:
         bare = next((example for example in examples if example.tags is None), None)
         if bare is not None:
-            raise UserError(f"{bare.key}: the training examples have no tags. Name their column as task.tags_column.")
+            raise UserError(
+                f"{bare.key}: the training examples have no tags. Name their column as task.tags_column."
+            )
         labels = set(self.labels or (tag for example in examples for tag in example.tags or ()))
         if are_bio(labels) and self.scheme != "words":  # characters inside a word continue its span
             labels |= {f"I{tag[1:]}" for tag in labels if tag.startswith("B-")} | {OUTSIDE}
         if len(labels) < 2:
-            raise UserError(f"{examples[0].key}: all words are tagged {next(iter(labels))!r}. Give more tags.")
+            raise UserError(
+                f"{examples[0].key}: all words are tagged {next(iter(labels))!r}. Give more tags."
+            )
         return dataclasses.replace(self, labels=tuple(sorted(labels)))
 
     def build(self, model: ModelConfig) -> PlaceHead:
@@ -125,7 +133,9 @@ class Config(DownstreamTask):
                     sure[item.example][word] = round(float(probabilities[place, best]), DIGITS)
         return [self._prediction(*row) for row in zip(examples, tags, sure, strict=True)]
 
-    def scores(self, examples: Sequence[TaggedExample], predictions: Sequence[Mapping[str, Any]]) -> Metrics | None:
+    def scores(
+        self, examples: Sequence[TaggedExample], predictions: Sequence[Mapping[str, Any]]
+    ) -> Metrics | None:
         gold = [example.tags for example in examples]
         gold_tags = [tags for tags in gold if tags is not None]
         if len(gold_tags) < len(gold):
@@ -134,7 +144,10 @@ class Config(DownstreamTask):
         return span_metrics(gold_tags, predicted) if self.has_spans else tag_metrics(gold_tags, predicted)
 
     def baselines(self, examples: Sequence[TaggedExample]) -> Mapping[str, Predict]:
-        """Return the most frequent tag of each word. A word that is not in the examples is outside of spans."""
+        """Return the most frequent tag of each word.
+
+        A word that is not in the examples is outside of spans.
+        """
         by_word = dict[str, Counter[str]]()
         for example in examples:
             for word, tag in zip(example.words, example.tags or (), strict=True):
@@ -150,7 +163,13 @@ class Config(DownstreamTask):
 
     def _prediction(self, example: TaggedExample, tags: list[str], sure: list[float]) -> dict[str, Any]:
         gold = {} if example.tags is None else {"gold": list(example.tags)}
-        fields = {"key": example.key, "words": list(example.words), "tags": tags, **gold, "probabilities": sure}
+        fields = {
+            "key": example.key,
+            "words": list(example.words),
+            "tags": tags,
+            **gold,
+            "probabilities": sure,
+        }
         return fields | {"spans": _spans(example, tags)} if self.has_spans else fields
 
 
@@ -174,7 +193,10 @@ class TaggingCollator(TaskCollator):
         self._classes = {label: number for number, label in enumerate(task.labels)}
 
     def items(self, examples: Sequence[TaggedExample], *, training: bool) -> list[Item]:
-        """Return the items. Sentences that are too long are halved between words; a single word is cut at its end."""
+        """Return the items.
+
+        Sentences that are too long are halved between words; a single word is cut at its end.
+        """
         long = list[str]()
         items = [
             Item(number, self._inputs.size([window.text]), window)
@@ -183,13 +205,18 @@ class TaggingCollator(TaskCollator):
             for window in self._windows(example, 0, len(example.words), long)
         ]
         if long:
-            logger.warning("words longer than the model reads at once: %d. Only their beginnings are read.", len(long))
+            logger.warning(
+                "words longer than the model reads at once: %d. Only their beginnings are read.", len(long)
+            )
         return items
 
     def __call__(self, items: Sequence[Item], sample_ids: np.ndarray) -> Arrays:
         windows: list[TaggedWindow] = [item.content for item in items]
         max_places = max(1, *(len(window.places) for window in windows))
-        places, classes = np.zeros((len(items), max_places), dtype=np.int64), np.full((len(items), max_places), -1)
+        places, classes = (
+            np.zeros((len(items), max_places), dtype=np.int64),
+            np.full((len(items), max_places), -1),
+        )
         for row, window in enumerate(windows):
             places[row, : len(window.places)] = window.places
             classes[row, : len(window.places)] = window.classes
@@ -201,7 +228,9 @@ class TaggingCollator(TaskCollator):
             "num_characters": np.array([len(window.text.vectors) for window in windows], dtype=np.int64),
         }
 
-    def _windows(self, example: TaggedExample, begin: int, end: int, long: list[str]) -> Iterator[TaggedWindow]:
+    def _windows(
+        self, example: TaggedExample, begin: int, end: int, long: list[str]
+    ) -> Iterator[TaggedWindow]:
         words, tags = example.words[begin:end], example.tags and example.tags[begin:end]
         original = None if example.before is None else " ".join(example.before[begin:end])
         text = self._inputs.encode(" ".join(words), original)
@@ -215,7 +244,9 @@ class TaggingCollator(TaskCollator):
             text = part_of(text, 0, self._inputs.fitting(text))
         yield self._window(words, tags, begin, text)
 
-    def _window(self, words: Sequence[str], tags: Sequence[str] | None, begin: int, text: TextSymbols) -> TaggedWindow:
+    def _window(
+        self, words: Sequence[str], tags: Sequence[str] | None, begin: int, text: TextSymbols
+    ) -> TaggedWindow:
         of_word = np.repeat(np.arange(len(words)), [len(word) for word in words])
         characters = np.arange(len(of_word)) + of_word  # a space precedes each word except the first
         vectors = text.vectors[characters[characters < len(text.vectors)]]
@@ -224,7 +255,11 @@ class TaggingCollator(TaskCollator):
         word = of_word[kept[first]]  # the word in which each vector begins
         with_vectors, of_firsts = np.unique(word, return_index=True)
         if self._targets == "first":
-            vector_indices, word, of_firsts = vector_indices[of_firsts], with_vectors, np.arange(len(with_vectors))
+            vector_indices, word, of_firsts = (
+                vector_indices[of_firsts],
+                with_vectors,
+                np.arange(len(with_vectors)),
+            )
         firsts = np.full(len(words), NOWHERE)
         firsts[with_vectors] = of_firsts
         classes = np.full(len(vector_indices), -1)
@@ -253,7 +288,10 @@ def _spans(example: TaggedExample, tags: Sequence[str]) -> list[dict[str, Any]]:
     else:
         text = " ".join(example.words)
         starts = (np.cumsum([0, *sizes]) + np.arange(len(sizes) + 1)).tolist()
-    labelled_spans = [(label, starts[first], starts[last] + sizes[last]) for first, last, label in spans(tags)]
+    labelled_spans = [
+        (label, starts[first], starts[last] + sizes[last]) for first, last, label in spans(tags)
+    ]
     return [
-        {"label": label, "start": start, "end": end, "text": text[start:end]} for label, start, end in labelled_spans
+        {"label": label, "start": start, "end": end, "text": text[start:end]}
+        for label, start, end in labelled_spans
     ]

@@ -52,7 +52,8 @@ def show_profiles(args: argparse.Namespace) -> int:
 def up(args: argparse.Namespace) -> int:
     """Start the cluster of a profile, or update it to the current profile.
 
-    The profile is checked first, and everything that costs money is listed. Nothing starts without confirmation.
+    The profile is checked first, and everything that costs money is listed. Nothing starts without
+    confirmation.
 
     Examples:
       tokenfree cluster profiles aws > aws.yaml    # then fill in each <...>
@@ -75,8 +76,8 @@ def up(args: argparse.Namespace) -> int:
     _agree("start it, at your cost?" if profile.is_paid else "start it?", args.yes)
     _set_token(args.no_token)
     if not profile.is_paid:
-        # Ray's newer autoscaler (2.60) mistakes the head of an on-premise cluster for a lost worker, and starts only
-        # the first of two workers.
+        # Ray's newer autoscaler (2.60) mistakes the head of an on-premise cluster for a lost worker, and
+        # starts only the first of two workers.
         os.environ.setdefault(NEWER_AUTOSCALER, "0")
     _ray("up", str(profile.path), "--yes", "--no-config-cache", "--disable-usage-stats")
     print(f"\nin a terminal of its own, a tunnel:  ray dashboard {profile.path}")
@@ -125,7 +126,9 @@ def down(args: argparse.Namespace) -> int:
             print("the local cluster has ended")
         return 0
     profile = profiles.read(args.profile)
-    what = "delete its machines and their disks" if profile.is_paid else "end Ray, and all jobs, on its machines"
+    what = (
+        "delete its machines and their disks" if profile.is_paid else "end Ray, and all jobs, on its machines"
+    )
     _agree(f"{args.profile}: {what}?", args.yes)
     ray_access.send_token()
     _ray("down", str(profile.path), "--yes")
@@ -135,9 +138,9 @@ def down(args: argparse.Namespace) -> int:
 def local(args: argparse.Namespace) -> int:
     """Start a local cluster: several nodes on this machine, which end with this command.
 
-    Its nodes are processes of `ray start`, each with its own temporary files and without GPUs. They and the dashboard
-    listen only on 127.0.0.1. Ctrl-C, or tokenfree cluster down local, ends all of it. With --hosts each node runs in
-    its own network namespace, at its own address.
+    Its nodes are processes of `ray start`, each with its own temporary files and without GPUs. They and the
+    dashboard listen only on 127.0.0.1. Ctrl-C, or tokenfree cluster down local, ends all of it. With --hosts
+    each node runs in its own network namespace, at its own address.
 
     Examples:
       tokenfree cluster local --nodes 3
@@ -170,10 +173,10 @@ def local(args: argparse.Namespace) -> int:
 def submit(args: argparse.Namespace) -> int:
     """Run a command of tokenfree on a cluster, and follow it.
 
-    The command runs there unchanged, so its paths are those of the nodes: addresses such as s3://bucket/en, or folders
-    that all nodes share. --send copies recipe files and custom modules from here into the job's working directory,
-    under the same relative paths. A command that leads workers runs on the head, any other on a node with a free CPU.
-    The job continues if this command ends. The exit status is the job's.
+    The command runs there unchanged, so its paths are those of the nodes: addresses such as s3://bucket/en,
+    or folders that all nodes share. --send copies recipe files and custom modules from here into the job's
+    working directory, under the same relative paths. A command that leads workers runs on the head, any other
+    on a node with a free CPU. The job continues if this command ends. The exit status is the job's.
 
     Examples:
       tokenfree cluster submit -- pretrain canine-s-tiny --data s3://bucket/en --output s3://bucket/a --workers 2
@@ -186,7 +189,9 @@ def submit(args: argparse.Namespace) -> int:
     """
     words = args.passed_on
     if any(map(_SECRET.search, words)):
-        raise UserError("an address holds a password, which anyone who sees the job can read. Give it to the nodes")
+        raise UserError(
+            "an address holds a password, which anyone who sees the job can read. Give it to the nodes"
+        )
     for word, following in itertools.pairwise([*words, ""]):
         option, equals, value = word.partition("=")
         place = value if equals else following
@@ -295,7 +300,9 @@ def _follow(jobs: "Jobs", name: str) -> int:
     try:
         job = jobs.follow(name, lambda text: print(text, end="", flush=True))
     except KeyboardInterrupt as interrupt:
-        print(f"\nthe job continues; tokenfree cluster logs {name} shows it, tokenfree cluster stop {name} ends it")
+        print(
+            f"\nthe job continues; tokenfree cluster logs {name} shows it, tokenfree cluster stop {name} ends it"
+        )
         return 128 + next(iter(interrupt.args), signal.SIGINT)
     status, line = outcome(job)
     if line:
@@ -304,7 +311,10 @@ def _follow(jobs: "Jobs", name: str) -> int:
 
 
 def _jobs(args: argparse.Namespace) -> "Jobs":
-    """Return the jobs of a cluster, using Ray's token if there is one. Raises UserError if its address is invalid."""
+    """Return the jobs of a cluster, using Ray's token if there is one.
+
+    Raises UserError if its address is invalid.
+    """
     cluster = local_cluster.running()
     local_address = None if cluster is None else cluster.address
     address = args.address or local_address or os.environ.get("RAY_API_SERVER_ADDRESS") or DEFAULT_ADDRESS

@@ -51,7 +51,8 @@ class Job:
 class Jobs:
     """The jobs of the cluster whose dashboard is at `address`, such as http://127.0.0.1:8265.
 
-    Raises JobError if nothing answers there, and UserError if the cluster does not accept this machine's token.
+    Raises JobError if nothing answers there, and UserError if the cluster does not accept this machine's
+    token.
     """
 
     def __init__(self, address: str) -> None:
@@ -67,8 +68,9 @@ class Jobs:
     def submit(self, words: Sequence[str], sent: Sequence[str], *, cpus: float, gpus: float) -> str:
         """Submit `tokenfree WORDS` and return the name of the job.
 
-        The files and folders `sent` are copied into the job's working directory, under their relative paths. `cpus` and
-        `gpus` are those of the command's own process. Raises UserError if a path of `sent` does not exist.
+        The files and folders `sent` are copied into the job's working directory, under their relative paths.
+        `cpus` and `gpus` are those of the command's own process. Raises UserError if a path of `sent` does
+        not exist.
         """
         name = f"{words[0]}-{time.strftime('%m%d-%H%M%S')}-{secrets.token_hex(2)}"
         with tempfile.TemporaryDirectory(prefix="tokenfree-") as folder:
@@ -88,7 +90,10 @@ class Jobs:
                 )
 
     def follow(self, name: str, write: Callable[[str], None]) -> Job:
-        """Write the log of a job until its end, and return the job. Raises JobError if the connection is lost."""
+        """Write the log of a job until its end, and return the job.
+
+        Raises JobError if the connection is lost.
+        """
         self.get(name)  # fails if there is no such job
 
         async def tail() -> None:
@@ -154,7 +159,9 @@ def _copy(source: Path, target: Path) -> None:
     """Copy a file, or a folder without hidden files and caches. Raises UserError if there is neither."""
     target.parent.mkdir(parents=True, exist_ok=True)
     if source.is_dir():
-        shutil.copytree(source, target, ignore=shutil.ignore_patterns(".*", "__pycache__"), dirs_exist_ok=True)
+        shutil.copytree(
+            source, target, ignore=shutil.ignore_patterns(".*", "__pycache__"), dirs_exist_ok=True
+        )
     elif source.is_file():
         shutil.copyfile(source, target)
     else:
@@ -178,7 +185,9 @@ def outcome(job: Job) -> tuple[int, str]:
 
 
 def _job(details: JobDetails) -> Job:
-    started, ended = (None if when is None else when / 1000 for when in (details.start_time, details.end_time))
+    started, ended = (
+        None if when is None else when / 1000 for when in (details.start_time, details.end_time)
+    )
     return Job(
         details.submission_id or "",
         str(details.status.value),

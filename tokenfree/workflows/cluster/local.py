@@ -33,7 +33,8 @@ _HEALTH = {  # a disconnected node counts as lost after 15 seconds; by Ray's def
     "RAY_health_check_timeout_ms": "2000",
     "RAY_health_check_failure_threshold": "5",
 }
-_OTHER_CLUSTERS = ("RAY_ADDRESS", "RAY_API_SERVER_ADDRESS", "RAY_JOB_CONFIG_JSON_ENV_VAR")  # name another cluster
+# Name another cluster.
+_OTHER_CLUSTERS = ("RAY_ADDRESS", "RAY_API_SERVER_ADDRESS", "RAY_JOB_CONFIG_JSON_ENV_VAR")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -69,13 +70,15 @@ def running() -> LocalCluster | None:
 def start(nodes: int, cpus: int | None, *, hosts: Sequence[str] = ()) -> LocalCluster:
     """Start a local cluster, and wait until its nodes are up. A failure leaves nothing behind.
 
-    Each node has `cpus`, by default an equal share of this machine's. `hosts` are network namespaces (`ip netns`), one
-    per node; without them all nodes use 127.0.0.1. Raises UserError if a local cluster is running already, and JobError
-    if a node did not start.
+    Each node has `cpus`, by default an equal share of this machine's. `hosts` are network namespaces
+    (`ip netns`), one per node; without them all nodes use 127.0.0.1. Raises UserError if a local cluster is
+    running already, and JobError if a node did not start.
     """
     existing = running()
     if existing is not None:
-        raise UserError(f"a local cluster runs already, at {existing.address}; tokenfree cluster down local ends it")
+        raise UserError(
+            f"a local cluster runs already, at {existing.address}; tokenfree cluster down local ends it"
+        )
     addresses = [_address(host) for host in hosts] or [LOOPBACK] * nodes
     cpus_per_node = cpus or max(1, cores() // len(addresses))
     cluster = _record_cluster(addresses)
@@ -135,7 +138,12 @@ def _start_nodes(cluster: LocalCluster, cpus: int, hosts: Sequence[str]) -> None
     ]
     for number, address in enumerate(cluster.nodes):
         where = [f"--address={cluster.nodes[0]}:{port}"] if number else head
-        node = [*where, f"--node-ip-address={address}", f"--labels=tokenfree.node={number}", f"--num-cpus={cpus}"]
+        node = [
+            *where,
+            f"--node-ip-address={address}",
+            f"--labels=tokenfree.node={number}",
+            f"--num-cpus={cpus}",
+        ]
         _wait(cluster, number, _start_node(cluster, number, node, host=hosts[number] if hosts else None))
 
 
@@ -143,14 +151,25 @@ def _start_node(
     cluster: LocalCluster, number: int, arguments: list[str], *, host: str | None
 ) -> subprocess.Popen[bytes]:
     environment = {name: value for name, value in os.environ.items() if name not in _OTHER_CLUSTERS}
-    environment |= {**_HEALTH, _MARK: cluster.mark, "RAY_DISABLE_IMPORT_WARNING": "1", "RAY_USAGE_STATS_ENABLED": "0"}
-    environment["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), environment.get("PATH", os.defpath)])
+    environment |= {
+        **_HEALTH,
+        _MARK: cluster.mark,
+        "RAY_DISABLE_IMPORT_WARNING": "1",
+        "RAY_USAGE_STATS_ENABLED": "0",
+    }
+    environment["PATH"] = os.pathsep.join(
+        [str(Path(sys.executable).parent), environment.get("PATH", os.defpath)]
+    )
     if host is None:
         environment["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"
         program = [sys.executable, "-P", "-m", "tokenfree.train.ray.loopback_node"]
     else:
         program = ["ip", "netns", "exec", host, sys.executable, "-P", "-m", "ray.scripts.scripts"]
-    node_options = [f"--temp-dir={cluster.folder}/{number}", f"--object-store-memory={_OBJECT_STORE}", "--num-gpus=0"]
+    node_options = [
+        f"--temp-dir={cluster.folder}/{number}",
+        f"--object-store-memory={_OBJECT_STORE}",
+        "--num-gpus=0",
+    ]
     with cluster.log(number).open("wb") as log:
         return subprocess.Popen(
             [*program, "start", *arguments, *node_options, "--disable-usage-stats", "--block"],
@@ -176,12 +195,16 @@ def _address(host: str) -> str:
     """Return the address of a network namespace. Raises UserError if it has none."""
     asked = subprocess.run(["ip", "-n", host, "-j", "-4", "addr"], capture_output=True, text=True)
     if asked.returncode:
-        raise UserError(f"--hosts {host}: {asked.stderr.strip() or 'no such network namespace'} (ip netns list)")
+        raise UserError(
+            f"--hosts {host}: {asked.stderr.strip() or 'no such network namespace'} (ip netns list)"
+        )
     for link in json.loads(asked.stdout):
         for address in link.get("addr_info", ()):
             if address.get("scope") == "global":
                 return address["local"]
-    raise UserError(f"--hosts {host}: this network namespace has no address; give its device one with ip addr add")
+    raise UserError(
+        f"--hosts {host}: this network namespace has no address; give its device one with ip addr add"
+    )
 
 
 def _free_port(preferred: int = 0) -> int:

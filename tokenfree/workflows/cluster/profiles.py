@@ -42,22 +42,33 @@ def find(source: str) -> Path:
     """Return the file of a profile, given its name or file. Raises UserError if there is none."""
     path = _FOLDER / f"{source}.yaml" if source in names() else Path(source)
     if not path.is_file():
-        raise UserError(f"profile {source}: no such file and no profile of tokenfree{nearest_hint(source, names())}")
+        raise UserError(
+            f"profile {source}: no such file and no profile of tokenfree{nearest_hint(source, names())}"
+        )
     return path
 
 
 def read(source: str) -> Profile:
-    """Read and check a profile, given its name or file. Raises UserError that lists all problems and placeholders."""
+    """Read and check a profile, given its name or file.
+
+    Raises UserError that lists all problems and placeholders.
+    """
     path = find(source)
     try:
         mapping = parse_yaml(path.read_text(encoding="utf-8"))
     except ValueError as error:
         raise UserError(f"profile {source}: not YAML: {error}") from None
     if not isinstance(mapping, dict):
-        raise UserError(f"profile {source}: should be a mapping of keys to values, not {type(mapping).__name__}")
+        raise UserError(
+            f"profile {source}: should be a mapping of keys to values, not {type(mapping).__name__}"
+        )
     problems = _schema_problems(mapping) or _unfilled_placeholders(mapping)
     if problems:
-        hint = f" (copy it: tokenfree cluster profiles {source} > {source}.yaml)" if path.parent == _FOLDER else ""
+        hint = (
+            f" (copy it: tokenfree cluster profiles {source} > {source}.yaml)"
+            if path.parent == _FOLDER
+            else ""
+        )
         raise UserError(f"profile {source}{hint}", problems)
     return Profile(path, mapping)
 
@@ -66,9 +77,15 @@ def _schema_problems(mapping: Mapping[str, Any]) -> list[str]:
     """Return the problems that Ray's schema (ray/autoscaler/ray-schema.json) finds, each with its key."""
     from jsonschema import Draft7Validator
 
-    schema = json.loads(importlib.resources.files("ray.autoscaler").joinpath("ray-schema.json").read_text("utf-8"))
-    errors = sorted(Draft7Validator(schema).iter_errors(mapping), key=lambda error: list(map(str, error.path)))
-    problems = [": ".join(filter(None, (".".join(map(str, error.absolute_path)), error.message))) for error in errors]
+    schema = json.loads(
+        importlib.resources.files("ray.autoscaler").joinpath("ray-schema.json").read_text("utf-8")
+    )
+    errors = sorted(
+        Draft7Validator(schema).iter_errors(mapping), key=lambda error: list(map(str, error.path))
+    )
+    problems = [
+        ": ".join(filter(None, (".".join(map(str, error.absolute_path)), error.message))) for error in errors
+    ]
     types = mapping.get("available_node_types")
     if not problems and types is not None and mapping.get("head_node_type") not in types:
         problems.append(f"head_node_type: should be one of available_node_types, {', '.join(types)}")
@@ -111,7 +128,9 @@ def asks_for_token(profile: Profile) -> bool:
 def warnings(profile: Profile) -> list[str]:
     """Return warnings if the cluster is open to others, or if such a profile was never executed."""
     provider = _NEVER_EXECUTED.get(profile.mapping["provider"]["type"])
-    unknown = [f"warning: a profile for {provider} was never executed; watch its first start"] if provider else []
+    unknown = (
+        [f"warning: a profile for {provider} was never executed; watch its first start"] if provider else []
+    )
     hosts = [host for command in _starts(profile.mapping) for host in _DASHBOARD.findall(command)]
     return unknown + [
         f"warning: the dashboard is to listen on {host}; Ray runs the code of anyone who reaches it"

@@ -14,9 +14,9 @@
               or of random case, for several shares of the characters
               (--strengths)
 
-RUN is the folder of a run, or a folder written by `tokenfree export --to huggingface` or transformers. `attention` and
-`ranks` examine the trunk on held-out windows of a data directory or on lines of a text file (--data). By default they
-and `collisions` use the data that the run was pretrained on.
+RUN is the folder of a run, or a folder written by `tokenfree export --to huggingface` or transformers.
+`attention` and `ranks` examine the trunk on held-out windows of a data directory or on lines of a text file
+(--data). By default they and `collisions` use the data that the run was pretrained on.
 
 Examples:
   tokenfree analyze similarity runs/byte2word --data unimorph/eng --output similarity.csv
@@ -53,7 +53,9 @@ _ONLY = {
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("analysis", metavar="ANALYSIS", choices=ANALYSES, help=f"one of: {', '.join(ANALYSES)}")
+    parser.add_argument(
+        "analysis", metavar="ANALYSIS", choices=ANALYSES, help=f"one of: {', '.join(ANALYSES)}"
+    )
     parser.add_argument("run_folder", metavar="RUN", help="folder of a run, or a transformers folder")
     parser.add_argument(
         "--data",
@@ -69,7 +71,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "that are counted for collisions (default all), or examples that get noise (default all)",
     )
     parser.add_argument(
-        "--seed", metavar="N", type=int, help="seed of similarity's pairs and intervals, or of the noise (default 0)"
+        "--seed",
+        metavar="N",
+        type=int,
+        help="seed of similarity's pairs and intervals, or of the noise (default 0)",
     )
     parser.add_argument(
         "--vectors",
@@ -90,7 +95,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="for noise: multiples of the share of changed characters in the paper (default 0.5 1 2)",
     )
     parser.add_argument(
-        "--output", metavar="FILE", nargs="+", help="also write .json, .csv (a row per head, ...), .png or .svg"
+        "--output",
+        metavar="FILE",
+        nargs="+",
+        help="also write .json, .csv (a row per head, ...), .png or .svg",
     )
     add_step_argument(parser)
     add_trust_argument(parser)
@@ -123,7 +131,9 @@ def _analyse(args: argparse.Namespace) -> dict[str, Any]:
 
     if args.analysis == "noise":
         return _noise(args)
-    model = load_model(args.run_folder, step=args.step, vocabulary=args.vocabulary, trust_code=args.trust_code)
+    model = load_model(
+        args.run_folder, step=args.step, vocabulary=args.vocabulary, trust_code=args.trust_code
+    )
     size = SIZES[args.analysis] if args.size is None else args.size
     if args.analysis == "similarity":
         only = None if args.vocabulary is None else load_named_vocabulary(args.vocabulary)
@@ -145,7 +155,9 @@ def _noise(args: argparse.Namespace) -> dict[str, Any]:
     files = read_finetuned(args.run_folder, trust_code=args.trust_code).files
     data = files.get("dev") if args.data is None else args.data[0]
     strengths = args.strengths or STRENGTHS
-    return noise_scores(model, args.run_folder, data, strengths=strengths, seed=args.seed or 0, most=args.size)
+    return noise_scores(
+        model, args.run_folder, data, strengths=strengths, seed=args.seed or 0, max_examples=args.size
+    )
 
 
 def _show(results: dict[str, Any]) -> None:
@@ -163,7 +175,9 @@ def _show(results: dict[str, Any]) -> None:
     names = [name for name in _COLUMNS[results["analysis"]] if any(row[name] is not None for row in rows)]
     table = Table(box=None, header_style="bold", pad_edge=False)
     for name in names:
-        table.add_column(name.replace("_", "\n"), justify="left" if isinstance(rows[0][name], str) else "right")
+        table.add_column(
+            name.replace("_", "\n"), justify="left" if isinstance(rows[0][name], str) else "right"
+        )
     for row in rows[:_MAX_ROWS]:
         table.add_row(*(_cell(row[name]) for name in names))
     out = console()
@@ -190,9 +204,13 @@ def _check(args: argparse.Namespace) -> None:
         raise UserError("similarity needs --data with UniMorph files, such as --data unimorph/eng")
     for name, analyses in _ONLY.items():
         if args.analysis not in analyses and getattr(args, name) is not None:
-            raise UserError(f"--{name} is for {' and '.join(analyses)} alone; leave it out of {args.analysis}")
+            raise UserError(
+                f"--{name} is for {' and '.join(analyses)} alone; leave it out of {args.analysis}"
+            )
     if args.strengths is not None and not all(0 < strength < math.inf for strength in args.strengths):
-        raise UserError(f"--strengths {' '.join(f'{value:g}' for value in args.strengths)}: give numbers above 0")
+        raise UserError(
+            f"--strengths {' '.join(f'{value:g}' for value in args.strengths)}: give numbers above 0"
+        )
     if args.seed is not None and args.seed < 0:
         raise UserError(f"--seed {args.seed}: give 0 or more")
     if args.analysis != "similarity" and args.data is not None and len(args.data) > 1:

@@ -1,8 +1,9 @@
 """Start Ray clusters, and run commands on them.
 
-`up` starts machines from a profile for `ray up` (AWS, GCP, Azure, or your own hosts). `local` starts several nodes on
-this machine. `submit` runs any other command on a cluster and follows it. The job continues if this machine is closed.
-Anyone who reaches Ray's ports can run code. By default they are on 127.0.0.1, and Ray requires a token.
+`up` starts machines from a profile for `ray up` (AWS, GCP, Azure, or your own hosts). `local` starts several
+nodes on this machine. `submit` runs any other command on a cluster and follows it. The job continues if this
+machine is closed. Anyone who reaches Ray's ports can run code. By default they are on 127.0.0.1, and Ray
+requires a token.
 
 Examples:
   tokenfree cluster local --nodes 3
@@ -52,10 +53,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         if name in ("logs", "stop"):
             action.add_argument("job", metavar="JOB", help="name of the job, as submit and jobs print it")
         if name in ("up", "local"):
-            action.add_argument("--no-token", action="store_true", help="let Ray accept commands without a token")
+            action.add_argument(
+                "--no-token", action="store_true", help="let Ray accept commands without a token"
+            )
     by_name = actions.choices
     by_name["profiles"].add_argument("profile", metavar="NAME", nargs="?", help="the profile to print")
-    by_name["logs"].add_argument("--now", action="store_true", help="print what exists without waiting for more")
+    by_name["logs"].add_argument(
+        "--now", action="store_true", help="print what exists without waiting for more"
+    )
     by_name["jobs"].add_argument("--json", action="store_true", help="print one JSON object and nothing else")
     local = by_name["local"]
     local.add_argument(
@@ -64,10 +69,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     local.add_argument(
         "--cpus", metavar="N", type=int, help="CPUs of each node (default: an even share of this machine's)"
     )
-    local.add_argument("--hosts", metavar="NAME", nargs="+", help="network namespaces (ip netns), one per node")
+    local.add_argument(
+        "--hosts", metavar="NAME", nargs="+", help="network namespaces (ip netns), one per node"
+    )
     submit = by_name["submit"]
     submit.add_argument(
-        "--send", metavar="PATH", action="append", default=[], help="a file or folder that the job needs; repeatable"
+        "--send",
+        metavar="PATH",
+        action="append",
+        default=[],
+        help="a file or folder that the job needs; repeatable",
     )
     submit.add_argument(
         "--cpus", metavar="N", type=int, help="CPUs of the command's own process (default: as it needs)"
@@ -83,7 +94,11 @@ def run(args: argparse.Namespace) -> int:
     name = next(iter(args.passed_on), None)
     if args.action == "submit":
         if name not in _sent_commands():
-            problem = "there is no command after --" if name is None else f"{name} is not a command to run on a cluster"
+            problem = (
+                "there is no command after --"
+                if name is None
+                else f"{name} is not a command to run on a cluster"
+            )
             raise UserError(
                 f"{problem}; give one, such as: tokenfree cluster submit -- pretrain RECIPE ... --workers 2"
             )
@@ -95,4 +110,6 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _sent_commands() -> set[str]:
-    return {module.name for module in pkgutil.iter_modules(tokenfree.workflows.commands.__path__)} - set(_NOT_SENT)
+    return {module.name for module in pkgutil.iter_modules(tokenfree.workflows.commands.__path__)} - set(
+        _NOT_SENT
+    )

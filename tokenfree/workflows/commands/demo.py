@@ -1,7 +1,7 @@
 """Preprocess a small corpus, pretrain, sweep and write a report on this machine, in minutes.
 
-Without --dump, the demo writes its own English corpus: a small Wikipedia dump, and docstrings as books. Run the same
-command again to resume a demo that was stopped.
+Without --dump, the demo writes its own English corpus: a small Wikipedia dump, and docstrings as books. Run
+the same command again to resume a demo that was stopped.
 
 Examples:
   tokenfree demo
@@ -19,7 +19,8 @@ from tokenfree.workflows.terminal.results import context_line, loss_lines, next_
 from tokenfree.workflows.terminal.verbosity import Verbosity
 
 DATA_RECIPE, MODEL_RECIPE, SWEEP_RECIPE = "wikipedia-tiny", "canine-fast-tiny", "three-knobs-tiny"
-# Common phrases of docstrings and the piece that each hides, chosen before any model was trained on this corpus.
+# Common phrases of docstrings and the piece that each hides, chosen before any model was trained on this
+# corpus.
 SENTENCES = (
     ("Return the number [MASK:2] items in the list.", "of"),
     ("Return [MASK:4] if the file exists.", "True"),
@@ -30,9 +31,13 @@ SENTENCES = (
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--dump", metavar="PATH", help="Wikipedia dump to use instead of the demo's own corpus")
+    parser.add_argument(
+        "--dump", metavar="PATH", help="Wikipedia dump to use instead of the demo's own corpus"
+    )
     parser.add_argument("--output", metavar="DIR", default="demo", help="folder to write to (default: demo)")
-    parser.add_argument("--workers", metavar="N", type=int, default=2, help="number of training workers (default 2)")
+    parser.add_argument(
+        "--workers", metavar="N", type=int, default=2, help="number of training workers (default 2)"
+    )
 
 
 def run(args: argparse.Namespace) -> int:
@@ -116,6 +121,7 @@ def _write_corpus(folder: Path, verbosity: Verbosity) -> dict[str, tuple[str, ..
     with LiveLine(verbosity=verbosity) as line:
         corpus = write_demo_corpus(folder)
         line.show(
-            f"corpus     {corpus.documents:,} documents, {corpus.characters:,} characters, in English", final=True
+            f"corpus     {corpus.documents:,} documents, {corpus.characters:,} characters, in English",
+            final=True,
         )
     return {"wikipedia": tuple(map(str, corpus.wikipedia)), "books": tuple(map(str, corpus.books))}

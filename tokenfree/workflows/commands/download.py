@@ -27,18 +27,25 @@ PART_NUMBER = r"\d+\.xml.*"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("names", metavar="LANGUAGE_OR_WIKI", nargs="+", help="a language (sw) or a database (swwiki)")
+    parser.add_argument(
+        "names", metavar="LANGUAGE_OR_WIKI", nargs="+", help="a language (sw) or a database (swwiki)"
+    )
     parser.add_argument("--output", metavar="DIR", required=True, help="folder for the files")
     parser.add_argument(
         "--mirror", metavar="URL", help=f"default: ${MIRROR_VARIABLE}, or else https://dumps.wikimedia.org"
     )
-    parser.add_argument("--date", metavar="YYYYMMDD", default="latest", help="date of the dump (default: latest)")
+    parser.add_argument(
+        "--date", metavar="YYYYMMDD", default="latest", help="date of the dump (default: latest)"
+    )
     parser.add_argument("--allow-http", action="store_true", help="allow lists and files without encryption")
     parser.add_argument("--dry-run", action="store_true", help="show the files and their sizes, and exit")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Download missing files, and print the next command. Raises UserError if folder or mirror cannot be used."""
+    """Download missing files, and print the next command.
+
+    Raises UserError if folder or mirror cannot be used.
+    """
     from tokenfree.preprocess.download import MIRROR, Mirror, database, download, plan
     from tokenfree.workflows.terminal.progress import DownloadLine
 
@@ -71,6 +78,8 @@ def _next_command(dumps: Sequence["Dump"], folder: Path) -> str:
     for dump in dumps:
         first, *more = dump.files
         # A dump can have a hundred parts, so the command uses a glob for them.
-        inputs.append(f"{quoted}/{re.sub(PART_NUMBER, '[0-9]*.xml*.bz2', first.name) if more else first.name}")
+        inputs.append(
+            f"{quoted}/{re.sub(PART_NUMBER, '[0-9]*.xml*.bz2', first.name) if more else first.name}"
+        )
     output = f"data/{dumps[0].wiki}" if len(dumps) == 1 else "data/wikipedia"
     return f"tokenfree preprocess wikipedia-tiny --wikipedia {' '.join(inputs)} --output {output}"

@@ -1,15 +1,17 @@
 """Write the embeddings of a corpus as Arrow shards.
 
-The corpus is a file with one text per line (an empty line is an empty text), JSON lines (.jsonl, the field of --field),
-either compressed or not, standard input (-), or all windows of a data directory. RUN is a pretraining or fine-tuning
-run, or a run made by `tokenfree import`. `datasets.load_from_disk(DIR)` opens the result; row i is text i.
+The corpus is a file with one text per line (an empty line is an empty text), JSON lines (.jsonl, the field of
+--field), either compressed or not, standard input (-), or all windows of a data directory. RUN is a
+pretraining or fine-tuning run, or a run made by `tokenfree import`. `datasets.load_from_disk(DIR)` opens the
+result; row i is text i.
 
---vectors texts writes one embedding per text: the mean over its characters, or what --pooling names; words writes one
-per word, characters one per character. A text that is too long for the model is cut into windows, between sentences if
-possible, and the column `windows` has their number. With --long refuse it is an error.
+--vectors texts writes one embedding per text: the mean over its characters, or what --pooling names; words
+writes one per word, characters one per character. A text that is too long for the model is cut into windows,
+between sentences if possible, and the column `windows` has their number. With --long refuse it is an error.
 
-Run the same command again to resume. The bytes do not depend on the number of workers. Without --workers the command
-uses one process without Ray. With --workers, Ray runs them on the cluster of RAY_ADDRESS or on this machine.
+Run the same command again to resume. The bytes do not depend on the number of workers. Without --workers the
+command uses one process without Ray. With --workers, Ray runs them on the cluster of RAY_ADDRESS or on this
+machine.
 
 Examples:
   tokenfree embed runs/tiny texts.txt --output vectors/texts --workers 4
@@ -31,7 +33,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("run_folder", metavar="RUN", help="the folder of a run")
     parser.add_argument("source", metavar="PATH", help="a file, - for standard input, or a data directory")
     parser.add_argument("--output", metavar="DIR", required=True, help="folder of the embeddings")
-    parser.add_argument("--vectors", choices=VECTORS, default="texts", help="what gets an embedding (default texts)")
+    parser.add_argument(
+        "--vectors", choices=VECTORS, default="texts", help="what gets an embedding (default texts)"
+    )
     pooling = "embedding of a text (default mean): mean over characters; CLS; CLS and the maximum; the pooler"
     parser.add_argument("--pooling", choices=POOLINGS, help=pooling)
     long = "what is done with a text longer than the model reads (default windows)"
@@ -39,7 +43,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--field", metavar="NAME", default="text", help="field of JSON lines with the text (default text)"
     )
-    parser.add_argument("--workers", metavar="N", type=int, help="number of Ray workers (default: none, without Ray)")
+    parser.add_argument(
+        "--workers", metavar="N", type=int, help="number of Ray workers (default: none, without Ray)"
+    )
     parser.add_argument("--device", metavar="NAME", default="cpu", help="device, such as cuda (default cpu)")
     add_step_argument(parser)
     add_trust_argument(parser)

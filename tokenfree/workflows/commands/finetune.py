@@ -1,12 +1,12 @@
 """Fine-tune a model for a task, and evaluate it.
 
-The recipe names the task: classification, pairs, ner, pos and others. Files have the format of their data set; labels
-are those of --train. The checkpoint that scores best on --dev is kept, and evaluated on --test once, at the end. Scores
-are in RUN/result.json, predictions in RUN/predictions. Run the same command, or `tokenfree finetune --output RUN`, to
-resume a run that was stopped or killed.
+The recipe names the task: classification, pairs, ner, pos and others. Files have the format of their data
+set; labels are those of --train. The checkpoint that scores best on --dev is kept, and evaluated on --test
+once, at the end. Scores are in RUN/result.json, predictions in RUN/predictions. Run the same command, or
+`tokenfree finetune --output RUN`, to resume a run that was stopped or killed.
 
---init-from starts from the weights and the model of a run or a transformers folder. Without it, the model of the recipe
-is trained from scratch. Keys of the recipe are options too.
+--init-from starts from the weights and the model of a run or a transformers folder. Without it, the model of
+the recipe is trained from scratch. Keys of the recipe are options too.
 
 Examples:
   tokenfree finetune classification --train train.tsv --dev dev.tsv --output runs/labels
@@ -29,15 +29,23 @@ KIND = library.FINETUNING  # kind of recipe that the command reads
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    options.add_recipe_arguments(parser, KIND, optional=True, shown=options.RECORDED)
+    options.add_recipe_arguments(parser, KIND, optional=True, help_text=options.RECORDED)
     parser.add_argument("--train", metavar="FILE", help="training examples")
     parser.add_argument("--dev", metavar="FILE", help="development set, which chooses the checkpoint")
     parser.add_argument("--test", metavar="FILE", help="test set, evaluated once, at the end")
     parser.add_argument("--output", metavar="RUN", required=True, help="the folder of the run")
-    parser.add_argument("--init-from", metavar="RUN|FOLDER", help="model and weights: a run, or a transformers folder")
-    parser.add_argument("--vocabulary", metavar="FILE", help="SentencePiece model, for a subword model from scratch")
-    parser.add_argument("--workers", metavar="N | MIN:MAX", default="1", help="number of training workers (default 1)")
-    parser.add_argument("--dry-run", action="store_true", help="check the recipe, the files and the weights, and exit")
+    parser.add_argument(
+        "--init-from", metavar="RUN|FOLDER", help="model and weights: a run, or a transformers folder"
+    )
+    parser.add_argument(
+        "--vocabulary", metavar="FILE", help="SentencePiece model, for a subword model from scratch"
+    )
+    parser.add_argument(
+        "--workers", metavar="N | MIN:MAX", default="1", help="number of training workers (default 1)"
+    )
+    parser.add_argument(
+        "--dry-run", action="store_true", help="check the recipe, the files and the weights, and exit"
+    )
 
 
 def run(args: argparse.Namespace) -> int:
@@ -52,7 +60,9 @@ def run(args: argparse.Namespace) -> int:
     files = options.files_of(args)
     arguments: dict[str, Any] = {
         "init_from": args.init_from,
-        "model": nest(override for override in args.overrides if override[0].startswith("model.")).get("model"),
+        "model": nest(override for override in args.overrides if override[0].startswith("model.")).get(
+            "model"
+        ),
         "vocabulary": args.vocabulary,
         "trust_code": args.trust_code,
     }
@@ -60,7 +70,9 @@ def run(args: argparse.Namespace) -> int:
     if args.dry_run:
         prepared = prepare(recipe, files, args.output, workers=workers, **arguments)
         workers_text = counted(workers[0], "worker") if len({*workers}) == 1 else f"{args.workers} workers"
-        print(f"recipe {args.recipe or args.output}: fits the files; {workers_text}; {_words(prepared.recipe)}")
+        print(
+            f"recipe {args.recipe or args.output}: fits the files; {workers_text}; {_words(prepared.recipe)}"
+        )
         start = prepared.start(trust_code=args.trust_code)
         print("".join(f"{line}\n" for line in ([] if start is None else start.lines())), end="")
         return 0

@@ -1,8 +1,8 @@
 """Make a run from a CANINE or BERT in a transformers folder, such as the official weights.
 
-The run has one checkpoint, at step 0, which can embed texts, be fine-tuned, or be trained further with `pretrain
---init-from`. Keys of the recipe override settings of the folder if its weights permit it, such as another attention
-pattern or a longer input.
+The run has one checkpoint, at step 0, which can embed texts, be fine-tuned, or be trained further with
+`pretrain --init-from`. Keys of the recipe override settings of the folder if its weights permit it, such as
+another attention pattern or a longer input.
 
 Examples:
   tokenfree import downloads/canine-s --output runs/canine-s

@@ -1,7 +1,7 @@
 """Show what a data directory or a folder of embeddings holds: counts, columns, and a few windows or texts.
 
-`|` separates words and `·` subwords. Masked characters are shown as blocks, replaced ones are underlined. A run of
-characters that the vocabulary lacks is one subword in `<>`.
+`|` separates words and `·` subwords. Masked characters are shown as blocks, replaced ones are underlined. A
+run of characters that the vocabulary lacks is one subword in `<>`.
 
 Examples:
   tokenfree inspect data/en --sample 2
@@ -18,13 +18,20 @@ from tokenfree.workflows.terminal.results import next_command
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("directory", metavar="DIR", help="the --output of `tokenfree preprocess` or `embed`")
-    parser.add_argument("--sample", metavar="N", type=int, default=3, help="windows or texts to show (default 3)")
-    parser.add_argument("--width", metavar="N", type=int, default=400, help="characters of each to show (default 400)")
+    parser.add_argument(
+        "--sample", metavar="N", type=int, default=3, help="windows or texts to show (default 3)"
+    )
+    parser.add_argument(
+        "--width", metavar="N", type=int, default=400, help="characters of each to show (default 400)"
+    )
     parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print counts and columns, then windows. Raises UserError for a number out of range or an unfinished folder."""
+    """Print counts and columns, then windows.
+
+    Raises UserError for a number out of range or an unfinished folder.
+    """
     from tokenfree.core.storage import Storage
     from tokenfree.preprocess.dataset.manifest import MANIFEST, load_manifest
     from tokenfree.workflows.terminal import inspection

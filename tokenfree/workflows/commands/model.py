@@ -85,7 +85,11 @@ def run(args: argparse.Namespace) -> int:
     for part in parts:
         macs = part.multiply_accumulates
         table.add_row(
-            part.name, " x ".join(map(str, part.shape)), f"{part.parameters:,}", f"{macs:,}", f"{macs / total:.1%}"
+            part.name,
+            " x ".join(map(str, part.shape)),
+            f"{part.parameters:,}",
+            f"{macs:,}",
+            f"{macs / total:.1%}",
         )
     sizes = ", ".join(f"{name} {size / 2**20:,.0f}" for name, size in memory._asdict().items())
     out = console()
@@ -94,8 +98,12 @@ def run(args: argparse.Namespace) -> int:
     without = "; the head of the objective, which grows with the data's vocabulary, is not counted"
     out.print(f"\n{length:,} {symbols}, {targets} targets{without if head is None else ''}")
     out.print(f"memory of a step with {batch} examples: {memory.total / 2**20:,.0f} MiB ({sizes})")
-    out.print(f"precision: {', '.join(filter(None, [bfloat16_summary(speed), advice(speed, recipe.train.precision)]))}")
+    out.print(
+        f"precision: {', '.join(filter(None, [bfloat16_summary(speed), advice(speed, recipe.train.precision)]))}"
+    )
     print(
-        next_command("pretrain", args.recipe or "RECIPE", "--data", "DIR", "--output", "RUN", *options.trust_of(recipe))
+        next_command(
+            "pretrain", args.recipe or "RECIPE", "--data", "DIR", "--output", "RUN", *options.trust_of(recipe)
+        )
     )
     return 0

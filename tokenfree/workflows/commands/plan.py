@@ -52,10 +52,16 @@ ACCELERATORS = {
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.add_recipe_arguments(parser, KIND)
-    parser.add_argument("--gpus", metavar="N", type=int, required=True, help="total number of GPUs, one worker each")
+    parser.add_argument(
+        "--gpus", metavar="N", type=int, required=True, help="total number of GPUs, one worker each"
+    )
     parser.add_argument("--nodes", metavar="M", type=int, default=1, help="number of machines (default 1)")
-    parser.add_argument("--gpu", choices=tuple(ACCELERATORS), default="h100", help="kind of GPU (default h100)")
-    options.add_data_argument(parser, "a data directory, or several as for pretrain; without it windows count as full")
+    parser.add_argument(
+        "--gpu", choices=tuple(ACCELERATORS), default="h100", help="kind of GPU (default h100)"
+    )
+    options.add_data_argument(
+        parser, "a data directory, or several as for pretrain; without it windows count as full"
+    )
     help_text = f"share of the peak that training reaches on GPUs, 0 to 1 (default {_UTILISATION}, measured on an H100)"
     parser.add_argument("--utilisation", metavar="X", type=float, help=help_text)
     parser.add_argument("--price", metavar="P", type=float, help="price of a GPU per hour")
@@ -68,7 +74,7 @@ def run(args: argparse.Namespace) -> int:
     recipe, data = _checked(args)
     show_settings(args.verbosity, recipe)
     work = work_of(recipe, data)
-    plan = _plan(recipe, work, args, given_data=data is not None)
+    plan = _plan(recipe, work, args, has_data=data is not None)
     print(json.dumps(plan) if args.json else "\n".join(_lines(recipe, work, args, plan)))
     return 0
 
@@ -81,26 +87,39 @@ def _checked(args: argparse.Namespace) -> "tuple[PretrainRecipe, Data | None]":
     if args.gpus < 1:
         raise UserError(f"--gpus {args.gpus}: give 1 or more")
     if args.nodes < 1 or args.gpus % args.nodes:
-        raise UserError(f"--nodes {args.nodes}: {args.gpus} GPUs cannot be shared evenly by {args.nodes} machines")
+        raise UserError(
+            f"--nodes {args.nodes}: {args.gpus} GPUs cannot be shared evenly by {args.nodes} machines"
+        )
     if args.utilisation is not None and not 0 < args.utilisation <= 1:
-        raise UserError(f"--utilisation {args.utilisation:g}: give a share above 0 and at most 1, such as 0.2")
+        raise UserError(
+            f"--utilisation {args.utilisation:g}: give a share above 0 and at most 1, such as 0.2"
+        )
     if args.price is not None and not 0 <= args.price < float("inf"):
         raise UserError(f"--price {args.price:g}: give what a device costs for an hour")
     recipe, data = options.load(PretrainRecipe, args), options.data_of(args)
     if data is None:
         problems = check_model(recipe.model, recipe.train.length)
         if not problems and args.gpus > recipe.train.global_batch:
-            problems.append(f"--gpus: {args.gpus} workers cannot share train.global_batch {recipe.train.global_batch}")
+            problems.append(
+                f"--gpus: {args.gpus} workers cannot share train.global_batch {recipe.train.global_batch}"
+            )
     else:
         manifest, vocabulary = load_data_manifest(data), load_data_vocabulary(data)
-        problems = check(recipe, manifest, workers=(args.gpus, args.gpus), vocabulary=vocabulary, trains_here=False)
+        problems = check(
+            recipe, manifest, workers=(args.gpus, args.gpus), vocabulary=vocabulary, trains_here=False
+        )
     if problems:
         raise UserError(options.source(args), problems)
     return recipe, data
 
 
-def _plan(recipe: "PretrainRecipe", work: "Work", args: argparse.Namespace, *, has_data: bool) -> dict[str, Any]:
-    """Return the numbers of the plan. Bytes of memory are per device; seconds are per step or for the whole run."""
+def _plan(
+    recipe: "PretrainRecipe", work: "Work", args: argparse.Namespace, *, has_data: bool
+) -> dict[str, Any]:
+    """Return the numbers of the plan.
+
+    Bytes of memory are per device; seconds are per step or for the whole run.
+    """
     from tokenfree.train import planning
     from tokenfree.train.model.costs import step_memory
 
@@ -120,7 +139,9 @@ def _plan(recipe: "PretrainRecipe", work: "Work", args: argparse.Namespace, *, h
         "activations in float32 with all kept, which is more than GPUs need",
     ]
     if args.nodes > 1:
-        assumed.append(f"{planning.NETWORK * 8 / 1e9:.0f} Gbit/s between nodes, nothing hidden behind arithmetic")
+        assumed.append(
+            f"{planning.NETWORK * 8 / 1e9:.0f} Gbit/s between nodes, nothing hidden behind arithmetic"
+        )
     elif args.gpus > 1:
         assumed.append(f"{planning.LINKS / 1e9:.0f} GB/s between GPUs, nothing hidden behind arithmetic")
     shapes = f"shapes: {work.source}"
@@ -150,7 +171,9 @@ def _examples(recipe: "PretrainRecipe", args: argparse.Namespace) -> tuple[int, 
     return share, min(share, recipe.train.micro_batch or share)
 
 
-def _lines(recipe: "PretrainRecipe", work: "Work", args: argparse.Namespace, plan: dict[str, Any]) -> Iterator[str]:
+def _lines(
+    recipe: "PretrainRecipe", work: "Work", args: argparse.Namespace, plan: dict[str, Any]
+) -> Iterator[str]:
     where = f"{args.gpus} x {args.gpu}" + (f", {args.nodes} nodes" if args.nodes > 1 else "")
     yield f"{args.recipe} on {where}: an estimate"
     examples = counted(recipe.train.global_batch, "example")

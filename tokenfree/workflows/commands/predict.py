@@ -1,12 +1,12 @@
 """Predict labels of texts with a fine-tuned run, or the text behind [MASK] with a pretraining run.
 
-A fine-tuned run prints labels with probabilities, tags, or spans with their character offsets. A tab separates the two
-texts of a pair, and a question from the text that answers it. TEXT can be a file or `-` (standard input) with one text
-per line.
+A fine-tuned run prints labels with probabilities, tags, or spans with their character offsets. A tab
+separates the two texts of a pair, and a question from the text that answers it. TEXT can be a file or `-`
+(standard input) with one text per line.
 
-CANINE-S and a subword BERT predict subwords, Byte2Word predicts words, CANINE-C and a character BERT predict the
-characters of a word. Character models see how many characters are hidden: [MASK:5] hides five. For [MASK] alone,
-several lengths are tried with equal weight.
+CANINE-S and a subword BERT predict subwords, Byte2Word predicts words, CANINE-C and a character BERT predict
+the characters of a word. Character models see how many characters are hidden: [MASK:5] hides five. For [MASK]
+alone, several lengths are tried with equal weight.
 
 Examples:
   tokenfree predict runs/sst "A film to see twice."
@@ -30,9 +30,13 @@ _AT_ONCE = 64  # number of texts per batch if input is not typed in a terminal
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("run_folder", metavar="RUN", help="the folder of a run")
-    parser.add_argument("texts", metavar="TEXT", nargs="+", help="a text, a file of them, or - for standard input")
     parser.add_argument(
-        "--data", metavar="DIR", help="data directory with the vocabulary (default: that of the training data)"
+        "texts", metavar="TEXT", nargs="+", help="a text, a file of them, or - for standard input"
+    )
+    parser.add_argument(
+        "--data",
+        metavar="DIR",
+        help="data directory with the vocabulary (default: that of the training data)",
     )
     parser.add_argument("--top", metavar="N", type=int, default=5, help="number of predictions (default 5)")
     add_step_argument(parser)
@@ -41,7 +45,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print each text with its predictions as soon as they are ready. Raises UserError if `--top` is less than 1."""
+    """Print each text with its predictions as soon as they are ready.
+
+    Raises UserError if `--top` is less than 1.
+    """
     from tokenfree.train.runs.config import is_finetuned
 
     if args.top < 1:

@@ -1,9 +1,9 @@
 """Turn Wikipedia dumps and books into sharded Arrow windows.
 
-Reads dumps (.xml, .bz2, .gz, .xz, .zst; multistream in parallel) and books (.txt and .jsonl, compressed or not, and
-.parquet), cleans them, trains a subword vocabulary (or uses --vocabulary.model), and writes shards that
-`datasets.load_from_disk` opens. Run the same command again to resume a job that was killed. Paths are files, folders
-(including their links), globs or fsspec URLs (s3://, gs://, memory://).
+Reads dumps (.xml, .bz2, .gz, .xz, .zst; multistream in parallel) and books (.txt and .jsonl, compressed or
+not, and .parquet), cleans them, trains a subword vocabulary (or uses --vocabulary.model), and writes shards
+that `datasets.load_from_disk` opens. Run the same command again to resume a job that was killed. Paths are
+files, folders (including their links), globs or fsspec URLs (s3://, gs://, memory://).
 
 Examples:
   tokenfree preprocess --wikipedia enwiki-latest-pages-articles-multistream.xml.bz2 --output data/en
@@ -34,7 +34,9 @@ MANY_BYTES = 0.05  # share of bytes among a language's subwords above which a wa
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.add_recipe_arguments(parser, KIND, optional=True)
-    parser.add_argument("--wikipedia", metavar="PATH", nargs="+", action="extend", help="dump files, globs or URLs")
+    parser.add_argument(
+        "--wikipedia", metavar="PATH", nargs="+", action="extend", help="dump files, globs or URLs"
+    )
     parser.add_argument(
         "--books",
         metavar="PATH",
@@ -50,7 +52,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     where = f"where to run: {', '.join(runners)} (default: direct, this machine)"
     engine.add_argument("--runner", metavar="RUNNER", choices=runners, default="direct", help=where)
     engine.add_argument(
-        "--profile", metavar="FILE", help="file with options of a runner, as in pipelines/beam_profiles/*.yaml"
+        "--profile",
+        metavar="FILE",
+        help="file with options of a runner, as in pipelines/beam_profiles/*.yaml",
     )
     parser.add_argument(
         "--workers",
@@ -61,14 +65,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--check-inputs", action="store_true", help="hash all inputs of a complete job, whatever their times"
     )
-    parser.add_argument("--dry-run", action="store_true", help="show splits, shards, bytes and time, and exit")
+    parser.add_argument(
+        "--dry-run", action="store_true", help="show splits, shards, bytes and time, and exit"
+    )
     parser.add_argument(
         "--price", metavar="P", type=float, help="price of a worker per hour, for the cost in --dry-run"
     )
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run the job with a live line, and print what was made. Raises UserError if recipe or inputs are invalid."""
+    """Run the job with a live line, and print what was made.
+
+    Raises UserError if recipe or inputs are invalid.
+    """
     from tokenfree.core.machine import cores
     from tokenfree.pipelines.dry_run import describe_plan
     from tokenfree.pipelines.preprocess import choose_engine, run_preprocess
@@ -114,13 +123,17 @@ def run(args: argparse.Namespace) -> int:
         print(f"  {name:<12}{counts}, {counted(len(split.shards), 'shard')} in {args.output}/{name}")
     subwords = manifest.vocabulary_size
     if subwords is not None and config.vocabulary.model is None:
-        small = "" if subwords == config.vocabulary.size else f" (the corpus holds no {config.vocabulary.size:,})"
+        small = (
+            "" if subwords == config.vocabulary.size else f" (the corpus holds no {config.vocabulary.size:,})"
+        )
         print(f"  vocabulary  {subwords:,} subwords{small}")
     _print_byte_shares(manifest)
     if failed := manifest.counters["failed"]:
         reasons = ", ".join(f"{count:,} {reason}" for reason, count in failed.items())
         pages = counted(sum(failed.values()), "page")
-        print(f"  failed      {pages} ({reasons}): see {args.output}/failures, or tokenfree replay {args.output}")
+        print(
+            f"  failed      {pages} ({reasons}): see {args.output}/failures, or tokenfree replay {args.output}"
+        )
     print(f"  card        {args.output}/README.md")
     empty = [name for name in DATASET_SPLITS if name not in manifest.splits]
     if empty:
@@ -157,7 +170,9 @@ def estimate(plan: "PlanDescription", workers: int, price: float | None) -> str:
     vocabulary, included, peak_bytes = "", "", WORKER_BYTES
     if plan.vocabulary_characters:
         time = time_of(plan.vocabulary_seconds)
-        vocabulary = f"to train    a vocabulary, on about {plan.vocabulary_characters:,} characters: about {time}\n"
+        vocabulary = (
+            f"to train    a vocabulary, on about {plan.vocabulary_characters:,} characters: about {time}\n"
+        )
         included, peak_bytes = ", that of the vocabulary included", VOCABULARY_BYTES
     output_size = f"{size_of(plan.estimated_output_bytes)} in about {counted(plan.estimated_shards, 'shard')}"
     paid = "" if price is None else f"\nmoney       about {money(price * workers * seconds / 3600)}"

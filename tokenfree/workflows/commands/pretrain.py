@@ -1,19 +1,20 @@
 """Pretrain a model on a data directory.
 
-Run the same command, or `tokenfree pretrain --output RUN`, to resume a run that was stopped or killed. One worker
-trains in this process, several train under Ray Train. Batches do not depend on the number of workers. Keys of the
-recipe are options too.
+Run the same command, or `tokenfree pretrain --output RUN`, to resume a run that was stopped or killed. One
+worker trains in this process, several train under Ray Train. Batches do not depend on the number of workers.
+Keys of the recipe are options too.
 
-Several data directories are mixed: `--data A:0.7 B:0.3` takes seven of ten samples from A, in a fixed order. Without
-weights, samples are in proportion to characters. The directories must share one subword vocabulary. Validation windows
-are divided in the same proportions; the losses are `validation_loss_data_1` and so on. A number after the last colon is
-a weight, unless a folder has that name.
+Several data directories are mixed: `--data A:0.7 B:0.3` takes seven of ten samples from A, in a fixed order.
+Without weights, samples are in proportion to characters. The directories must share one subword vocabulary.
+Validation windows are divided in the same proportions; the losses are `validation_loss_data_1` and so on. A
+number after the last colon is a weight, unless a folder has that name.
 
---init-from starts a new run from the weights of another run or of a transformers folder, such as the official CANINE.
-Tensors that match by name and shape are loaded; the others are listed. Optimizer and step start from zero.
+--init-from starts a new run from the weights of another run or of a transformers folder, such as the official
+CANINE. Tensors that match by name and shape are loaded; the others are listed. Optimizer and step start from
+zero.
 
---extend-to makes an existing run longer, finished or not. The remaining steps have the learning rates of a run of that
-length, so the rate of a finished run jumps up; the printed line shows both rates.
+--extend-to makes an existing run longer, finished or not. The remaining steps have the learning rates of a
+run of that length, so the rate of a finished run jumps up; the printed line shows both rates.
 
 Examples:
   tokenfree pretrain canine-s-tiny --data data/en --output runs/tiny --workers 2
@@ -40,12 +41,18 @@ KIND = library.PRETRAINING  # kind of recipe that the command reads
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    options.add_recipe_arguments(parser, KIND, optional=True, shown=options.RECORDED)
+    options.add_recipe_arguments(parser, KIND, optional=True, help_text=options.RECORDED)
     options.add_data_argument(parser)
     parser.add_argument("--output", metavar="RUN", required=True, help="the folder of the run")
-    parser.add_argument("--workers", metavar="N | MIN:MAX", default="1", help="number of training workers (default 1)")
-    parser.add_argument("--init-from", metavar="RUN|FOLDER", help="initial weights: a run, or a transformers folder")
-    parser.add_argument("--extend-to", metavar="STEPS", type=int, help="new total number of steps of this run")
+    parser.add_argument(
+        "--workers", metavar="N | MIN:MAX", default="1", help="number of training workers (default 1)"
+    )
+    parser.add_argument(
+        "--init-from", metavar="RUN|FOLDER", help="initial weights: a run, or a transformers folder"
+    )
+    parser.add_argument(
+        "--extend-to", metavar="STEPS", type=int, help="new total number of steps of this run"
+    )
     parser.add_argument("--dry-run", action="store_true", help="check all inputs, time a few steps, and exit")
 
 
@@ -124,7 +131,8 @@ def _checked(args: argparse.Namespace) -> "tuple[PretrainRecipe, Data, tuple[int
     recipe = options.load_or_resume(PretrainRecipe, args, read_config, "data")
     workers, data = parse_workers(args.workers), parse(args.data)
     vocabulary = load_data_vocabulary(data)
-    if "model.embedder.size" not in dict(args.overrides):  # a size that was asked for is checked, not replaced
+    # A size that was asked for is checked, not replaced.
+    if "model.embedder.size" not in dict(args.overrides):
         recipe = with_rows_for(recipe, vocabulary)
     problems = check(recipe, load_data_manifest(data), workers=workers, vocabulary=vocabulary)
     if problems:

@@ -1,7 +1,7 @@
 """Process the failed pages of a data directory again, after a fix.
 
-Pages that succeed are written to `failures/replayed.jsonl`, which `tokenfree preprocess --books` reads. The data
-directory itself does not change.
+Pages that succeed are written to `failures/replayed.jsonl`, which `tokenfree preprocess --books` reads. The
+data directory itself does not change.
 
 Example:
   tokenfree replay data/en
@@ -24,7 +24,9 @@ def run(args: argparse.Namespace) -> int:
         print(f"{args.directory}: no page of this job failed; there is nothing to try again")
         return 0
     failing = result.tried - result.documents
-    print(f"{counted(result.tried, 'failed page')} tried again: {result.documents:,} succeed now, {failing:,} do not")
+    print(
+        f"{counted(result.tried, 'failed page')} tried again: {result.documents:,} succeed now, {failing:,} do not"
+    )
     for reason, count in result.still_failing.items():
         print(f"  still       {count:,} {reason}")
     if result.path:

@@ -1,13 +1,14 @@
 """Make one self-contained HTML page about runs, sweeps and data directories.
 
-For a pretraining run it shows first whether the model uses its context: how far its loss on hidden targets is below
-the best guess without context, with a 95% interval, and how much the loss rises when the context is hidden. Then come
-five predictions of hidden words, losses, throughput, restarts and settings. The data must be where the run was trained
-on them, or among the folders. Several runs are compared by the characters that they read.
+For a pretraining run it shows first whether the model uses its context: how far its loss on hidden targets is
+below the best guess without context, with a 95% interval, and how much the loss rises when the context is
+hidden. Then come five predictions of hidden words, losses, throughput, restarts and settings. The data must
+be where the run was trained on them, or among the folders. Several runs are compared by the characters that
+they read.
 
-For a sweep, also a running one, it shows the best setting, the effect of each hyperparameter, loss against speed, and
-every trial. For a fine-tuned run it shows its scores as it learned and the scores of each label. The predictions are in
-RUN/predictions.
+For a sweep, also a running one, it shows the best setting, the effect of each hyperparameter, loss against
+speed, and every trial. For a fine-tuned run it shows its scores as it learned and the scores of each label.
+The predictions are in RUN/predictions.
 
 Examples:
   tokenfree report data/en runs/tiny sweeps/first --output report.html
@@ -20,7 +21,9 @@ from tokenfree.workflows.terminal.results import next_command
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("folders", metavar="RUN", nargs="+", help="folders of runs, sweeps or data directories")
+    parser.add_argument(
+        "folders", metavar="RUN", nargs="+", help="folders of runs, sweeps or data directories"
+    )
     parser.add_argument("--output", metavar="FILE", required=True, help="the page to write")
     add_step_argument(parser)
 

@@ -1,12 +1,13 @@
 """Search over recipe keys for the settings that work best.
 
-Runs trials of a pretraining recipe under Ray Tune, each with other values of the keys in the recipe's `space`, stops
-the worse ones early, and leaves `sweep.csv`, `trials.jsonl`, `report.html` and `best.yaml`, a recipe ready to pretrain.
-Run the same command, or `tokenfree sweep --output SWEEP`, to resume a sweep that was killed.
+Runs trials of a pretraining recipe under Ray Tune, each with other values of the keys in the recipe's
+`space`, stops the worse ones early, and leaves `sweep.csv`, `trials.jsonl`, `report.html` and `best.yaml`, a
+recipe ready to pretrain. Run the same command, or `tokenfree sweep --output SWEEP`, to resume a sweep that
+was killed.
 
-Where the base is a fine-tuning recipe, give the files of its task in place of --data. Every setting is trained with all
-seeds and judged by the main score on --dev; only the best one is evaluated on --test, once, with all its seeds. The
-scores are in `result.json`.
+Where the base is a fine-tuning recipe, give the files of its task in place of --data. Every setting is
+trained with all seeds and judged by the main score on --dev; only the best one is evaluated on --test, once,
+with all its seeds. The scores are in `result.json`.
 
 Examples:
   tokenfree sweep three-knobs-tiny --data data/en --output sweeps/first --trials 24 --concurrent 4
@@ -35,10 +36,12 @@ REPORT = "report.html"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    options.add_recipe_arguments(parser, KIND, optional=True, shown=options.RECORDED)
+    options.add_recipe_arguments(parser, KIND, optional=True, help_text=options.RECORDED)
     options.add_data_argument(parser)
     parser.add_argument("--train", metavar="FILE", help="for a task: training examples")
-    parser.add_argument("--dev", metavar="FILE", help="for a task: development set, which decides between settings")
+    parser.add_argument(
+        "--dev", metavar="FILE", help="for a task: development set, which decides between settings"
+    )
     parser.add_argument("--test", metavar="FILE", help="for a task: test set, for the best setting alone")
     init = "for a task: model and weights of each trial: a run, or a transformers folder"
     parser.add_argument("--init-from", metavar="RUN|FOLDER", help=init)
@@ -88,11 +91,21 @@ def run(args: argparse.Namespace) -> int:
         scores = SCORES_FILE.json(Storage.at(args.output), SCORES)
         for line in score_lines(scores):
             print(line)
-        print(next_command("predict", str(Path(args.output) / "trials" / scores["best"]["trials"][0]), "-", *trust))
+        print(
+            next_command(
+                "predict", str(Path(args.output) / "trials" / scores["best"]["trials"][0]), "-", *trust
+            )
+        )
     elif BEST in names:
         print(
             next_command(
-                "pretrain", str(Path(args.output) / BEST), "--data", *args.data, "--output", "runs/best", *trust
+                "pretrain",
+                str(Path(args.output) / BEST),
+                "--data",
+                *args.data,
+                "--output",
+                "runs/best",
+                *trust,
             )
         )
     if is_by_chance(result.trials, ranked):
@@ -129,7 +142,9 @@ def _data(args: argparse.Namespace, sweep: "SweepRecipe") -> "Data | TaskInput":
     others = {"init-from": args.init_from, "vocabulary": args.vocabulary}
     of_task = [*files, *(name for name, value in others.items() if value is not None)]
     if args.data is not None and of_task:
-        raise UserError(f"--data and --{of_task[0]}: give one; data are for pretraining, the other is for a task")
+        raise UserError(
+            f"--data and --{of_task[0]}: give one; data are for pretraining, the other is for a task"
+        )
     data = options.data_of(args)
     if data is not None:
         return data
@@ -158,7 +173,9 @@ def _results(sweep: "SweepRecipe", result: "SweepResult", ranked: "Sequence[Rank
         what = "held-out loss" if is_loss else sweep.quality.metric.replace("_", " ")
         one = "" if is_loss else " (one seed)"
         sure = (
-            one if interval.half is None else f" (mean of {interval.count} seeds, 95% interval ± {interval.half:.3f})"
+            one
+            if interval.half is None
+            else f" (mean of {interval.count} seeds, 95% interval ± {interval.half:.3f})"
         )
         values = ", ".join(f"{key} = {value}" for key, value in setting.values.items())
         yield f"best: {setting.name}: {what} {interval.mean:.3f}{' nats' * is_loss}{sure} with {values}"

@@ -1,7 +1,7 @@
 """Check every hash and invariant of a data directory, or every hash of a run, a sweep, an export or embeddings.
 
-If something is wrong, the exit status is 1, and the message names the first invalid file and the row of a shard. In a
-run or sweep that is still training, only the checkpoints are checked.
+If something is wrong, the exit status is 1, and the message names the first invalid file and the row of a
+shard. In a run or sweep that is still training, only the checkpoints are checked.
 
 Examples:
   tokenfree verify data/en
@@ -58,17 +58,27 @@ def _verified_data(directory: str) -> tuple[Mapping[str, Any], list[str]]:
     shards = manifest.shards
     windows, characters = sum(shard.rows for shard in shards), sum(shard.characters for shard in shards)
     summary = {"shards": len(shards), "windows": windows, "characters": characters, "unhashed": unhashed}
-    counts = ", ".join((counted(len(shards), "shard"), counted(windows, "window"), counted(characters, "character")))
+    counts = ", ".join(
+        (counted(len(shards), "shard"), counted(windows, "window"), counted(characters, "character"))
+    )
     train = next_command("pretrain", "canine-fast-tiny", "--data", directory, "--output", "runs/first")
     trainable = "validation" in manifest.splits
-    return summary, [f"{directory}: good: {counts}", *_unhashed_line(unhashed), *([train] if trainable else [])]
+    return summary, [
+        f"{directory}: good: {counts}",
+        *_unhashed_line(unhashed),
+        *([train] if trainable else []),
+    ]
 
 
 def _verified_results(directory: str) -> tuple[Mapping[str, Any], list[str]]:
     from tokenfree.train.runs.hashes import verify_folder
 
     verified = verify_folder(directory)
-    summary = {"complete": verified.complete, "checkpoints": verified.checkpoints, "unhashed": verified.unhashed}
+    summary = {
+        "complete": verified.complete,
+        "checkpoints": verified.checkpoints,
+        "unhashed": verified.unhashed,
+    }
     state = "complete" if verified.complete else "not complete"
     line = f"{directory}: good: {state}, {counted(len(verified.checkpoints), 'checkpoint')}"
     return summary, [line, *_unhashed_line(verified.unhashed if verified.complete else ())]

@@ -21,12 +21,23 @@ from tokenfree.core.files import write_atomically
 # Dependencies with long docstrings, in the order in which they fill the corpus.
 PACKAGES = ("numpy", "scipy", "sklearn", "matplotlib", "apache_beam", "ray", "torch")
 BOOK_CHARACTERS = 1500  # minimum length; shorter books have hardly any context
-_LEFT_OUT = {"test", "tests", "idle_test", "site-packages", "dist-packages", "encodings", "pydoc_data", "turtledemo"}
+_LEFT_OUT = {
+    "test",
+    "tests",
+    "idle_test",
+    "site-packages",
+    "dist-packages",
+    "encodings",
+    "pydoc_data",
+    "turtledemo",
+}
 _LEFT_OUT |= {"_vendor", "_vendored", "thirdparty", "externals", "testing"}
 
 _OPENING = re.compile(r"^[ \t]*[rR]?(\"\"\"|''')", re.MULTILINE)
 _ITEM = re.compile(r"(?:[*•-]|\(?\d{1,2}[.)]|\*{0,2}[\w.]+(?: ?\([^)]*\))?:)\s+(?=\S)")
-_MARKUP = re.compile(r"(?::[\w:]+:)?`~?\.?([^`<\n]+?)(?: ?<[^>`]*>)?`_{0,2}|(?<!\w)\*\*?([A-Za-z][\w -]*)\*\*?(?!\w)")
+_MARKUP = re.compile(
+    r"(?::[\w:]+:)?`~?\.?([^`<\n]+?)(?: ?<[^>`]*>)?`_{0,2}|(?<!\w)\*\*?([A-Za-z][\w -]*)\*\*?(?!\w)"
+)
 _WORD = re.compile(r"[a-z']+")
 _SIGN = re.compile(r"[^A-Za-z ,.']")
 _CODE = re.compile(r"\w[._/]\w|\w\(|[=<>{}\[\]\\|`*@#$%^~]|--|\d\.\d|[a-z][A-Z]|\b[A-Z]{4,}\b")
@@ -92,7 +103,10 @@ def _prose(block: list[str]) -> str | None:
 
 
 def _topics() -> Iterator[tuple[str, list[str]]]:
-    """Yield the interpreter's help topics. Some installations, such as Debian's `python3-minimal`, have none."""
+    """Yield the interpreter's help topics.
+
+    Some installations, such as Debian's `python3-minimal`, have none.
+    """
     try:
         topics: dict[str, str] = importlib.import_module("pydoc_data.topics").topics
     except ImportError:
@@ -150,11 +164,13 @@ class DemoPage:
 def write_dump(path: Path, pages: Sequence[DemoPage]) -> None:
     """Write `pages` as a multistream bz2 dump, as of the English Wikipedia: a header, a few pages a stream, the end.
 
-    Format: https://www.mediawiki.org/xml/export-0.11.xsd, https://meta.wikimedia.org/wiki/Data_dumps/Dump_format
+    Format: https://www.mediawiki.org/xml/export-0.11.xsd,
+        https://meta.wikimedia.org/wiki/Data_dumps/Dump_format
     """
     page_texts = [_page(page, number) for number, page in enumerate(pages, start=1)]
     streams = [
-        "".join(page_texts[start : start + PAGES_PER_STREAM]) for start in range(0, len(page_texts), PAGES_PER_STREAM)
+        "".join(page_texts[start : start + PAGES_PER_STREAM])
+        for start in range(0, len(page_texts), PAGES_PER_STREAM)
     ]
     path.write_bytes(b"".join(bz2.compress(text.encode()) for text in (_HEADER, *streams, "</mediawiki>\n")))
 
@@ -188,7 +204,10 @@ class DemoCorpus:
 
 
 def write_demo_corpus(folder: Path) -> DemoCorpus:
-    """Write the corpus into `folder`, its marker last, unless a complete one is there. Raises UserError on failure."""
+    """Write the corpus into `folder`, its marker last, unless a complete one is there.
+
+    Raises UserError on failure.
+    """
     dump, shelf, mark = folder / _DUMP, folder / "books" / "en" / _BOOKS, folder / _MARK
     try:
         if not mark.exists():
@@ -209,7 +228,9 @@ def bundled_pages() -> list[DemoPage]:
         text = path.read_text(encoding="utf-8").rstrip("\n")
         match = _REDIRECT.match(text)
         pages.append(DemoPage(path.stem, text, redirect=match[1] if match else None))
-    template = "<includeonly>This article is about {{{1|}}}.</includeonly><noinclude>{{documentation}}</noinclude>"
+    template = (
+        "<includeonly>This article is about {{{1|}}}.</includeonly><noinclude>{{documentation}}</noinclude>"
+    )
     return [
         *pages,
         DemoPage("Template:About", template, namespace=10),

@@ -33,12 +33,18 @@ class KeyGroup:
 
 
 def listed(settings: type) -> list[KeyGroup]:
-    """Return all keys of a recipe of the settings class, in the order of the class. A part may have no keys."""
+    """Return all keys of a recipe of the settings class, in the order of the class.
+
+    A part may have no keys.
+    """
     return list(_groups(settings, settings, "", None))
 
 
 def keys_with_prefix(groups: Sequence[KeyGroup], prefix: str) -> list[KeyGroup]:
-    """Return the keys with a prefix such as `model.trunk`, where `-` means `_`. Raises UserError if there are none."""
+    """Return the keys with a prefix such as `model.trunk`, where `-` means `_`.
+
+    Raises UserError if there are none.
+    """
     prefix = prefix.replace("-", "_")
     selected = []
     for group in groups:
@@ -55,7 +61,9 @@ def keys_with_prefix(groups: Sequence[KeyGroup], prefix: str) -> list[KeyGroup]:
 
 def nearest(name: str, groups: Sequence[KeyGroup]) -> str | None:
     """Return the dotted key that is most similar to `name`, which may be only the last part of a key."""
-    names = [key.name for group in groups for key in group.keys] + [group.name for group in groups if group.name]
+    names = [key.name for group in groups for key in group.keys] + [
+        group.name for group in groups if group.name
+    ]
     by_end = {dotted.rpartition(".")[2]: dotted for dotted in reversed(names)}
     close = difflib.get_close_matches(name, names, n=1, cutoff=0.7)
     close = close or [by_end[end] for end in difflib.get_close_matches(name.rpartition(".")[2], by_end, n=1)]
@@ -96,7 +104,9 @@ def _groups(settings: type, defaults: Any, name: str, part: str | None) -> Itera
         elif field.name != "name" or part is None:  # the name of a part is a key of its slot
             keys.append(Key(key, described(hint), _shown(default), meaning))
             bare = get_args(hint)[0] if get_origin(hint) is Annotated else hint
-            values = next((argument for argument in get_args(bare) if dataclasses.is_dataclass(argument)), None)
+            values = next(
+                (argument for argument in get_args(bare) if dataclasses.is_dataclass(argument)), None
+            )
             if values is not None:
                 assert isinstance(values, type)
                 inner += _groups(values, values, f"{key}.KEY", None)
@@ -145,7 +155,9 @@ def _ranged(word: str, metadata: Sequence[Any]) -> str:
     facts = {name: getattr(fact, name) for fact in metadata for name in _FACTS if hasattr(fact, name)}
     if "min_length" in facts:
         max_length = facts.get("max_length")
-        return f"{word}, not empty" if max_length is None else f"{word}, {facts['min_length']} to {max_length}"
+        return (
+            f"{word}, not empty" if max_length is None else f"{word}, {facts['min_length']} to {max_length}"
+        )
     if "pattern" in facts:
         return f"{word} like {facts['pattern']}"
     if "ge" in facts and "le" in facts:

@@ -1,7 +1,7 @@
 """Recipes: their kinds, where they are found, and how the options of a command change them.
 
-The recipes of tokenfree are the files in `bases`, one recipe each, and the entries of the files in `variants`, one file
-per family. A blank line ends an entry. The comment above an entry belongs to it.
+The recipes of tokenfree are the files in `bases`, one recipe each, and the entries of the files in
+`variants`, one file per family. A blank line ends an entry. The comment above an entry belongs to it.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ _END = re.compile(r"(?<!\bal)[.:;]\s(?![^()]*\))")  # not after the abbreviation
 class RecipeKind:
     """A kind of recipes, which build the same settings.
 
-    `module` is imported only when needed, because this takes seconds. `top_keys` are also options of the command. If
-    the kind is `partial`, only some keys of the settings may be set, and only as options.
+    `module` is imported only when needed, because this takes seconds. `top_keys` are also options of the
+    command. If the kind is `partial`, only some keys of the settings may be set, and only as options.
     """
 
     title: str
@@ -69,7 +69,16 @@ PREPROCESSING = RecipeKind(
     "tokenfree.preprocess.config",
     "PreprocessConfig",
     (
-        *("wikipedia", "books", "hf_dataset", "text_column", "id_column", "language_column", "language", "namespaces"),
+        *(
+            "wikipedia",
+            "books",
+            "hf_dataset",
+            "text_column",
+            "id_column",
+            "language_column",
+            "language",
+            "namespaces",
+        ),
         *("window", "vocabulary", "filters", "near_duplicates", "columns", "shards", "shard_characters"),
         *("split_bytes", "validation_fraction", "seed"),
     ),
@@ -113,7 +122,9 @@ def refuse_other_kind(kind: RecipeKind, mapping: Mapping[str, Any], recipe: AnyP
     num_matches = {candidate: len({BASE.name, *candidate.top_keys} & mapping.keys()) for candidate in KINDS}
     other = max(KINDS, key=lambda candidate: num_matches[candidate])
     if num_matches[other] > num_matches[kind]:
-        hint = " (a sweep names it as its base)" if kind == SWEEP and other in (PRETRAINING, FINETUNING) else ""
+        hint = (
+            " (a sweep names it as its base)" if kind == SWEEP and other in (PRETRAINING, FINETUNING) else ""
+        )
         raise UserError(
             f"recipe {recipe}: a {other.title}, where a {kind.title} is expected; run tokenfree {other.command} "
             f"{recipe}{hint}"
@@ -131,7 +142,10 @@ def about(recipe: str) -> str:
 
 
 def read(recipe: AnyPath) -> dict[str, Any]:
-    """Return the mapping of a recipe, given by name, file or a run's config.yaml. Raises UserError if there is none."""
+    """Return the mapping of a recipe, given by name, file or a run's config.yaml.
+
+    Raises UserError if there is none.
+    """
     try:
         mapping = parse_yaml(_text(recipe)) or {}
     except UserError:
@@ -139,28 +153,38 @@ def read(recipe: AnyPath) -> dict[str, Any]:
     except ValueError as error:
         raise UserError(f"recipe {recipe}: not YAML: {error}") from None
     if not isinstance(mapping, dict):
-        raise UserError(f"recipe {recipe}: should be a mapping of keys to values, not {type(mapping).__name__}")
+        raise UserError(
+            f"recipe {recipe}: should be a mapping of keys to values, not {type(mapping).__name__}"
+        )
     if "manifest" in mapping and isinstance(mapping.get("recipe"), dict):  # config.yaml of a run
         return mapping["recipe"]
     return mapping
 
 
 def read_based(recipe: AnyPath) -> dict[str, Any]:
-    """Return a recipe merged over the one that its key `base` names, and so on. Raises UserError if that fails."""
+    """Return a recipe merged over the one that its key `base` names, and so on.
+
+    Raises UserError if that fails.
+    """
     from tokenfree.core.settings import merge
 
     layers, seen = [read(recipe)], [os.fspath(recipe)]
     while "base" in layers[-1]:
         base = layers[-1].pop("base")
         if base in seen:
-            raise UserError(f"recipe {recipe}: base: {' -> '.join([*seen, str(base)])} goes round in a circle")
+            raise UserError(
+                f"recipe {recipe}: base: {' -> '.join([*seen, str(base)])} goes round in a circle"
+            )
         seen.append(base)
         layers.append(read(base))
     return functools.reduce(merge, reversed(layers))
 
 
 def resolved_text(recipe: str) -> str:
-    """Return the YAML of a recipe merged over its bases, with its comment. A sweep keeps the name of its base."""
+    """Return the YAML of a recipe merged over its bases, with its comment.
+
+    A sweep keeps the name of its base.
+    """
     mapping = read(recipe)
     if "space" not in mapping:
         mapping = read_based(recipe)
@@ -171,8 +195,9 @@ def resolved_text(recipe: str) -> str:
 def resolve_sweep(mapping: Mapping[str, Any]) -> dict[str, Any]:
     """Return the mapping of a sweep with names of recipes replaced by their mappings.
 
-    The names are `base` and the values of `variant`. If the base is a fine-tuning recipe, missing keys get the defaults
-    for a sweep of a task. Raises UserError if a named recipe cannot be read, or is of another kind.
+    The names are `base` and the values of `variant`. If the base is a fine-tuning recipe, missing keys get
+    the defaults for a sweep of a task. Raises UserError if a named recipe cannot be read, or is of another
+    kind.
     """
     from tokenfree.core.settings import value_at
     from tokenfree.train.sweep.recipe import with_task_defaults  # takes seconds to import
@@ -191,13 +216,18 @@ def resolve_sweep(mapping: Mapping[str, Any]) -> dict[str, Any]:
 def _read_base(recipe: str) -> dict[str, Any]:
     mapping = read_based(recipe)
     if "space" in mapping:
-        raise UserError(f"recipe {recipe}: a sweep recipe, which cannot be inside a sweep. Name one of a single model.")
+        raise UserError(
+            f"recipe {recipe}: a sweep recipe, which cannot be inside a sweep. Name one of a single model."
+        )
     check_kind(FINETUNING if "task" in mapping else PRETRAINING, recipe)
     return mapping
 
 
 def check_kind(kind: RecipeKind, recipe: AnyPath) -> None:
-    """Raise UserError if a recipe is of another kind. One that only names its base has the kind of the base."""
+    """Raise UserError if a recipe is of another kind.
+
+    One that only names its base has the kind of the base.
+    """
     mapping, seen = read(recipe), {recipe}
     while set(mapping) == {"base"} and isinstance(mapping["base"], str) and mapping["base"] not in seen:
         seen.add(mapping["base"])
@@ -218,7 +248,9 @@ def _text(recipe: AnyPath) -> str:
         return _library()[recipe]
     path = Path(expand_home(recipe))
     if path.exists() and not path.is_file():
-        raise UserError(f"recipe {recipe}: is not a file, but a folder, pipe or device; save it as a file first")
+        raise UserError(
+            f"recipe {recipe}: is not a file, but a folder, pipe or device; save it as a file first"
+        )
     if not path.is_file():
         raise UserError(f"recipe {recipe}: no such file, and no recipe of that name ({_nearest(recipe)})")
     check_finished(path.parent, path.name.__eq__)  # config.yaml of a run, best.yaml of a sweep
@@ -245,7 +277,10 @@ def _nearest(recipe: str) -> str:
 
 
 def resolve(recipe: str | None, config_file: str | None) -> dict[str, Any]:
-    """Return the mapping of the recipe with `--config` merged over it. Raises UserError if a file is not a recipe."""
+    """Return the mapping of the recipe with `--config` merged over it.
+
+    Raises UserError if a file is not a recipe.
+    """
     from tokenfree.core.settings import merge
 
     mapping = {} if recipe is None else read(recipe)
@@ -258,7 +293,10 @@ def warn_of_lost(keys: Iterable[str]) -> None:
     """Print the keys of a recipe, if any, that were dropped because a part was replaced by one without them."""
     lost_keys = ", ".join(dict.fromkeys(keys))
     if lost_keys:
-        print(f"tokenfree: dropped keys of the recipe that the new part does not have: {lost_keys}", file=sys.stderr)
+        print(
+            f"tokenfree: dropped keys of the recipe that the new part does not have: {lost_keys}",
+            file=sys.stderr,
+        )
 
 
 def build_sweep(mapping: dict[str, Any], overrides: Mapping[str, Any], source: str) -> SweepRecipe:

@@ -49,7 +49,9 @@ class HelpKeys(argparse.Action):
         """Print the keys that begin with the given prefix, and exit. Raises UserError if there are none."""
         columns = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
         for line in lines(keys_with_prefix(self.kind.groups(), str(values or ""))):
-            text = line if columns is None else textwrap.fill(line, columns, tabsize=2, subsequent_indent="    ")
+            text = (
+                line if columns is None else textwrap.fill(line, columns, tabsize=2, subsequent_indent="    ")
+            )
             print(text, flush=True)  # a closed pipe ends the command here
         parser.exit()
 
@@ -61,9 +63,14 @@ RECORDED = f"{RECIPE} (default: that of the run to resume)"
 def add_recipe_arguments(
     parser: argparse.ArgumentParser, kind: RecipeKind, *, optional: bool = False, help_text: str = RECIPE
 ) -> None:
-    """Add the positional RECIPE, `--config` and `--help-keys`. Keys are options too: `--model.trunk.layers 4`."""
+    """Add the positional RECIPE, `--config` and `--help-keys`.
+
+    Keys are options too: `--model.trunk.layers 4`.
+    """
     parser.add_argument("recipe", metavar="RECIPE", nargs="?" if optional else None, help=help_text)
-    parser.add_argument("--config", metavar="FILE", help="YAML laid over the recipe; any key may follow as --KEY VALUE")
+    parser.add_argument(
+        "--config", metavar="FILE", help="YAML laid over the recipe; any key may follow as --KEY VALUE"
+    )
     add_help_keys(parser, kind)
     if kind is not PREPROCESSING:
         add_trust_argument(parser, "the recipe or a run")
@@ -85,12 +92,15 @@ def source(args: argparse.Namespace) -> str:
     return f"recipe {recipe}" if recipe else "options"
 
 
-def load(cls: type[T], args: argparse.Namespace, *, recorded: Mapping[str, Any] | None = None, **options: Any) -> T:
+def load(
+    cls: type[T], args: argparse.Namespace, *, recorded: Mapping[str, Any] | None = None, **options: Any
+) -> T:
     """Build `cls` from RECIPE, `--config`, overrides, and those `options` that are not None, each over those before.
 
     `recorded` is the recipe of a run to resume, in place of RECIPE.
 
-    Raises UserError if a file is not a recipe of this kind, or keys or values do not fit `cls`. It names all problems.
+    Raises UserError if a file is not a recipe of this kind, or keys or values do not fit `cls`. It names all
+    problems.
     """
     from tokenfree.core.settings import build, merge, nest, override
 
@@ -106,8 +116,12 @@ def load(cls: type[T], args: argparse.Namespace, *, recorded: Mapping[str, Any] 
     return build(cls, mapping, source=source(args))
 
 
-def load_or_resume(cls: type[R], args: argparse.Namespace, read: Callable[..., RunConfig[R]], *needed: str) -> R:
-    """Return the recipe. If RECIPE or one of the `needed` arguments is missing, the run at --output replaces them.
+def load_or_resume(
+    cls: type[R], args: argparse.Namespace, read: Callable[..., RunConfig[R]], *needed: str
+) -> R:
+    """Return the recipe.
+
+    If RECIPE or one of the `needed` arguments is missing, the run at --output replaces them.
 
     Raises UserError as `load` does, and if there is no run that `read` can read.
     """
@@ -124,18 +138,22 @@ def load_or_resume(cls: type[R], args: argparse.Namespace, read: Callable[..., R
 
 
 def is_resumed(args: argparse.Namespace, name: str, *needed: str) -> bool:
-    """Return True if arguments are missing that the file `name` in --output records. Raises UserError without it.
+    """Return True if arguments are missing that the file `name` in --output records.
 
-    That file as RECIPE counts as missing, so that all that it records is used.
+    Raises UserError without it. That file as RECIPE counts as missing, so that all that it records is used.
     """
     from tokenfree.core.storage import Storage
 
-    if args.recipe is not None and os.path.abspath(args.recipe) == os.path.abspath(os.path.join(args.output, name)):
+    if args.recipe is not None and os.path.abspath(args.recipe) == os.path.abspath(
+        os.path.join(args.output, name)
+    ):
         args.recipe = None
     spelled = {"recipe": "RECIPE"} | {argument: f"--{argument}" for argument in needed}
     missing = " and ".join(option for argument, option in spelled.items() if getattr(args, argument) is None)
     if missing and not Storage.at(args.output).size(name):
-        raise UserError(f"{missing}: missing, and {args.output} has no {name} to resume. Give {missing} for a new one.")
+        raise UserError(
+            f"{missing}: missing, and {args.output} has no {name} to resume. Give {missing} for a new one."
+        )
     return bool(missing)
 
 
@@ -148,8 +166,13 @@ def fill_in(args: argparse.Namespace, recorded: Mapping[str, Any]) -> None:
 SHOWN = "a data directory made by `tokenfree preprocess`; or several, as DIR:WEIGHT or all without a weight"
 
 
-def add_data_argument(parser: argparse.ArgumentParser, help_text: str = SHOWN, *, metavar: str = "DIR") -> None:
-    """Add `--data DIR ...`, which may be repeated. It takes all words up to the next option, so RUN precedes it."""
+def add_data_argument(
+    parser: argparse.ArgumentParser, help_text: str = SHOWN, *, metavar: str = "DIR"
+) -> None:
+    """Add `--data DIR ...`, which may be repeated.
+
+    It takes all words up to the next option, so RUN precedes it.
+    """
     parser.add_argument("--data", metavar=metavar, nargs="+", action="extend", help=help_text)
 
 
@@ -171,8 +194,8 @@ def split_arguments(
 ) -> tuple[list[str], list[tuple[str, str]]]:
     """Split the arguments of a command into its own, spelled as in `options`, and the keys of its recipe with values.
 
-    This happens before argparse sees them, because it would take the value of an unknown option for the positional
-    RECIPE. Raises UserError if an option is unknown or a key has no value.
+    This happens before argparse sees them, because it would take the value of an unknown option for the
+    positional RECIPE. Raises UserError if an option is unknown or a key has no value.
     """
     spelled = {_plain(option): option for option in options}
     tops = kind.top_keys if kind else ()
@@ -203,7 +226,8 @@ def _plain(option: str) -> str:
 
 
 def _hint(command: str, option: str, options: Sequence[str], kind: RecipeKind | None) -> str:
-    close = difflib.get_close_matches(_plain(option), options, n=1, cutoff=0.7)  # --help is not close to --steps
+    # --help is not close to --steps.
+    close = difflib.get_close_matches(_plain(option), options, n=1, cutoff=0.7)
     if not close and kind is not None:
         near = nearest(option[2:].replace("-", "_"), kind.groups())
         close = [] if near is None else [f"--{near}"]
@@ -211,7 +235,9 @@ def _hint(command: str, option: str, options: Sequence[str], kind: RecipeKind | 
 
 
 def add_step_argument(parser: argparse.ArgumentParser) -> None:
-    help_text = "use the checkpoint of this step (default: the last one of a run, the best one of a fine-tuned run)"
+    help_text = (
+        "use the checkpoint of this step (default: the last one of a run, the best one of a fine-tuned run)"
+    )
     parser.add_argument("--step", metavar="N", type=int, help=help_text)
 
 

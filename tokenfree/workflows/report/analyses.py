@@ -62,7 +62,9 @@ def _image(results: Mapping[str, Any], kind: str) -> bytes:
 
     from tokenfree.workflows.report import figures
 
-    draw = {"similarity": _similarity, "collisions": _collisions, "noise": _noise}.get(results["analysis"], _heads)
+    draw = {"similarity": _similarity, "collisions": _collisions, "noise": _noise}.get(
+        results["analysis"], _heads
+    )
     with matplotlib.style.context(figures.STYLE):
         figure = Figure()
         draw(figure, results)
@@ -80,8 +82,12 @@ def _similarity(figure: Any, results: Mapping[str, Any]) -> None:
         for number, kind in enumerate(("related", "random", "both")):
             measured_rows = [row for row in rows if (row["language"], row["kind"]) == (language, kind)]
             measured_rows = [row for row in measured_rows if row["spearman"] is not None]
-            heights = [len(measures) - measures.index(row["measure"]) + 0.2 * (1 - number) for row in measured_rows]
-            means, low, high = (np.array([row[name] for row in measured_rows]) for name in ("spearman", "low", "high"))
+            heights = [
+                len(measures) - measures.index(row["measure"]) + 0.2 * (1 - number) for row in measured_rows
+            ]
+            means, low, high = (
+                np.array([row[name] for row in measured_rows]) for name in ("spearman", "low", "high")
+            )
             axes.errorbar(means, heights, xerr=[means - low, high - means], linestyle="none", label=kind)
         axes.set_yticks(range(len(measures), 0, -1), [measure.replace("_", "-") for measure in measures])
         axes.set(title=language, xlabel=f"Spearman's correlation{interval}")
@@ -100,7 +106,9 @@ def _heads(figure: Any, results: Mapping[str, Any]) -> None:
         for row in rows:
             cells[row["layer"] - 1, row["head"] - 1] = np.nan if row[name] is None else row[name]
         texts = [["" if np.isnan(value) else f"{value:.3g}" for value in line] for line in cells]
-        matrix(axes, cells, [f"{n + 1}" for n in range(layers)], [f"{n + 1}" for n in range(heads)], texts=texts)
+        matrix(
+            axes, cells, [f"{n + 1}" for n in range(layers)], [f"{n + 1}" for n in range(heads)], texts=texts
+        )
         axes.set(title=_HEADS[name], xlabel="head", ylabel="layer")
 
 
@@ -113,7 +121,9 @@ def _collisions(figure: Any, results: Mapping[str, Any]) -> None:
     axes.barh(heights + 0.18, [row["all"] for row in rows], height=0.34, label="all buckets")
     axes.axvline(rows[0]["hash_expected"], color="black", linestyle="--", label="one hash, uniform")
     names = ["all", *(row["name"] or "no letters" for row in scripts)]
-    axes.set_yticks(heights, [f"{name} ({row['characters']:,})" for name, row in zip(names, rows, strict=True)])
+    axes.set_yticks(
+        heights, [f"{name} ({row['characters']:,})" for name, row in zip(names, rows, strict=True)]
+    )
     axes.invert_yaxis()
     axes.grid(visible=False, axis="y")
     axes.set(title="Characters that share with another one", xlabel="share of the characters", xlim=(0, 1))
@@ -127,10 +137,16 @@ def _noise(figure: Any, results: Mapping[str, Any]) -> None:
     axes.axhline(clean["score"], color="black", linestyle="--", linewidth=1, label="without noise")
     for scheme in dict.fromkeys(row["scheme"] for row in rows):
         scheme_rows = [row for row in rows if row["scheme"] == scheme]
-        scores, low, high = (np.array([row[name] for row in scheme_rows]) for name in ("score", "low", "high"))
+        scores, low, high = (
+            np.array([row[name] for row in scheme_rows]) for name in ("score", "low", "high")
+        )
         errors = [np.abs(scores - low), np.abs(high - scores)]
         axes.errorbar(
-            [row["rate"] for row in scheme_rows], scores, yerr=errors, elinewidth=0.8, label=scheme.replace("_", " ")
+            [row["rate"] for row in scheme_rows],
+            scores,
+            yerr=errors,
+            elinewidth=0.8,
+            label=scheme.replace("_", " "),
         )
     axes.set(title=results["run"], xlabel="share of the characters struck", xlim=(0, 1.03))
     axes.set_ylabel(f"{results['main'].replace('_', ' ')}, 95% interval")

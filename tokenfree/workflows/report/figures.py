@@ -1,4 +1,7 @@
-"""Draw the figures of the report, as SVG for the page. Callers draw within `matplotlib.style.context(STYLE)`."""
+"""Draw the figures of the report, as SVG for the page.
+
+Callers draw within `matplotlib.style.context(STYLE)`.
+"""
 
 import base64
 import io
@@ -91,7 +94,12 @@ def curves(
 
 
 def matrix(
-    axes: Axes, cells: np.ndarray, rows: Sequence[str], columns: Sequence[str], *, texts: Sequence[Sequence[str]]
+    axes: Axes,
+    cells: np.ndarray,
+    rows: Sequence[str],
+    columns: Sequence[str],
+    *,
+    texts: Sequence[Sequence[str]],
 ) -> None:
     """Draw a matrix, darker the larger the number, with `texts` in the cells unless there are too many."""
     low, high = min(0.0, np.nanmin(cells)), np.nanmax(cells)
@@ -117,7 +125,9 @@ def effect(title: str, losses: Sequence[float], levels: Sequence[Level], y: str)
         trial_losses = [losses[index] for index in level.trials]
         axes.plot([column] * len(trial_losses), trial_losses, "o", color=MUTED, markersize=4)
     means = [level.interval.mean for level in levels]
-    halves = [level.interval.half or 0.0 if level.interval.count >= MIN_TRIALS else np.nan for level in levels]
+    halves = [
+        level.interval.half or 0.0 if level.interval.count >= MIN_TRIALS else np.nan for level in levels
+    ]
     axes.errorbar(columns, means, yerr=halves, color="C0", linestyle="none", marker="_", markersize=14)
     labels = [cut(level.label, 16) for level in levels]
     is_long = sum(map(len, labels)) > 32
@@ -143,7 +153,9 @@ def speed_against_loss(dots: Sequence[Dot], *, y: str) -> Figure:
     axes = figure.subplots()
     front = sorted((dot for dot in dots if dot.best), key=lambda dot: dot.speed)
     beaten = [dot for dot in dots if not dot.best]
-    axes.plot([dot.speed for dot in beaten], [dot.loss for dot in beaten], "o", color=FAINT, label="beaten in both")
+    axes.plot(
+        [dot.speed for dot in beaten], [dot.loss for dot in beaten], "o", color=FAINT, label="beaten in both"
+    )
     axes.step(
         [dot.speed for dot in front], [dot.loss for dot in front], where="pre", color="C1", linewidth=1,
         linestyle="-", marker="D", label="no other is better in both",
@@ -158,7 +170,9 @@ def speed_against_loss(dots: Sequence[Dot], *, y: str) -> Figure:
     return figure
 
 
-def parallel(settings: Sequence[tuple[Mapping[str, Any], float]], names: Mapping[str, str], *, y: str) -> Figure:
+def parallel(
+    settings: Sequence[tuple[Mapping[str, Any], float]], names: Mapping[str, str], *, y: str
+) -> Figure:
     """Draw each setting (values, loss), best first, as a line across one axis per hyperparameter, coloured by loss.
 
     The values of an axis are in order and evenly spaced. `names` maps keys to titles of axes.
@@ -179,7 +193,13 @@ def parallel(settings: Sequence[tuple[Mapping[str, Any], float]], names: Mapping
             axes.text(column + 0.03, cell / last, text, va="center", fontsize=9, zorder=4, bbox=_GROUND)
     for index in range(len(settings))[::-1]:
         width = 3 if index == 0 else 1.2
-        axes.plot(heights[:, index], color=colours(scale(losses[index])), linestyle="-", marker="none", linewidth=width)
+        axes.plot(
+            heights[:, index],
+            color=colours(scale(losses[index])),
+            linestyle="-",
+            marker="none",
+            linewidth=width,
+        )
     axes.set_xticks(range(len(names)), [cut(name, 18) for name in names.values()])
     axes.set_xlim(-0.1, len(names) - 0.5)
     axes.set_yticks([])
@@ -217,7 +237,10 @@ def smoothed(values: Sequence[float]) -> np.ndarray:
 
 
 def _scale(axes: Axes, values: Sequence[float]) -> None:
-    """Make the horizontal axis logarithmic if a linear one would crowd most `values`. Write ticks as `20k`."""
+    """Make the horizontal axis logarithmic if a linear one would crowd most `values`.
+
+    Write ticks as `20k`.
+    """
     if values and min(values) > 0 and max(values) > 8 * min(values):
         axes.set_xscale("log")
         if max(values) < 100 * min(values):

@@ -38,7 +38,9 @@ class _Prediction(TypedDict):
     key: str
 
 
-_PREDICTIONS: StoredFile[Line] = StoredFile(_Prediction, "put a copy of it back, or delete it: the page needs none")
+_PREDICTIONS: StoredFile[Line] = StoredFile(
+    _Prediction, "put a copy of it back, or delete it: the page needs none"
+)
 
 
 @dataclass(frozen=True)
@@ -81,7 +83,9 @@ class RunRecord:
 
     @property
     def speeds(self) -> list[float]:
-        return [line.get("characters", 0) / line["seconds"] if line.get("seconds") else 0.0 for line in self.steps]
+        return [
+            line.get("characters", 0) / line["seconds"] if line.get("seconds") else 0.0 for line in self.steps
+        ]
 
     @property
     def median_speed(self) -> float:
@@ -116,9 +120,12 @@ Record = RunRecord | SweepRecord | DataRecord
 
 
 def load(path: Path) -> Record:
-    """Return the record of a folder, whose files decide its kind. Raises UserError if they are of none, or damaged.
+    """Return the record of a folder, whose files decide its kind.
 
-    Raises JobError if the run or sweep has ended and one of its files, except checkpoints of a run, has changed.
+    Raises UserError if they are of none, or damaged.
+
+    Raises JobError if the run or sweep has ended and one of its files, except checkpoints of a run, has
+    changed.
     """
     check_finished(path, lambda name: not name.startswith("checkpoints/"))
     if (path / METRICS_NAME).is_file():
@@ -151,7 +158,9 @@ def _sweep(path: Path) -> SweepRecord:
     mapping = SWEEP_FILE.yaml(storage, "sweep.yaml")
     recipe = mapping["recipe"]
     target = quality(recipe.get("objectives") or [LOSS.metric])
-    history = read_history(path, seeds=recipe.get("seeds", 1), reports=recipe.get("reports", 1), target=target)
+    history = read_history(
+        path, seeds=recipe.get("seeds", 1), reports=recipe.get("reports", 1), target=target
+    )
     scores: Mapping[str, Any] = {}
     with contextlib.suppress(FileNotFoundError):
         scores = SCORES_FILE.json(storage, SCORES)
@@ -162,7 +171,10 @@ def _sweep(path: Path) -> SweepRecord:
 
 
 def predictions(run: RunRecord, split: str) -> Sequence[Line]:
-    """Return the predictions of a run for a split; none until it has ended. Raises UserError if they are damaged."""
+    """Return the predictions of a run for a split; none until it has ended.
+
+    Raises UserError if they are damaged.
+    """
     return _PREDICTIONS.json_lines(Storage.at(str(run.path)), f"predictions/{split}.jsonl")
 
 

@@ -38,13 +38,16 @@ def write_report(
     """Write the page about `folders` (runs, sweeps and data directories) to the file `output`, atomically.
 
     `contexts` has results of `evaluate` by folder. Other runs are evaluated if their data can be found. See
-    `checkpoint_of` for the default of `step`. Raises UserError if a folder is none of these, another report is written
-    to the file, or the folder is not writable, JobError if a file of a finished run or sweep is damaged.
+    `checkpoint_of` for the default of `step`. Raises UserError if a folder is none of these, another report
+    is written to the file, or the folder is not writable, JobError if a file of a finished run or sweep is
+    damaged.
     """
     path = Path(output)
     if path.is_dir():
         raise UserError(f"--output {output}: is a folder. Give a file, such as {path / 'report.html'}.")
-    held = UserError(f"--output {output}: another report is written to this file. Wait for it or give another file.")
+    held = UserError(
+        f"--output {output}: another report is written to this file. Wait for it or give another file."
+    )
     with exclusive(path.with_name(f"{TEMPORARY}_{path.name}.lock"), held):
         records = [load(_local(folder)) for folder in folders]
         page = render(records, contexts or {}, step)
@@ -70,15 +73,21 @@ def render(records: Sequence[Record], contexts: Mapping[str, Mapping[str, float]
     return printable(page)  # control characters are invalid in HTML
 
 
-def sections(records: Sequence[Record], contexts: Mapping[str, Mapping[str, float]], step: int | None) -> list[Section]:
-    """Return the sections: pretraining runs, sweeps, fine-tuned runs, data. A comparison precedes runs of one kind."""
+def sections(
+    records: Sequence[Record], contexts: Mapping[str, Mapping[str, float]], step: int | None
+) -> list[Section]:
+    """Return the sections: pretraining runs, sweeps, fine-tuned runs, data.
+
+    A comparison precedes runs of one kind.
+    """
     runs = [record for record in records if isinstance(record, RunRecord)]
     data = [record for record in records if isinstance(record, DataRecord)]
     pretrained, finetuned = ([run for run in runs if run.is_finetuned == is_one] for is_one in (False, True))
     data_by_fingerprint: dict[str, Data] = {record.manifest.fingerprint: str(record.path) for record in data}
 
     of_runs = [
-        predict_held_out(run, data_by_fingerprint, context=contexts.get(str(run.path)), step=step) for run in pretrained
+        predict_held_out(run, data_by_fingerprint, context=contexts.get(str(run.path)), step=step)
+        for run in pretrained
     ]
     return [
         *([comparison_section(pretrained, of_runs)] if len(pretrained) > 1 else []),
@@ -97,7 +106,9 @@ def corpus_section(record: DataRecord) -> Section:
     for shard in shards:
         languages[shard.language] = languages.get(shard.language, 0) + shard.characters
     ranked = sorted(languages.items(), key=lambda item: (-item[1], item[0]))
-    sums = {name: sum(getattr(shard, name) for shard in shards) for name in ("documents", "rows", "characters")}
+    sums = {
+        name: sum(getattr(shard, name) for shard in shards) for name in ("documents", "rows", "characters")
+    }
     cards = [
         Card("Documents", f"{sums['documents']:,}"),
         Card("Windows", f"{sums['rows']:,}", f"In {counted(len(shards), 'shard')}."),
@@ -105,7 +116,12 @@ def corpus_section(record: DataRecord) -> Section:
         Card("Languages", f"{len(languages):,}", cut(", ".join(languages), 60)),
     ]
     tables = [
-        Table(title, header, [[name.replace("_", " "), f"{number:,}"] for name, number in rows if number], folded=True)
+        Table(
+            title,
+            header,
+            [[name.replace("_", " "), f"{number:,}"] for name, number in rows if number],
+            folded=True,
+        )
         for title, header, rows in (
             ("Characters by language", ["language", "characters"], ranked),
             ("What became of the pages", ["page", "pages"], flatten(record.manifest.counters)),

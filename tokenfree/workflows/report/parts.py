@@ -1,4 +1,7 @@
-"""Parts of a page: sections of cards and blocks, which hold text, figures and tables. Also formats numbers."""
+"""Parts of a page: sections of cards and blocks, which hold text, figures and tables.
+
+Also formats numbers.
+"""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -43,7 +46,10 @@ class Table:
 
 @dataclass(frozen=True)
 class Block:
-    """An optional heading, a paragraph, a command to copy, a grid of figures, and tables. Empty tables are omitted."""
+    """An optional heading, a paragraph, a command to copy, a grid of figures, and tables.
+
+    Empty tables are omitted.
+    """
 
     title: str = ""
     text: str = ""
@@ -113,5 +119,7 @@ def _shown(value: Any) -> str:
 
 def bdi(text: str) -> Markup:
     """Return text isolated from the direction of its surroundings, with unprintable characters as code points."""
-    visible = "".join(character if character.isprintable() else f"U+{ord(character):04X}" for character in text)
+    visible = "".join(
+        character if character.isprintable() else f"U+{ord(character):04X}" for character in text
+    )
     return Markup("<bdi>{}</bdi>").format(visible)

@@ -46,7 +46,8 @@ _MAX_CHARACTERS = 2**16  # characters to evaluate a run on: seconds for a small 
 class Predictions(NamedTuple):
     """Results of the evaluation and the predictions of a model."""
 
-    context: Mapping[str, float] = {}  # `margin` with its ends and `probe` of `train.evaluate.evaluate`, if known
+    # `margin` with its ends and `probe` of `train.evaluate.evaluate`, if known.
+    context: Mapping[str, float] = {}
     examples: Sequence[Table] = ()  # at most one table of predictions
     problem: str = ""  # why there are no predictions, or which checkpoints are damaged
 
@@ -64,16 +65,24 @@ def _data_of(fingerprint: str, recorded: Data | None, data_by_fingerprint: Mappi
 
 
 def predict_held_out(
-    run: RunRecord, data_by_fingerprint: Mapping[str, Data], *, context: Mapping[str, float] | None, step: int | None
+    run: RunRecord,
+    data_by_fingerprint: Mapping[str, Data],
+    *,
+    context: Mapping[str, float] | None,
+    step: int | None,
 ) -> Predictions:
     """Evaluate the model of a pretraining run, unless its `context` is known, and predict words of held-out windows.
 
-    The result is empty for imported runs and for runs without checkpoints. `known` has data directories by the
-    fingerprint of their manifest, and `context` results of `evaluate`. Raises UserError if there is no checkpoint of
-    `step`, and JobError if it is damaged.
+    The result is empty for imported runs and for runs without checkpoints. `known` has data directories by
+    the fingerprint of their manifest, and `context` results of `evaluate`. Raises UserError if there is no
+    checkpoint of `step`, and JobError if it is damaged.
     """
     config, folder = run.config, str(run.path)
-    if not config.get("manifest") or "recipe" not in config or not any((run.path / "checkpoints").glob("step_*")):
+    if (
+        not config.get("manifest")
+        or "recipe" not in config
+        or not any((run.path / "checkpoints").glob("step_*"))
+    ):
         return Predictions()
     recorded = as_data(config["data"]) if "data" in config else None
     data = _data_of(config["manifest"], recorded, data_by_fingerprint)
@@ -90,7 +99,9 @@ def predict_held_out(
         with own_code.trusting(False, folder):
             recipe = build(PretrainRecipe, config["recipe"], source=folder)
         if context is None:
-            num_windows = min(recipe.train.validation_windows, max(16, _MAX_CHARACTERS // (recipe.train.length or 1)))
+            num_windows = min(
+                recipe.train.validation_windows, max(16, _MAX_CHARACTERS // (recipe.train.length or 1))
+            )
             context = evaluate(folder, data, num_windows=num_windows, step=checkpoint.step)
         predictor = predictor_of(checkpoint, recipe, data)
         rows = [_example(predictor, *window) for window in _windows(predictor, data)]
@@ -100,7 +111,9 @@ def predict_held_out(
     except (UserError, JobError, OSError) as error:
         return Predictions(context or {}, problem=f"No predictions: {error}")
     if not rows:
-        return Predictions(context, problem="No predictions: no held-out window has a word that is one piece.")
+        return Predictions(
+            context, problem="No predictions: no held-out window has a word that is one piece."
+        )
     right = sum("<b>" in row[2] for row in rows)
     caption = f"Step {checkpoint.step:,}: {right} of {len(rows)} example predictions right at first (✓)"
     table = Table(caption, ["text", "hidden", "first", "second", "third"], rows)
@@ -133,7 +146,8 @@ def _windows(predictor: "Predictor", data: Data) -> Iterator[tuple[str, str, str
 
 def _example(predictor: "Predictor", prefix: str, answer: str, suffix: str) -> list[str]:
     """Return the table row of an example: text, hidden word and best predictions, with correct ones marked."""
-    buckets = getattr(predictor.recipe.objective, "buckets", 0x110000)  # characters of one bucket are the same to it
+    # Characters of one bucket are the same to it.
+    buckets = getattr(predictor.recipe.objective, "buckets", 0x110000)
 
     def classes(text: str) -> list[int]:
         return [ord(character) % buckets for character in text.lstrip("▁")]
@@ -185,13 +199,30 @@ def comparison_section(runs: Sequence[RunRecord], asked: Sequence[Predictions]) 
     by_seconds = [_held_out(run, run.seconds) for run in runs]
     drawn = []
     for what, points in (("characters read", by_characters), ("seconds in steps", by_seconds)):
-        lines = [Curve(name, xs, ys, has_marks=True) for name, (xs, ys) in zip(called, points, strict=True) if xs]
+        lines = [
+            Curve(name, xs, ys, has_marks=True) for name, (xs, ys) in zip(called, points, strict=True) if xs
+        ]
         if lines:
             title = f"Held-out loss by {what}"
             drawn.append(inline(figures.curves(lines, title=title, x=what, y="nats per target"), title))
     shared = min((xs[-1] for xs, _ in by_characters if xs), default=0.0)
-    header = ["run", "below best guess", "context probe", "held-out loss", f"loss at {count(shared)} characters"]
-    header += ["accuracy", "step of margin", "step of loss", "steps", "characters", "characters/s", "time", "restarts"]
+    header = [
+        "run",
+        "below best guess",
+        "context probe",
+        "held-out loss",
+        f"loss at {count(shared)} characters",
+    ]
+    header += [
+        "accuracy",
+        "step of margin",
+        "step of loss",
+        "steps",
+        "characters",
+        "characters/s",
+        "time",
+        "restarts",
+    ]
     rows = []
     for name, run, prediction, (xs, ys) in zip(called, runs, asked, by_characters, strict=True):
         last = _last_validation(run, prediction.context)
@@ -206,13 +237,19 @@ def comparison_section(runs: Sequence[RunRecord], asked: Sequence[Predictions]) 
             duration(sum(run.seconds[-1:])), str(run.restarts),
         ])  # fmt: skip
     levels = [level for run in runs if (level := _level(run)) is not None]
-    is_unequal = len({run.result.get("symbol") for run in runs} - {None}) > 1 or np.ptp(levels or [0]) > _SAME_LEVEL
+    is_unequal = (
+        len({run.result.get("symbol") for run in runs} - {None}) > 1 or np.ptp(levels or [0]) > _SAME_LEVEL
+    )
     text = "Targets of these runs are not equally hard: compare how far each is below its best guess."
     recipes = [dict(flatten(run.recipe)) for run in runs]
     keys = dict.fromkeys(key for recipe in recipes for key in recipe)
     cells = [[key, *(str(recipe.get(key, "–")) for recipe in recipes)] for key in keys]
-    differing = Table("Settings that differ", ["key", *called], [row for row in cells if len(set(row[1:])) > 1])
-    block = Block(text=text if is_unequal else "", figures=drawn, tables=[Table("Runs", header, rows), differing])
+    differing = Table(
+        "Settings that differ", ["key", *called], [row for row in cells if len(set(row[1:])) > 1]
+    )
+    block = Block(
+        text=text if is_unequal else "", figures=drawn, tables=[Table("Runs", header, rows), differing]
+    )
     return Section("Runs compared", counted(len(runs), "run"), (), [block])
 
 
@@ -224,7 +261,8 @@ def _level(run: RunRecord) -> float | None:
     """Return the lowest context-free baseline of the held-out loss on all targets, or None if there is none."""
     baselines = run.result.get("baselines") or {}
     baseline_losses = [baselines[name] for name in ("unigram", "clue", "copied") if name in baselines]
-    return min(baseline_losses) if baseline_losses else run.result.get("unigram_entropy")  # all that early runs have
+    # All that early runs have.
+    return min(baseline_losses) if baseline_losses else run.result.get("unigram_entropy")
 
 
 def _margin(run: RunRecord, context: Mapping[str, float]) -> tuple[float, float | None, float | None] | None:
@@ -232,7 +270,9 @@ def _margin(run: RunRecord, context: Mapping[str, float]) -> tuple[float, float 
     if "margin" in context:
         return context["margin"], context.get("margin_low"), context.get("margin_high")
     baselines = run.result.get("baselines") or {}
-    baseline_losses = [baselines[name] for name in ("masked_only_unigram", "masked_only_clue") if name in baselines]
+    baseline_losses = [
+        baselines[name] for name in ("masked_only_unigram", "masked_only_clue") if name in baselines
+    ]
     loss = (run.result.get("validation_means") or {}).get("validation_masked_only_loss")
     return None if loss is None or not baseline_losses else (min(baseline_losses) - loss, None, None)
 
@@ -254,10 +294,14 @@ def _context_cards(run: RunRecord, context: Mapping[str, float]) -> Iterator[Car
     step = _step(context.get("step", run.num_steps))
     verdict = "Yes" if (context.get("margin_low", 0) if context else margin[0]) > 0 else "Not yet"
     below = f"{margin_text(*margin, f' per {_unit(run)}')} the best guess without context"
-    note = f"Loss on hidden targets at step {step}: {below}." + " No interval without its data." * (not context)
+    note = f"Loss on hidden targets at step {step}: {below}." + " No interval without its data." * (
+        not context
+    )
     yield Card("Does the model use its context?", verdict, note)
     if "probe" in context:
-        note = f"Rise of the loss per hidden {_unit(run)} at step {step} when its context is hidden or replaced."
+        note = (
+            f"Rise of the loss per hidden {_unit(run)} at step {step} when its context is hidden or replaced."
+        )
         yield Card("Context probe", f"{decimal(context['probe'], 2)} nats", note)
 
 
@@ -265,7 +309,9 @@ def _loss_cards(run: RunRecord, context: Mapping[str, float]) -> Iterator[Card]:
     last, level = _last_validation(run, context), _level(run)
     if not last:
         return
-    note = f"At step {_step(last['step'])}. " + ("" if level is None else f"Best guess without context: {level:.3f}. ")
+    note = f"At step {_step(last['step'])}. " + (
+        "" if level is None else f"Best guess without context: {level:.3f}. "
+    )
     hidden = last.get("validation_masked_only_loss")
     note += "" if hidden is None else f"Hidden targets alone: {hidden:.3f}."
     yield Card(f"Held-out loss, nats per {_unit(run)}", decimal(last["validation_loss"], 3), note.strip())
@@ -277,7 +323,9 @@ def _loss_cards(run: RunRecord, context: Mapping[str, float]) -> Iterator[Card]:
 def _training_cards(run: RunRecord) -> Iterator[Card]:
     planned = run.recipe.get("train", {}).get("steps")
     value = f"{run.num_steps:,} of {planned:,} steps" if planned else f"{run.num_steps:,} steps"
-    yield Card("Steps", value, f"{count(sum(run.characters[-1:]))} characters in {duration(sum(run.seconds[-1:]))}.")
+    yield Card(
+        "Steps", value, f"{count(sum(run.characters[-1:]))} characters in {duration(sum(run.seconds[-1:]))}."
+    )
     note = f"Median of the steps. {counted(run.restarts, 'restart')} after a lost worker."
     yield Card("Speed", f"{count(run.median_speed)} characters/s", note)
 
@@ -286,7 +334,9 @@ def _curves(run: RunRecord) -> Block:
     drawn = [_loss_figure(run, f"nats per {_unit(run)}", "held out", _level(run))]
     if run.steps:
         steps = [line["step"] for line in run.steps]
-        speed = figures.curves([Curve("", steps, run.speeds)], title="Throughput", x="step", y=figures.SPEED_NAME)
+        speed = figures.curves(
+            [Curve("", steps, run.speeds)], title="Throughput", x="step", y=figures.SPEED_NAME
+        )
         drawn.append(inline(speed, "Characters per second by step"))
     return Block(figures=drawn)
 
@@ -355,8 +405,12 @@ def finetuned_section(run: RunRecord) -> Section:
         [f"{_words(main)}, {name}", *(decimal(of_split.get(name)) for of_split in compared.values())]
         for name in dict.fromkeys(name for of_split in compared.values() for name in of_split)
     ]
-    blocks.append(Block(tables=[Table(f"Scores at step {_step(step)}, and baselines", ["score", *scored], rows)]))
-    blocks += [label_block(f"Labels in the {words}", predictions(run, split)) for split, words in SPLITS.items()]
+    blocks.append(
+        Block(tables=[Table(f"Scores at step {_step(step)}, and baselines", ["score", *scored], rows)])
+    )
+    blocks += [
+        label_block(f"Labels in the {words}", predictions(run, split)) for split, words in SPLITS.items()
+    ]
     blocks.append(_record(run))
     title = f"Fine-tuning · {run.path.name} ({_task(run)})"
     return Section(title, state(run, bool(run.result)), [*cards, *_training_cards(run)], blocks)
@@ -370,7 +424,9 @@ def finetuned_comparison(runs: Sequence[RunRecord]) -> Section:
         baselines = [max(main_baselines(run.result, split).values(), default=None) for split in SPLITS]
         numbers = map(decimal, itertools.chain.from_iterable(zip(scores, baselines, strict=True)))
         kept, time = _step(run.result.get("steps") if best is None else best), duration(sum(run.seconds[-1:]))
-        rows.append([str(run.path), _task(run), _words(_main(run)), *numbers, kept, f"{run.num_steps:,}", time])
+        rows.append(
+            [str(run.path), _task(run), _words(_main(run)), *numbers, kept, f"{run.num_steps:,}", time]
+        )
     header = ["run", "task", "score", "dev", "baseline", "test", "baseline", "at step", "steps", "time"]
     table = Table("Fine-tuned runs", header, rows)
     return Section("Fine-tuned runs compared", counted(len(runs), "run"), (), [Block(tables=[table])])
@@ -400,14 +456,20 @@ def _score_curves(run: RunRecord, main: str) -> Block:
         for name in names
     ]
     marks = ("step kept", [] if best is None else [best])
-    figure = figures.curves(scores, title="Scores on the development set", x="step", y=_words(main), marks=marks)
+    figure = figures.curves(
+        scores, title="Scores on the development set", x="step", y=_words(main), marks=marks
+    )
     return Block(figures=[*drawn, inline(figure, "Scores by step")])
 
 
 def _validated(run: RunRecord) -> list[str]:
     """Return the names of the validation scores in the order of the lines, which begin with the main score."""
     names = dict.fromkeys(name for line in run.validations for name in line if name.startswith("validation_"))
-    return [name.removeprefix("validation_") for name in names if name not in ("validation_loss", "validation_main")]
+    return [
+        name.removeprefix("validation_")
+        for name in names
+        if name not in ("validation_loss", "validation_main")
+    ]
 
 
 def _scores(record: Any) -> dict[str, float]:
@@ -417,7 +479,10 @@ def _scores(record: Any) -> dict[str, float]:
 
 
 def _number(line: Line, name: str, default: Any = None) -> Any:
-    """Return a validation score or the default. Scores may have any name, so loading does not check their types."""
+    """Return a validation score or the default.
+
+    Scores may have any name, so loading does not check their types.
+    """
     value = line.get(f"validation_{name}")
     return value if isinstance(value, int | float) else default
 
@@ -433,9 +498,16 @@ def label_block(title: str, lines: Sequence[Line]) -> Block:
         return Block()
     gold, predicted = zip(*pairs, strict=True)
     labels = sorted({*gold, *predicted})
-    *scores, counts = map(np.asarray, precision_recall_fscore_support(gold, predicted, labels=labels, zero_division=0))  # pyright: ignore
+    *scores, counts = map(
+        np.asarray, precision_recall_fscore_support(gold, predicted, labels=labels, zero_division=0)
+    )  # pyright: ignore
     rows = [
-        [labels[at], f"{counts[at]:,}", f"{predicted.count(labels[at]):,}", *(f"{score[at]:.3f}" for score in scores)]
+        [
+            labels[at],
+            f"{counts[at]:,}",
+            f"{predicted.count(labels[at]):,}",
+            *(f"{score[at]:.3f}" for score in scores),
+        ]
         for at in np.argsort(-counts, kind="stable")[:MAX_ROWS]
     ]
     caption = "Labels" if len(labels) <= MAX_ROWS else f"The {MAX_ROWS} most frequent of {len(labels)} labels"

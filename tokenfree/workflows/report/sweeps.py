@@ -53,7 +53,9 @@ class SweepView:
         self.ranked = results.rank(self.trials, target=self.target, unit=self.unit, amount=self.amount)
         # Loss is compared with speed at an amount that three settings reached.
         self.front_amount = results.front_amount(self.trials, self.unit) or 0.0
-        self.front_ranked = results.rank(self.trials, target=self.target, unit=self.unit, amount=self.front_amount)
+        self.front_ranked = results.rank(
+            self.trials, target=self.target, unit=self.unit, amount=self.front_amount
+        )
         front = results.front(self.front_ranked, LOSS)
         self.front = [item.setting.name for item in front]
 
@@ -64,24 +66,31 @@ class SweepView:
     def short_name(self, setting: Setting) -> str:
         """Return the values that differ, as `4 · 0.5 · full`; the setting's number if none or too many do."""
         differing = [
-            key for key in self.names if len({format_value(trial.values.get(key)) for trial in self.trials}) > 1
+            key
+            for key in self.names
+            if len({format_value(trial.values.get(key)) for trial in self.trials}) > 1
         ]
         values = [setting.values.get(key) for key in differing] if len(differing) <= MAX_NAMING_KEYS else []
         parts = [
-            f"{value:.3g}" if isinstance(value, float) else cut(format_value(value) or "–", 14) for value in values
+            f"{value:.3g}" if isinstance(value, float) else cut(format_value(value) or "–", 14)
+            for value in values
         ]
         return " · ".join(parts) or str(setting.index)
 
     def described(self, values: Mapping[str, Any]) -> str:
         """Return values as `rate = 4, alpha = 0.5`."""
-        text = ", ".join(f"{self.names[key]} = {format_value(value)}" for key, value in sorted(values.items()))
+        text = ", ".join(
+            f"{self.names[key]} = {format_value(value)}" for key, value in sorted(values.items())
+        )
         return text or "the base recipe"
 
 
 def sweep_section(view: SweepView) -> Section:
     parts = (_effects, _cost, _parallel, _settings, _curves, _trials)
     blocks = [_best(view), *(block for part in parts for block in part(view))]
-    return Section(f"Sweep · {view.sweep.path.name}", state(view.sweep, view.sweep.ended), list(_cards(view)), blocks)
+    return Section(
+        f"Sweep · {view.sweep.path.name}", state(view.sweep, view.sweep.ended), list(_cards(view)), blocks
+    )
 
 
 def _name(target: Metric) -> str:
@@ -97,13 +106,17 @@ def _cards(view: SweepView) -> Iterator[Card]:
         setting = view.ranked[0].setting
         interval = setting.interval(view.quality.metric, view.amount, view.unit)
         seeds = (
-            "one seed" if interval is None or interval.count == 1 else f"mean of {interval.count} seeds, 95% interval"
+            "one seed"
+            if interval is None or interval.count == 1
+            else f"mean of {interval.count} seeds, 95% interval"
         )
         note = f"{setting.name}: {view.described(setting.values)}"
         if results.is_by_chance(view.trials, view.ranked):
             note += f" ({results.ONE_SEED})"
         yield Card("Best setting", view.short_name(setting), note)
-        yield Card(f"Best {_name(view.quality)}", _interval(interval, 3), f"At {view.at(view.amount)}, {seeds}.")
+        yield Card(
+            f"Best {_name(view.quality)}", _interval(interval, 3), f"At {view.at(view.amount)}, {seeds}."
+        )
     for name, value in view.sweep.scores.get("test", {}).items():
         if "/" not in name:
             note = "Of the best setting: mean over seeds, each at its best step on the development set."
@@ -145,11 +158,15 @@ def _effects(view: SweepView) -> Iterator[Block]:
     for key, name in view.names.items():
         levels = results.levels([trial.values.get(key) for trial, _ in compared], losses)
         if len(levels) > 1:
-            rows += [[name, level.label, str(level.interval.count), _interval(level.interval)] for level in levels]
+            rows += [
+                [name, level.label, str(level.interval.count), _interval(level.interval)] for level in levels
+            ]
             has_intervals |= any(level.interval.count >= figures.MIN_TRIALS for level in levels)
             drawn.append(inline(figures.effect(name, losses, levels, LOSS_NAME), f"Held-out loss by {name}"))
     if rows:
-        table = Table("Mean loss by value", ["hyperparameter", "value", "trials", LOSS_NAME], rows, folded=True)
+        table = Table(
+            "Mean loss by value", ["hyperparameter", "value", "trials", LOSS_NAME], rows, folded=True
+        )
         bars = "means with 95% intervals over trials, if a value has three" if has_intervals else "means"
         text = f"{counted(len(compared), 'trial')} at {view.at(common)}. Bars: {bars}."
         yield Block("What each hyperparameter does", text, figures=drawn, tables=[table])
@@ -166,7 +183,9 @@ def _cost(view: SweepView) -> Iterator[Block]:
     if len({dot.speed for dot in dots}) > 1 and (len(models) > 1 or None in models):
         figure = figures.speed_against_loss(dots, y=LOSS_NAME)
         text = f"{counted(len(dots), 'setting')} at {view.at(view.front_amount)}."
-        yield Block("Loss against speed", text, figures=[inline(figure, "Loss against speed of every setting")])
+        yield Block(
+            "Loss against speed", text, figures=[inline(figure, "Loss against speed of every setting")]
+        )
 
 
 def _parallel(view: SweepView) -> Iterator[Block]:
@@ -230,7 +249,9 @@ def _trials(view: SweepView) -> Iterator[Block]:
     yield Block(
         tables=[
             Table("Failed trials, which take no part in comparisons", ["trial", "error", "values"], failed),
-            Table("Settings that were not run, because the recipe refuses them", ["why", "settings"], skipped),
+            Table(
+                "Settings that were not run, because the recipe refuses them", ["why", "settings"], skipped
+            ),
             Table("All trials with their last report", header, rows, folded=True),
             settings_table("Settings of the sweep", recipe),
             attempt_table(view.sweep.attempts),

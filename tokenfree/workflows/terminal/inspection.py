@@ -41,7 +41,8 @@ class Window:
     text: str
     words: Sequence[Piece] | None  # None if the data have no such columns
     subwords: Sequence[Piece] | None
-    masked: str | None  # as CANINE-S sees it, with blocks for masked characters; None without subwords or torch
+    # As CANINE-S sees it, with blocks for masked characters; None without subwords or torch.
+    masked: str | None
 
 
 def windows(directory: str, manifest: Manifest, *, num_windows: int, width: int) -> Iterator[Window]:
@@ -55,7 +56,10 @@ def windows(directory: str, manifest: Manifest, *, num_windows: int, width: int)
         text = row.column("text")[0].as_py()
         words = subwords = masked = None
         if "word_starts" in column_names:
-            words = [Piece(*span, text[slice(*span)]) for span in _character_spans(text, _spans(row, "word"), width)]
+            words = [
+                Piece(*span, text[slice(*span)])
+                for span in _character_spans(text, _spans(row, "word"), width)
+            ]
         if "subword_starts" in column_names and vocabulary is not None:
             names = vocabulary.pieces()
             spelled = [names[id] for id in row.column("subword_ids")[0].values.to_pylist()]
@@ -66,7 +70,10 @@ def windows(directory: str, manifest: Manifest, *, num_windows: int, width: int)
 
 
 def subword_pieces(text: str, spans: Sequence[tuple[int, int]], names: Sequence[str]) -> list[Piece]:
-    """Return the subwords of `text` from their spans and names. A run of bytes is one piece, drawn in `<>`."""
+    """Return the subwords of `text` from their spans and names.
+
+    A run of bytes is one piece, drawn in `<>`.
+    """
     pieces: list[Piece] = []
     in_bytes = False
     for (start, end), name in zip(spans, names, strict=True):
@@ -96,7 +103,11 @@ def _spans(row: pa.RecordBatch, kind: str) -> list[tuple[int, int]]:
 def _sample(storage: Storage, manifest: Manifest, num_windows: int) -> Iterator[tuple[int, pa.RecordBatch]]:
     shards = manifest.splits["train"].shards
     bounds = np.cumsum([0, *(shard.rows for shard in shards)])
-    chosen = np.unique(np.linspace(0, bounds[-1] - 1, num_windows).astype(int)) if bounds[-1] and num_windows else []
+    chosen = (
+        np.unique(np.linspace(0, bounds[-1] - 1, num_windows).astype(int))
+        if bounds[-1] and num_windows
+        else []
+    )
     for number in chosen:
         index = int(np.searchsorted(bounds, number, side="right")) - 1
         with storage.open(shards[index].path) as file:
@@ -128,17 +139,26 @@ def counts(manifest: Manifest) -> Iterator[dict[str, Any]]:
     for split, content in manifest.splits.items():
         for language in sorted({shard.language for shard in content.shards}):
             shards = [shard for shard in content.shards if shard.language == language]
-            names = {"documents": "documents", "windows": "rows", "characters": "characters", "bytes": "bytes"}
+            names = {
+                "documents": "documents",
+                "windows": "rows",
+                "characters": "characters",
+                "bytes": "bytes",
+            }
             sums = {name: sum(getattr(shard, key) for shard in shards) for name, key in names.items()}
             yield {"split": split, "language": language, **sums, "shards": len(shards)}
 
 
 def counts_table(manifest: Manifest) -> Table:
-    numbers = (Column(name, justify="right") for name in ("documents", "windows", "characters", "MB", "shards"))
+    numbers = (
+        Column(name, justify="right") for name in ("documents", "windows", "characters", "MB", "shards")
+    )
     table = Table("split", "language", *numbers, box=None, header_style="bold", pad_edge=False)
     for row in counts(manifest):
         numbers = [f"{row[name]:,}" for name in ("documents", "windows", "characters")]
-        table.add_row(row["split"], row["language"], *numbers, f"{row['bytes'] / 1e6:,.1f}", f"{row['shards']:,}")
+        table.add_row(
+            row["split"], row["language"], *numbers, f"{row['bytes'] / 1e6:,.1f}", f"{row['shards']:,}"
+        )
     return table
 
 
@@ -154,7 +174,9 @@ def pages_line(manifest: Manifest) -> Text:
 
 
 def columns(manifest: Manifest) -> dict[str, str]:
-    return {field.name: str(field.type).replace(" not null", "") for field in schema(manifest.config["columns"])}
+    return {
+        field.name: str(field.type).replace(" not null", "") for field in schema(manifest.config["columns"])
+    }
 
 
 def columns_table(manifest: Manifest) -> Table:
@@ -167,7 +189,11 @@ def columns_table(manifest: Manifest) -> Table:
 def show_window(console: Console, window: Window) -> None:
     """Print a window, followed by its words, subwords and masks."""
     labels = " ".join(window.labels.values())
-    heading = ("\n", (f"window {window.number:,}", "bold"), f"  {one_line(labels)}, {window.characters:,} characters")
+    heading = (
+        "\n",
+        (f"window {window.number:,}", "bold"),
+        f"  {one_line(labels)}, {window.characters:,} characters",
+    )
     console.print(Text.assemble(*heading))
     rest = "…" if window.characters > len(window.text) else ""
     console.print(Text(window.text.replace("\n", "⏎ ") + rest))
@@ -195,7 +221,10 @@ _FIRST = 4  # numbers of an embedding that are shown
 
 
 def described(directory: str, *, num_texts: int, width: int) -> dict[str, Any]:
-    """Return counts, columns and the first texts of a folder of embeddings. Raises UserError if it is incomplete."""
+    """Return counts, columns and the first texts of a folder of embeddings.
+
+    Raises UserError if it is incomplete.
+    """
     from tokenfree.train.inference.embed import COUNTS, finished
 
     storage = Storage.at(directory)
@@ -218,7 +247,9 @@ def described(directory: str, *, num_texts: int, width: int) -> dict[str, Any]:
 def embedding_lines(summary: Mapping[str, Any]) -> Iterator[str]:
     pooling = f" ({summary['pooling']})" if summary["pooling"] else ""
     yield f"{counted(summary['vectors'], 'vector')} of width {summary['width']:,}, of {summary['of']}{pooling}"
-    yield ", ".join(counted(summary[name], name.removesuffix("s")) for name in ("texts", "characters", "shards"))
+    yield ", ".join(
+        counted(summary[name], name.removesuffix("s")) for name in ("texts", "characters", "shards")
+    )
     for name, kind in summary["columns"].items():
         yield f"  {name:<12}{kind}"
     for row in summary["sample"]:

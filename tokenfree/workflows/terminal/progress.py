@@ -78,7 +78,10 @@ class Display:
         self.console.print(Text(one_line(text)), soft_wrap=True)
 
     def stop(self, *, keep: bool) -> None:
-        """Stop drawing. With `keep`, draw once more and begin a new line; otherwise, erase the drawn lines."""
+        """Stop drawing.
+
+        With `keep`, draw once more and begin a new line; otherwise, erase the drawn lines.
+        """
         if self._shown is not None:
             self._shown.transient = not keep
             self._shown.stop()
@@ -88,8 +91,9 @@ class Display:
 class LiveLine:
     """A line that is redrawn in place in a terminal, and written every ten seconds to a log file.
 
-    It has parts, the most important first. A terminal shows as many of them as fit into a line. A log file shows all of
-    them, after the time of day. `quiet` prints only messages; `verbose` writes lines as in a log file.
+    It has parts, the most important first. A terminal shows as many of them as fit into a line. A log file
+    shows all of them, after the time of day. `quiet` prints only messages; `verbose` writes lines as in a log
+    file.
     """
 
     def __init__(self, stream: TextIO | None = None, *, verbosity: Verbosity = "normal") -> None:
@@ -103,7 +107,10 @@ class LiveLine:
         self._waiting: tuple[str, float] | None = None  # message, and the time when waiting began
 
     def show(self, *parts: str, final: bool = False) -> None:
-        """Replace the shown parts. A log waits for `LOG_INTERVAL` to pass. If `final`, the line is kept at once."""
+        """Replace the shown parts.
+
+        A log waits for `LOG_INTERVAL` to pass. If `final`, the line is kept at once.
+        """
         self.shown, self._waiting = () if self._quiet else parts, None
         if self.live:
             self._display.show()
@@ -194,7 +201,9 @@ class StageLine(LiveLine):
             self.stage, self.first, self.start = progress.stage, progress, time.monotonic()
         self.last = progress
         seconds, done = time.monotonic() - self.start, progress.done - self.first.done
-        counts = f"{progress.done:,} of {counted(progress.total, 'split' if self.stage == 'read' else 'shard')}"
+        counts = (
+            f"{progress.done:,} of {counted(progress.total, 'split' if self.stage == 'read' else 'shard')}"
+        )
         parts = [self.stage if self.stage == "vocabulary" else f"{self.stage:<11}{counts}"]
         if seconds > 1 and done and progress.done < progress.total:
             parts.append(f"about {clock(seconds * (progress.total - progress.done) / done)} left")

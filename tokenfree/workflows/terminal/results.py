@@ -84,7 +84,10 @@ def money(amount: float) -> str:
 
 
 def loss_lines(result: "PretrainResult") -> list[str]:
-    """Return the held-out loss. A second line compares it with context-free baselines, if the run has counted them."""
+    """Return the held-out loss.
+
+    A second line compares it with context-free baselines, if the run has counted them.
+    """
     means = result.validation_means
     loss = means.get("validation_masked_loss", result.validation_loss)
     line = f"held-out loss {loss:.3f} nats per {result.symbol or 'target'}"
@@ -94,7 +97,9 @@ def loss_lines(result: "PretrainResult") -> list[str]:
     masked_only = means.get("validation_masked_only_loss")
     if masked_only is None:
         return [line]
-    line += f"; on hidden targets {masked_only:.3f} nats, {100 * means['validation_masked_only_accuracy']:.1f}%"
+    line += (
+        f"; on hidden targets {masked_only:.3f} nats, {100 * means['validation_masked_only_accuracy']:.1f}%"
+    )
     compared = _compared(masked_only, result)
     return [line, compared] if compared else [line]
 
@@ -150,7 +155,10 @@ def metric_lines(metrics: Mapping[str, float]) -> Iterator[str]:
 
 
 def margin_text(margin: float, low: float | None, high: float | None, per: str = "") -> str:
-    """Return `0.59 nats (95% interval 0.45 to 0.74) below`. Of a loss above, margin and interval change their signs."""
+    """Return `0.59 nats (95% interval 0.45 to 0.74) below`.
+
+    Of a loss above, margin and interval change their signs.
+    """
     sign, side = (1, "below") if margin > 0 else (-1, "above")
     first, last = (None, None) if low is None or high is None else sorted((sign * low, sign * high))
     interval = "" if first is None else f" (95% interval {first:z.2f} to {last:z.2f})"
@@ -187,26 +195,36 @@ def score_lines(result: Mapping[str, Any]) -> list[str]:
             baseline_scores = ", ".join(
                 f"{value:.4f} ({name})" for name, value in main_baselines(result, split).items()
             )
-            lines += [f"      baseline: {next(iter(scores))} {baseline_scores}{_sampled(result, split)}"] * bool(
-                baseline_scores
-            )
+            lines += [
+                f"      baseline: {next(iter(scores))} {baseline_scores}{_sampled(result, split)}"
+            ] * bool(baseline_scores)
     return lines
 
 
 def _sampled(result: Mapping[str, Any], split: str) -> str:
     lines = result.get("baseline_lines") or {}
-    parts = [(what, lines[name]) for what, name in (("fitted to", "train"), ("scored on", split)) if name in lines]
+    parts = [
+        (what, lines[name]) for what, name in (("fitted to", "train"), ("scored on", split)) if name in lines
+    ]
     return "".join(f", {what} {used:,} of {whole:,} lines" for what, (used, whole) in parts)
 
 
 def prediction_lines(prediction: Mapping[str, Any]) -> Iterator[str]:
     if "answer" in prediction:
         span = prediction["span"]
-        yield f"{span['start']:>6}:{span['end']:<6} {prediction['answer']}" if prediction["answer"] else "no answer"
+        yield (
+            f"{span['start']:>6}:{span['end']:<6} {prediction['answer']}"
+            if prediction["answer"]
+            else "no answer"
+        )
     elif "spans" in prediction:
-        yield from (_span(span) for span in prediction["spans"]) if prediction["spans"] else ("nothing found",)
+        yield from (
+            (_span(span) for span in prediction["spans"]) if prediction["spans"] else ("nothing found",)
+        )
     elif "tags" in prediction:
-        yield " ".join(f"{word}/{tag}" for word, tag in zip(prediction["words"], prediction["tags"], strict=True))
+        yield " ".join(
+            f"{word}/{tag}" for word, tag in zip(prediction["words"], prediction["tags"], strict=True)
+        )
     elif "probabilities" in prediction:
         by_share = sorted(prediction["probabilities"].items(), key=lambda item: -item[1])
         yield ", ".join(f"{label} {100 * share:.1f}%" for label, share in by_share[:5])

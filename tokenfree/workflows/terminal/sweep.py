@@ -107,7 +107,9 @@ class SweepTable:
                     self._log_trial(trial)
         elif "trial" in event:
             trial = trials[event["trial"]]
-            if event["event"] in ("begin", "report") or (trial.ended and trial.state != self._states.get(trial.name)):
+            if event["event"] in ("begin", "report") or (
+                trial.ended and trial.state != self._states.get(trial.name)
+            ):
                 self._log_trial(trial)
 
     def _log_trial(self, trial: TrialState) -> None:
@@ -126,7 +128,10 @@ class SweepTable:
 
 
 def frame(history: History, summary: str, max_trials: int) -> RenderableType:
-    """Return the table of at most `most` trials: running ones first, then the best ones. Settings are never cut."""
+    """Return the table of at most `most` trials: running ones first, then the best ones.
+
+    Settings are never cut.
+    """
     trials = sorted((trial for trial in history.trials.values() if trial.state != "waiting"), key=_order)
     line = Text(one_line(summary), no_wrap=True, overflow="ellipsis")
     if not trials:
@@ -168,7 +173,9 @@ def summary(history: History, seconds: float, earlier: float = 0) -> str:
 
 def _done(history: History) -> float:
     """Return the number of trials that have ended, plus the parts of the running ones that are trained."""
-    return sum(1 if trial.ended else trial.report_number / trial.last_report for trial in history.trials.values())
+    return sum(
+        1 if trial.ended else trial.report_number / trial.last_report for trial in history.trials.values()
+    )
 
 
 def log_line(trial: TrialState) -> str:
@@ -176,7 +183,11 @@ def log_line(trial: TrialState) -> str:
     name, _, step, loss, rate, state = _row(trial)
     parts = [name, state if state != "failed" else f"failed: {trial.error or 'no message'}"]
     quality = quality_name(trial.target)
-    parts += [f"step {step}"] * bool(step) + [f"{quality} {loss}"] * bool(loss) + [f"{rate} characters/s"] * bool(rate)
+    parts += (
+        [f"step {step}"] * bool(step)
+        + [f"{quality} {loss}"] * bool(loss)
+        + [f"{rate} characters/s"] * bool(rate)
+    )
     return "  ".join(parts)
 
 
@@ -196,7 +207,9 @@ def _order(trial: TrialState) -> tuple[int, int, float, str]:
 
 def _row(trial: TrialState) -> tuple[str, ...]:
     keys, last = sorted(trial.values), trial.last
-    settings = (f"{key}={format_value(trial.values[full])}" for key, full in zip(short_names(keys), keys, strict=True))
+    settings = (
+        f"{key}={format_value(trial.values[full])}" for key, full in zip(short_names(keys), keys, strict=True)
+    )
     loss, rate = last.get(trial.target.metric), last.get("characters_per_second")
     return (
         trial.name,

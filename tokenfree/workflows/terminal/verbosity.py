@@ -27,7 +27,9 @@ def set_logging(verbosity: Verbosity, *, debug: bool) -> None:
     """Choose the libraries' log messages to show: all if verbose, warnings with `debug`, otherwise only errors."""
     if verbosity == "verbose":
         line = "%(asctime)s  %(name)s: %(message)s"
-        logging.basicConfig(stream=sys.stderr, level=logging.INFO, format=line, datefmt="%H:%M:%S", force=True)
+        logging.basicConfig(
+            stream=sys.stderr, level=logging.INFO, format=line, datefmt="%H:%M:%S", force=True
+        )
     elif not debug:  # libraries warn about missing extras, but whatever matters raises an error
         logging.getLogger().setLevel(logging.ERROR)
         logging.getLogger("tokenfree").setLevel(logging.WARNING)  # one line each
@@ -42,4 +44,7 @@ def show_settings(verbosity: Verbosity, settings: Any) -> None:
 
         from tokenfree.core.settings import to_mapping
 
-        print(f"settings\n{yaml.safe_dump(to_mapping(settings), sort_keys=False, allow_unicode=True)}", file=sys.stderr)
+        print(
+            f"settings\n{yaml.safe_dump(to_mapping(settings), sort_keys=False, allow_unicode=True)}",
+            file=sys.stderr,
+        )

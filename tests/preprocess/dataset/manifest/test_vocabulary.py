@@ -40,7 +40,9 @@ def test_a_folder_with_and_without_one(model: bytes, tmp_path: Path) -> None:
 
 def test_any_flipped_bit_is_noticed_beside_a_manifest(model: bytes, tmp_path: Path) -> None:
     path = write(tmp_path, model)
-    (tmp_path / "manifest.json").write_text(json.dumps({"vocabulary_sha256": hashlib.sha256(model).hexdigest()}))
+    (tmp_path / "manifest.json").write_text(
+        json.dumps({"vocabulary_sha256": hashlib.sha256(model).hexdigest()})
+    )
     assert load_vocabulary(str(tmp_path)) is not None
     for place in range(0, len(model), len(model) // 20):
         path.write_bytes(model[:place] + bytes([model[place] ^ 16]) + model[place + 1 :])
@@ -56,5 +58,7 @@ def test_what_the_library_refuses_is_one_line(piece: bytes, model: bytes, tmp_pa
     with pytest.raises(UserError, match=r"not a SentencePiece model"):
         Vocabulary(damaged)
     write(tmp_path, damaged)
-    with pytest.raises(UserError, match=r"vocabulary/subwords\.model: damaged, it is not a SentencePiece model"):
+    with pytest.raises(
+        UserError, match=r"vocabulary/subwords\.model: damaged, it is not a SentencePiece model"
+    ):
         load_vocabulary(str(tmp_path))

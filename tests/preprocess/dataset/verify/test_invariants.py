@@ -19,7 +19,9 @@ Row = dict[str, Any]
 @pytest.fixture(scope="module")
 def vocabulary() -> Vocabulary:
     return Vocabulary.load(
-        train_vocabulary(TEXTS, VocabularyConfig(size=284, required_characters="none", character_coverage=1.0), 0)
+        train_vocabulary(
+            TEXTS, VocabularyConfig(size=284, required_characters="none", character_coverage=1.0), 0
+        )
     )
 
 
@@ -93,7 +95,8 @@ def test_a_subword_with_white_space(rows: list[Row], vocabulary: Vocabulary) -> 
     last = next(index for index, end in enumerate(rows[1]["subword_ends"]) if end == 6)
     rows[1]["subword_ends"][last] = 7
     assert (
-        check_windows(batch_of(rows), vocabulary) == "row 1: subword_starts: a subword starts or ends with white space"
+        check_windows(batch_of(rows), vocabulary)
+        == "row 1: subword_starts: a subword starts or ends with white space"
     )
 
 

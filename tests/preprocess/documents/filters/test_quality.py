@@ -124,7 +124,8 @@ def test_every_page_is_counted_once() -> None:
 
 
 def test_a_page_of_another_language_is_not_even_cleaned() -> None:
-    broken = Page("enwiki:1:1", "en", "", "x", model="wikitext", kind="wikitext")  # cleaned, it would be a failure
+    # Cleaned, it would be a failure.
+    broken = Page("enwiki:1:1", "en", "", "x", model="wikitext", kind="wikitext")
     counters = PageCounters()
     assert list(extract([broken], (0,), FilterConfig(languages=("uk",)), counters)) == []
     assert counters.filtered == {"other_language": 1}

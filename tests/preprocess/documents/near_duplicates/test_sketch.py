@@ -17,7 +17,9 @@ ALPHABETS = [
 
 def exact(first: str, second: str, length: int) -> float:
     """Jaccard similarity of the sets of shingles."""
-    sets = [{text[start : start + length] for start in range(len(text) - length + 1)} for text in (first, second)]
+    sets = [
+        {text[start : start + length] for start in range(len(text) - length + 1)} for text in (first, second)
+    ]
     return len(sets[0] & sets[1]) / len(sets[0] | sets[1])
 
 
@@ -57,7 +59,14 @@ def test_long_texts_are_read_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_sketches_are_the_same_for_ever() -> None:
     """What an earlier attempt at a job wrote is compared with what this one does."""
-    assert sketch("Seven geese argue about bread.", 9)[:6].tolist() == [40942, 40942, 8797, 53245, 8797, 65140]
+    assert sketch("Seven geese argue about bread.", 9)[:6].tolist() == [
+        40942,
+        40942,
+        8797,
+        53245,
+        8797,
+        65140,
+    ]
     assert band_hashes(sketch("Seven geese argue about bread.", 9)[None], 8)[0, 0] == 3855572769283226947
 
 

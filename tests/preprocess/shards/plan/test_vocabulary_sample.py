@@ -24,8 +24,14 @@ def test_smoothing_lifts_small_languages() -> None:
     assert sample_quotas({"en": 0}, 10, 0.7) == {}
 
 
-@given(st.dictionaries(st.text(min_size=1), st.integers(0, 10**9), max_size=8), st.integers(1, 10**9), st.floats(0, 1))
-def test_quotas_are_within_what_there_is_and_what_is_asked(sizes: dict[str, int], total: int, smoothing: float) -> None:
+@given(
+    st.dictionaries(st.text(min_size=1), st.integers(0, 10**9), max_size=8),
+    st.integers(1, 10**9),
+    st.floats(0, 1),
+)
+def test_quotas_are_within_what_there_is_and_what_is_asked(
+    sizes: dict[str, int], total: int, smoothing: float
+) -> None:
     quotas = sample_quotas(sizes, total, smoothing)
     assert all(0 <= quota <= sizes[language] for language, quota in quotas.items())
     assert sum(quotas.values()) <= total
@@ -60,10 +66,14 @@ def test_a_text_that_is_moved_counts_where_it_goes(tmp_path: Path) -> None:
     texts = ["duck", "goose", "swan"]
     found = [Document(text, "en", "", text) for text in texts]
     for fraction, num_texts in ((1e-9, 2), (0.999999, 1)):
-        runs = [SortedRun("r", "", 0, {}, 0, write_documents(storage, "runs", str(fraction), found, fraction))]
+        runs = [
+            SortedRun("r", "", 0, {}, 0, write_documents(storage, "runs", str(fraction), found, fraction))
+        ]
         rule = decide_partitioning(runs, fraction)
         for characters in (100, 6):  # of which a range of positions by its share would miss a single text
-            sample = list(sample_texts(storage, partitions(runs, rule), VocabularyConfig(sample_characters=characters)))
+            sample = list(
+                sample_texts(storage, partitions(runs, rule), VocabularyConfig(sample_characters=characters))
+            )
             assert 0 < len(sample) <= num_texts
             assert characters == 6 or len(sample) == num_texts
             assert {rule.dataset_split(document_key(text)) for text in sample if text in texts} <= {"train"}
@@ -79,5 +89,7 @@ def test_few_long_documents_give_the_quota_too(tmp_path: Path, seed: int) -> Non
     for characters in (100, 1000, 300_000):
         texts = list(sample_texts(storage, whole, VocabularyConfig(sample_characters=characters)))
         assert sum(map(len, texts)) == characters
-        keys = [document_key(document.text) for document in sorted(found, key=lambda it: document_key(it.text))]
+        keys = [
+            document_key(document.text) for document in sorted(found, key=lambda it: document_key(it.text))
+        ]
         assert [document_key(text) for text in texts[:-1]] == keys[: len(texts) - 1]

@@ -52,7 +52,11 @@ def test_local_files_and_another_text_column(tmp_path: Path) -> None:
         str(tmp_path / "rain.parquet")
     )
     found = pages(PreprocessConfig(hf_dataset=(str(tmp_path),), text_column="body"))
-    assert [(type(page), page.id.split(":")[-1]) for page in found] == [(Page, "0"), (Failure, "1"), (Page, "2")]
+    assert [(type(page), page.id.split(":")[-1]) for page in found] == [
+        (Page, "0"),
+        (Failure, "1"),
+        (Page, "2"),
+    ]
     assert [page.reason for page in found if isinstance(page, Failure)] == ["missing_text"]
 
 
@@ -70,13 +74,19 @@ def test_the_hash_is_of_the_values_and_not_of_the_files(saved: str, tmp_path: Pa
 
 
 def test_names() -> None:
-    assert Named.parse("wikimedia/wikipedia:20231101.sw@test") == ("wikimedia/wikipedia", "20231101.sw", "test")
+    assert Named.parse("wikimedia/wikipedia:20231101.sw@test") == (
+        "wikimedia/wikipedia",
+        "20231101.sw",
+        "test",
+    )
     assert Named.parse("bookcorpus") == ("bookcorpus", None, None)
     assert str(Named.parse("a/b:c@d")) == "a/b:c@d"
     assert Named.parse("a/b:c@d").label == "b:c@d"
 
 
-def test_ids_tell_splits_and_folders_apart(saved: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ids_tell_splits_and_folders_apart(
+    saved: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     other = tmp_path / "geese"
     datasets.Dataset.from_dict({"text": ["Another goose."]}).save_to_disk(str(other))
     monkeypatch.chdir(tmp_path)
@@ -85,7 +95,9 @@ def test_ids_tell_splits_and_folders_apart(saved: str, tmp_path: Path, monkeypat
     assert len(found) == len({page.id for page in found}) == 54
     assert f"books:{other}:0" in {page.id for page in found}
     assert "books:geese@test:g0" in {page.id for page in found}
-    assert plan_splits(PreprocessConfig(hf_dataset=both[::-1])) == plan_splits(PreprocessConfig(hf_dataset=both))
+    assert plan_splits(PreprocessConfig(hf_dataset=both[::-1])) == plan_splits(
+        PreprocessConfig(hf_dataset=both)
+    )
 
 
 def test_columns_of_any_type_are_hashed(tmp_path: Path) -> None:

@@ -28,7 +28,9 @@ PACK: dict[str, Callable[[bytes], bytes]] = {
 }
 EACH = pytest.mark.parametrize("ending", PACK)
 ROWS = [{"text": f"Text {number} é\n" * (number % 5)} for number in range(3000)]
-LINES = "\n".join([*(json.dumps(row) for row in ROWS), '{"text": ', '{"txt": "a"}', "", '{"id": 7, "text": "b"}'])
+LINES = "\n".join(
+    [*(json.dumps(row) for row in ROWS), '{"text": ', '{"txt": "a"}', "", '{"id": 7, "text": "b"}']
+)
 BOOK = "Seven geese argue about bread.\n\nNobody wins.\n"
 
 
@@ -40,7 +42,11 @@ def read(*paths: Path, **settings: object) -> list[Page | Failure]:
 def without_name(found: list[Page | Failure], name: str) -> list[tuple[str, str, str]]:
     """What was found, by ids that do not tell the name of the file."""
     return [
-        (each.id.replace(f"books:{name}", ""), each.title if isinstance(each, Page) else each.reason, each.text)
+        (
+            each.id.replace(f"books:{name}", ""),
+            each.title if isinstance(each, Page) else each.reason,
+            each.text,
+        )
         for each in found
     ]
 
@@ -76,7 +82,8 @@ def test_packed_texts_are_those_of_the_plain_file(ending: str, tmp_path: Path) -
 @EACH
 def test_a_cut_file_gives_the_lines_before_the_cut(ending: str, tmp_path: Path) -> None:
     draw = random.Random(0)
-    lines = [json.dumps({"text": "".join(draw.choices("abcdefgh ", k=900))}) for _ in range(2000)]  # blocks of bz2: 2
+    # Blocks of bz2: 2.
+    lines = [json.dumps({"text": "".join(draw.choices("abcdefgh ", k=900))}) for _ in range(2000)]
     data = PACK[ending]("\n".join(lines).encode())
     path = tmp_path / f"a.jsonl.{ending}"
     path.write_bytes(data)
@@ -168,7 +175,11 @@ GOOD = b'{"text": "a"}\n'
 @pytest.mark.parametrize(
     ("name", "data", "told"),
     [
-        ("a.jsonl.gz", b"<html>404</html>", "a.jsonl.gz: no line has a field 'text', write one JSON object a line"),
+        (
+            "a.jsonl.gz",
+            b"<html>404</html>",
+            "a.jsonl.gz: no line has a field 'text', write one JSON object a line",
+        ),
         ("a.jsonl", gz(GOOD), "a.jsonl: no line has a field 'text'"),
         ("a.jsonl.xz", lzma.compress(b"[" + GOOD + b"]"), "a.jsonl.xz: no line has a field 'text'"),
         ("a.jsonl.gz", gz(b'{"body": "a"}'), "no line has a field 'text', only body; .*--text_column NAME"),
@@ -187,7 +198,8 @@ def test_what_is_wrong_with_a_packed_file_is_told(name: str, data: bytes, told: 
 def test_the_name_need_not_tell_which_compression_it_is(tmp_path: Path) -> None:
     (tmp_path / "a.jsonl.gz").write_bytes(lzma.compress(GOOD))
     (tmp_path / "b.jsonl.gz").write_bytes(GOOD)  # unpacked by what downloaded it
-    (tmp_path / "c.jsonl.gz").write_text('{"text": "' + "x" * 300_000 + '"}\n')  # longer than what is looked at
+    # Longer than what is looked at.
+    (tmp_path / "c.jsonl.gz").write_text('{"text": "' + "x" * 300_000 + '"}\n')
     assert [each.text[0] for each in read(tmp_path)] == ["a", "a", "x"]
 
 

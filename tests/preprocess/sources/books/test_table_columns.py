@@ -16,7 +16,14 @@ from tokenfree.preprocess.records import Failure, Page
 from tokenfree.preprocess.sources.splits import plan_splits, read_split
 
 ROWS = [
-    {"body": "Seven geese.", "key": "g7", "lang": "en", "text": "not this", "language": "ja", "id": "nor this"},
+    {
+        "body": "Seven geese.",
+        "key": "g7",
+        "lang": "en",
+        "text": "not this",
+        "language": "ja",
+        "id": "nor this",
+    },
     {"body": "Сім гусей.", "key": "g8", "lang": "uk", "text": "not this", "language": "ja", "id": "nor this"},
 ]
 OWN = {"text_column": "body", "id_column": "key", "language_column": "lang"}
@@ -64,7 +71,9 @@ ROLES = ("text", "id", "language")
 @pytest.mark.parametrize(
     ("written", "role"), [(as_json_lines, "text"), *((form, role) for form in FORMS[1:] for role in ROLES)]
 )  # a line of JSON may lack its id and language
-def test_a_column_that_is_not_there_is_named_with_those_that_are(written: Written, role: str, tmp_path: Path) -> None:
+def test_a_column_that_is_not_there_is_named_with_those_that_are(
+    written: Written, role: str, tmp_path: Path
+) -> None:
     told = rf"(a\.|saved).*'none'.*body, key, lang.*the {role}: --{role}_column NAME"
     with pytest.raises(UserError, match=told):
         plan_splits(configured({**written(tmp_path), f"{role}_column": "none"}))
@@ -72,7 +81,9 @@ def test_a_column_that_is_not_there_is_named_with_those_that_are(written: Writte
 
 @pytest.mark.parametrize("written", [as_parquet, as_dataset])
 @pytest.mark.parametrize("role", ["text", "language"])
-def test_a_column_without_text_is_refused(written: Written, role: str, tmp_path: Path, monkeypatch: Any) -> None:
+def test_a_column_without_text_is_refused(
+    written: Written, role: str, tmp_path: Path, monkeypatch: Any
+) -> None:
     monkeypatch.setitem(ROWS[0], "number", 1)
     monkeypatch.setitem(ROWS[1], "number", 2)
     with pytest.raises(UserError, match=rf"column 'number' holds int64, not text; .*--{role}_column NAME"):
@@ -86,8 +97,14 @@ def test_a_column_without_text_is_refused(written: Written, role: str, tmp_path:
     [
         ('[\n{"text": "a"}\n]\n', "no line has a field 'text', write one JSON object a line"),
         ('\n\n{\n"text": "a"\n}\n', "no line has a field 'text', write one"),
-        ('\ufeff{"text": "a"}\n{"text": "b"}\n'.encode("utf-16-le"), "no line has a field 'text', .* in UTF-8"),
-        ('oops\n\n{"body": "a", "key": 1}\n', "no line has a field 'text', only body, key; .*--text_column NAME"),
+        (
+            '\ufeff{"text": "a"}\n{"text": "b"}\n'.encode("utf-16-le"),
+            "no line has a field 'text', .* in UTF-8",
+        ),
+        (
+            'oops\n\n{"body": "a", "key": 1}\n',
+            "no line has a field 'text', only body, key; .*--text_column NAME",
+        ),
     ],
 )
 def test_json_lines_of_another_form(content: str | bytes, told: str, tmp_path: Path) -> None:
@@ -102,7 +119,8 @@ def test_a_line_without_text_is_no_reason_to_refuse_the_others(tmp_path: Path) -
     path.write_text('{"body": "a"}\nnonsense\n{"text": "b"}\n')
     reasons = [page.reason if isinstance(page, Failure) else page.text for page in read(books=(str(path),))]
     assert reasons == ["missing_text", "bad_json", "b"]
-    path.write_text('{"text": "' + "x" * 300_000 + '"}\n{"body": "a"}\n')  # the first line is longer than what is read
+    # The first line is longer than what is read.
+    path.write_text('{"text": "' + "x" * 300_000 + '"}\n{"body": "a"}\n')
     assert len(read(books=(str(path),))) == 2
 
 

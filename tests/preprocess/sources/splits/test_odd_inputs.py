@@ -39,7 +39,9 @@ def test_what_is_no_stored_file_is_refused(field: str, name: str, tmp_path: Path
         os.chdir(here)
         name = name.replace("PIPE", str(ends[0])).replace("FILE", str(file.fileno()))
         path = name if "/" in name else str(tmp_path / name)
-        with pytest.raises(UserError, match=f"{field}: .*: is not a file, but a pipe, socket or device; save it"):
+        with pytest.raises(
+            UserError, match=f"{field}: .*: is not a file, but a pipe, socket or device; save it"
+        ):
             find_inputs(build(PreprocessConfig, {field: [path]}, source="test"))
     for end in ends:
         os.close(end)
@@ -82,7 +84,9 @@ def test_an_output_among_the_books_is_left_out(tmp_path: Path) -> None:
     assert names("") == ["book.txt", "data2/other.txt"]
     assert names("/**/*") == ["book.txt", "data2/other.txt"]
     assert names("/data/failures/replayed.jsonl") == ["replayed.jsonl"]  # asked for by its name
-    with pytest.raises(UserError, match=f"^books: all files of .*/data are in --output, .*: {output}. Give another"):
+    with pytest.raises(
+        UserError, match=f"^books: all files of .*/data are in --output, .*: {output}. Give another"
+    ):
         names("/data")
     for name in ("book.txt", "data2/other.txt"):
         (tmp_path / name).unlink()
@@ -92,11 +96,16 @@ def test_an_output_among_the_books_is_left_out(tmp_path: Path) -> None:
 
 def found(path: Path, field: str = "books", output: str | None = None) -> list[str]:
     """The names of the inputs of a folder or glob."""
-    return [file.name for file in find_inputs(build(PreprocessConfig, {field: [str(path)]}, source="test"), output)]
+    return [
+        file.name
+        for file in find_inputs(build(PreprocessConfig, {field: [str(path)]}, source="test"), output)
+    ]
 
 
 @pytest.mark.parametrize(("field", "ending"), [("books", "txt"), ("wikipedia", "xml")])
-def test_links_in_folders_and_globs_are_read_like_what_they_lead_to(field: str, ending: str, tmp_path: Path) -> None:
+def test_links_in_folders_and_globs_are_read_like_what_they_lead_to(
+    field: str, ending: str, tmp_path: Path
+) -> None:
     for name in ("store/4f1a", f"store/en/own.{ending}", f"inputs/own.{ending}"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text("Seven geese.")
@@ -111,7 +120,9 @@ def test_links_in_folders_and_globs_are_read_like_what_they_lead_to(field: str, 
     assert found(inputs, field) == names
     assert found(inputs / f"**/*.{ending}", field) == names
     assert found(inputs / f"*/*.{ending}", field) == [f"folder/own.{ending}"]
-    (size,) = {file.size for file in find_inputs(build(PreprocessConfig, {field: [str(inputs)]}, source="test"))}
+    (size,) = {
+        file.size for file in find_inputs(build(PreprocessConfig, {field: [str(inputs)]}, source="test"))
+    }
     assert size == len("Seven geese.")
 
 

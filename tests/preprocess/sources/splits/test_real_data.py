@@ -64,7 +64,9 @@ def test_the_minidumps_are_known_by_their_names(test_data: Path) -> None:
 
 
 @pytest.mark.parametrize("name", NASTY)
-def test_damaged_dumps_give_what_is_whole_and_count_what_is_lost(name: str, test_data: Path, read_all: Reader) -> None:
+def test_damaged_dumps_give_what_is_whole_and_count_what_is_lost(
+    name: str, test_data: Path, read_all: Reader
+) -> None:
     found = read_all(test_data / "nasty" / name)
     num_pages, reasons = NASTY[name]
     assert sum(isinstance(each, Page) for each in found) == num_pages
@@ -80,7 +82,10 @@ def test_dumps_without_a_readable_page_are_refused(name: str, test_data: Path, r
 
 
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(changes=st.lists(st.tuples(st.floats(0, 1), st.integers(0, 255)), min_size=1, max_size=20), cut=st.floats(0, 1))
+@given(
+    changes=st.lists(st.tuples(st.floats(0, 1), st.integers(0, 255)), min_size=1, max_size=20),
+    cut=st.floats(0, 1),
+)
 def test_damaged_real_dumps_never_raise_and_do_not_depend_on_the_cut(
     changes: list[tuple[float, int]],
     cut: float,
@@ -98,7 +103,8 @@ def test_damaged_real_dumps_never_raise_and_do_not_depend_on_the_cut(
     damaged.write_bytes(data)
     split = replace(split, inputs=(str(damaged),))
     found = list(read_split(split))
-    # A last range without a tag cannot know whether it is within a page, and so not whether the dump's end is missing.
+    # A last range without a tag cannot know whether it is within a page, and so not whether the dump's end is
+    # missing.
     last = data.rfind(b"</page>") if name.endswith(".xml") else split.end
     assert found == read_cut(split, [min(int(cut * split.end), last)])
     assert len(found) >= 1

@@ -63,7 +63,9 @@ def test_a_page_without_one_of_its_parts(old: str, new: str, reason: str) -> Non
     assert found.id.startswith("swwiki:")
 
 
-@pytest.mark.parametrize("empty", ["<text/>", '<text bytes="0" />', '<text deleted="deleted"/>', "<text></text>"])
+@pytest.mark.parametrize(
+    "empty", ["<text/>", '<text bytes="0" />', '<text deleted="deleted"/>', "<text></text>"]
+)
 def test_an_empty_text_is_an_empty_page(empty: str) -> None:
     start, end = PAGE.index("<text"), PAGE.index("</text>") + len("</text>")
     found = parse_page((PAGE[:start] + empty + PAGE[end:]).encode(), SITE)
@@ -80,7 +82,9 @@ def test_of_several_revisions_the_last_counts() -> None:
 
 
 def test_the_model_may_follow_the_text() -> None:
-    after = PAGE.replace("<model>wikitext</model>", "").replace("</revision>", "<model>Scribunto</model></revision>")
+    after = PAGE.replace("<model>wikitext</model>", "").replace(
+        "</revision>", "<model>Scribunto</model></revision>"
+    )
     found = parse_page(after.encode(), SITE)
     assert isinstance(found, Page)
     assert found.model == "Scribunto"
@@ -89,11 +93,16 @@ def test_the_model_may_follow_the_text() -> None:
 def test_redirects_are_known_by_their_element_or_by_their_text() -> None:
     by_element = PAGE.replace("<revision>", '<redirect title="Paka" /><revision>')
     by_text = PAGE.replace("Paka", "#redirect [[Paka]]")
-    assert [getattr(parse_page(xml.encode(), SITE), "redirect", None) for xml in (by_element, by_text)] == [True, True]
+    assert [getattr(parse_page(xml.encode(), SITE), "redirect", None) for xml in (by_element, by_text)] == [
+        True,
+        True,
+    ]
 
 
 def test_old_dumps_tell_the_namespace_by_the_title() -> None:
-    found = parse_page(PAGE.replace("<ns>14</ns>", "").replace("Simba", "User:Simba").encode(), SITE, needs_ns=False)
+    found = parse_page(
+        PAGE.replace("<ns>14</ns>", "").replace("Simba", "User:Simba").encode(), SITE, needs_ns=False
+    )
     assert isinstance(found, Page)
     assert found.namespace == 2
 
@@ -157,7 +166,12 @@ def streams() -> Streams:
     )
     data = f"<mediawiki version='0.11'>{pages}</mediawiki>".encode()
     cuts = sorted(
-        {0, len(data), *rng.sample(range(1, len(data)), 25), *(data.index(b"<page>", 3000) + at for at in (0, 3))}
+        {
+            0,
+            len(data),
+            *rng.sample(range(1, len(data)), 25),
+            *(data.index(b"<page>", 3000) + at for at in (0, 3)),
+        }
     )
     return Streams(bz2.compress(data[start:end]) for start, end in pairwise(cuts))
 
@@ -202,7 +216,8 @@ def test_no_cut_changes_what_is_read_and_no_damage_raises(
         data[int(place * (len(data) - 1))] ^= change
     data = data[: len(data) - int(lost * len(data))]
     split = a_split(tmp_path_factory.mktemp("cut") / "dump", bytes(data), "xml" if plain else "bz2")
-    # A last range without a tag cannot know whether it is within a page, and so not whether the dump's end is missing.
+    # A last range without a tag cannot know whether it is within a page, and so not whether the dump's end is
+    # missing.
     last = data.rfind(b"</page>") if plain else len(data)
     places = [min(int(cut * split.end), last) for cut in cuts]
     whole = summary(list(read_split(split)))
@@ -213,7 +228,9 @@ def test_no_cut_changes_what_is_read_and_no_damage_raises(
         assert any(reason in ("truncated", "damaged_stream", "trailing_garbage") for _, reason in whole)
 
 
-def test_every_place_of_a_cut(streams: Streams, read_cut: Callable[..., list[Page | Failure]], tmp_path: Path) -> None:
+def test_every_place_of_a_cut(
+    streams: Streams, read_cut: Callable[..., list[Page | Failure]], tmp_path: Path
+) -> None:
     data = b"".join(map(bz2.decompress, streams))[:3000] + b"</mediawiki>"
     split = a_split(tmp_path / "dump", data, "xml")
     whole = summary(list(read_split(split)))
@@ -222,7 +239,9 @@ def test_every_place_of_a_cut(streams: Streams, read_cut: Callable[..., list[Pag
         assert summary(read_cut(split, [cut])) == whole
 
 
-def test_hostile_pages_cost_bounded_memory_and_fail_alone(tmp_path: Path, make_page: Callable[..., str]) -> None:
+def test_hostile_pages_cost_bounded_memory_and_fail_alone(
+    tmp_path: Path, make_page: Callable[..., str]
+) -> None:
     path = tmp_path / "swwiki.xml"
     bomb = '<!DOCTYPE m [<!ENTITY a "aaaaaaaaaa"><!ENTITY b "&a;&a;&a;&a;&a;&a;&a;&a;">]><mediawiki version="0.11">'
     with path.open("w") as file:
@@ -237,7 +256,9 @@ def test_hostile_pages_cost_bounded_memory_and_fail_alone(tmp_path: Path, make_p
         file.write(make_page(4, "na\0na &#xD800; na"))
         file.write("</mediawiki>")
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    found = [each for split in plan_splits(PreprocessConfig(wikipedia=(str(path),))) for each in read_split(split)]
+    found = [
+        each for split in plan_splits(PreprocessConfig(wikipedia=(str(path),))) for each in read_split(split)
+    ]
     assert [each.id for each in found] == [f"swwiki:{number}:{number + 1000}" for number in range(1, 5)]
     assert found[0].text == "&b;&b;"
     assert found[1].text == "y" * 50_000_000
@@ -247,12 +268,18 @@ def test_hostile_pages_cost_bounded_memory_and_fail_alone(tmp_path: Path, make_p
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 500_000  # kB
 
 
-@pytest.mark.parametrize("piece", ["<page>", "<page><revision>", "</page>", "<text ", "<page><title ", "<![CDATA["])
-def test_no_repetition_takes_quadratic_time(piece: str, tmp_path: Path, make_page: Callable[..., str]) -> None:
+@pytest.mark.parametrize(
+    "piece", ["<page>", "<page><revision>", "</page>", "<text ", "<page><title ", "<![CDATA["]
+)
+def test_no_repetition_takes_quadratic_time(
+    piece: str, tmp_path: Path, make_page: Callable[..., str]
+) -> None:
     path = tmp_path / "swwiki.xml"
     path.write_text(f"<mediawiki version='0.11'>{make_page(1, piece * 300_000)}{make_page(2)}</mediawiki>")
     start = time.process_time()
-    found = [each for split in plan_splits(PreprocessConfig(wikipedia=(str(path),))) for each in read_split(split)]
+    found = [
+        each for split in plan_splits(PreprocessConfig(wikipedia=(str(path),))) for each in read_split(split)
+    ]
     assert found[-1].id == "swwiki:2:1002"
     assert time.process_time() - start < 20  # seconds; quadratic time would be an hour
 

@@ -52,7 +52,8 @@ def test_nothing_but_white_space_is_lost(text: str, max_characters: int) -> None
 
 @settings(deadline=None)
 @given(
-    st.lists(st.sampled_from(["Yes.", "It was so.", "A somewhat longer one, too."]), min_size=1), st.integers(27, 90)
+    st.lists(st.sampled_from(["Yes.", "It was so.", "A somewhat longer one, too."]), min_size=1),
+    st.integers(27, 90),
 )
 def test_sentences_that_fit_are_whole_and_windows_are_full(sentences: list[str], max_characters: int) -> None:
     windows = windows_of(" ".join(sentences), max_characters)

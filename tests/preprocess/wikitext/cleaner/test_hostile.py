@@ -80,7 +80,9 @@ def test_the_longest_line(sites):
     assert text.startswith("lorem ipsum, dolor (sit) lorem")
 
 
-@pytest.mark.parametrize("name", ["unclosed kept templates", "nested links", "dropped templates", "mixed", "ranges"])
+@pytest.mark.parametrize(
+    "name", ["unclosed kept templates", "nested links", "dropped templates", "mixed", "ranges"]
+)
 def test_work_is_linear(name, sites, monkeypatch):
     """Twice the page, at most twice the calls of a function written in Python (and some for the rest)."""
 
@@ -150,7 +152,9 @@ _balanced = st.recursive(
 @given(wikitext=_balanced)
 def test_balanced_marks_leave_nothing(wikitext, sites):
     text = clean(wikitext, sites["en"])
-    assert not any(mark in text for mark in ("{{", "}}", "[[", "]]", "{|", "|}", "<ref", "</ref", "'''", "<small"))
+    assert not any(
+        mark in text for mark in ("{{", "}}", "[[", "]]", "{|", "|}", "<ref", "</ref", "'''", "<small")
+    )
 
 
 @settings(max_examples=200, deadline=None)

@@ -34,7 +34,9 @@ def test_no_markup_is_left(dump, test_data):
     assert not any(re.search(r"\n\n|[ \t]\n|[\x00-\x08]", text) for text in texts)
 
 
-@pytest.mark.parametrize("dump", ["enwiki-2016-shortened.xml.bz2", "zhwiki-excerpt.xml", "minidumps/dewiki.xml.bz2"])
+@pytest.mark.parametrize(
+    "dump", ["enwiki-2016-shortened.xml.bz2", "zhwiki-excerpt.xml", "minidumps/dewiki.xml.bz2"]
+)
 def test_prose_is_that_of_mwparserfromhell(dump, test_data):
     site, articles = read_articles(test_data / "wiki-dumps" / dump)
     _, plain = similarities([wikitext for _, wikitext in articles[:25]], site)

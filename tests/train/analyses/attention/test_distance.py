@@ -29,7 +29,9 @@ def look_at(model: AnalysedModel, head: int, key_of: list[int]) -> None:
 def test_a_head_that_looks_k_units_away_has_the_distance_k(make_model: MakeModel) -> None:
     model = make_model(trunk=ABS)
     for head in range(4):  # k = 5 head, to the left where there is so much text, else to the right
-        look_at(model, head, [query - 5 * head if query >= 5 * head else query + 5 * head for query in range(64)])
+        look_at(
+            model, head, [query - 5 * head if query >= 5 * head else query + 5 * head for query in range(64)]
+        )
     found = attention_distances(model, SampledTexts(["x" * 38, "y" * 30], 0))
     rows = found["rows"]
     assert [row["distance"] for row in rows] == [0, 5, 10, 15]
@@ -47,13 +49,16 @@ def test_the_shares_of_cls_and_sep_and_real_queries_alone_count(make_model: Make
     cls, at_11 = attention_distances(model, texts)["rows"][:2]
     assert cls["cls"] == 1
     assert cls["sep"] == 0
-    # 0 + 1 + ... + 11 for the 12 units of one, + ... + 21 for the 22 of the other; padding would add larger ones.
+    # 0 + 1 + ... + 11 for the 12 units of one, + ... + 21 for the 22 of the other; padding would add larger
+    # ones.
     assert cls["distance"] == pytest.approx((66 + 231) / 34)
     assert at_11["sep"] == pytest.approx(12 / 34)
     assert at_11["itself"] == pytest.approx(2 / 34)
 
 
-def test_uniform_attention_has_the_distance_and_the_entropy_that_are_told_for_it(make_model: MakeModel) -> None:
+def test_uniform_attention_has_the_distance_and_the_entropy_that_are_told_for_it(
+    make_model: MakeModel,
+) -> None:
     model = make_model()
     with torch.no_grad():
         layer: Any = model.encoder.trunk.layers[0]
@@ -72,13 +77,17 @@ def test_uniform_attention_has_the_distance_and_the_entropy_that_are_told_for_it
 
 def test_mixtures_have_an_entropy_and_no_place(make_model: MakeModel) -> None:
     for projection in range(8, 20):  # as many mixtures as units, with padding or without, are still no units
-        model = make_model(trunk={"attention": {"name": "linformer", "projection": projection, "max_units": 64}})
+        model = make_model(
+            trunk={"attention": {"name": "linformer", "projection": projection, "max_units": 64}}
+        )
         row = attention_distances(model, SampledTexts(["x" * 10], 0))["rows"][0]
         assert 0 < row["entropy"] <= torch.log2(torch.tensor(projection + 1e-4))
         assert all(row[name] is None for name in ("distance", "itself", "cls", "sep"))
 
 
 def test_windows_keep_heads_near(make_model: MakeModel) -> None:
-    model = make_model(trunk={"attention": {"name": "sliding_global", "one_sided_window": 1, "global_units": 0}})
+    model = make_model(
+        trunk={"attention": {"name": "sliding_global", "one_sided_window": 1, "global_units": 0}}
+    )
     for row in attention_distances(model, SampledTexts(["some words of text"], 0))["rows"]:
         assert 0.5 < row["distance"] < 0.75

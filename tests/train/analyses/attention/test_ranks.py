@@ -42,7 +42,9 @@ def test_positions_in_the_heads_raise_the_rank(make_model: MakeModel) -> None:
 
 
 def test_offsets_make_a_toeplitz_matrix_of_full_rank(make_model: MakeModel) -> None:
-    model = make_model(trunk={"positions": {"name": "diet_rel", "max_units": 64}, "segments": {"name": "per_head"}})
+    model = make_model(
+        trunk={"positions": {"name": "diet_rel", "max_units": 64}, "segments": {"name": "per_head"}}
+    )
     with torch.no_grad():
         model.encoder.trunk.positions.by_offset_LHO.normal_()
     found = attention_ranks(model, TEXT)
@@ -53,9 +55,13 @@ def test_offsets_make_a_toeplitz_matrix_of_full_rank(make_model: MakeModel) -> N
 
 
 def test_what_is_not_there_is_none(make_model: MakeModel) -> None:
-    alone = make_model(trunk={"attention": {"name": "multi_scale", "scales": [1]}, "layer": {"name": "multi_scale"}})
+    alone = make_model(
+        trunk={"attention": {"name": "multi_scale", "scales": [1]}, "layer": {"name": "multi_scale"}}
+    )
     # A stack of such heads alone keeps their logits; beside others they need none.
-    some = make_model(trunk={"attention": {"name": "multi_scale", "scales": [1, 3]}, "layer": {"name": "multi_scale"}})
+    some = make_model(
+        trunk={"attention": {"name": "multi_scale", "scales": [1, 3]}, "layer": {"name": "multi_scale"}}
+    )
     assert all(row["rank"] is not None for row in attention_ranks(alone, TEXT)["rows"])
     ranks = [row["rank"] for row in attention_ranks(some, TEXT)["rows"]]
     assert ranks[0] is None

@@ -26,7 +26,9 @@ PATTERNS: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize("trunk", PATTERNS, ids=lambda trunk: str(list(trunk.items())))
-def test_weights_average_the_values_to_what_the_pattern_gives(trunk: dict[str, Any], make_model: MakeModel) -> None:
+def test_weights_average_the_values_to_what_the_pattern_gives(
+    trunk: dict[str, Any], make_model: MakeModel
+) -> None:
     model = make_model(trunk={"layers": 2, **trunk})
     with torch.no_grad():
         for parameter in model.encoder.trunk.parameters():
@@ -56,7 +58,9 @@ def test_weights_average_the_values_to_what_the_pattern_gives(trunk: dict[str, A
 @pytest.mark.parametrize("positions", ["none", "diet_abs", "diet_rel", "shaw", "t5", "tupe"])
 def test_logits_are_those_of_the_weights(positions: str, make_model: MakeModel) -> None:
     limit = {"max_units": 64} if positions not in ("none", "shaw", "t5") else {}
-    model = make_model(trunk={"layers": 2, "positions": {"name": positions, **limit}, "segments": {"name": "per_head"}})
+    model = make_model(
+        trunk={"layers": 2, "positions": {"name": positions, **limit}, "segments": {"name": "per_head"}}
+    )
     with torch.no_grad():
         for parameter in model.encoder.trunk.parameters():
             parameter.normal_(std=0.3)
@@ -72,7 +76,10 @@ def test_logits_are_those_of_the_weights(positions: str, make_model: MakeModel) 
 
 def test_real_units_are_those_of_real_characters(make_model: MakeModel) -> None:
     """CANINE's mask says of one unit with real characters that it is none; and SEP is among other characters there."""
-    strided = {"downsampler": {"name": "strided_conv", "rate": 4, "block": 16}, "upsampler": {"name": "repeat_concat"}}
+    strided = {
+        "downsampler": {"name": "strided_conv", "rate": 4, "block": 16},
+        "upsampler": {"name": "repeat_concat"},
+    }
     counts = []
     for text in ("abcdefg", "abcdefgh", "a"):
         model = make_model(**strided)

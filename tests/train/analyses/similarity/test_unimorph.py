@@ -7,7 +7,9 @@ import pytest
 from tokenfree.core.errors import UserError
 from tokenfree.train.analyses.similarity import draw_pairs, read_unimorph, unimorph_files
 
-WORDS = {f"lemma{number}": [f"w{number}{ending}" for ending in ("", "s", "ed", "ing")] for number in range(20)}
+WORDS = {
+    f"lemma{number}": [f"w{number}{ending}" for ending in ("", "s", "ed", "ing")] for number in range(20)
+}
 
 
 def test_lemma_and_form_of_every_format(tmp_path: Path) -> None:
@@ -33,7 +35,11 @@ def test_the_real_files_are_read(test_data: Path) -> None:
     lemmas = {name: read_unimorph(path) for name, path in files.items()}
     assert len(lemmas["swc"]) == 100
     assert lemmas["eng"]["zip"][0] == "zip"
-    assert all(not any(character.isspace() for character in word) for words in lemmas["nld"].values() for word in words)
+    assert all(
+        not any(character.isspace() for character in word)
+        for words in lemmas["nld"].values()
+        for word in words
+    )
 
 
 def test_a_file_that_is_none_names_its_line(tmp_path: Path) -> None:
@@ -54,7 +60,9 @@ def test_pairs_are_of_one_lemma_and_of_two() -> None:
     assert len(set(pairs.related)) == 30
     # A pair for each lemma before any has a second one.
     assert sorted(pairs.lemmas[:20].tolist()) == list(range(20))
-    for (one, other), (own, stranger), lemma in zip(pairs.related, pairs.random, pairs.lemmas.tolist(), strict=True):
+    for (one, other), (own, stranger), lemma in zip(
+        pairs.related, pairs.random, pairs.lemmas.tolist(), strict=True
+    ):
         words = WORDS[f"lemma{lemma}"]
         assert {one, other, own} <= set(words)
         assert one != other
@@ -62,13 +70,21 @@ def test_pairs_are_of_one_lemma_and_of_two() -> None:
 
 
 def test_pairs_follow_the_seed_and_the_name() -> None:
-    assert draw_pairs(WORDS, 30, seed=0, name="eng").random == draw_pairs(WORDS, 30, seed=0, name="eng").random
-    assert draw_pairs(WORDS, 30, seed=0, name="eng").random != draw_pairs(WORDS, 30, seed=1, name="eng").random
-    assert draw_pairs(WORDS, 30, seed=0, name="eng").random != draw_pairs(WORDS, 30, seed=0, name="nld").random
+    assert (
+        draw_pairs(WORDS, 30, seed=0, name="eng").random == draw_pairs(WORDS, 30, seed=0, name="eng").random
+    )
+    assert (
+        draw_pairs(WORDS, 30, seed=0, name="eng").random != draw_pairs(WORDS, 30, seed=1, name="eng").random
+    )
+    assert (
+        draw_pairs(WORDS, 30, seed=0, name="eng").random != draw_pairs(WORDS, 30, seed=0, name="nld").random
+    )
 
 
 def test_there_are_no_more_pairs_than_words_give() -> None:
-    assert len(draw_pairs({"a": ["a", "as"], "b": ["b"], "c": ["c", "cs"]}, 100, seed=0, name="x").related) == 2
+    assert (
+        len(draw_pairs({"a": ["a", "as"], "b": ["b"], "c": ["c", "cs"]}, 100, seed=0, name="x").related) == 2
+    )
     for words in ({"a": ["a", "as"]}, {"a": ["a"], "b": ["b"]}, {}):
         with pytest.raises(UserError, match="needs two lemmas"):
             draw_pairs(words, 100, seed=0, name="x")

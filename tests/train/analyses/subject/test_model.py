@@ -26,10 +26,16 @@ SMALL = {
 def run_of_subwords(corpus: str, tmp_path_factory: pytest.TempPathFactory) -> str:
     size = {"model": {"embedder": {"size": 403}}}
     mapping = merge(merge(library.read_based("bert-learned-tiny"), SMALL), size)
-    return str(pretrain(build(PretrainRecipe, mapping, source="test"), corpus, str(tmp_path_factory.mktemp("run"))).run)
+    return str(
+        pretrain(
+            build(PretrainRecipe, mapping, source="test"), corpus, str(tmp_path_factory.mktemp("run"))
+        ).run
+    )
 
 
-def test_a_run_and_what_is_exported_of_it_are_analysed_alike(run_of_subwords: str, corpus: str, tmp_path: Path) -> None:
+def test_a_run_and_what_is_exported_of_it_are_analysed_alike(
+    run_of_subwords: str, corpus: str, tmp_path: Path
+) -> None:
     model = load_model(run_of_subwords)
     assert model.data == corpus
     export_run(run_of_subwords, tmp_path / "exported")
@@ -41,7 +47,9 @@ def test_a_run_and_what_is_exported_of_it_are_analysed_alike(run_of_subwords: st
         sample_texts(exported, None, 2)
     path = tmp_path / "text"
     path.write_text("Some words.\n\nMore of them, and more.\n")
-    found = [attention_distances(each, sample_texts(each, str(path), 2))["rows"] for each in (model, exported)]
+    found = [
+        attention_distances(each, sample_texts(each, str(path), 2))["rows"] for each in (model, exported)
+    ]
     for one, other in zip(*found, strict=True):
         assert one == pytest.approx(other, rel=1e-4)
     assert sample_texts(model, None, 3).texts == sample_texts(model, corpus, 3).texts

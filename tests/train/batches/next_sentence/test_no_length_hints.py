@@ -29,7 +29,9 @@ def starts_sentence(window: Window, character: int) -> bool:
 def pairs_of(data: str, name: str, length: int) -> tuple[np.ndarray, np.ndarray]:
     """The lengths of A, B and both, and whether A begins and ends, B begins and ends at a border: [n, 7]; and which
     are from elsewhere, [n]."""
-    objective: Any = Slot("tokenfree.train.objectives", name).config_class(name)(next_sentence=True, mask_fraction=0.01)
+    objective: Any = Slot("tokenfree.train.objectives", name).config_class(name)(
+        next_sentence=True, mask_fraction=0.01
+    )
     collator: PairCollator = objective.collator(load_vocabulary(data), length, 0)
     reader = ShardReader(data, "train")
     features, labels = [], []
@@ -44,7 +46,9 @@ def pairs_of(data: str, name: str, length: int) -> tuple[np.ndarray, np.ndarray]
         first_sizes = batch["mask"].sum(axis=1) - second_sizes - 3
         for row, cut in enumerate(collator.cuts(columns, ids)):
             assert (cut.num_a, cut.num_b) == (first_sizes[row], second_sizes[row])
-            a, other = ({column: values[at] for column, values in columns.items()} for at in (row, AT_ONCE + row))
+            a, other = (
+                {column: values[at] for column, values in columns.items()} for at in (row, AT_ONCE + row)
+            )
             b, begin = (other, cut.begin_other) if batch["from_elsewhere"][row] else (a, cut.begin_next)
             places = (a, cut.end_a - cut.num_a), (a, cut.end_a), (b, begin), (b, begin + cut.num_b)
             borders = [starts_sentence(window, character_at(window, name, unit)) for window, unit in places]
@@ -115,6 +119,9 @@ def test_the_classifiers_see_what_there_is() -> None:
     y = rng.random(4000) < 0.5
     total = 200 + rng.normal(0, 10, 4000) - 20 * y
     alike = rng.random(4000) < 0.5
-    for x, fit in ((total[:, None], logistic_regression), (np.column_stack([alike, alike ^ y]).astype(float), tree)):
+    for x, fit in (
+        (total[:, None], logistic_regression),
+        (np.column_stack([alike, alike ^ y]).astype(float), tree),
+    ):
         guess = fit(x[:2000], y[:2000])
         assert (guess(x[2000:]) == y[2000:]).mean() > 0.8

@@ -12,7 +12,9 @@ from tokenfree.train.data.shards import ShardReader
 def test_shards_of_one_document_look_in_others(make_data: Callable[..., str], tmp_path: Path) -> None:
     """Each row of these data is a document of its own."""
     languages = ("en", "en", "de", "en", "sw")
-    reader = ShardReader(make_data(tmp_path, [("validation", language, 1) for language in languages]), "validation")
+    reader = ShardReader(
+        make_data(tmp_path, [("validation", language, 1) for language in languages]), "validation"
+    )
     shards, ids = np.tile(np.arange(5), 100), np.arange(500)
     found, rows = second_segments(reader, shards, np.zeros_like(shards), seed=0, sample_ids=ids)
     assert (rows == 0).all()

@@ -27,7 +27,8 @@ from tokenfree.train.data.order import Order
 WORKERS, ON_A_MACHINE, BATCH = 1000, 8, 2000
 EPOCH = 2  # steps: each of the 1,000 streams has four rows, and two samples of every step
 URL = "memory://thousand"
-SIZES = [size for _ in range(20) for size in (31, 57, 45, 67)]  # rows of the shards: streams begin and end within them
+# Rows of the shards: streams begin and end within them.
+SIZES = [size for _ in range(20) for size in (31, 57, 45, 67)]
 PLANNED = 8  # samples placed at once; 4,096, as in a run, would be 1,000 epochs of so few rows
 
 
@@ -59,7 +60,8 @@ def store(data: str) -> Iterator[str]:
         first += size
     assert first == BATCH * EPOCH
     save_manifest(
-        Storage.at(URL), dataclasses.replace(load_manifest(data), splits={"train": DatasetSplit(tuple(entries))})
+        Storage.at(URL),
+        dataclasses.replace(load_manifest(data), splits={"train": DatasetSplit(tuple(entries))}),
     )
     yield URL
     memory.rm("/thousand", recursive=True)
@@ -162,7 +164,8 @@ def test_machines_fetch_and_workers_open_each_of_their_shards_once(
         wait_for_fetchers()
         assert {name for at, name in fetched if at == machine} == shards_of(first, first + ON_A_MACHINE)
     assert set(fetched.values()) == {1}
-    # Each machine reads its own part of the corpus: all fetch the corpus once, and one shard more for each border.
+    # Each machine reads its own part of the corpus: all fetch the corpus once, and one shard more for each
+    # border.
     assert len(fetched) <= len(SIZES) + WORKERS // ON_A_MACHINE
 
 

@@ -63,7 +63,9 @@ def mixed_order(
     ("weights", "streams", "batch"),
     [((7, 3), 4, 16), ((1, 1), 4, 4), ((18, 1, 1), 4, 20), ((3, 5, 7, 11), 1, 1), ((997, 3), 8, 32)],
 )
-def test_shares_are_exact_within_one_sample_over_any_prefix(weights: tuple[int, ...], streams: int, batch: int) -> None:
+def test_shares_are_exact_within_one_sample_over_any_prefix(
+    weights: tuple[int, ...], streams: int, batch: int
+) -> None:
     order, of_shard = mixed_order(weights, streams=streams, batch=batch)
     period = len(order._languages)  # after which all shares are met exactly
     for first in (0, 3 * period):
@@ -112,12 +114,16 @@ def test_languages_of_a_directory_share_what_it_has() -> None:
 
 
 @pytest.mark.parametrize("world_size", [1, 2, 3, 8])
-def test_batches_are_the_same_on_any_number_of_workers(make_loader: Callable[..., Loader], world_size: int) -> None:
+def test_batches_are_the_same_on_any_number_of_workers(
+    make_loader: Callable[..., Loader], world_size: int
+) -> None:
     alone = make_loader()
     workers = [make_loader(rank=rank, world_size=world_size) for rank in range(world_size)]
     for step in (0, 1, 17, 4000, 4096, 9000):  # 4,096 batches are a period
         parts = [worker.batch(step) for worker in workers]
-        assert_equal({name: np.concatenate([part[name] for part in parts]) for name in parts[0]}, alone.batch(step))
+        assert_equal(
+            {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}, alone.batch(step)
+        )
 
 
 def test_a_new_loader_goes_on_at_any_step(make_loader: Callable[..., Loader]) -> None:
@@ -127,7 +133,9 @@ def test_a_new_loader_goes_on_at_any_step(make_loader: Callable[..., Loader]) ->
             assert_equal(batch, whole.batch(step))
 
 
-def test_another_mixture_is_refused(make_loader: Callable[..., Loader], data: str, collator: Collator) -> None:
+def test_another_mixture_is_refused(
+    make_loader: Callable[..., Loader], data: str, collator: Collator
+) -> None:
     saved = make_loader().fingerprint
     make_loader((7, 3)).check(saved, "run")  # the same proportion
     alone = Loader(data, collator=collator, global_batch=16, smoothing=0.7, streams=4, seed=5)
@@ -158,7 +166,9 @@ def test_validation_windows_are_shared_out_by_weight(data: str, other: str, coll
     assert np.bincount(ShardReader(mixture, "validation").directories_of(shards)).tolist() == [12, 4]
     alone = ShardReader(data, "validation").spread(12)[0]
     assert numbers[:12].tolist() == alone.tolist()  # so that masks are those of the directory alone
-    batches = list(validation_batches(ShardReader(mixture, "validation"), collator=collator, num_windows=16, batch=5))
+    batches = list(
+        validation_batches(ShardReader(mixture, "validation"), collator=collator, num_windows=16, batch=5)
+    )
     assert [len(batch["mask"]) for batch in batches] == [5, 5, 2, 4]  # none of both directories
     whole = ShardReader(mixture, "validation").spread(1)[1]
     assert len(whole) == 2  # one of each at the least
@@ -183,7 +193,9 @@ def test_directories_that_cannot_be_read_as_one_are_named(
     foreign = make_data(tmp_path / "foreign", [("train", "en", 9)], seed=2)
     manifest = load_manifest(foreign)
     save_manifest(Storage.at(foreign), type(manifest)(**{**vars(manifest), "vocabulary_sha256": "1" * 64}))
-    with pytest.raises(UserError, match=f"^{data} and {foreign} have different subword vocabularies; preprocess"):
+    with pytest.raises(
+        UserError, match=f"^{data} and {foreign} have different subword vocabularies; preprocess"
+    ):
         load_contents(Mixture((data, foreign)))
     empty = make_data(tmp_path / "empty", [("validation", "en", 9)])
     with pytest.raises(UserError, match=f"^{empty} has no windows to train on; leave it out"):
@@ -193,7 +205,9 @@ def test_directories_that_cannot_be_read_as_one_are_named(
 def test_a_share_too_small_for_its_languages_is_refused() -> None:
     shards = shards_of(("en", 1000), *((f"l{number}", 3) for number in range(60)))
     mixing = Mixing((100_000, 1), (0, *itertools.repeat(1, 60)))
-    with pytest.raises(UserError, match=r"data directory 2 of 2: its 60 languages are given 1 of 65,536 samples"):
+    with pytest.raises(
+        UserError, match=r"data directory 2 of 2: its 60 languages are given 1 of 65,536 samples"
+    ):
         Order(shards, seed=0, smoothing=1, streams=4, global_batch=16, mixing=mixing)
 
 

@@ -42,7 +42,8 @@ def test_every_part_of_a_batch_has_some_of_every_directory(weights: list[int], b
     shuffled = shuffled_turns(turns, weights, 0)
     for number, share in enumerate(np.array(weights) / sum(weights)):
         before, after = (
-            (each.reshape(-1, 4, batch // 4) == number).mean(axis=(0, 2)) / share for each in (turns, shuffled)
+            (each.reshape(-1, 4, batch // 4) == number).mean(axis=(0, 2)) / share
+            for each in (turns, shuffled)
         )
         if share <= 0.5 and sum(weights) == batch:
             assert before.min() == 0  # share and batch resonate

@@ -44,7 +44,9 @@ def data_with_shards(corpus: str, tmp_path_factory: pytest.TempPathFactory) -> s
         content += b"\0"  # after the end of the stream; so that hashes differ
         path = f"train/data-{number:05d}-of-00008.arrow"
         (folder / path).write_bytes(content)
-        shards.append({**entry, "path": path, "bytes": len(content), "sha256": cache.hash_file(str(folder / path))})
+        shards.append(
+            {**entry, "path": path, "bytes": len(content), "sha256": cache.hash_file(str(folder / path))}
+        )
     manifest["splits"]["train"]["shards"] = shards
     (folder / "manifest.json").write_text(json.dumps(manifest))
     return str(folder)
@@ -55,7 +57,11 @@ def cached(tmp_path: Path) -> set[str]:
 
 
 def test_a_run_reads_its_data_from_the_store(
-    data_with_shards: str, store: str, make_recipe: MakeRecipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    data_with_shards: str,
+    store: str,
+    make_recipe: MakeRecipe,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     here = pretrain(make_recipe(), data_with_shards, str(tmp_path / "here"))
     size = ShardReader(store, "train").shards[0].bytes
@@ -92,7 +98,8 @@ def test_a_removed_shard_is_let_go(store: str, tmp_path: Path, monkeypatch: pyte
 
 
 def test_workers_of_a_machine_fetch_a_shard_once(store: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    system = fsspec.get_filesystem_class("s3")  # of which older versions of fsspec have an instance per thread
+    # Of which older versions of fsspec have an instance per thread.
+    system = fsspec.get_filesystem_class("s3")
     get, fetched = system._get_file, []
 
     async def slow(self: Any, name: str, target: str, **options: Any) -> Any:
@@ -116,7 +123,9 @@ def test_another_content_is_named(store: str, tmp_path: Path) -> None:
     content = bytearray(fsspec.filesystem("s3").cat_file(path))
     content[len(content) // 2] ^= 1
     fsspec.filesystem("s3").pipe_file(path, bytes(content))
-    with pytest.raises(JobError, match=r"data-00005-of-00008\.arrow has SHA-256 .*, its manifest says .*verify"):
+    with pytest.raises(
+        JobError, match=r"data-00005-of-00008\.arrow has SHA-256 .*, its manifest says .*verify"
+    ):
         split.shard(5)
     fsspec.filesystem("s3").rm(path)
     with pytest.raises(JobError, match=r"data-00005-of-00008\.arrow, which the manifest names, is absent"):

@@ -27,7 +27,9 @@ def hashed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     found: list[str] = []
     checked_shards._hash.cache_clear()
     real = checked_shards.hash_file
-    monkeypatch.setattr(checked_shards, "hash_file", lambda path: found.append(os.path.basename(path)) or real(path))
+    monkeypatch.setattr(
+        checked_shards, "hash_file", lambda path: found.append(os.path.basename(path)) or real(path)
+    )
     return found
 
 
@@ -63,7 +65,9 @@ def test_any_flipped_bit_is_seen_even_where_the_time_stays(
     for bit in random.Random(0).sample(range(8 * path.stat().st_size), 60):
         flip(path, bit)
         os.utime(path, ns=times)
-        with pytest.raises(JobError, match=r"data-00000-of-00001\.arrow is damaged.*`tokenfree verify`.*again"):
+        with pytest.raises(
+            JobError, match=r"data-00000-of-00001\.arrow is damaged.*`tokenfree verify`.*again"
+        ):
             ShardReader(data, "train").shard(0)
         flip(path, bit)
     assert ShardReader(data, "train").shard(0).num_rows == 30
@@ -81,7 +85,9 @@ def test_shards_are_hashed_ahead_of_their_use(data: str, hashed: list[str]) -> N
     assert not ShardReader(data, "train", check=False).is_prepared
 
 
-def test_a_manifest_that_counts_other_rows_is_no_index_error(make_data: Callable[..., str], tmp_path: Path) -> None:
+def test_a_manifest_that_counts_other_rows_is_no_index_error(
+    make_data: Callable[..., str], tmp_path: Path
+) -> None:
     data = make_data(tmp_path, [("train", "en", 30)])
     values = json.loads((tmp_path / "manifest.json").read_text())
     values["splits"]["train"]["shards"][0]["rows"] = 31

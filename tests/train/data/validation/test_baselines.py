@@ -32,7 +32,11 @@ def found(corpus: str, request: pytest.FixtureRequest) -> tuple[str, Baselines, 
     length = 144 if request.param == "byte2word" else LENGTH
     collator = objective.collator(vocabulary, length, VALIDATION_SEED)
     batches = list(validation_batches(ShardReader(corpus, "validation"), collator=collator, num_windows=150))
-    return request.param, baselines(ShardReader(corpus, "train"), objective.symbols(vocabulary), batches), batches
+    return (
+        request.param,
+        baselines(ShardReader(corpus, "train"), objective.symbols(vocabulary), batches),
+        batches,
+    )
 
 
 def is_subword(piece: str) -> bool:
@@ -46,7 +50,9 @@ def pairs_of_window(name: str, window: dict[str, Any], vocabulary: Any) -> list[
     if name.startswith("canine_s") or name == "masked_subwords":
         ids = [int(i) for i in window["subword_ids"] if is_subword(pieces[i])]
         shown = name.startswith("canine_s")
-        return [(i, (len(pieces[i].replace("▁", "")), pieces[i].startswith("▁")) if shown else None) for i in ids]
+        return [
+            (i, (len(pieces[i].replace("▁", "")), pieces[i].startswith("▁")) if shown else None) for i in ids
+        ]
     if name == "byte2word":
         found = []
         for start, end in zip(window["word_starts"], window["word_ends"], strict=True):
@@ -127,6 +133,8 @@ def test_a_split_is_counted_at_some_of_its_windows(corpus: str) -> None:
     vocabulary = load_vocabulary(corpus)
     symbols = canine_s.Config().symbols(vocabulary)
     assert symbols is not None
-    whole, part = (baselines(ShardReader(corpus, "train"), symbols, [], max_rows=rows) for rows in (50_000, 200))
+    whole, part = (
+        baselines(ShardReader(corpus, "train"), symbols, [], max_rows=rows) for rows in (50_000, 200)
+    )
     assert whole.entropy != part.entropy == pytest.approx(whole.entropy, rel=0.1)
     assert whole.numbers() == {}

@@ -206,7 +206,9 @@ def test_the_best_checkpoint_is_exported(corpus: str, tmp_path: Path) -> None:
     assert f"| steps | {min(steps)} |" in (tmp_path / "out" / "README.md").read_text()
 
 
-def test_pairs_that_are_read_apart_are_refused(corpus: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_pairs_that_are_read_apart_are_refused(
+    corpus: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     run = finetuned(tmp_path, "pairs", corpus, encode="apart")
     capsys.readouterr()
     assert cli.main(["export", str(run), "--to", "huggingface", str(tmp_path / "out")]) == 2
@@ -235,5 +237,7 @@ def test_a_head_of_the_users_own_has_no_equal() -> None:
     head = made.task.build(made.model)
     assert folder_head(made.task, head).kind == "ForSequenceClassification"
     head.__class__ = type("OwnHead", (type(head),), {})
-    with pytest.raises(UserError, match=r"classification with these settings has a head that cannot be exported"):
+    with pytest.raises(
+        UserError, match=r"classification with these settings has a head that cannot be exported"
+    ):
         folder_head(made.task, head)

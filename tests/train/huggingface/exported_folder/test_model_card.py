@@ -16,7 +16,9 @@ from tokenfree.train.pretrain import pretrain
 MakeRecipe = Callable[..., PretrainRecipe]
 
 
-def test_the_card_tells_the_training_and_how_to_load(corpus: str, make_recipe: MakeRecipe, tmp_path: Path) -> None:
+def test_the_card_tells_the_training_and_how_to_load(
+    corpus: str, make_recipe: MakeRecipe, tmp_path: Path
+) -> None:
     result = pretrain(make_recipe(steps=2), corpus, str(tmp_path / "run"))
     export_run(tmp_path / "run", tmp_path / "out")
     card = ModelCard.load(tmp_path / "out" / "README.md")

@@ -27,7 +27,9 @@ TASK = {"name": "qa_squad", "max_question": 20, "stride": 16, "max_answer": 10}
 
 
 @pytest.mark.parametrize("model", KINDS)
-def test_the_logits_are_the_same(model: str, corpus: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_logits_are_the_same(
+    model: str, corpus: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(transformers.dynamic_module_utils, "HF_MODULES_CACHE", str(tmp_path / "cache"))
     answers = [{"text": "Ana", "answer_start": 0}]
     asked = [{"id": str(number), "question": QUESTION, "answers": answers} for number in range(8)]
@@ -44,7 +46,9 @@ def test_the_logits_are_the_same(model: str, corpus: str, tmp_path: Path, monkey
     assert not told["unexpected_keys"]
     found, draw = load_finetuned(run), random.Random(0)
     contexts = ["".join(draw.choices(ALPHABET.replace(" ", ""), k=length)) for length in LENGTHS]
-    read = text_inputs(found.recipe.model, found.recipe.train.length, load_vocabulary(run) if vocabulary else None)
+    read = text_inputs(
+        found.recipe.model, found.recipe.train.length, load_vocabulary(run) if vocabulary else None
+    )
     collator = found.task.collator(read, 0)
     head: Any = found.model.head
     examples = [found.task.raw(context, f"{QUESTION}\t{context}") for context in contexts]

@@ -46,7 +46,9 @@ KINDS: Mapping[str, tuple[Mapping[str, Any], Mapping[str, Any], str]] = {
 @pytest.fixture(scope="module", autouse=True)
 def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(transformers.dynamic_module_utils, "HF_MODULES_CACHE", str(tmp_path_factory.mktemp("cache")))
+        patch.setattr(
+            transformers.dynamic_module_utils, "HF_MODULES_CACHE", str(tmp_path_factory.mktemp("cache"))
+        )
         yield
 
 
@@ -79,7 +81,11 @@ def tokenizer_of(folder: Path) -> Any:
 @torch.no_grad()
 def test_the_vectors_are_those_of_load_encoder(exported: tuple[str, Path]) -> None:
     kind, made = exported
-    model, tokenizer, encoder = opened("", made / "out"), tokenizer_of(made / "out"), load_encoder(made / "run")
+    model, tokenizer, encoder = (
+        opened("", made / "out"),
+        tokenizer_of(made / "out"),
+        load_encoder(made / "run"),
+    )
     inputs = tokenizer(TEXTS, padding=True, return_tensors="pt")
     found = model(**inputs)
     if kind in ("bert", "diet"):
@@ -88,7 +94,11 @@ def test_the_vectors_are_those_of_load_encoder(exported: tuple[str, Path]) -> No
         assert vocabulary is not None
         special = vocabulary.size, vocabulary.size + 1
         for row, real, text in zip(ids, mask, TEXTS, strict=True):
-            assert row[real].tolist() == [special[0], *vocabulary.encode_flat([text]).ids.tolist(), special[1]]
+            assert row[real].tolist() == [
+                special[0],
+                *vocabulary.encode_flat([text]).ids.tolist(),
+                special[1],
+            ]
         ours = encoder.encoder(ids, mask)
         assert (ours.characters - found.last_hidden_state)[mask].abs().max() < 1e-5
         return
@@ -123,7 +133,9 @@ def test_hidden_places_are_filled_as_by_predict(exported: tuple[str, Path]) -> N
         share = 3 if kind == "byte2word" else 1  # words of one to three subwords count alike there
         for piece, probability in wanted.items():
             if kind != "byte2word" or f"\u2581{piece}" in pieces:
-                assert float(scores[pieces.index(f"\u2581{piece}")]) == pytest.approx(probability * share, rel=0.01)
+                assert float(scores[pieces.index(f"\u2581{piece}")]) == pytest.approx(
+                    probability * share, rel=0.01
+                )
         return
     fill = transformers.pipeline("fill-mask", model=model, tokenizer=tokenizer, device="cpu", top_k=300)
     found = {each["token"]: each["score"] for each in fill(text.format(tokenizer.mask_token))}
@@ -142,7 +154,9 @@ def test_fresh_heads_learn(head: str, exported: tuple[str, Path]) -> None:
     labels: dict[str, Any] = {
         "SequenceClassification": {"labels": torch.tensor([0, 1, 2, 0])},
         "TokenClassification": {"labels": torch.ones_like(inputs["input_ids"])},
-        "QuestionAnswering": {name: torch.ones(4, dtype=torch.int64) for name in ("start_positions", "end_positions")},
+        "QuestionAnswering": {
+            name: torch.ones(4, dtype=torch.int64) for name in ("start_positions", "end_positions")
+        },
     }
     model(**inputs, **labels[head]).loss.backward()
     gradients = {name: weight.grad for name, weight in model.named_parameters() if weight.grad is not None}
@@ -181,7 +195,9 @@ def test_the_trainer_trains(exported: tuple[str, Path], tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("kind", "model"), [("texts", "words"), ("tags", "words"), ("tags", "multi_scale"), ("pairs", "canine")]
 )
-def test_finetuned_models_without_a_class_of_transformers(kind: str, model: str, corpus: str, tmp_path: Path) -> None:
+def test_finetuned_models_without_a_class_of_transformers(
+    kind: str, model: str, corpus: str, tmp_path: Path
+) -> None:
     """`pairs` of CANINE read the mean, which CanineForSequenceClassification cannot."""
     run = finetuned(tmp_path, kind, model, write_files(tmp_path), corpus)
     head = "ForTokenClassification" if kind == "tags" else "ForSequenceClassification"
@@ -197,7 +213,9 @@ def test_finetuned_models_without_a_class_of_transformers(kind: str, model: str,
     for text, mine, theirs in zip(texts, ours, logits, strict=True):
         if kind == "tags":
             firsts = [
-                1 + place for place in range(len(text)) if text[place] != " " and text[place - 1 : place] in ("", " ")
+                1 + place
+                for place in range(len(text))
+                if text[place] != " " and text[place - 1 : place] in ("", " ")
             ]
             theirs = theirs[firsts]
         assert (mine - theirs).abs().max() < 1e-5
@@ -206,7 +224,8 @@ def test_finetuned_models_without_a_class_of_transformers(kind: str, model: str,
         assert {each["entity"] for each in pipe(texts[0])} <= set(port.config.id2label.values())
 
 
-@pytest.mark.parametrize("exported", ["canine-s", "canine-fast", "bert", "diet"], indirect=True)  # a class of each
+# A class of each.
+@pytest.mark.parametrize("exported", ["canine-s", "canine-fast", "bert", "diet"], indirect=True)
 @torch.no_grad()
 def test_a_folder_on_the_hub_opens_by_its_name(exported: tuple[str, Path], tmp_path: Path) -> None:
     """Uploaded with `hf upload me/tiny FOLDER`, and downloaded to the hub's cache."""

@@ -63,7 +63,8 @@ def test_sizes_that_the_weights_do_not_have(
     state, fields = model
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     folder = write(tmp_path, state, {**fields, key: value})
-    if value == 10**6 and key in ("local_transformer_stride", "max_position_embeddings"):  # no weight hangs on them
+    # No weight hangs on them.
+    if value == 10**6 and key in ("local_transformer_stride", "max_position_embeddings"):
         assert read_folder(folder).encoder.config.width == 16
     else:
         with pytest.raises(UserError) as told:
@@ -76,7 +77,9 @@ def test_sizes_that_the_weights_do_not_have(
     "fields", ["[" * 100_000, '{"model_type": ["canine"]}', '{"model_type": "canine", "hidden_act": ["gelu"]}',
                '{"model_type": "canine", "num_hidden_layers": ' + "9" * 5000 + "}", "\x00"]
 )  # fmt: skip
-def test_a_config_of_odd_values(model: tuple[dict[str, Tensor], dict[str, Any]], tmp_path: Path, fields: str) -> None:
+def test_a_config_of_odd_values(
+    model: tuple[dict[str, Tensor], dict[str, Any]], tmp_path: Path, fields: str
+) -> None:
     with pytest.raises(UserError, match=r"config\.json"):
         read_folder(write(tmp_path, model[0], fields))
 
@@ -95,7 +98,9 @@ def test_numbers_that_do_not_stand_for_themselves(
 
 
 @pytest.mark.parametrize("type", [torch.float16, torch.bfloat16, torch.float64])
-def test_numbers_that_do(model: tuple[dict[str, Tensor], dict[str, Any]], tmp_path: Path, type: torch.dtype) -> None:
+def test_numbers_that_do(
+    model: tuple[dict[str, Tensor], dict[str, Any]], tmp_path: Path, type: torch.dtype
+) -> None:
     state, fields = model
     folder = write(tmp_path, {name: tensor.to(type) for name, tensor in state.items()}, fields)
     assert {tensor.dtype for tensor in read_folder(folder).encoder.state_dict().values()} == {torch.float32}
@@ -113,7 +118,9 @@ def test_weights_that_are_not_finite(
         read_folder(folder)
 
 
-def test_tensors_that_are_not_stored_whole(model: tuple[dict[str, Tensor], dict[str, Any]], tmp_path: Path) -> None:
+def test_tensors_that_are_not_stored_whole(
+    model: tuple[dict[str, Tensor], dict[str, Any]], tmp_path: Path
+) -> None:
     state, fields = model
     name = "encoder.layer.0.output.dense.weight"
     for tensor in (
@@ -126,7 +133,9 @@ def test_tensors_that_are_not_stored_whole(model: tuple[dict[str, Tensor], dict[
             read_folder(folder)
 
 
-def test_a_pickle_that_would_run_code(model: tuple[dict[str, Tensor], dict[str, Any]], tmp_path: Path) -> None:
+def test_a_pickle_that_would_run_code(
+    model: tuple[dict[str, Tensor], dict[str, Any]], tmp_path: Path
+) -> None:
     state, fields = model
     folder = write(tmp_path, {**state, "bomb": Bomb()}, fields, as_pickle=True)
     for _ in range(2):

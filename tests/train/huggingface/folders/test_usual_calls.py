@@ -82,7 +82,9 @@ def test_one_unpadded_text(tokenizer: Any, model: Any, texts: list[str], ours: l
         assert difference < 1e-4, len(text)
 
 
-def test_batches_padded_to_the_longest(tokenizer: Any, model: Any, texts: list[str], ours: list[Tensor]) -> None:
+def test_batches_padded_to_the_longest(
+    tokenizer: Any, model: Any, texts: list[str], ours: list[Tensor]
+) -> None:
     for first in range(0, len(texts), 7):  # of neighbouring lengths: most are nearly as long as the longest
         batch = slice(first, first + 7)
         inputs = tokenizer(texts[batch], padding="longest", return_tensors="pt")
@@ -96,7 +98,8 @@ def test_a_collator_pads_what_was_tokenized_before(
     collate = transformers.DataCollatorWithPadding(tokenizer)
     examples = [tokenizer(text) for text in texts[-20:]]
     inputs = collate(examples)
-    assert inputs["input_ids"].shape == (20, 508)  # 500 + CLS + SEP + 6: what is padded already is not padded again
+    # 500 + CLS + SEP + 6: what is padded already is not padded again.
+    assert inputs["input_ids"].shape == (20, 508)
     assert max(differences(model, inputs, ours[-20:])) < 1e-4
 
 

@@ -90,7 +90,8 @@ def batches(made: FinetuneRecipe, collator: TaskCollator, lines: Sequence[str]) 
     assert len(items) == len(lines)  # none is cut
     groups = [*([item] for item in items), items]
     return [
-        dict(on_device(collator(group, np.zeros(len(group), dtype=np.int64)), torch.device("cpu"))) for group in groups
+        dict(on_device(collator(group, np.zeros(len(group), dtype=np.int64)), torch.device("cpu")))
+        for group in groups
     ]
 
 

@@ -14,7 +14,15 @@ import torch
 from huggingface_hub import ModelCard
 
 from tests.train.finetune.conftest import splits, write, write_files
-from tests.train.huggingface.onnx.finetuned_models import batches, collator_of, enlarge, expected, parts, read, recipe
+from tests.train.huggingface.onnx.finetuned_models import (
+    batches,
+    collator_of,
+    enlarge,
+    expected,
+    parts,
+    read,
+    recipe,
+)
 from tokenfree import load_finetuned
 from tokenfree.core.errors import UserError
 from tokenfree.preprocess.dataset.manifest import load_vocabulary
@@ -24,7 +32,8 @@ from tokenfree.train.model.encoder import ModelConfig
 from tokenfree.train.runs.run import Run
 from tokenfree.workflows import cli
 
-LENGTHS = [1, 2, 3, 8, 41, 100, 108, 111]  # with what is framed around them up to 128: beyond, a block is not full
+# With what is framed around them up to 128: beyond, a block is not full.
+LENGTHS = [1, 2, 3, 8, 41, 100, 108, 111]
 ALPHABET = "abcdefgh ijklmno.éßж"
 PREFIXES = {"pairs": "pairs_", "tags": "tags_"}
 SLOW = [
@@ -58,14 +67,18 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     return write_files(tmp_path_factory.mktemp("files"))
 
 
-def finetuned(folder: Path, kind: str, model: str, files: Mapping[str, str], corpus: str, **task: Any) -> Path:
+def finetuned(
+    folder: Path, kind: str, model: str, files: Mapping[str, str], corpus: str, **task: Any
+) -> Path:
     """A run of some steps that begins with large weights, so that each symbol counts."""
     given: dict[Any, str] = {
         split: path for split, path in splits(files, PREFIXES.get(kind, "")).items() if split != "test"
     }
     if kind == "numbers":
         path = write(
-            folder / "numbers.tsv", "text\tlabel", [f"{'good' if n % 3 else 'bad'} {n}\t{n / 4}" for n in range(24)]
+            folder / "numbers.tsv",
+            "text\tlabel",
+            [f"{'good' if n % 3 else 'bad'} {n}\t{n / 4}" for n in range(24)],
         )
         given = {"train": path, "dev": path}
     if kind == "questions":
@@ -91,7 +104,9 @@ def lines_of(kind: str) -> list[str]:
         return [" ".join(text.split()) or "a" for text in texts]
     if kind == "questions":
         return [f"who?\t{text.replace(' ', 'x')}" for text in texts]
-    return [f"{text[: len(text) // 3]}\t{text[len(text) // 3 :]}" if kind == "pairs" else text for text in texts]
+    return [
+        f"{text[: len(text) // 3]}\t{text[len(text) // 3 :]}" if kind == "pairs" else text for text in texts
+    ]
 
 
 def largest_difference(run: Path, folder: Path, kind: str) -> float:
@@ -125,14 +140,22 @@ def test_the_card_of_a_finetuned_run(files: Mapping[str, str], corpus: str, tmp_
     with contextlib.redirect_stdout(out):
         assert cli.main(["export", str(run), "--to", "onnx", str(folder)]) == 0
     assert "  checked 22 inputs of several lengths: equal within 0.0001\n" in out.getvalue()
-    assert sorted(path.name for path in folder.iterdir()) == ["README.md", "config.json", "hashes.json", "model.onnx"]
+    assert sorted(path.name for path in folder.iterdir()) == [
+        "README.md",
+        "config.json",
+        "hashes.json",
+        "model.onnx",
+    ]
     assert [path.name for path in folder.parent.iterdir()] == ["out"]
     assert largest_difference(run, folder, "texts") < 1e-5
 
     card: Any = ModelCard.load(folder / "README.md")
     assert (card.data.library_name, card.data.pipeline_tag) == ("onnx", "text-classification")
     assert "| labels | minus, plus |" in card.text
-    assert f"| dev: accuracy | {json.loads((run / 'result.json').read_text())['dev']['accuracy']:.4f} |" in card.text
+    assert (
+        f"| dev: accuracy | {json.loads((run / 'result.json').read_text())['dev']['accuracy']:.4f} |"
+        in card.text
+    )
     assert str(tmp_path) not in card.text
 
 
@@ -146,7 +169,12 @@ def test_the_card_of_a_finetuned_run(files: Mapping[str, str], corpus: str, tmp_
     ],
 )
 def test_the_logits_are_those_of_load_finetuned(
-    kind: str, model: str, files: Mapping[str, str], corpus: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    kind: str,
+    model: str,
+    files: Mapping[str, str],
+    corpus: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("tokenfree.train.huggingface.onnx.TOLERANCE", 2e-5)
     run = finetuned(tmp_path, kind, model, files, corpus)
@@ -180,7 +208,9 @@ def test_the_best_checkpoint_is_exported(
     (run / "result.json").write_text(json.dumps(result | {"best_step": min(steps)}))
     export_graph(run, tmp_path / "out")
     at_best, (graph,) = Run(run).at(min(steps)).weights(), written
-    assert torch.equal(graph.get_parameter("head.classifier.output.weight"), at_best["head.classifier.output.weight"])
+    assert torch.equal(
+        graph.get_parameter("head.classifier.output.weight"), at_best["head.classifier.output.weight"]
+    )
     assert f"| steps | {min(steps)} |" in (tmp_path / "out" / "README.md").read_text()
 
 
@@ -199,5 +229,7 @@ def test_heads_of_other_tasks_are_refused() -> None:
     made = recipe("questions", "canine")
     encoder, head = parts(made)
     head.__class__ = type("OwnHead", (type(head),), {})
-    with pytest.raises(UserError, match=r"qa_squad with these settings has a head that cannot be exported\. class"):
+    with pytest.raises(
+        UserError, match=r"qa_squad with these settings has a head that cannot be exported\. class"
+    ):
         TaskGraph(made.task, encoder, head)

@@ -61,22 +61,38 @@ def shown(folder: Path, texts: Sequence[str]) -> dict[str, Any]:
     return names
 
 
-def test_the_example_of_the_docs_gives_the_vectors_of_load_encoder(run: str, exported: tuple[Path, str]) -> None:
+def test_the_example_of_the_docs_gives_the_vectors_of_load_encoder(
+    run: str, exported: tuple[Path, str]
+) -> None:
     folder, out = exported
-    assert re.search(r"tracing the model .*\n  comparing onnxruntime .*\n  checked 16 inputs .*\n  step ", out)
+    assert re.search(
+        r"tracing the model .*\n  comparing onnxruntime .*\n  checked 16 inputs .*\n  step ", out
+    )
     assert f"  files       README.md, config.json, model.onnx in {folder}\n" in out
-    assert sorted(path.name for path in folder.iterdir()) == ["README.md", "config.json", "hashes.json", "model.onnx"]
+    assert sorted(path.name for path in folder.iterdir()) == [
+        "README.md",
+        "config.json",
+        "hashes.json",
+        "model.onnx",
+    ]
     assert [path.name for path in folder.parent.iterdir()] == ["out"]
 
     texts = ["any text", "日本語 \U0001f600", "a" * 20, "b" * 21, "c" * 22, "d" * 45, "e" * 56, ""]
     got, ours = shown(folder, texts), load_encoder(run)(texts)
     positions = ours.mask.shape[1]
-    assert (torch.from_numpy(got["characters"])[:, :positions] - ours.characters)[ours.mask].abs().max() < 1e-5
+    assert (torch.from_numpy(got["characters"])[:, :positions] - ours.characters)[
+        ours.mask
+    ].abs().max() < 1e-5
     outputs = got["session"].run(["mean", "cls_max", "cls"], got["inputs"])
     for one, other in zip(outputs, (ours.mean, ours.cls_max, ours.cls), strict=True):
         assert (torch.from_numpy(one) - other).abs().max() < 1e-5
 
-    assert [tensor.name for tensor in got["session"].get_outputs()] == ["characters", "cls", "mean", "cls_max"]
+    assert [tensor.name for tensor in got["session"].get_outputs()] == [
+        "characters",
+        "cls",
+        "mean",
+        "cls_max",
+    ]
     assert [tensor.shape for tensor in got["session"].get_inputs()] == [["batch", "length"]] * 2
     assert got["facts"]["special"] == {"pad": 0, "cls": 0xE000, "sep": 0xE001, "mask": 0xE003}
     card = ModelCard.load(folder / "README.md")
@@ -86,13 +102,17 @@ def test_the_example_of_the_docs_gives_the_vectors_of_load_encoder(run: str, exp
 
 
 @pytest.mark.usefixtures("_packages")
-def test_words_have_the_vectors_of_load_encoder(corpus: str, make_recipe_for: MakeRecipe, tmp_path: Path) -> None:
+def test_words_have_the_vectors_of_load_encoder(
+    corpus: str, make_recipe_for: MakeRecipe, tmp_path: Path
+) -> None:
     import onnxruntime
 
     pretrain(make_recipe_for({"name": "byte2word"}, steps=1), corpus, str(tmp_path / "run"))
     export_graph(tmp_path / "run", tmp_path / "out")
     texts = ["any text, häß 日本語", "one", "日 本", ""]
-    words = [[text.encode()[start:end] for start, end in zip(*word_spans(text), strict=True)] for text in texts]
+    words = [
+        [text.encode()[start:end] for start, end in zip(*word_spans(text), strict=True)] for text in texts
+    ]
     rows = [[b"\x02", *row, b"\x03"] for row in words]  # CLS, words, SEP
     length, units = max(len(b"".join(row)) for row in rows), max(map(len, rows))
     joined = [list(b"".join(row)) for row in rows]
@@ -146,7 +166,9 @@ def test_a_graph_that_is_another_is_not_exported(
             graph.encoder.upsampler.final.norm.bias.add_(0.001)
 
     monkeypatch.setattr("tokenfree.train.huggingface.onnx.write_graph", write_other)
-    with pytest.raises(UserError, match=r"the graph is not the model: \w+ of inputs of shape \[1, 1\] differs by"):
+    with pytest.raises(
+        UserError, match=r"the graph is not the model: \w+ of inputs of shape \[1, 1\] differs by"
+    ):
         export_graph(run, tmp_path / "out")
     assert list(tmp_path.iterdir()) == []
 

@@ -4,7 +4,15 @@ import numpy as np
 import pytest
 import torch
 
-from tests.train.huggingface.onnx.finetuned_models import ALL, batches, collator_of, expected, fresh, read, recipe
+from tests.train.huggingface.onnx.finetuned_models import (
+    ALL,
+    batches,
+    collator_of,
+    expected,
+    fresh,
+    read,
+    recipe,
+)
 from tokenfree.preprocess.dataset.manifest import load_vocabulary
 from tokenfree.preprocess.features.vocabulary import Vocabulary
 from tokenfree.train.huggingface.onnx import TaskGraph, examples

@@ -49,7 +49,10 @@ def test_a_folder_in_the_making_is_named(canine: str, lines: str, tmp_path: Path
     ("options", "said"),
     [
         (["--workers", "0"], "--workers 0: give at least 1"),
-        (["--vectors", "words", "--pooling", "cls"], "--pooling cls: is for --vectors texts, not words; leave it out"),
+        (
+            ["--vectors", "words", "--pooling", "cls"],
+            "--pooling cls: is for --vectors texts, not words; leave it out",
+        ),
         (["--device", "abacus"], "--device abacus: cannot be used here ("),
         (["--vectors", "subwords"], "invalid choice: 'subwords'"),
         (["--long", "refuse"], "text 4 has 70 characters and this model reads "),

@@ -43,7 +43,9 @@ def rows(folder: Path) -> Any:
     return found
 
 
-def test_a_text_has_the_mean_of_its_characters(canine: str, lines: str, tmp_path: Path, small_shards: None) -> None:
+def test_a_text_has_the_mean_of_its_characters(
+    canine: str, lines: str, tmp_path: Path, small_shards: None
+) -> None:
     result = embed(canine, lines, str(tmp_path / "out"))
     assert (result.texts, result.vectors, result.width, result.already_complete) == (46, 46, 16, False)
     assert result.shards > 3
@@ -81,7 +83,9 @@ def test_every_character_has_a_vector(canine: str, lines: str, tmp_path: Path) -
 
 
 @pytest.mark.parametrize("name", ["canine", "byte2word"])
-def test_every_word_has_a_vector(name: str, lines: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+def test_every_word_has_a_vector(
+    name: str, lines: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
     run = request.getfixturevalue(name)
     embed(run, lines, str(tmp_path / "out"), wanted=Wanted("words"))
     encoder = load_encoder(run)
@@ -93,7 +97,9 @@ def test_every_word_has_a_vector(name: str, lines: str, tmp_path: Path, request:
             spelled = [encoded[start:end].decode() for start, end in zip(*word_spans(text), strict=True)]
             assert [text[start:end] for start, end in zip(starts, ends, strict=True)] == spelled
         else:
-            assert "".join(text[start:end] for start, end in zip(starts, ends, strict=True)) == "".join(text.split())
+            assert "".join(text[start:end] for start, end in zip(starts, ends, strict=True)) == "".join(
+                text.split()
+            )
     found = encoder([TEXTS[0]])
     second = slice(1 + row_of(TEXTS[0], 1)[0], 1 + row_of(TEXTS[0], 1)[1])
     expected = found.characters[0, second].mean(dim=0) if found.words is None else found.words[0, 2]
@@ -141,7 +147,9 @@ def test_workers_of_ray_write_the_same_bytes(
 
 
 @pytest.mark.slow
-def test_a_worker_that_is_killed_is_started_again(canine: str, lines: str, tmp_path: Path, small_shards: None) -> None:
+def test_a_worker_that_is_killed_is_started_again(
+    canine: str, lines: str, tmp_path: Path, small_shards: None
+) -> None:
     embed(canine, lines, str(tmp_path / "alone"))
     killed: list[int] = []
 
@@ -194,11 +202,15 @@ def test_a_folder_in_the_making_goes_on_with_the_same_texts_alone(
     with pytest.raises(InterruptedError):
         embed(canine, lines, str(tmp_path / "out"), progress=stop)
     Path(lines).write_text("\n".join(["another", *TEXTS[1:]]))
-    with pytest.raises(UserError, match=r"texts 1 to \d are not those that it was begun with. Give the same input"):
+    with pytest.raises(
+        UserError, match=r"texts 1 to \d are not those that it was begun with. Give the same input"
+    ):
         embed(canine, lines, str(tmp_path / "out"))
 
 
-def test_fewer_and_more_texts_are_refused(canine: str, lines: str, tmp_path: Path, small_shards: None) -> None:
+def test_fewer_and_more_texts_are_refused(
+    canine: str, lines: str, tmp_path: Path, small_shards: None
+) -> None:
     out = str(tmp_path / "out")
     embed(canine, lines, out)
     first = rows(tmp_path / "out").num_rows

@@ -57,7 +57,8 @@ def test_vectors_of_texts(encoder: TextEncoder) -> None:
     assert not out.pooled.requires_grad
     assert not out.pooled_is_trained
     torch.testing.assert_close(out.cls, out.words[:, 0])
-    torch.testing.assert_close(out.mean[1], out.words[1, 1:4].mean(dim=0))  # a character each, the white space left out
+    # A character each, the white space left out.
+    torch.testing.assert_close(out.mean[1], out.words[1, 1:4].mean(dim=0))
     words_of_characters = [[0, 1, 1, 1, None, 2, 2, 2, 2, 3], [0, 1, 2, None, 3, 4, None, None, None, None]]
     for row, words in enumerate(words_of_characters):
         for place, word in enumerate(words):
@@ -94,7 +95,9 @@ def test_special_bytes_cannot_be_injected(encoder: TextEncoder) -> None:
 
 
 def test_texts_that_cannot_be_read(encoder: TextEncoder) -> None:
-    with pytest.raises(UserError, match=r"text 1 has 63 words of 63 bytes and this model reads 62 of 382\. Cut it"):
+    with pytest.raises(
+        UserError, match=r"text 1 has 63 words of 63 bytes and this model reads 62 of 382\. Cut it"
+    ):
         encoder(["a", "b " * 63])
     with pytest.raises(UserError, match="text 0 has 4 words of 384 bytes"):
         encoder([("b" * 96 + " ") * 4])

@@ -38,7 +38,11 @@ def test_a_dry_run_tells_what_would_be(
     assert not (tmp_path / "run").exists()
     longer = ["pretrain", recipe, "--data", corpus, "--output", first_run, "--dry-run", "--extend-to"]
     assert cli.main([*longer, "16"]) == 0
-    assert capsys.readouterr().out.splitlines()[1].startswith("made longer, from 8 to 16 steps; step 9 and those after")
+    assert (
+        capsys.readouterr()
+        .out.splitlines()[1]
+        .startswith("made longer, from 8 to 16 steps; step 9 and those after")
+    )
     assert cli.main([*longer, "8"]) == 0
     assert len(capsys.readouterr().out.splitlines()) == 2
 
@@ -49,7 +53,18 @@ def test_a_run_resumes_by_its_folder_alone(
     run = str(tmp_path / "run")
     assert cli.main(["pretrain", "--output", run]) == 2
     assert "RECIPE and --data: missing, and" in capsys.readouterr().err
-    command = ["pretrain", recipe, "--data", corpus, "--init-from", first_run, "--train.seed", "3", "--output", run]
+    command = [
+        "pretrain",
+        recipe,
+        "--data",
+        corpus,
+        "--init-from",
+        first_run,
+        "--train.seed",
+        "3",
+        "--output",
+        run,
+    ]
     assert cli.main(command) == 0
     for again in (["--extend-to", "10"], [f"{run}/config.yaml", "--init-from", first_run]):
         assert cli.main(["pretrain", "--output", run, *again]) == 0
@@ -109,5 +124,8 @@ def test_the_table_of_subwords_has_the_rows_that_the_data_need(
 
     capsys.readouterr()
     asked = ["--model.embedder.size", "7"]
-    assert cli.main(["pretrain", str(recipe), "--data", corpus, "--output", str(tmp_path / "other"), *asked]) == 2
+    assert (
+        cli.main(["pretrain", str(recipe), "--data", corpus, "--output", str(tmp_path / "other"), *asked])
+        == 2
+    )
     assert "model.embedder.size: 7 rows are too few" in capsys.readouterr().err

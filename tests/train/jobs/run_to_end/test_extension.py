@@ -74,7 +74,8 @@ def test_killed_on_the_way(
     pretrain(recipe, corpus, str(undisturbed))
     shutil.copytree(undisturbed, run)
     pretrain(recipe, corpus, str(undisturbed), extend_to=70)
-    assert kill_at(22 + 12, recipe, corpus, run, extend_to=70) < 70  # after step 30: it goes on from that of step 25
+    # After step 30: it goes on from that of step 25.
+    assert kill_at(22 + 12, recipe, corpus, run, extend_to=70) < 70
     assert pretrain(recipe, corpus, str(run), extend_to=70).restarts == 2
     assert history(run) == history(undisturbed)
     assert events(run) == ["start", "complete", "extend", "resume", "resume", "complete"]
@@ -121,7 +122,9 @@ def test_killed_while_it_is_made_longer(
 def test_a_run_that_warms_up_to_its_end(corpus: str, make_recipe: MakeRecipe, tmp_path: Path) -> None:
     pretrain(make_recipe(steps=2, warmup=1.0), corpus, str(tmp_path / "run"))
     lines: list[Any] = []
-    pretrain(make_recipe(steps=2, warmup=1.0), corpus, str(tmp_path / "run"), extend_to=4, progress=lines.append)
+    pretrain(
+        make_recipe(steps=2, warmup=1.0), corpus, str(tmp_path / "run"), extend_to=4, progress=lines.append
+    )
     assert lines[0]["message"].endswith("of a run of 4 steps")
 
 
@@ -137,7 +140,9 @@ def test_with_given_weights(first_run: str, corpus: str, make_recipe: MakeRecipe
 
 def test_what_is_refused(corpus: str, make_recipe: MakeRecipe, tmp_path: Path) -> None:
     run = tmp_path / "run"
-    with pytest.raises(UserError, match=rf"--extend-to 12: {run} is not a run yet; begin it with --train.steps 12"):
+    with pytest.raises(
+        UserError, match=rf"--extend-to 12: {run} is not a run yet; begin it with --train.steps 12"
+    ):
         pretrain(make_recipe(), corpus, str(run), extend_to=12)
     assert not run.exists()
     pretrain(make_recipe(), corpus, str(run))

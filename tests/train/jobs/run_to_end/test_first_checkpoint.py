@@ -52,7 +52,9 @@ def test_a_run_begins_with_the_weights_of_another(
     assert [line["loss"] for line in trained] == [line["loss"] for line in losses]
     assert read_config(tmp_path / "run").init_from == InitFrom(first_run, given.sha256)
     assert (lines[0]["event"], lines[0]["step"], lines[0]["sha256"]) == ("init_from", 0, given.sha256)
-    assert lines[0]["message"].startswith(f"weights of {first_run} (step 8 of a run): 69 of 69 tensors loaded")
+    assert lines[0]["message"].startswith(
+        f"weights of {first_run} (step 8 of a run): 69 of 69 tensors loaded"
+    )
     assert events(tmp_path / "run", but="") == ["init_from", "start", "complete"]
 
 
@@ -142,7 +144,12 @@ def test_going_back_to_the_beginning_is_to_the_given_weights(
     first_run: str, corpus: str, make_recipe: MakeRecipe, tmp_path: Path, history: History
 ) -> None:
     """A threshold that ordinary losses cross."""
-    options: dict[str, Any] = {"spike_window": 2, "spike_deviations": 2.0, "max_roll_backs": 50, "learning_rate": 1e-5}
+    options: dict[str, Any] = {
+        "spike_window": 2,
+        "spike_deviations": 2.0,
+        "max_roll_backs": 50,
+        "learning_rate": 1e-5,
+    }
     recipe = make_recipe(steps=6, checkpoint_every_steps=100, **options)
     roll_back = make_recipe(steps=6, checkpoint_every_steps=100, on_spike="roll_back", **options)
     pretrain(recipe, corpus, str(tmp_path / "on"), init_from=first_run)
@@ -157,12 +164,16 @@ def test_going_back_to_the_beginning_is_to_the_given_weights(
     assert trained == [line["loss"] for line in lines]
 
 
-def test_other_weights_for_the_same_run(first_run: str, corpus: str, make_recipe: MakeRecipe, tmp_path: Path) -> None:
+def test_other_weights_for_the_same_run(
+    first_run: str, corpus: str, make_recipe: MakeRecipe, tmp_path: Path
+) -> None:
     other, moved, plain, run = (str(tmp_path / name) for name in ("other", "moved", "plain", "run"))
     pretrain(make_recipe(seed=5, steps=1), corpus, other)
     pretrain(make_recipe(), corpus, plain)
     pretrain(make_recipe(), corpus, run, init_from=first_run)
-    with pytest.raises(UserError, match=f"it began with --init-from {first_run}, not with --init-from {other};"):
+    with pytest.raises(
+        UserError, match=f"it began with --init-from {first_run}, not with --init-from {other};"
+    ):
         pretrain(make_recipe(), corpus, run, init_from=other)
     with pytest.raises(UserError, match=f"it began with --init-from {first_run}, not with no --init-from;"):
         pretrain(make_recipe(), corpus, run)
@@ -184,16 +195,22 @@ def test_nothing_is_written_where_nothing_fits(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_an_imported_run_is_trained_on(first_run: str, corpus: str, make_recipe: MakeRecipe, tmp_path: Path) -> None:
+def test_an_imported_run_is_trained_on(
+    first_run: str, corpus: str, make_recipe: MakeRecipe, tmp_path: Path
+) -> None:
     export_run(first_run, tmp_path / "folder")
     import_folder(tmp_path / "folder", tmp_path / "imported")
     imported = str(tmp_path / "imported")
-    with pytest.raises(UserError, match=f"to train on from its weights, give --init-from {imported} and another"):
+    with pytest.raises(
+        UserError, match=f"to train on from its weights, give --init-from {imported} and another"
+    ):
         pretrain(make_recipe(), corpus, imported)
     from_run = pretrain(make_recipe(), corpus, str(tmp_path / "one"), init_from=imported)
     from_folder = pretrain(make_recipe(), corpus, str(tmp_path / "two"), init_from=str(tmp_path / "folder"))
     assert from_run.loss == from_folder.loss
-    (line,) = [line for line in read_json_lines(tmp_path / "one" / "events.jsonl") if line["event"] == "init_from"]
+    (line,) = [
+        line for line in read_json_lines(tmp_path / "one" / "events.jsonl") if line["event"] == "init_from"
+    ]
     assert line["message"].splitlines()[1:] == ["  new: head: not in the given weights"]
 
 
@@ -239,6 +256,8 @@ def test_two_workers_begin_as_one_does(
     recipe = make_recipe(model={"trunk": {"dropout": 0.0}}, parallel=parallel, ema_decay=0.9)
     pretrain(recipe, corpus, str(tmp_path / "two"), workers=(2, 2), init_from=first_run)
     pretrain(recipe, corpus, str(tmp_path / "one"), init_from=first_run)
-    one, two = ([line["loss"] for line in history(tmp_path / name) if "loss" in line] for name in ("one", "two"))
+    one, two = (
+        [line["loss"] for line in history(tmp_path / name) if "loss" in line] for name in ("one", "two")
+    )
     assert two == pytest.approx(one, rel=1e-4)
     assert events(tmp_path / "two", but="") == ["init_from", "start", "complete"]

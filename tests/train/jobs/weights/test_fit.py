@@ -29,7 +29,9 @@ def given_of(recipe: PretrainRecipe, subwords: Vocabulary, **more: Any) -> Given
     """The fresh weights of a recipe's model as if they had been trained."""
     tensors, sha256 = build_task(recipe, subwords).state_dict(), subwords.sha256
     fields = {"vocabulary": sha256, "objective": recipe.objective, **more}
-    return GivenWeights(path="/runs/one", what="step 8 of a run", tensors=tensors, model=recipe.model, **fields)
+    return GivenWeights(
+        path="/runs/one", what="step 8 of a run", tensors=tensors, model=recipe.model, **fields
+    )
 
 
 def fit_of(recipe: PretrainRecipe, subwords: Vocabulary, given: GivenWeights) -> WeightMatch:
@@ -120,19 +122,27 @@ def test_rows_of_other_symbols(make_recipe: MakeRecipe, vocabulary: Vocabulary) 
     other = make_recipe(model={"embedder": {"name": "codepoint_hash", "family": "independent"}})
     found = fit_of(other, vocabulary, given_of(make_recipe(), vocabulary))
     assert found.new == {"encoder.embedder.table.rows.weight": "of another embedder"}
-    ngrams = make_recipe(model={"embedder": {"name": "ngram_hash", "orders": 1, "buckets": 64, "max_characters": 64}})
+    ngrams = make_recipe(
+        model={"embedder": {"name": "ngram_hash", "orders": 1, "buckets": 64, "max_characters": 64}}
+    )
     found = fit_of(ngrams, vocabulary, given_of(make_recipe(), vocabulary))
     assert reasons(found.new) == {"of another embedder"}
     assert found.other_settings == ("model.embedder.name 'ngram_hash', there 'codepoint_hash'",)
 
 
-def test_a_vocabulary_of_characters_goes_with_its_rows(make_recipe: MakeRecipe, vocabulary: Vocabulary) -> None:
-    recipe = make_recipe(model={"embedder": {"name": "character_vocabulary", "size": 200, "max_characters": 64}})
+def test_a_vocabulary_of_characters_goes_with_its_rows(
+    make_recipe: MakeRecipe, vocabulary: Vocabulary
+) -> None:
+    recipe = make_recipe(
+        model={"embedder": {"name": "character_vocabulary", "size": 200, "max_characters": 64}}
+    )
     given = given_of(recipe, vocabulary)
     found = fit_of(recipe, vocabulary, given)
     assert {"encoder.embedder.table.known_V", "encoder.embedder.table.rows.weight"} <= found.taken.keys()
     assert found.share == 1.0  # the characters themselves are no parameters
-    larger = make_recipe(model={"embedder": {"name": "character_vocabulary", "size": 300, "max_characters": 64}})
+    larger = make_recipe(
+        model={"embedder": {"name": "character_vocabulary", "size": 300, "max_characters": 64}}
+    )
     found = fit_of(larger, vocabulary, given)
     assert reasons(found.new) == {"of another embedder"}
 
@@ -140,10 +150,16 @@ def test_a_vocabulary_of_characters_goes_with_its_rows(make_recipe: MakeRecipe, 
 def test_next_to_nothing_is_refused(make_recipe: MakeRecipe, vocabulary: Vocabulary) -> None:
     given = given_of(make_recipe(), vocabulary)
     wide = make_recipe(model={"width": 32})
-    with pytest.raises(UserError, match=r"--init-from /runs/one: only \d+ tensors, 0\.\d+% .*model.width 32, there 16"):
+    with pytest.raises(
+        UserError, match=r"--init-from /runs/one: only \d+ tensors, 0\.\d+% .*model.width 32, there 16"
+    ):
         fit_of(wide, vocabulary, given)
-    renamed = dataclasses.replace(given, tensors={f"old.{name}": value for name, value in given.tensors.items()})
-    with pytest.raises(UserError, match=r"no tensor of this model would be loaded \(its tensors have other names"):
+    renamed = dataclasses.replace(
+        given, tensors={f"old.{name}": value for name, value in given.tensors.items()}
+    )
+    with pytest.raises(
+        UserError, match=r"no tensor of this model would be loaded \(its tensors have other names"
+    ):
         fit_of(make_recipe(), vocabulary, renamed)
     name = "encoder.trunk.layers.0.inner.weight"  # 512 of some 20,000: 2.6%
     one = dataclasses.replace(given, tensors={name: given.tensors[name]})
@@ -153,5 +169,7 @@ def test_next_to_nothing_is_refused(make_recipe: MakeRecipe, vocabulary: Vocabul
 def test_weights_that_are_no_numbers(make_recipe: MakeRecipe, vocabulary: Vocabulary) -> None:
     given = given_of(make_recipe(), vocabulary)
     given.tensors["encoder.pooler.bias"][3] = float("nan")
-    with pytest.raises(UserError, match=r"--init-from /runs/one: encoder.pooler.bias has values that are not numbers"):
+    with pytest.raises(
+        UserError, match=r"--init-from /runs/one: encoder.pooler.bias has values that are not numbers"
+    ):
         fit_of(make_recipe(), vocabulary, given)

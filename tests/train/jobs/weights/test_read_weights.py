@@ -43,7 +43,11 @@ def test_the_hash_is_of_names_shapes_and_values(first_run: str) -> None:
     given = read_weights(first_run)
     hashes = {given.sha256}
     name = "encoder.pooler.bias"
-    for changed in ({name: given.tensors[name] + 1e-6}, {name: given.tensors[name][None]}, {"head.x": torch.ones(1)}):
+    for changed in (
+        {name: given.tensors[name] + 1e-6},
+        {name: given.tensors[name][None]},
+        {"head.x": torch.ones(1)},
+    ):
         hashes.add(dataclasses.replace(given, tensors={**given.tensors, **changed}).sha256)
     assert len(hashes) == 4
     backwards = dict(sorted(given.tensors.items(), reverse=True))
@@ -117,7 +121,9 @@ def test_a_folder_at_an_address(exported: str) -> None:
         with pytest.raises(JobError, match=r"memory:///?weights/model.safetensors: damaged"):
             read_weights("memory://weights")
         fs.rm("/weights/hashes.json")  # as in a folder of transformers
-        with pytest.raises(UserError, match=r"cannot read the weights memory:///?weights/model.safetensors: damaged"):
+        with pytest.raises(
+            UserError, match=r"cannot read the weights memory:///?weights/model.safetensors: damaged"
+        ):
             read_weights("memory://weights")
     finally:
         fs.rm("/weights", recursive=True)

@@ -12,7 +12,9 @@ SIZES = np.random.default_rng(0).integers(5, 200, 1000)
 def test_each_epoch_has_each_item_once(batch: int) -> None:
     order = SizedOrder(SIZES, batch=batch, seed=1)
     pools = 3 * len(SIZES) // batch // POOL
-    counts = np.bincount(np.concatenate([order.items(number) for number in range(pools * POOL)]), minlength=len(SIZES))
+    counts = np.bincount(
+        np.concatenate([order.items(number) for number in range(pools * POOL)]), minlength=len(SIZES)
+    )
     assert counts.sum() == pools * POOL * batch
     assert counts.max() - counts.min() <= 1
 

@@ -34,16 +34,21 @@ def gradients_and_memory(trunk: Trunk) -> tuple[dict[str, Any], int]:
 
     def keep(tensor: torch.Tensor) -> torch.Tensor:
         if tensor.untyped_storage().data_ptr() not in own:
-            kept[tensor.untyped_storage().data_ptr()] = tensor  # which lives on, so that its place is not used again
+            # Which lives on, so that its place is not used again.
+            kept[tensor.untyped_storage().data_ptr()] = tensor
         return tensor
 
     units = torch.randn(4, 64, 32, generator=torch.Generator().manual_seed(1), requires_grad=True)
     torch.manual_seed(2)  # of dropout
     with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
-        output = trunk(units, torch.ones(4, 64, dtype=torch.bool), (torch.arange(64) > 30).long().expand(4, -1))
+        output = trunk(
+            units, torch.ones(4, 64, dtype=torch.bool), (torch.arange(64) > 30).long().expand(4, -1)
+        )
     (output * torch.linspace(-1, 1, 32) ** 3).sum().backward()
     gradients = {name: parameter.grad for name, parameter in trunk.named_parameters()}
-    return {**gradients, "units": units.grad}, sum(tensor.untyped_storage().nbytes() for tensor in kept.values())
+    return {**gradients, "units": units.grad}, sum(
+        tensor.untyped_storage().nbytes() for tensor in kept.values()
+    )
 
 
 @pytest.mark.parametrize(("kind", "name"), KINDS)

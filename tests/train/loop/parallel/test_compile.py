@@ -29,7 +29,9 @@ def test_losses_names_and_going_on(corpus: str, make_recipe: MakeRecipe, tmp_pat
     for name, tolerance in (("loss", 1e-4), ("gradient_norm", 1e-3)):
         ours, theirs = ([line[name] for line in each] for each in lines)
         assert theirs == pytest.approx(ours, rel=tolerance)
-    assert compiled.validate()["validation_loss"] == pytest.approx(plain.validate()["validation_loss"], rel=1e-3)
+    assert compiled.validate()["validation_loss"] == pytest.approx(
+        plain.validate()["validation_loss"], rel=1e-3
+    )
     ours, theirs = plain.snapshot()[0], compiled.snapshot()[0]
     assert {part: set(ours[part]) for part in ours} == {part: set(theirs[part]) for part in theirs}
     checkpoints.write(tmp_path / "saved", *compiled.snapshot())

@@ -35,19 +35,24 @@ def _no_graphs_of_other_tests() -> Iterator[None]:
 
 
 def loop_of(name: str, corpus: str, device: str = "cpu") -> Loop:
-    return Loop(build(PretrainRecipe, merge(library.read_based(name), SMALL), source=name), corpus, device=device)
+    return Loop(
+        build(PretrainRecipe, merge(library.read_based(name), SMALL), source=name), corpus, device=device
+    )
 
 
 def batches_of(loop: Loop) -> list[dict[str, Tensor]]:
     """The first two batches of training, on the loop's device."""
     with loop.loader.batches(0, 2) as batches:
         return [
-            {name: torch.from_numpy(values).to(loop.device) for name, values in arrays.items()} for arrays in batches
+            {name: torch.from_numpy(values).to(loop.device) for name, values in arrays.items()}
+            for arrays in batches
         ]
 
 
 def breaks_in(function: Callable[..., Any], *arguments: Any) -> tuple[list[str], int]:
-    """The reasons for which tracing was broken off, and the number of graphs. Reading a value, `nonzero` and indexing
+    """The reasons for which tracing was broken off, and the number of graphs.
+
+    Reading a value, `nonzero` and indexing
     with a mask count; with `fullgraph` they would be traced over.
     """
     counters.clear()
@@ -63,7 +68,12 @@ def test_one_graph(name: str, corpus: str) -> None:
 
 @pytest.mark.parametrize(
     "function",
-    [lambda x: x * x.sum().item(), lambda x: x[x > 0] + 1, lambda x: x.nonzero() + 1, lambda x: x[: int(x[0])]],
+    [
+        lambda x: x * x.sum().item(),
+        lambda x: x[x > 0] + 1,
+        lambda x: x.nonzero() + 1,
+        lambda x: x[: int(x[0])],
+    ],
 )
 def test_breaks_are_seen(function: Callable[[Tensor], Tensor]) -> None:
     assert breaks_in(function, torch.ones(2))[0]
@@ -78,7 +88,9 @@ def test_compiled_training(name: str, corpus: str) -> None:
     compiled = torch.compile(loop.model, fullgraph=True, dynamic=False)
     wanted, _ = loop.model(first)
     wanted.backward()
-    gradients = {key: parameter.grad for key, parameter in loop.model.named_parameters() if parameter.grad is not None}
+    gradients = {
+        key: parameter.grad for key, parameter in loop.model.named_parameters() if parameter.grad is not None
+    }
     loop.model.zero_grad()
 
     total, _ = compiled(first)

@@ -44,7 +44,9 @@ result = [lines, validation, held]
 """
 
 
-def train_legs(legs: list[tuple[PretrainRecipe, int, bool]], corpus: str, folder: Path) -> tuple[Any, Any, list[int]]:
+def train_legs(
+    legs: list[tuple[PretrainRecipe, int, bool]], corpus: str, folder: Path
+) -> tuple[Any, Any, list[int]]:
     """The lines and the last validation, which are those of both workers, and how many weights each holds."""
     folder.mkdir()
     mappings = json.dumps([(to_mapping(recipe), *more) for recipe, *more in legs])
@@ -77,7 +79,12 @@ def test_shards_train_as_one_worker_does(
     corpus: str, make_recipe: MakeRecipe, tmp_path: Path, optimizer: str, parts: dict[str, Any]
 ) -> None:
     """With dropout, micro batches, an average of the weights, and validation batches too small for all workers."""
-    options: Any = {"micro_batch": 1, "ema_decay": 0.9, "optimizer": {"name": optimizer}, "validation_windows": 5}
+    options: Any = {
+        "micro_batch": 1,
+        "ema_decay": 0.9,
+        "optimizer": {"name": optimizer},
+        "validation_windows": 5,
+    }
     options |= parts
     recipe = make_recipe(parallel="fsdp", **options)
     alone = Loop(make_recipe(**options), corpus)
@@ -108,7 +115,8 @@ def test_a_run_goes_on_with_the_other_strategy(corpus: str, make_recipe: MakeRec
     expected = losses(lines[6:12])
     assert losses(lines[:6]) == pytest.approx(expected, rel=2e-5)
     assert losses(lines[12:]) == losses(lines[:2])  # to the bit
-    alone = Loop(make_recipe(parallel="fsdp", micro_batch=2, ema_decay=0.5), corpus)  # one worker has all there is
+    # One worker has all there is.
+    alone = Loop(make_recipe(parallel="fsdp", micro_batch=2, ema_decay=0.5), corpus)
     alone.load(checkpoints.read(tmp_path / "both" / "leg_1"))
     after: list[Any] = []
     alone.train_until(6, after.append)
@@ -117,7 +125,9 @@ def test_a_run_goes_on_with_the_other_strategy(corpus: str, make_recipe: MakeRec
 
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
-def test_shards_on_a_gpu(corpus: str, make_recipe: MakeRecipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_shards_on_a_gpu(
+    corpus: str, make_recipe: MakeRecipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A group of one NCCL worker is sharded where it is asked for by hand."""
     import torch.distributed as dist
 

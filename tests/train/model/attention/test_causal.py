@@ -28,7 +28,14 @@ def test_attention_by_loops() -> None:
 @pytest.mark.parametrize("layer", LAYER.names())
 @pytest.mark.parametrize("code", POSITIONS.names())
 def test_nothing_comes_back_from_later_units(code: str, layer: str) -> None:
-    mapping = {"layers": 2, "heads": 2, "dropout": 0.0, "attention": "causal", "layer": layer, "positions": code}
+    mapping = {
+        "layers": 2,
+        "heads": 2,
+        "dropout": 0.0,
+        "attention": "causal",
+        "layer": layer,
+        "positions": code,
+    }
     trunk = Trunk(build(TrunkConfig, mapping, source="test"), Dimensions(8, 2, 16, 0.0, "gelu")).double()
     torch.manual_seed(0)
     with torch.no_grad():

@@ -19,7 +19,9 @@ DIMENSIONS = Dimensions(width=16, heads=4, inner_width=12, dropout=0.0, activati
 
 def trunk_of(**options: Any) -> Trunk:
     torch.manual_seed(0)
-    trunk = Trunk(build(TrunkConfig, {"layers": 2, "heads": 4, **options}, source="test"), DIMENSIONS).double()
+    trunk = Trunk(
+        build(TrunkConfig, {"layers": 2, "heads": 4, **options}, source="test"), DIMENSIONS
+    ).double()
     with torch.no_grad():
         for parameter in trunk.parameters():
             parameter.normal_(0, 0.4)
@@ -27,7 +29,9 @@ def trunk_of(**options: Any) -> Trunk:
 
 
 def linformer(projection: int = 5, positions: str = "none", max_units: int = 40) -> Trunk:
-    code = {"name": positions} if positions == "none" else {"name": positions, "rank": 3, "max_units": max_units}
+    code = (
+        {"name": positions} if positions == "none" else {"name": positions, "rank": 3, "max_units": max_units}
+    )
     attention = {"name": "linformer", "projection": projection, "max_units": max_units}
     return trunk_of(attention=attention, positions=code)
 
@@ -84,7 +88,9 @@ def test_with_as_many_mixtures_as_units_it_is_diet_abs() -> None:
         for layer in few.layers:
             core: Any = layer.core
             core.mixtures_KU.copy_(torch.eye(9))
-    full.load_state_dict({name: tensor for name, tensor in few.state_dict().items() if "mixtures" not in name})
+    full.load_state_dict(
+        {name: tensor for name, tensor in few.state_dict().items() if "mixtures" not in name}
+    )
     x, valid = torch.randn(2, 9, 16, dtype=torch.float64), torch.ones(2, 9, dtype=torch.bool)
     torch.testing.assert_close(few(x, valid), full(x, valid))
 
@@ -101,7 +107,11 @@ def test_padding_changes_nothing(positions: str) -> None:
 
 def test_memory_and_cost_are_linear_in_the_length() -> None:
     long = {"max_units": 1536}
-    config = {"layers": 1, "attention": {"name": "linformer", **long}, "positions": {"name": "diet_abs", **long}}
+    config = {
+        "layers": 1,
+        "attention": {"name": "linformer", **long},
+        "positions": {"name": "diet_abs", **long},
+    }
     trunk = Trunk(build(TrunkConfig, config, source="test"), DIMENSIONS).train()
 
     def largest(num_units: int) -> int:
@@ -120,7 +130,9 @@ def test_memory_and_cost_are_linear_in_the_length() -> None:
 
 
 def test_parameters_and_initial_mixtures() -> None:
-    trunk = build(TrunkConfig, {"layers": 2, "attention": {"name": "linformer", "projection": 256}}, source="test")
+    trunk = build(
+        TrunkConfig, {"layers": 2, "attention": {"name": "linformer", "projection": 256}}, source="test"
+    )
     plain = build(TrunkConfig, {"layers": 2}, source="test")
     torch.manual_seed(0)
     built = Trunk(trunk, DIMENSIONS)

@@ -51,7 +51,9 @@ def test_slopes_differ_from_four_layers_on() -> None:
     }
     for slope, of_layers in decays.items():
         for counts, decay in zip(allocate_heads(1.0, 5, 12, 4, slope), of_layers, strict=True):
-            shares = torch.softmax(torch.tensor([decay * (4 - k) for k in (1, 2, 3, 4)], dtype=torch.float64), 0)
+            shares = torch.softmax(
+                torch.tensor([decay * (4 - k) for k in (1, 2, 3, 4)], dtype=torch.float64), 0
+            )
             upto = (12 * shares).cumsum(0) - 1e-9
             heads = [next(k for k in range(4) if head < upto[k]) for head in range(12)]
             assert counts == [heads.count(k) for k in range(4)]
@@ -65,7 +67,9 @@ def test_slopes_differ_from_four_layers_on() -> None:
     num_scales=st.integers(1, 9),
     slope=st.sampled_from(["harmonic", "linear"]),
 )
-def test_every_head_gets_a_scale(alpha: float, num_layers: int, num_heads: int, num_scales: int, slope: Any) -> None:
+def test_every_head_gets_a_scale(
+    alpha: float, num_layers: int, num_heads: int, num_scales: int, slope: Any
+) -> None:
     allocation = allocate_heads(alpha, num_layers, num_heads, num_scales, slope)
     assert len(allocation) == num_layers
     for counts in allocation:
@@ -76,7 +80,12 @@ def test_every_head_gets_a_scale(alpha: float, num_layers: int, num_heads: int, 
 
 @pytest.mark.parametrize(
     ("length", "widths"),
-    [(100, [1, 3, 7, 13, 25, 51]), (22, [1, 3, 1, 3, 5, 11]), (15, [1, 3, 1, 1, 3, 7]), (1, [1, 1, 1, 1, 1, 1])],
+    [
+        (100, [1, 3, 7, 13, 25, 51]),
+        (22, [1, 3, 1, 3, 5, 11]),
+        (15, [1, 3, 1, 1, 3, 7]),
+        (1, [1, 1, 1, 1, 1, 1]),
+    ],
 )
 def test_widths(length: int, widths: list[int]) -> None:
     assert [resolve_width(scale, length) for scale in (1, 3, "N/16", "N/8", "N/4", "N/2")] == widths
@@ -142,7 +151,9 @@ def test_windows_equal_loops(
     valid = torch.arange(size) < torch.tensor(lengths)[:, None]
     x = torch.randn(len(lengths), size, 16, dtype=torch.float64, requires_grad=True)
     weights = torch.randn_like(x)
-    fast = BertLayer(DIMENSIONS, MultiScaleAttention(tuple(scales), counts, "half" if half else "width", 0.0)).double()
+    fast = BertLayer(
+        DIMENSIONS, MultiScaleAttention(tuple(scales), counts, "half" if half else "width", 0.0)
+    ).double()
     slow = BertLayer(DIMENSIONS, Loops(each, lengths, half)).double()
     slow.load_state_dict(fast.state_dict())
     bias = FunctionBias(relative_bias, size) if biased else None
@@ -184,7 +195,9 @@ def test_the_widest_window_is_full_attention(size: int) -> None:
     torch.testing.assert_close(wide(x, all_valid(x)), full(x, all_valid(x)), atol=1e-12, rtol=0)
 
 
-@pytest.mark.parametrize(("num_layers", "scale", "reach"), [(2, 3, 2), (6, 3, 6), (1, "N/2", 25), (2, "N/2", 50)])
+@pytest.mark.parametrize(
+    ("num_layers", "scale", "reach"), [(2, 3, 2), (6, 3, 6), (1, "N/2", 25), (2, "N/2", 50)]
+)
 def test_receptive_field(num_layers: int, scale: int | str, reach: int) -> None:
     layers = [layer_of(core(scale)) for _ in range(num_layers)]
     x = torch.randn(1, 100, 16, dtype=torch.float64)
@@ -238,7 +251,9 @@ def test_no_nan_for_rows_of_padding(dtype: torch.dtype, size: int) -> None:
     assert all(gradient.isfinite().all() for gradient in gradients)
 
 
-@pytest.mark.parametrize(("scale", "pairs"), [(1, 512), (3, 512 * 3 - 2), (65, 512 * 65 - 32 * 33), (1023, 512**2)])
+@pytest.mark.parametrize(
+    ("scale", "pairs"), [(1, 512), (3, 512 * 3 - 2), (65, 512 * 65 - 32 * 33), (1023, 512**2)]
+)
 def test_visible_pairs(scale: int, pairs: int) -> None:
     assert core(scale).num_pairs(512, 512, 4) == 4 * pairs
 
@@ -253,16 +268,24 @@ def test_settings_go_to_a_mapping_and_back() -> None:
 @pytest.mark.parametrize("scale", ["M/4", "N/0", "N", 0, -3])
 def test_scales_that_are_none(scale: Any) -> None:
     with pytest.raises(UserError, match=r"trunk\.attention\.scales"):
-        build(ModelConfig, {"trunk": {"attention": {"name": "multi_scale", "scales": [scale]}}}, source="test")
+        build(
+            ModelConfig, {"trunk": {"attention": {"name": "multi_scale", "scales": [scale]}}}, source="test"
+        )
 
 
 def test_even_scales_and_no_scales_are_problems() -> None:
     def problems(**attention: Any) -> list[str]:
-        return check(build(ModelConfig, {"trunk": {"attention": {"name": "multi_scale", **attention}}}, source="test"))
+        return check(
+            build(ModelConfig, {"trunk": {"attention": {"name": "multi_scale", **attention}}}, source="test")
+        )
 
-    assert problems(scales=[1, 4]) == ["model.trunk.attention.scales: 4 is even; windows are symmetric, use 5"]
+    assert problems(scales=[1, 4]) == [
+        "model.trunk.attention.scales: 4 is even; windows are symmetric, use 5"
+    ]
     assert problems(scales=[1, 4], window_convention="half") == []
-    assert problems(scales=[]) == ["model.trunk.attention.scales: give at least one scale, such as [1, 3, N/16]"]
+    assert problems(scales=[]) == [
+        "model.trunk.attention.scales: give at least one scale, such as [1, 3, N/16]"
+    ]
 
 
 def test_every_layer_has_its_own_mix() -> None:

@@ -111,12 +111,16 @@ def test_equals_loops(
     valid &= torch.rand(valid.shape) < 0.9  # holes, and sometimes no CLS: windows then may show nothing
     marked = None
     if marks is not None:
-        marked = torch.stack([torch.isin(torch.arange(size), torch.tensor(row, dtype=torch.int64)) for row in marks])
+        marked = torch.stack(
+            [torch.isin(torch.arange(size), torch.tensor(row, dtype=torch.int64)) for row in marks]
+        )
     options: dict[str, Any] = {"dilation": dilation, "padding_queries": "zero" if zero else "attend"}
     attention = core(window, room, separate_global_projections=separate and room > 0, **options)
     fast = layer_of(attention, seed)
     slow = layer_of(Loops(attention))
-    slow.load_state_dict({name: tensor for name, tensor in fast.state_dict().items() if "core" not in name}, False)
+    slow.load_state_dict(
+        {name: tensor for name, tensor in fast.state_dict().items() if "core" not in name}, False
+    )
     x = units(2, size).requires_grad_()
     weights = torch.randn_like(x)
     results = []
@@ -200,7 +204,9 @@ def test_pairs_are_those_that_are_seen(window: int, dilation: int, room: int) ->
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("size", [20, 300])
 @pytest.mark.parametrize("padding_queries", ["attend", "zero"])
-def test_chunks_of_padding_give_zeros_and_never_nan(dtype: torch.dtype, size: int, padding_queries: Any) -> None:
+def test_chunks_of_padding_give_zeros_and_never_nan(
+    dtype: torch.dtype, size: int, padding_queries: Any
+) -> None:
     attention = core(4, 0, padding_queries=padding_queries)
     q, k, v = (100 * torch.randn(2, 4, size, 4, dtype=dtype).requires_grad_() for _ in range(3))
     valid = torch.arange(size) < torch.tensor([[size], [1]])
@@ -278,7 +284,9 @@ def test_compiles_without_graph_breaks() -> None:
 def test_memory_is_linear_in_the_length(dilation: int) -> None:
     attention = {"name": "sliding_global", "one_sided_window": 16, "dilation": dilation}
     mapping = {"width": 16, "trunk": {"layers": 2, "heads": 2, "attention": attention}}
-    config = build(ModelConfig, {**mapping, "downsampler": "identity", "upsampler": "identity"}, source="test")
+    config = build(
+        ModelConfig, {**mapping, "downsampler": "identity", "upsampler": "identity"}, source="test"
+    )
     short, long = (step_memory(config, length, 1).activations for length in (1024, 4096))
     assert 3.9 < long / short < 4.1
 
@@ -296,7 +304,9 @@ def test_costs_of_separate_projections() -> None:
     shared, separate = (
         costs(canine(name="sliding_global", separate_global_projections=own), 256) for own in (False, True)
     )
-    more = sum(cost.multiply_accumulates for cost in separate) - sum(cost.multiply_accumulates for cost in shared)
+    more = sum(cost.multiply_accumulates for cost in separate) - sum(
+        cost.multiply_accumulates for cost in shared
+    )
     assert more == 2 * (2 * 64 + 1) * 16 * 16
 
 

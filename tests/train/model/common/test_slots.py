@@ -98,9 +98,8 @@ def documented(config: type) -> set[str]:
     ],
 )  # fmt: skip
 def test_what_is_no_part_is_refused_when_it_is_chosen(add_part: AddPart, text: str, problem: str) -> None:
-    head = (
-        "from tokenfree.core.settings import settings\nfrom tokenfree.train.model.common.slots import PositionsConfig\n"
-    )
+    head = "from tokenfree.core.settings import settings\n"
+    head += "from tokenfree.train.model.common.slots import PositionsConfig\n"
     add_part("tokenfree.train.model.positions", "broken", head + text)
     with pytest.raises(UserError) as refused:
         build(ModelConfig, {"trunk": {"positions": "broken"}}, source="test")
@@ -131,7 +130,9 @@ def test_every_config_says_what_it_is_where_it_comes_from_and_what_its_fields_me
 
 def test_every_slot_has_variants() -> None:
     assert all(package.default in package.names() for package in SLOTS.values())
-    assert {("trunk.attention", "multi_scale"), ("embedder", "ngram_hash"), ("upsampler", "identity")} <= set(VARIANTS)
+    assert {("trunk.attention", "multi_scale"), ("embedder", "ngram_hash"), ("upsampler", "identity")} <= set(
+        VARIANTS
+    )
 
 
 @pytest.mark.parametrize(("slot", "name"), VARIANTS)
@@ -173,7 +174,9 @@ def test_any_upsampler_takes_any_grouping(down: str, up: str) -> None:
 def test_costs_count_every_parameter(slot: str, name: str) -> None:
     encoder = encoder_of(model((slot, name)))
     costs = encoder.costs(48)
-    assert sum(cost.parameters for cost in costs) == sum(parameter.numel() for parameter in encoder.parameters())
+    assert sum(cost.parameters for cost in costs) == sum(
+        parameter.numel() for parameter in encoder.parameters()
+    )
     assert sum(cost.multiply_accumulates for cost in costs) > 0
 
 
@@ -190,7 +193,9 @@ PLACES = {
 
 @pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize("forward", [lambda self: None, lambda self, *, x: None, nn.Module.forward])
-def test_a_forward_with_other_arguments_is_named(place: str, forward: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_forward_with_other_arguments_is_named(
+    place: str, forward: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     config = ModelConfig(width=16, trunk=TrunkConfig(layers=1, heads=2))
     kind = type(config.build().get_submodule(place))
     monkeypatch.setattr(kind, "forward", forward)

@@ -54,7 +54,11 @@ def test_pairs(name: str) -> None:
 def test_pairs_beside_a_global_unit() -> None:
     """CLS sees all and is seen by all; the windows of the others are those of a text that is shorter by one."""
     core = CORES["windows and CLS"].build(DIMENSIONS, 0, 1)
-    pairs = sum(sees("windows", query, key) for query in range(1, UNITS) for key in range(1, UNITS)) + 2 * UNITS - 1
+    pairs = (
+        sum(sees("windows", query, key) for query in range(1, UNITS) for key in range(1, UNITS))
+        + 2 * UNITS
+        - 1
+    )
     assert core.num_pairs(UNITS, UNITS, HEADS) == HEADS * pairs
 
 
@@ -75,10 +79,17 @@ def products(modules: list[nn.Linear], rows: int) -> int:
 def test_a_bert_layer() -> None:
     """Four projections, two products of each visible pair and head width, and the FFN."""
     (layer, *_) = stack().layers
-    of_queries, of_keys = [layer.query, layer.attention_output, layer.inner, layer.outer], [layer.key, layer.value]
+    of_queries, of_keys = (
+        [layer.query, layer.attention_output, layer.inner, layer.outer],
+        [layer.key, layer.value],
+    )
     pairs = 2 * HEADS * 3
-    assert layer.multiply_accumulates(37) == products(of_queries, 37) + products(of_keys, 37) + pairs * 37 * 37
-    assert layer.multiply_accumulates(37, 5) == products(of_queries, 5) + products(of_keys, 37) + pairs * 5 * 37
+    assert (
+        layer.multiply_accumulates(37) == products(of_queries, 37) + products(of_keys, 37) + pairs * 37 * 37
+    )
+    assert (
+        layer.multiply_accumulates(37, 5) == products(of_queries, 5) + products(of_keys, 37) + pairs * 5 * 37
+    )
 
 
 def test_a_multi_scale_layer() -> None:
@@ -99,7 +110,9 @@ def test_separate_projections_of_global_units() -> None:
     """Queries of the global units, keys and values of all."""
     attention = {"name": "sliding_global", "one_sided_window": 3}
     apart, together = (
-        stack(attention={**attention, "separate_global_projections": separate}).layers[0].multiply_accumulates(37)
+        stack(attention={**attention, "separate_global_projections": separate})
+        .layers[0]
+        .multiply_accumulates(37)
         for separate in (True, False)
     )
     assert apart - together == (2 * 37 + 1) * 12 * 12
@@ -172,7 +185,10 @@ def test_masked_heads(tied: bool, expected: int) -> None:
 
 WORDS: dict[str, Any] = {"width": 64, "character_width": 48, "embedder": "word_bytes",
                          "trunk": {"layers": 1, "heads": 4}, "upsampler": "subword_queries"}  # fmt: skip
-DOWN: list[dict[str, Any]] = [{"name": "word_pooling", "byte_positions": "learned"}, {"name": "character_cnn"}]
+DOWN: list[dict[str, Any]] = [
+    {"name": "word_pooling", "byte_positions": "learned"},
+    {"name": "character_cnn"},
+]
 
 
 @pytest.mark.parametrize("down", DOWN, ids=["pooling", "cnn"])
@@ -203,7 +219,11 @@ def test_words_begin_with_fan_in_and_nearly_shut_gates(down: dict[str, Any]) -> 
 
 def test_scaled_kernels_do_as_much_as_those_of_a_large_model() -> None:
     """What 0.02 is at a width of 1,024; tables but for the positions stay as they are."""
-    model = {"width": 64, "embedder": {"name": "byte_table", "max_characters": 128}, "initialisation": "scaled"}
+    model = {
+        "width": 64,
+        "embedder": {"name": "byte_table", "max_characters": 128},
+        "initialisation": "scaled",
+    }
     torch.manual_seed(0)
     encoder = build(ModelConfig, {**model, "trunk": {"layers": 1, "heads": 4}}, source="test").build()
     for name, parameter in encoder.named_parameters():
@@ -241,4 +261,6 @@ def test_heads_begin_as_the_encoder_does(head: nn.Module) -> None:
             assert (parameter == 0).all(), name
         else:
             assert parameter.abs().max() <= 0.04, name
-            assert parameter.numel() < 1000 or parameter.std().item() == pytest.approx(0.02 * 0.88, rel=0.07), name
+            assert parameter.numel() < 1000 or parameter.std().item() == pytest.approx(
+                0.02 * 0.88, rel=0.07
+            ), name

@@ -89,7 +89,8 @@ def test_a_block_of_padding_gets_even_weights_and_never_nan(dtype: torch.dtype) 
 
 
 @pytest.mark.parametrize(
-    ("length", "rate", "num_units"), [(2048, 4, 512), (27, 4, 6), (7, 4, 1), (4, 4, 1), (2048, 5, 409), (2048, 6, 341)]
+    ("length", "rate", "num_units"),
+    [(2048, 4, 512), (27, 4, 6), (7, 4, 1), (4, 4, 1), (2048, 5, 409), (2048, 6, 341)],
 )
 def test_number_of_units(length: int, rate: int, num_units: int) -> None:
     down = strided_conv.Config(rate=rate).build(DIMENSIONS)
@@ -104,7 +105,9 @@ def test_units_are_cls_and_all_groups_but_the_last() -> None:
     down = strided_conv.Config(rate=3, layers=0).build(DIMENSIONS)
     x = torch.randn(2, 11, 8)
     output = down(x, torch.ones(2, 11, dtype=torch.bool))
-    convolved = torch.nn.functional.gelu(down.convolution(x.transpose(1, 2)), approximate="tanh").transpose(1, 2)
+    convolved = torch.nn.functional.gelu(down.convolution(x.transpose(1, 2)), approximate="tanh").transpose(
+        1, 2
+    )
     wanted = down.norm(torch.cat([x[:, :1], convolved[:, :-1]], dim=1))
     torch.testing.assert_close(output.units_BUD, wanted)
     assert torch.equal(output.characters_BCD, x)

@@ -71,7 +71,9 @@ def test_all_but_the_pooling_is_as_with_the_convolution(variant: Any, dimensions
     assert one.valid_BU[1].tolist() == [True, True, True, True]
     assert torch.equal(one.characters_BCD, other.characters_BCD)
     assert downs[0].costs(CHARACTERS)[0].name == "local layer"
-    assert sum(cost.parameters for cost in downs[0].costs(CHARACTERS)) == sum(p.numel() for p in downs[0].parameters())
+    assert sum(cost.parameters for cost in downs[0].costs(CHARACTERS)) == sum(
+        p.numel() for p in downs[0].parameters()
+    )
 
 
 def test_costs(dimensions: Dimensions) -> None:

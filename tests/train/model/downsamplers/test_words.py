@@ -56,7 +56,9 @@ def same(one: Tensor, other: Tensor, x: Tensor) -> None:
 
 @given(
     sizes=st.integers(1, 5).flatmap(
-        lambda most: st.lists(st.lists(st.integers(0, 5), min_size=most, max_size=most), min_size=1, max_size=3)
+        lambda most: st.lists(
+            st.lists(st.integers(0, 5), min_size=most, max_size=most), min_size=1, max_size=3
+        )
     ),
     padding=st.integers(0, 4),
     scale=st.sampled_from([1.0, 300.0]),

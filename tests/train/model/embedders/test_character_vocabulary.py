@@ -81,7 +81,9 @@ def test_frequent_characters_of_a_corpus(corpus: str) -> None:
     assert frequent_characters(split).tolist() == [codepoint for _, codepoint in wanted]
 
 
-def test_a_run_keeps_the_characters_of_its_corpus(corpus: str, make_recipe: MakeRecipe, tmp_path: Any) -> None:
+def test_a_run_keeps_the_characters_of_its_corpus(
+    corpus: str, make_recipe: MakeRecipe, tmp_path: Any
+) -> None:
     embedder = {"name": "character_vocabulary", "size": len(RESERVED) + 11, "max_characters": 64}
     pretrain(make_recipe(model={"embedder": embedder}, steps=2), corpus, str(tmp_path / "run"))
     table = load_encoder(tmp_path / "run").encoder.embedder.table
@@ -95,10 +97,14 @@ def test_costs() -> None:
         ("subword_table", 30522 * 768),
         ("byte_table", 256 * 768),
     ):
-        assert costs(build(ModelConfig, {"embedder": embedder}, source="test"), 512)[0].parameters == parameters
+        assert (
+            costs(build(ModelConfig, {"embedder": embedder}, source="test"), 512)[0].parameters == parameters
+        )
 
 
-@pytest.mark.parametrize(("config", "size"), [(subword_table.Config(size=50), 50), (byte_table.Config(), 256)])
+@pytest.mark.parametrize(
+    ("config", "size"), [(subword_table.Config(size=50), 50), (byte_table.Config(), 256)]
+)
 def test_rows_segments_and_positions_are_added(config: Any, size: int) -> None:
     torch.manual_seed(0)
     embedder = config.build(DIMENSIONS).eval()

@@ -15,7 +15,11 @@ DIMENSIONS = Dimensions(width=32, heads=4, inner_width=64, dropout=0.0, activati
 
 
 def encoder_of(**embedder: Any) -> Encoder:
-    mapping = {"width": 32, "embedder": {"max_characters": 40, **embedder}, "trunk": {"layers": 1, "heads": 4}}
+    mapping = {
+        "width": 32,
+        "embedder": {"max_characters": 40, **embedder},
+        "trunk": {"layers": 1, "heads": 4},
+    }
     torch.manual_seed(0)
     return build(ModelConfig, mapping, source="test").build().eval()
 
@@ -34,7 +38,9 @@ def test_sinusoids() -> None:
 def test_positions_do_not_hide_what_stands_there(name: str, positions: str) -> None:
     """Two texts in fresh vectors: as different as without positions, or nearly so."""
     texts = torch.tensor([list(range(65, 95)), list(range(97, 127))])
-    plain, coded = (encoder_of(name=name, positions=each, segments=0).embedder(texts) for each in ("none", positions))
+    plain, coded = (
+        encoder_of(name=name, positions=each, segments=0).embedder(texts) for each in ("none", positions)
+    )
     between = [(first - second).square().mean().item() for first, second in (plain, coded)]
     assert between[1] > between[0] / 3
 

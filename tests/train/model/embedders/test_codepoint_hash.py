@@ -61,7 +61,10 @@ def test_independent_collisions_are_as_rare_as_chance(num_buckets: int) -> None:
     generator = torch.Generator().manual_seed(1)
     x = torch.randint(0, 0x110000, (200_000, 1), generator=generator)
     y = torch.where(torch.rand(x.shape, generator=generator) < 0.5, (x + 16384) % 0x110000, x ^ 1)
-    hashes = [hash_buckets(symbols, multipliers("independent", 16), num_buckets, "independent") for symbols in (x, y)]
+    hashes = [
+        hash_buckets(symbols, multipliers("independent", 16), num_buckets, "independent")
+        for symbols in (x, y)
+    ]
     assert hashes[0].min() >= 0
     assert hashes[0].max() < num_buckets
     same = (hashes[0] == hashes[1]).double()
@@ -73,7 +76,9 @@ def test_independent_collisions_are_as_rare_as_chance(num_buckets: int) -> None:
 
 def test_ngram_buckets_are_nested_not_added() -> None:
     table = HashTables(ngram_hash.Config(hashes=1, buckets=15000), 4, orders=3)
-    one, two, three = (buckets[0, :, 0].tolist() for buckets in table.ngram_buckets(torch.tensor([[97, 98, 99]])))
+    one, two, three = (
+        buckets[0, :, 0].tolist() for buckets in table.ngram_buckets(torch.tensor([[97, 98, 99]]))
+    )
     assert one == [98 * 31, 99 * 31, 100 * 31]
     assert two[0] == 98177 % 15000
     assert three[0] == 3077277 % 15000
@@ -136,7 +141,9 @@ def test_ngram_embedding_sums_the_orders() -> None:
     rows = table.rows.weight.view(3, 2, 7, 3)
     buckets = table.ngram_buckets(codepoints)
     for i in range(4):
-        halves = [torch.stack([rows[j, k, buckets[j][0, i, k]] for j in range(3)]).sum(dim=0) for k in range(2)]
+        halves = [
+            torch.stack([rows[j, k, buckets[j][0, i, k]] for j in range(3)]).sum(dim=0) for k in range(2)
+        ]
         wanted = torch.cat(halves)
         torch.testing.assert_close(table(codepoints)[0, i], wanted)
 

@@ -52,7 +52,9 @@ def test_more_vectors_than_positions_are_refused() -> None:
 @pytest.mark.parametrize("upsampler", ["identity", "repeat_concat"])
 def test_fewer_vectors_than_a_unit_takes_are_padded(upsampler: str) -> None:
     mapping = {"width": 16, "embedder": {"name": "vectors", "size": 3}, "upsampler": upsampler}
-    encoder = build(ModelConfig, {**mapping, "trunk": {"layers": 1, "heads": 4}}, source="test").build().eval()
+    encoder = (
+        build(ModelConfig, {**mapping, "trunk": {"layers": 1, "heads": 4}}, source="test").build().eval()
+    )
     x = torch.randn(2, 2, 3)
     short = encoder(x, torch.ones(2, 2, dtype=torch.bool)).characters
     assert encoder.downsampler.min_characters == 4

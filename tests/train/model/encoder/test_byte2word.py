@@ -33,7 +33,8 @@ def base() -> PretrainRecipe:
 def encoder_of(**changes: Any) -> Encoder:
     torch.manual_seed(0)
     encoder = build(ModelConfig, merge(SMALL, changes), source="test").build().eval()
-    for parameter in encoder.parameters():  # initial weights are so small that a mistake could pass for rounding
+    # Initial weights are so small that a mistake could pass for rounding.
+    for parameter in encoder.parameters():
         if parameter.dim() > 1:
             torch.nn.init.normal_(parameter, std=0.3)
     return encoder
@@ -90,7 +91,10 @@ def test_multiply_accumulates_of_the_front() -> None:
     for bytes_per_word, mixing in ((5, 1.0), (32, 6.3)):
         model = build(
             ModelConfig,
-            merge(library.read_based("byte2word-base")["model"], {"downsampler": {"bytes_per_word": bytes_per_word}}),
+            merge(
+                library.read_based("byte2word-base")["model"],
+                {"downsampler": {"bytes_per_word": bytes_per_word}},
+            ),
             source="test",
         )
         parts = {part.name: part.multiply_accumulates for part in costs(model, 512 * bytes_per_word)}
@@ -148,18 +152,26 @@ def test_padding_of_bytes_changes_nothing(byte_positions: str) -> None:
 
 def test_rows_of_different_words_have_no_nan() -> None:
     encoder = encoder_of().train()
-    examples = [text(b"\x02", b"word", b"\x03", size=160), text(b"\x02" * 3, b"x" * 128, b"\x03" * 4, size=160)]
+    examples = [
+        text(b"\x02", b"word", b"\x03", size=160),
+        text(b"\x02" * 3, b"x" * 128, b"\x03" * 4, size=160),
+    ]
     codepoints, mask, ends = (torch.cat(part) for part in zip(*examples, strict=True))
     mask[0] = False  # a row without any byte
     output = encoder(codepoints, mask, None, torch.zeros(2, 3, 2, dtype=torch.int64), ends)
     (output.characters.sum() + output.pooled.sum()).backward()
     assert all(tensor.isfinite().all() for tensor in output)
-    assert all(parameter.grad.isfinite().all() for parameter in encoder.parameters() if parameter.grad is not None)
+    assert all(
+        parameter.grad.isfinite().all() for parameter in encoder.parameters() if parameter.grad is not None
+    )
 
 
 def test_a_word_knows_no_other_word() -> None:
     encoder = encoder_of()
-    one, other = units(encoder, b"\x02", b"word", b"here"), units(encoder, b"\x02", b"word", b"quite another", b"!")
+    one, other = (
+        units(encoder, b"\x02", b"word", b"here"),
+        units(encoder, b"\x02", b"word", b"quite another", b"!"),
+    )
     torch.testing.assert_close(one[:2], other[:2], rtol=0, atol=1e-6)
 
 
@@ -189,7 +201,9 @@ def test_slots_add_their_vector() -> None:
     slots = encoder.upsampler.slots.weight
     for unit in range(5):
         torch.testing.assert_close(h_UJD[unit] - h_UJD[unit, :1], slots - slots[:1], rtol=0, atol=1e-5)
-        torch.testing.assert_close(h_UJD[unit] - slots, output.units[0, unit].expand(16, -1), rtol=0, atol=1e-5)
+        torch.testing.assert_close(
+            h_UJD[unit] - slots, output.units[0, unit].expand(16, -1), rtol=0, atol=1e-5
+        )
 
 
 def task_of(num_subwords: int) -> tuple[Encoder, Head]:
@@ -225,6 +239,8 @@ def test_nothing_of_the_vocabulary_is_left_after_training() -> None:
         "output.weight",
         "output.bias",
     ]
-    kept = {name: tensor for name, tensor in encoder.state_dict().items() if not name.startswith("upsampler.")}
+    kept = {
+        name: tensor for name, tensor in encoder.state_dict().items() if not name.startswith("upsampler.")
+    }
     assert set(encoder.state_dict()) - set(kept) == {"upsampler.slots.weight"}
     assert max(max(tensor.shape) for tensor in kept.values()) == 256

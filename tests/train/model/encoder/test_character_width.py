@@ -62,4 +62,6 @@ def test_problems() -> None:
         upsampler={"name": "repeat_add", "residual_characters": True}
     )
     with pytest.raises(UserError, match=r"model\.character_width: 8 is not model\.width, 16"):
-        build(ModelConfig, {**TINY, "downsampler": "identity", "upsampler": "identity"}, source="test").build()
+        build(
+            ModelConfig, {**TINY, "downsampler": "identity", "upsampler": "identity"}, source="test"
+        ).build()

@@ -84,9 +84,18 @@ def test_of_parts(package: str) -> None:
 def test_of_the_model() -> None:
     """CANINE's base size."""
     found = to_mapping(ModelConfig())
-    assert {name: found[name] for name in ("width", "character_width")} == {"width": 768, "character_width": None}
+    assert {name: found[name] for name in ("width", "character_width")} == {
+        "width": 768,
+        "character_width": None,
+    }
     parts = {name: found[name]["name"] for name in ("embedder", "downsampler", "upsampler")}
-    assert parts == {"embedder": "codepoint_hash", "downsampler": "strided_conv", "upsampler": "repeat_concat"}
-    trunk = {name: value["name"] if isinstance(value, dict) else value for name, value in found["trunk"].items()}
+    assert parts == {
+        "embedder": "codepoint_hash",
+        "downsampler": "strided_conv",
+        "upsampler": "repeat_concat",
+    }
+    trunk = {
+        name: value["name"] if isinstance(value, dict) else value for name, value in found["trunk"].items()
+    }
     assert trunk == {"layers": 12, "heads": 12, "inner_width": None, "dropout": 0.1, "activation": "gelu_tanh",
                      "layer": "bert", "attention": "full", "positions": "none", "segments": "none"}  # fmt: skip

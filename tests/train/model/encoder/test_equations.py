@@ -113,13 +113,17 @@ def test_character_convolutions() -> None:
             width = filters.in_features // 8
             padded = torch.cat([rows, rows.new_zeros(width - 1, 8)])
             windows = [padded[start : start + width].flatten() for start in range(len(word))]
-            maxima.append(torch.stack([(filters.weight @ window + filters.bias).relu() for window in windows]).amax(0))
+            maxima.append(
+                torch.stack([(filters.weight @ window + filters.bias).relu() for window in windows]).amax(0)
+            )
         x = torch.cat(maxima)
         for highway in down.highways:
             gate = 1 / (1 + (-(highway.gate.weight @ x + highway.gate.bias)).exp())
             x = gate * (highway.change.weight @ x + highway.change.bias).relu() + (1 - gate) * x
         pooled = down.projection.weight @ x + down.projection.bias
-        torch.testing.assert_close(found[place], from_pooled(down.output, pooled, place, int(segments[place])))
+        torch.testing.assert_close(
+            found[place], from_pooled(down.output, pooled, place, int(segments[place]))
+        )
 
 
 def dense(layer: Any, x: Tensor) -> Tensor:

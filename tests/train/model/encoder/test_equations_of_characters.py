@@ -9,7 +9,15 @@ import pytest
 import torch
 from torch import Tensor
 
-from tests.train.model.encoder.test_equations import attention, dense, encoder_of, feed_forward, gelu, norm, shown
+from tests.train.model.encoder.test_equations import (
+    attention,
+    dense,
+    encoder_of,
+    feed_forward,
+    gelu,
+    norm,
+    shown,
+)
 from tokenfree.core.settings import merge
 from tokenfree.train.batches.base import KEPT, MASKED, REPLACED
 from tokenfree.train.model.attention import causal, full, linformer, multi_scale, sliding_global
@@ -39,7 +47,10 @@ def embedded(embedder: Any) -> Tensor:
     """dropout(LN([E_1[H_1(x)]; ...; E_K[H_K(x)]] + segment + position)), H_k(x) = (x + 1) p_k mod B."""
     rows = []
     for place, (codepoint, segment) in enumerate(zip(CODEPOINTS.tolist(), SEGMENTS.tolist(), strict=True)):
-        shards = [embedder.table.rows.weight[k * 50 + (codepoint + 1) * prime % 50] for k, prime in enumerate(PRIMES)]
+        shards = [
+            embedder.table.rows.weight[k * 50 + (codepoint + 1) * prime % 50]
+            for k, prime in enumerate(PRIMES)
+        ]
         summed = torch.cat(shards) + embedder.segments.weight[segment] + embedder.positions.weight[place]
         rows.append(2 * norm(summed, embedder.norm))
     return torch.stack(rows)
@@ -130,9 +141,16 @@ def test_scores_are_in_full_precision() -> None:
 def test_next_sentences_count_once_for_each_target() -> None:
     torch.manual_seed(0)
     head, pooled = shown(NextSentence(6)).float(), torch.randn(3, 6)
-    targets = {"target_ids": torch.arange(5), "target_mask": torch.ones(5) > 0, "target_kinds": torch.zeros(5)}
+    targets = {
+        "target_ids": torch.arange(5),
+        "target_mask": torch.ones(5) > 0,
+        "target_kinds": torch.zeros(5),
+    }
     masked = score(torch.randn(5, 7), targets, bits=False)
-    batch = {"from_elsewhere": torch.tensor([0, 1, 1]), "target_mask": torch.ones(3, 5) * torch.tensor([[1], [0], [1]])}
+    batch = {
+        "from_elsewhere": torch.tensor([0, 1, 1]),
+        "target_mask": torch.ones(3, 5) * torch.tensor([[1], [0], [1]]),
+    }
     loss = head(masked, pooled, batch)
     logits = dense(head.output, pooled)
     nats = torch.stack([-logits[i].softmax(0)[gold].log() for i, gold in enumerate((0, 1, 1))])
@@ -180,7 +198,8 @@ def test_attention_weights_are_dropped_out_in_training(name: str) -> None:
 def test_softmax_in_training_is_of_full_precision() -> None:
     """Of bfloat16 logits the exponentials are summed in float32: no weight errs by more than its own rounding."""
     torch.manual_seed(0)
-    core = full.Config().build(Dimensions(32, 1, 32, 1e-9, "gelu"), 0, 1).train()  # a rate by which none is dropped
+    # A rate by which none is dropped.
+    core = full.Config().build(Dimensions(32, 1, 32, 1e-9, "gelu"), 0, 1).train()
     q, k = ((2 * torch.randn(1, 1, 512, 32)).bfloat16() for _ in range(2))
     v = torch.eye(512).bfloat16()[None, None]  # the context is the weights
     with torch.no_grad():

@@ -35,18 +35,22 @@ def names(package: str) -> list[str]:
 EMBEDDERS, DOWNSAMPLERS, UPSAMPLERS = names("embedders"), names("downsamplers"), names("upsamplers")
 LAYERS, PATTERNS, SEGMENTS = names("layers"), names("attention"), names("segments")
 CODES = names("positions")
-RELATIVE, ABSOLUTE = {"none", "diet_rel", "shaw", "t5"}, {"diet_abs", "tupe"}  # codes: what a shift does not change
+# Codes: what a shift does not change.
+RELATIVE, ABSOLUTE = {"none", "diet_rel", "shaw", "t5"}, {"diet_abs", "tupe"}
 
 
 def part(package: str, name: str, **options: Any) -> dict[str, Any]:
     """A part in a tiny size, with `options`."""
     known = {
-        field.name for field in dataclasses.fields(Slot(f"tokenfree.train.model.{package}", "").config_class(name))
+        field.name
+        for field in dataclasses.fields(Slot(f"tokenfree.train.model.{package}", "").config_class(name))
     }
     return {"name": name, **{key: value for key, value in TINY.items() if key in known}, **options}
 
 
-def trunk_settings(pattern: str, code: str, segments: str = "none", layer: str = "bert", **options: Any) -> Any:
+def trunk_settings(
+    pattern: str, code: str, segments: str = "none", layer: str = "bert", **options: Any
+) -> Any:
     return {
         **SMALL,
         "layers": 2,
@@ -118,13 +122,16 @@ def words_of(encoder: Encoder, mask: Tensor, size: int = 20) -> Tensor | None:
 
 def score(*outputs: Tensor) -> Tensor:
     """A scalar whose gradient does not vanish behind a LayerNorm, as that of the plain sum does."""
-    return sum(((x.float() * torch.linspace(-1, 1, x.shape[-1]) ** 3).sum() for x in outputs), start=torch.zeros(()))
+    return sum(
+        ((x.float() * torch.linspace(-1, 1, x.shape[-1]) ** 3).sum() for x in outputs), start=torch.zeros(())
+    )
 
 
 def check_gradients(module: nn.Module, inputs: tuple[Tensor | None, ...]) -> None:
     """Gradients of all outputs are numerical derivatives, in random directions of all parameters and real inputs.
 
-    That of `torch.autograd.gradcheck` in its fast mode did not see a wrong gradient of one parameter among many.
+    That of `torch.autograd.gradcheck` in its fast mode did not see a wrong gradient of one parameter among
+    many.
     """
     generator = torch.Generator().manual_seed(5)
 
@@ -198,12 +205,16 @@ def test_padding_and_the_order_of_the_batch_of_models(name: str) -> None:
     codepoints, mask = text(name, 17, 9, 1, size=24)  # a spare group and two, see CANINE's padding rule
 
     def run(rows: Any = slice(None), padding: int = 0) -> EncoderOutput:
-        inputs = [torch.nn.functional.pad(x[rows], (0, 0) * (x.dim() - 2) + (0, padding)) for x in (codepoints, mask)]
+        inputs = [
+            torch.nn.functional.pad(x[rows], (0, 0) * (x.dim() - 2) + (0, padding))
+            for x in (codepoints, mask)
+        ]
         return encoder(*inputs, unit_ends_BU=words_of(encoder, mask[rows], 20 + padding))
 
     short, long = run(), run(padding=12)
     torch.testing.assert_close(long.pooled, short.pooled, atol=1e-11, rtol=0)
-    # A convolution in UP reads the padding beside the text, which belongs to its last unit, or to CANINE's spare.
+    # A convolution in UP reads the padding beside the text, which belongs to its last unit, or to CANINE's
+    # spare.
     torch.testing.assert_close(long.characters[:, :24][mask], short.characters[mask], atol=1e-11, rtol=0)
     for rows in (torch.tensor([2, 0, 1]), torch.tensor([1])):
         for one, other in zip(run(rows), short, strict=True):
@@ -301,7 +312,10 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
         {"dilation": [1, 2], "global_units": 0},
         {"padding_queries": "zero"},
     ],
-    "multi_scale": [{"window_convention": "half", "scales": [1, 2, "N/2"]}, {"scales": [3], "slope": "linear"}],
+    "multi_scale": [
+        {"window_convention": "half", "scales": [1, 2, "N/2"]},
+        {"scales": [3], "slope": "linear"},
+    ],
     "layer multi_scale": [{"head_width": 3}],
 }
 
@@ -330,7 +344,9 @@ def test_codes_and_patterns_work_or_are_refused(code: str) -> None:
     segments = (torch.arange(21) > 9).long().expand(2, -1)
     worked = 0
     for mapping in every_trunk(code):
-        model = build(ModelConfig, {"width": WIDTH, "downsampler": "identity", "trunk": mapping}, source="test")
+        model = build(
+            ModelConfig, {"width": WIDTH, "downsampler": "identity", "trunk": mapping}, source="test"
+        )
         model = dataclasses.replace(
             model, embedder=Slot("tokenfree.train.model.embedders", "").config_class("byte_table")()
         )

@@ -65,7 +65,8 @@ def test_parameters_of_table_6(
 
 
 @pytest.mark.parametrize(
-    ("sharing", "own"), [("none", 12 * 12), ("head_wise", 12), ("layer_wise", 12), ("layer_wise_segments", 12)]
+    ("sharing", "own"),
+    [("none", 12 * 12), ("head_wise", 12), ("layer_wise", 12), ("layer_wise_segments", 12)],
 )
 def test_segments_are_shared_like_positions(sharing: str, own: int) -> None:
     positions = {"name": "diet_rel", "sharing": sharing.removesuffix("_segments")}
@@ -100,7 +101,9 @@ def test_costs() -> None:
         assert found["deep stack"] == plain["deep stack"]
     windows = {"name": "multi_scale", "scales": [3]}
     pairs = 12 * (3 * 256 - 2)
-    assert parts(positions={"name": "diet_abs", "sharing": "none"}, attention=windows)[name][1] == 3 * pairs * 64
+    assert (
+        parts(positions={"name": "diet_abs", "sharing": "none"}, attention=windows)[name][1] == 3 * pairs * 64
+    )
 
 
 def test_initial_logits_are_nearly_those_of_content() -> None:
@@ -272,7 +275,9 @@ def test_gradient_of_the_dense_relative_bias_is_that_of_pairs() -> None:
     weights, places = torch.randn(3, 7, 7, dtype=torch.float64), torch.arange(7)
     pairs = bias(EVERYTHING, places[:, None], places)
     torch.testing.assert_close(bias.dense(EVERYTHING), pairs)
-    one, other = (torch.autograd.grad((x * weights).sum(), by_offset)[0] for x in (bias.dense(EVERYTHING), pairs))
+    one, other = (
+        torch.autograd.grad((x * weights).sum(), by_offset)[0] for x in (bias.dense(EVERYTHING), pairs)
+    )
     torch.testing.assert_close(one, other)
 
 

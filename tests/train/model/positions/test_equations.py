@@ -20,7 +20,9 @@ SEGMENTS = torch.tensor([0, 0, 0, 1, 1, 0, 1, 1] * 7)
 def trunk_of(**options: Any) -> Any:
     fields = {"layers": 2, "heads": HEADS, **options}
     torch.manual_seed(0)
-    return shown(Trunk(build(TrunkConfig, fields, source="test"), Dimensions(12, HEADS, 20, 0.1, "gelu_tanh")))
+    return shown(
+        Trunk(build(TrunkConfig, fields, source="test"), Dimensions(12, HEADS, 20, 0.1, "gelu_tanh"))
+    )
 
 
 def own(table: Tensor, layer: int, head: int) -> Tensor:
@@ -35,10 +37,14 @@ def bucket(offset: int, num_buckets: int, farthest: int) -> int:
     base = half if offset > 0 else 0
     if a < exact:
         return base + a
-    return base + min(half - 1, exact + math.floor(math.log(a / exact) / math.log(farthest / exact) * (half - exact)))
+    return base + min(
+        half - 1, exact + math.floor(math.log(a / exact) / math.log(farthest / exact) * (half - exact))
+    )
 
 
-def logit(code: dict[str, Any], trunk: Any, layer: int, head: int, pair: tuple[int, int], q: Tensor, k: Tensor) -> Any:
+def logit(
+    code: dict[str, Any], trunk: Any, layer: int, head: int, pair: tuple[int, int], q: Tensor, k: Tensor
+) -> Any:
     """Of query i and key j, from their vectors."""
     module, name, (i, j) = trunk.positions, code["name"], pair
     content = q @ k / math.sqrt(E)
@@ -57,7 +63,8 @@ def logit(code: dict[str, Any], trunk: Any, layer: int, head: int, pair: tuple[i
             return q @ k / math.sqrt(2 * E) + module.thetas_2H[0 if i == 0 else 1, head]
         of_head = slice(head * E, head * E + E)
         p_i, p_j = (
-            (each.weight @ module.table.weight[at])[of_head] for each, at in ((module.query, i), (module.key, j))
+            (each.weight @ module.table.weight[at])[of_head]
+            for each, at in ((module.query, i), (module.key, j))
         )
         relative = module.by_offset_HO[head, j - i + MOST - 1] if code.get("relative", True) else 0
         return (q @ k + p_i @ p_j) / math.sqrt(2 * E) + relative
@@ -81,12 +88,16 @@ def by_hand(
                 logits = [logit(code, trunk, number, head, (i, j), q[i, head], k[j, head]) for j in seen]
                 if has_segments:
                     table = own(trunk.segments.table_LHSS, number, head)
-                    logits = [each + table[SEGMENTS[i], SEGMENTS[j]] for j, each in zip(seen, logits, strict=True)]
+                    logits = [
+                        each + table[SEGMENTS[i], SEGMENTS[j]] for j, each in zip(seen, logits, strict=True)
+                    ]
                 weights = torch.stack(logits).softmax(0)
                 values = [v[j, head] for j in seen]
                 if code.get("values"):
                     of_offsets = own(trunk.positions.values_LHOE, number, head)
-                    values = [value + of_offsets[clipped(code, i, j)] for j, value in zip(seen, values, strict=True)]
+                    values = [
+                        value + of_offsets[clipped(code, i, j)] for j, value in zip(seen, values, strict=True)
+                    ]
                 heads.append(weights @ torch.stack(values))
             rows.append(torch.cat(heads))
         h = norm(x + 2 * dense(layer.attention_output, torch.stack(rows)), layer.attention_norm)
@@ -132,7 +143,9 @@ def test_a_stack_of_one_layer() -> None:
     code = {"name": "diet_rel", "max_units": MOST}
     trunk = trunk_of(layers=1, positions=code, segments="per_head")
     x, valid = torch.randn(UNITS, 12, dtype=torch.float64), torch.ones(1, UNITS, dtype=torch.bool)
-    torch.testing.assert_close(trunk(x[None], valid, SEGMENTS[None, :UNITS])[0], by_hand(code, trunk, x, True))
+    torch.testing.assert_close(
+        trunk(x[None], valid, SEGMENTS[None, :UNITS])[0], by_hand(code, trunk, x, True)
+    )
 
 
 BLOCKS: list[dict[str, Any]] = [
@@ -148,10 +161,14 @@ BLOCKS: list[dict[str, Any]] = [
 @pytest.mark.parametrize(
     ("attention", "num_global"), [("multi_scale", 0), ("sliding_global", 0), ("sliding_global", 1)]
 )
-def test_in_windows_that_are_computed_in_blocks(attention: str, num_global: int, code: dict[str, Any]) -> None:
+def test_in_windows_that_are_computed_in_blocks(
+    attention: str, num_global: int, code: dict[str, Any]
+) -> None:
     """55 units in windows of five: blocks of 16, the last of which is not full."""
     code = {**code, "values": True} if (attention, code["name"]) == ("multi_scale", "shaw") else code
-    options = {"scales": [5]} if attention == "multi_scale" else {"one_sided_window": 2, "global_units": num_global}
+    options = (
+        {"scales": [5]} if attention == "multi_scale" else {"one_sided_window": 2, "global_units": num_global}
+    )
     trunk = trunk_of(positions=code, segments="per_head", attention={"name": attention, **options})
     x, valid = torch.randn(55, 12, dtype=torch.float64), torch.ones(1, 55, dtype=torch.bool)
     with torch.no_grad():

@@ -74,7 +74,9 @@ def trunk_of(code: str, pattern: str = "full", segments: str = "none", **options
 class Reference(FullAttention):
     """Dense attention in one layer, whose biases and added vectors are made pair by pair."""
 
-    def __init__(self, trunk: Trunk, layer: int, pattern: str, lengths: list[int], segments: Tensor | None) -> None:
+    def __init__(
+        self, trunk: Trunk, layer: int, pattern: str, lengths: list[int], segments: Tensor | None
+    ) -> None:
         super().__init__(0.0)
         self.layer, self.pattern, self.lengths, self.segments = layer, pattern, lengths, segments
         self.positions: Any = trunk.positions
@@ -112,7 +114,9 @@ class Reference(FullAttention):
             case "T5":
                 table, farthest = self._own(code.by_bucket_LHN), self.num_units
                 offsets = torch.arange(-farthest, farthest)
-                bins = T5Attention._relative_position_bucket(offsets, True, table.shape[1], code.max_distance).tolist()
+                bins = T5Attention._relative_position_bucket(
+                    offsets, True, table.shape[1], code.max_distance
+                ).tolist()
                 return logits + self._pairs(lambda i, j: table[:, bins[j - i + farthest]])
             case "Tupe":
                 queries, keys = (code.table.weight @ x.weight.T for x in (code.query, code.key))
@@ -129,7 +133,9 @@ class Reference(FullAttention):
     def _vectors(self, table: Tensor) -> Tensor:
         """[H, U, U, E]: Shaw's vector for each pair."""
         own, places, clip = self._own(table).unbind(1), range(self.num_units), self.positions.clip
-        rows = [torch.stack([own[clip + max(-clip, min(clip, j - i))] for j in places], dim=1) for i in places]
+        rows = [
+            torch.stack([own[clip + max(-clip, min(clip, j - i))] for j in places], dim=1) for i in places
+        ]
         return torch.stack(rows, dim=1)
 
     def _own(self, table: Tensor) -> Tensor:
@@ -159,11 +165,16 @@ def visible(pattern: str, lengths: tuple[int, ...], num_units: int) -> Tensor:
 
     units = range(num_units)
     return torch.tensor(
-        [[[[sees(length, scale, i, j) for j in units] for i in units] for scale in SCALES] for length in lengths]
+        [
+            [[[sees(length, scale, i, j) for j in units] for i in units] for scale in SCALES]
+            for length in lengths
+        ]
     )
 
 
-def run(trunk: Trunk, parameters: Sequence[Tensor], x: Tensor, valid: Tensor, segments: Tensor | None) -> list[Tensor]:
+def run(
+    trunk: Trunk, parameters: Sequence[Tensor], x: Tensor, valid: Tensor, segments: Tensor | None
+) -> list[Tensor]:
     output = trunk(x, valid, segments)
     weights = torch.linspace(-1, 1, output.numel(), dtype=torch.float64).view_as(output) ** 3
     gradients = torch.autograd.grad((output * weights).sum(), [x, *parameters], allow_unused=True)
@@ -294,7 +305,11 @@ def _fresh_compiler() -> Iterator[None]:
 def test_compiles_without_graph_breaks(code: str, pattern: str) -> None:
     encoder = encoder_of(code, attention=PATTERNS[pattern]).eval()
     compiled = torch.compile(encoder, fullgraph=True, backend="aot_eager")
-    batch = (torch.randint(32, 999, (2, 60)), torch.ones(2, 60, dtype=torch.bool), torch.arange(60).expand(2, -1) // 30)
+    batch = (
+        torch.randint(32, 999, (2, 60)),
+        torch.ones(2, 60, dtype=torch.bool),
+        torch.arange(60).expand(2, -1) // 30,
+    )
     torch.testing.assert_close(compiled(*batch).characters, encoder(*batch).characters, atol=1e-5, rtol=0)
     compiled(*batch).characters.square().sum().backward()
 
@@ -310,7 +325,9 @@ def test_problems() -> None:
     ]
     assert problems(512, positions="diet_rel") == []
     (line,) = problems(positions={"name": "shaw", "values": True}, attention="sliding_global")
-    assert line.startswith("model.trunk.positions.values: defined with the attention full and multi_scale only")
+    assert line.startswith(
+        "model.trunk.positions.values: defined with the attention full and multi_scale only"
+    )
     separate = {"name": "sliding_global", "separate_global_projections": True}
     for positions in ("tupe", "shaw", {"name": "diet_abs", "scale": "width"}):
         (line,) = problems(positions=positions, attention=separate)
@@ -324,7 +341,8 @@ def test_problems() -> None:
 @pytest.mark.parametrize("code", ["diet_abs", "diet_rel", "tupe"])
 def test_more_units_than_the_table_has_rows(code: str) -> None:
     trunk = Trunk(
-        build(TrunkConfig, {"layers": 1, "positions": {"name": code, "max_units": 8}}, source="test"), DIMENSIONS
+        build(TrunkConfig, {"layers": 1, "positions": {"name": code, "max_units": 8}}, source="test"),
+        DIMENSIONS,
     )
     with pytest.raises(UserError, match=r"9 units are more than model\.trunk\.positions\.max_units, 8"):
         trunk(torch.zeros(1, 9, 16), torch.ones(1, 9, dtype=torch.bool))

@@ -29,7 +29,9 @@ def built(config: Any) -> Any:
 @pytest.mark.parametrize("rate", [4, None])
 @pytest.mark.parametrize("characters_too", [False, True])
 @pytest.mark.parametrize("units_too", [False, True])
-def test_residuals_in_place_of_the_concatenation(rate: int | None, characters_too: bool, units_too: bool) -> None:
+def test_residuals_in_place_of_the_concatenation(
+    rate: int | None, characters_too: bool, units_too: bool
+) -> None:
     up = built(repeat_add.Config(residual_characters=characters_too, residual_units=units_too))
     units, characters = inputs()
     repeated = units[:, UNIT_C]
@@ -37,7 +39,9 @@ def test_residuals_in_place_of_the_concatenation(rate: int | None, characters_to
     h = F.gelu(convolved.transpose(1, 2), approximate="tanh")
     h = up.norm(h + (characters if characters_too else 0) + (repeated if units_too else 0))
     wanted = up.final(h, MASK)
-    torch.testing.assert_close(up(units, Grouping(UNIT_C[None], rate), characters, MASK), wanted, atol=1e-12, rtol=0)
+    torch.testing.assert_close(
+        up(units, Grouping(UNIT_C[None], rate), characters, MASK), wanted, atol=1e-12, rtol=0
+    )
 
 
 def test_without_concatenation_characters_do_not_matter() -> None:

@@ -32,7 +32,9 @@ def test_convolution_in_halves_equals_that_of_the_concatenation(
     characters = torch.randn(2, num_characters, 8, dtype=torch.float64, requires_grad=True)
 
     both = torch.cat([characters, units[:, unit_C]], dim=-1).transpose(1, 2)
-    wanted = F.conv1d(F.pad(both, ((kernel - 1) // 2, kernel // 2)), up.convolution.weight, up.convolution.bias)
+    wanted = F.conv1d(
+        F.pad(both, ((kernel - 1) // 2, kernel // 2)), up.convolution.weight, up.convolution.bias
+    )
     wanted = wanted.transpose(1, 2)
     got = up.convolve(units, Grouping(unit_C[None], rate if by_rate else None), characters)
 

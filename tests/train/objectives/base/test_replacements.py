@@ -49,7 +49,10 @@ def characters(rng: np.random.Generator) -> tuple[Arrays, list[list[int]]]:
 
 def test_characters_come_from_those_not_selected() -> None:
     batch, golds = characters(np.random.default_rng(0))
-    counts = [shown_masked(batch["codepoints"][row, 1 : ITEMS + 1].tolist(), golds[row], MASK) for row in range(ROWS)]
+    counts = [
+        shown_masked(batch["codepoints"][row, 1 : ITEMS + 1].tolist(), golds[row], MASK)
+        for row in range(ROWS)
+    ]
     replaced, shown, masked = np.sum(counts, axis=0)
     assert replaced > 0.09 * 0.4 * ROWS * ITEMS
     assert masked > 0.3 * ROWS * ITEMS
@@ -60,7 +63,9 @@ def test_words_come_from_those_not_selected(corpus: str) -> None:
     vocabulary = load_vocabulary(corpus)
     assert vocabulary is not None
     rng = np.random.default_rng(0)
-    names = [a + b for a in "bcdfghjklm" for b in ("at", "en", "ing", "or", "us", "ate", "ive", "ox", "um", "yl")]
+    names = [
+        a + b for a in "bcdfghjklm" for b in ("at", "en", "ing", "or", "us", "ate", "ive", "ox", "um", "yl")
+    ]
     golds = [[names[number].encode() for number in some(rng, 100)] for _ in range(ROWS)]
     texts = [b" ".join(gold).decode() for gold in golds]
     spans = [word_spans(text) for text in texts]
@@ -73,7 +78,10 @@ def test_words_come_from_those_not_selected(corpus: str) -> None:
     batch = collator(rows, np.arange(ROWS))
     counts = []
     for row, gold in enumerate(golds):
-        line, ends = batch["codepoints"][row].astype(np.uint8).tobytes(), batch["unit_ends"][row, : ITEMS + 1].tolist()
+        line, ends = (
+            batch["codepoints"][row].astype(np.uint8).tobytes(),
+            batch["unit_ends"][row, : ITEMS + 1].tolist(),
+        )
         now = [line[start:end] for start, end in pairwise(ends)]
         counts.append(shown_masked(now, gold, bytes([MASKED_WORD])))
     replaced, shown, masked = np.sum(counts, axis=0)
@@ -107,7 +115,9 @@ def test_subwords_come_from_the_whole_vocabulary(name: str) -> None:
             found.append(shown_masked(line[1 : ITEMS + 1].tolist(), gold, of_subwords(len(PIECES)).mask))
     replaced, shown, masked = np.array(found).T
     assert replaced.sum() > 0.09 * 0.4 * ROWS * ITEMS
-    assert shown.sum() / replaced.sum() == pytest.approx((masked * replaced).sum() / replaced.sum() / 49, abs=0.02)
+    assert shown.sum() / replaced.sum() == pytest.approx(
+        (masked * replaced).sum() / replaced.sum() / 49, abs=0.02
+    )
 
 
 def shares(shown: list[Any], gold: Any, masked: Any, other: Any) -> list[float]:
@@ -129,7 +139,9 @@ def test_the_first_of_two_may_replace_the_second(corpus: str, place: int) -> Non
     collator = masked_characters.Config().collator(None, 16, 0)
     batches = [collator(rows, np.array([number])) for number in range(1500)]
     shown = [
-        int(batch["codepoints"][0, place + 1]) for batch in batches if batch["target_positions"][0, 0] == place + 1
+        int(batch["codepoints"][0, place + 1])
+        for batch in batches
+        if batch["target_positions"][0, 0] == place + 1
     ]
     assert shares(shown, 0x4E00 + place, MASK, 0x4E01 - place) == pytest.approx([0.8, 0.1, 0.1], abs=0.04)
 

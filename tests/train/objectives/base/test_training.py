@@ -23,7 +23,13 @@ MakeRecipe = Callable[..., PretrainRecipe]
 TIMES = ("seconds", "data_wait", "utilisation")
 OBJECTIVES: dict[str, dict[str, Any]] = {
     "canine_c": {"name": "canine_c", "heads": 2, "buckets": 512, "dropout": 0.0},
-    "canine_c with pairs": {"name": "canine_c", "heads": 2, "buckets": 512, "dropout": 0.0, "next_sentence": True},
+    "canine_c with pairs": {
+        "name": "canine_c",
+        "heads": 2,
+        "buckets": 512,
+        "dropout": 0.0,
+        "next_sentence": True,
+    },
     "canine_s with pairs": {"name": "canine_s", "next_sentence": True},
     "masked_characters": {"name": "masked_characters", "buckets": 512},
     "masked_bytes": {"name": "masked_bytes"},
@@ -95,7 +101,9 @@ def test_what_is_reported(corpus: str, recipe_of: MakeRecipe, objective: str) ->
     elif characters:
         assert line["bits_per_character"] == pytest.approx(line["loss"] / 0.6931, rel=1e-3)
     validation = loop.validate()
-    assert {name.removeprefix("validation_") for name in validation if name != "validation_targets"} == set(line) - {
+    assert {name.removeprefix("validation_") for name in validation if name != "validation_targets"} == set(
+        line
+    ) - {
         "step",
         "num_targets",
         "learning_rate",
@@ -125,7 +133,9 @@ def test_characters_are_learnt_from_their_context(corpus: str, recipe_of: MakeRe
 
 def test_parts_that_do_not_fit_are_refused_together(corpus: str, recipe_of: MakeRecipe) -> None:
     def mistakes(recipe: PretrainRecipe) -> list[str]:
-        return [m.split(";")[0] for m in check(recipe, load_manifest(corpus), vocabulary=load_vocabulary(corpus))]
+        return [
+            m.split(";")[0] for m in check(recipe, load_manifest(corpus), vocabulary=load_vocabulary(corpus))
+        ]
 
     subwords, characters = recipe_of("masked_subwords with pairs"), recipe_of("canine_c", streams=3)
     assert mistakes(subwords) == []

@@ -8,8 +8,17 @@ from tokenfree.train.config import PretrainRecipe
 from tokenfree.train.loop.pretraining import Loop
 from tokenfree.workflows.recipes import library
 
-ONE_LAYER = {"model": {"trunk": {"layers": 1}}, "train": {"global_batch": 16, "streams": 1, "micro_batch": None}}
-NAMES = ["byte2word-tiny", "byte2word-learned-bytes-tiny", "byte2word-cnn-tiny", "byte2word-base", "byte2word-cnn-base"]
+ONE_LAYER = {
+    "model": {"trunk": {"layers": 1}},
+    "train": {"global_batch": 16, "streams": 1, "micro_batch": None},
+}
+NAMES = [
+    "byte2word-tiny",
+    "byte2word-learned-bytes-tiny",
+    "byte2word-cnn-tiny",
+    "byte2word-base",
+    "byte2word-cnn-base",
+]
 
 
 @pytest.mark.parametrize("name", NAMES)

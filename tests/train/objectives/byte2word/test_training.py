@@ -38,7 +38,11 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "cnn": {"model": CNN},
 }
 TIMES = ("seconds", "data_wait", "utilisation")
-NAMES = [name for name in library.names() if name.startswith("byte2word-") and "space" not in library.read_based(name)]
+NAMES = [
+    name
+    for name in library.names()
+    if name.startswith("byte2word-") and "space" not in library.read_based(name)
+]
 
 
 def recipe_of(variant: str = "words", **changes: Mapping[str, Any]) -> PretrainRecipe:

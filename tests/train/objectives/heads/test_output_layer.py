@@ -31,7 +31,9 @@ def test_subwords_share_rows_with_those_spelled_like_them() -> None:
 
 def test_kinds_of_characters() -> None:
     pairs = [("ab", "cd"), ("AB", "CD"), ("Ab", "Cd"), ("aB", "cD"), ("12", "34"), ("a1", "2b"), ("!", "?")]
-    kinds = shared_rows([f"▁{text}" for pair in pairs for text in pair], num_rows=100)[:, 8].unflatten(0, (-1, 2))
+    kinds = shared_rows([f"▁{text}" for pair in pairs for text in pair], num_rows=100)[:, 8].unflatten(
+        0, (-1, 2)
+    )
     assert (kinds[:, 0] == kinds[:, 1]).all()
     assert len(set(kinds[:, 0].tolist())) == len(pairs)
 
@@ -47,7 +49,9 @@ def test_the_plain_matrix_gives_the_same_logits() -> None:
     h_ND = torch.randn(5, 6)
     plain = torch.nn.functional.linear(h_ND, layer.weight(), layer.bias)
     torch.testing.assert_close(layer(h_ND), plain)
-    expected_D = layer.free.weight[2] + sum(layer.shared.weight[number] for number in layer.index_VF[2] if number)
+    expected_D = layer.free.weight[2] + sum(
+        layer.shared.weight[number] for number in layer.index_VF[2] if number
+    )
     torch.testing.assert_close(layer.weight()[2], expected_D)
 
 

@@ -68,7 +68,9 @@ def test_biases_and_norms_do_not_decay(name: str, model: Small) -> None:
     optimizer = Slot("tokenfree.train.optimizers", name).config_class(name)(weight_decay=0.3).build(model)
     names = {parameter: name for name, parameter in model.named_parameters()}
     decay = {
-        names[parameter]: group["weight_decay"] for group in optimizer.param_groups for parameter in group["params"]
+        names[parameter]: group["weight_decay"]
+        for group in optimizer.param_groups
+        for parameter in group["params"]
     }
     assert decay == {
         "dense.weight": 0.3,
@@ -140,7 +142,8 @@ def test_lamb_moves_weights_that_are_zero() -> None:
     weight(torch.ones(1, 2)).sum().backward()
     optimizer.param_groups[0]["lr"] = 0.1
     optimizer.step()
-    torch.testing.assert_close(weight.weight.data, torch.full((1, 2), -0.1))  # a ratio of 1, a step of the rate
+    # A ratio of 1, a step of the rate.
+    torch.testing.assert_close(weight.weight.data, torch.full((1, 2), -0.1))
 
 
 class Stacked(nn.Module):
@@ -213,7 +216,11 @@ def test_every_table_of_the_layers_says_so(positions: str) -> None:
 
 @pytest.mark.parametrize("embedder", [{"name": "codepoint_hash"}, {"name": "ngram_hash", "orders": 3}])
 def test_every_hash_has_a_table_of_its_own(embedder: dict[str, object]) -> None:
-    mapping = {"width": 16, "trunk": {"heads": 2, "layers": 1}, "embedder": {"hashes": 4, "buckets": 32, **embedder}}
+    mapping = {
+        "width": 16,
+        "trunk": {"heads": 2, "layers": 1},
+        "embedder": {"hashes": 4, "buckets": 32, **embedder},
+    }
     encoder = build(ModelConfig, mapping, source="test").build()
     orders = 3 if embedder["name"] == "ngram_hash" else 1
     assert stacked_tensors(encoder) == {"embedder.table.rows.weight": 4 * orders}

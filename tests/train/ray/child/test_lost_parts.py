@@ -27,7 +27,8 @@ PARTS = {  # what is killed: what is said to be lost, and what follows
     "ray::RuntimeEnvAgent": (NODE, RAY_AGAIN),
     "ray::DashboardAgent": (NODE, RAY_AGAIN),
     "ray::TrainController": (NODE, RAY_AGAIN),
-    "/gcs_server": ("the head of the Ray cluster (its GCS) was lost", RAY_AGAIN),  # last: the workers go on meanwhile
+    # Last: the workers go on meanwhile.
+    "/gcs_server": ("the head of the Ray cluster (its GCS) was lost", RAY_AGAIN),
 }
 CLOCK = ("seconds", "data_wait", "utilisation")
 
@@ -72,7 +73,11 @@ def test_ray_is_started_again_and_the_losses_are_the_same(
     corpus: str, make_recipe: MakeRecipe, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     recipe = make_recipe(
-        steps=2400, micro_batch=2, checkpoint_every_steps=10, validate_every_steps=300, max_restarts=len(PARTS)
+        steps=2400,
+        micro_batch=2,
+        checkpoint_every_steps=10,
+        validate_every_steps=300,
+        max_restarts=len(PARTS),
     )
     killer = Killer(*PARTS)
     killed = pretrain(recipe, corpus, str(tmp_path / "killed"), workers=(2, 2), progress=killer)

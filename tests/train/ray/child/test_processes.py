@@ -12,7 +12,9 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="bash names proc
 
 
 def start(title: str) -> subprocess.Popen[bytes]:
-    process = subprocess.Popen(["bash", "-c", CHILD.format(title=title, python=sys.executable)], stdout=subprocess.PIPE)
+    process = subprocess.Popen(
+        ["bash", "-c", CHILD.format(title=title, python=sys.executable)], stdout=subprocess.PIPE
+    )
     assert process.stdout is not None
     process.stdout.readline()
     return process

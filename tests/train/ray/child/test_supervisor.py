@@ -55,7 +55,10 @@ def work(tmp_path: Path, driver: Any, monkeypatch: pytest.MonkeyPatch, *, max_re
 
 
 def test_a_process_that_ray_ends_is_started_again(
-    parts: list[socket.socket], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    parts: list[socket.socket],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
 ) -> None:
     told = work(tmp_path, drivers.die_twice, monkeypatch)
     again = NODE + AGAIN
@@ -65,7 +68,9 @@ def test_a_process_that_ray_ends_is_started_again(
     assert capfd.readouterr() == ("", "")
 
 
-def test_losses_come_to_an_end(parts: list[socket.socket], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_losses_come_to_an_end(
+    parts: list[socket.socket], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with pytest.raises(JobError, match="was lost; look for a lack of memory, and run the same command again"):
         work(tmp_path, drivers.die_twice, monkeypatch, max_restarts=1)
 
@@ -77,7 +82,9 @@ def test_a_lost_part_of_a_cluster_is_named_and_nothing_started_again(
     with pytest.raises(JobError, match=r"^the head was lost; start it, and run the same command again"):
         work(tmp_path, drivers.lose, monkeypatch)
     parts[0].close()
-    with pytest.raises(JobError, match=r"^the Ray node of this machine .* was lost; start it, and run the same"):
+    with pytest.raises(
+        JobError, match=r"^the Ray node of this machine .* was lost; start it, and run the same"
+    ):
         work(tmp_path, drivers.die_twice, monkeypatch)
 
 
@@ -99,13 +106,17 @@ def test_a_run_that_is_complete_is_no_loss(
 def test_a_process_that_never_connects_is_not_started_again(
     parts: list[socket.socket], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with pytest.raises(JobError, match=r"^Ray ended the process that was to connect to it; run the same command again"):
+    with pytest.raises(
+        JobError, match=r"^Ray ended the process that was to connect to it; run the same command again"
+    ):
         work(tmp_path, drivers.die_at_once, monkeypatch)
 
 
 def test_a_signal_reaches_the_workers(
     parts: list[socket.socket], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Told, "__call__", lambda self, line: line["event"] == "start" and os.kill(os.getpid(), 15))
+    monkeypatch.setattr(
+        Told, "__call__", lambda self, line: line["event"] == "start" and os.kill(os.getpid(), 15)
+    )
     with pytest.raises(JobError, match=r"^stopped by SIGTERM after step 3$"):
         work(tmp_path, drivers.wait_for_the_end, monkeypatch)

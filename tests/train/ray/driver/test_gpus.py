@@ -17,4 +17,4 @@ from tokenfree.train.ray.driver import uses_gpus
     ],
 )
 def test_it_hangs_on_what_is_asked_for_and_there(device: str, there: float, expected: bool) -> None:
-    assert uses_gpus(device, there, least=2) is expected
+    assert uses_gpus(device, there, min_workers=2) is expected

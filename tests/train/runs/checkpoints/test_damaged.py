@@ -30,7 +30,9 @@ COMMANDS = {
 def run(corpus: str, tmp_path_factory: pytest.TempPathFactory) -> str:
     """A finished run with checkpoints after steps 3, 6 and 8."""
     folder = str(tmp_path_factory.mktemp("whole") / "run")
-    pretrain(build(PretrainRecipe, {**RECIPE, "objective": {"name": "canine_s"}}, source="test"), corpus, folder)
+    pretrain(
+        build(PretrainRecipe, {**RECIPE, "objective": {"name": "canine_s"}}, source="test"), corpus, folder
+    )
     return folder
 
 

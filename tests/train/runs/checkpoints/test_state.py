@@ -51,13 +51,17 @@ def test_older_and_newer_checkpoints() -> None:
     assert (oldest.left_out, oldest.recent_losses) == ((), ())
     assert oldest.progress is not None
     assert (oldest.progress.loss, oldest.progress.best_step) == (1.5, None)
-    newest = CheckpointState.from_mapping({**OLD, "weather": "fair", "tally": {**TALLY, "mood": "good"}, "files": {}})
+    newest = CheckpointState.from_mapping(
+        {**OLD, "weather": "fair", "tally": {**TALLY, "mood": "good"}, "files": {}}
+    )
     assert newest == CheckpointState(**OLD, progress=RunProgress(**TALLY))
 
 
 def test_a_state_without_a_key_that_all_have(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ValueError, match="lacks seed, loader"):
-        CheckpointState.from_mapping({key: value for key, value in OLD.items() if key not in ("seed", "loader")})
+        CheckpointState.from_mapping(
+            {key: value for key, value in OLD.items() if key not in ("seed", "loader")}
+        )
     monkeypatch.setattr(CheckpointState, "to_mapping", lambda state: {"step": 8})
     checkpoints.write(tmp_path / "one", {"model": {"w": torch.ones(1)}}, CheckpointState(**OLD))
     with pytest.raises(JobError, match=r"one is of another version: its state.json lacks seed, .*world_size"):

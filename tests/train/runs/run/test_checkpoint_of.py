@@ -39,7 +39,9 @@ def test_a_run_without_a_sound_checkpoint_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("damage", ["cut", "gone", "renamed"])
-def test_a_finished_run_is_used_with_its_last_checkpoint_or_the_one_asked_for(tmp_path: Path, damage: str) -> None:
+def test_a_finished_run_is_used_with_its_last_checkpoint_or_the_one_asked_for(
+    tmp_path: Path, damage: str
+) -> None:
     for step in (1, 2, 3):
         save(tmp_path, step)
     (tmp_path / "result.json").write_text('{"steps": 3, "best_step": 2}')

@@ -29,8 +29,16 @@ COMMANDS = {
         HELD,
     ),
     "onnx": (["export", "RUN", "--to", "onnx", "out"], "train.huggingface.onnx.write_graph", HELD),
-    "report": (["report", "RUN", "--output", "out/page.html"], "workflows.report.page.render", "another report is"),
-    "import": (["import", "WEIGHTS", "--output", "out"], "train.runs.checkpoints.write", "is being trained by another"),
+    "report": (
+        ["report", "RUN", "--output", "out/page.html"],
+        "workflows.report.page.render",
+        "another report is",
+    ),
+    "import": (
+        ["import", "WEIGHTS", "--output", "out"],
+        "train.runs.checkpoints.write",
+        "is being trained by another",
+    ),
 }
 
 

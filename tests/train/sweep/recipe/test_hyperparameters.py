@@ -32,7 +32,12 @@ def first(sweep: SweepRecipe, number: int = 40) -> list[dict[str, Any]]:
 
 
 def test_knobs_give_their_ends_and_no_more() -> None:
-    assert [Hyperparameter(choice=("a", "b")).value(q) for q in (0.0, 0.49, 0.5, 0.999)] == ["a", "a", "b", "b"]
+    assert [Hyperparameter(choice=("a", "b")).value(q) for q in (0.0, 0.49, 0.5, 0.999)] == [
+        "a",
+        "a",
+        "b",
+        "b",
+    ]
     assert [Hyperparameter(integer=(2, 6)).value(q) for q in (0.0, 0.2, 0.999)] == [2, 3, 6]
     assert Hyperparameter(uniform=(-1, 1)).value(0.25) == -0.5
     assert Hyperparameter(log_uniform=(0.001, 0.1)).value(0.5) == 0.01
@@ -73,7 +78,9 @@ def test_value_of_a_wide_range_has_four_digits(kind: str) -> None:
 @pytest.mark.parametrize("searcher", SEARCHERS)
 @pytest.mark.parametrize("ends", [[0, 2**31 - 1], [-(2**63), 2**64 - 1]])
 def test_candidates_of_a_huge_range_take_no_memory(searcher: str, ends: list[int]) -> None:
-    sweep = make(searcher, space={"train.seed": {"integer": ends}, "train.length": {"grid": [8, 16]}}, trials=20)
+    sweep = make(
+        searcher, space={"train.seed": {"integer": ends}, "train.length": {"grid": [8, 16]}}, trials=20
+    )
     history = History(seeds=1, reports=1)
     began = time.process_time()
     tracemalloc.start()
@@ -93,7 +100,9 @@ def test_candidates_of_a_huge_range_take_no_memory(searcher: str, ends: list[int
 
 def test_plan_refuses_a_grid_that_nobody_could_train() -> None:
     sweep = make("grid", space={"train.seed": {"integer": [0, 2**31 - 1]}})
-    with pytest.raises(UserError, match=r"space: the grid has 2,147,483,648 settings. Give `trials`, or another"):
+    with pytest.raises(
+        UserError, match=r"space: the grid has 2,147,483,648 settings. Give `trials`, or another"
+    ):
         plan(Proposer(sweep, cast(Any, None)))
 
 
@@ -155,7 +164,9 @@ def test_settings_that_are_foreseen_do_not_depend_on_what_trials_report(searcher
 
 def test_conditions_in_a_circle_are_refused() -> None:
     with pytest.raises(UserError, match=r"a, b need each other"):
-        ordered({"a": Hyperparameter(choice=(1,), when={"b": 1}), "b": Hyperparameter(choice=(1,), when={"a": 1})})
+        ordered(
+            {"a": Hyperparameter(choice=(1,), when={"b": 1}), "b": Hyperparameter(choice=(1,), when={"a": 1})}
+        )
 
 
 @pytest.mark.parametrize("objectives", [["validation_loss"], ["validation_loss", "characters_per_second"]])
@@ -187,7 +198,9 @@ def test_every_value_of_every_choice_gets_its_share() -> None:
 
 def test_tpe_knows_keys_under_conditions() -> None:
     rate = {"uniform": [0.0, 1.0], "when": {"train.seed": 1}}
-    sweep = make({"name": "tpe", "startup": 4}, space={"train.seed": {"choice": [0, 1]}, "train.learning_rate": rate})
+    sweep = make(
+        {"name": "tpe", "startup": 4}, space={"train.seed": {"choice": [0, 1]}, "train.learning_rate": rate}
+    )
     history = History(seeds=1, reports=1)
     for setting in range(16):
         values = next(candidates(sweep, history))
@@ -196,6 +209,8 @@ def test_tpe_knows_keys_under_conditions() -> None:
         report = {"report": 1, "validation_loss": values.get("train.learning_rate", 0.5)}
         trial = f"trial_{setting:03d}"
         history = history.after({"event": "report", "trial": trial, "verdict": "go", "report": report})
-    rates = [values["train.learning_rate"] for values in history.proposed[8:] if "train.learning_rate" in values]
+    rates = [
+        values["train.learning_rate"] for values in history.proposed[8:] if "train.learning_rate" in values
+    ]
     assert len(rates) > 4
     assert sum(rates) / len(rates) < 0.4

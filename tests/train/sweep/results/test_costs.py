@@ -22,7 +22,9 @@ def trial(name: str, *, steps: int = 20, speed: float = 100.0, loss: float = 3.0
         for step in range(10, steps + 1, 10)
     ]  # fmt: skip
     setting = more.pop("setting", int(name))
-    return trial_state(name, more.pop("values", {RATE: setting}), more.pop("state", "finished"), reports, "", setting)
+    return trial_state(
+        name, more.pop("values", {RATE: setting}), more.pop("state", "finished"), reports, "", setting
+    )
 
 
 def test_seeds_of_a_setting_have_one_cost() -> None:
@@ -32,14 +34,18 @@ def test_seeds_of_a_setting_have_one_cost() -> None:
     assert (other.flops, other.speed) == (2e6 / 50, 100.0)
     bare = trial_state("0", {}, "running", [{"characters_per_second": 9.04, "train_seconds": 1.0}])
     waiting = trial_state("1", {}, "waiting", setting=1)
-    assert [(setting.flops, setting.speed) for setting in settings([bare, waiting])] == [(None, 9.0), (None, None)]
+    assert [(setting.flops, setting.speed) for setting in settings([bare, waiting])] == [
+        (None, 9.0),
+        (None, None),
+    ]
 
 
 def test_a_front_is_drawn_where_three_settings_got_to() -> None:
     stopped = [trial(str(n), steps=amount, state="stopped") for n, amount in enumerate((30, 20, 10))]
     finished = [trial(str(n), steps=40) for n in (7, 8, 9)]
     assert front_amount([*stopped, *finished]) == 40
-    assert front_amount([*stopped, *finished[1:]]) == 10  # too few finished to be compared, so where all got to
+    # Too few finished to be compared, so where all got to.
+    assert front_amount([*stopped, *finished[1:]]) == 10
     assert front_amount(stopped, "train_seconds") == 5.0
     assert front_amount([trial("0", steps=20, state="running")]) == 20
     assert front_amount([]) is None

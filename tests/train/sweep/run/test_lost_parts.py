@@ -16,9 +16,8 @@ from tokenfree.train.sweep.recipe import SweepRecipe
 from tokenfree.train.sweep.run import SweepResult, run_sweep
 
 MakeRecipe = Callable[..., PretrainRecipe]
-NODE = (
-    "the Ray node of this machine (its raylet, or another process of Ray) was lost; starting Ray and the trials again"
-)
+NODE = "the Ray node of this machine (its raylet, or another process of Ray) was lost; "
+NODE += "starting Ray and the trials again"
 HEAD = "the head of the Ray cluster (its GCS) was lost; starting Ray and the trials again"
 PARTS = {"/raylet": NODE, "ray::RuntimeEnvAgent": NODE, "/gcs_server": HEAD}
 

@@ -22,7 +22,12 @@ def make_sweep(make_recipe: Callable[..., PretrainRecipe]) -> MakeSweep:
 
     def make(**over: Any) -> SweepRecipe:
         space = {"train.learning_rate": {"grid": [0.01, 0.02]}}
-        mapping = {"base": to_mapping(make_recipe()), "space": space, "searcher": "grid", "budget": {"steps": 10}}
+        mapping = {
+            "base": to_mapping(make_recipe()),
+            "space": space,
+            "searcher": "grid",
+            "budget": {"steps": 10},
+        }
         return build(SweepRecipe, {**mapping, "scheduler": "none", **over}, source="test")
 
     return make
@@ -40,15 +45,21 @@ def test_a_dry_run_shows_settings_and_placement(corpus: str, make_sweep: MakeSwe
     ]
 
 
-def test_plan_tries_a_space_smaller_than_the_default(corpus: str, make_sweep: MakeSweep, tmp_path: Path) -> None:
+def test_plan_tries_a_space_smaller_than_the_default(
+    corpus: str, make_sweep: MakeSweep, tmp_path: Path
+) -> None:
     _, planned = prepare(make_sweep(searcher="even"), corpus, str(tmp_path))
     assert planned.proposed == ({"train.learning_rate": 0.01}, {"train.learning_rate": 0.02})
     assert planned.num_settings == 2
-    with pytest.raises(UserError, match=r"trials: only 2 of the settings can be run \(the space holds no more"):
+    with pytest.raises(
+        UserError, match=r"trials: only 2 of the settings can be run \(the space holds no more"
+    ):
         prepare(make_sweep(searcher="even", trials=3), corpus, str(tmp_path))
 
 
-def test_a_grid_of_which_half_cannot_be_run_is_refused(corpus: str, make_sweep: MakeSweep, tmp_path: Path) -> None:
+def test_a_grid_of_which_half_cannot_be_run_is_refused(
+    corpus: str, make_sweep: MakeSweep, tmp_path: Path
+) -> None:
     """Hashes must divide the width of 16."""
     key = "model.embedder.hashes"
     with pytest.raises(

@@ -73,5 +73,6 @@ def test_killed_at_several_moments(
     assert statuses.count(-signal.SIGKILL) > kills // 2
     run_sweep(sweep, given, str(tmp_path / "killed"))
     undisturbed, killed = results(tmp_path / "undisturbed"), results(tmp_path / "killed")
-    assert len(undisturbed) == 2 + 2 * 3  # two seeds of the best setting, each with a result and two predictions
+    # Two seeds of the best setting, each with a result and two predictions.
+    assert len(undisturbed) == 2 + 2 * 3
     assert undisturbed == killed

@@ -81,7 +81,9 @@ def test_every_setting_has_a_mean_and_the_best_alone_is_tested(
     low, high = sorted(by_setting[best])
     assert found["settings"][best]["dev"]["interval"] == pytest.approx(12.7062 * (high - low) / 2, abs=1e-4)
     assert [each["test"] is not None for each in found["settings"]] == [number == best for number in range(2)]
-    tested = sorted(path.parent.parent.name for path in (tmp_path / "sweep").glob("trials/*/predictions/test.jsonl"))
+    tested = sorted(
+        path.parent.parent.name for path in (tmp_path / "sweep").glob("trials/*/predictions/test.jsonl")
+    )
     assert tested == found["best"]["trials"] == [f"trial_{best:03d}_seed_{seed}" for seed in range(2)]
     results = [read(tmp_path / "sweep" / "trials" / name / "result.json") for name in tested]
     assert found["test"]["accuracy"] == sum(each["test"]["accuracy"] for each in results) / 2
@@ -95,7 +97,9 @@ def test_every_setting_has_a_mean_and_the_best_alone_is_tested(
     assert len(without_ray) == 16
 
 
-@pytest.mark.parametrize(("task", "prefix", "start"), [("classification", "", "run"), ("tagging", "tags_", None)])
+@pytest.mark.parametrize(
+    ("task", "prefix", "start"), [("classification", "", "run"), ("tagging", "tags_", None)]
+)
 def test_a_trial_is_what_finetune_makes_of_its_setting(
     task: str,
     prefix: str,
@@ -116,7 +120,9 @@ def test_a_trial_is_what_finetune_makes_of_its_setting(
         train = {"seed": seed, "learning_rate": best["values"]["train.learning_rate"]}
         over = {"train": train, "model": {"trunk": {"dropout": 0.2}}}
         recipe = build(FinetuneRecipe, merge(to_mapping(make_task(task)), over), source="test")
-        finetune(recipe, splits(files, prefix), str(tmp_path / name), init_from=init_from, model=over["model"])
+        finetune(
+            recipe, splits(files, prefix), str(tmp_path / name), init_from=init_from, model=over["model"]
+        )
         assert chosen_files(tmp_path / "sweep" / "trials" / name) == chosen_files(tmp_path / name)
 
 
@@ -138,7 +144,11 @@ def test_baselines_are_computed_once_per_sweep(
 
 @pytest.mark.parametrize("seeds", [1, 2])
 def test_the_last_line_says_that_one_seed_shows_little(
-    seeds: int, files: dict[str, str], tmp_path: Path, without_ray: list[str], capsys: pytest.CaptureFixture[str]
+    seeds: int,
+    files: dict[str, str],
+    tmp_path: Path,
+    without_ray: list[str],
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     base, space = to_mapping(task_recipe("classification")), {"train.learning_rate": {"grid": [0.001, 0.02]}}
     recipe = {"base": base, "space": space, "budget": {"steps": 2}, "searcher": "grid", "seeds": seeds}
@@ -195,9 +205,13 @@ def test_what_was_tested_before_a_kill_is_not_tested_again(
     monkeypatch.setattr(run, "finetune", again)
     run_sweep(sweep, given, str(tmp_path / "killed"))
     assert tested == read(tmp_path / "whole" / "result.json")["best"]["trials"]
-    assert (tmp_path / "killed" / "result.json").read_bytes() == (tmp_path / "whole" / "result.json").read_bytes()
+    assert (tmp_path / "killed" / "result.json").read_bytes() == (
+        tmp_path / "whole" / "result.json"
+    ).read_bytes()
     for name in tested:
-        assert chosen_files(tmp_path / "killed" / "trials" / name) == chosen_files(tmp_path / "whole" / "trials" / name)
+        assert chosen_files(tmp_path / "killed" / "trials" / name) == chosen_files(
+            tmp_path / "whole" / "trials" / name
+        )
 
 
 def test_trials_go_on_bit_for_bit_and_keep_their_best_checkpoint(
@@ -229,22 +243,39 @@ def test_trials_go_on_bit_for_bit_and_keep_their_best_checkpoint(
         except KeyboardInterrupt:
             continue
     assert len(told) > 24
-    scores = [[[report["dev_score"] for report in trial.reports] for trial in each.trials] for each in (whole, killed)]
+    scores = [
+        [[report["dev_score"] for report in trial.reports] for trial in each.trials]
+        for each in (whole, killed)
+    ]
     assert scores[0] == scores[1]
-    assert (tmp_path / "killed" / "result.json").read_bytes() == (tmp_path / "whole" / "result.json").read_bytes()
+    assert (tmp_path / "killed" / "result.json").read_bytes() == (
+        tmp_path / "whole" / "result.json"
+    ).read_bytes()
 
 
 @pytest.mark.parametrize(
     ("over", "message"),
     [
         ({"objectives": ["validation_loss"]}, "objectives: this task is judged by dev_score"),
-        ({"objectives": ["characters_per_second", "dev_score"]}, "objectives: this task is judged by dev_score"),
+        (
+            {"objectives": ["characters_per_second", "dev_score"]},
+            "objectives: this task is judged by dev_score",
+        ),
         ({"objectives": ["dev_score", "dev_error"]}, "objectives: this task is judged by dev_score"),
         ({"space": {"train.seed": {"grid": [1, 2]}}}, "space: train.seed: the sweep sets it for each trial"),
-        ({"space": {"train.steps": {"grid": [1, 2]}}}, "space: train.steps: the sweep sets it .*give budget.steps"),
+        (
+            {"space": {"train.steps": {"grid": [1, 2]}}},
+            "space: train.steps: the sweep sets it .*give budget.steps",
+        ),
         ({"space": {"train.rate": {"grid": [1, 2]}}}, "space: train.rate: there is no key 'train.rate'"),
-        ({"variants": {"other": MIRRORED}}, "variant other: a recipe of mirrored_summation, where .* classification"),
-        ({"variants": {"other": {"model": {}}}}, "variant other: a recipe of pretraining, where .* classification"),
+        (
+            {"variants": {"other": MIRRORED}},
+            "variant other: a recipe of mirrored_summation, where .* classification",
+        ),
+        (
+            {"variants": {"other": {"model": {}}}},
+            "variant other: a recipe of pretraining, where .* classification",
+        ),
     ],
 )
 def test_nonsense_is_refused_before_anything_starts(
@@ -255,13 +286,17 @@ def test_nonsense_is_refused_before_anything_starts(
     assert not (tmp_path / "sweep").exists()
 
 
-def test_settings_that_read_other_examples_are_not_compared(make_task_sweep: MakeTaskSweep, tmp_path: Path) -> None:
+def test_settings_that_read_other_examples_are_not_compared(
+    make_task_sweep: MakeTaskSweep, tmp_path: Path
+) -> None:
     path = tmp_path / "texts.csv"
     path.write_text("one,two,label\n" + "".join(f"a {n},b {n},{n % 2}\n" for n in range(8)), encoding="utf-8")
     sweep = make_task_sweep(
         {"name": "classification", "text_column": "one"}, space={"task.text_column": {"grid": ["one", "two"]}}
     )
-    with pytest.raises(UserError, match=r"1 of 2 settings .*task: other values would change what is validated"):
+    with pytest.raises(
+        UserError, match=r"1 of 2 settings .*task: other values would change what is validated"
+    ):
         prepare(sweep, TaskInput({"train": str(path), "dev": str(path)}), str(tmp_path / "sweep"))
 
 

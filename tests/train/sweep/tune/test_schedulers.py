@@ -22,7 +22,14 @@ Told = list[tuple[Event, History]]
 
 def make_sweep(scheduler: Any, *, trials: int, reports: int, seeds: int = 1) -> SweepRecipe:
     space = {KEY: {"uniform": [0.0, 1.0]}}
-    mapping = {"base": {}, "space": space, "scheduler": scheduler, "trials": trials, "reports": reports, "seeds": seeds}
+    mapping = {
+        "base": {},
+        "space": space,
+        "scheduler": scheduler,
+        "trials": trials,
+        "reports": reports,
+        "seeds": seeds,
+    }
     return build(SweepRecipe, mapping, source="test")
 
 
@@ -36,7 +43,9 @@ def begin(sweep: SweepRecipe, folder: Path, told: Told | None = None) -> SweepJo
     settings = [{KEY: (index * 7 % 10) / 10} for index in range(sweep.trials or 0)]
     proposer = Proposer(sweep, subject=None)  # pyright: ignore[reportArgumentType]
     heard = told if told is not None else []
-    course = SweepJournal(proposer, planned(len(settings), settings), folder, lambda *news: heard.append(news))
+    course = SweepJournal(
+        proposer, planned(len(settings), settings), folder, lambda *news: heard.append(news)
+    )
     course.start()
     return course
 
@@ -47,12 +56,17 @@ def by_rate(trial: TrialState, report_number: int) -> float:
 
 
 def play(
-    course: SweepJournal, *, concurrent: int = 2, loss: Loss = by_rate, order: int = 0, ticks: int | None = None
+    course: SweepJournal,
+    *,
+    concurrent: int = 2,
+    loss: Loss = by_rate,
+    order: int = 0,
+    ticks: int | None = None,
 ) -> list[tuple[str, int]]:
     """Run pretended trials as Tune would, those that run in an order drawn from the seed `order`; each report.
 
-    A trial's checkpoint is a file with the number of its report. After `ticks` reports all is left as a kill would
-    leave it.
+    A trial's checkpoint is a file with the number of its report. After `ticks` reports all is left as a kill
+    would leave it.
     """
     draw, scheduler = random.Random(order), make_scheduler(course.sweep, course.history)
     running: dict[str, Any] = {}  # Tune's trials, by our names
@@ -79,7 +93,9 @@ def play(
             stop = True
         else:
             stop = scheduler.on_trial_result(SimpleNamespace(), running[name], result) == "STOP"  # pyright: ignore[reportArgumentType]
-        course.report(name, {"report": number, "step": number, "validation_loss": result["quality"]}, stop=stop)
+        course.report(
+            name, {"report": number, "step": number, "validation_loss": result["quality"]}, stop=stop
+        )
         if stop:
             del running[name]
     course.close()
@@ -87,7 +103,10 @@ def play(
 
 
 def outcome(course: SweepJournal) -> dict[str, Any]:
-    return {trial.name: (trial.state, trial.report_number, trial.values) for trial in course.history.trials.values()}
+    return {
+        trial.name: (trial.state, trial.report_number, trial.values)
+        for trial in course.history.trials.values()
+    }
 
 
 @pytest.mark.parametrize("scheduler", SCHEDULERS)
@@ -135,7 +154,11 @@ def test_asha_keeps_its_rungs_over_a_kill(tmp_path: Path) -> None:
 
 
 def test_a_score_is_better_the_higher_it_is(tmp_path: Path) -> None:
-    mapping = {"base": {"task": "classification"}, "space": {KEY: {"choice": [1]}}, "objectives": ["dev_score"]}
+    mapping = {
+        "base": {"task": "classification"},
+        "space": {KEY: {"choice": [1]}},
+        "objectives": ["dev_score"],
+    }
     sweep = build(SweepRecipe, {**mapping, "reports": 4, "scheduler": {"reduction": 2}}, source="test")
     history = History(seeds=1, reports=4, target=sweep.quality)
     for setting, score in enumerate((0.2, 0.9)):
@@ -195,7 +218,9 @@ def test_a_space_that_holds_fewer_settings_than_are_asked_for_ends_the_sweep(tmp
     sweep = make_sweep("none", trials=5, reports=1)
     foreseen = planned(5, [{KEY: 0.1}, {KEY: 0.2}])
     foreseen = foreseen.after({"event": "skip", "values": {KEY: 0.4}, "reasons": ["never"]})
-    proposer: Any = SimpleNamespace(sweep=sweep, subject=None, next=lambda history: (None, [({KEY: 0.3}, ["no"])]))
+    proposer: Any = SimpleNamespace(
+        sweep=sweep, subject=None, next=lambda history: (None, [({KEY: 0.3}, ["no"])])
+    )
     for _ in range(2):  # the second time it is known
         course = SweepJournal(proposer, foreseen, tmp_path, lambda event, history: None)
         course.start()

@@ -55,10 +55,18 @@ def test_training_and_evaluation_have_noise_of_their_own() -> None:
     examples = [TextExample(f"x.csv:{number}", " ".join(WORDS)) for number in range(3)]
     noise = Noise(train="uppercase", evaluation="drop", rate=0.5)
     assert noise.add(examples, "train") == [noisy(one, "uppercase", 0, 0.5) for one in examples]
-    assert noise.add(examples, "dev") == noise.add(examples, "test") == [noisy(e, "drop", 0, 0.5) for e in examples]
+    assert (
+        noise.add(examples, "dev")
+        == noise.add(examples, "test")
+        == [noisy(e, "drop", 0, 0.5) for e in examples]
+    )
     assert noise.add(examples, "train") != noise.add(examples, "dev")
     left = [len(one.text) / len(" ".join(WORDS)) for one in noise.add(examples, "dev")]
     assert left == pytest.approx([0.5] * 3, abs=0.1)
     (tagged,) = noise.add([TaggedExample("x.conll:1", ("goose" * 200,))], "dev")
     assert len(tagged.words[0]) / 1000 == pytest.approx(0.5, abs=0.05)
-    assert Noise(train="drop").add(examples, "dev") == Noise(evaluation="drop").add(examples, "train") == examples
+    assert (
+        Noise(train="drop").add(examples, "dev")
+        == Noise(evaluation="drop").add(examples, "train")
+        == examples
+    )

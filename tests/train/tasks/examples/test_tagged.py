@@ -35,7 +35,8 @@ def values(path: str, **options: Any) -> list[tuple[Any, ...]]:
 
 
 def test_two_columns(tmp_path: Path) -> None:
-    content = "\ufeff# B-X\n#tag I-X\n \n\nNa\u00a0me O\r\n\ufeff\n"  # no comments here; an odd space is in a word
+    # No comments here; an odd space is in a word.
+    content = "\ufeff# B-X\n#tag I-X\n \n\nNa\u00a0me O\r\n\ufeff\n"
     wanted = [("x.txt:1", ("#", "#tag"), ("B-X", "I-X")), ("x.txt:5", ("Na\u00a0me",), ("O",))]
     assert values(write(tmp_path, "x.txt", content)) == wanted
     assert values(write(tmp_path, "x.txt", content.replace(" ", "\t"))) == wanted
@@ -69,7 +70,9 @@ def test_universal_dependencies(tmp_path: Path, name: str) -> None:
 
 def test_json_lines(tmp_path: Path) -> None:
     path = write(
-        tmp_path, "x.jsonl", '{"tokens": ["a", "b"], "ner_tags": ["B-X", "I-X"]}\n{"tokens": [], "ner_tags": []}\n'
+        tmp_path,
+        "x.jsonl",
+        '{"tokens": ["a", "b"], "ner_tags": ["B-X", "I-X"]}\n{"tokens": [], "ner_tags": []}\n',
     )
     assert values(path) == [("x.jsonl:1", ("a", "b"), ("B-X", "I-X"))]
     unlabelled = write(tmp_path, "y.jsonl", '{"words": ["a", "b"]}\n')
@@ -92,16 +95,30 @@ def test_fixed_tags_fit(tags: list[str]) -> None:
     fixed = list(read_tagged(path, TaggedOptions(scheme="bio"))[0].tags or ())[1:]
     assert not bio.find_misfits(fixed)
     assert [tag[1:] for tag in fixed] == [tag[1:] for tag in tags]
-    assert bio.find_misfits(tags) == [n for n, (one, other) in enumerate(zip(tags, fixed, strict=True)) if one != other]
+    assert bio.find_misfits(tags) == [
+        n for n, (one, other) in enumerate(zip(tags, fixed, strict=True)) if one != other
+    ]
 
 
 MISTAKES: dict[str, tuple[Any, dict[str, Any], str]] = {
-    "a tag is missing": ("a\tO\nb\tB-X\nc\n", {}, "line 3: 1 columns, but columns 1 and 2 of 2 .*. Fix the line"),
+    "a tag is missing": (
+        "a\tO\nb\tB-X\nc\n",
+        {},
+        "line 3: 1 columns, but columns 1 and 2 of 2 .*. Fix the line",
+    ),
     "one column": ("a\nb\n", {}, "line 1: 1 columns, but columns 1 and 1 of 1"),
-    "no such column": ("a O\n", {"tags": "4"}, "line 1: 2 columns, but columns 1 and 4 of 2 .* give other columns"),
+    "no such column": (
+        "a O\n",
+        {"tags": "4"},
+        "line 1: 2 columns, but columns 1 and 4 of 2 .* give other columns",
+    ),
     "no word": ("a\tO\n\tO\n", {}, "line 2: .* has an empty word or tag. Fix"),
     "no tag": ("a\tO\nb\t\n", {}, "line 2: .* has an empty word or tag. Fix"),
-    "no BIO": ("a O\nb B-X\nc L-X\n", {}, "x.txt:1: the tag 'L-X' of 'c' is neither O nor B-TYPE nor I-TYPE. Fix it"),
+    "no BIO": (
+        "a O\nb B-X\nc L-X\n",
+        {},
+        "x.txt:1: the tag 'L-X' of 'c' is neither O nor B-TYPE nor I-TYPE. Fix it",
+    ),
     "no type": ("a B-X\nb B-\n", {}, "x.txt:1: the tag 'B-' of 'b' is neither"),
     "unknown tag": (
         "a O\nb B-X\n",
@@ -111,7 +128,11 @@ MISTAKES: dict[str, tuple[Any, dict[str, Any], str]] = {
     "undecodable": (b"a O\nb\xff O\n", {}, "line 2: this is not utf-8"),
     "empty": ("\n \n", {}, "this file is empty"),
     "only a mark": ("\n\ufeff\ufeff\n", {}, "no sentence is in this file"),
-    "other numbers": ('{"tokens": ["a", "b"], "tags": ["O"]}', {}, "l:1: 2 words and 1 tags. Each word must have"),
+    "other numbers": (
+        '{"tokens": ["a", "b"], "tags": ["O"]}',
+        {},
+        "l:1: 2 words and 1 tags. Each word must have",
+    ),
     "no list": ('{"tokens": "a b", "tags": ["O"]}', {}, "l:1: 'a b' is not a list. Fix it"),
     "no text": ('{"tokens": [null], "tags": ["O"]}', {}, "l:1: None is not text"),
     "no words": ('{"text": "a"}', {}, "no column has a usual name. Name one of 'text'"),
@@ -165,7 +186,9 @@ LINES = (
     b'{"tokens": ["a"], "tags": ["O"]}\n',
     b"1" + b"\t_" * 9,
 )
-PIECES = st.lists(st.one_of(st.binary(max_size=4), st.sampled_from(TOKENS + LINES)), max_size=12).map(b"".join)
+PIECES = st.lists(st.one_of(st.binary(max_size=4), st.sampled_from(TOKENS + LINES)), max_size=12).map(
+    b"".join
+)
 
 
 @given(
@@ -174,7 +197,9 @@ PIECES = st.lists(st.one_of(st.binary(max_size=4), st.sampled_from(TOKENS + LINE
     scheme=st.sampled_from([None, "bio", "words"]),
     tags=st.sampled_from([None, "1", "2", "3"]),
 )
-def test_any_bytes_give_sentences_or_a_users_error(content: bytes, format: Any, scheme: Any, tags: str | None) -> None:
+def test_any_bytes_give_sentences_or_a_users_error(
+    content: bytes, format: Any, scheme: Any, tags: str | None
+) -> None:
     fsspec.filesystem("memory").pipe("/t2/any.tagged", content)
     said, found = "", []
     try:

@@ -28,9 +28,12 @@ def values(path: Any, **options: Any) -> list[tuple[Any, ...]]:
 
 def test_label_and_text_a_line(tmp_path: Path) -> None:
     wanted = [("a goose , plain ", None, "4"), ("no goose", None, "0")]
-    for name, options in (("stsa.fine.dev", {}), ("geese.txt", {"format": "sst"})):  # told by its name, and given
+    # Told by its name, and given.
+    for name, options in (("stsa.fine.dev", {}), ("geese.txt", {"format": "sst"})):
         path = write(tmp_path, name, "4 a goose , plain \r\n\n0 no goose\n")
-        assert values(path, **options) == [(f"{name}:{n}", *row) for n, row in zip((1, 3), wanted, strict=True)]
+        assert values(path, **options) == [
+            (f"{name}:{n}", *row) for n, row in zip((1, 3), wanted, strict=True)
+        ]
 
 
 @pytest.mark.parametrize(
@@ -55,7 +58,9 @@ def test_reviews_of_two_encodings(tmp_path: Path) -> None:
     path = write(tmp_path, "MR.task.train", content)
     assert values(path) == [(f"MR.task.train:{n}", "sa fiancée – là", None, "1") for n in (1, 2)]
     bad = write(tmp_path, "MR.task.test", b"1\tgood\n0\tb\x81d\n")
-    with pytest.raises(UserError, match=r"MR.task.test: line 2: this is not cp1252. Convert the file to UTF-8"):
+    with pytest.raises(
+        UserError, match=r"MR.task.test: line 2: this is not cp1252. Convert the file to UTF-8"
+    ):
         read_texts(bad)
 
 
@@ -140,13 +145,17 @@ def test_numbers_of_regression(tmp_path: Path) -> None:
         read_texts(bad, TextOptions(regression=True))
 
 
-@pytest.mark.parametrize(("ending", "pack"), [("gz", gzip.compress), ("xz", lzma.compress), ("bz2", bz2.compress)])
+@pytest.mark.parametrize(
+    ("ending", "pack"), [("gz", gzip.compress), ("xz", lzma.compress), ("bz2", bz2.compress)]
+)
 def test_packed_files(tmp_path: Path, ending: str, pack: Any) -> None:
     packed = pack(b"1 goose\n0 duck\n")
     path = write(tmp_path, f"stsa.dev.{ending}", packed)
     assert [row[0] for row in values(path)] == ["stsa.dev:1", "stsa.dev:2"]
     for damaged in (packed[:-6], b"plain"):
-        with pytest.raises(UserError, match=rf"stsa.cut.{ending}: cannot be read \(.+\). Check that it is complete"):
+        with pytest.raises(
+            UserError, match=rf"stsa.cut.{ending}: cannot be read \(.+\). Check that it is complete"
+        ):
             read_texts(write(tmp_path, f"stsa.cut.{ending}", damaged))
 
 
@@ -212,7 +221,9 @@ def test_paths_that_are_none(tmp_path: Path) -> None:
 
 TOKENS = (b"text", b"label", b",", b"\t", b"\n", b'"', b"\r\n", b"1 ", b"{", b"}", b":", b"[", b"-", b"\xff")
 LINES = (b'{"text": "a", "label": 1}\n', b"text,label\n", b"premise\thypothesis\tlabel\n", b"a\tb\t-\n")
-PIECES = st.lists(st.one_of(st.binary(max_size=6), st.sampled_from(TOKENS + LINES)), max_size=12).map(b"".join)
+PIECES = st.lists(st.one_of(st.binary(max_size=6), st.sampled_from(TOKENS + LINES)), max_size=12).map(
+    b"".join
+)
 
 
 @given(content=PIECES, format=st.sampled_from([None, *FORMATS]))

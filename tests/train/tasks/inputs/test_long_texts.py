@@ -16,7 +16,14 @@ from tokenfree.train.batches.base import Arrays
 from tokenfree.train.model.encoder import ModelConfig
 from tokenfree.train.tasks import classification, pairs
 from tokenfree.train.tasks.examples.texts import TextExample
-from tokenfree.train.tasks.inputs import ByteInputs, CharacterInputs, SubwordInputs, TextInputs, WordInputs, cut
+from tokenfree.train.tasks.inputs import (
+    ByteInputs,
+    CharacterInputs,
+    SubwordInputs,
+    TextInputs,
+    WordInputs,
+    cut,
+)
 
 PLAIN: dict[str, Any] = {
     "embedder": {"name": "codepoint_hash", "buckets": 64, "max_characters": 64},

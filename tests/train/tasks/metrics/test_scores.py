@@ -13,7 +13,9 @@ GOLD, SAID = ["a", "a", "a", "b", "b", "c"], ["a", "a", "b", "b", "c", "a"]
 def test_labels() -> None:
     found = label_metrics(GOLD, SAID, ("macro_f1", "accuracy", "f1"), positive="a")
     assert found.main == "macro_f1"
-    assert found.values == pytest.approx({"macro_f1": (2 / 3 + 1 / 2 + 0) / 3, "accuracy": 3 / 6, "f1": 2 / 3})
+    assert found.values == pytest.approx(
+        {"macro_f1": (2 / 3 + 1 / 2 + 0) / 3, "accuracy": 3 / 6, "f1": 2 / 3}
+    )
     assert found.score == found.values["macro_f1"]
 
 

@@ -80,7 +80,9 @@ def test_how_far_apart_tokens_meet(recipe: str, farthest: int) -> None:
         return trunk(x, torch.ones(x.shape[:2], dtype=torch.bool))
 
     first = max(0, 50 - farthest // 2 - 1)
-    for distance in {1, 2, farthest - 1, farthest, farthest + 1, farthest + 2, 99 - first} & set(range(1, 100 - first)):
+    for distance in {1, 2, farthest - 1, farthest, farthest + 1, farthest + 2, 99 - first} & set(
+        range(1, 100 - first)
+    ):
         met = (meetings(units, x, first, first + distance) != 0).any(dim=-1)
         assert met.any() == (distance <= farthest), distance
 
@@ -96,7 +98,9 @@ def error_of(recipe: str, *, steps: int = 600, length: int = 20, width: int = 8,
     """The mean squared error after training, as a share of that of the best constant."""
     trunk = trunk_of(recipe, 40).float()
     torch.manual_seed(0)
-    positions = nn.Parameter(torch.randn(length + 1, 40) / 2) if recipe == "ms-standard-base" else torch.zeros(1, 1)
+    positions = (
+        nn.Parameter(torch.randn(length + 1, 40) / 2) if recipe == "ms-standard-base" else torch.zeros(1, 1)
+    )
     model = nn.ModuleDict({
         "trunk": trunk, "tokens": nn.Linear(width, 40), "cls": nn.Embedding(1, 40),
         "output": nn.Sequential(nn.Linear(80, 64), nn.ReLU(), nn.Linear(64, width)),

@@ -69,7 +69,10 @@ BROKEN = [
     (file_of(question(), context=3), "data.0.paragraphs.0.context"),
     (file_of(question(7.5)), "data.0.paragraphs.0.qas.0.id"),
     (file_of(question(True)), "data.0.paragraphs.0.qas.0.id"),
-    (file_of(question(7), question("7")), "qas[1]: id '7' is that of dev.json: data[0].paragraphs[0].qas[0] too"),
+    (
+        file_of(question(7), question("7")),
+        "qas[1]: id '7' is that of dev.json: data[0].paragraphs[0].qas[0] too",
+    ),
     (file_of({"id": "a", "question": "?"}), "data.0.paragraphs.0.qas.0.answers"),
     (file_of(question("a", {"text": "x"})), "data.0.paragraphs.0.qas.0.answers.0.answer_start"),
     (

@@ -33,7 +33,9 @@ def test_reads_what_a_line_says(write: Write) -> None:
 def test_reads_gzip_and_files_without_annotations(write: Write, tmp_path: Path) -> None:
     line = record(PASSAGES)
     del line["annotations"]
-    (tmp_path / "dev.gz").write_bytes(gzip.compress(Path(write(line, "", {**line, "example_id": 8})).read_bytes()))
+    (tmp_path / "dev.gz").write_bytes(
+        gzip.compress(Path(write(line, "", {**line, "example_id": 8})).read_bytes())
+    )
     examples = list(read_tydi(str(tmp_path / "dev.gz")))
     assert [example.key for example in examples] == ["dev.gz:1", "dev.gz:3"]
     assert [example.annotations for example in examples] == [None, None]

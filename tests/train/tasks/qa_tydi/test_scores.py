@@ -29,7 +29,11 @@ def test_the_official_script_s_figures_on_its_sample(test_data: Path) -> None:
     lines = [json.loads(line) for line in (folder / "sample_prediction.jsonl").read_text().splitlines()]
     scores = score_tydi(examples, lines)
     found = {name: (of["passage"].f1, of["minimal"].f1) for name, of in scores.items()}
-    assert found == {"arabic": (1.0, pytest.approx(0.5707656612529002)), "korean": (0.0, 0.0), "thai": (1.0, 1.0)}
+    assert found == {
+        "arabic": (1.0, pytest.approx(0.5707656612529002)),
+        "korean": (0.0, 0.0),
+        "thai": (1.0, 1.0),
+    }
     metrics = Config().scores(examples, lines)
     assert metrics is not None
     assert metrics.values["passage_f1"] == pytest.approx(0.6666666666666666)
@@ -120,7 +124,10 @@ def test_a_missing_prediction_counts_as_one_only_where_there_is_no_answer() -> N
 
 
 def test_the_mean_is_over_the_languages_that_have_predictions_without_english() -> None:
-    marked = [gold(n, *TWICE, language=language) for n, language in enumerate(("thai", "korean", "english", "telugu"))]
+    marked = [
+        gold(n, *TWICE, language=language)
+        for n, language in enumerate(("thai", "korean", "english", "telugu"))
+    ]
     given = [
         answer(0, 1),
         answer(1, 0, language="korean"),

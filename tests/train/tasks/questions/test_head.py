@@ -19,7 +19,10 @@ def encoder() -> nn.Module:
 
 
 def batch(**arrays: Tensor) -> Mapping[str, Tensor]:
-    return {"codepoints": torch.arange(65, 73).repeat(2, 1), "mask": torch.ones(2, 8, dtype=torch.bool)} | arrays
+    return {
+        "codepoints": torch.arange(65, 73).repeat(2, 1),
+        "mask": torch.ones(2, 8, dtype=torch.bool),
+    } | arrays
 
 
 ANSWERS = {
@@ -45,7 +48,9 @@ def test_two_logits_a_character_and_one_a_type(encoder: nn.Module) -> None:
 
 def test_the_loss_is_the_mean_of_three_with_padding_in_the_softmax() -> None:
     zeros = torch.zeros(2, 8)
-    loss = SpanHead(16, SpanDecoder(), 5).loss({"start": zeros, "end": zeros, "type": torch.zeros(2, 5)}, ANSWERS)
+    loss = SpanHead(16, SpanDecoder(), 5).loss(
+        {"start": zeros, "end": zeros, "type": torch.zeros(2, 5)}, ANSWERS
+    )
     assert loss.total.item() == pytest.approx(2 * (2 * math.log(8) + math.log(5)) / 3)
     assert (loss.num_targets.item(), loss.num_correct.item()) == (2, 1)
     two = SpanHead(16, SpanDecoder())
@@ -62,7 +67,10 @@ def test_what_is_kept_is_the_best_span_in_bytes() -> None:
     start, end = torch.zeros(2, 8), torch.zeros(2, 8)
     start[0, 4], end[0, 5], start[0, 0], end[0, 0] = 3.0, 2.0, 0.5, 0.25
     places = {"starts": torch.full((2, 8), -1), "ends": torch.full((2, 8), -1), "choices": ANSWERS["choices"]}
-    places["starts"][0, 3:7], places["ends"][0, 3:7] = torch.tensor([10, 11, 13, 16]), torch.tensor([11, 13, 16, 17])
+    places["starts"][0, 3:7], places["ends"][0, 3:7] = (
+        torch.tensor([10, 11, 13, 16]),
+        torch.tensor([11, 13, 16, 17]),
+    )
     kept = SpanHead(16, SpanDecoder()).kept({"start": start, "end": end}, places)
     assert (kept["begin"][0].item(), kept["end"][0].item(), kept["score"][0].item()) == (11, 16, 4.25)
     assert kept["score"][1].item() == -np.inf

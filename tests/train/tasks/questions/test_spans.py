@@ -42,7 +42,9 @@ def by_loops(
 
 @pytest.mark.parametrize(("candidates", "most"), [(30, 100), (30, 4), (5, 100), (2, 3), (1, 100), (50, 1)])
 @pytest.mark.parametrize("rounded", [False, True], ids=["all differ", "many alike"])
-def test_is_the_procedure_of_the_document(example: TydiExample, candidates: int, most: int, rounded: bool) -> None:
+def test_is_the_procedure_of_the_document(
+    example: TydiExample, candidates: int, most: int, rounded: bool
+) -> None:
     collator = Config(max_question=5, stride=9).collator(characters(LENGTH), 0)
     reading = collator.read(example)
     windows = collator.cut(reading)

@@ -23,7 +23,9 @@ def marked(write: Write, *annotations: object) -> TydiExample:
 
 
 def test_the_first_passage_with_a_minimal_answer_is_learned(write: Write) -> None:
-    example = marked(write, annotation(0), annotation(2, (31, 35)), annotation(1, (15, 18)), annotation(1, (18, 21)))
+    example = marked(
+        write, annotation(0), annotation(2, (31, 35)), annotation(1, (15, 18)), annotation(1, (18, 21))
+    )
     article = article_of(example)
     target = QaTydi().target(example, article)
     assert target is not None
@@ -68,5 +70,7 @@ def test_of_squad_the_first_answer_is_learned() -> None:
 
 @pytest.mark.parametrize("answer", [right("🙂", 7), right("", 3), right("..", 9)])
 def test_an_answer_that_is_not_in_the_context_is_told(answer: SquadAnswer) -> None:
-    with pytest.raises(UnusableAnswer, match=r"dev.json: data\[0\]: '.*' is not at character \d of the context"):
+    with pytest.raises(
+        UnusableAnswer, match=r"dev.json: data\[0\]: '.*' is not at character \d of the context"
+    ):
         QaSquad().target(squad(answer), context())

@@ -90,14 +90,18 @@ def squad_file(path: Path, count: int, *, unanswerable: int = 0) -> str:
         context = " ".join(sentences)
         answers = [{"text": answer, "answer_start": context.index(answer)}] if number >= unanswerable else []
         question = question if answers else "Where is Zoe?"
-        paragraphs.append({"context": context, "qas": [{"id": str(number), "question": question, "answers": answers}]})
+        paragraphs.append(
+            {"context": context, "qas": [{"id": str(number), "question": question, "answers": answers}]}
+        )
     path.write_text(json.dumps({"version": "1.1", "data": [{"title": "cities", "paragraphs": paragraphs}]}))
     return str(path)
 
 
 def recipe(task: dict[str, Any], **train: Any) -> FinetuneRecipe:
     sizes = {"max_question": 20, "stride": 16, "max_answer": 10}
-    return build(FinetuneRecipe, {"model": MODEL, "task": sizes | task, "train": TRAIN | train}, source="test")
+    return build(
+        FinetuneRecipe, {"model": MODEL, "task": sizes | task, "train": TRAIN | train}, source="test"
+    )
 
 
 def lines_of(run: Path) -> list[dict[str, Any]]:
@@ -167,7 +171,9 @@ SUBWORDS: dict[str, Any] = {
 
 
 @pytest.mark.parametrize(
-    ("model", "length"), [(MODEL, 44), (SUBWORDS, 44), (BYTE2WORD, 132)], ids=["characters", "subwords", "words"]
+    ("model", "length"),
+    [(MODEL, 44), (SUBWORDS, 44), (BYTE2WORD, 132)],
+    ids=["characters", "subwords", "words"],
 )
 def test_every_kind_of_model_reads_windows_and_finds_answers(
     model: dict[str, Any], length: int, corpus: str, tmp_path: Path
@@ -195,7 +201,9 @@ def test_every_kind_of_model_reads_windows_and_finds_answers(
     of_items = [{name: values[row] for name, values in kept.items()} for row in range(len(items))]
     lines = task.predictions(examples, items, of_items)
     assert all(answer in line["answer"] for line, (_, _, answer, _) in zip(lines, facts(8), strict=True))
-    assert all(len(line["answer"]) < len(answer) + 4 for line, (_, _, answer, _) in zip(lines, facts(8), strict=True))
+    assert all(
+        len(line["answer"]) < len(answer) + 4 for line, (_, _, answer, _) in zip(lines, facts(8), strict=True)
+    )
 
 
 def with_windows(**attention: Any) -> dict[str, Any]:
@@ -215,7 +223,11 @@ def batch_of_questions(path: Path) -> tuple[QaTydi, list[str], dict[str, torch.T
     collator = task.collator(text_inputs(build(ModelConfig, MODEL, source="test"), 80, None), seed=0)
     items = {item.example: item for item in reversed(collator.items(examples, training=False))}
     arrays = collator([items[number] for number in range(3)], np.arange(3))
-    return task, [text[-20:] for text in questions], {name: torch.from_numpy(of) for name, of in arrays.items()}
+    return (
+        task,
+        [text[-20:] for text in questions],
+        {name: torch.from_numpy(of) for name, of in arrays.items()},
+    )
 
 
 def test_the_units_of_the_question_are_global_and_those_of_the_passage_are_not(
@@ -235,7 +247,8 @@ def test_the_units_of_the_question_are_global_and_those_of_the_passage_are_not(
     (found,) = chosen
     assert found is not None
     units = [flags.nonzero()[:, 0].tolist() for flags in found.among_units()]
-    # CLS is unit 0, and unit 1 + i holds characters 4 i to 4 i + 3: of [CLS], the marker, the question and [SEP].
+    # CLS is unit 0, and unit 1 + i holds characters 4 i to 4 i + 3: of [CLS], the marker, the question and
+    # [SEP].
     assert units == [[0, *range(1, 1 + -(-(len(question) + 3) // 4))] for question in questions]
     assert [len(each) for each in units] == [3, 6, 7]
     assert model.trunk.attention.global_units == found.index_BG.shape[1] == 7
@@ -247,12 +260,15 @@ def test_the_room_is_that_of_the_longest_question(max_question: int, rate: int) 
     down: dict[str, Any] = {"rate": rate} if rate > 1 else {"name": "identity"}
     model = build(ModelConfig, {**with_windows(), "downsampler": down}, source="test")
     framed = max_question + 3  # [CLS], the marker, the question and [SEP]
-    assert QaTydi(max_question=max_question).adapted(model).trunk.attention.global_units == 1 + -(-framed // rate)
+    assert QaTydi(max_question=max_question).adapted(model).trunk.attention.global_units == 1 + -(
+        -framed // rate
+    )
 
 
 def test_a_passage_sees_the_question_in_one_layer_from_beyond_its_window(tmp_path: Path) -> None:
     task, _, batch = batch_of_questions(tmp_path / "dev.jsonl")
-    row, of_question, far, beyond = 1, 3, 13, 9  # of the units, `beyond` is out of the window of `far` as well
+    # Of the units, `beyond` is out of the window of `far` as well.
+    row, of_question, far, beyond = 1, 3, 13, 9
 
     def gradients(model: ModelConfig) -> torch.Tensor:
         """How unit `far` behind the stack depends on each unit before it, [U]."""
@@ -294,7 +310,9 @@ def test_a_pretrained_model_gets_room_for_the_question_unless_told_otherwise(tmp
     for name, model in {
         "windows": with_windows(), "none": with_windows(global_units=0), "full": MODEL
     }.items():  # fmt: skip
-        finetune(build(FinetuneRecipe, {"model": model, **mapping}, source="test"), {"train": file}, runs[name])
+        finetune(
+            build(FinetuneRecipe, {"model": model, **mapping}, source="test"), {"train": file}, runs[name]
+        )
     assert room(runs["windows"]) == 7
     assert room(runs["windows"], {"global_units": 1}) == 1
     assert room(runs["none"]) == 0
@@ -304,11 +322,15 @@ def test_a_pretrained_model_gets_room_for_the_question_unless_told_otherwise(tmp
     assert room(runs["windows"], run="before") == 1  # a run that is there keeps what it has
 
 
-def answered(examples: Sequence[Any], *outputs: tuple[float, int, int]) -> tuple[list[Item], list[dict[str, Any]]]:
+def answered(
+    examples: Sequence[Any], *outputs: tuple[float, int, int]
+) -> tuple[list[Item], list[dict[str, Any]]]:
     """An item and its output for each of the examples."""
     items = [Item(number, 1, None) for number in range(len(examples))]
     names = ("score", "begin", "end")
-    return items, [{name: np.array(value) for name, value in zip(names, each, strict=True)} for each in outputs]
+    return items, [
+        {name: np.array(value) for name, value in zip(names, each, strict=True)} for each in outputs
+    ]
 
 
 def test_offsets_are_characters_and_bytes(tmp_path: Path) -> None:
@@ -317,7 +339,13 @@ def test_offsets_are_characters_and_bytes(tmp_path: Path) -> None:
     example = QaSquad().raw("stdin:1", f"Missä äiti asuu?\t{context}")
     (line,) = QaSquad().predictions([example], *answered([example], (2.0, begin, begin + 9)))
     assert (line["key"], line["answer"]) == ("stdin:1", "Kemissä.")
-    assert line["span"] == {"text": "Kemissä.", "start": 12, "end": 20, "start_byte": begin, "end_byte": begin + 9}
+    assert line["span"] == {
+        "text": "Kemissä.",
+        "start": 12,
+        "end": 20,
+        "start_byte": begin,
+        "end_byte": begin + 9,
+    }
     assert "gold" not in line
     assert QaSquad().scores([example], [line]) is None
     raw = QaTydi().raw("stdin:1", f"Missä äiti asuu?\t{context}")

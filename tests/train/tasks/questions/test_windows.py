@@ -59,7 +59,9 @@ def test_an_article_has_markers_and_knows_its_bytes(example: TydiExample) -> Non
             assert example.article[begin:end].decode() == character
     nowhere = [index for index, begin in enumerate(article.starts.tolist()) if begin < 0]
     assert nowhere == [0, 1, 12, 13, 14, 18, 19, 20]
-    assert [text_of(article.read.symbols[part.start : part.stop]) for part in article.passages.values()] == PASSAGES
+    assert [
+        text_of(article.read.symbols[part.start : part.stop]) for part in article.passages.values()
+    ] == PASSAGES
 
 
 def test_passages_beyond_the_most_and_without_text_are_left_out(write: Write) -> None:
@@ -91,9 +93,9 @@ def test_windows_are_those_written_out_with_strings(test_data: Path) -> None:
         for row, text in enumerate(expected):
             assert text_of(arrays["codepoints"][row]) == text.ljust(300, "\0")
             assert arrays["mask"][row].sum() == len(text)
-            assert arrays["segments"][row].tolist() == [0] * len(head) + [1] * (len(text) - len(head)) + [0] * (
-                300 - len(text)
-            )
+            assert arrays["segments"][row].tolist() == [0] * len(head) + [1] * (len(text) - len(head)) + [
+                0
+            ] * (300 - len(text))
             assert arrays["global"][row].sum() == len(head)
             assert arrays["global"][row, : len(head)].all()
         assert len(expected) == len(windows)
@@ -125,7 +127,9 @@ def test_strides_are_never_longer_than_a_window() -> None:
 def test_no_room_is_refused() -> None:
     reader(17, 13)
     for length, markers in ((16, False), (17, True)):
-        with pytest.raises(UserError, match=r"leave no room for the text next to questions of 13\. Make it larger"):
+        with pytest.raises(
+            UserError, match=r"leave no room for the text next to questions of 13\. Make it larger"
+        ):
             reader(length, 13, markers=markers)
 
 
@@ -157,7 +161,9 @@ def test_windows_with_the_whole_answer_are_kept_and_a_share_of_the_others() -> N
         assert window.kind == MINIMAL
     every = with_targets(windows, target, reading.offset, share=1.0, seed=0, sample=0)
     assert [window.part for window in every] == [window.part for window in windows]
-    assert {(w.first, w.last, w.kind) for w in every if w.part not in [h.part for h in holding]} == {(0, 0, UNKNOWN)}
+    assert {(w.first, w.last, w.kind) for w in every if w.part not in [h.part for h in holding]} == {
+        (0, 0, UNKNOWN)
+    }
     none = with_targets(windows, None, reading.offset, share=1.0, seed=0, sample=0)
     assert {window.kind for window in none} == {UNKNOWN}
 

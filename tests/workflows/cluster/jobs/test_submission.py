@@ -23,7 +23,9 @@ def sent(folder: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
 
         def submit_job(self, **options: Any) -> str:
             root = Path(options["runtime_env"]["working_dir"])
-            files = {str(path.relative_to(root)): path.read_text() for path in root.rglob("*") if path.is_file()}
+            files = {
+                str(path.relative_to(root)): path.read_text() for path in root.rglob("*") if path.is_file()
+            }
             given.update(options, files=files)
             return options["submission_id"]
 
@@ -42,7 +44,10 @@ def test_words_run_as_they_are_given(sent: dict[str, Any], capsys: pytest.Captur
     assert sent["entrypoint"] == f"exec tokenfree {' '.join(words).replace('a b', chr(39) + 'a b' + chr(39))}"
     assert sent["files"] == {}
     assert (sent["entrypoint_num_cpus"], sent["entrypoint_num_gpus"]) == (1, 0)
-    assert capsys.readouterr().out == f"runs        on a node with 1 free CPU\njob         {sent['submission_id']}\n"
+    assert (
+        capsys.readouterr().out
+        == f"runs        on a node with 1 free CPU\njob         {sent['submission_id']}\n"
+    )
 
 
 def test_files_are_sent_under_their_relative_paths(sent: dict[str, Any], folder: Path) -> None:
@@ -51,7 +56,10 @@ def test_files_are_sent_under_their_relative_paths(sent: dict[str, Any], folder:
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(name)
     send = ("./mine.yaml", str(folder / "recipes" / "base.yaml"), "parts", "../outside.yaml")
-    assert submit(*[word for path in send for word in ("--send", path)], "--", "pretrain", "mine.yaml", *STORES) == 0
+    assert (
+        submit(*[word for path in send for word in ("--send", path)], "--", "pretrain", "mine.yaml", *STORES)
+        == 0
+    )
     assert sorted(sent["files"]) == ["mine.yaml", "outside.yaml", "parts/__init__.py", "parts/deep/pool.py",
                                      "recipes/base.yaml"]  # fmt: skip
 
@@ -59,10 +67,22 @@ def test_files_are_sent_under_their_relative_paths(sent: dict[str, Any], folder:
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (("--send", "none.yaml", "--", "pretrain", "none.yaml", *STORES), "--send none.yaml: no such file or folder"),
-        (("--", "pretrain", "a", "--data", "s3://key:word@b/d", "--output", "s3://b/r"), "an address holds a password"),
-        (("--", "pretrain", "a", "--data", "d", "--output", "runs/a"), "--output runs/a: a relative path lies in the"),
-        (("--", "pretrain", "a", "--data", "d", "--output=a"), "--output a: a relative path lies in the job's working"),
+        (
+            ("--send", "none.yaml", "--", "pretrain", "none.yaml", *STORES),
+            "--send none.yaml: no such file or folder",
+        ),
+        (
+            ("--", "pretrain", "a", "--data", "s3://key:word@b/d", "--output", "s3://b/r"),
+            "an address holds a password",
+        ),
+        (
+            ("--", "pretrain", "a", "--data", "d", "--output", "runs/a"),
+            "--output runs/a: a relative path lies in the",
+        ),
+        (
+            ("--", "pretrain", "a", "--data", "d", "--output=a"),
+            "--output a: a relative path lies in the job's working",
+        ),
     ],
 )
 def test_mistakes_are_one_line(

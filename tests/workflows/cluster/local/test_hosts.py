@@ -26,7 +26,8 @@ from tokenfree.workflows.demo_corpus.corpus import bundled_pages, write_dump
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(2400)]
 PORT = 5055
 EXACT = ("step", "num_targets", "characters")
-# Without dropout, whose masks are drawn for each worker's share of a batch, and long enough to lose a host meanwhile
+# Without dropout, whose masks are drawn for each worker's share of a batch, and long enough to lose a host
+# meanwhile
 LONG: dict[str, Any] = {
     "base": MODEL["base"],
     "model": {**MODEL["model"], "trunk": {**MODEL["model"]["trunk"], "dropout": 0.0}},
@@ -44,7 +45,9 @@ class Cluster:
                  "AWS_SECRET_ACCESS_KEY": "secret", "AWS_DEFAULT_REGION": "us-east-1"}  # fmt: skip
         self.env = {**hosts.environment(1), **store}
 
-    def start(self, *command: str, on_host: bool = True, log: int | IO[str] = PIPE) -> "subprocess.Popen[str]":
+    def start(
+        self, *command: str, on_host: bool = True, log: int | IO[str] = PIPE
+    ) -> "subprocess.Popen[str]":
         where = ["ip", "netns", "exec", self.hosts.name(1)] if on_host else []
         return subprocess.Popen([*where, sys.executable, "-P", *command], cwd=self.work, env=self.env, text=True,
                                 stdin=DEVNULL, stdout=log, stderr=STDOUT)  # fmt: skip
@@ -85,7 +88,9 @@ def cluster() -> Iterator[Cluster]:
             assert store.poll() is None, log.read_text()
             time.sleep(0.1)
         names = [hosts.name(number) for number in (1, 2, 3)]
-        command = made.start("-m", "tokenfree", "cluster", "local", "--cpus", "1", "--hosts", *names, on_host=False)
+        command = made.start(
+            "-m", "tokenfree", "cluster", "local", "--cpus", "1", "--hosts", *names, on_host=False
+        )
         stack.callback(end, command)
         made.read(command, "a local cluster of 3 nodes takes jobs")
         yield made
@@ -101,7 +106,9 @@ def test_a_run_and_a_sweep_outlive_the_hosts_they_began_on(cluster: Cluster, tmp
     write_dump(cluster.work / "enwiki-test-pages-articles.xml.bz2", bundled_pages())
     (cluster.work / "long.yaml").write_text(yaml.safe_dump(LONG))
     dump = str(cluster.work / "enwiki-test-pages-articles.xml.bz2")
-    cluster.run("cluster", "submit", "--", "preprocess", "--wikipedia", dump, "--output", "s3://bucket/data", *TINY)
+    cluster.run(
+        "cluster", "submit", "--", "preprocess", "--wikipedia", dump, "--output", "s3://bucket/data", *TINY
+    )
     words = ("pretrain", "long.yaml", "--data", "s3://bucket/data", "--output")
     client = cluster.start("-m", "tokenfree", "cluster", "submit", "--send", "long.yaml", "--", *words, "s3://bucket/run",
                            "--workers", "2:3")  # fmt: skip
@@ -113,7 +120,9 @@ def test_a_run_and_a_sweep_outlive_the_hosts_they_began_on(cluster: Cluster, tmp
     cluster.run(*words, "s3://bucket/undisturbed")
     lines, expected = (losses(cluster, run) for run in ("run", "undisturbed"))
     assert len(lines) == 3000
-    assert [[line[key] for key in EXACT] for line in lines] == [[line[key] for key in EXACT] for line in expected]
+    assert [[line[key] for key in EXACT] for line in lines] == [
+        [line[key] for key in EXACT] for line in expected
+    ]
     assert [line["loss"] for line in lines] == pytest.approx([line["loss"] for line in expected], rel=1e-3)
 
     (cluster.work / "base.yaml").write_text(yaml.safe_dump(MODEL))
@@ -155,12 +164,16 @@ def stored(cluster: Cluster, call: str) -> "subprocess.Popen[str]":
 def test_preprocessing_on_all_hosts_outlives_one_of_them(cluster: Cluster, test_data: Path) -> None:
     assert stored(cluster, "mkdir('bucket')").wait(60) == 0
     dump = "enwiki-repeated-pages-articles-multistream.xml.bz2"
-    write_repeated(test_data / "wiki-dumps" / "enwiki-2016-shortened.xml.bz2", 15_000_000, cluster.work / dump)
+    write_repeated(
+        test_data / "wiki-dumps" / "enwiki-2016-shortened.xml.bz2", 15_000_000, cluster.work / dump
+    )
     words = ["preprocess", "--wikipedia", str(cluster.work / dump), "--vocabulary.size", "4000",
              "--vocabulary.sample_characters", "300000", "--split_bytes", "60000", "--shard_characters", "400000",
              "--output"]  # fmt: skip
     cluster.run(*words, "direct")
-    client = cluster.start("-m", "tokenfree", "cluster", "submit", "--", *words, "s3://bucket/ray", "--runner", "ray")
+    client = cluster.start(
+        "-m", "tokenfree", "cluster", "submit", "--", *words, "s3://bucket/ray", "--runner", "ray"
+    )
     until = time.monotonic() + 600
     while stored(cluster, "glob('bucket/ray/_work/runs/*.json')[7]").wait(60):  # there are not so many yet
         assert time.monotonic() < until
@@ -169,8 +182,13 @@ def test_preprocessing_on_all_hosts_outlives_one_of_them(cluster: Cluster, test_
     said, _ = client.communicate(timeout=1200)
     assert client.returncode == 0, said
     (lost,) = [line for line in said.splitlines() if "lost" in line]
-    assert f"the Ray node {cluster.hosts.address(3)} was lost with a worker; starting again on the others" in lost
-    assert stored(cluster, f"get('bucket/ray', {str(cluster.work / 'fetched')!r}, recursive=True)").wait(60) == 0
+    assert (
+        f"the Ray node {cluster.hosts.address(3)} was lost with a worker; starting again on the others"
+        in lost
+    )
+    assert (
+        stored(cluster, f"get('bucket/ray', {str(cluster.work / 'fetched')!r}, recursive=True)").wait(60) == 0
+    )
     found = contents(cluster.work / "fetched")
     assert {name: data for name, data in found.items() if not name.startswith("_lock")} == contents(
         cluster.work / "direct"

@@ -46,13 +46,17 @@ class Nodes(Machine):
     def command(self) -> psutil.Process:
         """The process of the job's command."""
         (found,) = [
-            each for each in self.processes() if "preprocess" in words_of(each) and "--runner" in words_of(each)
+            each
+            for each in self.processes()
+            if "preprocess" in words_of(each) and "--runner" in words_of(each)
         ]
         return found
 
     def node(self, number: int) -> list[psutil.Process]:
         """All processes of a node."""
-        (start,) = [each for each in self.processes() if f"--labels=tokenfree.node={number}" in words_of(each)]
+        (start,) = [
+            each for each in self.processes() if f"--labels=tokenfree.node={number}" in words_of(each)
+        ]
         return [start, *start.children(recursive=True)]
 
     def await_files(self, output: str, folder: str, number: int) -> None:
@@ -130,8 +134,11 @@ def test_the_command_is_killed_and_given_again(machine: Nodes, folder: str, want
     assert contents(machine.work / output) == wanted
 
 
-@pytest.mark.parametrize(("folder", "node"), [("runs", 2), ("shards", 1)])  # the last of this file: they are gone then
-def test_a_lost_node_changes_no_byte(machine: Nodes, folder: str, node: int, wanted: dict[str, bytes]) -> None:
+# The last of this file: they are gone then.
+@pytest.mark.parametrize(("folder", "node"), [("runs", 2), ("shards", 1)])
+def test_a_lost_node_changes_no_byte(
+    machine: Nodes, folder: str, node: int, wanted: dict[str, bytes]
+) -> None:
     output = f"without-{folder}"
     client = machine.submit(output)
     machine.await_files(output, folder, 8)

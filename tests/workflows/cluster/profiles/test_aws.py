@@ -1,6 +1,7 @@
 """The AWS profile against moto's EC2: which machines it asks for, and what would run on them.
 
-The API is moto's, over HTTP; programs named ssh and rsync stand in for those machines, and note what they are told.
+The API is moto's, over HTTP; programs named ssh and rsync stand in for those machines, and note what they are
+told.
 """
 
 import contextlib
@@ -48,7 +49,8 @@ def home(bucket: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def ec2(home: Path) -> Any:
     import boto3
 
-    with contextlib.suppress(boto3.client("iam").exceptions.EntityAlreadyExistsException):  # of the test before
+    # Of the test before.
+    with contextlib.suppress(boto3.client("iam").exceptions.EntityAlreadyExistsException):
         boto3.client("iam").create_instance_profile(InstanceProfileName="filled")
     return boto3.client("ec2")
 
@@ -57,7 +59,9 @@ def ec2(home: Path) -> Any:
 def profile(home: Path, ec2: Any) -> Path:
     """The profile, filled in."""
     image = ec2.describe_images(Owners=["amazon"])["Images"][0]["ImageId"]
-    text = profiles.find("aws").read_text(encoding="utf-8").replace("<region>", REGION).replace("<ami>", image)
+    text = (
+        profiles.find("aws").read_text(encoding="utf-8").replace("<region>", REGION).replace("<ami>", image)
+    )
     path = home / "aws.yaml"
     path.write_text(profiles._PLACE.sub("filled", text), encoding="utf-8")
     return path
@@ -86,12 +90,16 @@ def test_up_starts_a_head_and_down_leaves_nothing(home: Path, ec2: Any, profile:
     opened = [(rule.get("FromPort"), [each["CidrIp"] for each in rule["IpRanges"]])
               for group in ec2.describe_security_groups(GroupIds=[each["GroupId"] for each in head["SecurityGroups"]])
               ["SecurityGroups"] for rule in group["IpPermissions"] if rule["IpRanges"]]  # fmt: skip
-    assert opened == [(22, ["0.0.0.0/0"])]  # from outside SSH alone is reached: neither dashboard nor Ray's port
+    # From outside SSH alone is reached: neither dashboard nor Ray's port.
+    assert opened == [(22, ["0.0.0.0/0"])]
 
     run, copied = (home / "ssh.log").read_text(), (home / "rsync.log").read_text()
     starts = [line for line in run.splitlines() if "ray start" in line]
     assert len(starts) == 1
-    assert "RAY_AUTH_MODE=token ray start --head --port=6379 --num-cpus=0 --dashboard-host=127.0.0.1" in starts[0]
+    assert (
+        "RAY_AUTH_MODE=token ray start --head --port=6379 --num-cpus=0 --dashboard-host=127.0.0.1"
+        in starts[0]
+    )
     assert "mountpoint -q /mnt/shared" in run
     assert "tokenfree --version" in run
     assert "ray-wheels" not in run  # Ray installs no Ray of its own choice
@@ -109,7 +117,9 @@ def test_workers_are_spot_machines_first(home: Path, ec2: Any, profile: Path) ->
     from ray.autoscaler._private.providers import _get_node_provider
     from ray.autoscaler._private.util import prepare_config
 
-    config = _bootstrap_config(prepare_config(dict(profiles.read(str(profile)).mapping)), no_config_cache=True)
+    config = _bootstrap_config(
+        prepare_config(dict(profiles.read(str(profile)).mapping)), no_config_cache=True
+    )
     provider = _get_node_provider(config["provider"], "tokenfree", use_cache=False)
     types = config["available_node_types"]
     for name in ("gpu-spot", "gpu-on-demand"):

@@ -27,7 +27,9 @@ LAPTOP, HEAD, WORKERS = 9, 1, (2, 3)
 def hosts() -> Iterator[Hosts]:
     missing = [name for name in ("sshd", "ssh", "rsync", "ip") if shutil.which(name) is None]
     if missing or not permitted():
-        pytest.skip(f"hosts over SSH need root and the programs sshd, ssh, rsync, ip; not here: {', '.join(missing)}")
+        pytest.skip(
+            f"hosts over SSH need root and the programs sshd, ssh, rsync, ip; not here: {', '.join(missing)}"
+        )
     with tempfile.TemporaryDirectory(prefix="tfh-", dir="/tmp") as folder:
         made = Hosts(Path(folder))
         try:
@@ -80,7 +82,9 @@ def test_up_a_job_and_down(hosts: Hosts, profile: str) -> None:
     while num_cpus(said := tokenfree(hosts, "cluster", "status", profile)) < 3 * cores():
         assert time.monotonic() < until, said
         time.sleep(3)
-    assert all((hosts.home(number) / ".ray" / "auth_token").read_text() == token for number in (HEAD, *WORKERS))
+    assert all(
+        (hosts.home(number) / ".ray" / "auth_token").read_text() == token for number in (HEAD, *WORKERS)
+    )
 
     tunnel = start(hosts, sys.executable, "-P", "-m", "ray.scripts.scripts", "dashboard", profile)
     try:
@@ -94,7 +98,16 @@ def test_up_a_job_and_down(hosts: Hosts, profile: str) -> None:
             env=hosts.environment(LAPTOP), capture_output=True, text=True).stderr:  # fmt: skip
             assert time.monotonic() < until
         tokenfree(
-            hosts, "cluster", "submit", "--", "preprocess", "--wikipedia", dump, "--output", f"{SHARED}/data", *TINY
+            hosts,
+            "cluster",
+            "submit",
+            "--",
+            "preprocess",
+            "--wikipedia",
+            dump,
+            "--output",
+            f"{SHARED}/data",
+            *TINY,
         )
         said = tokenfree(hosts, "cluster", "submit", "--send", "small.yaml", "--", "pretrain", "small.yaml",
                          "--data", f"{SHARED}/data", "--output", f"{SHARED}/run", "--workers", "2")  # fmt: skip

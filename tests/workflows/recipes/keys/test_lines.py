@@ -14,7 +14,9 @@ from tokenfree.workflows.recipes.options import HelpKeys
 
 SECTIONS = [
     KeyGroup("", None, "What it reads.", (Key("base", "text", None, "a name."),)),
-    KeyGroup("model.pond", "duck", "A pond.", (Key("model.pond.depth", "int >= 1", "3", "how " * 30 + "deep."),)),
+    KeyGroup(
+        "model.pond", "duck", "A pond.", (Key("model.pond.depth", "int >= 1", "3", "how " * 30 + "deep."),)
+    ),
 ]
 
 

@@ -37,7 +37,9 @@ def test_the_recipes_that_come_with_tokenfree_are_of_one_kind(name: str) -> None
     for other in KINDS:
         if other != kind:
             with pytest.raises(UserError) as refused:
-                refuse_other_kind(other, library.read(name) if kind == SWEEP else library.read_based(name), name)
+                refuse_other_kind(
+                    other, library.read(name) if kind == SWEEP else library.read_based(name), name
+                )
             assert f"recipe {name}: a {kind.title}, where a {other.title} is expected" in str(refused.value)
             assert f"run tokenfree {kind.command} {name}" in str(refused.value)
 
@@ -57,7 +59,9 @@ def test_a_misspelt_key_does_not_hide_the_kind() -> None:
 def test_the_base_of_a_sweep_is_no_sweep() -> None:
     variants = ["canine-s-tiny", "three-knobs-tiny"]
     for mapping in ({"base": "three-knobs-tiny"}, {"space": {"variant": {"grid": variants}}}):
-        with pytest.raises(UserError, match="three-knobs-tiny: a sweep recipe, which cannot be inside a sweep"):
+        with pytest.raises(
+            UserError, match="three-knobs-tiny: a sweep recipe, which cannot be inside a sweep"
+        ):
             library.resolve_sweep(mapping)
     for space in (3, {"variant": 3}, {"variant": {"grid": "abc"}}, {"variant": {"choice": [3]}}):
         assert library.resolve_sweep({"space": space}) == {"space": space}  # the settings say what is wrong
@@ -68,7 +72,9 @@ def test_a_recipe_that_only_names_its_base_is_of_the_kind_of_that(tmp_path: Path
     path.write_text("base: bert-learned-tiny\n")
     assert set(library.read("bert-learned-tiny")) == {"base"}
     library.check_kind(PRETRAINING, str(path))
-    with pytest.raises(UserError, match=r"mine\.yaml: a pretraining recipe, where a sweep recipe is expected"):
+    with pytest.raises(
+        UserError, match=r"mine\.yaml: a pretraining recipe, where a sweep recipe is expected"
+    ):
         library.check_kind(SWEEP, str(path))
     path.write_text(f"base: {path}\n")
     library.check_kind(SWEEP, str(path))  # the circle is told by who reads it

@@ -77,7 +77,8 @@ def test_parameters_of_canine_with_fewer_positions() -> None:
     assert parameters("char-bert-base") + 2 * LAYER + 2_361_600 + 4_720_896 == 121_072_896
 
 
-INPUT = {"model__embedder__segments": "2", "model__trunk__segments__name": "none"}  # where the document counts them
+# Where the document counts them.
+INPUT = {"model__embedder__segments": "2", "model__trunk__segments__name": "none"}
 
 
 @pytest.mark.parametrize(
@@ -135,7 +136,9 @@ def test_parameters_of_byte2words_baselines() -> None:
     )
     assert 150_000 < small["byte table"] + small["character convolutions"] + small["highways"] < 250_000
     filters = {1: 32, 2: 32, 3: 64, 4: 128, 5: 256, 6: 512, 7: 1024}
-    assert public["character convolutions"] == sum((16 * width + 1) * count for width, count in filters.items())
+    assert public["character convolutions"] == sum(
+        (16 * width + 1) * count for width, count in filters.items()
+    )
     assert public["highways"] == 2 * 2 * (2048 * 2048 + 2048)
     assert public["pooled projection"] == 2048 * 768 + 768
 
@@ -201,7 +204,9 @@ def test_multiply_accumulates(name: str, num_targets: int | None, total: float) 
 
 def test_multiply_accumulates_of_classification() -> None:
     """Whoever only wants the vector of the whole needs no UP."""
-    down = [part for part in parts("canine-s-base") if part.name not in ("up convolution + norm", "final layer")]
+    down = [
+        part for part in parts("canine-s-base") if part.name not in ("up convolution + norm", "final layer")
+    ]
     assert billions(down) == 64.4
 
 

@@ -41,7 +41,9 @@ SWEEPS = [name for name in library.names() if "space" in library.read(name)]
 PRETRAINING = [name for name in library.names() if name not in PREPROCESSING + FINETUNING + SWEEPS]
 
 
-def arguments(recipe: str | None, *overrides: tuple[str, str], config: str | None = None) -> argparse.Namespace:
+def arguments(
+    recipe: str | None, *overrides: tuple[str, str], config: str | None = None
+) -> argparse.Namespace:
     return argparse.Namespace(recipe=recipe, config=config, overrides=list(overrides))
 
 
@@ -58,7 +60,9 @@ def test_every_recipe_of_the_files_is_found_and_no_name_occurs_twice() -> None:
 
 
 @pytest.mark.parametrize("name", ["canine-s-half-buckets-tiny", "three-knobs-tiny", "wikipedia", "ner-base"])
-def test_a_printed_recipe_has_the_same_settings(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_printed_recipe_has_the_same_settings(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert cli.main(["model", "--show", name]) == 0
     mine = tmp_path / "mine.yaml"
     mine.write_text(capsys.readouterr().out, encoding="utf-8")
@@ -92,9 +96,13 @@ def test_fine_tuning_recipes_build_and_fit_together(name: str) -> None:
     assert costs(recipe.model, recipe.train.length, 8)
 
 
-@pytest.mark.parametrize("name", [name for name in PRETRAINING if name.endswith("-tiny") and "-fast-" not in name])
+@pytest.mark.parametrize(
+    "name", [name for name in PRETRAINING if name.endswith("-tiny") and "-fast-" not in name]
+)
 def test_every_tiny_recipe_has_one_of_the_documents_own_size(name: str) -> None:
-    recipe, base = (load(PretrainRecipe, arguments(each)) for each in (name, name.removesuffix("tiny") + "base"))
+    recipe, base = (
+        load(PretrainRecipe, arguments(each)) for each in (name, name.removesuffix("tiny") + "base")
+    )
     for part in ("embedder", "downsampler", "upsampler"):
         assert getattr(recipe.model, part).name == getattr(base.model, part).name
     assert recipe.model.trunk.attention.name == base.model.trunk.attention.name
@@ -134,7 +142,9 @@ def test_what_the_documents_train_with() -> None:
 def test_ablations_differ_in_what_they_say() -> None:
     """Each from CANINE, and from every other."""
     for base in ("canine-s", "canine-c"):
-        ablations = [name for name in PRETRAINING if name.startswith(base) and name.endswith(("-tiny", "-base"))]
+        ablations = [
+            name for name in PRETRAINING if name.startswith(base) and name.endswith(("-tiny", "-base"))
+        ]
         loaded = [load(PretrainRecipe, arguments(name)) for name in ablations]
         assert len({(fingerprint(recipe.model), recipe.train.length) for recipe in loaded}) == len(loaded)
 
@@ -149,7 +159,9 @@ def test_overrides_and_config_file(tmp_path: Path) -> None:
     (tmp_path / "over.yaml").write_text("train: {steps: 7}\n")
     recipe = load(
         PretrainRecipe,
-        arguments(str(tmp_path / "mine.yaml"), ("model.embedder.buckets", "512"), config=str(tmp_path / "over.yaml")),
+        arguments(
+            str(tmp_path / "mine.yaml"), ("model.embedder.buckets", "512"), config=str(tmp_path / "over.yaml")
+        ),
     )
     tiny = load(PretrainRecipe, arguments("canine-s-tiny"))
     assert (recipe.model.trunk.layers, recipe.train.steps, recipe.model.embedder.buckets) == (2, 7, 512)
@@ -187,7 +199,9 @@ def test_a_key_given_twice_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("base", ["{a: 1}", "[1]", "3"])
-def test_a_base_that_is_no_text_is_refused(base: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_base_that_is_no_text_is_refused(
+    base: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     path = tmp_path / "mine.yaml"
     path.write_text(f"base: {base}\n")
     for options in ([str(path)], ["--show", str(path)]):

@@ -80,7 +80,8 @@ def test_the_recipes_of_glue_are_those_of_its_tasks() -> None:
 
 def test_classification_learns_which_words_matter_among_others(tmp_path: Path) -> None:
     draw = random.Random(0)
-    # Made of the same syllables, so that single characters tell nothing; 5 words for each label among 100 others.
+    # Made of the same syllables, so that single characters tell nothing; 5 words for each label among 100
+    # others.
     words = ["".join(draw.choices(["ka", "lo", "mi", "ru", "te", "sa", "no", "vi"], k=3)) for _ in range(110)]
     others, signs = words[10:], (words[:5], words[5:10])
     for split, count in zip(SPLITS, (512, 128), strict=True):

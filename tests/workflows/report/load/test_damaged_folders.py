@@ -68,8 +68,12 @@ def test_a_run(name: str, wrong: Damage, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("name", "wrong"), [("sweep.yaml", wrong_yaml), ("journal.jsonl", wrong_lines)])
 def test_a_sweep(name: str, wrong: Damage, tmp_path: Path) -> None:
-    sweep = make_sweep(tmp_path / "sweep", [make_trial(0, 10, 4.0), make_trial(1, 5, 4.2, "running")], {"no": 1})
+    sweep = make_sweep(
+        tmp_path / "sweep", [make_trial(0, 10, 4.0), make_trial(1, 5, 4.2, "running")], {"no": 1}
+    )
     content = (sweep / name).read_bytes()
     if name == "sweep.yaml":
-        content = yaml.safe_dump({**yaml.safe_load(content), "fingerprints": {"sweep": "0", "data": "1"}}).encode()
+        content = yaml.safe_dump(
+            {**yaml.safe_load(content), "fingerprints": {"sweep": "0", "data": "1"}}
+        ).encode()
     attack(sweep, name, content, wrong, tmp_path / "page.html", is_optional=name != "sweep.yaml")

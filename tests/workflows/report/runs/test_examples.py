@@ -40,7 +40,9 @@ def run(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def written(*folders: Path, output: Path) -> tuple[str, Page]:
-    text = write_report([str(folder) for folder in folders], str(output / "report.html")).read_text(encoding="utf-8")
+    text = write_report([str(folder) for folder in folders], str(output / "report.html")).read_text(
+        encoding="utf-8"
+    )
     return text, Page(text)
 
 

@@ -18,8 +18,26 @@ from tokenfree.workflows.report.page import write_report
 from tokenfree.workflows.report.runs import label_block
 
 SMALL = [
-    *("--model.width", "16", "--model.trunk.layers", "1", "--model.trunk.heads", "2", "--train.length", "120"),
-    *("--train.steps", "4", "--train.global_batch", "4", "--train.validate_every_steps", "2", "--train.threads", "1"),
+    *(
+        "--model.width",
+        "16",
+        "--model.trunk.layers",
+        "1",
+        "--model.trunk.heads",
+        "2",
+        "--train.length",
+        "120",
+    ),
+    *(
+        "--train.steps",
+        "4",
+        "--train.global_batch",
+        "4",
+        "--train.validate_every_steps",
+        "2",
+        "--train.threads",
+        "1",
+    ),
 ]
 PAGES = 41  # of so many files with a wrong value one is made a page of; a page takes long
 
@@ -123,7 +141,20 @@ def test_a_run_that_has_not_ended(folder: Path) -> None:
 def test_without_a_development_set(folder: Path) -> None:
     run, texts = folder / "bare", str(folder / "texts.csv")
     assert (
-        cli.main(["finetune", "classification", "--train", texts, "--test", texts, "--output", str(run), "-q", *SMALL])
+        cli.main(
+            [
+                "finetune",
+                "classification",
+                "--train",
+                texts,
+                "--test",
+                texts,
+                "--output",
+                str(run),
+                "-q",
+                *SMALL,
+            ]
+        )
         == 0
     )
     found = page(run)
@@ -140,7 +171,9 @@ def test_damaged_predictions_are_told(content: str, folder: Path) -> None:
 
 
 @pytest.mark.parametrize(("name", "wrong"), [("metrics.jsonl", wrong_lines), ("result.json", wrong_json)])
-def test_whatever_is_wrong_there_is_a_page_or_one_line(name: str, wrong: Callable[[bytes], Any], folder: Path) -> None:
+def test_whatever_is_wrong_there_is_a_page_or_one_line(
+    name: str, wrong: Callable[[bytes], Any], folder: Path
+) -> None:
     path = folder / "texts" / name
     if name == "metrics.jsonl":
         path.write_text(path.read_text().splitlines(keepends=True)[-1])
@@ -176,7 +209,10 @@ def test_scores_of_labels_by_hand() -> None:
         ["c", "1", "0", "0.000", "0.000", "0.000"],
     ]
     tags = [{"gold": ["N", "V"], "tags": ["N", "N"]}, {"gold": ["N"], "tags": ["N"]}]
-    assert labels(tags) == [["N", "2", "3", "0.667", "1.000", "0.800"], ["V", "1", "0", "0.000", "0.000", "0.000"]]
+    assert labels(tags) == [
+        ["N", "2", "3", "0.667", "1.000", "0.800"],
+        ["V", "1", "0", "0.000", "0.000", "0.000"],
+    ]
     assert (
         labels([{"gold": 1.5, "label": 2.0}])
         == labels([{"answer": "x", "gold": ["x"]}])

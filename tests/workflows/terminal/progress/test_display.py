@@ -28,7 +28,9 @@ def test_a_line_is_drawn_over_the_last_one_and_stays_at_the_end() -> None:
     assert terminal.screen() == ["step 3", "step 4", ""]
 
 
-@pytest.mark.parametrize(("columns", "shown"), [(80, "a · bb · 日本 · [red]:x:"), (12, "a · bb · 日…"), (3, "a …")])
+@pytest.mark.parametrize(
+    ("columns", "shown"), [(80, "a · bb · 日本 · [red]:x:"), (12, "a · bb · 日…"), (3, "a …")]
+)
 def test_a_line_is_cut_by_the_width_of_its_characters(
     resize: Callable[[int, int], None], columns: int, shown: str
 ) -> None:

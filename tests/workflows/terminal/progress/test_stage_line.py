@@ -36,7 +36,9 @@ def test_rate_and_time_left_are_those_of_this_job(line: StageLine, monkeypatch: 
     ]
 
 
-def test_stages_follow_one_another_on_lines_of_their_own(line: StageLine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_stages_follow_one_another_on_lines_of_their_own(
+    line: StageLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
     line(Progress("read", 0, 1, 0, 0))
     assert shown(line) == ["read       0 of 1 split", "0:00"]
     line(Progress("vocabulary", 1, 1, 1_000_000, 7))

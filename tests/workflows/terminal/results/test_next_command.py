@@ -26,11 +26,16 @@ def test_another_program() -> None:
              "--validation_fraction (now 0.05)"),
 ])  # fmt: skip
 def test_after_preprocessing(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], windows: int, characters: int, said: str
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    windows: int,
+    characters: int,
+    said: str,
 ) -> None:
     split = SimpleNamespace(documents=5, rows=5, characters=9, shards=[1])
     manifest = SimpleNamespace(
-        splits={"train": split} | ({"validation": split} if windows else {}),  # a split without windows is left out
+        # A split without windows is left out.
+        splits={"train": split} | ({"validation": split} if windows else {}),
         vocabulary_size=None,
         counters={"failed": {}},
         statistics={"languages": {}},

@@ -66,7 +66,9 @@ def test_a_sweep_of_a_task_shows_scores_the_highest_first(at: Callable[[float], 
     for target, word, best in ((SCORE, "score", 1), (ERROR, "error", 0)):
         history = History(seeds=1, reports=1, target=target).after({"event": "start", "settings": 2})
         for number, value in enumerate((0.25, 0.75)):
-            history = history.after({"event": "propose", "setting": number, "values": {"train.learning_rate": number}})
+            history = history.after(
+                {"event": "propose", "setting": number, "values": {"train.learning_rate": number}}
+            )
             report = {"report": 1, "step": 5, "validation_loss": 0.1 + number, target.metric: value}
             event = {"event": "report", "trial": f"trial_00{number}", "verdict": "go", "report": report}
             history = history.after(event)
@@ -121,7 +123,13 @@ def test_searched_values_are_never_cut() -> None:
         sweep.report(setting, 1, 4.5)
     _, header, *rows = lines = lines_of(sweep.history, width=80)
     assert max(map(len, lines)) <= 80
-    for part in ("buckets=16384", "rate=4", "alpha=-0.4375", "learning_rate=0.001234", "optimizer.name=adamw"):
+    for part in (
+        "buckets=16384",
+        "rate=4",
+        "alpha=-0.4375",
+        "learning_rate=0.001234",
+        "optimizer.name=adamw",
+    ):
         assert part in " ".join(rows).split()
     assert header.split() == ["trial", "settings", "step", "loss", "chars/s", "state"]
     assert [row.split()[0] for row in rows if not row.startswith(" ")] == ["trial_000", "trial_001"]
@@ -171,7 +179,11 @@ def test_what_of_ray_was_lost_stands_above_the_table_or_in_a_line_and_quiet_show
 ) -> None:
     terminal, log, quiet = Terminal(), io.StringIO(), io.StringIO()
     lost = {"event": "lost", "message": "the Ray node was lost\x1b[31m; starting Ray"}
-    with SweepTable(terminal) as table, SweepTable(log) as lines, SweepTable(quiet, verbosity="quiet") as silent:
+    with (
+        SweepTable(terminal) as table,
+        SweepTable(log) as lines,
+        SweepTable(quiet, verbosity="quiet") as silent,
+    ):
         sweep = Sweep(table, lines, silent)
         sweep.report(0, 1, 4.0)
         for each in (table, lines, silent):

@@ -9,15 +9,17 @@ import numpy as np
 from tokenfree.preprocess.config import FilterConfig
 from tokenfree.preprocess.text.characters import codepoints_of, scripts_of
 
-# Filters of documents, cheap ones first. Each dropped document has one counted reason. The filter by scripts identifies
-# no language, because no locked library does that well enough: charset-normalizer named 9 of 17 pieces of 500
-# characters of Finnish, and took Belarusian for Russian (sentences of Tatoeba).
+# Filters of documents, cheap ones first. Each dropped document has one counted reason. The filter by scripts
+# identifies no language, because no locked library does that well enough: charset-normalizer named 9 of 17
+# pieces of 500 characters of Finnish, and took Belarusian for Russian (sentences of Tatoeba).
 
 
 def is_of_languages(tag: str, languages: Iterable[str]) -> bool:
     """Return True if a tag lies in one of the ranges `wanted`: `zh` includes `zh-Hant` (RFC 4647, section 3.3.1)."""
     lower = tag.lower()
-    return any(lower == language.lower() or lower.startswith(f"{language.lower()}-") for language in languages)
+    return any(
+        lower == language.lower() or lower.startswith(f"{language.lower()}-") for language in languages
+    )
 
 
 def repeated_line_share(text: str) -> float:
@@ -59,6 +61,9 @@ def reason_of_text(text: str, filters: FilterConfig) -> str | None:
         return "other_script"
     if filters.max_symbol_share is not None and symbol_share(text) > filters.max_symbol_share:
         return "too_many_symbols"
-    if filters.max_repeated_line_share is not None and repeated_line_share(text) > filters.max_repeated_line_share:
+    if (
+        filters.max_repeated_line_share is not None
+        and repeated_line_share(text) > filters.max_repeated_line_share
+    ):
         return "repeated_lines"
     return None

@@ -24,7 +24,10 @@ class Config(AttentionConfig):
 
 
 class CausalCore(Core):
-    """Attention of each query to the valid keys up to its own position. The first unit, CLS, is always valid."""
+    """Attention of each query to the valid keys up to its own position.
+
+    The first unit, CLS, is always valid.
+    """
 
     def forward(self, heads: Heads) -> Tensor:
         places_K = torch.arange(heads.keys_BHKE.shape[2], device=heads.keys_BHKE.device)

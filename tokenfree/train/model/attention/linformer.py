@@ -54,7 +54,9 @@ class LinformerAttention(Core):
     def __init__(self, config: Config, dropout: float) -> None:
         super().__init__(dropout)
         self.max_units = config.max_units
-        self.mixtures_KU = nn.Parameter(torch.randn(config.projection, config.max_units) * config.max_units**-0.5)
+        self.mixtures_KU = nn.Parameter(
+            torch.randn(config.projection, config.max_units) * config.max_units**-0.5
+        )
 
     def source(self, x_BUD: Tensor, valid_BU: Tensor) -> tuple[Tensor, Tensor]:
         num_units = x_BUD.shape[1]

@@ -29,12 +29,14 @@ WindowConvention = Literal["width", "half"]
 Slope = Literal["harmonic", "linear"]
 
 
-def allocate_heads(alpha: float, num_layers: int, num_heads: int, num_scales: int, slope: Slope) -> list[list[int]]:
+def allocate_heads(
+    alpha: float, num_layers: int, num_heads: int, num_scales: int, slope: Slope
+) -> list[list[int]]:
     """Return the number of heads of each scale (smallest first) in each layer (lowest first).
 
-    Layer l has the slope alpha / l, or alpha (L - l) / (L - 1) if `linear`; the top layer has 0. The share of scale k
-    of S is softmax(slope * (S - k)). Head h gets the first scale whose cumulative share of the heads exceeds h. This
-    rule reproduces the paper's example, which the printed rule does not.
+    Layer l has the slope alpha / l, or alpha (L - l) / (L - 1) if `linear`; the top layer has 0. The share of
+    scale k of S is softmax(slope * (S - k)). Head h gets the first scale whose cumulative share of the heads
+    exceeds h. This rule reproduces the paper's example, which the printed rule does not.
     """
     allocation = []
     for layer in range(1, num_layers + 1):
@@ -54,7 +56,10 @@ def allocate_heads(alpha: float, num_layers: int, num_heads: int, num_scales: in
 
 
 def resolve_width(scale: int | str, length: int) -> int:
-    """Return the width of `scale` among N = `length` real units: odd, at most 2N - 1. N/k is floored first."""
+    """Return the width of `scale` among N = `length` real units: odd, at most 2N - 1.
+
+    N/k is floored first.
+    """
     width = scale if isinstance(scale, int) else odd(length // divisor(scale))
     return min(width, 2 * length - 1)
 
@@ -77,13 +82,13 @@ class Config(AttentionConfig):
     """Multi-scale attention, MSMSA (Guo et al., arXiv 1912.00544): one window per head, one mix of windows per layer.
 
     Attributes:
-        alpha: change of the mix of scales with depth. 0: same mix in all layers; positive: small scales prevail in low
-            layers; negative: large scales prevail in low layers.
-        scales: candidate window sizes, smallest first: odd numbers of units, or `N/16` for a fraction of the units of
-            an example.
+        alpha: change of the mix of scales with depth. 0: same mix in all layers; positive: small scales
+            prevail in low layers; negative: large scales prevail in low layers.
+        scales: candidate window sizes, smallest first: odd numbers of units, or `N/16` for a fraction of the
+            units of an example.
         window_convention: `width`: a window of scale w has w units; `half`: it reaches w units to each side.
-        slope: decay of alpha with the layer l of L. `harmonic`: alpha / l, as in the paper's example; `linear`:
-            alpha (L - l) / (L - 1).
+        slope: decay of alpha with the layer l of L. `harmonic`: alpha / l, as in the paper's example;
+            `linear`: alpha (L - l) / (L - 1).
     """
 
     name: Literal["multi_scale"] = "multi_scale"
@@ -121,7 +126,8 @@ class MultiScaleAttention(Core):
     def forward(self, heads: Heads) -> Tensor:
         num_units = heads.valid_BK.shape[1]
         length_B = heads.valid_BK.sum(dim=1)
-        left_out = heads.values_BHKE.shape[1] - heads.queries_BHQE.shape[1]  # heads of width 1 without queries and keys
+        # Heads of width 1 without queries and keys.
+        left_out = heads.values_BHKE.shape[1] - heads.queries_BHQE.shape[1]
         contexts, first = [], 0
         for scale, count in self.groups:
             group = slice(first, first + count)
@@ -160,22 +166,34 @@ class MultiScaleAttention(Core):
         return reach(odd(length_B // divisor(scale)), self.convention)
 
     def _itself(self, heads: Heads) -> Tensor:
-        """Return the values. A softmax of one logit gives queries and keys gradients, for distributed training."""
+        """Return the values.
+
+        A softmax of one logit gives queries and keys gradients, for distributed training.
+        """
         weights_BHU1 = (heads.queries_BHQE * heads.keys_BHKE).sum(dim=-1, keepdim=True).softmax(dim=-1)
         weights_BHU1 = dropout(weights_BHU1, self.dropout, self.training)
         context_BHUE = weights_BHU1 * heads.values_BHKE
         if heads.offset_values is not None:
             here_11 = torch.zeros(1, 1, dtype=torch.int64, device=context_BHUE.device)
-            context_BHUE = context_BHUE + PairValues.of(heads.offset_values, here_11, here_11).average(weights_BHU1)
+            context_BHUE = context_BHUE + PairValues.of(heads.offset_values, here_11, here_11).average(
+                weights_BHU1
+            )
         return context_BHUE
 
     def _dense(self, heads: Heads, reach_B: Tensor) -> Tensor:
         positions_U = torch.arange(heads.queries_BHQE.shape[2], device=reach_B.device)
-        visible_BUU = _visible(positions_U[:, None], positions_U, heads.valid_BK[:, None, :], reach_B[:, None, None])
+        visible_BUU = _visible(
+            positions_U[:, None], positions_U, heads.valid_BK[:, None, :], reach_B[:, None, None]
+        )
         return self.attend_to_all(heads, hide(visible_BUU, heads.queries_BHQE.dtype)[:, None])
 
     def _blocks(self, heads: Heads, reach_B: Tensor, block: int) -> Tensor:
-        q_BHUE, k_BHUE, v_BHUE, valid_BU = heads.queries_BHQE, heads.keys_BHKE, heads.values_BHKE, heads.valid_BK
+        q_BHUE, k_BHUE, v_BHUE, valid_BU = (
+            heads.queries_BHQE,
+            heads.keys_BHKE,
+            heads.values_BHKE,
+            heads.valid_BK,
+        )
         num_units = q_BHUE.shape[2]
         num_blocks = -(-num_units // block)
         rest = num_blocks * block - num_units
@@ -205,7 +223,11 @@ class MultiScaleAttention(Core):
 
 
 def _of_group(heads: Heads, group: slice, left_out: int) -> Heads:
-    shifted, bias, values = slice(group.start - left_out, group.stop - left_out), heads.bias, heads.offset_values
+    shifted, bias, values = (
+        slice(group.start - left_out, group.stop - left_out),
+        heads.bias,
+        heads.offset_values,
+    )
     return heads._replace(
         queries_BHQE=heads.queries_BHQE[:, shifted],
         keys_BHKE=heads.keys_BHKE[:, shifted],

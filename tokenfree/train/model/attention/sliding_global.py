@@ -77,13 +77,15 @@ class Config(AttentionConfig):
     """Sliding-window and global attention (Longformer, Beltagy et al., arXiv 2004.05150, section 3.1).
 
     Attributes:
-        one_sided_window: number of units to each side that a unit attends to; a list: one per layer, lowest first.
+        one_sided_window: number of units to each side that a unit attends to; a list: one per layer, lowest
+            first.
         dilation: distance between successive units of the window; a list: one per layer, lowest first.
-        global_units: maximum number of global units: CLS, then the question's units in question answering; 0: none.
+        global_units: maximum number of global units: CLS, then the question's units in question answering; 0:
+            none.
         separate_global_projections: use separate query, key and value projections for global units.
-        padding_queries: attention of invalid units, which are never keys. `attend`: they attend as in full attention,
-            because CANINE's official mask marks the unit of the last characters invalid; `zero`: their context is 0,
-            as in Longformer.
+        padding_queries: attention of invalid units, which are never keys. `attend`: they attend as in full
+            attention, because CANINE's official mask marks the unit of the last characters invalid; `zero`:
+            their context is 0, as in Longformer.
     """
 
     name: Literal["sliding_global"] = "sliding_global"
@@ -124,7 +126,9 @@ class GlobalUnits(NamedTuple):
         return torch.where(index_BG < self.num_units, index_BG, 0)
 
     def among_units(self) -> Tensor:
-        flags = torch.zeros(len(self.index_BG), self.num_units + 1, dtype=torch.bool, device=self.index_BG.device)
+        flags = torch.zeros(
+            len(self.index_BG), self.num_units + 1, dtype=torch.bool, device=self.index_BG.device
+        )
         return flags.scatter(1, self.index_BG, True)[:, : self.num_units]
 
     def rows(self, x_BHUE: Tensor) -> Tensor:
@@ -142,14 +146,15 @@ class GlobalUnits(NamedTuple):
 class SlidingGlobalAttention(Core):
     """Attention to the valid units at distances 0, d, 2d, ..., w d to either side (dilation d), and to global units.
 
-    One softmax covers both, and a global unit within the window counts once. A global unit attends to every valid unit.
-    A unit without any visible key gets zeros.
+    One softmax covers both, and a global unit within the window counts once. A global unit attends to every
+    valid unit. A unit without any visible key gets zeros.
     """
 
     def __init__(self, config: Config, dimensions: Dimensions, layer: int) -> None:
         super().__init__(dimensions.dropout)
         self.window, self.dilation = (
-            value if isinstance(value, int) else value[layer] for value in (config.one_sided_window, config.dilation)
+            value if isinstance(value, int) else value[layer]
+            for value in (config.one_sided_window, config.dilation)
         )
         self.num_global = config.global_units
         self.zero_padding = config.padding_queries == "zero"
@@ -215,7 +220,9 @@ class SlidingGlobalAttention(Core):
     def _dense(self, heads: Heads, chosen: GlobalUnits | None) -> Tensor:
         positions_U = torch.arange(heads.valid_BK.shape[1], device=heads.valid_BK.device)
         distance_UU = (positions_U[:, None] - positions_U).abs()
-        allowed_BUU = ((distance_UU <= self.window * self.dilation) & (distance_UU % self.dilation == 0))[None]
+        allowed_BUU = ((distance_UU <= self.window * self.dilation) & (distance_UU % self.dilation == 0))[
+            None
+        ]
         if chosen is not None:
             allowed_BUU = allowed_BUU | chosen.among_units()[:, None, :]
         visible_BUU = allowed_BUU & heads.valid_BK[:, None, :]
@@ -239,7 +246,8 @@ class SlidingGlobalAttention(Core):
         logits = logits if bias is None else logits + bias
         blocks_of_batch = q_BSNHWE.shape[:3]
         q, k, v, logits = (
-            x.expand(*blocks_of_batch, *x.shape[3:]).flatten(0, 2) for x in (q_BSNHWE, k_BSNHXE, v_BSNHXE, logits)
+            x.expand(*blocks_of_batch, *x.shape[3:]).flatten(0, 2)
+            for x in (q_BSNHWE, k_BSNHXE, v_BSNHXE, logits)
         )
         context_BSNHWE = self.attend(q, k, v, logits).unflatten(0, blocks_of_batch)
         return blocks.units(context_BSNHWE.masked_fill(~visible_BSNWX.any(dim=-1)[:, :, :, None, :, None], 0))
@@ -251,7 +259,11 @@ class SlidingGlobalAttention(Core):
             chosen_BGD = chosen.rows(source_BUD[:, None])[:, 0]
             q_BHGE, k_BHUE, v_BHUE = (
                 projection(x).unflatten(-1, (num_heads, -1)).transpose(1, 2)
-                for projection, x in ((self.query, chosen_BGD), (self.key, source_BUD), (self.value, source_BUD))
+                for projection, x in (
+                    (self.query, chosen_BGD),
+                    (self.key, source_BUD),
+                    (self.value, source_BUD),
+                )
             )
         bias = hide(heads.valid_BK, q_BHGE.dtype)[:, None, None, :]
         if heads.bias is not None:
@@ -261,7 +273,9 @@ class SlidingGlobalAttention(Core):
         return self.attend(q_BHGE, k_BHUE, v_BHUE, bias)
 
 
-def _bias_of_blocks(bias: LayerBias, blocks: Blocks, chosen: GlobalUnits | None, device: torch.device) -> Tensor:
+def _bias_of_blocks(
+    bias: LayerBias, blocks: Blocks, chosen: GlobalUnits | None, device: torch.device
+) -> Tensor:
     """Return the bias of the global keys, if any, followed by that of the windows: [B or 1, S, N, H, W, G + X]."""
     queries_SNW1, keys_SN1X = blocks.positions(device)
     of_band = _per_example(bias, queries_SNW1[None], keys_SN1X[None]).movedim(1, 3)

@@ -25,9 +25,11 @@ class Heads(NamedTuple):
     valid_BK: Tensor  # bool: real units; others are hidden as keys
     source_BKD: Tensor  # input of the key projection, for patterns with projections of their own
     bias: LayerBias | None = None  # bound to these heads, see `LayerBias.bind`
-    # From position encodings that change values, [H, R, E]: vectors by the offset key - query, see `PairValues.of`.
+    # From position encodings that change values, [H, R, E]: vectors by the offset key - query, see
+    # `PairValues.of`.
     offset_values: Tensor | None = None
-    global_BK: Tensor | None = None  # bool: units that attend to all and are attended to by all, if the pattern has any
+    # Bool: units that attend to all and are attended to by all, if the pattern has any.
+    global_BK: Tensor | None = None
 
 
 def clipped_offsets(queries: Tensor, keys: Tensor, num_offsets: int) -> Tensor:
@@ -154,7 +156,9 @@ def expand_heads(bias: Tensor, heads: slice, num_heads: int, dim: int) -> Tensor
 class FactorBias(LayerBias):
     """Products queries_i . keys_j of factors [(B,) H, Q, R] and [(B,) H, K, R]; one head stands for all that share."""
 
-    def __init__(self, queries_HQR: Tensor, keys_HKR: Tensor, num_heads: int, *, query_factor: float = 1.0) -> None:
+    def __init__(
+        self, queries_HQR: Tensor, keys_HKR: Tensor, num_heads: int, *, query_factor: float = 1.0
+    ) -> None:
         self.queries, self.keys, self.num_heads = queries_HQR, keys_HKR, num_heads
         self.query_factor = query_factor
 
@@ -211,13 +215,15 @@ def _rows(factor: Tensor, index: Tensor) -> Tensor:
     return factor.index_select(-2, index.flatten()).unflatten(-2, index.shape)
 
 
-FEW_KEYS = 256  # up to this number of keys, bfloat16 attention trains faster on the CPU without the fused kernel
+# Up to this number of keys, bfloat16 attention trains faster on the CPU without the fused kernel.
+FEW_KEYS = 256
 
 
 class Core(nn.Module, ABC):
     """Attention softmax(Q K^T / sqrt(E)) V over the pairs of a pattern (Vaswani et al., arXiv 1706.03762)."""
 
-    num_alone = 0  # number of first heads with windows of one unit, whose queries and keys the layer may leave out
+    # Number of first heads with windows of one unit, whose queries and keys the layer may leave out.
+    num_alone = 0
 
     def __init__(self, dropout: float) -> None:
         super().__init__()
@@ -267,8 +273,8 @@ class Core(nn.Module, ABC):
     ) -> Tensor:
         """Return softmax(q k^T / sqrt(E) + hidden + bias) v with dropout on the probabilities, [..., H, Q, E].
 
-        `hidden` (see `hide`) and `bias` broadcast to [..., H, Q, K]. Their sum would be as large as the logits.
-        `of_pairs` adds a vector to the value of each pair.
+        `hidden` (see `hide`) and `bias` broadcast to [..., H, Q, K]. Their sum would be as large as the
+        logits. `of_pairs` adds a vector to the value of each pair.
         """
         rate = self.dropout if self.training else 0.0
         hidden = hidden.to(queries.dtype)
@@ -279,7 +285,8 @@ class Core(nn.Module, ABC):
         logits = (queries * queries.shape[-1] ** -0.5) @ keys.transpose(-2, -1)
         logits.add_(hidden)
         if bias is not None:
-            # With all dimensions and a single example, the bias gets the gradient of the logits without a sum.
+            # With all dimensions and a single example, the bias gets the gradient of the logits without a
+            # sum.
             logits.add_(bias[(None,) * (logits.dim() - bias.dim())])
         weights = logits.softmax(dim=-1)
         if of_pairs is None:
@@ -296,8 +303,8 @@ def _is_fused_slow(queries: Tensor, keys: Tensor) -> bool:
 def hide(visible: Tensor, dtype: torch.dtype) -> Tensor:
     """Return a logit bias of 0 where `visible`, bool, else so low that the weight is exactly 0 next to a visible key.
 
-    A query without visible keys gets equal weights, never NaN. The lowest value of the dtype would overflow in fused
-    kernels, which multiply logits by log2(e).
+    A query without visible keys gets equal weights, never NaN. The lowest value of the dtype would overflow
+    in fused kernels, which multiply logits by log2(e).
     """
     lowest = max(-1e30, torch.finfo(dtype).min / 2)
     return torch.where(visible, 0.0, lowest).to(dtype)

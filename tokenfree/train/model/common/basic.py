@@ -31,7 +31,10 @@ M = TypeVar("M", bound=nn.Module)
 
 
 def takes(module: M, names: str) -> M:
-    """Return a module. Raises UserError unless its `forward` takes these arguments; those after `*` are named."""
+    """Return a module.
+
+    Raises UserError unless its `forward` takes these arguments; those after `*` are named.
+    """
     by_position, _, by_name = names.partition(", *, ")
     try:
         if type(module).forward is nn.Module.forward:
@@ -102,8 +105,9 @@ def activate(x: Tensor, activation: Activation) -> Tensor:
 class Grouping(NamedTuple):
     """Unit of each character.
 
-    `rate` is set for CANINE's grouping, which allows UP to use cheaper arithmetic. Unit 0 is CLS, and unit 1 + i holds
-    characters rate * i to rate * i + rate - 1. The last unit also stands for all characters after its own.
+    `rate` is set for CANINE's grouping, which allows UP to use cheaper arithmetic. Unit 0 is CLS, and unit 1
+    + i holds characters rate * i to rate * i + rate - 1. The last unit also stands for all characters after
+    its own.
     """
 
     unit_BC: Tensor  # int64 [B or 1, C]

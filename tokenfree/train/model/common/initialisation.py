@@ -40,7 +40,10 @@ class SinusoidTable(PositionTable):
 
 
 class GateDense(Dense):
-    """A dense layer before a sigmoid. Its initial bias of -2 nearly closes the gate (Srivastava et al. 2015)."""
+    """A dense layer before a sigmoid.
+
+    Its initial bias of -2 nearly closes the gate (Srivastava et al. 2015).
+    """
 
 
 def sinusoids(num_positions: int, width: int) -> Tensor:
@@ -52,12 +55,15 @@ def sinusoids(num_positions: int, width: int) -> Tensor:
 
 @torch.no_grad()
 def initialise(module: nn.Module, how: Initialisation = "official") -> None:
-    """Initialise one module, for `nn.Module.apply`. The classes above have their own rules. The others depend on `how`:
+    """Initialise one module, for `nn.Module.apply`.
 
-    - `official`, as in the code of CANINE and BERT: dense kernels and tables are normal with std 0.02, truncated at two
-      std. Convolutions are Glorot-uniform, and biases are 0.
-    - `scaled`: dense kernels have std 0.64 / sqrt(inputs), which is 0.02 at BERT-large's width. Layers of a small model
-      then have the same initial effect as those of a large one. Tables of learned positions are sinusoids of their std.
+    The classes above have their own rules. The others depend on `how`:
+
+    - `official`, as in the code of CANINE and BERT: dense kernels and tables are normal with std 0.02,
+      truncated at two std. Convolutions are Glorot-uniform, and biases are 0.
+    - `scaled`: dense kernels have std 0.64 / sqrt(inputs), which is 0.02 at BERT-large's width. Layers of a
+      small model then have the same initial effect as those of a large one. Tables of learned positions are
+      sinusoids of their std.
     """
     if isinstance(module, (nn.Conv1d, GlorotDense)):
         nn.init.xavier_uniform_(module.weight)

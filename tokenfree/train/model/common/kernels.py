@@ -24,8 +24,9 @@ class Dense(nn.Linear):
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """Return x W^T + b, equal to F.linear up to rounding: `x` [..., in] and `weight` [out, in] give [..., out].
 
-    Uses oneDNN where it is faster than MKL, depending only on the CPU and the shapes. PyTorch passes float32 products
-    to MKL, which uses AVX-512 only on Intel. On an EPYC (Zen 5) with one thread, MKL reaches 114 GFLOP/s, oneDNN 226.
+    Uses oneDNN where it is faster than MKL, depending only on the CPU and the shapes. PyTorch passes float32
+    products to MKL, which uses AVX-512 only on Intel. On an EPYC (Zen 5) with one thread, MKL reaches 114
+    GFLOP/s, oneDNN 226.
     """
     if torch.compiler.is_compiling() or not _gains(x, weight):
         return F.linear(x, weight, bias)
@@ -45,7 +46,10 @@ def _gains(x: Tensor, weight: Tensor) -> bool:
 
 @functools.cache
 def mkl_is_slow() -> bool:
-    """Return True if this CPU has AVX-512 and is not Intel's. A benchmark would make results irreproducible."""
+    """Return True if this CPU has AVX-512 and is not Intel's.
+
+    A benchmark would make results irreproducible.
+    """
     cpuinfo = Path("/proc/cpuinfo")
     usable = torch.backends.mkldnn.is_available() and hasattr(torch.ops.mkldnn, "_linear_pointwise")
     if not usable or not torch.backends.mkl.is_available() or not cpuinfo.is_file():
@@ -78,7 +82,10 @@ def _product(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
 
 
 def cast_for_products(x: Tensor) -> Tensor:
-    """Return `x` in the dtype of matrix products. Those of the same tensor then share a cast, forward and backward."""
+    """Return `x` in the dtype of matrix products.
+
+    Those of the same tensor then share a cast, forward and backward.
+    """
     device = x.device.type
     return x.to(torch.get_autocast_dtype(device)) if torch.is_autocast_enabled(device) else x
 
@@ -100,7 +107,8 @@ class Dropout(nn.Module):
 def dropout(x: Tensor, rate: float, training: bool) -> Tensor:
     """Apply dropout (arXiv 1207.0580) with masks of int8.
 
-    PyTorch's dropout draws and keeps one float32 per value. On the CPU it took 15% of a training step of CANINE base.
+    PyTorch's dropout draws and keeps one float32 per value. On the CPU it took 15% of a training step of
+    CANINE base.
     """
     if not training or rate == 0:
         return x
@@ -110,7 +118,10 @@ def dropout(x: Tensor, rate: float, training: bool) -> Tensor:
 
 
 def average(weights: Tensor, values: Tensor, rate: float) -> Tensor:
-    """Return dropout(weights) @ values, [..., Q, K] times [..., K, E]. Saves only the operands and the dropout mask."""
+    """Return dropout(weights) @ values, [..., Q, K] times [..., K, E].
+
+    Saves only the operands and the dropout mask.
+    """
     return _Average.apply(weights, values, *_keep(weights, rate))  # pyright: ignore[reportReturnType]
 
 
@@ -120,7 +131,10 @@ def draws_here(x: Tensor) -> bool:
 
 
 def _keep(x: Tensor, rate: float) -> tuple[Tensor, float]:
-    """Return a mask of the values of `x`, int8: -1 to keep, 0 to drop. Return the factor by which dropout scales."""
+    """Return a mask of the values of `x`, int8: -1 to keep, 0 to drop.
+
+    Return the factor by which dropout scales.
+    """
     threshold = min(max(round(rate * STEPS), 1), STEPS - 1)
     draws = torch.empty(-(-x.numel() // 4), dtype=torch.int64).random_(torch.iinfo(torch.int64).min, None)
     numbers = draws.view(torch.int16)[: x.numel()].view(x.shape)

@@ -31,11 +31,12 @@ Sharing = Literal["none", "head_wise", "layer_wise"]
 class Embedder(nn.Module, ABC):
     """A map from symbols to vectors.
 
-    `forward(codepoints_BC, segments_BC, positions_BC=None)` takes int64 symbols or float vectors [B, C, S]. It returns
-    vectors [B, C, D] or `TableRows`. By default segments are 0 and positions 0 to C - 1.
+    `forward(codepoints_BC, segments_BC, positions_BC=None)` takes int64 symbols or float vectors [B, C, S].
+    It returns vectors [B, C, D] or `TableRows`. By default segments are 0 and positions 0 to C - 1.
     """
 
-    learns_characters = False  # whether `learn` is called with the frequent characters of the data before training
+    # Whether `learn` is called with the frequent characters of the data before training.
+    learns_characters = False
 
     def learn(self, codepoints: np.ndarray, /) -> None:
         """Learn the characters of the data, int64, the most frequent first."""
@@ -63,8 +64,9 @@ class EmbedderConfig(ABC):
 class Downsampler(nn.Module, ABC):
     """A map from characters to fewer units.
 
-    `forward(x_BCD, mask_BC, *unit_ends_BU)` returns `Downsampled`. `mask_BC`, bool, is true for real characters.
-    `unit_ends_BU`, int64, is the end (exclusive) of each unit in characters, passed only if `bytes_per_word` is set.
+    `forward(x_BCD, mask_BC, *unit_ends_BU)` returns `Downsampled`. `mask_BC`, bool, is true for real
+    characters. `unit_ends_BU`, int64, is the end (exclusive) of each unit in characters, passed only if
+    `bytes_per_word` is set.
     """
 
     min_characters = 1  # length for one unit, to which shorter inputs are padded
@@ -85,7 +87,8 @@ class Downsampler(nn.Module, ABC):
 
 class DownsamplerConfig(ABC):
     changes_width = False  # whether the width of characters may differ from that of units
-    layers: int = 0  # number of Transformer layers over characters; the heads must divide the width of characters then
+    # Number of Transformer layers over characters; the heads must divide the width of characters then.
+    layers: int = 0
     rate: int = 1  # the length of an example must be a multiple of this
     bytes_per_word = None  # if units are words of the text: input bytes per word that it has room for
 
@@ -105,9 +108,9 @@ class DownsamplerConfig(ABC):
 class Upsampler(nn.Module, ABC):
     """A map from units back to characters.
 
-    `forward(units_BUD, grouping, characters_BCD, mask_BC, targets_BP=None)` returns vectors of all characters, or only
-    those at `targets_BP`, int64. DOWN returns `characters_BCD`. If `max_pieces` is set, targets may also be [B, P, 2]:
-    a unit and the index of its vector.
+    `forward(units_BUD, grouping, characters_BCD, mask_BC, targets_BP=None)` returns vectors of all
+    characters, or only those at `targets_BP`, int64. DOWN returns `characters_BCD`. If `max_pieces` is set,
+    targets may also be [B, P, 2]: a unit and the index of its vector.
     """
 
     @abstractmethod
@@ -130,7 +133,8 @@ class UpsamplerConfig(ABC):
 class AttentionConfig(ABC):
     """Settings of an attention pattern, whose module is a `Core`."""
 
-    separate_global_projections: bool = False  # whether some units have queries that position encodings cannot access
+    # Whether some units have queries that position encodings cannot access.
+    separate_global_projections: bool = False
     num_mixtures = None  # number of keys, if they are mixtures of units, without position and segment
     adds_to_values = False  # whether position encodings may add vectors to values (`Heads.offset_values`)
 
@@ -146,8 +150,8 @@ class AttentionConfig(ABC):
 class Layer(nn.Module, ABC):
     """A layer of the trunk around an attention pattern.
 
-    `forward(x_BUD, valid_BU, bias=None, *, global_BU=None)` returns [B, U, D]. `valid_BU`, bool, is true for real
-    units. `global_BU`, bool, marks the units that attend to all units and are attended to by all.
+    `forward(x_BUD, valid_BU, bias=None, *, global_BU=None)` returns [B, U, D]. `valid_BU`, bool, is true for
+    real units. `global_BU`, bool, marks the units that attend to all units and are attended to by all.
     """
 
     core: Core
@@ -173,8 +177,8 @@ class LayerConfig(ABC):
 class Positions(nn.Module, ABC):
     """A position encoding in the trunk.
 
-    `forward(units_BUD, valid_BU)` returns a list with a `LayerBias` for each layer, or with one that all layers share,
-    or None if it never adds anything. It is called once per forward pass.
+    `forward(units_BUD, valid_BU)` returns a list with a `LayerBias` for each layer, or with one that all
+    layers share, or None if it never adds anything. It is called once per forward pass.
     """
 
     @abstractmethod
@@ -184,7 +188,8 @@ class Positions(nn.Module, ABC):
 
 class PositionsConfig(ABC):
     sharing: Sharing = "none"  # sharing of parameters between layers or heads, also the default for segments
-    takes_mixtures = False  # whether it supports keys that are mixtures of units (`AttentionConfig.num_mixtures`)
+    # Whether it supports keys that are mixtures of units (`AttentionConfig.num_mixtures`)
+    takes_mixtures = False
 
     @abstractmethod
     def build(self, dimensions: Dimensions, trunk: TrunkConfig, /) -> Positions:
@@ -220,7 +225,8 @@ class TrunkConfig:
         heads: number of attention heads per layer; must divide the width.
         inner_width: width inside the FFN; null: four times the width.
         dropout: dropout probability in training, 0 to below 1.
-        activation: `gelu_tanh`: tanh approximation of GELU, as in the official code of CANINE; `gelu`: exact GELU.
+        activation: `gelu_tanh`: tanh approximation of GELU, as in the official code of CANINE; `gelu`: exact
+            GELU.
         layer: type of the layers.
         attention: attention pattern: which units attend to which.
         positions: position encoding inside the trunk.
@@ -257,8 +263,8 @@ class SharingConfig(PositionsConfig):
     """Settings of a position encoding whose parameters may be shared.
 
     Attributes:
-        sharing: sharing of parameters. `none`: each layer and head has its own; `head_wise`: the heads of a layer
-            share; `layer_wise`: the layers share.
+        sharing: sharing of parameters. `none`: each layer and head has its own; `head_wise`: the heads of a
+            layer share; `layer_wise`: the layers share.
     """
 
     sharing: Sharing = "none"

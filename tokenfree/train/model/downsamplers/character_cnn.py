@@ -26,8 +26,8 @@ from tokenfree.train.model.downsamplers.words import (
 class Config(WordsConfig):
     """Character convolutions of CharacterBERT (El Boukkouri et al., arXiv 2010.10392), over bytes.
 
-    Highway layers and a projection follow the maximum over the word. The default has 0.2M parameters with the byte
-    table, as the baseline that Byte2Word compares its pooling with (arXiv 2211.12677).
+    Highway layers and a projection follow the maximum over the word. The default has 0.2M parameters with the
+    byte table, as the baseline that Byte2Word compares its pooling with (arXiv 2211.12677).
 
     Attributes:
         widths: filter widths in bytes.
@@ -75,7 +75,8 @@ class CharacterCnn(WordDownsampler):
         self.widths = config.widths
         width, num_filters = dimensions.character_width, sum(config.counts)
         self.filters = nn.ModuleList(
-            FanInDense(kernel * width, count) for kernel, count in zip(config.widths, config.counts, strict=True)
+            FanInDense(kernel * width, count)
+            for kernel, count in zip(config.widths, config.counts, strict=True)
         )
         self.highways = nn.Sequential(*(Highway(num_filters) for _ in range(config.highways)))
         self.projection = FanInDense(num_filters, config.word_width)
@@ -104,7 +105,12 @@ class CharacterCnn(WordDownsampler):
         highways = num_words * len(self.highways) * 2 * num_filters**2
         projection = num_words * self.projection.weight.numel()
         return [
-            Cost("character convolutions", (num_words, num_filters), count_parameters(self.filters), convolutions),
+            Cost(
+                "character convolutions",
+                (num_words, num_filters),
+                count_parameters(self.filters),
+                convolutions,
+            ),
             Cost("highways", (num_words, num_filters), count_parameters(self.highways), highways),
             Cost(
                 "pooled projection",

@@ -40,8 +40,8 @@ class Config(WordsConfig):
 
     Attributes:
         num_queries: 1: one query Q for all words; null: one query per word position.
-        byte_positions: positions of bytes in their word. `none`: no positions, as in the paper, so that "listen" and
-            "silent" are pooled to the same vector; `learned`: one table row per position.
+        byte_positions: positions of bytes in their word. `none`: no positions, as in the paper, so that
+            "listen" and "silent" are pooled to the same vector; `learned`: one table row per position.
     """
 
     name: Literal["word_pooling"] = "word_pooling"
@@ -62,7 +62,9 @@ class WordPooling(WordDownsampler):
         self.queries = nn.Embedding(config.num_queries or config.max_words, width)
         self.key = FanInDense(width, width, bias=False)
         self.value = FanInDense(width, width, bias=False)
-        self.byte_positions = nn.Embedding(MAX_WORD_BYTES, width) if config.byte_positions == "learned" else None
+        self.byte_positions = (
+            nn.Embedding(MAX_WORD_BYTES, width) if config.byte_positions == "learned" else None
+        )
         self.inner = Dense(width, 4 * width)
         self.outer = Dense(4 * width, width)
         self.output = WordOutput(width, config.max_words, dimensions, place_std=0.8)
@@ -74,7 +76,10 @@ class WordPooling(WordDownsampler):
         return self.output(pooled_BUD, words, rows.segments_BC)
 
     def pool(self, rows: TableRows, words: WordSpans) -> Tensor:
-        """Return e_i of each word, 0 for words without bytes. Keys and values are computed once per table row."""
+        """Return e_i of each word, 0 for words without bytes.
+
+        Keys and values are computed once per table row.
+        """
         keys_BCD = embedding(rows.index_BC, self.key(rows.table_XD))
         values_BCD = embedding(rows.index_BC, self.value(rows.table_XD))
         if self.byte_positions is not None:
@@ -93,8 +98,21 @@ class WordPooling(WordDownsampler):
         projected = count_parameters(self.key, self.value)
         return [
             Cost("byte keys + values", (num_rows, width), projected, num_rows * projected),
-            *(Cost("byte positions", (length, width), count_parameters(table), 0) for table in byte_positions),
-            Cost("word queries + mixing", (num_words, width), count_parameters(self.queries), 2 * length * width),
-            Cost("word FFN", (num_words, width), count_parameters(self.inner, self.outer), 8 * num_words * width**2),
+            *(
+                Cost("byte positions", (length, width), count_parameters(table), 0)
+                for table in byte_positions
+            ),
+            Cost(
+                "word queries + mixing",
+                (num_words, width),
+                count_parameters(self.queries),
+                2 * length * width,
+            ),
+            Cost(
+                "word FFN",
+                (num_words, width),
+                count_parameters(self.inner, self.outer),
+                8 * num_words * width**2,
+            ),
             *self.output.costs(num_words),
         ]

@@ -44,7 +44,8 @@ class WordsConfig(DownsamplerConfig):
 
     Attributes:
         max_words: maximum number of words of an example; number of rows of the position table.
-        bytes_per_word: number of input bytes per word; an input of N bytes has room for N / bytes_per_word words.
+        bytes_per_word: number of input bytes per word; an input of N bytes has room for N / bytes_per_word
+            words.
     """
 
     max_words: Positive = 512
@@ -70,7 +71,9 @@ class WordDownsampler(Downsampler):
         super().__init__()
         self.bytes_per_word, self.max_words = config.bytes_per_word, config.max_words
 
-    def forward(self, x: Tensor | TableRows, mask_BC: Tensor, unit_ends_BU: Tensor | None = None) -> Downsampled:
+    def forward(
+        self, x: Tensor | TableRows, mask_BC: Tensor, unit_ends_BU: Tensor | None = None
+    ) -> Downsampled:
         """Return a unit [B, U, D] for each word that ends at `unit_ends_BU`, or for each character if that is None."""
         words = find_words(mask_BC, unit_ends_BU)
         refuse_more(words.valid_BU.shape[1], self.max_words, "words", "model.downsampler.max_words")
@@ -84,7 +87,10 @@ class WordDownsampler(Downsampler):
 
 
 def find_words(mask_BC: Tensor, ends_BU: Tensor | None) -> WordSpans:
-    """Return the words of the real characters that end before `ends_BU`, int64. None: each character is a word."""
+    """Return the words of the real characters that end before `ends_BU`, int64.
+
+    None: each character is a word.
+    """
     num_characters = mask_BC.shape[1]
     characters_C = torch.arange(num_characters, device=mask_BC.device)
     if ends_BU is None:
@@ -112,7 +118,10 @@ def sum_over_words(x_BCD: Tensor, words: WordSpans) -> Tensor:
 
 
 def largest_in_words(x_BCD: Tensor, words: WordSpans, minimum: float) -> Tensor:
-    """Return the maximum of `least` and each word's rows, [B, U, D]. Rows beyond the text must not exceed `least`."""
+    """Return the maximum of `least` and each word's rows, [B, U, D].
+
+    Rows beyond the text must not exceed `least`.
+    """
     num_words = words.valid_BU.shape[1]
     max_ND = x_BCD.new_full((len(x_BCD) * num_words, x_BCD.shape[-1]), minimum)
     index_N = _flat(words).flatten()[:, None].expand(-1, x_BCD.shape[-1])
@@ -135,7 +144,8 @@ def softmax_in_words(logits_BC: Tensor, words: WordSpans) -> Tensor:
 class WordOutput(nn.Module):
     """LN(e + position of the word + type) W_proj: from pooled vectors of words to units of the trunk.
 
-    Only the ratio of `place_std`, the initial standard deviation of positions, to e matters, because of the LayerNorm.
+    Only the ratio of `place_std`, the initial standard deviation of positions, to e matters, because of the
+    LayerNorm.
     """
 
     def __init__(self, word_width: int, max_words: int, dimensions: Dimensions, *, place_std: float) -> None:
@@ -147,7 +157,10 @@ class WordOutput(nn.Module):
         self.projection = Dense(word_width, dimensions.width)
 
     def forward(self, pooled_BUD: Tensor, words: WordSpans, segments_BC: Tensor | None) -> Tensor:
-        """Return units [B, U, D]. The type of a word is the segment of its first character; without segments, 0."""
+        """Return units [B, U, D].
+
+        The type of a word is the segment of its first character; without segments, 0.
+        """
         num_words = pooled_BUD.shape[1]
         type_BUD = self.types.weight[0]
         if segments_BC is not None:

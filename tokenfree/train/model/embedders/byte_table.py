@@ -1,4 +1,7 @@
-"""A row per byte, plus position and segment. Bytes 0 to 4, which text lacks, are PAD, UNK, CLS, SEP and MASK."""
+"""A row per byte, plus position and segment.
+
+Bytes 0 to 4, which text lacks, are PAD, UNK, CLS, SEP and MASK.
+"""
 
 from typing import Literal
 

@@ -25,8 +25,8 @@ class Config(InputConfig):
     """A vocabulary of characters, as in an ablation of CANINE (Clark et al., arXiv 2103.06874, Table 6).
 
     Attributes:
-        size: number of rows: one for unknown characters, one per special character, the others for the most frequent
-            characters of the data.
+        size: number of rows: one for unknown characters, one per special character, the others for the most
+            frequent characters of the data.
     """
 
     name: Literal["character_vocabulary"] = "character_vocabulary"
@@ -37,7 +37,10 @@ class Config(InputConfig):
 
 
 class VocabularyTable(nn.Module):
-    """A table of characters, initially ASCII. Training sets them at its start, and every checkpoint contains them."""
+    """A table of characters, initially ASCII.
+
+    Training sets them at its start, and every checkpoint contains them.
+    """
 
     name = "character table"
     known_V: Tensor  # int64: codepoints with their own rows, ascending; unused entries are past Unicode

@@ -10,7 +10,14 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from tokenfree.core.settings import NonNegative, Positive, settings
-from tokenfree.train.model.common.basic import Cost, Dimensions, count_parameters, layer_norm, refuse_more, too_many
+from tokenfree.train.model.common.basic import (
+    Cost,
+    Dimensions,
+    count_parameters,
+    layer_norm,
+    refuse_more,
+    too_many,
+)
 from tokenfree.train.model.common.initialisation import STD, PositionTable, sinusoids
 from tokenfree.train.model.common.kernels import Dropout
 from tokenfree.train.model.common.slots import Embedder, EmbedderConfig
@@ -26,8 +33,8 @@ class PositionedConfig(EmbedderConfig):
     """Settings of absolute positions at the input.
 
     Attributes:
-        positions: absolute positions at the input. `learned`: one table row per position; `sinusoidal`: fixed sinusoids
-            (Vaswani et al., arXiv 1706.03762, section 3.5); `none`: no positions.
+        positions: absolute positions at the input. `learned`: one table row per position; `sinusoidal`: fixed
+            sinusoids (Vaswani et al., arXiv 1706.03762, section 3.5); `none`: no positions.
         max_characters: maximum number of symbols of an example; number of rows of the position table.
     """
 
@@ -71,7 +78,10 @@ class Sinusoids(nn.Module):
 
 
 class CharacterEmbedder(Embedder):
-    """LayerNorm(table(x) + segment + position), then dropout (CANINE, section 3.1). Tables of costs show `name`."""
+    """LayerNorm(table(x) + segment + position), then dropout (CANINE, section 3.1).
+
+    Tables of costs show `name`.
+    """
 
     table: Any
 
@@ -80,8 +90,8 @@ class CharacterEmbedder(Embedder):
         width = dimensions.width
         self.table, self.width, self.max_characters = table, width, config.max_characters
         self.segments = nn.Embedding(config.segments, width) if config.segments else None
-        # Sinusoids of size 1 would dominate the vectors of symbols, so Vaswani et al. multiply those by sqrt(D). Before
-        # a LayerNorm, small sinusoids have the same effect.
+        # Sinusoids of size 1 would dominate the vectors of symbols, so Vaswani et al. multiply those by
+        # sqrt(D). Before a LayerNorm, small sinusoids have the same effect.
         self.positions = config.build_positions(width, std=STD)
         self.norm = layer_norm(width)
         self.dropout = Dropout(dimensions.dropout)
@@ -97,7 +107,9 @@ class CharacterEmbedder(Embedder):
         if self.positions is not None:
             refuse_more(num_characters, self.max_characters, "characters", MAX_CHARACTERS)
             position_vectors = (
-                self.positions.weight[:num_characters] if positions_BC is None else self.positions(positions_BC)
+                self.positions.weight[:num_characters]
+                if positions_BC is None
+                else self.positions(positions_BC)
             )
             x_BCD = x_BCD + position_vectors
         return self.dropout(self.norm(x_BCD))
@@ -112,4 +124,7 @@ class CharacterEmbedder(Embedder):
             parts.append(Cost("position table", shape, count_parameters(self.positions), 0))
         if self.segments is None:
             return [*parts, Cost("embedding norm", shape, count_parameters(self.norm), 0)]
-        return [*parts, Cost("segment table + embedding norm", shape, count_parameters(self.segments, self.norm), 0)]
+        return [
+            *parts,
+            Cost("segment table + embedding norm", shape, count_parameters(self.segments, self.norm), 0),
+        ]

@@ -31,8 +31,9 @@ def multipliers(family: Family, num_hashes: int) -> Tensor:
 def hash_buckets(symbols: Tensor, multipliers_K: Tensor, num_buckets: int, family: Family) -> Tensor:
     """Return buckets, int64 [..., K], of symbols [..., 1] under every hash, or of symbols [..., K] under one hash each.
 
-    The official hash (x + 1) * p_k mod B is affine, so codepoints that differ by a multiple of B share every bucket.
-    The independent family folds the high bits of a product (below 2^63) into its low bits against that.
+    The official hash (x + 1) * p_k mod B is affine, so codepoints that differ by a multiple of B share every
+    bucket. The independent family folds the high bits of a product (below 2^63) into its low bits against
+    that.
     """
     product = (symbols + 1) * multipliers_K
     if family == "independent":
@@ -54,8 +55,8 @@ class HashConfig(InputConfig):
     Attributes:
         hashes: number K of hash functions; must divide the width of characters.
         buckets: number of rows of each table.
-        family: `official`: hashes of the released code, in which codepoints that differ by a multiple of `buckets`
-            collide in every table; `independent`: hashes with independent collisions.
+        family: `official`: hashes of the released code, in which codepoints that differ by a multiple of
+            `buckets` collide in every table; `independent`: hashes with independent collisions.
     """
 
     hashes: Annotated[int, Field(ge=1, le=MAX_HASHES)] = 8
@@ -70,8 +71,8 @@ class HashConfig(InputConfig):
 class HashTables(nn.Module):
     """Tables of `buckets` rows per order and hash, stored as one.
 
-    A character's vector is the sum over the n-grams of orders 1 to `orders` that start at it. That of an n-gram is the
-    concatenation of its K rows.
+    A character's vector is the sum over the n-grams of orders 1 to `orders` that start at it. That of an
+    n-gram is the concatenation of its K rows.
     """
 
     multipliers_K: Tensor
@@ -93,8 +94,8 @@ class HashTables(nn.Module):
             buckets_BCK + self.offsets_K + order * len(self.offsets_K) * self.buckets
             for order, buckets_BCK in enumerate(self.ngram_buckets(codepoints_BC))
         ]
-        # CANINE has no UNK. Rows past the end of the table let the look-up fail for invalid codepoints. An explicit
-        # check would synchronize with the device at every step.
+        # CANINE has no UNK. Rows past the end of the table let the look-up fail for invalid codepoints. An
+        # explicit check would synchronize with the device at every step.
         invalid_BC = (codepoints_BC < 0) | (codepoints_BC > MAX_CODEPOINT)
         beyond_BC11 = torch.where(invalid_BC, len(self.rows.weight), 0)[..., None, None]
         # One look-up for all orders, because the gradient of each look-up is as large as all tables.
@@ -104,8 +105,8 @@ class HashTables(nn.Module):
     def ngram_buckets(self, codepoints_BC: Tensor) -> list[Tensor]:
         """Return for each order the buckets, int64 [B, C, K], of the n-grams that start at each character.
 
-        H'(x_i .. x_j) = H(x_i + H'(x_{i+1} .. x_j)), so that order matters. Characters beyond the end are 0. Values are
-        reduced mod B at every step, which does not change the official hash.
+        H'(x_i .. x_j) = H(x_i + H'(x_{i+1} .. x_j)), so that order matters. Characters beyond the end are 0.
+        Values are reduced mod B at every step, which does not change the official hash.
         """
         buckets = [self._hashed(codepoints_BC[..., None])]
         beyond_K = self._hashed(codepoints_BC.new_zeros(1))

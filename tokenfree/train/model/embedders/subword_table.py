@@ -15,8 +15,8 @@ class Config(InputConfig):
     """A table of subwords (BERT, Devlin et al., arXiv 1810.04805, section 3).
 
     Attributes:
-        size: number of rows: subwords of the vocabulary and its special symbols. Pretraining adds rows if the data have
-            more subwords.
+        size: number of rows: subwords of the vocabulary and its special symbols. Pretraining adds rows if the
+            data have more subwords.
         max_characters: maximum number of subwords of an example; number of rows of the position table.
     """
 

@@ -27,7 +27,10 @@ class Config(EmbedderConfig):
 
 
 class WordBytes(Embedder):
-    """A row per byte value, and that of UNK for others. They start with std 1, as no LayerNorm precedes pooling."""
+    """A row per byte value, and that of UNK for others.
+
+    They start with std 1, as no LayerNorm precedes pooling.
+    """
 
     def __init__(self, width: int) -> None:
         super().__init__()

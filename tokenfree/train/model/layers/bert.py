@@ -57,7 +57,12 @@ class BertLayer(Layer):
         return self.norm(h_BQD + self.dropout(self.feed_forward(h_BQD)))
 
     def attend(
-        self, queries_BQD: Tensor, x_BUD: Tensor, valid_BU: Tensor, bias: LayerBias | None, global_BU: Tensor | None
+        self,
+        queries_BQD: Tensor,
+        x_BUD: Tensor,
+        valid_BU: Tensor,
+        bias: LayerBias | None,
+        global_BU: Tensor | None,
     ) -> Tensor:
         cast_BUD = cast_for_products(x_BUD)
         q_BHQE = self._split(self.query(cast_BUD if queries_BQD is x_BUD else queries_BQD))
@@ -78,7 +83,9 @@ class BertLayer(Layer):
         dense = num_queries * (2 * width * width + 2 * width * inner_width) + num_keys * 2 * width * width
         pairs = self.core.num_pairs(num_queries, num_keys, self.num_heads)
         return (
-            dense + 2 * pairs * (width // self.num_heads) + self.core.projection_multiply_accumulates(num_units, width)
+            dense
+            + 2 * pairs * (width // self.num_heads)
+            + self.core.projection_multiply_accumulates(num_units, width)
         )
 
     def _split(self, x_BUD: Tensor) -> Tensor:

@@ -26,7 +26,8 @@ class Config(LayerConfig):
     head_width: Positive | None = None
 
     def build(self, dimensions: Dimensions, build_core: Callable[[Dimensions], Core]) -> "MultiScaleLayer":
-        core = build_core(dataclasses.replace(dimensions, dropout=0.0))  # dropout applies only to the attention output
+        # Dropout applies only to the attention output.
+        core = build_core(dataclasses.replace(dimensions, dropout=0.0))
         return MultiScaleLayer(dimensions, core, self.head_width or dimensions.head_width)
 
 
@@ -48,8 +49,8 @@ class MultiScaleLayer(Layer):
         self, x_BUD: Tensor, valid_BU: Tensor, bias: LayerBias | None = None, global_BU: Tensor | None = None
     ) -> Tensor:
         source_BKD, valid_BK = self.core.source(x_BUD, valid_BU)
-        # If all heads have a window of one unit, keep their queries and keys in the graph: distributed training waits
-        # for the gradients of all weights.
+        # If all heads have a window of one unit, keep their queries and keys in the graph: distributed
+        # training waits for the gradients of all weights.
         left_out = self.core.num_alone if bias is None and self.core.num_alone < self.num_heads else 0
         q_BUD, k_BKD = (
             linear(x, layer.weight[left_out * self.head_width :], layer.bias[left_out * self.head_width :])

@@ -1,4 +1,7 @@
-"""BERT's layer with LayerNorm before attention and FFN, inside the residual branch. The stack ends with a LayerNorm."""
+"""BERT's layer with LayerNorm before attention and FFN, inside the residual branch.
+
+The stack ends with a LayerNorm.
+"""
 
 from collections.abc import Callable
 from typing import Literal

@@ -57,10 +57,15 @@ class DietAbs(Positions):
         num_units = units_BUD.shape[1]
         refuse_more(num_units, self.max_units, "units", MAX_UNITS)
         num_keys = num_units if self.has_units_as_keys else self.keys_LHKR.shape[2]
-        # The backward pass of unbind writes the gradients of all layers once. Indexing would add zeros for the others.
-        queries, keys = self.queries_LHUR[:, :, :num_units].unbind(0), self.keys_LHKR[:, :, :num_keys].unbind(0)
+        # The backward pass of unbind writes the gradients of all layers once. Indexing would add zeros for
+        # the others.
+        queries, keys = (
+            self.queries_LHUR[:, :, :num_units].unbind(0),
+            self.keys_LHKR[:, :, :num_keys].unbind(0),
+        )
         return [
-            FactorBias(q, k, self.num_heads, query_factor=self.query_factor) for q, k in zip(queries, keys, strict=True)
+            FactorBias(q, k, self.num_heads, query_factor=self.query_factor)
+            for q, k in zip(queries, keys, strict=True)
         ]
 
     def multiply_accumulates(self, num_units: int, pairs: list[int]) -> int:

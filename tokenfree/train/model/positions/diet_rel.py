@@ -25,7 +25,8 @@ class DietConfig(SharingConfig):
 
     Attributes:
         max_units: maximum number of units of an example.
-        scale: size whose square root divides the content's logits: `head_width`; or `width`, as printed in the paper.
+        scale: size whose square root divides the content's logits: `head_width`; or `width`, as printed in
+            the paper.
     """
 
     max_units: Positive = 512

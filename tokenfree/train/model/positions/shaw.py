@@ -67,7 +67,9 @@ class Shaw(Positions):
         farthest = self.clip if torch.compiler.is_exporting() else min(self.clip, units_BUD.shape[1] - 1)
         reachable = slice(self.clip - farthest, self.clip + farthest + 1)
         keys = self.keys_LHOE[:, :, reachable].unbind(0)
-        values = [None] * len(keys) if self.values_LHOE is None else self.values_LHOE[:, :, reachable].unbind(0)
+        values = (
+            [None] * len(keys) if self.values_LHOE is None else self.values_LHOE[:, :, reachable].unbind(0)
+        )
         return [ShawBias(k, v, self.num_heads) for k, v in zip(keys, values, strict=True)]
 
     def multiply_accumulates(self, num_units: int, pairs: list[int]) -> int:

@@ -22,7 +22,8 @@ class Config(SharingConfig):
     """T5's relative position biases (Raffel et al., arXiv 1910.10683, section 2.1), for both directions.
 
     Attributes:
-        buckets: number of offset buckets, a multiple of 4: half for each sign, and half of these for one offset each.
+        buckets: number of offset buckets, a multiple of 4: half for each sign, and half of these for one
+            offset each.
         max_distance: distance in units from which all offsets of a sign share a bucket, at least 2.
     """
 
@@ -67,7 +68,8 @@ class T5(Positions):
 def bucket(offsets: Tensor, num_buckets: int, max_distance: int) -> Tensor:
     """Return the bucket of each offset key - query, int64.
 
-    Equals `_relative_position_bucket` of transformers' bidirectional T5, also in the logarithm's dtype, float32.
+    Equals `_relative_position_bucket` of transformers' bidirectional T5, also in the logarithm's dtype,
+    float32.
     """
     half, exact = num_buckets // 2, num_buckets // 4
     distance = offsets.abs()

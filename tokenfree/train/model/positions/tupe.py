@@ -9,7 +9,13 @@ from torch import Tensor, nn
 from tokenfree.core.settings import Positive, settings
 from tokenfree.train.model.common.attention import FactorBias, LayerBias, OffsetBias, SumBias
 from tokenfree.train.model.common.basic import Dimensions, refuse_more, too_many
-from tokenfree.train.model.common.slots import MAX_UNITS, Positions, PositionsConfig, TrunkConfig, needs_own_queries
+from tokenfree.train.model.common.slots import (
+    MAX_UNITS,
+    Positions,
+    PositionsConfig,
+    TrunkConfig,
+    needs_own_queries,
+)
 
 
 @settings
@@ -56,7 +62,8 @@ class Tupe(Positions):
         refuse_more(num_units, self.max_units, "units", MAX_UNITS)
         p_UD = self.table.weight[:num_units]
         q_HUE, k_HUE = (
-            layer(p_UD).unflatten(-1, (self.num_heads, -1)).transpose(0, 1) for layer in (self.query, self.key)
+            layer(p_UD).unflatten(-1, (self.num_heads, -1)).transpose(0, 1)
+            for layer in (self.query, self.key)
         )
         bias: LayerBias = FactorBias(q_HUE * (2 * q_HUE.shape[-1]) ** -0.5, k_HUE, self.num_heads)
         if self.by_offset_HO is not None:

@@ -31,7 +31,9 @@ class Config(SegmentsConfig):
     sharing: Sharing | None = None
 
     def build(self, dimensions: Dimensions, trunk: TrunkConfig) -> "PerHeadSegments":
-        return PerHeadSegments(self.num_segments, self.sharing or trunk.positions.sharing, dimensions, trunk.layers)
+        return PerHeadSegments(
+            self.num_segments, self.sharing or trunk.positions.sharing, dimensions, trunk.layers
+        )
 
     def check(self, trunk: TrunkConfig) -> Iterable[str]:
         if trunk.attention.num_mixtures is not None:
@@ -42,7 +44,10 @@ class Config(SegmentsConfig):
 
 
 class PerHeadSegments(nn.Module):
-    """A table per layer and head: rows are segments of queries, columns segments of keys. It need not be symmetric."""
+    """A table per layer and head: rows are segments of queries, columns segments of keys.
+
+    It need not be symmetric.
+    """
 
     stacked = {"table_LHSS": 0}  # see train/optimizers/base.py
 
@@ -53,7 +58,11 @@ class PerHeadSegments(nn.Module):
         self.table_LHSS = nn.Parameter(torch.zeros(*counts, num_segments, num_segments))
 
     def forward(self, segments_BU: Tensor) -> list[FactorBias]:
-        every_segment = torch.eye(self.table_LHSS.shape[-1], dtype=self.table_LHSS.dtype, device=segments_BU.device)
+        every_segment = torch.eye(
+            self.table_LHSS.shape[-1], dtype=self.table_LHSS.dtype, device=segments_BU.device
+        )
         flags_B1US = F.embedding(segments_BU, every_segment)[:, None]
         # A product, because the backward pass of a look-up would add gradients pair by pair.
-        return [FactorBias(flags_B1US @ table_HSS, flags_B1US, self.num_heads) for table_HSS in self.table_LHSS]
+        return [
+            FactorBias(flags_B1US @ table_HSS, flags_B1US, self.num_heads) for table_HSS in self.table_LHSS
+        ]

@@ -38,7 +38,9 @@ class RepeatAdd(RepeatConcat):
         assert self.convolution.bias is not None
         return convolved_BCD + self.convolution.bias
 
-    def add_residuals(self, h_BCD: Tensor, units_BUD: Tensor, grouping: Grouping, characters_BCD: Tensor) -> Tensor:
+    def add_residuals(
+        self, h_BCD: Tensor, units_BUD: Tensor, grouping: Grouping, characters_BCD: Tensor
+    ) -> Tensor:
         if self.residual_characters:
             h_BCD = h_BCD + characters_BCD
         if self.residual_units:

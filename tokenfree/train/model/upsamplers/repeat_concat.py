@@ -29,7 +29,9 @@ from tokenfree.train.model.layers.bert import BertLayer
 
 @settings
 class Options(UpsamplerConfig):
-    """Settings that the variants of CANINE's UP share. Values other than the defaults are ablations of its Table 6.
+    """Settings that the variants of CANINE's UP share.
+
+    Values other than the defaults are ablations of its Table 6.
 
     Attributes:
         kernel: width of the convolution in characters.
@@ -60,7 +62,9 @@ class RepeatConcat(Upsampler):
         width = dimensions.width
         self.attends_to_units, self.targeted = options.keys == "units", options.targeted
         self.activation: Activation = dimensions.activation
-        self.convolution = nn.Conv1d(num_channels or dimensions.character_width + width, width, options.kernel)
+        self.convolution = nn.Conv1d(
+            num_channels or dimensions.character_width + width, width, options.kernel
+        )
         self.norm = layer_norm(width)
         self.dropout = Dropout(dimensions.dropout)
         self.final = BertLayer(dimensions, FullAttention(dimensions.dropout))
@@ -84,19 +88,28 @@ class RepeatConcat(Upsampler):
         y_BPD = self.final(keys_BKD, valid_BK, queries_BQD=queries_BPD)
         return y_BPD if targets_BP is None or self.targeted else gather_rows(y_BPD, targets_BP)
 
-    def add_residuals(self, h_BCD: Tensor, units_BUD: Tensor, grouping: Grouping, characters_BCD: Tensor) -> Tensor:
-        """Return the input of the LayerNorm after the convolution, [B, C, D]. The paper adds no residuals here."""
+    def add_residuals(
+        self, h_BCD: Tensor, units_BUD: Tensor, grouping: Grouping, characters_BCD: Tensor
+    ) -> Tensor:
+        """Return the input of the LayerNorm after the convolution, [B, C, D].
+
+        The paper adds no residuals here.
+        """
         return h_BCD
 
     def convolve(self, units_BUD: Tensor, grouping: Grouping, characters_BCD: Tensor) -> Tensor:
-        """Return the convolution over [characters ; repeated units]. Its half over units is computed once per unit."""
+        """Return the convolution over [characters ; repeated units].
+
+        Its half over units is computed once per unit.
+        """
         width = characters_BCD.shape[-1]
         left, right = same_padding(self.convolution.kernel_size[0])
         padded_BCD = F.pad(characters_BCD, (0, 0, left, right))
         kernel_DDK, bias_D = self.convolution.weight, self.convolution.bias
         y_BCD = convolve(padded_BCD, kernel_DDK[:, :width], bias_D)
-        # This order makes the sum contiguous. Otherwise its layout would differ from that of its gradient, and the
-        # backward pass of GELU would take eight times as long: 5 ms of a step of 160 ms with canine-fast-tiny.
+        # This order makes the sum contiguous. Otherwise its layout would differ from that of its gradient,
+        # and the backward pass of GELU would take eight times as long: 5 ms of a step of 160 ms with
+        # canine-fast-tiny.
         return convolve_units(units_BUD, grouping, kernel_DDK[:, width:], y_BCD.shape[1]) + y_BCD
 
     def costs(self, length: int, num_targets: int | None, num_units: int) -> list[Cost]:
@@ -114,8 +127,8 @@ class RepeatConcat(Upsampler):
 def convolve(x_BCD: Tensor, kernel_DDK: Tensor, bias_D: Tensor | None) -> Tensor:
     """Return the convolution without padding over characters, as F.conv1d computes it over the last dimension."""
     x_BDC = x_BCD.transpose(1, 2)
-    # In bfloat16, oneDNN is faster by a fifth with this layout, which is that of all other tensors. In float32, its
-    # gradient would take twice as long.
+    # In bfloat16, oneDNN is faster by a fifth with this layout, which is that of all other tensors. In
+    # float32, its gradient would take twice as long.
     if x_BCD.device.type == "cpu" and torch.is_autocast_enabled("cpu"):
         kernel_DD1K = kernel_DDK[:, :, None].contiguous(memory_format=torch.channels_last)
         return F.conv2d(x_BDC[:, :, None], kernel_DD1K, bias_D)[:, :, 0].transpose(1, 2)
@@ -139,11 +152,13 @@ def convolve_repeated(units_BUD: Tensor, kernel_DDK: Tensor, rate: int, num_char
     """Return the "same" convolution of units repeated to `num_characters` characters, [B, C, D].
 
     Products are computed once per unit. Kernel position k of character rate * j + t reads the unit of block
-    j + floor((t - left + k) / rate). So the result sums a few products of neighbouring blocks, the same ones for all j.
+    j + floor((t - left + k) / rate). So the result sums a few products of neighbouring blocks, the same ones
+    for all j.
     """
     kernel = kernel_DDK.shape[-1]
     left, right = same_padding(kernel)
-    # Units 1, 2, ... stand for blocks 0, 1, ... The last unit also stands for blocks without a unit of their own.
+    # Units 1, 2, ... stand for blocks 0, 1, ... The last unit also stands for blocks without a unit of their
+    # own.
     num_blocks = -(-num_characters // rate)
     last_BUD = units_BUD[:, -1:].expand(-1, num_blocks - units_BUD.shape[1] + 1, -1)
     blocks_BND = torch.cat([units_BUD[:, 1:], last_BUD], dim=1)
@@ -152,7 +167,9 @@ def convolve_repeated(units_BUD: Tensor, kernel_DDK: Tensor, rate: int, num_char
     for t in range(rate):
         shifts = [(t - left + k) // rate for k in range(kernel)]
         parts = [
-            _shift(sum(product for product, other in zip(products, shifts, strict=True) if other == shift), shift)
+            _shift(
+                sum(product for product, other in zip(products, shifts, strict=True) if other == shift), shift
+            )
             for shift in sorted(set(shifts))
         ]
         rows.append(sum(parts[1:], start=parts[0]))

@@ -27,7 +27,10 @@ class Config(UpsamplerConfig):
 
 
 class SubwordQueries(NoUpsampling):
-    """An upsampler that adds the vector of a slot to that of a unit. Only training needs it, as it needs subwords."""
+    """An upsampler that adds the vector of a slot to that of a unit.
+
+    Only training needs it, as it needs subwords.
+    """
 
     def __init__(self, max_pieces: int, width: int) -> None:
         super().__init__()

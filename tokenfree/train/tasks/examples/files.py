@@ -59,7 +59,9 @@ def opened(path: AnyPath) -> Iterator[IO[bytes]]:
         if isinstance(cast(object, fs), LocalFileSystem):  # the cast keeps the type checker from narrowing fs
             check_is_stored(inner)
         if fs.isdir(inner):
-            raise UserError(f"{path}: this is a folder. Give the files in it, or hf:{path} if it is a dataset.")
+            raise UserError(
+                f"{path}: this is a folder. Give the files in it, or hf:{path} if it is a dataset."
+            )
         with fs.open(inner, "rb", compression="infer" if path.lower().endswith(PACKED) else None) as file:
             yield cast(IO[bytes], file)
     except FileNotFoundError:
@@ -68,7 +70,9 @@ def opened(path: AnyPath) -> Iterator[IO[bytes]]:
         raise
     except _UNREADABLE as error:
         reason = first_line(error).rstrip(".")
-        raise UserError(f"{path}: cannot be read ({reason}). Check that it is complete and readable.") from error
+        raise UserError(
+            f"{path}: cannot be read ({reason}). Check that it is complete and readable."
+        ) from error
 
 
 def hash_of(path: str) -> bytes:
@@ -77,7 +81,10 @@ def hash_of(path: str) -> bytes:
 
 
 def read_lines(path: str, *, ends: bool = False, encodings: Sequence[str] = ("utf-8",)) -> Iterator[str]:
-    """Yield the lines of a file, as `lines_of` does. Raises UserError if it is empty or cannot be read or decoded."""
+    """Yield the lines of a file, as `lines_of` does.
+
+    Raises UserError if it is empty or cannot be read or decoded.
+    """
     is_empty = True
     with opened(path) as file:
         for line in lines_of(file, path, ends=ends, encodings=encodings):
@@ -92,8 +99,8 @@ def lines_of(
 ) -> Iterator[str]:
     """Yield the lines of a file, which end with LF or CRLF. With `ends`, the ends are kept.
 
-    Each line is decoded by the first of the `encodings` that fits it. In these, LF must be a single byte. Raises
-    UserError if none fits a line.
+    Each line is decoded by the first of the `encodings` that fits it. In these, LF must be a single byte.
+    Raises UserError if none fits a line.
     """
     for number, line in enumerate(file, 1):
         text = _decoded(line, encodings, f"{path}: line {number}")
@@ -113,12 +120,18 @@ def parse_json(text: str, place: str) -> Any:
     """Return the value of a JSON text. `place` names it in messages. Raises UserError if it is not JSON."""
     try:
         return json.loads(text)
-    except (ValueError, RecursionError) as error:  # also for numbers with too many digits, and too many brackets
+    except (
+        ValueError,
+        RecursionError,
+    ) as error:  # also for numbers with too many digits, and too many brackets
         raise UserError(f"{place}: no JSON ({error}). Fix it.") from None
 
 
 def parse_form(form: Any, text: str, place: str) -> Any:
-    """Return a JSON value, with U+FFFD for lone surrogates. Raises UserError if it has another type than `form`."""
+    """Return a JSON value, with U+FFFD for lone surrogates.
+
+    Raises UserError if it has another type than `form`.
+    """
     value = parse_json(text, place)
     try:
         return checked(form, _whole(value))

@@ -21,7 +21,13 @@ Scheme = Literal["drop", "repeat", "uppercase", "random_case"]
 NoiseScheme = Literal["drop", "repeat", "uppercase", "random_case", "random_case_in_words"]
 IN_WORDS: NoiseScheme = "random_case_in_words"
 # The shares of the characters that Lee et al. change.
-RATES: dict[NoiseScheme, float] = {"drop": 0.1, "repeat": 0.2, "uppercase": 1.0, "random_case": 1.0, IN_WORDS: 1.0}
+RATES: dict[NoiseScheme, float] = {
+    "drop": 0.1,
+    "repeat": 0.2,
+    "uppercase": 1.0,
+    "random_case": 1.0,
+    IN_WORDS: 1.0,
+}
 _MAX_COPIES = 3  # copies in addition to the character itself
 _LAST_CASED = 0x1FFFF  # no later codepoint has a case
 
@@ -29,9 +35,9 @@ _LAST_CASED = 0x1FFFF  # no later codepoint has a case
 def add_noise(text: str, scheme: Scheme, *, seed: int, example: int | str, rate: float | None = None) -> str:
     """Return `text` with the noise of a scheme, the same for the same arguments.
 
-    Each character except special symbols is chosen with probability `rate`, by default that of `RATES`, and then also
-    at any higher rate. repeat adds 1 to 3 copies of it. drop never deletes the whole text. Changes of case never change
-    the number of characters.
+    Each character except special symbols is chosen with probability `rate`, by default that of `RATES`, and
+    then also at any higher rate. repeat adds 1 to 3 copies of it. drop never deletes the whole text. Changes
+    of case never change the number of characters.
     """
     rate = RATES[scheme] if rate is None else rate
     if scheme == "uppercase":
@@ -108,7 +114,8 @@ class Noise:
     Attributes:
         train: scheme for training examples; null: no noise.
         evaluation: scheme for all other examples; null: no noise.
-        rate: share of characters to change; null: that of the paper, 0.1 for drop, 0.2 for repeat, 1 for case.
+        rate: share of characters to change; null: that of the paper, 0.1 for drop, 0.2 for repeat, 1 for
+            case.
         seed: seed of the noise.
     """
 
@@ -124,7 +131,11 @@ class Noise:
 
     def add(self, examples: Sequence[E], split: str) -> Sequence[E]:
         scheme = self.train if split == "train" else self.evaluation
-        return examples if scheme is None else [noisy(example, scheme, self.seed, self.rate) for example in examples]
+        return (
+            examples
+            if scheme is None
+            else [noisy(example, scheme, self.seed, self.rate) for example in examples]
+        )
 
 
 def reads_words(model: ModelConfig) -> bool:
@@ -132,7 +143,10 @@ def reads_words(model: ModelConfig) -> bool:
 
 
 def noisy(example: E, scheme: NoiseScheme, seed: int, rate: float | None = None) -> E:
-    """Return the example with noise in each of its texts or words, drawn separately. No word is dropped entirely."""
+    """Return the example with noise in each of its texts or words, drawn separately.
+
+    No word is dropped entirely.
+    """
     if isinstance(example, TextExample):
         parts = (example.text,) if example.second is None else (example.text, example.second)
     else:
@@ -140,7 +154,8 @@ def noisy(example: E, scheme: NoiseScheme, seed: int, rate: float | None = None)
     part_scheme: Scheme = "random_case" if scheme == "random_case_in_words" else scheme
     original = parts if scheme == IN_WORDS else None
     noised = tuple(
-        add_noise(part, part_scheme, seed=seed, example=f"{example.key}#{n}", rate=rate) for n, part in enumerate(parts)
+        add_noise(part, part_scheme, seed=seed, example=f"{example.key}#{n}", rate=rate)
+        for n, part in enumerate(parts)
     )
     if isinstance(example, TextExample):
         return dataclasses.replace(

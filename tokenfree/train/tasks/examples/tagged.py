@@ -23,7 +23,8 @@ CONLLU_COLUMNS = 10
 _BIO = re.compile(r"O|[BI]-.+")
 _BLANK = " \t\ufeff"  # in concatenated files, a byte order mark may be in the middle
 _DOCUMENT = "-DOCSTART-"  # in CoNLL-2003: a line that starts a document and is not part of a sentence
-_NO_WORD = re.compile(r"[0-9]+[-.][0-9]+")  # number in CoNLL-U of a range of words, or of a word not in the text
+# Number in CoNLL-U of a range of words, or of a word not in the text.
+_NO_WORD = re.compile(r"[0-9]+[-.][0-9]+")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -59,7 +60,9 @@ def find_misfits(tags: Sequence[str]) -> list[int]:
     """Return the indices where an `I-TYPE` follows neither `B-TYPE` nor `I-TYPE`."""
     previous = ("O", *tags)
     return [
-        n for n, tag in enumerate(tags) if tag[:2] == "I-" and not (previous[n] != "O" and previous[n][2:] == tag[2:])
+        n
+        for n, tag in enumerate(tags)
+        if tag[:2] == "I-" and not (previous[n] != "O" and previous[n][2:] == tag[2:])
     ]
 
 
@@ -77,7 +80,10 @@ def spans(tags: Sequence[str]) -> list[tuple[int, int, str]]:
 
 
 def read_tagged(path: str, options: TaggedOptions | None = None) -> list[TaggedExample]:
-    """Return the sentences of a file or a dataset (`hf:NAME[:CONFIG][@SPLIT]`). Raises UserError if it is invalid."""
+    """Return the sentences of a file or a dataset (`hf:NAME[:CONFIG][@SPLIT]`).
+
+    Raises UserError if it is invalid.
+    """
     options = options or TaggedOptions()
     sentences = list(_sentences(path, options))
     if not sentences:
@@ -85,10 +91,15 @@ def read_tagged(path: str, options: TaggedOptions | None = None) -> list[TaggedE
     is_bio = options.scheme != "words"
     if options.scheme is None:
         is_bio = are_bio(tag for sentence in sentences for tag in sentence.tags or ())
-    return [dataclasses.replace(one, tags=one.tags and _checked(one, one.tags, options, is_bio)) for one in sentences]
+    return [
+        dataclasses.replace(one, tags=one.tags and _checked(one, one.tags, options, is_bio))
+        for one in sentences
+    ]
 
 
-def _checked(sentence: TaggedExample, tags: Sequence[str], options: TaggedOptions, is_bio: bool) -> tuple[str, ...]:
+def _checked(
+    sentence: TaggedExample, tags: Sequence[str], options: TaggedOptions, is_bio: bool
+) -> tuple[str, ...]:
     """Return the tags of a sentence, with `B-` for each `I-` that continues no span. conlleval finds the same spans."""
     misfits = find_misfits(tags) if is_bio else []
     corrected = list(tags)
@@ -103,7 +114,9 @@ def _checked(sentence: TaggedExample, tags: Sequence[str], options: TaggedOption
         elif options.labels is not None and tag not in options.labels:
             wrong = f"is not a tag. Fix it, or add it to task.labels. There are {', '.join(options.labels)}."
         if wrong:
-            raise UserError(f"{sentence.key}: the tag {quoted(tag)} of {quoted(sentence.words[number])} {wrong}")
+            raise UserError(
+                f"{sentence.key}: the tag {quoted(tag)} of {quoted(sentence.words[number])} {wrong}"
+            )
     return tuple(corrected)
 
 
@@ -137,14 +150,18 @@ def _from_table(table: ExampleTable, options: TaggedOptions) -> Iterator[TaggedE
         row_words = _texts(table.value(number, row, words), key)
         row_tags = None if tags is None else _texts(table.value(number, row, table.check(tags)), key)
         if row_tags is not None and len(row_tags) != len(row_words):
-            raise UserError(f"{key}: {len(row_words)} words and {len(row_tags)} tags. Each word must have one tag.")
+            raise UserError(
+                f"{key}: {len(row_words)} words and {len(row_tags)} tags. Each word must have one tag."
+            )
         if row_words:
             yield TaggedExample(key, row_words, row_tags)
 
 
 def _texts(value: object, key: str) -> tuple[str, ...]:
     if not isinstance(value, list):
-        raise UserError(f"{key}: {quoted(value)} is not a list. Fix it, or name the columns of words and tags.")
+        raise UserError(
+            f"{key}: {quoted(value)} is not a list. Fix it, or name the columns of words and tags."
+        )
     return tuple(text_of(str(one) if type(one) is int else one, key) for one in value)
 
 
@@ -157,11 +174,14 @@ class Layout(NamedTuple):
     tag: int  # -1: the last column
 
     @classmethod
-    def of(cls, lines: list[str], format: str | None, word_column: int | None, tag_column: int | None) -> Layout:
+    def of(
+        cls, lines: list[str], format: str | None, word_column: int | None, tag_column: int | None
+    ) -> Layout:
         """Detect the layout of a file. Columns are separated by tabs if the file has any, else by spaces.
 
-        If the first column counts words from 1, lines that begin with # are comments. The words are then in the second
-        column and the tags in the third, else in the first and the last one. Tags of CoNLL-U are UPOS.
+        If the first column counts words from 1, lines that begin with # are comments. The words are then in
+        the second column and the tags in the third, else in the first and the last one. Tags of CoNLL-U are
+        UPOS.
         """
         separator = "\t" if any("\t" in line.strip(_BLANK) for line in lines) else " "
         first: list[list[str]] = []  # the first sentence, without lines that may be comments
@@ -180,9 +200,10 @@ class Layout(NamedTuple):
         return cls(separator, counted, word, tag)
 
     def sentences(self, path: str, lines: list[str]) -> Iterator[tuple[int, list[list[str]]]]:
-        """Yield the number of a sentence's first line, and its columns by word. Raises UserError if columns differ.
+        """Yield the number of a sentence's first line, and its columns by word.
 
-        CoNLL-U lines for ranges of words and for words that are not in the text are skipped.
+        Raises UserError if columns differ. CoNLL-U lines for ranges of words and for words that are not in
+        the text are skipped.
         """
         sentence, first, width = list[list[str]](), 0, 0
         for number, line in enumerate([*lines, ""], 1):
@@ -198,11 +219,12 @@ class Layout(NamedTuple):
             width = width or len(row)
             columns = self.word, width - 1 if self.tag < 0 else self.tag
             if len(row) != width or max(columns) >= width or columns[0] == columns[1]:
-                reason = (
-                    f"{len(row)} columns, but columns {columns[0] + 1} and {columns[1] + 1} of {width} were expected"
-                )
+                expected = f"columns {columns[0] + 1} and {columns[1] + 1} of {width}"
+                reason = f"{len(row)} columns, but {expected} were expected"
                 raise UserError(f"{path}: line {number}: {reason}. Fix the line, or give other columns.")
             if not all(row[column].strip() for column in columns):
-                raise UserError(f"{path}: line {number}: {quoted(line)} has an empty word or tag. Fix the line.")
+                raise UserError(
+                    f"{path}: line {number}: {quoted(line)} has an empty word or tag. Fix the line."
+                )
             first = first if sentence else number
             sentence.append(row)

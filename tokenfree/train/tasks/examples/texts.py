@@ -1,6 +1,7 @@
-"""Texts and pairs of texts with labels, from files or datasets. The format follows from the name, or is given.
+"""Texts and pairs of texts with labels, from files or datasets.
 
-Classes have the names from the dataset. A class of -1 is a missing label.
+The format follows from the name, or is given. Classes have the names from the dataset. A class of -1 is a
+missing label.
 
 >>> read_texts("sst/stsa.fine.dev")[1]
 TextExample(key='stsa.fine.dev:2', text='one long string of cliches .', second=None, label='1')
@@ -33,11 +34,28 @@ PAIRS = (
 )
 TEXTS = ("text", "texts", "sentence", "review", "tweet", "comment", "document", "content", "body", "premise",
          "question")  # fmt: skip
-LABELS = ("label", "gold_label", "labels", "category", "class", "sentiment", "target", "score", "rating", "stars")
+LABELS = (
+    "label",
+    "gold_label",
+    "labels",
+    "category",
+    "class",
+    "sentiment",
+    "target",
+    "score",
+    "rating",
+    "stars",
+)
 NO_GOLD_LABEL = "-"  # a pair on which the annotators of SNLI do not agree
 TextFormat = Literal["sst", "mtl-16", "parallel", "csv", "tsv", "json"]
 FORMATS: tuple[TextFormat, ...] = get_args(TextFormat)
-_ENDINGS: dict[str, TextFormat] = {".csv": "csv", ".tsv": "tsv", ".jsonl": "json", ".ndjson": "json", ".json": "json"}
+_ENDINGS: dict[str, TextFormat] = {
+    ".csv": "csv",
+    ".tsv": "tsv",
+    ".jsonl": "json",
+    ".ndjson": "json",
+    ".json": "json",
+}
 _WHOLE = re.compile(r"(-?[0-9]{1,15})\.0+")
 _MAX_CHARACTERS = 2**31 - 1  # of a value in CSV; the limit of the module csv is 131,072
 
@@ -81,22 +99,29 @@ class ExampleTable(NamedTuple):
         """Return a column. Raises UserError if the table does not have it exactly once."""
         if column is None or self.names.count(column) != 1:
             listed = ", ".join(map(quoted, self.names[:12]))
-            what = "no column has a usual name" if column is None else f"no column, or several, named {quoted(column)}"
+            what = (
+                "no column has a usual name"
+                if column is None
+                else f"no column, or several, named {quoted(column)}"
+            )
             raise UserError(f"{self.source}: {what}. Name one of {listed}.")
         return column
 
     def value(self, number: int, row: Mapping[str, Any], column: str) -> Any:
         """Return a value of a row. Raises UserError if the row has no such column."""
         if column not in row:
-            raise UserError(f"{self.key(number)}: there is no {quoted(column)}, which the first line has. Fix it.")
+            raise UserError(
+                f"{self.key(number)}: there is no {quoted(column)}, which the first line has. Fix it."
+            )
         return row[column]
 
 
 def read_texts(path: str, options: TextOptions | None = None) -> list[TextExample]:
-    """Return the examples of a file or of a dataset (`hf:NAME[:CONFIG][@SPLIT]`). Raises UserError if it is invalid.
+    """Return the examples of a file or of a dataset (`hf:NAME[:CONFIG][@SPLIT]`).
 
-    If only some have a label, the others are dropped. So are pairs with the label `-`, on which annotators did not
-    agree. Three parallel files (SNLI) are read by one of their paths or by their common part, `snli/dev`.
+    Raises UserError if it is invalid. If only some have a label, the others are dropped. So are pairs with
+    the label `-`, on which annotators did not agree. Three parallel files (SNLI) are read by one of their
+    paths or by their common part, `snli/dev`.
     """
     options = options or TextOptions()
     examples = list(_examples(_table(path, options.format), options))
@@ -187,7 +212,9 @@ def _labelled_lines(path: str, format: Literal["sst", "mtl-16"]) -> ExampleTable
 def _parallel_table(paths: tuple[str, ...]) -> ExampleTable:
     columns = [list(read_lines(one)) for one in paths]
     if len(set(map(len, columns))) > 1:
-        raise UserError(f"{', '.join(paths)}: the numbers of lines differ. Line n of each file must belong together.")
+        raise UserError(
+            f"{', '.join(paths)}: the numbers of lines differ. Line n of each file must belong together."
+        )
     names = ["premise", "hypothesis", "label"]
     rows = [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
     return ExampleTable(paths[-1], names, list(enumerate(rows, 1)))
@@ -199,7 +226,10 @@ def _tsv_rows(path: str) -> Iterator[tuple[int, list[str]]]:
 
 
 def _csv_rows(path: str) -> Iterator[tuple[int, list[str]]]:
-    """Yield rows of CSV, quoted as in RFC 4180. If the first line has no comma, semicolons or tabs separate values."""
+    """Yield rows of CSV, quoted as in RFC 4180.
+
+    If the first line has no comma, semicolons or tabs separate values.
+    """
     lines = read_lines(path, ends=True)
     first = next(lines, "")
     delimiter = next((sign for sign in ",;\t" if sign in first), ",")
@@ -230,15 +260,22 @@ def _cells_table(path: str, cells: Iterator[tuple[int, list[str]]]) -> ExampleTa
 
 
 def json_table(path: str) -> ExampleTable:
-    """Read one object per line, or a list. The first one's keys are the columns. Raises UserError if one is invalid."""
-    numbered = ((number, line) for number, line in enumerate(read_lines(path), 1) if line and not line.isspace())
+    """Read one object per line, or a list.
+
+    The first one's keys are the columns. Raises UserError if one is invalid.
+    """
+    numbered = (
+        (number, line) for number, line in enumerate(read_lines(path), 1) if line and not line.isspace()
+    )
     number, line = next(numbered)
     if line.lstrip().startswith("["):
         text = "\n".join([line, *(line for _, line in numbered)])
         rows = list(enumerate(parse_form(list[dict[str, Any]], text, path), 1))
     else:
         lines = itertools.chain([(number, line)], numbered)
-        rows = [(number, parse_form(dict[str, Any], line, f"{path}: line {number}")) for number, line in lines]
+        rows = [
+            (number, parse_form(dict[str, Any], line, f"{path}: line {number}")) for number, line in lines
+        ]
     return ExampleTable(path, list(rows[0][1]) if rows else [], rows)
 
 
@@ -282,7 +319,9 @@ def _label(value: object, key: str, options: TextOptions) -> str | float | None:
     if options.regression:
         number = _number(value)
         if not math.isfinite(number):
-            raise UserError(f"{key}: the label {quoted(value)} is not a number. Fix it, or name another column.")
+            raise UserError(
+                f"{key}: the label {quoted(value)} is not a number. Fix it, or name another column."
+            )
         return number
     if isinstance(value, bool):
         value = str(value).lower()
@@ -295,12 +334,17 @@ def _label(value: object, key: str, options: TextOptions) -> str | float | None:
         classes = "Numbers need task.regression"
         if options.labels:
             classes = f"There are {', '.join(options.labels)}; task.labels can name others"
-        raise UserError(f"{key}: the label {quoted(value)} is not a class. Fix it, or name another column. {classes}.")
+        raise UserError(
+            f"{key}: the label {quoted(value)} is not a class. Fix it, or name another column. {classes}."
+        )
     return label
 
 
 def class_name(text: str) -> str:
-    """Return the name of a class. A whole number may have zeros after its point, as pandas writes some columns."""
+    """Return the name of a class.
+
+    A whole number may have zeros after its point, as pandas writes some columns.
+    """
     text = text.strip()
     whole = _WHOLE.fullmatch(text)
     return str(int(whole[1])) if whole else text
@@ -308,7 +352,9 @@ def class_name(text: str) -> str:
 
 def _number(value: object) -> float:
     try:
-        return math.nan if isinstance(value, bool) or not isinstance(value, (int, float, str)) else float(value)
+        return (
+            math.nan if isinstance(value, bool) or not isinstance(value, (int, float, str)) else float(value)
+        )
     except (ValueError, OverflowError):
         return math.nan
 
@@ -330,7 +376,9 @@ GLUE = {
     "cola": GlueTask("sentence", None, ("unacceptable", "acceptable"), ("matthews",)),
     "sst2": GlueTask("sentence", None, ("negative", "positive"), ("accuracy",)),
     "mrpc": GlueTask(*_SENTENCES, ("not_equivalent", "equivalent"), ("f1", "accuracy"), "equivalent"),
-    "qqp": GlueTask("question1", "question2", ("not_duplicate", "duplicate"), ("f1", "accuracy"), "duplicate"),
+    "qqp": GlueTask(
+        "question1", "question2", ("not_duplicate", "duplicate"), ("f1", "accuracy"), "duplicate"
+    ),
     "stsb": GlueTask(*_SENTENCES, (), ("pearson", "spearman")),
     "mnli": GlueTask(*_PREMISE, _NLI, ("accuracy",)),
     "qnli": GlueTask("question", "sentence", _ENTAILED, ("accuracy",)),

@@ -56,7 +56,9 @@ def test_position_codes_need_all_heads(code: str) -> None:
     assert [heads.queries_BHQE.shape[1] for heads in given] == [2 if code == "none" else 4, 4]
 
 
-@pytest.mark.parametrize(("scales", "convention"), [((3, 1), "width"), ((1, 3), "half"), (("N/90", 3), "width")])
+@pytest.mark.parametrize(
+    ("scales", "convention"), [((3, 1), "width"), ((1, 3), "half"), (("N/90", 3), "width")]
+)
 def test_only_the_first_heads_of_scale_1_are_alone(scales: tuple[int | str, ...], convention: str) -> None:
     assert all(layer.core.num_alone == 0 for layer in trunk_of(*scales, convention=convention).layers)  # pyright: ignore
 

@@ -30,10 +30,14 @@ def made(kind: str, shared: bool) -> tuple[LayerBias, Tensor]:
     heads = 1 if shared else HEADS
     if kind == "factors":
         q, k = torch.randn(heads, UNITS, RANK), torch.randn(heads, UNITS, RANK)
-        values = [[[(q[h, i] * k[h, j]).sum() for j in range(UNITS)] for i in range(UNITS)] for h in range(heads)]
+        values = [
+            [[(q[h, i] * k[h, j]).sum() for j in range(UNITS)] for i in range(UNITS)] for h in range(heads)
+        ]
         return FactorBias(q, k, HEADS), torch.tensor(values).expand(HEADS, -1, -1)
     by_offset = torch.randn(heads, 2 * UNITS - 1)
-    values = [[[by_offset[h, j - i + UNITS - 1] for j in range(UNITS)] for i in range(UNITS)] for h in range(heads)]
+    values = [
+        [[by_offset[h, j - i + UNITS - 1] for j in range(UNITS)] for i in range(UNITS)] for h in range(heads)
+    ]
     return OffsetBias(by_offset, HEADS), torch.tensor(values).expand(HEADS, -1, -1)
 
 

@@ -42,7 +42,8 @@ def test_segments_of_characters_reach_the_stack(down: str) -> None:
     codepoints, mask = torch.randint(32, 999, (1, 32)), torch.ones(1, 32, dtype=torch.bool)
     with torch.no_grad():
         one, other, none = (
-            encoder(codepoints, mask, (torch.arange(32)[None] >= start).long()).pooled for start in (17, 18, 32)
+            encoder(codepoints, mask, (torch.arange(32)[None] >= start).long()).pooled
+            for start in (17, 18, 32)
         )
     assert not torch.equal(one, none)
     # Character 17 is the second of its group, whose first one decides.

@@ -32,7 +32,9 @@ def test_equals_linear(by_onednn: bool, shape: tuple[int, ...], biased: bool) ->
     torch.testing.assert_close(ours, wanted, atol=1e-4, rtol=1e-5)
     by = torch.randn_like(wanted)
     for one, other in zip(
-        torch.autograd.grad((ours * by).sum(), inputs), torch.autograd.grad((wanted * by).sum(), inputs), strict=True
+        torch.autograd.grad((ours * by).sum(), inputs),
+        torch.autograd.grad((wanted * by).sum(), inputs),
+        strict=True,
     ):
         torch.testing.assert_close(one, other, atol=1e-4, rtol=1e-5)
 
@@ -60,7 +62,11 @@ def test_no_less_exact_than_the_type_allows(
     def results(fast: bool, dtype: torch.dtype, change: Any) -> list[Tensor]:
         given = [change(tensor.to(dtype)).requires_grad_() for tensor in inputs]
         bias = given[2] if biased else None
-        output = dense._OneDnnLinear.apply(given[0], given[1], bias) if fast else F.linear(given[0], given[1], bias)
+        output = (
+            dense._OneDnnLinear.apply(given[0], given[1], bias)
+            if fast
+            else F.linear(given[0], given[1], bias)
+        )
         return [output, *torch.autograd.grad((output * change(by.to(dtype))).sum(), given)]
 
     ours = results(True, torch.float32, lambda tensor: tensor.clone(memory_format=torch.preserve_format))

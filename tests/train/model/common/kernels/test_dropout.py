@@ -29,7 +29,8 @@ def test_places_are_independent() -> None:
     zero = (dropout(torch.ones(1_000_000), 0.25, training=True) == 0).double()
     for lag in (1, 2, 3, 4, 8):
         assert (zero[lag:] * zero[:-lag]).mean().item() == pytest.approx(0.0625, abs=0.002)
-    assert zero.view(-1, 4).mean(dim=0).tolist() == pytest.approx([0.25] * 4, abs=0.004)  # four places share a draw
+    # Four places share a draw.
+    assert zero.view(-1, 4).mean(dim=0).tolist() == pytest.approx([0.25] * 4, abs=0.004)
 
 
 def test_seeds_decide() -> None:
@@ -56,7 +57,9 @@ def test_evaluation_and_no_rate_change_nothing() -> None:
     seed=st.integers(0, 2**31),
 )
 @settings(max_examples=40)
-def test_equals_a_mask_and_a_product(shape: list[int], queries: int, keys: int, rate: float, seed: int) -> None:
+def test_equals_a_mask_and_a_product(
+    shape: list[int], queries: int, keys: int, rate: float, seed: int
+) -> None:
     """Values and gradients of dropout, and of attention's average with it, by what autograd makes of the formulas."""
     torch.manual_seed(seed)
     weights = torch.rand(*shape, queries, keys, dtype=torch.float64) + 0.1

@@ -63,7 +63,9 @@ def test_the_example_passes_the_tests_of_its_slot() -> None:
 
 @pytest.mark.usefixtures("part")
 def test_the_example_averages_real_characters() -> None:
-    down = test_slots.SLOTS[SLOT].config_class(NAME)(rate=3).build(test_slots.Dimensions(8, 2, 8, 0.0, "gelu"))
+    down = (
+        test_slots.SLOTS[SLOT].config_class(NAME)(rate=3).build(test_slots.Dimensions(8, 2, 8, 0.0, "gelu"))
+    )
     x, mask = torch.randn(1, 7, 8), torch.tensor([[True] * 5 + [False] * 2])
     units, valid, grouping, characters = down(x, mask)
     assert valid.tolist() == [[True, True, False]]

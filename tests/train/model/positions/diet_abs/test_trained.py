@@ -30,7 +30,9 @@ def loop_of(corpus: str, *, positions: Any, at_input: str, steps: int) -> Loop:
     train = {"steps": steps, "global_batch": 32, "length": LENGTH, "learning_rate": 0.003, "warmup": 0.05,
              "streams": 2, "threads": 1, "validation_windows": 8}  # fmt: skip
     objective = {"name": "masked_characters", "buckets": 512}
-    return Loop(build(PretrainRecipe, {"model": model, "objective": objective, "train": train}, source="test"), corpus)
+    return Loop(
+        build(PretrainRecipe, {"model": model, "objective": objective, "train": train}, source="test"), corpus
+    )
 
 
 def shift(loop: Loop) -> float:
@@ -45,7 +47,9 @@ def shift(loop: Loop) -> float:
 @pytest.mark.slow
 def test_absolute_codes_learn_to_shift(corpus: str) -> None:
     """Behaviour 3: DIET-ABS can be any matrix, and becomes nearly one of offsets; at first it is none at all."""
-    loop = loop_of(corpus, positions={"name": "diet_abs", "rank": 16, "max_units": 64}, at_input="none", steps=400)
+    loop = loop_of(
+        corpus, positions={"name": "diet_abs", "rank": 16, "max_units": 64}, at_input="none", steps=400
+    )
     assert shift(loop) == pytest.approx(1.13, abs=0.05)  # of independent entries: 2 / sqrt(pi)
     loop.train_until(400, lambda line: None)
     assert shift(loop) < 0.7
@@ -73,12 +77,18 @@ def walks(tmp_path_factory: pytest.TempPathFactory) -> str:
 def likeness(corpus: str, positions: Any) -> tuple[float, float]:
     """Of the vectors of one letter at two places, the mean cosine after training; and the loss at the end.
 
-    In each there is an input position as well. What no longer helps decays, as it does in the paper's 500,000 steps; so
-    that 400 do, the weight decay is a hundred times as strong.
+    In each there is an input position as well. What no longer helps decays, as it does in the paper's 500,000
+    steps; so that 400 do, the weight decay is a hundred times as strong.
     """
     model = {
         "width": 32,
-        "embedder": {"buckets": 512, "hashes": 4, "max_characters": 32, "positions": "learned", "segments": 0},
+        "embedder": {
+            "buckets": 512,
+            "hashes": 4,
+            "max_characters": 32,
+            "positions": "learned",
+            "segments": 0,
+        },
         "downsampler": "identity",
         "upsampler": "identity",
         "trunk": {"layers": 1, "heads": 4, "inner_width": 64, "dropout": 0.0, "positions": positions},
@@ -94,7 +104,9 @@ def likeness(corpus: str, positions: Any) -> tuple[float, float]:
         places = torch.arange(1, 25).expand(16, -1)
         vectors = torch.nn.functional.normalize(loop.encoder.embed_characters(letters, places), dim=-1)
     cosines = vectors @ vectors.transpose(1, 2)
-    return cosines[:, ~torch.eye(24, dtype=torch.bool)].mean().item(), sum(line["loss"] for line in lines[-50:]) / 50
+    return cosines[:, ~torch.eye(24, dtype=torch.bool)].mean().item(), sum(
+        line["loss"] for line in lines[-50:]
+    ) / 50
 
 
 @pytest.mark.slow

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from tokenfree.train.tasks.examples.noise import RATES, Scheme, add_noise
 
 SCHEMES: tuple[Scheme, ...] = get_args(Scheme)
-LETTERS = "".join(chr(0x4E00 + number) for number in range(20_000))  # all different, so that each can be found again
+# All different, so that each can be found again.
+LETTERS = "".join(chr(0x4E00 + number) for number in range(20_000))
 TEXTS = st.text(
     st.sampled_from("aZß İıſΣςσǅéЖж1 _\ue003\x04日👩\U0001f600") | st.characters(exclude_categories=("Cs",))
 )
@@ -19,7 +20,9 @@ TEXTS = st.text(
 def runs(text: str) -> list[int]:
     """How often each letter of a noised `LETTERS` stands in a row."""
     codepoints = np.array([ord(character) for character in text])
-    return np.diff(np.flatnonzero(np.append(np.append(True, codepoints[1:] != codepoints[:-1]), True))).tolist()
+    return np.diff(
+        np.flatnonzero(np.append(np.append(True, codepoints[1:] != codepoints[:-1]), True))
+    ).tolist()
 
 
 def test_drop_keeps_nine_in_ten() -> None:
@@ -60,7 +63,9 @@ def test_random_case_is_a_coin_for_each_letter() -> None:
 def test_the_same_again_for_a_seed_and_an_example(scheme: Scheme) -> None:
     text = "Words of an example, upper and lower. " * 3
     noised = [add_noise(text, scheme, seed=seed, example=name) for seed in (0, 1) for name in (0, 1, "dev:1")]
-    assert noised == [add_noise(text, scheme, seed=seed, example=name) for seed in (0, 1) for name in (0, 1, "dev:1")]
+    assert noised == [
+        add_noise(text, scheme, seed=seed, example=name) for seed in (0, 1) for name in (0, 1, "dev:1")
+    ]
     assert len(set(noised)) == (1 if scheme == "uppercase" else 6)
 
 
@@ -101,14 +106,20 @@ def test_a_higher_rate_strikes_more_and_what_a_lower_one_struck(scheme: Scheme) 
         if scheme == "drop":
             return set(map(ord, set(text) - set(noised)))
         if scheme == "repeat":
-            return {ord(letter) for letter, count in zip(dict.fromkeys(noised), runs(noised), strict=True) if count > 1}
+            return {
+                ord(letter)
+                for letter, count in zip(dict.fromkeys(noised), runs(noised), strict=True)
+                if count > 1
+            }
         return {place for place, letter in enumerate(noised) if letter == "A"}
 
     share = 0.5 if scheme == "random_case" else 1
     few, more = struck(0.1), struck(0.4)
     assert few < more
     assert (len(few) / 20_000, len(more) / 20_000) == pytest.approx((0.1 * share, 0.4 * share), abs=0.01)
-    assert add_noise(text, scheme, seed=0, example=0, rate=RATES[scheme]) == add_noise(text, scheme, seed=0, example=0)
+    assert add_noise(text, scheme, seed=0, example=0, rate=RATES[scheme]) == add_noise(
+        text, scheme, seed=0, example=0
+    )
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)

@@ -116,7 +116,11 @@ def test_some_by_hand(test_data: Path) -> None:
     first = "Two women are embracing while holding to go packages . "
     assert snli == ("labels.dev:2", first, "Two woman are holding packages . ", "entailment")
     korean = text("xnli-ko/xnli.dev.ko.tsv", 1)
-    assert korean[1:] == ('그리고 그가 말했다, "엄마, 저 왔어요."', "그는 한마디도 하지 않았다.", "contradiction")
+    assert korean[1:] == (
+        '그리고 그가 말했다, "엄마, 저 왔어요."',
+        "그는 한마디도 하지 않았다.",
+        "contradiction",
+    )
     aymara = text("americasnli/dev/aym.tsv", 1)
     assert aymara[1:] == ("Jupax sanwa: Mamita, utankastwa.", "Jupax janiw mä ars arskänti", "contradiction")
     assert text("wisesight-thai/valid.jsonl", 0)[1].startswith("วันที่6/3/61 เสียอารมณ์มาเร้ย.")

@@ -37,8 +37,11 @@ def told(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def test_errors_of_our_own_end_the_run(told: list[str]) -> None:
-    callback = LossCallback("run", None, None, most=3)
-    for failures, own in (({0: PEER, 1: BUG}, {1: BUG}), ({0: UserError("no"), 1: LOST}, {0: UserError("no")})):
+    callback = LossCallback("run", None, None, max_losses=3)
+    for failures, own in (
+        ({0: PEER, 1: BUG}, {1: BUG}),
+        ({0: UserError("no"), 1: LOST}, {0: UserError("no")}),
+    ):
         with pytest.raises(GaveUp) as gave_up:
             callback._report(failures)
         assert list(gave_up.value.worker_failures) == list(own)
@@ -49,8 +52,12 @@ def test_errors_of_our_own_end_the_run(told: list[str]) -> None:
 
 
 def test_losses_are_counted_and_stops_are_not(told: list[str]) -> None:
-    callback = LossCallback("run", None, None, most=2)
-    several: list[dict[int, Exception]] = [{0: PEER, 1: LOST}, {0: Stopped("SIGTERM", 7, True), 1: LOST}, {0: PEER}]
+    callback = LossCallback("run", None, None, max_losses=2)
+    several: list[dict[int, Exception]] = [
+        {0: PEER, 1: LOST},
+        {0: Stopped("SIGTERM", 7, True), 1: LOST},
+        {0: PEER},
+    ]
     for failures in several:
         callback.after_worker_group_start(None)
         callback._report(failures)
@@ -67,7 +74,7 @@ def test_losses_are_counted_and_stops_are_not(told: list[str]) -> None:
 
 def test_a_loss_is_told_once_however_often_ray_comes_with_it(told: list[str]) -> None:
     """Ray Train looks five times a second at workers of a node that is taken away, until it is gone."""
-    callback = LossCallback("run", None, None, most=1)
+    callback = LossCallback("run", None, None, max_losses=1)
     for _ in range(3):
         callback._report({1: LOST})
     assert len(told) == 1
@@ -84,7 +91,7 @@ def test_the_coming_end_of_a_node_is_asked_for_once() -> None:
             return PreemptionInfo(deadline_ms=None, preempted_node_to_ranks={"b": [1], "a": [0]})
 
     channel = Channel()
-    notice = LossCallback("run", None, channel, most=1)
+    notice = LossCallback("run", None, channel, max_losses=1)
     for _ in range(3):
         notice.after_worker_group_poll_status(Status())
     assert channel.asked == [("the coming end of node a, b", True)]
@@ -93,10 +100,12 @@ def test_the_coming_end_of_a_node_is_asked_for_once() -> None:
     assert len(channel.asked) == 2
 
 
-def test_a_loss_is_an_event_of_the_run_and_of_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_loss_is_an_event_of_the_run_and_of_the_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     channel, lines = SimpleNamespace(post=SimpleNamespace(remote=lambda lines: lines)), list[Any]()
     monkeypatch.setattr(ray, "get", lines.extend)
-    LossCallback(str(tmp_path), None, channel, most=1)._report({1: LOST})
+    LossCallback(str(tmp_path), None, channel, max_losses=1)._report({1: LOST})
     (line,) = lines
     assert (line["event"], line["ranks"]) == ("worker_lost", [1])
     assert line["message"] in (tmp_path / "events.jsonl").read_text()
