@@ -276,3 +276,12 @@ def test_asserts_call_nothing_that_python_would_leave_out() -> None:
         if isinstance(call, (ast.Call, ast.NamedExpr)) and ast.unparse(call).partition("(")[0] != "isinstance"
     ]
     assert calls == []
+
+
+@pytest.mark.parametrize("name", ["preprocess", "pipelines", "train", "workflows"])
+def test_links_at_the_top_level_refuse_imports(name: str) -> None:
+    program = [sys.executable, "-c", f"import {name}"]
+    done = subprocess.run(program, capture_output=True, text=True, cwd=REPOSITORY)
+    assert done.stderr.splitlines()[-1] == (
+        f"ImportError: `{name}` is a link for readers into tokenfree/. Import tokenfree.{name} instead."
+    )
