@@ -291,7 +291,7 @@ def test_the_commands_of_the_pages_are_understood(page: Path) -> None:
         own = arguments[1 : arguments.index("--")] if "--" in arguments else arguments[1:]
         parser = cli._parser({name: module})
         options = [option for action in cli._actions(parser) for option in action.option_strings]
-        rest, _ = cli.separated(name, own, options, getattr(module, "KIND", None))
+        rest, _ = cli.split_arguments(name, own, options, getattr(module, "KIND", None))
         args = parser.parse_args([name, *rest])
         recipe = getattr(args, "recipe", None)
         if recipe and not recipe.endswith(".yaml") and recipe != "RECIPE":
