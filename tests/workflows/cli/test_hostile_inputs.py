@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from safetensors import SafetensorError
 
+from tests.conftest import REPOSITORY
 from tokenfree.core.errors import UserError
 from tokenfree.train.inference.embed import read_texts as read_corpus
 from tokenfree.train.tasks.examples.files import read_lines
@@ -24,7 +25,7 @@ from tokenfree.train.tasks.qa_squad import read_squad
 from tokenfree.train.tasks.qa_tydi import read_tydi
 from tokenfree.workflows import cli
 
-KEPT = Path(__file__).parents[1] / "formats" / "1"
+KEPT = REPOSITORY / "tests" / "formats" / "1"
 
 
 @pytest.fixture

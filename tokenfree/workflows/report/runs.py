@@ -498,9 +498,8 @@ def label_block(title: str, lines: Sequence[Line]) -> Block:
         return Block()
     gold, predicted = zip(*pairs, strict=True)
     labels = sorted({*gold, *predicted})
-    *scores, counts = map(
-        np.asarray, precision_recall_fscore_support(gold, predicted, labels=labels, zero_division=0)
-    )  # pyright: ignore
+    options: Any = {"labels": labels, "zero_division": 0}
+    *scores, counts = map(np.asarray, precision_recall_fscore_support(gold, predicted, **options))
     rows = [
         [
             labels[at],

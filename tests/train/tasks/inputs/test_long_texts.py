@@ -2,12 +2,12 @@
 
 import tracemalloc
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from tests.conftest import REPOSITORY
 from tests.train.conftest import WORDS
 from tokenfree.core.errors import UserError
 from tokenfree.core.settings import build
@@ -30,7 +30,7 @@ PLAIN: dict[str, Any] = {
     "downsampler": {"name": "identity"},
     "upsampler": {"name": "identity"},
 }
-SUBWORDS = Path(__file__).parents[2] / "formats" / "1" / "data" / "vocabulary" / "subwords.model"
+SUBWORDS = REPOSITORY / "tests" / "formats" / "1" / "data" / "vocabulary" / "subwords.model"
 TEXT = "The camelCase of ünïcode 世界 🙂, \x02 a\tlong" + "x" * 300 + " word.\n"
 KINDS: dict[str, Callable[[], TextInputs]] = {
     "characters": lambda: CharacterInputs(build(ModelConfig, PLAIN, source="test"), 64),
