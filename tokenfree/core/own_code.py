@@ -96,7 +96,7 @@ def hashes(settings: Any) -> dict[str, str]:
 
 
 def warn_of_changes(settings: Any, previous_hashes: Mapping[str, str], source: str) -> None:
-    """Warn about custom classes whose file has a different SHA-256 than in `before`."""
+    """Warn about custom classes whose file has a different SHA-256 than in `previous_hashes`."""
     now = hashes(settings)
     changed = [
         name for name in previous_hashes if now.get(name, previous_hashes[name]) != previous_hashes[name]

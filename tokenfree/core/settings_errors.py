@@ -19,7 +19,7 @@ def refusals(
 ) -> list[str]:
     """Turn errors of pydantic into problems of the mapping, one line per key, unknown keys first.
 
-    `known` returns the known keys at the place of an unknown one, if they can be listed.
+    `keys_at` returns the known keys at the place of an unknown one, if they can be listed.
     """
     unknown: list[str] = []
     messages: dict[Path, dict[str, None]] = {}

@@ -276,7 +276,7 @@ def sealed_record(holds: type[T], storage: Storage, name: str) -> T | None:
 
 
 def refuse_later(value: Any, supported: int, file: str) -> None:
-    """Raise UserError if the `format` of a value is later than the supported one, `known`."""
+    """Raise UserError if the `format` of a value is later than the supported one, `supported`."""
     version = value.get("format", 1) if isinstance(value, dict) else 1
     if isinstance(version, int) and version > supported:
         raise UserError(

@@ -186,7 +186,7 @@ def finished(
     *,
     check_inputs: bool = False,
 ) -> Manifest | None:
-    """Return the manifest if the job `wanted` (its identity) is complete, or None if it is to be run or resumed.
+    """Return the manifest if the job `job_identity` (its identity) is complete, or None if it is to be run or resumed.
 
     Inputs are hashed if their times differ from those of `_SUCCESS`, if the store reports none, or to
     `check_inputs`. Raises UserError if the directory holds another job or other files, and JobError if an

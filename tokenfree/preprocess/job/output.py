@@ -42,7 +42,7 @@ def begin(
     notice: Callable[[str], None] = print,
     number: str | None = None,
 ) -> PreprocessJob:
-    """Take the directory for the job whose identity is `wanted`, and record what it reads.
+    """Take the directory for the job whose identity is `job_identity`, and record what it reads.
 
     `number` is what `claimed` yielded. `notice` receives a line about earlier work that cannot be reused.
     Raises UserError if the directory cannot be written to, or the given SentencePiece model is invalid.

@@ -27,7 +27,8 @@ class Merge:
     """An iterator over (key, document) of the positions in the ascending `ranges`.
 
     Of documents with equal keys, the one with the smallest (language, id) stays. Documents whose key is in
-    `gone` (see `dropped_keys`) are dropped. Memory is bounded by `PIECE_CHARACTERS`, not by the ranges.
+    `dropped_keys` (see `dropped_keys`) are dropped. Memory is bounded by `PIECE_CHARACTERS`, not by the
+    ranges.
     """
 
     def __init__(
@@ -96,7 +97,7 @@ def contains_document(
     ranges: Sequence[KeyRange],
     dropped_keys: np.ndarray | None = None,
 ) -> bool:
-    """Return True if any document except those `gone` lies in the ranges.
+    """Return True if any document except those `dropped_keys` lies in the ranges.
 
     Reads data only if sidecars cannot tell.
     """

@@ -104,7 +104,7 @@ def decide_partitioning(
 def partitions(
     runs: Sequence[SortedRun], rule: Partitioning, dropped_file: str | None = None
 ) -> dict[Partition, DocumentSet]:
-    """Return the documents of all runs, except those in the file `gone`, by sorted partition, which may be empty."""
+    """Return the documents of all runs but those in `dropped_file`, by sorted partition, which may be empty."""
     documents: dict[Partition, DocumentSet] = {}
     for (drawn_split, language), batches in _by_draw(runs).items():
         if rule.moved is not None and drawn_split == rule.moved_to:

@@ -272,7 +272,7 @@ def _decode(path: str, source: Source, codec: Codec) -> Iterator[bytes | str]:
 def _salvage(
     path: str, start: int, block_start: int, block: bytes, codec: Codec, num_to_skip: int
 ) -> Iterator[bytes]:
-    """Yield what the stream at `start` has before the damage in `block` at `before`, without the first `given` bytes.
+    """Yield what the stream at `start` has before the damage in `block`, without its first `num_to_skip` bytes.
 
     A decompressor that fails drops the output of that call, so the stream is read again, and `block` byte by
     byte.

@@ -173,8 +173,8 @@ def list_inputs(
     """Return the files that `paths` (files, folders, globs, fsspec URLs) stand for, each once, sorted by path.
 
     Folders are searched recursively, and their links are followed. Folders and globs give only file names
-    that are `wanted`, outside the directory `output`. Raises UserError if a path of `field` stands for no
-    file or cannot be listed.
+    that are `accepts_name`, outside the directory `output`. Raises UserError if a path of `field` stands for
+    no file or cannot be listed.
     """
     by_place: dict[str, InputFile] = {}
     for path in paths:

@@ -30,8 +30,8 @@ def noise_scores(
     """Return the scores on a file of examples, first without noise, then with each scheme at each strength.
 
     Strengths are multiples of the share of characters that each scheme changes in the paper; the share is at
-    most 1. The run's own evaluation noise is not added. At most `most` examples of the file are used, evenly
-    spaced.
+    most 1. The run's own evaluation noise is not added. At most `max_examples` examples of the file are used,
+    evenly spaced.
     """
     rows: list[dict[str, Any]] = []
     clean, count = None, 0

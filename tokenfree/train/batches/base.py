@@ -106,7 +106,7 @@ def select(
     seed: int,
     sample_ids: np.ndarray,
 ) -> Selection:
-    """Select `fraction` of the usable items of each row without replacement, rounded, at least one and at most `most`.
+    """Select `fraction` of each row's usable items without replacement, at least one, at most `max_selected`.
 
     `counts`, int64 [b], is the number of items of each row. `usable`, bool [counts.sum()], covers the items
     of all rows.

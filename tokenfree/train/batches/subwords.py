@@ -34,7 +34,7 @@ def needed_pieces(objective: str, vocabulary: Vocabulary | None) -> list[str]:
 def subword_symbols(vocabulary: Vocabulary, *, as_characters: bool) -> Symbols:
     """Return the subwords of a vocabulary as targets: the `predictable` ones, by their ids.
 
-    If the input shows each as its characters (`shown`), the clue of a hidden subword is its number of
+    If the input shows each as its characters (`as_characters`), the clue of a hidden subword is its number of
     characters and whether it begins a word.
     """
     pieces = vocabulary.pieces()

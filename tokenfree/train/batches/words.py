@@ -35,7 +35,7 @@ class WordsOfText(NamedTuple):
 
 
 def text_words(text: str, original: str | None = None) -> WordsOfText:
-    """Find the words of a text. `before`, the text before its case changed, decides where words begin."""
+    """Find the words of a text. `original`, the text before its case changed, decides where words begin."""
     codepoints = codepoints_of(text)
     kept = np.flatnonzero((codepoints > BYTE_MASK) & ((codepoints < 0xD800) | (codepoints > 0xDFFF)))
     clean = codepoints[kept]
@@ -51,7 +51,10 @@ def text_words(text: str, original: str | None = None) -> WordsOfText:
 
 
 def _spans(original: np.ndarray, offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return byte spans of the words of `before`. Changing the case can change a letter's length in UTF-8."""
+    """Return byte spans of the words of `original`.
+
+    Changing the case can change a letter's length in UTF-8.
+    """
     original_offsets = byte_offsets(original)
     starts, ends = (
         offsets[np.searchsorted(original_offsets, span)]

@@ -257,7 +257,8 @@ def folder_model(
 ) -> tuple[StateDict, dict[str, Any]]:
     """Return the weights and the fields of config.json of an encoder, for modeling_tokenfree.py unless it `has_port`.
 
-    That file builds heads from the settings `own`. Raises UserError if no tokenizer can produce the model's
+    That file builds heads from the settings `settings`. Raises UserError if no tokenizer can produce the
+    model's
     input: its words are the subwords of its data, or it reads vectors.
     """
     encoder = model.encoder.encoder

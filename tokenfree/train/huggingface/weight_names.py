@@ -179,7 +179,7 @@ def require(fields: Mapping[str, Any], **values: Any) -> None:
 
 
 def differences(config: ModelConfig, expected: Mapping[str, Any]) -> list[str]:
-    """Return a problem for each dotted key in `wanted` and `SETTINGS` that has another value in `config`, if any."""
+    """Return a problem for each dotted key in `expected` and `SETTINGS` that has another value in `config`, if any."""
     mapping, wrong = to_mapping(config), []
     for key, value in {**SETTINGS, **expected}.items():
         actual = value_at(mapping, key.partition(".")[2], value)

@@ -664,7 +664,7 @@ def text_vectors(encoder: TextEncoder, part: Part, spec: Wanted) -> list[TextVec
 
 
 def spans(text: str, max_characters: int) -> list[tuple[int, int]]:
-    """Return spans of at most `most` characters, in codepoints, that begin at sentences if possible, else at words."""
+    """Return spans of at most `max_characters` codepoints that begin at sentences if possible, else at words."""
     if len(text) <= max_characters:
         return [(0, len(text))]
     starts = [start for start, _ in cut(text, sentence_starts(text).astype(np.int64), max_characters)]

@@ -319,7 +319,7 @@ def _unpickled(job: bytes) -> Job:
 
 
 def uses_gpus(device: str, there: float, min_workers: int) -> bool:
-    """Return True if each of at least `least` workers gets a GPU, by `train.device` and the GPUs that Ray has now."""
+    """Return True if each of at least `min_workers` workers gets a GPU that Ray has now, by `train.device`."""
     return device == "cuda" or (device == "auto" and there >= min_workers)
 
 

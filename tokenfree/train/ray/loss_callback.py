@@ -13,8 +13,9 @@ from tokenfree.train.runs.run import Run
 class LossCallback(WorkerGroupCallback):
     """A callback that ends the run or records an event when workers fail. Ray restarts workers without limit.
 
-    It raises `GaveUp` if a worker raised an error itself, which would recur, or after `most` losses. Stops
-    with a checkpoint are not counted. Workers are asked to stop before their node is drained and removed.
+    It raises `GaveUp` if a worker raised an error itself, which would recur, or after `max_losses` losses.
+    Stops with a checkpoint are not counted. Workers are asked to stop before their node is drained and
+    removed.
     """
 
     def __init__(self, run: str, owner: str | None, channel: Any, max_losses: int) -> None:

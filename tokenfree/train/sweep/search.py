@@ -136,7 +136,7 @@ def is_whole_grid(sweep: SweepRecipe) -> bool:
 
 
 def num_foreseen(sweep: SweepRecipe, num_settings: int) -> int:
-    """Return how many of `wanted` settings do not depend on reports of trials."""
+    """Return how many of `num_settings` settings do not depend on reports of trials."""
     return min(num_settings, sweep.searcher.startup) if isinstance(sweep.searcher, Tpe) else num_settings
 
 

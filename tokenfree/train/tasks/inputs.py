@@ -96,7 +96,7 @@ class TextInputs(ABC):
     def encode(self, text: str, original: str | None = None) -> TextSymbols:
         """Return a text of any length.
 
-        A model of words splits it as in `before`, the text with its original case.
+        A model of words splits it as in `original`, the text with its original case.
         """
 
     def size(self, parts: Sequence[TextSymbols]) -> int:

@@ -208,7 +208,7 @@ def _address(host: str) -> str:
 
 
 def _free_port(preferred: int = 0) -> int:
-    """Return a free port: `wanted`, if it is free."""
+    """Return a free port: `preferred`, if it is free."""
     with socket.socket() as free:
         try:
             free.bind((LOOPBACK, preferred))

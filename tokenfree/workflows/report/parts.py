@@ -103,7 +103,7 @@ def percent(value: float | None) -> str:
 
 
 def cut(text: str, max_length: int) -> str:
-    """Return at most `most` characters of `text`. A longer text ends with an ellipsis."""
+    """Return at most `max_length` characters of `text`. A longer text ends with an ellipsis."""
     return text if len(text) <= max_length else text[: max_length - 1] + "…"
 
 

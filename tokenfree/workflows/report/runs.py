@@ -53,7 +53,7 @@ class Predictions(NamedTuple):
 
 
 def _data_of(fingerprint: str, recorded: Data | None, data_by_fingerprint: Mapping[str, Data]) -> Data | None:
-    """Return the training data of a run: `known` by fingerprint, or at the recorded paths if unchanged there."""
+    """Return the training data of a run by fingerprint, or at the recorded paths if unchanged there."""
     if fingerprint in data_by_fingerprint:
         return data_by_fingerprint[fingerprint]
     if recorded is None or not all((Path(path) / "manifest.json").is_file() for path in paths_of(recorded)):

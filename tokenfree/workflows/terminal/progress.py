@@ -221,7 +221,7 @@ class EmbeddingLine(LiveLine):
     _shards = _texts = _characters = _made = 0
 
     def __call__(self, record: "ShardRecord", is_new: bool) -> None:
-        """Add a shard. `made` is False if an earlier command wrote it."""
+        """Add a shard. `is_new` is False if an earlier command wrote it."""
         seconds = time.monotonic() - self.began
         self._shards += 1
         self._texts += record.texts

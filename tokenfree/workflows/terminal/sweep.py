@@ -128,7 +128,7 @@ class SweepTable:
 
 
 def frame(history: History, summary: str, max_trials: int) -> RenderableType:
-    """Return the table of at most `most` trials: running ones first, then the best ones.
+    """Return the table of at most `max_trials` trials: running ones first, then the best ones.
 
     Settings are never cut.
     """

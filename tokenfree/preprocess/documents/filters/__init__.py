@@ -1,1 +1,1 @@
-""""""
+"""Filters of documents, one topic a file."""

@@ -15,7 +15,7 @@ from tokenfree.preprocess.text.characters import codepoints_of, scripts_of
 
 
 def is_of_languages(tag: str, languages: Iterable[str]) -> bool:
-    """Return True if a tag lies in one of the ranges `wanted`: `zh` includes `zh-Hant` (RFC 4647, section 3.3.1)."""
+    """Return True if a tag lies in one of the ranges `languages`: `zh` includes `zh-Hant` (RFC 4647, section 3.3.1)."""
     lower = tag.lower()
     return any(
         lower == language.lower() or lower.startswith(f"{language.lower()}-") for language in languages

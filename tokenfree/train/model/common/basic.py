@@ -52,13 +52,13 @@ def count_parameters(*modules: nn.Module) -> int:
 
 
 def refuse_more(number: int, limit: int, what: str, key: str) -> None:
-    """Raise UserError if `number` exceeds `most`, the number of table rows that `key` sets."""
+    """Raise UserError if `number` exceeds `limit`, the number of table rows that `key` sets."""
     if number > limit:
         raise UserError(f"{number} {what} are more than {key}, {limit}; cut the text or raise it")
 
 
 def too_many(number: int | None, limit: int, what: str, key: str) -> Iterator[str]:
-    """Yield a problem if the `most` table rows set by `key` do not suffice for `number` items, such as units."""
+    """Yield a problem if the `limit` table rows set by `key` do not suffice for `number` items, such as units."""
     if number is not None and number > limit:
         yield f"{key}: {limit} is less than the {what} of an example, {number}"
 

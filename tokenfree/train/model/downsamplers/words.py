@@ -118,9 +118,9 @@ def sum_over_words(x_BCD: Tensor, words: WordSpans) -> Tensor:
 
 
 def largest_in_words(x_BCD: Tensor, words: WordSpans, minimum: float) -> Tensor:
-    """Return the maximum of `least` and each word's rows, [B, U, D].
+    """Return the maximum of `minimum` and each word's rows, [B, U, D].
 
-    Rows beyond the text must not exceed `least`.
+    Rows beyond the text must not exceed `minimum`.
     """
     num_words = words.valid_BU.shape[1]
     max_ND = x_BCD.new_full((len(x_BCD) * num_words, x_BCD.shape[-1]), minimum)
