@@ -40,7 +40,7 @@ def test_a_folder_in_the_making_is_named(canine: str, lines: str, tmp_path: Path
     (tmp_path / "out" / "_SUCCESS").unlink()
     capsys.readouterr()
     assert cli.main(["verify", out]) == 1
-    assert f"{out}: not complete, or its vectors.json or _SUCCESS is damaged; run" in capsys.readouterr().err
+    assert f"{out}: not complete; run the command" in capsys.readouterr().err
     assert cli.main(["inspect", out]) == 2
     assert f"{out}: not complete; run `tokenfree embed` again" in capsys.readouterr().err
 
