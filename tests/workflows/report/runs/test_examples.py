@@ -51,7 +51,8 @@ def test_a_run_shows_its_context_and_predictions(run: Path, data: Path, tmp_path
     found = evaluate(str(run), str(data))
     value, note = page.cards[USES]
     assert value == ("Yes" if found["margin_low"] > 0 else "Not yet")
-    assert f"(95% interval {found['margin_low']:.2f} to {found['margin_high']:.2f})" in note
+    low, high = sorted(abs(found[name]) for name in ("margin_low", "margin_high"))
+    assert f"(95% interval {low:.2f} to {high:.2f})" in note
     assert page.cards[PROBE][0] == f"{found['probe']:.2f} nats"
     header, *rows = examples(page)
     assert header == ["text", "hidden", "first", "second", "third"]
