@@ -1,6 +1,6 @@
 """Export a run as an ONNX graph for any batch and length, and compare onnxruntime's outputs with PyTorch's.
 
-Parts of the model check `torch.compiler.is_exporting` if their steps depend on a length.
+Parts of the model check `common.tracing.is_exporting` if their steps depend on a length.
 
 B batch, C characters (or bytes, or subwords), U units, D width, K classes
 """

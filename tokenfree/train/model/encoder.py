@@ -28,6 +28,7 @@ from tokenfree.train.model.common.basic import (
 )
 from tokenfree.train.model.common.initialisation import Initialisation, initialise
 from tokenfree.train.model.common.slots import TrunkConfig
+from tokenfree.train.model.common.tracing import is_exporting
 
 _SLOTS = "tokenfree.train.model.common.slots"
 EMBEDDER = Slot("tokenfree.train.model.embedders", "codepoint_hash", f"{_SLOTS}.EmbedderConfig")
@@ -270,7 +271,7 @@ class Encoder(nn.Module):
         down, units_BUD = self.encode(codepoints_BC, mask_BC, segments_BC, unit_ends_BU, global_BC)
         y_BCD = self.upsampler(units_BUD, down.grouping, down.characters_BCD, mask_BC, targets_BP)
         # The graph would lose a slice of the whole example.
-        if targets_BP is None and torch.compiler.is_exporting():
+        if targets_BP is None and is_exporting():
             y_BCD = y_BCD.index_select(1, torch.arange(num_characters, device=y_BCD.device))
         elif targets_BP is None:
             y_BCD = y_BCD[:, :num_characters]
@@ -303,7 +304,7 @@ class Encoder(nn.Module):
     def padded(self, codepoints_BC: Tensor, *others_BC: Tensor | None) -> tuple[Any, ...]:
         """Pad symbols, and tensors that accompany them such as the mask, with zeros to at least one unit."""
         missing: Any = self.downsampler.min_characters - codepoints_BC.shape[1]
-        exporting = torch.compiler.is_exporting()  # the exported graph must hold for sequences of any length
+        exporting = is_exporting()  # the exported graph must hold for sequences of any length
         if exporting:
             missing = torch.sym_max(missing, 0)
         if not exporting and missing <= 0:

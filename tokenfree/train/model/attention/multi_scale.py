@@ -19,6 +19,7 @@ from tokenfree.train.model.common.attention import ALL_HEADS, Core, Heads, PairV
 from tokenfree.train.model.common.basic import Dimensions, round_up
 from tokenfree.train.model.common.kernels import dropout
 from tokenfree.train.model.common.slots import AttentionConfig, TrunkConfig
+from tokenfree.train.model.common.tracing import is_exporting
 
 Number = TypeVar("Number", int, Tensor)
 
@@ -155,7 +156,7 @@ class MultiScaleAttention(Core):
 
     def _block(self, scale: int | str, num_units: int) -> int | None:
         """Return the size of blocks in the longest example. 0: units attend only to themselves; None: all pairs."""
-        if torch.compiler.is_exporting():
+        if is_exporting():
             return 0 if isinstance(scale, int) and reach(scale, self.convention) == 0 else None
         block = round_up(reach(resolve_width(scale, num_units), self.convention), 16)
         return block if block == 0 or 3 * block < num_units else None

@@ -17,6 +17,7 @@ from tokenfree.train.model.common.attention import ALL_HEADS, Core, Heads, Layer
 from tokenfree.train.model.common.basic import Dimensions, round_up
 from tokenfree.train.model.common.kernels import Dense
 from tokenfree.train.model.common.slots import AttentionConfig, TrunkConfig
+from tokenfree.train.model.common.tracing import is_exporting
 
 
 class Blocks(NamedTuple):
@@ -204,13 +205,13 @@ class SlidingGlobalAttention(Core):
         positions_U = torch.arange(num_units, device=valid_BU.device)
         is_global_BU = (marked_BU | (positions_U == 0)) & valid_BU
         positions_BU = torch.where(is_global_BU, positions_U, num_units)
-        if torch.compiler.is_exporting():  # the same shape for any number of units
+        if is_exporting():  # the same shape for any number of units
             unused_BG = torch.full_like(positions_BU[:, :1], num_units).expand(-1, self.num_global)
             positions_BU, room = torch.cat([positions_BU, unused_BG], dim=1), self.num_global
         return GlobalUnits(positions_BU.topk(room, largest=False, sorted=True).values, num_units, same=False)
 
     def _blocks(self, num_units: int, num_global: int) -> Blocks | None:
-        if torch.compiler.is_exporting():
+        if is_exporting():
             return None
         size = min(round_up(self.window, 16), -(-num_units // self.dilation))
         if size + 2 * self.window + num_global >= num_units:

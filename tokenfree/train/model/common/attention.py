@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from tokenfree.train.model.common.kernels import average, draws_here, dropout
+from tokenfree.train.model.common.tracing import is_exporting
 
 
 class Heads(NamedTuple):
@@ -189,7 +190,7 @@ class OffsetBias(LayerBias):
         return expand_heads(bias, heads, self.num_heads, 0)
 
     def dense(self, heads: slice) -> Tensor:
-        if torch.compiler.is_exporting():
+        if is_exporting():
             positions_U = torch.arange(self.by_offset.shape[1] // 2 + 1, device=self.by_offset.device)
             return self(heads, positions_U[:, None], positions_U)
         bias_HUU: Tensor = _Toeplitz.apply(select_heads(self.by_offset, heads, 0))  # pyright: ignore[reportAssignmentType]

@@ -24,6 +24,7 @@ from tokenfree.train.model.common.basic import (
 )
 from tokenfree.train.model.common.kernels import Dense
 from tokenfree.train.model.common.slots import Downsampler, DownsamplerConfig
+from tokenfree.train.model.common.tracing import is_exporting
 from tokenfree.train.model.layers.bert import BertLayer
 
 
@@ -60,7 +61,7 @@ class BlockAttention(Core):
     def forward(self, heads: Heads) -> Tensor:
         q_BHCE, k_BHCE, v_BHCE = heads.queries_BHQE, heads.keys_BHKE, heads.values_BHKE
         bias_BC = hide(heads.valid_BK, q_BHCE.dtype)
-        if torch.compiler.is_exporting():
+        if is_exporting():
             return self._of_any_length(q_BHCE, k_BHCE, v_BHCE, bias_BC)
         num_characters = q_BHCE.shape[2]
         whole = num_characters // self.block * self.block

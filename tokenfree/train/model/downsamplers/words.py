@@ -24,6 +24,7 @@ from tokenfree.train.model.common.basic import (
 from tokenfree.train.model.common.initialisation import SinusoidTable
 from tokenfree.train.model.common.kernels import Dense, Dropout
 from tokenfree.train.model.common.slots import Downsampler, DownsamplerConfig
+from tokenfree.train.model.common.tracing import is_exporting
 
 NUM_TYPES = 2
 
@@ -97,7 +98,7 @@ def find_words(mask_BC: Tensor, ends_BU: Tensor | None) -> WordSpans:
         characters_BC = characters_C.expand(mask_BC.shape)
         return WordSpans(characters_BC, torch.zeros_like(characters_BC), mask_BC, characters_BC, mask_BC)
     starts_BU = torch.cat([torch.zeros_like(ends_BU[:, :1]), ends_BU[:, :-1]], dim=1)
-    if torch.compiler.is_exporting():  # ONNX lacks searchsorted
+    if is_exporting():  # ONNX lacks searchsorted
         word_BC = (ends_BU[:, None] <= characters_C[:, None]).sum(dim=-1)
         last_B1 = (ends_BU < ends_BU[:, -1:]).sum(dim=-1, keepdim=True)
     else:

@@ -14,6 +14,7 @@ from tokenfree.core.settings import settings
 from tokenfree.preprocess.text.specials import RESERVED
 from tokenfree.train.model.common.basic import Dimensions
 from tokenfree.train.model.common.kernels import embedding
+from tokenfree.train.model.common.tracing import is_exporting
 from tokenfree.train.model.embedders.characters import CharacterEmbedder, InputConfig
 from tokenfree.train.model.embedders.codepoint_hash import MAX_CODEPOINT
 
@@ -59,7 +60,7 @@ class VocabularyTable(nn.Module):
         self.known_V.copy_(torch.from_numpy(np.sort(np.concatenate([RESERVED, chosen, past]))))
 
     def forward(self, codepoints_BC: Tensor) -> Tensor:
-        if torch.compiler.is_exporting():  # ONNX lacks searchsorted: use a row number per codepoint
+        if is_exporting():  # ONNX lacks searchsorted: use a row number per codepoint
             rows_X = torch.full((MAX_CODEPOINT + 2,), UNKNOWN).scatter(
                 0, self.known_V.clamp(max=MAX_CODEPOINT + 1), torch.arange(1, len(self.known_V) + 1)
             )

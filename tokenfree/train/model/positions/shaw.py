@@ -21,6 +21,7 @@ from tokenfree.train.model.common.slots import (
     needs_own_queries,
     table_counts,
 )
+from tokenfree.train.model.common.tracing import is_exporting
 
 
 @settings
@@ -64,7 +65,7 @@ class Shaw(Positions):
         self.stacked = {"keys_LHOE": counts[0], "values_LHOE": counts[0]}  # see train/optimizers/base.py
 
     def forward(self, units_BUD: Tensor, valid_BU: Tensor) -> list["ShawBias"]:
-        farthest = self.clip if torch.compiler.is_exporting() else min(self.clip, units_BUD.shape[1] - 1)
+        farthest = self.clip if is_exporting() else min(self.clip, units_BUD.shape[1] - 1)
         reachable = slice(self.clip - farthest, self.clip + farthest + 1)
         keys = self.keys_LHOE[:, :, reachable].unbind(0)
         values = (
