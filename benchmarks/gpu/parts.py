@@ -1,6 +1,6 @@
 """Run the parts of a program for GPUs, each in a process with a limit, and record every result as it comes.
 
-Several parts compile at the same time. Only one at a time measures: it holds a lock on a file.
+Several parts prepare at the same time, which is to compile. Only one at a time measures: it holds a lock on a file.
 """
 
 from __future__ import annotations
@@ -37,52 +37,60 @@ Results = dict[str, Result]
 class Running(NamedTuple):
     part: Part
     process: subprocess.Popen[bytes]
-    log: Path
+    folder: Path
     until: float
+
+    def is_over(self) -> bool:
+        return self.process.poll() is not None or time.monotonic() > self.until
+
+    def is_ready(self) -> bool:
+        return self.is_over() or (self.folder / f"{self.part.name}.ready").exists()
 
 
 class Runner:
-    """Runs parts in the order given, as many at once as `gigabytes` of the device and the CPUs allow, until `until`.
+    """Runs parts in the order given until `until`, a time of `time.monotonic`, or until they are done.
 
-    `until` is a time of `time.monotonic`. A part that fails, or is slower than its limit, is recorded and skipped.
+    As many parts as `gigabytes` of the device and the CPUs allow prepare at once; then each measures alone. A part that
+    fails, or is slower than its limit, is recorded and skipped.
     """
 
     def __init__(self, program: str, output: Path, *, until: float, gigabytes: float) -> None:
         self._command = [sys.executable, "-m", program]
         self._until, self._gigabytes = until, gigabytes
-        self._at_once = max(1, min(4, (os.cpu_count() or 1) // 2))
+        self._at_once = max(1, min(6, (os.cpu_count() or 1) // 2))
         output.mkdir(parents=True, exist_ok=True)
         self._folder = Path(tempfile.mkdtemp(prefix="gpu-"))
         self._record = (output / "results.jsonl").open("a", encoding="utf-8")
         self.results: Results = {}
 
     def run(self, parts: list[Part]) -> None:
-        waiting, running = list(parts), list[Running]()
-        while waiting or running:
-            now = time.monotonic()
-            for one in list(running):
-                if one.process.poll() is None and now < one.until:
-                    continue
-                running.remove(one)
-                self._end(one)
-            used = sum(one.part.gigabytes for one in running)
-            while waiting and len(running) < self._at_once and used + waiting[0].gigabytes <= self._gigabytes:
-                part = waiting.pop(0)
-                if now + 10 > self._until:
+        waiting = list(parts)
+        while waiting:
+            together = [waiting.pop(0)]
+            while waiting and len(together) < self._at_once:
+                if sum(part.gigabytes for part in (*together, waiting[0])) > self._gigabytes:
+                    break
+                together.append(waiting.pop(0))
+            if time.monotonic() + 10 > self._until:
+                for part in together:
                     self._note(part, {"skipped": "no time left"})
-                    continue
-                running.append(self._start(part))
-                used += part.gigabytes
-            if waiting and not running:
-                self._note(waiting.pop(0), {"skipped": "needs more memory than the device has"})
-            time.sleep(0.1)
+                continue
+            with (self._folder / "lock").open("w") as lock:
+                fcntl.flock(lock, fcntl.LOCK_EX)
+                running = [self._start(part) for part in together]
+                while not all(one.is_ready() for one in running):
+                    time.sleep(0.1)
+            while running:
+                for one in [one for one in running if one.is_over()]:
+                    running.remove(one)
+                    self._end(one)
+                time.sleep(0.1)
 
     def _start(self, part: Part) -> Running:
-        log = self._folder / f"{part.name}.log"
         job = json.dumps({"name": part.name, "options": part.options, "folder": str(self._folder)})
         threads = str(max(1, (os.cpu_count() or 1) // self._at_once))
         environment = {**os.environ, "TORCHINDUCTOR_COMPILE_THREADS": threads}
-        with log.open("wb") as stream:
+        with (self._folder / f"{part.name}.log").open("wb") as stream:
             process = subprocess.Popen(
                 [*self._command, _CHILD, job],
                 stdout=stream,
@@ -90,7 +98,7 @@ class Runner:
                 env=environment,
                 start_new_session=True,
             )
-        return Running(part, process, log, min(self._until, time.monotonic() + part.seconds))
+        return Running(part, process, self._folder, min(self._until, time.monotonic() + part.seconds))
 
     def _end(self, one: Running) -> None:
         status = one.process.poll()
@@ -101,7 +109,7 @@ class Runner:
         if status == 0 and path.exists():
             return self._note(one.part, json.loads(path.read_text(encoding="utf-8")))
         reason = "slower than its limit" if status is None else f"exit status {status}"
-        text = one.log.read_text(encoding="utf-8", errors="replace")
+        text = (self._folder / f"{one.part.name}.log").read_text(encoding="utf-8", errors="replace")
         self._note(one.part, {"failed": reason, "output": text[-_LAST_LINES:]})
 
     def _note(self, part: Part, result: Result) -> None:
@@ -120,7 +128,8 @@ class Child(NamedTuple):
 
     @contextlib.contextmanager
     def alone(self) -> Iterator[None]:
-        """Wait until no other part measures."""
+        """Wait until the parts that started with this one are prepared too, and no other one measures."""
+        (self.folder / f"{self.name}.ready").touch()
         with (self.folder / "lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             yield

@@ -27,7 +27,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from benchmarks.gpu.parts import NEEDS_CUDA, Child, Part, Result, Results, Runner, run_child
+from benchmarks.gpu.parts import NEEDS_CUDA, Child, Part, Result, Runner, run_child
 from benchmarks.gpu.variants import CHANGES, COMPILED, ON_CUDA
 from benchmarks.timing import median
 from tokenfree.core.settings import build, merge
@@ -47,8 +47,6 @@ CANINE, FAST = "canine-s-base", "canine-fast-base"
 PEERS = ("transformers", "bert")
 LOSS_STEPS = 20
 LEARNING_RATES = {"lamb": 2e-3, "adamw": 1e-4}
-MAX_DIFFERENCE = 0.02  # of the losses of a variant from those of the eager model, relative
-MIN_GAIN = 0.01
 TINY: dict[str, Any] = {
     "model": {
         "width": 32,
@@ -56,7 +54,7 @@ TINY: dict[str, Any] = {
         "trunk": {"layers": 1, "heads": 4, "dropout": 0.0},
     },
     "objective": {"max_predictions": 8},
-    "train": {"length": 128, "precision": "float32", "micro_batch": 2},
+    "train": {"length": 128, "precision": "float32"},
 }
 # Where the time of a kernel belongs, by its name. The first match counts.
 KINDS = {
@@ -121,9 +119,7 @@ def main() -> None:
     print("CPU" if options.check else torch.cuda.get_device_name(), f"torch {torch.__version__}", flush=True)
     until = time.monotonic() + options.seconds
     runner = Runner("benchmarks.gpu.speed", options.output, until=until, gigabytes=0.9 * gigabytes)
-    singles = parts(options.check)
-    runner.run([part for part in singles if re.search(options.only, part.name)])
-    runner.run([part for part in best(runner.results, options.check) if re.search(options.only, part.name)])
+    runner.run([part for part in parts(options.check) if re.search(options.only, part.name)])
     raise SystemExit(any("failed" in result for result in runner.results.values()))
 
 
@@ -141,69 +137,53 @@ def parse() -> argparse.Namespace:
 def parts(check: bool) -> list[Part]:
     """Return the parts in the order of their expected gain (`benchmarks/gpu/estimate.py`)."""
 
-    def part(name: str, model: str, *changes: str, gigabytes: float = 22, **options: Any) -> Part:
+    def part(name: str, model: str, *changes: str, gigabytes: float = 15, **options: Any) -> Part:
+        options |= {"micro_batch": 2} if check else {}
         return Part(name, asdict(Setup(model, changes=changes, check=check, **options)), gigabytes)
 
+    narrow = "narrow residuals"
+    whole: dict[str, Any] = {"compiled": "whole"}
+    graphs = {**whole, "mode": "reduce-overhead"}
+    in_parts: dict[str, Any] = {"compiled": "parts"}
     return [
-        part("canine", CANINE, profile=True),
-        part("canine compiled", CANINE, compiled="whole"),
-        part("canine compiled in parts", CANINE, compiled="parts", profile=True),
-        part("narrow residuals", CANINE, "narrow residuals", compiled="parts"),
-        part("fast", FAST, gigabytes=32, profile=True),
-        part("fast compiled in parts", FAST, compiled="parts", gigabytes=32, profile=True),
-        part("joint projections", CANINE, "joint projections", compiled="parts"),
-        part("product convolution", CANINE, "product convolution", compiled="parts"),
-        part("cuDNN attention", CANINE, "cuDNN attention", compiled="parts"),
-        part("transformers compiled", "transformers", compiled="whole", gigabytes=50),
-        part("transformers", "transformers", gigabytes=50),
-        part("bert compiled", "bert", compiled="whole"),
-        part("fast product convolution", FAST, "product convolution", compiled="parts", gigabytes=36),
-        part("fast cuDNN attention", FAST, "cuDNN attention", compiled="parts", gigabytes=32),
-        part("fast without dropout", FAST, "no attention dropout", compiled="parts", gigabytes=32),
-        part("fast flex", FAST, "no attention dropout", "flex attention", compiled="parts", gigabytes=32),
-        part("chunked loss", CANINE, "chunked loss"),
-        part("CUDA graphs", CANINE, compiled="parts", mode="reduce-overhead"),
-        part("micro batches of 16", CANINE, compiled="parts", micro_batch=16),
-        part("fused AdamW", CANINE, compiled="parts", optimizer="adamw"),
-        part("pinned input", CANINE, "pinned input", compiled="parts"),
-        part("autotuned products", CANINE, compiled="parts", mode="max-autotune-no-cudagraphs"),
+        part("canine", CANINE, gigabytes=17),
+        part("canine compiled", CANINE, **whole),
+        part("canine narrow", CANINE, narrow, **whole, profile=True),
+        part("canine narrow graphs", CANINE, narrow, **graphs, profile=True, gigabytes=18),
+        part("fast narrow graphs", FAST, narrow, **graphs, gigabytes=20),
+        part(
+            "fast explicit graphs", FAST, narrow, "explicit attention", **graphs, profile=True, gigabytes=30
+        ),
+        part("canine narrow 64", CANINE, narrow, **whole, micro_batch=64, gigabytes=22),
+        part("canine narrow 128", CANINE, narrow, **whole, micro_batch=128, gigabytes=42),
+        part("transformers compiled", "transformers", **whole, gigabytes=33),
+        part("fast flex", FAST, "no attention dropout", "flex attention", **in_parts, gigabytes=20),
+        part("canine narrow graphs 128", CANINE, narrow, **graphs, micro_batch=128, gigabytes=50),
+        part("fast explicit 64", FAST, narrow, "explicit attention", **whole, micro_batch=64, gigabytes=45),
+        part(
+            "canine narrow joint 64",
+            CANINE,
+            narrow,
+            "joint projections",
+            **whole,
+            micro_batch=64,
+            gigabytes=24,
+        ),
+        part("fast", FAST, gigabytes=24),
+        part("bert compiled", "bert", **whole),
+        part("transformers", "transformers", gigabytes=46),
+        part("canine in parts", CANINE, **in_parts, profile=True),
+        part("fast in parts", FAST, **in_parts, gigabytes=20, profile=True),
+        part("joint projections", CANINE, "joint projections", **in_parts),
+        part("product convolution", CANINE, "product convolution", **in_parts),
+        part("cuDNN attention", CANINE, "cuDNN attention", **in_parts),
+        part("fast product convolution", FAST, "product convolution", **in_parts, gigabytes=20),
+        part("fast without dropout", FAST, "no attention dropout", **in_parts, gigabytes=20),
+        part("chunked loss", CANINE, "chunked loss", gigabytes=17),
+        part("graphs in parts", CANINE, compiled="parts", mode="reduce-overhead"),
+        part("fused AdamW", CANINE, **in_parts, optimizer="adamw"),
+        part("pinned input", CANINE, "pinned input", **in_parts),
     ]
-
-
-def best(results: Results, check: bool) -> list[Part]:
-    """Return parts that join the changes that made a step faster and kept its losses."""
-    together = ("narrow residuals", "joint projections", "product convolution", "cuDNN attention")
-
-    def winners(prefix: str, base: str, eager: str) -> tuple[str, ...]:
-        candidates = {name: results.get(prefix + name) or results.get(name, {}) for name in together}
-        bases = {name: base if prefix + name in results else "canine compiled in parts" for name in together}
-        return tuple(
-            name
-            for name, result in candidates.items()
-            if gain(result, results.get(bases[name], {})) > MIN_GAIN
-            and difference(result, results.get(eager if bases[name] == base else "canine", {}))
-            < MAX_DIFFERENCE
-        )
-
-    of_canine = winners("", "canine compiled in parts", "canine")
-    of_fast = winners("fast ", "fast compiled in parts", "fast")
-    chosen: list[Part] = []
-    for name, model, changes, sizes in (
-        ("best", CANINE, of_canine, (32, 64, 128)),
-        ("fast best", FAST, of_fast, (32, 64)),
-    ):
-        for size in sizes:
-            setup = Setup(model, "parts", changes, micro_batch=size, profile=size == 32, check=check)
-            chosen.append(Part(f"{name}, micro batches of {size}", asdict(setup), gigabytes=0.9 * size))
-        setup = Setup(model, "whole", changes, check=check)
-        chosen.append(Part(f"{name}, compiled whole", asdict(setup), gigabytes=32))
-    return chosen
-
-
-def gain(result: Result, base: Result) -> float:
-    """Return by how much more sequences a second a part trains on than `base`, relative."""
-    speeds = result.get("sequences_per_second"), base.get("sequences_per_second")
-    return 0.0 if speeds[0] is None or speeds[1] is None else speeds[0] / speeds[1] - 1
 
 
 def difference(result: Result, reference: Result) -> float:

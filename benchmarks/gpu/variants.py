@@ -19,7 +19,14 @@ from torch.nn.attention.flex_attention import flex_attention
 from tokenfree.train.loop import step
 from tokenfree.train.loop.model_with_head import ModelWithHead
 from tokenfree.train.model.attention.full import FullAttention
-from tokenfree.train.model.common.attention import Core, Heads, LayerBias, OffsetBias, SharedBias
+from tokenfree.train.model.common.attention import (
+    Core,
+    Heads,
+    LayerBias,
+    OffsetBias,
+    PairValues,
+    SharedBias,
+)
 from tokenfree.train.model.common.kernels import cast_for_products
 from tokenfree.train.model.layers.bert import BertLayer
 from tokenfree.train.model.upsamplers import repeat_concat
@@ -50,13 +57,33 @@ COMPILED = {"whole": compile_all, "parts": compile_parts}
 def narrow_residuals(task: ModelWithHead) -> None:
     """Keep the vectors between layers in the dtype of products: a LayerNorm computes in float32 and stores bfloat16."""
 
-    def forward(norm: nn.LayerNorm, x: Tensor) -> Tensor:
-        y = F.layer_norm(x.float(), norm.normalized_shape, norm.weight, norm.bias, norm.eps)
+    def forward(norm: nn.LayerNorm, input: Tensor) -> Tensor:
+        y = F.layer_norm(input.float(), norm.normalized_shape, norm.weight, norm.bias, norm.eps)
         return cast_for_products(y)
 
-    for module in task.modules():
-        if isinstance(module, nn.LayerNorm):
-            module.forward = functools.partial(forward, module)
+    nn.LayerNorm.forward = forward
+
+
+def explicit_attention(task: ModelWithHead) -> None:
+    """Compute the logits of attention with a bias that learns, as products and a softmax that the compiler fuses."""
+    attend = Core.attend
+
+    def explicit(
+        core: Core,
+        queries: Tensor,
+        keys: Tensor,
+        values: Tensor,
+        hidden: Tensor,
+        bias: Tensor | None = None,
+        of_pairs: PairValues | None = None,
+    ) -> Tensor:
+        if bias is None or of_pairs is not None:
+            return attend(core, queries, keys, values, hidden, bias, of_pairs)
+        logits = (queries * queries.shape[-1] ** -0.5) @ keys.transpose(-2, -1)
+        weights = (logits.float() + hidden + bias).softmax(dim=-1).to(values.dtype)
+        return F.dropout(weights, core.dropout, core.training) @ values
+
+    Core.attend = explicit
 
 
 def joint_projections(task: ModelWithHead) -> None:
@@ -199,7 +226,22 @@ def flex(task: ModelWithHead) -> None:
                 logit = logit + bias.by_offset[h, k - q + bias.by_offset.shape[1] // 2]
             return torch.where(valid_BK[b, k], logit, -1e30)
 
-        context: Any = flex_attention(of_layer.queries_BHQE, of_layer.keys_BHKE, of_layer.values_BHKE, score)
+        # With the default blocks, the backward pass needs 311 KB of shared memory; an H200 has 232 KB.
+        blocks = {
+            "BLOCK_M": 64,
+            "BLOCK_N": 64,
+            "BLOCK_M1": 32,
+            "BLOCK_N1": 64,
+            "BLOCK_M2": 64,
+            "BLOCK_N2": 32,
+        }
+        context: Any = flex_attention(
+            of_layer.queries_BHQE,
+            of_layer.keys_BHKE,
+            of_layer.values_BHKE,
+            score,
+            kernel_options={**blocks, "num_stages": 2},
+        )
         return context
 
     FullAttention.forward = forward
@@ -230,6 +272,7 @@ CHANGES: dict[str, Change] = {
     "cuDNN attention": backend("CUDNN_ATTENTION", "EFFICIENT_ATTENTION"),
     "efficient attention": backend("EFFICIENT_ATTENTION"),
     "no attention dropout": no_attention_dropout,
+    "explicit attention": explicit_attention,
     "flex attention": flex,
     "pinned input": pinned_input,
 }
