@@ -53,7 +53,8 @@ class LoopConfig:
         ema_decay: decay of an exponential moving average of the weights, which is validated and exported;
             null: no average.
         parallel: each worker holds the whole model (ddp) or a part of each tensor (fsdp).
-        compile: use torch.compile on GPUs; dropout then draws other masks.
+        compile: use torch.compile, on GPUs only; dropout then draws other masks. null: on a GPU, for 10,000
+            steps and more, because compiling takes one to two minutes.
         checkpoint_activations: recompute the trunk's layers in the backward pass, for less memory and more
             time.
         on_nan: after a loss that is not finite: stop, or return to the newest checkpoint and skip that batch.
@@ -87,7 +88,7 @@ class LoopConfig:
     precision: Literal["float32", "bfloat16", "auto"] = "float32"
     ema_decay: Annotated[float, Field(gt=0, lt=1)] | None = None
     parallel: Literal["ddp", "fsdp"] = "ddp"
-    compile: bool = False
+    compile: bool | None = None
     checkpoint_activations: bool = False
     on_nan: Literal["stop", "roll_back"] = "stop"
     on_spike: Literal["go_on", "stop", "roll_back"] = "go_on"
@@ -129,6 +130,7 @@ class FinetuneTrainConfig(LoopConfig):
 
     learning_rate: Annotated[float, Field(gt=0)] = 1e-4
     warmup: Annotated[float, Field(ge=0, le=1)] = 0.1
+    compile: bool | None = False
     keep_checkpoints: Annotated[int, Field(ge=1)] = 1
     validate_every_steps: Annotated[int, Field(ge=1)] = 100
 

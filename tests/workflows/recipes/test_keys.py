@@ -87,7 +87,7 @@ def test_types_ranges_and_defaults_are_those_of_the_fields() -> None:
     assert key(PRETRAINING, "train.seed") == Key(
         "train.seed", "int >= 0", "0", "seed of the weights, data order, masks and dropout."
     )
-    assert key(PRETRAINING, "train.compile").default == "false"
+    assert key(PRETRAINING, "train.compile").default == "null"
     assert key(PRETRAINING, "train.checkpoint_every_seconds").type == "float > 0 | null"
     assert key(PRETRAINING, "model.embedder.hashes", "codepoint_hash").type == "int, 1 to 16"
     assert key(PRETRAINING, "model.embedder.size", "character_vocabulary").type == "int > 53"

@@ -22,6 +22,7 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.utils.checkpoint import checkpoint
 
 from tokenfree.core.errors import UserError
+from tokenfree.train.config import LoopConfig
 from tokenfree.train.model.common.attention import LayerBias
 from tokenfree.train.optimizers.base import part, whole
 from tokenfree.train.torch_state import set_determinism
@@ -81,7 +82,16 @@ def _num_workers() -> int:
     return dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1
 
 
-def check_compile(enabled: bool, device: str) -> None:
+MIN_STEPS_TO_COMPILE = 10_000
+
+
+def compiles(config: LoopConfig, device: torch.device) -> bool:
+    """Return True if a run on `device` is compiled (`train.compile`)."""
+    by_default = device.type != "cpu" and config.steps >= MIN_STEPS_TO_COMPILE
+    return by_default if config.compile is None else config.compile
+
+
+def check_compile(enabled: bool | None, device: str) -> None:
     """Raise UserError if `train.compile` is set on a CPU."""
     if enabled and device == "cpu":
         raise UserError(

@@ -31,6 +31,7 @@ from tokenfree.train.loop.parallel import (
     broadcast,
     check_compile,
     compile_task,
+    compiles,
     load_model,
     load_optimizer,
     model_tensors,
@@ -280,7 +281,7 @@ class TrainingLoop(Generic[R]):
             for layer in layers:
                 recompute(layer)
         sharded = config.parallel == "fsdp" and self.world_size > 1
-        if config.compile and self.device.type != "cpu":
+        if compiles(config, self.device):
             compile_task(task, layers, in_parts=sharded)
         if sharded:
             return FullyShardedDataParallel(task, layers, self.device)
