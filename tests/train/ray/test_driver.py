@@ -145,7 +145,7 @@ def test_an_unexpected_error_leaves_its_traceback_in_the_run(
     context = SimpleNamespace(get_world_rank=lambda: 1, get_world_size=lambda: 2)
     monkeypatch.setattr("ray.train.get_context", lambda: context)
     monkeypatch.setattr(driver, "get_device", lambda: "cpu")
-    monkeypatch.setattr(driver, "ended_where_cut_off", contextlib.nullcontext)
+    monkeypatch.setattr(driver, "exit_if_cut_off", contextlib.nullcontext)
     monkeypatch.setattr(driver, "work", fail)
     job = pickle.dumps(SimpleNamespace(run=str(tmp_path)))
     path = tmp_path / "ray" / "error_of_worker_1.txt"

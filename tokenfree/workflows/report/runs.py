@@ -294,9 +294,9 @@ def _context_cards(run: RunRecord, context: Mapping[str, float]) -> Iterator[Car
     step = _step(context.get("step", run.num_steps))
     verdict = "Yes" if (context.get("margin_low", 0) if context else margin[0]) > 0 else "Not yet"
     below = f"{margin_text(*margin, f' per {_unit(run)}')} the best guess without context"
-    note = f"Loss on hidden targets at step {step}: {below}." + " No interval without its data." * (
-        not context
-    )
+    note = f"Loss on hidden targets at step {step}: {below}."
+    if not context:
+        note += " No interval without its data."
     yield Card("Does the model use its context?", verdict, note)
     if "probe" in context:
         note = (

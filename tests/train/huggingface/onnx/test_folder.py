@@ -68,7 +68,7 @@ def test_the_example_of_the_docs_gives_the_vectors_of_load_encoder(
     assert re.search(
         r"tracing the model .*\n  comparing onnxruntime .*\n  checked 16 inputs .*\n  step ", out
     )
-    assert f"  files       README.md, config.json, model.onnx in {folder}\n" in out
+    assert f"  files       README.md, config.json, hashes.json, model.onnx in {folder}\n" in out
     assert sorted(path.name for path in folder.iterdir()) == [
         "README.md",
         "config.json",

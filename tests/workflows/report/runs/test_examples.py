@@ -79,7 +79,7 @@ def test_data_that_are_elsewhere(run: Path, data: Path, tmp_path: Path) -> None:
     _, page = written(moved, output=tmp_path)
     line = "No predictions: its data are not in /nowhere/else. Give their directory to tokenfree report too."
     assert line in page.text
-    assert "no interval without its data" in page.text
+    assert "No interval without its data." in page.text
     assert examples(written(moved, data, output=tmp_path)[1])
 
 
