@@ -11,6 +11,7 @@ import torch
 from tests.train.two_processes import in_two_processes
 from tokenfree.core.settings import to_mapping
 from tokenfree.train.config import PretrainRecipe
+from tokenfree.train.loop.model_with_head import ModelWithHead
 from tokenfree.train.loop.pretraining import Loop
 from tokenfree.train.runs import checkpoints
 
@@ -131,18 +132,18 @@ def test_shards_on_a_gpu(
     """A group of one NCCL worker is sharded where it is asked for by hand."""
     import torch.distributed as dist
 
-    from tokenfree.train.loop import trainer as loop_module
     from tokenfree.train.loop.parallel import FullyShardedDataParallel
+    from tokenfree.train.loop.trainer import TrainingLoop
 
     dist.init_process_group("nccl", init_method=f"file://{tmp_path / 'store'}", rank=0, world_size=1)
     try:
         recipe = make_recipe(precision="bfloat16", model={"trunk": {"dropout": 0.0}})
         plain = Loop(recipe, corpus, device="cuda:0")
 
-        def by_hand(task: Any, layers: Any, *, device: Any, **more: Any) -> FullyShardedDataParallel:
-            return FullyShardedDataParallel(task, layers, device)
+        def by_hand(loop: TrainingLoop, task: ModelWithHead) -> FullyShardedDataParallel:
+            return FullyShardedDataParallel(task, list(task.encoder.trunk.layers), loop.device)
 
-        monkeypatch.setattr(loop_module, "share", by_hand)
+        monkeypatch.setattr(TrainingLoop, "_shared", by_hand)
         sharded = Loop(recipe, corpus, device="cuda:0")
         lines: list[list[Any]] = [[], []]
         for loop, into in zip((plain, sharded), lines, strict=True):
