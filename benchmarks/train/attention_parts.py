@@ -1,10 +1,9 @@
 """Attention in bfloat16 on the CPU, in parts or by the fused kernel: python -m benchmarks.train.attention_parts
 
 It runs forward and backward without dropout in one thread, with about the same number of positions in each
-batch. The ratio is CPU seconds of PyTorch's kernel divided by those of our parts, so parts are faster above
-1. `train/model/common/attention.py` uses parts for up to `FEW_KEYS` keys. The last column is the kernel in
-   float32 divided
-by our parts in bfloat16.
+batch. The ratio is CPU seconds of PyTorch's kernel divided by those of our parts: above 1, parts are faster.
+`train/model/common/attention.py` uses parts for up to `FEW_KEYS` keys. The last column is the kernel in
+float32 divided by our parts in bfloat16.
 """
 
 import argparse

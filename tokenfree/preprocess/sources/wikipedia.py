@@ -177,10 +177,9 @@ def scan_pages(events: Iterable[Event], rooted: bool) -> Iterator[ScannedPage]:
     """Yield the whole pages that start in owned blocks, and the losses among them, in the order of the file.
 
     A `rooted` dump opens with `<mediawiki>`; if it ends without `</mediawiki>`, its end is lost. Losses do
-    not depend
-    on how a file was cut into ranges: damage belongs to the range of its stream, and a page to the range that
-        it starts
-    in. One exception: a last range without any tag of a page does not report a missing `</mediawiki>`.
+    not depend on how a file was cut into ranges: damage belongs to the range of its stream, and a page to the
+    range that it starts in. One exception: a last range without any tag of a page does not report a missing
+    `</mediawiki>`.
     """
     scanner = _Scanner()
     for event in events:

@@ -39,8 +39,7 @@ class PairCollator(Collator):
 
     `segments`, int64 [b, length], is 0 up to and including the first SEP, 1 up to and including the second,
     and 0 for padding. `from_elsewhere`, int64 [b], is 0 if B follows A and 1 if B is from another document.
-    Only the text reveals
-    which: `cut_pair` cuts both windows before the source of B is drawn.
+    Only the text reveals which: `cut_pair` cuts both windows before the source of B is drawn.
     """
 
     def __init__(

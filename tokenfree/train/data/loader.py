@@ -247,8 +247,8 @@ def load_windows(
 
     `stop` is the number of rows of the split by default. Samples continue without end, epoch after epoch.
     With smoothing below 1, rare languages repeat more often, so these samples do not include each row once. A
-    row is a dict
-    of its columns: str for document, language and text, and read-only NumPy arrays for the others.
+    row is a dict of its columns: str for document, language and text, and read-only NumPy arrays for the
+    others.
 
     Raises UserError if `data` is not a data directory, or has no such split.
     """

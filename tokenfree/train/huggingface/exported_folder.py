@@ -258,8 +258,7 @@ def folder_model(
     """Return the weights and the fields of config.json of an encoder, for modeling_tokenfree.py unless it `has_port`.
 
     That file builds heads from the settings `settings`. Raises UserError if no tokenizer can produce the
-    model's
-    input: its words are the subwords of its data, or it reads vectors.
+    model's input: its words are the subwords of its data, or it reads vectors.
     """
     encoder = model.encoder.encoder
     config = encoder.config

@@ -74,8 +74,8 @@ def loaded(
     """Return an encoder with `translated` weights, and all others from `port` under the names that `name_of` gives.
 
     Both mappings are modified: `port` is emptied, and `translated` gets all weights. A missing pooler stays
-        freshly
-    initialised. All shapes are checked before memory is allocated. Raises UserError if weights do not fit.
+    freshly initialised. All shapes are checked before memory is allocated. Raises UserError if weights do not
+    fit.
     """
     if config.trunk.layers > len(port):
         raise UserError(

@@ -56,10 +56,8 @@ class Lamb(MomentOptimizer):
     """u = m / (sqrt(v) + epsilon) + decay * w, with bias-corrected moments; w -= lr * (|w| / |u|) * u.
 
     The trust ratio |w| / |u| is 1 if either norm is 0. As in the authors' code, it is also 1 for biases,
-    gains and
-    scalars: those that are initially zero would hardly grow. The `tensors` of a group is the number of
-        tensors that its
-    parameters stack, each with its own ratio. 0 means that the ratio is 1.
+    gains and scalars: those that are initially zero would hardly grow. The `tensors` of a group is the number
+    of tensors that its parameters stack, each with its own ratio. 0 means that the ratio is 1.
     """
 
     def update(self, parameters: list[Tensor], moments: Moments, group: dict[str, Any]) -> None:

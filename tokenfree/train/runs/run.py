@@ -53,8 +53,7 @@ class Run:
     """A run in a folder that all workers can access, or in an object store.
 
     A process that writes to a run in a store has the `owner` that `claimed` yields. `folder` is where the
-    worker of
-    rank 0 reads and writes: the run itself, or its copy on this machine.
+    worker of rank 0 reads and writes: the run itself, or its copy on this machine.
     """
 
     def __init__(self, run: AnyPath, owner: str | None = None) -> None:

@@ -119,9 +119,8 @@ class TaskInput:
     """Input of a sweep of a task, in addition to its recipe, as for `tokenfree.train.finetune.finetune`.
 
     `files` has paths or URLs by split: `train`, `dev`, and `test` if the chosen setting is to be tested. The
-        model of
-    `init_from`, a run or a folder of transformers, replaces that of the recipe. `trust_code` allows its
-    custom code.
+    model of `init_from`, a run or a folder of transformers, replaces that of the recipe. `trust_code` allows
+    its custom code.
     """
 
     files: Mapping[Split, AnyPath] = dataclasses.field(default_factory=dict)

@@ -52,8 +52,7 @@ def batches_of(loop: Loop) -> list[dict[str, Tensor]]:
 def breaks_in(function: Callable[..., Any], *arguments: Any) -> tuple[list[str], int]:
     """The reasons for which tracing was broken off, and the number of graphs.
 
-    Reading a value, `nonzero` and indexing
-    with a mask count; with `fullgraph` they would be traced over.
+    Reading a value, `nonzero` and indexing with a mask count; with `fullgraph` they would be traced over.
     """
     counters.clear()
     torch.compile(function, backend="eager")(*arguments)

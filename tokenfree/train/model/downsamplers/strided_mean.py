@@ -16,8 +16,8 @@ from tokenfree.train.model.downsamplers.strided import Strided, StridedConfig
 class Config(StridedConfig):
     """Mean pooling instead of CANINE's convolution.
 
-    According to CANINE's code (arXiv 2103.06874) it was tried and
-    diverged. Local layers, CLS and LayerNorm are the same as in `strided_conv`.
+    According to CANINE's code (arXiv 2103.06874) it was tried and diverged. Local layers, CLS and LayerNorm
+    are the same as in `strided_conv`.
     """
 
     name: Literal["strided_mean"] = "strided_mean"
