@@ -17,7 +17,7 @@ from safetensors import SafetensorError
 
 from tests.conftest import REPOSITORY
 from tokenfree.core.errors import UserError
-from tokenfree.train.inference.embed import read_texts as read_corpus
+from tokenfree.train.inference.corpus import read_texts as read_corpus
 from tokenfree.train.tasks.examples.files import read_lines
 from tokenfree.train.tasks.examples.tagged import read_tagged
 from tokenfree.train.tasks.examples.texts import read_texts

@@ -1,15 +1,4 @@
-"""Embed a corpus: write a folder of Arrow shards, in this process or on the nodes of Ray.
-
-A killed job can resume.
-
-config.json              settings that decide the embeddings, written first
-data-00000.arrow ...     the shards; each has a sidecar parts/00000.json until the job is complete
-dataset_info.json, state.json    for datasets.load_from_disk(DIR)
-vectors.json             the manifest with all hashes, including its own
-_SUCCESS                 written last
-
-D width, N vectors of a text: 1, its words, or its characters
-"""
+"""Embed a corpus into a folder of Arrow shards, in this process or on the nodes of Ray."""
 
 from __future__ import annotations
 
@@ -20,43 +9,39 @@ import itertools
 import json
 import pickle
 import queue
-import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
-import pyarrow as pa
 import torch
 
-from tokenfree.core.errors import JobError, UserError, first_line, is_utf8
-from tokenfree.core.files import TEMPORARY, AnyPath, expand_home
-from tokenfree.core.locks import LOCK, HeldStorage, claimed
+from tokenfree.core.errors import UserError, first_line
+from tokenfree.core.files import TEMPORARY, AnyPath
+from tokenfree.core.locks import HeldStorage, claimed
 from tokenfree.core.own_code import working_directory_first
 from tokenfree.core.settings import to_mapping
 from tokenfree.core.storage import Storage
-from tokenfree.core.stored_files import check_hashes, hash_of, read_sealed, write_sealed
-from tokenfree.preprocess.dataset.manifest import MANIFEST, load_manifest
 from tokenfree.preprocess.text.sentences import cut, sentence_starts
 from tokenfree.train.batches.words import NOWHERE, NUM_FRAME, text_words
-from tokenfree.train.data.shards import ShardReader
+from tokenfree.train.inference.corpus import Part, VectorsOf, parts, read_texts
+from tokenfree.train.inference.folder import (
+    COUNTS,
+    VERSION,
+    ShardRecord,
+    TextVectors,
+    check_same,
+    commit,
+    committed,
+    finish,
+    finished,
+    open_folder,
+)
 from tokenfree.train.inference.text_encoder import Encoded, TextEncoder, load_encoder
 from tokenfree.train.ray.child import Link, RayChild
-from tokenfree.train.tasks.examples.files import JSON_LINES, base_name, lines_of, opened, parse_json
 from tokenfree.train.torch_state import default_settings
 
-VectorsOf = Literal["texts", "words", "characters"]
 Pooling = Literal["mean", "cls", "cls_max", "pooled"]
-# 200 MB of vectors of width 768.
-SHARD_CHARACTERS = {"texts": 1 << 18, "words": 1 << 16, "characters": 1 << 16}
-SHARD_TEXTS = 4096
-VERSION = 1  # version of the format
-COUNTS = ("texts", "vectors", "windows", "characters")  # counted per shard and in total
-CONFIG, EMBEDDINGS_MANIFEST, SUCCESS = "config.json", "vectors.json", "_SUCCESS"
-STANDARD_INPUT = "-"
-_LAYOUT = ("dataset_info.json", "state.json")
-_AGAIN = "remove the folder and run the command again"
-_BATCH_ROWS = 1000  # rows per record batch, as in data directories
 _POSITIONS = 8192  # maximum positions of a batch, padded to its longest window
 # Maximum positions of a batch that only its longest window needs; another batch costs as much time.
 _PADDING = 256
@@ -82,41 +67,6 @@ class Wanted:
 
 
 _USUAL = Wanted()
-
-
-class Part(NamedTuple):
-    number: int  # number of the shard, from 0
-    first: int  # number of its first text in the corpus, from 0
-    texts: list[str]
-
-    @property
-    def sha256(self) -> str:
-        """Hash of the texts and of the boundaries between them."""
-        digest = hashlib.sha256()
-        for text in self.texts:
-            content = text.encode()
-            digest.update(b"%d\n" % len(content) + content)
-        return digest.hexdigest()
-
-
-class TextVectors(NamedTuple):
-    vectors_ND: np.ndarray  # float32
-    starts_N: np.ndarray  # int64: codepoint offset of the first character of each vector
-    ends_N: np.ndarray  # int64: codepoint offset after its last character
-    num_windows: int  # number of windows in which the text was read
-
-
-class ShardRecord(NamedTuple):
-    """A committed shard, as its sidecar and the manifest describe it."""
-
-    path: str
-    texts: int
-    vectors: int
-    windows: int
-    characters: int
-    bytes: int
-    sha256: str
-    of_texts: str  # SHA-256 of its texts, from `Part.sha256`
 
 
 @dataclasses.dataclass(frozen=True)
@@ -195,7 +145,7 @@ def embed(
         open_folder(storage, config)
         done = done or finished(storage)
         if done is not None:
-            _check_same(storage, done["shards"], corpus)
+            check_same(storage, done["shards"], corpus)
         manifest = done or _complete(storage, config, encoder, corpus, wanted, workers, device, progress)
         for name in ("parts", TEMPORARY):
             storage.remove(name)
@@ -237,127 +187,6 @@ def _fingerprint(encoder: TextEncoder) -> str:
     return digest.hexdigest()[:32]
 
 
-def read_texts(source: AnyPath, field: str = "text") -> Iterator[str]:
-    """Return the texts of a file (a path or any fsspec address), of standard input (`-`), or of a data directory.
-
-    A file has one text per line; an empty line is an empty text. A file whose name ends in .jsonl or .ndjson
-    has one JSON object per line, with the text in `field`. Both may be compressed (.gz, .bz2, .xz). Of a data
-    directory, all windows are read in order. Raises UserError if there is no readable file, or a line is not
-    UTF-8 or has no such field.
-    """
-    source = expand_home(source)
-    if source == STANDARD_INPUT:
-        return lines_of(sys.stdin.buffer, "standard input")
-    with contextlib.suppress(NotADirectoryError):
-        if Storage.at(source).size(MANIFEST) is not None:
-            return _texts_of_windows(source)
-    lines = _file_lines(source)
-    return (
-        _texts_of_objects(lines, source, field) if base_name(source).lower().endswith(JSON_LINES) else lines
-    )
-
-
-def _file_lines(path: str) -> Iterator[str]:
-    with opened(path) as file:
-        yield from lines_of(file, path)
-
-
-def _texts_of_objects(lines: Iterable[str], path: str, field: str) -> Iterator[str]:
-    for number, line in enumerate(lines, 1):
-        if not line.strip():
-            continue
-        place = f"{path}: line {number}"
-        values = parse_json(line, place)
-        text = values.get(field) if isinstance(values, dict) else None
-        if not isinstance(text, str):
-            has = f"has {', '.join(map(repr, values))}" if isinstance(values, dict) else "is not an object"
-            raise UserError(
-                f"{place}: no text in the field {field!r} (the line {has}). Name another with --field."
-            )
-        if not is_utf8(text):
-            raise UserError(f"{place}: half of a surrogate pair, which is not a character. Remove it.")
-        yield text
-
-
-def _texts_of_windows(data: str) -> Iterator[str]:
-    for split in load_manifest(data).splits:
-        reader = ShardReader(data, split)
-        for number, entry in enumerate(reader.shards):
-            shard = reader.shard(number)
-            for row in range(entry.rows):
-                yield bytes(shard.row("text", row)).decode()
-
-
-def parts(texts: Iterable[str], vectors: VectorsOf) -> Iterator[Part]:
-    """Yield parts of consecutive texts. A part is full when it has enough characters or enough texts."""
-    number = first = size = 0
-    held: list[str] = []
-    for text in texts:
-        held.append(text)
-        size += len(text)
-        if size >= SHARD_CHARACTERS[vectors] or len(held) == SHARD_TEXTS:
-            yield Part(number, first, held)
-            number, first, size, held = number + 1, first + len(held), 0, []
-    if held:
-        yield Part(number, first, held)
-
-
-def is_vectors_folder(names: list[str]) -> bool:
-    """Return True if a folder with these files has embeddings, complete or not."""
-    return EMBEDDINGS_MANIFEST in names or (CONFIG in names and "parts" in names)
-
-
-def finished(storage: Storage) -> dict[str, Any] | None:
-    """Return the manifest of a complete folder, whose hashes are checked, else None.
-
-    Raises JobError for damage.
-    """
-    if hash_of(storage, SUCCESS) is None:
-        return None
-    manifest, mark = read_sealed(storage, EMBEDDINGS_MANIFEST), storage.read_json(SUCCESS)
-    if manifest is None:
-        raise JobError(f"{storage.url}/{EMBEDDINGS_MANIFEST}: damaged; {_AGAIN}")
-    if mark != {EMBEDDINGS_MANIFEST: hash_of(storage, EMBEDDINGS_MANIFEST)}:
-        raise JobError(f"{storage.url}/{SUCCESS}: damaged; {_AGAIN}")
-    hashes = {**manifest["files"], **{shard["path"]: shard["sha256"] for shard in manifest["shards"]}}
-    check_hashes(storage, hashes, source=EMBEDDINGS_MANIFEST, action=_AGAIN)
-    return manifest
-
-
-def verify(directory: AnyPath) -> dict[str, Any]:
-    """Check all hashes of a folder and return its manifest.
-
-    Raises JobError if it is incomplete or damaged.
-    """
-    manifest = finished(Storage.at(directory))
-    if manifest is None:
-        raise JobError(f"{directory}: not complete; run the command that makes it again")
-    return manifest
-
-
-def open_folder(storage: Storage, config: Mapping[str, Any]) -> None:
-    """Begin a new folder, or resume one.
-
-    Raises UserError if it has other settings, which are named, or other files.
-    """
-    names = [name for name in storage.names() if name not in (TEMPORARY, LOCK)]
-    if not names:
-        write_sealed(storage, CONFIG, config)
-        return
-    previous = read_sealed(storage, CONFIG)
-    if previous is None:
-        what = f"its {CONFIG} is damaged" if CONFIG in names else "it holds other files"
-        raise UserError(
-            f"{storage.url}: no folder of vectors ({what}). Give a new or empty folder as --output."
-        )
-    keys = [key for key in dict.fromkeys([*previous, *config]) if previous.get(key) != config.get(key)]
-    if keys:
-        changes = "; ".join(f"{key} {previous.get(key)!r}, now {config.get(key)!r}" for key in keys)
-        raise UserError(
-            f"{storage.url} has other vectors ({changes}). Give the same command, or another --output."
-        )
-
-
 def _complete(
     storage: Storage,
     config: dict[str, Any],
@@ -376,7 +205,7 @@ def _complete(
             progress(record, is_new)
 
     def keep(part: Part, vectors: Sequence[TextVectors]) -> None:
-        note(part, commit(storage, part, vectors, spec), True)
+        note(part, commit(storage, part, vectors, spec.vectors), True)
 
     def missing() -> Iterator[Part]:
         for part in corpus:
@@ -396,122 +225,9 @@ def _complete(
         else:
             _on_ray(encoder, waiting, spec, workers, device, keep)
     assert encoder.checkpoint is not None, "it is of a run"
-    return _finish(
+    return finish(
         storage, config, encoder.checkpoint.record(), [records[number] for number in sorted(records)]
     )
-
-
-def committed(storage: Storage, part: Part) -> ShardRecord | None:
-    """Return the record of a part already written, else None.
-
-    Raises UserError if it was written with other texts.
-    """
-    values = read_sealed(storage, _sidecar(part.number))
-    if values is None:
-        return None
-    record = ShardRecord(**values["shard"])
-    _refuse_other_texts(storage, part, record.of_texts)
-    return record if storage.size(record.path) == record.bytes else None
-
-
-def commit(storage: Storage, part: Part, embeddings: Sequence[TextVectors], spec: Wanted) -> ShardRecord:
-    """Write the shard of a part, then its sidecar."""
-    name = f"data-{part.number:05d}.arrow"
-    with storage.new_file(name) as new:
-        write(new.path, part, embeddings, spec.vectors)
-    record = ShardRecord(
-        path=name,
-        texts=len(part.texts),
-        vectors=sum(len(embedding.vectors_ND) for embedding in embeddings),
-        windows=sum(embedding.num_windows for embedding in embeddings),
-        characters=sum(map(len, part.texts)),
-        bytes=new.size,
-        sha256=new.sha256,
-        of_texts=part.sha256,
-    )
-    write_sealed(storage, _sidecar(part.number), {"shard": record._asdict()})
-    return record
-
-
-def _sidecar(number: int) -> str:
-    return f"parts/{number:05d}.json"
-
-
-def write(path: str, part: Part, embeddings: Sequence[TextVectors], vectors: VectorsOf) -> None:
-    """Write the rows of a part of the corpus as an Arrow stream.
-
-    The columns are `number` (of the text in the corpus), `text`, `windows`, and `vector` for texts, else
-    `vectors`. Words add `word_starts` and `word_ends`, codepoint offsets.
-    """
-    all_ND = np.concatenate([embedding.vectors_ND for embedding in embeddings])
-    flat = pa.FixedSizeListArray.from_arrays(
-        pa.array(np.ascontiguousarray(all_ND).reshape(-1)), all_ND.shape[1]
-    )
-    offsets = pa.array(np.cumsum([0, *(len(embedding.vectors_ND) for embedding in embeddings)]), pa.int32())
-
-    def listed(values: pa.Array) -> pa.Array:
-        return pa.ListArray.from_arrays(offsets, values)
-
-    columns: dict[str, pa.Array] = {
-        "number": pa.array(range(part.first, part.first + len(part.texts)), pa.int64()),
-        "text": pa.array(part.texts, pa.string()),
-        "windows": pa.array([embedding.num_windows for embedding in embeddings], pa.int32()),
-    }
-    if vectors == "words":
-        starts, ends = (
-            np.concatenate(edges) for edges in zip(*((f.starts_N, f.ends_N) for f in embeddings), strict=True)
-        )
-        columns["word_starts"] = listed(pa.array(starts, pa.int32()))
-        columns["word_ends"] = listed(pa.array(ends, pa.int32()))
-    columns |= {"vector": flat} if vectors == "texts" else {"vectors": listed(flat)}
-    table = pa.table(columns)
-    with pa.OSFile(path, "wb") as sink, pa.ipc.new_stream(sink, table.schema) as writer:
-        writer.write_table(table, max_chunksize=_BATCH_ROWS)
-
-
-def _finish(
-    storage: Storage, config: Mapping[str, Any], used: Mapping[str, Any], records: Sequence[ShardRecord]
-) -> dict[str, Any]:
-    """Write the manifest and the success mark, and return the manifest. `used` comes from `Checkpoint.record`."""
-    storage.write_json("dataset_info.json", {"description": f"Vectors of {config['vectors']}."})
-    state = {
-        "_data_files": [{"filename": record.path} for record in records],
-        "_fingerprint": records[0].sha256[:32],
-        "_format_columns": None,
-        "_format_kwargs": {},
-        "_format_type": None,
-        "_output_all_columns": False,
-        "_split": None,
-    }
-    storage.write_json("state.json", state)
-    manifest = {
-        "version": VERSION,
-        "config": dict(config),
-        **used,
-        "shards": [record._asdict() for record in records],
-        "files": {name: hash_of(storage, name) for name in (CONFIG, *_LAYOUT)},
-        **{name: sum(getattr(record, name) for record in records) for name in COUNTS},
-    }
-    write_sealed(storage, EMBEDDINGS_MANIFEST, manifest)
-    storage.write_json(SUCCESS, {EMBEDDINGS_MANIFEST: hash_of(storage, EMBEDDINGS_MANIFEST)})
-    return manifest
-
-
-def _check_same(storage: Storage, shards: list[dict[str, str]], corpus: Iterator[Part]) -> None:
-    for part, shard in itertools.zip_longest(corpus, shards):
-        if part is None:
-            raise UserError(
-                f"{storage.url} has the vectors of more texts. Give the same input, or another --output."
-            )
-        _refuse_other_texts(storage, part, None if shard is None else shard["of_texts"])
-
-
-def _refuse_other_texts(storage: Storage, part: Part, of_texts: str | None) -> None:
-    if of_texts != part.sha256:
-        raise UserError(
-            f"{storage.url}: texts {part.first + 1} to {part.first + len(part.texts)} are not those that it was begun "
-            "with. Give the same input, or another --output."
-        )
 
 
 class _Worker:

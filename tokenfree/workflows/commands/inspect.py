@@ -41,7 +41,7 @@ def run(args: argparse.Namespace) -> int:
         raise UserError("--sample must not be negative and --width must be positive")
     names = Storage.at(args.directory).names()
     if MANIFEST not in names:  # on machines without torch, only data directories can be shown
-        from tokenfree.train.inference.embed import is_vectors_folder
+        from tokenfree.train.inference.folder import is_vectors_folder
 
         if is_vectors_folder(names):
             return _vectors(args)

@@ -33,7 +33,7 @@ def run(args: argparse.Namespace) -> int:
     names = Storage.at(args.directory).names()
     verified = _verified_data
     if MANIFEST not in names:  # on machines without torch, only data directories can be checked
-        from tokenfree.train.inference.embed import is_vectors_folder
+        from tokenfree.train.inference.folder import is_vectors_folder
         from tokenfree.train.runs.hashes import is_results_folder
 
         verified = _verified_results if is_results_folder(names) else _verified_data
@@ -85,7 +85,7 @@ def _verified_results(directory: str) -> tuple[Mapping[str, Any], list[str]]:
 
 
 def _verified_vectors(directory: str) -> tuple[Mapping[str, Any], list[str]]:
-    from tokenfree.train.inference.embed import verify
+    from tokenfree.train.inference.folder import verify
 
     manifest = verify(directory)
     summary = {"shards": len(manifest["shards"]), "texts": manifest["texts"], "vectors": manifest["vectors"]}

@@ -225,7 +225,7 @@ def described(directory: str, *, num_texts: int, width: int) -> dict[str, Any]:
 
     Raises UserError if it is incomplete.
     """
-    from tokenfree.train.inference.embed import COUNTS, finished
+    from tokenfree.train.inference.folder import COUNTS, finished
 
     storage = Storage.at(directory)
     manifest = finished(storage)

@@ -18,7 +18,7 @@ from tokenfree.workflows.terminal.verbosity import Verbosity
 
 if TYPE_CHECKING:
     from tokenfree.preprocess.download import Progress
-    from tokenfree.train.inference.embed import ShardRecord
+    from tokenfree.train.inference.folder import ShardRecord
 
 _PIPE = 1_000_000  # columns; output for programs is never wrapped
 _REFRESHES = 8  # per second

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.train.inference.embed.conftest import TEXTS
+from tests.train.inference.conftest import TEXTS
 from tokenfree.workflows import cli
 
 

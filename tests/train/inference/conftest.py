@@ -1,11 +1,13 @@
 """Runs whose encoders write vectors."""
 
 from pathlib import Path
+from typing import Any
 
+import datasets
 import pytest
 
 from tests.train.conftest import MakeRecipe
-from tokenfree.train.inference import embed as parts
+from tokenfree.train.inference import corpus as corpus_module
 from tokenfree.train.pretrain import pretrain
 
 TEXTS = [
@@ -17,6 +19,16 @@ TEXTS = [
     "Sentences end. They begin again. " * 9,
     *(f"line {number}, of {'many ' * (number % 7)}words" for number in range(40)),
 ]
+
+
+def content(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
+
+
+def rows(folder: Path) -> Any:
+    found = datasets.load_from_disk(str(folder))
+    assert found["number"][:] == list(range(len(found)))
+    return found
 
 
 @pytest.fixture(scope="session")
@@ -43,4 +55,4 @@ def lines(tmp_path: Path) -> str:
 @pytest.fixture
 def small_shards(monkeypatch: pytest.MonkeyPatch) -> None:
     """Shards of a few hundred characters."""
-    monkeypatch.setattr(parts, "SHARD_CHARACTERS", {"texts": 300, "words": 300, "characters": 300})
+    monkeypatch.setattr(corpus_module, "SHARD_CHARACTERS", {"texts": 300, "words": 300, "characters": 300})

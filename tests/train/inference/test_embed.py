@@ -1,7 +1,5 @@
 """The vectors of a corpus: what is in them, in what order, and that nothing but the corpus decides the bytes."""
 
-import gzip
-import json
 import os
 import signal
 import subprocess
@@ -9,38 +7,27 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import datasets
 import numpy as np
 import pytest
 
 from tests.conftest import REPOSITORY
 from tests.train.finetune.conftest import splits, task_recipe, write_files
-from tests.train.inference.embed.conftest import TEXTS
+from tests.train.inference.conftest import TEXTS, content, rows
 from tokenfree import load_encoder
-from tokenfree.core.errors import JobError, UserError
+from tokenfree.core.errors import UserError
 from tokenfree.preprocess.text.words import word_spans
-from tokenfree.train.data.shards import ShardReader
 from tokenfree.train.finetune import finetune
-from tokenfree.train.inference.embed import SUCCESS, Wanted, _batches, _Window, embed, spans, verify
+from tokenfree.train.inference.embed import Wanted, _batches, _Window, embed, spans
+from tokenfree.train.inference.folder import SUCCESS
 from tokenfree.train.ray.child import ray_processes
 
 PROGRAM = """
 import sys
-from tokenfree.train.inference import embed as parts
+from tokenfree.train.inference import corpus
 from tokenfree.train.inference.embed import embed
-parts.SHARD_CHARACTERS = {"texts": 300}
+corpus.SHARD_CHARACTERS = {"texts": 300}
 embed(*sys.argv[1:], progress=lambda record, made: print(record.path, made, flush=True))
 """
-
-
-def content(folder: Path) -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
-
-
-def rows(folder: Path) -> Any:
-    found = datasets.load_from_disk(str(folder))
-    assert found["number"][:] == list(range(len(found)))
-    return found
 
 
 def test_a_text_has_the_mean_of_its_characters(
@@ -174,110 +161,6 @@ def test_an_error_in_a_worker_is_that_of_this_process(
             UserError, match=r"^text 4 has 70 characters and this model reads 5\d. Cut it, or leave out"
         ):
             embed(canine, lines, str(tmp_path / "out"), wanted=Wanted(windowed=False), workers=workers)
-
-
-def test_other_settings_texts_or_weights_are_refused(
-    canine: str, byte2word: str, lines: str, tmp_path: Path, small_shards: None
-) -> None:
-    out = str(tmp_path / "out")
-    embed(canine, lines, out)
-    with pytest.raises(
-        UserError, match=r"has other vectors \(pooling 'mean', now None; vectors 'texts', now 'words'\)"
-    ):
-        embed(canine, lines, out, wanted=Wanted("words"))
-    with pytest.raises(UserError, match=r"has other vectors \(encoder "):
-        embed(byte2word, lines, out)
-    (tmp_path / "other").mkdir()
-    (tmp_path / "other" / "file").touch()
-    with pytest.raises(UserError, match=r"no folder of vectors \(it holds other files\)"):
-        embed(canine, lines, str(tmp_path / "other"))
-
-
-def test_a_folder_in_the_making_goes_on_with_the_same_texts_alone(
-    canine: str, lines: str, tmp_path: Path, small_shards: None
-) -> None:
-    def stop(record: Any, made: bool) -> None:
-        raise InterruptedError
-
-    with pytest.raises(InterruptedError):
-        embed(canine, lines, str(tmp_path / "out"), progress=stop)
-    Path(lines).write_text("\n".join(["another", *TEXTS[1:]]))
-    with pytest.raises(
-        UserError, match=r"texts 1 to \d are not those that it was begun with. Give the same input"
-    ):
-        embed(canine, lines, str(tmp_path / "out"))
-
-
-def test_fewer_and_more_texts_are_refused(
-    canine: str, lines: str, tmp_path: Path, small_shards: None
-) -> None:
-    out = str(tmp_path / "out")
-    embed(canine, lines, out)
-    first = rows(tmp_path / "out").num_rows
-    assert first == 46
-    Path(lines).write_text("\n".join(TEXTS[:6]))  # the end of a shard
-    with pytest.raises(UserError, match=r"has the vectors of more texts|are not those"):
-        embed(canine, lines, out)
-    Path(lines).write_text("\n".join([*TEXTS, "x" * 400]))
-    with pytest.raises(UserError, match="are not those that it was begun with"):
-        embed(canine, lines, out)
-
-
-def test_damage_is_found(canine: str, lines: str, tmp_path: Path, small_shards: None) -> None:
-    out = tmp_path / "out"
-    embed(canine, lines, str(out))
-    assert verify(str(out))["texts"] == 46
-    for name in sorted(content(out)):
-        data = (out / name).read_bytes()
-        (out / name).write_bytes(data[:-9] + bytes([data[-9] ^ 1]) + data[-8:])
-        with pytest.raises(JobError, match=f"{name}: damaged|{name}.* is damaged|or {SUCCESS} is damaged"):
-            verify(str(out))
-        (out / name).write_bytes(data)
-    (out / "data-00001.arrow").unlink()
-    with pytest.raises(JobError, match=r"data-00001\.arrow: missing; remove the folder"):
-        verify(str(out))
-
-
-def test_json_lines_and_packed_files(canine: str, tmp_path: Path) -> None:
-    with gzip.open(tmp_path / "texts.jsonl.gz", "wt") as file:
-        file.writelines(json.dumps({"id": number, "body": text}) + "\n" for number, text in enumerate(TEXTS))
-    embed(canine, str(tmp_path / "texts.jsonl.gz"), str(tmp_path / "out"), field="body")
-    assert rows(tmp_path / "out")["text"][:] == TEXTS
-    with pytest.raises(UserError, match=r"line 1: no text in the field 'text' \(the line has 'id', 'body'\)"):
-        embed(canine, str(tmp_path / "texts.jsonl.gz"), str(tmp_path / "other"))
-    assert not (tmp_path / "other").exists()
-
-
-def test_a_data_directory_gives_all_its_windows(canine: str, corpus: str, tmp_path: Path) -> None:
-    result = embed(canine, corpus, str(tmp_path / "out"))
-    readers = [ShardReader(corpus, split) for split in ("train", "validation")]
-    assert result.texts == sum(shard.rows for reader in readers for shard in reader.shards)
-    first = bytes(readers[0].shard(0).row("text", 0)).decode()
-    last = bytes(readers[1].shard(0).row("text", readers[1].shards[0].rows - 1)).decode()
-    assert (rows(tmp_path / "out")[0]["text"], rows(tmp_path / "out")[-1]["text"]) == (first, last)
-
-
-@pytest.mark.parametrize(
-    ("name", "data", "said"),
-    [
-        ("a.txt", b"good\n\xff\xfe bad\n", r"a\.txt: line 2: this is not utf-8"),
-        ("a.jsonl", b'{"text": "a"}\n{"text": \n', r"a\.jsonl: line 2: no JSON"),
-        (
-            "a.jsonl",
-            b'{"text": "a"}\n[1]\n',
-            r"line 2: no text in the field 'text' \(the line is not an object\)",
-        ),
-        ("a.jsonl", b'{"text": "\\ud800"}\n', r"a\.jsonl: line 1: half of a surrogate pair"),
-        ("a.txt.gz", b"no gzip", r"a\.txt\.gz: cannot be read"),
-        ("a.txt", b"", r"a\.txt: there is no text in it"),
-        ("absent.txt", None, r"absent\.txt: there is no such file"),
-    ],
-)
-def test_broken_input_is_named(name: str, data: bytes | None, said: str, canine: str, tmp_path: Path) -> None:
-    if data is not None:
-        (tmp_path / name).write_bytes(data)
-    with pytest.raises(UserError, match=said):
-        embed(canine, str(tmp_path / name), str(tmp_path / "out"))
 
 
 @pytest.mark.parametrize("most", [1, 2, 7, 30])
