@@ -32,7 +32,7 @@ from tokenfree.preprocess.documents.near_duplicates import (
 from tokenfree.preprocess.text.normalize import normalize
 
 LENGTH = NearDuplicateConfig().shingle_characters
-LEAST = 0.8
+MIN_SIMILARITY = 0.8
 SHARES = (0.001, 0.003, 0.01, 0.02, 0.04)
 Pairs = set[tuple[int, int]]
 
@@ -50,14 +50,16 @@ def ours(texts: Sequence[str]) -> np.ndarray:
 
 def our_pairs(sketches: np.ndarray) -> Pairs:
     """Return the pairs that our bands and then the estimated similarity find, as in a job."""
-    rows = band_rows(LEAST)
+    rows = band_rows(MIN_SIMILARITY)
     keys = np.stack([np.zeros(len(sketches)), np.arange(len(sketches))], axis=1).astype(np.uint64)
     found = {
         (one, other)
         for band in band_hashes(sketches, rows).T
         for one, other in candidates(np.zeros(len(sketches), np.int64), keys, band).tolist()
     }
-    return {(one, other) for one, other in found if similarity(sketches[one], sketches[other]) >= LEAST}
+    return {
+        (one, other) for one, other in found if similarity(sketches[one], sketches[other]) >= MIN_SIMILARITY
+    }
 
 
 def theirs(texts: Sequence[str]) -> list[datasketch.MinHash]:
@@ -72,10 +74,12 @@ def theirs(texts: Sequence[str]) -> list[datasketch.MinHash]:
 
 def their_pairs(sketches: Sequence[datasketch.MinHash]) -> Pairs:
     """Return the pairs that datasketch's index and then its estimated similarity find."""
-    index = datasketch.MinHashLSH(threshold=LEAST, num_perm=NUM_HASHES)
+    index = datasketch.MinHashLSH(threshold=MIN_SIMILARITY, num_perm=NUM_HASHES)
     pairs = set()
     for number, one in enumerate(sketches):
-        pairs |= {(other, number) for other in index.query(one) if sketches[other].jaccard(one) >= LEAST}
+        pairs |= {
+            (other, number) for other in index.query(one) if sketches[other].jaccard(one) >= MIN_SIMILARITY
+        }
         index.insert(number, one)
     return pairs
 
@@ -111,7 +115,7 @@ def main() -> None:
     half = len(texts) // 2
     sets = [shingles(text) for text in texts]
     exact = np.array([len(sets[n] & sets[half + n]) / len(sets[n] | sets[half + n]) for n in range(half)])
-    near: Pairs = {(n, half + n) for n in np.flatnonzero(exact >= LEAST).tolist()}
+    near: Pairs = {(n, half + n) for n in np.flatnonzero(exact >= MIN_SIMILARITY).tolist()}
     our, their = ours(texts), theirs(texts)
     estimates = {
         "ours": similarity(our[:half], our[half:]),

@@ -29,7 +29,7 @@ PATTERNS: dict[str, Any] = {
 }
 MODES = ("training", "forward")
 MIB = 2**20
-FULL_AT_MOST = 4096  # units; with twice as many, each copy of the weights takes 3 GiB
+MAX_FULL_UNITS = 4096  # units; with twice as many, each copy of the weights takes 3 GiB
 
 
 def main() -> None:
@@ -42,7 +42,7 @@ def main() -> None:
         for mode in MODES:
             print(f"{name:20} {mode:9} MiB", end="")
             for length in options.memory_lengths:
-                if name != "full" or length <= FULL_AT_MOST:
+                if name != "full" or length <= MAX_FULL_UNITS:
                     print(
                         f", {length:,} units: {peak_memory(name, length, mode, options) / MIB:.0f}",
                         end="",

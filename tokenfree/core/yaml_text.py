@@ -6,7 +6,7 @@ from typing import Any
 import yaml
 
 _MAX_CHARACTERS = 200_000
-_MOST_VALUES = 20_000  # with those that aliases and merge keys repeat
+_MAX_VALUES = 20_000  # with those that aliases and merge keys repeat
 _DEEPEST = 50  # nested mappings and lists
 _MAX_VALUE_CHARACTERS = 40  # characters of a wrong value
 _SHORT = 100  # characters; such a text without aliases is within the limits
@@ -48,8 +48,8 @@ def _check_size(text: str | bytes) -> None:
             count += sizes.get(str(event.anchor), 1)
         elif isinstance(event, yaml.NodeEvent):
             count += 1
-        if count > _MOST_VALUES:
-            raise ValueError(f"{line}: more than {_MOST_VALUES:,} values, with those that aliases repeat")
+        if count > _MAX_VALUES:
+            raise ValueError(f"{line}: more than {_MAX_VALUES:,} values, with those that aliases repeat")
 
 
 class _Loader(yaml.SafeLoader):

@@ -22,7 +22,7 @@ from tokenfree.preprocess.shards import sorted_runs
 
 Config = Callable[..., PreprocessConfig]
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
-LEAST, SHINGLE = 0.8, 5
+MIN_SIMILARITY, SHINGLE = 0.8, 5
 
 
 def almost(text: str, draw: random.Random, share: float) -> str:
@@ -68,7 +68,7 @@ def whole(near: Near, make_config: Config, tmp_path_factory: pytest.TempPathFact
 
 
 def configured(make_config: Config, path: Path, **settings: Any) -> PreprocessConfig:
-    wanted = NearDuplicateConfig(min_similarity=LEAST, shingle_characters=SHINGLE)
+    wanted = NearDuplicateConfig(min_similarity=MIN_SIMILARITY, shingle_characters=SHINGLE)
     return make_config(path, near_duplicates=wanted, **settings)
 
 
@@ -94,7 +94,7 @@ def by_definition(rows: list[dict[str, str]]) -> dict[tuple[str, str], dict[str,
         for text in sorted(ids, key=document_key):
             mine = shingles(text)
             similar = {name: len(mine & others) / len(mine | others) for name, others in stays.items()}
-            if max(similar.values(), default=0) >= LEAST:
+            if max(similar.values(), default=0) >= MIN_SIMILARITY:
                 gone[language, ids[text]] = similar
             else:
                 stays[ids[text]] = mine
@@ -112,7 +112,7 @@ def test_what_is_near_goes_and_is_told(near: Near, tmp_path: Path, make_config: 
     assert len(gone) == len(lines) == 20
     for document, row in told.items():
         assert abs(gone[document][row["kept"].rpartition(":")[2]] - row["similarity"]) < 0.1
-        assert row["similarity"] >= LEAST
+        assert row["similarity"] >= MIN_SIMILARITY
     counters = manifest.counters
     assert (counters["pages"], counters["duplicates"], counters["near_duplicates"]) == (42, 1, 20)
     windows: Any = datasets.load_from_disk(str(output))

@@ -93,13 +93,13 @@ def ended(corpus: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def pretend(proposer: Proposer, planned: History, folder: Path, progress: Any) -> History:
     """Report losses of trials that are not trained."""
-    course = SweepJournal(proposer, planned, folder, lambda event, history: None)
-    course.start()
-    while (trial := course.next_trial()) is not None:
-        checkpoints.write(course.folder(trial.name) / "checkpoints" / "step_00000002", {"model": {}}, STATE)
-        course.report(trial.name, {"report": 1, "step": 2, "validation_loss": 2.5 - trial.setting})
-    course.close()
-    return course.history
+    journal = SweepJournal(proposer, planned, folder, lambda event, history: None)
+    journal.start()
+    while (trial := journal.next_trial()) is not None:
+        checkpoints.write(journal.folder(trial.name) / "checkpoints" / "step_00000002", {"model": {}}, STATE)
+        journal.report(trial.name, {"report": 1, "step": 2, "validation_loss": 2.5 - trial.setting})
+    journal.close()
+    return journal.history
 
 
 def each_damaged(folder: Path) -> Iterator[Path]:

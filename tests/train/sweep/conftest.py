@@ -76,16 +76,16 @@ def without_ray(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     reported: list[str] = []
 
     def run_here(proposer: Proposer, planned: History, folder: Path, progress: Progress | None) -> History:
-        course = SweepJournal(proposer, planned, folder, progress or (lambda event, history: None))
-        course.start()
+        journal = SweepJournal(proposer, planned, folder, progress or (lambda event, history: None))
+        journal.start()
         try:
-            while (trial := course.next_trial()) is not None:
+            while (trial := journal.next_trial()) is not None:
                 sweep = proposer.sweep
                 segment = TrialSegment(
                     name=trial.name,
                     recipe=to_mapping(sweep.recipe(trial.values, trial.seed)),
                     subject=dataclasses.replace(proposer.subject),
-                    folder=str(course.folder(trial.name)),
+                    folder=str(journal.folder(trial.name)),
                     budget=sweep.budget,
                     reports=sweep.reports,
                     known=trial.report_number,
@@ -93,13 +93,13 @@ def without_ray(monkeypatch: pytest.MonkeyPatch) -> list[str]:
                 )
                 session = TrialSession(pickle.loads(pickle.dumps(segment)))  # as it comes through Ray
                 session.open()
-                while course.history.trials[trial.name].running:
-                    course.report(trial.name, session.advance())
+                while journal.history.trials[trial.name].running:
+                    journal.report(trial.name, session.advance())
                     reported.append(trial.name)
                 session.close()
         finally:
-            course.close()
-        return course.history
+            journal.close()
+        return journal.history
 
     monkeypatch.setattr(run, "_run", run_here)
     return reported

@@ -86,14 +86,14 @@ def test_sample_is_fixed_and_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     half = sample(numbers, texts, 5000)
     assert (len(half), half) == (500, sorted(half))
     assert 350 < sum(number < 700 for number in half) < 400 > len({number % 2 for number in half}) == 2
-    monkeypatch.setattr(baselines, "MOST_LINES", 100)
+    monkeypatch.setattr(baselines, "MAX_LINES", 100)
     assert set(first := sample(numbers, texts, math.inf)) < set(half)
     assert (len(first), first) == (100, sample(numbers, texts, math.inf))
     assert len(sample(numbers, texts, 1)) == 1
 
 
 def test_a_large_set_is_sampled_and_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(baselines, "MOST_LINES", 40)
+    monkeypatch.setattr(baselines, "MAX_LINES", 40)
     train, dev = labelled(50), labelled(30)
     found = score_baselines(classification.Config().fitted(train), {"train": train, "dev": dev})
     assert found["baseline_lines"] == {"train": [40, 50]}

@@ -85,7 +85,7 @@ def test_from_files_to_labels(
 def test_a_large_set_is_sampled_and_a_constant_model_named(
     files: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(baselines, "MOST_LINES", 6)
+    monkeypatch.setattr(baselines, "MAX_LINES", 6)
     given = ["--train", "texts.csv", "--dev", "texts.csv", "--train.learning_rate", "1e-9", "--output", "run"]
     lines = told(capsys, "finetune", "classification", *given, *SMALL).splitlines()
     assert lines[1].endswith(", fitted to 6 of 8 lines, scored on 6 of 8 lines")

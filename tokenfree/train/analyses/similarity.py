@@ -183,7 +183,7 @@ MEASURES: dict[str, Callable[..., float]] = {
     "lcs": distance.LCSseq.normalized_similarity,
 }
 REPLICATES = 1000  # number of bootstrap samples
-FEWEST = 10  # minimum number of pairs for a correlation
+MIN_PAIRS = 10  # minimum number of pairs for a correlation
 
 
 def spelling_similarities(pairs: Sequence[tuple[str, str]]) -> dict[str, np.ndarray]:
@@ -261,10 +261,10 @@ def similarity(
         pairs = draw_pairs(
             {lemma: left for lemma, left in kept.items() if left}, num_pairs, seed=seed, name=name
         )
-        if len(pairs.related) < FEWEST:
+        if len(pairs.related) < MIN_PAIRS:
             raise UserError(
                 f"{path}: {len(pairs.related)} pairs of words of one lemma that {model.name} reads as one each, of "
-                f"{len(used)} such words; at least {FEWEST} are needed: give a larger file, or --vectors output"
+                f"{len(used)} such words; at least {MIN_PAIRS} are needed: give a larger file, or --vectors output"
             )
         rows += _rows(model, name, pairs, seed, place)
     return {

@@ -40,7 +40,7 @@ Progress = Callable[[Event, History], None]  # called with every event and the s
 CANDIDATES_PER_TRIAL = 50  # candidates examined per trial, before the search space counts as exhausted
 # After this many suggestions in a row that cannot be run, the next one comes from the even sequence.
 _MAX_SUGGESTIONS = 20
-_MOST_OF_A_GRID = 100_000  # settings, which takes minutes to plan
+_MAX_GRID_SETTINGS = 100_000  # settings, which takes minutes to plan
 _BELOW_1 = 1 - 2.0**-53
 
 
@@ -102,7 +102,7 @@ def plan(proposer: Proposer) -> History:
     """
     sweep = proposer.sweep
     whole = is_whole_grid(sweep)
-    if whole and (number := spaces.num_combinations(sweep.space)) > _MOST_OF_A_GRID:
+    if whole and (number := spaces.num_combinations(sweep.space)) > _MAX_GRID_SETTINGS:
         raise UserError(f"space: the grid has {number:,} settings. Give `trials`, or another searcher.")
     num_settings = None if whole else sweep.trials or DEFAULT_TRIALS
     foreseen = num_foreseen(sweep, num_settings or 0)
@@ -252,7 +252,7 @@ def _text(values: Values) -> str:
 
 
 class SweepJournal:
-    """The course of a sweep, independent of Ray: it chooses the next trial and records all events.
+    """The journal of a sweep, independent of Ray: it chooses the next trial and records all events.
 
     `planned` comes from `plan`. `progress` is called with every event and the state after it.
     """

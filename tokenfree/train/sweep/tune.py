@@ -105,11 +105,11 @@ def run_trials(link: Link, plans: bytes, folder: str) -> str | None:
 
 def _train(proposer: Proposer, planned: History, folder: Path, link: Link, session: Session) -> None:
     placement = find_placement(proposer.sweep, planned.proposed, cluster_nodes())
-    course = SweepJournal(proposer, planned, folder, lambda event, history: link.send(event))
-    course.start()
+    journal = SweepJournal(proposer, planned, folder, lambda event, history: link.send(event))
+    journal.start()
     try:
         with ray_environment({"TUNE_MAX_PENDING_TRIALS_PG": str(placement.concurrent)}):
-            run_watched(_tuner(_Trials(course, placement), folder / RAY).fit, session)
+            run_watched(_tuner(_Trials(journal, placement), folder / RAY).fit, session)
     except RuntimeError as error:  # Tune gives up if Ray kills a process to free memory
         if isinstance(error.__cause__, OutOfMemoryError):
             raise JobError(
@@ -118,7 +118,7 @@ def _train(proposer: Proposer, planned: History, folder: Path, link: Link, sessi
             ) from error
         raise
     finally:
-        course.close()
+        journal.close()
 
 
 def _tuner(trials: "_Trials", storage: Path) -> tune.Tuner:
@@ -126,7 +126,7 @@ def _tuner(trials: "_Trials", storage: Path) -> tune.Tuner:
         tune.with_resources(Trainable, dict(trials.placement.needs)),
         tune_config=tune.TuneConfig(
             search_alg=trials,
-            scheduler=make_scheduler(trials.course.sweep, trials.course.history),
+            scheduler=make_scheduler(trials.journal.sweep, trials.journal.history),
             num_samples=-1,
             reuse_actors=True,
             trial_dirname_creator=lambda trial: trial.trial_id,
@@ -146,19 +146,19 @@ def _tuner(trials: "_Trials", storage: Path) -> tune.Tuner:
 class _Trials(Searcher):
     """A searcher that suggests to Tune first the trials that have not ended, then new ones, as many as fit."""
 
-    def __init__(self, course: SweepJournal, placement: Placement) -> None:
+    def __init__(self, journal: SweepJournal, placement: Placement) -> None:
         super().__init__()
-        self.course, self.placement = course, placement
+        self.journal, self.placement = journal, placement
 
     def __reduce__(self) -> Any:
         return Searcher, ()  # Tune pickles the searcher to restore it, which never happens here
 
     def suggest(self, trial_id: str) -> Any:
-        running = sum(trial.running for trial in self.course.history.trials.values())
-        trial = self.course.next_trial() if running < self.placement.concurrent else None
+        running = sum(trial.running for trial in self.journal.history.trials.values())
+        trial = self.journal.next_trial() if running < self.placement.concurrent else None
         if trial is None:
-            return Searcher.FINISHED if self.course.history.all_ended else None
-        return {"segment": self._segment(trial), "metric": self.course.sweep.quality.metric}
+            return Searcher.FINISHED if self.journal.history.all_ended else None
+        return {"segment": self._segment(trial), "metric": self.journal.sweep.quality.metric}
 
     def on_trial_complete(
         self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False
@@ -172,12 +172,12 @@ class _Trials(Searcher):
         """Do nothing, because a sweep resumes from its journal."""
 
     def _segment(self, trial: TrialState) -> TrialSegment:
-        sweep, needs = self.course.sweep, self.placement.needs
+        sweep, needs = self.journal.sweep, self.placement.needs
         return TrialSegment(
             name=trial.name,
             recipe=to_mapping(sweep.recipe(trial.values, trial.seed)),
-            subject=dataclasses.replace(self.course.subject),  # a copy without the data read so far
-            folder=str(self.course.folder(trial.name).resolve()),
+            subject=dataclasses.replace(self.journal.subject),  # a copy without the data read so far
+            folder=str(self.journal.folder(trial.name).resolve()),
             budget=sweep.budget,
             reports=sweep.reports,
             known=trial.report_number,
@@ -195,10 +195,10 @@ class _Record(tune.Callback):
     def on_trial_result(
         self, iteration: int, trials: Any, trial: Trial, result: dict[str, Any], **info: Any
     ) -> None:
-        self._trials.course.report(_name(trial), json.loads(result["report"]), stop=result["done"])
+        self._trials.journal.report(_name(trial), json.loads(result["report"]), stop=result["done"])
 
     def on_trial_error(self, iteration: int, trials: Any, trial: Trial, **info: Any) -> None:
-        self._trials.course.failed(_name(trial), _own_error(trial))
+        self._trials.journal.failed(_name(trial), _own_error(trial))
 
 
 def _name(trial: Trial) -> str:

@@ -14,9 +14,9 @@ from tokenfree.train.batches.counter_random import key, permute
 from tokenfree.train.tasks.base import DownstreamTask, Split
 
 FIELDS = ("baseline", "baseline_lines")  # of result.json
-MOST_LINES = 20_000  # maximum number of examples of a split
+MAX_LINES = 20_000  # maximum number of examples of a split
 _NGRAMS = {"analyzer": "char", "ngram_range": (1, 4), "min_df": 2, "sublinear_tf": True}
-_MOST_NGRAMS, _MOST_WEIGHTS = 200_000, 20_000_000  # weights are n-grams times classes
+_MAX_NGRAMS, _MAX_WEIGHTS = 200_000, 20_000_000  # weights are n-grams times classes
 # Chosen on the development parts of the sets in benchmarks/results. On their test parts, these are on average
 # as accurate as L-BFGS with the best of three strengths, in a fifth of the time.
 _EPOCHS, _STRENGTH = 10, 3.0
@@ -50,13 +50,13 @@ def score_baselines(task: DownstreamTask, examples: Mapping[Split, Sequence[Any]
 def sample(
     examples: Sequence[Any], texts: Callable[[Any], Sequence[str]], character_capacity: float
 ) -> Sequence[Any]:
-    """Return at most `MOST_LINES` examples and `character_capacity` of their texts.
+    """Return at most `MAX_LINES` examples and `character_capacity` of their texts.
 
     The draw is always the same.
     """
     size = len(examples)
     drawn = permute(np.arange(size), np.full(size, size), np.full(size, key(0, "baselines")))[
-        :MOST_LINES
+        :MAX_LINES
     ].tolist()
     ends = np.cumsum([sum(map(len, texts(examples[number]))) for number in drawn])
     count = max(1, int(np.searchsorted(ends, character_capacity, side="right")))
@@ -75,10 +75,10 @@ def fit_ngrams(
     from sklearn.linear_model import Ridge, SGDClassifier
     from sklearn.pipeline import make_pipeline
 
-    num_ngrams, model = _MOST_NGRAMS, Ridge()
+    num_ngrams, model = _MAX_NGRAMS, Ridge()
     if not regression:
         sgd: Any = {"loss": "log_loss", "max_iter": _EPOCHS, "tol": None, "random_state": 0}
-        num_ngrams = min(_MOST_NGRAMS, _MOST_WEIGHTS // len({*labels}))
+        num_ngrams = min(_MAX_NGRAMS, _MAX_WEIGHTS // len({*labels}))
         model = SGDClassifier(alpha=1 / (_STRENGTH * len(labels)), **sgd)
     columns = [
         (TfidfVectorizer(**_NGRAMS, max_features=num_ngrams), column) for column in range(len(texts[0]))

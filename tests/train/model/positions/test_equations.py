@@ -13,7 +13,7 @@ from tokenfree.train.model.common.basic import Dimensions
 from tokenfree.train.model.common.slots import TrunkConfig
 from tokenfree.train.model.encoder import Trunk
 
-HEADS, E, UNITS, MOST = 3, 4, 8, 61
+HEADS, E, UNITS, MAX_UNITS = 3, 4, 8, 61
 SEGMENTS = torch.tensor([0, 0, 0, 1, 1, 0, 1, 1] * 7)
 
 
@@ -53,7 +53,7 @@ def logit(
     if name == "diet_abs":
         return content + own(module.queries_LHUR, layer, head)[i] @ own(module.keys_LHKR, layer, head)[j]
     if name == "diet_rel":
-        return content + own(module.by_offset_LHO, layer, head)[j - i + MOST - 1]
+        return content + own(module.by_offset_LHO, layer, head)[j - i + MAX_UNITS - 1]
     if name == "t5":
         return content + own(module.by_bucket_LHN, layer, head)[bucket(j - i, 8, 6)]
     if name == "shaw":
@@ -66,7 +66,7 @@ def logit(
             (each.weight @ module.table.weight[at])[of_head]
             for each, at in ((module.query, i), (module.key, j))
         )
-        relative = module.by_offset_HO[head, j - i + MOST - 1] if code.get("relative", True) else 0
+        relative = module.by_offset_HO[head, j - i + MAX_UNITS - 1] if code.get("relative", True) else 0
         return (q @ k + p_i @ p_j) / math.sqrt(2 * E) + relative
     return content
 
@@ -76,7 +76,12 @@ def clipped(code: dict[str, Any], i: int, j: int) -> int:
 
 
 def by_hand(
-    code: dict[str, Any], trunk: Any, x: Tensor, has_segments: bool, reach: int = MOST, num_global: int = 0
+    code: dict[str, Any],
+    trunk: Any,
+    x: Tensor,
+    has_segments: bool,
+    reach: int = MAX_UNITS,
+    num_global: int = 0,
 ) -> Tensor:
     """The whole stack, [U, D], whose units see others up to a distance, and the first ones all others."""
     for number, layer in enumerate(trunk.layers):
@@ -108,17 +113,17 @@ def by_hand(
 SHARING = ("none", "head_wise", "layer_wise")
 CODES: list[dict[str, Any]] = [
     {"name": "none"},
-    *({"name": "diet_abs", "rank": 2, "max_units": MOST, "sharing": sharing} for sharing in SHARING),
-    {"name": "diet_abs", "max_units": MOST, "scale": "width"},
-    *({"name": "diet_rel", "max_units": MOST, "sharing": sharing} for sharing in SHARING),
-    {"name": "diet_rel", "max_units": MOST, "scale": "width"},
+    *({"name": "diet_abs", "rank": 2, "max_units": MAX_UNITS, "sharing": sharing} for sharing in SHARING),
+    {"name": "diet_abs", "max_units": MAX_UNITS, "scale": "width"},
+    *({"name": "diet_rel", "max_units": MAX_UNITS, "sharing": sharing} for sharing in SHARING),
+    {"name": "diet_rel", "max_units": MAX_UNITS, "scale": "width"},
     *({"name": "t5", "buckets": 8, "max_distance": 6, "sharing": sharing} for sharing in SHARING),
     *({"name": "shaw", "clip": 3, "sharing": sharing} for sharing in SHARING),
     {"name": "shaw", "clip": 3, "values": True},
     {"name": "shaw", "clip": 3, "values": True, "sharing": "layer_wise"},
-    {"name": "tupe", "max_units": MOST},
-    {"name": "tupe", "max_units": MOST, "relative": False},
-    {"name": "tupe", "max_units": MOST, "untie_cls": False},
+    {"name": "tupe", "max_units": MAX_UNITS},
+    {"name": "tupe", "max_units": MAX_UNITS, "relative": False},
+    {"name": "tupe", "max_units": MAX_UNITS, "untie_cls": False},
 ]
 
 
@@ -140,7 +145,7 @@ def test_position_codes(code: dict[str, Any], segments: str) -> None:
 
 
 def test_a_stack_of_one_layer() -> None:
-    code = {"name": "diet_rel", "max_units": MOST}
+    code = {"name": "diet_rel", "max_units": MAX_UNITS}
     trunk = trunk_of(layers=1, positions=code, segments="per_head")
     x, valid = torch.randn(UNITS, 12, dtype=torch.float64), torch.ones(1, UNITS, dtype=torch.bool)
     torch.testing.assert_close(
@@ -150,10 +155,10 @@ def test_a_stack_of_one_layer() -> None:
 
 BLOCKS: list[dict[str, Any]] = [
     {"name": "none"},
-    {"name": "diet_abs", "rank": 2, "max_units": MOST},
-    {"name": "diet_rel", "max_units": MOST},
+    {"name": "diet_abs", "rank": 2, "max_units": MAX_UNITS},
+    {"name": "diet_rel", "max_units": MAX_UNITS},
     {"name": "shaw", "clip": 1},
-    {"name": "tupe", "max_units": MOST},
+    {"name": "tupe", "max_units": MAX_UNITS},
 ]
 
 

@@ -1,4 +1,4 @@
-"""The course of a sweep under Ray Tune's schedulers, with trials that only pretend to train, and kills in between."""
+"""Journals of sweeps under Ray Tune's schedulers, with trials that only pretend to train, and kills in between."""
 
 import random
 from collections.abc import Callable
@@ -38,16 +38,16 @@ def planned(num_settings: int, settings: list[dict[str, Any]]) -> History:
 
 
 def begin(sweep: SweepRecipe, folder: Path, told: Told | None = None) -> SweepJournal:
-    """The course of a sweep that begins, or resumes, in `folder`; `told` gets what it tells."""
+    """The journal of a sweep that begins, or resumes, in `folder`; `told` gets what it tells."""
     folder.mkdir(exist_ok=True)
     settings = [{KEY: (index * 7 % 10) / 10} for index in range(sweep.trials or 0)]
     proposer = Proposer(sweep, subject=None)  # pyright: ignore[reportArgumentType]
     heard = told if told is not None else []
-    course = SweepJournal(
+    journal = SweepJournal(
         proposer, planned(len(settings), settings), folder, lambda *news: heard.append(news)
     )
-    course.start()
-    return course
+    journal.start()
+    return journal
 
 
 def by_rate(trial: TrialState, report_number: int) -> float:
@@ -56,7 +56,7 @@ def by_rate(trial: TrialState, report_number: int) -> float:
 
 
 def play(
-    course: SweepJournal,
+    journal: SweepJournal,
     *,
     concurrent: int = 2,
     loss: Loss = by_rate,
@@ -68,44 +68,44 @@ def play(
     A trial's checkpoint is a file with the number of its report. After `ticks` reports all is left as a kill
     would leave it.
     """
-    draw, scheduler = random.Random(order), make_scheduler(course.sweep, course.history)
+    draw, scheduler = random.Random(order), make_scheduler(journal.sweep, journal.history)
     running: dict[str, Any] = {}  # Tune's trials, by our names
     seen: list[tuple[str, int]] = []
     while ticks is None or len(seen) < ticks:
-        while len(running) < concurrent and (begun := course.next_trial()) is not None:
+        while len(running) < concurrent and (begun := journal.next_trial()) is not None:
             running[begun.name] = SimpleNamespace(
                 trial_id=f"{order}{begun.name}", config={"segment": SimpleNamespace(name=begun.name)}
             )
             scheduler.on_trial_add(SimpleNamespace(), running[begun.name])  # pyright: ignore[reportArgumentType]
         if not running:
-            assert course.history.all_ended
+            assert journal.history.all_ended
             break
         name = list(running)[draw.randrange(len(running))]
-        trial = course.history.trials[name]
-        checkpoint = course.folder(name) / "state"
+        trial = journal.history.trials[name]
+        checkpoint = journal.folder(name) / "state"
         checkpoint.parent.mkdir(parents=True, exist_ok=True)
         number = 1 + (int(checkpoint.read_text()) if checkpoint.exists() else 0)
         checkpoint.write_text(str(number))
         seen.append((name, number))
         result = {"report_number": number, "quality": loss(trial, number)}
-        if number == course.sweep.reports:
+        if number == journal.sweep.reports:
             scheduler.on_trial_complete(SimpleNamespace(), running[name], result)  # pyright: ignore[reportArgumentType]
             stop = True
         else:
             stop = scheduler.on_trial_result(SimpleNamespace(), running[name], result) == "STOP"  # pyright: ignore[reportArgumentType]
-        course.report(
+        journal.report(
             name, {"report": number, "step": number, "validation_loss": result["quality"]}, stop=stop
         )
         if stop:
             del running[name]
-    course.close()
+    journal.close()
     return seen
 
 
-def outcome(course: SweepJournal) -> dict[str, Any]:
+def outcome(journal: SweepJournal) -> dict[str, Any]:
     return {
         trial.name: (trial.state, trial.report_number, trial.values)
-        for trial in course.history.trials.values()
+        for trial in journal.history.trials.values()
     }
 
 
@@ -133,9 +133,9 @@ def test_a_sweep_that_is_killed_again_and_again_ends_with_every_trial(
 
 
 def test_bad_trials_stop_and_the_best_does_not(tmp_path: Path) -> None:
-    course = begin(make_sweep("asha", trials=10, reports=9), tmp_path / "sweep")
-    play(course)
-    trials = course.history.trials.values()
+    journal = begin(make_sweep("asha", trials=10, reports=9), tmp_path / "sweep")
+    play(journal)
+    trials = journal.history.trials.values()
     assert [trial.state for trial in trials if trial.values[KEY] == 0.0] == ["finished"]
     assert sum(trial.state == "stopped" for trial in trials) >= 3
 
@@ -179,19 +179,19 @@ def test_a_score_is_better_the_higher_it_is(tmp_path: Path) -> None:
 def test_a_trial_that_fails_is_tried_once_more_and_then_left(tmp_path: Path) -> None:
     told: Told = []
     sweep = make_sweep("asha", trials=3, reports=3)
-    course = begin(sweep, tmp_path / "sweep", told)
+    journal = begin(sweep, tmp_path / "sweep", told)
     for attempt in (1, 2):
-        trial = course.next_trial()
+        trial = journal.next_trial()
         assert trial is not None
         assert trial.name == "trial_000"
-        course.failed(trial.name, f"ValueError: attempt {attempt}")
+        journal.failed(trial.name, f"ValueError: attempt {attempt}")
         if attempt == 1:
-            assert course.history.trials[trial.name].state == "waiting"
-            course.close()
-            course = begin(sweep, tmp_path / "sweep", told)
-    failed = course.history.trials["trial_000"]
+            assert journal.history.trials[trial.name].state == "waiting"
+            journal.close()
+            journal = begin(sweep, tmp_path / "sweep", told)
+    failed = journal.history.trials["trial_000"]
     assert (failed.state, failed.error) == ("failed", "ValueError: attempt 2")
-    course.close()
+    journal.close()
     ended = begin(sweep, tmp_path / "sweep", told)
     play(ended)
     errors = [event["error"] for event, _ in told if event["event"] == "failure"]
@@ -203,14 +203,14 @@ def test_the_journal_is_all_that_there_is_to_know(tmp_path: Path) -> None:
     """The events, the history and what is read from the journal agree at every moment, also after a kill."""
     told: Told = []
     sweep = make_sweep("asha", trials=6, reports=4)
-    journal = tmp_path / "sweep" / "journal.jsonl"
+    path = tmp_path / "sweep" / "journal.jsonl"
     for ticks, torn in ((7, b'{"event": "beg'), (None, b"")):
-        course = begin(sweep, tmp_path / "sweep", told)
-        play(course, ticks=ticks)
-        assert read_history(tmp_path / "sweep", seeds=1, reports=4) == course.history
-        journal.write_bytes(journal.read_bytes() + torn)
-    assert journal.read_bytes() == b"".join(journal_line(event) for event, _ in told)
-    assert told[-1][1] == course.history
+        journal = begin(sweep, tmp_path / "sweep", told)
+        play(journal, ticks=ticks)
+        assert read_history(tmp_path / "sweep", seeds=1, reports=4) == journal.history
+        path.write_bytes(path.read_bytes() + torn)
+    assert path.read_bytes() == b"".join(journal_line(event) for event, _ in told)
+    assert told[-1][1] == journal.history
     assert len(told[0][1].trials) == 0  # histories that were told do not change
 
 
@@ -222,26 +222,26 @@ def test_a_space_that_holds_fewer_settings_than_are_asked_for_ends_the_sweep(tmp
         sweep=sweep, subject=None, next=lambda history: (None, [({KEY: 0.3}, ["no"])])
     )
     for _ in range(2):  # the second time it is known
-        course = SweepJournal(proposer, foreseen, tmp_path, lambda event, history: None)
-        course.start()
-        play(course)
-        assert (course.history.total, course.history.all_ended) == (2, True)
-        assert course.history.reasons() == {"never": 1, "no": 1}
+        journal = SweepJournal(proposer, foreseen, tmp_path, lambda event, history: None)
+        journal.start()
+        play(journal)
+        assert (journal.history.total, journal.history.all_ended) == (2, True)
+        assert journal.history.reasons() == {"never": 1, "no": 1}
     assert (tmp_path / "journal.jsonl").read_text().count("exhausted") == 1
 
 
 def test_only_trials_that_may_resume_keep_their_checkpoints(tmp_path: Path) -> None:
-    course = begin(make_sweep("asha", trials=6, reports=4), tmp_path / "sweep")
-    play(course)
+    journal = begin(make_sweep("asha", trials=6, reports=4), tmp_path / "sweep")
+    play(journal)
     kept = {path.name for path in (tmp_path / "sweep" / "trials").iterdir()}
-    assert kept == {trial.name for trial in course.history.trials.values() if trial.state == "finished"}
+    assert kept == {trial.name for trial in journal.history.trials.values() if trial.state == "finished"}
     assert len(kept) < 6
 
 
 def test_seeds_are_trials_of_their_own(tmp_path: Path) -> None:
-    course = begin(make_sweep("none", trials=2, reports=1, seeds=2), tmp_path / "sweep")
-    play(course)
-    assert [(t.name, t.setting, t.seed) for t in course.history.trials.values()] == [
+    journal = begin(make_sweep("none", trials=2, reports=1, seeds=2), tmp_path / "sweep")
+    play(journal)
+    assert [(t.name, t.setting, t.seed) for t in journal.history.trials.values()] == [
         ("trial_000_seed_0", 0, 0),
         ("trial_000_seed_1", 0, 1),
         ("trial_001_seed_0", 1, 0),
