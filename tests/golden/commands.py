@@ -1,4 +1,4 @@
-"""Command lines of the contract, and what the error of each has to name; they run in a copy of tests/formats/1."""
+"""Command lines of the contract, and what the error of each has to name; they run in a copy of `kept/`."""
 
 import json
 import shutil
@@ -9,7 +9,7 @@ import yaml
 
 from tests.golden.observe import call
 
-KEPT = Path(__file__).parents[1] / "formats" / "1"
+KEPT = Path(__file__).parent / "kept"
 
 # In this order: some read what one before them wrote.
 GOOD: str = """

@@ -18,7 +18,7 @@ from tokenfree.workflows import cli
 from tokenfree.workflows.recipes import library
 
 FOLDER = Path(__file__).parent
-VOCABULARY = FOLDER.parent / "formats" / "1" / "data" / "vocabulary" / "subwords.model"
+VOCABULARY = FOLDER / "kept" / "data" / "vocabulary" / "subwords.model"
 STEPS = 20
 
 

@@ -6,7 +6,7 @@ A change that means to alter one of them writes the values anew and says so in i
 
 `git diff tests/golden` then shows what has changed: of `data` the columns (a change of the vocabulary's
 training alters `vocabulary` and the `subword_` columns alone), of `recipes` whose losses, of `commands` which
-statuses and keys. The data that recipes train on takes its subwords from tests/formats/1, so that
+statuses and keys. The data that recipes train on takes its subwords from tests/golden/kept, so that
 vocabularies do not alter `recipes`. Losses and checkpoints are exact on the machine that wrote them
 (`machine` in recipes.json), and close on others.
 """

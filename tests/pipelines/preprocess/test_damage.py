@@ -128,30 +128,6 @@ def test_the_command_names_damage_of_the_manifest_too(copy: Path, capsys: pytest
     assert json.loads(capsys.readouterr().out)["good"] is False
 
 
-def as_before(directory: Path, mark: bytes = b"") -> None:
-    """Make a directory what earlier versions left: no hashes of small files, and an empty mark."""
-    values = json.loads((directory / "manifest.json").read_text())
-    del values["files"]
-    (directory / "manifest.json").write_text(json.dumps(values))
-    (directory / "_SUCCESS").write_bytes(mark)
-
-
-def test_a_directory_of_before_opens_and_is_said_to_have_no_hashes(
-    copy: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    as_before(copy)
-    assert load_manifest(str(copy)).files == {}
-    assert {"README.md", "dataset_dict.json", "vocabulary/subwords.vocab"} < set(verify(str(copy)))
-    assert main(["verify", str(copy)]) == 0
-    assert "  unhashed    README.md, " in capsys.readouterr().out
-    (copy / "_SUCCESS").write_text(json.dumps({"manifest_sha256": "0" * 64, "inputs": []}))
-    with pytest.raises(JobError, match=r"^manifest\.json: damaged, its SHA-256 is not that of _SUCCESS"):
-        verify(str(copy))
-    (copy / "_SUCCESS").write_text("geese")
-    with pytest.raises(JobError, match=r"^_SUCCESS: damaged"):
-        verify(str(copy))
-
-
 def test_what_is_put_there_later_has_no_hash(copy: Path) -> None:
     (copy / "notes.txt").write_text("ask the geese")
     assert verify(str(copy)) == ("notes.txt",)

@@ -150,7 +150,7 @@ def test_more_and_fewer_inputs_are_refused_by_name(
     assert hashed == []
 
 
-def test_a_directory_of_before_is_hashed_once(
+def test_inputs_are_hashed_once_if_the_mark_is_damaged(
     job: Any, hashed: list[str], two: tuple[Path, Path], tmp_path: Path
 ) -> None:
     manifest = job()

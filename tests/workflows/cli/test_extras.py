@@ -135,7 +135,7 @@ def test_doctor_offers_no_demo_without_its_extras(
 
 def test_a_model_is_loaded_without_ray_and_beam(tmp_path: Path) -> None:
     for name in ("run", "data"):
-        shutil.copytree(REPOSITORY / "tests" / "formats" / "1" / name, tmp_path / name)
+        shutil.copytree(REPOSITORY / "tests" / "golden" / "kept" / name, tmp_path / name)
     hidden = {"beam", "train", "huggingface"}
     done = run(hidden, "predict", "run", "The [MASK] of", "--data", "data", folder=tmp_path)
     assert done.returncode == 0, done.stderr

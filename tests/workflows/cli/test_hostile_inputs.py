@@ -25,7 +25,7 @@ from tokenfree.train.tasks.qa_squad import read_squad
 from tokenfree.train.tasks.qa_tydi import read_tydi
 from tokenfree.workflows import cli
 
-KEPT = REPOSITORY / "tests" / "formats" / "1"
+KEPT = REPOSITORY / "tests" / "golden" / "kept"
 
 
 @pytest.fixture

@@ -83,11 +83,9 @@ def dropped(counters: Mapping[str, Any]) -> dict[str, int]:
 
 def byte_shares(manifest: Manifest) -> dict[str, float]:
     """Return the share of each language's subwords that are bytes of characters missing from the vocabulary."""
-    languages = sorted(manifest.statistics["languages"].items())  # older directories have no such counts
+    languages = sorted(manifest.statistics["languages"].items())
     return {
-        name: counts["byte_pieces"] / counts["subwords"]
-        for name, counts in languages
-        if counts["subwords"] and "byte_pieces" in counts
+        name: counts["byte_pieces"] / counts["subwords"] for name, counts in languages if counts["subwords"]
     }
 
 

@@ -19,7 +19,7 @@ from tokenfree.core.errors import JobError, UserError
 from tokenfree.core.files import AnyPath
 from tokenfree.core.machine import version_of
 from tokenfree.core.storage import Storage
-from tokenfree.core.stored_files import HASH_KEY, checked, hash_of, is_inside, read_sealed, write_sealed
+from tokenfree.core.stored_files import checked, hash_of, is_inside, read_sealed, write_sealed
 from tokenfree.preprocess.features.vocabulary import Vocabulary
 from tokenfree.preprocess.records import SCHEMA_VERSION
 
@@ -68,7 +68,7 @@ class Manifest:
     """A finished data directory.
 
     `fingerprint` changes with any byte of any shard or of the vocabulary, and with nothing else. `files` has
-    the SHA-256 of all files except the shards and `vocabulary/subwords.model`; older directories have none.
+    the SHA-256 of all files except the shards and `vocabulary/subwords.model`.
     """
 
     schema_version: int
@@ -191,8 +191,8 @@ def mark_success(storage: Storage, inputs: Sequence[Mapping[str, Any]]) -> None:
 def note_added(storage: Storage, name: str, sha256: str | None) -> None:
     """Record the hash of a file that is added to a complete directory, or with None that the file is absent.
 
-    A directory whose `_SUCCESS` has no hashes stays as it is. Raises UserError if the directory cannot be
-    written to.
+    A directory whose `_SUCCESS` is damaged or missing stays as it is: `verify` reports that. Raises UserError
+    if the directory cannot be written to.
     """
     mark = read_sealed(storage, SUCCESS)
     if mark is not None:
@@ -203,12 +203,10 @@ def note_added(storage: Storage, name: str, sha256: str | None) -> None:
 
 def marked_inputs(storage: Storage) -> list[dict[str, Any]] | None:
     """Return the inputs that `_SUCCESS` lists, or None if it lists none or belongs to another manifest."""
-    values = storage.read_json(SUCCESS)
-    if isinstance(values, dict) and HASH_KEY in values:
-        values = read_sealed(storage, SUCCESS)
-    if not isinstance(values, dict) or values.get("manifest_sha256") != hash_of(storage, MANIFEST):
+    mark = read_sealed(storage, SUCCESS)
+    if mark is None or mark["manifest_sha256"] != hash_of(storage, MANIFEST):
         return None
-    return values["inputs"] or None
+    return mark["inputs"] or None
 
 
 MODEL, VOCABULARY = "vocabulary/subwords.model", "vocabulary/subwords.vocab"

@@ -219,10 +219,12 @@ def verify(directory: AnyPath) -> tuple[str, ...]:
     mark = read_sealed(storage, SUCCESS)
     if mark is not None:
         check_hash(storage, MANIFEST, mark["manifest_sha256"], source=SUCCESS, action=COPY)
-    manifest = load_manifest(directory)
+    manifest = load_manifest(
+        directory
+    )  # before the mark, so that a folder that is no data directory is named
     if mark is None:
-        _check_legacy_mark(storage, manifest)
-    added = {} if mark is None else mark["added_later"]
+        raise JobError(f"{SUCCESS}: damaged or missing; {COPY}, or run its `tokenfree preprocess` again")
+    added = mark["added_later"]
     for name, sha256 in manifest.files.items():
         check_hash(storage, name, sha256, source=MANIFEST, action=COPY)
     for name, sha256 in added.items():
@@ -249,15 +251,6 @@ def verify(directory: AnyPath) -> tuple[str, ...]:
         if name.endswith(".arrow") and name.split("/")[0] in manifest.splits:
             raise JobError(f"{name}: not in the manifest; remove it")
     return others
-
-
-def _check_legacy_mark(storage: Storage, manifest: Manifest) -> None:
-    """Check the `_SUCCESS` of an older version, which has no hash of itself."""
-    size, mark = storage.size(SUCCESS), storage.read_json(SUCCESS)
-    if manifest.files or size is None or (size and not isinstance(mark, dict)):
-        raise JobError(f"{SUCCESS}: damaged or missing; {COPY}, or run its `tokenfree preprocess` again")
-    if mark is not None:
-        check_hash(storage, MANIFEST, mark.get("manifest_sha256", ""), source=SUCCESS, action=COPY)
 
 
 def _check_totals(manifest: Manifest) -> None:

@@ -122,7 +122,9 @@ def committed(storage: Storage, part: Part) -> ShardRecord | None:
     return record if storage.size(record.path) == record.bytes else None
 
 
-def commit(storage: Storage, part: Part, embeddings: Sequence[TextVectors], vectors: VectorsOf) -> ShardRecord:
+def commit(
+    storage: Storage, part: Part, embeddings: Sequence[TextVectors], vectors: VectorsOf
+) -> ShardRecord:
     """Write the shard of a part, then its sidecar."""
     name = f"data-{part.number:05d}.arrow"
     with storage.new_file(name) as new:

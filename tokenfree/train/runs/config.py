@@ -31,7 +31,7 @@ CONFIG_NAME, RESULT_NAME, METRICS_NAME, EVENTS_NAME = (
 )
 Number = int | Annotated[float, Field(allow_inf_nan=False)]
 AtLeastTwo = Annotated[list[str], Field(min_length=2)]  # data directories as on the command line
-RUN_FORMAT, SWEEP_FORMAT = 1, 1  # increased when earlier versions cannot read the folder; see tests/formats/
+RUN_FORMAT, SWEEP_FORMAT = 1, 1  # increased when earlier versions cannot read the folder
 Format = Annotated[int, Field(ge=1)]
 Count = Annotated[int, Field(ge=0)]
 Seconds = Annotated[float, Field(ge=0, lt=1e11)]  # since 1970; Python has no dates after the year 9999
@@ -85,6 +85,7 @@ class _Config(TypedDict):
 
 @with_config(OPEN)
 class _WholeConfig(_Config):
+    format: Format
     recipe: _Recipe
     data: str | AtLeastTwo
     manifest: str

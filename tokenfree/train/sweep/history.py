@@ -242,7 +242,7 @@ class _Recipe(TypedDict, total=False):
 
 @with_config(OPEN)
 class _Sweep(TypedDict):
-    format: NotRequired[Format]
+    format: Format
     fingerprints: NotRequired[dict[Literal["sweep", "data"], str]]
     recipe: _Recipe
     # Of the command's options; `overrides` are those of the recipe as given.

@@ -107,7 +107,7 @@ class Setting:
     def _mean(self, cost: Callable[[Report], float]) -> float | None:
         costs = []
         for trial in self.trials:
-            # Not reported, or by an early version.
+            # A trial that ended before its first report has no costs.
             with contextlib.suppress(KeyError, TypeError, ZeroDivisionError):
                 costs.append(cost(trial.last))
         return float(f"{fmean(costs):.2g}") if costs else None
@@ -124,10 +124,9 @@ class Ranked:
 
 
 def settings(trials: Iterable[TrialState]) -> list[Setting]:
-    """Group trials by setting and by values, because earlier versions could change the values within a trial."""
-    groups: dict[tuple[int, str], list[TrialState]] = {}
+    groups: dict[int, list[TrialState]] = {}
     for trial in trials:
-        groups.setdefault((trial.setting, json.dumps(trial.values, sort_keys=True)), []).append(trial)
+        groups.setdefault(trial.setting, []).append(trial)
     return [Setting(group[0].setting, group[0].values, tuple(group)) for group in groups.values()]
 
 

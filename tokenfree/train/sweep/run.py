@@ -219,7 +219,7 @@ def _claim(folder: Path, sweep: SweepRecipe, subject: Subject) -> None:
 def read_sweep(folder: str) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return the recipe of a sweep and its inputs, by the names of the command's options, as they were given.
 
-    Raises UserError if an earlier version made the sweep, because it did not record the inputs.
+    Raises UserError if the sweep records no inputs, because no command made it.
     """
     check_finished(folder, SWEEP.__eq__)
     mapping = SWEEP_FILE.yaml(Storage.at(folder), SWEEP)

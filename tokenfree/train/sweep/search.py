@@ -218,10 +218,8 @@ def _value(hyperparameter: Hyperparameter, param: Any) -> Any:
 
 
 def _param(hyperparameter: Hyperparameter, value: Any) -> Any:
-    if hyperparameter.listed is not None:
-        return value if hyperparameter.integer is not None else json.dumps(value)
-    low, high = hyperparameter.uniform or hyperparameter.log_uniform or (0.0, 0.0)
-    return min(max(value, low), high)  # a value that an earlier version rounded may lie outside
+    is_text = hyperparameter.listed is not None and hyperparameter.integer is None
+    return json.dumps(value) if is_text else value
 
 
 def _optuna_trial(sweep: SweepRecipe, distributions: dict[str, Any], trials: list[TrialState]) -> Any:

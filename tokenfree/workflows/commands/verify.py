@@ -94,6 +94,6 @@ def _verified_vectors(directory: str) -> tuple[Mapping[str, Any], list[str]]:
 
 
 def _unhashed_line(names: Sequence[str]) -> list[str]:
-    """Return a line with the files that no hash covers, which are of an earlier version or were added later."""
+    """Return a line with the files that no hash covers, which were added later."""
     text = ", ".join(name if name.isprintable() else repr(name) for name in names)
-    return [f"  unhashed    {text} (of an earlier version, or put there later)"] if names else []
+    return [f"  unhashed    {text} (put there later)"] if names else []

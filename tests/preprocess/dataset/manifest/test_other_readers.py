@@ -20,7 +20,7 @@ LINES = re.search(r"```python\n(.*?)```", PAGE, re.DOTALL).group(1).splitlines()
     ids=lambda line: line.partition("(")[0],
 )
 def test_a_line_of_the_page_reads_a_shard(line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    shutil.copytree(REPOSITORY / "tests" / "formats" / "1" / "data", tmp_path / "data" / "simple")
+    shutil.copytree(REPOSITORY / "tests" / "golden" / "kept" / "data", tmp_path / "data" / "simple")
     shard = tmp_path / "data" / "simple" / "train" / "data-00000-of-00003.arrow"
     shutil.copy(shard, shard.with_name("data-00000-of-00001.arrow"))
     monkeypatch.chdir(tmp_path)

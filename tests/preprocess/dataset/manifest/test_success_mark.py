@@ -22,7 +22,7 @@ def test_inputs_come_back_for_the_same_manifest_alone(tmp_path: Path) -> None:
     assert marked_inputs(storage) is None
 
 
-def test_a_mark_of_before_or_of_unknown_inputs_has_none(tmp_path: Path) -> None:
+def test_marked_inputs_are_none_for_a_damaged_mark(tmp_path: Path) -> None:
     storage = Storage.at(str(tmp_path))
     storage.write_bytes("manifest.json", b"{}")
     mark_success(storage, [])

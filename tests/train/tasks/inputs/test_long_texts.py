@@ -30,7 +30,7 @@ PLAIN: dict[str, Any] = {
     "downsampler": {"name": "identity"},
     "upsampler": {"name": "identity"},
 }
-SUBWORDS = REPOSITORY / "tests" / "formats" / "1" / "data" / "vocabulary" / "subwords.model"
+SUBWORDS = REPOSITORY / "tests" / "golden" / "kept" / "data" / "vocabulary" / "subwords.model"
 TEXT = "The camelCase of ünïcode 世界 🙂, \x02 a\tlong" + "x" * 300 + " word.\n"
 KINDS: dict[str, Callable[[], TextInputs]] = {
     "characters": lambda: CharacterInputs(build(ModelConfig, PLAIN, source="test"), 64),
