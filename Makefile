@@ -48,11 +48,11 @@ test-all: develop  ## All tests
 	$(BIN)/python -m pytest
 
 test-engines: develop  ## Preprocessing on Flink, Spark and Prism, fetched into the cache (Java 17, Maven, Go): an hour or so
-	$(BIN)/python -m benchmarks.engines.fetch
+	$(BIN)/python -m tools.engines.fetch
 	$(BIN)/python -m pytest -m engines tests/engines
 
 test-kubernetes: develop  ## The manifests on an API server of Kubernetes with KubeRay's operator, built into the cache (Go, Maven)
-	$(BIN)/python -m tests.infra.fetch
+	$(BIN)/python -m tools.kubernetes.fetch
 	$(BIN)/python -m pytest tests/infra -m "not images"
 
 test-images: develop  ## Build the images with buildah on a Debian of debootstrap, and compare pip freeze with the locks (root)
@@ -71,22 +71,22 @@ test-versions:  ## The quick tests on each version of Python that is installed, 
 	done
 
 mutate: develop  ## An hour or two: make 500 small mistakes in the equations, and see which ones no test notices
-	$(BIN)/python -m benchmarks.mutation
+	$(BIN)/python -m tools.mutation
 
 lint: develop  ## Style, formatting, types, words
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/pyright
-	$(BIN)/python -m docs.tools.words
+	$(BIN)/python -m tools.docs.words
 
 format: develop  ## Format the code and sort the imports
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
 docs: develop  ## Draw the architecture, list the keys, write schemas, and build the site of docs/ into site/
-	$(BIN)/python -m docs.tools.draw_architecture
-	$(BIN)/python -m docs.tools.list_keys
-	$(BIN)/python -m docs.tools.write_schemas
+	$(BIN)/python -m tools.docs.draw_architecture
+	$(BIN)/python -m tools.docs.list_keys
+	$(BIN)/python -m tools.docs.write_schemas
 	$(BIN)/mkdocs build --strict --quiet
 
 lock: $(UV)  ## Resolve pyproject.toml into the locks for Python 3.11 to 3.13; with UPGRADE=--upgrade to newer versions

@@ -11,15 +11,15 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from docs.tools.draw_architecture import PICTURE
-from docs.tools.list_commands import _commands, reference
-from docs.tools.list_keys import PAGE, page
-from docs.tools.write_schemas import FOLDER as SCHEMAS
-from docs.tools.write_schemas import files as schemas
 from tests.conftest import REPOSITORY, SOURCE
 from tests.test_imports import FLOORS, PACKAGES
 from tokenfree.workflows import cli
 from tokenfree.workflows.recipes import library
+from tools.docs.draw_architecture import PICTURE
+from tools.docs.list_commands import _commands, reference
+from tools.docs.list_keys import PAGE, page
+from tools.docs.write_schemas import FOLDER as SCHEMAS
+from tools.docs.write_schemas import files as schemas
 
 
 def folders_of(package: str) -> set[str]:

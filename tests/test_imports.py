@@ -203,6 +203,16 @@ def test_foreign_packages_stay_where_they_belong(package: str) -> None:
             assert not names & (FOREIGN[package] - EXCEPT.get(path, set())), path
 
 
+def test_tests_benchmarks_and_tools_stay_apart() -> None:
+    """What they share lies in tools/. Only tests/benchmarks, which tests benchmarks/, imports from there."""
+    beside = {"benchmarks", "docs", "tests"}
+    for folder in (*beside, "tools", "tokenfree"):
+        for path in (REPOSITORY / folder).rglob("*.py"):
+            allowed = {folder, *path.relative_to(REPOSITORY).parts[:2]} if folder == "tests" else {folder}
+            names = {module.split(".")[0] for module, _ in imported(path)}
+            assert not names & (beside - allowed), path
+
+
 def test_the_rules_catch_what_they_are_for(tmp_path: Path) -> None:
     path = tmp_path / "wrong.py"
     path.write_text("def f():\n    from tokenfree.train.loop.pretraining import Loop\n    return Loop\n")

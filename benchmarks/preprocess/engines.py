@@ -1,6 +1,6 @@
 """CPU seconds and memory of preprocessing on each engine, and a projection to many workers.
 
-    python -m benchmarks.engines.fetch
+    python -m tools.engines.fetch
     python -m benchmarks.preprocess.engines --repeat-to 100MB
     python -m benchmarks.preprocess.engines --runs direct:1 flink:2
 
@@ -28,14 +28,14 @@ from typing import Any
 
 import psutil
 
-from benchmarks.engines import fetch
-from benchmarks.engines.flink import flink_cluster
-from benchmarks.engines.spark import spark_cluster
-from benchmarks.preprocess.repeated_dump import parse_size, write_repeated
 from benchmarks.preprocess.whole_job import find_dump
 from tokenfree.pipelines.preprocess import run_preprocess
 from tokenfree.pipelines.progress import Progress
 from tokenfree.preprocess.config import PreprocessConfig
+from tools.engines import fetch
+from tools.engines.flink import flink_cluster
+from tools.engines.spark import spark_cluster
+from tools.repeated_dump import parse_size, write_repeated
 
 RUNS = ("direct:1", "direct:2", "prism:1", "flink:1", "flink:2", "spark:1", "spark:2")
 SPLIT_BYTES = 4_000_000

@@ -18,7 +18,6 @@ import numpy as np
 import pyarrow as pa
 import sentencepiece
 
-from benchmarks.preprocess.wiki_pages import data_folder
 from benchmarks.timing import in_turn, median
 from tokenfree.preprocess.config import PreprocessConfig, VocabularyConfig
 from tokenfree.preprocess.features.columns import build_windows
@@ -27,6 +26,7 @@ from tokenfree.preprocess.records import Document
 from tokenfree.preprocess.text.normalize import normalize
 from tokenfree.preprocess.text.sentences import sentence_starts
 from tokenfree.preprocess.text.words import word_spans
+from tools.wiki_pages import data_folder
 
 _WORD = re.compile(r"[\u3400-\u9fff]|[A-Z]+(?![a-z])|[A-Z]?[^\W_A-Z\u3400-\u9fff]+|[^\w\s]|_")
 _SPACE = np.zeros(0x110000, bool)

@@ -19,8 +19,8 @@ import argparse
 import tempfile
 from pathlib import Path
 
-from benchmarks.preprocess.repeated_dump import open_stream, parse_size, write_single_stream
 from benchmarks.preprocess.whole_job import find_dump, run
+from tools.repeated_dump import open_stream, parse_size, write_single_stream
 
 FORMATS = ("xml", "gz", "bz2", "xz", "zst")
 SIZES = tuple(map(parse_size, ("60MB", "180MB")))

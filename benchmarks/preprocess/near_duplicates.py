@@ -18,7 +18,6 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from benchmarks.preprocess.wiki_pages import data_folder
 from benchmarks.timing import in_turn, median
 from tokenfree.preprocess.config import NearDuplicateConfig
 from tokenfree.preprocess.documents.near_duplicates import (
@@ -30,6 +29,7 @@ from tokenfree.preprocess.documents.near_duplicates import (
     sketch,
 )
 from tokenfree.preprocess.text.normalize import normalize
+from tools.wiki_pages import data_folder
 
 LENGTH = NearDuplicateConfig().shingle_characters
 MIN_SIMILARITY = 0.8

@@ -16,7 +16,6 @@ from pathlib import Path
 import mwparserfromhell
 
 from benchmarks.preprocess.text_snippets import DUMPS, SNIPPETS
-from benchmarks.preprocess.wiki_pages import data_folder, read_articles
 from benchmarks.preprocess.wiki_peers import (
     HOW_TO_GET_IT,
     Cleaner,
@@ -26,6 +25,7 @@ from benchmarks.preprocess.wiki_peers import (
 )
 from tokenfree.preprocess.records import Site
 from tokenfree.preprocess.wikitext.cleaner import clean
+from tools.wiki_pages import data_folder, read_articles
 
 OUTPUT = Path(__file__).resolve().parents[2] / "docs" / "text_quality.md"
 HEAD = f"""# Text quality

@@ -26,7 +26,7 @@ from pathlib import Path
 
 import psutil
 
-from benchmarks.preprocess.repeated_dump import parse_size, write_repeated
+from tools.repeated_dump import parse_size, write_repeated
 
 EXCERPT = "enwiki-2016-shortened.xml.bz2"
 SECONDS_BETWEEN_LOOKS = 0.2
@@ -121,7 +121,7 @@ def show(name: str, result: Result, peer: Result | None) -> None:
 
 def find_dump(folder: Path) -> Path:
     """Return the English excerpt of the test data."""
-    from benchmarks.preprocess.wiki_pages import data_folder
+    from tools.wiki_pages import data_folder
 
     excerpt = data_folder() / "wiki-dumps" / EXCERPT
     if excerpt.is_file():

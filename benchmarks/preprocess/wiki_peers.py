@@ -15,7 +15,7 @@ from pathlib import Path
 
 import mwparserfromhell
 
-from benchmarks.preprocess.wiki_pages import read_templates
+from tools.wiki_pages import read_templates
 
 Cleaner = Callable[[str], str]
 HOW_TO_GET_IT = (

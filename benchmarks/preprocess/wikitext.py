@@ -19,7 +19,6 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from benchmarks.preprocess.wiki_pages import data_folder, read_articles
 from benchmarks.preprocess.wiki_peers import (
     HOW_TO_GET_IT,
     mwparserfromhell_text,
@@ -28,6 +27,7 @@ from benchmarks.preprocess.wiki_peers import (
 )
 from tokenfree.preprocess.records import Site
 from tokenfree.preprocess.wikitext.cleaner import clean
+from tools.wiki_pages import data_folder, read_articles
 
 DUMPS = (
     "enwiki-2016-shortened.xml.bz2 viwiki-20230501-excerpt-multistream.xml.bz2 ukwiki-20230501-excerpt.xml.bz2 "

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.engines import fetch
-from benchmarks.engines.flink import FlinkCluster, flink_cluster
-from benchmarks.engines.spark import SparkCluster, spark_cluster
-from benchmarks.preprocess.repeated_dump import parse_size, write_repeated
 from tests.conftest import REPOSITORY
+from tools.engines import fetch
+from tools.engines.flink import FlinkCluster, flink_cluster
+from tools.engines.spark import SparkCluster, spark_cluster
+from tools.repeated_dump import parse_size, write_repeated
 
 SIZE = os.environ.get("TOKENFREE_ENGINES_DUMP", "100MB")  # of XML
 # Some dozens of splits and shards: at any moment each slot is in the middle of one, and some are done.

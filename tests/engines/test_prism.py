@@ -4,8 +4,8 @@ from collections.abc import Callable
 
 import pytest
 
-from benchmarks.engines import fetch
 from tests.engines.conftest import Command, contents, fetched
+from tools.engines import fetch
 
 pytestmark = [pytest.mark.engines, pytest.mark.slow, pytest.mark.timeout(3600)]
 

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.engines import fetch
-from benchmarks.engines.flink import flink_cluster
 from tests.engines.conftest import Command, contents, fetched
+from tools.engines import fetch
+from tools.engines.flink import flink_cluster
 
 
 @pytest.mark.timeout(900)

@@ -13,8 +13,8 @@ import yaml
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
-from benchmarks.engines.processes import EngineProcess, free_ports
-from tests.infra import fetch
+from tools.engines.processes import EngineProcess, free_ports
+from tools.kubernetes import fetch
 
 START_SECONDS = 120
 _TOKEN = "of-the-test"

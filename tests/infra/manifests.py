@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from tests.conftest import REPOSITORY
-from tests.infra import fetch
+from tools.kubernetes import fetch
 
 KUBERAY = REPOSITORY / "infra" / "kuberay"
 FLINK = REPOSITORY / "infra" / "beam" / "flink-kubernetes"

@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from benchmarks.engines.processes import EngineProcess, free_ports
 from tests.infra.api_server import ApiServer, api_server, await_true, programs
 from tests.infra.manifests import FLINK, KUBERAY, OVERLAYS, named, pods
+from tools.engines.processes import EngineProcess, free_ports
 
 pytestmark = [pytest.mark.slow, pytest.mark.kubernetes]
 RAY = [overlay for overlay in OVERLAYS if overlay.is_relative_to(KUBERAY)]

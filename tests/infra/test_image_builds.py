@@ -16,7 +16,7 @@ from packaging.markers import Marker
 from packaging.utils import canonicalize_name
 
 from tests.conftest import REPOSITORY
-from tests.infra import fetch
+from tools.kubernetes import fetch
 
 pytestmark = [pytest.mark.slow, pytest.mark.images, pytest.mark.timeout(7200)]
 IMAGES = REPOSITORY / "infra" / "images"

@@ -72,7 +72,7 @@ def _width_table() -> np.ndarray:
 SAMPLING = 16  # count every 16th character: the card needs shares, not exact counts
 
 # Runs of codepoints of one script, by the first of each: https://www.unicode.org/reports/tr24/. Characters
-# that many scripts share belong to none: spaces, most digits and marks, accents. docs/tools/list_scripts.py
+# that many scripts share belong to none: spaces, most digits and marks, accents. tools/docs/list_scripts.py
 # writes the table.
 _TABLE = files("tokenfree.preprocess.text").joinpath("scripts.txt").read_text("ascii")
 _RUNS = [line.partition(" ") for line in _TABLE.splitlines()]

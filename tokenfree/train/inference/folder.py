@@ -208,6 +208,7 @@ def finish(
 
 
 def check_same(storage: Storage, shards: list[dict[str, str]], corpus: Iterator[Part]) -> None:
+    """Raise UserError unless the shards of a complete folder were made of this corpus."""
     for part, shard in itertools.zip_longest(corpus, shards):
         if part is None:
             raise UserError(

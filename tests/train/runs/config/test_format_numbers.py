@@ -60,7 +60,9 @@ def test_a_later_format_is_refused(kept: Path, capsys: pytest.CaptureFixture[str
     assert {path: path.read_bytes() for path in before} == before
 
 
-@pytest.mark.parametrize("line", ["format: 0", "format: -1", "format: one", "format: 1.5", "format: null", ""])
+@pytest.mark.parametrize(
+    "line", ["format: 0", "format: -1", "format: one", "format: 1.5", "format: null", ""]
+)
 def test_read_config_refuses_a_wrong_or_missing_number(kept: Path, line: str) -> None:
     path = Path("run/config.yaml")
     path.write_text(path.read_text().replace("format: 1\n", f"{line}\n"))

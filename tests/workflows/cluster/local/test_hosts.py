@@ -15,13 +15,13 @@ from typing import IO, Any
 import pytest
 import yaml
 
-from benchmarks.preprocess.repeated_dump import write_repeated
 from tests.conftest import read_json_lines
 from tests.engines.conftest import contents
 from tests.namespaces import permitted
 from tests.test_end_to_end import MODEL, TINY
 from tests.workflows.cluster.hosts import Hosts
 from tokenfree.workflows.demo_corpus.corpus import bundled_pages, write_dump
+from tools.repeated_dump import write_repeated
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(2400)]
 PORT = 5055

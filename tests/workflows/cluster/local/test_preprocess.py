@@ -11,10 +11,10 @@ from pathlib import Path
 import psutil
 import pytest
 
-from benchmarks.preprocess.repeated_dump import write_repeated
 from tests.engines.conftest import contents
 from tests.workflows.cluster.test_local import Machine, listening, wait_for
 from tokenfree.preprocess.job.stages import STAGES
+from tools.repeated_dump import write_repeated
 
 pytestmark = [
     pytest.mark.slow,

@@ -12,6 +12,8 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from tools import REPOSITORY
+
 SECONDS_TO_START = 180.0
 POOL = "worker-pool"
 
@@ -68,7 +70,6 @@ def free_ports(number: int) -> list[int]:
 
 def worker_pool(number: int, port: int, folder: Path) -> EngineProcess:
     """Start the pool of Beam workers of a host (see `pool_host`)."""
-    root = Path(__file__).resolve().parents[2]
     address = _address(number)
     command = [
         sys.executable,
@@ -79,7 +80,9 @@ def worker_pool(number: int, port: int, folder: Path) -> EngineProcess:
         "--address",
         address,
     ]
-    pool = EngineProcess(f"pool-{number}", command, folder, {"PYTHONPATH": str(root), "OMP_NUM_THREADS": "1"})
+    pool = EngineProcess(
+        f"pool-{number}", command, folder, {"PYTHONPATH": str(REPOSITORY), "OMP_NUM_THREADS": "1"}
+    )
     pool.await_port(port, address)
     return pool
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.engines.fetch import SUMS, merge
+from tools.engines.fetch import SUMS, merge
 
 
 def write_jar(path: Path, files: dict[str, str]) -> Path:

@@ -1,12 +1,12 @@
 """Fetch what shows that the manifests of infra/ are right into the cache: definitions of the custom resources,
 kustomize, an API server of Kubernetes with its etcd and kubectl, and KubeRay's operator.
 
-    python -m tests.infra.fetch                 # all; what is there is left as it is
-    python -m tests.infra.fetch definitions     # in seconds; the programs are built, which takes a quarter of an hour
+    python -m tools.kubernetes.fetch                 # all that is missing
+    python -m tools.kubernetes.fetch definitions     # in seconds; building the programs takes a quarter of an hour
 
 Needs Go, and Maven for the definitions of Flink. All lies in `kubernetes/` of the cache (TOKENFREE_CACHE, by
 default ~/.cache/tokenfree). Go checks what the programs are built from against the go.sum of
-tests/infra/programs.
+tools/kubernetes/programs.
 """
 
 from __future__ import annotations

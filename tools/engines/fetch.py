@@ -1,7 +1,7 @@
 """Fetch engines of Beam into the cache: Prism, and Flink and Spark with their job servers.
 
-    python -m benchmarks.engines.fetch                # all that are missing
-    python -m benchmarks.engines.fetch flink
+    python -m tools.engines.fetch                # all that are missing
+    python -m tools.engines.fetch flink
 
 Prism needs Go. Job servers need Maven and Java. The engines are stored in `engines/` of the cache
 (TOKENFREE_CACHE, by default ~/.cache/tokenfree). Downloads are checked against the hashes in
@@ -23,8 +23,9 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from tokenfree.core.files import cache_folder, hash_file
+from tools import REPOSITORY
 
-SUMS = Path(__file__).resolve().parents[2] / "infra" / "beam" / "job-servers"
+SUMS = REPOSITORY / "infra" / "beam" / "job-servers"
 PRISM, PRISM_VERSION = "github.com/apache/beam/sdks/v2", "v2.77.0"
 PRISM_SUM = "h1:RsC61pHEvtySEHAURQyP/+CVOJm/hy5hewuG9JF0+Ow="
 COPY = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies"

@@ -1,9 +1,9 @@
-"""Find phrases that plain English does without: python -m docs.tools.words. `make lint` runs it."""
+"""Find phrases that plain English does without: python -m tools.docs.words. `make lint` runs it."""
 
 import re
 import sys
 
-from tests.conftest import REPOSITORY
+from tools import REPOSITORY
 
 PLAIN = {
     r"go(es|ing)? on": "continue, resume",

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from tokenfree.preprocess.records import Site
+from tools import REPOSITORY
 
 _PAGE = re.compile(r"<page>(.*?)</page>", re.DOTALL)
 _TITLE = re.compile(r"<title>(.*?)</title>")
@@ -18,8 +19,7 @@ _TEMPLATES = 10  # namespace of templates
 
 def data_folder() -> Path:
     """Return the folder that contains wiki-dumps/: TOKENFREE_TEST_DATA, or shared/data next to the repository."""
-    beside = Path(__file__).resolve().parents[3] / "shared" / "data"
-    return Path(os.environ.get("TOKENFREE_TEST_DATA", beside))
+    return Path(os.environ.get("TOKENFREE_TEST_DATA", REPOSITORY.parent / "shared" / "data"))
 
 
 def read_articles(path: Path) -> tuple[Site, list[tuple[str, str]]]:

@@ -15,7 +15,7 @@ from cosmic_ray.ast import ast_nodes
 from cosmic_ray.mutating import mutate_code
 from cosmic_ray.operators.provider import OperatorProvider
 
-from benchmarks.mutation.operators import LeaveOutCall, LeaveOutOperand
+from tools.mutation.operators import LeaveOutCall, LeaveOutOperand
 
 FOLDERS = ("train/model", "train/objectives", "train/optimizers")
 # No computations.

@@ -1,6 +1,6 @@
 """Make small mistakes in the equations, one at a time, and report which ones no test notices: `make mutate`.
 
-    python -m benchmarks.mutation --sample 500 --seed 0
+    python -m tools.mutation --sample 500 --seed 0
 
 Results are appended to a file, one line each, so that a stopped command resumes. A mutant is killed if a test
 fails or does not end in time. Survivors are listed. `--again` tries them again with the current tests.
@@ -19,12 +19,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.mutation import trial
-from benchmarks.mutation.covering import tests_of
-from benchmarks.mutation.mutants import Mutant, draw
+from tools import REPOSITORY
+from tools.mutation import trial
+from tools.mutation.covering import tests_of
+from tools.mutation.mutants import Mutant, draw
 
-ROOT = Path(__file__).resolve().parents[2]
-SOURCE = ROOT / "tokenfree"
+SOURCE = REPOSITORY / "tokenfree"
 EQUIVALENT = Path(__file__).with_name("equivalent.tsv")
 LIMIT = 900  # seconds per mutant; ten times what all its tests take on an idle machine
 
@@ -37,7 +37,7 @@ def main() -> None:
     parser.add_argument("--sample", type=int, default=500, help="how many mutants, drawn at random (500)")
     parser.add_argument("--seed", type=int, default=0, help="of the draw (0)")
     parser.add_argument(
-        "--results", type=Path, default=ROOT / "build" / "mutation.jsonl", help="file of results"
+        "--results", type=Path, default=REPOSITORY / "build" / "mutation.jsonl", help="file of results"
     )
     parser.add_argument("--again", action="store_true", help="try survivors once more")
     parser.add_argument("--only", default="", help="only files whose path contains this")
@@ -81,7 +81,9 @@ def _report(sample: Sequence[Mutant], results: Sequence[dict[str, Any]]) -> None
     print(
         f"\n{killed} of {len(sample)} mutants were killed: {killed / len(sample):.1%} ({low:.1%} to {high:.1%}, 95%)"
     )
-    print(f"of the {len(survivors)} others, {explained} are explained in {EQUIVALENT.relative_to(ROOT)}")
+    print(
+        f"of the {len(survivors)} others, {explained} are explained in {EQUIVALENT.relative_to(REPOSITORY)}"
+    )
 
 
 def _reason(mutant: Mutant) -> str:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
+from tools import REPOSITORY
+
 MODEL, OBJECTIVES, OPTIMIZERS = "tests/train/model", "tests/train/objectives", "tests/train/optimizers"
 
 # These tests compile, start processes or train. They are excluded, because they take longer than all others
@@ -20,19 +21,23 @@ TESTS: dict[str, tuple[str, ...]] = {
         MODEL,
         "tests/workflows/recipes/library/test_paper_sizes.py",
         "tests/train/huggingface/onnx/test_any_length.py",
-        f"{OBJECTIVES}/test_byte2word_start.py",
-        f"{OPTIMIZERS}/test_optimizers.py",
+        f"{OBJECTIVES}/byte2word/test_start.py",
+        f"{OPTIMIZERS}/base/test_definitions.py",
     ),
     "train/objectives": (
         OBJECTIVES,
-        f"{MODEL}/test_equations_of_characters.py",
+        f"{MODEL}/encoder/test_equations_of_characters.py",
         "tests/train/batches/test_base.py",
         "tests/train/data/validation/test_baselines.py",
         "tests/train/evaluate/test_context_probe.py",
-        f"{MODEL}/test_counts.py",
-        f"{MODEL}/test_defaults.py",
+        f"{MODEL}/costs/test_counts.py",
+        f"{MODEL}/encoder/test_defaults.py",
     ),
-    "train/optimizers": (OPTIMIZERS, f"{OBJECTIVES}/test_training.py", f"{MODEL}/test_defaults.py"),
+    "train/optimizers": (
+        OPTIMIZERS,
+        f"{OBJECTIVES}/base/test_training.py",
+        f"{MODEL}/encoder/test_defaults.py",
+    ),
 }
 
 
@@ -44,10 +49,11 @@ def tests_of(file: str) -> list[list[str]]:
     """
     for folder, tests in TESTS.items():
         if file.startswith(folder):
-            missing = [test for test in tests if not Path(ROOT, test).exists()]
+            missing = [test for test in tests if not (REPOSITORY / test).exists()]
             if missing:
                 raise ValueError(f"there is no {', '.join(missing)}; fix {__name__}.TESTS")
-            names = (f"**/test_{Path(file).stem}*.py", "**/test_*equations*.py")
-            first = [str(path) for name in names for path in Path(ROOT, tests[0]).glob(name)]
+            stem = Path(file).stem
+            names = (f"**/test_{stem}*.py", f"**/{stem}/test_*.py", "**/test_*equations*.py")
+            first = [str(path) for name in names for path in (REPOSITORY / tests[0]).glob(name)]
             return [[*some, *OPTIONS] for some in (first, tests) if some]
     raise ValueError(f"{file}: no tests are known for it; add its folder to {__name__}.TESTS")

@@ -9,7 +9,7 @@ import urllib.request
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from benchmarks.engines.processes import (
+from tools.engines.processes import (
     POOL,
     SECONDS_TO_START,
     EngineProcess,

@@ -4,11 +4,12 @@ fontTools, which matplotlib brings, has the table: https://www.unicode.org/repor
 """
 
 import itertools
-from pathlib import Path
 
 from fontTools.unicodedata import Scripts
 
-TABLE = Path(__file__).parents[2] / "tokenfree" / "preprocess" / "text" / "scripts.txt"
+from tools import REPOSITORY
+
+TABLE = REPOSITORY / "tokenfree" / "preprocess" / "text" / "scripts.txt"
 # What many writing systems share, such as spaces, digits and accents.
 NONE = {"Common", "Inherited", "Unknown"}
 

@@ -1,12 +1,13 @@
-"""Draw docs/images/architecture.svg from the folders of tokenfree/: python -m docs.tools.draw_architecture."""
+"""Draw docs/images/architecture.svg from the folders of tokenfree/: python -m tools.docs.draw_architecture."""
 
 import textwrap
 
 import matplotlib.patches
 from matplotlib.figure import Figure
 
-from tests.conftest import REPOSITORY, SOURCE
+from tools import REPOSITORY
 
+SOURCE = REPOSITORY / "tokenfree"
 PICTURE = REPOSITORY / "docs" / "images" / "architecture.svg"
 # package: x, y, width and colour; a package imports only from packages drawn below it
 BOXES = {"workflows": (0, 3, 4, "#dbe9f6"), "pipelines": (0, 2, 1.55, "#fde3c8"), "train": (1.65, 2, 2.35, "#d9f0dd"),

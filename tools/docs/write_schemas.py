@@ -1,4 +1,4 @@
-"""Writes the JSON schemas of recipes, docs/schemas: `python -m docs.tools.write_schemas` after a key has changed."""
+"""Writes the JSON schemas of recipes, docs/schemas: `python -m tools.docs.write_schemas` after a key has changed."""
 
 import json
 from typing import Any
@@ -6,9 +6,9 @@ from typing import Any
 from pydantic import TypeAdapter
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 
-from tests.conftest import REPOSITORY
 from tokenfree.workflows.recipes.keys import BASE, attributes
 from tokenfree.workflows.recipes.library import KINDS, RecipeKind
+from tools import REPOSITORY
 
 FOLDER = REPOSITORY / "docs" / "schemas"
 OWN_PART = {"type": "object", "properties": {"name": {"pattern": r"\."}}, "required": ["name"]}

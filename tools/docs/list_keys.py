@@ -1,12 +1,12 @@
-"""Writes docs/keys.md from the settings classes: `python -m docs.tools.list_keys` after a key or a part has changed."""
+"""Writes docs/keys.md from the settings classes: `python -m tools.docs.list_keys` after a key or a part has changed."""
 
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from tests.conftest import REPOSITORY
 from tokenfree.workflows.recipes.keys import Key
 from tokenfree.workflows.recipes.library import KINDS
+from tools import REPOSITORY
 
 PAGE = REPOSITORY / "docs" / "keys.md"
 HEAD = """\
