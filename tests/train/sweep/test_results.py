@@ -45,6 +45,7 @@ def trial(name: str, losses: list[float], state: str = "finished", **more: Any) 
         }
         for n, loss in enumerate(losses, 1)
     ]
+    more = {"setting": int(float(name)), **more}
     return trial_state(name, more.pop("values", {KEY: float(name)}), state, reports, **more)
 
 
@@ -97,16 +98,9 @@ def test_a_mean_over_fewer_seeds_does_not_win() -> None:
     assert [item.setting.index for item in front(rank([*one, *two]), LOSS)] == [1]
 
 
-def test_a_trial_that_took_over_other_values_is_a_setting_of_its_own() -> None:
-    same = [trial("0", [1.0], setting=0), trial("1", [1.0], values={KEY: 0.0}, setting=0)]
-    other = trial("2", [1.0], setting=2)
-    assert [(found.index, len(found.trials)) for found in settings([*same, other])] == [(0, 2), (2, 1)]
-    same[1] = trial("1", [1.0], values={KEY: 0.7}, setting=0)
-    assert [(found.index, len(found.trials)) for found in settings([*same, other])] == [
-        (0, 1),
-        (0, 1),
-        (2, 1),
-    ]
+def test_settings_group_the_trials_of_all_seeds() -> None:
+    trials = [trial("0", [1.0]), trial("1", [1.0], values={KEY: 0.0}, setting=0), trial("2", [1.0])]
+    assert [(setting.index, len(setting.trials)) for setting in settings(trials)] == [(0, 2), (2, 1)]
 
 
 def test_at_equal_time_losses_lie_on_the_straight_line_between_two_reports() -> None:
@@ -152,9 +146,9 @@ def test_the_table_has_a_row_a_trial_and_a_column_for_what_is_new() -> None:
     report |= {"parameters": 4005312.0}
     trials = [
         trial_state("a", {KEY: 0.1, "x": "full"}, "finished", [{**report, "report": 1}], "", 0, 1),
-        trial("0.5", [3.0], speed=20.0),
-        trial("0.2", [4.0], speed=10.0),
-        trial_state("b", {KEY: 0.3}, "failed", (), 'ValueError: no, "never"'),
+        trial("0.5", [3.0], speed=20.0, setting=1),
+        trial("0.2", [4.0], speed=10.0, setting=2),
+        trial_state("b", {KEY: 0.3}, "failed", (), 'ValueError: no, "never"', setting=3),
     ]
     rows = {row["trial"]: row for row in csv.DictReader(io.StringIO(table(make_sweep(), trials)))}
     assert {name: row["front"] for name, row in rows.items()} == {
@@ -186,7 +180,7 @@ def test_the_files_of_a_sweep(tmp_path: Path) -> None:
 
 
 def test_without_a_result_there_is_no_best_recipe(tmp_path: Path) -> None:
-    files = write(tmp_path, make_sweep(), [trial("0.1", [], "failed", error="ValueError: no")])
+    files = write(tmp_path, make_sweep(), [trial("0.1", [], "failed", error="ValueError: no", setting=0)])
     assert [file.name for file in files] == ["trials.jsonl", "sweep.csv"]
 
 

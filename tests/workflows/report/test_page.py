@@ -136,7 +136,7 @@ def make_run(folder: Path, *, batch: int = 1, lost: bool = False, **train: Any) 
         events.append({"event": "resume", "step": 40, "time": 65.0, "message": "resumes from step 40"})
     (folder / "events.jsonl").write_text("".join(json.dumps(event) + "\n" for event in events))
     (folder / "config.yaml").write_text(
-        yaml.safe_dump({"recipe": {"train": {"steps": 100, "length": 240, **train}}})
+        yaml.safe_dump({"format": 1, "recipe": {"train": {"steps": 100, "length": 240, **train}}})
     )
     (folder / "result.json").write_text(json.dumps({"unigram_entropy": 6.2, "symbol": "subword"}))
     return folder
@@ -196,7 +196,7 @@ def make_sweep(folder: Path, trials: list[TrialState], skipped: dict[str, int] |
         "seeds": 1 + max((trial.seed or 0 for trial in trials), default=0),
         "reports": 2,
     }
-    (folder / "sweep.yaml").write_text(yaml.safe_dump({"recipe": recipe}))
+    (folder / "sweep.yaml").write_text(yaml.safe_dump({"format": 1, "recipe": recipe}))
     (folder / "journal.jsonl").write_bytes(b"".join(map(journal_line, events(trials, skipped or {}))))
     if all(trial.state in ("finished", "stopped", "failed") for trial in trials):
         named = {"target": LOSS, "quality": LOSS, "budget": SimpleNamespace(unit="step")}
