@@ -55,7 +55,7 @@ class Namespaces:
             run("ip", "-n", name, "link", "set", device, "up")
 
     def unplug(self, number: int) -> None:
-        """Cut one off: what it sends and what is sent to it is lost, and nobody is told."""
+        """Cut one off: what it sends and what is sent to it is lost silently."""
         run("ip", "link", "set", self.name(number), "down")
 
     def plug_in(self, number: int) -> None:

@@ -69,7 +69,7 @@ def test_the_picture_names_all_folders() -> None:
 
 
 def test_the_page_of_keys_lists_the_keys_that_there_are() -> None:
-    assert PAGE.read_text(encoding="utf-8") == page(), "write it anew: make docs"
+    assert PAGE.read_text(encoding="utf-8") == page(), "write it again: make docs"
     rows = table_rows("docs/keys.md")
     assert {len(row) for row in rows} == {4}
     rates = [row[1:3] for row in rows if row[0] == "`train.learning_rate`"]
@@ -115,7 +115,7 @@ def test_contributing_names_the_folders_in_import_order() -> None:
 
 
 def test_troubleshooting_quotes_messages_that_there_are() -> None:
-    """Each quoted message, but for its words in capitals, stands in a string of the code."""
+    """Each quoted message, except its words in capitals, is in a string of the code."""
     strings = "\n".join(_strings())
     first = [
         row[0].strip("`") for row in table_rows("docs/troubleshooting.md") if re.fullmatch("`[^`]+`", row[0])

@@ -38,7 +38,7 @@ def notebook(program: str) -> str:
 def test_a_notebook_holds_the_cells_of_its_program(name: str) -> None:
     program = (EXAMPLES / f"{name}.py").read_text(encoding="utf-8")
     written = (EXAMPLES / f"{name}.ipynb").read_text(encoding="utf-8")
-    assert written == notebook(program), "write it anew: python -m tests.test_examples"
+    assert written == notebook(program), "write it again: python -m tests.test_examples"
 
 
 @pytest.mark.slow

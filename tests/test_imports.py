@@ -184,7 +184,7 @@ def test_no_circle_of_folders(graph: dict[Path, set[Path]]) -> None:
 
 @pytest.mark.parametrize("package", PACKAGES)
 def test_no_two_public_classes_of_a_package_have_one_name(package: str) -> None:
-    """But for `Config`, which every part has by contract."""
+    """Except `Config`, which every part has by contract."""
     homes: dict[str, list[str]] = {}
     for path in files():
         if path.parts[0] == package:

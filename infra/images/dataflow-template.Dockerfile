@@ -1,4 +1,4 @@
-# A flex template of Dataflow: this image starts the job, so that whoever starts it needs no Python. It is the image of
+# A flex template of Dataflow: this image starts the job, so that nobody who starts it needs Python. It is the image of
 # the workers with Google's launcher. The digest of Google's image is not known here: write what
 # `docker buildx imagetools inspect` tells behind its tag.
 #   docker build --build-arg WORKER=REGISTRY/tokenfree-beam:0.2.0 -f infra/images/dataflow-template.Dockerfile \

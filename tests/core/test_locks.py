@@ -1,4 +1,4 @@
-"""The lock of a store, on the S3 API: one holder at a time, whoever dies, waits, or is only slow."""
+"""The lock of a store, on the S3 API: one holder at a time, even if one dies, waits or is slow."""
 
 import errno
 import os

@@ -1,4 +1,4 @@
-"""Classes of the user's own: found in the working directory, told of when they cannot be, refused where not trusted."""
+"""Custom classes: found in the working directory, reported if they are missing, refused if not trusted."""
 
 import sys
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ from tokenfree.core import own_code
 from tokenfree.core.errors import UserError
 from tokenfree.core.settings import Slot, build, draft, settings, to_mapping
 
-# Any package: only what is in a module of one's own is chosen here.
+# Any package: only names in custom modules are chosen here.
 SLOT = Slot("tokenfree.preprocess.text", "none")
 PART = """
 from tokenfree.core.settings import settings

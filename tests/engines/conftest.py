@@ -56,7 +56,7 @@ class Command:
         assert self.process.wait(JOB_SECONDS) == 0, self.log.read_text()[-3000:]
 
     def await_files(self, folder: str, number: int) -> None:
-        """Wait until it has committed so many sidecars."""
+        """Wait until it has committed this number of sidecars."""
         while len(list((self.output / "_work" / folder).rglob("*.json"))) < number:
             assert self.process.poll() is None, self.log.read_text()[-3000:]
             time.sleep(0.1)

@@ -1,6 +1,6 @@
 """Behaviour that a change may not touch unnoticed: hashes of shards, losses, exit statuses, and keys of `--json`.
 
-A change that means to alter one of them writes the values anew and says so in its commit:
+A change that alters one of them on purpose writes the values again and says so in its commit:
 
     python -m tests.golden.write [data] [recipes] [commands]
 

@@ -1,4 +1,4 @@
-"""Write the golden values anew: `python -m tests.golden.write [data] [recipes] [commands]`, by default all.
+"""Write the golden values again: `python -m tests.golden.write [data] [recipes] [commands]`, by default all.
 
 Real dumps are looked for in TOKENFREE_TEST_DATA; where there are none, their values stay as they are.
 """

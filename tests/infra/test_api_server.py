@@ -149,7 +149,7 @@ def wait_for_clusters(
     operator: EngineProcess,
     other_than: list[str] | None = None,
 ) -> list[dict[str, Any]]:
-    """The RayClusters of a namespace, once there are so many."""
+    """Return the RayClusters of a namespace, once it has this number of them."""
 
     def found() -> list[dict[str, Any]]:
         items = server.get("-n", namespace, "rayclusters")["items"]
@@ -162,7 +162,7 @@ def wait_for_clusters(
 def wait_for_pods(
     server: ApiServer, namespace: str, cluster: dict[str, Any], number: int, operator: EngineProcess
 ) -> list[dict[str, Any]]:
-    """The pods of a RayCluster, once there are so many."""
+    """Return the pods of a RayCluster, once it has this number of them."""
     label = f"ray.io/cluster={cluster['metadata']['name']}"
 
     def found() -> list[dict[str, Any]]:

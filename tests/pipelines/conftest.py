@@ -49,7 +49,7 @@ def quick_config(*books: Path | str, **settings: Any) -> PreprocessConfig:
 
 
 def shard_files(output: Path) -> dict[str, bytes]:
-    """The bytes of every file that readers of the data see, but for the manifest."""
+    """Return the bytes of every file that readers of the data see, except the manifest."""
     folders = ("train", "validation", "vocabulary", "failures")
     files = [file for folder in folders for file in (output / folder).rglob("*") if file.is_file()]
     return {str(file.relative_to(output)): file.read_bytes() for file in sorted(files)}

@@ -1,4 +1,4 @@
-"""Progress is told from what is committed."""
+"""Progress is computed from what is committed."""
 
 from pathlib import Path
 from typing import Any

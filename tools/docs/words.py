@@ -1,7 +1,10 @@
-"""Find phrases that plain English does without: python -m tools.docs.words. `make lint` runs it."""
+"""Find phrases and names that plain English does without: python -m tools.docs.words. `make lint` runs it."""
 
+import ast
 import re
 import sys
+from collections.abc import Iterator
+from pathlib import Path
 
 from tools import REPOSITORY
 
@@ -26,8 +29,15 @@ PLAIN = {
 PHRASES = {
     re.compile(rf"(?<![\w-])({phrase})(?![\w-])", re.IGNORECASE): plain for phrase, plain in PLAIN.items()
 }
-FOLDERS = ("tokenfree", "docs", "infra", "benchmarks", "examples")
-ENDINGS = (".py", ".md", ".yaml", ".jinja", ".sbatch")
+FOLDERS = ("tokenfree", "docs", "infra", "benchmarks", "examples", "tests", "tools")
+ENDINGS = (".py", ".md", ".yaml", ".jinja", ".sbatch", ".Dockerfile")
+
+# Names of variables and parameters that do not say what they hold. Some uses remain; there must not be more.
+VAGUE = {
+    *("found", "given", "made", "most", "least", "before", "wanted"),
+    *("shown", "known", "own", "told", "badness", "begun", "gone"),
+}
+MAX_VAGUE = 6  # per 10,000 lines of the package
 
 
 def findings(text: str) -> list[str]:
@@ -40,6 +50,19 @@ def findings(text: str) -> list[str]:
     ]
 
 
+def vague_names(path: Path) -> Iterator[str]:
+    """Yield a line for each vague name that a file assigns or has as a parameter."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.arg):
+            name = node.arg
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            name = node.id
+        else:
+            continue
+        if name in VAGUE:
+            yield f"{path.relative_to(REPOSITORY)}:{node.lineno}: {name!r}: name what it holds"
+
+
 def main() -> int:
     """Print the findings of all files and return the exit status."""
     files = [path for name in FOLDERS for path in (REPOSITORY / name).rglob("*") if path.suffix in ENDINGS]
@@ -50,6 +73,10 @@ def main() -> int:
         if path.name != "words.py"
         for finding in findings(path.read_text(encoding="utf-8"))
     ]
+    modules = sorted((REPOSITORY / "tokenfree").rglob("*.py"))
+    vague = [line for path in modules for line in vague_names(path)]
+    if 1e4 * len(vague) > MAX_VAGUE * sum(len(path.read_text().splitlines()) for path in modules):
+        lines += vague
     print(*lines, sep="\n")
     return bool(lines)
 

@@ -1,4 +1,4 @@
-"""A job whose command is gone may go on on its engine; what begins after it is not disturbed."""
+"""A job whose command was killed may continue on its engine; a later job is not disturbed."""
 
 from collections.abc import Callable
 from pathlib import Path

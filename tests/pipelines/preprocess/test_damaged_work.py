@@ -1,4 +1,4 @@
-"""A bit that flips in the work of a job that was killed is in nothing that the job makes when it goes on."""
+"""A bit that flips in the work of a killed job is in no output of the resumed job."""
 
 import contextlib
 import dataclasses
@@ -53,7 +53,7 @@ TAKEN = {
     "train/*.arrow": b"goose",
 }
 BEFORE_THE_PLAN = {"_work/runs/*.sketches.arrow", "_work/near_duplicates/*-band_00.arrow"}  # who reads them
-# What each attempt writes anew or compares with what is asked for.
+# What each attempt writes again or compares with the requested settings.
 OTHERS = {
     *("_work/near_duplicates/*-band_*", "_work/shards/validation/*", "validation/*.arrow"),
     *("_work/inputs-*.jsonl", "_work/splits-*.jsonl", "_work/plan.json", "_work/tasks/*", "_work/errors/*"),

@@ -1,4 +1,4 @@
-"""Near-duplicates: which go, what is told of them, and that neither runner, nor cut, nor kill changes a byte."""
+"""Near-duplicates: which are removed and reported, with the same bytes on any runner, cut and after a kill."""
 
 import json
 import random
@@ -140,7 +140,7 @@ def test_neither_cut_nor_workers_change_a_byte(
 
 
 def stored(url: str) -> dict[str, bytes]:
-    """The files of a directory in a store but for its lock."""
+    """Return the files of a directory in a store, except its lock."""
     storage = Storage.at(url)
     return {name: storage.read_bytes(name) for name in storage.find() if not name.startswith(f"{LOCK}/")}
 

@@ -1,4 +1,4 @@
-"""The site of a dump is told by its head, and knows its namespaces in its own words."""
+"""The site of a dump is read from its head, with the names of its namespaces in its language."""
 
 import dataclasses
 import json

@@ -100,7 +100,7 @@ def test_reading_goes_on_with_the_stream_after_a_damaged_one(tmp_path: Path) -> 
     size = len(streams[0])
     assert text == b"a" * 5000 + b"c" * 5000
     assert rest == [Damage("damaged_stream", size, True), End(size + len(streams[1]) + len(streams[2]))]
-    # A destroyed header between two streams is told as well, by the range of the stream before it.
+    # The range of the stream before a destroyed header reports it too.
     streams[1][0] = 0
     for cut in (10, size - 1, size, size + 1, size + 15):
         text, rest = read(tmp_path / "file", b"".join(streams), "bz2", 0, cut)

@@ -89,7 +89,7 @@ def test_long_parts_keep_what_is_near_the_cut(corpus: str) -> None:
 
 
 def alike(text: str, part: np.ndarray) -> bool:
-    """Whether it is `text` but for what is masked, or for one replaced subword or character."""
+    """Return True if it is `text` except for masks, or for one replaced subword or character."""
     if len(text) != len(part):
         return False
     changed = np.flatnonzero((np.array([ord(c) for c in text], dtype=np.int64) != part) & (part < 0xE000))

@@ -167,7 +167,7 @@ def test_from_a_pretraining_run(
     assert "parameters, 9" in lines[0]  # percent of the model
     assert "  new: head: " in lines[0]
     begun, given = Run(result.run), checkpoint_of(first).weights()
-    shutil.rmtree(Path(first))  # a run that goes on needs it no more
+    shutil.rmtree(Path(first))  # a resumed run does not need it
     assert begun.result() is not None
     again = finetune(recipe, splits(files), result.run, init_from=first, model={"trunk": {"dropout": 0.3}})
     assert again.already_complete

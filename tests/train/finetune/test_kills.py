@@ -26,7 +26,7 @@ LEFT = ("result.json", "predictions/dev.jsonl", "predictions/test.jsonl")
 
 
 def killed_after(lines: int, seconds: float, recipe: FinetuneRecipe, files: dict[str, str], run: Path) -> int:
-    """Train in a process of its own, killed so many lines of progress and seconds after its start; its exit status."""
+    """Train in a child process, kill it after these lines of progress and seconds, and return its exit status."""
     import pickle
 
     argument = pickle.dumps((recipe, files, str(run))).hex()

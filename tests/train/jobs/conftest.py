@@ -52,7 +52,7 @@ def history() -> History:
 
 @pytest.fixture
 def kill_at() -> Iterator[KillAt]:
-    """Trains as a process of its own and kills it with SIGKILL when metrics.jsonl has so many lines."""
+    """Trains in a child process, which it kills with SIGKILL when metrics.jsonl has this number of lines."""
     started: list[subprocess.Popen[bytes]] = []
 
     def kill(lines: int, recipe: PretrainRecipe, corpus: str, run: Path, **options: Any) -> int:

@@ -1,4 +1,4 @@
-"""The average of the weights: what it is, that validation uses it, and that it goes on and goes out with the run."""
+"""The average of the weights: its values, its use in validation, and that it is saved, resumed and exported."""
 
 from collections.abc import Callable
 from pathlib import Path

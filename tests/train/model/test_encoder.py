@@ -100,7 +100,7 @@ def test_more_characters_than_positions() -> None:
 
 @pytest.mark.parametrize(("character", "seen"), [(character, character < 8) for character in range(10)])
 def test_the_last_group_is_never_a_key_in_the_trunk(character: int, seen: bool) -> None:
-    """The official mask is off by one; `align_mask` mends it."""
+    """The official mask is off by one; `align_mask` fixes it."""
     blocks = {"block": 8}
     assert changes(encoder_of(downsampler=blocks), *text(10, size=16), character)["pooled"].item() == seen
     aligned = encoder_of(downsampler={**blocks, "align_mask": True})

@@ -99,7 +99,7 @@ def test_the_place_of_a_byte_is_that_in_its_word() -> None:
 
 
 @pytest.mark.parametrize(
-    ("model", "told"),
+    ("model", "message"),
     [
         (
             {},
@@ -111,8 +111,8 @@ def test_the_place_of_a_byte_is_that_in_its_word() -> None:
         ),
     ],
 )
-def test_models_of_other_symbols_are_refused(corpus: str, model: dict[str, Any], told: str) -> None:
+def test_models_of_other_symbols_are_refused(corpus: str, model: dict[str, Any], message: str) -> None:
     recipe = build(
         PretrainRecipe, {"model": model, "objective": "masked_bytes", "train": {"length": 64}}, source="test"
     )
-    assert told in "\n".join(check(recipe, load_manifest(corpus), vocabulary=load_vocabulary(corpus)))
+    assert message in "\n".join(check(recipe, load_manifest(corpus), vocabulary=load_vocabulary(corpus)))

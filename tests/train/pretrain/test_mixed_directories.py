@@ -1,4 +1,4 @@
-"""A run on several data directories: killed, taken up, evaluated, used."""
+"""A run on several data directories: killed, resumed, evaluated, used."""
 
 import json
 import signal
@@ -176,7 +176,7 @@ def test_wrong_weights_are_one_line(
     }[name]
     subject = {"sweep": "three-knobs-tiny", "evaluate": str(tmp_path)}.get(name, "canine-s-tiny")
     if name == "evaluate":
-        (tmp_path / "config.yaml").write_text("recipe: {}\ndata: a\nmanifest: b\n")
+        (tmp_path / "config.yaml").write_text("format: 1\nrecipe: {}\ndata: a\nmanifest: b\n")
     assert cli.main([name, subject, "--data", *words, *more]) == 2
     message = capsys.readouterr().err
     assert said in message

@@ -290,7 +290,7 @@ def test_a_changed_file_is_warned_of(
     assert list(before) == ["my_module.MeanPool"]
     with (folder / "my_module.py").open("a", encoding="utf-8") as file:
         file.write("# changed\n")
-    for _ in range(2):  # going on does not make the file that of the run
+    for _ in range(2):  # resuming does not make the file that of the run
         assert pretrain(recipe, corpus, run).already_complete
     load_encoder(run, trust_code=True)
     assert len([text for text in caplog.messages if "my_module.MeanPool has changed since" in text]) == 3

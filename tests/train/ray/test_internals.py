@@ -119,7 +119,9 @@ def test_ray_s_own_cleaner_gives_up_where_there_is_no_state_api(monkeypatch: pyt
     with pytest.raises(RuntimeError, match="no_state_api") as raised:
         is_actor_alive("ab" * 16, timeout=1)
     assert not isinstance(raised.value, RayStateApiException), "it would warn every second"
-    assert "except Exception" not in inspect.getsource(PlacementGroupCleaner._monitor_loop), "it would go on"
+    assert "except Exception" not in inspect.getsource(PlacementGroupCleaner._monitor_loop), (
+        "it would continue"
+    )
 
 
 def test_draining_nodes_and_messages_have_a_handle() -> None:

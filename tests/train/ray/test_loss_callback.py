@@ -1,4 +1,4 @@
-"""Which failures of workers end a run, and how often each is told."""
+"""Which failures of workers end a run, and how often each is reported."""
 
 from pathlib import Path
 from types import SimpleNamespace

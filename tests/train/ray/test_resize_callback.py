@@ -1,4 +1,4 @@
-"""Nodes that answer or do not, without a cluster: what Ray's controller is told."""
+"""Nodes that answer or do not, without a cluster: what Ray's controller gets."""
 
 from types import SimpleNamespace
 from typing import Any

@@ -74,7 +74,7 @@ class Network(Namespaces):
         node.wait()
 
     def wait_for_nodes(self, count: int, seconds: float = 90) -> None:
-        """Wait until the cluster has so many nodes."""
+        """Wait until the cluster has this number of nodes."""
         program = f"import ray; ray.init(address='{self.head}', log_to_driver=False); print(len(ray.nodes()), {count})"
         until, said = time.monotonic() + seconds, ""
         while said.split() != [str(count)] * 2:

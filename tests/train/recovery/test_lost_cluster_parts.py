@@ -1,4 +1,4 @@
-"""A cluster of which a part of Ray alone is killed: the run goes on, or the command says what is gone."""
+"""A cluster of which one part of Ray is killed: the run continues, or the command says what was lost."""
 
 import os
 import signal

@@ -1,4 +1,4 @@
-"""A cluster of three nodes that loses one and gets it back, while a run goes on with the workers there are."""
+"""A cluster of three nodes that loses one and gets it back, while a run continues with the remaining workers."""
 
 import os
 import signal
@@ -44,7 +44,7 @@ def worker_pids(node: Any) -> list[int]:
 
 
 def resumes(lines: list[dict[str, Any]], workers: int) -> list[int]:
-    """The numbers of the lines that say that training goes on with so many workers."""
+    """Return the numbers of the lines that say that training continues with this number of workers."""
     return [
         number
         for number, line in enumerate(lines)
@@ -133,7 +133,7 @@ def test_a_fixed_number_of_workers_waits_for_a_node(
     lost = next(node for node in cluster.worker_nodes if worker_pids(node))
     lose(lost)
     cluster.remove_node(lost, allow_graceful=False)
-    time.sleep(45)  # as much as going on with two would have taken
+    time.sleep(45)  # as long as continuing with two would have taken
     assert training.process.poll() is None
     assert not resumes(training.lines(), 2)
     assert not resumes(training.lines(), 3)

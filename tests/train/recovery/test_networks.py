@@ -1,4 +1,4 @@
-"""Machines of a network of their own, of which one is switched off, or cut off, while a run goes on."""
+"""Machines of a separate network, of which one is switched off, or cut off, while a run continues."""
 
 import os
 import signal

@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 
 def resumed(lines: list[dict[str, Any]]) -> int | None:
-    """The step of the checkpoint from which training goes on, once the next step is done."""
+    """Return the step of the checkpoint from which training resumes, once the next step is done."""
     found = [number for number, line in enumerate(lines) if line.get("event") == "resume"]
     return lines[found[-1]]["step"] if found and any("loss" in line for line in lines[found[-1] :]) else None
 

@@ -89,7 +89,7 @@ def test_a_killed_command_goes_on(
     training.process.kill()
     training.end()
     assert "_lock/00000001" in names(run)
-    shutil.rmtree(tmp_path / "cache")  # it goes on from another machine, as it were
+    shutil.rmtree(tmp_path / "cache")  # as if resumed on another machine
     result = pretrain(recipe, corpus, run)
     pretrain(recipe, corpus, str(tmp_path / "undisturbed"))
     assert result.restarts == 1
@@ -231,7 +231,7 @@ def test_given_weights_and_more_steps(
     training.process.kill()
     training.end()
     assert steps(run) == [0]
-    shutil.rmtree(tmp_path / "cache")  # it goes on from another machine, as it were
+    shutil.rmtree(tmp_path / "cache")  # as if resumed on another machine
     pretrain(recipe, corpus, run, init_from=source)
     assert pretrain(recipe, corpus, run, init_from=source, extend_to=60).steps == 60
     assert [line["event"] for line in Run(run).events()] == [

@@ -29,7 +29,7 @@ def save(folder: Path, *steps: int) -> None:
 
 
 def make_run(folder: Path) -> Path:
-    """What a finished run has, but for its hashes."""
+    """What a finished run has, except its hashes."""
     save(folder, 2, 3)
     (folder / "config.yaml").write_text(yaml.safe_dump({"recipe": {}}))
     (folder / "metrics.jsonl").write_text('{"step": 1, "loss": 2.5}\n{"step": 2, "loss": 2.25}\n')
@@ -44,7 +44,7 @@ def make_run(folder: Path) -> Path:
 
 
 def make_sweep(folder: Path) -> Path:
-    """What an ended sweep has, but for its hashes."""
+    """What an ended sweep has, except its hashes."""
     for trial in ("trial_000", "trial_001"):
         save(folder / "trials" / trial, 3)
         (folder / "trials" / trial / "lock").touch()

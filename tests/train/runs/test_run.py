@@ -1,4 +1,4 @@
-"""Damaged small files of a run: mended, passed over, or refused in one line that names the file."""
+"""Damaged small files of a run: repaired, skipped, or refused in one line that names the file."""
 
 from collections.abc import Callable
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""One trial in one process: its budget, and going on from its own checkpoints."""
+"""One trial in one process: its budget, and resuming from its own checkpoints."""
 
 import dataclasses
 import gc

@@ -113,7 +113,7 @@ def test_down_and_status_without_a_local_cluster(folder: Path, capsys: pytest.Ca
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "message"),
     [
         (["submit"], "there is no command after --; give one, such as: tokenfree cluster submit -- pretrain"),
         (["submit", "--", "cluster", "jobs"], "cluster is not a command to run on a cluster"),
@@ -130,11 +130,11 @@ def test_down_and_status_without_a_local_cluster(folder: Path, capsys: pytest.Ca
     ],
 )
 def test_mistakes_are_one_line(
-    words: list[str], told: str, folder: Path, capsys: pytest.CaptureFixture[str]
+    words: list[str], message: str, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert cli.main(["cluster", *words]) == 2
     error = capsys.readouterr().err
-    assert told in error
+    assert message in error
     assert error.count("\n") == 1
     assert not list(folder.iterdir())
 

@@ -1,4 +1,4 @@
-"""Profiles of `ray up`: those that come with tokenfree are what Ray takes, and what is wrong with one is told."""
+"""Profiles of `ray up`: Ray accepts those that come with tokenfree, and mistakes in one are reported."""
 
 import re
 from collections.abc import Callable

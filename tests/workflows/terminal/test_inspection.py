@@ -28,7 +28,7 @@ def test_a_character_that_the_vocabulary_lacks_is_drawn_as_one_piece() -> None:
     names = ["▁a", "▁", "<0xE6>", "<0xB2>", "<0xB3>", "bc", "d"]
     spans = [(0, 1), (1, 2), (2, 3), (2, 3), (2, 3), (4, 6), (6, 7)]
     found = subword_pieces("a 河\nbc", spans, names)
-    assert found == [SUBWORDS[0], Piece(1, 2, " "), *SUBWORDS[1:]]  # what goes on past the text is left out
+    assert found == [SUBWORDS[0], Piece(1, 2, " "), *SUBWORDS[1:]]  # what lies past the text is left out
 
 
 @pytest.mark.parametrize("terminal", [False, True])

@@ -1,4 +1,4 @@
-"""A sidecar that is damaged is one that is not there: what it told of is made again."""
+"""A damaged sidecar counts as missing: its files are made again."""
 
 import contextlib
 import hashlib

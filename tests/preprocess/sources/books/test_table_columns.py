@@ -1,4 +1,4 @@
-"""Columns of one's own names in JSON lines, Parquet and datasets; files that are none of these are told apart."""
+"""Columns with custom names in JSON lines, Parquet and datasets; other files are recognised."""
 
 import json
 from collections.abc import Callable

@@ -178,7 +178,7 @@ def test_a_folder_that_may_not_be_looked_into_is_named(
         (tmp_path / name / "book.txt").write_text("Seven geese.")
     scandir = os.scandir
 
-    def refused(folder: str) -> object:  # whoever runs this may look into any
+    def refused(folder: str) -> object:  # root may look into any
         if str(folder).rstrip("/") == str(tmp_path / "b"):
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), folder)
         return scandir(folder)

@@ -7,7 +7,7 @@ from tests.train.analyses.conftest import MakeModel
 from tokenfree.train.analyses.attention import attention_ranks, ranks_of
 from tokenfree.train.analyses.subject import SampledTexts
 
-TEXT = SampledTexts(["forty units: so many letters and signs."[:38]], 0)
+TEXT = SampledTexts(["forty units: as many letters and signs."[:38]], 0)
 
 
 def test_matrices_of_known_rank() -> None:

@@ -1,4 +1,4 @@
-"""The weights that are told are those that the pattern works with, whichever it is."""
+"""The recorded weights are those that the pattern computes with, for all patterns."""
 
 from typing import Any
 

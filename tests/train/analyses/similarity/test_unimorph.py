@@ -17,13 +17,13 @@ def test_lemma_and_form_of_every_format(tmp_path: Path) -> None:
     path = tmp_path / "eng"
     path.write_text(
         "\ufeff\nlive\tlives\tV;3;SG\r\nlive\tliving\tV|V.PTCP;PRS\tlive|ing\nlive\tlive\tV;NFIN\n\n"
-        "cafe\u0301\tcafés\tN;PL\ngo on\twent on\tV;PST\ngo on\twent\tV;PST\nRun\truns\n",
+        "cafe\u0301\tcafés\tN;PL\ngive up\tgave up\tV;PST\ngive up\tgave\tV;PST\nRun\truns\n",
         encoding="utf-8",
     )
     assert read_unimorph(str(path)) == {
         "live": ["live", "lives", "living"],
         "café": ["café", "cafés"],
-        "go on": ["went"],
+        "give up": ["gave"],
         "Run": ["Run", "runs"],
     }
 

@@ -104,7 +104,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def wait_for_fetchers() -> None:
-    """Until no loader looks ahead any more: the cache in use is told by the environment of all of them."""
+    """Until no loader looks ahead any more: all of them take the cache from the environment."""
     for thread in threading.enumerate():
         if thread.name == "fetch-ahead":
             thread.join(timeout=30)

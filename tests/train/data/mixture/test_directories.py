@@ -171,7 +171,7 @@ def test_validation_windows_are_shared_out_by_weight(data: str, other: str, coll
     )
     assert [len(batch["mask"]) for batch in batches] == [5, 5, 2, 4]  # none of both directories
     whole = ShardReader(mixture, "validation").spread(1)[1]
-    assert len(whole) == 2  # one of each at the least
+    assert len(whole) == 2  # at least one of each
 
 
 def test_a_directory_without_validation_windows_gives_none(

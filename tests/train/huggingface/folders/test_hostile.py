@@ -17,7 +17,7 @@ from tokenfree.train.huggingface import canine
 from tokenfree.train.huggingface.folders import read_folder
 from tokenfree.train.model.encoder import ModelConfig
 
-GIB = 1 << 20  # in KiB, as the peak is told
+GIB = 1 << 20  # in KiB, the unit of the peak
 SMALL = {
     "width": 16,
     "embedder": {"buckets": 64, "hashes": 2, "max_characters": 32},
@@ -63,7 +63,7 @@ def test_sizes_that_the_weights_do_not_have(
     state, fields = model
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     folder = write(tmp_path, state, {**fields, key: value})
-    # No weight hangs on them.
+    # No weight depends on them.
     if value == 10**6 and key in ("local_transformer_stride", "max_position_embeddings"):
         assert read_folder(folder).encoder.config.width == 16
     else:

@@ -1,4 +1,4 @@
-"""The options of `tokenfree pretrain`: what is told before anything starts, and mistakes in one line."""
+"""The options of `tokenfree pretrain`: what is printed before anything starts, and mistakes in one line."""
 
 import re
 from collections.abc import Callable

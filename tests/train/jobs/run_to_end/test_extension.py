@@ -74,7 +74,7 @@ def test_killed_on_the_way(
     pretrain(recipe, corpus, str(undisturbed))
     shutil.copytree(undisturbed, run)
     pretrain(recipe, corpus, str(undisturbed), extend_to=70)
-    # After step 30: it goes on from that of step 25.
+    # After step 30: it resumes from that of step 25.
     assert kill_at(22 + 12, recipe, corpus, run, extend_to=70) < 70
     assert pretrain(recipe, corpus, str(run), extend_to=70).restarts == 2
     assert history(run) == history(undisturbed)
@@ -82,7 +82,7 @@ def test_killed_on_the_way(
 
 
 def test_an_unfinished_run(corpus: str, make_recipe: MakeRecipe, tmp_path: Path, history: History) -> None:
-    """As if killed after step 7: it goes on from the checkpoint of step 6."""
+    """As if killed after step 7: it resumes from the checkpoint of step 6."""
     run = tmp_path / "run"
     pretrain(make_recipe(), corpus, str(run))
     (run / "result.json").unlink()

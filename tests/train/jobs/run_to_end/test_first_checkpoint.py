@@ -1,4 +1,4 @@
-"""Runs that begin with given weights: whole, killed, given again otherwise, with damage."""
+"""Runs that begin with given weights: whole, killed, run again with other options, damaged."""
 
 import os
 import shutil

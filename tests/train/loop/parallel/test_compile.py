@@ -63,7 +63,7 @@ def test_a_cpu_is_refused(
     recipe = make_recipe(compile=True, device=device)
     with pytest.raises(UserError, match=r"^train\.compile: true makes training on a CPU .* slower"):
         pretrain(recipe, corpus, str(tmp_path / "run"))
-    assert not (tmp_path / "run").exists()  # so that the command can be given again without it
+    assert not (tmp_path / "run").exists()  # so that the command can be run again without it
     loop = Loop(recipe, corpus)
     loop.validate()  # a run of a GPU can be evaluated
     with pytest.raises(UserError, match=r"^train\.compile"):

@@ -1,4 +1,4 @@
-"""The process group listens on the address that it is told, and on no other."""
+"""The process group listens on the address that it is given, and on no other."""
 
 import json
 import socket

@@ -1,4 +1,4 @@
-"""Sharded workers train as copies do: the same losses, the same files, and one goes on where the other stood."""
+"""Sharded workers train as copies do: the same losses, the same files, and one resumes from the other."""
 
 import json
 from collections.abc import Callable

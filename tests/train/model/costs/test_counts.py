@@ -193,7 +193,7 @@ DOWN: list[dict[str, Any]] = [
 
 @pytest.mark.parametrize("down", DOWN, ids=["pooling", "cnn"])
 def test_words_begin_with_fan_in_and_nearly_shut_gates(down: dict[str, Any]) -> None:
-    """0.02 but for what stands alone: in^-1/2; for bytes 1; biases of gates -2; places are sinusoids."""
+    """0.02 except for what stands alone: in^-1/2; for bytes 1; biases of gates -2; places are sinusoids."""
     torch.manual_seed(0)
     encoder = build(ModelConfig, {**WORDS, "downsampler": down}, source="test").build()
     alone = ("key.", "value.", "filters.", "downsampler.projection.")
@@ -218,7 +218,7 @@ def test_words_begin_with_fan_in_and_nearly_shut_gates(down: dict[str, Any]) -> 
 
 
 def test_scaled_kernels_do_as_much_as_those_of_a_large_model() -> None:
-    """What 0.02 is at a width of 1,024; tables but for the positions stay as they are."""
+    """What 0.02 is at a width of 1,024; tables except positions stay as they are."""
     model = {
         "width": 64,
         "embedder": {"name": "byte_table", "max_characters": 128},

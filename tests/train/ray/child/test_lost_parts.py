@@ -27,7 +27,7 @@ PARTS = {  # what is killed: what is said to be lost, and what follows
     "ray::RuntimeEnvAgent": (NODE, RAY_AGAIN),
     "ray::DashboardAgent": (NODE, RAY_AGAIN),
     "ray::TrainController": (NODE, RAY_AGAIN),
-    # Last: the workers go on meanwhile.
+    # Last: the workers continue meanwhile.
     "/gcs_server": ("the head of the Ray cluster (its GCS) was lost", RAY_AGAIN),
 }
 CLOCK = ("seconds", "data_wait", "utilisation")

@@ -1,4 +1,4 @@
-"""Knobs, their conditions, and the searchers that draw from them."""
+"""Hyperparameters, their conditions, and the searchers that draw from them."""
 
 import itertools
 import json

@@ -1,4 +1,4 @@
-"""A sweep on this machine of which parts of Ray are killed: it goes on, and its trials come to the same."""
+"""A sweep on this machine of which parts of Ray are killed: it continues, and its trials end the same."""
 
 import os
 import signal

@@ -27,7 +27,7 @@ run_sweep(sweep, given, output, progress=lambda event, history: print(event["eve
 
 
 def killed_after(reports: int, seconds: float, sweep: SweepRecipe, given: TaskInput, output: Path) -> int:
-    """Run the sweep in a process of its own, killed so many reports and seconds after it began; its exit status."""
+    """Run the sweep in a child process, kill it after these reports and seconds, and return its exit status."""
     argument = pickle.dumps((sweep, given, str(output))).hex()
     environment = {**os.environ, "PYTHONPATH": str(REPOSITORY), "OMP_NUM_THREADS": "1"}
     with subprocess.Popen(

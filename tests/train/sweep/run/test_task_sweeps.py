@@ -221,7 +221,7 @@ def test_trials_go_on_bit_for_bit_and_keep_their_best_checkpoint(
     without_ray: list[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Every report is followed by the end of its process, which the journal may have heard of or not."""
+    """Every report is followed by the end of its process, before or after the journal records it."""
     sweep, given = make_task_sweep(train={"steps": 12, "learning_rate": 0.01}), TaskInput(splits(files))
     whole = run_sweep(sweep, given, str(tmp_path / "whole"))
     advance, told = TrialSession.advance, list[Any]()

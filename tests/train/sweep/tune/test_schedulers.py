@@ -211,7 +211,7 @@ def test_the_journal_is_all_that_there_is_to_know(tmp_path: Path) -> None:
         path.write_bytes(path.read_bytes() + torn)
     assert path.read_bytes() == b"".join(journal_line(event) for event, _ in told)
     assert told[-1][1] == journal.history
-    assert len(told[0][1].trials) == 0  # histories that were told do not change
+    assert len(told[0][1].trials) == 0  # reported histories do not change
 
 
 def test_a_space_that_holds_fewer_settings_than_are_asked_for_ends_the_sweep(tmp_path: Path) -> None:

@@ -28,7 +28,7 @@ def values(path: Any, **options: Any) -> list[tuple[Any, ...]]:
 
 def test_label_and_text_a_line(tmp_path: Path) -> None:
     wanted = [("a goose , plain ", None, "4"), ("no goose", None, "0")]
-    # Told by its name, and given.
+    # Known by its name, or given.
     for name, options in (("stsa.fine.dev", {}), ("geese.txt", {"format": "sst"})):
         path = write(tmp_path, name, "4 a goose , plain \r\n\n0 no goose\n")
         assert values(path, **options) == [

@@ -65,7 +65,7 @@ def test_files_are_sent_under_their_relative_paths(sent: dict[str, Any], folder:
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "message"),
     [
         (
             ("--send", "none.yaml", "--", "pretrain", "none.yaml", *STORES),
@@ -86,11 +86,11 @@ def test_files_are_sent_under_their_relative_paths(sent: dict[str, Any], folder:
     ],
 )
 def test_mistakes_are_one_line(
-    words: tuple[str, ...], told: str, sent: dict[str, Any], capsys: pytest.CaptureFixture[str]
+    words: tuple[str, ...], message: str, sent: dict[str, Any], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert submit(*words) == 2
     error = capsys.readouterr().err
-    assert told in error
+    assert message in error
     assert "key:word" not in error
     assert error.count("\n") == 1
     assert "entrypoint" not in sent

@@ -175,7 +175,7 @@ def test_preprocessing_on_all_hosts_outlives_one_of_them(cluster: Cluster, test_
         "-m", "tokenfree", "cluster", "submit", "--", *words, "s3://bucket/ray", "--runner", "ray"
     )
     until = time.monotonic() + 600
-    while stored(cluster, "glob('bucket/ray/_work/runs/*.json')[7]").wait(60):  # there are not so many yet
+    while stored(cluster, "glob('bucket/ray/_work/runs/*.json')[7]").wait(60):  # there are fewer yet
         assert time.monotonic() < until
         assert client.poll() is None
     cluster.hosts.unplug(3)

@@ -60,7 +60,7 @@ class Nodes(Machine):
         return [start, *start.children(recursive=True)]
 
     def await_files(self, output: str, folder: str, number: int) -> None:
-        """Wait until so many sidecars are committed."""
+        """Wait until this number of sidecars is committed."""
         until = time.monotonic() + 300
         while len(self.committed(output, folder)) < number:
             assert time.monotonic() < until

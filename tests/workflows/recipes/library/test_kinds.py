@@ -77,7 +77,7 @@ def test_a_recipe_that_only_names_its_base_is_of_the_kind_of_that(tmp_path: Path
     ):
         library.check_kind(SWEEP, str(path))
     path.write_text(f"base: {path}\n")
-    library.check_kind(SWEEP, str(path))  # the circle is told by who reads it
+    library.check_kind(SWEEP, str(path))  # the reader reports the circle
 
 
 def test_the_kind_of_settings() -> None:

@@ -203,7 +203,7 @@ def test_multiply_accumulates(name: str, num_targets: int | None, total: float) 
 
 
 def test_multiply_accumulates_of_classification() -> None:
-    """Whoever only wants the vector of the whole needs no UP."""
+    """The vector of the whole needs no UP."""
     down = [
         part for part in parts("canine-s-base") if part.name not in ("up convolution + norm", "final layer")
     ]

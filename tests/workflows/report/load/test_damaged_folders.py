@@ -15,7 +15,7 @@ from tokenfree.workflows.report.page import write_report
 
 Damage = Callable[[bytes], Iterator[bytes | None]]
 STEP = 17  # of the cuts of a file
-PAGES = 23  # of so many files with a wrong value one is also made a page of; a page takes long
+PAGES = 23  # one of this number of files with a wrong value becomes a page; a page takes long
 
 
 def shortened(run: Path) -> Path:

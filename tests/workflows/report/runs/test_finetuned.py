@@ -39,7 +39,7 @@ SMALL = [
         "1",
     ),
 ]
-PAGES = 41  # of so many files with a wrong value one is made a page of; a page takes long
+PAGES = 41  # one of this number of files with a wrong value becomes a page; a page takes long
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""The live line of preprocessing says how far it is, how fast and for how long, also in a job that goes on."""
+"""The live line of preprocessing shows progress, speed and remaining time, also in a resumed job."""
 
 import pytest
 

@@ -39,7 +39,7 @@ class Sweep:
             self.tell({"event": "propose", "setting": setting, "values": values})
 
     def show_in(self, table: SweepTable) -> None:
-        """From now on, to a command that goes on with the sweep."""
+        """From now on, to a command that resumes the sweep."""
         self._tables = [table]
         self.tell({"event": "start", "settings": len(self.history.trials)})
 

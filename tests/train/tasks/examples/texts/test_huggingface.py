@@ -36,7 +36,7 @@ def rows(columns: dict[str, list[Any]], **features: Any) -> datasets.Dataset:
 
 @pytest.fixture(scope="module", autouse=True)
 def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """Nothing is left in the cache of whoever runs the tests."""
+    """Nothing is left in the user's cache."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("datasets.config.HF_DATASETS_CACHE", tmp_path_factory.mktemp("cache"))
         yield
