@@ -65,9 +65,8 @@ class Killer:
         """Take a line of metrics or events."""
         if line.get("event") == "worker_lost":
             self.times[-1]["noticed"] = line["time"]
-        elif (
-            line.get("event") in ("start", "resume") and self._open
-        ):  # "start" if there was no checkpoint yet
+        # It is "start" if there was no checkpoint yet.
+        elif line.get("event") in ("start", "resume") and self._open:
             self.times[-1]["model"] = line["time"]
         elif "loss" in line and self._open and "model" in self.times[-1]:
             self.times[-1]["first step"] = time.time()

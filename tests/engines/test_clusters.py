@@ -41,9 +41,8 @@ def test_a_lost_machine_changes_no_byte(
 def test_the_command_is_killed_and_given_again(
     cluster: Any, folder: str, preprocess: Start, wanted: dict[str, bytes]
 ) -> None:
-    killed = begin_and_kill(
-        preprocess, cluster.options(), folder
-    )  # the engine does not notice, and continues
+    # The engine does not notice, and continues.
+    killed = begin_and_kill(preprocess, cluster.options(), folder)
     go_on(preprocess, cluster.options(), killed, wanted)
 
 

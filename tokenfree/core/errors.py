@@ -98,9 +98,8 @@ class PrintableStream(_TerminalStream):
 
     def __init__(self, stream: TextIO) -> None:
         super().__init__(stream)
-        self.rich_proxied_file = _TerminalStream(
-            stream
-        )  # rich moves the cursor itself, in text that was escaped before
+        # rich moves the cursor itself, in text that was escaped before.
+        self.rich_proxied_file = _TerminalStream(stream)
 
     def write(self, text: str) -> int:
         super().write(printable(text))

@@ -215,9 +215,8 @@ def test_both_windows_are_cut_alike(
 def test_subwords_are_cut_alike() -> None:
     first, second = "Aa bb. Cc dd ee.", "Vv. Ww xx yy zz."
     cut = cut_pair(window_of(first), window_of(second), 0.0, "subword_ids", 99)
-    assert cut == Cut(
-        end_a=2, begin_next=2, begin_other=1, num_a=2, num_b=2
-    )  # of "Ww xx yy" and "Cc dd ee." a word less
+    # Of "Ww xx yy" and "Cc dd ee." a word less.
+    assert cut == Cut(end_a=2, begin_next=2, begin_other=1, num_a=2, num_b=2)
 
 
 @given(st.integers(0, 100), st.integers(0, 100), st.integers(2, 100))

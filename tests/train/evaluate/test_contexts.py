@@ -66,10 +66,8 @@ def test_other_characters(corpus: str, name: str) -> None:
             place += 1
             if was == MASK:
                 assert now == MASK
-            elif MASK in (
-                before[at - 1],
-                before[at + 1],
-            ):  # as many are hidden, and words begin where they did
+            # As many are hidden, and words begin where they did.
+            elif MASK in (before[at - 1], before[at + 1]):
                 assert is_white(now) == is_white(was)
                 assert now != MASK
                 assert now == was if is_white(was) else now in partner

@@ -219,9 +219,8 @@ def verify(directory: AnyPath) -> tuple[str, ...]:
     mark = read_sealed(storage, SUCCESS)
     if mark is not None:
         check_hash(storage, MANIFEST, mark["manifest_sha256"], source=SUCCESS, action=COPY)
-    manifest = load_manifest(
-        directory
-    )  # before the mark, so that a folder that is no data directory is named
+    # Read before a missing mark is reported, so that a folder that is no data directory is named as such.
+    manifest = load_manifest(directory)
     if mark is None:
         raise JobError(f"{SUCCESS}: damaged or missing; {COPY}, or run its `tokenfree preprocess` again")
     added = mark["added_later"]

@@ -163,10 +163,8 @@ def _checked(device: str, workers: int | None) -> str:
         return "cpu"
     try:
         torch.empty(0, device=device)
-    except (
-        RuntimeError,
-        AssertionError,
-    ) as error:  # raised by torch for an unknown device, and for an absent one
+    # For an unknown device torch raises RuntimeError, for an absent one AssertionError.
+    except (RuntimeError, AssertionError) as error:
         reason = first_line(error)
         raise UserError(
             f"--device {device}: cannot be used here ({reason}). Give cpu, or leave it out."

@@ -181,9 +181,8 @@ class Predictor:
         ):
             if not is_mark:
                 ids.append(id_)
-            elif (
-                ids[-1] != specials.mask or mark != last
-            ):  # several byte pieces may encode one mask character
+            # Several byte pieces may encode one mask character.
+            elif ids[-1] != specials.mask or mark != last:
                 place, last = len(ids) if mark == number else place, mark
                 ids.append(specials.mask)
         ids.append(specials.sep)

@@ -175,10 +175,8 @@ def write(folder: Path, parts: Mapping[str, Mapping[str, Tensor]], state: Checkp
             shutil.rmtree(folder)
         temporary.rename(folder)
         sync(folder.parent)
-    except (
-        OSError,
-        safetensors.SafetensorError,
-    ) as error:  # safetensors reports a full disk as its own error
+    # safetensors reports a full disk as its own error.
+    except (OSError, safetensors.SafetensorError) as error:
         shutil.rmtree(temporary, ignore_errors=True)
         raise UserError(
             f"cannot write the checkpoint {folder}: {error}; make room or fix the folder, then run the same command "

@@ -203,9 +203,8 @@ def _distribution(hyperparameter: Hyperparameter) -> Any:
 
     if hyperparameter.integer is not None:
         return IntDistribution(*hyperparameter.integer)
-    if (
-        hyperparameter.listed is not None
-    ):  # as text, because Optuna takes no lists and mappings, and treats 1 and true as equal
+    # As text, because Optuna takes no lists and mappings, and treats 1 and true as equal.
+    if hyperparameter.listed is not None:
         return CategoricalDistribution([json.dumps(value) for value in hyperparameter.listed])
     low, high = hyperparameter.uniform or hyperparameter.log_uniform or (0.0, 0.0)
     return FloatDistribution(low, high, log=hyperparameter.log_uniform is not None)

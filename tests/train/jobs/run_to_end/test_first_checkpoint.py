@@ -68,10 +68,8 @@ def test_the_same_command_again_reads_nothing(
     assert pretrain(recipe, corpus, str(run), init_from=str(source)).already_complete
     shutil.rmtree(source)
     assert pretrain(recipe, corpus, str(run), init_from=str(source)).already_complete
-    for name in (
-        "result.json",
-        f"checkpoints/{checkpoints.checkpoint_name(8)}/COMMIT",
-    ):  # killed before its first own checkpoint
+    # As if killed before its first own checkpoint.
+    for name in ("result.json", f"checkpoints/{checkpoints.checkpoint_name(8)}/COMMIT"):
         (run / name).unlink()
     again = pretrain(recipe, corpus, str(run), init_from=str(source))
     assert again.loss == first.loss

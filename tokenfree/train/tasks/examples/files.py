@@ -120,10 +120,8 @@ def parse_json(text: str, place: str) -> Any:
     """Return the value of a JSON text. `place` names it in messages. Raises UserError if it is not JSON."""
     try:
         return json.loads(text)
-    except (
-        ValueError,
-        RecursionError,
-    ) as error:  # also for numbers with too many digits, and too many brackets
+    # Numbers with too many digits raise ValueError, too many brackets RecursionError.
+    except (ValueError, RecursionError) as error:
         raise UserError(f"{place}: no JSON ({error}). Fix it.") from None
 
 
