@@ -118,7 +118,7 @@ def measure(options: argparse.Namespace, folder: Path, files: str, order: str) -
         """Run one of our epochs after one of theirs, which began at CPU time `began`."""
         add(THEIRS, began)
         first, began = loop.step, time.process_time()
-        loop.train_until(first + batches)
+        list(loop.steps(first + batches))
         add(OURS, began)
         arrays = [loop.loader.batch(step) for step in range(first, loop.step)]
         began = time.process_time()

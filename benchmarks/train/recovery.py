@@ -133,7 +133,7 @@ def cpu(recipe: PretrainRecipe, data: str) -> Iterator[tuple[str, float]]:
     torch.set_num_threads(1)
     with tempfile.TemporaryDirectory() as run:
         first = Loop(recipe, data)
-        first.train_until(1)
+        list(first.steps(1))
         checkpoints.write(Path(run) / "checkpoints" / checkpoint_name(1), *first.snapshot())
         marks = [time.process_time()]
         loop = Loop(recipe, data)
@@ -142,7 +142,7 @@ def cpu(recipe: PretrainRecipe, data: str) -> Iterator[tuple[str, float]]:
         assert checkpoint is not None
         loop.load(checkpoint)
         marks.append(time.process_time())
-        loop.train_until(2)
+        list(loop.steps(2))
         marks.append(time.process_time())
     parts = ("data, model, optimizer", "checkpoint", "first step")
     yield from zip(parts, (later - earlier for earlier, later in itertools.pairwise(marks)), strict=True)

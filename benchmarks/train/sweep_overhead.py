@@ -64,7 +64,7 @@ def train_plainly(config: dict[str, Any]) -> None:
     seconds = 0.0
     for number in range(1, REPORTS + 1):
         began = time.perf_counter()
-        loop.train_until(STEPS * number // REPORTS)
+        list(loop.steps(STEPS * number // REPORTS))
         seconds += time.perf_counter() - began
         tune.report({**loop.validate(), "train_seconds": seconds})
 

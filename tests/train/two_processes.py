@@ -29,8 +29,7 @@ from tokenfree.train.loop.pretraining import Loop
 
 recipe = build(PretrainRecipe, json.loads(arguments[0]), source="test")
 loop = Loop(recipe, arguments[1], rank=rank, world_size=2)
-lines = []
-loop.train_until(int(arguments[2]), lines.append)
+lines = list(loop.steps(int(arguments[2])))
 result = [lines, loop.validate()]
 """
 

@@ -117,8 +117,7 @@ def measured_seconds(recipe: PretrainRecipe, data: Data) -> float:
     few = {"steps": 1 + _TIMED_STEPS, "global_batch": examples, "micro_batch": None, "streams": 1}
     device = "cuda" if torch.cuda.is_available() and train.device != "cpu" else "cpu"
     loop = Loop(replace(recipe, train=replace(train, **few)), data, device=device)
-    seconds: list[float] = []
-    loop.train_until(1 + _TIMED_STEPS, lambda line: seconds.append(line["seconds"]))
+    seconds = [line["seconds"] for line in loop.steps(1 + _TIMED_STEPS)]
     example = sum(seconds[1:]) / _TIMED_STEPS / examples
     return run_seconds(train, example * train.global_batch, example)
 

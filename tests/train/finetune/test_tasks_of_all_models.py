@@ -45,8 +45,7 @@ def test_it_learns_and_neighbours_have_no_say(
         splits(files, prefix),
         corpus,
     )
-    losses: list[float] = []
-    loop.train_until(12, lambda line: losses.append(line["loss"]))
+    losses = [line["loss"] for line in loop.steps(12)]
     assert np.isfinite(losses).all()
     assert np.mean(losses[-4:]) < losses[0]
     config = loop.recipe
@@ -75,7 +74,7 @@ def test_texts_are_classified_without_the_upsampler(
         make_task({"name": "classification", "representation": representation}), splits(files), corpus
     )
     monkeypatch.setattr(type(loop.encoder.upsampler), "forward", lambda *_: pytest.fail("upsampled"))
-    loop.train_until(1)
+    list(loop.steps(1))
     assert all(parameter.grad is None for parameter in loop.encoder.upsampler.parameters())
 
 
@@ -84,11 +83,11 @@ def test_dropout_and_order_are_those_of_the_step(
 ) -> None:
     loops = [loop_of(make_task("classification"), splits(files), corpus) for _ in range(2)]
     lines: list[list[float]] = [[], []]
-    loops[0].train_until(6, lambda line: lines[0].append(line["loss"]))
+    lines[0].extend(line["loss"] for line in loops[0].steps(6))
     torch.manual_seed(99)
-    loops[1].train_until(3, lambda line: lines[1].append(line["loss"]))
+    lines[1].extend(line["loss"] for line in loops[1].steps(3))
     torch.manual_seed(7)
-    loops[1].train_until(6, lambda line: lines[1].append(line["loss"]))
+    lines[1].extend(line["loss"] for line in loops[1].steps(6))
     assert lines[0] == lines[1]
 
 
@@ -100,7 +99,7 @@ def test_the_embedder_has_a_multiple_of_the_rate(
         recipe = make_task("classification", embedder_rate=factor, warmup=0, learning_rate=1e-4)
         loop = loop_of(recipe, splits(files), corpus)
         before = {name: weight.clone() for name, weight in loop.model.state_dict().items()}
-        loop.train_until(1)
+        list(loop.steps(1))
         steps[factor] = {
             name: (weight - before[name]).abs().max() for name, weight in loop.model.state_dict().items()
         }

@@ -39,9 +39,9 @@ def test_validation_uses_it_and_training_does_not(corpus: str, make_recipe: Make
     plain, averaged = (Loop(make_recipe(ema_decay=decay, learning_rate=0.1), corpus) for decay in (None, 0.9))
     lines: list[list[Any]] = [[], []]
     for loop, into in zip((plain, averaged), lines, strict=True):
-        loop.train_until(4, into.append)
+        into.extend(loop.steps(4))
         loop.validate()
-        loop.train_until(6, into.append)
+        into.extend(loop.steps(6))
     assert [line["loss"] for line in lines[0]] == [line["loss"] for line in lines[1]]
     assert averaged.validate()["validation_loss"] != plain.validate()["validation_loss"]
     parts, _ = averaged.snapshot()
@@ -52,12 +52,12 @@ def test_validation_uses_it_and_training_does_not(corpus: str, make_recipe: Make
 def test_it_goes_on_bit_for_bit(corpus: str, make_recipe: MakeRecipe, tmp_path: Path) -> None:
     recipe = make_recipe(ema_decay=0.9)
     undisturbed, first = Loop(recipe, corpus), Loop(recipe, corpus)
-    undisturbed.train_until(6)
-    first.train_until(3)
+    list(undisturbed.steps(6))
+    list(first.steps(3))
     checkpoints.write(tmp_path / "saved", *first.snapshot())
     second = Loop(recipe, corpus)
     second.load(checkpoints.read(tmp_path / "saved"))
-    second.train_until(6)
+    list(second.steps(6))
     for ours, theirs in zip(second.snapshot()[0].values(), undisturbed.snapshot()[0].values(), strict=True):
         assert ours.keys() == theirs.keys()
         assert all(torch.equal(ours[name], theirs[name]) for name in ours)

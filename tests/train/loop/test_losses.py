@@ -138,8 +138,7 @@ def test_a_spike_rolls_back_and_its_batch_is_not_used(
     assert checkpoints.read(Path(result.checkpoint)).state.left_out == tuple(left_out)
     clean = Loop(make_recipe(on_spike="go_on", **options), corpus)
     clean.leave_out(left_out)
-    lines: list[Any] = []
-    clean.train_until(12, lines.append)
+    lines = list(clean.steps(12))
     assert [line["loss"] for line in lines] == [line["loss"] for line in history(run) if "loss" in line]
 
 
@@ -172,6 +171,5 @@ def test_spikes_stop_or_go_on(corpus: str, make_recipe: MakeRecipe, tmp_path: Pa
     ]
     assert spikes[1]["step"] == incident.step
     undisturbed = Loop(make_recipe(**options), corpus)
-    lines: list[Any] = []
-    undisturbed.train_until(24, lines.append)
+    lines = list(undisturbed.steps(24))
     assert [line["loss"] for line in lines] == [line["loss"] for line in history(tmp_path) if "loss" in line]

@@ -117,12 +117,12 @@ def test_timing_a_step_leaves_the_trial_at_its_beginning(
     monkeypatch.setattr(trial_session, "seconds_of_step", one_second)
     session = opened(make_segment(corpus, recipe, tmp_path / "seconds", budget={"seconds": 6}, reports=6))
     fresh = Loop(recipe, corpus)
-    assert timed[0].step > session._loop.step == 0
-    for found in (timed[0], session._loop):
+    assert timed[0].step > session.loop.step == 0
+    for found in (timed[0], session.loop):
         for after, before in zip(found.model.parameters(), fresh.model.parameters(), strict=True):
             torch.testing.assert_close(after, before, rtol=0, atol=1e-9)
-    assert session._loop.recipe.train.steps == 6
-    assert session._loop.recipe.train.learning_rate == 1.0
+    assert session.loop.recipe.train.steps == 6
+    assert session.loop.recipe.train.learning_rate == 1.0
     session.close()
 
 

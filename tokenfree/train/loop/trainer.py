@@ -11,7 +11,7 @@ import contextlib
 import dataclasses
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Generic
 
@@ -109,9 +109,6 @@ class Job(ABC):
         """Return a new training loop of one worker."""
 
 
-OnStep = Callable[[Mapping[str, float]], None]
-
-
 class TrainingLoop(Generic[R]):
     """Model, optimizer and data of one run, at one step. `recipe` was already checked."""
 
@@ -152,15 +149,16 @@ class TrainingLoop(Generic[R]):
 
     @property
     def stopping(self) -> bool:
-        """Whether any worker was asked to stop before the last step. The same on all workers."""
-        return self._training_step.stopping
+        """Whether any worker was asked to stop. All workers agree, because several learn it in their last step."""
+        return self._training_step.stopping if self.world_size > 1 else bool(self.stop)
 
-    def train_until(self, step: int, on_step: OnStep | None = None) -> None:
-        if self.step >= step:
+    def steps(self, until: int) -> Generator[dict[str, float], None, None]:
+        """Take the steps up to number `until`, and yield the line of metrics of each. A thread prepares batches."""
+        if self.step >= until:
             return
         check_compile(self.recipe.train.compile, self.device.type)
-        with self.loader.batches(self.step, step, left_out=self.left_out) as batches:
-            while self.step < step:
+        with self.loader.batches(self.step, until, left_out=self.left_out) as batches:
+            while self.step < until:
                 began = time.perf_counter()
                 arrays = next(batches)
                 waited = time.perf_counter() - began
@@ -168,8 +166,7 @@ class TrainingLoop(Generic[R]):
                 numbers = StepNumbers(step=self.step + 1, batch=batch, rate=self._rate(), waited=waited)
                 line = self._training_step.take(arrays, numbers)
                 self.step += 1
-                if on_step is not None:
-                    on_step(line)
+                yield line
 
     @torch.no_grad()
     def validate(self) -> dict[str, float]:

@@ -3,7 +3,6 @@
 import contextlib
 import dataclasses
 import math
-import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -15,9 +14,9 @@ from tokenfree.core.errors import JobError
 from tokenfree.core.files import lock
 from tokenfree.core.settings import build
 from tokenfree.train.config import Recipe
-from tokenfree.train.loop.losses import checked_validation
 from tokenfree.train.loop.meter import Meter
 from tokenfree.train.loop.trainer import TrainingLoop
+from tokenfree.train.loop.worker import LoopFiles, train
 from tokenfree.train.runs import checkpoints
 from tokenfree.train.runs.checkpoints import Checkpoint, RunProgress
 from tokenfree.train.runs.provenance import machine
@@ -50,11 +49,7 @@ class TrialSegment:
     gpu: bool = False
 
 
-class _TimeIsUp(Exception):
-    """Raised to end a stretch of training whose budget is in seconds."""
-
-
-class TrialSession:
+class TrialSession(LoopFiles):
     """A trial positioned at one of its reports. Call `open`, then `advance` for each report, then `close`."""
 
     def __init__(self, segment: TrialSegment) -> None:
@@ -64,13 +59,15 @@ class TrialSession:
         self._folder = Path(segment.folder)
         self._seconds = segment.budget.seconds or math.inf
         self._stack = contextlib.ExitStack()
-        self._used: dict[str, Any] = {"train_seconds": 0.0, "characters": 0, "flops": 0.0}
         self._report: dict[str, Any] = {"report": 0}
-        self._progress = RunProgress()  # with its best validation
-        self._unreported = False  # whether a kill followed the report before it reached the sweep
+        self._known = (
+            segment.known
+        )  # lower than the last report if a kill followed before it reached the sweep
+        self._checkpoint: Checkpoint | None = None
+        self._progress: RunProgress | None = None  # None until the checkpoint is loaded
 
     def open(self) -> None:
-        """Lock the trial's folder and resume from its newest checkpoint, or start from the beginning.
+        """Lock the trial's folder and build its loop, for the steps of its newest checkpoint if it has one.
 
         Raises JobError if another process holds the folder or the first weights have changed, and UserError
         if data or weights cannot be read.
@@ -83,7 +80,7 @@ class TrialSession:
             self._stack.enter_context(lock(self._folder / "lock", seconds=_PATIENCE, held=held))
             torch.set_num_threads(self._segment.threads)
             set_determinism(int(not self._device.startswith("cuda")))
-            self._restore()
+            self._build()
         except BaseException:
             self.close()
             raise
@@ -99,72 +96,85 @@ class TrialSession:
         Raises NotANumber or Spike if training failed, JobError if the held-out loss is not a number, and
         UserError if the checkpoint cannot be written.
         """
-        if self._unreported:
-            self._unreported = False
-            return self._report
-        number = self._report["report"] + 1
-        share = number / self._segment.reports
-        steps = self._loop.recipe.train.steps
-        loss = self._train(math.ceil(steps * share), self._seconds * share)
-        if self._loop.step >= steps or self._used["train_seconds"] >= self._seconds:
-            # A budget in seconds may end before its planned steps, or after them.
-            number = self._segment.reports
-        validation = checked_validation(self._loop.step, self._loop.validate())
-        selection_loss = self._loop.source.selection_loss(validation)
-        self._progress = self._progress.after_validation(self._loop.step, validation, selection_loss)
-        self._report = {
-            "report": number,
-            "step": self._loop.step,
-            "loss": loss,
-            **validation,
-            **self._subject.judged(self._progress.best_loss),
-            **self._used,
-            "characters_per_second": self._used["characters"] / max(self._used["train_seconds"], 1e-9),
-            "parameters": sum(parameter.numel() for parameter in self._loop.encoder.parameters()),
-            "seed": self._loop.recipe.train.seed,
-            "machine": machine(),
-        }
-        self._save()
+        if self._report["report"] <= self._known:
+            share = (self._report["report"] + 1) / self._segment.reports
+            until = math.ceil(self.loop.recipe.train.steps * share)
+            saved, seconds = self._report, self._seconds * share
+            ending = train(
+                self.loop, self, self._progress, until=until, seconds=seconds, validate_every=until
+            )
+            self._progress = ending.progress
+            if self._report is saved:  # there are more reports than steps
+                self.save(self._progress)
+        self._known = self._report["report"]
         return self._report
 
     def close(self) -> None:
         self._stack.close()
 
-    def _restore(self) -> None:
+    def load(self) -> RunProgress:
+        if self._checkpoint is None:
+            return RunProgress()
+        self.loop.load(self._checkpoint)
+        return self._checkpoint.state.progress or RunProgress()
+
+    def save(self, progress: RunProgress) -> None:
+        step, train_config = self.loop.step, self.loop.recipe.train
+        # A budget in seconds may end before its planned steps, or after them.
+        is_last = step >= train_config.steps or progress.seconds >= self._seconds
+        self._report = {
+            "report": self._segment.reports if is_last else self._report["report"] + 1,
+            "step": step,
+            "loss": progress.loss,
+            **(progress.validation or {}),
+            **self._subject.judged(progress.best_loss),
+            "train_seconds": progress.seconds,
+            "characters": progress.characters,
+            "flops": self._step_flops * step,
+            "characters_per_second": progress.characters / max(progress.seconds, 1e-9),
+            "parameters": sum(parameter.numel() for parameter in self.loop.encoder.parameters()),
+            "seed": train_config.seed,
+            "machine": machine(),
+        }
+        parts, state = self.loop.snapshot()
+        trial = {"steps": train_config.steps, "report": self._report}
+        state = dataclasses.replace(state, trial=trial, progress=progress)
+        folder = self._folder / "checkpoints"
+        checkpoints.write(folder / checkpoints.checkpoint_name(step), parts, state)
+        best = progress.best_step if self.loop.source.keeps_best else None
+        checkpoints.prune(folder, step=step, keep=2, best=best)
+
+    def _build(self) -> None:
         with own_code.trusting(True, self._segment.name):  # the command has checked it
             recipe = build(class_of(self._segment.recipe), self._segment.recipe, source=self._segment.name)
-        self._loop = self._subject.make_loop(recipe, device=self._device)
+        self._checkpoint = self._newest() or self._begun(recipe)
+        trial = None if self._checkpoint is None else self._checkpoint.state.trial
+        if trial is not None:
+            self._report = dict(trial["report"])
+        steps = self._planned_steps(recipe) if trial is None else trial["steps"]
+        train_config = dataclasses.replace(recipe.train, steps=steps)
+        recipe = dataclasses.replace(recipe, train=train_config)
+        self.loop = self._subject.make_loop(recipe, device=self._device)
         meter = Meter(
-            self._loop.encoder,
-            self._loop.model.head,
-            device=self._loop.device,
-            precision=recipe.train.precision,
+            self.loop.encoder, self.loop.model.head, device=self.loop.device, precision=train_config.precision
         )
-        arrays = self._loop.loader.batch(0)
-        self._step_flops = meter.flops(arrays) / len(arrays["sample_ids"]) * recipe.train.global_batch
-        checkpoint = self._newest() or self._begun(recipe)
-        trial = None if checkpoint is None else checkpoint.state.trial
-        if checkpoint is None or trial is None:
-            self._set_steps(self._planned_steps(recipe))
-            return
-        self._set_steps(trial["steps"])
-        self._progress = checkpoint.state.progress or RunProgress()
-        self._used, self._report = dict(trial["used"]), dict(trial["report"])
-        self._unreported = self._report["report"] > self._segment.known
+        arrays = self.loop.loader.batch(0)
+        self._step_flops = meter.flops(arrays) / len(arrays["sample_ids"]) * train_config.global_batch
 
     def _newest(self) -> Checkpoint | None:
-        return self._loop.restore_newest(Run(self._folder), lambda damaged: None)
+        return Run(self._folder).newest(lambda damaged: None)
 
     def _begun(self, recipe: Recipe) -> Checkpoint | None:
-        """Save given weights that the trial starts from as a checkpoint of step 0, and restore it.
+        """Save given weights that the trial starts from as a checkpoint of step 0, and return it.
 
         None without any.
         """
         first = self._subject.first_loop(recipe)
-        if first is not None:
-            parts, state = first.snapshot()
-            checkpoints.write(self._folder / "checkpoints" / checkpoints.checkpoint_name(0), parts, state)
-        return self._newest()
+        if first is None:
+            return None
+        folder = self._folder / "checkpoints" / checkpoints.checkpoint_name(0)
+        checkpoints.write(folder, *first.snapshot())
+        return checkpoints.read(folder)
 
     def _planned_steps(self, recipe: Recipe) -> int:
         """Return the number of steps that the budget allows. Steps are timed on a separate loop."""
@@ -172,46 +182,12 @@ class TrialSession:
         if steps is not None:
             return steps
         # The same work per step, but the weights do not change.
-        train = dataclasses.replace(recipe.train, steps=_WARM + _TIMED, learning_rate=_AT_REST)
-        loop = self._subject.make_loop(dataclasses.replace(recipe, train=train), device=self._device)
+        train_config = dataclasses.replace(recipe.train, steps=_WARM + _TIMED, learning_rate=_AT_REST)
+        loop = self._subject.make_loop(dataclasses.replace(recipe, train=train_config), device=self._device)
         return max(1, round(self._seconds / seconds_of_step(loop)))
-
-    def _set_steps(self, steps: int) -> None:
-        """Set the recipe's number of steps.
-
-        It can depend on measurements of the loop, so the loop is built before.
-        """
-        train = dataclasses.replace(self._loop.recipe.train, steps=steps)
-        self._loop.recipe = dataclasses.replace(self._loop.recipe, train=train)
-
-    def _train(self, step: int, seconds: float) -> float:
-        losses = [self._report.get("loss", math.nan)]  # stays if there are more reports than steps
-        previous_seconds, began = self._used["train_seconds"], time.perf_counter()
-
-        def after_step(line: Mapping[str, float]) -> None:
-            losses[0] = line["loss"]
-            self._used["characters"] += int(line["characters"])
-            self._used["flops"] += self._step_flops
-            if previous_seconds + time.perf_counter() - began >= seconds:
-                raise _TimeIsUp
-
-        with contextlib.suppress(_TimeIsUp):
-            self._loop.train_until(step, after_step)
-        self._used["train_seconds"] = previous_seconds + time.perf_counter() - began
-        return losses[0]
-
-    def _save(self) -> None:
-        parts, state = self._loop.snapshot()
-        trial = {"steps": self._loop.recipe.train.steps, "used": self._used, "report": self._report}
-        folder, progress = self._folder / "checkpoints", self._progress
-        state = dataclasses.replace(state, trial=trial, progress=progress)
-        checkpoints.write(folder / checkpoints.checkpoint_name(self._loop.step), parts, state)
-        best = progress.best_step if self._loop.source.keeps_best else None
-        checkpoints.prune(folder, step=self._loop.step, keep=2, best=best)
 
 
 def seconds_of_step(loop: TrainingLoop[Any]) -> float:
     """Return the mean seconds per step of a new loop, which cannot be used afterwards."""
-    seconds: list[float] = []
-    loop.train_until(_WARM + _TIMED, lambda line: seconds.append(line["seconds"]))
+    seconds = [line["seconds"] for line in loop.steps(_WARM + _TIMED)]
     return sum(seconds[_WARM:]) / _TIMED

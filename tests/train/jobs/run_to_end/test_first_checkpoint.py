@@ -46,8 +46,7 @@ def test_a_run_begins_with_the_weights_of_another(
 
     by_hand = Loop(recipe, corpus)
     by_hand.model.load_state_dict(dict(given.tensors))
-    losses: Lines = []
-    by_hand.train_until(4, losses.append)
+    losses = list(by_hand.steps(4))
     trained = [line for line in history(tmp_path / "run") if "loss" in line]
     assert [line["loss"] for line in trained] == [line["loss"] for line in losses]
     assert read_config(tmp_path / "run").init_from == InitFrom(first_run, given.sha256)
@@ -156,8 +155,7 @@ def test_going_back_to_the_beginning_is_to_the_given_weights(
     left_out = read_json_lines(tmp_path / "back" / "events.jsonl")[-2]["left_out"]
     loop, _ = loop_from_weights(recipe, lambda each: Loop(each, corpus), read_weights(first_run))
     loop.leave_out(left_out)
-    lines: Lines = []
-    loop.train_until(6, lines.append)
+    lines = list(loop.steps(6))
     trained = [line["loss"] for line in history(tmp_path / "back") if "loss" in line]
     assert trained == [line["loss"] for line in lines]
 

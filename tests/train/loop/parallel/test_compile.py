@@ -25,7 +25,7 @@ def test_losses_names_and_going_on(corpus: str, make_recipe: MakeRecipe, tmp_pat
     compiled = Loop(make_recipe(compile=True, **options), corpus, device="cuda:0")
     lines: list[list[Any]] = [[], []]
     for loop, into in zip((plain, compiled), lines, strict=True):
-        loop.train_until(4, into.append)
+        into.extend(loop.steps(4))
     for name, tolerance in (("loss", 1e-4), ("gradient_norm", 1e-3)):
         ours, theirs = ([line[name] for line in each] for each in lines)
         assert theirs == pytest.approx(ours, rel=tolerance)
@@ -47,11 +47,11 @@ def test_dropout_is_drawn_anew_for_every_batch_and_again_after_a_stop(
     recipe = make_recipe(compile=True, checkpoint_activations=True, steps=4, validate_every_steps=4)
     undisturbed, first, second = (Loop(recipe, corpus, device="cuda:0") for _ in range(3))
     lines: list[list[Any]] = [[], [], []]
-    undisturbed.train_until(4, lines[0].append)
-    first.train_until(2, lines[1].append)
+    lines[0].extend(undisturbed.steps(4))
+    lines[1].extend(first.steps(2))
     checkpoints.write(tmp_path / "saved", *first.snapshot())
     second.load(checkpoints.read(tmp_path / "saved"))
-    second.train_until(4, lines[1].append)
+    lines[1].extend(second.steps(4))
     assert [line["loss"] for line in lines[1]] == [line["loss"] for line in lines[0]]
 
 
@@ -67,4 +67,4 @@ def test_a_cpu_is_refused(
     loop = Loop(recipe, corpus)
     loop.validate()  # a run of a GPU can be evaluated
     with pytest.raises(UserError, match=r"^train\.compile"):
-        loop.train_until(1)
+        list(loop.steps(1))

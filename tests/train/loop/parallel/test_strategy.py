@@ -31,7 +31,7 @@ for number, (mapping, until, fresh) in enumerate(legs):
     loop = Loop(build(PretrainRecipe, mapping, source="test"), data, rank=rank, world_size=2)
     if not fresh:
         loop.load(checkpoints.read(saved))
-    loop.train_until(until, lines.append)
+    lines.extend(loop.steps(until))
     validation = loop.validate()
     saved = folder / f"leg_{number}"
     parts, state = loop.snapshot()
@@ -89,8 +89,7 @@ def test_shards_train_as_one_worker_does(
     options |= parts
     recipe = make_recipe(parallel="fsdp", **options)
     alone = Loop(make_recipe(**options), corpus)
-    expected: list[Any] = []
-    alone.train_until(4, expected.append)
+    expected = list(alone.steps(4))
     lines, validation, held = train_legs([(recipe, 4, True)], corpus, tmp_path / "fsdp")
 
     assert losses(lines) == pytest.approx(losses(expected), rel=2e-5)
@@ -119,8 +118,7 @@ def test_a_run_goes_on_with_the_other_strategy(corpus: str, make_recipe: MakeRec
     # One worker has all there is.
     alone = Loop(make_recipe(parallel="fsdp", micro_batch=2, ema_decay=0.5), corpus)
     alone.load(checkpoints.read(tmp_path / "both" / "leg_1"))
-    after: list[Any] = []
-    alone.train_until(6, after.append)
+    after = list(alone.steps(6))
     assert losses(after) == pytest.approx(expected[4:], rel=2e-5)
 
 
@@ -147,7 +145,7 @@ def test_shards_on_a_gpu(
         sharded = Loop(recipe, corpus, device="cuda:0")
         lines: list[list[Any]] = [[], []]
         for loop, into in zip((plain, sharded), lines, strict=True):
-            loop.train_until(3, into.append)
+            into.extend(loop.steps(3))
         assert losses(lines[1]) == pytest.approx(losses(lines[0]), rel=1e-2)
     finally:
         dist.destroy_process_group()

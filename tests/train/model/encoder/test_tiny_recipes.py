@@ -19,6 +19,6 @@ def test_a_step(name: str, corpus: str) -> None:
     recipe = build(PretrainRecipe, merge(library.read_based(name), SMALL), source=name)
     lines = []
     loop = Loop(recipe, corpus)
-    loop.train_until(1, lines.append)
+    lines.extend(loop.steps(1))
     assert 1 < lines[0]["loss"] < math.log(20_000)
     assert lines[0]["gradient_norm"] > 0

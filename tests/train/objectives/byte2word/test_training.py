@@ -51,8 +51,7 @@ def recipe_of(variant: str = "words", **changes: Mapping[str, Any]) -> PretrainR
 
 
 def run(loop: Loop, until: int) -> list[Mapping[str, float]]:
-    lines: list[Mapping[str, float]] = []
-    loop.train_until(until, lines.append)
+    lines = list(loop.steps(until))
     return [{name: value for name, value in line.items() if name not in TIMES} for line in lines]
 
 

@@ -43,8 +43,7 @@ def test_the_example_takes_a_training_step(corpus: str, tmp_path: Path) -> None:
     loop = Loop(build(PretrainRecipe, merge(mapping, SMALL), source="gated.yaml"), corpus)
     down: Any = loop.encoder.downsampler
     before = down.score.weight.clone()
-    lines: list[Any] = []
-    loop.train_until(1, lines.append)
+    lines = list(loop.steps(1))
     assert type(down).__name__ == "GatedPool"
     assert lines[0]["loss"] > 1
     assert (down.score.weight != before).all()
