@@ -32,7 +32,6 @@ from tokenfree.core.own_code import working_directory_first
 from tokenfree.core.ray_access import named_cluster
 from tokenfree.core.signals import STOP_SIGNALS
 from tokenfree.core.storage import Storage
-from tokenfree.train.loop.parallel import join, keep_to, listen
 from tokenfree.train.loop.stopping import Stop
 from tokenfree.train.loop.worker import Job, work
 from tokenfree.train.ray.child import Link
@@ -47,6 +46,7 @@ from tokenfree.train.ray.cluster import (
 from tokenfree.train.ray.internals import leave_out_datasets
 from tokenfree.train.ray.loss_callback import LossCallback
 from tokenfree.train.ray.node_callback import NodeCallback
+from tokenfree.train.ray.process_group import join, keep_to, listen
 from tokenfree.train.ray.resize_callback import ResizeCallback
 from tokenfree.train.ray.worker_errors import LostPeer, explain, is_of_collective
 from tokenfree.train.runs.metrics import Line, OnLine
