@@ -18,7 +18,8 @@ from tokenfree.preprocess.dataset.manifest import MODEL, load_vocabulary
 from tokenfree.preprocess.features.vocabulary import Vocabulary
 from tokenfree.train.config import FinetuneRecipe, check_finetuning
 from tokenfree.train.data.mixture import paths_of
-from tokenfree.train.jobs.run_to_end import GivenStart, num_restarts, run_to_end
+from tokenfree.train.jobs.init_from import GivenStart
+from tokenfree.train.jobs.run_to_end import num_restarts, run_to_end
 from tokenfree.train.jobs.weights import read_weights, run_and_step
 from tokenfree.train.loop.finetuning import SPLITS, FinetuneJob, TaskFiles, TaskSource, content_of
 from tokenfree.train.model.encoder import ModelConfig

@@ -11,7 +11,8 @@ from tokenfree.core.errors import UserError
 from tokenfree.core.files import AnyPath
 from tokenfree.train.config import PretrainRecipe, check, with_rows_for
 from tokenfree.train.data.mixture import Data, absolute, as_data, load_data_manifest, load_data_vocabulary
-from tokenfree.train.jobs.run_to_end import Extension, GivenStart, num_restarts, run_to_end
+from tokenfree.train.jobs.init_from import GivenStart
+from tokenfree.train.jobs.run_to_end import Extension, num_restarts, run_to_end
 from tokenfree.train.loop.pretraining import Loop, TrainJob
 from tokenfree.train.runs.checkpoints import checkpoint_name
 from tokenfree.train.runs.config import RunConfig

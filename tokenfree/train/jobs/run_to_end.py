@@ -1,8 +1,7 @@
 """Train a run to its end: open it or find it complete, claim it, start, extend or resume it, and close it.
 
-The command writes given weights as the checkpoint of step 0. After an extension, the learning rates are those
-of a run of the new length. The earlier steps keep their rates, so the result differs from that of a run of
-the new length.
+After an extension, the learning rates are those of a run of the new length. The earlier steps keep their
+rates, so the result differs from that of a run of the new length.
 """
 
 from __future__ import annotations
@@ -10,28 +9,25 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import logging
-import os
 import sys
 import time
 from collections.abc import Callable
-from typing import Any, Generic
+from typing import Any
 
 import torch
 from tqdm import tqdm
 
 from tokenfree.core.errors import UserError
-from tokenfree.core.files import AnyPath, absolute_path, expand_home
 from tokenfree.core.machine import cores
 from tokenfree.core.ray_access import named_cluster
-from tokenfree.core.settings import fingerprint, to_mapping
+from tokenfree.core.settings import to_mapping
 from tokenfree.core.stored_files import check_finished, recorded_hashes
 from tokenfree.train.config import LoopConfig, PretrainRecipe, R
-from tokenfree.train.jobs.weights import GivenWeights, WeightMatch, match_weights, read_weights
+from tokenfree.train.jobs.init_from import GivenStart
 from tokenfree.train.loop.parallel import check_compile
-from tokenfree.train.loop.trainer import TrainingLoop
 from tokenfree.train.loop.worker import Job, work
-from tokenfree.train.runs import checkpoints, trackers
-from tokenfree.train.runs.config import InitFrom, RunConfig, config_before, read_config
+from tokenfree.train.runs import trackers
+from tokenfree.train.runs.config import RunConfig, config_before, read_config
 from tokenfree.train.runs.hashes import remove_hashes, write_hashes
 from tokenfree.train.runs.metrics import Line, OnLine
 from tokenfree.train.runs.provenance import attempt
@@ -85,108 +81,6 @@ class Extension:
 
 def _with_steps(recipe: PretrainRecipe, steps: int) -> PretrainRecipe:
     return dataclasses.replace(recipe, train=dataclasses.replace(recipe.train, steps=steps))
-
-
-MakeLoop = Callable[[R], TrainingLoop[R]]
-
-
-class GivenStart(Generic[R]):
-    """The weights at `source` as the start of `run`.
-
-    Raises UserError if they do not exist or (almost) none fits. They are read only if the run is new or
-    started from another path. `make_loop` makes the loop of a recipe.
-    """
-
-    def __init__(
-        self, run: Run, recipe: R, make_loop: MakeLoop[R], source: AnyPath, *, trust_code: bool = False
-    ) -> None:
-        source = expand_home(source)
-        one, other = (
-            path.rstrip("/") if "://" in path else os.path.realpath(path) for path in (source, run.name)
-        )
-        if one == other:
-            raise UserError(f"--init-from {source} is the run itself; give another --output")
-        self._recipe, self._make_loop, self._trust_code = recipe, make_loop, trust_code
-        self._path = absolute_path(source)
-        self._given: GivenWeights | None = None
-        self._begun: tuple[TrainingLoop[R], WeightMatch] | None = None
-        previous = config_before(run.name, recipe)
-        self.record = self._record(previous)
-
-    def lines(self) -> list[str]:
-        return self._fit()[1].lines()
-
-    def write(self, run: Run, on_line: OnLine) -> None:
-        """Write the first checkpoint, unless there is a valid one.
-
-        Raises UserError if the weights have changed.
-        """
-        if run.newest(lambda warning: None) is None:  # the workers report damaged ones
-            self._write(run, on_line)
-        self._given = self._begun = None  # free their memory for training
-
-    def _write(self, run: Run, on_line: OnLine) -> None:
-        if self._read().sha256 != self.record.sha256:
-            raise UserError(
-                f"--init-from {self._path}: the weights are not those that {run.name} was begun with, and it has no "
-                "checkpoint yet; give another --output"
-            )
-        loop, matched = self._fit()
-        line = run.add_event(
-            "init_from",
-            step=0,
-            source=matched.given.path,
-            sha256=matched.given.sha256,
-            tensors=len(matched.taken),
-            parameters=matched.num_parameters,
-            share=round(matched.share, 4),
-            message="\n".join(matched.lines()),
-        )
-        on_line(line)
-        parts, state = loop.snapshot()
-        with run.written():
-            state = dataclasses.replace(state, recipe=fingerprint(self._recipe))
-            checkpoints.write(run.folder / "checkpoints" / checkpoints.checkpoint_name(0), parts, state)
-            run.saved(0, keep=self._recipe.train.keep_checkpoints, best=None)
-
-    def _record(self, previous: RunConfig[R] | None) -> InitFrom:
-        if previous is None:
-            self._fit()
-        elif previous.init_from is None:
-            return InitFrom(self._path, "")  # `Run.open` then raises an error
-        elif previous.init_from.path == self._path:
-            return previous.init_from
-        return InitFrom(self._path, self._read().sha256)
-
-    def _read(self) -> GivenWeights:
-        if self._given is None:
-            self._given = read_weights(self._path, trust_code=self._trust_code)
-        return self._given
-
-    def _fit(self) -> tuple[TrainingLoop[R], WeightMatch]:
-        if self._begun is None:
-            self._begun = loop_from_weights(self._recipe, self._make_loop, self._read())
-        return self._begun
-
-
-def loop_from_weights(
-    recipe: R, make_loop: MakeLoop[R], weights: GivenWeights
-) -> tuple[TrainingLoop[R], WeightMatch]:
-    """Return the training loop of `recipe` on the CPU, started from the weights `given` that fit.
-
-    Additional projections of attention patterns start as copies of their layer's if they are not given.
-    """
-    loop = make_loop(recipe)
-    sizes = {name: parameter.numel() for name, parameter in loop.model.named_parameters()}
-    matched = match_weights(loop.model.state_dict(), sizes, weights, recipe, loop.source.vocabulary)
-    loop.begin_with(matched.taken)
-    names = (
-        [f"encoder.trunk.{name}" for name in loop.encoder.trunk.copy_projections()] if matched.taken else []
-    )
-    state = loop.model.state_dict()
-    loop.begin_with({**{name: state[name].clone() for name in names}, **matched.taken})
-    copied = dict.fromkeys(set(names) - matched.taken.keys(), "copies of its layer's own")
-    return loop, dataclasses.replace(matched, new={**matched.new, **copied})
 
 
 def run_to_end(

@@ -19,7 +19,7 @@ from tokenfree.train.config import FinetuneRecipe, PretrainRecipe, check, check_
 from tokenfree.train.data import mixture
 from tokenfree.train.data.mixture import Data, load_data_manifest, load_data_vocabulary
 from tokenfree.train.finetune import PreparedRun, prepare
-from tokenfree.train.jobs.run_to_end import loop_from_weights
+from tokenfree.train.jobs.init_from import loop_from_weights
 from tokenfree.train.jobs.weights import read_weights
 from tokenfree.train.loop.finetuning import FinetuneJob, TaskFiles
 from tokenfree.train.loop.pretraining import Loop

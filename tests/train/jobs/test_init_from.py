@@ -13,8 +13,8 @@ from tests.conftest import read_json_lines
 from tokenfree.core.errors import JobError, UserError
 from tokenfree.train.config import PretrainRecipe
 from tokenfree.train.huggingface.folders import export_run, import_folder
-from tokenfree.train.jobs import run_to_end as first_checkpoint
-from tokenfree.train.jobs.run_to_end import loop_from_weights
+from tokenfree.train.jobs import init_from as first_checkpoint
+from tokenfree.train.jobs.init_from import loop_from_weights
 from tokenfree.train.jobs.weights import read_weights
 from tokenfree.train.loop.pretraining import Loop, TrainJob
 from tokenfree.train.loop.worker import work
