@@ -101,7 +101,8 @@ def run_to_end(
     trained, JobError if training failed.
     """
     recipe = now.recipe
-    trackers.check(recipe.train.log_to)
+    if recipe.train.log_to:
+        trackers.check(recipe.train.log_to)
     stays = extension is None or extension.is_done
     checks_all = stays and target.storage.is_local  # training resumes from the newest valid checkpoint
     check_finished(target.name, lambda name: checks_all or not name.startswith("checkpoints/"))
@@ -130,7 +131,10 @@ def run_to_end(
         if start is not None:
             start.write(claimed, progress)
         job = make_job(recipe=recipe, owner=owner)
-        with trackers.tracked(recipe.train.log_to, target, to_mapping(recipe), progress) as on_line:
+        tracked: contextlib.AbstractContextManager[OnLine] = contextlib.nullcontext(progress)
+        if recipe.train.log_to:
+            tracked = trackers.tracked(recipe.train.log_to, target, to_mapping(recipe), progress)
+        with tracked as on_line:
             _train(job, workers, on_line)
         write_hashes(target.name)
     result = target.result()

@@ -139,9 +139,6 @@ def tracked(
 
     A tracker that fails gets no more, and a message says so.
     """
-    if not names:
-        yield progress
-        return
     trackers: dict[str, Wandb | Mlflow] = {}
 
     def lost(name: str, error: Exception, step: int | None) -> None:
