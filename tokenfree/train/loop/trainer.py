@@ -50,7 +50,6 @@ from tokenfree.train.runs.checkpoints import (
     Checkpoint,
     CheckpointState,
     RunProgress,
-    Warn,
 )
 from tokenfree.train.runs.run import Run
 
@@ -149,13 +148,11 @@ class TrainingLoop(Generic[R]):
 
     @property
     def stopping(self) -> bool:
-        """Whether any worker was asked to stop. All workers agree, because several learn it in their last step."""
+        """Whether a worker was asked to stop. Several workers agree: they exchange it in each step."""
         return self._training_step.stopping if self.world_size > 1 else bool(self.stop)
 
     def steps(self, until: int) -> Generator[dict[str, float], None, None]:
-        """Take the steps up to number `until`, and yield the line of metrics of each. A thread prepares batches."""
-        if self.step >= until:
-            return
+        """Take the steps up to number `until`, and yield the line of metrics of each."""
         check_compile(self.recipe.train.compile, self.device.type)
         with self.loader.batches(self.step, until, left_out=self.left_out) as batches:
             while self.step < until:
@@ -230,18 +227,6 @@ class TrainingLoop(Generic[R]):
             left_out=tuple(sorted(self.left_out)),
             recent_losses=tuple(self._training_step.recent),
         )
-
-    def restore_newest(self, run: Run, warn: Warn) -> Checkpoint | None:
-        """Resume all workers from the newest sound checkpoint of `run`, if any.
-
-        Rank 0 warns of damaged ones.
-        """
-        newest = broadcast(run.newest(warn) if self.rank == 0 else None)
-        if newest is None:
-            return None
-        checkpoint = run.here(newest)
-        self.load(checkpoint)
-        return checkpoint
 
     def load(self, checkpoint: Checkpoint) -> None:
         """Resume from a checkpoint. The following losses equal those of an uninterrupted run."""

@@ -35,7 +35,7 @@ from tokenfree.train.torch_state import default_settings
 
 
 class LoopFiles:
-    """Where a loop loads and saves checkpoints, and records metrics. By default nothing is read or written."""
+    """Where a loop loads and saves checkpoints, and records metrics. By default it does neither."""
 
     loop: TrainingLoop[Any]
 
@@ -47,11 +47,11 @@ class LoopFiles:
         """Record a line of metrics."""
 
     def is_due(self) -> bool:
-        """Return True if a checkpoint is due, although training neither ends nor has found its best weights."""
+        """Return True if a checkpoint is due in the middle of training."""
         return False
 
     def save(self, progress: RunProgress) -> None:
-        """Start writing a checkpoint. Training continues in the meantime. Sharded workers must all call this."""
+        """Save a checkpoint, in the background if possible. Sharded workers must all call this."""
         if self.loop.parallel.is_sharded:
             self.loop.snapshot()
 
@@ -73,11 +73,11 @@ def train(
     seconds: float = math.inf,
     validate_every: int,
 ) -> Ending:
-    """Train to step `until`, or until the steps of the run took `seconds`, or until a worker is asked to stop.
+    """Train until step `until`, or until all steps took `seconds`, or until a worker is asked to stop.
 
-    Start from the newest checkpoint, or where `loop` is if its `progress` is given. The last step is saved and,
-    unless a request made it the last one, validated. Raises Incident if a loss is bad, and JobError if a
-    validation is not finite.
+    Without `progress`, load the newest checkpoint; else continue from the current state of `loop`. The last
+    step is always saved. It is validated unless a request made it the last one. Raises Incident for a bad
+    loss, and JobError for a validation that is not finite.
     """
     if progress is None:
         progress = files.load()
@@ -87,7 +87,7 @@ def train(
             stopping = loop.stopping
             progress = progress.after_step(line)
             files.record(line)
-            # Several workers would not agree on the seconds, which limit only trials, of one worker.
+            # Only trials have a limit of seconds. Several workers would measure different ones.
             is_last = loop.step == until or progress.seconds >= seconds
 
             is_best = False
@@ -150,17 +150,16 @@ def work(
         make_loop = functools.partial(
             job.make_loop, rank=rank, world_size=world_size, device=device, stop=stop
         )
-        attempt = functools.partial(_attempt, job, run, on_line)
-        finished = attempt(make_loop(), back=False)
-        while not finished:
+        back = False
+        while not _attempt(job, run, on_line, make_loop(), back=back):
+            back = True
             gc.collect()  # frees the previous model, which hooks of data parallelism hold in reference cycles
-            finished = attempt(make_loop(), back=True)
 
 
 def _attempt(job: Job, run: Run, on_line: OnLine | None, loop: TrainingLoop[Any], *, back: bool) -> bool:
-    """Train to the end.
+    """Train to the end. Return False if training must go back to the newest checkpoint after an incident.
 
-    Return False if training is to go `back` to the newest checkpoint after an incident.
+    `back` is whether it has already gone back.
     """
     config = loop.recipe.train
     with contextlib.ExitStack() as stack:
@@ -173,8 +172,7 @@ def _attempt(job: Job, run: Run, on_line: OnLine | None, loop: TrainingLoop[Any]
             return False
         if ending.stops:
             barrier()  # the first worker to exit ends the others, so all wait until the checkpoint is written
-            resumes = all(stop.resumes for stop in ending.stops)
-            raise Stopped(ending.stops[0].reason, loop.step, resumes)
+            raise Stopped(ending.stops[0].reason, loop.step, all(stop.resumes for stop in ending.stops))
         files.finish(loop.result(run, ending.progress))
     return True
 
@@ -198,18 +196,20 @@ class RunFiles(LoopFiles):
         self._roll_backs: list[dict[str, Any]] = []
 
     def load(self) -> RunProgress:
-        checkpoint = self.loop.restore_newest(self._run, self._damaged.append)
-        if checkpoint is None and self._job.has_first_checkpoint:
+        newest = broadcast(self._run.newest(self._damaged.append) if self.loop.rank == 0 else None)
+        if newest is not None:
+            self.loop.load(self._run.here(newest))
+        elif self._job.has_first_checkpoint:
             raise JobError(
                 f"{self._job.run} began with given weights and has no sound checkpoint left; run the same command "
                 "again: it loads them again"
             )
         self._roll_backs = broadcast(roll_backs(self._run.folder) if self.loop.rank == 0 else [])
         self.loop.leave_out(batch for record in self._roll_backs for batch in record["left_out"])
-        return (None if checkpoint is None else checkpoint.state.progress) or RunProgress()
+        return (None if newest is None else newest.state.progress) or RunProgress()
 
     def roll_back(self, incident: Incident) -> None:
-        """Record an incident before training goes back to the newest checkpoint, or raise JobError if it must not."""
+        """Record an incident. Return if training goes back to the newest checkpoint, else raise JobError."""
         action = {NotANumber.kind: self._config.on_nan, Spike.kind: self._config.on_spike}[incident.kind]
         times = len(self._roll_backs)
         back = action == "roll_back" and times < self._config.max_roll_backs
@@ -221,7 +221,7 @@ class RunFiles(LoopFiles):
             raise JobError(f"training went back {times} times (train.max_roll_backs); {incident}") from None
 
     def note(self, incident: Incident, *, back: bool) -> None:
-        """Save the samples of an incident and, if training goes `back`, the batches that are skipped from then on."""
+        """Save the samples of an incident and, if training goes `back`, the batches to skip."""
 
     def finish(self, outcome: Mapping[str, Any]) -> None:
         """Write the result."""
@@ -233,14 +233,16 @@ class RunWriter(RunFiles):
     def load(self) -> RunProgress:
         """Load the newest checkpoint, and record where training starts and which checkpoints are damaged."""
         progress = super().load()
-        self._folder = self._run.folder
-        recorder = Recorder(self._folder, step=self.loop.step, on_line=self._on_line or (lambda line: None))
-        self._recorder = self._stack.enter_context(recorder)
+        self._folder, on_line = self._run.folder, self._on_line or (lambda line: None)
+        self._recorder = self._stack.enter_context(
+            Recorder(self._folder, step=self.loop.step, on_line=on_line)
+        )
         saved = functools.partial(self._run.saved, keep=self._config.keep_checkpoints)
-        checkpoints = CheckpointWriter(self._folder / "checkpoints", saved=saved)
-        self._checkpoints = self._stack.enter_context(checkpoints)
-        self._saved_at = time.monotonic()
-        self._saved_step = self.loop.step  # the step that training would return to
+        self._checkpoints = self._stack.enter_context(
+            CheckpointWriter(self._folder / "checkpoints", saved=saved)
+        )
+        # The step is the one that training would return to.
+        self._saved_at, self._saved_step = time.monotonic(), self.loop.step
         self._begin()
         return progress
 
@@ -335,9 +337,8 @@ def save_incident(
 
 def roll_backs(run: Path) -> list[dict[str, Any]]:
     """Return the records of incidents after which training returned to a checkpoint, in the order of batches."""
-    paths = sorted((run / "incidents").glob("batch_*.json"))
     storage = Storage.at(str(run / "incidents"))
-    records = [INCIDENT.json(storage, path.name) for path in paths]
+    records = [INCIDENT.json(storage, path.name) for path in sorted(run.glob("incidents/batch_*.json"))]
     return [record for record in records if record["checkpoint"] is not None]
 
 

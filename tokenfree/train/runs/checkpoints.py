@@ -39,7 +39,8 @@ class RunProgress:
     loss: float = float("nan")  # loss of the last step, nats per target
     characters: int = 0  # characters trained on, without special ones and padding
     seconds: float = 0.0  # seconds spent in steps, without validations and checkpoints
-    # Values of the last validation, as in metrics.jsonl. With `float` alone, counts would become floats on resuming.
+    # Values of the last validation, as in metrics.jsonl. With `float` alone, a resumed run would turn counts
+    # into floats.
     validation: Mapping[str, int | float] | None = None
     best_step: int | None = None  # step of the best validation
     # Value that validations are compared by, such as nats per target; lower is better.

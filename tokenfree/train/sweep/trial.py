@@ -60,9 +60,8 @@ class TrialSession(LoopFiles):
         self._seconds = segment.budget.seconds or math.inf
         self._stack = contextlib.ExitStack()
         self._report: dict[str, Any] = {"report": 0}
-        self._known = (
-            segment.known
-        )  # lower than the last report if a kill followed before it reached the sweep
+        # Less than the number of `_report` if a kill followed before that reached the sweep.
+        self._known = segment.known
         self._checkpoint: Checkpoint | None = None
         self._progress: RunProgress | None = None  # None until the checkpoint is loaded
 
@@ -100,11 +99,10 @@ class TrialSession(LoopFiles):
             share = (self._report["report"] + 1) / self._segment.reports
             until = math.ceil(self.loop.recipe.train.steps * share)
             saved, seconds = self._report, self._seconds * share
-            ending = train(
+            self._progress = train(
                 self.loop, self, self._progress, until=until, seconds=seconds, validate_every=until
-            )
-            self._progress = ending.progress
-            if self._report is saved:  # there are more reports than steps
+            ).progress
+            if self._report is saved:  # no step was left, because there are more reports than steps
                 self.save(self._progress)
         self._known = self._report["report"]
         return self._report
@@ -147,22 +145,18 @@ class TrialSession(LoopFiles):
     def _build(self) -> None:
         with own_code.trusting(True, self._segment.name):  # the command has checked it
             recipe = build(class_of(self._segment.recipe), self._segment.recipe, source=self._segment.name)
-        self._checkpoint = self._newest() or self._begun(recipe)
+        self._checkpoint = Run(self._folder).newest(lambda damaged: None) or self._begun(recipe)
         trial = None if self._checkpoint is None else self._checkpoint.state.trial
         if trial is not None:
             self._report = dict(trial["report"])
         steps = self._planned_steps(recipe) if trial is None else trial["steps"]
-        train_config = dataclasses.replace(recipe.train, steps=steps)
-        recipe = dataclasses.replace(recipe, train=train_config)
+        recipe = dataclasses.replace(recipe, train=dataclasses.replace(recipe.train, steps=steps))
         self.loop = self._subject.make_loop(recipe, device=self._device)
         meter = Meter(
-            self.loop.encoder, self.loop.model.head, device=self.loop.device, precision=train_config.precision
+            self.loop.encoder, self.loop.model.head, device=self.loop.device, precision=recipe.train.precision
         )
         arrays = self.loop.loader.batch(0)
-        self._step_flops = meter.flops(arrays) / len(arrays["sample_ids"]) * train_config.global_batch
-
-    def _newest(self) -> Checkpoint | None:
-        return Run(self._folder).newest(lambda damaged: None)
+        self._step_flops = meter.flops(arrays) / len(arrays["sample_ids"]) * recipe.train.global_batch
 
     def _begun(self, recipe: Recipe) -> Checkpoint | None:
         """Save given weights that the trial starts from as a checkpoint of step 0, and return it.
