@@ -56,6 +56,7 @@ FLOORS: dict[str, list[set[str]]] = {
         {"api", "doctor", "report"},
         {"cluster"},
         {"commands"},
+        {"work"},
         {"cli"},
     ],
 }

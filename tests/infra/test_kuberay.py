@@ -10,9 +10,9 @@ import pytest
 
 from tests.conftest import REPOSITORY
 from tests.infra.manifests import GPUS, KUBERAY, OVERLAYS, Manifest, build, compose, one, ray_cluster
-from tokenfree.workflows.cluster.actions import entrypoint_cpus
 from tokenfree.workflows.commands import pretrain, sweep
 from tokenfree.workflows.recipes.options import split_arguments
+from tokenfree.workflows.work.cluster import entrypoint_cpus
 
 RAY = [overlay for overlay in OVERLAYS if overlay.is_relative_to(KUBERAY)]
 JOBS = [overlay for overlay in RAY if overlay.name.startswith(("pretrain", "sweep"))]

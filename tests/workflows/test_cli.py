@@ -19,7 +19,8 @@ from tests.conftest import REPOSITORY
 from tokenfree.core.errors import JobError, UserError
 from tokenfree.train.loop.worker import Stopped
 from tokenfree.workflows import cli
-from tokenfree.workflows.commands import pretrain
+from tokenfree.workflows.recipes.training import parse_workers
+from tokenfree.workflows.work import pretrain
 
 UNINSTALLED = """
 import importlib.metadata as metadata, runpy
@@ -272,7 +273,7 @@ def test_errors_become_one_line(
     def fail(args: argparse.Namespace) -> int:
         raise error
 
-    monkeypatch.setattr("tokenfree.workflows.commands.verify.run", fail)
+    monkeypatch.setattr("tokenfree.workflows.work.verify.run", fail)
     assert cli.main(["verify", "x"]) == status
     one_line(capsys)
     assert cli.main(["verify", "x", "--debug"]) == status
@@ -280,11 +281,11 @@ def test_errors_become_one_line(
 
 
 def test_workers() -> None:
-    assert pretrain.parse_workers("4") == (4, 4)
-    assert pretrain.parse_workers("2:8") == (2, 8)
+    assert parse_workers("4") == (4, 4)
+    assert parse_workers("2:8") == (2, 8)
     for wrong in ("0", "3:2", "x", "2:"):
         with pytest.raises(UserError, match="--workers"):
-            pretrain.parse_workers(wrong)
+            parse_workers(wrong)
 
 
 def test_model_and_doctor_as_json(capsys: pytest.CaptureFixture[str]) -> None:
@@ -306,10 +307,8 @@ def test_verify_as_json_says_what_is_wrong(capsys: pytest.CaptureFixture[str],
     def verify(directory: str) -> None:
         raise JobError(f"{directory}: row 7 is damaged")
 
-    monkeypatch.setattr(
-        "tokenfree.preprocess.dataset.manifest.load_manifest", lambda _: SimpleNamespace(splits={})
-    )
-    monkeypatch.setattr("tokenfree.preprocess.dataset.verify.verify", verify)
+    monkeypatch.setattr("tokenfree.workflows.work.verify.load_manifest", lambda _: SimpleNamespace(splits={}))
+    monkeypatch.setattr("tokenfree.workflows.work.verify.verify", verify)
     assert cli.main(["verify", "data/en", "--json"]) == 1
     assert json.loads(capsys.readouterr().out) == {"good": False, "problem": "data/en: row 7 is damaged"}
     assert cli.main(["verify", "data/en"]) == 1
@@ -330,7 +329,7 @@ def test_what_a_limit_refuses_is_one_line(
     def run(_: argparse.Namespace) -> int:
         raise error
 
-    monkeypatch.setattr(importlib.import_module("tokenfree.workflows.commands.completion"), "run", run)
+    monkeypatch.setattr(importlib.import_module("tokenfree.workflows.work.completion"), "run", run)
     assert cli.main(["completion", "bash"]) == 1
     line = one_line(capsys)
     assert "lift the limit (ulimit -a), or make" in line

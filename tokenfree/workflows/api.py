@@ -11,7 +11,7 @@ from tokenfree.core.errors import UserError
 from tokenfree.core.files import AnyPath
 from tokenfree.core.own_code import trusting
 from tokenfree.core.settings import build, override
-from tokenfree.workflows.recipes import library
+from tokenfree.workflows.recipes import kinds, library
 
 if TYPE_CHECKING:
     from tokenfree.preprocess.config import PreprocessConfig
@@ -35,28 +35,30 @@ class Recipe:
 
         Raises UserError if there is no such recipe, it is of another kind, or keys or values are invalid.
         """
-        return _build_recipe(library.PRETRAINING, recipe, overrides, trust_code)
+        return _build_recipe(kinds.PRETRAINING, recipe, overrides, trust_code)
 
     @staticmethod
     def for_finetuning(recipe: AnyPath, *, trust_code: bool = False, **overrides: Any) -> "FinetuneRecipe":
         """Build a fine-tuning recipe, such as `Recipe.for_finetuning("ner", train={"steps": 500})`."""
-        return _build_recipe(library.FINETUNING, recipe, overrides, trust_code)
+        return _build_recipe(kinds.FINETUNING, recipe, overrides, trust_code)
 
     @staticmethod
     def for_sweep(recipe: AnyPath, *, trust_code: bool = False, **overrides: Any) -> "SweepRecipe":
         """Build a sweep recipe, such as `Recipe.for_sweep("three-knobs-tiny", trials=4)`."""
-        library.check_kind(library.SWEEP, recipe)
+        from tokenfree.workflows.recipes.training import build_sweep  # imports torch
+
+        library.check_kind(kinds.SWEEP, recipe)
         with trusting(trust_code, f"recipe {recipe}"):
-            return library.build_sweep(library.read(recipe), overrides, f"recipe {recipe}")
+            return build_sweep(library.read(recipe), overrides, f"recipe {recipe}")
 
     @staticmethod
     def for_preprocessing(recipe: AnyPath, **overrides: Any) -> "PreprocessConfig":
         """Build preprocessing settings, such as `Recipe.for_preprocessing("wikipedia-tiny", books=["books/"])`."""
-        return _build_recipe(library.PREPROCESSING, recipe, overrides)
+        return _build_recipe(kinds.PREPROCESSING, recipe, overrides)
 
 
 def _build_recipe(
-    kind: library.RecipeKind, recipe: AnyPath, overrides: Mapping[str, Any], trust_code: bool = False
+    kind: kinds.RecipeKind, recipe: AnyPath, overrides: Mapping[str, Any], trust_code: bool = False
 ) -> Any:
     library.check_kind(kind, recipe)
     with trusting(trust_code, f"recipe {recipe}"):

@@ -204,10 +204,13 @@ def _run(argv: list[str]) -> int:
     args.passed_on, args.overrides = passed_on, overrides
     args.whole_parser = lambda: _parser(_imported(names))
     set_logging(args.verbosity, debug=args.debug)
+    if hasattr(module, "check"):
+        module.check(args)
     began = time.monotonic()
     places = (getattr(args, name, None) for name in ("recipe", "config", "run_folder", "output"))
     with trusting(getattr(args, "trust_code", False), next(filter(None, places), args.command)):
-        status = module.run(args) or 0
+        work = importlib.import_module(f"tokenfree.workflows.work.{args.command}")  # takes seconds
+        status = work.run(args)
     if args.verbosity == "verbose":
         print(f"tokenfree {args.command}: {time.monotonic() - began:.1f} seconds", file=sys.stderr)
     return status

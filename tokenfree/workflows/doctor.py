@@ -1,6 +1,5 @@
-"""Checks of `tokenfree doctor`: this machine, and the nodes of a Ray cluster, each of which checks itself."""
+"""Checks of this machine for `tokenfree doctor`."""
 
-import contextlib
 import importlib.metadata
 import importlib.util
 import os
@@ -11,15 +10,20 @@ import shutil
 import subprocess
 import sys
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import fsspec
+from packaging.requirements import Requirement
 
-from tokenfree.core.errors import UserError, first_line
+from tokenfree.core.errors import first_line
 from tokenfree.core.machine import GIB, cores, declared_requirements, install_command, machine_memory
 from tokenfree.core.ray_access import named_cluster
+from tokenfree.core.settings import build
+from tokenfree.core.storage import check_address
+from tokenfree.workflows.recipes import library
+from tokenfree.workflows.recipes.kinds import PRETRAINING
 
 State = Literal["ok", "note", "missing"]
 
@@ -48,8 +52,6 @@ def python() -> Iterator[Finding]:
 
 def packages() -> Iterator[Finding]:
     """Yield every dependency that tokenfree declares: it must be installed in a version that is new enough."""
-    from packaging.requirements import Requirement
-
     if not declared_requirements():
         yield Finding("missing", "tokenfree", "not installed", install_command("all"))
     for line in declared_requirements():
@@ -143,8 +145,6 @@ def ray_cluster() -> Iterator[Finding]:
 
 def storage(url: str) -> Iterator[Finding]:
     """Yield whether files can be written, read and removed under `url`, and the free space there."""
-    from tokenfree.core.storage import check_address  # imports Arrow, which `--help` should not wait for
-
     name = f"{url.rstrip('/')}/.doctor-{uuid.uuid4().hex}"
     try:
         check_address(url)
@@ -167,13 +167,11 @@ def storage(url: str) -> Iterator[Finding]:
 
 def training_step(name: str) -> Iterator[Finding]:
     """Yield whether one worker's training step of a pretraining recipe fits in memory, and advice on its precision."""
-    from tokenfree.core.settings import build
     from tokenfree.train import planning
     from tokenfree.train.config import PretrainRecipe
     from tokenfree.train.model.costs import step_memory
-    from tokenfree.workflows.recipes import library
 
-    library.check_kind(library.PRETRAINING, name)
+    library.check_kind(PRETRAINING, name)
     recipe = build(PretrainRecipe, library.read_based(name), source=f"recipe {name}")
     batch = recipe.train.micro_batch or recipe.train.global_batch
     needed = step_memory(recipe.model, recipe.train.length, batch).total
@@ -186,133 +184,3 @@ def training_step(name: str) -> Iterator[Finding]:
 
 
 CHECKS = (python, packages, devices, memory, limits, java, ray_cluster)
-
-
-ANSWER_SECONDS = 120.0  # for a node to start a process and to report
-HEAD = "head"  # file of the asking process, for all nodes to read
-_GPU_PROGRAM = "import torch; print(torch.cuda.device_count())"
-
-
-def cluster_findings(folders: Sequence[str]) -> Iterator[Finding]:
-    """Check each node of the cluster of RAY_ADDRESS. All of them must read and write the addresses `folders`.
-
-    Folders that this machine cannot write to are left to `storage`. Raises UserError if no cluster is named,
-    and JobError if it does not answer.
-    """
-    import ray
-    from ray.exceptions import RayError
-    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
-
-    from tokenfree.train.ray.cluster import ray_environment, ray_session
-
-    if named_cluster() is None and not ray.is_initialized():
-        raise UserError(
-            "--cluster: no Ray cluster is named; set RAY_ADDRESS=HOST:PORT on one of its machines, or let it be asked "
-            "there: tokenfree cluster submit -- doctor --cluster --storage s3://bucket/runs"
-        )
-    token = uuid.uuid4().hex.encode()
-    probes = {f"{folder.rstrip('/')}/.doctor-{uuid.uuid4().hex}": folder for folder in folders}
-    with contextlib.ExitStack() as stack:
-        here = {name: folder for name, folder in probes.items() if _is_left(name, token, stack)}
-        stack.enter_context(ray_environment())
-        stack.enter_context(ray_session())
-        nodes = sorted(
-            (node for node in ray.nodes() if node["Alive"]), key=lambda node: node["NodeManagerAddress"]
-        )
-        yield Finding("ok", "nodes", str(len(nodes)))
-        check: Any = ray.remote(num_cpus=0)(node_findings)
-        expected = versions()
-        answers = []
-        for node in nodes:
-            there = NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
-            asked = (node["NodeManagerAddress"], node["Resources"].get("GPU", 0.0), expected, here, token)
-            answers.append(check.options(scheduling_strategy=there).remote(*asked))
-        for node, answer in zip(nodes, answers, strict=True):
-            try:
-                yield from ray.get(answer, timeout=ANSWER_SECONDS)
-            except RayError as error:
-                said = " ".join(str(error).split())[-160:] or "no answer"
-                package = f"tokenfree=={versions()['tokenfree']}"
-                remedy = f"look at its logs, and whether tokenfree is installed there: {package}"
-                yield Finding("missing", f"node {node['NodeManagerAddress']}", said, remedy)
-
-
-def versions() -> dict[str, str]:
-    """Return the versions of Python, tokenfree and its installed dependencies."""
-    from tokenfree.train.runs.provenance import packages as installed
-
-    return {"python": platform.python_version(), **installed()}
-
-
-def node_findings(
-    address: str, gpus: float, expected: Mapping[str, str], folders: Mapping[str, str], token: bytes
-) -> list[Finding]:
-    """Check this node and return what is wrong with it.
-
-    `gpus` is the number that Ray counts, and `expected` are the versions of the asking process. That process
-    has left a file with `token` in each address of `folders`, which maps addresses to the user's names for
-    them.
-    """
-    findings = [finding for check in (memory, limits) for finding in check() if finding.state != "ok"]
-    local_versions = versions()
-    other = [
-        f"{name} {local_versions.get(name)} (here {version})"
-        for name, version in expected.items()
-        if local_versions.get(name) != version
-    ]
-    if other:
-        remedy = "install the same versions everywhere: one image, or one lock file on each node"
-        findings.append(Finding("missing", "versions", ", ".join(other), remedy))
-    if gpus and (usable := _gpus()) < gpus:
-        remedy = "install the driver, or a torch built for the CUDA of the driver; then start the node again"
-        findings.append(Finding("missing", "gpu", f"Ray counts {gpus:g}, torch can use {usable}", remedy))
-    for left, folder in folders.items():
-        if trouble := storage_trouble(left, token):
-            remedy = "give an address that all nodes can write to, such as s3://bucket/runs, or mount it"
-            findings.append(Finding("missing", f"storage {folder}", trouble, remedy))
-    return [
-        Finding(problem.state, problem.what, f"{address}: {problem.value}", problem.remedy)
-        for problem in findings
-    ]
-
-
-def storage_trouble(folder: str, token: bytes) -> str:
-    """Read the file `HEAD` of a folder and write another one. Return the problem, or ""."""
-    try:
-        filesystem, path = fsspec.core.url_to_fs(folder)
-        if not filesystem.exists(f"{path}/{HEAD}") or filesystem.cat_file(f"{path}/{HEAD}") != token:
-            return "is not the folder that the head sees"
-        filesystem.pipe_file(f"{path}/{uuid.uuid4().hex}", token)
-    except Exception as error:  # file systems of fsspec may raise anything
-        return " ".join((getattr(error, "strerror", None) or str(error) or type(error).__name__).split())[
-            :100
-        ]
-    return ""
-
-
-def _gpus() -> int:
-    """Return the GPUs that torch can use in a child process: Ray hides GPUs from tasks that requested none."""
-    env = {name: value for name, value in os.environ.items() if name != "CUDA_VISIBLE_DEVICES"}
-    said = subprocess.run(
-        [sys.executable, "-c", _GPU_PROGRAM], env=env, capture_output=True, text=True
-    ).stdout.strip()
-    return int(said) if said.isdigit() else 0
-
-
-def _is_left(name: str, token: bytes, stack: contextlib.ExitStack) -> bool:
-    from tokenfree.core.storage import check_address
-
-    try:
-        check_address(name)
-        filesystem, path = fsspec.core.url_to_fs(name)
-        filesystem.makedirs(path, exist_ok=True)
-        stack.callback(_remove, filesystem, path)
-        filesystem.pipe_file(f"{path}/{HEAD}", token)
-    except Exception:  # file systems of fsspec may raise anything
-        return False
-    return True
-
-
-def _remove(filesystem: Any, path: str) -> None:
-    with contextlib.suppress(Exception):  # the store is gone, which was reported before
-        filesystem.rm(path, recursive=True)

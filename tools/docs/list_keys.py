@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from tokenfree.workflows.recipes.keys import Key
-from tokenfree.workflows.recipes.library import KINDS
+from tokenfree.workflows.recipes.kinds import KINDS
 from tools import REPOSITORY
 
 PAGE = REPOSITORY / "docs" / "keys.md"

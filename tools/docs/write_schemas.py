@@ -7,7 +7,7 @@ from pydantic import TypeAdapter
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 
 from tokenfree.workflows.recipes.keys import BASE, attributes
-from tokenfree.workflows.recipes.library import KINDS, RecipeKind
+from tokenfree.workflows.recipes.kinds import KINDS, RecipeKind
 from tools import REPOSITORY
 
 FOLDER = REPOSITORY / "docs" / "schemas"

@@ -111,7 +111,7 @@ def test_errors_and_messages(
         raise error
 
     kept = logging.getLogger().handlers[:], logging.getLogger().level
-    monkeypatch.setattr(importlib.import_module("tokenfree.workflows.commands.completion"), "run", run)
+    monkeypatch.setattr(importlib.import_module("tokenfree.workflows.work.completion"), "run", run)
     try:
         assert cli.main(["completion", "bash", *flags]) in (1, 2)
     finally:
@@ -175,7 +175,6 @@ def test_a_servers_answer(capsys: pytest.CaptureFixture[str], tmp_path: Path) ->
 
 
 def test_guesses(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    predictor = importlib.import_module("tokenfree.train.inference.predictor")
     guess = Guess(HOSTILE, 0.5)
 
     class Stub:
@@ -184,10 +183,8 @@ def test_guesses(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyP
         def __call__(self, text: str, top: int) -> list[list[Guess]]:
             return [[guess]]
 
-    monkeypatch.setattr(predictor, "load_predictor", lambda *_, **__: Stub())
-    monkeypatch.setattr(
-        importlib.import_module("tokenfree.train.runs.config"), "is_finetuned", lambda _: False
-    )
+    monkeypatch.setattr("tokenfree.workflows.work.predict.load_predictor", lambda *_, **__: Stub())
+    monkeypatch.setattr("tokenfree.workflows.work.predict.is_finetuned", lambda _: False)
     assert cli.main(["predict", "run", HOSTILE]) == 0
     assert shown(capsys).count("geese") == 2
     assert cli.main(["predict", "run", HOSTILE, "--json"]) == 0

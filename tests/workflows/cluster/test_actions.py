@@ -17,8 +17,8 @@ import pytest
 from tests.conftest import REPOSITORY
 from tokenfree.core import ray_access
 from tokenfree.workflows import cli
-from tokenfree.workflows.cluster import actions as ray_up
-from tokenfree.workflows.cluster.actions import _jobs
+from tokenfree.workflows.work import cluster as ray_up
+from tokenfree.workflows.work.cluster import _jobs
 
 Filled = Callable[..., str]
 

@@ -13,7 +13,7 @@ from ray.job_submission import JobStatus
 
 from tokenfree.core.errors import JobError, UserError
 from tokenfree.workflows.cluster import jobs
-from tokenfree.workflows.cluster.jobs import Job, Jobs, outcome
+from tokenfree.workflows.cluster.jobs import Job, Jobs
 
 
 def told(status: str, exit_code: int | None = None, message: str = "") -> SimpleNamespace:
@@ -63,7 +63,7 @@ def test_a_job_is_followed_to_its_end(client: Any) -> None:
     shown: list[str] = []
     job = client(["one\n", "two\n"], running, running, done).follow("job", shown.append)
     assert "".join(shown) == "one\ntwo\n"
-    assert outcome(job) == (2, "")
+    assert job.outcome() == (2, "")
 
 
 @pytest.mark.parametrize(
@@ -111,7 +111,7 @@ def test_the_status_is_the_jobs_own(
     status: str, code: int | None, message: str, expected: int, words: str
 ) -> None:
     job = Job("job", status, "tokenfree x", 1.0, 2.0, code, message)
-    found, line = outcome(job)
+    found, line = job.outcome()
     assert found == expected
     assert words in line
     assert bool(words) == bool(line)

@@ -111,7 +111,7 @@ def test_the_rows_of_heads_are_all_there(
 def test_of_many_rows_the_first_are_shown(
     run: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(analyze, "_MAX_ROWS", 4)
+    monkeypatch.setattr("tokenfree.workflows.work.analyze._MAX_ROWS", 4)
     path = tmp_path / "text"
     path.write_text("aaa ббб γγ א", encoding="utf-8")
     assert cli.main(["analyze", "collisions", run, "--data", str(path)]) == 0

@@ -5,8 +5,8 @@ from collections.abc import Callable
 import pytest
 
 from tokenfree.train.inference.predictor import Guess
-from tokenfree.workflows.commands import demo
 from tokenfree.workflows.terminal.results import context_line
+from tokenfree.workflows.work import demo
 
 FOUND = {"margin": 0.6, "margin_low": 0.55, "margin_high": 0.65, "probe": 1.2}
 
@@ -51,7 +51,7 @@ def test_right_predictions_are_marked(monkeypatch: pytest.MonkeyPatch) -> None:
 
         return predictor
 
-    monkeypatch.setattr("tokenfree.train.inference.predictor.load_predictor", fake)
+    monkeypatch.setattr(demo, "load_predictor", fake)
     marks = [line[0] for line in demo.prediction_lines("run")]
     assert marks == ["\N{BALLOT X}", *["\N{CHECK MARK}"] * (len(demo.SENTENCES) - 1)]
 

@@ -7,8 +7,8 @@ import pytest
 
 from tokenfree.pipelines.dry_run import PlanDescription
 from tokenfree.workflows import cli
-from tokenfree.workflows.commands.preprocess import estimate
 from tokenfree.workflows.terminal.results import money, size_of, time_of
+from tokenfree.workflows.work.preprocess import estimate
 
 
 def plan(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict:
@@ -92,7 +92,7 @@ def test_all_cores_are_those_of_the_container(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "book.txt").write_text("A goose is a bird. " * 20)
-    monkeypatch.setattr("tokenfree.core.machine.cores", lambda: 3)
+    monkeypatch.setattr("tokenfree.workflows.work.preprocess.cores", lambda: 3)
     book, out = str(tmp_path / "book.txt"), str(tmp_path / "out")
     assert cli.main(["preprocess", "--books", book, "--output", out, "--dry-run", "--workers", "0"]) == 0
     assert " with 3 workers" in capsys.readouterr().out

@@ -20,7 +20,7 @@ from tokenfree.workflows.recipes.keys import (
     described,
     keys_with_prefix,
 )
-from tokenfree.workflows.recipes.library import KINDS, PRETRAINING, SWEEP, RecipeKind
+from tokenfree.workflows.recipes.kinds import KINDS, PRETRAINING, SWEEP, RecipeKind
 
 
 def key(kind: RecipeKind, name: str, part: str | None = None) -> Key:

@@ -3,7 +3,7 @@
 import pytest
 
 from tokenfree.core.errors import UserError
-from tokenfree.workflows.recipes.library import PREPROCESSING, PRETRAINING
+from tokenfree.workflows.recipes.kinds import PREPROCESSING, PRETRAINING
 from tokenfree.workflows.recipes.options import split_arguments
 
 OPTIONS = ["--help", "--output", "--dry-run", "--init-from"]

@@ -12,8 +12,9 @@ from tokenfree.preprocess.config import PreprocessConfig
 from tokenfree.train.sweep.history import History
 from tokenfree.workflows import cli
 from tokenfree.workflows.terminal.progress import LiveLine
+from tokenfree.workflows.terminal.results import show_settings
 from tokenfree.workflows.terminal.sweep import SweepTable
-from tokenfree.workflows.terminal.verbosity import Verbosity, show_settings
+from tokenfree.workflows.terminal.verbosity import Verbosity
 
 pytestmark = pytest.mark.usefixtures("resize")
 LIBRARY = "apache_beam.of_the_tests"
@@ -81,13 +82,14 @@ def test_the_table_of_a_sweep(resize: Callable[[int, int], None], how: Verbosity
 def test_what_is_heard_of_libraries(
     options: list[str], heard: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def run(args: argparse.Namespace) -> None:
+    def run(args: argparse.Namespace) -> int:
         logging.getLogger(LIBRARY).info("information")
         logging.getLogger(LIBRARY).warning("warning")
         print("result")
+        return 0
 
     logging.getLogger().handlers[:] = []  # those of pytest
-    monkeypatch.setattr("tokenfree.workflows.commands.verify.run", run)
+    monkeypatch.setattr("tokenfree.workflows.work.verify.run", run)
     assert cli.main(["verify", "x", *options]) == 0
     shown = capsys.readouterr()
     assert shown.out == "result\n"

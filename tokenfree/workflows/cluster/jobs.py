@@ -47,6 +47,21 @@ class Job:
     def has_ended(self) -> bool:
         return JobStatus(self.status).is_terminal()
 
+    def outcome(self) -> tuple[int, str]:
+        """Return the exit status of an ended job, and a line about it: "" if it succeeded or has printed its error."""
+        if self.status == JobStatus.SUCCEEDED:
+            return 0, ""
+        if self.status == JobStatus.STOPPED:
+            text = f"job {self.name} was stopped; the same command resumes from its newest checkpoint"
+            return 128 + signal.SIGTERM, text
+        if self.exit_status in (1, 2, *(128 + kind for kind in STOP_SIGNALS)):
+            return self.exit_status, ""
+        if self.exit_status == _NO_COMMAND:
+            return 1, f"job {self.name}: the cluster has no command tokenfree; install it on its nodes"
+        status = 1 if self.exit_status is None or self.exit_status < 0 else self.exit_status
+        reason = next(iter(self.message.strip().splitlines()), f"exit status {self.exit_status}")
+        return status, f"job {self.name} failed: {reason}"
+
 
 class Jobs:
     """The jobs of the cluster whose dashboard is at `address`, such as http://127.0.0.1:8265.
@@ -166,22 +181,6 @@ def _copy(source: Path, target: Path) -> None:
         shutil.copyfile(source, target)
     else:
         raise UserError(f"--send {source}: no such file or folder. Give a path of this machine")
-
-
-def outcome(job: Job) -> tuple[int, str]:
-    """Return the exit status of an ended job, and a line about it: "" if it succeeded or has printed its own error."""
-    if job.status == JobStatus.SUCCEEDED:
-        return 0, ""
-    if job.status == JobStatus.STOPPED:
-        text = f"job {job.name} was stopped; the same command resumes from its newest checkpoint"
-        return 128 + signal.SIGTERM, text
-    if job.exit_status in (1, 2, *(128 + kind for kind in STOP_SIGNALS)):
-        return job.exit_status, ""
-    if job.exit_status == _NO_COMMAND:
-        return 1, f"job {job.name}: the cluster has no command tokenfree; install it on its nodes"
-    status = 1 if job.exit_status is None or job.exit_status < 0 else job.exit_status
-    reason = next(iter(job.message.strip().splitlines()), f"exit status {job.exit_status}")
-    return status, f"job {job.name} failed: {reason}"
 
 
 def _job(details: JobDetails) -> Job:

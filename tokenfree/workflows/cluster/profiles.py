@@ -11,6 +11,7 @@ from typing import Any
 import yaml
 
 from tokenfree.core.errors import UserError
+from tokenfree.core.settings import flatten
 from tokenfree.core.settings_errors import nearest_hint
 from tokenfree.core.yaml_text import parse_yaml
 
@@ -94,8 +95,6 @@ def _schema_problems(mapping: Mapping[str, Any]) -> list[str]:
 
 def costs(profile: Profile) -> list[str]:
     """Return the machines that the profile may start, as one readable line per kind."""
-    from tokenfree.core.settings import flatten
-
     mapping, lines = profile.mapping, []
     provider = mapping["provider"]
     if not profile.is_paid:

@@ -13,33 +13,92 @@ Examples:
 """
 
 import argparse
-import importlib
 import inspect
 import pkgutil
 
 import tokenfree.workflows.commands
 from tokenfree.core.errors import UserError
-from tokenfree.workflows.cluster import actions as cluster_actions
 
 PASSES_ON = True  # the command to submit follows `--`
 _NOT_SENT = ("cluster", "completion")
+DEFAULT_ADDRESS = "http://127.0.0.1:8265"  # of a tunnel
+# Help of the actions.
 _ACTIONS = {
-    "profiles": cluster_actions.show_profiles,
-    "up": cluster_actions.up,
-    "status": cluster_actions.status,
-    "down": cluster_actions.down,
-    "local": cluster_actions.local,
-    "submit": cluster_actions.submit,
-    "logs": cluster_actions.logs,
-    "stop": cluster_actions.stop,
-    "jobs": cluster_actions.list_jobs,
+    "profiles": """List the profiles that come with tokenfree, or print one.
+
+    Examples:
+      tokenfree cluster profiles
+      tokenfree cluster profiles aws > aws.yaml
+    """,
+    "up": """Start the cluster of a profile, or update it to the current profile.
+
+    The profile is checked first, and everything that costs money is listed. Nothing starts without
+    confirmation.
+
+    Examples:
+      tokenfree cluster profiles aws > aws.yaml    # then fill in each <...>
+      tokenfree cluster up aws.yaml
+      tokenfree cluster up aws.yaml --yes
+    """,
+    "status": """Show the nodes of a cluster, and how much of them is in use.
+
+    Examples:
+      tokenfree cluster status aws.yaml
+      tokenfree cluster status local
+    """,
+    "down": """Take a cluster down: delete its machines and everything on their disks.
+
+    Examples:
+      tokenfree cluster down aws.yaml
+      tokenfree cluster down local
+    """,
+    "local": """Start a local cluster: several nodes on this machine, which end with this command.
+
+    Its nodes are processes of `ray start`, each with its own temporary files and without GPUs. They and the
+    dashboard listen only on 127.0.0.1. Ctrl-C, or tokenfree cluster down local, ends all of it. With --hosts
+    each node runs in its own network namespace, at its own address.
+
+    Examples:
+      tokenfree cluster local --nodes 3
+      tokenfree cluster local --nodes 2 --cpus 2
+    """,
+    "submit": """Run a command of tokenfree on a cluster, and follow it.
+
+    The command runs there unchanged, so its paths are those of the nodes: addresses such as s3://bucket/en,
+    or folders that all nodes share. --send copies recipe files and custom modules from here into the job's
+    working directory, under the same relative paths. A command that leads workers runs on the head, any other
+    on a node with a free CPU. The job continues if this command ends. The exit status is the job's.
+
+    Examples:
+      tokenfree cluster submit -- pretrain canine-s-tiny --data s3://bucket/en --output s3://bucket/a --workers 2
+      tokenfree cluster submit -- sweep three-knobs-tiny --data s3://bucket/en --output /mnt/shared/sweep
+      tokenfree cluster submit --send mine.yaml --send parts.py --gpus 1 -- pretrain mine.yaml \\
+          --data s3://bucket/en --output s3://bucket/run
+    """,
+    "logs": """Show the output of a job, from its beginning to its end; the exit status is the job's.
+
+    Examples:
+      tokenfree cluster logs pretrain-0312-104512-9f3a
+      tokenfree cluster logs pretrain-0312-104512-9f3a --now
+    """,
+    "stop": """Stop a job: ask it to end, as SIGTERM does, and give it two minutes to write its checkpoint.
+
+    Example:
+      tokenfree cluster stop pretrain-0312-104512-9f3a
+    """,
+    "jobs": """List the jobs of a cluster, the oldest first.
+
+    Examples:
+      tokenfree cluster jobs
+      tokenfree cluster jobs --json
+    """,
 }
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", metavar="ACTION", title="actions", required=True)
-    for name, function in _ACTIONS.items():
-        text = inspect.cleandoc(function.__doc__ or "").partition("\n\nRaises:")[0]
+    for name, text in _ACTIONS.items():
+        text = inspect.cleandoc(text)
         action = actions.add_parser(name, help=text.partition("\n")[0].rstrip("."), description=text)
         if name in ("up", "status", "down"):
             action.add_argument(
@@ -48,7 +107,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         if name in ("up", "down"):
             action.add_argument("--yes", action="store_true", help="do not ask")
         if name in ("submit", "logs", "stop", "jobs"):
-            where = f"the cluster's dashboard (default: the local cluster's, or {cluster_actions.DEFAULT_ADDRESS})"
+            where = f"the cluster's dashboard (default: the local cluster's, or {DEFAULT_ADDRESS})"
             action.add_argument("--address", metavar="URL", help=where)
         if name in ("logs", "stop"):
             action.add_argument("job", metavar="JOB", help="name of the job, as submit and jobs print it")
@@ -89,8 +148,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     submit.add_argument("--no-wait", action="store_true", help="do not follow the job")
 
 
-def run(args: argparse.Namespace) -> int:
-    """Run the action. Raises UserError if the words after `--` are not a command for it, or are missing."""
+def check(args: argparse.Namespace) -> None:
+    """Raise UserError if the words after `--` are not a command for the action, or are missing."""
     name = next(iter(args.passed_on), None)
     if args.action == "submit":
         if name not in _sent_commands():
@@ -104,9 +163,6 @@ def run(args: argparse.Namespace) -> int:
             )
     elif name is not None:
         raise UserError(f"tokenfree cluster {args.action} takes nothing after '--', but got {name!r}")
-    if args.action != "profiles":
-        importlib.import_module("ray")  # if it is missing, the error names the extra
-    return _ACTIONS[args.action](args)
 
 
 def _sent_commands() -> set[str]:

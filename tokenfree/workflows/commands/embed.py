@@ -23,9 +23,9 @@ import argparse
 
 from tokenfree.core.errors import UserError
 from tokenfree.workflows.recipes.options import add_step_argument, add_trust_argument
-from tokenfree.workflows.terminal.results import counted, next_command
 
 VECTORS = ("texts", "words", "characters")
+
 POOLINGS = ("mean", "cls", "cls_max", "pooled")
 
 
@@ -51,37 +51,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_trust_argument(parser)
 
 
-def run(args: argparse.Namespace) -> int:
-    """Write the embeddings, then print what was written. Raises UserError if options do not fit together."""
-    from tokenfree.train.inference.embed import Wanted, embed
-    from tokenfree.workflows.terminal.progress import EmbeddingLine
-
+def check(args: argparse.Namespace) -> None:
+    """Raise UserError if a number is out of range, or options do not fit together."""
     if args.workers is not None and args.workers < 1:
         raise UserError(f"--workers {args.workers}: give at least 1")
     if args.pooling is not None and args.vectors != "texts":
         raise UserError(f"--pooling {args.pooling}: is for --vectors texts, not {args.vectors}; leave it out")
-    options = Wanted(args.vectors, args.pooling or "mean", args.long == "windows")
-    with EmbeddingLine(verbosity=args.verbosity) as line:
-        result = embed(
-            args.run_folder,
-            args.source,
-            args.output,
-            wanted=options,
-            field=args.field,
-            workers=args.workers,
-            step=args.step,
-            device=args.device,
-            trust_code=args.trust_code,
-            progress=line,
-        )
-    if result.already_complete:
-        print(f"{args.output}: already complete; nothing to do")
-    windowed = f" in {result.windows:,} windows" if result.windows > result.texts else ""
-    print(
-        f"{counted(result.vectors, 'vector')} of width {result.width:,}, of {counted(result.texts, 'text')}{windowed} "
-        f"with {counted(result.characters, 'character')}, in {counted(result.shards, 'shard')}"
-    )
-    print(f"  {'step':<12}{result.step:,}")
-    print(f"  {'vectors':<12}{args.output}")
-    print(next_command("verify", args.output))
-    return 0

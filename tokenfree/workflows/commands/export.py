@@ -12,11 +12,8 @@ Example:
 """
 
 import argparse
-import json
-from pathlib import Path
 
 from tokenfree.workflows.recipes.options import add_step_argument, add_trust_argument
-from tokenfree.workflows.terminal.results import next_command
 
 FORMATS = ("huggingface", "onnx")
 
@@ -29,34 +26,3 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("folder", metavar="DIR", help="a new or empty folder to write")
     add_step_argument(parser)
     add_trust_argument(parser)
-
-
-def run(args: argparse.Namespace) -> int:
-    if args.to == "onnx":
-        from tokenfree.train.huggingface.onnx import GRAPH, export_graph
-
-        _, step = export_graph(
-            args.run_folder,
-            args.folder,
-            step=args.step,
-            trust_code=args.trust_code,
-            progress=lambda line: print(f"  {line}", flush=True),
-        )
-        load = f"import onnxruntime; onnxruntime.InferenceSession({json.dumps(f'{args.folder}/{GRAPH}')})"
-    else:
-        from tokenfree.train.huggingface.exported_folder import auto_class
-        from tokenfree.train.huggingface.folders import export_run
-
-        reader, step = export_run(args.run_folder, args.folder, step=args.step, trust_code=args.trust_code)
-        if reader.startswith("Canine"):
-            print(
-                f"  warning     {reader} needs padding after each text: see README.md. AutoModel pads by itself"
-            )
-        auto = auto_class(reader)
-        load = f"{auto}.from_pretrained({json.dumps(args.folder)}, trust_remote_code=True)"
-        load = f"import tokenfree; from transformers import {auto}; {load}"
-    print(f"  step        {step:,}")
-    files = sorted(path.name for path in Path(args.folder).iterdir())
-    print(f"  files       {', '.join(files)} in {args.folder}")
-    print(next_command("-c", load, program="python"))
-    return 0

@@ -11,12 +11,8 @@ Examples:
 
 import argparse
 
-from tokenfree.workflows.recipes.library import IMPORTED
+from tokenfree.workflows.recipes.kinds import IMPORTED as KIND
 from tokenfree.workflows.recipes.options import add_help_keys, add_trust_argument
-from tokenfree.workflows.terminal.results import next_command
-from tokenfree.workflows.terminal.verbosity import show_settings
-
-KIND = IMPORTED  # kind of recipe whose keys are options of the command
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -24,18 +20,3 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--output", metavar="RUN", required=True, help="folder of the new run")
     add_help_keys(parser, KIND)
     add_trust_argument(parser, "an option")
-
-
-def run(args: argparse.Namespace) -> int:
-    from tokenfree.core.settings import nest
-    from tokenfree.train.huggingface.folders import import_folder
-
-    recipe = import_folder(args.folder, args.output, nest(args.overrides))
-    show_settings(args.verbosity, recipe)
-    model = recipe.model
-    print(
-        f"{args.output}: {model.embedder.name}, {model.downsampler.name}, {model.trunk.layers} layers of width "
-        f"{model.width}, up to {recipe.train.length:,} positions"
-    )
-    print(next_command("pretrain", "RECIPE", "--data", "DIR", "--output", "RUN", "--init-from", args.output))
-    return 0

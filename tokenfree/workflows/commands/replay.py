@@ -9,29 +9,6 @@ Example:
 
 import argparse
 
-from tokenfree.workflows.terminal.results import counted, next_command
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("directory", metavar="DIR", help="a data directory made by `tokenfree preprocess`")
-
-
-def run(args: argparse.Namespace) -> int:
-    from tokenfree.preprocess.job.finish import replay
-
-    result = replay(args.directory)
-    if not result.tried:
-        print(f"{args.directory}: no page of this job failed; there is nothing to try again")
-        return 0
-    failing = result.tried - result.documents
-    print(
-        f"{counted(result.tried, 'failed page')} tried again: {result.documents:,} succeed now, {failing:,} do not"
-    )
-    for reason, count in result.still_failing.items():
-        print(f"  still       {count:,} {reason}")
-    if result.path:
-        print(f"  written to  {result.path}")
-        print(next_command("preprocess", "--books", str(result.path), "--output", "NEW_DIRECTORY"))
-    else:
-        print(f"  raw text    {args.directory}/failures: fix the input there, or leave these pages out")
-    return 0

@@ -17,7 +17,6 @@ Examples:
 import argparse
 
 from tokenfree.workflows.recipes.options import add_step_argument
-from tokenfree.workflows.terminal.results import next_command
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -26,12 +25,3 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--output", metavar="FILE", required=True, help="the page to write")
     add_step_argument(parser)
-
-
-def run(args: argparse.Namespace) -> int:
-    from tokenfree.workflows.report.page import write_report
-
-    page = write_report(args.folders, args.output, step=args.step)
-    print(f"report written to {page}")
-    print(next_command("-m", "webbrowser", str(page), program="python"))
-    return 0

@@ -1,120 +1,40 @@
-"""Recipes: their kinds, where they are found, and how the options of a command change them.
+"""Recipes: where they are found, and how the options of a command change them.
 
 The recipes of tokenfree are the files in `bases`, one recipe each, and the entries of the files in
 `variants`, one file per family. A blank line ends an entry. The comment above an entry belongs to it.
 """
 
-from __future__ import annotations
-
+import argparse
 import difflib
 import functools
-import importlib
 import itertools
 import os
 import re
 import sys
 import textwrap
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, TypeVar
 
 import yaml
 
+from tokenfree.core import own_code
 from tokenfree.core.errors import UserError
 from tokenfree.core.files import AnyPath, expand_home
+from tokenfree.core.settings import build, merge, nest, override
+from tokenfree.core.stored_files import check_finished
 from tokenfree.core.yaml_text import parse_yaml
-from tokenfree.workflows.recipes.keys import BASE, KeyGroup, listed
+from tokenfree.train.data.mixture import Data, parse
+from tokenfree.workflows.recipes.keys import BASE
+from tokenfree.workflows.recipes.kinds import FINETUNING, KINDS, PRETRAINING, SWEEP, RecipeKind, kind_of
 
-if TYPE_CHECKING:
-    from tokenfree.train.sweep.recipe import SweepRecipe
+T = TypeVar("T")
+
 
 FOLDER = Path(__file__).parent
 # A pattern finds the entries, because PyYAML drops comments and takes half a second for all files.
 _ENTRY = re.compile(r"^((?:#.*\n)+)([\w-]+):\n((?: .*\n)+)", re.MULTILINE)
 _END = re.compile(r"(?<!\bal)[.:;]\s(?![^()]*\))")  # not after the abbreviation "et al", nor in parentheses
-
-
-@dataclass(frozen=True)
-class RecipeKind:
-    """A kind of recipes, which build the same settings.
-
-    `module` is imported only when needed, because this takes seconds. `top_keys` are also options of the
-    command. If the kind is `partial`, only some keys of the settings may be set, and only as options.
-    """
-
-    title: str
-    command: str
-    module: str
-    settings: str
-    top_keys: tuple[str, ...]
-    partial: bool = False
-
-    def settings_class(self) -> type:
-        return getattr(importlib.import_module(self.module), self.settings)
-
-    def groups(self) -> list[KeyGroup]:
-        """Return all keys, including those that only files may have."""
-        groups = listed(self.settings_class())
-        if self.partial:
-            return [group for group in groups if group.name.split(".")[0] in self.top_keys]
-        if BASE.name in self.top_keys:
-            return groups
-        return [replace(groups[0], keys=(BASE, *groups[0].keys)), *groups[1:]]
-
-
-PREPROCESSING = RecipeKind(
-    "preprocessing recipe",
-    "preprocess",
-    "tokenfree.preprocess.config",
-    "PreprocessConfig",
-    (
-        *(
-            "wikipedia",
-            "books",
-            "hf_dataset",
-            "text_column",
-            "id_column",
-            "language_column",
-            "language",
-            "namespaces",
-        ),
-        *("window", "vocabulary", "filters", "near_duplicates", "columns", "shards", "shard_characters"),
-        *("split_bytes", "validation_fraction", "seed"),
-    ),
-)
-PRETRAINING = RecipeKind(
-    "pretraining recipe",
-    "pretrain",
-    "tokenfree.train.config",
-    "PretrainRecipe",
-    ("model", "objective", "train"),
-)
-FINETUNING = RecipeKind(
-    "fine-tuning recipe",
-    "finetune",
-    "tokenfree.train.config",
-    "FinetuneRecipe",
-    ("model", "task", "train"),
-)
-SWEEP = RecipeKind(
-    "sweep recipe",
-    "sweep",
-    "tokenfree.train.sweep.recipe",
-    "SweepRecipe",
-    (
-        *("base", "variants", "overrides", "space", "searcher", "scheduler", "objectives", "trials", "seeds"),
-        *("budget", "reports", "gpus_per_worker", "concurrent", "seed"),
-    ),
-)
-IMPORTED = replace(PRETRAINING, command="import", top_keys=("model", "train"), partial=True)
-KINDS = (PREPROCESSING, PRETRAINING, FINETUNING, SWEEP)
-
-
-def kind_of(settings: type) -> RecipeKind:
-    """Return the kind of the recipes that build a settings class. There must be one."""
-    home = (settings.__module__, settings.__name__)
-    return next(kind for kind in KINDS if (kind.module, kind.settings) == home)
 
 
 def refuse_other_kind(kind: RecipeKind, mapping: Mapping[str, Any], recipe: AnyPath) -> None:
@@ -166,8 +86,6 @@ def read_based(recipe: AnyPath) -> dict[str, Any]:
 
     Raises UserError if that fails.
     """
-    from tokenfree.core.settings import merge
-
     layers, seen = [read(recipe)], [os.fspath(recipe)]
     while "base" in layers[-1]:
         base = layers[-1].pop("base")
@@ -192,37 +110,6 @@ def resolved_text(recipe: str) -> str:
     return _comment(_text(recipe)) + text
 
 
-def resolve_sweep(mapping: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the mapping of a sweep with names of recipes replaced by their mappings.
-
-    The names are `base` and the values of `variant`. If the base is a fine-tuning recipe, missing keys get
-    the defaults for a sweep of a task. Raises UserError if a named recipe cannot be read, or is of another
-    kind.
-    """
-    from tokenfree.core.settings import value_at
-    from tokenfree.train.sweep.recipe import with_task_defaults  # takes seconds to import
-
-    mapping = dict(mapping)
-    if isinstance(mapping.get("base"), str):
-        mapping["base"] = _read_base(mapping["base"])
-    lists = [value_at(mapping, f"space.variant.{kind}") for kind in ("choice", "grid")]
-    named = [name for names in lists if isinstance(names, list) for name in names if isinstance(name, str)]
-    if named:
-        recorded = mapping.get("variants") or {}
-        mapping["variants"] = {name: recorded.get(name) or _read_base(name) for name in named}
-    return with_task_defaults(mapping)
-
-
-def _read_base(recipe: str) -> dict[str, Any]:
-    mapping = read_based(recipe)
-    if "space" in mapping:
-        raise UserError(
-            f"recipe {recipe}: a sweep recipe, which cannot be inside a sweep. Name one of a single model."
-        )
-    check_kind(FINETUNING if "task" in mapping else PRETRAINING, recipe)
-    return mapping
-
-
 def check_kind(kind: RecipeKind, recipe: AnyPath) -> None:
     """Raise UserError if a recipe is of another kind.
 
@@ -237,8 +124,6 @@ def check_kind(kind: RecipeKind, recipe: AnyPath) -> None:
 
 def _text(recipe: AnyPath) -> str:
     """Return the YAML of a recipe as it is in its file. Raises UserError if there is none."""
-    from tokenfree.core.stored_files import check_finished
-
     if not isinstance(recipe, str | os.PathLike):  # the key `base` of a recipe can be any YAML value
         raise UserError(f"base: should be the name or file of a recipe, not {recipe!r}")
     recipe = os.fspath(recipe)
@@ -281,8 +166,6 @@ def resolve(recipe: str | None, config_file: str | None) -> dict[str, Any]:
 
     Raises UserError if a file is not a recipe.
     """
-    from tokenfree.core.settings import merge
-
     mapping = {} if recipe is None else read(recipe)
     if config_file is not None:
         mapping = merge(mapping, read(config_file))
@@ -299,14 +182,39 @@ def warn_of_lost(keys: Iterable[str]) -> None:
         )
 
 
-def build_sweep(mapping: dict[str, Any], overrides: Mapping[str, Any], source: str) -> SweepRecipe:
-    """Build a sweep from the mapping of a recipe and overrides. Raises UserError that names all problems."""
-    from tokenfree.core.settings import build, override
-    from tokenfree.train.sweep.recipe import SweepRecipe
+def source(args: argparse.Namespace) -> str:
+    """Return what messages call the settings of a command."""
+    recipe = args.recipe or args.config
+    return f"recipe {recipe}" if recipe else "options"
 
-    if "budget" in overrides:
-        mapping.pop("budget", None)  # the new budget may be in another unit
-    mapping, lost = override(SweepRecipe, mapping, overrides)
-    sweep = build(SweepRecipe, resolve_sweep(mapping), source=source)
+
+def load(
+    cls: type[T], args: argparse.Namespace, *, recorded: Mapping[str, Any] | None = None, **options: Any
+) -> T:
+    """Build `cls` from RECIPE, `--config`, overrides, and those `options` that are not None, each over those before.
+
+    `recorded` is the recipe of a run to resume, in place of RECIPE.
+
+    Raises UserError if a file is not a recipe of this kind, or keys or values do not fit `cls`. It names all
+    problems.
+    """
+    kind = kind_of(cls)
+    for recipe in filter(None, (args.recipe, args.config)):
+        check_kind(kind, recipe)
+    mapping = merge(recorded or {}, resolve(args.recipe, args.config))
+    if "base" in mapping and "base" not in kind.top_keys:
+        mapping = merge(read_based(mapping.pop("base")), mapping)
+    mapping, lost = override(cls, mapping, nest(args.overrides))
     warn_of_lost(lost)
-    return sweep
+    mapping = merge(mapping, {key: value for key, value in options.items() if value is not None})
+    return build(cls, mapping, source=source(args))
+
+
+def data_of(args: argparse.Namespace) -> Data | None:
+    """Return the data that `--data` names, or None if it was not given. Raises UserError if it is invalid."""
+    return None if args.data is None else parse(args.data)
+
+
+def trust_of(recipe: Any) -> list[str]:
+    """Return the option that commands need to read a run of `recipe`, if it names code outside tokenfree."""
+    return ["--trust-code"] if own_code.hashes(recipe) else []

@@ -1,35 +1,16 @@
-"""Arguments of commands that read a recipe, and the recipe or run that they name."""
-
-from __future__ import annotations
+"""Arguments of commands that read a recipe, and the keys of recipes among the arguments."""
 
 import argparse
 import difflib
-import os
 import shutil
 import sys
 import textwrap
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Sequence
+from typing import Any
 
 from tokenfree.core.errors import UserError
 from tokenfree.workflows.recipes.keys import keys_with_prefix, lines, nearest
-from tokenfree.workflows.recipes.library import (
-    PREPROCESSING,
-    RecipeKind,
-    check_kind,
-    kind_of,
-    read_based,
-    resolve,
-    warn_of_lost,
-)
-
-if TYPE_CHECKING:
-    from tokenfree.train.config import R
-    from tokenfree.train.data.mixture import Data
-    from tokenfree.train.runs.config import RunConfig
-    from tokenfree.train.tasks.base import Split
-
-T = TypeVar("T")
+from tokenfree.workflows.recipes.kinds import PREPROCESSING, RecipeKind
 
 
 class HelpKeys(argparse.Action):
@@ -86,83 +67,6 @@ def add_help_keys(parser: argparse.ArgumentParser, kind: RecipeKind) -> None:
     parser.add_argument("--help-keys", action=HelpKeys, kind=kind, help=help_text)
 
 
-def source(args: argparse.Namespace) -> str:
-    """Return what messages call the settings of a command."""
-    recipe = args.recipe or args.config
-    return f"recipe {recipe}" if recipe else "options"
-
-
-def load(
-    cls: type[T], args: argparse.Namespace, *, recorded: Mapping[str, Any] | None = None, **options: Any
-) -> T:
-    """Build `cls` from RECIPE, `--config`, overrides, and those `options` that are not None, each over those before.
-
-    `recorded` is the recipe of a run to resume, in place of RECIPE.
-
-    Raises UserError if a file is not a recipe of this kind, or keys or values do not fit `cls`. It names all
-    problems.
-    """
-    from tokenfree.core.settings import build, merge, nest, override
-
-    kind = kind_of(cls)
-    for recipe in filter(None, (args.recipe, args.config)):
-        check_kind(kind, recipe)
-    mapping = merge(recorded or {}, resolve(args.recipe, args.config))
-    if "base" in mapping and "base" not in kind.top_keys:
-        mapping = merge(read_based(mapping.pop("base")), mapping)
-    mapping, lost = override(cls, mapping, nest(args.overrides))
-    warn_of_lost(lost)
-    mapping = merge(mapping, {key: value for key, value in options.items() if value is not None})
-    return build(cls, mapping, source=source(args))
-
-
-def load_or_resume(
-    cls: type[R], args: argparse.Namespace, read: Callable[..., RunConfig[R]], *needed: str
-) -> R:
-    """Return the recipe.
-
-    If RECIPE or one of the `needed` arguments is missing, the run at --output replaces them.
-
-    Raises UserError as `load` does, and if there is no run that `read` can read.
-    """
-    from tokenfree.core.settings import to_mapping
-    from tokenfree.train.data.mixture import data_arguments
-    from tokenfree.train.runs.config import CONFIG_NAME
-
-    if not is_resumed(args, CONFIG_NAME, *needed):
-        return load(cls, args)
-    config = read(args.output, trust_code=args.trust_code)
-    start = None if config.init_from is None else config.init_from.path
-    fill_in(args, {**config.files, "data": data_arguments(config.data), "init_from": start})
-    return load(cls, args, recorded=None if args.recipe else to_mapping(config.recipe))
-
-
-def is_resumed(args: argparse.Namespace, name: str, *needed: str) -> bool:
-    """Return True if arguments are missing that the file `name` in --output records.
-
-    Raises UserError without it. That file as RECIPE counts as missing, so that all that it records is used.
-    """
-    from tokenfree.core.storage import Storage
-
-    if args.recipe is not None and os.path.abspath(args.recipe) == os.path.abspath(
-        os.path.join(args.output, name)
-    ):
-        args.recipe = None
-    spelled = {"recipe": "RECIPE"} | {argument: f"--{argument}" for argument in needed}
-    missing = " and ".join(option for argument, option in spelled.items() if getattr(args, argument) is None)
-    if missing and not Storage.at(args.output).size(name):
-        raise UserError(
-            f"{missing}: missing, and {args.output} has no {name} to resume. Give {missing} for a new one."
-        )
-    return bool(missing)
-
-
-def fill_in(args: argparse.Namespace, recorded: Mapping[str, Any]) -> None:
-    for name, value in recorded.items():
-        if getattr(args, name, None) is None:
-            setattr(args, name, value)
-
-
 SHOWN = "a data directory made by `tokenfree preprocess`; or several, as DIR:WEIGHT or all without a weight"
 
 
@@ -174,19 +78,6 @@ def add_data_argument(
     It takes all words up to the next option, so RUN precedes it.
     """
     parser.add_argument("--data", metavar=metavar, nargs="+", action="extend", help=help_text)
-
-
-def data_of(args: argparse.Namespace) -> Data | None:
-    """Return the data that `--data` names, or None if it was not given. Raises UserError if it is invalid."""
-    from tokenfree.train.data.mixture import parse
-
-    return None if args.data is None else parse(args.data)
-
-
-def files_of(args: argparse.Namespace) -> dict[Split, str]:
-    """Return the files of a task that `--train`, `--dev` and `--test` name, by split."""
-    paths: dict[Split, str | None] = {"train": args.train, "dev": args.dev, "test": args.test}
-    return {split: path for split, path in paths.items() if path is not None}
 
 
 def split_arguments(
@@ -239,10 +130,3 @@ def add_step_argument(parser: argparse.ArgumentParser) -> None:
         "use the checkpoint of this step (default: the last one of a run, the best one of a fine-tuned run)"
     )
     parser.add_argument("--step", metavar="N", type=int, help=help_text)
-
-
-def trust_of(recipe: Any) -> list[str]:
-    """Return the option that commands need to read a run of `recipe`, if it names code outside tokenfree."""
-    from tokenfree.core import own_code
-
-    return ["--trust-code"] if own_code.hashes(recipe) else []

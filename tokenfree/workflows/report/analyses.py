@@ -7,10 +7,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import matplotlib.style
 import numpy as np
+from matplotlib.figure import Figure
 
 from tokenfree.core.errors import UserError
 from tokenfree.core.files import write_atomically
+from tokenfree.workflows.report import figures
+from tokenfree.workflows.report.figures import matrix
 
 KINDS = (".json", ".csv", ".png", ".svg")
 _MAX_BARS = 20
@@ -57,11 +61,6 @@ def _csv(results: Mapping[str, Any]) -> str:
 
 
 def _image(results: Mapping[str, Any], kind: str) -> bytes:
-    import matplotlib.style
-    from matplotlib.figure import Figure
-
-    from tokenfree.workflows.report import figures
-
     draw = {"similarity": _similarity, "collisions": _collisions, "noise": _noise}.get(
         results["analysis"], _heads
     )
@@ -95,8 +94,6 @@ def _similarity(figure: Any, results: Mapping[str, Any]) -> None:
 
 
 def _heads(figure: Any, results: Mapping[str, Any]) -> None:
-    from tokenfree.workflows.report.figures import matrix
-
     rows: Rows = results["rows"]
     measures = [name for name in _HEADS if any(row.get(name) is not None for row in rows)]
     layers, heads = (max((row[name] for row in rows), default=1) for name in ("layer", "head"))

@@ -14,6 +14,7 @@ from tokenfree.core.settings import flatten
 from tokenfree.core.storage import Storage
 from tokenfree.core.stored_files import check_finished, rewriting
 from tokenfree.train.data.mixture import Data
+from tokenfree.train.runs.run import Run
 from tokenfree.workflows.report import figures
 from tokenfree.workflows.report.load import DataRecord, Record, RunRecord, SweepRecord, load
 from tokenfree.workflows.report.parts import Block, Card, Section, Table, count, cut
@@ -136,8 +137,6 @@ def _local(folder: str) -> Path:
     """Return the folder. For a run in object storage, return a local copy of its small files."""
     if "://" not in folder:
         return Path(folder)
-    from tokenfree.train.runs.run import Run  # imports torch
-
     run = Run(folder)
     run.fetch()
     return run.folder

@@ -4,7 +4,7 @@ import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from markupsafe import Markup
@@ -14,8 +14,14 @@ from tokenfree.core import own_code
 from tokenfree.core.errors import JobError, UserError
 from tokenfree.core.own_code import UntrustedCode
 from tokenfree.core.settings import build, flatten
+from tokenfree.preprocess.text.words import word_spans
+from tokenfree.train.config import PretrainRecipe
 from tokenfree.train.data.mixture import Data, as_data, load_data_manifest, paths_of
+from tokenfree.train.data.shards import ShardReader
+from tokenfree.train.evaluate import evaluate
+from tokenfree.train.inference.predictor import LONGEST, Guess, MaskedText, Predictor, predictor_of
 from tokenfree.train.runs.config import main_baselines
+from tokenfree.train.runs.run import checkpoint_of
 from tokenfree.workflows.report import figures
 from tokenfree.workflows.report.figures import Curve, inline
 from tokenfree.workflows.report.load import Line, RunRecord, attempt_table, machine_line, predictions, state
@@ -34,9 +40,6 @@ from tokenfree.workflows.report.parts import (
     settings_table,
 )
 from tokenfree.workflows.terminal.results import counted, margin_text
-
-if TYPE_CHECKING:  # imports torch
-    from tokenfree.train.inference.predictor import Guess, Predictor
 
 EXAMPLES, TOP = 5, 3  # predictions on the page, and the best answers of each
 AROUND = 60  # characters shown before and after the hidden word
@@ -89,11 +92,6 @@ def predict_held_out(
     if data is None:
         where = f"its data are not in {recorded}. Give their directory to tokenfree report too"
         return Predictions(problem=f"No predictions: {where}.")
-    from tokenfree.train.config import PretrainRecipe  # these import torch
-    from tokenfree.train.evaluate import evaluate
-    from tokenfree.train.inference.predictor import predictor_of
-    from tokenfree.train.runs.run import checkpoint_of
-
     checkpoint = checkpoint_of(run.path, step)
     try:
         with own_code.trusting(False, folder):
@@ -120,12 +118,8 @@ def predict_held_out(
     return Predictions(context, [table], " ".join(f"{message}." for message in checkpoint.damaged))
 
 
-def _windows(predictor: "Predictor", data: Data) -> Iterator[tuple[str, str, str]]:
+def _windows(predictor: Predictor, data: Data) -> Iterator[tuple[str, str, str]]:
     """Yield evenly spaced held-out windows, split at the middle one of those words that are single pieces."""
-    from tokenfree.preprocess.text.words import word_spans
-    from tokenfree.train.data.shards import ShardReader
-    from tokenfree.train.inference.predictor import LONGEST
-
     reader = ShardReader(data, "validation")
     _, shards, rows = reader.spread(4 * EXAMPLES)
     pieces = None if predictor.vocabulary is None else set(predictor.vocabulary.pieces())
@@ -144,7 +138,7 @@ def _windows(predictor: "Predictor", data: Data) -> Iterator[tuple[str, str, str
             yield encoded[:start].decode(), word, encoded[end:].decode()
 
 
-def _example(predictor: "Predictor", prefix: str, answer: str, suffix: str) -> list[str]:
+def _example(predictor: Predictor, prefix: str, answer: str, suffix: str) -> list[str]:
     """Return the table row of an example: text, hidden word and best predictions, with correct ones marked."""
     # Characters of one bucket are the same to it.
     buckets = getattr(predictor.recipe.objective, "buckets", 0x110000)
@@ -163,10 +157,8 @@ def _example(predictor: "Predictor", prefix: str, answer: str, suffix: str) -> l
     return [sample, bdi(answer), *cells, *["–"] * (TOP - len(cells))]
 
 
-def _predicted(predictor: "Predictor", prefix: str, answer: str, suffix: str) -> "Sequence[Guess]":
+def _predicted(predictor: Predictor, prefix: str, answer: str, suffix: str) -> Sequence[Guess]:
     """Return the best predictions. The context is halved until it fits into the model."""
-    from tokenfree.train.inference.predictor import MaskedText
-
     size = None if predictor.recipe.objective.name in ("masked_subwords", "byte2word") else len(answer)
     reach = max(len(prefix), len(suffix))
     while True:

@@ -17,6 +17,7 @@ from tokenfree.core.storage import Storage
 from tokenfree.preprocess.dataset.manifest import Manifest
 from tokenfree.preprocess.features.vocabulary import Vocabulary
 from tokenfree.preprocess.records import schema
+from tokenfree.preprocess.text.specials import MASK
 from tokenfree.workflows.terminal.results import counted
 
 BLOCK = "█"
@@ -121,8 +122,6 @@ def _sample(storage: Storage, manifest: Manifest, num_windows: int) -> Iterator[
 
 def _masked(row: pa.RecordBatch, vocabulary: Vocabulary, number: int, width: int) -> str | None:
     """Return the window as CANINE-S would see it, with blocks for masked characters. None without torch."""
-    from tokenfree.preprocess.text.specials import MASK
-
     if importlib.util.find_spec("torch") is None:
         return None
     from tokenfree.train.objectives.canine_s import Config

@@ -2,10 +2,15 @@
 
 import importlib.util
 import shlex
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+import yaml
+
 from tokenfree.core.machine import install_command
+from tokenfree.core.settings import to_mapping
+from tokenfree.workflows.terminal.verbosity import Verbosity
 
 if TYPE_CHECKING:
     from tokenfree.train.pretrain import PretrainResult
@@ -234,3 +239,12 @@ def prediction_lines(prediction: Mapping[str, Any]) -> Iterator[str]:
 
 def _span(span: Mapping[str, Any]) -> str:
     return f"{span['start']:>6}:{span['end']:<6} {span['label']:<8} {span['text']}"
+
+
+def show_settings(verbosity: Verbosity, settings: Any) -> None:
+    """Print all keys of resolved settings with their values, as YAML, if verbose."""
+    if verbosity == "verbose":
+        print(
+            f"settings\n{yaml.safe_dump(to_mapping(settings), sort_keys=False, allow_unicode=True)}",
+            file=sys.stderr,
+        )

@@ -5,31 +5,31 @@ import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Self, TextIO
 
+import torch
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
 from tokenfree.core.errors import one_line
 from tokenfree.core.ray_access import named_cluster
+from tokenfree.train.data.mixture import Data
 from tokenfree.train.sweep.history import Event, History, TrialState
 from tokenfree.train.sweep.recipe import LOSS, Metric, SweepRecipe, Values
 from tokenfree.train.sweep.results import format_value, is_number, short_names
+from tokenfree.train.sweep.run import prepare
+from tokenfree.train.sweep.subjects import TaskInput
 from tokenfree.workflows.terminal.progress import SEPARATOR, Display
 from tokenfree.workflows.terminal.results import clock, counted, short
 from tokenfree.workflows.terminal.verbosity import Verbosity
 
 if TYPE_CHECKING:
-    from tokenfree.train.data.mixture import Data
-    from tokenfree.train.sweep.subjects import TaskInput
     from tokenfree.train.sweep.tune import Placement
 
 _MAX_SETTINGS = 40  # number of settings that are listed
 
 
-def describe(sweep: SweepRecipe, data: "Data | TaskInput", output: str) -> Iterator[str]:
+def describe(sweep: SweepRecipe, data: Data | TaskInput, output: str) -> Iterator[str]:
     """Yield the lines of a dry run. Nothing is trained. Raises UserError if the sweep cannot be run."""
-    from tokenfree.train.sweep.run import prepare
-
     proposer, planned = prepare(sweep, data, output)
     sweep, proposed = proposer.sweep, planned.proposed
     placement = _placement(sweep, proposed)
@@ -52,8 +52,7 @@ def describe(sweep: SweepRecipe, data: "Data | TaskInput", output: str) -> Itera
 
 
 def _placement(sweep: SweepRecipe, settings: tuple[Values, ...]) -> "Placement":
-    import torch
-
+    # Here because importing Ray takes seconds, and only a dry run needs it in this process.
     from tokenfree.train.ray.cluster import cores, ray_session
     from tokenfree.train.sweep.tune import cluster_nodes, find_placement
 

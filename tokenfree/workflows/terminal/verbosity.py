@@ -3,7 +3,7 @@
 import argparse
 import logging
 import sys
-from typing import Any, Literal
+from typing import Literal
 
 Verbosity = Literal["quiet", "normal", "verbose"]
 
@@ -35,16 +35,3 @@ def set_logging(verbosity: Verbosity, *, debug: bool) -> None:
         logging.getLogger("tokenfree").setLevel(logging.WARNING)  # one line each
         for name in ("apache_beam", "huggingface_hub"):  # they log at length what our errors say in one line
             logging.getLogger(name).setLevel(logging.CRITICAL)
-
-
-def show_settings(verbosity: Verbosity, settings: Any) -> None:
-    """Print all keys of resolved settings with their values, as YAML, if verbose."""
-    if verbosity == "verbose":
-        import yaml
-
-        from tokenfree.core.settings import to_mapping
-
-        print(
-            f"settings\n{yaml.safe_dump(to_mapping(settings), sort_keys=False, allow_unicode=True)}",
-            file=sys.stderr,
-        )

@@ -7,7 +7,7 @@ import pytest
 
 from tokenfree.workflows import cli
 from tokenfree.workflows.cluster import jobs
-from tokenfree.workflows.cluster.actions import entrypoint_cpus
+from tokenfree.workflows.work.cluster import entrypoint_cpus
 
 STORES = ("--data", "s3://bucket/en", "--output", "s3://bucket/run")
 

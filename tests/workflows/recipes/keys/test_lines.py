@@ -9,7 +9,7 @@ import pytest
 
 from tests.conftest import REPOSITORY
 from tokenfree.workflows.recipes.keys import Key, KeyGroup, lines
-from tokenfree.workflows.recipes.library import PRETRAINING, SWEEP
+from tokenfree.workflows.recipes.kinds import PRETRAINING, SWEEP
 from tokenfree.workflows.recipes.options import HelpKeys
 
 SECTIONS = [

@@ -7,7 +7,7 @@ import pytest
 from tokenfree.core.errors import UserError
 from tokenfree.preprocess.config import PreprocessConfig
 from tokenfree.workflows.recipes import library
-from tokenfree.workflows.recipes.library import (
+from tokenfree.workflows.recipes.kinds import (
     FINETUNING,
     IMPORTED,
     KINDS,
@@ -16,9 +16,10 @@ from tokenfree.workflows.recipes.library import (
     SWEEP,
     RecipeKind,
     kind_of,
-    refuse_other_kind,
 )
+from tokenfree.workflows.recipes.library import refuse_other_kind
 from tokenfree.workflows.recipes.options import split_arguments
+from tokenfree.workflows.recipes.training import resolve_sweep
 
 
 def belongs(name: str) -> RecipeKind:
@@ -62,9 +63,9 @@ def test_the_base_of_a_sweep_is_no_sweep() -> None:
         with pytest.raises(
             UserError, match="three-knobs-tiny: a sweep recipe, which cannot be inside a sweep"
         ):
-            library.resolve_sweep(mapping)
+            resolve_sweep(mapping)
     for space in (3, {"variant": 3}, {"variant": {"grid": "abc"}}, {"variant": {"choice": [3]}}):
-        assert library.resolve_sweep({"space": space}) == {"space": space}  # the settings say what is wrong
+        assert resolve_sweep({"space": space}) == {"space": space}  # the settings say what is wrong
 
 
 def test_a_recipe_that_only_names_its_base_is_of_the_kind_of_that(tmp_path: Path) -> None:

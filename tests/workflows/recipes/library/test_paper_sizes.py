@@ -14,7 +14,7 @@ from tokenfree.train.model.costs import costs
 from tokenfree.train.objectives.base import head_cost
 from tokenfree.workflows import cli
 from tokenfree.workflows.recipes import library
-from tokenfree.workflows.recipes.options import load
+from tokenfree.workflows.recipes.library import load
 
 DOCS = REPOSITORY / "docs" / "recipes.md"
 LAYER = 7_087_872

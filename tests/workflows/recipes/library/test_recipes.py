@@ -17,7 +17,8 @@ from tokenfree.train.sweep.recipe import SweepRecipe, check_space
 from tokenfree.train.tasks.examples.texts import GLUE
 from tokenfree.workflows import cli
 from tokenfree.workflows.recipes import library
-from tokenfree.workflows.recipes.options import load
+from tokenfree.workflows.recipes.library import load
+from tokenfree.workflows.recipes.training import resolve_sweep
 
 PREPROCESSING = ["wikipedia", "wikipedia-tiny"]
 SUMMATION = [f"mirrored-summation{model}" for model in ("", "-deep-hier-s", "-hier-s", "-transformer")]
@@ -151,7 +152,7 @@ def test_ablations_differ_in_what_they_say() -> None:
 
 @pytest.mark.parametrize("name", SWEEPS)
 def test_sweep_recipes_build(name: str) -> None:
-    check_space(build(SweepRecipe, library.resolve_sweep(library.read(name)), source=name))
+    check_space(build(SweepRecipe, resolve_sweep(library.read(name)), source=name))
 
 
 def test_overrides_and_config_file(tmp_path: Path) -> None:

@@ -40,7 +40,7 @@ def test_after_preprocessing(
         counters={"failed": {}},
         statistics={"languages": {}},
     )
-    monkeypatch.setattr("tokenfree.pipelines.preprocess.run_preprocess", lambda *_, **__: manifest)
+    monkeypatch.setattr("tokenfree.workflows.work.preprocess.run_preprocess", lambda *_, **__: manifest)
     arguments = ["--output", "out", "--window.max_characters", str(characters)]
     assert cli.main(["preprocess", "--wikipedia", "a.xml", *arguments]) == 0
     assert capsys.readouterr().out.splitlines()[-1] == said

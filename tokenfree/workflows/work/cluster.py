@@ -2,6 +2,7 @@
 
 import argparse
 import dataclasses
+import importlib
 import itertools
 import json
 import os
@@ -14,20 +15,21 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
+from rich.table import Column, Table
+
 from tokenfree.core import ray_access
 from tokenfree.core.errors import JobError, UserError
 from tokenfree.workflows.cluster import local as local_cluster
 from tokenfree.workflows.cluster import profiles
 from tokenfree.workflows.cluster.profiles import LOOPBACK
+from tokenfree.workflows.commands.cluster import DEFAULT_ADDRESS
+from tokenfree.workflows.terminal.progress import console
 from tokenfree.workflows.terminal.results import counted
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
     from tokenfree.workflows.cluster.jobs import Job, Jobs
 
 LOCAL = "local"
-DEFAULT_ADDRESS = "http://127.0.0.1:8265"  # of a tunnel
 NEWER_AUTOSCALER = "RAY_UP_enable_autoscaler_v2"
 _REACHED = "Ray runs the code of anyone who reaches it"
 _SECRET = re.compile(r"://[^/@\s]*:[^/@\s]*@")  # a password in an address
@@ -35,13 +37,13 @@ _SECRET = re.compile(r"://[^/@\s]*:[^/@\s]*@")  # a password in an address
 _LEADING = {"preprocess": "--runner", "pretrain": "--workers", "finetune": "--workers"}
 
 
-def show_profiles(args: argparse.Namespace) -> int:
-    """List the profiles that come with tokenfree, or print one.
+def run(args: argparse.Namespace) -> int:
+    if args.action != "profiles":
+        importlib.import_module("ray")  # if it is missing, the error names the extra
+    return _ACTIONS[args.action](args)
 
-    Examples:
-      tokenfree cluster profiles
-      tokenfree cluster profiles aws > aws.yaml
-    """
+
+def _show_profiles(args: argparse.Namespace) -> int:
     if args.profile:
         print(profiles.find(args.profile).read_text(encoding="utf-8"), end="")
     for name in () if args.profile else profiles.names():
@@ -49,20 +51,7 @@ def show_profiles(args: argparse.Namespace) -> int:
     return 0
 
 
-def up(args: argparse.Namespace) -> int:
-    """Start the cluster of a profile, or update it to the current profile.
-
-    The profile is checked first, and everything that costs money is listed. Nothing starts without
-    confirmation.
-
-    Examples:
-      tokenfree cluster profiles aws > aws.yaml    # then fill in each <...>
-      tokenfree cluster up aws.yaml
-      tokenfree cluster up aws.yaml --yes
-
-    Raises:
-        UserError: The profile cannot be used, or the answer was no.
-    """
+def _up(args: argparse.Namespace) -> int:
     if args.profile == LOCAL:
         raise UserError("local is not a profile. tokenfree cluster local starts a local cluster")
     profile = profiles.read(args.profile)
@@ -87,13 +76,7 @@ def up(args: argparse.Namespace) -> int:
     return 0
 
 
-def status(args: argparse.Namespace) -> int:
-    """Show the nodes of a cluster, and how much of them is in use.
-
-    Examples:
-      tokenfree cluster status aws.yaml
-      tokenfree cluster status local
-    """
+def _status(args: argparse.Namespace) -> int:
     if args.profile != LOCAL:
         profile = profiles.read(args.profile)
         ray_access.send_token()
@@ -110,13 +93,7 @@ def status(args: argparse.Namespace) -> int:
     return 0
 
 
-def down(args: argparse.Namespace) -> int:
-    """Take a cluster down: delete its machines and everything on their disks.
-
-    Examples:
-      tokenfree cluster down aws.yaml
-      tokenfree cluster down local
-    """
+def _down(args: argparse.Namespace) -> int:
     if args.profile == LOCAL:
         cluster = local_cluster.running()
         if cluster is None:
@@ -135,20 +112,7 @@ def down(args: argparse.Namespace) -> int:
     return 0
 
 
-def local(args: argparse.Namespace) -> int:
-    """Start a local cluster: several nodes on this machine, which end with this command.
-
-    Its nodes are processes of `ray start`, each with its own temporary files and without GPUs. They and the
-    dashboard listen only on 127.0.0.1. Ctrl-C, or tokenfree cluster down local, ends all of it. With --hosts
-    each node runs in its own network namespace, at its own address.
-
-    Examples:
-      tokenfree cluster local --nodes 3
-      tokenfree cluster local --nodes 2 --cpus 2
-
-    Raises:
-        UserError: A number is too small, or a local cluster is running already.
-    """
+def _local(args: argparse.Namespace) -> int:
     if args.nodes < 1 or (args.cpus is not None and args.cpus < 1):
         raise UserError("--nodes and --cpus must be at least 1")
     _set_token(args.no_token)
@@ -170,23 +134,7 @@ def local(args: argparse.Namespace) -> int:
     return 0
 
 
-def submit(args: argparse.Namespace) -> int:
-    """Run a command of tokenfree on a cluster, and follow it.
-
-    The command runs there unchanged, so its paths are those of the nodes: addresses such as s3://bucket/en,
-    or folders that all nodes share. --send copies recipe files and custom modules from here into the job's
-    working directory, under the same relative paths. A command that leads workers runs on the head, any other
-    on a node with a free CPU. The job continues if this command ends. The exit status is the job's.
-
-    Examples:
-      tokenfree cluster submit -- pretrain canine-s-tiny --data s3://bucket/en --output s3://bucket/a --workers 2
-      tokenfree cluster submit -- sweep three-knobs-tiny --data s3://bucket/en --output /mnt/shared/sweep
-      tokenfree cluster submit --send mine.yaml --send parts.py --gpus 1 -- pretrain mine.yaml \\
-          --data s3://bucket/en --output s3://bucket/run
-
-    Raises:
-        UserError: The output is relative, an address contains a password, or a file to send does not exist.
-    """
+def _submit(args: argparse.Namespace) -> int:
     words = args.passed_on
     if any(map(_SECRET.search, words)):
         raise UserError(
@@ -219,13 +167,7 @@ def entrypoint_cpus(words: Sequence[str]) -> int:
     return 0 if leads else 1
 
 
-def logs(args: argparse.Namespace) -> int:
-    """Show the output of a job, from its beginning to its end; the exit status is the job's.
-
-    Examples:
-      tokenfree cluster logs pretrain-0312-104512-9f3a
-      tokenfree cluster logs pretrain-0312-104512-9f3a --now
-    """
+def _logs(args: argparse.Namespace) -> int:
     jobs = _jobs(args)
     if not args.now:
         return _follow(jobs, args.job)
@@ -233,12 +175,7 @@ def logs(args: argparse.Namespace) -> int:
     return 0
 
 
-def stop(args: argparse.Namespace) -> int:
-    """Stop a job: ask it to end, as SIGTERM does, and give it two minutes to write its checkpoint.
-
-    Example:
-      tokenfree cluster stop pretrain-0312-104512-9f3a
-    """
+def _stop(args: argparse.Namespace) -> int:
     jobs = _jobs(args)
     jobs.stop(args.job)
     while not (job := jobs.get(args.job)).has_ended:
@@ -247,15 +184,7 @@ def stop(args: argparse.Namespace) -> int:
     return 0
 
 
-def list_jobs(args: argparse.Namespace) -> int:
-    """List the jobs of a cluster, the oldest first.
-
-    Examples:
-      tokenfree cluster jobs
-      tokenfree cluster jobs --json
-    """
-    from tokenfree.workflows.terminal.progress import console
-
+def _list_jobs(args: argparse.Namespace) -> int:
     jobs = _jobs(args).list()
     if args.json:
         print(json.dumps({"jobs": [dataclasses.asdict(job) for job in jobs]}))
@@ -295,8 +224,6 @@ def _agree(question: str, agreed: bool) -> None:
 
 def _follow(jobs: "Jobs", name: str) -> int:
     """Write the log of a job to its end, and return its exit status. Ctrl-C leaves the job alone."""
-    from tokenfree.workflows.cluster.jobs import outcome
-
     try:
         job = jobs.follow(name, lambda text: print(text, end="", flush=True))
     except KeyboardInterrupt as interrupt:
@@ -304,7 +231,7 @@ def _follow(jobs: "Jobs", name: str) -> int:
             f"\nthe job continues; tokenfree cluster logs {name} shows it, tokenfree cluster stop {name} ends it"
         )
         return 128 + next(iter(interrupt.args), signal.SIGINT)
-    status, line = outcome(job)
+    status, line = job.outcome()
     if line:
         print(f"tokenfree: {line}", file=sys.stderr)
     return status
@@ -336,9 +263,7 @@ def _jobs(args: argparse.Namespace) -> "Jobs":
     return Jobs(address)
 
 
-def _table(jobs: "list[Job]") -> "Table":
-    from rich.table import Column, Table
-
+def _table(jobs: "list[Job]") -> Table:
     headers = (Column(name, overflow="fold") for name in ("job", "status", "minutes", "exit", "command"))
     table = Table(*headers, box=None, pad_edge=False, header_style="bold")
     for job in jobs:
@@ -346,3 +271,16 @@ def _table(jobs: "list[Job]") -> "Table":
         exit_code = "" if job.exit_status is None else str(job.exit_status)
         table.add_row(job.name, job.status, minutes, exit_code, job.command)
     return table
+
+
+_ACTIONS = {
+    "profiles": _show_profiles,
+    "up": _up,
+    "status": _status,
+    "down": _down,
+    "local": _local,
+    "submit": _submit,
+    "logs": _logs,
+    "stop": _stop,
+    "jobs": _list_jobs,
+}

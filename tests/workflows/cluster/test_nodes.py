@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.train.recovery.network import Network, network_in
-from tokenfree.workflows.doctor import HEAD, node_findings, storage_trouble, versions
+from tokenfree.workflows.cluster.nodes import HEAD, node_findings, storage_trouble, versions
 
 
 @pytest.fixture

@@ -1,0 +1,67 @@
+"""Do the work of `tokenfree evaluate`."""
+
+import argparse
+import json
+
+from tokenfree.core.errors import UserError
+from tokenfree.train.data.mixture import Data, paths_of
+from tokenfree.train.evaluate import evaluate
+from tokenfree.train.inference.finetuned import load_finetuned
+from tokenfree.train.runs.config import is_finetuned
+from tokenfree.workflows.recipes import library
+from tokenfree.workflows.terminal.results import breakdown_lines, context_line, metric_lines, next_command
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print the metrics, and what they say about the use of context.
+
+    Raises UserError if an argument is invalid.
+    """
+    if is_finetuned(args.run_folder):
+        return _evaluate_task(args)
+    data = library.data_of(args)
+    if data is None:
+        raise UserError("--data is missing. Give a data directory made by `tokenfree preprocess`.")
+    return _evaluate_windows(args, data)
+
+
+def _evaluate_task(args: argparse.Namespace) -> int:
+    if args.windows is not None:
+        raise UserError(
+            f"--windows {args.windows}: of a fine-tuned run all examples are evaluated. Leave it out."
+        )
+    if args.data is not None and len(args.data) > 1:
+        raise UserError(f"--data: a fine-tuned run is evaluated on one file, not {len(args.data)}. Give one.")
+    file = None if args.data is None else args.data[0]
+    model = load_finetuned(args.run_folder, step=args.step, trust_code=args.trust_code)
+    result = model.evaluate(file)
+    if result.metrics is None:
+        raise UserError(
+            f"{file}: the examples have no labels to be compared with. Label texts with tokenfree predict."
+        )
+    values = {**model.checkpoint.record(), "loss": result.loss, **result.metrics.values}
+    if args.json:
+        print(json.dumps(values))
+        return 0
+    values.pop("damaged", None)  # already reported as a warning
+    print("\n".join(metric_lines(values)))
+    return 0
+
+
+def _evaluate_windows(args: argparse.Namespace, data: Data) -> int:
+    metrics = evaluate(
+        args.run_folder, data, num_windows=args.windows, step=args.step, trust_code=args.trust_code
+    )
+    if args.json:
+        print(json.dumps(metrics))
+        return 0
+    metrics.pop("damaged", None)  # already reported as a warning
+    by_group = {kind: metrics.pop(kind) for kind in ("languages", "scripts") if kind in metrics}
+    print("\n".join(metric_lines(metrics)))
+    line = context_line(metrics)
+    if line is not None:
+        print(line)
+    for line in breakdown_lines(**by_group) if by_group else ():
+        print(line)
+    print(next_command("report", *paths_of(data), args.run_folder, "--output", "report.html"))
+    return 0
