@@ -24,7 +24,6 @@ from tokenfree.core.files import AnyPath, expand_home
 from tokenfree.core.settings import build, merge, nest, override
 from tokenfree.core.stored_files import check_finished
 from tokenfree.core.yaml_text import parse_yaml
-from tokenfree.train.data.mixture import Data, parse
 from tokenfree.workflows.recipes.keys import BASE
 from tokenfree.workflows.recipes.kinds import FINETUNING, KINDS, PRETRAINING, SWEEP, RecipeKind, kind_of
 
@@ -208,11 +207,6 @@ def load(
     warn_of_lost(lost)
     mapping = merge(mapping, {key: value for key, value in options.items() if value is not None})
     return build(cls, mapping, source=source(args))
-
-
-def data_of(args: argparse.Namespace) -> Data | None:
-    """Return the data that `--data` names, or None if it was not given. Raises UserError if it is invalid."""
-    return None if args.data is None else parse(args.data)
 
 
 def trust_of(recipe: Any) -> list[str]:

@@ -1,4 +1,4 @@
-"""Recipes of commands that train: those of runs to resume, and those of sweeps."""
+"""Recipes and inputs of commands that train or evaluate: those of runs to resume, those of sweeps, data and files."""
 
 import argparse
 import os
@@ -9,7 +9,7 @@ from tokenfree.core.errors import UserError
 from tokenfree.core.settings import build, override, to_mapping, value_at
 from tokenfree.core.storage import Storage
 from tokenfree.train.config import R
-from tokenfree.train.data.mixture import data_arguments
+from tokenfree.train.data.mixture import Data, data_arguments, parse
 from tokenfree.train.runs.config import CONFIG_NAME, RunConfig
 from tokenfree.train.sweep.recipe import SweepRecipe, with_task_defaults
 from tokenfree.train.tasks.base import Split
@@ -56,6 +56,11 @@ def fill_in(args: argparse.Namespace, recorded: Mapping[str, Any]) -> None:
     for name, value in recorded.items():
         if getattr(args, name, None) is None:
             setattr(args, name, value)
+
+
+def data_of(args: argparse.Namespace) -> Data | None:
+    """Return the data that `--data` names, or None if it was not given. Raises UserError if it is invalid."""
+    return None if args.data is None else parse(args.data)
 
 
 def files_of(args: argparse.Namespace) -> dict[Split, str]:

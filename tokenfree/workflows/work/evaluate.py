@@ -8,7 +8,7 @@ from tokenfree.train.data.mixture import Data, paths_of
 from tokenfree.train.evaluate import evaluate
 from tokenfree.train.inference.finetuned import load_finetuned
 from tokenfree.train.runs.config import is_finetuned
-from tokenfree.workflows.recipes import library
+from tokenfree.workflows.recipes.training import data_of
 from tokenfree.workflows.terminal.results import breakdown_lines, context_line, metric_lines, next_command
 
 
@@ -19,7 +19,7 @@ def run(args: argparse.Namespace) -> int:
     """
     if is_finetuned(args.run_folder):
         return _evaluate_task(args)
-    data = library.data_of(args)
+    data = data_of(args)
     if data is None:
         raise UserError("--data is missing. Give a data directory made by `tokenfree preprocess`.")
     return _evaluate_windows(args, data)

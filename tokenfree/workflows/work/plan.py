@@ -14,6 +14,7 @@ from tokenfree.train.model.encoder import check as check_model
 from tokenfree.train.planning import Work, work_of
 from tokenfree.workflows.commands.plan import ACCELERATORS, UTILISATION
 from tokenfree.workflows.recipes import library
+from tokenfree.workflows.recipes.training import data_of
 from tokenfree.workflows.terminal.results import counted, money, show_settings, size_of, time_of
 
 
@@ -108,7 +109,7 @@ def _lines(
 
 
 def _checked(args: argparse.Namespace) -> tuple[PretrainRecipe, Data | None]:
-    recipe, data = library.load(PretrainRecipe, args), library.data_of(args)
+    recipe, data = library.load(PretrainRecipe, args), data_of(args)
     if data is None:
         problems = check_model(recipe.model, recipe.train.length)
         if not problems and args.gpus > recipe.train.global_batch:

@@ -15,7 +15,7 @@ from tokenfree.train.sweep.results import BEST, ONE_SEED, STATES, Ranked, is_by_
 from tokenfree.train.sweep.run import SWEEP, SweepResult, read_sweep, run_sweep
 from tokenfree.train.sweep.subjects import TaskInput
 from tokenfree.workflows.recipes import kinds, library
-from tokenfree.workflows.recipes.training import build_sweep, files_of, fill_in, is_resumed
+from tokenfree.workflows.recipes.training import build_sweep, data_of, files_of, fill_in, is_resumed
 from tokenfree.workflows.report.page import write_report
 from tokenfree.workflows.terminal.results import counted, next_command, score_lines, show_settings
 from tokenfree.workflows.terminal.sweep import SweepTable, describe
@@ -100,7 +100,7 @@ def _data(args: argparse.Namespace, sweep: SweepRecipe) -> Data | TaskInput:
         raise UserError(
             f"--data and --{of_task[0]}: give one; data are for pretraining, the other is for a task"
         )
-    data = library.data_of(args)
+    data = data_of(args)
     if data is not None:
         return data
     if TASK not in sweep.base and not of_task:
