@@ -20,7 +20,6 @@ import tokenfree.workflows.commands
 from tokenfree.core.errors import UserError
 
 PASSES_ON = True  # the command to submit follows `--`
-_NOT_SENT = ("cluster", "completion")
 DEFAULT_ADDRESS = "http://127.0.0.1:8265"  # of a tunnel
 # Help of the actions.
 _ACTIONS = {
@@ -107,8 +106,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         if name in ("up", "down"):
             action.add_argument("--yes", action="store_true", help="do not ask")
         if name in ("submit", "logs", "stop", "jobs"):
-            where = f"the cluster's dashboard (default: the local cluster's, or {DEFAULT_ADDRESS})"
-            action.add_argument("--address", metavar="URL", help=where)
+            action.add_argument(
+                "--address",
+                metavar="URL",
+                help=f"the cluster's dashboard (default: the local cluster's, or {DEFAULT_ADDRESS})",
+            )
         if name in ("logs", "stop"):
             action.add_argument("job", metavar="JOB", help="name of the job, as submit and jobs print it")
         if name in ("up", "local"):
@@ -152,7 +154,8 @@ def check(args: argparse.Namespace) -> None:
     """Raise UserError if the words after `--` are not a command for the action, or are missing."""
     name = next(iter(args.passed_on), None)
     if args.action == "submit":
-        if name not in _sent_commands():
+        modules = pkgutil.iter_modules(tokenfree.workflows.commands.__path__)
+        if name not in {module.name for module in modules} - {"cluster", "completion"}:
             problem = (
                 "there is no command after --"
                 if name is None
@@ -163,9 +166,3 @@ def check(args: argparse.Namespace) -> None:
             )
     elif name is not None:
         raise UserError(f"tokenfree cluster {args.action} takes nothing after '--', but got {name!r}")
-
-
-def _sent_commands() -> set[str]:
-    return {module.name for module in pkgutil.iter_modules(tokenfree.workflows.commands.__path__)} - set(
-        _NOT_SENT
-    )

@@ -24,22 +24,28 @@ import argparse
 from tokenfree.core.errors import UserError
 from tokenfree.workflows.recipes.options import add_step_argument, add_trust_argument
 
-VECTORS = ("texts", "words", "characters")
-
-POOLINGS = ("mean", "cls", "cls_max", "pooled")
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("run_folder", metavar="RUN", help="the folder of a run")
     parser.add_argument("source", metavar="PATH", help="a file, - for standard input, or a data directory")
     parser.add_argument("--output", metavar="DIR", required=True, help="folder of the embeddings")
     parser.add_argument(
-        "--vectors", choices=VECTORS, default="texts", help="what gets an embedding (default texts)"
+        "--vectors",
+        choices=("texts", "words", "characters"),
+        default="texts",
+        help="what gets an embedding (default texts)",
     )
-    pooling = "embedding of a text (default mean): mean over characters; CLS; CLS and the maximum; the pooler"
-    parser.add_argument("--pooling", choices=POOLINGS, help=pooling)
-    long = "what is done with a text longer than the model reads (default windows)"
-    parser.add_argument("--long", choices=("windows", "refuse"), default="windows", help=long)
+    parser.add_argument(
+        "--pooling",
+        choices=("mean", "cls", "cls_max", "pooled"),
+        help="embedding of a text (default mean): mean over characters; CLS; CLS and the maximum; the pooler",
+    )
+    parser.add_argument(
+        "--long",
+        choices=("windows", "refuse"),
+        default="windows",
+        help="what is done with a text longer than the model reads (default windows)",
+    )
     parser.add_argument(
         "--field", metavar="NAME", default="text", help="field of JSON lines with the text (default text)"
     )

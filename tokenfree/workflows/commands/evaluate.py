@@ -28,8 +28,7 @@ from tokenfree.workflows.recipes.options import (
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("run_folder", metavar="RUN", help="the folder of a run")
-    help_text = f"{SHOWN}; for a fine-tuned run, a file of examples"
-    add_data_argument(parser, help_text, metavar="PATH")
+    add_data_argument(parser, f"{SHOWN}; for a fine-tuned run, a file of examples", metavar="PATH")
     parser.add_argument(
         "--windows",
         metavar="N",

@@ -18,5 +18,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.add_recipe_arguments(parser, KIND, optional=True)
     parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
     parser.add_argument("--list", action="store_true", help="list the recipes of tokenfree, and exit")
-    help_text = "print a recipe of any kind with the settings of its bases, as YAML, and exit"
-    parser.add_argument("--show", metavar="RECIPE", help=help_text)
+    parser.add_argument(
+        "--show",
+        metavar="RECIPE",
+        help="print a recipe of any kind with the settings of its bases, as YAML, and exit",
+    )

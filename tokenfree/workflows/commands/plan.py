@@ -52,8 +52,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.add_data_argument(
         parser, "a data directory, or several as for pretrain; without it windows count as full"
     )
-    help_text = f"share of the peak that training reaches on GPUs, 0 to 1 (default {UTILISATION}, measured on an H100)"
-    parser.add_argument("--utilisation", metavar="X", type=float, help=help_text)
+    parser.add_argument(
+        "--utilisation",
+        metavar="X",
+        type=float,
+        help=f"share of the peak that training reaches on GPUs, 0 to 1 (default {UTILISATION}, measured on an H100)",
+    )
     parser.add_argument("--price", metavar="P", type=float, help="price of a GPU per hour")
     parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
 

@@ -35,13 +35,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="extend",
         help="files or folders of text, JSON lines (both also .gz, .bz2, .xz, .zst) or Parquet",
     )
-    help_text = "Hugging Face datasets: NAME[:CONFIG][@SPLIT]"
-    parser.add_argument("--hf-dataset", metavar="NAME", nargs="+", action="extend", help=help_text)
+    parser.add_argument(
+        "--hf-dataset",
+        metavar="NAME",
+        nargs="+",
+        action="extend",
+        help="Hugging Face datasets: NAME[:CONFIG][@SPLIT]",
+    )
     parser.add_argument("--output", metavar="DIR", required=True, help="data directory to write")
     engine = parser.add_mutually_exclusive_group()
     runners = ("direct", "ray", "flink", "spark", "dataflow", "prism")
-    where = f"where to run: {', '.join(runners)} (default: direct, this machine)"
-    engine.add_argument("--runner", metavar="RUNNER", choices=runners, default="direct", help=where)
+    engine.add_argument(
+        "--runner",
+        metavar="RUNNER",
+        choices=runners,
+        default="direct",
+        help=f"where to run: {', '.join(runners)} (default: direct, this machine)",
+    )
     engine.add_argument(
         "--profile",
         metavar="FILE",

@@ -28,12 +28,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--dev", metavar="FILE", help="for a task: development set, which decides between settings"
     )
     parser.add_argument("--test", metavar="FILE", help="for a task: test set, for the best setting alone")
-    init = "for a task: model and weights of each trial: a run, or a transformers folder"
-    parser.add_argument("--init-from", metavar="RUN|FOLDER", help=init)
-    subwords = "for a task: SentencePiece model, for a subword model from scratch"
-    parser.add_argument("--vocabulary", metavar="FILE", help=subwords)
+    parser.add_argument(
+        "--init-from",
+        metavar="RUN|FOLDER",
+        help="for a task: model and weights of each trial: a run, or a transformers folder",
+    )
+    parser.add_argument(
+        "--vocabulary",
+        metavar="FILE",
+        help="for a task: SentencePiece model, for a subword model from scratch",
+    )
     parser.add_argument("--output", metavar="RUN", required=True, help="the folder of the sweep")
     parser.add_argument("--dry-run", action="store_true", help="show settings, placement and costs, and exit")
     parser.add_argument("--trials", metavar="N", type=int, help="number of settings to try")
-    room = "largest number of trials at a time (default: as many as fit the CPUs and GPUs)"
-    parser.add_argument("--concurrent", metavar="N", type=int, help=room)
+    parser.add_argument(
+        "--concurrent",
+        metavar="N",
+        type=int,
+        help="largest number of trials at a time (default: as many as fit the CPUs and GPUs)",
+    )

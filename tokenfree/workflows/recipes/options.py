@@ -58,13 +58,18 @@ def add_recipe_arguments(
 
 
 def add_trust_argument(parser: argparse.ArgumentParser, place: str = "RUN") -> None:
-    text = f"run the code outside tokenfree that {place} names"
-    parser.add_argument("--trust-code", action="store_true", help=text)
+    parser.add_argument(
+        "--trust-code", action="store_true", help=f"run the code outside tokenfree that {place} names"
+    )
 
 
 def add_help_keys(parser: argparse.ArgumentParser, kind: RecipeKind) -> None:
-    help_text = "list the keys, of a PREFIX such as model.trunk only, and exit; plain lines where the output is a pipe"
-    parser.add_argument("--help-keys", action=HelpKeys, kind=kind, help=help_text)
+    parser.add_argument(
+        "--help-keys",
+        action=HelpKeys,
+        kind=kind,
+        help="list the keys, of a PREFIX such as model.trunk only, and exit; plain lines where the output is a pipe",
+    )
 
 
 SHOWN = "a data directory made by `tokenfree preprocess`; or several, as DIR:WEIGHT or all without a weight"
@@ -126,7 +131,9 @@ def _hint(command: str, option: str, options: Sequence[str], kind: RecipeKind | 
 
 
 def add_step_argument(parser: argparse.ArgumentParser) -> None:
-    help_text = (
-        "use the checkpoint of this step (default: the last one of a run, the best one of a fine-tuned run)"
+    parser.add_argument(
+        "--step",
+        metavar="N",
+        type=int,
+        help="use the checkpoint of this step (default: the last one of a run, the best one of a fine-tuned run)",
     )
-    parser.add_argument("--step", metavar="N", type=int, help=help_text)
