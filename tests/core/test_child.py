@@ -14,8 +14,8 @@ import psutil
 import pytest
 
 from tests.conftest import REPOSITORY
+from tokenfree.core.child import Child, Link
 from tokenfree.core.errors import UserError
-from tokenfree.train.ray.child import Child, Link
 
 
 def child(name: str, *arguments: Any) -> Child:
@@ -124,7 +124,7 @@ def test_messages_and_a_result_come_back_to_a_script_which_is_not_run_again(tmp_
     """Multiprocessing would import its main module, which would start a child, and so on."""
     script = tmp_path / "script.py"
     script.write_text(
-        "from tests.train.ray.test_child import child\n"
+        "from tests.core.test_child import child\n"
         "with child('count', 3) as counting:\n"
         "    print([message for message in counting.messages(9.0) if message is not None], counting.result())\n"
     )

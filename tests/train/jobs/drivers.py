@@ -5,8 +5,8 @@ import signal
 import time
 from pathlib import Path
 
+from tokenfree.core.child import Link
 from tokenfree.core.errors import JobError
-from tokenfree.train.ray.child import Link
 
 FOLDER, SESSION, RUN = "TEST_FOLDER", "session", "run"
 

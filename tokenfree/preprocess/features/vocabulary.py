@@ -3,13 +3,7 @@
 import functools
 import hashlib
 import io
-import os
-import pickle
 import re
-import subprocess
-import sys
-import threading
-import time
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from typing import NamedTuple, Self
@@ -17,6 +11,7 @@ from typing import NamedTuple, Self
 import numpy as np
 import sentencepiece
 
+from tokenfree.core.child import Child, Link
 from tokenfree.core.errors import JobError, UserError
 from tokenfree.preprocess.config import VocabularyConfig
 from tokenfree.preprocess.text.characters import SPACE, classes_of, codepoints_of
@@ -114,54 +109,29 @@ def train_in_subprocess(texts: Iterable[str], config: VocabularyConfig, seed: in
     """
     if size < WORTH_A_PROCESS:
         return train_vocabulary(texts, config, seed)
-    # The texts are pickled one by one, so that the process keeps none of them.
-    payload = b"".join(
-        [pickle.dumps((config, seed, os.getpid())), *map(pickle.dumps, texts), pickle.dumps(None)]
-    )
-    done = subprocess.run(
-        [sys.executable, "-P", "-m", __name__],  # no module of the working directory may hide another
-        input=payload,
-        stdout=subprocess.PIPE,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
-        process_group=0,  # Ctrl-C reaches this process alone, which then ends the other
-    )
-    if not done.stdout:
+    with Child(f"{__name__}:train_on_messages", config, seed) as child:
+        for text in texts:
+            child.send(text)
+        child.send(None)
+        for _ in child.messages(60.0):
+            pass
+        model = child.result()
+    if model is None:
         raise JobError(
             "vocabulary: the process that trains it was ended; was it out of memory? Lower "
             "vocabulary.sample_characters, or run the same command again"
         )
-    result = pickle.loads(done.stdout)
-    if isinstance(result, Exception):
-        raise result
-    return result
+    return model
 
 
-def main() -> None:
-    """Train in a process of `train_in_subprocess`, whose parts are standard input.
+def train_on_messages(link: Link, config: VocabularyConfig, seed: int) -> bytes:
+    """Call `train_vocabulary` with the texts that arrive one by one, so that the process keeps none of them."""
 
-    Standard output gets the model or the error.
+    def received() -> Iterator[str]:
+        yield from iter(link.receive, None)
+        link.listen(lambda message: None)  # training ends with the process that waits for it
 
-    End at once when the parent process ends.
-    """
-    answers = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)
-    texts = sys.stdin.buffer
-    try:
-        config, seed, parent = pickle.load(texts)
-        threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
-        result: object = train_vocabulary(iter(lambda: pickle.load(texts), None), config, seed)
-    except (EOFError, pickle.UnpicklingError):  # the parent process ended while it sent the texts
-        return
-    except (UserError, JobError) as error:
-        result = error
-    with answers:
-        pickle.dump(result, answers)
-
-
-def _end_with(parent: int) -> None:
-    while os.getppid() == parent:
-        time.sleep(1)
-    os._exit(1)
+    return train_vocabulary(received(), config, seed)
 
 
 MAX_TEXT_CHARACTERS = 65_535  # offsets are uint16
@@ -306,7 +276,3 @@ def cumulate(counts: Sequence[int] | np.ndarray) -> np.ndarray:
     sums = np.zeros(len(counts) + 1, dtype=np.int64)
     np.cumsum(np.asarray(counts, np.int64), out=sums[1:])
     return sums
-
-
-if __name__ == "__main__":
-    main()

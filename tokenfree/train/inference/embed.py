@@ -16,6 +16,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 import torch
 
+from tokenfree.core.child import Link
 from tokenfree.core.errors import UserError, first_line
 from tokenfree.core.files import TEMPORARY, AnyPath
 from tokenfree.core.locks import HeldStorage, claimed
@@ -38,7 +39,7 @@ from tokenfree.train.inference.folder import (
     open_folder,
 )
 from tokenfree.train.inference.text_encoder import Encoded, TextEncoder, load_encoder
-from tokenfree.train.ray.child import Link, RayChild
+from tokenfree.train.ray.child import RayChild
 from tokenfree.train.torch_state import default_settings
 
 Pooling = Literal["mean", "cls", "cls_max", "pooled"]

@@ -26,6 +26,7 @@ from ray.train.backend import Backend
 from ray.train.torch import TorchConfig, TorchTrainer, get_device
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
+from tokenfree.core.child import Link
 from tokenfree.core.errors import JobError, UserError
 from tokenfree.core.machine import cores
 from tokenfree.core.own_code import working_directory_first
@@ -34,7 +35,6 @@ from tokenfree.core.signals import STOP_SIGNALS
 from tokenfree.core.storage import Storage
 from tokenfree.train.loop.stopping import Stop
 from tokenfree.train.loop.worker import Job, work
-from tokenfree.train.ray.child import Link
 from tokenfree.train.ray.cluster import (
     RayLost,
     Session,

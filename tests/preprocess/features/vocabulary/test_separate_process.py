@@ -1,10 +1,10 @@
 """Training a vocabulary in a separate process gives the same model, and ends with its parent."""
 
 import os
-import pickle
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -12,6 +12,7 @@ import pytest
 
 from tests.conftest import REPOSITORY
 from tests.preprocess.features.test_vocabulary import CORPUS, config_of
+from tokenfree.core.child import Child
 from tokenfree.core.errors import JobError, UserError
 from tokenfree.preprocess.features import vocabulary
 from tokenfree.preprocess.features.vocabulary import train_in_subprocess, train_vocabulary
@@ -74,13 +75,16 @@ def test_it_ends_with_the_process_that_waits_for_it(tmp_path: Path) -> None:
     assert not _lives(child)
 
 
-@pytest.mark.parametrize("sent", [0, 20, -1])
-def test_it_ends_quietly_if_the_texts_break_off(sent: int) -> None:
-    given = pickle.dumps((config_of("unigram-bytes"), 0, os.getpid())) + pickle.dumps("geese")
-    command = [sys.executable, "-P", "-m", vocabulary.__name__]
-    environment = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
-    done = subprocess.run(command, input=given[:sent], capture_output=True, env=environment)
-    assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
+def test_it_ends_quietly_if_the_texts_break_off() -> None:
+    with tempfile.TemporaryFile() as errors:
+        with Child(
+            f"{vocabulary.__name__}:train_on_messages", config_of("unigram-bytes"), 0, errors=errors
+        ) as child:
+            child.send("geese")
+            child._connection.close()
+            assert child._process.wait(60) == 0
+        errors.seek(0)
+        assert errors.read() == b""
 
 
 def _status(process: int | str) -> str:
