@@ -107,11 +107,10 @@ class Child:
         Yield None after `seconds` without a message.
         """
         while self._outcome is None:
-            if not self._connection.poll(seconds):
-                yield None
-                continue
             try:
-                kind, message = self._connection.recv()
+                kind, message = (
+                    self._connection.recv() if self._connection.poll(seconds) else (_MESSAGE, None)
+                )
             except (EOFError, OSError):
                 return
             if kind == _MESSAGE:

@@ -13,10 +13,7 @@ from tokenfree.workflows.terminal.results import breakdown_lines, context_line, 
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print the metrics, and what they say about the use of context.
-
-    Raises UserError if an argument is invalid.
-    """
+    """Print the metrics, and what they say about the use of context. Raises UserError if --data is missing."""
     if is_finetuned(args.run_folder):
         return _evaluate_task(args)
     data = data_of(args)
@@ -57,11 +54,8 @@ def _evaluate_windows(args: argparse.Namespace, data: Data) -> int:
         return 0
     metrics.pop("damaged", None)  # already reported as a warning
     by_group = {kind: metrics.pop(kind) for kind in ("languages", "scripts") if kind in metrics}
-    print("\n".join(metric_lines(metrics)))
-    line = context_line(metrics)
-    if line is not None:
-        print(line)
-    for line in breakdown_lines(**by_group) if by_group else ():
-        print(line)
+    breakdown = breakdown_lines(**by_group) if by_group else []
+    lines = [*metric_lines(metrics), context_line(metrics), *breakdown]
+    print("\n".join(line for line in lines if line is not None))
     print(next_command("report", *paths_of(data), args.run_folder, "--output", "report.html"))
     return 0

@@ -18,7 +18,6 @@ _AT_ONCE = 64  # number of texts per batch if input is not typed in a terminal
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print each text with its predictions as soon as they are ready."""
     return _predict_labels(args) if is_finetuned(args.run_folder) else _predict_masks(args)
 
 

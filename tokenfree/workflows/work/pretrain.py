@@ -33,8 +33,7 @@ def run(args: argparse.Namespace) -> int:
         print(f"recipe {args.recipe or args.output}: fits the data {' '.join(args.data)} and {workers_text}")
         print("".join(f"{line}\n" for line in _dry_run_lines(recipe, data, args)), end="")
         return 0
-    steps = args.extend_to or recipe.train.steps
-    with ProgressLine(steps=steps, verbosity=args.verbosity) as line:
+    with ProgressLine(steps=args.extend_to or recipe.train.steps, verbosity=args.verbosity) as line:
         for note in _notes(recipe, data):
             line.message(note)
         result = pretrain(
