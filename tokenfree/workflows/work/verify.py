@@ -30,11 +30,11 @@ def run(args: argparse.Namespace) -> int:
 
 def _verified(directory: str, names: list[str]) -> tuple[Mapping[str, Any], list[str]]:
     if MANIFEST not in names:  # on machines without torch, only data directories can be checked
-        from tokenfree.train.inference import embed
+        from tokenfree.train.inference import folder
         from tokenfree.train.runs import hashes
 
-        if embed.is_vectors_folder(names):
-            return _vectors(directory, embed.verify(directory))
+        if folder.is_vectors_folder(names):
+            return _vectors(directory, folder.verify(directory))
         if hashes.is_results_folder(names):
             return _results(directory, hashes.verify_folder(directory))
     return _data(directory)
