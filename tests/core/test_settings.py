@@ -2,17 +2,21 @@
 
 from dataclasses import FrozenInstanceError
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import pytest
+from pydantic import Field
 
 from tokenfree.core.errors import UserError
 from tokenfree.core.settings import (
+    DECIDES_RUNS,
+    OPERATIONAL,
     PathText,
     Slot,
     build,
     draft,
     fingerprint,
+    marked_keys,
     merge,
     nest,
     override,
@@ -135,6 +139,37 @@ def test_a_slot_lists_the_files_that_have_a_config() -> None:
     names = Slot("tokenfree.train.model.attention", "full").names()
     assert {"full", "multi_scale"} <= set(names)
     assert "scales" not in names  # a helper file without a Config
+
+
+@settings
+class Water:
+    depth: Annotated[int, Field(ge=1), OPERATIONAL] = 2
+    fish: int = 3
+
+
+@settings
+class Park:
+    pond: Water = Water()
+    lake: Annotated[Water, DECIDES_RUNS] = Water()
+    embedder: Annotated[Any, Slot("tokenfree.train.model.embedders", "codepoint_hash")] = Water()
+    gates: Annotated[int | None, OPERATIONAL, DECIDES_RUNS] = None
+
+
+def test_marked_keys_are_found_in_nested_settings_and_parts() -> None:
+    assert list(marked_keys(Park(), OPERATIONAL)) == ["pond.depth", "lake.depth", "embedder.depth", "gates"]
+    assert list(marked_keys(Park(), DECIDES_RUNS)) == ["lake", "gates"]
+
+
+def test_marked_settings_are_built_and_overridden_like_others() -> None:
+    mapping, lost = override(Park, {"lake": {"depth": 4}}, {"lake": {"fish": 5}})
+    assert build(Park, mapping, source="r").lake == Water(depth=4, fish=5)
+    assert lost == []
+    assert draft(Park, {"lake": {"fsh": 1}}).problems == (
+        "there is no key 'lake.fsh' (did you mean 'fish'?)",
+    )
+    assert draft(Park, {"lake": {"depth": 0}}).problems == (
+        "lake.depth: should be greater than or equal to 1, not 0",
+    )
 
 
 @settings

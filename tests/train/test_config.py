@@ -6,13 +6,21 @@ from typing import Any
 import pytest
 
 from tokenfree.core.errors import UserError
-from tokenfree.core.settings import build, draft, merge
+from tokenfree.core.settings import OPERATIONAL, build, draft, marked_keys, merge
 from tokenfree.preprocess.dataset.manifest import DatasetSplit, load_manifest, load_vocabulary
 from tokenfree.preprocess.features.vocabulary import Vocabulary
-from tokenfree.train.config import PretrainRecipe, check
+from tokenfree.train.config import FinetuneRecipe, PretrainRecipe, check
 from tokenfree.workflows.api import Recipe
 
 MakeRecipe = Callable[..., PretrainRecipe]
+
+
+def test_operational_settings_are_those_of_a_run() -> None:
+    keys = set(marked_keys(PretrainRecipe(), OPERATIONAL))
+    assert {"train.device", "train.micro_batch", "train.check_shards"} <= keys
+    assert not {"train.steps", "train.global_batch", "train.seed", "train.precision"} & keys
+    # FinetuneTrainConfig overrides fields, and keeps their marks.
+    assert set(marked_keys(FinetuneRecipe(), OPERATIONAL)) == keys - {"train.check_shards"}
 
 
 def test_a_fitting_recipe(corpus: str, make_recipe: MakeRecipe) -> None:

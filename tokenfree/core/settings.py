@@ -70,6 +70,10 @@ PathText = Annotated[
     str, BeforeValidator(lambda value: expand_home(value) if isinstance(value, str | os.PathLike) else value)
 ]
 NonNegative = Annotated[int, Field(ge=0)]
+# The following are marks of fields, given in `Annotated`. An operational setting changes how a job or run is
+# done, but not its result (except rounding, and what happens after a failure). It may change on resuming.
+OPERATIONAL = "operational"
+DECIDES_RUNS = "decides runs"  # the setting changes the sorted runs of preprocessing
 
 
 @dataclass_transform(frozen_default=True, kw_only_default=True)
@@ -150,9 +154,24 @@ def slot_of(hint: Any) -> Slot | None:
     )
 
 
+def without_annotations(hint: Any) -> Any:
+    return get_args(hint)[0] if get_origin(hint) is Annotated else hint
+
+
 def part(slot: Slot) -> Any:
     """Return a dataclass field for a slot. Its default is the `Config` of the slot's default variant."""
     return dataclasses.field(default_factory=lambda: slot.config_class(slot.default)())
+
+
+def marked_keys(config: Any, mark: str, prefix: str = "") -> Iterator[str]:
+    """Yield the dotted keys of settings that have a mark. A class that overrides a field must repeat its marks."""
+    hints = get_type_hints(type(config), include_extras=True)
+    for field in dataclasses.fields(config):
+        key, value = prefix + field.name, getattr(config, field.name)
+        if mark in getattr(hints[field.name], "__metadata__", ()):
+            yield key
+        elif dataclasses.is_dataclass(value):
+            yield from marked_keys(value, mark, f"{key}.")
 
 
 def build(cls: type[T], mapping: Mapping[str, Any], *, source: str) -> T:
@@ -233,7 +252,7 @@ def override(
     )
     for key, value in over.items():
         old, new = ({"name": entry} if isinstance(entry, str) else entry for entry in (base.get(key), value))
-        hint, slot = hints.get(key), slot_of(hints.get(key))
+        hint, slot = without_annotations(hints.get(key)), slot_of(hints.get(key))
         if not isinstance(old, Mapping) or not isinstance(new, Mapping):
             continue
         if slot is not None:
@@ -315,8 +334,11 @@ def _keys_at(cls: Any, mapping: Any, path: Path) -> list[str]:
         else:
             return []
         mapping, slot = mapping[key], slot_of(hint)
-        cls = hint if slot is None else slot.config_class(mapping.get("name", slot.default))
-        cls = get_args(cls)[0] if get_origin(cls) is Annotated else cls
+        cls = (
+            without_annotations(hint)
+            if slot is None
+            else slot.config_class(mapping.get("name", slot.default))
+        )
     return [field.name for field in dataclasses.fields(cls)] if dataclasses.is_dataclass(cls) else []
 
 

@@ -5,11 +5,12 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field
 
-from tokenfree.core.settings import PathText, settings
+from tokenfree.core.settings import DECIDES_RUNS, OPERATIONAL, PathText, settings
 from tokenfree.preprocess.records import COLUMN_TYPES
 from tokenfree.preprocess.text.characters import SCRIPTS
 
 COLUMNS = tuple(COLUMN_TYPES)
+INPUT = "input"  # mark of settings that say where inputs lie; jobs compare the content of inputs instead
 
 
 def _check_column(name: str) -> str:
@@ -136,21 +137,21 @@ class PreprocessConfig:
         seed: seed of the vocabulary's training.
     """
 
-    wikipedia: tuple[PathText, ...] = ()
-    books: tuple[PathText, ...] = ()
-    hf_dataset: tuple[PathText, ...] = ()
-    text_column: str = "text"
-    id_column: str = "id"
-    language_column: str = "language"
-    language: str | None = None
-    namespaces: tuple[int, ...] = (0,)
+    wikipedia: Annotated[tuple[PathText, ...], INPUT] = ()
+    books: Annotated[tuple[PathText, ...], INPUT] = ()
+    hf_dataset: Annotated[tuple[PathText, ...], INPUT] = ()
+    text_column: Annotated[str, DECIDES_RUNS] = "text"
+    id_column: Annotated[str, DECIDES_RUNS] = "id"
+    language_column: Annotated[str, DECIDES_RUNS] = "language"
+    language: Annotated[str | None, DECIDES_RUNS] = None
+    namespaces: Annotated[tuple[int, ...], DECIDES_RUNS] = (0,)
     window: WindowConfig = WindowConfig()
     vocabulary: VocabularyConfig = VocabularyConfig()
-    filters: FilterConfig = FilterConfig()
-    near_duplicates: NearDuplicateConfig = NearDuplicateConfig()
+    filters: Annotated[FilterConfig, DECIDES_RUNS] = FilterConfig()
+    near_duplicates: Annotated[NearDuplicateConfig, DECIDES_RUNS] = NearDuplicateConfig()
     columns: tuple[Column, ...] = COLUMNS
     shards: Annotated[int, Field(ge=1, le=99_999)] | None = None
     shard_characters: Annotated[int, Field(ge=1000)] = 64_000_000
-    split_bytes: Annotated[int, Field(ge=1000)] = 32 * 1024 * 1024
-    validation_fraction: Annotated[float, Field(ge=0, lt=1)] = 0.05
+    split_bytes: Annotated[int, Field(ge=1000), OPERATIONAL] = 32 * 1024 * 1024
+    validation_fraction: Annotated[float, Field(ge=0, lt=1), DECIDES_RUNS] = 0.05
     seed: int = 0

@@ -14,7 +14,7 @@ from pydantic import Field
 from tokenfree.core.errors import UserError
 from tokenfree.core.machine import GIB, machine_memory
 from tokenfree.core.ray_access import named_cluster
-from tokenfree.core.settings import Slot, flatten, part, settings, to_mapping
+from tokenfree.core.settings import OPERATIONAL, Positive, Slot, flatten, part, settings, to_mapping
 from tokenfree.preprocess.dataset.manifest import Manifest
 from tokenfree.preprocess.features.vocabulary import Vocabulary
 from tokenfree.preprocess.text.specials import NUM_SUBWORD_SPECIALS
@@ -76,7 +76,7 @@ class LoopConfig:
 
     steps: Annotated[int, Field(ge=1)] = 1000
     global_batch: Annotated[int, Field(ge=1)] = 32
-    micro_batch: Annotated[int, Field(ge=1)] | None = None
+    micro_batch: Annotated[Positive | None, OPERATIONAL] = None
     length: Annotated[int, Field(ge=8)] = 2048
     seed: Annotated[int, Field(ge=0)] = 0
     optimizer: Annotated[Any, OPTIMIZER] = part(OPTIMIZER)
@@ -87,22 +87,22 @@ class LoopConfig:
     clip_norm: Annotated[float, Field(gt=0)] = 1.0
     precision: Literal["float32", "bfloat16", "auto"] = "float32"
     ema_decay: Annotated[float, Field(gt=0, lt=1)] | None = None
-    parallel: Literal["ddp", "fsdp"] = "ddp"
+    parallel: Annotated[Literal["ddp", "fsdp"], OPERATIONAL] = "ddp"
     compile: bool | None = None
-    checkpoint_activations: bool = False
-    on_nan: Literal["stop", "roll_back"] = "stop"
-    on_spike: Literal["go_on", "stop", "roll_back"] = "go_on"
-    spike_deviations: Annotated[float, Field(gt=0)] = 10.0
-    spike_window: Annotated[int, Field(ge=2)] = 100
-    max_roll_backs: Annotated[int, Field(ge=0)] = 10
-    checkpoint_every_steps: Annotated[int, Field(ge=1)] = 1000
-    checkpoint_every_seconds: Annotated[float, Field(gt=0)] | None = 600
-    keep_checkpoints: Annotated[int, Field(ge=1)] = 3
+    checkpoint_activations: Annotated[bool, OPERATIONAL] = False
+    on_nan: Annotated[Literal["stop", "roll_back"], OPERATIONAL] = "stop"
+    on_spike: Annotated[Literal["go_on", "stop", "roll_back"], OPERATIONAL] = "go_on"
+    spike_deviations: Annotated[float, Field(gt=0), OPERATIONAL] = 10.0
+    spike_window: Annotated[int, Field(ge=2), OPERATIONAL] = 100
+    max_roll_backs: Annotated[int, Field(ge=0), OPERATIONAL] = 10
+    checkpoint_every_steps: Annotated[int, Field(ge=1), OPERATIONAL] = 1000
+    checkpoint_every_seconds: Annotated[Annotated[float, Field(gt=0)] | None, OPERATIONAL] = 600
+    keep_checkpoints: Annotated[int, Field(ge=1), OPERATIONAL] = 3
     validate_every_steps: Annotated[int, Field(ge=1)] = 500
-    threads: Annotated[int, Field(ge=1, le=1024)] | None = None
-    device: Literal["auto", "cpu", "cuda"] = "auto"
-    max_restarts: Annotated[int, Field(ge=0)] = 20
-    log_to: tuple[Literal["wandb", "mlflow"], ...] = ()
+    threads: Annotated[Annotated[int, Field(ge=1, le=1024)] | None, OPERATIONAL] = None
+    device: Annotated[Literal["auto", "cpu", "cuda"], OPERATIONAL] = "auto"
+    max_restarts: Annotated[int, Field(ge=0), OPERATIONAL] = 20
+    log_to: Annotated[tuple[Literal["wandb", "mlflow"], ...], OPERATIONAL] = ()
 
 
 @settings
@@ -120,7 +120,7 @@ class TrainConfig(LoopConfig):
 
     smoothing: Annotated[float, Field(ge=0, le=1)] = 0.7
     streams: Annotated[int, Field(ge=1)] = 4
-    check_shards: bool = True
+    check_shards: Annotated[bool, OPERATIONAL] = True
     validation_windows: Annotated[int, Field(ge=1)] = 256
 
 
@@ -131,18 +131,8 @@ class FinetuneTrainConfig(LoopConfig):
     learning_rate: Annotated[float, Field(gt=0)] = 1e-4
     warmup: Annotated[float, Field(ge=0, le=1)] = 0.1
     compile: bool | None = False
-    keep_checkpoints: Annotated[int, Field(ge=1)] = 1
+    keep_checkpoints: Annotated[int, Field(ge=1), OPERATIONAL] = 1
     validate_every_steps: Annotated[int, Field(ge=1)] = 100
-
-
-# Settings that change how a run is done, but not its result (except rounding, and what happens after a
-# failure). They may change when a run is resumed.
-OPERATIONAL = frozenset(
-    f"train.{key}"
-    for key in ("micro_batch", "parallel", "checkpoint_activations", "on_nan", "on_spike", "spike_deviations",
-                "spike_window", "max_roll_backs", "checkpoint_every_steps", "checkpoint_every_seconds",
-                "keep_checkpoints", "threads", "device", "max_restarts", "log_to", "check_shards")
-)  # fmt: skip
 
 
 @settings

@@ -6,7 +6,7 @@ from typing import Any
 from pydantic import TypeAdapter
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 
-from tokenfree.workflows.recipes.keys import BASE, attributes
+from tokenfree.workflows.recipes.keys import BASE, text_of
 from tokenfree.workflows.recipes.kinds import KINDS, RecipeKind
 from tools import REPOSITORY
 
@@ -19,14 +19,9 @@ class _Schema(GenerateJsonSchema):
 
     def dataclass_schema(self, schema: Any) -> JsonSchemaValue:
         made = super().dataclass_schema(schema)
-        meanings = {
-            name: text
-            for each in reversed(schema["cls"].__mro__)
-            for name, text in attributes(each.__doc__ or "").items()
-        }
         for name, value in made["properties"].items():
             value.pop("title", None)
-            value["description"] = meanings.get(name, "")
+            value["description"] = text_of(schema["cls"], name)
         return {"type": "object", "properties": made["properties"], "additionalProperties": False}
 
     def function_plain_schema(self, schema: Any) -> JsonSchemaValue:

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from tokenfree.core.errors import UserError
-from tokenfree.core.settings import build, to_mapping
+from tokenfree.core.settings import OPERATIONAL, build, marked_keys, to_mapping
 from tokenfree.train.config import PretrainRecipe
 from tokenfree.train.sweep.recipe import SweepRecipe, check_space, space_problems
 
@@ -16,6 +16,10 @@ def make(**over: Any) -> SweepRecipe:
         "space": {"train.seed": {"integer": [0, 9]}, "train.learning_rate": {"uniform": [0.1, 0.2]}},
     }
     return build(SweepRecipe, {**mapping, **over}, source="test")
+
+
+def test_only_concurrent_is_operational() -> None:
+    assert list(marked_keys(make(), OPERATIONAL)) == ["concurrent"]
 
 
 def test_a_knob_is_of_one_kind() -> None:

@@ -1,8 +1,10 @@
 """The list of keys: complete, and explained."""
 
 import ast
+import importlib
 from collections.abc import Iterator
 from dataclasses import MISSING, fields
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import pytest
@@ -19,6 +21,7 @@ from tokenfree.workflows.recipes.keys import (
     attributes,
     described,
     keys_with_prefix,
+    text_of,
 )
 from tokenfree.workflows.recipes.kinds import KINDS, PRETRAINING, SWEEP, RecipeKind
 
@@ -47,6 +50,14 @@ def test_every_key_says_in_the_docstring_what_it_means(kind: RecipeKind) -> None
     assert len(keys) > 20
     assert [key.name for key in keys if not key.meaning.endswith(".")] == []
     assert [group.name for group in kind.groups() if not group.meaning.strip(".")] == []
+
+
+def test_every_field_of_settings_has_a_text() -> None:
+    for where, node in settings_classes():
+        module = ".".join(Path(where.partition(" ")[0]).with_suffix("").parts)
+        cls = getattr(importlib.import_module(f"tokenfree.{module}"), node.name)
+        names = {field.name for field in fields(cls)} - {"name"}  # the name of a part is a key of its slot
+        assert [name for name in names if not text_of(cls, name).endswith(".")] == [], where
 
 
 def test_no_docstring_tells_of_a_field_that_is_not_there() -> None:

@@ -13,9 +13,19 @@ from typing import Any
 from tokenfree.core.errors import UserError
 from tokenfree.core.files import TEMPORARY
 from tokenfree.core.locks import LOCK
-from tokenfree.core.settings import build, flatten, merge, nest, to_mapping, value_at
+from tokenfree.core.settings import (
+    DECIDES_RUNS,
+    OPERATIONAL,
+    build,
+    flatten,
+    marked_keys,
+    merge,
+    nest,
+    to_mapping,
+    value_at,
+)
 from tokenfree.core.storage import Storage, check_is_stored
-from tokenfree.preprocess.config import PreprocessConfig
+from tokenfree.preprocess.config import INPUT, PreprocessConfig
 from tokenfree.preprocess.dataset.manifest import (
     MANIFEST,
     Manifest,
@@ -29,13 +39,6 @@ from tokenfree.preprocess.sources.files import InputFile
 from tokenfree.preprocess.sources.splits import Inputs, hash_input, plan_splits
 
 FORMAT = 3  # version of the files under _work/
-INPUT_FIELDS = ("wikipedia", "books", "hf_dataset")  # where inputs lie; their content is compared instead
-CUT_FIELDS = ("split_bytes",)  # how the work is cut, which decides no byte of a shard
-# Settings that decide the runs.
-READING_FIELDS = (
-    *("language", "text_column", "id_column", "language_column"),
-    *("namespaces", "filters", "near_duplicates", "validation_fraction"),
-)
 # Keys that were added after the release of 0.3. A job or directory that lacks one keeps its earlier value,
 # which is the default or, where that has changed, the one of EARLIER_VALUES.
 LATER_FIELDS: tuple[str, ...] = ()
@@ -64,8 +67,12 @@ def identity(config: PreprocessConfig, inputs: Iterable[InputFile]) -> dict[str,
 
 def reading_identity(job_identity: Mapping[str, Any]) -> dict[str, Any]:
     """Return the part of a job's identity that decides a sorted run, together with an input split."""
-    config = {name: job_identity["config"][name] for name in READING_FIELDS if name in job_identity["config"]}
-    return {"format": job_identity["format"], "config": config, "versions": job_identity["versions"]}
+    config, names = job_identity["config"], marked_keys(PreprocessConfig(), DECIDES_RUNS)
+    return {
+        "format": job_identity["format"],
+        "config": {name: config[name] for name in names if name in config},
+        "versions": job_identity["versions"],
+    }
 
 
 def manifest_config(manifest: Manifest) -> dict[str, Any]:
@@ -80,7 +87,7 @@ def manifest_config(manifest: Manifest) -> dict[str, Any]:
 def portable_config(config: PreprocessConfig) -> dict[str, Any]:
     """Return the resolved config for the manifest, with names for paths, so it is the same wherever inputs lie."""
     settings = to_mapping(config)
-    for name in INPUT_FIELDS:
+    for name in marked_keys(config, INPUT):
         settings[name] = sorted(map(portable_name, settings[name]))
     if config.vocabulary.model is not None:
         settings["vocabulary"]["model"] = portable_name(config.vocabulary.model)
@@ -143,9 +150,8 @@ def refuse(storage: Storage, verb: str, differences: Sequence[str]) -> None:
 
 
 def _content(config: PreprocessConfig, model_sha256: str | None) -> dict[str, Any]:
-    settings = {
-        key: value for key, value in to_mapping(config).items() if key not in (*INPUT_FIELDS, *CUT_FIELDS)
-    }
+    excluded = {*marked_keys(config, INPUT), *marked_keys(config, OPERATIONAL)}
+    settings = {key: value for key, value in to_mapping(config).items() if key not in excluded}
     settings["columns"] = sorted(settings["columns"])
     settings["namespaces"] = sorted(settings["namespaces"])
     settings["vocabulary"]["model"] = model_sha256

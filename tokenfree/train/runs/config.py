@@ -17,10 +17,10 @@ from typing_extensions import TypedDict
 from tokenfree.core import own_code
 from tokenfree.core.errors import UserError
 from tokenfree.core.files import AnyPath, is_half_written, write_atomically
-from tokenfree.core.settings import build, flatten, to_mapping
+from tokenfree.core.settings import OPERATIONAL, build, flatten, marked_keys, to_mapping
 from tokenfree.core.storage import Storage
 from tokenfree.core.stored_files import OPEN, StoredFile, check_finished, rewriting
-from tokenfree.train.config import OPERATIONAL, FinetuneRecipe, PretrainRecipe, R
+from tokenfree.train.config import FinetuneRecipe, PretrainRecipe, R
 from tokenfree.train.data.mixture import Data, Mixture, as_data
 
 CONFIG_NAME, RESULT_NAME, METRICS_NAME, EVENTS_NAME = (
@@ -316,8 +316,9 @@ def _compare(previous: RunConfig[R], now: RunConfig[R], name: str) -> None:
             f"{name} and another --output"
         )
     old, new = (dict(flatten(to_mapping(config.recipe))) for config in (previous, now))
+    operational = {key for config in (previous, now) for key in marked_keys(config.recipe, OPERATIONAL)}
     keys = [
-        key for key in dict.fromkeys([*old, *new]) if old.get(key) != new.get(key) and key not in OPERATIONAL
+        key for key in dict.fromkeys([*old, *new]) if old.get(key) != new.get(key) and key not in operational
     ]
     differences = [f"{key} is {new.get(key)!r}, was {old.get(key)!r}" for key in keys]
     if previous.manifest != now.manifest:

@@ -11,7 +11,19 @@ from pydantic import Field
 
 from tokenfree.core import own_code
 from tokenfree.core.errors import UserError
-from tokenfree.core.settings import Slot, build, draft, merge, nest, part, settings, to_mapping, value_at
+from tokenfree.core.settings import (
+    OPERATIONAL,
+    Positive,
+    Slot,
+    build,
+    draft,
+    merge,
+    nest,
+    part,
+    settings,
+    to_mapping,
+    value_at,
+)
 from tokenfree.core.settings_errors import nearest_hint
 from tokenfree.train.config import FinetuneRecipe, PretrainRecipe, Recipe
 
@@ -346,7 +358,7 @@ class SweepRecipe:
     budget: Budget = Budget(steps=100)
     reports: Annotated[int, Field(ge=1)] = 5
     gpus_per_worker: Annotated[float, Field(ge=0)] | None = None
-    concurrent: Annotated[int, Field(ge=1)] | None = None
+    concurrent: Annotated[Positive | None, OPERATIONAL] = None
     seed: Annotated[int, Field(ge=0)] = 0
 
     @property

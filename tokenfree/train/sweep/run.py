@@ -27,7 +27,7 @@ from tqdm import tqdm
 from tokenfree.core import own_code
 from tokenfree.core.errors import JobError, UserError
 from tokenfree.core.files import AnyPath, absolute_path, expand_home, is_half_written, lock, write_atomically
-from tokenfree.core.settings import build, fingerprint, merge, to_mapping
+from tokenfree.core.settings import OPERATIONAL, build, fingerprint, marked_keys, merge, to_mapping
 from tokenfree.core.storage import Storage
 from tokenfree.core.stored_files import HASHES, check_finished
 from tokenfree.preprocess.dataset.manifest import MODEL
@@ -60,7 +60,6 @@ from tokenfree.train.torch_state import default_settings
 SWEEP = "sweep.yaml"
 ERRORS = "standard_error.txt"  # standard error of Ray after a part of it was lost
 _LEADER = "tokenfree.train.sweep.tune:run_trials"  # by name, because importing Ray takes seconds
-_OPERATIONAL = frozenset({"concurrent"})  # may differ when a sweep resumes
 logger = logging.getLogger("tokenfree")
 
 
@@ -198,7 +197,8 @@ def _claim(folder: Path, sweep: SweepRecipe, subject: Subject) -> None:
 
     Raises UserError if it holds another sweep or other files.
     """
-    mapping = {key: value for key, value in asdict(sweep).items() if key not in _OPERATIONAL}
+    operational = set(marked_keys(sweep, OPERATIONAL))
+    mapping = {key: value for key, value in asdict(sweep).items() if key not in operational}
     marks = {"sweep": fingerprint(mapping), "data": subject.content}
     path = folder / SWEEP
     if path.exists():

@@ -85,25 +85,25 @@ def attributes(docstring: str) -> dict[str, str]:
 
 def _groups(settings: type, defaults: Any, name: str, part: str | None) -> Iterator[KeyGroup]:
     """Yield the group of a class and of the classes inside it. `defaults` is the class, or an instance of it."""
-    from tokenfree.core.settings import slot_of
+    from tokenfree.core.settings import slot_of, without_annotations
 
     hints, prefix = get_type_hints(settings, include_extras=True), f"{name}." if name else ""
     keys: list[Key] = []
     inner: list[KeyGroup] = []
     for field in dataclasses.fields(settings):
         hint, key = hints[field.name], prefix + field.name
-        default, meaning = _default(field, defaults), _meaning(settings, field.name)
+        bare = without_annotations(hint)
+        default, meaning = _default(field, defaults), text_of(settings, field.name)
         slot = slot_of(hint)
         if slot is not None:
             parts = {variant: slot.config_class(variant) for variant in slot.names()}
             keys.append(Key(f"{key}.name", " | ".join(parts), slot.default, meaning))
             for its_name, its_settings in parts.items():
                 inner += _groups(its_settings, its_settings, key, its_name)
-        elif dataclasses.is_dataclass(hint) and isinstance(hint, type):
-            inner += _groups(hint, hint if default is dataclasses.MISSING else default, key, None)
+        elif dataclasses.is_dataclass(bare) and isinstance(bare, type):
+            inner += _groups(bare, bare if default is dataclasses.MISSING else default, key, None)
         elif field.name != "name" or part is None:  # the name of a part is a key of its slot
             keys.append(Key(key, described(hint), _shown(default), meaning))
-            bare = get_args(hint)[0] if get_origin(hint) is Annotated else hint
             values = next(
                 (argument for argument in get_args(bare) if dataclasses.is_dataclass(argument)), None
             )
@@ -122,7 +122,8 @@ def _default(field: dataclasses.Field[Any], defaults: Any) -> Any:
     return field.default
 
 
-def _meaning(settings: type, field: str) -> str:
+def text_of(settings: type, field: str) -> str:
+    """Return the text of a field in the docstring of its class or of the nearest base that has one, or ""."""
     texts = (attributes(base.__doc__ or "").get(field) for base in settings.__mro__)
     return next(filter(None, texts), "")
 
