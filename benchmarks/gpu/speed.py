@@ -104,6 +104,7 @@ class Setup:
 
     def compile_options(self) -> dict[str, Any]:
         if self.check:
+            # One part is built as on a GPU, which takes minutes on a CPU.
             return {"backend": "inductor" if self.model == "bert" else "aot_eager"}
         return {} if self.mode is None else {"mode": self.mode}
 
@@ -141,48 +142,33 @@ def parts(check: bool) -> list[Part]:
         options |= {"micro_batch": 2} if check else {}
         return Part(name, asdict(Setup(model, changes=changes, check=check, **options)), gigabytes)
 
-    narrow = "narrow residuals"
     whole: dict[str, Any] = {"compiled": "whole"}
     graphs = {**whole, "mode": "reduce-overhead"}
     in_parts: dict[str, Any] = {"compiled": "parts"}
     return [
         part("canine", CANINE, gigabytes=17),
-        part("canine compiled", CANINE, **whole),
-        part("canine narrow", CANINE, narrow, **whole, profile=True),
-        part("canine narrow graphs", CANINE, narrow, **graphs, profile=True, gigabytes=18),
-        part("fast narrow graphs", FAST, narrow, **graphs, gigabytes=20),
-        part(
-            "fast explicit graphs", FAST, narrow, "explicit attention", **graphs, profile=True, gigabytes=30
-        ),
-        part("canine narrow 64", CANINE, narrow, **whole, micro_batch=64, gigabytes=22),
-        part("canine narrow 128", CANINE, narrow, **whole, micro_batch=128, gigabytes=42),
-        part("transformers compiled", "transformers", **whole, gigabytes=33),
-        part("fast flex", FAST, "no attention dropout", "flex attention", **in_parts, gigabytes=20),
-        part("canine narrow graphs 128", CANINE, narrow, **graphs, micro_batch=128, gigabytes=50),
-        part("fast explicit 64", FAST, narrow, "explicit attention", **whole, micro_batch=64, gigabytes=45),
-        part(
-            "canine narrow joint 64",
-            CANINE,
-            narrow,
-            "joint projections",
-            **whole,
-            micro_batch=64,
-            gigabytes=24,
-        ),
+        part("canine compiled", CANINE, **whole, profile=True),
         part("fast", FAST, gigabytes=24),
+        part("fast compiled", FAST, **whole, gigabytes=20, profile=True),
+        part("transformers compiled", "transformers", **whole, gigabytes=33),
+        part("canine 128", CANINE, **whole, micro_batch=128, gigabytes=42),
+        part("canine joint projections", CANINE, "joint projections", **whole),
+        part("canine product convolution", CANINE, "product convolution", **whole),
+        part("canine graphs", CANINE, **graphs),
+        part("fast explicit attention", FAST, "explicit attention", **whole, gigabytes=30),
+        part("fast product convolution", FAST, "product convolution", **whole, gigabytes=22),
         part("bert compiled", "bert", **whole),
         part("transformers", "transformers", gigabytes=46),
-        part("canine in parts", CANINE, **in_parts, profile=True),
-        part("fast in parts", FAST, **in_parts, gigabytes=20, profile=True),
-        part("joint projections", CANINE, "joint projections", **in_parts),
-        part("product convolution", CANINE, "product convolution", **in_parts),
-        part("cuDNN attention", CANINE, "cuDNN attention", **in_parts),
-        part("fast product convolution", FAST, "product convolution", **in_parts, gigabytes=20),
+        part("canine 64", CANINE, **whole, micro_batch=64, gigabytes=22),
+        part("fast 128", FAST, **whole, micro_batch=128, gigabytes=60),
+        part("canine 16", CANINE, **whole, micro_batch=16),
+        part("canine in parts", CANINE, **in_parts),
         part("fast without dropout", FAST, "no attention dropout", **in_parts, gigabytes=20),
+        part("fast flex", FAST, "no attention dropout", "flex attention", **in_parts, gigabytes=20),
+        part("cuDNN attention", CANINE, "cuDNN attention", **whole),
         part("chunked loss", CANINE, "chunked loss", gigabytes=17),
-        part("graphs in parts", CANINE, compiled="parts", mode="reduce-overhead"),
-        part("fused AdamW", CANINE, **in_parts, optimizer="adamw"),
-        part("pinned input", CANINE, "pinned input", **in_parts),
+        part("fused AdamW", CANINE, **whole, optimizer="adamw"),
+        part("pinned input", CANINE, "pinned input", **whole),
     ]
 
 

@@ -1,3 +1,4 @@
+# pyright: reportAttributeAccessIssue=false, reportArgumentType=false, reportCallIssue=false
 """Other ways to compute a training step, each with the same result. `speed.py` compares them on a GPU.
 
 A variant changes the classes and functions of this process. Those that win move into the models.
@@ -52,16 +53,6 @@ def compile_parts(task: ModelWithHead, **options: Any) -> None:
 
 
 COMPILED = {"whole": compile_all, "parts": compile_parts}
-
-
-def narrow_residuals(task: ModelWithHead) -> None:
-    """Keep the vectors between layers in the dtype of products: a LayerNorm computes in float32 and stores bfloat16."""
-
-    def forward(norm: nn.LayerNorm, input: Tensor) -> Tensor:
-        y = F.layer_norm(input.float(), norm.normalized_shape, norm.weight, norm.bias, norm.eps)
-        return cast_for_products(y)
-
-    nn.LayerNorm.forward = forward
 
 
 def explicit_attention(task: ModelWithHead) -> None:
@@ -265,7 +256,6 @@ def pinned_input(task: ModelWithHead) -> None:
 
 
 CHANGES: dict[str, Change] = {
-    "narrow residuals": narrow_residuals,
     "joint projections": joint_projections,
     "product convolution": product_convolution,
     "chunked loss": chunked_loss,

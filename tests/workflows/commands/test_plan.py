@@ -30,15 +30,15 @@ def test_gpus_by_formula(capsys: pytest.CaptureFixture[str]) -> None:
     apart = plan(capsys, "canine-s-tiny", "--gpus", "4", "--nodes", "2", "--gpu", "a100")
     assert apart["exchange_seconds"] == pytest.approx(24 * four["exchange_seconds"])
     assert any("NVIDIA's data sheet of the A100" in line for line in apart["assumed"])
-    assert any("without train.compile" in line for line in apart["assumed"])
-    assert not any("without train.compile" in line for line in four["assumed"])
+    assert any("a compiled model on an H200" in line for line in apart["assumed"])
+    assert not any("a compiled model on an H200" in line for line in four["assumed"])
 
 
 def test_lines_say_what_is_assumed_and_fit_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["plan", "canine-s-base", "--gpus", "8", "--gpu", "l4", "--train.micro_batch", "64"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "canine-s-base on 8 x l4: an estimate"
-    assert any(line.startswith("assumed   20% of the peak (an H100 without train.compile") for line in lines)
+    assert any(line.startswith("assumed   30% of the peak (a compiled model on an H200") for line in lines)
     assert any("more than a device of 24.0 GB holds: lower train.micro_batch" in line for line in lines)
     assert "money     give --price, of a device for an hour" in lines
     assert max(map(len, lines)) <= 95

@@ -42,7 +42,7 @@ def _plan(recipe: PretrainRecipe, work: Work, args: argparse.Namespace, *, has_d
     hours = planning.run_seconds(train, step, example) * args.gpus / 3600
     encoder = step_memory(recipe.model, train.length, examples, recipe.objective.max_predictions)
     memory = planning.device_memory(train, work, encoder, examples, args.gpus)
-    utilisation_source = "given" if args.utilisation else "an H100 without train.compile; give --utilisation"
+    utilisation_source = "given" if args.utilisation else "a compiled model on an H200; give --utilisation"
     assumed = [
         f"{utilisation:.0%} of the peak ({utilisation_source})",
         f"peak {gpu.peak(train.precision) / 1e12:,.4g} TFLOP/s in {train.precision}: {gpu.source}",
