@@ -75,7 +75,8 @@ def __getattr__(name: str) -> Any:
 
         return version_of("tokenfree")
     if name not in _HOMES:
-        module = sys.modules[__name__]  # with it, Python names the nearest attribute
+        # With it, Python names the nearest attribute.
+        module = sys.modules[__name__]
         raise AttributeError(f"module 'tokenfree' has no attribute {name!r}", name=name, obj=module)
     try:
         return getattr(importlib.import_module(_HOMES[name]), name)

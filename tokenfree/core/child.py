@@ -66,7 +66,8 @@ class Child:
         errors: IO[bytes] | None = None,
     ) -> None:
         self._connection, there = multiprocessing.Pipe()
-        script = getattr(sys.modules["__main__"], "__file__", None)  # Ray looks for modules next to it
+        # Ray looks for modules next to it.
+        script = getattr(sys.modules["__main__"], "__file__", None)
         code = [f"__file__ = {script!r}"] if script is not None else []
         code += [
             f"import sys; sys.path[:], sys.argv = {sys.path!r}, {sys.argv!r}",
@@ -82,7 +83,8 @@ class Child:
                 start_new_session=True,
             )
         self.send((function, arguments))
-        self._outcome: tuple[Any, str | None] | None = None  # a value or error, and the traceback of an error
+        # A value or error, and the traceback of an error.
+        self._outcome: tuple[Any, str | None] | None = None
 
     def __enter__(self) -> Self:
         return self
@@ -92,7 +94,8 @@ class Child:
             self._process.kill()
         self._process.wait()
         self._connection.close()
-        for process in psutil.process_iter():  # they stay in the session when their parent ends
+        # They stay in the session when their parent ends.
+        for process in psutil.process_iter():
             with contextlib.suppress(OSError, psutil.NoSuchProcess):
                 if os.getsid(process.pid) == self._process.pid:
                     process.kill()
@@ -131,10 +134,12 @@ class Child:
 
 
 def main(descriptor: int) -> None:
-    for kind in OF_GROUPS:  # the command decides when its child stops; processes of Ray inherit this
+    # The command decides when its child stops; processes of Ray inherit this.
+    for kind in OF_GROUPS:
         signal.signal(kind, signal.SIG_IGN)
     connection = Connection(descriptor)
-    with contextlib.suppress(EOFError, OSError):  # the other process has ended
+    # The other process has ended.
+    with contextlib.suppress(EOFError, OSError):
         function, arguments = connection.recv()
         there = None
         try:

@@ -106,7 +106,8 @@ class PrintableStream(_TerminalStream):
         return len(text)
 
 
-_NOT_UTF8 = re.compile("[\ud800-\udfff]")  # Python uses these for bytes of a path that are not UTF-8
+# Python uses these for bytes of a path that are not UTF-8.
+_NOT_UTF8 = re.compile("[\ud800-\udfff]")
 
 
 def is_utf8(text: str) -> bool:

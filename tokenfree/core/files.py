@@ -14,7 +14,8 @@ import filelock
 from tokenfree.core.errors import JobError, UserError
 
 BLOCK_BYTES = 1 << 20
-TEMPORARY = "_tmp"  # folder in which the files of a directory are written
+# Folder in which the files of a directory are written.
+TEMPORARY = "_tmp"
 _HALF_WRITTEN = "_tmp_"
 NO_LOCKS = (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOTSUP, errno.EINVAL)
 

@@ -38,7 +38,8 @@ LOCK = "_lock"
 BEAT = 5.0  # seconds
 BEATS_MISSED = 4
 GRACE = 5.0  # seconds between taking over a lock and the first write
-UNKNOWN = (errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP)  # the store does not support conditions
+# The store does not support conditions.
+UNKNOWN = (errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP)
 _FREE = "free"
 
 
@@ -106,7 +107,8 @@ def hold(storage: Storage, held: Exception) -> Iterator[str]:
     finally:
         ended.set()
         thread.join()
-        with contextlib.suppress(Exception):  # a lock that is not released becomes free after missed beats
+        # A lock that is not released becomes free after missed beats.
+        with contextlib.suppress(Exception):
             _create(storage, number + 1, {**content, "state": _FREE})
             _remove_up_to(storage, number)
 
@@ -136,9 +138,11 @@ def _acquire(storage: Storage, content: Mapping[str, Any], held: Exception) -> t
         newest, holder = _newest(storage)
         taken_over = bool(newest) and holder.get("state") != _FREE
         if taken_over and not _has_ended(holder) and not _is_silent(storage, newest, holder, held):
-            continue  # it was released
+            # It was released.
+            continue
         if not _create(storage, newest + 1, content) or _newest(storage)[0] != newest + 1:
-            raise held  # another command was faster
+            # Another command was faster.
+            raise held
         _remove_up_to(storage, newest)
         return newest + 1, taken_over
 
@@ -149,7 +153,8 @@ def _is_silent(storage: Storage, newest: int, holder: Mapping[str, Any], held: E
     while (looked := time.monotonic()) - began < BEAT * BEATS_MISSED:
         time.sleep(BEAT / 10)
         now = _newest(storage)
-        if time.monotonic() - looked > BEAT:  # the store was unavailable, perhaps for the holder too
+        # The store was unavailable, perhaps for the holder too.
+        if time.monotonic() - looked > BEAT:
             began = time.monotonic()
         if now[1].get("state") == _FREE:
             return False
@@ -197,7 +202,8 @@ def _create(storage: Storage, number: int, content: Mapping[str, Any]) -> bool:
             storage.create(name, json.dumps(content).encode())
         except OSError as error:  # refused, or the response to a success was lost: the content tells
             stored = storage.read_json(name)
-            if stored is None and not isinstance(error, FileExistsError):  # another's, removed since
+            # another's, removed since.
+            if stored is None and not isinstance(error, FileExistsError):
                 raise
             return stored == content
         return True
@@ -218,7 +224,8 @@ def _refuse_without_conditions(storage: Storage) -> None:
     def attempt() -> bool:
         try:
             storage.create(name, b"first")
-            with contextlib.suppress(OSError):  # each store refuses in its own words: the content tells
+            # Each store refuses in its own words: the content tells.
+            with contextlib.suppress(OSError):
                 storage.create(name, b"second")
         except OSError as error:
             if error.errno not in UNKNOWN:

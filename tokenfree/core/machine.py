@@ -15,7 +15,8 @@ T = TypeVar("T")
 
 def version_of(package: str) -> str:
     """Return the version of a package, or "unknown" if it is not installed, as tokenfree in a plain checkout."""
-    import importlib.metadata  # takes a tenth of a second, and few commands need it
+    # Takes a tenth of a second, and few commands need it.
+    import importlib.metadata
 
     try:
         return importlib.metadata.version(package)
@@ -32,7 +33,8 @@ def install_command(extra: str) -> str:
 
 def declared_requirements() -> list[str]:
     """Return the requirements that tokenfree declares, or [] if it is not installed."""
-    import importlib.metadata  # takes a tenth of a second, and few commands need it
+    # Takes a tenth of a second, and few commands need it.
+    import importlib.metadata
 
     try:
         return importlib.metadata.requires("tokenfree") or []

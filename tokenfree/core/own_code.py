@@ -90,7 +90,8 @@ def hashes(settings: Any) -> dict[str, str]:
             digests |= hashes(value)
             name = getattr(value, "name", "")
             file = getattr(sys.modules.get(type(value).__module__), "__file__", None)
-            if is_custom(name) and file:  # classes of notebooks have no file
+            # Classes of notebooks have no file.
+            if is_custom(name) and file:
                 digests[name] = hash_file(file)
     return digests
 
@@ -110,7 +111,8 @@ def working_directory_first() -> Iterator[str]:
     """Search the working directory before other folders in the block, and after them, for later imports, at its end."""
     folder = os.getcwd()
     sys.path.insert(0, folder)
-    importlib.invalidate_caches()  # a module may be brand-new
+    # A module may be brand-new.
+    importlib.invalidate_caches()
     try:
         yield folder
     finally:

@@ -22,7 +22,8 @@ _REACH_SECONDS = 5.0  # timeout for the head of a cluster to answer
 _LOCK_SECONDS = 30.0
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 _SETTINGS_FRAME = b"\x00\x00\x00\x04\x00\x00\x00\x00\x00"  # empty; the type is the fourth byte
-_HELLO = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + _SETTINGS_FRAME  # with which every client of gRPC begins
+# With which every client of gRPC begins.
+_HELLO = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + _SETTINGS_FRAME
 
 
 def named_cluster(environment: Mapping[str, str] = os.environ) -> str | None:
@@ -39,7 +40,8 @@ def reach(address: str) -> bool:
     token of this machine.
     """
     place = host_and_port(address)
-    if place is None:  # such as `auto`, which Ray looks up
+    # Such as `auto`, which Ray looks up.
+    if place is None:
         return True
     if not _speaks_grpc(place):
         return False
@@ -49,7 +51,8 @@ def reach(address: str) -> bool:
     # To which Ray will connect.
     if host in _LOOPBACK and not _speaks_grpc((ray.util.get_node_ip_address(), port)):
         return False
-    if os.environ.get(MODE) and _mode() == "token" and not _has_token():  # Ray would abort this process
+    # Ray would abort this process.
+    if os.environ.get(MODE) and _mode() == "token" and not _has_token():
         raise wrong_token(address)
     if _is_refused(address):
         send_token()
@@ -123,12 +126,14 @@ def write_token() -> None:
     path = token_path()
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        if not os.environ.get("RAY_AUTH_TOKEN_PATH"):  # the folder of another path may hold other files
+        # The folder of another path may hold other files.
+        if not os.environ.get("RAY_AUTH_TOKEN_PATH"):
             path.parent.chmod(0o700)
         if _is_private(path):
             return
         with lock(path.with_name(f"{path.name}.lock"), seconds=_LOCK_SECONDS):
-            if _is_private(path):  # another command has written it in the meantime
+            # Another command has written it in the meantime.
+            if _is_private(path):
                 return
             was_exposed = path.exists()
             descriptor, temporary = tempfile.mkstemp(dir=path.parent)
@@ -174,7 +179,8 @@ def _set_mode(mode: str) -> None:
     os.environ[MODE] = mode
     raylet = sys.modules.get("ray._raylet")
     if raylet is not None:
-        raylet.Config.initialize("")  # Ray has read the variable when it was imported
+        # Ray has read the variable when it was imported.
+        raylet.Config.initialize("")
 
 
 def session_folder() -> str:

@@ -327,7 +327,8 @@ def adapter(cls: Any) -> TypeAdapter[Any]:
 
 def _keys_at(cls: Any, mapping: Any, path: Path) -> list[str]:
     for key in path[:-1]:
-        if get_origin(cls) is dict:  # of any names
+        # Of any names.
+        if get_origin(cls) is dict:
             hint = get_args(cls)[1]
         elif dataclasses.is_dataclass(cls):
             hint = get_type_hints(cls, include_extras=True).get(key)

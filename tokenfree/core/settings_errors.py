@@ -42,7 +42,8 @@ def refusals(
 def _flat(errors: Iterable[Any], prefix: Path) -> Iterator[tuple[Path, Any]]:
     for error in errors:
         location = (*prefix, *error["loc"])
-        if error["type"] == "part":  # of a slot, with the errors of its part
+        # Of a slot, with the errors of its part.
+        if error["type"] == "part":
             yield from _flat(error["ctx"]["errors"], location)
         else:
             yield location, error

@@ -180,7 +180,8 @@ class Storage:
 
         Raises UserError if it is a file.
         """
-        self.fs.invalidate_cache()  # other workers write too
+        # Other workers write too.
+        self.fs.invalidate_cache()
         try:
             entries = self.fs.ls(self.path(folder), detail=False)
         except FileNotFoundError:
@@ -235,7 +236,8 @@ class Storage:
         """Yield a path to write to, then commit the file under `name`. An error leaves nothing behind."""
         with self.explained():
             if self.is_local:
-                self.check()  # before the folder is created
+                # Before the folder is created.
+                self.check()
                 folder = self.path(TEMPORARY)
                 os.makedirs(folder, exist_ok=True)
             else:
@@ -310,7 +312,8 @@ class Storage:
         self.check()
         target = self.path(name)
         if self.is_local:
-            sync(source)  # before the final name is visible
+            # Before the final name is visible.
+            sync(source)
             os.makedirs(os.path.dirname(target), exist_ok=True)
             os.replace(source, target)
         else:
@@ -362,7 +365,8 @@ def retry_store(storage: Storage, act: Callable[[], T]) -> T:
         with storage.explained():
             return act()
 
-    try:  # fsspec's file systems raise errors of many libraries
+    # fsspec's file systems raise errors of many libraries.
+    try:
         return retry(
             attempt, again=_store_may_recover, pause=PAUSE, longest_pause=LONGEST_PAUSE, seconds=SECONDS
         )

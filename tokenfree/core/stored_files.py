@@ -120,7 +120,8 @@ def check_finished(folder: AnyPath, includes: Callable[[str], bool] = lambda nam
 def record_hashes(storage: Storage, files: Mapping[str, str]) -> None:
     write_sealed(storage, HASHES, {"files": dict(files)})
     if storage.is_local:
-        storage.remove(TEMPORARY)  # the folder in which the temporary file was written
+        # The folder in which the temporary file was written.
+        storage.remove(TEMPORARY)
 
 
 @contextlib.contextmanager
@@ -131,7 +132,8 @@ def rewriting(storage: Storage, names: Collection[str]) -> Iterator[None]:
     """
     previous = recorded_hashes(storage)
     with contextlib.ExitStack() as stack:
-        if previous and storage.is_local:  # another command may rewrite other files
+        # Another command may rewrite other files.
+        if previous and storage.is_local:
             stack.enter_context(lock(Path(storage.path("lock")), seconds=60))
             previous = recorded_hashes(storage)
         if not previous.keys().isdisjoint(names):

@@ -31,7 +31,8 @@ def _check_size(text: str | bytes) -> None:
     if len(text) > _MAX_CHARACTERS:
         raise ValueError(f"longer than {_MAX_CHARACTERS:,} characters")
     count, sizes, containers = 0, dict[str, int](), list[tuple[str | None, int]]()
-    event: Any  # PyYAML's types allow None where its events have none
+    # PyYAML's types allow None where its events have none.
+    event: Any
     for event in yaml.parse(text, getattr(yaml, "CSafeLoader", yaml.SafeLoader)):
         line = f"line {event.start_mark.line + 1}"
         if isinstance(event, yaml.CollectionStartEvent):

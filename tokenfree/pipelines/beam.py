@@ -185,7 +185,8 @@ def build_graph(pipeline: Pipeline, job: PreprocessJob) -> None:
         tasks |= name >> beam.Map(_do_task, job, function)
 
 
-_NO_TASK = -1  # always among the tasks: a stage without any would keep the next one from starting
+# Always among the tasks: a stage without any would keep the next one from starting.
+_NO_TASK = -1
 
 
 def _list_tasks(_: Any, job: PreprocessJob, count: Callable[[PreprocessJob], int]) -> Iterable[int]:
@@ -209,9 +210,11 @@ def _parallelism(runner: str, workers: int | None) -> list[str]:
 def _refuse_unknown(flags: Sequence[str], source: str = "") -> None:
     parser = _BeamArgumentParser(allow_abbrev=False, add_help=False, exit_on_error=False)
     for options in PipelineOptions.__subclasses__():
-        options._add_argparse_args(parser)  # the hook by which Beam collects its options
+        # The hook by which Beam collects its options.
+        options._add_argparse_args(parser)
     for name in JOB_SERVER_OPTIONS:
-        with contextlib.suppress(argparse.ArgumentError):  # Python knows the option, too
+        # Python knows the option, too.
+        with contextlib.suppress(argparse.ArgumentError):
             parser.add_argument(f"--{name}", nargs="?")
     try:
         _, unknown = parser.parse_known_args(list(flags))

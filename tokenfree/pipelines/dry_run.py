@@ -84,6 +84,7 @@ def _sample(split: InputSplit, config: PreprocessConfig) -> tuple[float, float]:
         if time.process_time() - start >= SAMPLE_SECONDS:
             break
     else:
-        size = split.size  # all of it, including what surrounds the texts
+        # All of it, including what surrounds the texts.
+        size = split.size
     size = max(size, 1)
     return characters / size, (time.process_time() - start) / size

@@ -48,7 +48,8 @@ def _attempt(job: PreprocessJob, workers: int) -> None:
     context.set_forkserver_preload([__name__])
     # Nothing is sent. Workers exit as soon as this end closes, on purpose or because the command was killed.
     end, ours = context.Pipe(duplex=False)
-    with _without_interrupts():  # the pool starts a process that tracks its semaphores
+    # The pool starts a process that tracks its semaphores.
+    with _without_interrupts():
         pool = ProcessPoolExecutor(workers, context, _begin, (end, dict(os.environ)))
     with end, ours, pool:
         try:
@@ -87,7 +88,8 @@ def _without_interrupts() -> Iterator[None]:
     They end with the command. Imports would fail before.
     """
     kinds = list[signal.Signals]()
-    with on_first_signal(kinds.append):  # another thread may get it
+    # Another thread may get it.
+    with on_first_signal(kinds.append):
         # Processes inherit it.
         blocked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, *OF_GROUPS})
         try:

@@ -132,7 +132,8 @@ def _joined_cluster() -> Iterator[None]:
             f"the Ray cluster at RAY_ADDRESS={named_cluster()} could not be joined: {reason}"
         ) from error
     if threading.current_thread() is threading.main_thread():
-        signal.signal(signal.SIGTERM, terminate or signal.SIG_DFL)  # Ray's handler prints a stack
+        # Ray's handler prints a stack.
+        signal.signal(signal.SIGTERM, terminate or signal.SIG_DFL)
     try:
         yield
     finally:

@@ -25,7 +25,8 @@ from apache_beam.runners.worker.worker_pool_main import (
 )
 
 LOOPBACK = "127.0.0.1"
-MAX_CALLS = 16  # at a time; each only starts or ends a process
+# At a time; each only starts or ends a process.
+MAX_CALLS = 16
 
 
 def main() -> None:

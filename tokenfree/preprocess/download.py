@@ -272,7 +272,8 @@ class Mirror:
             # Hashes are of the stored bytes, so refuse compression in transit.
             agent = f"tokenfree/{version_of('tokenfree')} (tokenfree download)"
             session.headers.update({"User-Agent": agent, "Accept-Encoding": "identity"})
-            if not self.allow_http:  # covers redirects, too
+            # Covers redirects, too.
+            if not self.allow_http:
                 del session.adapters["http://"]
             with session.request(method, url, headers=headers, timeout=TIMEOUT, stream=True) as response:
                 if not (missing_ok and response.status_code in (404, 410)):

@@ -204,7 +204,8 @@ def check(
         return problems
     problems += _problems_of_splits(manifest)
     if vocabulary is None and manifest.vocabulary_sha256 is not None:
-        return problems  # the caller did not read the vocabulary
+        # The caller did not read the vocabulary.
+        return problems
     if vocabulary is not None and vocabulary.sha256 != manifest.vocabulary_sha256:
         problems.append("vocabulary/subwords.model is not that of the data's manifest; preprocess again")
     return [
@@ -248,7 +249,8 @@ def _problems_of_memory(recipe: Recipe) -> Iterator[str]:
     batch = BYTES * (examples * kept + train.global_batch * train.length)
     # Then counting is worth its time.
     if weights < limit < 2 * BYTES_OF_A_WEIGHT * width**2 * max(of_model.values()):
-        with contextlib.suppress(ValueError):  # of a model that other checks refuse
+        # Of a model that other checks refuse.
+        with contextlib.suppress(ValueError):
             weights = BYTES_OF_A_WEIGHT * num_parameters(recipe.model)
     if weights + batch > limit:
         key, size = max((of_batch if batch > weights else of_model).items(), key=lambda item: item[1])

@@ -147,7 +147,8 @@ def metrics_bytes(train: TrainConfig) -> int:
 # Values of the timed batch: enough that arithmetic dominates the time.
 _VALUES = {"cpu": 2**17, "cuda": 2**24}
 _UNITS = 64
-_PAYS = 1.25  # minimum speedup of a layer for which bfloat16 is worthwhile; the rest of a step gains less
+# Minimum speedup of a layer for which bfloat16 is worthwhile; the rest of a step gains less.
+_PAYS = 1.25
 
 
 def bfloat16_speed(dimensions: Dimensions, *, repeats: int = 3) -> float:

@@ -97,7 +97,8 @@ def pretrain(
         target, config, make_job, start=start, extension=extension, workers=workers, progress=progress
     )
     last = checkpoint_name(result["steps"])
-    result["checkpoint"] = f"{target.name}/checkpoints/{last}"  # not as recorded: the run may have been moved
+    # Not as recorded: the run may have been moved.
+    result["checkpoint"] = f"{target.name}/checkpoints/{last}"
     return PretrainResult(
         run=target.name, restarts=num_restarts(target), already_complete=was_complete, **result
     )

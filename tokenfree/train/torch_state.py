@@ -109,13 +109,15 @@ def default_settings(*, threads: int | None = None, prefer_deterministic: bool =
         for kind in ("cpu", "cuda"):
             if torch.is_autocast_enabled(kind):
                 stack.enter_context(torch.autocast(kind, enabled=False))
-        if torch.get_default_device().type != "cpu":  # a default device makes every call slower
+        # A default device makes every call slower.
+        if torch.get_default_device().type != "cpu":
             stack.enter_context(torch.device("cpu"))
         yield
 
 
 def _set_threads(number: int) -> None:
-    if torch.get_num_threads() != number:  # setting it, even to the same number, changes MKL in all threads
+    # Setting it, even to the same number, changes MKL in all threads.
+    if torch.get_num_threads() != number:
         torch.set_num_threads(number)
 
 

@@ -180,7 +180,8 @@ def _run(argv: list[str]) -> int:
     name = next((argument for argument in command_line if not argument.startswith("-")), None)
     if name is not None and name not in names:
         raise UserError(f"there is no command {name!r}{nearest_hint(name, names)}")
-    modules = _imported(names if name is None else [name])  # each takes time to import
+    # Each takes time to import.
+    modules = _imported(names if name is None else [name])
     parser = _parser(modules)
     actions, overrides = list(_actions(parser)), []
     if name is not None:

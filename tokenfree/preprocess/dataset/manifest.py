@@ -222,7 +222,8 @@ def load_vocabulary(data: AnyPath) -> Vocabulary | None:
         model = storage.read_bytes(MODEL)
     except (FileNotFoundError, NotADirectoryError):
         return None
-    manifest = storage.read_json(MANIFEST)  # a run has none
+    # A run has none.
+    manifest = storage.read_json(MANIFEST)
     sha256 = manifest.get("vocabulary_sha256") if isinstance(manifest, dict) else None
     if sha256 is not None and sha256 != hashlib.sha256(model).hexdigest():
         raise UserError(

@@ -27,7 +27,8 @@ from tokenfree.preprocess.text.characters import codepoints_of
 NUM_HASHES = 256
 _BITS = 8  # bits of a hash that choose the number
 _PROBES = 48  # places that an empty number tries before it takes the first filled one
-_MULTIPLIER = 0x9E3779B97F4A7C15  # odd, so that it has an inverse modulo 2**64
+# Odd, so that it has an inverse modulo 2**64.
+_MULTIPLIER = 0x9E3779B97F4A7C15
 _CHUNK = 1 << 20  # shingles at once, for memory
 _EMPTY = np.uint64(2**64 - 1)
 
@@ -64,7 +65,8 @@ def _shingle_hashes(codepoints: np.ndarray, length: int) -> np.ndarray:
     """Return a hash of each run of `length` codepoints, uint64, at a cost that does not depend on the length."""
     if not len(codepoints):
         return np.zeros(1, np.uint64)
-    powers, inverses = _powers(1 << max(12, (len(codepoints) - 1).bit_length()))  # few lengths, for the cache
+    # Few lengths, for the cache.
+    powers, inverses = _powers(1 << max(12, (len(codepoints) - 1).bit_length()))
     sums = np.empty(len(codepoints) + 1, np.uint64)
     sums[0] = 0
     np.cumsum(_mixed(codepoints.astype(np.uint64)) * powers[: len(codepoints)], out=sums[1:])
@@ -109,7 +111,8 @@ def _places() -> np.ndarray:
     return (_mixed(seeds) >> np.uint64(64 - _BITS)).astype(np.intp).reshape(_PROBES, NUM_HASHES)
 
 
-ROWS = (16, 8, 4)  # of a band: the more, the fewer candidates
+# Of a band: the more, the fewer candidates.
+ROWS = (16, 8, 4)
 RECALL = 0.99  # probability that a pair at the threshold is a candidate
 
 

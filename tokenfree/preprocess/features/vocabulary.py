@@ -99,7 +99,8 @@ def _explain(message: str, size: int) -> Exception:
     )
 
 
-WORTH_A_PROCESS = 200_000  # characters; with fewer, training takes hardly longer than starting a process
+# Characters; with fewer, training takes hardly longer than starting a process.
+WORTH_A_PROCESS = 200_000
 
 
 def train_in_subprocess(texts: Iterable[str], config: VocabularyConfig, seed: int, size: int) -> bytes:
@@ -129,7 +130,8 @@ def train_on_messages(link: Link, config: VocabularyConfig, seed: int) -> bytes:
 
     def received() -> Iterator[str]:
         yield from iter(link.receive, None)
-        link.listen(lambda message: None)  # training ends with the process that waits for it
+        # Training ends with the process that waits for it.
+        link.listen(lambda message: None)
 
     return train_vocabulary(received(), config, seed)
 
@@ -138,7 +140,8 @@ MAX_TEXT_CHARACTERS = 65_535  # offsets are uint16
 _SPACE_MARK = "▁"  # SentencePiece's symbol for U+0020
 # Every rule of normalisation changes some of these characters.
 _PROBE = "".join(map(chr, range(0x21, 0x3000)))
-_SPACE_BYTES = ["<0xE2>", "<0x96>", "<0x81>"]  # the same, if no piece holds it
+# The same, if no piece holds it.
+_SPACE_BYTES = ["<0xE2>", "<0x96>", "<0x81>"]
 
 
 class FlatEncoding(NamedTuple):
@@ -164,7 +167,8 @@ class Vocabulary:
     def __init__(self, model: bytes) -> None:
         self.model = model
         self.sha256 = hashlib.sha256(model).hexdigest()
-        if not model:  # SentencePiece would log an error and raise none
+        # SentencePiece would log an error and raise none.
+        if not model:
             raise UserError(NO_MODEL)
         try:
             self._processor = sentencepiece.SentencePieceProcessor(model_proto=model)

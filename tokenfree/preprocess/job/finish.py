@@ -44,10 +44,12 @@ def finish(job: PreprocessJob, _: int = 0) -> str:
     Raises JobError if a page is unaccounted for, a run, shard or hash is missing, or failures are damaged.
     """
     storage = job.storage
-    if MANIFEST in storage.names():  # a runner may repeat a step if it does not know that it is done
+    # A runner may repeat a step if it does not know that it is done.
+    if MANIFEST in storage.names():
         tidy(storage)
         return load_manifest(job.url).fingerprint
-    runs, shards = all_runs(job, read=False), all_shards(job)  # the shards contain the texts already
+    # The shards contain the texts already.
+    runs, shards = all_runs(job, read=False), all_shards(job)
     identity = required(storage, JOB)
     vocabulary = read_sealed(storage, VOCABULARY_SIDECAR) or {"files": {}, "size": None}
     vocabulary_sha256 = vocabulary["files"].get(MODEL)

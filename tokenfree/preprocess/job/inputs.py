@@ -156,7 +156,8 @@ def _content(config: PreprocessConfig, model_sha256: str | None) -> dict[str, An
     settings["namespaces"] = sorted(settings["namespaces"])
     settings["vocabulary"]["model"] = model_sha256
     if model_sha256 is not None:
-        settings["vocabulary"]["required_characters"] = "none"  # nothing is trained
+        # Nothing is trained.
+        settings["vocabulary"]["required_characters"] = "none"
     earlier = _earlier_defaults()
     for key in LATER_FIELDS:
         if value_at(settings, key) == value_at(earlier, key):
@@ -217,8 +218,10 @@ def finished(
     if marked != entries or check_inputs or not all(entry["modified"] for entry in entries):
         _compare_contents(storage, manifest, config, inputs)
     if marked != entries:
-        with contextlib.suppress(UserError):  # the directory may belong to someone else or be read-only
-            mark_success(storage, entries)  # so that nothing is hashed the next time
+        # The directory may belong to someone else or be read-only.
+        with contextlib.suppress(UserError):
+            # So that nothing is hashed the next time.
+            mark_success(storage, entries)
     return manifest
 
 
@@ -227,7 +230,8 @@ def _refuse_foreign(storage: Storage, names: Sequence[str], job_identity: Mappin
     recorded_job = read_job_identity(storage)
     if recorded_job is not None:
         differences = differing_settings(recorded_job["config"], job_identity["config"])
-        if recorded_job.get("format") == FORMAT:  # otherwise none of its work is used
+        # Otherwise none of its work is used.
+        if recorded_job.get("format") == FORMAT:
             differences += changed_settings(recorded_job["versions"], job_identity["versions"])
             differences += changed_inputs(
                 _only(recorded_job["inputs"], "path"), _only(job_identity["inputs"], "path")
@@ -241,7 +245,8 @@ def _refuse_foreign(storage: Storage, names: Sequence[str], job_identity: Mappin
 
 
 def _compare_contents(storage: Storage, manifest: Manifest, config: PreprocessConfig, inputs: Inputs) -> None:
-    read = {path for split in plan_splits(config, inputs) for path in split.inputs}  # others are empty
+    # Others are empty.
+    read = {path for split in plan_splits(config, inputs) for path in split.inputs}
     files = [(portable_name(file.path), file) for file in inputs if file.path in read]
     names = [{"path": name} for name, _ in files]
     refuse(storage, "was made with", changed_inputs(_only(manifest.inputs, "path"), _only(names, "path")))

@@ -48,11 +48,14 @@ def begin(
     Raises UserError if the directory cannot be written to, or the given SentencePiece model is invalid.
     """
     if config.vocabulary.model is not None:
-        Vocabulary.load(read_given_model(config.vocabulary.model))  # fails before the job reads for hours
+        # Fails before the job reads for hours.
+        Vocabulary.load(read_given_model(config.vocabulary.model))
     _take(storage, job_identity, notice)
     attempt = uuid.uuid4().hex
-    storage.write_json(ATTEMPT, {"id": attempt})  # from now on no earlier attempt can write
-    storage.remove(PLAN)  # an earlier attempt may have cut its inputs differently; planning again is fast
+    # From now on no earlier attempt can write.
+    storage.write_json(ATTEMPT, {"id": attempt})
+    # An earlier attempt may have cut its inputs differently; planning again is fast.
+    storage.remove(PLAN)
     read = {path for split in splits for path in split.inputs}
     reading = fingerprint(reading_identity(job_identity))
     return PreprocessJob(

@@ -81,7 +81,8 @@ def find_in_one_band(job: PreprocessJob, index: int) -> int:
     if record is not None and record["band_sha256"] == hash_of(storage, name):
         return index
     columns = ("language", "key", band_name(index))
-    runs = all_runs(job, read=False)  # the texts are not needed, and would be read for each band
+    # The texts are not needed, and would be read for each band.
+    runs = all_runs(job, read=False)
     documents = read_sketches(job, runs, columns).combine_chunks()
     languages = documents["language"].combine_chunks().dictionary_encode()
     codes = languages.indices.to_numpy(zero_copy_only=False)
@@ -218,7 +219,8 @@ def _extremes(job: PreprocessJob, runs: Sequence[SortedRun], dropped: set[_Docum
     table = read_sketches(job, runs, ["language", "key"])
     languages, keys = table["language"].to_pylist(), table["key"].to_pylist()
     halves = key_halves(table["key"])
-    order = np.lexsort((halves[:, 0], halves[:, 1]))  # by the last eight bytes, which are the draw
+    # By the last eight bytes, which are the draw.
+    order = np.lexsort((halves[:, 0], halves[:, 1]))
     lowest = next(keys[row] for row in order if (languages[row], keys[row]) not in dropped)
     highest = next(keys[row] for row in order[::-1] if (languages[row], keys[row]) not in dropped)
     return lowest, highest

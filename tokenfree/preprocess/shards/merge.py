@@ -19,7 +19,8 @@ from tokenfree.preprocess.shards.sorted_runs import (
 )
 
 PIECE_CHARACTERS = 16_000_000  # characters of text in memory
-FETCHED_BATCHES = 64  # batches read at a time; only their rows in range are kept
+# Batches read at a time; only their rows in range are kept.
+FETCHED_BATCHES = 64
 ROWS_AT_ONCE = 256
 
 

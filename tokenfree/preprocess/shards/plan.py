@@ -108,7 +108,8 @@ def partitions(
     documents: dict[Partition, DocumentSet] = {}
     for (drawn_split, language), batches in _by_draw(runs).items():
         if rule.moved is not None and drawn_split == rule.moved_to:
-            continue  # all of them were dropped, or none would have been moved there
+            # All of them were dropped, or none would have been moved there.
+            continue
         for dataset_split in DATASET_SPLITS:
             ranges = rule.ranges(dataset_split, drawn_split)
             if ranges:
@@ -158,7 +159,8 @@ def dropped_without_shard(
     duplicates = near_duplicates = 0
     for part in without:
         merge = part.merged(storage)
-        is_empty = not any(True for _ in merge)  # counts duplicates, also under python -O
+        # Counts duplicates, also under python -O.
+        is_empty = not any(True for _ in merge)
         assert is_empty, "a document stays in a part without a shard"
         duplicates += merge.duplicates
         near_duplicates += merge.near_duplicates

@@ -17,7 +17,8 @@ from tokenfree.core.storage import Storage
 from tokenfree.core.stored_files import hash_of, sealed_record, write_sealed
 from tokenfree.preprocess.records import KEY_BYTES, Document, document_key
 
-KEY_SPACE = 2**64  # values of the first eight bytes of a key, which shards divide among them
+# Values of the first eight bytes of a key, which shards divide among them.
+KEY_SPACE = 2**64
 TRAIN, VALIDATION = "train", "validation"
 DATASET_SPLITS = (TRAIN, VALIDATION)
 KeyRange = tuple[int, int]  # positions from the first up to, but excluding, the second
@@ -203,7 +204,8 @@ def write_documents(
             for partition, group in _groups(rows):
                 batch = _batch(group)
                 writer.write_batch(batch)
-                end = sink.tell()  # before the first batch, the position would be that of the schema
+                # Before the first batch, the position would be that of the schema.
+                end = sink.tell()
                 batches.append(
                     SortedRunBatch(
                         run=f"{folder}/{name}.arrow",

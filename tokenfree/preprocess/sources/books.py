@@ -59,7 +59,8 @@ SAMPLE_BYTES = 65536
 # 4. It sometimes takes French and German in Windows-1252, of any length, for johab or Big5, so Windows-1252
 # is tried first.
 GUESSED_BYTES = 400  # twice the 200 bytes of that measurement
-COHERENCE = 0.1  # letters are as frequent as in some language; not defined for Japanese and Korean
+# Letters are as frequent as in some language; not defined for Japanese and Korean.
+COHERENCE = 0.1
 _WIDE = ("cp932", "euc_jp", "gb18030", "big5", "cp949")
 _OTHERS = ("cp1250", "cp1251", "koi8_r", "koi8_u", "iso8859_5", "cp866", "mac_cyrillic", "cp1253", "iso8859_7",
            "cp1255", "cp1256", "iso8859_6", "cp874")  # fmt: skip
@@ -151,7 +152,8 @@ _CREDITS = re.compile(
 )
 _PARAGRAPH_BREAK = re.compile(r"\n[^\S\n]*(?:\n[^\S\n]*)+")
 _CJK = re.compile(r"[\u2e80-\u9fff\uac00-\ud7af\uf900-\ufaff\uff00-\uffef]")
-MAX_WRAP_WIDTH = 160  # characters; no page is set wider
+# Characters; no page is set wider.
+MAX_WRAP_WIDTH = 160
 HEADER_CHARACTERS = 30_000
 MAX_CREDITS = 10
 
@@ -229,7 +231,8 @@ def _glue(left: str, right: str) -> str:
 
 _FORMATS: dict[str, Format] = {".txt": "text", ".jsonl": "jsonl", ".json": "jsonl", ".parquet": "parquet"}
 UNDETERMINED = "und"
-_NOT_BOOKS = (".zip", ".tar", ".tgz", ".7z", ".csv", ".tsv", ".arrow")  # of files that are not texts
+# Of files that are not texts.
+_NOT_BOOKS = (".zip", ".tar", ".tgz", ".7z", ".csv", ".tsv", ".arrow")
 
 
 def is_book_name(name: str) -> bool:

@@ -17,7 +17,8 @@ import pyarrow as pa
 from tokenfree.preprocess.records import Format
 from tokenfree.preprocess.sources.files import READ_BYTES, open_input, read_range
 
-PIECE_BYTES = 1 << 20  # of output requested at a time, so that a decompression bomb cannot fill the memory
+# Of output requested at a time, so that a decompression bomb cannot fill the memory.
+PIECE_BYTES = 1 << 20
 XZ_MEMORY_BYTES = 1 << 28  # four times what xz -9 needs; a header may request 4 GB
 # A bz2 stream with a block or without: "BZh", the level, then 48 bits of pi or of its square root.
 BZ2_HEADER = re.compile(rb"BZh[1-9](?:1AY&SY|\x17rE8P\x90)")
@@ -207,7 +208,8 @@ def _read_plain(file: IO[bytes], start: int, end: int) -> Iterator[Event]:
 def _read_streams(path: str, file: IO[bytes], codec: Codec, start: int, end: int) -> Iterator[Event]:
     source = Source(file, start)
     if codec.resumable and not codec.header.match(source.peek()):
-        if start == 0:  # elsewhere, bytes before the first header belong to the previous stream
+        # Elsewhere, bytes before the first header belong to the previous stream.
+        if start == 0:
             yield Damage("damaged_stream", 0, owned=True)
         if not source.seek_header(codec.header, end):
             return
@@ -218,7 +220,8 @@ def _read_streams(path: str, file: IO[bytes], codec: Codec, start: int, end: int
         offset = source.position
         if owned and codec.resumable and offset >= end:
             owned = False
-            yield Block(b"", owned, offset)  # lets the caller stop before the next stream is decompressed
+            # Lets the caller stop before the next stream is decompressed.
+            yield Block(b"", owned, offset)
         reason = None
         for piece in _decode(path, source, codec):
             if isinstance(piece, str):
@@ -234,7 +237,8 @@ def _read_streams(path: str, file: IO[bytes], codec: Codec, start: int, end: int
                 yield End(offset)
                 return
             if len(head) < HEADER_BYTES and head.startswith(codec.magic[: len(head)]):
-                reason = "truncated"  # in the middle of a header
+                # In the middle of a header.
+                reason = "truncated"
         else:
             source.go_to(offset + 1)
         has_next_stream = codec.resumable and source.seek_header(codec.header)
@@ -256,7 +260,8 @@ def _decode(path: str, source: Source, codec: Codec) -> Iterator[bytes | str]:
                 # Pass on whole blocks only, since a wrong checksum shows after the last byte of its block.
                 if len(held) * PIECE_BYTES > HELD_BYTES:
                     num_yielded += sum(map(len, held))
-                    yield from held  # not joined: output is large where a few bytes expand to many
+                    # Not joined: output is large where a few bytes expand to many.
+                    yield from held
                     held.clear()
         except DECODE_ERRORS:
             yield from _salvage(path, start, source.position - len(block), block, codec, num_yielded)

@@ -82,7 +82,8 @@ def wikimedia_database(file_name: str) -> tuple[str, str] | None:
     if match is None:
         return None
     code = match[1].replace("_", "-")
-    language = WIKIMEDIA_LANGUAGES.get(code) or (code if code in LANGUAGES else None)  # `commons` is none
+    # `commons` is none.
+    language = WIKIMEDIA_LANGUAGES.get(code) or (code if code in LANGUAGES else None)
     return None if language is None else (match[0].replace("-", "_"), language)
 
 
@@ -196,7 +197,8 @@ def list_inputs(
             if previous is None or _order(file, place) < _order(previous, place):
                 by_place[place] = file
     files = sorted(by_place.values(), key=lambda file: file.path)
-    counts = Counter(file.name for file in files)  # two folders may have files of the same name
+    # Two folders may have files of the same name.
+    counts = Counter(file.name for file in files)
     return [replace(file, name=file.path) if counts[file.name] > 1 else file for file in files]
 
 
@@ -211,10 +213,12 @@ def _place(path: str) -> str:
 def _expand(
     path: str, field: str, accepts_name: Callable[[str], bool], output: str | None
 ) -> list[InputFile]:
-    if not path.strip():  # an unset shell variable; fsspec would take it for the working directory
+    # An unset shell variable; fsspec would take it for the working directory.
+    if not path.strip():
         raise UserError(f"{field}: a path is empty; give {_KINDS[field]}, or a folder or glob of them")
     fs, inner = url_to_fs(path)
-    if isinstance(cast(object, fs), LocalFileSystem):  # the cast keeps the static type of fs
+    # The cast keeps the static type of fs.
+    if isinstance(cast(object, fs), LocalFileSystem):
         check_is_stored(inner, field)
         fs = cast(Any, LinksFollowed())
     is_glob = has_magic(inner) and not fs.exists(inner)

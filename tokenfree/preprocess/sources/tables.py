@@ -92,7 +92,8 @@ class TableColumns:
                         f"{what} has no column {name!r}, only {', '.join(schema.names)}; {action(role)}"
                     )
                 continue
-            kind = schema.field(name).type  # any value can be an id; a language that is not text is skipped
+            # Any value can be an id; a language that is not text is skipped.
+            kind = schema.field(name).type
             if (
                 needed
                 and role != "id"
@@ -107,7 +108,8 @@ def action(role: str) -> str:
     return f"name the one with the {role}: --{role}_column NAME"
 
 
-SCHEME = "hf-dataset:"  # prefix of the names of such inputs, which are not files
+# Prefix of the names of such inputs, which are not files.
+SCHEME = "hf-dataset:"
 BATCH_ROWS = 64  # few, since a row may be a whole book
 
 
@@ -149,7 +151,8 @@ def list_datasets(texts: Iterable[str]) -> list[InputFile]:
     inputs = []
     for named in names:
         dataset = open_dataset(named)
-        label = named.label if labels[named.label] == 1 else str(named)  # two folders have this name
+        # Two folders have this name.
+        label = named.label if labels[named.label] == 1 else str(named)
         inputs.append(InputFile(SCHEME + str(named), label, len(dataset), dataset._fingerprint))
     return inputs
 
@@ -227,7 +230,8 @@ def open_dataset(named: Named) -> Any:
     """
     import datasets
 
-    if "://" in str(named):  # `datasets` would read remote files, but not all of its workers could
+    # `datasets` would read remote files, but not all of its workers could.
+    if "://" in str(named):
         raise UserError(
             f"hf_dataset: {named} is an address; copy it here, or give its *.parquet or *.jsonl to books"
         )
@@ -274,7 +278,8 @@ def check_json_lines(file: InputFile, columns: TableColumns) -> None:
             break
     lines = data.split(b"\n")
     if len(data) >= LOOKED_AT_BYTES:
-        lines.pop()  # it may be incomplete
+        # It may be incomplete.
+        lines.pop()
     lines = [line for line in lines if line.strip()]
     rows = [row for line in lines if isinstance(row := _parsed(line), dict)]
     is_list = bool(lines) and lines[0].strip() == b"["
@@ -334,7 +339,8 @@ class _Section:
     """The bytes of a compressed file up to the next damage. `damage` is set after the last of them."""
 
     def __init__(self, events: Iterator[Event], start: int) -> None:
-        self.start = self.end = start  # offsets in the decompressed data
+        # Offsets in the decompressed data.
+        self.start = self.end = start
         self.damage: Damage | None = None
         self._events = events
 
@@ -357,7 +363,8 @@ def _parsed(line: bytes) -> Any:
 def _lines_of_part(path: str, start: int, end: int) -> Iterator[tuple[int, bytes]]:
     if start >= end:
         return
-    position = max(0, start - 1)  # the newline before `start` shows that a line starts there
+    # The newline before `start` shows that a line starts there.
+    position = max(0, start - 1)
     with open_input(path) as file:
         yield from _lines(read_range(file, position), position, 0 if start == 0 else None, end)
 

@@ -142,7 +142,8 @@ RAW_BYTES = 1_000_000  # kept of a page that is too large
 REDUCE_BYTES = 8_000_000  # a page that grows larger is cut to its last revision
 _OPEN = b"<page"
 _PAGE_TAG = re.compile(_OPEN + rb"[\s>]")
-_TAIL_BYTES = 16  # more than any tag searched for, to find tags that span two blocks
+# More than any tag searched for, to find tags that span two blocks.
+_TAIL_BYTES = 16
 
 
 @dataclass(frozen=True)
@@ -201,11 +202,15 @@ def scan_pages(events: Iterable[Event], rooted: bool) -> Iterator[ScannedPage]:
 class _Scanner:
     def __init__(self) -> None:
         self.buffer = bytearray()
-        self.limit: int | None = None  # pages from here on belong to the next range
+        # Pages from here on belong to the next range.
+        self.limit: int | None = None
         self.finished = False
-        self._open = False  # the buffer begins with a page
-        self._skipping = False  # the open page was too large and was reported
-        self._searched = 0  # no closing tag ends before this position
+        # The buffer begins with a page.
+        self._open = False
+        # The open page was too large and was reported.
+        self._skipping = False
+        # No closing tag ends before this position.
+        self._searched = 0
         self._reduce_at = REDUCE_BYTES
         self._seen_page = False
         self._seen_root_end = False

@@ -69,7 +69,8 @@ def _width_table() -> np.ndarray:
     return np.repeat(np.arange(1, 5, dtype=np.uint8), np.diff([0, 0x80, 0x800, 0x10000, sys.maxunicode + 1]))
 
 
-SAMPLING = 16  # count every 16th character: the card needs shares, not exact counts
+# Count every 16th character: the card needs shares, not exact counts.
+SAMPLING = 16
 
 # Runs of codepoints of one script, by the first of each: https://www.unicode.org/reports/tr24/. Characters
 # that many scripts share belong to none: spaces, most digits and marks, accents. tools/docs/list_scripts.py

@@ -96,16 +96,20 @@ def _word_before(text: str, end: int) -> str:
 
 def _is_abbreviation(word: str) -> bool:
     last = word.rpartition(".")[2]
-    if last.isdecimal():  # an ordinal in German, Finnish, Turkish, ...; a year or a fraction ends a sentence
+    # An ordinal in German, Finnish, Turkish, ...; a year or a fraction ends a sentence.
+    if last.isdecimal():
         return len(last) <= 2 and "." not in word
-    if "." in word and len(last) <= 2:  # e.g., U.S., Ph.D., т.д., พ.ศ.
+    # e.g., U.S., Ph.D., т.д., พ.ศ.
+    if "." in word and len(last) <= 2:
         return True
-    if len(last) == 1:  # an initial; one letter without case is a word in Korean and others
+    # An initial; one letter without case is a word in Korean and others.
+    if len(last) == 1:
         return last.isupper() or last.islower()
     return last.casefold() in _ABBREVIATIONS
 
 
-_LONGEST_CLUSTER = 64  # characters searched backwards for a cut that keeps marks and joiners with their base
+# Characters searched backwards for a cut that keeps marks and joiners with their base.
+_LONGEST_CLUSTER = 64
 _JOINERS = "\u200c\u200d"
 _SKIN_TONES = range(0x1F3FB, 0x1F400)
 

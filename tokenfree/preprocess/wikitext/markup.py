@@ -4,11 +4,14 @@ import re
 from html.entities import html5
 
 STASH = "\x02"  # STASH digits STASH: literal text set aside (nowiki, pre)
-PIPE = "\x03"  # a pipe written as {{!}}: not a separator of template arguments
+# A pipe written as {{!}}: not a separator of template arguments.
+PIPE = "\x03"
 HEADING = "\x04"  # at the start of a line, before the level digit of a section title
-GONE = "\x05"  # something was dropped here; the tidy pass looks only around these
+# Something was dropped here; the tidy pass looks only around these.
+GONE = "\x05"
 PHONETIC = "\x07"  # around a transcription: dropped from brackets, kept in running text
-EQUALS = "\x06"  # an equals sign written as {{=}}: not the mark of a named argument
+# An equals sign written as {{=}}: not the mark of a named argument.
+EQUALS = "\x06"
 
 _CONTROLS = "".join(map(chr, (*range(9), 11, 12, *range(14, 32), 127)))
 _CONTROL_RUN = re.compile(f"[{_CONTROLS}]+")
@@ -159,7 +162,8 @@ def set_aside(text: str) -> tuple[str, list[str]]:
     """Return the text without comments and dropped extension tags, and the literal texts of its STASH marks."""
     stash: list[str] = []
     pieces: list[str] = []
-    unclosed: set[str] = set()  # names without a further closing tag: the pass stays linear
+    # Names without a further closing tag: the pass stays linear.
+    unclosed: set[str] = set()
     position = 0
     opening = _OPENING.search(text)
     while opening:
@@ -290,7 +294,8 @@ def _fix_line(line: str) -> str:
     if "  " in line or "\xa0" in line or "\t" in line:
         line = _SPACES.sub(" ", line)
     line = f"\n{line}\n"
-    for _ in range(2):  # brackets in brackets
+    # Brackets in brackets.
+    for _ in range(2):
         line, count = _BRACKETS.subn(_fix_bracket, line)
         if not count:
             break
@@ -331,7 +336,8 @@ def _close_gap(match: re.Match[str]) -> str:
 
 def _drop_empty_sections(lines: list[str]) -> list[str]:
     kept: list[str] = []
-    highest = 0  # level of the highest title between here and the next text
+    # Level of the highest title between here and the next text.
+    highest = 0
     for line in reversed(lines):
         if line[0] != HEADING:
             highest = 7
@@ -375,7 +381,8 @@ def _shown(match: re.Match[str]) -> str:
     flags = _FLAGS.match(content)
     if flags:
         names = (flags[1] or "").replace(" ", "").split(";")
-        if any(name in ("H", "T", "-") for name in names):  # sets a rule or the title, shows nothing
+        # Sets a rule or the title, shows nothing.
+        if any(name in ("H", "T", "-") for name in names):
             return ""
         content = content[flags.end() :]
     if ":" not in content:

@@ -92,7 +92,8 @@ def _match(text: str) -> list[Node]:
 
     Unmatched braces are in none.
     """
-    opened: list[list[int]] = []  # runs of opening braces: position, number not yet matched
+    # Runs of opening braces: position, number not yet matched.
+    opened: list[list[int]] = []
     done: list[Node] = []
     for start, end in sorted(token.span() for braces in _BRACES for token in braces.finditer(text)):
         if text[start] == "{":

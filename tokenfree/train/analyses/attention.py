@@ -96,7 +96,8 @@ class SeenLayer(NamedTuple):
             values_BHKE=eye_KK.expand(*values_BHKE.shape[:2], -1, -1), offset_values=None
         )
         hook = contextlib.nullcontext()
-        if getattr(self.core, "separate", False):  # global units have a separate projection to values
+        # Global units have a separate projection to values.
+        if getattr(self.core, "separate", False):
             values_1KK = eye_KK.repeat(1, values_BHKE.shape[1])[None]
             hook = self.core.value.register_forward_hook(lambda *_: values_1KK)
         with hook:
@@ -153,7 +154,8 @@ def _units(mask_BC: Tensor, down: Downsampled) -> TextUnits:
     count = int(real_U.nonzero().max()) + 1
     if down.grouping.rate is not None:
         return TextUnits(count, None)
-    last = int(mask_BC[0].nonzero().max())  # the last real symbol is SEP
+    # The last real symbol is SEP.
+    last = int(mask_BC[0].nonzero().max())
     return TextUnits(count, int(down.grouping.unit_BC[0, last]))
 
 
@@ -257,7 +259,8 @@ def attention_ranks(model: AnalysedModel, sampled: SampledTexts) -> dict[str, An
         return torch.stack([of_content, of_content if bias is None else ranks_of(content + bias)], dim=1)
 
     encoder, (sums, counts) = model.encoder, _sums(model, sampled, both_ranks)
-    num_units = encoder.downsampler.num_units(model.reader.length)  # units of the longest input in training
+    # Units of the longest input in training.
+    num_units = encoder.downsampler.num_units(model.reader.length)
     rows = []
     for layer, term_HUU in enumerate(position_terms(encoder, num_units)):
         ranks = None if term_HUU is None else ranks_of(term_HUU).tolist()

@@ -44,7 +44,8 @@ def noise_scores(
         rows.append({"scheme": scheme or NONE, "rate": rate or 0.0, **scores.beside(clean)})
     assert clean is not None, "the first is without noise"
     task: Any = model.task
-    noise: Noise = task.noise  # `examples` rejects tasks without it
+    # `examples` rejects tasks without it.
+    noise: Noise = task.noise
     scheme = noise.train
     # A type of span may occur in one row only.
     names = list(dict.fromkeys(name for row in rows for name in row))

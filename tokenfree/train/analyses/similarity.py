@@ -159,8 +159,10 @@ def _of_texts(model: AnalysedModel, words: list[str], place: Place) -> Tensor:
     if place == "output":
         return encoded.mean
     mask_BC, down = seen[0]
-    inner_BC = mask_BC & (mask_BC.flip(1).cumsum(1).flip(1) > 1)  # excludes the last symbol, SEP
-    inner_BC[:, 0] = False  # excludes the first symbol, CLS
+    # Excludes the last symbol, SEP.
+    inner_BC = mask_BC & (mask_BC.flip(1).cumsum(1).flip(1) > 1)
+    # Excludes the first symbol, CLS.
+    inner_BC[:, 0] = False
     inner_BU = any_of_units(inner_BC, down.grouping, down.valid_BU.shape[1])
     return (down.units_BUD * inner_BU[..., None]).sum(dim=1) / inner_BU.sum(dim=1, keepdim=True)
 

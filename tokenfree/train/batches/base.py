@@ -53,7 +53,8 @@ class Collator(ABC):
         """
 
 
-_INDEX_BITS = np.uint64(16)  # fits an item's number in its window, which has at most 16,383 characters
+# Fits an item's number in its window, which has at most 16,383 characters.
+_INDEX_BITS = np.uint64(16)
 _INDEX = np.uint64(0xFFFF)
 _NEVER = np.uint64(2**64 - 1)
 _MASKED, _REPLACED = 0.8, 0.1

@@ -59,7 +59,8 @@ def frame(
     codepoints = np.zeros((len(windows), length), dtype=np.int64)
     codepoints[:, 0] = CLS
     for row, (window, first, last) in enumerate(zip(windows, begin.tolist(), end.tolist(), strict=True)):
-        line = codepoints[row]  # a loop takes 1.6 us per row, one indexed copy of all rows 4.8 us
+        # A loop takes 1.6 us per row, one indexed copy of all rows 4.8 us.
+        line = codepoints[row]
         line[1 : 1 + last - first] = window[first:last]
         line[1 + last - first] = SEP
     return codepoints, np.arange(length) < (end - begin + 2)[:, None]
@@ -82,7 +83,8 @@ def words(whitespace: Sequence[np.ndarray], longest: int) -> tuple[np.ndarray, n
     shorter.
     """
     sizes = np.array([len(row) for row in whitespace], dtype=np.int64)
-    heads = np.cumsum(sizes + 1) - sizes  # start of each row, with white space in front of every row
+    # Start of each row, with white space in front of every row.
+    heads = np.cumsum(sizes + 1) - sizes
     white = np.ones(int((sizes + 1).sum()) + 1, dtype=np.bool_)
     for row, head in zip(whitespace, heads.tolist(), strict=True):
         white[head : head + len(row)] = row

@@ -32,7 +32,8 @@ def mix(z: np.ndarray) -> np.ndarray:
 
 
 def derive(keys: np.ndarray | np.uint64, counters: np.ndarray | int) -> np.ndarray:
-    steps = np.atleast_1d(counters).astype(np.uint64)  # a copy, and an array: scalars would warn of overflow
+    # A copy, and an array: scalars would warn of overflow.
+    steps = np.atleast_1d(counters).astype(np.uint64)
     steps += np.uint64(1)
     steps *= _GOLDEN
     return mix(steps + keys)
@@ -58,7 +59,8 @@ def permute(index: np.ndarray, size: np.ndarray, keys: np.ndarray) -> np.ndarray
     """
     result = np.array(index, dtype=np.int64)
     pending = np.flatnonzero(size > 1)
-    half = ((np.frexp(size[pending] - 1)[1] + 1) // 2).astype(np.uint64)  # frexp gives the bit length
+    # Frexp gives the bit length.
+    half = ((np.frexp(size[pending] - 1)[1] + 1) // 2).astype(np.uint64)
     value, bound, chosen = result[pending].astype(np.uint64), size[pending].astype(np.uint64), keys[pending]
     while len(pending):
         value = _feistel(value, half, chosen)

@@ -73,7 +73,8 @@ class PairCollator(Collator):
                 values.append(window[column])
         arrays = self._single(joined, sample_ids)
         if self._units == "codepoints":
-            arrays["num_characters"] = arrays["num_characters"] - 1  # without the separator
+            # Without the separator.
+            arrays["num_characters"] = arrays["num_characters"] - 1
         num_first = np.array([cut.num_a for cut in cuts], dtype=np.int64)
         second = np.arange(self.length) >= (num_first + 2)[:, None]
         segments = (second & arrays["mask"]).astype(np.int64)

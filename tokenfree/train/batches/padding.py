@@ -43,7 +43,8 @@ class Padding:
         length = round_up(positions + self.spare, self.group)
         if self.block is None:
             return length
-        read = round_up(positions + self.reach, self.group)  # up to the end of the last unit that UP reads
+        # Up to the end of the last unit that UP reads.
+        read = round_up(positions + self.reach, self.group)
         if (read - 1) // self.block > (positions - 1) // self.block:
             length = max(length, round_up(round_up(read, self.block), self.group))
         return min(length, self.length)

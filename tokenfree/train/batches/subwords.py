@@ -57,7 +57,8 @@ def letters_of(pieces: Sequence[str]) -> np.ndarray:
     of = np.repeat(np.arange(len(texts)), [len(text) for text in texts])
     lettered = scripts_of(codepoints) != ""
     letters = np.zeros(len(texts), dtype=np.int64)
-    for chosen in (~lettered, lettered):  # the first one of a piece is written last, and letters after others
+    # The first one of a piece is written last, and letters after others.
+    for chosen in (~lettered, lettered):
         letters[of[chosen][::-1]] = codepoints[chosen][::-1]
     return letters
 

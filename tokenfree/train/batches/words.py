@@ -251,7 +251,8 @@ class SubwordsAsWords(WordSource):
         """
         texts, counts = rows["text"], np.array([len(row) for row in rows["subword_ids"]], dtype=np.int64)
         text = np.concatenate(texts)
-        places = np.append(np.flatnonzero(text.view(np.int8) > _CONTINUES), len(text))  # starts of characters
+        # Starts of characters.
+        places = np.append(np.flatnonzero(text.view(np.int8) > _CONTINUES), len(text))
         sizes = np.array([len(row) for row in texts], dtype=np.int64)
         shifts = np.repeat(np.searchsorted(places, np.cumsum(sizes) - sizes), counts)
         starts, ends = (

@@ -192,7 +192,8 @@ class Loader(StepLoader):
         self._collator = collator
         self._batch = global_batch
         self._begin, self._end = slice_of(rank, world_size, global_batch)
-        self._ahead = max(1, _PLANNED // (self._end - self._begin))  # steps located at once
+        # Steps located at once.
+        self._ahead = max(1, _PLANNED // (self._end - self._begin))
         self._plan: tuple[int, np.ndarray, Places] | None = None
         self.fingerprint = {
             "data": self.reader.manifest.fingerprint,
@@ -215,7 +216,8 @@ class Loader(StepLoader):
         """Return the steps located together with `step`: the first step, their sample ids [steps, b] and places."""
         first = step // self._ahead * self._ahead
         plan = self._plan
-        if plan is None or plan[0] != first:  # one assignment, so that another thread never sees half a plan
+        # One assignment, so that another thread never sees half a plan.
+        if plan is None or plan[0] != first:
             plan = self._plan = self._place(first)
             if self.reader.is_prepared:
                 self.reader.fetch_ahead(plan[2].shard, self._place(first + self._ahead)[2].shard)

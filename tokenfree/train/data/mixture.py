@@ -19,7 +19,8 @@ from tokenfree.preprocess.dataset.manifest import DatasetSplit, Manifest, load_m
 from tokenfree.preprocess.features.vocabulary import Vocabulary
 from tokenfree.train.batches import counter_random as random
 
-PERIOD = 1 << 16  # samples after which the order of several directories repeats
+# Samples after which the order of several directories repeats.
+PERIOD = 1 << 16
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?|[+-]?(nan|inf)", re.IGNORECASE | re.ASCII)
 
 
@@ -72,7 +73,8 @@ def parse(words: Sequence[AnyPath], what: str = "--data") -> Data:
     if without is not None:
         raise UserError(f"{what} {without}: has no weight; give all a weight, such as {without}:0.5, or none")
     weights = tuple(weight for _, _, weight in weighted)
-    largest = max(weights)  # divided by first, because a sum of weights can overflow
+    # Divided by first, because a sum of weights can overflow.
+    largest = max(weights)
     whole = sum(weight / largest for weight in weights)
     for word, path, weight in weighted:
         if weight / largest / whole * PERIOD < 1:
@@ -241,7 +243,8 @@ def shuffled_turns(turns: np.ndarray, weights: Sequence[int], seed: int) -> np.n
         indices = np.flatnonzero(turns == number)
         wishes[indices] = (np.arange(len(indices)) + drawn[indices]) * spacing
     for round_ in range(min(_MAX_ROUNDS, int(distance.max()) + 2)):
-        first = np.arange(round_ % 2, len(turns) - 1, 2)  # first of each pair; the pairs do not overlap
+        # First of each pair; the pairs do not overlap.
+        first = np.arange(round_ % 2, len(turns) - 1, 2)
         left, right = turns[first], turns[first + 1]
         change = (wishes[first] > wishes[first + 1]) & (left != right)
         for number, weight in enumerate(weights):
@@ -257,7 +260,8 @@ def shuffled_turns(turns: np.ndarray, weights: Sequence[int], seed: int) -> np.n
 
 def quotas_of(shares: np.ndarray, total: int) -> np.ndarray:
     """Return integers in proportion to `shares`, at least 1 each, which sum to `total`."""
-    exact = np.round(shares * total, 6)  # the last bits of powers differ between processors
+    # The last bits of powers differ between processors.
+    exact = np.round(shares * total, 6)
     quotas = np.maximum(exact.astype(np.int64), 1)
     missing = total - int(quotas.sum())
     if missing >= 0:

@@ -19,7 +19,8 @@ from tokenfree.preprocess.dataset.manifest import ShardEntry
 from tokenfree.train.batches import counter_random as random
 from tokenfree.train.data.mixture import PERIOD, Mixing, fair_turns, quotas_of, shuffled_turns
 
-VERSION = 1  # of the rules in this file: a run only resumes under the version it started with
+# Of the rules in this file: a run only resumes under the version it started with.
+VERSION = 1
 _MAX_TURNS = 4096  # largest sum of directories' weights with exact shares; else rounded to a part of a period
 
 
@@ -231,7 +232,8 @@ class Order:
     def _turned(self, languages: np.ndarray, purpose: str) -> np.ndarray:
         place = np.arange(len(languages))
         number, slot = np.divmod(place, self._batch)
-        size = np.minimum(len(languages) - number * self._batch, self._batch)  # the last batch may be shorter
+        # The last batch may be shorter.
+        size = np.minimum(len(languages) - number * self._batch, self._batch)
         turns = (
             random.uniform(self._seed, purpose, np.arange(number[-1] + 1), 1)[:, 0] * self._batch
         ).astype(np.int64)

@@ -48,11 +48,14 @@ def fetch(system: AbstractFileSystem, name: str, *, num_bytes: int, sha256: str)
     path = cache_folder() / f"{sha256}.arrow"
     cache_folder().mkdir(parents=True, exist_ok=True)
     with lock(path.with_suffix(".lock")):
-        if not path.exists():  # another worker may have fetched it in the meantime
+        # Another worker may have fetched it in the meantime.
+        if not path.exists():
             _evict(int(float(os.environ.get("TOKENFREE_CACHE_GB", "50")) * 1e9) - num_bytes)
             _download(system, name, path, sha256)
-        with contextlib.suppress(FileNotFoundError):  # another worker may just have removed it to make room
-            os.utime(path)  # the most recently used shard is removed last
+        # Another worker may just have removed it to make room.
+        with contextlib.suppress(FileNotFoundError):
+            # The most recently used shard is removed last.
+            os.utime(path)
     return str(path)
 
 
@@ -86,7 +89,8 @@ def _may_pass(error: Exception) -> bool:
 def _evict(limit: int) -> None:
     files = []
     for path in cache_folder().glob("*.arrow"):
-        with contextlib.suppress(FileNotFoundError):  # another worker has removed it
+        # Another worker has removed it.
+        with contextlib.suppress(FileNotFoundError):
             files.append((path.stat(), path))
     total = sum(status.st_size for status, _ in files)
     for status, path in sorted(files, key=lambda entry: entry[0].st_mtime):
@@ -96,7 +100,8 @@ def _evict(limit: int) -> None:
 
 
 _AT_ONCE = 1000  # rows
-MAX_OPEN = 1024  # mapped shards, which hold no file descriptor
+# Mapped shards, which hold no file descriptor.
+MAX_OPEN = 1024
 _ACTION = "run `tokenfree verify` on the data directory, and preprocess again what is broken"
 
 
@@ -160,7 +165,8 @@ class Shard:
                 packed=False,
             )
         assert isinstance(array, pa.ListArray), array.type
-        offsets = np.from_dlpack(array.offsets)  # to_numpy would import pandas
+        # to_numpy would import pandas.
+        offsets = np.from_dlpack(array.offsets)
         if pa.types.is_boolean(array.values.type):
             return _Column(offsets, np.frombuffer(array.values.buffers()[1] or b"", np.uint8), packed=True)
         return _Column(offsets, np.from_dlpack(array.values), packed=False)
@@ -175,7 +181,8 @@ def local_file(path: str, *, num_bytes: int, sha256: str, check: bool = True) ->
     if not isinstance(system, LocalFileSystem):
         return fetch(system, name, num_bytes=num_bytes, sha256=sha256)
     status = os.stat(name)
-    is_whole = status.st_size == num_bytes  # `open_shard` reports another size
+    # `open_shard` reports another size.
+    is_whole = status.st_size == num_bytes
     if check and is_whole and _hash(name, num_bytes, status.st_mtime_ns, status.st_ctime_ns) != sha256:
         raise JobError(f"{path} is damaged, its SHA-256 is not that of its manifest; {_ACTION}")
     return name
@@ -218,7 +225,8 @@ class ShardReader:
         self._paths = [path.rstrip("/") for path in paths_of(data)]
         self._remote = not all(Storage.at(path).is_local for path in paths_of(data))
         self._check = check
-        self._wanted: list[int] = []  # shards to fetch ahead
+        # Shards to fetch ahead.
+        self._wanted: list[int] = []
         # By shard, and the number of rows.
         self._first_rows = np.cumsum([0, *(shard.rows for shard in self.shards)])
 
@@ -292,7 +300,8 @@ class ShardReader:
             if numbers is not self._wanted:
                 return
             entry = self.shards[number]
-            with contextlib.suppress(Exception):  # a later use raises it again
+            # A later use raises it again.
+            with contextlib.suppress(Exception):
                 local_file(self._path(number), num_bytes=entry.bytes, sha256=entry.sha256, check=self._check)
 
     def _close_removed(self) -> None:

@@ -157,7 +157,8 @@ def frequent_characters(train: ShardReader, *, max_rows: int = 50_000) -> np.nda
     return codepoints[np.argsort(-counts[codepoints], kind="stable")]
 
 
-VALIDATION_SEED = 0  # of the masks, which do not depend on the training seed
+# Of the masks, which do not depend on the training seed.
+VALIDATION_SEED = 0
 
 
 def validation_batches(

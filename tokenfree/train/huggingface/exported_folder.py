@@ -221,7 +221,8 @@ def new_folder(folder: AnyPath) -> Iterator[Path]:
     held = UserError(f"{target}: another command writes into it. Wait for it or give another output")
     with exclusive(temporary.with_name(f"{temporary.name}.lock"), held):
         _refuse_files(target)
-        shutil.rmtree(temporary, ignore_errors=True)  # of a killed command
+        # Of a killed command.
+        shutil.rmtree(temporary, ignore_errors=True)
         try:
             temporary.mkdir()
             yield temporary
@@ -273,7 +274,8 @@ def folder_model(
             f"model.embedder.name: {config.embedder.name} reads vectors, which no tokenizer gives."
         )
     settings = {**settings, "model": to_mapping(config), "length": model.encoder.length}
-    with contextlib.suppress(UserError):  # transformers has no equivalent model
+    # Transformers has no equivalent model.
+    with contextlib.suppress(UserError):
         if has_port:
             state, fields = port_model(encoder, model.checkpoint.state.vocabulary)
             settings["port"] = fields["model_type"]
@@ -338,7 +340,8 @@ def _write_tokenizer(
             "pad_reach": padding.reach,
             "pad_block": padding.block or length,
         }
-        if symbols == "bytes":  # the encoder's positions are bytes, not codepoints
+        # The encoder's positions are bytes, not codepoints.
+        if symbols == "bytes":
             config |= {
                 "model_max_length": encoder.max_characters + 2,
                 "pad_group": 1,
@@ -347,7 +350,8 @@ def _write_tokenizer(
             }
         objective = fields.get("tokenfree", {}).get("objective")
         if objective is not None and objective["name"] not in PREDICTS_CHARACTERS:
-            config["mask_token"] = None  # the fill-mask pipeline would decode subword ids as characters
+            # The fill-mask pipeline would decode subword ids as characters.
+            config["mask_token"] = None
     config["auto_map"] = {"AutoTokenizer": [f"{TOKENIZER.stem}.{name}", None]}
     write_atomically(folder / "tokenizer_config.json", json.dumps(config, indent=2) + "\n")
     write_atomically(folder / TOKENIZER.name, TOKENIZER.read_text(encoding="utf-8"))

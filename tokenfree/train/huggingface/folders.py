@@ -138,9 +138,11 @@ def import_folder(
         loader={},
         world_size=1,
     )
-    open_run(place.folder, config)  # before the lock, whose file must not be left in a folder of other files
+    # Before the lock, whose file must not be left in a folder of other files.
+    open_run(place.folder, config)
     with place.claimed():
-        open_run(place.folder, config)  # another command may have begun a run there meanwhile
+        # Another command may have begun a run there meanwhile.
+        open_run(place.folder, config)
         previous = place.newest(lambda warning: None)
         if previous is None:
             checkpoints.write(
@@ -178,7 +180,8 @@ def read_folder(folder: Path) -> FolderModel:
         )
     weights = _read_weights(folder)
     has_pooler = any(name.endswith(POOLER) for name in weights)
-    with random_numbers() as seed:  # weights that the folder lacks get the same values each time
+    # Weights that the folder lacks get the same values each time.
+    with random_numbers() as seed:
         seed(0)
         encoder, _ = KINDS[kind].from_huggingface(weights, fields)
     vocabulary = fields.get(VOCABULARY)
@@ -194,7 +197,8 @@ def converted(encoder: Encoder, config: ModelConfig) -> Encoder:
     """
     if config == encoder.config:
         return encoder
-    with random_numbers():  # the random weights are overwritten below
+    # The random weights are overwritten below.
+    with random_numbers():
         new, state = config.build(), encoder.state_dict()
     shapes = [
         {name: tensor.shape for name, tensor in tensors.items()} for tensors in (new.state_dict(), state)

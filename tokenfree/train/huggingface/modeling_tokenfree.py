@@ -99,10 +99,12 @@ class TokenfreePreTrainedModel(PreTrainedModel):
     def __init__(self, config: TokenfreeConfig) -> None:
         super().__init__(config)
         settings = config.tokenfree
-        with trusting(True, "config.json"):  # the caller gave trust_remote_code=True
+        # The caller gave trust_remote_code=True.
+        with trusting(True, "config.json"):
             model = build(ModelConfig, settings["model"], source="config.json")
         self.length: int = settings["length"]
-        with torch.device("cpu"):  # transformers builds on the "meta" device, where constants would be lost
+        # Transformers builds on the "meta" device, where constants would be lost.
+        with torch.device("cpu"):
             self.encoder = model.build()
         self._constants = {name: buffer.clone() for name, buffer in self.encoder.named_buffers()}
         self._padding = Padding(model, self.length)
@@ -119,7 +121,8 @@ class TokenfreePreTrainedModel(PreTrainedModel):
             assert file is not None, "else it raises"
             options["state_dict"] = from_port(port, load_file(file), config.to_dict())
             path, config = None, copy.deepcopy(config)
-            del config.tokenfree["port"]  # a saved copy has this class's names
+            # A saved copy has this class's names.
+            del config.tokenfree["port"]
         result = super().from_pretrained(path, *args, config=config, **options)
         model = result[0] if isinstance(result, tuple) else result
         persistent = model.encoder.state_dict().keys()
@@ -333,7 +336,8 @@ class TokenfreeForQuestionAnswering(TokenfreePreTrainedModel):
 
     def __init__(self, config: TokenfreeConfig) -> None:
         super().__init__(config)
-        self.head = SpanHead(self.encoder.width, SpanDecoder(1, 1))  # its decoder is not used
+        # Its decoder is not used.
+        self.head = SpanHead(self.encoder.width, SpanDecoder(1, 1))
         self.post_init()
 
     @can_return_tuple

@@ -135,7 +135,8 @@ class TaskGraph(Graph):
         segments: Tensor | None = None,
         unit_ends: Tensor | None = None,
     ) -> tuple[Tensor, ...]:
-        if self.pipeline == "text-classification":  # otherwise `Encoder.forward` pads, and crops its outputs
+        # Otherwise `Encoder.forward` pads, and crops its outputs.
+        if self.pipeline == "text-classification":
             codepoints, mask, segments = self.encoder.padded(codepoints, mask, segments)
         inputs = {"codepoints": codepoints, "mask": mask, "segments": segments, "unit_ends": unit_ends}
         batch = {name: tensor for name, tensor in inputs.items() if tensor is not None}
@@ -155,7 +156,8 @@ def write_graph(graph: Graph, inputs: Mapping[str, Tensor], path: Path) -> None:
     missing = [name for name in NEEDED if importlib.util.find_spec(name) is None]
     if missing:
         raise UserError(f"not installed: {', '.join(missing)}. Run {install_command('onnx')}.")
-    logging.getLogger("torch.onnx").setLevel(logging.ERROR)  # it warns about missing packages for images
+    # It warns about missing packages for images.
+    logging.getLogger("torch.onnx").setLevel(logging.ERROR)
     with warnings.catch_warnings(action="ignore"), torch.no_grad():
         program = torch.onnx.export(
             graph,

@@ -40,7 +40,8 @@ class PaddedCanineTokenizer(CanineTokenizer):
             "pad_reach": pad_reach,
             "pad_block": pad_block,
         }
-        super().__init__(**pad_options, **options)  # so that they are saved with the others
+        # So that they are saved with the others.
+        super().__init__(**pad_options, **options)
         self.pad_group, self.pad_spare, self.pad_reach, self.pad_block = (
             pad_group,
             pad_spare,
@@ -56,7 +57,8 @@ class PaddedCanineTokenizer(CanineTokenizer):
                 rows = encoded_inputs["input_ids"]
             else:
                 rows = [example["input_ids"] for example in encoded_inputs]
-            if len(rows) and np.ndim(rows[0]):  # a batch; `_pad` handles a single example
+            # A batch; `_pad` handles a single example.
+            if len(rows) and np.ndim(rows[0]):
                 padding, max_length = "max_length", max(map(self._padded, rows))
         inputs: Any = encoded_inputs
         return super().pad(inputs, padding, max_length, **options)
@@ -105,7 +107,8 @@ class PaddedCanineTokenizer(CanineTokenizer):
         nonzero = np.flatnonzero(np.asarray(ids))
         real = int(nonzero[-1]) + 1 if len(nonzero) else 0
         length = _round_up(real + self.pad_spare, self.pad_group)
-        read = _round_up(real + self.pad_reach, self.pad_group)  # end of the last unit that is read
+        # End of the last unit that is read.
+        read = _round_up(real + self.pad_reach, self.pad_group)
         if (read - 1) // self.pad_block > (real - 1) // self.pad_block:
             length = max(length, _round_up(_round_up(read, self.pad_block), self.pad_group))
         return max(len(ids), min(length, self.model_max_length))
@@ -115,7 +118,8 @@ def _round_up(number: int, multiple: int) -> int:
     return -(-number // multiple) * multiple
 
 
-HIDDEN = "\ue003"  # CANINE's MASK, which no text contains
+# CANINE's MASK, which no text contains.
+HIDDEN = "\ue003"
 
 
 class SubwordTokenizer(SentencePieceBackend):

@@ -216,7 +216,8 @@ def _complete(
 
     waiting = missing()
     first = next(waiting, None)
-    if first is not None:  # if nothing is missing, do not start workers
+    # If nothing is missing, do not start workers.
+    if first is not None:
         waiting = itertools.chain([first], waiting)
         if workers is None:
             for part in waiting:
@@ -282,7 +283,8 @@ def lead(link: Link, encoder: bytes, wanted: Wanted, workers: int, device: str) 
 
     Workers may join late.
     """
-    from ray.exceptions import RayError, RayTaskError  # here because the import takes seconds
+    # Here because the import takes seconds.
+    from ray.exceptions import RayError, RayTaskError
 
     from tokenfree.train.ray.cluster import RayLost, ray_environment, ray_session, run_watched
 
@@ -293,7 +295,8 @@ def lead(link: Link, encoder: bytes, wanted: Wanted, workers: int, device: str) 
         link.send(_NEXT)
         return parts.get()
 
-    with working_directory_first():  # for custom parts
+    # For custom parts.
+    with working_directory_first():
         shared = pickle.loads(encoder)
     with ray_environment():
         try:
@@ -330,7 +333,8 @@ def _embed(
         if following is not None:
             waiting[actor.work.remote(shared, following, wanted)] = actor, following
         elif not any(other for _, other in waiting.values()):
-            waiting.clear()  # do not wait for workers that the cluster has no resources for
+            # Do not wait for workers that the cluster has no resources for.
+            waiting.clear()
         if part is not None:
             link.send((part.number, vectors))
 
@@ -385,7 +389,8 @@ def spans(text: str, max_characters: int) -> list[tuple[int, int]]:
     starts = [start for start, _ in cut(text, sentence_starts(text).astype(np.int64), max_characters)]
     edges = [0]
     for edge in [*starts[1:], len(text)]:
-        while edge - edges[-1] > max_characters:  # more than a window, because white space follows a full one
+        # More than a window, because white space follows a full one.
+        while edge - edges[-1] > max_characters:
             edges.append(edges[-1] + max_characters)
         if edge > edges[-1]:
             edges.append(edge)

@@ -39,7 +39,8 @@ class FinetunedModel:
         self.task: DownstreamTask = recipe.task
         self._device = torch.device(device)
         self._collator = self.task.collator(text_inputs(recipe.model, recipe.train.length, vocabulary), 0)
-        with random_numbers():  # building the model draws random weights, which are then overwritten
+        # Building the model draws random weights, which are then overwritten.
+        with random_numbers():
             model = ModelWithHead(recipe.model.build(), self.task.build(recipe.model))
         weights = checkpoint.weights()
         checkpoint.check_fit(model, weights)

@@ -35,12 +35,14 @@ from tokenfree.train.tasks.inputs import TextSymbols, joined, text_inputs
 from tokenfree.train.torch_state import default_settings, random_numbers
 
 MARK = re.compile(r"\[MASK(?::([0-9]+))?\]")
-LONGEST = 12  # maximum characters of a masked piece whose length is not given; also the number of beams
+# Maximum characters of a masked piece whose length is not given; also the number of beams.
+LONGEST = 12
 _DIGITS = 6  # maximum digits of a given number of characters
 _LONGEST_WORD = 8  # maximum characters of a masked word that is predicted character by character
 _OTHER = 4  # assumed characters of a mask of unknown length while another one is predicted
 _MAX_PIECES = 3  # maximum subwords of a masked word
-_WINDOWS = 5000  # windows in which characters are counted
+# Windows in which characters are counted.
+_WINDOWS = 5000
 Scored = list[tuple[str, float]]  # texts with their log-probabilities
 
 
@@ -107,7 +109,8 @@ class Predictor:
         self.checkpoint, self.recipe, self.vocabulary = checkpoint, recipe, vocabulary
         self._characters = characters
         self._length = recipe.train.length
-        with random_numbers():  # building the model draws random weights, which are then overwritten
+        # Building the model draws random weights, which are then overwritten.
+        with random_numbers():
             self._model = pretraining_task(recipe, 0 if vocabulary is None else vocabulary.size)
         weights = checkpoint.weights()
         checkpoint.check_fit(self._model, weights)
@@ -198,7 +201,8 @@ class Predictor:
         """Predict as Byte2Word: words of one to three independent subwords, with equal weight for each number."""
         inputs, pieces = text_inputs(self.recipe.model, self._length, None), self._pieces()
         num_visible = sum(len(part) - sum(map(part.count, " \t\n")) for part in text.parts)
-        if num_visible > inputs.length:  # each takes at least one byte
+        # Each takes at least one byte.
+        if num_visible > inputs.length:
             raise _too_long(f"{num_visible} characters", f"{inputs.length} bytes")
         mask = TextSymbols(np.array([BYTE_MASK]), np.array([0]), np.array([1]))
         parts = [inputs.encode(text.parts[0])]
@@ -265,7 +269,8 @@ class Predictor:
                     if chr(characters[symbol]).isprintable() and not chr(characters[symbol]).isspace()
                 ]
                 front = _widest(longer)
-                if not front:  # every likely character is unprintable
+                # Every likely character is unprintable.
+                if not front:
                     break
             scored += [(word, so_far - float(np.log(len(sizes)))) for word, so_far in front]
         return scored
@@ -385,5 +390,6 @@ def _characters(recipe: PretrainRecipe, data: Data) -> np.ndarray | None:
     characters = np.arange(buckets)
     if all(Storage.at(path).is_local for path in paths_of(data)):
         frequent = frequent_characters(ShardReader(data, "train"), max_rows=_WINDOWS)[::-1]
-        characters[frequent % buckets] = frequent  # the most frequent character of a class is written last
+        # The most frequent character of a class is written last.
+        characters[frequent % buckets] = frequent
     return characters

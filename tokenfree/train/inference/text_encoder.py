@@ -210,7 +210,8 @@ def load_encoder(
         pooled_is_trained = recipe.objective.next_sentence
         gives_words = recipe.objective.gives_words
     checkpoint = checkpoint_of(run, step, best=isinstance(recipe, FinetuneRecipe))
-    with random_numbers():  # building the model draws random weights, which are then overwritten
+    # Building the model draws random weights, which are then overwritten.
+    with random_numbers():
         encoder = recipe.model.build()
     prefix = "encoder."
     tensors = {

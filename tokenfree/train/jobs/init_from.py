@@ -52,9 +52,11 @@ class GivenStart(Generic[R]):
 
         Raises UserError if the weights have changed.
         """
-        if run.newest(lambda warning: None) is None:  # the workers report damaged ones
+        # The workers report damaged ones.
+        if run.newest(lambda warning: None) is None:
             self._write(run, on_line)
-        self._given = self._begun = None  # free their memory for training
+        # Free their memory for training.
+        self._given = self._begun = None
 
     def _write(self, run: Run, on_line: OnLine) -> None:
         if self._read().sha256 != self.record.sha256:
@@ -84,7 +86,8 @@ class GivenStart(Generic[R]):
         if previous is None:
             self._fit()
         elif previous.init_from is None:
-            return InitFrom(self._path, "")  # `Run.open` then raises an error
+            # `Run.open` then raises an error.
+            return InitFrom(self._path, "")
         elif previous.init_from.path == self._path:
             return previous.init_from
         return InitFrom(self._path, self._read().sha256)

@@ -75,7 +75,8 @@ class Extension:
         on_line(line)
 
     def _done(self) -> int:
-        checkpoint = self._run.newest(lambda warning: None)  # the workers report damaged ones
+        # The workers report damaged ones.
+        checkpoint = self._run.newest(lambda warning: None)
         return 0 if checkpoint is None else checkpoint.step
 
 
@@ -104,20 +105,23 @@ def run_to_end(
     if recipe.train.log_to:
         trackers.check(recipe.train.log_to)
     stays = extension is None or extension.is_done
-    checks_all = stays and target.storage.is_local  # training resumes from the newest valid checkpoint
+    # Training resumes from the newest valid checkpoint.
+    checks_all = stays and target.storage.is_local
     check_finished(target.name, lambda name: checks_all or not name.startswith("checkpoints/"))
     result = target.result()
     if result is None or extension is not None:
         _check_device(recipe.train, workers)
     target.open(now)
     if result is not None and stays:
-        if not recorded_hashes(target.storage):  # an earlier command was killed before it wrote them
+        # An earlier command was killed before it wrote them.
+        if not recorded_hashes(target.storage):
             write_hashes(target.name)
         return result, True
     progress = progress or _logged(recipe.train.steps)
     with contextlib.ExitStack() as stack:
         owner = stack.enter_context(target.claimed())
-        target.open(now)  # another command may have started it meanwhile
+        # Another command may have started it meanwhile.
+        target.open(now)
         remove_hashes(target.name)
         claimed = Run(target.name, owner)
         if extension is not None:

@@ -133,13 +133,15 @@ def _on_this_machine(storage: Storage) -> Iterator[Path]:
             storage.get(name, f"{scratch}/{name}")
         try:
             check_finished(scratch, needed.__contains__)
-            Path(scratch, HASHES).unlink(missing_ok=True)  # it covers files that were not copied
+            # It covers files that were not copied.
+            Path(scratch, HASHES).unlink(missing_ok=True)
             yield Path(scratch)
         except (UserError, JobError) as error:
             raise type(error)(str(error).replace(scratch, storage.url)) from None
 
 
-MIN_SHARE = 0.01  # minimum share of the model's parameters; less is treated as a mistake
+# Minimum share of the model's parameters; less is treated as a mistake.
+MIN_SHARE = 0.01
 _ABSENT, _OTHER_VOCABULARY = "not in the given weights", "of another vocabulary"
 _MAX_SETTINGS = 6  # maximum number of differing settings to show
 _TABLE = "encoder.embedder.table."

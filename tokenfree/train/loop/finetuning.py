@@ -127,7 +127,8 @@ def content_of(paths: Mapping[Split, str]) -> str:
     return digest.hexdigest()
 
 
-VERSION = 1  # of the rules in this file: a run only resumes under the version it started with
+# Of the rules in this file: a run only resumes under the version it started with.
+VERSION = 1
 POOL = 50  # batches that are sorted together, at most an epoch of them
 
 

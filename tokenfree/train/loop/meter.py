@@ -56,7 +56,8 @@ def peak(device: torch.device, dtype: torch.dtype, *, seconds: float = 0.1) -> f
     left, right = (torch.rand(size, size, generator=generator, device=device, dtype=dtype) for _ in range(2))
     best = float("inf")
     until = time.perf_counter() + seconds
-    products = [torch.mm, linear]  # they may use different libraries
+    # They may use different libraries.
+    products = [torch.mm, linear]
     while time.perf_counter() < until:
         products.reverse()
         began = time.perf_counter()

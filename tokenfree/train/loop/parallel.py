@@ -96,7 +96,8 @@ def check_compile(enabled: bool | None, device: str) -> None:
 
 def compile_task(task: nn.Module, layers: Iterable[nn.Module], *, in_parts: bool) -> None:
     """Compile `task`, or with `in_parts` each of its `layers`, between which sharded parameters are gathered."""
-    import torch._inductor  # imported here because it imports many modules
+    # Imported here because it imports many modules.
+    import torch._inductor
 
     set_determinism(torch.get_deterministic_debug_mode())
     for module in layers if in_parts else [task]:

@@ -64,7 +64,8 @@ class TrainingStep:
         self._device, self._world_size = device, world_size
         self._meter = Meter(task.encoder, task.head, device=device, precision=config.precision)
         self.recent = RecentLosses(config.spike_window, config.spike_deviations)
-        self.stopping = False  # whether any worker was asked to stop before the last step
+        # Whether any worker was asked to stop before the last step.
+        self.stopping = False
         if device.type == "cpu":
             keep_freed_memory()
 

@@ -18,7 +18,8 @@ class Stop:
 
     def __init__(self) -> None:
         self.reason = ""
-        self.resumes = False  # whether the workers will be restarted, so that the run itself does not end
+        # Whether the workers will be restarted, so that the run itself does not end.
+        self.resumes = False
 
     def ask(self, reason: str, *, resumes: bool = False) -> None:
         if not self.reason:
@@ -36,7 +37,8 @@ def stop_on_signals() -> Iterator[Stop]:
     def note(kind: signal.Signals) -> None:
         stop.ask(kind.name)
         if kind == signal.SIGINT:
-            with contextlib.suppress(OSError):  # not with print, which the signal may have interrupted
+            # Not with print, which the signal may have interrupted.
+            with contextlib.suppress(OSError):
                 os.write(_STANDARD_ERROR, ANSWER)
 
     with on_first_signal(note):

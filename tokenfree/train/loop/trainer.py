@@ -123,8 +123,10 @@ class TrainingLoop(Generic[R]):
     ) -> None:
         self.recipe, self.source, self.rank, self.world_size = recipe, source, rank, world_size
         self.device = torch.device(device)
-        self.step = 0  # completed optimizer steps
-        self.left_out: frozenset[int] = frozenset()  # numbers of batches that are skipped
+        # Completed optimizer steps.
+        self.step = 0
+        # Numbers of batches that are skipped.
+        self.left_out: frozenset[int] = frozenset()
         self.stop = Stop() if stop is None else stop
         config = recipe.train
         self.loader = source.loader

@@ -153,7 +153,8 @@ def work(
         back = False
         while not _attempt(job, run, on_line, make_loop(), back=back):
             back = True
-            gc.collect()  # frees the previous model, which hooks of data parallelism hold in reference cycles
+            # Frees the previous model, which hooks of data parallelism hold in reference cycles.
+            gc.collect()
 
 
 def _attempt(job: Job, run: Run, on_line: OnLine | None, loop: TrainingLoop[Any], *, back: bool) -> bool:
@@ -171,7 +172,8 @@ def _attempt(job: Job, run: Run, on_line: OnLine | None, loop: TrainingLoop[Any]
             files.roll_back(incident)
             return False
         if ending.stops:
-            barrier()  # the first worker to exit ends the others, so all wait until the checkpoint is written
+            # The first worker to exit ends the others, so all wait until the checkpoint is written.
+            barrier()
             raise Stopped(ending.stops[0].reason, loop.step, all(stop.resumes for stop in ending.stops))
         files.finish(loop.result(run, ending.progress))
     return True
@@ -214,7 +216,8 @@ class RunFiles(LoopFiles):
         times = len(self._roll_backs)
         back = action == "roll_back" and times < self._config.max_roll_backs
         self.note(incident, back=back)
-        barrier()  # the first worker to exit ends the others, so all wait until the samples are written
+        # The first worker to exit ends the others, so all wait until the samples are written.
+        barrier()
         if action != "roll_back":
             raise incident
         if not back:

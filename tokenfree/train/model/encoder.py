@@ -267,7 +267,8 @@ class Encoder(nn.Module):
         codepoints_BC, mask_BC, segments_BC, global_BC = self.padded(
             codepoints_BC, mask_BC, segments_BC, global_BC
         )
-        mask_BC = mask_BC.bool() | (torch.arange(mask_BC.shape[1], device=mask_BC.device) == 0)  # CLS is real
+        # CLS is real.
+        mask_BC = mask_BC.bool() | (torch.arange(mask_BC.shape[1], device=mask_BC.device) == 0)
         down, units_BUD = self.encode(codepoints_BC, mask_BC, segments_BC, unit_ends_BU, global_BC)
         y_BCD = self.upsampler(units_BUD, down.grouping, down.characters_BCD, mask_BC, targets_BP)
         # The graph would lose a slice of the whole example.
@@ -304,7 +305,8 @@ class Encoder(nn.Module):
     def padded(self, codepoints_BC: Tensor, *others_BC: Tensor | None) -> tuple[Any, ...]:
         """Pad symbols, and tensors that accompany them such as the mask, with zeros to at least one unit."""
         missing: Any = self.downsampler.min_characters - codepoints_BC.shape[1]
-        exporting = is_exporting()  # the exported graph must hold for sequences of any length
+        # The exported graph must hold for sequences of any length.
+        exporting = is_exporting()
         if exporting:
             missing = torch.sym_max(missing, 0)
         if not exporting and missing <= 0:

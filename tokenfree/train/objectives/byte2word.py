@@ -196,7 +196,8 @@ class Byte2WordCollator(MaskingCollator):
         at = (row[of], np.arange(len(of)) - (np.cumsum(targets_per_row) - targets_per_row)[row[of]])
         positions = np.zeros((len(counts), max_targets, 2), dtype=np.int64)
         target_ids = np.zeros((len(counts), max_targets), dtype=np.int64)
-        positions[at] = np.stack([unit[of] + 1, slot], axis=1)  # CLS is word 0
+        # CLS is word 0.
+        positions[at] = np.stack([unit[of] + 1, slot], axis=1)
         target_ids[at] = ids
         targets = {
             "target_positions": positions,
@@ -233,6 +234,7 @@ class Byte2WordCollator(MaskingCollator):
 def _num_characters(words: Words, first: np.ndarray, counts: np.ndarray) -> np.ndarray:
     starts = np.append(words.starts, 0)[first]
     ends = np.where(counts > 0, np.append(words.ends, 0)[first + counts - 1], starts)
-    leads = words.text & 0xC0 != 0x80  # the first byte of each character
+    # The first byte of each character.
+    leads = words.text & 0xC0 != 0x80
     spans = zip(starts.tolist(), ends.tolist(), strict=True)
     return np.array([np.count_nonzero(leads[start:end]) for start, end in spans], dtype=np.int64)

@@ -80,7 +80,8 @@ class CanineSCollator(MaskingCollator):
         ids, starts, ends = (
             np.concatenate(parts).astype(np.int64) for parts in (rows["subword_ids"], row_starts, row_ends)
         )
-        of = np.repeat(np.arange(len(counts)), counts)  # the row of each subword
+        # The row of each subword.
+        of = np.repeat(np.arange(len(counts)), counts)
         usable = self._pool.usable[ids] & (starts >= begin[of]) & (ends <= end[of])
         chosen = self.select(counts, usable, sample_ids)
         gold = ids[chosen.items]

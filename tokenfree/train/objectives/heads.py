@@ -21,7 +21,8 @@ from tokenfree.train.model.common.initialisation import initialise
 from tokenfree.train.model.common.kernels import Dense, draws_here, linear
 from tokenfree.train.objectives.base import Head, Loss, MaskedObjective
 
-_NONE = 0  # row of features that no other subword has: always zero
+# Row of features that no other subword has: always zero.
+_NONE = 0
 NUM_FEATURES = 9
 
 

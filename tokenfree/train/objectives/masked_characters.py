@@ -23,7 +23,8 @@ from tokenfree.train.model.encoder import ModelConfig
 from tokenfree.train.objectives.base import MaskedObjective, MaskingCollator, check_symbols
 from tokenfree.train.objectives.heads import MaskedHead
 
-_LONGEST_WORD = 32  # characters; cropping a long window does not cut words up to this length
+# Characters; cropping a long window does not cut words up to this length.
+_LONGEST_WORD = 32
 
 
 @settings

@@ -57,7 +57,8 @@ def part(tensor: Tensor, *, like: Tensor | None) -> Tensor:
     """Return this worker's part of a whole tensor that all workers have, as it holds a part of `like`, if it does."""
     if not is_part(like):
         return tensor
-    from torch.distributed.tensor import distribute_tensor  # slow import (1 s) that only sharded workers need
+    # Slow import (1 s) that only sharded workers need.
+    from torch.distributed.tensor import distribute_tensor
 
     return distribute_tensor(tensor.to(like.device), like.device_mesh, like.placements, src_data_rank=None)
 

@@ -37,18 +37,21 @@ def ray_processes(pid: int | None = None, title: str = "ray::") -> list[psutil.P
 def end_stragglers(processes: list[psutil.Process], *, seconds: float = 3.0) -> None:
     """Give `processes` some time to exit, then kill those that have not."""
     for process in psutil.wait_procs(processes, timeout=seconds)[1]:
-        with contextlib.suppress(psutil.NoSuchProcess):  # does not kill another process that reuses its id
+        # Does not kill another process that reuses its id.
+        with contextlib.suppress(psutil.NoSuchProcess):
             process.kill()
 
 
 def _title(process: psutil.Process) -> str:
-    with contextlib.suppress(psutil.NoSuchProcess, psutil.AccessDenied):  # it has ended, or is another user's
+    # It has ended, or is another user's.
+    with contextlib.suppress(psutil.NoSuchProcess, psutil.AccessDenied):
         return next(iter(process.cmdline()), "")
     return ""
 
 
 _INTERVAL = 0.2  # seconds between checks for a request to stop
-_SETTLE_SECONDS = 5.0  # time after which a raylet that shuts down in order is seen to be gone
+# Time after which a raylet that shuts down in order is seen to be gone.
+_SETTLE_SECONDS = 5.0
 
 
 class LostPart(NamedTuple):
@@ -75,8 +78,10 @@ class RayChild:
         self._environment = _environment()
         self.is_local = named_cluster(self._environment) is None
         if self.is_local:
-            self._environment.pop(ADDRESS, None)  # may be empty or `local`
-            write_token()  # here, where its message is seen
+            # May be empty or `local`.
+            self._environment.pop(ADDRESS, None)
+            # Here, where its message is seen.
+            write_token()
 
     def call(self, *arguments: Any) -> LostPart | None:
         """Run the function once.
@@ -92,7 +97,8 @@ class RayChild:
             )
             self.send = child.send
             for message in child.messages(_INTERVAL):
-                if message is not None and session is None:  # before that, a signal ends this process at once
+                # Before that, a signal ends this process at once.
+                if message is not None and session is None:
                     session, stop = message, stack.enter_context(stop_on_signals()) if self._stops else None
                 elif message is not None:
                     self._take(message)
@@ -160,7 +166,8 @@ def work_on_ray(job: Job, workers: tuple[int, int], progress: OnLine | None) -> 
     )
     for attempts_left in reversed(range(job.recipe.train.max_restarts + 1)):
         loss = child.call(pickle.dumps(job), workers)
-        if loss is None or run.result() is not None:  # the workers were done
+        # The workers were done.
+        if loss is None or run.result() is not None:
             return
         if not loss.is_ours or not attempts_left:
             raise loss.final("from the newest checkpoint")

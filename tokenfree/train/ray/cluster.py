@@ -62,7 +62,8 @@ _HEAD_PATIENCE = 45.0  # seconds that a cluster may take to restart its head; af
 _INTERVAL = 1.0  # seconds between checks of the parts of Ray
 _SETTLE_SECONDS = 2.0
 _LOOK_SECONDS = 1.0  # seconds between a worker's checks of the head and of other machines
-_CUT_OFF_SECONDS = 5.0  # a worker that reaches no other machine for this time considers its own cut off
+# A worker that reaches no other machine for this time considers its own cut off.
+_CUT_OFF_SECONDS = 5.0
 _MAX_MACHINES = 3  # maximum number of machines to check, in addition to the head
 
 

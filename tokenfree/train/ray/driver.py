@@ -53,7 +53,8 @@ from tokenfree.train.runs.metrics import Line, OnLine
 from tokenfree.train.runs.run import Run
 
 _INTERVAL = 0.2  # seconds between calls
-_TIMEOUT = 20.0  # seconds to wait for an answer, because Ray may never answer without its head
+# Seconds to wait for an answer, because Ray may never answer without its head.
+_TIMEOUT = 20.0
 
 
 class Channel:
@@ -74,7 +75,8 @@ class Channel:
         self._lines += lines
         asked = self._asked
         if asked is not None and asked[1]:
-            self._asked = None  # restarted workers must not stop again
+            # Restarted workers must not stop again.
+            self._asked = None
         return asked
 
     def take(self) -> list[Line]:
@@ -116,7 +118,8 @@ def _repeated(act: Callable[[], None]) -> Iterator[None]:
     def run() -> None:
         while True:
             last = ended.wait(_INTERVAL)
-            with contextlib.suppress(RayError):  # the cluster is going down
+            # The cluster is going down.
+            with contextlib.suppress(RayError):
                 act()
             if last:
                 return
@@ -191,7 +194,8 @@ def _join(backend: str, address: str, port: int, seconds: float) -> None:
     )
 
 
-_RESIZE_INTERVAL = 20.0  # seconds between checks for room for more workers
+# Seconds between checks for room for more workers.
+_RESIZE_INTERVAL = 20.0
 # Timeout for room on the nodes, then Ray plans again.
 _ELASTIC = {"RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S": "10"}
 # A local cluster is never drained, so it needs no watcher. That is a process that starts with each group of
@@ -241,7 +245,8 @@ def _run_trainer(
     job: Job, workers: tuple[int, int], threads: int, use_gpu: bool, channel: Any, session: Session
 ) -> None:
     storage = Storage.at(job.run)
-    name = f"attempt_{1 + len(storage.names('ray')):04d}"  # new, or Ray would restore its old state
+    # New, or Ray would restore its old state.
+    name = f"attempt_{1 + len(storage.names('ray')):04d}"
     restarts = job.recipe.train.max_restarts
     scaling = ScalingConfig(
         num_workers=workers[0] if workers[0] == workers[1] else workers,
@@ -252,7 +257,8 @@ def _run_trainer(
     callbacks: list[Any] = [LossCallback(job.run, job.owner, channel, restarts)]
     if scaling.elasticity_enabled:
         callbacks.append(ResizeCallback(scaling, channel))
-    callbacks.append(NodeCallback())  # Ray accepts more than it declares
+    # Ray accepts more than it declares.
+    callbacks.append(NodeCallback())
     trainer = TorchTrainer(
         _work_on_worker,
         train_loop_config={"job": pickle.dumps(job), "threads": threads, "channel": channel},
@@ -271,7 +277,8 @@ def _run_trainer(
     try:
         run_watched(trainer.fit, session)
     except TrainingFailedError as error:
-        if run.result() is None:  # otherwise the workers were done
+        # Otherwise the workers were done.
+        if run.result() is None:
             raise explain(error, run, f"ray/{name}") from error
     finally:
         _keep_logs(run, f"ray/{name}/logs")
@@ -309,7 +316,8 @@ def _work_on_worker(config: dict[str, Any]) -> None:
 def _unpickled(job: bytes) -> Job:
     """Return the job in a worker. Ray would treat an import error as a loss and restart workers forever."""
     try:
-        with working_directory_first():  # as in the command: a user's module may hide another one
+        # As in the command: a user's module may hide another one.
+        with working_directory_first():
             return pickle.loads(job)
     except (ImportError, AttributeError) as error:
         raise UserError(

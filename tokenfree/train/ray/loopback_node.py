@@ -14,7 +14,8 @@ LOOPBACK = "127.0.0.1"
 
 def main() -> None:
     services.get_node_ip_address = lambda address=None: LOOPBACK
-    ray_constants.ENABLE_RAY_CLUSTER = True  # only in this process, so that it accepts a second node
+    # Only in this process, so that it accepts a second node.
+    ray_constants.ENABLE_RAY_CLUSTER = True
     sys.argv[0] = "ray"
     scripts.main()
 

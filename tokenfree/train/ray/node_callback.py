@@ -17,7 +17,8 @@ _log = logging.getLogger("ray.train")
 
 _SECONDS = 0.5  # timeout for a connection to a node; its kernel accepts, so a busy node answers too
 _PROBE_INTERVAL = 0.5  # seconds between checks of the nodes of running workers
-_PROBES = 4  # consecutive failed checks after which a node is given up
+# Consecutive failed checks after which a node is given up.
+_PROBES = 4
 _NODE_ID = "ray.io/node-id"
 
 
@@ -58,7 +59,8 @@ class NodeCallback(GroupCallback):
 
     def __init__(self) -> None:
         self._probed_at = float("-inf")
-        self._silences = collections.Counter[str]()  # number of consecutive failed checks of a node
+        # Number of consecutive failed checks of a node.
+        self._silences = collections.Counter[str]()
 
     def on_controller_start_worker_group(
         self, *, scaling_config: Any, num_workers: int

@@ -13,7 +13,8 @@ from tokenfree.train.ray.node_callback import GroupCallback, usable_nodes
 _log = logging.getLogger("ray.train")
 
 _REFRESH_INTERVAL = 5.0  # seconds between refreshes of the resources while workers run
-_WAITING_INTERVAL = 0.5  # the same while no workers run
+# The same while no workers run.
+_WAITING_INTERVAL = 0.5
 _ANSWER_SECONDS = 5.0  # timeout for Ray to report the resources
 
 

@@ -113,7 +113,8 @@ def mark_of(state: bytes) -> bytes:
 
 
 Warn = Callable[[str], None]
-MODEL, OPTIMIZER, AVERAGE = "model", "optimizer", "average"  # parts of a checkpoint; some have no average
+# Parts of a checkpoint; some have no average.
+MODEL, OPTIMIZER, AVERAGE = "model", "optimizer", "average"
 _NAME = re.compile(r"step_(\d{8,})")
 _SUFFIX = ".safetensors"
 
@@ -173,7 +174,8 @@ def write(folder: Path, parts: Mapping[str, Mapping[str, Tensor]], state: Checkp
         for name, data in ((STATE, content.encode()), (MARK, mark_of(content.encode()))):
             (temporary / name).write_bytes(data)
             sync(temporary / name)
-        if folder.exists():  # a damaged checkpoint of an earlier attempt
+        # A damaged checkpoint of an earlier attempt.
+        if folder.exists():
             shutil.rmtree(folder)
         temporary.rename(folder)
         sync(folder.parent)
@@ -190,10 +192,12 @@ def save_tensors(tensors: Mapping[str, Tensor], path: Path, metadata: dict[str, 
     """Write tensors as safetensors, with the permissions of the other files of this process."""
     path.touch()
     mode = path.stat().st_mode
-    path.unlink()  # so that a failed write leaves no empty file
+    # So that a failed write leaves no empty file.
+    path.unlink()
     contiguous = {name: tensor.contiguous() for name, tensor in tensors.items()}
     safetensors.torch.save_file(contiguous, path, metadata=metadata)
-    path.chmod(mode)  # safetensors creates files that only the owner can read, regardless of the umask
+    # Safetensors creates files that only the owner can read, regardless of the umask.
+    path.chmod(mode)
 
 
 def read(folder: Path, *, name: str | None = None) -> Checkpoint:

@@ -31,10 +31,12 @@ CONFIG_NAME, RESULT_NAME, METRICS_NAME, EVENTS_NAME = (
 )
 Number = int | Annotated[float, Field(allow_inf_nan=False)]
 AtLeastTwo = Annotated[list[str], Field(min_length=2)]  # data directories as on the command line
-RUN_FORMAT, SWEEP_FORMAT = 1, 1  # increased when earlier versions cannot read the folder
+# Increased when earlier versions cannot read the folder.
+RUN_FORMAT, SWEEP_FORMAT = 1, 1
 Format = Annotated[int, Field(ge=1)]
 Count = Annotated[int, Field(ge=0)]
-Seconds = Annotated[float, Field(ge=0, lt=1e11)]  # since 1970; Python has no dates after the year 9999
+# Since 1970; Python has no dates after the year 9999.
+Seconds = Annotated[float, Field(ge=0, lt=1e11)]
 
 
 @with_config(OPEN)
@@ -165,7 +167,8 @@ def main_baselines(result: Mapping[str, Any], split: str) -> dict[str, float]:
     return {name: scores[main] for name, scores in baselines.items() if main in scores}
 
 
-_TASK = "task"  # a key that only fine-tuning recipes have
+# A key that only fine-tuning recipes have.
+_TASK = "task"
 
 
 @dataclasses.dataclass(frozen=True)

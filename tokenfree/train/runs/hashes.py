@@ -65,9 +65,11 @@ def _hashes(storage: Storage) -> dict[str, str]:
     files = hashes_of(
         storage, (name for name in names if not _CHECKPOINT.fullmatch(name) or name.endswith(MARK))
     )
-    for state in states:  # the files of a checkpoint were hashed when they were written
+    # The files of a checkpoint were hashed when they were written.
+    for state in states:
         folder = state.removesuffix(STATE)
-        with contextlib.suppress(JobError):  # a damaged checkpoint that training did not need
+        # A damaged checkpoint that training did not need.
+        with contextlib.suppress(JobError):
             files |= {f"{folder}{file}": sha256 for file, sha256 in _files_of(storage, state).items()}
     return files | hashes_of(storage, states)
 

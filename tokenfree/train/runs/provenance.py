@@ -37,7 +37,8 @@ def attempt() -> dict[str, Any]:
 def command() -> str:
     program, *arguments = sys.argv or [""]
     path = Path(program)
-    name = path.parent.name if path.name == "__main__.py" else path.name  # run as `python -m tokenfree`
+    # Run as `python -m tokenfree`.
+    name = path.parent.name if path.name == "__main__.py" else path.name
     return shlex.join(["python" if name in ("", "-c") else name, *arguments])
 
 

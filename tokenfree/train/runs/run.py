@@ -89,7 +89,8 @@ class Run:
             old = self._retry(lambda: self.storage.read_bytes(CONFIG_NAME)) if names else b""
             if names:
                 file.write_bytes(old)
-                CONFIG.from_yaml(old, f"{self.name}/{CONFIG_NAME}")  # errors show this name
+                # Errors show this name.
+                CONFIG.from_yaml(old, f"{self.name}/{CONFIG_NAME}")
             open_run(Path(scratch), config, name=self.name)
             if file.read_bytes() != old:
                 with rewriting(self.storage, [CONFIG_NAME]):
@@ -167,7 +168,8 @@ class Run:
     def add_event(self, event: str, *, step: int | None = None, **more: Any) -> dict[str, Any]:
         if self._local:
             return append_event(self.folder / EVENTS_NAME, event, step=step, **more)
-        with tempfile.TemporaryDirectory(prefix="tokenfree-") as scratch:  # stores cannot append
+        # Stores cannot append.
+        with tempfile.TemporaryDirectory(prefix="tokenfree-") as scratch:
             path = Path(scratch) / EVENTS_NAME
             path.write_bytes(self._read(EVENTS_NAME) or b"")
             line = append_event(path, event, step=step, **more)
@@ -197,7 +199,8 @@ class Run:
     def newest(self, warn: Warn) -> Checkpoint | None:
         """Return the newest valid checkpoint, on this machine. `warn` gets a message about each damaged one."""
         steps = self.steps()
-        if not self._local:  # without a mark the copy is incomplete
+        # Without a mark the copy is incomplete.
+        if not self._local:
             steps = [
                 step for step in steps if self.storage.size(f"{_name(step)}/{checkpoints.MARK}") is not None
             ]
@@ -241,7 +244,8 @@ class Run:
             checkpoints.prune(self.folder / "checkpoints", step=step, keep=keep, best=best)
             return
         self._copy(but=EVENTS_NAME)
-        self._remove_checkpoint(step)  # of an earlier attempt: damaged or incomplete
+        # Of an earlier attempt: damaged or incomplete.
+        self._remove_checkpoint(step)
         for path in sorted((self.folder / _name(step)).iterdir()):
             if path.name != checkpoints.MARK:
                 self.keep(path, f"{_name(step)}/{path.name}")

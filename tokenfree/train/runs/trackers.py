@@ -57,7 +57,8 @@ class Wandb:
                 settings=wandb.Settings(silent=True, console="off", init_timeout=_SECONDS),
             )
         except wandb.Error as error:
-            if type(error) is CommError:  # not of a subclass for a wrong key
+            # Not of a subclass for a wrong key.
+            if type(error) is CommError:
                 raise
             raise UserError(
                 f"train.log_to: wandb: {first_line(error)}; run `wandb login`, or set WANDB_MODE=offline"
@@ -99,11 +100,13 @@ class Mlflow:
             # value stays.
             logged = self._client.get_run(self.id).data.params
             params = [Param(key, str(value)) for key, value in settings.items() if key not in logged]
-            for start in range(0, len(params), 100):  # the maximum per request
+            # The maximum per request.
+            for start in range(0, len(params), 100):
                 self._client.log_batch(self.id, params=params[start : start + 100])
             self._client.log_batch(self.id, tags=[RunTag("tokenfree.run", name)])
         except MlflowException as error:
-            if str(error).startswith("API request to "):  # the server was not reached, or failed
+            # The server was not reached, or failed.
+            if str(error).startswith("API request to "):
                 raise
             raise UserError(
                 f"train.log_to: mlflow: {first_line(error)}; set MLFLOW_TRACKING_URI to a server or folder "
@@ -199,7 +202,8 @@ def _open(name: str, run: Run, settings: Mapping[str, Any]) -> Wandb | Mlflow:
     ids = [line["id"] for line in run.events() if line["event"] == "tracker" and line["tracker"] == name]
     folder = None if "://" in run.name else run.folder
     title = run.name.rstrip("/").rsplit("/", 1)[-1]
-    importlib.import_module(name)  # takes seconds on a busy machine
+    # Takes seconds on a busy machine.
+    importlib.import_module(name)
     tracker = _in_time(lambda: KINDS[name](title, ids[-1] if ids else None, dict(flatten(settings)), folder))
     if not ids:
         run.add_event("tracker", tracker=name, id=tracker.id)

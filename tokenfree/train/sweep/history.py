@@ -31,7 +31,8 @@ JOURNAL = "journal.jsonl"
 TABLE = "sweep.csv"  # written last: if it exists, the sweep has ended
 RAY = "ray"  # the folder that Ray writes to, removed at the end
 SCORES = "result.json"  # of a task: the scores of all settings
-MAX_FAILURES = 1  # a failed trial is tried once more
+# A failed trial is tried once more.
+MAX_FAILURES = 1
 
 
 def is_number(value: Any) -> TypeGuard[float]:
@@ -199,7 +200,8 @@ def _events(folder: Path) -> Iterator[tuple[str, Event]]:
     """Yield the place and the event of each line of a journal, without an incomplete last line, as a kill leaves it."""
     path = folder / JOURNAL
     *lines, torn = path.read_bytes().split(b"\n") if path.is_file() else [b""]
-    if _parsed(torn[:-1] + b"\n") is not None:  # its line end has changed
+    # Its line end has changed.
+    if _parsed(torn[:-1] + b"\n") is not None:
         lines.append(torn)
     for number, line in enumerate(lines, 1):
         place, event = f"{path}: line {number}", _parsed(line + b"\n")

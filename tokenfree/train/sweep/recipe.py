@@ -28,7 +28,8 @@ from tokenfree.core.settings_errors import nearest_hint
 from tokenfree.train.config import FinetuneRecipe, PretrainRecipe, Recipe
 
 DEFAULT_TRIALS = 8
-TASK = "task"  # only recipes of fine-tuning have this key
+# Only recipes of fine-tuning have this key.
+TASK = "task"
 _LISTS = ("choice", "grid", "integer")  # kinds of hyperparameters whose values can be listed
 VARIANT = "variant"  # a hyperparameter of this name chooses among whole recipes instead of setting a key
 Values = dict[str, Any]
@@ -492,7 +493,8 @@ def _problems_of_hyperparameter(sweep: SweepRecipe, key: str) -> Iterator[str]:
             values[other] = condition[0] if isinstance(condition, list) else condition
         elif not recipe.problems and value_at(to_mapping(recipe.settings), other) is None:
             yield f"space: {key}: when: {other} is not a key of the recipe and none of the space"
-    if key == VARIANT:  # the recipes of the variants are checked on their own
+    # The recipes of the variants are checked on their own.
+    if key == VARIANT:
         return
     for value in filter(_may_name_code, hyperparameter.choice or hyperparameter.grid or ()):
         with own_code.trusting(own_code.is_trusted(), f"space: {key}"):
@@ -523,7 +525,8 @@ def with_task_defaults(mapping: Mapping[str, Any]) -> dict[str, Any]:
         return dict(mapping)
     recipe = draft(FinetuneRecipe, merge(base, mapping.get("overrides") or {}))
     if recipe.settings is None:
-        return dict(mapping)  # its problems are reported when the sweep is built
+        # Its problems are reported when the sweep is built.
+        return dict(mapping)
     train, lower = recipe.settings.train, recipe.settings.task.lower_is_better
     steps = value_at(mapping, "budget.steps", train.steps)
     defaults: dict[str, Any] = {

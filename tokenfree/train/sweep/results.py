@@ -21,7 +21,8 @@ from tokenfree.train.sweep.recipe import LOSS, SPEED, Metric, SweepRecipe
 ONE_SEED = "one seed per setting: differences between settings may be chance"
 BEST = "best.yaml"  # a recipe
 SKIPPED, TRIALS = "skipped.json", "trials.jsonl"
-RESULTS = (BEST, SKIPPED, TRIALS, TABLE)  # files of results, in the order in which they are written
+# Files of results, in the order in which they are written.
+RESULTS = (BEST, SKIPPED, TRIALS, TABLE)
 METRICS = (
     "step",
     "validation_loss",
@@ -30,7 +31,8 @@ METRICS = (
     "train_seconds",
     "parameters",
 )
-_NO_METRICS = frozenset({"report", "seed", "machine"})  # fields of a report that are not columns of the table
+# Fields of a report that are not columns of the table.
+_NO_METRICS = frozenset({"report", "seed", "machine"})
 # Fields of a trial in trials.jsonl.
 _LINE = ("name", "values", "state", "reports", "error", "setting", "seed")
 _MIN_SETTINGS = 3  # minimum number of settings for a Pareto front

@@ -59,7 +59,8 @@ from tokenfree.train.torch_state import default_settings
 
 SWEEP = "sweep.yaml"
 ERRORS = "standard_error.txt"  # standard error of Ray after a part of it was lost
-_LEADER = "tokenfree.train.sweep.tune:run_trials"  # by name, because importing Ray takes seconds
+# By name, because importing Ray takes seconds.
+_LEADER = "tokenfree.train.sweep.tune:run_trials"
 logger = logging.getLogger("tokenfree")
 
 
@@ -124,7 +125,8 @@ def _run_trusted(
     _claim(folder, sweep, subject)
     held = UserError(f"{output} is being run by another command; wait for it or give another --output")
     with lock(folder / "lock", seconds=0, held=held):
-        _claim(folder, sweep, subject)  # another command may have started a sweep there in the meantime
+        # Another command may have started a sweep there in the meantime.
+        _claim(folder, sweep, subject)
         history = read_history(folder, seeds=sweep.seeds, reports=sweep.reports, target=sweep.quality)
         ended_before = (folder / TABLE).is_file()
         if not ended_before:
@@ -243,11 +245,13 @@ def evaluate_chosen(
     chosen, amount, unit = ranked[0].setting, ranked[0].amount, ranked[0].unit
     runs = [trial for trial, _ in chosen.reached(sweep.quality.metric, amount, unit)]
     results = list[dict[str, Any]]()
-    baselines: dict[str, Any] | None = None  # those of the first run; the files of the others are the same
+    # Those of the first run; the files of the others are the same.
+    baselines: dict[str, Any] | None = None
     for trial in runs:
         results.append(_evaluated(sweep, subject, trial, folder / "trials" / trial.name, baselines))
         baselines = {name: results[0][name] for name in FIELDS if name in results[0]}
-    metric = next(iter(results[0]["dev"]))  # the main score is the first
+    # The main score is the first.
+    metric = next(iter(results[0]["dev"]))
     splits = [split for split in ("dev", "test") if split in results[0]]
     result = {
         "task": results[0]["task"],

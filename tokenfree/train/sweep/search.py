@@ -40,7 +40,8 @@ Progress = Callable[[Event, History], None]  # called with every event and the s
 CANDIDATES_PER_TRIAL = 50  # candidates examined per trial, before the search space counts as exhausted
 # After this many suggestions in a row that cannot be run, the next one comes from the even sequence.
 _MAX_SUGGESTIONS = 20
-_MAX_GRID_SETTINGS = 100_000  # settings, which takes minutes to plan
+# Settings, which takes minutes to plan.
+_MAX_GRID_SETTINGS = 100_000
 _BELOW_1 = 1 - 2.0**-53
 
 
@@ -178,7 +179,8 @@ def _random_points(sweep: SweepRecipe) -> Iterator[list[float]]:
 
 
 def _suggestions(sweep: SweepRecipe, history: History) -> Iterator[Values]:
-    import optuna  # takes a second, and only this searcher needs it
+    # Takes a second, and only this searcher needs it.
+    import optuna
 
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     distributions = {key: _distribution(sweep.space[key]) for key in sorted(sweep.space)}
@@ -192,7 +194,8 @@ def _suggestions(sweep: SweepRecipe, history: History) -> Iterator[Values]:
     directions: list[Any] = [f"{target.mode}imize" for target in objectives(sweep.objectives)]
     study = optuna.create_study(directions=directions, sampler=sampler)
     study.add_trials(observed)
-    while True:  # Optuna treats each suggestion as a running trial, so the next suggestion differs
+    # Optuna treats each suggestion as a running trial, so the next suggestion differs.
+    while True:
         params = study.ask(distributions).params
         drawn = {key: _value(sweep.space[key], param) for key, param in params.items()}
         yield spaces.active(sweep.space, drawn, sweep.fixed)

@@ -27,7 +27,8 @@ from tokenfree.train.loop.trainer import TrainingLoop
 from tokenfree.train.sweep.recipe import ERROR, SCORE, TASK, Metric, SweepRecipe
 from tokenfree.train.tasks.base import Split
 
-_LEARNING = ("output_bias", "output_rows")  # keys of objectives that change the model, but not the targets
+# Keys of objectives that change the model, but not the targets.
+_LEARNING = ("output_bias", "output_rows")
 # Keys that decide validation samples and masks.
 _MEASURE = ("objective", "train.length", "train.validation_windows")
 

@@ -27,7 +27,8 @@ from tokenfree.train.torch_state import set_determinism
 
 _PATIENCE = 120  # seconds that an abandoned worker may live; one behind a network partition ends after 45
 _WARM, _TIMED = 2, 6  # warm-up steps, and timed steps
-_AT_REST = 1e-12  # a learning rate that keeps the weights unchanged, so that they cannot diverge
+# A learning rate that keeps the weights unchanged, so that they cannot diverge.
+_AT_REST = 1e-12
 
 
 @dataclasses.dataclass(frozen=True)
@@ -63,7 +64,8 @@ class TrialSession(LoopFiles):
         # Less than the number of `_report` if a kill followed before that reached the sweep.
         self._known = segment.known
         self._checkpoint: Checkpoint | None = None
-        self._progress: RunProgress | None = None  # None until the checkpoint is loaded
+        # None until the checkpoint is loaded.
+        self._progress: RunProgress | None = None
 
     def open(self) -> None:
         """Lock the trial's folder and build its loop, for the steps of its newest checkpoint if it has one.
@@ -102,7 +104,8 @@ class TrialSession(LoopFiles):
             self._progress = train(
                 self.loop, self, self._progress, until=until, seconds=seconds, validate_every=until
             ).progress
-            if self._report is saved:  # no step was left, because there are more reports than steps
+            # No step was left, because there are more reports than steps.
+            if self._report is saved:
                 self.save(self._progress)
         self._known = self._report["report"]
         return self._report
@@ -143,7 +146,8 @@ class TrialSession(LoopFiles):
         checkpoints.prune(folder, step=step, keep=2, best=best)
 
     def _build(self) -> None:
-        with own_code.trusting(True, self._segment.name):  # the command has checked it
+        # The command has checked it.
+        with own_code.trusting(True, self._segment.name):
             recipe = build(class_of(self._segment.recipe), self._segment.recipe, source=self._segment.name)
         self._checkpoint = Run(self._folder).newest(lambda damaged: None) or self._begun(recipe)
         trial = None if self._checkpoint is None else self._checkpoint.state.trial

@@ -88,7 +88,8 @@ def run_trials(link: Link, plans: bytes, folder: str) -> str | None:
     description of the part of Ray that was lost, which may be empty. Raises UserError if the search space and
     the cluster do not fit together, and JobError if Ray could not be started or reached, or memory ran out.
     """
-    link.listen(lambda message: None)  # this process ends with the command
+    # This process ends with the command.
+    link.listen(lambda message: None)
     proposer, planned = pickle.loads(plans)
     # The command has checked all code that the recipes name.
     with own_code.trusting(True, folder), ray_environment(mute=TUNE_LOGGERS):
@@ -151,7 +152,8 @@ class _Trials(Searcher):
         self.journal, self.placement = journal, placement
 
     def __reduce__(self) -> Any:
-        return Searcher, ()  # Tune pickles the searcher to restore it, which never happens here
+        # Tune pickles the searcher to restore it, which never happens here.
+        return Searcher, ()
 
     def suggest(self, trial_id: str) -> Any:
         running = sum(trial.running for trial in self.journal.history.trials.values())
@@ -227,7 +229,8 @@ def make_scheduler(sweep: SweepRecipe, history: History) -> TrialScheduler:
 
 
 def _named_trial(name: str) -> Any:
-    return SimpleNamespace(trial_id=name)  # the only field that ASHA reads
+    # The only field that ASHA reads.
+    return SimpleNamespace(trial_id=name)
 
 
 class _NamedAsha(ASHAScheduler):
@@ -238,7 +241,8 @@ class _NamedAsha(ASHAScheduler):
 
     def recall(self, name: str, result: dict[str, Any]) -> None:
         """Record a report of an earlier command, without a decision."""
-        controller: Any = None  # ASHA does not use it
+        # ASHA does not use it.
+        controller: Any = None
         super().on_trial_add(controller, _named_trial(name))
         super().on_trial_complete(controller, _named_trial(name), result)
 
@@ -310,4 +314,5 @@ class Trainable(tune.Trainable):
         if self._session is not None:
             self._session.close()
         self._session = None
-        gc.collect()  # what reads shards is in reference cycles, and Python may leave many of them in memory
+        # What reads shards is in reference cycles, and Python may leave many of them in memory.
+        gc.collect()

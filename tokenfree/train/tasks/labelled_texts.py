@@ -180,7 +180,8 @@ class LabelledTexts(DownstreamTask):
         predictors: dict[str, Predict] = {}
         if not self.is_number:
             predictors["larger class"] = lambda others: [{"label": larger}] * len(others)
-        with contextlib.suppress(ValueError):  # too few texts to compare
+        # Too few texts to compare.
+        with contextlib.suppress(ValueError):
             predict = fit_ngrams(
                 [self.texts(example) for example in examples], labels, regression=self.is_number
             )

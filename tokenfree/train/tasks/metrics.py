@@ -19,9 +19,11 @@ def label_metrics(
     gold: Sequence[str], predicted: Sequence[str], names: Sequence[str], positive: str | None = None
 ) -> Metrics:
     """Return the named scores, the main one first. `macro_f1` is over classes that occur; `positive` is that of f1."""
-    import sklearn.metrics  # the extra `model` lacks it, and predicts without scores
+    # The extra `model` lacks it, and predicts without scores.
+    import sklearn.metrics
 
-    f1_score: Any = sklearn.metrics.f1_score  # its type stubs do not allow zero_division=0
+    # Its type stubs do not allow zero_division=0.
+    f1_score: Any = sklearn.metrics.f1_score
     ours, theirs = [one == positive for one in gold], [one == positive for one in predicted]
     functions = {
         "accuracy": lambda: sklearn.metrics.accuracy_score(gold, predicted),

@@ -75,7 +75,8 @@ class Config(DownstreamTask):
 
     @property
     def variance(self) -> float:
-        twice = max(0, self.pairs - (self.length + 1) // 2)  # pairs that are in the sum from both ends
+        # Pairs that are in the sum from both ends.
+        twice = max(0, self.pairs - (self.length + 1) // 2)
         once = self.pairs - self._has_square - 2 * twice
         return (once + 4 * twice) * _VARIANCE + self._has_square * _VARIANCE_OF_SQUARE
 

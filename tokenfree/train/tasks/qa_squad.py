@@ -32,7 +32,8 @@ from tokenfree.train.tasks.questions import (
     split_raw,
 )
 
-NO_SPAN_SCORE = -1e9  # score if there is no span; JSON has no infinity
+# Score if there is no span; JSON has no infinity.
+NO_SPAN_SCORE = -1e9
 TYDI_LANGUAGES = frozenset(
     ("arabic", "bengali", "english", "finnish", "indonesian", "japanese", "korean", "russian", "swahili", "telugu",
      "thai")
@@ -267,7 +268,8 @@ def best_with_threshold(
             for total, now, previous in zip(current, answer_credits, refused[name], strict=True)
         ]
         if index + 1 < len(ordered) and scores[ordered[index + 1]] == scores[name]:
-            continue  # no threshold separates equal scores
+            # No threshold separates equal scores.
+            continue
         if current[1] > best[1]:
             best = list(current)
     return SquadScores(best[0] / len(right), best[1] / len(right))

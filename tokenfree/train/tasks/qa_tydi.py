@@ -35,7 +35,8 @@ from tokenfree.train.tasks.questions import (
 )
 
 NO_SPAN: Span = (-1, -1)
-MIN_ANNOTATORS = 2  # annotators who must have found an answer for the question to count as answerable
+# Annotators who must have found an answer for the question to count as answerable.
+MIN_ANNOTATORS = 2
 NOT_AVERAGED = "english"
 TASKS = ("minimal", "passage")
 
@@ -286,7 +287,8 @@ def best_f1(outcomes: Iterable[Outcome]) -> BestF1:
         credit += outcome.credit
         num_answers += outcome.has_answer
         if index + 1 < len(ordered) and ordered[index + 1].score == outcome.score:
-            continue  # no threshold separates equal scores
+            # No threshold separates equal scores.
+            continue
         precision = credit / num_answers if num_answers else 0.0
         recall = credit / num_gold if num_gold else 0.0
         f1 = 2 * precision * recall / (precision + recall) if credit else 0.0

@@ -324,7 +324,8 @@ class QuestionAnswering(DownstreamTask):
         trunk = model.trunk
         if not isinstance(trunk.attention, sliding_global.Config) or trunk.attention.global_units == 0:
             return model
-        framed = 1 + self.markers + self.max_question + 1  # CLS, the marker, the question, SEP
+        # CLS, the marker, the question, SEP.
+        framed = 1 + self.markers + self.max_question + 1
         # If the model downsamples, CLS has a separate unit in addition to the one of its group.
         num_units = 1 + -(-framed // model.downsampler.rate)
         attention = dataclasses.replace(
@@ -360,8 +361,10 @@ class QuestionCollator(TaskCollator):
         self._task, self._inputs, self._seed = task, inputs, seed
         self._is_characters = inputs.symbols == "characters"
         self._markers = task.markers and self._is_characters
-        self.read = functools.lru_cache(maxsize=4)(self._read)  # small because texts may be large
-        if inputs.length < task.max_question + 4 + self._markers:  # CLS, two SEP and one vector of the text
+        # Small because texts may be large.
+        self.read = functools.lru_cache(maxsize=4)(self._read)
+        # CLS, two SEP and one vector of the text.
+        if inputs.length < task.max_question + 4 + self._markers:
             raise self._too_short()
 
     def items(self, examples: Sequence[Any], *, training: bool) -> list[Item]:
@@ -436,7 +439,8 @@ class QuestionCollator(TaskCollator):
         }
 
     def _read(self, example: Any) -> Reading:
-        encoded = self._inputs.encode(example.question)  # the end of a long question is read
+        # The end of a long question is read.
+        encoded = self._inputs.encode(example.question)
         question = part_of(
             encoded, max(0, encoded.num_vectors - self._task.max_question), encoded.num_vectors
         )
@@ -445,7 +449,8 @@ class QuestionCollator(TaskCollator):
         return Reading(question, readable(self._task.passages(example), self._inputs, markers=self._markers))
 
     def _fitting(self, reading: Reading, start: int) -> int:
-        if self._is_characters:  # a full input without the usual padding, as in CANINE's code
+        # A full input without the usual padding, as in CANINE's code.
+        if self._is_characters:
             return min(len(reading.text) - start, self._inputs.length - reading.question.num_vectors - 3)
         count = self._inputs.fitting(reading.text.read, start, reading.question)
         if count < 1:

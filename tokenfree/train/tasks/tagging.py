@@ -99,7 +99,8 @@ class Config(DownstreamTask):
                 f"{bare.key}: the training examples have no tags. Name their column as task.tags_column."
             )
         labels = set(self.labels or (tag for example in examples for tag in example.tags or ()))
-        if are_bio(labels) and self.scheme != "words":  # characters inside a word continue its span
+        # Characters inside a word continue its span.
+        if are_bio(labels) and self.scheme != "words":
             labels |= {f"I{tag[1:]}" for tag in labels if tag.startswith("B-")} | {OUTSIDE}
         if len(labels) < 2:
             raise UserError(
@@ -248,11 +249,13 @@ class TaggingCollator(TaskCollator):
         self, words: Sequence[str], tags: Sequence[str] | None, begin: int, text: TextSymbols
     ) -> TaggedWindow:
         of_word = np.repeat(np.arange(len(words)), [len(word) for word in words])
-        characters = np.arange(len(of_word)) + of_word  # a space precedes each word except the first
+        # A space precedes each word except the first.
+        characters = np.arange(len(of_word)) + of_word
         vectors = text.vectors[characters[characters < len(text.vectors)]]
         kept = np.flatnonzero(vectors != NOWHERE)
         vector_indices, first = np.unique(vectors[kept], return_index=True)
-        word = of_word[kept[first]]  # the word in which each vector begins
+        # The word in which each vector begins.
+        word = of_word[kept[first]]
         with_vectors, of_firsts = np.unique(word, return_index=True)
         if self._targets == "first":
             vector_indices, word, of_firsts = (

@@ -27,7 +27,8 @@ _PAUSE = 0.5  # seconds until the status is asked for again
 _ANSWER_SECONDS = 10.0  # for the first answer of a cluster; Ray's client waits without limit
 _STOP_SECONDS = 120  # for a job to write its checkpoint before it is killed
 _OVERRIDES = ("RAY_API_SERVER_ADDRESS", "RAY_ADDRESS")  # in Ray, these override an address that is passed
-_NO_COMMAND = 127  # exit status of a shell that does not find the command
+# Exit status of a shell that does not find the command.
+_NO_COMMAND = 127
 _LOGGERS = ("ray.dashboard.modules", "ray._private.runtime_env.packaging")
 
 
@@ -77,7 +78,8 @@ class Jobs:
         with self._explained():
             requests.get(f"{address}/api/version", timeout=_ANSWER_SECONDS)
             self._client = JobSubmissionClient(address)
-            for name in ("dashboard_sdk", "job.sdk"):  # they set their levels when they are imported
+            # They set their levels when they are imported.
+            for name in ("dashboard_sdk", "job.sdk"):
                 logging.getLogger(f"ray.dashboard.modules.{name}").setLevel(logging.WARNING)
 
     def submit(self, words: Sequence[str], sent: Sequence[str], *, cpus: float, gpus: float) -> str:
@@ -109,7 +111,8 @@ class Jobs:
 
         Raises JobError if the connection is lost.
         """
-        self.get(name)  # fails if there is no such job
+        # Fails if there is no such job.
+        self.get(name)
 
         async def tail() -> None:
             async for text in self._client.tail_job_logs(name):

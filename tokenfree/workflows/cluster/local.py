@@ -94,12 +94,14 @@ def stop(cluster: LocalCluster) -> None:
     """End all processes of a local cluster, including jobs, and remove its files."""
     for process in cluster.processes():
         with contextlib.suppress(psutil.Error):
-            if "--block" in process.cmdline():  # `ray start`, which ends its child processes
+            # `ray start`, which ends its child processes.
+            if "--block" in process.cmdline():
                 process.terminate()
     until = time.monotonic() + _END_SECONDS
     while (left := cluster.processes()) and time.monotonic() < until:
         time.sleep(0.2)
-    while left:  # processes started meanwhile are found in the next round
+    # Processes started meanwhile are found in the next round.
+    while left:
         for process in left:
             with contextlib.suppress(psutil.Error):
                 process.kill()

@@ -137,5 +137,6 @@ def _is_left(name: str, token: bytes, stack: contextlib.ExitStack) -> bool:
 
 
 def _remove(filesystem: Any, path: str) -> None:
-    with contextlib.suppress(Exception):  # the store is gone, which was reported before
+    # The store is gone, which was reported before.
+    with contextlib.suppress(Exception):
         filesystem.rm(path, recursive=True)

@@ -19,7 +19,8 @@ _PLACE = re.compile(r"<[a-z]+(?:-[a-z]+)*>")  # placeholders for the user's valu
 _DASHBOARD = re.compile(r"--dashboard-host[= ](\S+)")
 _NEVER_EXECUTED = {"azure": "Azure", "gcp": "Google Cloud"}  # never executed on a real account
 _KINDS = ("InstanceType", "machineType", "vmSize")  # names of the machine type in the clouds
-LOOPBACK = ("127.0.0.1", "localhost", "::1")  # addresses that only this machine reaches
+# Addresses that only this machine reaches.
+LOOPBACK = ("127.0.0.1", "localhost", "::1")
 _FOLDER = Path(__file__).with_name("ray_profiles")
 _FREE = {"local"}  # providers whose machines belong to the user
 
@@ -100,7 +101,8 @@ def costs(profile: Profile) -> list[str]:
     if not profile.is_paid:
         machines = [provider.get("head_ip"), *provider.get("worker_ips", [])]
         return [f"Ray on {len(machines)} machines of your own: {', '.join(map(str, machines))}"]
-    max_workers = mapping.get("max_workers", 2)  # the default of Ray
+    # The default of Ray.
+    max_workers = mapping.get("max_workers", 2)
     for name, node in mapping.get("available_node_types", {}).items():
         values = dict(flatten(node["node_config"]))
         kind = next((value for key, value in values.items() if key.split(".")[-1] in _KINDS), "a machine")

@@ -111,7 +111,8 @@ def _topics() -> Iterator[tuple[str, list[str]]]:
         topics: dict[str, str] = importlib.import_module("pydoc_data.topics").topics
     except ImportError:
         return
-    for name in sorted(topics, key=lambda name: (len(topics[name]), name)):  # long topics contain short ones
+    # Long topics contain short ones.
+    for name in sorted(topics, key=lambda name: (len(topics[name]), name)):
         yield f"help-{name}", [re.sub(r'"([^"\s]+)"', r"\1", topics[name])]
 
 

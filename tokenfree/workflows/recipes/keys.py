@@ -102,7 +102,8 @@ def _groups(settings: type, defaults: Any, name: str, part: str | None) -> Itera
                 inner += _groups(its_settings, its_settings, key, its_name)
         elif dataclasses.is_dataclass(bare) and isinstance(bare, type):
             inner += _groups(bare, bare if default is dataclasses.MISSING else default, key, None)
-        elif field.name != "name" or part is None:  # the name of a part is a key of its slot
+        # The name of a part is a key of its slot.
+        elif field.name != "name" or part is None:
             keys.append(Key(key, described(hint), _shown(default), meaning))
             values = next(
                 (argument for argument in get_args(bare) if dataclasses.is_dataclass(argument)), None

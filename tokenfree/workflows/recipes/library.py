@@ -33,7 +33,8 @@ T = TypeVar("T")
 FOLDER = Path(__file__).parent
 # A pattern finds the entries, because PyYAML drops comments and takes half a second for all files.
 _ENTRY = re.compile(r"^((?:#.*\n)+)([\w-]+):\n((?: .*\n)+)", re.MULTILINE)
-_END = re.compile(r"(?<!\bal)[.:;]\s(?![^()]*\))")  # not after the abbreviation "et al", nor in parentheses
+# Not after the abbreviation "et al", nor in parentheses.
+_END = re.compile(r"(?<!\bal)[.:;]\s(?![^()]*\))")
 
 
 def refuse_other_kind(kind: RecipeKind, mapping: Mapping[str, Any], recipe: AnyPath) -> None:
@@ -75,7 +76,8 @@ def read(recipe: AnyPath) -> dict[str, Any]:
         raise UserError(
             f"recipe {recipe}: should be a mapping of keys to values, not {type(mapping).__name__}"
         )
-    if "manifest" in mapping and isinstance(mapping.get("recipe"), dict):  # config.yaml of a run
+    # config.yaml of a run.
+    if "manifest" in mapping and isinstance(mapping.get("recipe"), dict):
         return mapping["recipe"]
     return mapping
 
@@ -123,10 +125,12 @@ def check_kind(kind: RecipeKind, recipe: AnyPath) -> None:
 
 def _text(recipe: AnyPath) -> str:
     """Return the YAML of a recipe as it is in its file. Raises UserError if there is none."""
-    if not isinstance(recipe, str | os.PathLike):  # the key `base` of a recipe can be any YAML value
+    # The key `base` of a recipe can be any YAML value.
+    if not isinstance(recipe, str | os.PathLike):
         raise UserError(f"base: should be the name or file of a recipe, not {recipe!r}")
     recipe = os.fspath(recipe)
-    if not recipe.strip():  # an unset shell variable
+    # An unset shell variable.
+    if not recipe.strip():
         raise UserError(f"a recipe has an empty name; give a file or a name ({_nearest('')})")
     if recipe in _library():
         return _library()[recipe]
@@ -137,7 +141,8 @@ def _text(recipe: AnyPath) -> str:
         )
     if not path.is_file():
         raise UserError(f"recipe {recipe}: no such file, and no recipe of that name ({_nearest(recipe)})")
-    check_finished(path.parent, path.name.__eq__)  # config.yaml of a run, best.yaml of a sweep
+    # config.yaml of a run, best.yaml of a sweep.
+    check_finished(path.parent, path.name.__eq__)
     return path.read_text(encoding="utf-8")
 
 

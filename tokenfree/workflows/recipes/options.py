@@ -33,7 +33,8 @@ class HelpKeys(argparse.Action):
             text = (
                 line if columns is None else textwrap.fill(line, columns, tabsize=2, subsequent_indent="    ")
             )
-            print(text, flush=True)  # a closed pipe ends the command here
+            # A closed pipe ends the command here.
+            print(text, flush=True)
         parser.exit()
 
 

@@ -100,7 +100,8 @@ def _read_base(recipe: str) -> dict[str, Any]:
 def build_sweep(mapping: dict[str, Any], overrides: Mapping[str, Any], source: str) -> SweepRecipe:
     """Build a sweep from the mapping of a recipe and overrides. Raises UserError that names all problems."""
     if "budget" in overrides:
-        mapping.pop("budget", None)  # the new budget may be in another unit
+        # The new budget may be in another unit.
+        mapping.pop("budget", None)
     mapping, lost = override(SweepRecipe, mapping, overrides)
     sweep = build(SweepRecipe, resolve_sweep(mapping), source=source)
     warn_of_lost(lost)

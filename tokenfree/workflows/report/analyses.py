@@ -52,7 +52,8 @@ def _json(results: Mapping[str, Any]) -> str:
 
 
 def _csv(results: Mapping[str, Any]) -> str:
-    step = {"step": results["step"]} if "step" in results else {}  # of the checkpoint, if a run was analyzed
+    # Of the checkpoint, if a run was analyzed.
+    step = {"step": results["step"]} if "step" in results else {}
     file, rows = io.StringIO(), [{**row, **step} for row in results["rows"]]
     writer = csv.DictWriter(file, list(rows[0]), lineterminator="\n")
     writer.writeheader()

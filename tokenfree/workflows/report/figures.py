@@ -36,7 +36,8 @@ def image(figure: Figure, kind: str) -> bytes:
     file = io.BytesIO()
     metadata = {"Date": None, "Creator": None} if kind == "svg" else {"Software": None}
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "Glyph .* missing from")  # the browser has more fonts
+        # The browser has more fonts.
+        warnings.filterwarnings("ignore", "Glyph .* missing from")
         figure.savefig(file, format=kind, metadata=metadata)
     return printable(file.getvalue().decode()).encode() if kind == "svg" else file.getvalue()
 
@@ -71,7 +72,8 @@ def curves(
     figure = Figure()
     axes = figure.subplots()
     for line in lines:
-        name = line.name if len(line.name) <= 28 else "…" + line.name[-27:]  # paths differ at their end
+        # Paths differ at their end.
+        name = line.name if len(line.name) <= 28 else "…" + line.name[-27:]
         if line.has_marks:
             axes.plot(line.xs, line.ys, markeredgecolor="white", label=name)
             continue
@@ -103,7 +105,8 @@ def matrix(
 ) -> None:
     """Draw a matrix, darker the larger the number, with `texts` in the cells unless there are too many."""
     low, high = min(0.0, np.nanmin(cells)), np.nanmax(cells)
-    axes.pcolormesh(cells, cmap="Blues", vmin=low, vmax=high)  # vector graphics, unlike imshow
+    # Vector graphics, unlike imshow.
+    axes.pcolormesh(cells, cmap="Blues", vmin=low, vmax=high)
     axes.set_xticks(np.arange(len(columns)) + 0.5, columns)
     axes.set_yticks(np.arange(len(rows)) + 0.5, rows)
     axes.tick_params(length=0)
@@ -118,7 +121,8 @@ def matrix(
 
 def effect(title: str, losses: Sequence[float], levels: Sequence[Level], y: str) -> Figure:
     """Draw each trial as a dot above its value, and the mean of each value with its 95% interval over trials."""
-    figure = Figure(figsize=(3.7, 2.8))  # three fit side by side on a wide page
+    # Three fit side by side on a wide page.
+    figure = Figure(figsize=(3.7, 2.8))
     axes = figure.subplots()
     columns = range(len(levels))
     for column, level in zip(columns, levels, strict=True):

@@ -52,7 +52,8 @@ def write_report(
     with exclusive(path.with_name(f"{TEMPORARY}_{path.name}.lock"), held):
         records = [load(_local(folder)) for folder in folders]
         page = render(records, contexts or {}, step)
-        for record in records if step is None else ():  # what the page needs was checked first
+        # What the page needs was checked first.
+        for record in records if step is None else ():
             check_finished(record.path)
         with rewriting(Storage.at(str(path.parent)), [path.name]):
             write_atomically(path, page)
@@ -71,7 +72,8 @@ def render(records: Sequence[Record], contexts: Mapping[str, Mapping[str, float]
         page_sections = sections(records, contexts, step)
     title = "tokenfree: " + ", ".join(record.path.name for record in records)
     page = environment.get_template("page.html.jinja").render(title=title, sections=page_sections)
-    return printable(page)  # control characters are invalid in HTML
+    # Control characters are invalid in HTML.
+    return printable(page)
 
 
 def sections(

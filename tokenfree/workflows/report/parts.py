@@ -83,7 +83,8 @@ def duration(seconds: float) -> str:
 
 def decimal(value: float | None, digits: int = 4) -> str:
     """Return a number with `digits` decimal places, or a dash for None."""
-    return "–" if value is None else f"{round(value, digits) + 0.0:.{digits}f}"  # adding 0.0 avoids -0.00
+    # Adding 0.0 avoids -0.00.
+    return "–" if value is None else f"{round(value, digits) + 0.0:.{digits}f}"
 
 
 def plus_minus(mean: float | None, half: float | None, digits: int = 4) -> str:

@@ -32,7 +32,8 @@ UNITS = {"step": "step", "characters": "characters", "flops": "FLOPs", "train_se
 BUDGETS = {"seconds": "train_seconds"}
 LOSS_NAME = "held-out loss (nats)"
 MAX_PLOTTED_TRIALS = 400  # trials in one figure
-MAX_ROWS = 20  # rows of a settings table that is not folded
+# Rows of a settings table that is not folded.
+MAX_ROWS = 20
 MAX_NAMING_KEYS = 4  # hyperparameters whose values name a setting in figures
 
 
@@ -42,14 +43,16 @@ class SweepView:
     def __init__(self, sweep: SweepRecord) -> None:
         self.sweep, self.trials = sweep, list(sweep.trials)
         keys = results.hyperparameters(self.trials)
-        self.names = dict(zip(keys, results.short_names(keys), strict=True))  # by dotted key
+        # By dotted key.
+        self.names = dict(zip(keys, results.short_names(keys), strict=True))
         budget = sweep.recipe.get("budget") or {}
         # The field of the reports that the budget counts.
         self.unit = next((field for key, field in BUDGETS.items() if budget.get(key) is not None), "step")
         names = sweep.recipe.get("objectives") or [LOSS.metric]
         # `target` ranks the settings; `quality` judges a trial: the held-out loss, or the score of a task.
         self.target, self.quality = objectives(names)[0], quality(names)
-        self.amount = results.full_amount(self.trials, self.unit)  # None before the first report
+        # None before the first report.
+        self.amount = results.full_amount(self.trials, self.unit)
         self.ranked = results.rank(self.trials, target=self.target, unit=self.unit, amount=self.amount)
         # Loss is compared with speed at an amount that three settings reached.
         self.front_amount = results.front_amount(self.trials, self.unit) or 0.0

@@ -91,7 +91,8 @@ def subword_pieces(text: str, spans: Sequence[tuple[int, int]], names: Sequence[
 def _character_spans(text: str, spans: Sequence[tuple[int, int]], width: int) -> list[tuple[int, int]]:
     """Return spans of UTF-8 bytes as spans of characters. Spans that end beyond `width` are omitted."""
     encoded = text.encode()
-    near = [span for span in spans if span[0] <= 4 * width]  # in bytes; a character has at most 4
+    # In bytes; a character has at most 4.
+    near = [span for span in spans if span[0] <= 4 * width]
     character_spans = [(len(encoded[:start].decode()), len(encoded[:end].decode())) for start, end in near]
     return [span for span in character_spans if span[1] <= width]
 

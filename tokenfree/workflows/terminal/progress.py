@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 _PIPE = 1_000_000  # columns; output for programs is never wrapped
 _REFRESHES = 8  # per second
 SEPARATOR = " · "
-LOG_INTERVAL = 10.0  # seconds between lines if the output is not a terminal
+# Seconds between lines if the output is not a terminal.
+LOG_INTERVAL = 10.0
 
 
 class PlainConsole(Console):
@@ -98,13 +99,16 @@ class LiveLine:
 
     def __init__(self, stream: TextIO | None = None, *, verbosity: Verbosity = "normal") -> None:
         self.stream = sys.stderr if stream is None else stream
-        self.shown: tuple[str, ...] = ()  # drawn, or not yet written to a log
+        # Drawn, or not yet written to a log.
+        self.shown: tuple[str, ...] = ()
         self.began = time.monotonic()
-        self.time = self.began  # of the last line of a log
+        # Of the last line of a log.
+        self.time = self.began
         self._display = Display(self.stream, self._line, verbosity)
         self.live = self._display.live
         self._quiet = verbosity == "quiet"
-        self._waiting: tuple[str, float] | None = None  # message, and the time when waiting began
+        # Message, and the time when waiting began.
+        self._waiting: tuple[str, float] | None = None
 
     def show(self, *parts: str, final: bool = False) -> None:
         """Replace the shown parts.
@@ -154,7 +158,8 @@ class LiveLine:
         self.close()
 
     def _line(self) -> Text:
-        waiting, parts = self._waiting, self.shown  # drawing is in another thread
+        # Drawing is in another thread.
+        waiting, parts = self._waiting, self.shown
         if waiting is not None:
             parts = (clock(int(time.monotonic() - waiting[1])), waiting[0])
         return Text(one_line(SEPARATOR.join(parts)), no_wrap=True, overflow="ellipsis")
@@ -169,7 +174,8 @@ class DownloadLine(LiveLine):
 
     def __call__(self, progress: "Progress") -> None:
         seconds = time.monotonic() - self.began
-        wiki = progress.name.partition("-pages")[0]  # full names would wrap the line
+        # Full names would wrap the line.
+        wiki = progress.name.partition("-pages")[0]
         parts = [wiki, f"{progress.done / 1e6:,.1f} of {progress.total / 1e6:,.1f} MB"]
         if seconds > 1 and progress.received:
             rate = progress.received / seconds
@@ -194,7 +200,8 @@ class StageLine(LiveLine):
     def __call__(self, progress: Any) -> None:
         """Show a `tokenfree.pipelines.progress.Progress`."""
         if progress.stage != self.stage:
-            if self.stage:  # the stage may have ended between two calls
+            # The stage may have ended between two calls.
+            if self.stage:
                 ended = progress if self.stage == _STAGE_BEFORE.get(progress.stage) else self.last
                 self(replace(ended, stage=self.stage, done=ended.total))
             self.close()
@@ -209,7 +216,8 @@ class StageLine(LiveLine):
             parts.append(f"about {clock(seconds * (progress.total - progress.done) / done)} left")
         parts.append(clock(seconds))
         if progress.bytes and self.stage != "vocabulary":
-            new_bytes = progress.bytes - self.first.bytes  # without the output of an earlier, killed job
+            # Without the output of an earlier, killed job.
+            new_bytes = progress.bytes - self.first.bytes
             rate = f", {new_bytes / seconds / 1e6:,.1f} MB/s" if new_bytes and seconds > 1 else ""
             parts.append(f"{progress.bytes / 1e6:,.1f} MB{rate}")
         self.show(*parts, *([f"{progress.characters:,} characters"] if progress.characters else []))
@@ -232,7 +240,8 @@ class EmbeddingLine(LiveLine):
         self.show(texts, shards, *rate, clock(int(seconds)), f"{self._characters:,} characters")
 
 
-_RECENT = 20  # number of steps over which speeds are averaged
+# Number of steps over which speeds are averaged.
+_RECENT = 20
 
 
 class ProgressLine(LiveLine):
@@ -240,7 +249,8 @@ class ProgressLine(LiveLine):
 
     def __init__(self, *, steps: int, stream: TextIO | None = None, verbosity: Verbosity = "normal") -> None:
         super().__init__(stream, verbosity=verbosity)
-        self.time = float("-inf")  # the first line is shown at once
+        # The first line is shown at once.
+        self.time = float("-inf")
         self._steps = steps
         self._recent: collections.deque[Mapping[str, Any]] = collections.deque(maxlen=_RECENT)
         self._validation: float | None = None
@@ -278,7 +288,8 @@ class ProgressLine(LiveLine):
     def _event(self, line: Mapping[str, Any]) -> None:
         if line["event"] == "worker_lost":
             self._restarts += 1
-        if line["event"] == "roll_back":  # later steps are trained again
+        # Later steps are trained again.
+        if line["event"] == "roll_back":
             self._recent.clear()
         if line["event"] == "launch":
             self.wait(line["message"])

@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from tokenfree.train.pretrain import PretrainResult
 
 
-FEW = 100  # smaller groups are left out, because their means are unreliable
+# Smaller groups are left out, because their means are unreliable.
+FEW = 100
 Groups = Sequence[Mapping[str, Any]]
 
 
@@ -35,7 +36,8 @@ def breakdown_lines(languages: Groups, scripts: Groups) -> list[str]:
     return lines
 
 
-_PLACEHOLDERS = {"DIR", "NEW_DIRECTORY", "RECIPE", "RUN"}  # values that only the user knows; not quoted
+# Values that only the user knows; not quoted.
+_PLACEHOLDERS = {"DIR", "NEW_DIRECTORY", "RECIPE", "RUN"}
 
 
 def next_command(*arguments: str, program: str = "tokenfree") -> str:

@@ -73,9 +73,12 @@ class SweepTable:
         self._display = Display(self._stream, self._draw, verbosity)
         self._quiet = verbosity == "quiet"
         self._began = time.monotonic()
-        self._history = History(seeds=1, reports=1)  # history after the last event
-        self._states: dict[str, str] = {}  # last logged state of each trial
-        self._earlier = 0.0  # number of trials that had been done before this command, with parts of trials
+        # History after the last event.
+        self._history = History(seeds=1, reports=1)
+        # Last logged state of each trial.
+        self._states: dict[str, str] = {}
+        # Number of trials that had been done before this command, with parts of trials.
+        self._earlier = 0.0
 
     def __call__(self, event: Event, history: History) -> None:
         """Show an event. `history` includes it."""
@@ -100,7 +103,8 @@ class SweepTable:
         trials = self._history.trials
         if event["event"] == "lost":
             self._write(event["message"])
-        elif event["event"] == "start":  # also when a sweep resumes
+        # Also when a sweep resumes.
+        elif event["event"] == "start":
             for trial in trials.values():
                 if trial.ended and trial.name not in self._states:
                     self._log_trial(trial)

@@ -30,8 +30,11 @@ def set_logging(verbosity: Verbosity, *, debug: bool) -> None:
         logging.basicConfig(
             stream=sys.stderr, level=logging.INFO, format=line, datefmt="%H:%M:%S", force=True
         )
-    elif not debug:  # libraries warn about missing extras, but whatever matters raises an error
+    # Libraries warn about missing extras, but whatever matters raises an error.
+    elif not debug:
         logging.getLogger().setLevel(logging.ERROR)
-        logging.getLogger("tokenfree").setLevel(logging.WARNING)  # one line each
-        for name in ("apache_beam", "huggingface_hub"):  # they log at length what our errors say in one line
+        # One line each.
+        logging.getLogger("tokenfree").setLevel(logging.WARNING)
+        # They log at length what our errors say in one line.
+        for name in ("apache_beam", "huggingface_hub"):
             logging.getLogger(name).setLevel(logging.CRITICAL)

@@ -39,7 +39,8 @@ _LEADING = {"preprocess": "--runner", "pretrain": "--workers", "finetune": "--wo
 
 def run(args: argparse.Namespace) -> int:
     if args.action != "profiles":
-        importlib.import_module("ray")  # if it is missing, the error names the extra
+        # If it is missing, the error names the extra.
+        importlib.import_module("ray")
     return _ACTIONS[args.action](args)
 
 
@@ -129,7 +130,8 @@ def _local(args: argparse.Namespace) -> int:
         print("\nending the local cluster", flush=True)
     finally:
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            signal.signal(number, signal.SIG_IGN)  # until nothing is left
+            # Until nothing is left.
+            signal.signal(number, signal.SIG_IGN)
         local_cluster.stop(cluster)
     return 0
 

@@ -40,7 +40,8 @@ def _evaluate_task(args: argparse.Namespace) -> int:
     if args.json:
         print(json.dumps(values))
         return 0
-    values.pop("damaged", None)  # already reported as a warning
+    # Already reported as a warning.
+    values.pop("damaged", None)
     print("\n".join(metric_lines(values)))
     return 0
 
@@ -52,7 +53,8 @@ def _evaluate_windows(args: argparse.Namespace, data: Data) -> int:
     if args.json:
         print(json.dumps(metrics))
         return 0
-    metrics.pop("damaged", None)  # already reported as a warning
+    # Already reported as a warning.
+    metrics.pop("damaged", None)
     by_group = {kind: metrics.pop(kind) for kind in ("languages", "scripts") if kind in metrics}
     breakdown = breakdown_lines(**by_group) if by_group else []
     lines = [*metric_lines(metrics), context_line(metrics), *breakdown]

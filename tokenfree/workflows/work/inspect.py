@@ -20,7 +20,8 @@ def run(args: argparse.Namespace) -> int:
     if args.sample < 0 or args.width < 1:
         raise UserError("--sample must not be negative and --width must be positive")
     names = Storage.at(args.directory).names()
-    if MANIFEST not in names:  # on machines without torch, only data directories can be shown
+    # On machines without torch, only data directories can be shown.
+    if MANIFEST not in names:
         from tokenfree.train.inference.folder import is_vectors_folder
 
         if is_vectors_folder(names):

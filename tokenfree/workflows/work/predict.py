@@ -14,7 +14,8 @@ from tokenfree.train.runs.config import is_finetuned
 from tokenfree.train.tasks.examples.files import read_lines
 from tokenfree.workflows.terminal.results import prediction_lines
 
-_AT_ONCE = 64  # number of texts per batch if input is not typed in a terminal
+# Number of texts per batch if input is not typed in a terminal.
+_AT_ONCE = 64
 
 
 def run(args: argparse.Namespace) -> int:
@@ -23,7 +24,8 @@ def run(args: argparse.Namespace) -> int:
 
 def _predict_labels(args: argparse.Namespace) -> int:
     model = load_finetuned(args.run_folder, step=args.step, trust_code=args.trust_code)
-    if not args.json:  # JSON contains the step
+    # JSON contains the step.
+    if not args.json:
         print(f"step {model.checkpoint.step:,}", file=sys.stderr)
     texts = _texts(args.texts)
     while chunk := list(itertools.islice(texts, 1 if sys.stdin.isatty() else _AT_ONCE)):
@@ -63,7 +65,8 @@ def _texts(arguments: list[str]) -> Iterator[str]:
     for text in arguments:
         if text == "-":
             yield from (line.rstrip("\n") for line in sys.stdin if line.strip())
-        elif os.path.isfile(os.path.expanduser(text)):  # a text may begin with ~ too
+        # A text may begin with ~ too.
+        elif os.path.isfile(os.path.expanduser(text)):
             yield from (line for line in read_lines(text) if line.strip())
         else:
             check_is_stored(text)

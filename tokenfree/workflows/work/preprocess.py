@@ -16,7 +16,8 @@ from tokenfree.workflows.recipes import library
 from tokenfree.workflows.terminal.progress import StageLine
 from tokenfree.workflows.terminal.results import counted, money, next_command, show_settings, size_of, time_of
 
-MANY_BYTES = 0.05  # share of bytes among a language's subwords above which a warning is printed
+# Share of bytes among a language's subwords above which a warning is printed.
+MANY_BYTES = 0.05
 
 
 def run(args: argparse.Namespace) -> int:
@@ -35,7 +36,8 @@ def run(args: argparse.Namespace) -> int:
     show_settings(args.verbosity, config)
     if args.price is not None and not (args.dry_run and 0 <= args.price < float("inf")):
         raise UserError(f"--price {args.price:g}: what a worker costs for an hour; it needs --dry-run")
-    choose_engine(args.runner, args.workers, args.passed_on, args.profile)  # refuses wrong ones
+    # Refuses wrong ones.
+    choose_engine(args.runner, args.workers, args.passed_on, args.profile)
     if args.dry_run:
         workers = cores() if args.workers == 0 else args.workers or 1
         print(estimate(describe_plan(config, args.output), workers, args.price))
@@ -99,7 +101,8 @@ def _print_byte_shares(manifest: Manifest) -> None:
 def estimate(plan: PlanDescription, workers: int, price: float | None) -> str:
     """Return the plan of a preprocessing job as lines of text. `price` is per worker and hour."""
 
-    reading = plan.estimated_seconds / min(workers, plan.splits)  # a split is read by one worker
+    # A split is read by one worker.
+    reading = plan.estimated_seconds / min(workers, plan.splits)
     seconds = reading + plan.vocabulary_seconds
     vocabulary, included, peak_bytes = "", "", WORKER_BYTES
     if plan.vocabulary_characters:

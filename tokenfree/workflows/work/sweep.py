@@ -35,7 +35,8 @@ def run(args: argparse.Namespace) -> int:
         with SweepTable(verbosity=args.verbosity) as table:
             result = run_sweep(sweep, data, args.output, progress=table, trust_code=args.trust_code)
     except JobError:
-        if (Path(args.output) / TABLE).is_file():  # every trial failed; the page has their errors
+        # Every trial failed; the page has their errors.
+        if (Path(args.output) / TABLE).is_file():
             print(f"report written to {write_report([args.output], str(Path(args.output) / REPORT))}")
         raise
     report = Path(args.output) / REPORT

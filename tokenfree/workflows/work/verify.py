@@ -29,7 +29,8 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _verified(directory: str, names: list[str]) -> tuple[Mapping[str, Any], list[str]]:
-    if MANIFEST not in names:  # on machines without torch, only data directories can be checked
+    # On machines without torch, only data directories can be checked.
+    if MANIFEST not in names:
         from tokenfree.train.inference import folder
         from tokenfree.train.runs import hashes
 

@@ -32,7 +32,8 @@ def repeated_line_share(text: str) -> float:
 
 def script_share(text: str, scripts: Collection[str]) -> float:
     """Return the share of a text's letters, without digits and punctuation, that belong to one of `scripts`, or 0."""
-    kinds, counts = np.unique(codepoints_of(text), return_counts=True)  # few distinct characters
+    # Few distinct characters.
+    kinds, counts = np.unique(codepoints_of(text), return_counts=True)
     names = scripts_of(kinds)
     letters = counts[names != ""].sum()
     return float(counts[np.isin(names, list(scripts))].sum() / letters) if letters else 0.0

@@ -205,7 +205,8 @@ class SlidingGlobalAttention(Core):
         positions_U = torch.arange(num_units, device=valid_BU.device)
         is_global_BU = (marked_BU | (positions_U == 0)) & valid_BU
         positions_BU = torch.where(is_global_BU, positions_U, num_units)
-        if is_exporting():  # the same shape for any number of units
+        # The same shape for any number of units.
+        if is_exporting():
             unused_BG = torch.full_like(positions_BU[:, :1], num_units).expand(-1, self.num_global)
             positions_BU, room = torch.cat([positions_BU, unused_BG], dim=1), self.num_global
         return GlobalUnits(positions_BU.topk(room, largest=False, sorted=True).values, num_units, same=False)

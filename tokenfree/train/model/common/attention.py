@@ -165,7 +165,8 @@ class FactorBias(LayerBias):
 
     def __call__(self, heads: slice, queries: Tensor, keys: Tensor) -> Tensor:
         q_HQR, k_HKR = (select_heads(factor, heads, -3) for factor in (self.queries, self.keys))
-        if queries.shape[-1] == 1 and keys.shape[-2] == 1:  # all pairs of each block
+        # All pairs of each block.
+        if queries.shape[-1] == 1 and keys.shape[-2] == 1:
             bias = _rows(q_HQR, queries[..., 0]) @ _rows(k_HKR, keys[..., 0, :]).transpose(-2, -1)
         else:
             bias = (_rows(q_HQR, queries) * _rows(k_HKR, keys)).sum(dim=-1)

@@ -10,7 +10,8 @@ from torch import Tensor, nn
 from tokenfree.train.model.common.kernels import Dense
 
 STD = 0.02
-USUAL_WIDTH = 1024  # width of BERT-large, at which `scaled` has the standard deviation STD
+# Width of BERT-large, at which `scaled` has the standard deviation STD.
+USUAL_WIDTH = 1024
 Initialisation = Literal["official", "scaled"]
 
 

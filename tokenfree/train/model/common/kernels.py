@@ -11,7 +11,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-MIN_PRODUCTS = 2**21  # multiply-accumulates; for fewer, the call costs more than the wider instructions save
+# multiply-accumulates; for fewer, the call costs more than the wider instructions save.
+MIN_PRODUCTS = 2**21
 
 
 class Dense(nn.Linear):

@@ -83,7 +83,8 @@ class CharacterCnn(WordDownsampler):
         self.output = WordOutput(config.word_width, config.max_words, dimensions, place_std=0.3)
 
     def of_words(self, x: Tensor | TableRows, words: WordSpans) -> Tensor:
-        max_BUF = largest_in_words(self.convolve(look_up(x), words), words, 0.0)  # 0: the maximum of ReLUs
+        # 0: the maximum of ReLUs.
+        max_BUF = largest_in_words(self.convolve(look_up(x), words), words, 0.0)
         pooled_BUD = self.projection(self.highways(max_BUF))
         return self.output(pooled_BUD, words, x.segments_BC if isinstance(x, TableRows) else None)
 

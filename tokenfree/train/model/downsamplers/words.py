@@ -98,13 +98,15 @@ def find_words(mask_BC: Tensor, ends_BU: Tensor | None) -> WordSpans:
         characters_BC = characters_C.expand(mask_BC.shape)
         return WordSpans(characters_BC, torch.zeros_like(characters_BC), mask_BC, characters_BC, mask_BC)
     starts_BU = torch.cat([torch.zeros_like(ends_BU[:, :1]), ends_BU[:, :-1]], dim=1)
-    if is_exporting():  # ONNX lacks searchsorted
+    # ONNX lacks searchsorted.
+    if is_exporting():
         word_BC = (ends_BU[:, None] <= characters_C[:, None]).sum(dim=-1)
         last_B1 = (ends_BU < ends_BU[:, -1:]).sum(dim=-1, keepdim=True)
     else:
         word_BC = torch.searchsorted(ends_BU, characters_C.repeat(len(ends_BU), 1), right=True)
         last_B1 = torch.searchsorted(ends_BU, ends_BU[:, -1:].contiguous())
-    word_BC = word_BC.minimum(last_B1)  # ignore empty words after the text
+    # Ignore empty words after the text.
+    word_BC = word_BC.minimum(last_B1)
     real_BC = mask_BC & (characters_C < ends_BU[:, -1:])
     position_BC = (characters_C - starts_BU.gather(1, word_BC)) * real_BC
     return WordSpans(word_BC, position_BC, real_BC, starts_BU, ends_BU > starts_BU)
@@ -133,12 +135,14 @@ def softmax_in_words(logits_BC: Tensor, words: WordSpans) -> Tensor:
     """Return weights [B, C] that sum to 1 in each word and are exactly 0 beyond the text."""
     lowest = torch.finfo(logits_BC.dtype).min
     logits_BC = logits_BC.masked_fill(~words.real_BC, lowest)
-    with torch.no_grad():  # the shift only prevents overflow
+    # The shift only prevents overflow.
+    with torch.no_grad():
         highest_BU = largest_in_words(logits_BC[..., None], words, lowest)[..., 0]
         highest_BC = highest_BU.gather(1, words.word_BC)
     weights_BC = (logits_BC - highest_BC).exp() * words.real_BC
     totals_BU = sum_over_words(weights_BC[..., None], words)[..., 0]
-    totals_BC = totals_BU.gather(1, words.word_BC).clamp(min=1e-30)  # at least 1, except beyond the text
+    # At least 1, except beyond the text.
+    totals_BC = totals_BU.gather(1, words.word_BC).clamp(min=1e-30)
     return weights_BC / totals_BC
 
 

@@ -60,11 +60,13 @@ class VocabularyTable(nn.Module):
         self.known_V.copy_(torch.from_numpy(np.sort(np.concatenate([RESERVED, chosen, past]))))
 
     def forward(self, codepoints_BC: Tensor) -> Tensor:
-        if is_exporting():  # ONNX lacks searchsorted: use a row number per codepoint
+        # ONNX lacks searchsorted: use a row number per codepoint.
+        if is_exporting():
             rows_X = torch.full((MAX_CODEPOINT + 2,), UNKNOWN).scatter(
                 0, self.known_V.clamp(max=MAX_CODEPOINT + 1), torch.arange(1, len(self.known_V) + 1)
             )
-            rows_X[-1] = UNKNOWN  # for values past Unicode
+            # For values past Unicode.
+            rows_X[-1] = UNKNOWN
             return self.rows(rows_X[codepoints_BC.clamp(-1, MAX_CODEPOINT + 1)])
         index_BC = torch.searchsorted(self.known_V, codepoints_BC).clamp(max=len(self.known_V) - 1)
         in_table_BC = (self.known_V[index_BC] == codepoints_BC) & (codepoints_BC <= MAX_CODEPOINT)

@@ -138,7 +138,8 @@ def convolve(x_BCD: Tensor, kernel_DDK: Tensor, bias_D: Tensor | None) -> Tensor
 
 def convolve_units(units_BUD: Tensor, grouping: Grouping, kernel_DDK: Tensor, num_characters: int) -> Tensor:
     """Return the "same" convolution of units repeated to characters, [B, C, D], for any grouping."""
-    if grouping.rate is not None and not is_exporting():  # the fast path depends on the length
+    # The fast path depends on the length.
+    if grouping.rate is not None and not is_exporting():
         return convolve_repeated(units_BUD, kernel_DDK, grouping.rate, num_characters)
     padding = same_padding(kernel_DDK.shape[-1])
     repeated_BCD = repeat_units(units_BUD, grouping)

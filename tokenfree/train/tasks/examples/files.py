@@ -51,12 +51,14 @@ def exists(path: str) -> bool:
 def opened(path: AnyPath) -> Iterator[IO[bytes]]:
     """Open a file of any fsspec address, decompressed by its name. Raises UserError if it cannot be read."""
     path = expand_home(path)
-    if not path.strip():  # an unset shell variable; fsspec would use the working directory
+    # An unset shell variable; fsspec would use the working directory.
+    if not path.strip():
         raise UserError("a path is empty. Give a file.")
     check_address(path)
     try:
         fs, inner = url_to_fs(path)
-        if isinstance(cast(object, fs), LocalFileSystem):  # the cast keeps the type checker from narrowing fs
+        # The cast keeps the type checker from narrowing fs.
+        if isinstance(cast(object, fs), LocalFileSystem):
             check_is_stored(inner)
         if fs.isdir(inner):
             raise UserError(

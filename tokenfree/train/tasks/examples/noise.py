@@ -29,7 +29,8 @@ RATES: dict[NoiseScheme, float] = {
     IN_WORDS: 1.0,
 }
 _MAX_COPIES = 3  # copies in addition to the character itself
-_LAST_CASED = 0x1FFFF  # no later codepoint has a case
+# No later codepoint has a case.
+_LAST_CASED = 0x1FFFF
 
 
 def add_noise(text: str, scheme: Scheme, *, seed: int, example: int | str, rate: float | None = None) -> str:

@@ -22,7 +22,8 @@ TAGS = ("ner_tags", "tags", "pos_tags", "upos", "labels")
 CONLLU_COLUMNS = 10
 _BIO = re.compile(r"O|[BI]-.+")
 _BLANK = " \t\ufeff"  # in concatenated files, a byte order mark may be in the middle
-_DOCUMENT = "-DOCSTART-"  # in CoNLL-2003: a line that starts a document and is not part of a sentence
+# In CoNLL-2003: a line that starts a document and is not part of a sentence.
+_DOCUMENT = "-DOCSTART-"
 # Number in CoNLL-U of a range of words, or of a word not in the text.
 _NO_WORD = re.compile(r"[0-9]+[-.][0-9]+")
 
@@ -184,7 +185,8 @@ class Layout(NamedTuple):
         UPOS.
         """
         separator = "\t" if any("\t" in line.strip(_BLANK) for line in lines) else " "
-        first: list[list[str]] = []  # the first sentence, without lines that may be comments
+        # The first sentence, without lines that may be comments.
+        first: list[list[str]] = []
         for line in lines:
             if line.strip(_BLANK) and not line.startswith("#"):
                 first.append(line.split(separator))

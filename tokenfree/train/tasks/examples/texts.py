@@ -46,7 +46,8 @@ LABELS = (
     "rating",
     "stars",
 )
-NO_GOLD_LABEL = "-"  # a pair on which the annotators of SNLI do not agree
+# A pair on which the annotators of SNLI do not agree.
+NO_GOLD_LABEL = "-"
 TextFormat = Literal["sst", "mtl-16", "parallel", "csv", "tsv", "json"]
 FORMATS: tuple[TextFormat, ...] = get_args(TextFormat)
 _ENDINGS: dict[str, TextFormat] = {
@@ -138,7 +139,8 @@ def parallel_paths(path: str) -> tuple[str, ...] | None:
     if not file or (not is_one and exists(path)):
         return None
     paths = tuple(posixpath.join(folder, f"{prefix}.{rest if is_one else file}") for prefix in PARALLEL)
-    return paths if sum(map(exists, paths)) > 1 else None  # a single table may be named labels.csv
+    # A single table may be named labels.csv.
+    return paths if sum(map(exists, paths)) > 1 else None
 
 
 def _table(path: str, format: TextFormat | None) -> ExampleTable:
@@ -154,7 +156,8 @@ def _table(path: str, format: TextFormat | None) -> ExampleTable:
         return json_table(path)
     if format in ("csv", "tsv"):
         return _cells_table(path, _csv_rows(path) if format == "csv" else _tsv_rows(path))
-    with opened(path):  # reports a file that is missing or a folder
+    # Reports a file that is missing or a folder.
+    with opened(path):
         raise UserError(f"{path}: the name tells no format. Set task.format to one of {', '.join(FORMATS)}.")
 
 
@@ -238,7 +241,8 @@ def _csv_rows(path: str) -> Iterator[tuple[int, list[str]]]:
     line = 1
     try:
         for cells in reader:
-            if cells:  # skip empty lines
+            # Skip empty lines.
+            if cells:
                 yield line, cells
             line = reader.line_num + 1
     except csv.Error as error:
