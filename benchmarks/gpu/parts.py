@@ -54,10 +54,12 @@ class Runner:
     fails, or is slower than its limit, is recorded and skipped.
     """
 
-    def __init__(self, program: str, output: Path, *, until: float, gigabytes: float) -> None:
+    def __init__(
+        self, program: str, output: Path, *, until: float, gigabytes: float, at_once: int = 6
+    ) -> None:
         self._command = [sys.executable, "-m", program]
         self._until, self._gigabytes = until, gigabytes
-        self._at_once = max(1, min(6, (os.cpu_count() or 1) // 2))
+        self._at_once = max(1, min(at_once, (os.cpu_count() or 1) // 2))
         output.mkdir(parents=True, exist_ok=True)
         self._folder = Path(tempfile.mkdtemp(prefix="gpu-"))
         self._record = (output / "results.jsonl").open("a", encoding="utf-8")
@@ -116,7 +118,7 @@ class Runner:
         self.results[part.name] = result
         print(json.dumps({"part": part.name, **result}), file=self._record, flush=True)
         said = result.get("failed") or result.get("skipped") or result.get("line", "done")
-        print(f"{part.name:34} {said}", flush=True)
+        print(f"{part.name:44} {said}", flush=True)
 
 
 class Child(NamedTuple):
