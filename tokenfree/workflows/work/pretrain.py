@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from tokenfree.core.errors import UserError
 from tokenfree.train.config import PretrainRecipe, check, with_rows_for
 from tokenfree.train.data.mixture import Data, load_data_manifest, load_data_vocabulary, parse, paths_of
-from tokenfree.train.jobs.run_to_end import Extension, GivenStart
+from tokenfree.train.jobs.init_from import GivenStart
+from tokenfree.train.jobs.run_to_end import Extension
 from tokenfree.train.loop.pretraining import Loop
 from tokenfree.train.planning import measured_seconds
 from tokenfree.train.pretrain import pretrain
