@@ -21,8 +21,14 @@ MODELS = (
     "canine-s-longformer-tiny",
     "byte2word-tiny",
 )
+OTHERS = [
+    name
+    for name in library.names()
+    if name.endswith("-tiny")
+    and name not in MODELS
+    and {*library.read_based(name)} == {"model", "objective", "train"}
+]
 SMALL = {
-    "model": {"trunk": {"layers": 2}},
     "train": {"steps": 2, "global_batch": 4, "streams": 1, "micro_batch": None},
 }
 
@@ -59,7 +65,7 @@ def breaks_in(function: Callable[..., Any], *arguments: Any) -> tuple[list[str],
     return list(counters["graph_break"]), counters["stats"]["unique_graphs"]
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", [*MODELS, *(pytest.param(name, marks=pytest.mark.slow) for name in OTHERS)])
 def test_one_graph(name: str, corpus: str) -> None:
     loop = loop_of(name, corpus)
     assert breaks_in(loop.model, batches_of(loop)[0]) == ([], 1)
