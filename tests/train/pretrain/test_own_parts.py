@@ -178,8 +178,14 @@ def untrusted(folder: Path, corpus: str) -> Path:
         "overrides.yaml": {"base": "canine-s-tiny", "space": space, "overrides": {"model": named}},
         "variants.yaml": {"base": "canine-s-tiny", "space": {"variant": {"choice": ["mean.yaml"]}}},
         "task.yaml": {"base": "finetune.yaml", "space": space},
-        "run/config.yaml": {"recipe": merge(plain, {"model": named}), "data": corpus, "manifest": "0" * 32},
+        "run/config.yaml": {
+            "format": 1,
+            "recipe": merge(plain, {"model": named}),
+            "data": corpus,
+            "manifest": "0" * 32,
+        },
         "sweep/sweep.yaml": {
+            "format": 1,
             "recipe": {"base": merge(plain, {"model": named}), "space": space, "overrides": {}},
             "inputs": {"data": [corpus], "overrides": {}},
         },

@@ -211,7 +211,9 @@ class RunFiles(LoopFiles):
         return (None if newest is None else newest.state.progress) or RunProgress()
 
     def roll_back(self, incident: Incident) -> None:
-        """Record an incident. Return if training goes back to the newest checkpoint, else raise JobError."""
+        """Record an incident, and return if training goes back to the newest checkpoint.
+
+        Raises JobError or the incident if it does not."""
         action = {NotANumber.kind: self._config.on_nan, Spike.kind: self._config.on_spike}[incident.kind]
         times = len(self._roll_backs)
         back = action == "roll_back" and times < self._config.max_roll_backs
