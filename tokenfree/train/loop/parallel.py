@@ -81,9 +81,9 @@ MIN_STEPS_TO_COMPILE = 10_000
 
 
 def compiles(config: LoopConfig, device: torch.device) -> bool:
-    """Return True if a run on `device` is compiled (`train.compile`)."""
-    by_default = device.type != "cpu" and config.steps >= MIN_STEPS_TO_COMPILE
-    return by_default if config.compile is None else config.compile
+    """Return True if a run on `device` is compiled (`train.compile`). A run of a GPU can be evaluated on a CPU."""
+    by_default = config.steps >= MIN_STEPS_TO_COMPILE
+    return device.type != "cpu" and (by_default if config.compile is None else config.compile)
 
 
 def check_compile(enabled: bool | None, device: str) -> None:

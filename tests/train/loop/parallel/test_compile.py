@@ -8,8 +8,10 @@ import pytest
 import torch
 
 from tokenfree.core.errors import UserError
-from tokenfree.train.config import PretrainRecipe
+from tokenfree.train.config import PretrainRecipe, TrainConfig
+from tokenfree.train.loop import parallel
 from tokenfree.train.loop.pretraining import Loop
+from tokenfree.train.model.common.basic import layer_norm
 from tokenfree.train.pretrain import pretrain
 from tokenfree.train.runs import checkpoints
 
@@ -53,6 +55,36 @@ def test_dropout_is_drawn_anew_for_every_batch_and_again_after_a_stop(
     second.load(checkpoints.read(tmp_path / "saved"))
     lines[1].extend(second.steps(4))
     assert [line["loss"] for line in lines[1]] == [line["loss"] for line in lines[0]]
+
+
+@pytest.mark.parametrize(
+    ("compiles", "steps", "device", "expected"),
+    [
+        (None, 10_000, "cuda", True),
+        (None, 9_999, "cuda", False),
+        (None, 10_000, "cpu", False),
+        (True, 1, "cuda", True),
+        (True, 1, "cpu", False),
+        (False, 10_000, "cuda", False),
+    ],
+)
+def test_long_runs_are_compiled_on_gpus(
+    compiles: bool | None, steps: int, device: str, expected: bool
+) -> None:
+    config = TrainConfig(compile=compiles, steps=steps)
+    assert parallel.compiles(config, torch.device(device)) is expected
+
+
+def test_compiled_training_keeps_vectors_in_the_dtype_of_products() -> None:
+    norm = layer_norm(8)
+    compiled = torch.compile(norm, backend="eager")
+    x = torch.randn(2, 8)
+    with torch.autocast("cpu", torch.bfloat16):
+        assert norm(x).dtype == torch.float32
+        assert compiled(x).dtype == torch.bfloat16
+        torch.testing.assert_close(compiled(x).float(), norm(x), atol=0.02, rtol=0.02)
+        norm.eval()
+        assert compiled(x).dtype == torch.float32
 
 
 @pytest.mark.parametrize("device", ["auto", "cpu"])
