@@ -270,6 +270,7 @@ def test_marked_characters_make_their_units_global() -> None:
     torch.testing.assert_close(output.units[1], encoder(codepoints, mask).units[1], atol=1e-6, rtol=0)
 
 
+@pytest.mark.slow
 def test_compiles_without_graph_breaks() -> None:
     encoder = encoder_of(name="sliding_global", one_sided_window=2, dilation=[1, 2], global_units=4)
     compiled = torch.compile(encoder, fullgraph=True, backend="eager")

@@ -292,6 +292,7 @@ def _fresh_compiler() -> Iterator[None]:
     torch.compiler.reset()
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("_fresh_compiler")
 @pytest.mark.parametrize(
     ("code", "pattern"),
