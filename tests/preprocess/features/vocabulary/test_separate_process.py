@@ -80,7 +80,7 @@ def test_it_ends_quietly_if_the_texts_break_off() -> None:
         with Child(
             f"{vocabulary.__name__}:train_on_messages", config_of("unigram-bytes"), 0, errors=errors
         ) as child:
-            child.send("geese")
+            child.send(["geese"])
             child._connection.close()
             assert child._process.wait(60) == 0
         errors.seek(0)
