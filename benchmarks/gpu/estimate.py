@@ -63,7 +63,7 @@ def layer(
     yield from product(part, rows, width, inner)
     yield from product(part, rows, inner, width)
     yield from attention(part, examples * heads * units // keys, keys, keys, width // heads)
-    # Twice dropout, sum and LayerNorm: 3 passes forward, 5 backward; GELU: 2 and 3; biases of the projections: 3 and 3.
+    # Twice dropout, sum and LayerNorm: 3 passes forward, 5 backward; GELU: 2 and 3; biases of projections: 3, 3.
     yield from elementwise(part, rows * width, 2 * 8 + 6)
     yield from elementwise(part, rows * inner, 5)
 
@@ -105,15 +105,15 @@ def main() -> None:
 
 def report(name: str, examples: int) -> None:
     recipe = Setup(name).recipe(examples)
-    found = list(kernels(recipe.model, recipe.train.length, recipe.objective.max_predictions, examples))
-    total = sum(kernel.seconds for kernel in found)
+    all_kernels = list(kernels(recipe.model, recipe.train.length, recipe.objective.max_predictions, examples))
+    total = sum(kernel.seconds for kernel in all_kernels)
     print(f"{name}, micro batches of {examples}: ms at the peak of operations and of memory")
-    for part in dict.fromkeys(kernel.part for kernel in found):
-        of_part = [kernel for kernel in found if kernel.part == part]
+    for part in dict.fromkeys(kernel.part for kernel in all_kernels):
+        of_part = [kernel for kernel in all_kernels if kernel.part == part]
         operations = 1000 * sum(kernel.operations for kernel in of_part) / FLOPS
         memory = 1000 * sum(kernel.bytes for kernel in of_part) / BANDWIDTH
         print(f"  {part:38}{operations:8.2f}{memory:8.2f}{1000 * sum(k.seconds for k in of_part):8.2f}")
-    useful = sum(kernel.operations for kernel in found) / FLOPS
+    useful = sum(kernel.operations for kernel in all_kernels) / FLOPS
     print(f"  {'all':38}{1000 * useful:8.2f}{'':8}{1000 * total:8.2f}")
     print(f"  {examples / total:.0f} sequences/s, {useful / total:.0%} of the peak\n")
 

@@ -1,6 +1,6 @@
 """Run the parts of a program for GPUs, each in a process with a limit, and record every result as it comes.
 
-Several parts prepare at the same time, which is to compile. Only one at a time measures: it holds a lock on a file.
+Several parts prepare (compile) at the same time. Only one at a time measures: it holds a lock on a file.
 """
 
 from __future__ import annotations
@@ -31,7 +31,6 @@ class Part(NamedTuple):
 
 
 Result = dict[str, Any]
-Results = dict[str, Result]
 
 
 class Running(NamedTuple):
@@ -50,8 +49,8 @@ class Running(NamedTuple):
 class Runner:
     """Runs parts in the order given until `until`, a time of `time.monotonic`, or until they are done.
 
-    As many parts as `gigabytes` of the device and the CPUs allow prepare at once; then each measures alone. A part that
-    fails, or is slower than its limit, is recorded and skipped.
+    As many parts as `gigabytes` of the device and the CPUs allow prepare at once; then each measures alone. A
+    part that fails, or is slower than its limit, is recorded and skipped.
     """
 
     def __init__(
@@ -61,9 +60,9 @@ class Runner:
         self._until, self._gigabytes = until, gigabytes
         self._at_once = max(1, min(at_once, (os.cpu_count() or 1) // 2))
         output.mkdir(parents=True, exist_ok=True)
-        self._folder = Path(tempfile.mkdtemp(prefix="gpu-"))
-        self._record = (output / "results.jsonl").open("a", encoding="utf-8")
-        self.results: Results = {}
+        self._temporary = tempfile.TemporaryDirectory(prefix="gpu-")
+        self._folder, self._results_file = Path(self._temporary.name), output / "results.jsonl"
+        self.results: dict[str, Result] = {}
 
     def run(self, parts: list[Part]) -> None:
         waiting = list(parts)
@@ -116,7 +115,8 @@ class Runner:
 
     def _note(self, part: Part, result: Result) -> None:
         self.results[part.name] = result
-        print(json.dumps({"part": part.name, **result}), file=self._record, flush=True)
+        with self._results_file.open("a", encoding="utf-8") as file:
+            file.write(json.dumps({"part": part.name, **result}) + "\n")
         said = result.get("failed") or result.get("skipped") or result.get("line", "done")
         print(f"{part.name:44} {said}", flush=True)
 

@@ -21,7 +21,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import torch
@@ -166,6 +166,7 @@ def parts(check: bool) -> list[Part]:
         part("fast without dropout", FAST, "no attention dropout", **in_parts, gigabytes=20),
         part("fast flex", FAST, "no attention dropout", "flex attention", **in_parts, gigabytes=20),
         part("cuDNN attention", CANINE, "cuDNN attention", **whole),
+        part("efficient attention", CANINE, "efficient attention", **whole),
         part("chunked loss", CANINE, "chunked loss", gigabytes=17),
         part("fused AdamW", CANINE, **whole, optimizer="adamw"),
         part("pinned input", CANINE, "pinned input", **whole),
@@ -220,16 +221,6 @@ def measure(child: Child) -> Result:
     }
 
 
-class Training(Protocol):
-    """A model with its optimizer."""
-
-    def step(self, arrays: Arrays) -> float:
-        """Train on a batch in micro batches, and return the loss in nats per target."""
-        ...
-
-    def utilisation(self, arrays: Arrays, seconds: float) -> float | None: ...
-
-
 class OurTraining:
     def __init__(self, setup: Setup) -> None:
         recipe = setup.recipe(setup.sequences)
@@ -263,6 +254,7 @@ class OurTraining:
         self._meter = Meter(task.encoder, task.head, device=setup.device, precision=precision)
 
     def step(self, arrays: Arrays) -> float:
+        """Train on a batch in micro batches, and return the loss in nats per target."""
         return self._step.take(arrays, StepNumbers(1, 0, self._rate, 0.0))["loss"]
 
     def utilisation(self, arrays: Arrays, seconds: float) -> float:
@@ -314,6 +306,9 @@ class PeerTraining:
         return None
 
 
+Training = OurTraining | PeerTraining
+
+
 def pieces(number: int) -> list[str]:
     words = sorted(set(TEXT.split()))
     return [words[index % len(words)] for index in range(number)]
@@ -331,14 +326,16 @@ def make_batch(setup: Setup, number: int, size: int) -> Arrays:
     mask = np.arange(length) < sizes[:, None]
     codepoints[~mask] = 0
     positions = np.sort(generator.integers(1, sizes[:, None] - 1, size=(size, num_targets)), axis=1)
-    before, here, after = (np.take_along_axis(codepoints, positions + step, axis=1) for step in (-1, 0, 1))
+    previous, current, following = (
+        np.take_along_axis(codepoints, positions + step, axis=1) for step in (-1, 0, 1)
+    )
     return {
         "codepoints": codepoints,
         "mask": mask,
         "segments": np.zeros_like(codepoints),
         "from_elsewhere": generator.integers(2, size=size),
         "target_positions": positions,
-        "target_ids": (before * 7919 + here * 104_729 + after) % setup.vocabulary,
+        "target_ids": (previous * 7919 + current * 104_729 + following) % setup.vocabulary,
         "target_mask": np.ones((size, num_targets), dtype=bool),
         "target_kinds": np.full((size, num_targets), MASKED),
         "sample_ids": np.arange(size),

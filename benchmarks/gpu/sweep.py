@@ -49,7 +49,7 @@ def main() -> None:
         print("benchmarks.gpu.sweep: no CUDA device here; --check runs on a CPU", file=sys.stderr)
         raise SystemExit(2)
     until = time.monotonic() + options.seconds
-    # A model takes about 5 GB, so eight fit into any device that trains base models.
+    # Eight models train at once, because their FLOPs are compared and not their times.
     runner = Runner("benchmarks.gpu.sweep", options.output, until=until, gigabytes=40, at_once=8)
     runner.run(parts(options.data, options.flops, check=options.check))
     raise SystemExit(any("failed" in result for result in runner.results.values()))

@@ -43,7 +43,7 @@ def compile_all(task: ModelWithHead, **options: Any) -> None:
 
 
 def compile_parts(task: ModelWithHead, **options: Any) -> None:
-    """Compile each layer of the trunk, and each other part of the model, as a graph of its own."""
+    """Compile the layers of the trunk and the other parts of the model separately."""
     encoder = task.encoder
     for module in (*encoder.trunk.layers, encoder.embedder, encoder.downsampler, encoder.upsampler):
         module.compile(fullgraph=True, dynamic=False, **options)
@@ -123,8 +123,7 @@ def chunked_loss(task: ModelWithHead, chunk: int = 640) -> None:
     def forward(head: heads.MaskedHead, encoder: nn.Module, batch: Any) -> Loss:
         out = heads.encode(encoder, batch)
         h_ND = head.norm(F.gelu(head.dense(out.characters), approximate="tanh")).flatten(0, 1)
-        if head.output is None:
-            raise NotImplementedError("a tied output layer")
+        assert head.output is not None, "CANINE-S does not tie its output layer to a table"
         weight_VD = (
             head.output.weight() if isinstance(head.output, heads.SpelledLinear) else head.output.weight
         )
@@ -188,7 +187,7 @@ class _ChunkedLoss(torch.autograd.Function):
         return of_h * factor.to(of_h.dtype), of_weight * factor, of_bias * factor, None, None, None, None
 
 
-_for_ever = contextlib.ExitStack()
+_open_contexts = contextlib.ExitStack()  # open until the process ends
 
 
 def backend(*names: str) -> Change:
@@ -196,7 +195,7 @@ def backend(*names: str) -> Change:
     order = [getattr(SDPBackend, name) for name in (*names, "MATH")]
 
     def change(task: ModelWithHead) -> None:
-        _for_ever.enter_context(sdpa_kernel(order, set_priority=True))
+        _open_contexts.enter_context(sdpa_kernel(order, set_priority=True))
 
     return change
 

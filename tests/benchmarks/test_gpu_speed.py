@@ -71,8 +71,8 @@ def test_the_estimate_counts_the_operations_of_the_meter() -> None:
     """The formulas of kernels and those of `tokenfree model` agree, except where code is cheaper than its formula."""
     setup = speed.Setup(speed.CANINE)
     recipe = setup.recipe(32)
-    found = estimate.kernels(recipe.model, 2048, 80, 32)
-    operations = sum(kernel.operations for kernel in found)
+    kernels = estimate.kernels(recipe.model, 2048, 80, 32)
+    operations = sum(kernel.operations for kernel in kernels)
     encoder = recipe.model.build()
     forward = sum(cost.multiply_accumulates for cost in encoder.costs(2048, 80)) + 80 * 768 * (768 + 120_000)
     assert operations == pytest.approx(32 * 6 * forward, rel=0.1)

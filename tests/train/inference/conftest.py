@@ -26,9 +26,9 @@ def content(folder: Path) -> dict[str, bytes]:
 
 
 def rows(folder: Path) -> Any:
-    found = datasets.load_from_disk(str(folder))
-    assert found["number"][:] == list(range(len(found)))
-    return found
+    dataset = datasets.load_from_disk(str(folder))
+    assert dataset["number"][:] == list(range(len(dataset)))
+    return dataset
 
 
 @pytest.fixture(scope="session")

@@ -49,15 +49,15 @@ def test_a_later_format_is_refused(kept: Path, capsys: pytest.CaptureFixture[str
         Path(copy).write_text(yaml.safe_dump(mapping["recipe"]))
         path.write_text(yaml.safe_dump({**mapping, "format": 99, "recipe": ["of another kind"]}))
         path.with_name(HASHES).unlink()
-    before = {path: path.read_bytes() for path in kept.rglob("*") if path.is_file()}
+    contents = {path: path.read_bytes() for path in kept.rglob("*") if path.is_file()}
     assert cli.main(words.split()) == 2
-    told = capsys.readouterr().err
-    assert told.count("\n") == 1
+    message = capsys.readouterr().err
+    assert message.count("\n") == 1
     assert (
         ": format 99 is not known here (the newest known: 1); install the tokenfree that wrote it, or a"
-        in told
+        in message
     )
-    assert {path: path.read_bytes() for path in before} == before
+    assert {path: path.read_bytes() for path in contents} == contents
 
 
 @pytest.mark.parametrize(

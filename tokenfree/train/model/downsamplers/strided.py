@@ -140,8 +140,8 @@ class Strided(Downsampler):
         """Return floor(C / rate) units: CLS, then one per group of `rate` characters except the last.
 
         In the official code, mask entry j is true if group j has a real character, but group j is held by
-        unit j + 1. So the unit of the last real group is never a key. `align_mask` gives each unit the entry
-        of its own group.
+        unit j + 1. So the unit of the last real group is never a key. With `align_mask`, a unit has the entry of
+        its group.
         """
         for layer in self.local:
             x_BCD = layer(x_BCD, mask_BC)
