@@ -54,7 +54,7 @@ class LoopConfig:
             null: no average.
         parallel: each worker holds the whole model (ddp) or a part of each tensor (fsdp).
         compile: use torch.compile, on GPUs only; dropout then draws other masks. null: on a GPU, for 10,000
-            steps and more, because compiling takes one to two minutes.
+            steps and more, because compiling takes one to two minutes; not in trials of sweeps.
         checkpoint_activations: recompute the trunk's layers in the backward pass, for less memory and more
             time.
         on_nan: after a loss that is not finite: stop, or return to the newest checkpoint and skip that batch.

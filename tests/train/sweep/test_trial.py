@@ -118,11 +118,21 @@ def test_timing_a_step_leaves_the_trial_at_its_beginning(
     session = opened(make_segment(corpus, recipe, tmp_path / "seconds", budget={"seconds": 6}, reports=6))
     fresh = Loop(recipe, corpus)
     assert timed[0].step > session.loop.step == 0
-    for found in (timed[0], session.loop):
-        for after, before in zip(found.model.parameters(), fresh.model.parameters(), strict=True):
+    for loop in (timed[0], session.loop):
+        for after, before in zip(loop.model.parameters(), fresh.model.parameters(), strict=True):
             torch.testing.assert_close(after, before, rtol=0, atol=1e-9)
     assert session.loop.recipe.train.steps == 6
     assert session.loop.recipe.train.learning_rate == 1.0
+    session.close()
+
+
+@pytest.mark.parametrize(("compiles", "expected"), [(None, False), (True, True)])
+def test_a_trial_is_compiled_only_on_request(
+    compiles: bool | None, expected: bool, corpus: str, make_recipe: MakeRecipe, tmp_path: Path
+) -> None:
+    segment = make_segment(corpus, make_recipe(compile=compiles), tmp_path, budget={"steps": 10_000})
+    session = opened(segment)
+    assert session.loop.recipe.train.compile is expected
     session.close()
 
 

@@ -114,7 +114,7 @@ def train_in_subprocess(texts: Iterable[str], config: VocabularyConfig, seed: in
         return train_vocabulary(texts, config, seed)
     with Child(f"{__name__}:train_on_messages", config, seed) as child:
         remaining = iter(texts)
-        # One message a text takes 7 s for 300,000 short texts.
+        # For 300,000 short texts this takes 0.9 s; with a message for each of them 4.8 s.
         while batch := list(itertools.islice(remaining, _TEXTS_OF_MESSAGE)):
             child.send(batch)
         child.send(None)

@@ -149,6 +149,9 @@ class TrialSession(LoopFiles):
         # The command has checked it.
         with own_code.trusting(True, self._segment.name):
             recipe = build(class_of(self._segment.recipe), self._segment.recipe, source=self._segment.name)
+        # By default a trial is not compiled: it would take minutes of each, and steps are timed before.
+        train_config = dataclasses.replace(recipe.train, compile=bool(recipe.train.compile))
+        recipe = dataclasses.replace(recipe, train=train_config)
         self._checkpoint = Run(self._folder).newest(lambda damaged: None) or self._begun(recipe)
         trial = None if self._checkpoint is None else self._checkpoint.state.trial
         if trial is not None:
