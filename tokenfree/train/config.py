@@ -66,6 +66,8 @@ class LoopConfig:
         checkpoint_every_seconds: maximum seconds between checkpoints; null: only steps count.
         keep_checkpoints: number of newest checkpoints to keep, in addition to the best one by validation.
         validate_every_steps: steps between validations; there is one more at the end.
+        patience: number of validations without a better one after which training ends; null: it ends after
+            `steps`.
         threads: CPU threads of a worker; null: an even share of the machine's CPUs.
         device: device of the workers. auto: one GPU per worker if enough are available at startup, otherwise
             CPUs. cuda: one GPU per worker, even if an autoscaler must start them. Sweeps use gpus_per_worker
@@ -99,6 +101,7 @@ class LoopConfig:
     checkpoint_every_seconds: Annotated[Annotated[float, Field(gt=0)] | None, OPERATIONAL] = 600
     keep_checkpoints: Annotated[int, Field(ge=1), OPERATIONAL] = 3
     validate_every_steps: Annotated[int, Field(ge=1)] = 500
+    patience: Positive | None = None
     threads: Annotated[Annotated[int, Field(ge=1, le=1024)] | None, OPERATIONAL] = None
     device: Annotated[Literal["auto", "cpu", "cuda"], OPERATIONAL] = "auto"
     max_restarts: Annotated[int, Field(ge=0), OPERATIONAL] = 20

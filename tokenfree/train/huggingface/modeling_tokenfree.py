@@ -324,7 +324,7 @@ class TokenfreeForTokenClassification(_Labelled):
     def __init__(self, config: TokenfreeConfig) -> None:
         super().__init__(config)
         head = {"dropout": 0.1, **config.tokenfree.get("head", {})}
-        self.head = PlaceHead(self.encoder.width, len(config.id2label or ()), **head)
+        self.head = PlaceHead(self.encoder.config, len(config.id2label or ()), **head)
         self.post_init()
 
     def logits(self, batch: Batch) -> Tensor:

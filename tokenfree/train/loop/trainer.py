@@ -136,6 +136,10 @@ class TrainingLoop(Generic[R]):
         self.optimizer: torch.optim.Optimizer = config.optimizer.build(self.model)
         if config.embedder_rate != 1:
             scale_rate(self.optimizer, self.encoder.embedder, config.embedder_rate)
+        for module in self.model.modules():
+            factor = getattr(module, "rate_factor", 1)
+            if factor != 1:
+                scale_rate(self.optimizer, module, factor)
         self._average = None if config.ema_decay is None else WeightAverage(self.model, config.ema_decay)
         self._training_step = TrainingStep(
             config,

@@ -72,8 +72,11 @@ def train(
     until: int,
     seconds: float = math.inf,
     validate_every: int,
+    patience: int | None = None,
 ) -> Ending:
     """Train until step `until`, or until all steps took `seconds`, or until a worker is asked to stop.
+
+    Training also ends when `patience` validations in a row were not better than the best one.
 
     Without `progress`, load the newest checkpoint; else continue from the current state of `loop`. The last
     step is always saved. It is validated unless a request made it the last one. Raises Incident for a bad
@@ -82,6 +85,9 @@ def train(
     if progress is None:
         progress = files.load()
     stops: Sequence[Stop] = ()
+    max_steps_after_best = math.inf if patience is None else patience * validate_every
+    # A resumed run may have stopped in its last step.
+    until = loop.step if progress.steps_after_best(loop.step) >= max_steps_after_best else until
     with contextlib.closing(loop.steps(until)) as lines:
         for line in lines:
             stopping = loop.stopping
@@ -97,6 +103,7 @@ def train(
                 progress = progress.after_validation(loop.step, validation, selection_loss)
                 files.record({"step": loop.step, **validation})
                 is_best = progress.best_step == loop.step
+                is_last |= progress.steps_after_best(loop.step) >= max_steps_after_best
 
             must_save = is_last or stopping or (is_best and loop.source.keeps_best)
             if loop.parallel.broadcast_flag(must_save or files.is_due()):
@@ -167,7 +174,13 @@ def _attempt(job: Job, run: Run, on_line: OnLine | None, loop: TrainingLoop[Any]
         kind = RunWriter if loop.rank == 0 else RunFiles
         files = kind(job, run, loop, stack, on_line, back=back)
         try:
-            ending = train(loop, files, until=config.steps, validate_every=config.validate_every_steps)
+            ending = train(
+                loop,
+                files,
+                until=config.steps,
+                validate_every=config.validate_every_steps,
+                patience=config.patience,
+            )
         except Incident as incident:
             files.roll_back(incident)
             return False

@@ -27,7 +27,7 @@ from tokenfree.train.model.common.basic import (
     unit_segments,
 )
 from tokenfree.train.model.common.initialisation import Initialisation, initialise
-from tokenfree.train.model.common.slots import TrunkConfig
+from tokenfree.train.model.common.slots import NEIGHBOURS, TrunkConfig
 from tokenfree.train.model.common.tracing import is_exporting
 
 _SLOTS = "tokenfree.train.model.common.slots"
@@ -140,6 +140,7 @@ class ModelConfig:
         downsampler: DOWN, from characters to units.
         trunk: ENCODE, the deep stack of layers over units.
         upsampler: UP, from units back to characters.
+        neighbours: linear path beside the encoder, from hashed n-grams to the scores of a head.
         initialisation: initial weights. `official`: as in the code of CANINE and BERT; `scaled`: dense
             kernels scaled to their number of inputs, position tables as sinusoids.
     """
@@ -150,6 +151,7 @@ class ModelConfig:
     downsampler: Annotated[Any, DOWNSAMPLER] = part(DOWNSAMPLER)
     trunk: TrunkConfig = dataclasses.field(default_factory=TrunkConfig)
     upsampler: Annotated[Any, UPSAMPLER] = part(UPSAMPLER)
+    neighbours: Annotated[Any, NEIGHBOURS] = part(NEIGHBOURS)
     initialisation: Initialisation = "official"
 
     @property

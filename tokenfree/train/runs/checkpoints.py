@@ -66,6 +66,10 @@ class RunProgress:
             return dataclasses.replace(progress, best_step=step, best_loss=selection_loss)
         return progress
 
+    def steps_after_best(self, step: int) -> int:
+        """Return the number of steps from the best validation to `step`; 0 without one."""
+        return 0 if self.best_step is None else step - self.best_step
+
 
 @dataclasses.dataclass(frozen=True)
 class CheckpointState:

@@ -18,6 +18,7 @@ from tokenfree.train.model.common.kernels import Dense, Dropout
 from tokenfree.train.model.encoder import EncoderOutput, ModelConfig, mean_of_text
 from tokenfree.train.objectives.base import Loss
 from tokenfree.train.tasks.base import TaskHead
+from tokenfree.train.tasks.linear_chain import LinearChain
 
 Representation = Literal["mean", "pooled", "class_max"]
 Combine = Literal["difference", "product"]
@@ -51,7 +52,7 @@ def encode_places(encoder: Any, batch: Mapping[str, Tensor]) -> Tensor:
     places_BP = batch["places"]
     if "unit_ends" in batch:
         units_BUD, _ = encode_units(encoder, batch)
-        return units_BUD.gather(1, places_BP[..., None].expand(-1, -1, units_BUD.shape[-1]))
+        return _rows(units_BUD, places_BP)
     return upsampled(encoder, batch, targets_BP=places_BP).characters
 
 
@@ -62,6 +63,19 @@ def encode_all(encoder: Any, batch: Mapping[str, Tensor]) -> tuple[Tensor, Tenso
         return units_BUD, encoder.pool(units_BUD)
     out = upsampled(encoder, batch)
     return out.characters, out.pooled
+
+
+def mean_of_places(encoder: Any, batch: Mapping[str, Tensor]) -> Tensor:
+    """Return the mean of the vectors of each place, [B, P, D]: those from `places` to `place_ends`, int64 [B, P]."""
+    x_BCD, _ = encode_all(encoder, batch)
+    symbols_C = torch.arange(x_BCD.shape[1], device=x_BCD.device)
+    starts_BP1, ends_BP1 = batch["places"][..., None], batch["place_ends"][..., None]
+    inside_BPC = ((symbols_C >= starts_BP1) & (symbols_C < ends_BP1)).to(x_BCD.dtype)
+    return (inside_BPC / (ends_BP1 - starts_BP1).clamp(min=1)) @ x_BCD
+
+
+def _rows(x_BCD: Tensor, places_BP: Tensor) -> Tensor:
+    return x_BCD.gather(1, places_BP[..., None].expand(-1, -1, x_BCD.shape[-1]))
 
 
 def class_and_maximum(units_BUD: Tensor, valid_BU: Tensor) -> Tensor:
@@ -162,12 +176,41 @@ class TextHead(ClassHead):
 
 
 class PlaceHead(ClassHead):
-    def __init__(self, width: int, size: int, *, dropout: float) -> None:
+    """A head for tags of places.
+
+    With `pooled`, the vector of a place is the mean over its characters. With `chained`, a linear-chain CRF
+    scores the tags of a sentence together.
+    """
+
+    def __init__(
+        self, model: ModelConfig, size: int, *, dropout: float, pooled: bool = False, chained: bool = False
+    ) -> None:
         super().__init__()
-        self.classifier = Classifier(width, None, size, dropout)
+        self.classifier = Classifier(model.width, None, size, dropout)
+        self.neighbours = model.neighbours.build(size)
+        self.chain = LinearChain(size) if chained else None
+        self.pooled = pooled
 
     def outputs(self, encoder: nn.Module, batch: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        return {"logits": self.classifier(encode_places(encoder, batch))}
+        x_BPD = (mean_of_places if self.pooled else encode_places)(encoder, batch)
+        logits_BPK = self.classifier(x_BPD)
+        if self.neighbours is not None:
+            logits_BPK = logits_BPK + self.neighbours(batch["ngrams"])
+        if self.chain is None or self.training:
+            return {"logits": logits_BPK}
+        mask_BP = batch["place_mask"]
+        return {
+            "logits": logits_BPK,
+            "tags": self.chain.best(logits_BPK, mask_BP),
+            "probabilities": self.chain.marginals(logits_BPK, mask_BP),
+        }
+
+    def loss(self, outputs: Mapping[str, Tensor], batch: Mapping[str, Tensor]) -> Loss:
+        """Return the loss of single tags, or of the tags of whole sentences."""
+        loss = super().loss(outputs, batch)
+        if self.chain is None:
+            return loss
+        return loss._replace(total=self.chain.loss(outputs["logits"], batch["classes"], batch["target_mask"]))
 
     def everywhere(self, encoder: nn.Module, batch: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Return `logits` [B, P, K] of all vectors, not only those that the task reads."""

@@ -91,6 +91,7 @@ class TextInputs(ABC):
 
     symbols = "symbols"
     length: int
+    reads_ngrams = False  # whether the model has a linear path over n-grams
 
     @abstractmethod
     def encode(self, text: str, original: str | None = None) -> TextSymbols:
@@ -302,6 +303,12 @@ def text_inputs(model: ModelConfig, length: int, vocabulary: Vocabulary | None) 
 
     Raises UserError if a model of subwords has no usable vocabulary.
     """
+    inputs = _inputs_of_symbols(model, length, vocabulary)
+    inputs.reads_ngrams = model.neighbours.name != "none"
+    return inputs
+
+
+def _inputs_of_symbols(model: ModelConfig, length: int, vocabulary: Vocabulary | None) -> TextInputs:
     if model.embedder.symbols == "vectors":
         return cast(TextInputs, NoTexts(model.embedder.name))
     if model.downsampler.bytes_per_word is not None:

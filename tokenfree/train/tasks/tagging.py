@@ -19,6 +19,7 @@ from tokenfree.core.errors import UserError
 from tokenfree.core.settings import settings
 from tokenfree.preprocess.text.characters import ALONE, SPACE, classes_of, codepoints_of
 from tokenfree.train.batches.base import Arrays
+from tokenfree.train.batches.ngrams import NO_FEATURE, word_features
 from tokenfree.train.model.encoder import ModelConfig
 from tokenfree.train.tasks.base import DownstreamTask, Item, Metrics, Outputs, Predict, Split, TaskCollator
 from tokenfree.train.tasks.examples.noise import Noise
@@ -49,8 +50,10 @@ class Config(DownstreamTask):
         scheme: `bio`: tags are spans, and an I- that continues no span is read as B-; `strict_bio`: such an
             I- is an error; `words`: tags of single words; null: bio if a tag begins with B- or I-, else
             words.
-        targets: characters of a word where the loss is computed. `first`: only the first character, which
-            alone decides the word's tag; `all`: all characters, as in runs made before this key existed.
+        targets: vectors that are tagged. `first`: that of a word's first character; `all`: those of all
+            characters, of which the first alone decides the word's tag; `word`: the mean over a word's characters.
+        decoder: `independent`: the most probable tag of each word; `crf`: the most probable tags of the whole
+            sentence, by a linear-chain CRF (Lample et al., arXiv 1603.01360, section 2.2).
         dropout: dropout of the head.
         format: format of the files: conll, conllu or json; null: detected from name and columns.
         words_column: column of words: a number from 1, or a name in JSON and datasets; null: detected.
@@ -61,7 +64,8 @@ class Config(DownstreamTask):
     name: Literal["tagging"] = "tagging"
     labels: tuple[str, ...] = ()
     scheme: Scheme | None = None
-    targets: Literal["first", "all"] = "first"
+    targets: Literal["first", "all", "word"] = "first"
+    decoder: Literal["independent", "crf"] = "independent"
     dropout: Annotated[float, Field(ge=0, lt=1)] = 0.1
     format: TaggedFormat | None = None
     words_column: str | None = None
@@ -73,7 +77,12 @@ class Config(DownstreamTask):
         return self.scheme != "words" and are_bio(self.labels)
 
     def check(self, model: ModelConfig, length: int) -> Iterable[str]:
-        return self.noise.check(model)
+        if self.targets == "all" and (self.decoder == "crf" or model.neighbours.name != "none"):
+            yield (
+                "task.targets: with all characters there is neither a CRF nor a linear path over words; set it to word, or "
+                "leave out task.decoder and model.neighbours"
+            )
+        yield from self.noise.check(model)
 
     def examples(self, split: Split, path: str | None) -> Sequence[TaggedExample]:
         assert path is not None, "the task needs files"
@@ -109,7 +118,8 @@ class Config(DownstreamTask):
         return dataclasses.replace(self, labels=tuple(sorted(labels)))
 
     def build(self, model: ModelConfig) -> PlaceHead:
-        return PlaceHead(model.width, len(self.labels), dropout=self.dropout)
+        pooled, chained = self.targets == "word", self.decoder == "crf"
+        return PlaceHead(model, len(self.labels), dropout=self.dropout, pooled=pooled, chained=chained)
 
     def collator(self, inputs: TextInputs, seed: int) -> TaggingCollator:
         return TaggingCollator(self, inputs)
@@ -126,10 +136,11 @@ class Config(DownstreamTask):
         sure = [[0.0] * len(example.words) for example in examples]
         for item, output in zip(items, outputs, strict=True):
             window: TaggedWindow = item.content
-            probabilities = softmax(output["logits"])
+            probabilities = output.get("probabilities", softmax(output["logits"]))
+            best_tags = output.get("tags", probabilities.argmax(axis=-1))
             for word, place in enumerate(window.firsts.tolist(), window.begin):
                 if place != NOWHERE:
-                    best = int(probabilities[place].argmax())
+                    best = int(best_tags[place])
                     tags[item.example][word] = self.labels[best]
                     sure[item.example][word] = round(float(probabilities[place, best]), DIGITS)
         return [self._prediction(*row) for row in zip(examples, tags, sure, strict=True)]
@@ -183,7 +194,9 @@ class RawSentence(TaggedExample):
 class TaggedWindow(NamedTuple):
     begin: int  # number of the first word
     text: TextSymbols
+    words: Sequence[str]
     places: np.ndarray  # int64 [P]: positions whose vectors are tagged
+    ends: np.ndarray  # int64 [P]: the position after the last vector of the word, if words are tagged
     classes: np.ndarray  # int64 [P]: class of each place; -1: no tag is given
     firsts: np.ndarray  # int64 [words]: place that decides the word's tag; -1: none
 
@@ -214,20 +227,32 @@ class TaggingCollator(TaskCollator):
     def __call__(self, items: Sequence[Item], sample_ids: np.ndarray) -> Arrays:
         windows: list[TaggedWindow] = [item.content for item in items]
         max_places = max(1, *(len(window.places) for window in windows))
-        places, classes = (
-            np.zeros((len(items), max_places), dtype=np.int64),
-            np.full((len(items), max_places), -1),
-        )
+        places, ends, classes = (np.full((len(items), max_places), fill) for fill in (0, 0, -1))
+        place_mask = np.zeros((len(items), max_places), dtype=bool)
         for row, window in enumerate(windows):
-            places[row, : len(window.places)] = window.places
-            classes[row, : len(window.places)] = window.classes
+            size = len(window.places)
+            places[row, :size], ends[row, :size], classes[row, :size] = (
+                window.places,
+                window.ends,
+                window.classes,
+            )
+            place_mask[row, :size] = True
         arrays = self._inputs.arrays([[window.text] for window in windows])
         return arrays | {
             "places": places,
+            "place_ends": ends,
+            "place_mask": place_mask,
             "classes": classes.clip(min=0),
             "target_mask": classes >= 0,
             "num_characters": np.array([len(window.text.vectors) for window in windows], dtype=np.int64),
+            **(self._ngrams(windows, place_mask) if self._inputs.reads_ngrams else {}),
         }
+
+    def _ngrams(self, windows: Sequence[TaggedWindow], place_mask: np.ndarray) -> Arrays:
+        features = word_features([window.words for window in windows])
+        ngrams = np.full((*place_mask.shape, features.shape[1]), NO_FEATURE)
+        ngrams[place_mask] = features[np.concatenate([window.firsts != NOWHERE for window in windows])]
+        return {"ngrams": ngrams}
 
     def _windows(
         self, example: TaggedExample, begin: int, end: int, long: list[str]
@@ -256,20 +281,19 @@ class TaggingCollator(TaskCollator):
         vector_indices, first = np.unique(vectors[kept], return_index=True)
         # The word in which each vector begins.
         word = of_word[kept[first]]
-        with_vectors, of_firsts = np.unique(word, return_index=True)
-        if self._targets == "first":
-            vector_indices, word, of_firsts = (
-                vector_indices[of_firsts],
-                with_vectors,
-                np.arange(len(with_vectors)),
-            )
+        with_vectors, of_firsts, counts = np.unique(word, return_index=True, return_counts=True)
+        ends = vector_indices + 1
+        if self._targets != "all":
+            ends = ends[of_firsts + counts - 1]
+            vector_indices, word, of_firsts = vector_indices[of_firsts], with_vectors, np.arange(len(counts))
         firsts = np.full(len(words), NOWHERE)
         firsts[with_vectors] = of_firsts
         classes = np.full(len(vector_indices), -1)
         if tags is not None:
             classes = np.array([self._classes[self._inside(tag)] for tag in tags])[word]
             classes[of_firsts] = np.array([self._classes[tag] for tag in tags])[with_vectors]
-        return TaggedWindow(begin, text, vector_indices + self._inputs.offsets([text])[0], classes, firsts)
+        begins = self._inputs.offsets([text])[0]
+        return TaggedWindow(begin, text, words, vector_indices + begins, ends + begins, classes, firsts)
 
     def _inside(self, tag: str) -> str:
         return f"I{tag[1:]}" if self._has_spans and tag.startswith("B-") else tag

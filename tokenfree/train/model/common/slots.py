@@ -22,6 +22,7 @@ LAYER = Slot("tokenfree.train.model.layers", "bert", f"{_HERE}.LayerConfig")
 ATTENTION = Slot("tokenfree.train.model.attention", "full", f"{_HERE}.AttentionConfig")
 POSITIONS = Slot("tokenfree.train.model.positions", "none", f"{_HERE}.PositionsConfig")
 SEGMENTS = Slot("tokenfree.train.model.segments", "none", f"{_HERE}.SegmentsConfig")
+NEIGHBOURS = Slot("tokenfree.train.model.neighbours", "none", f"{_HERE}.NeighboursConfig")
 
 SymbolKind = Literal["characters", "bytes", "subwords", "vectors"]
 Sharing = Literal["none", "head_wise", "layer_wise"]
@@ -212,6 +213,17 @@ class SegmentsConfig(ABC):
 
     def check(self, trunk: TrunkConfig, /) -> Iterable[str]:
         return ()
+
+
+class NeighboursConfig(ABC):
+    """Settings of a linear path from hashed n-grams to the scores of a head."""
+
+    @abstractmethod
+    def build(self, size: int, /) -> nn.Module | None:
+        """Return the module, or None for no path. Its `forward` maps features, int64 [..., F], to [..., size].
+
+        Features are hashes of train/batches/ngrams.py; negative ones are none. A new module returns 0.
+        """
 
 
 @settings

@@ -1,0 +1,54 @@
+"""Hashed features of words: the same for the same strings, in any batch, and different for different ones."""
+
+import numpy as np
+
+from tokenfree.train.batches.ngrams import MAX_AFFIX, NO_FEATURE, SubstringHashes, word_features
+
+# Numbers of columns: the bias, of the word itself, of its affixes, of its neighbours.
+BIAS, LOWER, EXACT, SHAPE, AFFIXES = 0, 1, 2, 3, slice(4, 4 + 2 * MAX_AFFIX)
+BEFORE, AFTER = (
+    slice(4 + 2 * MAX_AFFIX + 3, 4 + 2 * MAX_AFFIX + 6),
+    slice(4 + 2 * MAX_AFFIX + 6, 4 + 2 * MAX_AFFIX + 9),
+)
+TRIGRAMS = slice(4 + 2 * MAX_AFFIX + 12, None)
+
+
+def test_substring_hashes_depend_on_content_alone() -> None:
+    text = "abcabcabx"
+    hashes = SubstringHashes(np.array([ord(character) for character in text]))
+    spans = [(start, end) for start in range(len(text)) for end in range(start + 1, len(text) + 1)]
+    by_text: dict[str, set[int]] = {}
+    for start, end in spans:
+        by_text.setdefault(text[start:end], set()).add(int(hashes(np.array([start]), np.array([end]))[0]))
+    assert all(len(values) == 1 for values in by_text.values())
+    assert len(set.union(*by_text.values())) == len(by_text)
+
+
+def test_word_features_ignore_other_sentences_of_the_batch() -> None:
+    sentences = [("Ana", "Ruiz", "sang"), ("Lima",), ("in", "Ana", "ruiz")]
+    together = word_features(sentences)
+    for sentence, rows in zip(sentences, np.split(together, [3, 4]), strict=True):
+        alone = word_features([sentence])
+        np.testing.assert_array_equal(rows[:, : alone.shape[1]], alone)
+        assert (rows[:, alone.shape[1] :] == NO_FEATURE).all()
+
+
+def test_word_features_share_case_shape_and_affixes() -> None:
+    lower, upper, other = word_features([("anabel",), ("ANABEL",), ("Anabet",)])
+    assert lower[LOWER] == upper[LOWER] and lower[EXACT] != upper[EXACT] and lower[SHAPE] != upper[SHAPE]
+    assert np.array_equal(lower[AFFIXES], upper[AFFIXES]) and np.array_equal(lower[TRIGRAMS], upper[TRIGRAMS])
+    # Prefixes and suffixes of one to five letters alternate.
+    assert (lower[AFFIXES] == other[AFFIXES]).tolist() == [True, False] * MAX_AFFIX
+    shapes = word_features([("Aab12",), ("Xyyyz9",), ("xab1",)])[:, SHAPE]
+    assert shapes[0] == shapes[1] != shapes[2]
+
+
+def test_word_features_name_the_neighbours() -> None:
+    features = word_features([("x", "Ana", "y"), ("y", "Eva", "x"), ("Ana",)])
+    assert np.array_equal(features[1, BEFORE], word_features([("x", "Eva")])[1, BEFORE])
+    assert np.array_equal(features[6, BEFORE], features[0, BEFORE]), "no word before"
+    assert not np.array_equal(features[1, BEFORE], features[4, BEFORE])
+
+
+def test_word_features_of_nothing_are_empty() -> None:
+    assert word_features([(), ()]).shape[0] == 0
