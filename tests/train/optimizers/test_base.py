@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from tokenfree.train.optimizers import adamw, adamw_bert, lamb
-from tokenfree.train.optimizers.base import learning_rate, scale_rate
+from tokenfree.train.optimizers.base import learning_rate, set_options
 
 
 def rates(steps: int, warmup: float) -> list[float]:
@@ -41,7 +41,7 @@ def test_bert_s_jumps_down_where_the_warm_up_ends() -> None:
 def test_a_part_has_a_rate_of_its_own(optimizer: Any) -> None:
     model = nn.Sequential(nn.Linear(3, 3), nn.Linear(3, 3))
     built = optimizer.Config().build(model)
-    scale_rate(built, model[0], 10.0)
+    set_options(built, model[0], rate_factor=10.0)
     factors = {each: group.get("rate_factor", 1) for group in built.param_groups for each in group["params"]}
     assert sum(len(group["params"]) for group in built.param_groups) == len(factors) == 4
     assert all(

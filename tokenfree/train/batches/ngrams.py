@@ -1,4 +1,4 @@
-"""Hashed features for linear models over n-grams: of words and their neighbours, and of whole texts.
+"""Hashed features for linear models over n-grams: of words, of whole texts, and of what surrounds a hidden span.
 
 All functions are vectorised over a batch. A feature is a hash below 2^62; -1 is no feature.
 N words, F features
@@ -9,19 +9,18 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from tokenfree.preprocess.text.characters import (
-    DIGIT,
-    LOWER,
-    SPACE,
-    UPPER,
-    WORD_PART,
-    classes_of,
-    codepoints_of,
-)
+from tokenfree.preprocess.text.characters import DIGIT, LOWER, UPPER, WORD_PART, classes_of, codepoints_of
+from tokenfree.preprocess.text.specials import MASK
+from tokenfree.train.batches import counter_random as random
+from tokenfree.train.batches.base import Arrays
+from tokenfree.train.batches.characters import ragged_range
 
 NO_FEATURE = -1
 MAX_AFFIX = 5  # characters
 NEIGHBOURS = (-2, -1, 1, 2)
+TEXT_NGRAMS = range(2, 6)  # characters
+MAX_CONTEXT = 6  # characters
+GROUPS = 4  # of the subwords of a window, hidden one after the other
 MAX_TRIGRAMS = 32  # of a word; those of longer words beyond their beginning are left out
 _BEGIN, _END = "\2", "\3"
 _MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
@@ -79,6 +78,86 @@ def word_features(sentences: Sequence[Sequence[str]]) -> np.ndarray:
     begins = np.where(inside, begins, starts[:, None])
     trigrams = _mixed(lower(begins, np.minimum(begins + 3, ends[:, None])), len(columns))
     return np.concatenate([np.stack(features, axis=1), np.where(inside, trigrams, NO_FEATURE)], axis=1)
+
+
+def text_features(texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
+    """Return the features of texts and how often each occurs in its text, int64 [b, F] each.
+
+    These are words, pairs of consecutive words, and the n-grams of 2 to 5 characters within words, all in lower case.
+    """
+    found = [np.unique(_text_hashes(text.lower().split()), return_counts=True) for text in texts]
+    size = max(1, *(len(features) for features, _ in found))
+    features, counts = np.full((len(texts), size), NO_FEATURE), np.ones((len(texts), size), dtype=np.int64)
+    for row, (of_text, of_features) in enumerate(found):
+        features[row, : len(of_text)], counts[row, : len(of_text)] = of_text, of_features
+    return features, counts
+
+
+def context_features(
+    codepoints_LC: np.ndarray, hidden_LC: np.ndarray, lines: np.ndarray, starts: np.ndarray, ends: np.ndarray
+) -> np.ndarray:
+    """Return the features of what surrounds hidden spans of characters, int64 [N, F].
+
+    These are the n-grams of 1 to 6 characters that end before, and that begin after, the run of characters that are
+    hidden (bool, of `codepoints_LC`), pairs of them, the length of the run and the place of the span in it.
+    """
+    num_lines, length = codepoints_LC.shape
+    places = np.arange(length)
+    first_LC = np.maximum.accumulate(np.where(hidden_LC, -1, places), axis=1) + 1
+    after_LC = np.minimum.accumulate(np.where(hidden_LC, length, places)[:, ::-1], axis=1)[:, ::-1]
+    line_begin, line_end = lines * length, (lines + 1) * length
+    begin, end = first_LC[lines, starts] + line_begin, after_LC[lines, ends - 1] + line_begin
+    hashes = SubstringHashes(np.where(hidden_LC, MASK, codepoints_LC).reshape(-1))
+    before = [hashes(np.maximum(begin - size, line_begin), begin) for size in range(1, MAX_CONTEXT + 1)]
+    after = [hashes(end, np.minimum(end + size, line_end)) for size in range(1, MAX_CONTEXT + 1)]
+    pairs = [left * _MIX + right for left, right in zip(before[:3], after[:3], strict=True)]
+    size, place = (end - begin).astype(np.uint64), (starts + line_begin - begin).astype(np.uint64)
+    columns = [np.zeros_like(size), size, size * _MULTIPLIER + place, *before, *after, *pairs]
+    return np.stack([_mixed(column, number) for number, column in enumerate(columns)], axis=1)
+
+
+def path_targets(
+    codepoints_BC: np.ndarray,
+    rows: np.ndarray,
+    starts: np.ndarray,
+    sizes: np.ndarray,
+    ids: np.ndarray,
+    sample_ids: np.ndarray,
+    seed: int,
+) -> Arrays:
+    """Return `path_ids`, `path_mask` [b, S] and `path_ngrams` [b, S, F]: all subwords of the rows as targets.
+
+    A row is read `GROUPS` times, each time with other subwords hidden, so that each is hidden once.
+    """
+    num_rows, length = codepoints_BC.shape
+    counts = np.bincount(rows, minlength=num_rows)
+    places = np.arange(len(rows)) - (np.cumsum(counts) - counts)[rows]
+    most = max(1, int(counts.max(initial=0)))
+    groups = (random.uniform(seed, "groups", sample_ids, most)[rows, places] * GROUPS).astype(np.int64)
+    lines = rows * GROUPS + groups
+    hidden = np.zeros((num_rows * GROUPS, length), dtype=bool)
+    hidden.reshape(-1)[ragged_range(lines * length + starts, sizes)] = True
+    features = context_features(
+        np.repeat(codepoints_BC, GROUPS, axis=0), hidden, lines, starts, starts + sizes
+    )
+    path_mask = np.arange(most) < counts[:, None]
+    path_ids = np.zeros(path_mask.shape, dtype=np.int64)
+    path_ngrams = np.full((*path_mask.shape, features.shape[1]), NO_FEATURE)
+    path_ids[path_mask], path_ngrams[path_mask] = ids, features
+    return {"path_ids": path_ids, "path_mask": path_mask, "path_ngrams": path_ngrams}
+
+
+def _text_hashes(words: Sequence[str]) -> np.ndarray:
+    codepoints = codepoints_of("".join(f"{_BEGIN}{word}{_END}" for word in words))
+    hashes = SubstringHashes(codepoints)
+    sizes = np.array([len(word) + 2 for word in words], dtype=np.int64)
+    ends = np.cumsum(sizes)
+    starts, places, ends_of = ends - sizes, np.arange(len(codepoints)), np.repeat(ends, sizes)
+    parts = [_mixed(hashes(starts, ends), 0), _mixed(hashes(starts[:-1], ends[1:]), 1)]
+    for size in TEXT_NGRAMS:
+        begins = places[places + size <= ends_of]
+        parts.append(_mixed(hashes(begins, begins + size), size))
+    return np.concatenate(parts)
 
 
 def _shapes(codepoints: np.ndarray, starts: np.ndarray, ends: np.ndarray) -> np.ndarray:

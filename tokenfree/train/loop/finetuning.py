@@ -246,6 +246,7 @@ class TaskSource(Source):
         if task.encoder.embedder.learns_characters:
             texts = (text for example in self._examples("train") for text in self._task.texts(example))
             task.encoder.embedder.learn(frequent_characters(texts))
+        self._task.learn(task.head, self._examples("train"))
         return task
 
     def validate(self, task: ModelWithHead, device: torch.device, *, equally_many: bool) -> dict[str, float]:

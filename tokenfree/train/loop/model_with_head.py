@@ -89,12 +89,17 @@ class ModelWithHead(nn.Module):
     def forward(self, batch: Mapping[str, Tensor]) -> tuple[Tensor, StepSums]:
         """Return the summed loss over the targets of `batch` (nats, float32 scalar, with gradient) and its sums."""
         loss = self.head(self.encoder, batch)
-        return loss.total, StepSums.of(loss, self.head.means)
+        total = loss.total if loss.auxiliary is None else loss.total + loss.auxiliary
+        return total, StepSums.of(loss, self.head.means)
 
 
 def pretraining_task(recipe: PretrainRecipe, vocabulary_size: int) -> ModelWithHead:
     """Return the model of a recipe with the head of its objective. `vocabulary_size` is 0 for data without subwords."""
-    return ModelWithHead(recipe.model.build(), recipe.objective.build(recipe.model.width, vocabulary_size))
+    encoder = recipe.model.build()
+    head = recipe.objective.build(recipe.model.width, vocabulary_size)
+    if recipe.objective.takes_neighbours:
+        head.add_neighbours(recipe.model.neighbours.build(vocabulary_size))
+    return ModelWithHead(encoder, head)
 
 
 def build_task(recipe: PretrainRecipe, vocabulary: Vocabulary | None) -> ModelWithHead:

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from tokenfree.train.batches.base import Arrays
+from tokenfree.train.batches.base import Arrays, Collator
 from tokenfree.train.config import PretrainRecipe
 from tokenfree.train.data.loader import Loader
 from tokenfree.train.data.mixture import Data, Mixture, load_data_manifest, load_data_vocabulary, paths_of
@@ -28,7 +28,7 @@ from tokenfree.train.loop.parallel import sum_over_workers
 from tokenfree.train.loop.step import on_device
 from tokenfree.train.loop.stopping import Stop
 from tokenfree.train.loop.trainer import Job, Source, TrainingLoop
-from tokenfree.train.objectives.base import MaskedObjective
+from tokenfree.train.objectives.base import MaskedObjective, MaskingCollator, Objective
 from tokenfree.train.runs.checkpoints import RunProgress
 
 _MAX_BATCH = 32  # maximum number of examples in a validation batch; `train.micro_batch` may be lower
@@ -49,7 +49,7 @@ class WindowSource(Source):
             seed=config.seed,
             smoothing=config.smoothing,
             streams=config.streams,
-            collator=recipe.objective.collator(self.vocabulary, config.length, config.seed),
+            collator=self._collator(recipe.objective, config.seed),
             rank=rank,
             world_size=world_size,
             check_shards=config.check_shards,
@@ -70,13 +70,19 @@ class WindowSource(Source):
         config, objective = self._recipe.train, self._recipe.objective.for_validation()
         return validation_batches(
             self.validation,
-            collator=objective.collator(self.vocabulary, config.length, VALIDATION_SEED),
+            collator=self._collator(objective, VALIDATION_SEED),
             num_windows=config.validation_windows,
             batch=min(_MAX_BATCH, config.micro_batch or _MAX_BATCH),
             rank=0 if whole else self._rank,
             world_size=1 if whole else self._world_size,
             together=equally_many,
         )
+
+    def _collator(self, objective: Objective, seed: int) -> Collator:
+        collator = objective.collator(self.vocabulary, self._recipe.train.length, seed)
+        if isinstance(collator, MaskingCollator):
+            collator.reads_ngrams = self._recipe.model.neighbours.name != "none"
+        return collator
 
     @functools.cached_property
     def validation(self) -> ShardReader:

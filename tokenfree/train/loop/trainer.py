@@ -42,7 +42,7 @@ from tokenfree.train.loop.precision import matrix_precision
 from tokenfree.train.loop.step import StepNumbers, TrainingStep
 from tokenfree.train.loop.stopping import Stop
 from tokenfree.train.model.encoder import Encoder
-from tokenfree.train.optimizers.base import learning_rate, scale_rate
+from tokenfree.train.optimizers.base import learning_rate, set_options
 from tokenfree.train.runs.checkpoints import (
     AVERAGE,
     MODEL,
@@ -135,11 +135,10 @@ class TrainingLoop(Generic[R]):
         self.parallel = self._shared(self.model)
         self.optimizer: torch.optim.Optimizer = config.optimizer.build(self.model)
         if config.embedder_rate != 1:
-            scale_rate(self.optimizer, self.encoder.embedder, config.embedder_rate)
+            set_options(self.optimizer, self.encoder.embedder, rate_factor=config.embedder_rate)
         for module in self.model.modules():
-            factor = getattr(module, "rate_factor", 1)
-            if factor != 1:
-                scale_rate(self.optimizer, module, factor)
+            if hasattr(module, "optimizer_options"):
+                set_options(self.optimizer, module, **module.optimizer_options)
         self._average = None if config.ema_decay is None else WeightAverage(self.model, config.ema_decay)
         self._training_step = TrainingStep(
             config,

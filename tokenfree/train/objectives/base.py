@@ -28,6 +28,7 @@ class Loss(NamedTuple):
     num_targets: torch.Tensor  # int64 scalar
     num_correct: torch.Tensor  # int64 scalar: the right answer had the highest logit
     means: Mapping[str, tuple[torch.Tensor, torch.Tensor]] = {}  # further metrics by name: sum and count
+    auxiliary: torch.Tensor | None = None  # float32 scalar that training adds to `total`, nats
 
 
 class Head(torch.nn.Module):
@@ -67,6 +68,7 @@ class Objective(ABC):
     # Examples have two parts, and the head predicts if the second follows the first.
     next_sentence: bool = False
     gives_words = False  # the units of the encoder are the words of `tokenfree.preprocess.text.words`
+    takes_neighbours = False  # its head adds the scores of `model.neighbours`
 
     @abstractmethod
     def build(self, width: int, vocabulary_size: int) -> Head:
@@ -118,6 +120,9 @@ class MaskedObjective(Objective):
 
 class MaskingCollator(Collator):
     """A collator that selects targets by the settings of a `MaskedObjective`. Its draws depend on `seed`."""
+
+    # Whether batches have features for `model.neighbours`.
+    reads_ngrams = False
 
     def __init__(self, config: Any, length: int, seed: int) -> None:
         self.length, self._config, self._seed = length, config, seed

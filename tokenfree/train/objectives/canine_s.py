@@ -14,6 +14,7 @@ from tokenfree.preprocess.features.vocabulary import Vocabulary
 from tokenfree.preprocess.text.specials import MASK
 from tokenfree.train.batches.base import Arrays, Collator, Rows, Symbols, target_kinds
 from tokenfree.train.batches.characters import character_capacity, crop, frame, ragged_range
+from tokenfree.train.batches.ngrams import context_features, path_targets
 from tokenfree.train.batches.next_sentence import PairCollator
 from tokenfree.train.batches.subwords import Pool, needed_pieces, subword_symbols
 from tokenfree.train.model.encoder import ModelConfig
@@ -38,9 +39,17 @@ class Config(SubwordOutput):
     spare: NonNegative = 6
     next_sentence: bool = False
 
+    @property
+    def takes_neighbours(self) -> bool:
+        return not self.next_sentence
+
     def build(self, width: int, vocabulary_size: int) -> MaskedHead:
         return MaskedHead(
-            width, vocabulary_size, spelled=self.output_rows == "spelled", next_sentence=self.next_sentence
+            width,
+            vocabulary_size,
+            spelled=self.output_rows == "spelled",
+            next_sentence=self.next_sentence,
+            mask_fraction=self.mask_fraction,
         )
 
     def collator(self, vocabulary: Vocabulary | None, length: int, seed: int) -> Collator:
@@ -75,6 +84,7 @@ class CanineSCollator(MaskingCollator):
             windows, row_starts, row_ends, self.length - 2 - self._config.spare, self._seed, sample_ids
         )
         codepoints, mask = frame(windows, begin, end, self.length)
+        original = codepoints.copy()
 
         counts = np.array([len(row) for row in row_starts])
         ids, starts, ends = (
@@ -95,11 +105,22 @@ class CanineSCollator(MaskingCollator):
             flat, line[replaced], size[replaced], gold[replaced], chosen.uniform("choice")[replaced]
         )
         positions = first + (chosen.uniform("place") * size).astype(np.int64)
+        ngrams: Arrays = {}
+        if self.reads_ngrams:
+            hidden = np.zeros(codepoints.shape, dtype=bool)
+            hidden.reshape(-1)[ragged_range(line, size)] = True
+            ngrams["target_ngrams"] = chosen.laid_out(
+                context_features(codepoints, hidden, chosen.rows, first, first + size)
+            )
+            all_rows, all_starts = of[usable], starts[usable] - begin[of[usable]] + 1
+            sizes = (ends - starts)[usable]
+            ngrams |= path_targets(original, all_rows, all_starts, sizes, ids[usable], sample_ids, self._seed)
         return {
             "codepoints": codepoints,
             "mask": mask,
             **chosen.targets(positions, gold, target_kinds(masked, visible_ids == gold)),
             "num_characters": end - begin,
+            **ngrams,
         }
 
     def _replace(

@@ -208,6 +208,7 @@ class MaskedHead(Head):
         tied: bool = False,
         bits: bool = False,
         next_sentence: bool = False,
+        mask_fraction: float = 1.0,
     ) -> None:
         super().__init__()
         self.dense = Dense(width, width)
@@ -215,7 +216,8 @@ class MaskedHead(Head):
         self.output = None if tied else SpelledLinear(width, size) if spelled else Dense(width, size)
         self.output_bias = nn.Parameter(torch.zeros(size)) if tied else None
         self.next_sentence = NextSentence(width) if next_sentence else None
-        self.bits = bits
+        self.bits, self.mask_fraction = bits, mask_fraction
+        self.neighbours: nn.Module | None = None
         self.means = ((BITS,) if bits else ()) + MASKED_ONLY_MEANS + (PAIR_MEANS if next_sentence else ())
         self.apply(initialise)
 
@@ -223,11 +225,43 @@ class MaskedHead(Head):
         batch = without_empty_columns(batch)
         out = encode(encoder, batch)
         h, targets = real_only(out.characters, batch)
-        masked = score(self.logits(encoder, h), targets, bits=self.bits)
+        logits = self.logits(encoder, h)
+        if self.neighbours is not None:
+            return self._with_neighbours(logits, targets, batch)
+        masked = score(logits, targets, bits=self.bits)
         return masked if self.next_sentence is None else self.next_sentence(masked, out.pooled, batch)
 
+    def _with_neighbours(
+        self, logits: Tensor, targets: Mapping[str, Tensor], batch: Mapping[str, Tensor]
+    ) -> Loss:
+        """Add the scores of the path to the logits; in training, also the path's loss on all subwords of the windows.
+
+        That loss weighs as much as if its targets were as many as the encoder's.
+        """
+        assert self.neighbours is not None and self.output is not None, "they were built together"
+        ngrams = batch["target_ngrams"]
+        ngrams = ngrams[batch["target_mask"]] if logits.dim() == 2 else ngrams
+        loss = score(logits + self.neighbours(ngrams), targets, bits=self.bits)
+        if not self.training:
+            return loss
+        mask_BS = batch["path_mask"]
+        alone = self.neighbours(batch["path_ngrams"][mask_BS]) + self.output.bias
+        of_path = functional.cross_entropy(alone.float(), batch["path_ids"][mask_BS], reduction="sum")
+        return loss._replace(auxiliary=of_path * self.mask_fraction)
+
+    def add_neighbours(self, neighbours: nn.Module | None) -> None:
+        """Let the head add the scores of a linear path. The encoder's share then starts at zero."""
+        self.neighbours = neighbours
+        if neighbours is not None and self.output is not None:
+            for name, parameter in self.output.named_parameters():
+                if name != "bias":
+                    nn.init.zeros_(parameter)
+
     def target_logits(self, encoder: nn.Module, batch: Mapping[str, Tensor]) -> Tensor:
-        return self.logits(encoder, encode(encoder, batch).characters[batch["target_mask"]])
+        logits = self.logits(encoder, encode(encoder, batch).characters[batch["target_mask"]])
+        if self.neighbours is None:
+            return logits
+        return logits + self.neighbours(batch["target_ngrams"][batch["target_mask"]])
 
     def learn(self, pieces: Sequence[str], counts_V: np.ndarray | None) -> None:
         if isinstance(self.output, SpelledLinear):

@@ -156,11 +156,16 @@ def learning_rate(
     return peak * (steps - step) / (steps - rising)
 
 
-def scale_rate(optimizer: torch.optim.Optimizer, module: nn.Module, factor: float) -> None:
-    """Move the parameters of `module` into groups with a `rate_factor`, by which the loop scales the learning rate."""
+def set_options(optimizer: torch.optim.Optimizer, module: nn.Module, **options: float) -> None:
+    """Move the parameters of `module` into groups with these options.
+
+    The loop multiplies the learning rate by `rate_factor`. `epsilon` is that of Adam, under any optimizer's name.
+    """
+    if "epsilon" in options:
+        options["eps"] = options["epsilon"]
     chosen = set(module.parameters())
     for group in list(optimizer.param_groups):
         moved = [parameter for parameter in group["params"] if parameter in chosen]
         if moved:
             group["params"] = [parameter for parameter in group["params"] if parameter not in chosen]
-            optimizer.add_param_group({**group, "params": moved, "rate_factor": factor})
+            optimizer.add_param_group({**group, "params": moved, **options})

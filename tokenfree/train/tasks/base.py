@@ -124,6 +124,9 @@ class DownstreamTask(ABC):
     def build(self, model: ModelConfig, /) -> TaskHead:
         """Return a head with fresh weights for an encoder of this model. The task must be `fitted`."""
 
+    def learn(self, head: Any, examples: Sequence[Any], /) -> None:
+        """Initialise what the head learns from the training examples before training, such as frequencies."""
+
     @abstractmethod
     def collator(self, inputs: TextInputs, seed: int) -> TaskCollator:
         """Return the collator.

@@ -164,6 +164,7 @@ class TextHead(ClassHead):
         features = self.vector.width * (4 if combine else 1)
         hidden = model.width if combine or representation == "class_max" else None
         self.classifier = Classifier(features, hidden, size, dropout)
+        self.neighbours = model.neighbours.build(size)
 
     def outputs(self, encoder: nn.Module, batch: Mapping[str, Tensor]) -> dict[str, Tensor]:
         x_BV = self.vector(encoder, batch)
@@ -172,7 +173,10 @@ class TextHead(ClassHead):
             difference_BV = x_BV - other_BV
             last_BV = difference_BV if self.combine == "difference" else x_BV * other_BV
             x_BV = torch.cat([x_BV, other_BV, difference_BV.abs(), last_BV], dim=-1)
-        return {"logits": self.classifier(x_BV)}
+        logits_BK = self.classifier(x_BV)
+        if self.neighbours is not None:
+            logits_BK = logits_BK + self.neighbours(batch["ngrams"], batch["ngram_counts"])
+        return {"logits": logits_BK}
 
 
 class PlaceHead(ClassHead):

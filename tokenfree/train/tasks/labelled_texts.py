@@ -14,6 +14,7 @@ from pydantic import Field
 from tokenfree.core.errors import UserError
 from tokenfree.core.settings import settings
 from tokenfree.train.batches.base import Arrays
+from tokenfree.train.batches.ngrams import text_features
 from tokenfree.train.model.encoder import ModelConfig
 from tokenfree.train.tasks.base import DownstreamTask, Item, Metrics, Outputs, Predict, Split, TaskCollator
 from tokenfree.train.tasks.baselines import fit_ngrams
@@ -114,6 +115,13 @@ class LabelledTexts(DownstreamTask):
 
     def texts(self, example: TextExample) -> Sequence[str]:
         return [example.text] if example.second is None else [example.text, example.second]
+
+    def whole_text(self, example: TextExample) -> str:
+        return "\n".join(self.texts(example))
+
+    def learn(self, head: TextHead, examples: Sequence[TextExample]) -> None:
+        if head.neighbours is not None:
+            head.neighbours.learn(text_features([self.whole_text(example)])[0] for example in examples)
 
     def fitted(self, examples: Sequence[TextExample]) -> Self:
         bare = next((example for example in examples if example.label is None), None)
@@ -228,6 +236,9 @@ class LabelledCollator(TaskCollator):
             arrays |= {f"second_{name}": values for name, values in second.items()}
         else:
             arrays = self.inputs.arrays(parts)
+        if self.inputs.reads_ngrams:
+            texts = [self._task.whole_text(window.example) for window in windows]
+            arrays["ngrams"], arrays["ngram_counts"] = text_features(texts)
         labels = [window.example.label for window in windows]
         num_characters = [
             window.num_characters or sum(part.num_characters for part in text_parts)

@@ -14,7 +14,7 @@ class LinearChain(nn.Module):
     """
 
     # The scores of pairs must reach several nats within some hundred steps.
-    rate_factor = 30.0
+    optimizer_options = {"rate_factor": 100.0}
 
     def __init__(self, num_tags: int) -> None:
         super().__init__()

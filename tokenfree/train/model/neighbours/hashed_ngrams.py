@@ -3,15 +3,20 @@
 F features, K scores
 """
 
+from collections.abc import Iterable
 from typing import Annotated, Literal
 
+import numpy as np
 import torch
 from pydantic import Field
 from torch import Tensor, nn
 
 from tokenfree.core.settings import Positive, settings
-from tokenfree.train.model.common.kernels import embedding
+from tokenfree.train.model.common.kernels import Dense, dropout, embedding
 from tokenfree.train.model.common.slots import NeighboursConfig
+
+
+_STD = 0.3  # of new rows before a linear layer
 
 
 @settings
@@ -21,33 +26,62 @@ class Config(NeighboursConfig):
     Deep layers need minutes for what such a model learns in seconds; with it, they learn the rest.
 
     Attributes:
+        width: width of the rows for heads with more classes than this, which get a linear layer over the mean of rows;
+            otherwise rows are scores.
         buckets: number of rows; n-grams with the same hash modulo `buckets` share a row.
         dropout: probability with which a feature is left out in training.
         rate: learning rate of the rows as a multiple of `train.learning_rate`.
+        epsilon: Adam's epsilon for the rows. Far above the gradients of rare n-grams, it keeps them in proportion
+            to the error; else each n-gram that occurs once would weigh as much as a frequent one.
     """
 
     name: Literal["hashed_ngrams"] = "hashed_ngrams"
-    buckets: Positive = 2**18
-    dropout: Annotated[float, Field(ge=0, lt=1)] = 0.2
-    rate: Annotated[float, Field(gt=0)] = 3.0
+    width: Positive = 64
+    buckets: Positive = 2**16
+    dropout: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    rate: Annotated[float, Field(gt=0)] = 10.0
+    epsilon: Annotated[float, Field(gt=0)] = 1e-8
 
     def build(self, size: int) -> "HashedNgrams":
         return HashedNgrams(self, size)
 
 
 class HashedNgrams(nn.Module):
-    """Sums of the rows of features. A new model scores 0."""
+    """Sums of the rows of features, or means weighted by tf-idf. A new model scores 0."""
+
+    idf: Tensor
 
     def __init__(self, config: Config, size: int) -> None:
         super().__init__()
-        self.dropout, self.rate_factor = config.dropout, config.rate
-        self.rows = nn.Embedding(config.buckets, size)
-        nn.init.zeros_(self.rows.weight)
+        self.dropout = config.dropout
+        self.optimizer_options = {"rate_factor": config.rate, "epsilon": config.epsilon}
+        self.rows = nn.Embedding(config.buckets, min(size, config.width))
+        self.output = Dense(config.width, size, bias=False) if size > config.width else None
+        nn.init.normal_(self.rows.weight, std=0.0 if self.output is None else _STD)
+        if self.output is not None:
+            nn.init.zeros_(self.output.weight)
+        self.register_buffer("idf", torch.ones(config.buckets))
 
-    def forward(self, features: Tensor) -> Tensor:
-        """Return the scores [..., K] of hashes, int64 [..., F]. Negative ones are no features."""
-        kept = features >= 0
-        if self.training and self.dropout:
-            kept = kept & (torch.rand(features.shape, device=features.device) >= self.dropout)
-        rows = embedding(features.clamp(min=0) % self.rows.num_embeddings, self.rows.weight)
-        return (rows * kept[..., None]).sum(dim=-2)
+    def learn(self, texts: Iterable[np.ndarray]) -> None:
+        """Learn the inverse document frequency of each row from the features of each training text, int64 [F]."""
+        buckets, num_texts = self.rows.num_embeddings, 0
+        counts = np.zeros(buckets)
+        for num_texts, features in enumerate(texts, 1):
+            counts[np.unique(features[features >= 0] % buckets)] += 1
+        self.idf.copy_(torch.from_numpy(np.log((1 + num_texts) / (1 + counts)) + 1))
+
+    def forward(self, features: Tensor, counts: Tensor | None = None) -> Tensor:
+        """Return the scores [..., K] of hashes, int64 [..., F]. Negative ones are no features.
+
+        With `counts`, int64 [..., F], rows are weighted by (1 + log count) idf, divided by the norm of these weights.
+        """
+        weights = (features >= 0).float()
+        index = features.clamp(min=0) % self.rows.num_embeddings
+        if counts is not None:
+            weights = weights * (1 + counts.log()) * self.idf[index]
+            weights = nn.functional.normalize(weights, dim=-1)
+        weights = dropout(weights, self.dropout, self.training)
+        if self.output is None:
+            return (weights[..., None, :] @ embedding(index, self.rows.weight))[..., 0, :]
+        weights = weights / features.shape[-1]
+        return self.output((weights[..., None, :] @ embedding(index, self.rows.weight))[..., 0, :])
