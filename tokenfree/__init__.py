@@ -79,12 +79,14 @@ def __getattr__(name: str) -> Any:
         module = sys.modules[__name__]
         raise AttributeError(f"module 'tokenfree' has no attribute {name!r}", name=name, obj=module)
     try:
-        return getattr(importlib.import_module(_HOMES[name]), name)
+        value = getattr(importlib.import_module(_HOMES[name]), name)
     except ModuleNotFoundError as error:
         from tokenfree.core.machine import install_command
 
         error.add_note(f"tokenfree.{name} needs more packages: {install_command('all')}")
         raise
+    globals()[name] = value
+    return value
 
 
 def __dir__() -> list[str]:

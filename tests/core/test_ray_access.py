@@ -227,3 +227,17 @@ def test_another_user_reaches_nothing_of_a_local_run(token: Path, monkeypatch: p
             assert not ray_access._is_refused(address)
             victim.stdin.write("\n")
         assert not Path(folder).exists()
+
+
+def test_whether_something_listens_at_an_address() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        address = server.getsockname()
+        assert ray_access.answers(address, seconds=1.0) is True
+    assert ray_access.answers(address, seconds=1.0) is False
+    assert ray_access.answers(("name.invalid", 1), seconds=1.0) is None
+
+
+def test_addresses_of_a_host_and_a_port() -> None:
+    assert ray_access.host_and_port("10.0.0.1:6379") == ("10.0.0.1", 6379)
+    assert ray_access.host_and_port("[::1]:6379") == ("::1", 6379)
+    assert [ray_access.host_and_port(text) for text in ("auto", ":1", "ray://head:port")] == [None] * 3

@@ -77,6 +77,7 @@ def test_a_misspelt_name_is_refused_with_what_python_needs_to_suggest_another() 
 
 
 def test_a_missing_package_names_the_installation(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(vars(tokenfree), "pretrain", raising=False)
     monkeypatch.setitem(tokenfree._HOMES, "pretrain", "tokenfree.train.absent")
     with pytest.raises(ModuleNotFoundError) as raised:
         _ = tokenfree.pretrain

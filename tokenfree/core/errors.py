@@ -1,12 +1,8 @@
-"""Expected errors, escapes for untrusted text, and the problems of a mapping of settings."""
+"""Expected errors, and texts that are not UTF-8."""
 
-import errno
-import os
 import re
 import signal
-import stat
-from collections.abc import Callable, Sequence
-from typing import Any, TextIO
+from collections.abc import Sequence
 
 
 class UserError(ValueError):
@@ -44,66 +40,9 @@ class StoppedError(JobError):
         return 128 + signal.Signals[self.reason] if self.reason in signal.Signals.__members__ else 1
 
 
-# C0 except tab and newline, DEL, C1; bidirectional embeddings, overrides and isolates; characters that a
-# terminal may take for the end of a line; lone surrogates, which Python uses for bytes that are not UTF-8.
-_CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
-
-
-def printable(text: str) -> str:
-    """Return the text with every control character except tab and newline escaped."""
-    return _CONTROLS.sub(lambda match: f"\\u{ord(match.group()):04x}", text)
-
-
-def one_line(text: object) -> str:
-    """Return `str(text)` as a single line, with line ends escaped, too."""
-    return printable(str(text)).replace("\n", "\\n")
-
-
 def first_line(error: BaseException) -> str:
     """Return the first line of the message of an error, or the name of its class if it has none."""
     return next(iter(str(error).strip().splitlines()), type(error).__name__)
-
-
-class _TerminalStream:
-    """A stream that discards its output once its terminal is closed, so that the command can still stop in order."""
-
-    def __init__(self, stream: TextIO) -> None:
-        self._stream = stream
-
-    def write(self, text: str) -> int:
-        self._attempt(lambda: self._stream.write(text))
-        return len(text)
-
-    def writelines(self, lines: Any) -> None:
-        for line in lines:
-            self.write(line)
-
-    def flush(self) -> None:
-        self._attempt(self._stream.flush)
-
-    def _attempt(self, act: Callable[[], object]) -> None:
-        try:
-            act()
-        except OSError as error:
-            if error.errno != errno.EIO or not stat.S_ISCHR(os.fstat(self._stream.fileno()).st_mode):
-                raise
-            os.dup2(os.open(os.devnull, os.O_WRONLY), self._stream.fileno())
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._stream, name)
-
-
-class PrintableStream(_TerminalStream):
-    """A replacement for `sys.stdout` that escapes everything unprintable as in JSON, so JSON output stays the same."""
-
-    def __init__(self, stream: TextIO) -> None:
-        super().__init__(stream)
-        # rich moves the cursor itself, in text that was escaped before.
-        self.rich_proxied_file = _TerminalStream(stream)
-
-    def write(self, text: str) -> int:
-        super().write(printable(text))
-        return len(text)
 
 
 # Python uses these for bytes of a path that are not UTF-8.

@@ -1,9 +1,8 @@
-"""This machine and process: CPUs, memory, ports, and the installed package."""
+"""This machine and process: CPUs, memory, and the installed package."""
 
 import os
 import re
 import shlex
-import socket
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -58,29 +57,6 @@ GIB = 1 << 30
 def machine_memory() -> int:
     """Return the bytes of this machine's memory."""
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-
-
-# Messages of Ray about losses, which tokenfree reports itself, as a regular expression.
-RAY_LOSSES = "A worker died or was killed|Raylet is terminated|has been marked dead"
-
-Address = tuple[str, int]
-
-
-def host_and_port(text: str) -> Address | None:
-    """Parse HOST:PORT. Return None for other addresses, such as `auto`."""
-    host, _, port = text.rpartition(":")
-    return (host.strip("[]"), int(port)) if host and port.isdigit() else None
-
-
-def answers(address: Address, *, seconds: float) -> bool | None:
-    """Return True if something listens at an address, False if not, or None if it is busy or its machine is gone."""
-    try:
-        socket.create_connection(address, timeout=seconds).close()
-    except ConnectionRefusedError:
-        return False
-    except OSError:
-        return None
-    return True
 
 
 def within(seconds: float, act: Callable[[], T]) -> T:

@@ -15,7 +15,6 @@ from typing import Any
 
 from tokenfree.core.errors import UserError
 from tokenfree.core.files import lock
-from tokenfree.core.machine import Address, host_and_port
 
 ADDRESS, MODE = "RAY_ADDRESS", "RAY_AUTH_MODE"
 _REACH_SECONDS = 5.0  # timeout for the head of a cluster to answer
@@ -24,6 +23,29 @@ _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 _SETTINGS_FRAME = b"\x00\x00\x00\x04\x00\x00\x00\x00\x00"  # empty; the type is the fourth byte
 # With which every client of gRPC begins.
 _HELLO = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + _SETTINGS_FRAME
+
+
+# Messages of Ray about losses, which tokenfree reports itself, as a regular expression.
+RAY_LOSSES = "A worker died or was killed|Raylet is terminated|has been marked dead"
+
+Address = tuple[str, int]
+
+
+def host_and_port(text: str) -> Address | None:
+    """Parse HOST:PORT. Return None for other addresses, such as `auto`."""
+    host, _, port = text.rpartition(":")
+    return (host.strip("[]"), int(port)) if host and port.isdigit() else None
+
+
+def answers(address: Address, *, seconds: float) -> bool | None:
+    """Return True if something listens at an address, False if not, or None if it is busy or its machine is gone."""
+    try:
+        socket.create_connection(address, timeout=seconds).close()
+    except ConnectionRefusedError:
+        return False
+    except OSError:
+        return None
+    return True
 
 
 def named_cluster(environment: Mapping[str, str] = os.environ) -> str | None:

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Literal
 from tokenfree.core.errors import JobError, UserError
 from tokenfree.core.files import AnyPath
 from tokenfree.core.locks import claimed
-from tokenfree.core.machine import RAY_LOSSES, cores
+from tokenfree.core.machine import cores
+from tokenfree.core.ray_access import RAY_LOSSES
 from tokenfree.core.storage import Storage
 from tokenfree.pipelines import local
 from tokenfree.pipelines.progress import Progress, Watcher, at_the_end

@@ -237,7 +237,7 @@ def _problems_of_workers(recipe: Recipe, workers: tuple[int, int]) -> Iterator[s
 
 
 def _problems_of_memory(recipe: Recipe) -> Iterator[str]:
-    if named_cluster() is not None or torch.cuda.is_available():
+    if torch.cuda.is_available():
         return
     train, limit, width = recipe.train, machine_memory(), recipe.model.width
     of_model = {f"model.{key}": size for key, size in flatten(to_mapping(recipe.model)) if type(size) is int}
@@ -255,7 +255,8 @@ def _problems_of_memory(recipe: Recipe) -> Iterator[str]:
         # Of a model that other checks refuse.
         with contextlib.suppress(ValueError):
             weights = BYTES_OF_A_WEIGHT * num_parameters(recipe.model)
-    if weights + batch > limit:
+    # Nothing is known about the machines of a cluster.
+    if weights + batch > limit and named_cluster() is None:
         key, size = max((of_batch if batch > weights else of_model).items(), key=lambda item: item[1])
         yield (
             f"{key}: {size:,} is too large: a training step takes {(weights + batch) / GIB:,.0f} GiB and more (weights "

@@ -22,14 +22,14 @@ from types import ModuleType
 from typing import Any, NoReturn
 
 import tokenfree.workflows.commands
-from tokenfree.core.errors import JobError, PrintableStream, StoppedError, UserError, is_utf8, one_line
+from tokenfree.core.errors import JobError, StoppedError, UserError, is_utf8
 from tokenfree.core.files import expand_home
 from tokenfree.core.machine import install_command, version_of
 from tokenfree.core.own_code import trusting
 from tokenfree.core.settings_errors import nearest_hint
 from tokenfree.core.signals import on_first_signal
 from tokenfree.workflows.recipes.options import split_arguments
-from tokenfree.workflows.terminal.verbosity import add_arguments, set_logging
+from tokenfree.workflows.terminal.output import PrintableStream, add_arguments, one_line, set_logging
 
 # Metavars of paths and addresses.
 PATHS = ("DIR", "FILE", "PATH", "PROFILE", "RECIPE", "RUN", "RUN|FOLDER", "URL")

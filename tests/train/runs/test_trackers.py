@@ -149,7 +149,7 @@ def test_a_tracker_that_stops_answering_is_left_out(tmp_path: Path, monkeypatch:
             take({"step": step, "loss": 1.0})
     assert time.monotonic() - began < 3
     assert [line.get("event") for line in seen] == [None, None, "tracker_lost", None]
-    assert "no answer in 0.2 seconds" in seen[2]["message"]
+    assert "no answer within 0.2 s" in seen[2]["message"]
 
 
 def test_trackers_get_numbers_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,9 +21,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.table import Table
 
-from tokenfree.core.errors import JobError, PrintableStream, UserError, one_line, printable
+from tokenfree.core.errors import JobError, UserError
 from tokenfree.train.inference.predictor import Guess
 from tokenfree.workflows import cli
+from tokenfree.workflows.terminal.output import PrintableStream, one_line, printable
 from tokenfree.workflows.terminal.progress import LiveLine, PlainConsole
 
 HOSTILE = "geese\x1b]0;owned\x07\x1b[2J\x9b31m\x90q\x9c\r\x08\x7f\x00\u202egpj\u2066\u2028"

@@ -16,8 +16,17 @@ import ray
 from ray.exceptions import RayActorError
 
 from tokenfree.core.errors import JobError, first_line
-from tokenfree.core.machine import RAY_LOSSES, Address, answers, cores, host_and_port
-from tokenfree.core.ray_access import named_cluster, reach, require_token, session_folder
+from tokenfree.core.machine import cores
+from tokenfree.core.ray_access import (
+    RAY_LOSSES,
+    Address,
+    answers,
+    host_and_port,
+    named_cluster,
+    reach,
+    require_token,
+    session_folder,
+)
 from tokenfree.train.ray.child import end_stragglers, ray_processes
 from tokenfree.train.ray.internals import muted, on_loopback
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import ray
 
-from tokenfree.core.machine import answers
+from tokenfree.core.ray_access import answers
 from tokenfree.train.ray.internals import ControllerCallback, WorkerGroupCallback, draining_nodes
 
 _log = logging.getLogger("ray.train")

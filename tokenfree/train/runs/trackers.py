@@ -13,16 +13,14 @@ import importlib
 import importlib.util
 import math
 import os
-import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Future
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from tokenfree.core.errors import UserError, first_line
-from tokenfree.core.machine import install_command
+from tokenfree.core.machine import install_command, within
 from tokenfree.core.settings import flatten
 from tokenfree.train.runs.metrics import Line, OnLine
 from tokenfree.train.runs.run import Run
@@ -32,7 +30,6 @@ _SECONDS = 10.0  # timeout of a call
 _MAX_CHARACTERS = 160  # of a reason in a message
 # MLflow's own defaults keep a command for minutes.
 _PATIENCE = {"MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2", "MLFLOW_HTTP_REQUEST_TIMEOUT": f"{_SECONDS:g}"}
-T = TypeVar("T")
 
 
 class Wandb:
@@ -164,7 +161,7 @@ def tracked(
         values = {key: value for key, value in line.items() if key != "step" and _is_number(value)}
         for name, tracker in list(trackers.items()) if "event" not in line else ():
             try:
-                _in_time(lambda tracker=tracker: tracker.log(line["step"], values))
+                within(_SECONDS, lambda tracker=tracker: tracker.log(line["step"], values))
             except Exception as error:  # trackers raise many kinds, such as for the network or a full quota
                 lost(name, error, line["step"])
 
@@ -175,27 +172,7 @@ def tracked(
     finally:
         for tracker in trackers.values():
             with contextlib.suppress(Exception):
-                _in_time(lambda tracker=tracker: tracker.close(failed=failed))
-
-
-def _in_time(call: Callable[[], T]) -> T:
-    """Return the result of a call in another thread.
-
-    Raises TimeoutError if it takes too long, as without an answer.
-    """
-    result: Future[T] = Future()
-
-    def run() -> None:
-        try:
-            result.set_result(call())
-        except Exception as error:
-            result.set_exception(error)
-
-    threading.Thread(target=run, name="tracker", daemon=True).start()
-    try:
-        return result.result(_SECONDS)
-    except TimeoutError:
-        raise TimeoutError(f"no answer in {_SECONDS:g} seconds") from None
+                within(_SECONDS, lambda tracker=tracker: tracker.close(failed=failed))
 
 
 def _open(name: str, run: Run, settings: Mapping[str, Any]) -> Wandb | Mlflow:
@@ -204,7 +181,9 @@ def _open(name: str, run: Run, settings: Mapping[str, Any]) -> Wandb | Mlflow:
     title = run.name.rstrip("/").rsplit("/", 1)[-1]
     # Takes seconds on a busy machine.
     importlib.import_module(name)
-    tracker = _in_time(lambda: KINDS[name](title, ids[-1] if ids else None, dict(flatten(settings)), folder))
+    tracker = within(
+        _SECONDS, lambda: KINDS[name](title, ids[-1] if ids else None, dict(flatten(settings)), folder)
+    )
     if not ids:
         run.add_event("tracker", tracker=name, id=tracker.id)
     return tracker

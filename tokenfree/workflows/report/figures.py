@@ -19,9 +19,9 @@ from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter, LogLocator, NullFormatter
 
-from tokenfree.core.errors import printable
 from tokenfree.train.sweep.results import Level, format_value, ordered_cells
 from tokenfree.workflows.report.parts import cut
+from tokenfree.workflows.terminal.output import printable
 
 STYLE = "tokenfree.workflows.report.page"  # the file page.mplstyle
 INK, FAINT, MUTED = "#1f2933", "#616e7c", "#a3afbb"

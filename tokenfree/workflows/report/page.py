@@ -7,7 +7,7 @@ from pathlib import Path
 import jinja2
 import matplotlib.style
 
-from tokenfree.core.errors import UserError, printable
+from tokenfree.core.errors import UserError
 from tokenfree.core.files import TEMPORARY, write_atomically
 from tokenfree.core.locks import exclusive
 from tokenfree.core.settings import flatten
@@ -26,6 +26,7 @@ from tokenfree.workflows.report.runs import (
     run_section,
 )
 from tokenfree.workflows.report.sweeps import SweepView, sweep_section
+from tokenfree.workflows.terminal.output import printable
 from tokenfree.workflows.terminal.results import counted
 
 

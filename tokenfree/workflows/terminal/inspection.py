@@ -12,12 +12,13 @@ from rich.console import Console
 from rich.table import Column, Table
 from rich.text import Text
 
-from tokenfree.core.errors import UserError, one_line
+from tokenfree.core.errors import UserError
 from tokenfree.core.storage import Storage
 from tokenfree.preprocess.dataset.manifest import Manifest
 from tokenfree.preprocess.features.vocabulary import Vocabulary
 from tokenfree.preprocess.records import schema
 from tokenfree.preprocess.text.specials import MASK
+from tokenfree.workflows.terminal.output import one_line
 from tokenfree.workflows.terminal.results import counted
 
 BLOCK = "█"

@@ -12,9 +12,8 @@ from rich.live import Live
 from rich.segment import Segment
 from rich.text import Text
 
-from tokenfree.core.errors import one_line, printable
+from tokenfree.workflows.terminal.output import Verbosity, one_line, printable
 from tokenfree.workflows.terminal.results import clock, counted, short
-from tokenfree.workflows.terminal.verbosity import Verbosity
 
 if TYPE_CHECKING:
     from tokenfree.preprocess.download import Progress

@@ -10,7 +10,7 @@ import yaml
 
 from tokenfree.core.machine import install_command
 from tokenfree.core.settings import to_mapping
-from tokenfree.workflows.terminal.verbosity import Verbosity
+from tokenfree.workflows.terminal.output import Verbosity
 
 if TYPE_CHECKING:
     from tokenfree.train.pretrain import PretrainResult

@@ -10,7 +10,6 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from tokenfree.core.errors import one_line
 from tokenfree.core.ray_access import named_cluster
 from tokenfree.train.data.mixture import Data
 from tokenfree.train.sweep.history import Event, History, TrialState
@@ -18,9 +17,9 @@ from tokenfree.train.sweep.recipe import LOSS, Metric, SweepRecipe, Values
 from tokenfree.train.sweep.results import format_value, is_number, short_names
 from tokenfree.train.sweep.run import prepare
 from tokenfree.train.sweep.subjects import TaskInput
+from tokenfree.workflows.terminal.output import Verbosity, one_line
 from tokenfree.workflows.terminal.progress import SEPARATOR, Display
 from tokenfree.workflows.terminal.results import clock, counted, short
-from tokenfree.workflows.terminal.verbosity import Verbosity
 
 if TYPE_CHECKING:
     from tokenfree.train.sweep.tune import Placement

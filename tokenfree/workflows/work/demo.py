@@ -15,10 +15,10 @@ from tokenfree.train.sweep.run import run_sweep
 from tokenfree.workflows.api import Recipe
 from tokenfree.workflows.demo_corpus.corpus import write_demo_corpus
 from tokenfree.workflows.report.page import write_report
+from tokenfree.workflows.terminal.output import Verbosity
 from tokenfree.workflows.terminal.progress import LiveLine, ProgressLine, StageLine
 from tokenfree.workflows.terminal.results import context_line, loss_lines, next_command
 from tokenfree.workflows.terminal.sweep import SweepTable
-from tokenfree.workflows.terminal.verbosity import Verbosity
 
 DATA_RECIPE, MODEL_RECIPE, SWEEP_RECIPE = "wikipedia-tiny", "canine-fast-tiny", "three-knobs-tiny"
 

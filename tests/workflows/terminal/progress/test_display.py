@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 
 from tests.workflows.terminal.conftest import Terminal
-from tokenfree.core.errors import PrintableStream
+from tokenfree.workflows.terminal.output import PrintableStream
 from tokenfree.workflows.terminal.progress import LiveLine
 
 TIME = re.compile(r"^\d\d:\d\d:\d\d  ", re.MULTILINE)  # before each line of a log file

@@ -11,10 +11,10 @@ from tests.workflows.terminal.conftest import Terminal
 from tokenfree.preprocess.config import PreprocessConfig
 from tokenfree.train.sweep.history import History
 from tokenfree.workflows import cli
+from tokenfree.workflows.terminal.output import Verbosity
 from tokenfree.workflows.terminal.progress import LiveLine
 from tokenfree.workflows.terminal.results import show_settings
 from tokenfree.workflows.terminal.sweep import SweepTable
-from tokenfree.workflows.terminal.verbosity import Verbosity
 
 pytestmark = pytest.mark.usefixtures("resize")
 LIBRARY = "apache_beam.of_the_tests"
