@@ -16,8 +16,8 @@ from tests.train.two_processes import TRAINING, in_two_processes
 from tokenfree.core.errors import JobError, UserError
 from tokenfree.core.settings import to_mapping
 from tokenfree.train.config import PretrainRecipe
-from tokenfree.train.loop.losses import NotANumber
 from tokenfree.train.loop.pretraining import Loop
+from tokenfree.train.loop.step import NotANumber
 from tokenfree.train.runs import checkpoints
 
 MakeRecipe = Callable[..., PretrainRecipe]

@@ -8,7 +8,7 @@ it are cut off, so no step occurs twice. Lines of steps:
     it spent waiting for data), utilisation (share of the device's measured peak), and other values of the
     objective, such as bits_per_character, or masked_loss, next_sentence_loss and next_sentence_accuracy,
     where loss is the sum of both; spike (1) only if the loss jumped and training continued (see
-    train/loop/losses.py)
+    train/loop/step.py)
 
 Lines of validations: step, validation_loss, validation_accuracy, validation_targets, and the other values of
 the objective with the prefix validation_. `events.jsonl` is never cut:

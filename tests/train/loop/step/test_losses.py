@@ -12,8 +12,8 @@ from tests.conftest import read_json_lines
 from tokenfree.core.errors import JobError
 from tokenfree.train.config import PretrainRecipe
 from tokenfree.train.data.loader import batch_of
-from tokenfree.train.loop.losses import NotANumber, RecentLosses, Spike
 from tokenfree.train.loop.pretraining import Loop
+from tokenfree.train.loop.step import NotANumber, RecentLosses, Spike
 from tokenfree.train.loop.worker import batches_to_leave_out, roll_backs, save_incident
 from tokenfree.train.model.embedders.codepoint_hash import hash_buckets
 from tokenfree.train.pretrain import pretrain
