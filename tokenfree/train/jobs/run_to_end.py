@@ -121,15 +121,14 @@ def run_to_end(
     with contextlib.ExitStack() as stack:
         owner = stack.enter_context(target.claimed())
         # Another command may have started it meanwhile.
-        target.open(now)
+        config = target.open(now)
         remove_hashes(target.name)
         claimed = Run(target.name, owner)
         if extension is not None:
             extension.write(claimed, progress)
             recipe = dataclasses.replace(recipe, train=extension.after.train)
-        config = config_before(claimed.name, recipe)
-        assert config is not None, "the run was opened"
-        claimed.write_config(dataclasses.replace(config, attempts=(*config.attempts, attempt())))
+        attempts = (*config.attempts, attempt())
+        claimed.write_config(dataclasses.replace(config, recipe=recipe, attempts=attempts))
         if keep is not None:
             keep(claimed)
         if start is not None:

@@ -5,6 +5,7 @@ Only the keys that some code depends on are checked. Other keys are for people.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 from collections.abc import Mapping
 from pathlib import Path
@@ -289,27 +290,33 @@ def _mapping(run: AnyPath) -> Mapping[str, Any] | None:
         return None
 
 
-def open_run(run: Path, config: RunConfig[R], *, name: str | None = None) -> None:
-    """Create a run, or check that it has the same recipe, data and first weights. Raises UserError if not.
+def open_run(run: Path, config: RunConfig[R], *, name: str | None = None) -> RunConfig[R]:
+    """Create a run, or check that it has the same recipe, data and first weights. Return its config.
 
-    Paths of `config` may differ from those of the existing run if their content is the same. Messages call it
-    `name`.
+    Raises UserError if they differ. Paths of `config` may differ from those of the existing run if their
+    content is the same. Messages call it `name`.
     """
+    file = run / CONFIG_NAME
     try:
         run.mkdir(parents=True, exist_ok=True)
+        # As when a command opens the run that it has just created.
+        with contextlib.suppress(OSError):
+            if file.read_bytes() == config.text().encode():
+                return config
         previous = config_before(run, config.recipe, name)
         if previous is not None:
             _compare(previous, config, name or str(run))
             config = dataclasses.replace(config, code=previous.code, attempts=previous.attempts)
         elif any(path.name != "lock" and not is_half_written(path) for path in run.iterdir()):
             raise UserError(f"{run} holds other files and no run; give an empty or new folder as --output")
-        if previous is None or (run / CONFIG_NAME).read_text(encoding="utf-8") != config.text():
+        if previous is None or file.read_text(encoding="utf-8") != config.text():
             with rewriting(Storage.at(str(run)), [CONFIG_NAME]):
-                write_atomically(run / CONFIG_NAME, config.text())
+                write_atomically(file, config.text())
     except OSError as error:
         raise UserError(
             f"cannot write the run folder {run}: {error.strerror}; give another --output"
         ) from None
+    return config
 
 
 def _compare(previous: RunConfig[R], now: RunConfig[R], name: str) -> None:

@@ -29,6 +29,7 @@ from tokenfree.core.files import AnyPath, cache_folder, expand_home, is_half_wri
 from tokenfree.core.locks import LOCK, check, hold
 from tokenfree.core.storage import Storage, retry_store
 from tokenfree.core.stored_files import HASHES, check_finished, rewriting
+from tokenfree.train.config import R
 from tokenfree.train.runs import checkpoints
 from tokenfree.train.runs.checkpoints import Checkpoint, Warn, checkpoint_name
 from tokenfree.train.runs.config import (
@@ -71,14 +72,13 @@ class Run:
             base = cache_folder() / "runs" / digest / ("read" if owner is None else "train")
             self.folder = base / self.name.rstrip("/").rsplit("/", 1)[-1]
 
-    def open(self, config: RunConfig[Any]) -> None:
-        """Create a new run, or check an existing one.
+    def open(self, config: RunConfig[R]) -> RunConfig[R]:
+        """Create a new run, or check an existing one. Return its config.
 
         Raises UserError if recipe or data differ, or it is read-only.
         """
         if self._local:
-            open_run(self.folder, config)
-            return
+            return open_run(self.folder, config)
         names = [name for name in self.storage.names() if name != LOCK]
         if names and CONFIG_NAME not in names:
             raise UserError(
@@ -91,10 +91,11 @@ class Run:
                 file.write_bytes(old)
                 # Errors show this name.
                 CONFIG.from_yaml(old, f"{self.name}/{CONFIG_NAME}")
-            open_run(Path(scratch), config, name=self.name)
+            config = open_run(Path(scratch), config, name=self.name)
             if file.read_bytes() != old:
                 with rewriting(self.storage, [CONFIG_NAME]):
                     self._retry(lambda: self.storage.write_bytes(CONFIG_NAME, file.read_bytes()))
+        return config
 
     def write_config(self, config: RunConfig[Any]) -> None:
         self._check_owner()
