@@ -1,5 +1,7 @@
 """What parts of a model compute for a graph of any length is what they compute otherwise."""
 
+from typing import Any
+
 import pytest
 import torch
 
@@ -24,7 +26,28 @@ def models() -> dict[str, ModelConfig]:
 MODELS = models()
 
 
-@pytest.mark.parametrize("name", MODELS)
+def parts(name: str) -> tuple[str, ...]:
+    """Return the variants that a model consists of."""
+    model: Any = MODELS[name]
+    trunk = model.trunk
+    slots = (
+        model.embedder,
+        model.downsampler,
+        trunk.attention,
+        trunk.positions,
+        trunk.segments,
+        model.upsampler,
+    )
+    return tuple(slot.name for slot in slots)
+
+
+# The first model with its parts; the others differ in sizes.
+QUICK = {parts(name): name for name in reversed(MODELS)}.values()
+
+
+@pytest.mark.parametrize(
+    "name", [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in MODELS]
+)
 def test_the_same_vectors_at_all_lengths(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     torch.manual_seed(0)
     graph = EncoderGraph(MODELS[name].build(), pooled_is_trained=True)

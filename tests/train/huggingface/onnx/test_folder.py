@@ -101,6 +101,7 @@ def test_the_example_of_the_docs_gives_the_vectors_of_load_encoder(
     assert str(folder.parent.parent) not in card.text
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("_packages")
 def test_words_have_the_vectors_of_load_encoder(
     corpus: str, make_recipe_for: MakeRecipe, tmp_path: Path
