@@ -329,7 +329,7 @@ def test_what_a_limit_refuses_is_one_line(
     def run(_: argparse.Namespace) -> int:
         raise error
 
-    monkeypatch.setattr(importlib.import_module("tokenfree.workflows.work.completion"), "run", run)
+    monkeypatch.setattr(importlib.import_module("tokenfree.workflows.commands.completion"), "run", run)
     assert cli.main(["completion", "bash"]) == 1
     line = one_line(capsys)
     assert "lift the limit (ulimit -a), or make" in line

@@ -210,8 +210,9 @@ def _run(argv: list[str]) -> int:
     began = time.monotonic()
     places = (getattr(args, name, None) for name in ("recipe", "config", "run_folder", "output"))
     with trusting(getattr(args, "trust_code", False), next(filter(None, places), args.command)):
-        # Only here, because the work imports torch, Ray or Arrow, which takes seconds.
-        status = importlib.import_module(f"tokenfree.workflows.work.{args.command}").run(args)
+        # Only here, because most work imports torch, Ray or Arrow, which takes seconds.
+        in_work = f"tokenfree.workflows.work.{args.command}"
+        status = (module if hasattr(module, "run") else importlib.import_module(in_work)).run(args)
     if args.verbosity == "verbose":
         print(f"tokenfree {args.command}: {time.monotonic() - began:.1f} seconds", file=sys.stderr)
     return status

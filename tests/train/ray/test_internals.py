@@ -27,9 +27,9 @@ from ray.util.state.exception import RayStateApiException
 from tests.conftest import SOURCE
 from tokenfree.train.ray import internals
 from tokenfree.train.ray.cluster import SETTINGS
-from tokenfree.train.ray.loss_callback import LossCallback
 from tokenfree.train.ray.node_callback import GroupCallback, NodeCallback
 from tokenfree.train.ray.resize_callback import ResizeCallback
+from tokenfree.train.ray.worker_errors import LossCallback
 
 SEAM = "train/ray/internals.py"
 ACCESS = "core/ray_access.py"  # has its own tests

@@ -112,7 +112,7 @@ def test_errors_and_messages(
         raise error
 
     kept = logging.getLogger().handlers[:], logging.getLogger().level
-    monkeypatch.setattr(importlib.import_module("tokenfree.workflows.work.completion"), "run", run)
+    monkeypatch.setattr(importlib.import_module("tokenfree.workflows.commands.completion"), "run", run)
     try:
         assert cli.main(["completion", "bash", *flags]) in (1, 2)
     finally:

@@ -44,11 +44,10 @@ from tokenfree.train.ray.cluster import (
     run_watched,
 )
 from tokenfree.train.ray.internals import leave_out_datasets
-from tokenfree.train.ray.loss_callback import LossCallback
 from tokenfree.train.ray.node_callback import NodeCallback
 from tokenfree.train.ray.process_group import join, keep_to, listen
 from tokenfree.train.ray.resize_callback import ResizeCallback
-from tokenfree.train.ray.worker_errors import LostPeer, explain, is_of_collective
+from tokenfree.train.ray.worker_errors import LossCallback, LostPeer, explain, is_of_collective
 from tokenfree.train.runs.metrics import Line, OnLine
 from tokenfree.train.runs.run import Run
 

@@ -10,6 +10,21 @@ Examples:
 
 import argparse
 
+_PATHS = {"DIR", "RUN", "RUN|FOLDER", "FILE", "PATH", "PROFILE", "RECIPE"}
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("shell", metavar="SHELL", choices=("bash", "zsh", "fish"), help="bash, zsh or fish")
+
+
+def run(args: argparse.Namespace) -> int:
+    import shtab
+
+    parser = args.whole_parser()
+    # argparse has no public attribute for this; shtab uses the private one too.
+    (commands,) = (action for action in parser._actions if isinstance(action, argparse._SubParsersAction))
+    for action in (action for command in commands.choices.values() for action in command._actions):
+        if action.metavar in _PATHS:
+            action.complete = shtab.FILE
+    print(shtab.complete(parser, shell=args.shell))
+    return 0

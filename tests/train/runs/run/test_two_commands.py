@@ -17,7 +17,7 @@ from tokenfree.train.config import PretrainRecipe
 from tokenfree.train.pretrain import pretrain
 from tokenfree.train.runs.run import Run
 from tokenfree.workflows import cli
-from tokenfree.workflows.report.analyses import write_analysis
+from tokenfree.workflows.work.analyze import write_analysis
 
 HELD = "another command writes into it. Wait for it or give another output"
 # A command, and what it calls while it writes.

@@ -5,8 +5,8 @@ import io
 import pytest
 from rich.console import Console
 
-from tokenfree.workflows.terminal.inspection import BLOCK, Piece, Window, show_window, subword_pieces
 from tokenfree.workflows.terminal.progress import console
+from tokenfree.workflows.work.inspect import BLOCK, Piece, Window, show_window, subword_pieces
 
 SUBWORDS = [Piece(0, 1, "a"), Piece(2, 3, "<河>"), Piece(4, 6, "bc")]
 WINDOW = Window(

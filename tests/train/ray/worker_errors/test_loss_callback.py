@@ -11,8 +11,7 @@ from ray.train import PreemptionInfo
 
 from tokenfree.core.errors import JobError, UserError
 from tokenfree.train.loop.worker import Stopped
-from tokenfree.train.ray.loss_callback import LossCallback
-from tokenfree.train.ray.worker_errors import GaveUp, LostPeer
+from tokenfree.train.ray.worker_errors import GaveUp, LossCallback, LostPeer
 
 PEER, LOST = LostPeer("gloo: Connection closed by peer"), ActorDiedError()
 BUG = JobError("KeyError: 'x'")
