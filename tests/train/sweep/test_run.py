@@ -124,6 +124,7 @@ def test_mask_fraction_in_training_is_searched(corpus: str, make_recipe: MakeRec
     assert not proposer.problems({"objective.mask_fraction": 0.3})
 
 
+@pytest.mark.slow
 def test_a_trial_that_fails_is_tried_again_and_reported_with_its_own_error(
     corpus: str,
     make_recipe: MakeRecipe,

@@ -98,7 +98,8 @@ def test_every_setting_has_a_mean_and_the_best_alone_is_tested(
 
 
 @pytest.mark.parametrize(
-    ("task", "prefix", "start"), [("classification", "", "run"), ("tagging", "tags_", None)]
+    ("task", "prefix", "start"),
+    [("classification", "", "run"), pytest.param("tagging", "tags_", None, marks=pytest.mark.slow)],
 )
 def test_a_trial_is_what_finetune_makes_of_its_setting(
     task: str,
@@ -214,6 +215,7 @@ def test_what_was_tested_before_a_kill_is_not_tested_again(
         )
 
 
+@pytest.mark.slow
 def test_trials_go_on_bit_for_bit_and_keep_their_best_checkpoint(
     make_task_sweep: MakeTaskSweep,
     files: dict[str, str],
