@@ -100,13 +100,13 @@ def contend(storage: Storage, contenders: int) -> tuple[int, int]:
 
 
 @pytest.mark.parametrize("before", ["never held", "given back", "its holder was killed"])
-def test_of_fifty_at_once_one_holds_it(before: str, s3: Storage) -> None:
+def test_hold_lets_one_of_many_contenders_in(before: str, s3: Storage) -> None:
     if before == "given back":
         with hold(s3, HELD):
             pass
     elif before == "its holder was killed":
         leave(s3, place=store_lock._place(), pid=ended_process())
-    entries, most = contend(s3, 50)
+    entries, most = contend(s3, 16)
     assert entries >= 1
     assert most == 1
     with hold(s3, HELD):  # and it is free again
