@@ -156,6 +156,7 @@ def test_in_a_store_the_bytes_are_those_on_a_disk(
     assert verify(f"{bucket}/out") == ()
 
 
+@pytest.mark.slow
 def test_in_a_store_a_job_killed_in_it_goes_on(
     near: Near, whole: dict[str, bytes], bucket: str, make_config: Config, monkeypatch: pytest.MonkeyPatch
 ) -> None:
