@@ -4,7 +4,10 @@ import contextlib
 from typing import Any
 
 import yaml
+from yaml.constructor import SafeConstructor
 
+# Not in all builds of PyYAML.
+_CLoader: type[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _MAX_CHARACTERS = 200_000
 _MAX_VALUES = 20_000  # with those that aliases and merge keys repeat
 _DEEPEST = 50  # nested mappings and lists
@@ -17,10 +20,11 @@ def parse_yaml(text: str | bytes) -> Any:
 
     Raises ValueError, in one line, if it cannot be built or is too large.
     """
+    is_long = len(text) > _SHORT or "*" in str(text)
     try:
-        if len(text) > _SHORT or "*" in str(text):
+        if is_long:
             _check_size(text)
-        return yaml.load(text, _Loader)
+        return yaml.load(text, _FastLoader if is_long else _Loader)
     except ValueError:
         raise
     except Exception as error:  # PyYAML's own, and of any kind from its constructors
@@ -33,7 +37,7 @@ def _check_size(text: str | bytes) -> None:
     count, sizes, containers = 0, dict[str, int](), list[tuple[str | None, int]]()
     # PyYAML's types allow None where its events have none.
     event: Any
-    for event in yaml.parse(text, getattr(yaml, "CSafeLoader", yaml.SafeLoader)):
+    for event in yaml.parse(text, _CLoader):
         line = f"line {event.start_mark.line + 1}"
         if isinstance(event, yaml.CollectionStartEvent):
             containers.append((event.anchor, count))
@@ -53,8 +57,8 @@ def _check_size(text: str | bytes) -> None:
             raise ValueError(f"{line}: more than {_MAX_VALUES:,} values, with those that aliases repeat")
 
 
-class _Loader(yaml.SafeLoader):
-    """A loader that refuses a key given twice, which PyYAML would ignore, and names lines of values."""
+class _StrictValues(SafeConstructor):
+    """A constructor that refuses a key given twice, which PyYAML would ignore, and names lines of values."""
 
     def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
         value, kind = None, node.tag.rpartition(":")[2]
@@ -78,3 +82,11 @@ class _Loader(yaml.SafeLoader):
                 )
             keys |= {key.value} if isinstance(key, yaml.ScalarNode) else set()
         return super().construct_mapping(node, deep)
+
+
+class _Loader(_StrictValues, yaml.SafeLoader):
+    """The loader of options, which quotes the text of an error."""
+
+
+class _FastLoader(_StrictValues, _CLoader):
+    """The loader of files: a recipe takes 2 ms, with PyYAML's own parser 8 ms."""
