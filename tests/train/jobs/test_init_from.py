@@ -137,6 +137,7 @@ def test_without_a_sound_checkpoint_the_weights_are_loaded_again(
     assert events(run) == ["start", "complete", *damaged, "start", "complete"]
 
 
+@pytest.mark.slow
 def test_going_back_to_the_beginning_is_to_the_given_weights(
     first_run: str, corpus: str, make_recipe: MakeRecipe, tmp_path: Path, history: History
 ) -> None:

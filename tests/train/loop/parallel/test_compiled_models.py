@@ -28,6 +28,7 @@ OTHERS = [
     and name not in MODELS
     and {*library.read_based(name)} == {"model", "objective", "train"}
 ]
+QUICK = ("canine-s-tiny", "byte2word-tiny")
 SMALL = {
     "train": {"steps": 2, "global_batch": 4, "streams": 1, "micro_batch": None},
 }
@@ -65,7 +66,10 @@ def breaks_in(function: Callable[..., Any], *arguments: Any) -> tuple[list[str],
     return list(counters["graph_break"]), counters["stats"]["unique_graphs"]
 
 
-@pytest.mark.parametrize("name", [*MODELS, *(pytest.param(name, marks=pytest.mark.slow) for name in OTHERS)])
+@pytest.mark.parametrize(
+    "name",
+    [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in (*MODELS, *OTHERS)],
+)
 def test_one_graph(name: str, corpus: str) -> None:
     loop = loop_of(name, corpus)
     assert breaks_in(loop.model, batches_of(loop)[0]) == ([], 1)

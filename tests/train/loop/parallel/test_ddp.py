@@ -48,6 +48,7 @@ def test_gradients_are_averaged_at_the_last_part_of_a_batch(tmp_path: Path) -> N
         assert both == pytest.approx([3, 30])  # the mean of twice 1 and twice 2
 
 
+@pytest.mark.slow
 def test_the_compiler_hears_of_determinism_once_it_is_imported() -> None:
     command = [sys.executable, "-c", MODES]
     printed = subprocess.run(command, cwd=REPOSITORY, check=True, capture_output=True, text=True).stdout
