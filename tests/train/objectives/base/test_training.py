@@ -116,6 +116,7 @@ def test_what_is_reported(corpus: str, recipe_of: MakeRecipe, objective: str) ->
     assert len(baselines.clue_N) == validation["validation_targets"]
 
 
+@pytest.mark.slow
 def test_characters_are_learnt_from_their_context(corpus: str, recipe_of: MakeRecipe, tmp_path: Path) -> None:
     """A run of CANINE-C ends below what the characters' frequencies give on the same targets."""
     model = {"width": 32, "trunk": {"dropout": 0.0, "inner_width": 64}}

@@ -74,6 +74,7 @@ def test_micro_batches_change_nothing(corpus: str) -> None:
         assert other == pytest.approx(one, rel=2e-4, abs=1e-6)
 
 
+@pytest.mark.slow
 def test_two_processes_are_one(corpus: str, tmp_path: Path) -> None:
     recipe = recipe_of(train={"micro_batch": 2})
     mapping = json.dumps(to_mapping(recipe))
@@ -84,6 +85,7 @@ def test_two_processes_are_one(corpus: str, tmp_path: Path) -> None:
     assert validation == pytest.approx(alone.validate(), rel=1e-4)
 
 
+@pytest.mark.slow
 def test_it_learns(corpus: str, tmp_path: Path) -> None:
     """It ends below the unigram entropy of the subwords."""
     recipe = recipe_of(
