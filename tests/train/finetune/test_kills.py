@@ -47,7 +47,7 @@ def killed_after(lines: int, seconds: float, recipe: FinetuneRecipe, files: dict
 @pytest.mark.parametrize(
     ("task", "prefix", "kills"),
     [
-        ("classification", "", 3),
+        ("classification", "", 2),
         pytest.param("classification", "", 20, marks=(pytest.mark.slow, pytest.mark.timeout(900))),
         pytest.param("tagging", "tags_", 20, marks=(pytest.mark.slow, pytest.mark.timeout(900))),
     ],
