@@ -34,8 +34,19 @@ def loop_of(recipe: FinetuneRecipe, files: Mapping[Split, str], corpus: str) -> 
     ).make_loop()
 
 
-@pytest.mark.parametrize("model", MODELS)
-@pytest.mark.parametrize("kind", TASKS)
+def is_quick(kind: str, model: str) -> bool:
+    """Return True for every task with one model, and every model with one task for texts or for words."""
+    return model == "canine" or kind == ("tags" if model == "words" else "texts")
+
+
+@pytest.mark.parametrize(
+    ("kind", "model"),
+    [
+        pytest.param(kind, model, marks=() if is_quick(kind, model) else pytest.mark.slow)
+        for kind in TASKS
+        for model in MODELS
+    ],
+)
 def test_it_learns_and_neighbours_have_no_say(
     model: str, kind: str, make_task: MakeTask, files: dict[str, str], corpus: str
 ) -> None:
