@@ -199,6 +199,11 @@ def check(
         problems.append(
             f"train.streams: {train.streams} streams do not divide train.global_batch {train.global_batch}"
         )
+    if recipe.model.neighbours.name != "none" and not recipe.objective.takes_neighbours:
+        problems.append(
+            f"model.neighbours.name: {recipe.model.neighbours.name} is not for objective.name: {recipe.objective.name} "
+            "as it is set; set it to none, or take canine_s without objective.next_sentence"
+        )
     problems += [
         *_problems_of_workers(recipe, workers),
         *(_problems_of_memory(recipe) if trains_here else ()),

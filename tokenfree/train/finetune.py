@@ -196,9 +196,10 @@ def _model_of(
         source_model = read_weights(init_from, trust_code=trust_code).model
     # The overrides are applied twice: the task sees the user's choices, such as another pattern, and cannot
     # undo them.
-    return _with_overrides(
-        recipe.task.adapted(_with_overrides(source_model, over, trust_code)), over, trust_code
-    )
+    adapted = recipe.task.adapted(_with_overrides(source_model, over, trust_code))
+    # The linear path belongs to the head, which has new weights.
+    adapted = dataclasses.replace(adapted, neighbours=recipe.model.neighbours)
+    return _with_overrides(adapted, over, trust_code)
 
 
 def _vocabulary(

@@ -2,7 +2,14 @@
 
 import numpy as np
 
-from tokenfree.train.batches.ngrams import MAX_AFFIX, NO_FEATURE, SubstringHashes, word_features
+from tokenfree.train.batches.ngrams import (
+    MAX_AFFIX,
+    NO_FEATURE,
+    SubstringHashes,
+    context_features,
+    path_targets,
+    word_features,
+)
 
 # Numbers of columns: the bias, of the word itself, of its affixes, of its neighbours.
 BIAS, LOWER, EXACT, SHAPE, AFFIXES = 0, 1, 2, 3, slice(4, 4 + 2 * MAX_AFFIX)
@@ -52,3 +59,44 @@ def test_word_features_name_the_neighbours() -> None:
 
 def test_word_features_of_nothing_are_empty() -> None:
     assert word_features([(), ()]).shape[0] == 0
+
+
+def test_context_features_see_the_visible_characters_around_a_run() -> None:
+    def features_of(text: str, start: int, end: int) -> list[int]:
+        """Features of the span of a line in which letters `#` are hidden."""
+        codepoints = np.array([[ord(character) for character in text]])
+        span = (np.array([value]) for value in (0, start, end))
+        return context_features(codepoints, codepoints == ord("#"), *span)[0].tolist()
+
+    expected = features_of("the cat ##### on it", 8, 13)
+    assert features_of("see the cat ##### on it by", 12, 17)[:9] == expected[:9], "6 characters before"
+    assert (
+        features_of("a cat ##### on it", 6, 11)[:8]
+        == expected[:8]
+        != features_of("a cot ##### on it", 6, 11)[:8]
+    )
+    # The whole run is skipped, and the place of the span in it is a feature.
+    part = features_of("the cat ##### on it", 10, 13)
+    assert part[:2] == expected[:2] and part[3:] == expected[3:] and part[2] != expected[2]
+    # Another line of the batch changes nothing.
+    lines = np.array([[ord(character) for character in "the cat ##### on it"], [ord("x")] * 19])
+    together = context_features(lines, lines == ord("#"), np.array([0]), np.array([8]), np.array([13]))
+    assert together[0].tolist() == expected
+
+
+def test_path_targets_hide_each_subword_once() -> None:
+    text = "one two six ten"
+    codepoints = np.array([[ord(character) for character in text]] * 2)
+    starts = np.array([0, 4, 8, 12] * 2)
+    rows = np.repeat([0, 1], 4)
+    spans = codepoints, rows, starts, np.full(8, 3), np.arange(8)
+    arrays = path_targets(*spans, np.array([5, 6]), 0)
+    assert arrays["path_ids"].tolist() == [[0, 1, 2, 3], [4, 5, 6, 7]] and arrays["path_mask"].all()
+    again = path_targets(codepoints[:1], rows[:4], starts[:4], np.full(4, 3), np.arange(4), np.array([5]), 0)
+    np.testing.assert_array_equal(again["path_ngrams"][0], arrays["path_ngrams"][0])
+    # The features of a subword do not depend on its own characters.
+    other = codepoints.copy()
+    other[:, 4:7] = ord("z")
+    changed = path_targets(other, *spans[1:], np.array([5, 6]), 0)
+    np.testing.assert_array_equal(changed["path_ngrams"][:, 1], arrays["path_ngrams"][:, 1])
+    assert (changed["path_ngrams"] != arrays["path_ngrams"]).any()

@@ -101,7 +101,7 @@ def context_features(
     These are the n-grams of 1 to 6 characters that end before, and that begin after, the run of characters that are
     hidden (bool, of `codepoints_LC`), pairs of them, the length of the run and the place of the span in it.
     """
-    num_lines, length = codepoints_LC.shape
+    length = codepoints_LC.shape[1]
     places = np.arange(length)
     first_LC = np.maximum.accumulate(np.where(hidden_LC, -1, places), axis=1) + 1
     after_LC = np.minimum.accumulate(np.where(hidden_LC, length, places)[:, ::-1], axis=1)[:, ::-1]

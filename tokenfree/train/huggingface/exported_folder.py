@@ -392,6 +392,14 @@ def folder_head(task: DownstreamTask, head: TaskHead) -> FolderHead:
             "qa_squad, and pairs with task.encode: together can be; for others use `tokenfree predict`."
         )
     assert isinstance(head, (PlaceHead, TextHead))
+    if head.neighbours is not None or (
+        isinstance(head, PlaceHead) and (head.chain is not None or head.pooled)
+    ):
+        raise UserError(
+            f"task.name: {task.name} with a linear path, a CRF or vectors of words has a head that cannot be exported. "
+            "Use `tokenfree predict`, or fine-tune with model.neighbours.name: none, task.targets: first and "
+            "task.decoder: independent."
+        )
     unnamed = [f"LABEL_{number}" for number in range(head.classifier.output.out_features)]
     names = ["number"] if head.regression else getattr(task, "labels", ()) or unnamed
     settings: dict[str, Any] = {"dropout": head.classifier.dropout.rate}

@@ -36,6 +36,10 @@ class Head(torch.nn.Module):
 
     means: tuple[str, ...] = ()  # names in each `Loss.means` of this head
 
+    def add_neighbours(self, neighbours: torch.nn.Module | None, /) -> None:
+        """Let the head add the scores of `model.neighbours`, for objectives that take them."""
+        raise NotImplementedError
+
     def target_logits(self, encoder: torch.nn.Module, batch: Mapping[str, torch.Tensor]) -> torch.Tensor:
         raise NotImplementedError
 
@@ -56,7 +60,7 @@ class Head(torch.nn.Module):
         return sum(
             parameter.numel()
             for name, parameter in named
-            if parameter.ndim == 2 and not name.startswith("next_sentence.")
+            if parameter.ndim == 2 and not name.startswith(("next_sentence.", "neighbours.rows."))
         )
 
 
@@ -144,6 +148,8 @@ def head_cost(objective: Objective, model: ModelConfig, num_targets: int) -> Cos
         return None
     with torch.device("meta"):
         head = objective.build(model.width, size)
+        if objective.takes_neighbours:
+            head.add_neighbours(model.neighbours.build(size))
     multiply_accumulates = num_targets * head.multiply_accumulates()
     return Cost(
         "head of the objective", (num_targets, model.width), count_parameters(head), multiply_accumulates

@@ -14,8 +14,8 @@ from tokenfree.preprocess.features.vocabulary import Vocabulary
 from tokenfree.preprocess.text.specials import MASK
 from tokenfree.train.batches.base import Arrays, Collator, Rows, Symbols, target_kinds
 from tokenfree.train.batches.characters import character_capacity, crop, frame, ragged_range
-from tokenfree.train.batches.ngrams import context_features, path_targets
 from tokenfree.train.batches.next_sentence import PairCollator
+from tokenfree.train.batches.ngrams import context_features, path_targets
 from tokenfree.train.batches.subwords import Pool, needed_pieces, subword_symbols
 from tokenfree.train.model.encoder import ModelConfig
 from tokenfree.train.objectives.base import MaskingCollator, check_symbols

@@ -238,19 +238,23 @@ class MaskedHead(Head):
 
         That loss weighs as much as if its targets were as many as the encoder's.
         """
-        assert self.neighbours is not None and self.output is not None, "they were built together"
+        assert self.neighbours is not None, "the caller checked"
+        assert self.output is not None, "only tied heads have none, and those take no path"
         ngrams = batch["target_ngrams"]
         ngrams = ngrams[batch["target_mask"]] if logits.dim() == 2 else ngrams
         loss = score(logits + self.neighbours(ngrams), targets, bits=self.bits)
         if not self.training:
             return loss
-        mask_BS = batch["path_mask"]
-        alone = self.neighbours(batch["path_ngrams"][mask_BS]) + self.output.bias
-        of_path = functional.cross_entropy(alone.float(), batch["path_ids"][mask_BS], reduction="sum")
+        gold_BS = batch["path_ids"].masked_fill(~batch["path_mask"], _NO_TARGET)
+        ngrams = batch["path_ngrams"]
+        if draws_here(ngrams):
+            ngrams, gold_BS = ngrams[batch["path_mask"]], gold_BS[batch["path_mask"]]
+        alone = (self.neighbours(ngrams) + self.output.bias).flatten(end_dim=-2).float()
+        of_path = functional.cross_entropy(alone, gold_BS.flatten(), ignore_index=_NO_TARGET, reduction="sum")
         return loss._replace(auxiliary=of_path * self.mask_fraction)
 
-    def add_neighbours(self, neighbours: nn.Module | None) -> None:
-        """Let the head add the scores of a linear path. The encoder's share then starts at zero."""
+    def add_neighbours(self, neighbours: nn.Module | None, /) -> None:
+        # With a path, the encoder's share starts at zero.
         self.neighbours = neighbours
         if neighbours is not None and self.output is not None:
             for name, parameter in self.output.named_parameters():

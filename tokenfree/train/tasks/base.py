@@ -126,6 +126,7 @@ class DownstreamTask(ABC):
 
     def learn(self, head: Any, examples: Sequence[Any], /) -> None:
         """Initialise what the head learns from the training examples before training, such as frequencies."""
+        return None
 
     @abstractmethod
     def collator(self, inputs: TextInputs, seed: int) -> TaskCollator:

@@ -15,7 +15,6 @@ from tokenfree.core.settings import Positive, settings
 from tokenfree.train.model.common.kernels import Dense, dropout, embedding
 from tokenfree.train.model.common.slots import NeighboursConfig
 
-
 _STD = 0.3  # of new rows before a linear layer
 
 
@@ -64,11 +63,10 @@ class HashedNgrams(nn.Module):
 
     def learn(self, texts: Iterable[np.ndarray]) -> None:
         """Learn the inverse document frequency of each row from the features of each training text, int64 [F]."""
-        buckets, num_texts = self.rows.num_embeddings, 0
-        counts = np.zeros(buckets)
-        for num_texts, features in enumerate(texts, 1):
-            counts[np.unique(features[features >= 0] % buckets)] += 1
-        self.idf.copy_(torch.from_numpy(np.log((1 + num_texts) / (1 + counts)) + 1))
+        buckets = self.rows.num_embeddings
+        found = [np.unique(features[features >= 0] % buckets) for features in texts]
+        counts = np.bincount(np.concatenate(found), minlength=buckets)
+        self.idf.copy_(torch.from_numpy(np.log((1 + len(found)) / (1 + counts)) + 1))
 
     def forward(self, features: Tensor, counts: Tensor | None = None) -> Tensor:
         """Return the scores [..., K] of hashes, int64 [..., F]. Negative ones are no features.
