@@ -23,6 +23,7 @@ from tokenfree.preprocess.text.characters import SPACE, classes_of, scripts_of
 from tokenfree.preprocess.text.specials import BYTE_MASK, BYTES, CHARACTERS, Specials, of_subwords
 from tokenfree.train.batches.base import MASKED, Arrays
 from tokenfree.train.batches.characters import ragged_range
+from tokenfree.train.batches.ngrams import target_ngrams
 from tokenfree.train.batches.words import NUM_FRAME, frame_words
 from tokenfree.train.config import check
 from tokenfree.train.data.mixture import Data, as_data, load_data_manifest, load_data_vocabulary
@@ -222,7 +223,8 @@ def without_context(arrays: Arrays, symbols: str, num_subwords: int, change: Cha
         if change == "blank"
         else _other_text(codepoints, marks)
     )
-    return {**arrays, "codepoints": np.where(marks.text & ~marks.hidden, changed, codepoints)}
+    arrays = {**arrays, "codepoints": np.where(marks.text & ~marks.hidden, changed, codepoints)}
+    return arrays | ({"target_ngrams": target_ngrams(arrays)} if "target_ngrams" in arrays else {})
 
 
 def _marks_of(arrays: Arrays, symbols: str, specials: Specials) -> _Marks:

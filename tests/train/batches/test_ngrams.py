@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from tokenfree.preprocess.text.specials import MASK
 from tokenfree.train.batches.ngrams import (
     MAX_AFFIX,
     NO_FEATURE,
@@ -42,8 +43,11 @@ def test_word_features_ignore_other_sentences_of_the_batch() -> None:
 
 def test_word_features_share_case_shape_and_affixes() -> None:
     lower, upper, other = word_features([("anabel",), ("ANABEL",), ("Anabet",)])
-    assert lower[LOWER] == upper[LOWER] and lower[EXACT] != upper[EXACT] and lower[SHAPE] != upper[SHAPE]
-    assert np.array_equal(lower[AFFIXES], upper[AFFIXES]) and np.array_equal(lower[TRIGRAMS], upper[TRIGRAMS])
+    assert lower[LOWER] == upper[LOWER]
+    assert lower[EXACT] != upper[EXACT]
+    assert lower[SHAPE] != upper[SHAPE]
+    assert np.array_equal(lower[AFFIXES], upper[AFFIXES])
+    assert np.array_equal(lower[TRIGRAMS], upper[TRIGRAMS])
     # Prefixes and suffixes of one to five letters alternate.
     assert (lower[AFFIXES] == other[AFFIXES]).tolist() == [True, False] * MAX_AFFIX
     shapes = word_features([("Aab12",), ("Xyyyz9",), ("xab1",)])[:, SHAPE]
@@ -62,26 +66,33 @@ def test_word_features_of_nothing_are_empty() -> None:
 
 
 def test_context_features_see_the_visible_characters_around_a_run() -> None:
-    def features_of(text: str, start: int, end: int) -> list[int]:
-        """Features of the span of a line in which letters `#` are hidden."""
-        codepoints = np.array([[ord(character) for character in text]])
-        span = (np.array([value]) for value in (0, start, end))
-        return context_features(codepoints, codepoints == ord("#"), *span)[0].tolist()
+    def features_of(text: str, position: int) -> list[int]:
+        """Features of a position of a line in which `#` are hidden."""
+        return context_features(line_of(text), np.array([0]), np.array([position]))[0].tolist()
 
-    expected = features_of("the cat ##### on it", 8, 13)
-    assert features_of("see the cat ##### on it by", 12, 17)[:9] == expected[:9], "6 characters before"
+    expected = features_of("the cat ##### on it", 8)
+    assert features_of("see the cat ##### on it by", 12)[:9] == expected[:9], "6 characters before"
+    assert features_of("a cat ##### on it", 6)[:8] == expected[:8] != features_of("a cot ##### on it", 6)[:8]
+    # The whole run is skipped, and the place in it is a feature.
+    other_place = features_of("the cat ##### on it", 10)
     assert (
-        features_of("a cat ##### on it", 6, 11)[:8]
-        == expected[:8]
-        != features_of("a cot ##### on it", 6, 11)[:8]
+        other_place[:2] == expected[:2]
     )
-    # The whole run is skipped, and the place of the span in it is a feature.
-    part = features_of("the cat ##### on it", 10, 13)
-    assert part[:2] == expected[:2] and part[3:] == expected[3:] and part[2] != expected[2]
+    assert (
+        other_place[3:] == expected[3:]
+    )
+    assert (
+        other_place[2] != expected[2]
+    )
+    # A visible character is a run of its own.
+    assert features_of("the cat #a### on it", 9)[1] == features_of("the cat # on it", 8)[1] != expected[1]
     # Another line of the batch changes nothing.
-    lines = np.array([[ord(character) for character in "the cat ##### on it"], [ord("x")] * 19])
-    together = context_features(lines, lines == ord("#"), np.array([0]), np.array([8]), np.array([13]))
-    assert together[0].tolist() == expected
+    lines = np.concatenate([line_of("x" * 19), line_of("the cat ##### on it")])
+    assert context_features(lines, np.array([1]), np.array([8]))[0].tolist() == expected
+
+
+def line_of(text: str) -> np.ndarray:
+    return np.array([[MASK if character == "#" else ord(character) for character in text]])
 
 
 def test_path_targets_hide_each_subword_once() -> None:
@@ -91,7 +102,8 @@ def test_path_targets_hide_each_subword_once() -> None:
     rows = np.repeat([0, 1], 4)
     spans = codepoints, rows, starts, np.full(8, 3), np.arange(8)
     arrays = path_targets(*spans, np.array([5, 6]), 0)
-    assert arrays["path_ids"].tolist() == [[0, 1, 2, 3], [4, 5, 6, 7]] and arrays["path_mask"].all()
+    assert arrays["path_ids"].tolist() == [[0, 1, 2, 3], [4, 5, 6, 7]]
+    assert arrays["path_mask"].all()
     again = path_targets(codepoints[:1], rows[:4], starts[:4], np.full(4, 3), np.arange(4), np.array([5]), 0)
     np.testing.assert_array_equal(again["path_ngrams"][0], arrays["path_ngrams"][0])
     # The features of a subword do not depend on its own characters.

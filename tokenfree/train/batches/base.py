@@ -84,7 +84,7 @@ class Selection(NamedTuple):
         return action < _MASKED, (action >= _MASKED) & (action < _MASKED + _REPLACED)
 
     def laid_out(self, values: np.ndarray) -> np.ndarray:
-        scattered = np.zeros((*self.mask.shape, *values.shape[1:]), dtype=np.int64)
+        scattered = np.zeros(self.mask.shape, dtype=np.int64)
         scattered[self.rows, self.places] = values
         return scattered
 

@@ -81,37 +81,52 @@ def word_features(sentences: Sequence[Sequence[str]]) -> np.ndarray:
 
 
 def text_features(texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
-    """Return the features of texts and how often each occurs in its text, int64 [b, F] each.
+    """Return the features of texts and how often each occurs in its text, int64 [b, 2, F] each.
 
-    These are words, pairs of consecutive words, and the n-grams of 2 to 5 characters within words, all in lower case.
+    First come the words and pairs of consecutive words, then the n-grams of 2 to 5 characters within words, all in
+    lower case.
     """
-    found = [np.unique(_text_hashes(text.lower().split()), return_counts=True) for text in texts]
-    size = max(1, *(len(features) for features, _ in found))
-    features, counts = np.full((len(texts), size), NO_FEATURE), np.ones((len(texts), size), dtype=np.int64)
-    for row, (of_text, of_features) in enumerate(found):
-        features[row, : len(of_text)], counts[row, : len(of_text)] = of_text, of_features
+    found = [
+        [np.unique(hashes, return_counts=True) for hashes in _text_hashes(text.lower().split())]
+        for text in texts
+    ]
+    size = max(1, *(len(features) for kinds in found for features, _ in kinds))
+    features, counts = (
+        np.full((len(texts), 2, size), NO_FEATURE),
+        np.ones((len(texts), 2, size), dtype=np.int64),
+    )
+    for row, kinds in enumerate(found):
+        for kind, (of_kind, counts_of_kind) in enumerate(kinds):
+            features[row, kind, : len(of_kind)], counts[row, kind, : len(of_kind)] = of_kind, counts_of_kind
     return features, counts
 
 
-def context_features(
-    codepoints_LC: np.ndarray, hidden_LC: np.ndarray, lines: np.ndarray, starts: np.ndarray, ends: np.ndarray
-) -> np.ndarray:
-    """Return the features of what surrounds hidden spans of characters, int64 [N, F].
+def target_ngrams(arrays: Arrays) -> np.ndarray:
+    """Return the features of the targets of a batch of characters, int64 [b, P, F]."""
+    rows, places = np.nonzero(arrays["target_mask"])
+    features = context_features(arrays["codepoints"], rows, arrays["target_positions"][rows, places])
+    return _laid_out(features, rows, places, arrays["target_mask"].shape)
 
-    These are the n-grams of 1 to 6 characters that end before, and that begin after, the run of characters that are
-    hidden (bool, of `codepoints_LC`), pairs of them, the length of the run and the place of the span in it.
+
+def context_features(codepoints_LC: np.ndarray, lines: np.ndarray, positions: np.ndarray) -> np.ndarray:
+    """Return the features of what surrounds a position of a line, int64 [N, F].
+
+    These are the n-grams of 1 to 6 characters that end before, and that begin after, the run of MASK at the position,
+    pairs of them, the length of the run and the position in it. A visible character is a run of its own.
     """
     length = codepoints_LC.shape[1]
-    places = np.arange(length)
+    places, hidden_LC = np.arange(length), codepoints_LC == MASK
     first_LC = np.maximum.accumulate(np.where(hidden_LC, -1, places), axis=1) + 1
     after_LC = np.minimum.accumulate(np.where(hidden_LC, length, places)[:, ::-1], axis=1)[:, ::-1]
+    hidden = hidden_LC[lines, positions]
     line_begin, line_end = lines * length, (lines + 1) * length
-    begin, end = first_LC[lines, starts] + line_begin, after_LC[lines, ends - 1] + line_begin
-    hashes = SubstringHashes(np.where(hidden_LC, MASK, codepoints_LC).reshape(-1))
+    begin = line_begin + np.where(hidden, first_LC[lines, positions], positions)
+    end = line_begin + np.where(hidden, after_LC[lines, positions], positions + 1)
+    hashes = SubstringHashes(codepoints_LC.reshape(-1))
     before = [hashes(np.maximum(begin - size, line_begin), begin) for size in range(1, MAX_CONTEXT + 1)]
     after = [hashes(end, np.minimum(end + size, line_end)) for size in range(1, MAX_CONTEXT + 1)]
     pairs = [left * _MIX + right for left, right in zip(before[:3], after[:3], strict=True)]
-    size, place = (end - begin).astype(np.uint64), (starts + line_begin - begin).astype(np.uint64)
+    size, place = (end - begin).astype(np.uint64), (positions + line_begin - begin).astype(np.uint64)
     columns = [np.zeros_like(size), size, size * _MULTIPLIER + place, *before, *after, *pairs]
     return np.stack([_mixed(column, number) for number, column in enumerate(columns)], axis=1)
 
@@ -127,37 +142,47 @@ def path_targets(
 ) -> Arrays:
     """Return `path_ids`, `path_mask` [b, S] and `path_ngrams` [b, S, F]: all subwords of the rows as targets.
 
-    A row is read `GROUPS` times, each time with other subwords hidden, so that each is hidden once.
+    A row is read `GROUPS` times, each time with other subwords hidden, so that each is hidden once. `starts` and
+    `sizes` are those of the subwords in `codepoints_BC`, in the order of `rows`.
     """
     num_rows, length = codepoints_BC.shape
     counts = np.bincount(rows, minlength=num_rows)
     places = np.arange(len(rows)) - (np.cumsum(counts) - counts)[rows]
     most = max(1, int(counts.max(initial=0)))
-    groups = (random.uniform(seed, "groups", sample_ids, most)[rows, places] * GROUPS).astype(np.int64)
-    lines = rows * GROUPS + groups
-    hidden = np.zeros((num_rows * GROUPS, length), dtype=bool)
-    hidden.reshape(-1)[ragged_range(lines * length + starts, sizes)] = True
-    features = context_features(
-        np.repeat(codepoints_BC, GROUPS, axis=0), hidden, lines, starts, starts + sizes
+    group, place = (
+        random.uniform(seed, name, sample_ids, most)[rows, places] for name in ("group", "path place")
     )
+    lines = rows * GROUPS + (group * GROUPS).astype(np.int64)
+    codepoints_LC = np.repeat(codepoints_BC, GROUPS, axis=0)
+    codepoints_LC.reshape(-1)[ragged_range(lines * length + starts, sizes)] = MASK
+    features = context_features(codepoints_LC, lines, starts + (place * sizes).astype(np.int64))
     path_mask = np.arange(most) < counts[:, None]
-    path_ids = np.zeros(path_mask.shape, dtype=np.int64)
-    path_ngrams = np.full((*path_mask.shape, features.shape[1]), NO_FEATURE)
-    path_ids[path_mask], path_ngrams[path_mask] = ids, features
-    return {"path_ids": path_ids, "path_mask": path_mask, "path_ngrams": path_ngrams}
+    return {
+        "path_ids": _laid_out(ids, rows, places, path_mask.shape),
+        "path_mask": path_mask,
+        "path_ngrams": _laid_out(features, rows, places, path_mask.shape),
+    }
 
 
-def _text_hashes(words: Sequence[str]) -> np.ndarray:
+def _laid_out(values: np.ndarray, rows: np.ndarray, places: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+    scattered = np.zeros((*shape, *values.shape[1:]), dtype=np.int64)
+    scattered[rows, places] = values
+    return scattered
+
+
+def _text_hashes(words: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
+    """Return the hashes of the words and pairs of a text, and of its n-grams of characters."""
     codepoints = codepoints_of("".join(f"{_BEGIN}{word}{_END}" for word in words))
     hashes = SubstringHashes(codepoints)
     sizes = np.array([len(word) + 2 for word in words], dtype=np.int64)
     ends = np.cumsum(sizes)
     starts, places, ends_of = ends - sizes, np.arange(len(codepoints)), np.repeat(ends, sizes)
-    parts = [_mixed(hashes(starts, ends), 0), _mixed(hashes(starts[:-1], ends[1:]), 1)]
+    of_words = [_mixed(hashes(starts, ends), 0), _mixed(hashes(starts[:-1], ends[1:]), 1)]
+    of_characters = list[np.ndarray]()
     for size in TEXT_NGRAMS:
         begins = places[places + size <= ends_of]
-        parts.append(_mixed(hashes(begins, begins + size), size))
-    return np.concatenate(parts)
+        of_characters.append(_mixed(hashes(begins, begins + size), size))
+    return np.concatenate(of_words), np.concatenate(of_characters)
 
 
 def _shapes(codepoints: np.ndarray, starts: np.ndarray, ends: np.ndarray) -> np.ndarray:

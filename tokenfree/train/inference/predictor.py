@@ -20,6 +20,7 @@ from tokenfree.preprocess.features.vocabulary import MAX_TEXT_CHARACTERS, Vocabu
 from tokenfree.preprocess.text.specials import BYTE_MASK, MASK, of_subwords
 from tokenfree.train.batches.base import Arrays
 from tokenfree.train.batches.characters import character_capacity, frame
+from tokenfree.train.batches.ngrams import target_ngrams
 from tokenfree.train.batches.subwords import SPACE, predictable, visible
 from tokenfree.train.config import PretrainRecipe
 from tokenfree.train.data.mixture import Data, load_data_vocabulary, paths_of
@@ -147,7 +148,10 @@ class Predictor:
         requested_size, pieces = text.sizes[number], self._pieces()
         sizes = [requested_size] if requested_size else list(range(1, LONGEST + 1))
         arrays, places = self._character_rows(text, number, sizes)
-        scores = self._score(_one_target(arrays, places)).numpy()
+        arrays = _one_target(arrays, places)
+        if self.recipe.model.neighbours.name != "none":
+            arrays["target_ngrams"] = target_ngrams(arrays)
+        scores = self._score(arrays).numpy()
         usable = predictable(pieces)
         begins = text.begins_word(number)
         scored = []

@@ -15,7 +15,7 @@ from tokenfree.preprocess.text.specials import MASK
 from tokenfree.train.batches.base import Arrays, Collator, Rows, Symbols, target_kinds
 from tokenfree.train.batches.characters import character_capacity, crop, frame, ragged_range
 from tokenfree.train.batches.next_sentence import PairCollator
-from tokenfree.train.batches.ngrams import context_features, path_targets
+from tokenfree.train.batches.ngrams import path_targets, target_ngrams
 from tokenfree.train.batches.subwords import Pool, needed_pieces, subword_symbols
 from tokenfree.train.model.encoder import ModelConfig
 from tokenfree.train.objectives.base import MaskingCollator, check_symbols
@@ -84,8 +84,6 @@ class CanineSCollator(MaskingCollator):
             windows, row_starts, row_ends, self.length - 2 - self._config.spare, self._seed, sample_ids
         )
         codepoints, mask = frame(windows, begin, end, self.length)
-        original = codepoints.copy()
-
         counts = np.array([len(row) for row in row_starts])
         ids, starts, ends = (
             np.concatenate(parts).astype(np.int64) for parts in (rows["subword_ids"], row_starts, row_ends)
@@ -105,23 +103,19 @@ class CanineSCollator(MaskingCollator):
             flat, line[replaced], size[replaced], gold[replaced], chosen.uniform("choice")[replaced]
         )
         positions = first + (chosen.uniform("place") * size).astype(np.int64)
-        ngrams: Arrays = {}
-        if self.reads_ngrams:
-            hidden = np.zeros(codepoints.shape, dtype=bool)
-            hidden.reshape(-1)[ragged_range(line, size)] = True
-            ngrams["target_ngrams"] = chosen.laid_out(
-                context_features(codepoints, hidden, chosen.rows, first, first + size)
-            )
-            all_rows, all_starts = of[usable], starts[usable] - begin[of[usable]] + 1
-            sizes = (ends - starts)[usable]
-            ngrams |= path_targets(original, all_rows, all_starts, sizes, ids[usable], sample_ids, self._seed)
-        return {
+        arrays = {
             "codepoints": codepoints,
             "mask": mask,
             **chosen.targets(positions, gold, target_kinds(masked, visible_ids == gold)),
             "num_characters": end - begin,
-            **ngrams,
         }
+        if not self.reads_ngrams:
+            return arrays
+        original, _ = frame(windows, begin, end, self.length)
+        rows_of, sizes = of[usable], (ends - starts)[usable]
+        places = starts[usable] - begin[rows_of] + 1
+        path = path_targets(original, rows_of, places, sizes, ids[usable], sample_ids, self._seed)
+        return arrays | path | {"target_ngrams": target_ngrams(arrays)}
 
     def _replace(
         self, flat: np.ndarray, first: np.ndarray, size: np.ndarray, gold: np.ndarray, choice: np.ndarray

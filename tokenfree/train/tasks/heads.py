@@ -175,7 +175,7 @@ class TextHead(ClassHead):
             x_BV = torch.cat([x_BV, other_BV, difference_BV.abs(), last_BV], dim=-1)
         logits_BK = self.classifier(x_BV)
         if self.neighbours is not None:
-            logits_BK = logits_BK + self.neighbours(batch["ngrams"], batch["ngram_counts"])
+            logits_BK = logits_BK + self.neighbours(batch["ngrams"], batch["ngram_counts"]).sum(dim=1)
         return {"logits": logits_BK}
 
 

@@ -79,7 +79,7 @@ class Config(DownstreamTask):
     def check(self, model: ModelConfig, length: int) -> Iterable[str]:
         if self.targets == "all" and (self.decoder == "crf" or model.neighbours.name != "none"):
             yield (
-                "task.targets: all characters have neither a CRF nor a linear path over words; set it to word, or leave "
+                "task.targets: all characters have no CRF and no linear path over words; set it to word, or leave "
                 "out task.decoder and model.neighbours"
             )
         yield from self.noise.check(model)
