@@ -31,6 +31,7 @@ OBJECTIVES: dict[str, dict[str, Any]] = {
         "next_sentence": True,
     },
     "canine_s with pairs": {"name": "canine_s", "next_sentence": True},
+    "canine_s with a linear path": {"name": "canine_s"},
     "masked_characters": {"name": "masked_characters", "buckets": 512},
     "masked_bytes": {"name": "masked_bytes"},
     "masked_subwords with pairs": {"name": "masked_subwords", "next_sentence": True},
@@ -47,6 +48,8 @@ PLAIN = {"downsampler": {"name": "identity"}, "upsampler": {"name": "identity"},
 def recipe_of(make_recipe: MakeRecipe) -> MakeRecipe:
     def make(objective: str, **options: Any) -> PretrainRecipe:
         options = {"model": {"trunk": {"dropout": 0.0}}, **options}
+        if objective.endswith("linear path"):
+            options["model"]["neighbours"] = {"name": "hashed_ngrams", "buckets": 512, "width": 8}
         if objective.startswith("masked"):
             options["model"] = {**PLAIN, **EMBEDDERS.get(objective.split()[0].strip(","), {})}
         mapping = merge(to_mapping(make_recipe(**options)), {"objective": OBJECTIVES[objective]})

@@ -4,7 +4,7 @@ F features, K scores
 """
 
 from collections.abc import Iterable
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import torch
@@ -30,6 +30,7 @@ class Config(NeighboursConfig):
         buckets: number of rows; n-grams with the same hash modulo `buckets` share a row.
         dropout: probability with which a feature is left out in training.
         rate: learning rate of the rows as a multiple of `train.learning_rate`.
+        output_rate: the same of the linear layer, which has a gradient in every step.
         epsilon: Adam's epsilon for the rows. Far above the gradients of rare n-grams, it keeps them in proportion
             to the error; else each n-gram that occurs once would weigh as much as a frequent one.
     """
@@ -38,7 +39,8 @@ class Config(NeighboursConfig):
     width: Positive = 64
     buckets: Positive = 2**16
     dropout: Annotated[float, Field(ge=0, lt=1)] = 0.0
-    rate: Annotated[float, Field(gt=0)] = 10.0
+    rate: Annotated[float, Field(gt=0)] = 1.0
+    output_rate: Annotated[float, Field(gt=0)] = 10.0
     epsilon: Annotated[float, Field(gt=0)] = 1e-8
 
     def build(self, size: int) -> "HashedNgrams":
@@ -55,18 +57,23 @@ class HashedNgrams(nn.Module):
         self.dropout = config.dropout
         self.optimizer_options = {"rate_factor": config.rate, "epsilon": config.epsilon}
         self.rows = nn.Embedding(config.buckets, min(size, config.width))
-        self.output = Dense(config.width, size, bias=False) if size > config.width else None
-        nn.init.normal_(self.rows.weight, std=0.0 if self.output is None else _STD)
-        if self.output is not None:
+        nn.init.zeros_(self.rows.weight)
+        self.output: Any = None
+        if size > config.width:
+            nn.init.normal_(self.rows.weight, std=_STD)
+            self.output = Dense(config.width, size, bias=False)
+            self.output.optimizer_options = {"rate_factor": config.output_rate}
             nn.init.zeros_(self.output.weight)
         self.register_buffer("idf", torch.ones(config.buckets))
 
     def learn(self, texts: Iterable[np.ndarray]) -> None:
         """Learn the inverse document frequency of each row from the features of each training text, int64 [F]."""
-        buckets = self.rows.num_embeddings
-        found = [np.unique(features[features >= 0] % buckets) for features in texts]
-        counts = np.bincount(np.concatenate(found), minlength=buckets)
-        self.idf.copy_(torch.from_numpy(np.log((1 + len(found)) / (1 + counts)) + 1))
+        buckets, num_texts = self.rows.num_embeddings, 0
+        counts = np.zeros(buckets)
+        for features in texts:
+            counts[np.unique(features[features >= 0] % buckets)] += 1
+            num_texts += 1
+        self.idf.copy_(torch.from_numpy(np.log((1 + num_texts) / (1 + counts)) + 1))
 
     def forward(self, features: Tensor, counts: Tensor | None = None) -> Tensor:
         """Return the scores [..., K] of hashes, int64 [..., F]. Negative ones are no features.
