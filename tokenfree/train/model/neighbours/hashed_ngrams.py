@@ -55,7 +55,8 @@ class HashedNgrams(nn.Module):
     def __init__(self, config: Config, size: int) -> None:
         super().__init__()
         self.dropout = config.dropout
-        self.optimizer_options = {"rate_factor": config.rate, "epsilon": config.epsilon}
+        # Rows without a gradient would decay all the same.
+        self.optimizer_options = {"rate_factor": config.rate, "epsilon": config.epsilon, "weight_decay": 0.0}
         self.rows = nn.Embedding(config.buckets, min(size, config.width))
         nn.init.zeros_(self.rows.weight)
         self.output: Any = None
