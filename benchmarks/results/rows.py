@@ -16,6 +16,7 @@ from benchmarks.results.data import NAMES, PAIRS, SETS, TEXTS
 
 PRETRAIN, FINETUNE, PROBE, BASELINE = "pretrain", "finetune", "probe", "baseline"
 PRETRAINED, UNTRAINED = "fine-tuned", "same model, untrained"
+SCRATCH = "default recipe, from scratch"
 LONGER = "fine-tuned, pretrained five times as long"
 LARGER = "small model, pretrained on a GPU, fine-tuned"
 Options = Mapping[str, str]
@@ -39,12 +40,20 @@ LARGER_PRETRAINING = (
     },
 )
 LARGER_RATES = {NAMES: ("0.0005", "0.001", "0.002"), TEXTS: ("0.0001", "0.0003", "0.001")}
+# The head and schedule before linear paths, so that rows of that time can be run again.
+ENCODER_ALONE: Options = {
+    "model.neighbours.name": "none",
+    "train.ema_decay": "null",
+    "train.patience": "null",
+    "task.dropout": "0.1",
+}
+FIRST_CHARACTERS: Options = {**ENCODER_ALONE, "task.targets": "first", "task.decoder": "independent"}
 # By kind of set: recipe, options, rates of the sweep (the lowest first), the set that the sweep uses.
 TUNING: Mapping[str, tuple[str, Options, tuple[str, ...], str]] = {
-    NAMES: ("ner", {"train.length": "240"}, ("0.001", "0.002", "0.004"), "swa"),
+    NAMES: ("ner", {"train.length": "240", **FIRST_CHARACTERS}, ("0.001", "0.002", "0.004"), "swa"),
     TEXTS: (
         "classification",
-        {"train.length": "240", "task.stride": "1"},
+        {"train.length": "240", "task.stride": "1", "train.embedder_rate": "10", **ENCODER_ALONE},
         ("0.0001", "0.0003", "0.001"),
         "sst2",
     ),
@@ -147,6 +156,13 @@ def _baselines() -> Iterator[Row]:
         yield Row(f"{name}-baseline", BASELINE, "baseline", name, seeds=1)
 
 
+def _scratch() -> Iterator[Row]:
+    for name in (*FIRST, *LATER):
+        if SETS[name].kind != PAIRS:
+            recipe = TUNING[SETS[name].kind][0]
+            yield Row(f"{name}-scratch", FINETUNE, SCRATCH, name, "", recipe)
+
+
 MULTI_SCALE = {
     "model.trunk.layer.name": "multi_scale",
     "model.trunk.attention.name": "multi_scale",
@@ -204,7 +220,7 @@ MIRRORED = {
 SIX = Row("mirrored-six-2", FINETUNE, "Flex, six layers", None, "", "mirrored-summation", MIRRORED)
 
 QUEUE: tuple[tuple[Row, ...], ...] = (
-    tuple(_baselines()),
+    (*_baselines(), *_scratch()),
     (*_pretrained(), *(row for name in FIRST for row in _of_set(name))),
     tuple(row for name in LATER for row in _of_set(name)),
     (*_claim_rows(), SIX),

@@ -20,7 +20,7 @@ from benchmarks.results.claims import (
 )
 from benchmarks.results.data import NAMES, SETS
 from benchmarks.results.queue import NotReady, chosen_rate, runs
-from benchmarks.results.rows import LARGER, LONGER, PRETRAINED, ROWS, UNTRAINED
+from benchmarks.results.rows import LARGER, LONGER, PRETRAINED, ROWS, SCRATCH, UNTRAINED
 from benchmarks.results.simple import FREQUENT_TAG, LARGER_CLASS, NGRAMS, PROBE
 
 Line = dict[str, Any]
@@ -28,8 +28,8 @@ PAGE, DETAILS, PICTURE = "docs/results.md", "benchmarks/results/README.md", "doc
 BEGIN = "<!-- written by `python -m benchmarks.results tables` -->"
 END = "<!-- end of what is written -->"
 COMPARED = {
-    NAMES: (FREQUENT_TAG, PROBE, UNTRAINED, PRETRAINED, LARGER),
-    "": (LARGER_CLASS, NGRAMS, PROBE, UNTRAINED, PRETRAINED, LONGER, LARGER),
+    NAMES: (FREQUENT_TAG, SCRATCH, PROBE, UNTRAINED, PRETRAINED, LARGER),
+    "": (LARGER_CLASS, NGRAMS, SCRATCH, PROBE, UNTRAINED, PRETRAINED, LONGER, LARGER),
 }
 NONE, MET, NOT_MET = "not run", "yes", "open"
 
