@@ -130,7 +130,8 @@ def score(loop: Loop, change: Change | None = None) -> TargetScores:
 def context_probe(loop: Loop, baselines: Baselines, scores: TargetScores) -> dict[str, float]:
     """Return how much lower the model's loss `own` on hidden targets is than without context, in nats.
 
-    `margin` compares it with the better of the baselines. `probe_blank` compares it with the same model when
+    `margin` compares it with the better of the context-free baselines, `margin_neighbours` with the counts of
+    neighbours. `probe_blank` compares it with the same model when
     all text except white space is hidden, `probe_other` when the target is surrounded by the text of another
     window. `probe` is the smaller of these two. All differences are paired target by target.
     """
@@ -141,6 +142,8 @@ def context_probe(loop: Loop, baselines: Baselines, scores: TargetScores) -> dic
         "probe_blank": blank.loss_N,
         "probe_other": other.loss_N,
     }
+    if baselines.neighbours_N is not None:
+        against["margin_neighbours"] = baselines.neighbours_N
     result = {}
     for name, loss_N in against.items():
         interval = mean_over_windows((loss_N - scores.loss_N)[hidden], scores.sample_ids_N[hidden])

@@ -75,6 +75,18 @@ def _begins_word(pieces: Sequence[str]) -> np.ndarray:
     return np.array([piece.startswith(SPACE) for piece in pieces], dtype=np.int64)
 
 
+EDGE, HIDDEN = -1, -2  # in place of a neighbour: the text begins or ends there; it is hidden
+
+
+def neighbours_of(ids: np.ndarray, counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the subwords before and after each of those of windows with `counts`, int64; EDGE at the ends."""
+    left, right = np.append(EDGE, ids)[:-1], np.append(ids, EDGE)[1:]
+    ends = np.cumsum(counts)
+    left[(ends - counts)[counts > 0]] = EDGE
+    right[ends[counts > 0] - 1] = EDGE
+    return left, right
+
+
 class Pool:
     """The visible characters of all subwords, and the subwords by length and by whether they begin a word.
 

@@ -19,7 +19,7 @@ _PRIOR_WEIGHTS = (0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0)
 
 
 class Baselines(NamedTuple):
-    """Losses of three context-free baselines in nats per target, in the order of the validation batches.
+    """Losses of baselines in nats per target, in the order of the validation batches. Three are free of context.
 
     The first uses the frequency of each symbol. The second also uses the clue (see `Symbols`). The third
     copies the visible input of a target with the probability that the copy is right.
@@ -33,6 +33,8 @@ class Baselines(NamedTuple):
     copied_N: np.ndarray  # float64; equals `clue_N` if the input hides the target
     hidden_N: np.ndarray  # bool: the input hides the target
     sample_ids_N: np.ndarray  # int64: window of each target
+    # float64: of the counts of neighbours (see neighbour_counts.py); None without subwords in the text
+    neighbours_N: np.ndarray | None = None
 
     @property
     def best_masked_only_N(self) -> np.ndarray:
@@ -48,6 +50,8 @@ class Baselines(NamedTuple):
         means = {name: float(loss_N.mean()) for name, loss_N in by_name.items() if len(loss_N)}
         if self.hidden_N.any():
             hidden = {f"masked_only_{name}": by_name[name][self.hidden_N] for name in ("unigram", "clue")}
+            if self.neighbours_N is not None:
+                hidden["masked_only_neighbours"] = self.neighbours_N[self.hidden_N]
             means |= {name: float(loss_N.mean()) for name, loss_N in hidden.items()}
         return means
 

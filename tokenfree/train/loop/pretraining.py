@@ -14,6 +14,7 @@ from tokenfree.train.batches.base import Arrays, Collator
 from tokenfree.train.config import PretrainRecipe
 from tokenfree.train.data.loader import Loader
 from tokenfree.train.data.mixture import Data, Mixture, load_data_manifest, load_data_vocabulary, paths_of
+from tokenfree.train.data.neighbour_counts import NeighbourCounts, target_losses
 from tokenfree.train.data.shards import ShardReader
 from tokenfree.train.data.validation import (
     VALIDATION_SEED,
@@ -60,9 +61,16 @@ class WindowSource(Source):
         symbols = self._recipe.objective.symbols(self.vocabulary)
         if symbols is None:
             return None
-        return baselines(self._train, symbols, self.held_out(whole=True))
+        held_out = list(self.held_out(whole=True, names_neighbours=True))
+        result = baselines(self._train, symbols, held_out)
+        if not held_out or "target_left" not in held_out[0]:
+            return result
+        counts = NeighbourCounts(self._train, len(symbols.usable))
+        return result._replace(neighbours_N=target_losses(counts, held_out))
 
-    def held_out(self, *, whole: bool = False, equally_many: bool = False) -> Iterator[Arrays]:
+    def held_out(
+        self, *, whole: bool = False, equally_many: bool = False, names_neighbours: bool = False
+    ) -> Iterator[Arrays]:
         """Return an iterator over this worker's parts of the validation batches, or over the whole batches.
 
         Parts without `sample_ids` do not count.
@@ -70,7 +78,7 @@ class WindowSource(Source):
         config, objective = self._recipe.train, self._recipe.objective.for_validation()
         return validation_batches(
             self.validation,
-            collator=self._collator(objective, VALIDATION_SEED),
+            collator=self._collator(objective, VALIDATION_SEED, names_neighbours=names_neighbours),
             num_windows=config.validation_windows,
             batch=min(_MAX_BATCH, config.micro_batch or _MAX_BATCH),
             rank=0 if whole else self._rank,
@@ -78,9 +86,10 @@ class WindowSource(Source):
             together=equally_many,
         )
 
-    def _collator(self, objective: Objective, seed: int) -> Collator:
+    def _collator(self, objective: Objective, seed: int, *, names_neighbours: bool = False) -> Collator:
         collator = objective.collator(self.vocabulary, self._recipe.train.length, seed)
         if isinstance(collator, MaskingCollator):
+            collator.names_neighbours = names_neighbours
             collator.reads_ngrams = self._recipe.model.neighbours.name != "none"
         return collator
 

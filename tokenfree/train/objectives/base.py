@@ -127,6 +127,8 @@ class MaskingCollator(Collator):
 
     # Whether batches have features for `model.neighbours`.
     reads_ngrams = False
+    # Whether batches name the subwords beside their targets, if the objective can.
+    names_neighbours = False
 
     def __init__(self, config: Any, length: int, seed: int) -> None:
         self.length, self._config, self._seed = length, config, seed

@@ -12,11 +12,11 @@ import numpy as np
 from tokenfree.core.settings import NonNegative, Positive, settings
 from tokenfree.preprocess.features.vocabulary import Vocabulary
 from tokenfree.preprocess.text.specials import MASK
-from tokenfree.train.batches.base import Arrays, Collator, Rows, Symbols, target_kinds
+from tokenfree.train.batches.base import Arrays, Collator, Rows, Selection, Symbols, target_kinds
 from tokenfree.train.batches.characters import character_capacity, crop, frame, ragged_range
 from tokenfree.train.batches.next_sentence import PairCollator
 from tokenfree.train.batches.ngrams import path_targets, target_ngrams
-from tokenfree.train.batches.subwords import Pool, needed_pieces, subword_symbols
+from tokenfree.train.batches.subwords import HIDDEN, Pool, needed_pieces, neighbours_of, subword_symbols
 from tokenfree.train.model.encoder import ModelConfig
 from tokenfree.train.objectives.base import MaskingCollator, check_symbols
 from tokenfree.train.objectives.heads import MaskedHead, SubwordOutput
@@ -109,6 +109,8 @@ class CanineSCollator(MaskingCollator):
             **chosen.targets(positions, gold, target_kinds(masked, visible_ids == gold)),
             "num_characters": end - begin,
         }
+        if self.names_neighbours:
+            arrays |= _neighbours(ids, counts, chosen) | {"target_sizes": chosen.laid_out(size)}
         if not self.reads_ngrams:
             return arrays
         original, _ = frame(windows, begin, end, self.length)
@@ -126,3 +128,12 @@ class CanineSCollator(MaskingCollator):
         source = ragged_range(self._pool.first[new[has_replacement]], size[has_replacement])
         flat[ragged_range(first[has_replacement], size[has_replacement])] = self._pool.characters[source]
         return np.where(has_replacement, new, gold)
+
+
+def _neighbours(ids: np.ndarray, counts: np.ndarray, chosen: Selection) -> Arrays:
+    """Return the subwords on both sides of targets, `target_left` and `target_right` [b, P]."""
+    hidden = np.zeros(len(ids), dtype=bool)
+    hidden[chosen.items] = True
+    sides = neighbours_of(np.where(hidden, HIDDEN, ids), counts)
+    names = ("target_left", "target_right")
+    return {name: chosen.laid_out(side[chosen.items]) for name, side in zip(names, sides, strict=True)}

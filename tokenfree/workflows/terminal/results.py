@@ -128,8 +128,16 @@ def _compared(masked_only: float, result: "PretrainResult") -> str | None:
         line += f", {clue_loss:.3f} nats given {result.clue}"
     margin = min(unigram, clue_loss) - masked_only
     if margin > 0:
-        return f"{line}; the model is {margin:.3f} nats below"
+        return f"{line}; the model is {margin:.3f} nats below{_against_counts(masked_only, result)}"
     return f"{line}; the model is {-margin:.3f} nats above. It does not use context yet: train longer"
+
+
+def _against_counts(masked_only: float, result: "PretrainResult") -> str:
+    counts = result.baselines.get("masked_only_neighbours")
+    if counts is None:
+        return ""
+    side = "below" if masked_only < counts else "above"
+    return f". It is {abs(counts - masked_only):.3f} nats {side} the counts of both neighbours, {counts:.3f}"
 
 
 _METRICS = {
@@ -143,7 +151,9 @@ _METRICS = {
     "baseline_copied": "the same, visible targets copied, nats",
     "baseline_masked_only_unigram": "hidden: by frequency, nats",
     "baseline_masked_only_clue": "hidden: by frequency and length, nats",
+    "baseline_masked_only_neighbours": "hidden: counts of both neighbours, nats",
     "margin": "below the best baseline, nats",
+    "margin_neighbours": "below the counts of neighbours, nats",
     "probe_blank": "rise without the context, nats",
     "probe_other": "rise with another context, nats",
     "probe": "rise, the smaller of the two, nats",
