@@ -75,15 +75,9 @@ def test_context_features_see_the_visible_characters_around_a_run() -> None:
     assert features_of("a cat ##### on it", 6)[:8] == expected[:8] != features_of("a cot ##### on it", 6)[:8]
     # The whole run is skipped, and the place in it is a feature.
     other_place = features_of("the cat ##### on it", 10)
-    assert (
-        other_place[:2] == expected[:2]
-    )
-    assert (
-        other_place[3:] == expected[3:]
-    )
-    assert (
-        other_place[2] != expected[2]
-    )
+    assert other_place[:2] == expected[:2]
+    assert other_place[3:] == expected[3:]
+    assert other_place[2] != expected[2]
     # A visible character is a run of its own.
     assert features_of("the cat #a### on it", 9)[1] == features_of("the cat # on it", 8)[1] != expected[1]
     # Another line of the batch changes nothing.

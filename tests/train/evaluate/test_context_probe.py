@@ -80,6 +80,7 @@ def test_one_window_has_no_interval(corpus: str, make_recipe: MakeRecipe) -> Non
     assert baselines is not None
     assert set(context_probe(loop, baselines, score(loop))) == {
         "margin",
+        "margin_neighbours",
         "probe_blank",
         "probe_other",
         "probe",
