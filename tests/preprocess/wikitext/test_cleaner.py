@@ -39,8 +39,8 @@ ENGLISH = [
     ("a<table><tr><td>b</td></tr></table>c", "a\nc"),
     ("{{Infobox x\n| a = {{b|c}}\n| d = [[File:e.jpg]]\n}}\nText", "Text"),
     ("a{{navbox|b}}", "a"),
-    ("{{#if:x|y|z}}a", "a"),
-    ("a {{{1|b}}} c", "a c"),
+    ("{{#if:x|y|z}}a", "ya"),
+    ("a {{{1|b}}} c", "a b c"),
     # literal and entities
     ("<nowiki>[[a]] ''b'' {{c}}</nowiki>", "[[a]] ''b'' {{c}}"),
     ("a<nowiki/>b", "ab"),

@@ -1,39 +1,52 @@
 """Clean wikitext: all passes in order, and the one over links, `[[internal]]` and `[http://external labelled]`."""
 
 import re
+from collections.abc import Mapping
 from functools import lru_cache
+from urllib.parse import unquote
 
 from tokenfree.preprocess.records import Site
 from tokenfree.preprocess.wikitext import markup
-from tokenfree.preprocess.wikitext.template_rules import rules_for
-from tokenfree.preprocess.wikitext.templates import replace_templates
+from tokenfree.preprocess.wikitext.template_rules import guess, rules_for
+from tokenfree.preprocess.wikitext.templates import Definitions, Page, absolute
 
 
-def clean(wikitext: str, site: Site) -> str:
+def clean(wikitext: str, site: Site, *, title: str = "", templates: Mapping[str, str] | None = None) -> str:
     """Return the text of an article as readers see it: paragraphs, section titles and list items, one per line.
 
-    Tables, files, references, formulas and most templates are left out. White space inside lines is left for
-    `normalize` to tidy. Time and memory are linear in the length of any page.
+    Templates are expanded by `templates`, which maps full titles to wikitext; others by rules and a guess. Tables,
+    files, references, formulas and boxes are left out. White space inside lines is left for `normalize` to
+    tidy. Time and memory are linear in the length of any page and of what its templates give.
     """
+    return clean_page(wikitext, page_of(site, title, Definitions.of_titles(templates or {}, site)))
+
+
+def page_of(site: Site, title: str, definitions: Definitions) -> Page:
+    """Return a page for `clean_page`, which counts its calls of templates."""
+    return Page(site, title, definitions, rules_for(site.language), guess)
+
+
+def clean_page(wikitext: str, page: Page) -> str:
+    """Return the text of `page`, as `clean` does."""
     text = markup.strip_controls(wikitext)
     if "\r" in text:
         text = text.replace("\r\n", "\n").replace("\r", "\n")
-    text, stash = markup.set_aside(f"\n{text}\n") if "<" in text else (f"\n{text}\n", [])
+    text = f"\n{text}\n"
+    if "<" in text:
+        text = markup.set_aside(text)
     if "{{" in text:
-        text = replace_templates(text, rules_for(site.language))
-    if "{" in text or "}" in text:
-        text = text.replace("{{", "").replace("}}", "")
+        text = page.replace(text)
     text = markup.drop_tables(text)
-    if "-{" in text and site.language.partition("-")[0] in markup.CONVERTED:
+    if "{{" in text or "}}" in text:
+        text = _STRAY_BRACES.sub(_between, text)
+    if "-{" in text and page.site.language.partition("-")[0] in markup.CONVERTED:
         text = markup.choose_variant(text)
-    text = replace_links(text, hidden_prefixes(site))
-    text = markup.strip_tags(text)
+    text = replace_links(text, hidden_prefixes(page.site), page.title)
     text = markup.mark_titles(text)
+    text = markup.strip_tags(text)
     text = markup.strip_line_marks(text)
     text = markup.strip_quotes(text)
     text = markup.resolve_entities(text)
-    if stash:
-        text = markup.restore(text, stash)
     return markup.tidy(text)
 
 
@@ -100,55 +113,80 @@ _INTERNAL = re.compile(r"\[\[([^\[\]|\n]*)(?:\|([^\[\]]*(?:(?:\[(?!\[)|\](?!\]))
 # An address and the spaces behind it are taken whole: a label can hold the same characters, so that a matcher
 # free to give some of them back would try each place, in quadratic time, where the closing bracket is
 # missing.
-_ADDRESS = r"[^\s\[\]<>\"]*(?![^\s\[\]<>\"])[ \t\xa0]*(?![ \t\xa0])"
+_ADDRESS = r"(?:\[[0-9a-f:.]+\])?[^\s\[\]<>\"]*(?![^\s\[\]<>\"])[ \t\xa0]*(?![ \t\xa0])"
 _EXTERNAL = re.compile(
-    rf"\[(?:(?:https?|ftps?|mailto|news|ircs?|gopher|sip|tel|magnet):)(?://)?{_ADDRESS}"
-    r"([^\[\]\n]*(?:\[[^\[\]\n]*\][^\[\]\n]*){0,4})\]"
-    rf"|\[//(?=[^\s\[\]<>\"]){_ADDRESS}([^\[\]\n]*)\]",
+    rf"\[(?:(?:https?|ftps?|ircs?|gopher)://|(?:mailto|news|sip|tel|magnet):|//)(?=[^\s\]<>\"]){_ADDRESS}"
+    r"([^\[\]\n]*(?:\[[^\[\]\n]*){0,4})\]",
     re.IGNORECASE,
 )
 _EXTERNAL_START = re.compile(r"\[[/hHfmn]")  # on a page without any, links of rare schemes stay
+_ADDRESS_START = re.compile(r"(?:https?:|ftp:)?//", re.IGNORECASE)
 # A caption may hold links, a label may hold files: more levels than this are not found in articles.
 _MAX_DEPTH = 6
 
 
-def replace_links(text: str, hidden: frozenset[str]) -> str:
-    """Replace links by their labels, and links with a prefix in `hidden` by nothing.
+def replace_links(text: str, hidden: frozenset[str], title: str = "") -> str:
+    """Replace links by their labels, and links with a prefix in `hidden` by nothing, on the page `title`.
 
     Remove unmatched brackets.
     """
 
     def shown(match: re.Match[str]) -> str:
         target, label = match.groups()
-        if ":" in target:
+        if ":" in target or target.startswith("//"):
             return _shown_with_prefix(target, label, hidden)
         if label is None:
-            return target
+            return _shown_title(absolute(target, title) if target.startswith("../") else target)
         return label or _without_parenthesis(target)
 
     for _ in range(_MAX_DEPTH):
         text, count = _INTERNAL.subn(shown, text)
         if not count:
             break
-    text = text.replace("[[", "").replace("]]", "")
-    return (
-        _EXTERNAL.sub(lambda link: link[1] or link[2] or "", text) if _EXTERNAL_START.search(text) else text
-    )
+    if _EXTERNAL_START.search(text):
+        text = _EXTERNAL.sub(lambda link: link[1], text)
+    return _STRAY_BRACKETS.sub(_between, text) if "[[" in text or "]]" in text else text
+
+
+# Brackets that are none of a link are removed, and stay between words as a space.
+_STRAY_BRACES, _STRAY_BRACKETS = re.compile(r"\{\{+|\}\}+"), re.compile(r"\[\[+|\]\]+")
+
+
+def _between(match: re.Match[str]) -> str:
+    text, start, end = match.string, match.start(), match.end()
+    return " " if start and text[start - 1].isalnum() and text[end : end + 1].isalnum() else ""
 
 
 def _shown_with_prefix(target: str, label: str | None, hidden: frozenset[str]) -> str:
+    if _ADDRESS_START.match(target):
+        # One bracket too many around an external link.
+        return (target if label is None else f"{target}|{label}").partition(" ")[2]
     prefix, _, rest = target.partition(":")
     prefix = prefix.replace("_", " ").strip().lower()
     if prefix:
         if prefix in hidden:
-            return markup.GONE
+            # A thumbnail is a block of its own.
+            return " " + markup.GONE if label and "thumb" in label[:100] else markup.GONE
         if target.rstrip().lower().endswith(MEDIA_EXTENSIONS) and prefix != "media":
             return markup.GONE
         if label is None:
-            return target
+            return _shown_title(target)
         return label or _without_parenthesis(rest)
     # [[:Category:Name]] shows its target; [[:fr:Name|]] its last part.
     return label or (target[1:] if label is None else rest.rpartition(":")[2])
+
+
+_APOSTROPHES = re.compile(r"(?<=\w)''(?=\w)")
+_ENCODED = re.compile(r"%[0-9A-Fa-f]{2}")
+_NO_TITLE = re.compile(r"%[0-9A-Fa-f]{2}|^[^#]*[<>\[\]{}|]")
+
+
+def _shown_title(title: str) -> str:
+    """Return a title as a link without a label shows it: apostrophes are none of bold or italic."""
+    if "%" in title and _ENCODED.search(title):
+        decoded = unquote(title, errors="ignore")
+        title = title if _NO_TITLE.search(decoded) else decoded
+    return _APOSTROPHES.sub("&#39;&#39;", title) if "''" in title else title
 
 
 def _without_parenthesis(title: str) -> str:

@@ -1,17 +1,14 @@
 """Wikitext markup except templates and links: comments, tags, tables, inline marks, variants, tidying."""
 
 import re
+from bisect import bisect_right
+from collections.abc import Sequence
 from html.entities import html5
 
-STASH = "\x02"  # STASH digits STASH: literal text set aside (nowiki, pre)
-# A pipe written as {{!}}: not a separator of template arguments.
-PIPE = "\x03"
 HEADING = "\x04"  # at the start of a line, before the level digit of a section title
 # Something was dropped here; the tidy pass looks only around these.
 GONE = "\x05"
 PHONETIC = "\x07"  # around a transcription: dropped from brackets, kept in running text
-# An equals sign written as {{=}}: not the mark of a named argument.
-EQUALS = "\x06"
 
 _CONTROLS = "".join(map(chr, (*range(9), 11, 12, *range(14, 32), 127)))
 _CONTROL_RUN = re.compile(f"[{_CONTROLS}]+")
@@ -26,7 +23,7 @@ def strip_controls(text: str) -> str:
     return _CONTROL_RUN.sub("", text) if any(control in text for control in _CONTROLS) else text
 
 
-_TAG = re.compile(r"</?([A-Za-z][A-Za-z0-9]{0,14})(?![A-Za-z0-9])[^<>]*>")
+_TAG = re.compile(r"</?([A-Za-z][A-Za-z0-9]{0,14})(?=[\s/>])[^<>]*>")
 _BREAKING = (
     "br p div li ul ol dl dd dt blockquote center h1 h2 h3 h4 h5 h6 hr tr table tbody caption poem pre"
 )
@@ -34,7 +31,7 @@ _PLAIN = """
 small big b i u s em strong sup sub span font code tt kbd samp var del ins strike abbr cite dfn bdi bdo q mark
 ruby rb rp rt rtc wbr a td th thead time data noinclude onlyinclude includeonly nowiki ref
 references section tvar translate
-languages nobr label input img math gallery templatestyles score timeline source syntaxhighlight chem ce
+languages nobr label input img link meta html math gallery templatestyles score timeline source syntaxhighlight chem ce
 """
 _TAG_TEXT: dict[str, str] = {**dict.fromkeys(_PLAIN.split(), ""), **dict.fromkeys(_BREAKING.split(), "\n")}
 
@@ -42,10 +39,16 @@ _TITLE = re.compile(r"\n=[^\n]*")
 _LIST = re.compile(r"\n[*#:;][*#:; \t]*")
 _GONE_BEFORE_MARK = re.compile(r"\n[ \t]*\x05[\x05 \t]*(?=[*#:;=|])")
 _RULE = re.compile(r"\n-----*")
-_SWITCH = re.compile(r"__(?:[^\W\d_]|_(?!_)){3,40}__")
+_SWITCH = re.compile(r"__((?:[^\s_<>|=&;]|_(?!_)){3,40})__")
+_SWITCH_NAMES = """
+toc notoc forcetoc noeditsection nogallery notitleconvert notc nocontentconvert nocc index noindex hiddencat
+newsectionlink nonewsectionlink staticredirect
+"""
+_ENGLISH_SWITCHES = frozenset(_SWITCH_NAMES.split())
+_LATIN = re.compile("[a-z]")
 _QUOTES = re.compile("''+")
-_ELISION = re.compile(r"'''(?=[^\W_])(?<=\w''')(?!')")
-_ENTITY = re.compile(r"&(?:#([0-9]{1,7})|#[xX]([0-9A-Fa-f]{1,6})|([A-Za-z][A-Za-z0-9]{1,31}));")
+_ENTITY = re.compile(r"&(?:#0*([0-9]{1,7})|#[xX]0*([0-9A-Fa-f]{1,6})|([A-Za-z][A-Za-z0-9]{1,31}|רלמ|رلم));")
+_HTML_TITLE = re.compile(r"<h([1-6])\b[^<>]*>(.*?)</h\1\s*>", re.IGNORECASE)
 
 
 def strip_tags(text: str) -> str:
@@ -57,25 +60,40 @@ def strip_quotes(text: str) -> str:
     """Remove the apostrophes of bold and italic, but not those of words: l'''Aida'' is l'Aida, as in MediaWiki."""
     if "''" not in text:
         return text
-    if _ELISION.search(text):
-        text = _fix_elisions(text)
-    return _QUOTES.sub(lambda match: "'" if len(match[0]) % 5 in (1, 4) else "", text)
-
-
-def _fix_elisions(text: str) -> str:
-    """Read one apostrophe of three as a letter on a line with unbalanced bold and italic, as MediaWiki does."""
     lines = text.split("\n")
     for number, line in enumerate(lines):
-        mark = _ELISION.search(line) if "'''" in line else None
-        if mark is None:
-            continue
-        bare = line.replace("'''''", "")
-        bold = bare.count("'''")
-        if bold % 2 and bare.replace("'''", "").count("''") % 2:
-            lines[number] = f"{line[: mark.start()]}\u2019{line[mark.start() + 1 :]}".replace(
-                "\u2019''", "'", 1
-            )
+        if "''" in line:
+            lines[number] = _without_quotes(line)
     return "\n".join(lines)
+
+
+def _without_quotes(line: str) -> str:
+    widths = [len(mark) for mark in _QUOTES.findall(line)]
+    bold = sum(width > 2 for width in widths)
+    italic = sum(width == 2 or width > 4 for width in widths)
+    letter = _apostrophe(line) if bold % 2 and italic % 2 else -1
+    if letter >= 0:
+        return _without_marks(line[:letter]) + "'" + _without_marks(line[letter + 1 :])
+    return _without_marks(line)
+
+
+def _without_marks(line: str) -> str:
+    return _QUOTES.sub(lambda mark: "'" * (1 if len(mark[0]) == 4 else max(0, len(mark[0]) - 5)), line)
+
+
+def _apostrophe(line: str) -> int:
+    """Return where the first apostrophe of a bold mark is a letter, on a line with unbalanced bold and italic."""
+    candidates: dict[int, int] = {}
+    for mark in _QUOTES.finditer(line):
+        if len(mark[0]) in (3, 4):
+            start = mark.end() - 3
+            before = line[max(0, start - 2) : start]
+            # After a word of a single letter, else of several, else after a space.
+            rank = 2 if before[-1:] == " " else 0 if before[:1] == " " and len(before) == 2 else 1
+            candidates.setdefault(rank, start)
+            if not rank:
+                break
+    return candidates[min(candidates)] if candidates else -1
 
 
 def mark_titles(text: str) -> str:
@@ -85,6 +103,8 @@ def mark_titles(text: str) -> str:
     """
     if "\n" + GONE in text:
         text = _GONE_BEFORE_MARK.sub("\n", text)
+    if "<h" in text or "<H" in text:
+        text = _HTML_TITLE.sub(rf"\n{HEADING}\1\2\n", text)
     return _TITLE.sub(_title, text) if "\n=" in text else text
 
 
@@ -94,7 +114,11 @@ def _title(match: re.Match[str]) -> str:
         return match[0]
     title = line.strip("=")
     level = min(6, (len(line) - len(title)) // 2) or 1
-    return f"\n{HEADING}{level}{title.strip()}"
+    return f"\n{HEADING}{level}{_TAG.sub(_kept_tag, title).strip()}\n"
+
+
+def _kept_tag(match: re.Match[str]) -> str:
+    return "" if match[1].lower() in _TAG_TEXT else match[0]
 
 
 def strip_line_marks(text: str) -> str:
@@ -102,11 +126,12 @@ def strip_line_marks(text: str) -> str:
     text = _LIST.sub("\n", text)
     if "\n----" in text:
         text = _RULE.sub("\n", text)
-    return (
-        _SWITCH.sub(lambda match: "" if match[0] == match[0].upper() else match[0], text)
-        if "__" in text
-        else text
-    )
+    return _SWITCH.sub(_kept_switch, text) if "__" in text else text
+
+
+def _kept_switch(match: re.Match[str]) -> str:
+    is_switch = not _LATIN.search(match[1]) or match[1].lower() in _ENGLISH_SWITCHES
+    return "" if is_switch else match[0]
 
 
 def resolve_entities(text: str) -> str:
@@ -117,7 +142,7 @@ def resolve_entities(text: str) -> str:
 def _character(match: re.Match[str]) -> str:
     decimal, hexadecimal, name = match.groups()
     if name:
-        return html5.get(name + ";", match[0])
+        return html5.get(name + ";") or (match[0] if name.isascii() else "\u200f")
     code = int(decimal) if decimal else int(hexadecimal, 16)
     return chr(code) if is_valid(code) else match[0]
 
@@ -133,34 +158,48 @@ def is_valid(code: int) -> bool:
     )
 
 
-_REFERENCE = re.compile(rf"{STASH}([0-9]+){STASH}")
-
-
-def restore(text: str, stash: list[str]) -> str:
-    """Replace each mark of the stash by its literal text, with entities resolved."""
-    return _REFERENCE.sub(lambda match: resolve_entities(stash[int(match[1])]), text)
-
-
 _DROPPED = """
 ref references gallery math chem ce timeline score source syntaxhighlight hiero graph imagemap mapframe maplink
 inputbox categorytree templatedata templatestyles includeonly indicator style script section charinsert rss quiz
 dynamicpagelist phonos listing ordertable
 """
-_LITERAL = ("nowiki", "pre")
+LITERAL = ("nowiki", "pre")
+_INCLUSION = ("noinclude", "includeonly")
 
-# The attributes stop at the next "<", so an unclosed tag is read only once.
+# The attributes hold one "<" at most, so an unclosed tag is read only twice.
 _OPENING = re.compile(
-    rf"<(?:!--|({'|'.join((*_DROPPED.split(), *_LITERAL))})(?![\w-])([^<>]*)>)", re.IGNORECASE
+    rf"<(?:!--|({'|'.join((*_DROPPED.split(), *LITERAL, *_INCLUSION))})(?![\w-])([^<>]*(?:<[^<>!]*)?)>)",
+    re.IGNORECASE,
 )
 _CLOSING = {
     name: re.compile("</" + "".join(f"[{letter}{letter.upper()}]" for letter in name) + r"\s*>")
-    for name in (*_DROPPED.split(), *_LITERAL)
+    for name in (*_DROPPED.split(), *LITERAL, *_INCLUSION)
 }
+_ONLY = re.compile(r"<onlyinclude\s*>(.*?)(?:</onlyinclude\s*>|\Z)", re.IGNORECASE | re.DOTALL)
+_INCLUSION_TAG = re.compile(r"</?(?:noinclude|includeonly|onlyinclude)\s*/?>", re.IGNORECASE)
+_MARKS = re.compile(r"&[#\w]{1,32};|[\[\]{}|=*#:;'<>_~!\n-]")
+_NOWIKI = re.compile(r"<nowiki\s*>(.*?)</nowiki\s*>", re.IGNORECASE | re.DOTALL)
 
 
-def set_aside(text: str) -> tuple[str, list[str]]:
-    """Return the text without comments and dropped extension tags, and the literal texts of its STASH marks."""
-    stash: list[str] = []
+def escape(text: str) -> str:
+    """Return text in which no character is markup: nowiki and pre show it as it is, with its entities."""
+    return _MARKS.sub(lambda match: match[0] if len(match[0]) > 1 else f"&#{ord(match[0])};", text)
+
+
+def literal(name: str, content: str) -> str:
+    """Return what <nowiki> or <pre> shows."""
+    if name == "pre":
+        content = _NOWIKI.sub(r"\1", content) if "</" in content else content
+        return f"\n{escape(content)}\n"
+    return escape(content.replace("\n", " ")) or GONE
+
+
+def set_aside(text: str, *, transcluded: bool = False) -> str:
+    """Return the text without comments and dropped extension tags, and with literal text escaped.
+
+    What only an included template shows is dropped from a page, and the rest from one that is `transcluded`.
+    """
+    left_out = "noinclude" if transcluded else "includeonly"
     pieces: list[str] = []
     # Names without a further closing tag: the pass stays linear.
     unclosed: set[str] = set()
@@ -177,18 +216,28 @@ def set_aside(text: str) -> tuple[str, list[str]]:
             _join_around_comment(pieces, text, position)
         else:
             name = name.lower()
-            content_end, position = _content(text, name, opening, unclosed)
-            if name in _LITERAL:
-                pieces.append(f"{STASH}{len(stash)}{STASH}")
-                content = text[end:content_end]
-                stash.append(f"\n{content}\n" if name == "pre" else content)
-            elif start and text[start - 1] in BEFORE_GONE:
+            if name in _INCLUSION and name != left_out:
+                content_end = position = end
+            else:
+                content_end, position = _content(text, name, opening, unclosed)
+            if name in LITERAL:
+                pieces.append(literal(name, text[end:content_end]))
+            elif name == left_out:
+                position = (
+                    len(text) if content_end == end == position and opening[2][-1:] != "/" else position
+                )
+            elif start and text[start - 1] in BEFORE_GONE and name not in _INCLUSION:
                 pieces.append(GONE)
         opening = _OPENING.search(text, position)
-    if not position:
-        return text, stash
-    pieces.append(text[position:])
-    return "".join(pieces), stash
+    if position:
+        pieces.append(text[position:])
+        text = "".join(pieces)
+    return _INCLUSION_TAG.sub("", text) if "include" in text or "INCLUDE" in text else text
+
+
+def included_part(text: str) -> str:
+    """Return what <onlyinclude> encloses in a template, or all of it."""
+    return "".join(_ONLY.findall(text)) if "<onlyinclude" in text.lower() else text
 
 
 def _content(text: str, name: str, opening: re.Match[str], unclosed: set[str]) -> tuple[int, int]:
@@ -219,20 +268,41 @@ _EDGES = (
     re.compile(r"\n(?:[ \t:*#;\x05]*\{\||[ \t\x05]*\|\})"),
     re.compile(r"<(?:table\b|/table\s*>)", re.IGNORECASE),
 )
+_TABLE_MARKS = ("{{", "{|", "\n|-", "\n|}", "<table", "<TABLE")
 _RESIDUE = re.compile(r"\n[ \t:*#;\x05]*(?:\{\||\|)[^\n]*")
+_OPEN_RESIDUE = re.compile(r"\n[ \t:*#;\x05]*(?:\{\||\||!)[^\n]*")  # of a table without an end
 
 
 def drop_tables(text: str) -> str:
     """Remove tables at any depth. Of an unclosed table, only the lines in table markup are removed."""
-    if "{|" in text or "<table" in text:
-        text = _drop_closed(text)
-    return _RESIDUE.sub("", text)
+    # Without any of these marks, a line that begins with a bar is text.
+    if not any(mark in text for mark in _TABLE_MARKS):
+        return text
+    text = drop_closed_tables(text)
+    return (_OPEN_RESIDUE if "\n{|" in text else _RESIDUE).sub("", text)
 
 
-def _drop_closed(text: str) -> str:
+def drop_closed_tables(text: str) -> str:
+    """Remove tables at any depth that have an end."""
+    pieces: list[str] = []
+    position = 0
+    for start, end in reversed(table_spans(text)):
+        pieces += (text[position:start], "\n" + GONE)
+        position = end
+    return "".join((*pieces, text[position:])) if pieces else text
+
+
+def table_spans(text: str, calls: Sequence[tuple[int, int]] = ()) -> list[tuple[int, int]]:
+    """Return where the outermost closed tables are, the last one first. Marks inside `calls` are none of tables."""
+    if "{|" not in text and "<table" not in text:
+        return []
+    starts = [start for start, _ in calls]
     opened: list[int] = []
     done: list[tuple[int, int]] = []
     for edge in sorted((edge for edges in _EDGES for edge in edges.finditer(text)), key=re.Match.start):
+        before = bisect_right(starts, edge.start())
+        if (before and calls[before - 1][1] > edge.start()) or edge.end() in starts[before : before + 1]:
+            continue
         if edge[0][-1] == "|" or edge[0][1] in "tT":
             opened.append(edge.start())
         elif opened:
@@ -240,13 +310,65 @@ def _drop_closed(text: str) -> str:
             while done and done[-1][0] > start:
                 done.pop()
             done.append((start, edge.end()))
+    return done[::-1]
+
+
+# What TextExtracts, the extension that gives the plain text of articles, leaves out by default. A `div` is
+# kept if it only sets text apart; one with a name, a role or an appearance is a box or a note.
+_HIDDEN_TAGS = frozenset(("table", "script", "input", "style"))
+_CLASSES = """
+mw-editsection reference references error nomobile noprint noexcerpt sortkey metadata navbox infobox hatnote
+"""
+_HIDDEN_CLASSES = frozenset(_CLASSES.split())
+_ATTRIBUTE = re.compile(r"([a-z-]+)\s*=\s*(?:\"([^\"]*)\"|'([^']*)'|([^\s\"'>]+))", re.IGNORECASE)
+_BOX_STYLE = re.compile(
+    r"float\s*:\s*(?!none)|border(?!-)|background|display\s*:\s*none|position\s*:\s*(?:abs|fix)|clear\s*:"
+)
+_ELEMENT = re.compile(r"<(/?)([a-z][a-z0-9]*)\b([^<>]*?)(/?)>", re.IGNORECASE)
+
+
+def drop_hidden(text: str) -> str:
+    """Return what a template expands to without the elements that are no running text."""
+    text = set_aside(text)
+    tags = list(_ELEMENT.finditer(text))
     pieces: list[str] = []
-    position = 0
-    for start, end in done:
-        pieces += (text[position:start], "\n" + GONE)
-        position = end
-    pieces.append(text[position:])
-    return "".join(pieces)
+    position = index = 0
+    while index < len(tags):
+        tag = tags[index]
+        index += 1
+        if tag[1] or tag[4] or not _is_hidden(tag[2].lower(), tag[3]):
+            continue
+        depth, name = 1, tag[2].lower()
+        for later in range(index, len(tags)):
+            other = tags[later]
+            if other[2].lower() == name and not other[4]:
+                depth += -1 if other[1] else 1
+                if not depth:
+                    before = text[position : tag.start()]
+                    pieces += (before, GONE if before[-1:] in BEFORE_GONE or not before else "")
+                    position, index = other.end(), later + 1
+                    break
+    return "".join((*pieces, text[position:]))
+
+
+def _is_hidden(name: str, attributes: str) -> bool:
+    if name in _HIDDEN_TAGS:
+        return True
+    if "=" not in attributes:
+        return False
+    values = {
+        match[1].lower(): match[2] or match[3] or match[4] or "" for match in _ATTRIBUTE.finditer(attributes)
+    }
+    classes, style = values.get("class", "").lower(), values.get("style", "").lower()
+    if not _HIDDEN_CLASSES.isdisjoint(classes.split()):
+        return True
+    if name == "ul" and "gallery" in classes:
+        return True
+    if "none" in style and re.search(r"display\s*:\s*none", style):
+        return True
+    if name != "div":
+        return False
+    return "id" in values or "role" in values or bool(style and _BOX_STYLE.search(style))
 
 
 _JUNK = " \t\xa0\u3000\u2009\u202f,;:،؛、，；：/|·•–—-=~" + GONE

@@ -1,11 +1,12 @@
 """Rules for templates that show text, by their English and local names. All other templates are dropped."""
 
+import re
 from collections.abc import Callable, Iterator
 from functools import lru_cache, partial
 
 from tokenfree.preprocess.wikitext import template_values as show
-from tokenfree.preprocess.wikitext.markup import EQUALS, PHONETIC, PIPE
-from tokenfree.preprocess.wikitext.templates import Lookup, Rule, get
+from tokenfree.preprocess.wikitext.markup import PHONETIC
+from tokenfree.preprocess.wikitext.templates import Lookup, Rule, get, positional
 
 _CENTURIES = "II III IV V VI VII VIII IX X XI XII XIII XIV XV XVI XVII XVIII XIX XX XXI"
 
@@ -260,11 +261,11 @@ _COMMON: list[tuple[Rule, str]] = [
         """,
     ),
     (show.constant(" · "), "·|middot|dot|dotsep|•|bull|bullet|*|.|,|bold middot"),
-    (show.constant(PIPE), "!|pipe"),
-    (show.constant(PIPE + PIPE), "!!"),
-    (show.constant(f"{{{PIPE}"), "(!"),
-    (show.constant(f"\n{PIPE}}}\n"), "!)|end|s-end"),
-    (show.constant(EQUALS), "="),
+    (show.constant("|"), "!|pipe"),
+    (show.constant("||"), "!!"),
+    (show.constant("{|"), "(!"),
+    (show.constant("\n|}\n"), "!)|end|s-end"),
+    (show.constant("="), "="),
     (show.constant("["), "!(|lsqb|lbracket"),
     (show.constant("]"), ")!|rsqb|rbracket"),
     (show.constant("†"), "dagger|†"),
@@ -282,6 +283,13 @@ _COMMON: list[tuple[Rule, str]] = [
     (show.constant("H"), "hydrogen"),
     (show.constant("N"), "nitrogen"),
     (show.constant("O"), "oxygen"),
+    (
+        show.constant(""),
+        """
+        anchor|audio|sfn|sfnp|sfnm|efn|refn|r|rp|note|ref|coord|respell|ipac-en|audio-ipa|pron-en|dead link|cite web
+        cite book|cite news|cite journal|citation|isbn needed|clear|main|see also|further|details|portal|commons
+        """,
+    ),
     (show.constant("→"), "rarr|arrow"),
     (show.constant("¢"), "cent"),
     (show.constant("a.k.a."), "aka|a.k.a."),
@@ -363,12 +371,33 @@ def rules_for(language: str) -> Lookup:
             table[name] = partial(function, language=base)
     for rule, names in LOCAL.get(base, ()):
         table.update(dict.fromkeys(_entries(names), rule))
-    shows_text = show.named("1", "text")
+    shows_text, shows_nothing = show.named("1", "text"), show.constant("")
 
     def lookup(name: str) -> Rule | None:
         rule = table.get(name)
-        if rule is None and "-" in name and name[: name.index("-") + 1] in _PREFIXES:
-            return shows_text
+        if rule is None and "-" in name:
+            prefix = name[: name.index("-") + 1]
+            return shows_text if prefix in _PREFIXES else shows_nothing if prefix == "ipa-" else None
         return rule
 
     return lookup
+
+
+_LANGUAGE_CODE = re.compile(r"[a-z]{2,3}(?:-[A-Za-z]{2,8})?")
+_NO_TEXT = re.compile(r"https?://|.*\.(?:jpe?g|png|svg|gif)\b|\d*px$", re.IGNORECASE)
+# A unit after a number, or the ending of an ordinal.
+_AFTER_NUMBER = re.compile(r"(?:\d[ \xa0]?|\b[IVXLCDM]+)$")
+# Where a sentence goes on: notes and references follow the word or the mark that they are about.
+_AT_WORD = re.compile(r"(?:^|[\s(（\[«“„‘\"\u3000-\u9fff\uac00-\ud7a3—–-]|\w['’])'*$")
+
+
+def guess(name: str, arguments: dict[str, str], before: str) -> str:
+    """Return what an unknown template in running text most likely shows, after the text `before` it."""
+    values = positional(arguments)
+    if not values:
+        return name if not arguments and _AFTER_NUMBER.search(before) else ""
+    if not _AT_WORD.search(before):
+        return ""
+    if len(values) > 1 and _LANGUAGE_CODE.fullmatch(values[0]):
+        values = values[1:]
+    return "" if _NO_TEXT.match(values[0]) else values[0]

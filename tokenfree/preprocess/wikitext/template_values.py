@@ -3,26 +3,12 @@
 import re
 
 from tokenfree.preprocess.wikitext.markup import GONE
+from tokenfree.preprocess.wikitext.parser_functions import MONTHS, grouped
 from tokenfree.preprocess.wikitext.templates import Rule, get, positional
-
-_MONTHS = {
-    "en": "January February March April May June July August September October November December",
-    "uk": "січня лютого березня квітня травня червня липня серпня вересня жовтня листопада грудня",
-    "ru": "января февраля марта апреля мая июня июля августа сентября октября ноября декабря",
-    "be": "студзеня лютага сакавіка красавіка мая чэрвеня ліпеня жніўня верасня кастрычніка лістапада снежня",
-    "fr": "janvier février mars avril mai juin juillet août septembre octobre novembre décembre",
-    "de": "Januar Februar März April Mai Juni Juli August September Oktober November Dezember",
-    "pl": "stycznia lutego marca kwietnia maja czerwca lipca sierpnia września października listopada grudnia",
-    "es": "enero febrero marzo abril mayo junio julio agosto septiembre octubre noviembre diciembre",
-    "pt": "janeiro fevereiro março abril maio junho julho agosto setembro outubro novembro dezembro",
-    "it": "gennaio febbraio marzo aprile maggio giugno luglio agosto settembre ottobre novembre dicembre",
-    "nl": "januari februari maart april mei juni juli augustus september oktober november december",
-    "bn": "জানুয়ারি ফেব্রুয়ারি মার্চ এপ্রিল মে জুন জুলাই আগস্ট সেপ্টেম্বর অক্টোবর নভেম্বর ডিসেম্বর",
-}
 
 
 def _month(number: str, language: str) -> str:
-    names = _MONTHS.get(language, _MONTHS["en"]).split()
+    names = MONTHS.get(language, MONTHS["en"]).split()
     return (
         names[int(number) - 1]
         if number.isascii() and number.isdigit() and 1 <= int(number[:3]) <= 12
@@ -32,7 +18,7 @@ def _month(number: str, language: str) -> str:
 
 def _number_of(month: str) -> str:
     """Return the number of a month with an English name, which translation tools put into templates."""
-    names = _MONTHS["en"].split()
+    names = MONTHS["en"].split()
     return str(names.index(month) + 1) if month in names else month
 
 
@@ -138,65 +124,7 @@ def century(arguments: dict[str, str], words: str, suffix: str = "") -> str:
     return f"{numeral}{suffix} {words}" if suffix else f"{words} {numeral}"
 
 
-_NUMBER = re.compile(r"([-−+]?)([0-9]+)(\.[0-9]+)?")
 _LINK = re.compile(r"\[\[(?:[^\[\]|]*\|)?([^\[\]|]*)\]\]")
-
-# Separators of thousands and decimals, and the fewest digits that are grouped (MediaWiki's Messages*.php).
-_DOT = (".", ",", 4)
-_SPACE = ("\xa0", ",", 4)
-_SEPARATORS = {
-    **dict.fromkeys(
-        (
-            "de",
-            "nl",
-            "id",
-            "tr",
-            "da",
-            "ro",
-            "hr",
-            "sl",
-            "el",
-            "is",
-            "gl",
-            "az",
-            "vi",
-            "mk",
-            "sr",
-            "bs",
-            "sh",
-            "eu",
-        ),
-        _DOT,
-    ),
-    **dict.fromkeys(("es", "pt", "it", "ca"), (".", ",", 5)),
-    **dict.fromkeys(
-        (
-            "uk",
-            "ru",
-            "be",
-            "sv",
-            "fi",
-            "no",
-            "nn",
-            "cs",
-            "sk",
-            "lt",
-            "lv",
-            "et",
-            "kk",
-            "ky",
-            "ltg",
-            "hy",
-            "ka",
-            "ba",
-        ),
-        _SPACE,
-    ),
-    **dict.fromkeys(("pl", "bg", "hu"), ("\xa0", ",", 5)),
-    "fr": ("\u202f", ",", 4),
-}
-_BENGALI_DIGITS = str.maketrans("0123456789", "০১২৩৪৫৬৭৮৯")
-
 
 _RANGES = {
     "-": "–", "–": "–", "—": "–", "to": " to ", "to(-)": " to ", "and": " and ", "or": " or ", "by": " by ",
@@ -233,28 +161,6 @@ _TO = {
 _COMPOUND = frozenset((("ft", "in"), ("lb", "oz"), ("st", "lb"), ("mi", "yd"), ("yd", "ft"), ("mi", "ch")))
 
 
-def grouped(number: str, language: str) -> str:
-    """Return a plain number ("1234567.8") as the wiki's language writes it, and anything else as it is."""
-    match = _NUMBER.fullmatch(number) if len(number) < 40 else None
-    if match is None:
-        return number
-    sign, whole, fraction = match[1], match[2], match[3] or ""
-    thousands, decimal, fewest = _SEPARATORS.get(language, (",", ".", 4))
-    if len(whole) >= fewest:
-        whole = _lakhs(whole) if language in ("bn", "hi") else f"{int(whole):,}".replace(",", thousands)
-    text = sign + whole + fraction.replace(".", decimal)
-    return text.translate(_BENGALI_DIGITS) if language == "bn" else text
-
-
-def _lakhs(digits: str) -> str:
-    """Indian grouping: the last three digits, then pairs."""
-    head, tail = digits[:-3], digits[-3:]
-    first = len(head) % 2
-    pairs = [head[:first]] if first else []
-    pairs += [head[i : i + 2] for i in range(first, len(head), 2)]
-    return ",".join([*pairs, tail])
-
-
 def format_number(arguments: dict[str, str], language: str) -> str:
     """formatnum and its likes: `{{formatnum:1000}}`, `{{nts|1000}}`."""
     value = get(arguments, "1", GONE).replace(GONE, "")
@@ -280,7 +186,11 @@ def convert(arguments: dict[str, str], language: str) -> str:
     unit = values[position + 1]
     text = _with_unit(text, unit, adjective=arguments.get("adj", "").strip() == "on")
     following = values[position + 2 : position + 4]
-    if len(following) == 2 and _NUMBER.fullmatch(following[0]) and (unit, following[1]) in _COMPOUND:
+    if (
+        len(following) == 2
+        and following[0].replace(".", "", 1).isdecimal()
+        and (unit, following[1]) in _COMPOUND
+    ):
         text += f" {following[0]} {following[1]}"
     return text
 

@@ -1,26 +1,52 @@
-"""Replace templates and parser functions, whose braces are matched with one stack over the page."""
+"""Expand templates by the definitions of their wiki; without one, by a rule or by a guess from the call.
+
+Braces are matched with one stack over the text. Definitions are compiled once and kept, so a call costs what
+it shows. Work is bounded by counting, not by time: the same page gives the same text on every machine.
+"""
 
 import re
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Mapping
+from typing import NamedTuple, TypeAlias
 
-from tokenfree.preprocess.wikitext.markup import BEFORE_GONE, EQUALS, GONE, PIPE
+from tokenfree.preprocess.records import Site
+from tokenfree.preprocess.wikitext.markup import (
+    BEFORE_GONE,
+    GONE,
+    drop_closed_tables,
+    drop_hidden,
+    included_part,
+    resolve_entities,
+    set_aside,
+    table_spans,
+)
+from tokenfree.preprocess.wikitext.parser_functions import (
+    CONTROL,
+    FUNCTIONS,
+    VARIABLES,
+    Function,
+    NeedsLuaError,
+    error,
+)
 
-_PIPE_OR_LINK = re.compile(r"\[\[|\]\]|\|")
+# Names of calls by what became of them: `definition`, `rule`, `fallback`, `dropped`, `limit`.
+Rule = Callable[[dict[str, str]], str]
+Lookup = Callable[[str], "Rule | None"]
+# A matched pair of braces: first character, first character after it, number of braces on a side, pairs
+# inside it.
+Node = tuple[int, int, int, "list[Node]"]
 
+# MediaWiki's own limits: templates in templates, characters that templates and their arguments give, and
+# nodes of a page. The depth of calls of any kind bounds the stack of this process.
+MAX_TEMPLATES = 40
+MAX_DEPTH = 100
+MAX_EXPANDED = 2 << 20
+MAX_NODES = 100_000
+MAX_CACHED_CHARACTERS = 8 << 20  # of definitions, in each process
 
-def parse(body: str) -> dict[str, str]:
-    """`|a|name=b|c` to {"1": "a", "name": "b", "2": "c"}, names in lower case; the first pipe is the start."""
-    arguments: dict[str, str] = {}
-    position = 0
-    for part in _split(body)[1:]:
-        name, equals, value = part.partition("=")
-        # An equals sign in a URL or an HTML attribute does not make a named argument.
-        if equals and len(name) < 60 and not any(mark in name for mark in "[<&/"):
-            arguments[name.strip().lower()] = value.strip()
-        else:
-            position += 1
-            arguments[str(position)] = part
-    return arguments
+# Two patterns, because `re` searches for a literal several times as fast as for one of two.
+_BRACES = (re.compile(r"\{\{+"), re.compile(r"\}\}+"))
+_NO_CHILDREN: list[Node] = []
 
 
 def positional(arguments: dict[str, str]) -> list[str]:
@@ -40,54 +66,7 @@ def get(arguments: dict[str, str], *names: str) -> str:
     return ""
 
 
-def _split(body: str) -> list[str]:
-    """Split at the pipes that are not inside a link."""
-    if "[[" not in body:
-        return body.split("|")
-    parts: list[str] = []
-    depth = 0
-    start = 0
-    for token in _PIPE_OR_LINK.finditer(body):
-        kind = token[0]
-        if kind == "[[":
-            depth += 1
-        elif kind == "]]":
-            depth = max(0, depth - 1)
-        elif not depth:
-            parts.append(body[start : token.start()])
-            start = token.end()
-    parts.append(body[start:])
-    return parts
-
-
-Rule = Callable[[dict[str, str]], str]
-Lookup = Callable[[str], "Rule | None"]
-# A matched pair of braces: first character, first character after it, number of braces on a side, pairs
-# inside it.
-Node = tuple[int, int, int, "list[Node]"]
-
-# MediaWiki's own limit on nesting. It also bounds the work: kept text is copied once per level.
-MAX_DEPTH = 40
-
-# Two patterns, because `re` searches for a literal several times as fast as for one of two.
-_BRACES = (re.compile(r"\{\{+"), re.compile(r"\}\}+"))
-_NAME_END = re.compile(r"[|\n<\x05]")
-_NO_CHILDREN: list[Node] = []
-
-
-def replace_templates(text: str, lookup: Lookup) -> str:
-    """Drop or replace every template. `lookup` returns the rule for a name in lower case, or None to drop it."""
-    nodes = _match(text)
-    if nodes:
-        text = _splice(text, 0, len(text), nodes, lookup, 0)
-    if EQUALS in text:
-        text = text.replace(EQUALS, "=")
-    if PIPE in text:
-        text = text.replace(PIPE, "|")
-    return text
-
-
-def _match(text: str) -> list[Node]:
+def match_braces(text: str) -> list[Node]:
     """Return the outermost matched pairs in order, each with those inside it.
 
     Unmatched braces are in none.
@@ -119,49 +98,485 @@ def _match(text: str) -> list[Node]:
     return done
 
 
-def _splice(text: str, start: int, end: int, nodes: list[Node], lookup: Lookup, depth: int) -> str:
-    pieces: list[str] = []
-    for node in nodes:
-        pieces.append(text[start : node[0]])
-        expansion = _expand(text, node, lookup, depth)
-        if expansion:
-            pieces.append(expansion)
-        elif node[0] and (text[node[0] - 1] in BEFORE_GONE or start == node[0]):
-            pieces.append(GONE)
+class Call(NamedTuple):
+    """`{{name|value|name=value}}`, or `{{function:name|value}}`."""
+
+    name: "Pieces"
+    arguments: "tuple[tuple[Pieces | None, Pieces], ...]"
+    function: Function | None = None
+
+
+class Parameter(NamedTuple):
+    """`{{{name|default}}}`."""
+
+    name: "Pieces"
+    default: "Pieces | None"
+
+
+Pieces: TypeAlias = "str | tuple[str | Call | Parameter, ...]"
+
+
+def compile_text(text: str) -> Pieces:
+    """Return wikitext with its calls and parameters as objects."""
+    return _pieces(text, 0, len(text), match_braces(text), 0) if "{{" in text else text
+
+
+def _pieces(text: str, start: int, end: int, children: list[Node], depth: int) -> Pieces:
+    if not children:
+        return text[start:end]
+    pieces: list[str | Call | Parameter] = []
+    for node in children:
+        if node[0] > start:
+            pieces.append(text[start : node[0]])
+        pieces.append(compile_node(text, node, depth))
         start = node[1]
-    pieces.append(text[start:end])
-    return "".join(pieces)
+    if start < end:
+        pieces.append(text[start:end])
+    return tuple(pieces)
 
 
-def _expand(text: str, node: Node, lookup: Lookup, depth: int) -> str:
+def compile_node(text: str, node: Node, depth: int = 0) -> "Call | Parameter":
     start, end, width, children = node
-    if width == 3 or depth >= MAX_DEPTH:
-        return ""
-    start += 2
-    end -= 2
-    name_end = _NAME_END.search(text, start, end)
-    # A name that contains a template is unknown: it ends at those braces, and no rule matches.
-    stop = name_end.start() if name_end else end
-    if children and children[0][0] < stop:
-        stop = children[0][0]
-    name = text[start:stop]
-    colon = name.find(":")
-    if colon > 0:
-        rule = lookup(_canonical(name[: colon + 1]))
-        if rule is not None:
-            stop = start + colon + 1
-    else:
-        rule = lookup(_canonical(name))
-    if rule is None:
-        return ""
-    body = _splice(text, stop, end, children, lookup, depth + 1) if children else text[stop:end]
-    if colon > 0:
-        body = "|" + body
-    return rule(parse(body))
+    if depth > MAX_DEPTH:
+        return Parameter("", "")
+    (_, name), *rest = _arguments(text, start + width, end - width, children, width == 2, depth + 1)
+    if width == 2:
+        return _call_of(name, tuple(rest))
+    return Parameter(name, rest[0][1] if rest else None)
 
 
-def _canonical(name: str) -> str:
-    name = name.strip()
-    if "_" in name:
-        name = name.replace("_", " ")
-    return name.lower()
+def _call_of(name: Pieces, arguments: "tuple[tuple[Pieces | None, Pieces], ...]") -> Call:
+    head = name if isinstance(name, str) else name[0] if isinstance(name[0], str) else ""
+    if ":" in head:
+        prefix, _, first = _SUBST.sub("", head).partition(":")
+        function = FUNCTIONS.get(prefix.strip().lower())
+        if function is not None:
+            return Call(first if isinstance(name, str) else (first, *name[1:]), arguments, function)
+    return Call(name.strip() if isinstance(name, str) else name, arguments)
+
+
+def _has_open_link(pieces: Pieces) -> bool:
+    return isinstance(pieces, str) and pieces.rfind("[[") > pieces.rfind("]]") and "\n" not in pieces
+
+
+_SUBST = re.compile(r"\s*(?:safesubst|subst|msgnw|msg|raw)\s*:\s*", re.IGNORECASE)
+_SEPARATOR = re.compile(r"\[\[|\]\]|[|=]")
+
+
+def _arguments(
+    text: str, start: int, end: int, children: list[Node], named: bool, depth: int
+) -> "list[tuple[Pieces | None, Pieces]]":
+    """Split at the pipes outside links and other braces; with `named`, arguments at their first equals sign."""
+    if not children and text.find("[[", start, end) < 0:
+        head, *parts = text[start:end].split("|")
+        arguments: list[tuple[Pieces | None, Pieces]] = [(None, head)]
+        for part in parts:
+            name, equals, value = part.partition("=")
+            arguments.append((name, value) if equals and named else (None, part))
+        return arguments
+    arguments = []
+    name: Pieces | None = None
+    links, begin, first = 0, start, 0  # `first` child of the current argument
+    position, number = start, 0
+    while True:
+        gap_end = children[number][0] if number < len(children) else end
+        for token in _SEPARATOR.finditer(text, position, gap_end):
+            kind = token[0]
+            if kind == "[[":
+                links += 1
+            elif kind == "]]":
+                links = max(0, links - 1)
+            elif links:
+                continue
+            elif kind == "|" or (named and name is None and arguments):
+                pieces = _pieces(text, begin, token.start(), children[first:number], depth)
+                begin, first = token.end(), number
+                if kind == "=":
+                    name = pieces
+                else:
+                    arguments.append((name, pieces))
+                    name = None
+        if number == len(children):
+            break
+        position = children[number][1]
+        number += 1
+    arguments.append((name, _pieces(text, begin, end, children[first:], depth)))
+    return arguments
+
+
+class Definition(NamedTuple):
+    """A template of a wiki, compiled."""
+
+    key: str
+    pieces: Pieces
+    hidden: bool  # everything that it can show stays out, such as an infobox
+    needs_lua: bool
+
+
+_REDIRECT = re.compile(r"\s*#\s*[^\W\d_]{3,20}\s*:?\s*\[\[\s*:?([^\]|#\n]+)")
+_SPACES = re.compile(r"[\s_]+")
+_LUA_NAMES = "|".join(name for name, function in FUNCTIONS.items() if function is FUNCTIONS["#invoke"])
+_LUA = re.compile(rf"[{{:]\s*(?:{_LUA_NAMES})\s*:", re.IGNORECASE)
+
+
+def title_key(title: str, site: Site, namespace: int = 0) -> str:
+    """Return `NUMBER:Name` of a page whose name may lack the prefix of `namespace`."""
+    title = _SPACES.sub(" ", title).strip()
+    if title.startswith(":"):
+        namespace, title = 0, title[1:].lstrip()
+    if ":" in title and (number := site.namespace_of(title)):
+        namespace, title = number, title.partition(":")[2].lstrip()
+    return f"{namespace}:{title[:1].upper()}{title[1:]}"
+
+
+def absolute(name: str, title: str) -> str:
+    """Return the full title that a name such as `/sub` or `../sibling` stands for on a page, or the name."""
+    above = (len(name) - len(name.lstrip("./"))) // 3 if name.startswith("../") else 0
+    levels = title.split("/")
+    if above >= len(levels) or not (above or name.startswith("/")):
+        return name
+    path, hash_mark, fragment = name[3 * above :].partition("#")
+    parts = [*levels[: len(levels) - above], *filter(None, [path.strip("/")])]
+    return "/".join(parts) + hash_mark + fragment
+
+
+class Definitions:
+    """The templates of a wiki by `title_key`, read from `texts` and kept compiled as long as they fit."""
+
+    def __init__(self, texts: Mapping[str, str], site: Site) -> None:
+        self.site = site
+        self._texts = texts
+        self._compiled: dict[str, Definition | None] = {}
+        self._named: dict[str, Definition | None] = {}
+        self._characters = 0
+        prefixes = (name for key in (6, 14) for name in site.namespaces.get(key, ()) if name)
+        self._hidden_link = re.compile(
+            rf"\[\[\s*(?:{'|'.join(map(re.escape, prefixes))})\s*:[^\[\]]*\]\]", re.IGNORECASE
+        )
+
+    @classmethod
+    def of_titles(cls, texts: Mapping[str, str], site: Site) -> "Definitions":
+        """Return the templates of a mapping by full titles, with the namespace in any spelling."""
+        return cls({title_key(title, site): text for title, text in texts.items()}, site)
+
+    def __contains__(self, key: str) -> bool:
+        return key in self._texts
+
+    def named(self, name: str, title: str) -> Definition | None:
+        """Return the template that a call on the page `title` names, or None if there is none."""
+        if name[0] in "./":
+            full = absolute(name, title)
+            return self._find(title_key(full, self.site, 10 if full == name else 0))
+        if name in self._named:
+            return self._named[name]
+        definition = self._find(title_key(name, self.site, 10))
+        self._characters += 100
+        self._named[name] = definition
+        return definition
+
+    def _find(self, key: str) -> Definition | None:
+        if key in self._compiled:
+            return self._compiled[key]
+        if self._characters > MAX_CACHED_CHARACTERS:
+            self._compiled.clear()
+            self._named.clear()
+            self._characters = 0
+        self._compiled[key] = None  # while it is compiled, a template does not contain itself
+        text = self._texts.get(key)
+        target = _REDIRECT.match(text) if text else None
+        if target is not None:
+            key_of_target = title_key(target[1], self.site)
+            text = self._texts.get(key_of_target)
+            definition = None
+            if text is not None and not _REDIRECT.match(text):
+                definition = self._compile(key_of_target, text)
+        else:
+            definition = None if text is None else self._compile(key, text)
+        self._compiled[key] = definition
+        return definition
+
+    def _compile(self, key: str, text: str) -> Definition:
+        self._characters += len(text)
+        shown = set_aside(included_part(text), transcluded=True)
+        pieces = compile_text(shown)
+        return Definition(key, pieces, not self._may_show(pieces), _LUA.search(shown) is not None)
+
+    def _may_show(self, pieces: Pieces) -> bool:
+        """Return whether any arguments give more than tables, boxes and links to categories."""
+        texts = ["\n"]
+        for piece in (pieces,) if isinstance(pieces, str) else pieces:
+            if isinstance(piece, str):
+                texts.append(piece)
+            elif isinstance(piece, Parameter):
+                texts.append(_ANY_TEXT)
+            elif piece.function in CONTROL:
+                texts.append(_ANY_TEXT if any(self._may_show(value) for _, value in piece.arguments) else "")
+            elif piece.name == "!" and not piece.arguments:
+                texts.append("|")
+            else:
+                name = piece.name if isinstance(piece.name, str) and piece.function is None else ""
+                definition = self.named(name, "") if name and not _NO_NAME.search(name) else None
+                texts.append("" if definition is not None and definition.hidden else _ANY_TEXT)
+        rest = drop_closed_tables(drop_hidden("".join(texts)) + "\n")
+        return bool(self._hidden_link.sub("", rest).strip(" \t\n" + GONE))
+
+
+_ANY_TEXT = "x"
+
+
+class Frame:
+    """The arguments of one call of a template, expanded when they are first used."""
+
+    __slots__ = ("arguments", "parent", "titles")
+
+    def __init__(self, call: Call, parent: "Frame | None", page: "Page", key: str) -> None:
+        self.parent = parent
+        self.titles: tuple[str, ...] = (*(parent.titles if parent else ()), key)
+        self.arguments: dict[str, Pieces | tuple[bool, Pieces]] = {}
+        position = 0
+        for name, value in call.arguments:
+            if name is None:
+                position += 1
+                self.arguments[str(position)] = value if value.__class__ is str else (False, value)
+            else:
+                key = (name if name.__class__ is str else page.expand(name, parent)).strip()
+                self.arguments[key] = value.strip() if isinstance(value, str) else (True, value)
+
+    def get(self, name: str, page: "Page") -> str | None:
+        value = self.arguments.get(name)
+        if value is None or value.__class__ is str:
+            return value
+        text = page.expand(value[1], self.parent)
+        if value[0]:
+            text = text.strip()
+        self.arguments[name] = text
+        return text
+
+
+class LimitError(Exception):
+    """A call exceeds what one page may expand to."""
+
+
+_STARTS_LINE = re.compile(r"[*#:;]|\{\|")
+_NO_NAME = re.compile(r"[<>\[\]{}|]|^$|^(?:\.\./){4}")
+
+
+class Page:
+    """The expansion of the calls of one page, with its budget."""
+
+    def __init__(
+        self, site: Site, title: str, definitions: Definitions, rules: Lookup, guess: "Callable[..., str]"
+    ) -> None:
+        self.site = site
+        self.title = title
+        self.outcomes: Counter[str] = Counter()
+        self.dropped: Counter[str] = Counter()
+        self._definitions = definitions
+        self._rules = rules
+        self._guess = guess
+        self._depth = self._nodes = self._characters = 0
+        self._outcome = ""
+
+    def exists(self, title: str) -> bool:
+        """Return whether a page exists; True for pages that the definitions do not cover."""
+        key = title_key(title, self.site)
+        return key in self._definitions if key.startswith("10:") else bool(title.strip())
+
+    def replace(self, text: str) -> str:
+        """Return the text of a page with its calls replaced, and without its tables."""
+        nodes = match_braces(text)
+        if not nodes:
+            return text
+        pieces: list[str] = []
+        position = 0
+        tables = table_spans(text, [node[:2] for node in nodes])
+        for node in nodes:
+            while tables and tables[-1][0] < node[0]:
+                if tables[-1][0] >= position:
+                    pieces += (text[position : tables[-1][0]], "\n" + GONE)
+                    position = tables[-1][1]
+                tables.pop()
+            if node[0] < position:
+                continue
+            pieces.append(text[position : node[0]])
+            shown = self._shown(text, node)
+            if shown:
+                pieces.append(_on_line(shown, text[node[0] - 1 : node[0]]))
+            elif node[0] and (text[node[0] - 1] in BEFORE_GONE or position == node[0]):
+                pieces.append(GONE)
+            position = node[1]
+        pieces.append(text[position:])
+        return "".join(pieces)
+
+    def _shown(self, text: str, node: Node) -> str:
+        """Return what a call of the page shows, and count it if it stands in running text."""
+        self._depth, self._outcome = 0, "definition"
+        inline = is_inline(text, node[0], node[1])
+        if node[2] == 2 and self._is_hidden(text, node, inline):
+            self.outcomes["definition"] += inline
+            return ""
+        compiled = compile_node(text, node)
+        try:
+            if not isinstance(compiled, Call):
+                return self._parameter(compiled, None)
+            shown = self._call(compiled, None)
+            if shown is None:
+                before = text[max(0, node[0] - 12) : node[0]]
+                name = self._name(compiled, None)
+                shown = self._guess(name, self._values(compiled, None), before) if inline else ""
+                self._outcome = "fallback" if shown else "dropped"
+        except LimitError:
+            shown, self._outcome = "", "limit"
+        except NeedsLuaError:
+            shown, self._outcome = "", "dropped"
+        if inline:
+            self.outcomes[self._outcome] += 1
+            if self._outcome in ("dropped", "limit"):
+                name = text[node[0] + 2 : node[1] - 2].partition("|")[0]
+                self.dropped[" ".join(name.split())[:80]] += 1
+        return drop_hidden(shown) if "<" in shown else shown
+
+    def _is_hidden(self, text: str, node: Node, inline: bool) -> bool:
+        """Return whether a call shows nothing, as its name alone tells."""
+        start, end, _, children = node
+        stop = children[0][0] if children else end - 2
+        bar = text.find("|", start + 2, stop)
+        if children and bar < 0:
+            return False
+        name = text[start + 2 : stop if bar < 0 else bar].strip()
+        if (
+            not name
+            or _NO_NAME.search(name)
+            or ":" in name
+            or "&" in name
+            or name[0] in "#./"
+            or name in VARIABLES
+        ):
+            return False
+        definition = self._definitions.named(name, self.title)
+        if definition is not None:
+            return definition.hidden
+        return not inline and self._rules(name.replace("_", " ").lower()) is None
+
+    def expand(self, pieces: Pieces, frame: Frame | None) -> str:
+        if isinstance(pieces, str):
+            return pieces
+        self._depth += 1
+        self._nodes += len(pieces)
+        if self._depth > MAX_DEPTH or self._nodes > MAX_NODES:
+            raise LimitError
+        texts: list[str] = []
+        last = "\n"  # the end of what the call is put after
+        for piece in pieces:
+            kind = piece.__class__
+            if kind is str:
+                text = piece
+            elif kind is Parameter:
+                text = self._parameter(piece, frame)
+            else:
+                text = self._call(piece, frame) or ""
+                if text:
+                    text = _on_line(text, last)
+                elif last in BEFORE_GONE:
+                    text = GONE
+            if text:
+                texts.append(text)
+                last = text[-1]
+        self._depth -= 1
+        return "".join(texts)
+
+    def _parameter(self, piece: Parameter, frame: Frame | None) -> str:
+        name = piece.name.strip() if isinstance(piece.name, str) else self.expand(piece.name, frame).strip()
+        value = frame.get(name, self) if frame is not None else None
+        if value is None:
+            return f"{{{{{{{name}}}}}}}" if piece.default is None else self.expand(piece.default, frame)
+        self._count(value)
+        return value
+
+    def _count(self, text: str) -> None:
+        self._characters += len(text)
+        if self._characters > MAX_EXPANDED:
+            raise LimitError
+
+    def _name(self, call: Call, frame: Frame | None) -> str:
+        name = (
+            call.name if isinstance(call.name, str) else self.expand(call.name, frame).strip(" \t\n" + GONE)
+        )
+        if "&" in name:
+            name = resolve_entities(name)
+        while ":" in name and (prefix := _SUBST.match(name)):
+            name = name[prefix.end() :]
+        return name.strip()
+
+    def _call(self, call: Call, frame: Frame | None) -> str | None:
+        """Return what a call gives, or None if there is no definition of it."""
+        if call.function is not None:
+            first = call.name if isinstance(call.name, str) else self.expand(call.name, frame)
+            return call.function(self, frame, first.strip(), call.arguments)
+        name = self._name(call, frame)
+        if not call.arguments and name in VARIABLES:
+            return VARIABLES[name](self)
+        if ":" in name or name.startswith("#"):
+            prefix, _, first = name.partition(":")
+            function = FUNCTIONS.get(prefix.lower())
+            if function is not None:
+                return function(self, frame, first.strip(), call.arguments)
+        if _NO_NAME.search(name) or (call.arguments and _has_open_link(call.arguments[-1][1])):
+            return self._literal(name, call, frame)
+        definition = self._definitions.named(name, self.title)
+        if definition is None or definition.needs_lua:
+            rule = self._rules(name.replace("_", " ").lower())
+            if rule is not None:
+                if not self._depth:
+                    self._outcome = "rule"
+                return rule(self._values(call, frame))
+        return None if definition is None else self._template(definition, call, frame)
+
+    def _literal(self, name: str, call: Call, frame: Frame | None) -> str:
+        """Return braces that are no call as a reader sees them, without the braces."""
+        if len(name) > 200 or "\n" in name:
+            return ""
+        parts = [name]
+        for key, value in call.arguments:
+            text = self.expand(value, frame)
+            parts.append(text if key is None else f"{self.expand(key, frame)}={text}")
+        return f"{{{{{'|'.join(parts)}}}}}"
+
+    def _template(self, definition: Definition, call: Call, frame: Frame | None) -> str:
+        titles = frame.titles if frame is not None else ()
+        if definition.key in titles:
+            return error(f"Template loop detected: {definition.key}")
+        if len(titles) >= MAX_TEMPLATES:
+            raise LimitError
+        text = self.expand(definition.pieces, Frame(call, frame, self, definition.key))
+        self._count(text)
+        return text
+
+    def _values(self, call: Call, frame: Frame | None) -> dict[str, str]:
+        """Return the expanded arguments of a call for a rule, by their names in lower case."""
+        values: dict[str, str] = {}
+        position = 0
+        for name, value in call.arguments:
+            if name is None:
+                position += 1
+                values[str(position)] = self.expand(value, frame)
+            else:
+                values[self.expand(name, frame).strip().lower()] = self.expand(value, frame).strip()
+        return values
+
+
+def _on_line(text: str, last: str) -> str:
+    """Return what a template shows on a new line if it is a list or a table, as MediaWiki does."""
+    return "\n" + text if last != "\n" and _STARTS_LINE.match(text) else text
+
+
+_WORD = re.compile(r"\w")
+_NEAR = 200  # characters; it bounds the work on a page of one line
+
+
+def is_inline(text: str, start: int, end: int) -> bool:
+    """Return whether a call stands in running text: near words on its first or last line."""
+    line = text[max(0, start - _NEAR) : start].rpartition("\n")[2]
+    if _WORD.search(line):
+        return True
+    return text.find("\n", start, end) < 0 and bool(_WORD.search(text[end : end + _NEAR].partition("\n")[0]))
