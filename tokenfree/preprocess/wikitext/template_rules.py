@@ -1,152 +1,599 @@
-"""Rules for templates that show text, by their English and local names. All other templates are dropped."""
+"""Rules for templates without a usable definition: those that need Lua, and those of dumps without definitions.
+
+Each rule runs on the wikis of its own language only. Other calls show what `guess` makes of them.
+"""
 
 import re
 from collections.abc import Callable, Iterator
 from functools import lru_cache, partial
 
-from tokenfree.preprocess.wikitext import template_values as show
-from tokenfree.preprocess.wikitext.markup import PHONETIC
+from tokenfree.preprocess.wikitext.markup import GONE, PHONETIC
+from tokenfree.preprocess.wikitext.parser_functions import MONTHS, grouped
 from tokenfree.preprocess.wikitext.templates import Lookup, Rule, get, positional
+
+
+def _month(number: str, language: str) -> str:
+    names = MONTHS.get(language, MONTHS["en"]).split()
+    return (
+        names[int(number) - 1]
+        if number.isascii() and number.isdigit() and 1 <= int(number[:3]) <= 12
+        else number
+    )
+
+
+def _number_of(month: str) -> str:
+    """Return the number of a month with an English name, which translation tools put into templates."""
+    names = MONTHS["en"].split()
+    return str(names.index(month) + 1) if month in names else month
+
+
+def written_date(year: str, month: str, day: str, language: str, *, day_first: bool = False) -> str:
+    """Return a date in words, as the language writes it. The month or the day may be missing."""
+    if not month:
+        return year
+    month = _number_of(month)
+    if language in ("ja", "zh"):
+        return f"{year}年{month.lstrip('0')}月" + (f"{day.lstrip('0')}日" if day else "")
+    if language == "vi":
+        return (f"{day} " if day else "") + f"tháng {month.lstrip('0')} năm {year}"
+    name = _month(month, language)
+    if not day:
+        return f"{name} {year}"
+    day = day.lstrip("0") or day
+    if language == "es" or language == "pt":
+        return f"{day} de {name} de {year}"
+    if language == "de":
+        return f"{day}. {name} {year}"
+    return f"{name} {day}, {year}" if language == "en" and not day_first else f"{day} {name} {year}"
+
+
+def date(arguments: dict[str, str], language: str) -> str:
+    """`{{birth date|1900|1|2|df=y}}` and others that give year, month, day."""
+    values = positional(arguments)
+    day_first = get(arguments, "df").lower() in ("y", "yes", "true", "1")
+    if not values:
+        return ""
+    if not values[0][:1].isdigit() or len(values) == 1 or len(values[0]) < 3:
+        return " ".join(values[:3])
+    return written_date(
+        values[0], values[1], values[2] if len(values) > 2 else "", language, day_first=day_first
+    )
+
+
+def day_month_year(arguments: dict[str, str], language: str) -> str:
+    """`{{ДН|2|10|1906|19|9}}`: day, month, year, then the day and month of the old calendar, which are left out."""
+    values = [*positional(arguments)[:3], "", ""]
+    if not values[0]:
+        return ""
+    if not values[1] and not values[2]:
+        return values[0]
+    return (
+        written_date(values[2], values[1], values[0], language).strip()
+        if values[2]
+        else " ".join(values).strip()
+    )
+
+
+def french_date(arguments: dict[str, str]) -> str:
+    """`{{date|22 mai 2016}}` or `{{date|22|mai|2016|en sport}}`."""
+    parts = [part for part in positional(arguments)[:3] if part]
+    if len(parts) > 1 and parts[1].isdigit():
+        parts[1] = _month(parts[1], "fr")
+    return " ".join(parts)
+
+
+def hour(arguments: dict[str, str]) -> str:
+    """`{{heure|4|30}}`: "4 h 30"."""
+    parts = positional(arguments)
+    return f"{parts[0]} h {parts[1]}".rstrip() if len(parts) > 1 else f"{parts[0]} h" if parts else ""
+
+
+def as_of(arguments: dict[str, str], language: str, words: str = "As of") -> str:
+    """`{{as of|2013|4|lc=y}}`: "as of April 2013"."""
+    alt_text = get(arguments, "alt")
+    if alt_text:
+        return alt_text
+    values = [*positional(arguments)[:3], "", "", ""]
+    lower = get(arguments, "lc").lower() in ("y", "yes", "on", "true", "1")
+    if get(arguments, "since"):
+        words = "Since"
+    if not values[0]:
+        return ""
+    written = written_date(values[0], values[1], values[2], language, day_first=True)
+    return f"{words.lower() if lower else words} {written}"
+
+
+def circa(arguments: dict[str, str], prefix: str = "c. ") -> str:
+    """`{{circa|1300|1320}}`: "c. 1300 – c. 1320"; `{{circa}}`: "c."."""
+    years = [year for year in positional(arguments)[:2] if year]
+    return " – ".join(prefix + year for year in years) if years else prefix
+
+
+def reign(arguments: dict[str, str], prefix: str = "r. ") -> str:
+    """`{{reign|1900|1910}}`: "r. 1900–1910"."""
+    return prefix + "–".join(year for year in positional(arguments)[:2] if year)
+
+
+def old_style(arguments: dict[str, str]) -> str:
+    """`{{OldStyleDate|12 May|1700|1 May}}`: "12 May [O.S. 1 May] 1700"."""
+    values = [*positional(arguments)[:3], "", "", ""]
+    old = f" [O.S. {values[2]}]" if values[2] else ""
+    return f"{values[0]}{old} {values[1]}".strip()
+
+
+def century(arguments: dict[str, str], words: str, suffix: str = "") -> str:
+    """`{{s-|XVII}}`: "XVIIe siècle"; `{{séc|XVIII}}`: "século XVIII" with words in front and no suffix."""
+    numeral = get(arguments, "1").upper()
+    if not numeral:
+        return ""
+    return f"{numeral}{suffix} {words}" if suffix else f"{words} {numeral}"
+
+
+_LINK = re.compile(r"\[\[(?:[^\[\]|]*\|)?([^\[\]|]*)\]\]")
+
+_RANGES = {
+    "-": "–", "–": "–", "—": "–", "to": " to ", "to(-)": " to ", "and": " and ", "or": " or ", "by": " by ",
+    "x": " × ", "×": " × ", "xx": " × ", "*": " × ", "+/-": " ± ", "±": " ± ", "+": " + ", ",": ", ", "/": "/",
+    "and(-)": " and ", "thru": " through ", "through": " through ", "till": " till ", "to about": " to about ",
+    "থেকে": " থেকে ",
+}  # fmt: skip
+_UNITS = {
+    "c": "°C", "f": "°F", "°c": "°C", "°f": "°F", "k": "K", "km2": "km²", "m2": "m²", "cm2": "cm²", "mm2": "mm²",
+    "m3": "m³", "cm3": "cm³", "km3": "km³", "dm3": "dm³", "mm3": "mm³", "sqmi": "sq mi", "sqft": "sq ft",
+    "sqkm": "km²", "sqm": "m²", "sqin": "sq in", "sqyd": "sq yd", "mi2": "sq mi", "ft2": "sq ft", "in2": "sq in",
+    "cuft": "cu ft", "cuyd": "cu yd", "cumi": "cu mi", "cuin": "cu in", "ft3": "cu ft", "kph": "km/h",
+    "kmh": "km/h", "m/s2": "m/s²", "km/km2": "/km²", "pd/km2": "/km²", "pd/sqmi": "/sq mi", "/km2": "/km²",
+    "/sqmi": "/sq mi", "inhg": "inHg", "usgal": "US gal", "impgal": "imp gal", "lbf.ft": "lbf⋅ft", "nm": "nm",
+    "nmi": "nmi", "kn": "kn", "u.s.gal": "US gal", "m3/s": "m³/s", "cuft/s": "cu ft/s", "kg/m3": "kg/m³",
+    "g/cm3": "g/cm³", "kg/m2": "kg/m²", "acre": "acres", "foot": "feet", "mile": "miles", "long": "long tons",
+    "short": "short tons", "lt": "long tons", "st": "short tons", "tonne": "tonnes", "metre": "metres",
+    "meter": "meters",
+}  # fmt: skip
+
+
+# The word of a range where the wiki's language is not English.
+_TO = {
+    "vi": "đến",
+    "uk": "до",
+    "ru": "до",
+    "bn": "থেকে",
+    "de": "bis",
+    "fr": "à",
+    "es": "a",
+    "pt": "a",
+    "nl": "tot",
+}
+_COMPOUND = frozenset((("ft", "in"), ("lb", "oz"), ("st", "lb"), ("mi", "yd"), ("yd", "ft"), ("mi", "ch")))
+
+
+def format_number(arguments: dict[str, str], language: str) -> str:
+    """formatnum and its likes: `{{formatnum:1000}}`, `{{nts|1000}}`."""
+    value = get(arguments, "1", GONE).replace(GONE, "")
+    if arguments.get("2", "").strip().upper() in ("R", "NOSEP"):
+        return value.replace(",", "")
+    return grouped(value, language)
+
+
+def convert(arguments: dict[str, str], language: str) -> str:
+    """`{{convert|5|to|10|km|mi}}`: the source quantity, "5 to 10 km"; the converted one is left out."""
+    values = positional(arguments)[:20]
+    text = ""
+    position = 0
+    while position + 1 < len(values):
+        text += _number(values[position], language)
+        link = _RANGES.get(values[position + 1])
+        if link is None:
+            break
+        text += f" {_TO[language]} " if link == " to " and language in _TO else link
+        position += 2
+    if position + 1 >= len(values):
+        return text + (_number(values[position], language) if position < len(values) else "")
+    unit = values[position + 1]
+    text = _with_unit(text, unit, adjective=arguments.get("adj", "").strip() == "on")
+    following = values[position + 2 : position + 4]
+    if (
+        len(following) == 2
+        and following[0].replace(".", "", 1).isdecimal()
+        and (unit, following[1]) in _COMPOUND
+    ):
+        text += f" {following[0]} {following[1]}"
+    return text
+
+
+def _number(value: str, language: str) -> str:
+    value = value.strip(" '" + GONE)
+    # convert takes numbers with commas, and fractions as 5+1/2 or 5//8
+    return (
+        grouped(value.replace(",", "") if language == "en" else value, language)
+        .replace("+", " ")
+        .replace("//", "/")
+    )
+
+
+def _with_unit(text: str, unit: str, adjective: bool = False) -> str:
+    unit = _LINK.sub(r"\1", unit)
+    symbol = _UNITS.get(unit.lower(), unit)
+    if symbol.startswith("/"):
+        return text + symbol
+    return f"{text}-{symbol}" if adjective and len(symbol) > 4 else f"{text} {symbol}"
+
+
+def value(arguments: dict[str, str], language: str) -> str:
+    """`{{val|0.99985|0.2|e=3|u=A}}`: "0.99985 ± 0.2 × 10^3 A"."""
+    numbers = positional(arguments)
+    text = get(arguments, "p") + "".join(grouped(number, language) for number in numbers[:1])
+    if len(numbers) > 1:
+        text += numbers[1] if numbers[1].startswith("(") else f" ± {grouped(numbers[1], language)}"
+    exponent = get(arguments, "e")
+    if exponent:
+        text += f" × 10{exponent}" if numbers else f"10{exponent}"
+    text += get(arguments, "s")
+    unit = get(arguments, "u", "ul")
+    if unit:
+        text += unit if unit in "°%" else f" {unit}"
+    divisor = get(arguments, "up", "upl")
+    return f"{text}/{divisor}" if divisor else text
+
+
+def fraction(arguments: dict[str, str], slash: str = "⁄") -> str:
+    """`{{frac|3|1|2}}` is 3 1⁄2, `{{frac|1|2}}` 1⁄2, `{{frac|2}}` 1⁄2."""
+    parts = positional(arguments)
+    if len(parts) >= 3:
+        return f"{parts[0]} {parts[1]}{slash}{parts[2]}"
+    if len(parts) == 2:
+        return f"{parts[0]}{slash}{parts[1]}"
+    return f"1{slash}{parts[0]}" if parts else ""
+
+
+def power_of_ten(arguments: dict[str, str]) -> str:
+    """`{{e|7}}` after a number: "×10^7" with a plain exponent, as text copied from the page has it."""
+    return f" × 10{get(arguments, '1')}"
+
+
+def quantity(arguments: dict[str, str], language: str) -> str:
+    """French unité, nombre and tmp: `{{unité|814|km|2}}` is 814 km², other pairs alike; also `{{unité|814 km}}`."""
+    values = positional(arguments)
+    if not values:
+        return ""
+    number, _, unit = values[0].partition(" ")
+    if unit and not unit[0].isdigit():
+        return f"{grouped(number, language)} {unit} {' '.join(values[1:])}".rstrip()
+    number = values[0].replace(" ", "")
+    amount = grouped(number, language)
+    units = values[1:]
+    if not units:
+        return amount
+    if len(units) == 1:
+        return f"{amount} {units[0]}"
+    joined = ""
+    for index in range(0, len(units), 2):
+        power = units[index + 1] if index + 1 < len(units) else ""
+        power = {"2": "²", "3": "³"}.get(power, power)
+        joined += ("/" if joined and power.startswith("-") else "") + units[index] + power.replace("-1", "")
+    return f"{amount} {joined}"
+
+
+def height(arguments: dict[str, str]) -> str:
+    """`{{height|ft=6|in=2}}`: "6 ft 2 in"; `{{height|m=1.88}}`: "1.88 m"."""
+    units = ("m", "cm", "ft", "in", "ftin")
+    return " ".join(f"{arguments[unit].strip()} {unit}" for unit in units if arguments.get(unit, "").strip())
+
+
+def duration(arguments: dict[str, str]) -> str:
+    """`{{duration|m=3|s=20}}`: "3:20"."""
+    parts = positional(arguments) or [arguments.get(unit, "").strip() for unit in ("h", "m", "s")]
+    return ":".join(part for part in parts if part)
+
+
+Arguments = dict[str, str]
+
+
+def first(arguments: Arguments) -> str:
+    """The first argument, by position or by a usual name."""
+    return get(arguments, "1", "text", "content", "quote", "code")
+
+
+def second(arguments: Arguments) -> str:
+    """The second argument: `{{lang|fr|mot}}`; without it the named text, else nothing."""
+    return get(arguments, "2", "text", "texte")
+
+
+def last(arguments: Arguments) -> str:
+    """The last argument by position: `{{transl|ar|ALA|alif}}`."""
+    values = positional(arguments)
+    return values[-1] if values else ""
+
+
+def constant(text: str) -> Rule:
+    return lambda arguments: text
+
+
+def around(prefix: str, suffix: str = "") -> Rule:
+    """A rule that sets the first argument between two texts."""
+
+    def rule(arguments: Arguments) -> str:
+        text = first(arguments)
+        return f"{prefix}{text}{suffix}" if text else ""
+
+    return rule
+
+
+def joined(separator: str) -> Rule:
+    return lambda arguments: separator.join(value for value in positional(arguments) if value)
+
+
+def named(*names: str) -> Rule:
+    """A rule that gives the first argument present, in this order."""
+    return lambda arguments: get(arguments, *names)
+
+
+def nihongo(arguments: Arguments) -> str:
+    """`{{nihongo|English|kanji|romaji|extra}}`: "English (kanji, romaji, extra)"."""
+    values = [*positional(arguments)[:4], "", "", "", ""]
+    inside = ", ".join(value for value in values[1:4] if value)
+    if not inside:
+        return values[0]
+    return f"{values[0]} ({inside})" if values[0] else inside
+
+
+def reading(arguments: Arguments) -> str:
+    """Japanese 読み仮名: `{{読み仮名|物理学|ぶつりがく|physics}}` is 物理学（ぶつりがく、physics）."""
+    values = positional(arguments)
+    inside = "、".join(value for value in values[1:] if value)
+    return f"{values[0]}（{inside}）" if inside else "".join(values[:1])
+
+
+def phonetic(arguments: Arguments) -> str:
+    """`{{IPA|de|bɛʁˈliːn}}`, or without the code of the language: a transcription."""
+    values = positional(arguments)
+    if len(values) > 1 and _LANGUAGE_CODE.fullmatch(values[0]):
+        values = values[1:]
+    return f"{PHONETIC}{values[0]}{PHONETIC}" if values and values[0] else ""
+
+
+def harvard(arguments: Arguments) -> str:
+    """`{{harvtxt|Artin|1970}}`: "Artin (1970)"."""
+    *names, year = positional(arguments) or [""]
+    return f"{' & '.join(names)} ({year})" if names else year
+
+
+def ruby(arguments: Arguments) -> str:
+    """Base text with its reading in brackets."""
+    values = [*positional(arguments)[:2], "", ""]
+    return f"{values[0]}（{values[1]}）" if values[1] else values[0]
+
+
+def ship(prefix: str) -> Rule:
+    """`{{HMS|Exeter|68}}`: "HMS Exeter (68)"; a third argument other than 1 leaves out the hull number."""
+
+    def rule(arguments: Arguments) -> str:
+        values = [*positional(arguments)[:3], "", "", ""]
+        hull = f" ({values[1]})" if values[1] and values[2] in ("", "1") else ""
+        name = values[0] if values[2] == "3" else f"{prefix} {values[0]}".strip()
+        return f"{name}{hull}"
+
+    return rule
+
+
+def any_ship(arguments: Arguments) -> str:
+    """`{{ship|French battleship|Bouvet||2}}`."""
+    values = [*positional(arguments)[:3], "", "", ""]
+    hull = f" ({values[2]})" if values[2] else ""
+    return f"{values[0]} {values[1]}{hull}".strip()
+
+
+def quotation(arguments: Arguments) -> str:
+    """`{{quote|text|author|source}}`: the text, then who said it."""
+    text = get(arguments, "text", "quote", "1", "цитата", "citation", "zitat", "texte")
+    values = positional(arguments)
+    others = values[1:3] if "text" not in arguments and "quote" not in arguments else values[:2]
+    author = get(arguments, "author", "sign", "by", "автор", "auteur", "autor", "người nói")
+    source = get(arguments, "source", "title", "nguồn")
+    credit = ", ".join(
+        part for part in ([author, source] if author or source else others) if part and "px" not in part
+    )
+    credit = credit.lstrip("-–— ")
+    # MediaWiki shows it as a block, so it gets separate lines.
+    return f"\n{text}\n— {credit}\n" if credit and text else f"\n{text}\n" if text else ""
+
+
+def chinese(arguments: Arguments) -> str:
+    """`{{zh|s=西沙群岛|t=西沙群島|p=Xīshā}}`: the forms, without labels."""
+    names = ("c", "s", "t", "hv", "p", "w", "j", "l")
+    values = [*positional(arguments), *(get(arguments, name) for name in names)]
+    return ", ".join(dict.fromkeys(value for value in values if value))
+
+
+def music(arguments: Arguments) -> str:
+    """`{{music|flat}}`: ♭."""
+    name = get(arguments, "1").lower()
+    signs = {
+        "flat": "♭",
+        "b": "♭",
+        "sharp": "♯",
+        "#": "♯",
+        "natural": "♮",
+        "doublesharp": "𝄪",
+        "doubleflat": "𝄫",
+    }
+    return signs.get(name, name if len(name) < 4 else "")
+
 
 _CENTURIES = "II III IV V VI VII VIII IX X XI XII XIII XIV XV XVI XVII XVIII XIX XX XXI"
 
 
 def _ordinal(numeral: str, arguments: dict[str, str]) -> str:
     """French {{84e|congrès}}: "84e congrès"."""
-    return f"{numeral} {show.first(arguments)}".rstrip()
-
-
-# Names that mean the same wherever they occur.
-SHARED: list[tuple[Rule, str]] = [
-    # Ukrainian, Russian, Belarusian
-    (
-        show.named("треба", "текст", "2", "є", "1"),
-        """
-        нп|нп3|нп5|не перекладено|нп2|не переведено|не переведено 3|не переведено 5
-        """,
-    ),
-    (show.first, "s.|ш|перекреслено|верхнє|нижнє|число|comment|підказка|велике|мала|мале|підпис"),
-    (show.constant("°C"), "градус цельсія|градус цельсия|град. цельсія"),
-    (show.constant("К."), "к."),
-    (show.constant("М."), "м."),
-    (show.constant("Л."), "л."),
-    (show.constant("СПб."), "спб.|спб"),
-    (show.constant("нар."), "нар|н|н."),
-    (show.second, "langi"),
-    (show.constant("пом."), "пом"),
-    (partial(show.day_month_year, language="uk"), "дн|дс|дн2|дс2|дата|нар.|пом.|дн3"),
-    (show.quotation, "цитата|начало цитаты|цитата2|врізка цитата|велика цитата|цитата+"),
-    (show.second, "мова"),
-    # Japanese
-    (show.named("label", "1"), "仮リンク"),
-    (
-        show.first,
-        """
-        要出典範囲|いつ範囲|高線|indent|誰範囲|要検証範囲|下げ核|上げ核|jis2004フォント|jis90フォント|補助漢字フォント|拡張漢字|漢字
-        環境依存文字|機種依存文字|unicodeフォント|明確化範囲|独自研究範囲|疑問点範囲|縦書き|傍点|ルビなし
-        jisx0213
-        """,
-    ),
-    (show.reading, "読み仮名|読み仮名 ruby不使用|読み仮名_ruby不使用|よみがな"),
-    (show.ruby, "ふりがな|ルビ|フリガナ"),
-    (show.quotation, "quotation2|引用|引用文"),
-    # Vietnamese
-    (partial(show.as_of, language="vi", words="Tính đến"), "tính đến|tính đến năm|cho đến"),
-    (show.quotation, "pull quote|trích dẫn|cquote2|khung trích dẫn nội dòng|lời dẫn"),
-    (show.first, "lá cờ|nôm|lit|nhỏ|không xuống dòng"),
-    # Bengali
-    (show.around("আনু. "), "আনুমানিক|আনু."),
-    (show.first, "পতাকা|ছোট|নোব্রেক|গণিত|পতাকাদেশ|নোর‍্যাপ"),
-    (partial(show.as_of, language="bn", words="অনুযায়ী"), "অনুযায়ী"),
-    (show.quotation, "উক্তি|উদ্ধৃতি|ব্লকউদ্ধৃতি|উক্তি২"),
-    (show.second, "ভাষা"),
-    (show.around("আইএসবিএন "), "আইএসবিএন"),
-    # Chinese
-    (show.named("3", "1"), "綠連|绿链|绿连|內部連結|link-wd|le2|ilh"),
-    (show.quotation, "引言|引用文字|引文"),
-    (show.ruby, "注音|拼音"),
-    # German
-    (show.around("„", "“"), "„"),
-    (show.quotation, "zitat|zitat-de"),
-    (show.first, "zahl ohne umbruch|polytonisch|arabisch|hebräisch"),
-    (show.around("", " m"), "höhe"),
-    # French
-    (partial(show.quantity, language="fr"), "unité|nombre|unite|nb|unité/2|tmp|température"),
-    (show.second, "langue|en langue"),
-    (show.constant("Ier"), "ier"),
-    (show.constant("Ire"), "ire"),
-    (show.constant("1er"), "1er"),
-    (show.constant("1re"), "1re|1ère"),
-    (show.constant("2d"), "2d"),
-    (show.constant("2de"), "2de"),
-    (show.constant("°"), "degré|degrés"),
-    (show.hour, "heure"),
-    (show.around("", " €"), "euro|euros|unité euro"),
-    (show.around("– ", " –"), "incise|tiret"),
-    (show.around("« ", " »"), "guillemets|citation étrangère"),
-    (
-        show.first,
-        "latin|latine|grec ancien|petites capitales|petit|exp|nom|souligner|romain",
-    ),
-    (show.named("texte", "fr", "trad", "1"), "lien|lien non traduit"),
-    (partial(show.date, language="fr"), "date de naissance|date de décès|date rapide"),
-    (show.around("av. J.-C."), "av jc"),
-    (show.constant("av. J.-C."), "av. j.-c.|-jc|avjc"),
-    (show.constant("apr. J.-C."), "apr. j.-c.|apjc"),
-    (partial(show.century, words="siècle", suffix="e"), "s-|sap"),
-    (partial(show.century, words="siècle av. J.-C.", suffix="e"), "av jc s|s-av|sav"),
-    *[(partial(_ordinal, f"{n}e"), f"{n}e") for n in range(2, 101)],
-    *[
-        (show.constant(f"{numeral}e siècle"), f"{numeral.lower()}e siècle|{numeral.lower()}e s")
-        for numeral in _CENTURIES.split()
-    ],
-    # Spanish, Portuguese, Catalan, Italian
-    (partial(show.century, words="século"), "séc"),
-    (partial(show.century, words="segle"), "segle"),
-    (partial(show.century, words="siglo"), "siglo"),
-    (show.first, "versaleta"),
-    (show.constant("\xa0"), "esd"),
-    (show.named("ch", "1"), "hn"),
-    (show.quotation, "cita|citat|citação|citazione|citato"),
-    # Dutch, Polish, Hungarian, Finnish, Turkish, Arabic, Persian, Hebrew
-    (
-        show.first,
-        """
-        k-de|k-en|k-fr|k-ru|k-sv|k-la|k-es|k-it|kardeş şehir|ألمانية|إنجليزية|فرنسية|آلمانی|انگلیسی|فرانسوی
-        لغة-أل
-        """,
-    ),
-    (show.named("3", "2", "1"), "אנ"),
-]  # fmt: skip
+    return f"{numeral} {first(arguments)}".rstrip()
 
 
 def _cited(arguments: dict[str, str]) -> str:
     """French {{citation|text}} is a quotation; with the arguments of a bibliography it is a reference."""
-    text = show.first(arguments)
+    text = first(arguments)
     return f"« {text} »" if text and "url" not in arguments and "titre" not in arguments else ""
 
 
-# Names that mean something else in other languages.
-LOCAL: dict[str, list[tuple[Rule, str]]] = {
-    "fr": [
+# With the codes of their languages. A later rule for a name wins.
+_LOCAL: list[tuple[str, list[tuple[Rule, str]]]] = [
+    ("en simple", [
+        (power_of_ten, "e|x10^|10^x"),
+        (around("HD "), "hd"),
+        (constant("CO2"), "co2"),
+        (constant("C3"), "c3"),
+        (constant("C4"), "c4"),
+        (constant("C"), "carbon"),
+        (constant("H"), "hydrogen"),
+        (constant("N"), "nitrogen"),
+        (constant("O"), "oxygen"),
+        (partial(circa), "circa|c.|ca.|approx"),
+        (partial(circa, prefix="fl. "), "fl.|floruit|fl"),
+        (partial(circa, prefix="b. "), "b.|born"),
+        (partial(circa, prefix="d. "), "d.|died"),
+        (reign, "r.|reign"),
+        (old_style, "oldstyledate|old style date|oldstyledatedy|oldstyledateny"),
+        (around("US$"), "us$|usd|us dollar"),
+        (around("A$"), "aud|a$"),
+        (around("C$"), "cad|ca$"),
+        (constant("a.k.a."), "aka|a.k.a."),
+        (constant("Anno Domini"), "anno domini"),
+        (constant("BCE"), "bce"),
+        (any_ship, "ship"),
+        (music, "music"),
+        (around("OCLC "), "oclc"),
+        (around("RFC "), "ietf rfc|rfc"),
+        (around("10"), "10^"),
+        (harvard, "harvtxt|harvcoltxt"),
+    ]),
+    ("uk ru be", [
+        (
+            named("треба", "текст", "2", "є", "1"),
+            """
+            нп|нп3|нп5|не перекладено|нп2|не переведено|не переведено 3|не переведено 5
+            """,
+        ),
+        (first, "s.|ш|перекреслено|верхнє|нижнє|число|comment|підказка|велике|мала|мале|підпис"),
+        (constant("°C"), "градус цельсія|градус цельсия|град. цельсія"),
+        (constant("К."), "к."),
+        (constant("М."), "м."),
+        (constant("Л."), "л."),
+        (constant("СПб."), "спб.|спб"),
+        (constant("нар."), "нар|н|н."),
+        (second, "langi"),
+        (constant("пом."), "пом"),
+        (partial(day_month_year, language="uk"), "дн|дс|дн2|дс2|дата|нар.|пом.|дн3"),
+        (quotation, "цитата|начало цитаты|цитата2|врізка цитата|велика цитата|цитата+"),
+        (second, "мова"),
+    ]),
+    ("ja", [
+        (named("label", "1"), "仮リンク"),
+        (
+            first,
+            """
+            要出典範囲|いつ範囲|高線|indent|誰範囲|要検証範囲|下げ核|上げ核|jis2004フォント|jis90フォント|補助漢字フォント|拡張漢字|漢字
+            環境依存文字|機種依存文字|unicodeフォント|明確化範囲|独自研究範囲|疑問点範囲|縦書き|傍点|ルビなし
+            jisx0213
+            """,
+        ),
+        (reading, "読み仮名|読み仮名 ruby不使用|読み仮名_ruby不使用|よみがな"),
+        (ruby, "ふりがな|ルビ|フリガナ"),
+        (quotation, "quotation2|引用|引用文"),
+    ]),
+    ("vi", [
+        (partial(as_of, language="vi", words="Tính đến"), "tính đến|tính đến năm|cho đến"),
+        (quotation, "pull quote|trích dẫn|cquote2|khung trích dẫn nội dòng|lời dẫn"),
+        (first, "lá cờ|nôm|lit|nhỏ|không xuống dòng"),
+    ]),
+    ("bn", [
+        (around("আনু. "), "আনুমানিক|আনু."),
+        (first, "পতাকা|ছোট|নোব্রেক|গণিত|পতাকাদেশ|নোর‍্যাপ"),
+        (partial(as_of, language="bn", words="অনুযায়ী"), "অনুযায়ী"),
+        (quotation, "উক্তি|উদ্ধৃতি|ব্লকউদ্ধৃতি|উক্তি২"),
+        (second, "ভাষা"),
+        (around("আইএসবিএন "), "আইএসবিএন"),
+    ]),
+    ("zh", [
+        (named("3", "1"), "綠連|绿链|绿连|內部連結|link-wd|le2|ilh"),
+        (quotation, "引言|引用文字|引文"),
+        (ruby, "注音|拼音"),
+    ]),
+    ("de", [
+        (around("„", "“"), "„"),
+        (quotation, "zitat|zitat-de"),
+        (first, "zahl ohne umbruch|polytonisch|arabisch|hebräisch"),
+        (around("", " m"), "höhe"),
+    ]),
+    ("fr", [
+        (partial(quantity, language="fr"), "unité|nombre|unite|nb|unité/2|tmp|température"),
+        (second, "langue|en langue"),
+        (constant("Ier"), "ier"),
+        (constant("Ire"), "ire"),
+        (constant("1er"), "1er"),
+        (constant("1re"), "1re|1ère"),
+        (constant("2d"), "2d"),
+        (constant("2de"), "2de"),
+        (constant("°"), "degré|degrés"),
+        (hour, "heure"),
+        (around("", " €"), "euro|euros|unité euro"),
+        (around("– ", " –"), "incise|tiret"),
+        (around("« ", " »"), "guillemets|citation étrangère"),
+        (
+            first,
+            "latin|latine|grec ancien|petites capitales|petit|exp|nom|souligner|romain",
+        ),
+        (named("texte", "fr", "trad", "1"), "lien|lien non traduit"),
+        (partial(date, language="fr"), "date de naissance|date de décès|date rapide"),
+        (around("av. J.-C."), "av jc"),
+        (constant("av. J.-C."), "av. j.-c.|-jc|avjc"),
+        (constant("apr. J.-C."), "apr. j.-c.|apjc"),
+        (partial(century, words="siècle", suffix="e"), "s-|sap"),
+        (partial(century, words="siècle av. J.-C.", suffix="e"), "av jc s|s-av|sav"),
+        *[(partial(_ordinal, f"{n}e"), f"{n}e") for n in range(2, 101)],
+        *[
+            (constant(f"{numeral}e siècle"), f"{numeral.lower()}e siècle|{numeral.lower()}e s")
+            for numeral in _CENTURIES.split()
+        ],
+    ]),
+    ("es pt ca it gl", [
+        (partial(century, words="século"), "séc"),
+        (partial(century, words="segle"), "segle"),
+        (partial(century, words="siglo"), "siglo"),
+        (first, "versaleta"),
+        (constant("\xa0"), "esd"),
+        (named("ch", "1"), "hn"),
+        (quotation, "cita|citat|citação|citazione|citato"),
+    ]),
+    ("nl pl hu fi tr ar fa he", [
+        (
+            first,
+            """
+            k-de|k-en|k-fr|k-ru|k-sv|k-la|k-es|k-it|kardeş şehir|ألمانية|إنجليزية|فرنسية|آلمانی|انگلیسی|فرانسوی
+            لغة-أل
+            """,
+        ),
+        (named("3", "2", "1"), "אנ"),
+    ]),
+    ("fr", [
         (_cited, "citation|cita|quote"),
-        (show.french_date, "date|date sport|jour"),
-        (partial(show.century, words="siècle", suffix="e"), "s|s2-"),
-        (show.constant(""), ","),
-        (show.first, "t|ind"),
-    ],
-    "uk": [(show.first, "s|comment"), (show.named("2", "1"), "iw|iw2|ніт"), (show.around("нар. "), "нар.")],
-    "ru": [
-        (show.first, "s|comment|число"),
-        (show.named("2", "1"), "iw|iw2"),
-        (partial(show.day_month_year, language="ru"), "дата|дн|дс|дата рождения|дата смерти"),
-    ],
-    "be": [(show.first, "s"), (show.named("2", "1"), "iw|нп")],
-    "ja": [(show.first, "en|fr|de|el|la|it|es|ru|zh|ko|ar|pt|nl")],
-    "de": [(show.around("„", "“"), '"'), (show.height, "körpergröße")],
-    "vi": [(show.first, "s")],
-    "lt": [(show.first, "vok|de|en|ru|pl|fr|lat")],
-}
+        (french_date, "date|date sport|jour|date de naissance-|date de décès-"),
+        (nihongo, "japonais"),
+        (partial(century, words="siècle", suffix="e"), "s|s2-"),
+        (constant(""), ","),
+        (first, "t|ind"),
+    ]),
+    ("uk", [(first, "s|comment"), (named("2", "1"), "iw|iw2|ніт"), (around("нар. "), "нар.")]),
+    ("ru", [
+        (first, "s|comment|число"),
+        (named("2", "1"), "iw|iw2"),
+        (partial(day_month_year, language="ru"), "дата|дн|дс|дата рождения|дата смерти"),
+    ]),
+    ("be", [(first, "s"), (named("2", "1"), "iw|нп")]),
+    ("ja", [(first, "en|fr|de|el|la|it|es|ru|zh|ko|ar|pt|nl")]),
+    ("de", [(around("„", "“"), '"'), (height, "körpergröße")]),
+    ("vi", [(first, "s")]),
+    ("lt", [(first, "vok|de|en|ru|pl|fr|lat")]),
+    ("pt", [(nihongo, "japonês")]),
+    ("hy", [(nihongo, "նիհոնգո")]),
+]  # fmt: skip
 
 # Families of language templates, of which only the text shows, by the part of the name before the first
 # hyphen.
@@ -156,7 +603,7 @@ _NBSP = "\xa0"
 # Rule and names, in lower case and separated by "|" or line breaks.
 _COMMON: list[tuple[Rule, str]] = [
     (
-        show.first,
+        first,
         """
         nowrap|nobr|nowr|nobreak|nowraplinks|small|smaller|smallsup|large|larger|big|resize|nobold
         noitalic|em|strong|bold|code|mono|monospaced|tt|kbd|key|keypress|samp|var|mvar|math|bigmath|sup|sub
@@ -171,157 +618,131 @@ _COMMON: list[tuple[Rule, str]] = [
         """,
     ),
     (
-        show.second,
+        second,
         """
         lang|script|color|colour|font color|fontcolor|fontsize|font|coloured text|colored text
         background color|langx|llang|wikt-lang|wiktlang|rtl lang|font-size
         font size|nativename|native name
         """,
     ),
-    (show.last, "transl|transliteration|translit|xlit|tlit"),
+    (last, "transl|transliteration|translit|xlit|tlit"),
     (
-        show.around(PHONETIC, PHONETIC),
+        phonetic,
         "ipa|ipa2|ipa link|ipalink|ipablink|ipaslink|ipaplink|api|afi|vr|আধ্বব|мфа|国際音声記号",
     ),
-    (show.joined(""), "gaps|linktext|chem|chem2|ce|nuclide|nuclide2|isotope|su"),
-    (show.joined(" · "), "hlist|hlist comma|hlisti"),
+    (joined(""), "gaps|linktext|chem|chem2|ce|nuclide|nuclide2|isotope|su"),
+    (joined(" · "), "hlist|hlist comma|hlisti"),
     (
-        show.joined("\n"),
-        "ubl|unbulleted list|ublist|bulleted list|blist|unbulletedlist|ordered list|numbered list",
+        joined("\n"),
+        "ubl|unbullet|unbulleted list|ublist|bulleted list|blist|unbulletedlist|ordered list|numbered list",
     ),
-    (show.joined(", "), "comma separated entries|cslist"),
-    (show.joined(" § "), "slink|section link"),
-    (show.chinese, "zh|zh-full|zh full|chinese"),
-    (show.nihongo, "nihongo|nihongo2|korean|nihongo krt|nihongo core"),
-    (show.ruby, "ruby|ruby-ja|furigana"),
-    (show.music, "music"),
-    (show.any_ship, "ship"),
+    (joined(", "), "comma separated entries|cslist"),
+    (joined(" § "), "slink|section link"),
+    (chinese, "zh|zh-full|zh full|chinese"),
+    (nihongo, "nihongo|nihongo2|korean|nihongo krt|nihongo core"),
+    (ruby, "ruby|ruby-ja|furigana"),
     (
-        show.quotation,
+        quotation,
         """
         quote|quotation|blockquote|bquote|cquote|long quotation|bq|centered pull quote|epigraph
         verse translation|bible quote|quote without source
         """,
     ),
-    (show.height, "height"),
-    (show.duration, "duration"),
-    (show.power_of_ten, "e|x10^|10^x"),
-    (show.around("10"), "10^"),
-    (show.fraction, "frac|fraction|fract"),
-    (partial(show.fraction, slash="/"), "sfrac|sfraction|tfrac|dfrac|cfrac"),
-    (show.around("√"), "sqrt|radic|radical"),
-    (show.around("⟨", "⟩"), "angbr|angle brackets|angbr ipa|grapheme|orthography"),
-    (show.around("(", ")"), "par"),
-    (show.around("[", "]"), "brackets"),
-    (show.around("⟨", "|"), "bra"),
-    (show.around("US$"), "us$|usd|us dollar"),
-    (show.around("£"), "gbp|£|pound sterling|british pound"),
-    (show.around("€"), "eur|€"),
-    (show.around("₹"), "inr|₹|indian rupee"),
-    (show.around("¥"), "jpy|¥|cny|jp¥"),
-    (show.around("A$"), "aud|a$"),
-    (show.around("C$"), "cad|ca$"),
-    (show.around("ISBN "), "isbn|isbn2|isbnt"),
-    (show.around("ISSN "), "issn"),
-    (show.around("OCLC "), "oclc"),
-    (show.around("RFC "), "ietf rfc|rfc"),
-    (show.around("HD "), "hd"),
-    (show.named("2", "1"), "url|official url|hyperlink"),
+    (height, "height"),
+    (duration, "duration"),
+    (fraction, "frac|fraction|fract"),
+    (partial(fraction, slash="/"), "sfrac|sfraction|tfrac|dfrac|cfrac"),
+    (around("√"), "sqrt|radic|radical"),
+    (around("⟨", "⟩"), "angbr|angle brackets|angbr ipa|grapheme|orthography"),
+    (around("(", ")"), "par"),
+    (around("[", "]"), "brackets"),
+    (around("⟨", "|"), "bra"),
+    (around("£"), "gbp|£|pound sterling|british pound"),
+    (around("€"), "eur|€"),
+    (around("₹"), "inr|₹|indian rupee"),
+    (around("¥"), "jpy|¥|cny|jp¥"),
+    (around("ISBN "), "isbn|isbn2|isbnt"),
+    (around("ISSN "), "issn"),
+    (named("2", "1"), "url|official url|hyperlink"),
     (
-        show.named("lt", "label", "display", "1"),
+        named("lt", "label", "display", "1"),
         """ill|interlanguage link|interlanguage link multi|ill2|illm|link-interwiki|interwiki link
         not translated""",
     ),
-    (show.named("3", "1"), "le|link-en|link-de|link-fr|link-ja|link-ru|link-es|link-it|link-ko|liu"),
-    (show.named("4", "3", "2"), "tsl|translink|internal link helper"),
-    (show.named("2"), "interlang|see wikipedia"),
-    (show.named("3"), "langwithname|rtl-langwithname"),
-    (show.named("hangul", "1"), "ko-hhrm"),
-    (show.constant("’s"), "'s|‘s"),
-    (show.constant("'"), "'|apostrophe|`|-'"),
-    (show.constant('"'), '"|-"|"-'),
-    (show.constant("' \""), "' \"|'\""),
-    (show.constant("\" '"), "\" '|\"'"),
+    (named("3", "1"), "le|link-en|link-de|link-fr|link-ja|link-ru|link-es|link-it|link-ko|liu"),
+    (named("4", "3", "2"), "tsl|translink|internal link helper"),
+    (named("2"), "interlang|see wikipedia"),
+    (named("3"), "langwithname|rtl-langwithname"),
+    (named("hangul", "1"), "ko-hhrm"),
+    (constant("’s"), "'s|‘s"),
+    (constant("'"), "'|apostrophe|`|-'"),
+    (constant('"'), '"|-"|"-'),
+    (constant("' \""), "' \"|'\""),
+    (constant("\" '"), "\" '|\"'"),
     (
-        show.constant(" – "),
+        constant(" – "),
         "snd|snds|spnd|sndash|spaced ndash|spaced en dash|dash|spaced endash|ndash spaced|spndash",
     ),
-    (show.constant("–"), "ndash|en dash|endash"),
-    (show.constant("—"), "mdash|mdashb|em dash|emdash|—"),
-    (show.constant(" — "), "spaced mdash|spaced em dash|smd"),
-    (show.constant("−"), "minus|mns"),
-    (show.constant("×"), "times"),
-    (show.constant("±"), "pm|+-|plusminus"),
-    (show.constant("π"), "pi"),
+    (constant("–"), "ndash|en dash|endash"),
+    (constant("—"), "mdash|mdashb|em dash|emdash|—"),
+    (constant(" — "), "spaced mdash|spaced em dash|smd"),
+    (constant("−"), "minus|mns"),
+    (constant("×"), "times"),
+    (constant("±"), "pm|+-|plusminus"),
+    (constant("π"), "pi"),
     (
-        show.constant(_NBSP),
+        constant(_NBSP),
         """
         nbsp|space|spaces|spc|sp|nbsp;|nnbsp|thinsp|thin space|hairsp|hair space|figure space|nbspc|0|ensp
         emsp|quad
         """,
     ),
-    (show.constant(" · "), "·|middot|dot|dotsep|•|bull|bullet|*|.|,|bold middot"),
-    (show.constant("|"), "!|pipe"),
-    (show.constant("||"), "!!"),
-    (show.constant("{|"), "(!"),
-    (show.constant("\n|}\n"), "!)|end|s-end"),
-    (show.constant("="), "="),
-    (show.constant("["), "!(|lsqb|lbracket"),
-    (show.constant("]"), ")!|rsqb|rbracket"),
-    (show.constant("†"), "dagger|†"),
-    (show.constant("‡"), "double-dagger|ddagger"),
-    (show.constant("*"), "asterisk"),
-    (show.constant("#"), "hash|hash-tag|number sign"),
-    (show.constant("…"), "...|ellipsis"),
-    (show.constant("ʻ"), "okina|ʻ"),
-    (show.constant("ʼ"), "hamza|ayin"),
-    (show.constant("⇌"), "eqm"),
-    (show.constant("CO2"), "co2"),
-    (show.constant("C3"), "c3"),
-    (show.constant("C4"), "c4"),
-    (show.constant("C"), "carbon"),
-    (show.constant("H"), "hydrogen"),
-    (show.constant("N"), "nitrogen"),
-    (show.constant("O"), "oxygen"),
+    (constant(" · "), "·|middot|dot|dotsep|•|bull|bullet|*|.|,|bold middot"),
+    (constant("|"), "!|pipe"),
+    (constant("||"), "!!"),
+    (constant("{|"), "(!"),
+    (constant("\n|}\n"), "!)|end|s-end"),
+    (constant("="), "="),
+    (constant("["), "!(|lsqb|lbracket"),
+    (constant("]"), ")!|rsqb|rbracket"),
+    (constant("†"), "dagger|†"),
+    (constant("‡"), "double-dagger|ddagger"),
+    (constant("*"), "asterisk"),
+    (constant("#"), "hash|hash-tag|number sign"),
+    (constant("…"), "...|ellipsis"),
+    (constant("ʻ"), "okina|ʻ"),
+    (constant("ʼ"), "hamza|ayin"),
+    (constant("⇌"), "eqm"),
     (
-        show.constant(""),
+        constant(""),
         """
         anchor|audio|sfn|sfnp|sfnm|efn|refn|r|rp|note|ref|coord|respell|ipac-en|audio-ipa|pron-en|dead link|cite web
         cite book|cite news|cite journal|citation|isbn needed|clear|main|see also|further|details|portal|commons
         """,
     ),
-    (show.constant("→"), "rarr|arrow"),
-    (show.constant("¢"), "cent"),
-    (show.constant("a.k.a."), "aka|a.k.a."),
-    (show.constant("Anno Domini"), "anno domini"),
-    (show.constant("BCE"), "bce"),
-    (partial(show.circa), "circa|c.|ca.|approx"),
-    (partial(show.circa, prefix="fl. "), "fl.|floruit|fl"),
-    (partial(show.circa, prefix="b. "), "b.|born"),
-    (partial(show.circa, prefix="d. "), "d.|died"),
-    (show.reign, "r.|reign"),
-    (show.old_style, "oldstyledate|old style date|oldstyledatedy|oldstyledateny"),
-    (show.french_date, "date-|dmy"),
+    (constant("→"), "rarr|arrow"),
+    (constant("¢"), "cent"),
+    (french_date, "date-|dmy"),
 ]
 
 _BY_LANGUAGE: list[tuple[Callable[..., str], str]] = [
     (
-        show.convert,
+        convert,
         """
         convert|cvt|conv|conversie|রূপান্তর|konversi|convertir|переведення|перевести|chuyển đổi|đổi|換算|변환
         railgauge|track gauge
         """,
     ),
     (
-        show.format_number,
+        format_number,
         """
         formatnum:|formatnum|formatnumber|nts|number table sorting|szám|fmtn|fmtnum
         зробитичисло:|formatzahl
         """,
     ),
-    (show.value, "val"),
+    (value, "val"),
     (
-        show.date,
+        date,
         """
         birth date|birth-date|birth date and age|birth-date and age|death date|death-date|death date and age
         start date|end date|start-date|end-date|start date and age|film date|dts|bda|dda|dob|birth year
@@ -330,7 +751,7 @@ _BY_LANGUAGE: list[tuple[Callable[..., str], str]] = [
         ngày bắt đầu|ngày phát hành|জন্ম তারিখ|মৃত্যু তারিখ|শুরুর তারিখ
         """,
     ),
-    (show.as_of, "as of|asof"),
+    (as_of, "as of|asof"),
 ]  # fmt: skip
 
 _SHIPS = "hms hmas hmcs hmnzs uss usns uscgc ss ms mv rms mt gts sms hmt rfa rv ins hnlms rnlb usat usrc hdms css jds"
@@ -361,17 +782,19 @@ def _entries(table: str) -> Iterator[str]:
 def rules_for(language: str) -> Lookup:
     """The lookup for the wikis of one language (`zh`, or `zh-min-nan`)."""
     base = language.partition("-")[0]
-    table: dict[str, Rule] = {code: partial(_country, code.upper()) for code in _COUNTRIES.split()}
-    for name in _SHIPS.split():
-        table[name] = show.ship(name.upper())
-    for rule, names in (*_COMMON, *SHARED):
+    table: dict[str, Rule] = {}
+    if base in ("en", "simple"):
+        table.update((code, partial(_country, code.upper())) for code in _COUNTRIES.split())
+        table.update((name, ship(name.upper())) for name in _SHIPS.split())
+    for rule, names in _COMMON:
         table.update(dict.fromkeys(_entries(names), rule))
     for function, names in _BY_LANGUAGE:
         for name in _entries(names):
             table[name] = partial(function, language=base)
-    for rule, names in LOCAL.get(base, ()):
-        table.update(dict.fromkeys(_entries(names), rule))
-    shows_text, shows_nothing = show.named("1", "text"), show.constant("")
+    for codes, rules in _LOCAL:
+        for rule, names in rules if base in codes.split() else ():
+            table.update(dict.fromkeys(_entries(names), rule))
+    shows_text, shows_nothing = named("1", "text"), constant("")
 
     def lookup(name: str) -> Rule | None:
         rule = table.get(name)
