@@ -50,7 +50,7 @@ def run_stages(job: PreprocessJob, workers: int, notice: Callable[[str], None]) 
     node does not see the files of the job, JobError if the cluster cannot be joined, and BrokenExecutor if
     workers died repeatedly at one task.
     """
-    splits = [InputSplit.from_json(line) for line in job.split_lines()]
+    splits = [InputSplit.from_json(line) for line in (*job.split_lines(), *job.template_lines())]
     read = {path for split in splits for path in split.inputs} | {job.config.vocabulary.model or ""}
     with _joined_cluster():
         shared = ray.put(job), ray.put(sorted(filter(os.path.exists, read)))

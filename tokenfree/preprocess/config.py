@@ -124,6 +124,9 @@ class PreprocessConfig:
         id_column: column that names a document, if there is one.
         language_column: column with a document's language (BCP 47), if there is one; `language` overrides it.
         language: language of all inputs; null: from each dump, and from the folder names of books.
+        expand_templates: show what the wiki's own definitions make of templates in running text; without Lua. false:
+            rules and guesses only.
+        templates_from: further dumps of the same wikis, read for their templates only.
         namespaces: numbers of the wiki namespaces to read; 0: articles.
         window: how documents are cut into windows.
         vocabulary: the subwords.
@@ -144,6 +147,8 @@ class PreprocessConfig:
     id_column: Annotated[str, DECIDES_RUNS] = "id"
     language_column: Annotated[str, DECIDES_RUNS] = "language"
     language: Annotated[str | None, DECIDES_RUNS] = None
+    expand_templates: Annotated[bool, DECIDES_RUNS] = True
+    templates_from: Annotated[tuple[PathText, ...], INPUT] = ()
     namespaces: Annotated[tuple[int, ...], DECIDES_RUNS] = (0,)
     window: WindowConfig = WindowConfig()
     vocabulary: VocabularyConfig = VocabularyConfig()

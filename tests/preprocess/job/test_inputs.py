@@ -6,14 +6,14 @@ from tokenfree.preprocess.job.inputs import identity, reading_identity
 def test_identity_leaves_out_inputs_and_operational_settings() -> None:
     config = PreprocessConfig()
     excluded = [*marked_keys(config, INPUT), *marked_keys(config, OPERATIONAL)]
-    assert excluded == ["wikipedia", "books", "hf_dataset", "split_bytes"]
+    assert excluded == ["wikipedia", "books", "hf_dataset", "templates_from", "split_bytes"]
     assert to_mapping(config).keys() - identity(config, ())["config"].keys() == set(excluded)
 
 
 def test_reading_identity_has_the_settings_that_decide_runs() -> None:
     names = {
         *("text_column", "id_column", "language_column", "language"),
-        *("namespaces", "filters", "near_duplicates", "validation_fraction"),
+        *("expand_templates", "namespaces", "filters", "near_duplicates", "validation_fraction"),
     }
     assert set(marked_keys(PreprocessConfig(), DECIDES_RUNS)) == names
     assert reading_identity(identity(PreprocessConfig(), ()))["config"].keys() == names

@@ -81,6 +81,39 @@ def dropped(counters: Mapping[str, Any]) -> dict[str, int]:
     return {reason: count for reason, count in reasons.items() if count}
 
 
+OUTCOMES = {
+    "definition": "by definition",
+    "rule": "by a rule",
+    "fallback": "by a guess",
+    "dropped": "dropped",
+    "limit": "beyond a limit",
+}
+MAX_DROPPED_SHARE = 0.05  # of templates in running text, without a warning
+MAX_LISTED = 5
+
+
+def template_line(counters: Mapping[str, Any]) -> str:
+    """Return what gave the text of templates in running text, and which were dropped; empty if there were none."""
+    outcomes = counters.get("templates", {})
+    parts = [f"{outcomes[name]:,} {text}" for name, text in OUTCOMES.items() if outcomes.get(name)]
+    names = [f"{name} ({count:,})" for name, count in _most_frequent(counters.get("dropped_templates", {}))]
+    return ", ".join(parts) + (f"; dropped most often: {', '.join(names)}" if names else "")
+
+
+def _most_frequent(names: Mapping[str, int]) -> list[tuple[str, int]]:
+    return sorted(names.items(), key=lambda item: (-item[1], item[0]))[:MAX_LISTED]
+
+
+def template_warning(counters: Mapping[str, Any]) -> str:
+    """Return a warning if many templates in running text were dropped, or an empty string."""
+    outcomes = counters.get("templates", {})
+    dropped_calls = outcomes.get("dropped", 0) + outcomes.get("limit", 0)
+    share = dropped_calls / max(1, sum(outcomes.values()))
+    if share <= MAX_DROPPED_SHARE:
+        return ""
+    return f"{share:.1%} of the templates in running text were dropped. Give a whole dump to templates_from."
+
+
 def byte_shares(manifest: Manifest) -> dict[str, float]:
     """Return the share of each language's subwords that are bytes of characters missing from the vocabulary."""
     languages = sorted(manifest.statistics["languages"].items())
@@ -134,6 +167,8 @@ def card(manifest: Manifest, plots: Sequence[str]) -> str:
         "## What became of the pages",
         _table(("", "pages"), pages),
         "Pages that failed are kept with reason and text in `failures/`.",
+        f"Templates in running text: {templates}." if (templates := template_line(counters)) else "",
+        template_warning(counters),
         f"`{NEAR_DUPLICATE_PAIRS}` names each near-duplicate, the document for which it was dropped, and the estimated "
         "Jaccard similarity of their shingles."
         if "near_duplicates" in counters

@@ -99,6 +99,10 @@ def count(runs: Sequence[SortedRun], shards: Sequence[BuiltShard]) -> dict[str, 
         **pages.to_json(),
         "filtered": dict(sorted(pages.filtered.items())),
         "failed": dict(sorted(pages.failed.items())),
+        "templates": dict(sorted(pages.templates.items())),
+        "dropped_templates": dict(
+            sorted(pages.dropped_templates.items(), key=lambda item: (-item[1], item[0]))[:MAX_NAMES]
+        ),
         "documents": sum(shard.entry.documents for shard in shards),
         "duplicates": sum(shard.duplicates for shard in shards),
         "windows": sum(shard.entry.rows for shard in shards),
@@ -129,6 +133,7 @@ def statistics(shards: Sequence[BuiltShard]) -> dict[str, Any]:
     return {"lengths": {str(bits): lengths[bits] for bits in sorted(lengths)}, "languages": languages}
 
 
+MAX_NAMES = 20  # of dropped templates, the most frequent ones
 REPLAYED = f"{FOLDER}/replayed.jsonl"
 
 
@@ -176,5 +181,5 @@ def _clean_again(row: dict[str, Any], config: PreprocessConfig) -> Document | st
     if row["page"] is None:
         return row["reason"]
     page: Page = checked(Page, {**row["page"], "id": row["id"], "text": row["text"]})
-    result = document_of(page, config.filters)
+    result = document_of(page, config.filters, PageCounters())
     return result.reason if isinstance(result, Failure) else result

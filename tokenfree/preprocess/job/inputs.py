@@ -41,8 +41,8 @@ from tokenfree.preprocess.sources.splits import Inputs, hash_input, plan_splits
 FORMAT = 3  # version of the files under _work/
 # Keys that were added after the release of 0.3. A job or directory that lacks one keeps its earlier value,
 # which is the default or, where that has changed, the one of EARLIER_VALUES.
-LATER_FIELDS: tuple[str, ...] = ()
-EARLIER_VALUES: Mapping[str, Any] = {}
+LATER_FIELDS: tuple[str, ...] = ("expand_templates",)
+EARLIER_VALUES: Mapping[str, Any] = {"expand_templates": False}
 
 
 def identity(config: PreprocessConfig, inputs: Iterable[InputFile]) -> dict[str, Any]:
@@ -247,6 +247,7 @@ def _refuse_foreign(storage: Storage, names: Sequence[str], job_identity: Mappin
 def _compare_contents(storage: Storage, manifest: Manifest, config: PreprocessConfig, inputs: Inputs) -> None:
     # Others are empty.
     read = {path for split in plan_splits(config, inputs) for path in split.inputs}
+    read |= {file.path for file in inputs.templates}
     files = [(portable_name(file.path), file) for file in inputs if file.path in read]
     names = [{"path": name} for name, _ in files]
     refuse(storage, "was made with", changed_inputs(_only(manifest.inputs, "path"), _only(names, "path")))

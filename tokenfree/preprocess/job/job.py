@@ -5,6 +5,8 @@
     _work/splits-*.jsonl    the input splits, one per line
     _work/inputs-*.jsonl    the inputs of the splits, one per line
     _work/inputs/*.json     size and SHA-256 of each input
+    _work/templates-*.jsonl  the parts of dumps whose templates are collected, one per line
+    _work/templates/*       the templates of each wiki, see preprocess/job/templates.py
     _work/runs/*            sorted runs: .arrow, .json (the sidecar), .failures.jsonl, .sketches.arrow
     _work/near_duplicates/* candidates of each band, and the documents to drop, if the recipe asks for them
     _work/near_duplicates.json  written after them, and after near_duplicates.jsonl, which is for people
@@ -41,6 +43,7 @@ ATTEMPT = f"{WORK}/attempt.json"
 HASHES, RUNS, TASKS, SHARDS = f"{WORK}/inputs", f"{WORK}/runs", f"{WORK}/tasks", f"{WORK}/shards"
 ERRORS = f"{WORK}/errors"
 NEAR_DUPLICATES = f"{WORK}/near_duplicates"
+TEMPLATES = f"{WORK}/templates"
 
 
 @with_config(OPEN)
@@ -70,6 +73,7 @@ class PreprocessJob:
     reading_fingerprint: str  # of everything that decides a run, except the input split
     splits: str  # name of the file of input splits
     inputs: str  # name of the file of inputs
+    templates: str = ""  # name of the file of parts of dumps with templates, or none if they are not expanded
     number: str | None = None  # number of a store's lock, under which the job may write
     attempt: str = ""  # content of `_work/attempt.json` as long as this attempt is the newest
 
@@ -90,6 +94,9 @@ class PreprocessJob:
 
     def input_lines(self) -> tuple[str, ...]:
         return _lines(self.url, self.inputs)
+
+    def template_lines(self) -> tuple[str, ...]:
+        return _lines(self.url, self.templates) if self.templates else ()
 
 
 @dataclass(frozen=True)

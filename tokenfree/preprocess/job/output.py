@@ -19,6 +19,7 @@ from tokenfree.preprocess.job.job import (
     JOB,
     PLAN,
     SHARDS,
+    TEMPLATES,
     VOCABULARY_SIDECAR,
     WORK,
     PreprocessJob,
@@ -27,7 +28,7 @@ from tokenfree.preprocess.job.job import (
 )
 from tokenfree.preprocess.job.read import input_line
 from tokenfree.preprocess.records import InputSplit
-from tokenfree.preprocess.sources.splits import Inputs
+from tokenfree.preprocess.sources.splits import Inputs, plan_template_splits
 
 # Files that a job may have written by the time it finds that it can have no output.
 MADE_EARLY = ("vocabulary", "train", "validation", "failures", NEAR_DUPLICATE_PAIRS)
@@ -47,6 +48,7 @@ def begin(
     `number` is what `claimed` yielded. `notice` receives a line about earlier work that cannot be reused.
     Raises UserError if the directory cannot be written to, or the given SentencePiece model is invalid.
     """
+    template_splits = plan_template_splits(config, inputs, splits)
     if config.vocabulary.model is not None:
         # Fails before the job reads for hours.
         Vocabulary.load(read_given_model(config.vocabulary.model))
@@ -56,7 +58,7 @@ def begin(
     storage.write_json(ATTEMPT, {"id": attempt})
     # An earlier attempt may have cut its inputs differently; planning again is fast.
     storage.remove(PLAN)
-    read = {path for split in splits for path in split.inputs}
+    read = {path for split in (*splits, *template_splits) for path in split.inputs}
     reading = fingerprint(reading_identity(job_identity))
     return PreprocessJob(
         url=storage.url,
@@ -67,6 +69,9 @@ def begin(
         inputs=write_lines(
             storage, f"{WORK}/inputs", (input_line(file) for file in inputs if file.path in read)
         ),
+        templates=write_lines(storage, TEMPLATES, (split.to_json() for split in template_splits))
+        if template_splits
+        else "",
         number=number,
         attempt=attempt,
     )

@@ -4,6 +4,7 @@ A run is committed as soon as its pages reach the bytes of a planned split, so m
 split that could not be cut, and a killed job resumes after the last run.
 """
 
+import functools
 import hashlib
 import json
 from collections.abc import Iterable, Iterator
@@ -20,6 +21,7 @@ from tokenfree.preprocess.documents.failures import write_failures
 from tokenfree.preprocess.documents.near_duplicates import band_rows, write_sketches
 from tokenfree.preprocess.job.inputs import portable_name
 from tokenfree.preprocess.job.job import HASHES, RUNS, PreprocessJob
+from tokenfree.preprocess.job.templates import definitions_of, template_hash
 from tokenfree.preprocess.records import Document, Failure, InputSplit, Page
 from tokenfree.preprocess.shards.merge import Merge
 from tokenfree.preprocess.shards.sorted_runs import (
@@ -83,7 +85,8 @@ def _write_run(
 ) -> SortedRun:
     storage, name = job.storage, run_name(runs_name(line), number)
     counters, documents, failed = PageCounters(), [], []
-    for result in extract(pages, job.config.namespaces, job.config.filters, counters):
+    definitions = functools.partial(definitions_of, job)
+    for result in extract(pages, job.config.namespaces, job.config.filters, counters, definitions):
         if isinstance(result, FailedPage):
             failed.append(
                 (result, split.names[0] if len(split.names) == 1 else result.failure.id.partition(":")[2])
@@ -178,7 +181,9 @@ def sketches_name(run: str) -> str:
 
 
 def _run_fingerprint(job: PreprocessJob, line: str) -> str:
-    return fingerprint({"reading": job.reading_fingerprint, "split": line})
+    content = {"reading": job.reading_fingerprint, "split": line}
+    templates = template_hash(job, line)
+    return fingerprint(content if templates is None else {**content, "templates": templates})
 
 
 def input_line(file: InputFile) -> str:

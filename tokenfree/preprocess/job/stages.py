@@ -19,6 +19,12 @@ from tokenfree.preprocess.job.steps import (
     num_bands,
     num_planned,
 )
+from tokenfree.preprocess.job.templates import (
+    collect_templates,
+    merge_templates,
+    num_template_parts,
+    num_wikis,
+)
 
 T = TypeVar("T")
 
@@ -47,6 +53,8 @@ def one_task(_: PreprocessJob) -> int:
 
 
 STAGES: tuple[Stage, ...] = (
+    Stage("Collect templates", num_template_parts, collect_templates),
+    Stage("Merge the templates of a wiki", num_wikis, merge_templates),
     Stage("Hash inputs, read and clean splits", num_readings, hash_or_read),
     Stage("Find near-duplicates in a band", num_bands, find_in_one_band),
     Stage("Train vocabulary, plan shards", one_task, make_plan),

@@ -20,9 +20,10 @@ class Inputs:
     wikipedia: Sequence[InputFile]
     books: Sequence[InputFile]
     datasets: Sequence[InputFile]
+    templates: Sequence[InputFile] = ()  # read for their templates only
 
     def __iter__(self) -> Iterator[InputFile]:
-        yield from (*self.wikipedia, *self.books, *self.datasets)
+        yield from (*self.wikipedia, *self.books, *self.datasets, *self.templates)
 
 
 def find_inputs(config: PreprocessConfig, output: str | None = None) -> Inputs:
@@ -46,7 +47,12 @@ def find_inputs(config: PreprocessConfig, output: str | None = None) -> Inputs:
         if "wiki" in file.name and is_dump_name(file.name) and not books.is_book_name(file.name):
             raise UserError(f"books: {file.path} is named like a Wikipedia dump; give it to wikipedia")
         books.check_book_name(file)
-    return Inputs(dumps, files, hf.list_datasets(config.hf_dataset))
+    templates: list[InputFile] = []
+    if config.expand_templates and config.templates_from:
+        paths = {file.path for file in dumps}
+        listed = list_inputs(config.templates_from, "templates_from", is_dump_name, output)
+        templates = [file for file in listed if file.path not in paths]
+    return Inputs(dumps, files, hf.list_datasets(config.hf_dataset), templates)
 
 
 def plan_splits(config: PreprocessConfig, inputs: Inputs | None = None) -> list[InputSplit]:
@@ -66,6 +72,21 @@ def plan_splits(config: PreprocessConfig, inputs: Inputs | None = None) -> list[
     if not splits:
         raise UserError("the inputs are empty: there is not one row in them; check what wrote them")
     return splits
+
+
+def plan_template_splits(
+    config: PreprocessConfig, inputs: Inputs, splits: Sequence[InputSplit]
+) -> list[InputSplit]:
+    """Return the parts of dumps from which templates are collected: of all dumps of the job, and of `templates_from`.
+
+    Raises UserError if a file is not a dump.
+    """
+    if not config.expand_templates:
+        return []
+    parts = [split for split in splits if split.kind == "wikipedia"]
+    for file in inputs.templates:
+        parts += split_dump(file, config.language, config.split_bytes)
+    return parts
 
 
 def hash_input(file: InputFile) -> tuple[int, str]:

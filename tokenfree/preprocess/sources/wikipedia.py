@@ -322,16 +322,37 @@ def read_pages(split: InputSplit) -> Iterator[Page | Failure]:
     """Yield the pages that start in the split, in the order of the file, and damage and broken pages as failures."""
     site = split.site
     assert site is not None
-    events = read_blocks(split.inputs[0], split.format, split.start, split.end)
-    if split.encoding != "utf-8":
-        events = as_utf8(events, split.encoding)
-    for item in scan_pages(events, split.rooted):
+    for item in _scanned(split):
         if isinstance(item, Loss):
             raw = item.data.decode(errors="replace")
             name = _page_id(raw, site) if item.offset is None else f"{site.database}:bytes {item.offset}"
             yield Failure(name, item.reason, raw)
         else:
             yield parse_page(item, site, needs_ns=split.needs_ns)
+
+
+def _scanned(split: InputSplit) -> Iterator[ScannedPage]:
+    events = read_blocks(split.inputs[0], split.format, split.start, split.end)
+    if split.encoding != "utf-8":
+        events = as_utf8(events, split.encoding)
+    return scan_pages(events, split.rooted)
+
+
+TEMPLATE = 10
+_OTHER_NAMESPACE = re.compile(rb"<ns>\s*(?!10\s*<)-?\d")
+
+
+def read_templates(split: InputSplit) -> Iterator[Page]:
+    """Yield the templates that start in the split, in the order of the file. Broken pages are left out."""
+    site = split.site
+    assert site is not None
+    for item in _scanned(split):
+        # Most pages are articles, which need not be parsed to know it.
+        if isinstance(item, Loss) or _OTHER_NAMESPACE.search(item, 0, 2000):
+            continue
+        page = parse_page(item, site, needs_ns=split.needs_ns)
+        if isinstance(page, Page) and page.namespace == TEMPLATE and page.model == "wikitext":
+            yield page
 
 
 def parse_page(data: bytes, site: Site, *, needs_ns: bool = True) -> Page | Failure:

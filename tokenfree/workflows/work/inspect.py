@@ -17,6 +17,7 @@ from rich.text import Text
 
 from tokenfree.core.errors import UserError
 from tokenfree.core.storage import Storage
+from tokenfree.preprocess.dataset.card import template_line, template_warning
 from tokenfree.preprocess.dataset.manifest import MANIFEST, Manifest, load_manifest
 from tokenfree.preprocess.features.vocabulary import Vocabulary
 from tokenfree.preprocess.records import schema
@@ -168,14 +169,17 @@ def counts_table(manifest: Manifest) -> Table:
 
 
 def pages_line(manifest: Manifest) -> Text:
-    """Return a line with the number of pages read, and how many became documents or were dropped, by reason."""
+    """Return how many pages were read, became documents or were dropped, and what became of templates."""
     counters = manifest.counters
     parts = [f"{counters['pages']:,} read"]
     for name in ("documents", "redirects", "other_namespaces", "duplicates"):
         parts += [f"{counters[name]:,} {name.replace('_', ' ')}"] if counters[name] else []
     for kind in ("filtered", "failed"):
         parts += [f"{count:,} {kind} ({reason})" for reason, count in sorted(counters[kind].items()) if count]
-    return Text.assemble("\n", ("pages", "bold"), "  ", one_line(", ".join(parts)))
+    lines = Text.assemble("\n", ("pages", "bold"), "  ", one_line(", ".join(parts)))
+    for text in filter(None, (template_line(counters), template_warning(counters))):
+        lines.append_text(Text.assemble("\n", ("templates", "bold"), "  ", one_line(text)))
+    return lines
 
 
 def columns(manifest: Manifest) -> dict[str, str]:

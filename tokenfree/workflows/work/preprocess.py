@@ -2,12 +2,12 @@
 
 import argparse
 
-from tokenfree.core.errors import UserError
+from tokenfree.core.errors import UserError, one_line
 from tokenfree.core.machine import cores
 from tokenfree.pipelines.dry_run import VOCABULARY_BYTES, WORKER_BYTES, PlanDescription, describe_plan
 from tokenfree.pipelines.preprocess import choose_engine, run_preprocess
 from tokenfree.preprocess.config import PreprocessConfig
-from tokenfree.preprocess.dataset.card import byte_shares
+from tokenfree.preprocess.dataset.card import byte_shares, template_line, template_warning
 from tokenfree.preprocess.dataset.manifest import Manifest
 from tokenfree.preprocess.shards.sorted_runs import DATASET_SPLITS
 from tokenfree.preprocess.sources.books import is_book_name
@@ -67,6 +67,8 @@ def run(args: argparse.Namespace) -> int:
         )
         print(f"  vocabulary  {subwords:,} subwords{small}")
     _print_byte_shares(manifest)
+    for text in filter(None, (template_line(manifest.counters), template_warning(manifest.counters))):
+        print(f"  templates   {one_line(text)}")
     if failed := manifest.counters["failed"]:
         reasons = ", ".join(f"{count:,} {reason}" for reason, count in failed.items())
         pages = counted(sum(failed.values()), "page")
