@@ -116,7 +116,7 @@ def _expr(page: Page, frame: Frame, first: str, arguments: Arguments) -> str:
 
 def written(value: float) -> str:
     """Return a number as PHP prints it, with 14 digits."""
-    if isinstance(value, int) or (abs(value) < 1e15 and value == int(value)):
+    if abs(value) < (2**63 if isinstance(value, int) else 1e15) and value == int(value):
         return str(int(value))
     text = format(value, ".14G")
     mantissa, exponent, power = text.partition("E")
@@ -333,8 +333,8 @@ def _ns(page: Page, frame: Frame, first: str, arguments: Arguments) -> str:
     return page.site.namespaces.get(number, ("",))[0]
 
 
-_SLAVIC = {"ru", "uk", "be", "sr", "hr", "bs", "sh", "rue"}
-_ONE_FORM = {
+_SLAVIC = ("ru", "uk", "be", "sr", "hr", "bs", "sh", "rue", "pl")
+_ONE_FORM = (
     "ja",
     "zh",
     "ko",
@@ -352,28 +352,22 @@ _ONE_FORM = {
     "yue",
     "bo",
     "km",
-}
+)
 
 
 def plural_form(number: float, language: str) -> int:
     """Return the index of the form of a noun after a number (CLDR), for the rules of most wikis."""
     if language in _ONE_FORM:
         return 0
-    whole = number == int(number)
-    last, last_two = int(number) % 10, int(number) % 100
-    if language in _SLAVIC and whole:
-        few = 2 <= last <= 4 and not 12 <= last_two <= 14
-        return 0 if last == 1 and last_two != 11 else 1 if few else 2
-    if language == "pl" and whole:
-        few = 2 <= last <= 4 and not 12 <= last_two <= 14
-        return 0 if number == 1 else 1 if few else 2
-    if language in ("cs", "sk"):
-        return 0 if number == 1 else 1 if whole and 2 <= number <= 4 else 2
+    last, teen = int(number) % 10, 11 <= int(number) % 100 <= 19
+    if language in _SLAVIC:
+        single = number == 1 if language == "pl" else last == 1 and not teen
+        return 0 if single else 1 if 2 <= last <= 4 and not teen else 2
     if language == "lt":
-        return 0 if last == 1 and last_two != 11 else 1 if last and not 11 <= last_two <= 19 else 2
-    if language in ("fr", "pt", "hy", "hi", "bn"):
-        return 0 if number < 2 else 1
-    return 0 if number == 1 else 1
+        return 0 if last == 1 and not teen else 1 if last and not teen else 2
+    if language in ("cs", "sk"):
+        return 0 if number == 1 else 1 if 2 <= number <= 4 else 2
+    return 0 if number == 1 or (number < 2 and language in ("fr", "pt", "hy", "hi", "bn")) else 1
 
 
 def _plural(page: Page, frame: Frame, first: str, arguments: Arguments) -> str:

@@ -109,11 +109,6 @@ def circa(arguments: dict[str, str], prefix: str = "c. ") -> str:
     return " – ".join(prefix + year for year in years) if years else prefix
 
 
-def reign(arguments: dict[str, str], prefix: str = "r. ") -> str:
-    """`{{reign|1900|1910}}`: "r. 1900–1910"."""
-    return prefix + "–".join(year for year in positional(arguments)[:2] if year)
-
-
 def old_style(arguments: dict[str, str]) -> str:
     """`{{OldStyleDate|12 May|1700|1 May}}`: "12 May [O.S. 1 May] 1700"."""
     values = [*positional(arguments)[:3], "", "", ""]
@@ -273,18 +268,6 @@ def quantity(arguments: dict[str, str], language: str) -> str:
     return f"{amount} {joined}"
 
 
-def height(arguments: dict[str, str]) -> str:
-    """`{{height|ft=6|in=2}}`: "6 ft 2 in"; `{{height|m=1.88}}`: "1.88 m"."""
-    units = ("m", "cm", "ft", "in", "ftin")
-    return " ".join(f"{arguments[unit].strip()} {unit}" for unit in units if arguments.get(unit, "").strip())
-
-
-def duration(arguments: dict[str, str]) -> str:
-    """`{{duration|m=3|s=20}}`: "3:20"."""
-    parts = positional(arguments) or [arguments.get(unit, "").strip() for unit in ("h", "m", "s")]
-    return ":".join(part for part in parts if part)
-
-
 Arguments = dict[str, str]
 
 
@@ -404,21 +387,6 @@ def chinese(arguments: Arguments) -> str:
     return ", ".join(dict.fromkeys(value for value in values if value))
 
 
-def music(arguments: Arguments) -> str:
-    """`{{music|flat}}`: ♭."""
-    name = get(arguments, "1").lower()
-    signs = {
-        "flat": "♭",
-        "b": "♭",
-        "sharp": "♯",
-        "#": "♯",
-        "natural": "♮",
-        "doublesharp": "𝄪",
-        "doubleflat": "𝄫",
-    }
-    return signs.get(name, name if len(name) < 4 else "")
-
-
 _CENTURIES = "II III IV V VI VII VIII IX X XI XII XIII XIV XV XVI XVII XVIII XIX XX XXI"
 
 
@@ -449,7 +417,6 @@ _LOCAL: list[tuple[str, list[tuple[Rule, str]]]] = [
         (partial(circa, prefix="fl. "), "fl.|floruit|fl"),
         (partial(circa, prefix="b. "), "b.|born"),
         (partial(circa, prefix="d. "), "d.|died"),
-        (reign, "r.|reign"),
         (old_style, "oldstyledate|old style date|oldstyledatedy|oldstyledateny"),
         (around("US$"), "us$|usd|us dollar"),
         (around("A$"), "aud|a$"),
@@ -458,7 +425,6 @@ _LOCAL: list[tuple[str, list[tuple[Rule, str]]]] = [
         (constant("Anno Domini"), "anno domini"),
         (constant("BCE"), "bce"),
         (any_ship, "ship"),
-        (music, "music"),
         (around("OCLC "), "oclc"),
         (around("RFC "), "ietf rfc|rfc"),
         (around("10"), "10^"),
@@ -588,7 +554,7 @@ _LOCAL: list[tuple[str, list[tuple[Rule, str]]]] = [
     ]),
     ("be", [(first, "s"), (named("2", "1"), "iw|нп")]),
     ("ja", [(first, "en|fr|de|el|la|it|es|ru|zh|ko|ar|pt|nl")]),
-    ("de", [(around("„", "“"), '"'), (height, "körpergröße")]),
+    ("de", [(around("„", "“"), '"')]),
     ("vi", [(first, "s")]),
     ("lt", [(first, "vok|de|en|ru|pl|fr|lat")]),
     ("pt", [(nihongo, "japonês")]),
@@ -648,8 +614,6 @@ _COMMON: list[tuple[Rule, str]] = [
         verse translation|bible quote|quote without source
         """,
     ),
-    (height, "height"),
-    (duration, "duration"),
     (fraction, "frac|fraction|fract"),
     (partial(fraction, slash="/"), "sfrac|sfraction|tfrac|dfrac|cfrac"),
     (around("√"), "sqrt|radic|radical"),
@@ -755,22 +719,6 @@ _BY_LANGUAGE: list[tuple[Callable[..., str], str]] = [
 ]  # fmt: skip
 
 _SHIPS = "hms hmas hmcs hmnzs uss usns uscgc ss ms mv rms mt gts sms hmt rfa rv ins hnlms rnlb usat usrc hdms css jds"
-_COUNTRIES = """
-afg ago alb alg and ang are arg arm atg aus aut aze bah ban bar bdi bel ben bfa bgd bgr bhr bhs bhu bih blr blz bol
-bra brb brn btn bul bwa caf cam can che chi chl chn civ cmr cod cog col com cpv crc cri cro cub cyp cze den deu dji
-dma dnk dom dza ecu egy eri esp est eth eur fin fji fra fro fsm gab gbr geo ger gha gib gin gmb gnb gnq grc grd gre
-grl gtm gua guy hai hkg hnd hon hrv hti hun idn ina ind iri irl irn irq isl isr ita jam jor jpn kaz ken kgz khm kir
-kna kor ksa kuw kwt lao lat lba lbn lbr lby lca lie lka lso ltu lux lva mac mar mas mco mda mdg mdv mex mgl mhl mkd
-mli mlt mmr mne mng mon moz mrt mus mwi mya mys nam ned nep ner nga ngr nic nig nld nor npl nru nzl oma omn pak pan
-par per phi phl plw png pol por prc pri prk prt pry pse pur qat rom rou rsa rus rwa sau sdn sen sgp sin slb sle slo
-slv smr som srb sri srm ssd stp sud sui sur svk svn swe swi swz syc syr tan tcd tgo tha tjk tkm tls ton tpe tto tun
-tur tuv twn tza uae uga ukr urs uru ury usa uzb vat vct ven vie vnm vut wsm yem yug zaf zam zim zmb zwe
-"""
-
-
-def _country(code: str, arguments: dict[str, str]) -> str:
-    """`{{USA}}` shows a flag and a name. The code takes the place of the name."""
-    return get(arguments, "1") or code
 
 
 def _entries(table: str) -> Iterator[str]:
@@ -784,7 +732,6 @@ def rules_for(language: str) -> Lookup:
     base = language.partition("-")[0]
     table: dict[str, Rule] = {}
     if base in ("en", "simple"):
-        table.update((code, partial(_country, code.upper())) for code in _COUNTRIES.split())
         table.update((name, ship(name.upper())) for name in _SHIPS.split())
     for rule, names in _COMMON:
         table.update(dict.fromkeys(_entries(names), rule))
