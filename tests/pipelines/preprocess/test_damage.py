@@ -43,7 +43,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory, make_config: Callable[..., P
         return text
 
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(extract_module, "clean", buggy_clean)
+        patched.setattr(extract_module, "clean_page", buggy_clean)
         vocabulary = VocabularyConfig(size=300, required_characters="none", algorithm="bpe")
         wanted = make_config(
             wikipedia=(str(folder / "enwiki-pages.xml"),), vocabulary=vocabulary, validation_fraction=0.3

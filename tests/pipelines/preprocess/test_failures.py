@@ -52,7 +52,7 @@ def test_failures_are_kept_and_replayed(
     vocabulary = VocabularyConfig(size=300, required_characters="none", algorithm="bpe")
     config = make_config(wikipedia=(str(dump),), vocabulary=vocabulary)
     with monkeypatch.context() as patched:
-        patched.setattr(extract_module, "clean", buggy_clean)
+        patched.setattr(extract_module, "clean_page", buggy_clean)
         manifest = run_preprocess(config, str(output))
         patched.setattr(failures_module, "PART_BYTES", 1000)
         patched.setattr(failures_module, "OPEN_FILES", 2)

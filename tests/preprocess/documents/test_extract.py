@@ -49,6 +49,8 @@ def test_pages_become_documents_counts_or_failures() -> None:
         "other_namespaces": 1,
         "filtered": {"not_wikitext": 1, "empty": 1, "too_short": 1, "too_long": 1},
         "failed": {"bad_xml": 1},
+        "templates": {},
+        "dropped_templates": {},
     }
     total = PageCounters()
     total.add(counters.to_json())
@@ -57,10 +59,10 @@ def test_pages_become_documents_counts_or_failures() -> None:
 
 
 def test_one_bad_page_never_stops_a_job(monkeypatch: pytest.MonkeyPatch) -> None:
-    def clean(text: str, site: Site) -> str:
+    def clean_page(text: str, page: object) -> str:
         return [][0] if "bad" in text else text
 
-    monkeypatch.setattr(extract_module, "clean", clean)
+    monkeypatch.setattr(extract_module, "clean_page", clean_page)
     counters = PageCounters()
     made = list(extract([wiki("a bad, bad page"), wiki("a good, good page")], (0,), FILTERS, counters))
     assert isinstance(made[0], FailedPage)

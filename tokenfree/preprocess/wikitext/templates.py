@@ -413,7 +413,8 @@ class Page:
         self._depth, self._outcome = 0, "definition"
         inline = is_inline(text, node[0], node[1])
         if node[2] == 2 and self._is_hidden(text, node, inline):
-            self.outcomes["definition"] += inline
+            if inline:
+                self.outcomes["definition"] += 1
             return ""
         compiled = compile_node(text, node)
         try:

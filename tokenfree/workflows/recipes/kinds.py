@@ -48,6 +48,8 @@ PREPROCESSING = RecipeKind(
             "id_column",
             "language_column",
             "language",
+            "expand_templates",
+            "templates_from",
             "namespaces",
         ),
         *("window", "vocabulary", "filters", "near_duplicates", "columns", "shards", "shard_characters"),
