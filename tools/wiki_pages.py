@@ -28,11 +28,11 @@ def read_articles(path: Path) -> tuple[Site, list[tuple[str, str]]]:
     return site, list(_pages(xml, namespace=0))
 
 
-def read_templates(path: Path) -> tuple[str, list[tuple[str, str]]]:
+def read_templates(path: Path, *, redirects: bool = False) -> tuple[str, list[tuple[str, str]]]:
     """Return the prefix of template pages (`Template:` in the wiki's language), and their titles and wikitext."""
     site, xml = _read(path)
     names = site.namespaces.get(_TEMPLATES, ("Template",))
-    return f"{names[0]}:", list(_pages(xml, namespace=_TEMPLATES))
+    return f"{names[0]}:", list(_pages(xml, namespace=_TEMPLATES, redirects=redirects))
 
 
 def _read(path: Path) -> tuple[Site, str]:
@@ -46,8 +46,9 @@ def _read(path: Path) -> tuple[Site, str]:
     ), xml
 
 
-def _pages(xml: str, namespace: int) -> Iterator[tuple[str, str]]:
+def _pages(xml: str, namespace: int, *, redirects: bool = False) -> Iterator[tuple[str, str]]:
     for page in _PAGE.finditer(xml):
         title, text = _TITLE.search(page[1]), _TEXT.search(page[1])
-        if title and text and "<redirect" not in page[1] and f"<ns>{namespace}</ns>" in page[1]:
+        is_wanted = f"<ns>{namespace}</ns>" in page[1] and (redirects or "<redirect" not in page[1])
+        if title and text and is_wanted:
             yield html.unescape(title[1]), html.unescape(text[1])

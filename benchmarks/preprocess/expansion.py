@@ -127,7 +127,7 @@ def main() -> None:
 
 def report(dump: Path) -> None:
     site, articles = read_articles(dump)
-    prefix, templates = read_templates(dump)
+    prefix, templates = read_templates(dump, redirects=True)
     size = sum(len(text) for _, text in articles)
     print(f"\n{dump.name}: {len(articles):,} articles, {size:,} characters, {len(templates):,} templates")
 

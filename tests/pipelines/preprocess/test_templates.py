@@ -8,10 +8,11 @@ import pyarrow as pa
 import pytest
 
 from tokenfree.core.errors import JobError, UserError
+from tokenfree.core.storage import Storage
 from tokenfree.pipelines.preprocess import run_preprocess
 from tokenfree.preprocess.dataset.manifest import load_manifest
 from tokenfree.preprocess.job import stages
-from tokenfree.preprocess.job.templates import StoredTemplates
+from tokenfree.preprocess.job.templates import StoredTemplates, write_rows
 
 HEAD = """<mediawiki version="0.11" xml:lang="xx"><siteinfo><dbname>xxwiki</dbname><namespaces>
 <namespace key="0" /><namespace key="10">Speco</namespace></namespaces></siteinfo>
@@ -138,12 +139,9 @@ def test_the_newest_revision_of_a_template_counts(dumps, make_config, tmp_path):
 
 
 def test_stored_templates_finds_each_key(tmp_path):
-    from tokenfree.core.storage import Storage
-    from tokenfree.preprocess.job.templates import _write
-
     rows = [(f"10:T{number:05}", 0, f"text {number}") for number in range(3000)]
-    _write(Storage.at(tmp_path), "store.arrow", rows)
-    store = StoredTemplates(str(tmp_path / "store.arrow"))
+    _, first_keys = write_rows(Storage.at(tmp_path), "store.arrow", rows)
+    store = StoredTemplates(str(tmp_path / "store.arrow"), first_keys)
     assert [store[key] for key, _, _ in rows[::97]] == [text for _, _, text in rows[::97]]
     assert not any(key in store for key in ("10:A", "10:T00001x", "10:Z", "0:T00001"))
     assert (len(store), next(iter(store))) == (3000, "10:T00000")

@@ -5,18 +5,19 @@
     _work/templates/WIKI.arrow     templates of a wiki, sorted; of several revisions the newest
     _work/templates/WIKI.json      its hash, which is part of the fingerprint of each run
 
-Workers map the file of a wiki, so that a million templates need no memory but for those in use.
+The files are read in small batches, whose first keys are in the sidecars. So neither the merge nor a worker needs
+memory for more templates than it uses.
 """
 
 import functools
 import hashlib
-import heapq
 import json
 import os
 import tempfile
 import uuid
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +32,8 @@ from tokenfree.preprocess.sources.wikipedia import read_templates
 from tokenfree.preprocess.wikitext.templates import Definitions, title_key
 
 _SCHEMA = pa.schema([("key", pa.string()), ("revision", pa.int64()), ("text", pa.large_string())])
-_BATCH_ROWS, _BATCH_CHARACTERS = 512, 1_000_000
+_BATCH_ROWS, _BATCH_CHARACTERS = 64, 64_000
+_MERGED_BATCHES = 128  # about, at a time
 _Row = tuple[str, int, str]  # key, revision with a minus, so that the newest is the first, and text
 
 
@@ -48,6 +50,7 @@ def collect_templates(job: PreprocessJob, index: int) -> str:
         return name
     split = InputSplit.from_json(line)
     files: dict[str, str] = {}
+    first_keys: dict[str, list[str]] = {}
     rows: list[_Row] = []
     size = 0
     for page in read_templates(split):
@@ -55,16 +58,18 @@ def collect_templates(job: PreprocessJob, index: int) -> str:
         rows.append((title_key(page.title, page.site), -int(page.id.rpartition(":")[2]), page.text))
         size += len(page.text)
         if size > job.config.split_bytes:
-            _write_part(storage, f"{name}-{len(files):05}.arrow", rows, files)
+            _write_part(storage, f"{name}-{len(files):05}.arrow", rows, files, first_keys)
             rows, size = [], 0
-    _write_part(storage, f"{name}-{len(files):05}.arrow", rows, files)
-    write_sealed(storage, f"{name}.json", {"files": files})
+    _write_part(storage, f"{name}-{len(files):05}.arrow", rows, files, first_keys)
+    write_sealed(storage, f"{name}.json", {"files": files, "first_keys": first_keys})
     return name
 
 
-def _write_part(storage: Storage, name: str, rows: list[_Row], files: dict[str, str]) -> None:
+def _write_part(
+    storage: Storage, name: str, rows: list[_Row], files: dict[str, str], first_keys: dict[str, list[str]]
+) -> None:
     if rows:
-        files[name], _ = _write(storage, name, sorted(rows))
+        files[name], first_keys[name] = write_rows(storage, name, sorted(rows))
 
 
 def num_wikis(job: PreprocessJob) -> int:
@@ -87,11 +92,13 @@ def merge_templates(job: PreprocessJob, index: int) -> str:
     storage = job.storage
     database, lines = list(_wikis(job).items())[index]
     parts: dict[str, str] = {}
+    first_keys: dict[str, list[str]] = {}
     for line in lines:
         record = read_sealed(storage, f"{_name(line)}.json")
         if record is None:
             raise JobError(f"{job.url}/{_name(line)}.json: gone or damaged; run the job again")
         parts.update(record["files"])
+        first_keys.update(record["first_keys"])
     name = _name(database)
     record = read_sealed(storage, f"{name}.json")
     if (
@@ -101,10 +108,33 @@ def merge_templates(job: PreprocessJob, index: int) -> str:
     ):
         return database
     with tempfile.TemporaryDirectory(prefix="tokenfree-") as folder:
-        sorted_parts = [_rows(_local_path(storage, part, folder)) for part in parts]
-        sha256, count = _write(storage, f"{name}.arrow", _newest(heapq.merge(*sorted_parts)))
-    write_sealed(storage, f"{name}.json", {"parts": parts, "store_sha256": sha256, "templates": count})
+        paths = {_local_path(storage, part, folder): first_keys[part] for part in parts}
+        sha256, firsts = write_rows(storage, f"{name}.arrow", _newest(_merged(paths)))
+    write_sealed(storage, f"{name}.json", {"parts": parts, "store_sha256": sha256, "first_keys": firsts})
     return database
+
+
+def _merged(paths: Mapping[str, Sequence[str]]) -> Iterator[_Row]:
+    """Yield the rows of sorted files in order. `paths` has the first keys of their batches.
+
+    A range of keys at a time is read from all files.
+    """
+    starts = sorted({key for keys in paths.values() for key in keys})[_MERGED_BATCHES::_MERGED_BATCHES]
+    for low, high in pairwise(["", *starts, _AFTER_ALL_KEYS]):
+        rows: list[_Row] = []
+        for path, keys in paths.items():
+            first, end = max(0, bisect_right(keys, low) - 1), bisect_left(keys, high)
+            if first < end:
+                with pa.OSFile(path) as source, pa.ipc.open_file(source) as reader:
+                    for number in range(first, end):
+                        columns: list[list[Any]] = [
+                            column.to_pylist() for column in reader.get_batch(number).columns
+                        ]
+                        rows += [row for row in zip(*columns, strict=True) if low <= row[0] < high]
+        yield from sorted(rows)
+
+
+_AFTER_ALL_KEYS = "\U0010ffff"
 
 
 def _newest(rows: Iterable[_Row]) -> Iterator[_Row]:
@@ -115,17 +145,9 @@ def _newest(rows: Iterable[_Row]) -> Iterator[_Row]:
         previous = row[0]
 
 
-def _rows(path: str) -> Iterator[_Row]:
-    with pa.memory_map(path) as source, pa.ipc.open_file(source) as reader:
-        for number in range(reader.num_record_batches):
-            keys, revisions, texts = reader.get_batch(number).columns
-            for row in range(len(keys)):
-                yield keys[row].as_py(), revisions[row].as_py(), texts[row].as_py()
-
-
-def _write(storage: Storage, name: str, rows: Iterable[_Row]) -> tuple[str, int]:
-    """Commit sorted rows. Return the SHA-256 of the file and the number of rows."""
-    count = 0
+def write_rows(storage: Storage, name: str, rows: Iterable[_Row]) -> tuple[str, list[str]]:
+    """Commit sorted rows. Return the SHA-256 of the file and the first key of each batch."""
+    first_keys: list[str] = []
     with (
         storage.new_file(name) as new,
         pa.OSFile(new.path, "wb") as sink,
@@ -138,9 +160,12 @@ def _write(storage: Storage, name: str, rows: Iterable[_Row]) -> tuple[str, int]
             characters += len(row[2])
             if len(batch) == _BATCH_ROWS or characters > _BATCH_CHARACTERS:
                 writer.write_batch(_batch(batch))
-                count, batch, characters = count + len(batch), [], 0
-        writer.write_batch(_batch(batch))
-    return new.sha256, count + len(batch)
+                first_keys.append(batch[0][0])
+                batch, characters = [], 0
+        if batch:
+            writer.write_batch(_batch(batch))
+            first_keys.append(batch[0][0])
+    return new.sha256, first_keys
 
 
 def _batch(rows: list[_Row]) -> pa.RecordBatch:
@@ -170,49 +195,49 @@ def template_hash(job: PreprocessJob, line: str) -> str | None:
 
     Raises JobError if they are gone.
     """
-    site = json.loads(line)["site"] if job.template_lines() else None
-    return None if site is None else _store_hash(job.url, job.fingerprint, site["database"])
+    site = json.loads(line)["site"] if job.templates else None
+    if site is None:
+        return None
+    return _store_record(job.url, job.fingerprint, site["database"])["store_sha256"]
 
 
 @functools.lru_cache(maxsize=64)
-def _store_hash(url: str, fingerprint: str, database: str) -> str:
+def _store_record(url: str, fingerprint: str, database: str) -> dict[str, Any]:
     record = read_sealed(Storage(url), f"{_name(database)}.json")
     if record is None:
         raise JobError(f"{url}/{_name(database)}.json: gone or damaged; run the job again")
-    return record["store_sha256"]
+    return record
+
+
+@functools.lru_cache(maxsize=2)
+def _definitions(url: str, fingerprint: str, site: Site) -> Definitions:
+    record = _store_record(url, fingerprint, site.database)
+    storage = Storage(url)
+    folder = Path(tempfile.gettempdir()) / f"tokenfree-templates-{os.getuid()}-{record['store_sha256'][:32]}"
+    if not storage.is_local:
+        folder.mkdir(mode=0o700, exist_ok=True)
+    path = _local_path(storage, f"{_name(site.database)}.arrow", str(folder))
+    return Definitions(StoredTemplates(path, record["first_keys"]), site)
 
 
 def definitions_of(job: PreprocessJob, site: Site) -> Definitions:
     """Return the templates of a wiki, opened once per process, or none if they are not expanded."""
-    if not job.template_lines():
-        return Definitions({}, site)
-    return _definitions(job.url, _store_hash(job.url, job.fingerprint, site.database), site)
-
-
-@functools.lru_cache(maxsize=2)
-def _definitions(url: str, sha256: str, site: Site) -> Definitions:
-    folder = Path(tempfile.gettempdir()) / f"tokenfree-templates-{os.getuid()}-{sha256[:32]}"
-    storage = Storage(url)
-    if not storage.is_local:
-        folder.mkdir(mode=0o700, exist_ok=True)
-    path = _local_path(storage, f"{_name(site.database)}.arrow", str(folder))
-    return Definitions(StoredTemplates(path), site)
+    return _definitions(job.url, job.fingerprint, site) if job.templates else Definitions({}, site)
 
 
 class StoredTemplates(Mapping[str, str]):
-    """The texts of the templates in a sorted file, by their keys."""
+    """The texts of the templates in a sorted file, by their keys. `first_keys` has the first key of each batch."""
 
-    def __init__(self, path: str) -> None:
-        self._reader = pa.ipc.open_file(pa.memory_map(path))
-        batches = [self._reader.get_batch(number) for number in range(self._reader.num_record_batches)]
-        self._batches = [batch for batch in batches if len(batch)]
-        self._first_keys = [batch["key"][0].as_py() for batch in self._batches]
+    def __init__(self, path: str, first_keys: Sequence[str]) -> None:
+        self._first_keys = first_keys
+        # Not mapped: pages of the file would count as memory of each process.
+        self._reader = pa.ipc.open_file(pa.OSFile(path))
 
     def __getitem__(self, key: str) -> str:
         number = bisect_right(self._first_keys, key) - 1
         if number < 0:
             raise KeyError(key)
-        batch = self._batches[number]
+        batch = self._reader.get_batch(number)
         keys = batch["key"]
         row = bisect_left(range(len(keys)), key, key=lambda row: keys[row].as_py())
         if row == len(keys) or keys[row].as_py() != key:
@@ -220,7 +245,8 @@ class StoredTemplates(Mapping[str, str]):
         return batch["text"][row].as_py()
 
     def __iter__(self) -> Iterator[str]:
-        return (key.as_py() for batch in self._batches for key in batch["key"])
+        for number in range(len(self._first_keys)):
+            yield from self._reader.get_batch(number)["key"].to_pylist()
 
     def __len__(self) -> int:
-        return sum(map(len, self._batches))
+        return sum(1 for _ in self)
