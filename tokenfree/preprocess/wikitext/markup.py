@@ -60,11 +60,14 @@ def strip_quotes(text: str) -> str:
     """Remove the apostrophes of bold and italic, but not those of words: l'''Aida'' is l'Aida, as in MediaWiki."""
     if "''" not in text:
         return text
-    lines = text.split("\n")
-    for number, line in enumerate(lines):
-        if "''" in line:
-            lines[number] = _without_quotes(line)
-    return "\n".join(lines)
+    if "'''" in text:
+        # Without a bold mark, every mark is a mark.
+        lines = text.split("\n")
+        for number, line in enumerate(lines):
+            if "'''" in line:
+                lines[number] = _without_quotes(line)
+        text = "\n".join(lines)
+    return _without_marks(text)
 
 
 def _without_quotes(line: str) -> str:
@@ -114,7 +117,7 @@ def _title(match: re.Match[str]) -> str:
         return match[0]
     title = line.strip("=")
     level = min(6, (len(line) - len(title)) // 2) or 1
-    return f"\n{HEADING}{level}{_TAG.sub(_kept_tag, title).strip()}\n"
+    return f"\n{HEADING}{level}{(_TAG.sub(_kept_tag, title) if '<' in title else title).strip()}\n"
 
 
 def _kept_tag(match: re.Match[str]) -> str:

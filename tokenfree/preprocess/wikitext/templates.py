@@ -42,6 +42,7 @@ MAX_TEMPLATES = 40
 MAX_DEPTH = 100
 MAX_EXPANDED = 2 << 20
 MAX_NODES = 100_000
+MAX_NAMES = 50_000  # of templates, kept in each process
 MAX_CACHED_CHARACTERS = 8 << 20  # of definitions, in each process
 
 # Two patterns, because `re` searches for a literal several times as fast as for one of two.
@@ -248,6 +249,7 @@ class Definitions:
         self._texts = texts
         self._compiled: dict[str, Definition | None] = {}
         self._named: dict[str, Definition | None] = {}
+        self.silent: dict[str, bool | None] = {}  # see Page._is_silent
         self._characters = 0
         prefixes = (name for key in (6, 14) for name in site.namespaces.get(key, ()) if name)
         self._hidden_link = re.compile(
@@ -280,6 +282,7 @@ class Definitions:
         if self._characters > MAX_CACHED_CHARACTERS:
             self._compiled.clear()
             self._named.clear()
+            self.silent.clear()
             self._characters = 0
         self._compiled[key] = None  # while it is compiled, a template does not contain itself
         text = self._texts.get(key)
@@ -411,10 +414,9 @@ class Page:
     def _shown(self, text: str, node: Node) -> str:
         """Return what a call of the page shows, and count it if it stands in running text."""
         self._depth, self._outcome = 0, "definition"
-        inline = is_inline(text, node[0], node[1])
-        if node[2] == 2 and self._is_hidden(text, node, inline):
-            if inline:
-                self.outcomes["definition"] += 1
+        silent = self._is_silent(text, node) if node[2] == 2 else False
+        inline = silent is not True and is_inline(text, node[0], node[1])
+        if silent or (silent is None and not inline):
             return ""
         compiled = compile_node(text, node)
         try:
@@ -437,27 +439,28 @@ class Page:
                 self.dropped[" ".join(name.split())[:80]] += 1
         return drop_hidden(shown) if "<" in shown else shown
 
-    def _is_hidden(self, text: str, node: Node, inline: bool) -> bool:
-        """Return whether a call shows nothing, as its name alone tells."""
+    def _is_silent(self, text: str, node: Node) -> bool | None:
+        """Return whether a call shows nothing, as its name alone tells; None if it does outside running text."""
         start, end, _, children = node
         stop = children[0][0] if children else end - 2
         bar = text.find("|", start + 2, stop)
         if children and bar < 0:
             return False
         name = text[start + 2 : stop if bar < 0 else bar].strip()
-        if (
-            not name
-            or _NO_NAME.search(name)
-            or ":" in name
-            or "&" in name
-            or name[0] in "#./"
-            or name in VARIABLES
-        ):
-            return False
-        definition = self._definitions.named(name, self.title)
-        if definition is not None:
-            return definition.hidden
-        return not inline and self._rules(name.replace("_", " ").lower()) is None
+        if name in self._definitions.silent:
+            return self._definitions.silent[name]
+        silent: bool | None = False
+        if name and not _NO_NAME.search(name) and name[0] not in "#./" and not {":", "&"} & set(name):
+            definition = self._definitions.named(name, self.title)
+            if definition is not None:
+                silent = definition.hidden
+            elif name not in VARIABLES and self._rules(name.replace("_", " ").lower()) is None:
+                silent = None
+        if len(self._definitions.silent) > MAX_NAMES:
+            self._definitions.silent.clear()
+        if len(name) < 100:
+            self._definitions.silent[name] = silent
+        return silent
 
     def expand(self, pieces: Pieces, frame: Frame | None) -> str:
         if isinstance(pieces, str):
