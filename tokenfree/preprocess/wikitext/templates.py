@@ -327,6 +327,11 @@ class Definitions:
 _ANY_TEXT = "x"
 
 
+class _Unexpanded(NamedTuple):
+    value: Pieces
+    trimmed: bool
+
+
 class Frame:
     """The arguments of one call of a template, expanded when they are first used."""
 
@@ -335,24 +340,23 @@ class Frame:
     def __init__(self, call: Call, parent: "Frame | None", page: "Page", key: str) -> None:
         self.parent = parent
         self.titles: tuple[str, ...] = (*(parent.titles if parent else ()), key)
-        self.arguments: dict[str, Pieces | tuple[bool, Pieces]] = {}
+        self.arguments: dict[str, str | _Unexpanded] = {}
         position = 0
         for name, value in call.arguments:
             if name is None:
                 position += 1
-                self.arguments[str(position)] = value if value.__class__ is str else (False, value)
+                self.arguments[str(position)] = value if isinstance(value, str) else _Unexpanded(value, False)
             else:
-                key = (name if name.__class__ is str else page.expand(name, parent)).strip()
-                self.arguments[key] = value.strip() if isinstance(value, str) else (True, value)
+                key = (name if isinstance(name, str) else page.expand(name, parent)).strip()
+                trimmed = value.strip() if isinstance(value, str) else _Unexpanded(value, True)
+                self.arguments[key] = trimmed
 
     def get(self, name: str, page: "Page") -> str | None:
         value = self.arguments.get(name)
-        if value is None or value.__class__ is str:
+        if value is None or isinstance(value, str):
             return value
-        text = page.expand(value[1], self.parent)
-        if value[0]:
-            text = text.strip()
-        self.arguments[name] = text
+        text = page.expand(value.value, self.parent)
+        self.arguments[name] = text = text.strip() if value.trimmed else text
         return text
 
 
@@ -472,10 +476,9 @@ class Page:
         texts: list[str] = []
         last = "\n"  # the end of what the call is put after
         for piece in pieces:
-            kind = piece.__class__
-            if kind is str:
+            if isinstance(piece, str):
                 text = piece
-            elif kind is Parameter:
+            elif isinstance(piece, Parameter):
                 text = self._parameter(piece, frame)
             else:
                 text = self._call(piece, frame) or ""
