@@ -757,7 +757,7 @@ _LANGUAGE_CODE = re.compile(r"[a-z]{2,3}(?:-[A-Za-z]{2,8})?")
 _NO_TEXT = re.compile(r"https?://|.*\.(?:jpe?g|png|svg|gif)\b|\d*px$", re.IGNORECASE)
 # A unit after a number, or the ending of an ordinal.
 _AFTER_NUMBER = re.compile(r"(?:\d[ \xa0]?|\b[IVXLCDM]+)$")
-# Where a sentence goes on: notes and references follow the word or the mark that they are about.
+# Where a sentence continues: notes and references follow the word or the mark that they are about.
 _AT_WORD = re.compile(r"(?:^|[\s(（\[«“„‘\"\u3000-\u9fff\uac00-\ud7a3—–-]|\w['’])'*$")
 
 
