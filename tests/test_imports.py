@@ -38,7 +38,7 @@ FLOORS: dict[str, list[set[str]]] = {
     ],
     "train/model": [
         {"common"},
-        {"attention", "embedders", "layers", "positions", "segments"},
+        {"attention", "embedders", "layers", "neighbours", "positions", "segments"},
         {"downsamplers"},
         {"upsamplers"},
         {"encoder"},

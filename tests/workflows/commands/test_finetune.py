@@ -87,6 +87,7 @@ def test_a_large_set_is_sampled_and_a_constant_model_named(
 ) -> None:
     monkeypatch.setattr(baselines, "MAX_LINES", 6)
     given = ["--train", "texts.csv", "--dev", "texts.csv", "--train.learning_rate", "1e-9", "--output", "run"]
+    given += ["--model.neighbours.name", "none", "--train.seed", "1"]
     lines = told(capsys, "finetune", "classification", *given, *SMALL).splitlines()
     assert lines[1].endswith(", fitted to 6 of 8 lines, scored on 6 of 8 lines")
     result = json.loads(Path("run/result.json").read_text())

@@ -8,7 +8,7 @@ from urllib.parse import unquote
 from tokenfree.preprocess.records import Site
 from tokenfree.preprocess.wikitext import markup
 from tokenfree.preprocess.wikitext.template_rules import guess, rules_for
-from tokenfree.preprocess.wikitext.templates import Definitions, Page, absolute
+from tokenfree.preprocess.wikitext.templates import Definitions, PageExpansion, absolute
 
 
 def clean(wikitext: str, site: Site, *, title: str = "", templates: Mapping[str, str] | None = None) -> str:
@@ -21,12 +21,12 @@ def clean(wikitext: str, site: Site, *, title: str = "", templates: Mapping[str,
     return clean_page(wikitext, page_of(site, title, Definitions.of_titles(templates or {}, site)))
 
 
-def page_of(site: Site, title: str, definitions: Definitions) -> Page:
+def page_of(site: Site, title: str, definitions: Definitions) -> PageExpansion:
     """Return a page for `clean_page`, which counts its calls of templates."""
-    return Page(site, title, definitions, rules_for(site.language), guess)
+    return PageExpansion(site, title, definitions, rules_for(site.language), guess)
 
 
-def clean_page(wikitext: str, page: Page) -> str:
+def clean_page(wikitext: str, page: PageExpansion) -> str:
     """Return the text of `page`, as `clean` does."""
     text = markup.strip_controls(wikitext)
     if "\r" in text:

@@ -13,7 +13,7 @@ from typing import Any
 
 from tokenfree.preprocess.wikitext.markup import GONE, LITERAL, literal, resolve_entities
 
-# A page in which a call is expanded, with its methods `expand` and `exists` (templates.Page), and a frame.
+# A page in which a call is expanded, with its methods `expand` and `exists` (templates.PageExpansion), and a frame.
 Page = Any
 Frame = Any
 Arguments = Sequence[tuple[Any, Any]]  # name (None for a numbered one) and value, neither expanded

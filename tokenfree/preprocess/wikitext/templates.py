@@ -249,7 +249,7 @@ class Definitions:
         self._texts = texts
         self._compiled: dict[str, Definition | None] = {}
         self._named: dict[str, Definition | None] = {}
-        self.silent: dict[str, bool | None] = {}  # see Page._is_silent
+        self.silent: dict[str, bool | None] = {}  # see PageExpansion._is_silent
         self._characters = 0
         prefixes = (name for key in (6, 14) for name in site.namespaces.get(key, ()) if name)
         self._hidden_link = re.compile(
@@ -337,7 +337,7 @@ class Frame:
 
     __slots__ = ("arguments", "parent", "titles")
 
-    def __init__(self, call: Call, parent: "Frame | None", page: "Page", key: str) -> None:
+    def __init__(self, call: Call, parent: "Frame | None", page: "PageExpansion", key: str) -> None:
         self.parent = parent
         self.titles: tuple[str, ...] = (*(parent.titles if parent else ()), key)
         self.arguments: dict[str, str | _Unexpanded] = {}
@@ -351,7 +351,7 @@ class Frame:
                 trimmed = value.strip() if isinstance(value, str) else _Unexpanded(value, True)
                 self.arguments[key] = trimmed
 
-    def get(self, name: str, page: "Page") -> str | None:
+    def get(self, name: str, page: "PageExpansion") -> str | None:
         value = self.arguments.get(name)
         if value is None or isinstance(value, str):
             return value
@@ -368,7 +368,7 @@ _STARTS_LINE = re.compile(r"[*#:;]|\{\|")
 _NO_NAME = re.compile(r"[<>\[\]{}|]|^$|^(?:\.\./){4}")
 
 
-class Page:
+class PageExpansion:
     """The expansion of the calls of one page, with its budget."""
 
     def __init__(
