@@ -48,14 +48,14 @@ templates, and in 75.6% of 393 with templates (before templates were expanded: 9
 | functions of extensions, tags of the tests | 16 | no dump defines them |
 | missing pages, messages, special pages | 15 | a red link with the name of a template is no text |
 | names of languages and tables of MediaWiki | 15 | these tables are not part of a dump |
-| text inside tables, table lines outside them | 12 | tables are left out, with the text that MediaWiki moves in front of them |
+| text inside tables, table lines outside them | 12 | tables are left out, with what MediaWiki moves before them |
 | configuration of the test wiki | 11 | Wikipedias have another one |
 | errors and boxes | 4 | they are left out on purpose |
 | others | 9 | single cases |
 
-A template in running text that has no definition, as in an excerpt of a dump, shows its first argument (behind a code of
-a language the second), or after a number its name. On a wiki with 303 definitions, all words that this guess inserts are
-those of the definition, which has half as many again. `python -m benchmarks.preprocess.expansion` measures it.
+A template in running text that has no definition, as in an excerpt of a dump, shows its first argument (behind a code
+of a language the second), or after a number its name. On a wiki with 303 definitions, all words that this guess inserts
+are those of the definition, which has half as many again. `python -m benchmarks.preprocess.expansion` measures it.
 
 ## Constructs
 
