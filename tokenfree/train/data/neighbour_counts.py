@@ -37,9 +37,7 @@ class NeighbourCounts:
             *(self._keys(*both, sizes) for both in ((left, HIDDEN), (HIDDEN, right), (left, right))),
         )
         self._counts = [np.unique(context * num_subwords + ids, return_counts=True) for context in contexts]
-        self._by_size = [
-            self._interpolated(0, size, self._frequencies, weight=1) for size in range(_MAX_SIZE + 1)
-        ]
+        self._by_size: dict[int, np.ndarray] = {}
 
     def losses(
         self, ids_N: np.ndarray, left_N: np.ndarray, right_N: np.ndarray, sizes_N: np.ndarray
@@ -50,6 +48,8 @@ class NeighbourCounts:
 
     def _distribution(self, left: int, right: int, size: int) -> np.ndarray:
         size = min(size, _MAX_SIZE)
+        if size not in self._by_size:
+            self._by_size[size] = self._interpolated(0, size, self._frequencies, weight=1)
         by_size = by_left = by_right = self._by_size[size]
         if left != HIDDEN:
             by_left = self._interpolated(1, self._keys(left, HIDDEN, size), by_size)
