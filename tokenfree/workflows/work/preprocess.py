@@ -2,7 +2,7 @@
 
 import argparse
 
-from tokenfree.core.errors import UserError, one_line
+from tokenfree.core.errors import UserError
 from tokenfree.core.machine import cores
 from tokenfree.pipelines.dry_run import VOCABULARY_BYTES, WORKER_BYTES, PlanDescription, describe_plan
 from tokenfree.pipelines.preprocess import choose_engine, run_preprocess
@@ -13,6 +13,7 @@ from tokenfree.preprocess.shards.sorted_runs import DATASET_SPLITS
 from tokenfree.preprocess.sources.books import is_book_name
 from tokenfree.preprocess.sources.wikipedia import is_dump_name
 from tokenfree.workflows.recipes import library
+from tokenfree.workflows.terminal.output import one_line
 from tokenfree.workflows.terminal.progress import StageLine
 from tokenfree.workflows.terminal.results import counted, money, next_command, show_settings, size_of, time_of
 
