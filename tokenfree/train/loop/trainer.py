@@ -137,8 +137,9 @@ class TrainingLoop(Generic[R]):
         if config.embedder_rate != 1:
             set_options(self.optimizer, self.encoder.embedder, rate_factor=config.embedder_rate)
         for module in self.model.modules():
-            if hasattr(module, "optimizer_options"):
-                set_options(self.optimizer, module, **module.optimizer_options)
+            options: dict[str, float] = getattr(module, "optimizer_options", {})
+            if options:
+                set_options(self.optimizer, module, **options)
         self._average = None if config.ema_decay is None else WeightAverage(self.model, config.ema_decay)
         self._training_step = TrainingStep(
             config,
