@@ -14,14 +14,15 @@ from tokenfree.train.batches.base import Arrays, Collator
 from tokenfree.train.config import PretrainRecipe
 from tokenfree.train.data.loader import Loader
 from tokenfree.train.data.mixture import Data, Mixture, load_data_manifest, load_data_vocabulary, paths_of
-from tokenfree.train.data.neighbour_counts import NeighbourCounts, target_losses
 from tokenfree.train.data.shards import ShardReader
 from tokenfree.train.data.validation import (
     VALIDATION_SEED,
     Baselines,
+    NeighbourCounts,
     baselines,
     frequent_characters,
     symbol_counts,
+    target_losses,
     validation_batches,
 )
 from tokenfree.train.loop.model_with_head import ModelWithHead, StepSums, build_task

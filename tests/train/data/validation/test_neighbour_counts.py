@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tokenfree.train.batches.subwords import EDGE, HIDDEN, neighbours_of
-from tokenfree.train.data.neighbour_counts import NeighbourCounts
+from tokenfree.train.data.validation import NeighbourCounts
 
 NUM_SUBWORDS = 4
 WINDOWS = [[0, 1, 2, 0, 1, 3], [1, 2, 0], [], [3]]
