@@ -10,6 +10,7 @@ from tokenfree.preprocess.documents.extract import PageCounters, extract
 from tokenfree.preprocess.features.vocabulary import Vocabulary
 from tokenfree.preprocess.job.inputs import read_given_model
 from tokenfree.preprocess.records import SUBWORD_COLUMNS, Document, InputSplit
+from tokenfree.preprocess.sources.compression import zst_window
 from tokenfree.preprocess.sources.splits import find_inputs, plan_splits, read_split
 
 # Measured on the English excerpt (benchmarks/preprocess/preprocess_stages.py): reading and cleaning take two
@@ -37,6 +38,7 @@ class PlanDescription:
     estimated_seconds: float  # of one core, without training the vocabulary
     vocabulary_characters: int  # estimated sample for training a vocabulary; 0 if none is trained
     vocabulary_seconds: float  # of the one process that trains it
+    window_bytes: int = 0  # of the largest window of a zst input
 
 
 def describe_plan(config: PreprocessConfig, output: AnyPath | None = None) -> PlanDescription:
@@ -49,6 +51,7 @@ def describe_plan(config: PreprocessConfig, output: AnyPath | None = None) -> Pl
     splits = plan_splits(config, inputs)
     if config.vocabulary.model is not None:
         Vocabulary.load(read_given_model(config.vocabulary.model))
+    paths = {path for split in splits for path in split.inputs}
     size = sum(split.size for split in splits)
     characters_per_byte, seconds_per_byte = _sample(max(splits, key=lambda split: split.size), config)
     characters = round(size * characters_per_byte)
@@ -61,7 +64,7 @@ def describe_plan(config: PreprocessConfig, output: AnyPath | None = None) -> Pl
     of_reading = TRAINING_TIMES_READING[config.vocabulary.algorithm] * training / max(characters, 1)
     num_dataset_splits = 2 if config.validation_fraction else 1
     return PlanDescription(
-        inputs=len({name for split in splits for name in split.inputs}),
+        inputs=len(paths),
         splits=len(splits),
         bytes=size,
         estimated_characters=characters,
@@ -70,6 +73,7 @@ def describe_plan(config: PreprocessConfig, output: AnyPath | None = None) -> Pl
         estimated_seconds=seconds / READING_SHARE,
         vocabulary_characters=training,
         vocabulary_seconds=seconds * of_reading,
+        window_bytes=max((zst_window(path) for path in paths if path.endswith(".zst")), default=0),
     )
 
 

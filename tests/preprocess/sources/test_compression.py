@@ -10,11 +10,19 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tokenfree.preprocess.records import Format
-from tokenfree.preprocess.sources.compression import Block, Damage, End, read_blocks, stored_format
+from tokenfree.preprocess.sources.compression import (
+    Block,
+    Damage,
+    End,
+    read_blocks,
+    stored_format,
+    zst_window,
+)
 
 # Random letters: 2.5 bz2 blocks and as many read blocks, so that damage can be in the first, the last or
 # between.
@@ -141,3 +149,26 @@ def test_bombs_are_unpacked_piece_by_piece(tmp_path: Path) -> None:
     assert sum(sizes) == 300_000_000
     assert max(sizes) < 80_000_000
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 250_000  # kB
+
+
+def test_padded_xz_streams_are_read(tmp_path: Path) -> None:
+    first, second = lzma.compress(b"a", preset=0), lzma.compress(b"b", preset=0)
+    data = first + bytes(8) + second + bytes(4)
+    assert read(tmp_path / "file", data, "xz") == (b"ab", [End(len(data) - 4)])
+    # The padding of the format is a multiple of four bytes.
+    text, rest = read(tmp_path / "file", first + bytes(7) + second, "xz")
+    assert (text, rest) == (b"a", [Damage("trailing_garbage", len(first), True)])
+
+
+def test_zst_windows_of_any_size_are_read(tmp_path: Path) -> None:
+    long = zstandard.ZstdCompressionParameters.from_level(1, window_log=31)
+    compressor = zstandard.ZstdCompressor(compression_params=long).compressobj()
+    frame = compressor.compress(TEXT[:1000]) + compressor.flush()
+    skipped = b"\x50\x2a\x4d\x18\x04\0\0\0" + b"pzst"
+    data = skipped + compress_zst(b"a") + frame
+    assert stored_format(data[:10]) == "zst"
+    assert read(tmp_path / "file", data, "zst") == (b"a" + TEXT[:1000], [End(len(data))])
+    (tmp_path / "file").write_bytes(frame)
+    assert zst_window(str(tmp_path / "file")) == 1 << 31
+    text, rest = read(tmp_path / "file", frame + b"garbage", "zst")
+    assert (text, rest) == (TEXT[:1000], [Damage("trailing_garbage", len(frame), True)])

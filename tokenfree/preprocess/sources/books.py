@@ -229,7 +229,8 @@ def _glue(left: str, right: str) -> str:
     return "" if hyphenated else " "
 
 
-_FORMATS: dict[str, Format] = {".txt": "text", ".jsonl": "jsonl", ".json": "jsonl", ".parquet": "parquet"}
+JSON_LINES = (".jsonl", ".ndjson", ".jsonlines", ".jl", ".json")
+_FORMATS: dict[str, Format] = {".txt": "text", ".parquet": "parquet", **dict.fromkeys(JSON_LINES, "jsonl")}
 UNDETERMINED = "und"
 # Of files that are not texts.
 _NOT_BOOKS = (".zip", ".tar", ".tgz", ".7z", ".csv", ".tsv", ".arrow")

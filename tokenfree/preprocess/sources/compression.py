@@ -1,7 +1,7 @@
 """Decompress files block by block: plain, (multistream) bz2, gz, xz and zst, intact or damaged.
 
-A damaged stream yields every byte before the damage (zst: except the last 64 kB), then a `Damage`, never an
-error. Reading continues with the next stream of a bz2 file, such as the official multistream dumps.
+A damaged stream yields every byte before the damage, then a `Damage`, never an error. Reading continues with
+the next stream of a bz2 file, such as the official multistream dumps.
 """
 
 import bz2
@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import IO, TypeAlias
 
-import pyarrow as pa
+import zstandard
 
 from tokenfree.preprocess.records import Format
 from tokenfree.preprocess.sources.files import READ_BYTES, open_input, read_range
@@ -43,37 +43,82 @@ class GzipDecoder:
         return self._inner.decompress(self._inner.unconsumed_tail + data, max_length)
 
 
-Decoder: TypeAlias = "bz2.BZ2Decompressor | lzma.LZMADecompressor | GzipDecoder"
+class ZstdDecoder:
+    """The decompressor of zstd with the interface of those of bz2 and lzma, for windows of up to 2 GB."""
+
+    def __init__(self) -> None:
+        self._inner = zstandard.ZstdDecompressor(max_window_size=1 << 31).decompressobj()
+        self._pending = memoryview(b"")
+
+    @property
+    def eof(self) -> bool:
+        return self._inner.eof
+
+    @property
+    def unused_data(self) -> bytes:
+        return self._inner.unused_data + self._pending
+
+    def decompress(self, data: bytes, max_length: int) -> bytes:
+        if data:
+            self._pending = memoryview(bytes(self._pending) + data)
+        output: list[bytes] = []
+        num_bytes = 0
+        while self._pending and not self.eof and num_bytes < max_length:
+            piece, self._pending = self._pending[:ZST_BYTES], self._pending[ZST_BYTES:]
+            output.append(self._inner.decompress(piece))
+            num_bytes += len(output[-1])
+        return b"".join(output)
+
+
+Decoder: TypeAlias = "bz2.BZ2Decompressor | lzma.LZMADecompressor | GzipDecoder | ZstdDecoder"
 
 
 @dataclass(frozen=True)
 class Codec:
-    """A format of concatenated streams. `resumable`: its header is long enough to be found after damage."""
+    """A format of concatenated streams.
+
+    `resumable`: its header is long enough to be found after damage. `padded`: multiples of four NUL bytes may
+    separate streams.
+    """
 
     decoder: Callable[[], Decoder]
     magic: bytes
     header: re.Pattern[bytes]
     resumable: bool = False
+    padded: bool = False
 
 
 CODECS: dict[Format, Codec] = {
     "bz2": Codec(bz2.BZ2Decompressor, b"BZh", BZ2_HEADER, resumable=True),
     "gz": Codec(GzipDecoder, b"\x1f\x8b", re.compile(rb"\x1f\x8b\x08")),
     "xz": Codec(
-        lambda: lzma.LZMADecompressor(memlimit=XZ_MEMORY_BYTES), b"\xfd7zXZ\0", re.compile(rb"\xfd7zXZ\0")
+        lambda: lzma.LZMADecompressor(memlimit=XZ_MEMORY_BYTES),
+        b"\xfd7zXZ\0",
+        re.compile(rb"\xfd7zXZ\0"),
+        padded=True,
     ),
+    # Frames of data, and frames that are to be skipped.
+    "zst": Codec(ZstdDecoder, b"\x28\xb5\x2f\xfd", re.compile(rb"\x28\xb5\x2f\xfd|[\x50-\x5f]\x2a\x4d\x18")),
 }
-DECODE_ERRORS = (OSError, EOFError, ValueError, lzma.LZMAError, zlib.error)
+DECODE_ERRORS = (OSError, EOFError, ValueError, lzma.LZMAError, zlib.error, zstandard.ZstdError)
 
 
 def stored_format(head: bytes) -> Format:
     """Return the format that the first bytes of a file show, or `xml`, which stands for plain files."""
-    if head.startswith(b"\x28\xb5\x2f\xfd"):
-        return "zst"
     for name, codec in CODECS.items():
-        if head.startswith(codec.magic):
+        if head.startswith(codec.magic) or codec.header.match(head):
             return name
     return "xml"
+
+
+def zst_window(path: str) -> int:
+    """Return the bytes of memory that the window of a zst file takes, as far as its first frame shows."""
+    with open_input(path) as file:
+        head = file.read(18)  # the longest header of a frame
+    try:
+        return zstandard.get_frame_parameters(head).window_size
+    except zstandard.ZstdError:
+        return 0
 
 
 def decompressed(decoder: Decoder, data: bytes) -> Iterator[bytes]:
@@ -90,7 +135,7 @@ def decompressed(decoder: Decoder, data: bytes) -> Iterator[bytes]:
 
 
 HELD_BYTES = 1 << 26  # maximum output that waits for its checksum
-ZST_BYTES = 1 << 16  # of output requested at a time from zst; Arrow drops the last of it on damage
+ZST_BYTES = 1 << 6  # of input given to zstd at a time, which can become 2 MB
 
 
 @dataclass(frozen=True)
@@ -133,8 +178,6 @@ def read_blocks(path: str, stored: Format, start: int, end: int) -> Iterator[Eve
     with open_input(path) as file:
         if stored in CODECS:
             yield from _read_streams(path, file, CODECS[stored], start, end)
-        elif stored == "zst":
-            yield from _read_zst(file)
         else:
             yield from _read_plain(file, start, end)
 
@@ -184,14 +227,14 @@ class Source:
             tail = window[1 - HEADER_BYTES :]
         return False
 
-    def only_padding(self) -> bool:
-        """Return True if only NUL bytes are left. The position does not change."""
-        here = self.position
-        padding = True
-        while padding and (block := self.read()):
-            padding = not block.strip(b"\0")
-        self.go_to(here)
-        return padding
+    def skip_padding(self) -> int:
+        """Move past NUL bytes and return their number."""
+        start = self.position
+        while block := self.read():
+            if rest := block.lstrip(b"\0"):
+                self.put_back(rest)
+                break
+        return self.position - start
 
 
 def _read_plain(file: IO[bytes], start: int, end: int) -> Iterator[Event]:
@@ -229,14 +272,16 @@ def _read_streams(path: str, file: IO[bytes], codec: Codec, start: int, end: int
             elif piece:
                 yield Block(piece, owned, source.position)
         if reason is None:
-            head = source.peek()
-            if codec.header.match(head):
-                continue
             offset = source.position
-            if source.only_padding():
+            padding = source.skip_padding()
+            head = source.peek()
+            if codec.header.match(head) and (not padding or (codec.padded and padding % 4 == 0)):
+                continue
+            if not head:
                 yield End(offset)
                 return
-            if len(head) < HEADER_BYTES and head.startswith(codec.magic[: len(head)]):
+            source.go_to(offset)
+            if not padding and len(head) < HEADER_BYTES and head.startswith(codec.magic[: len(head)]):
                 # In the middle of a header.
                 reason = "truncated"
         else:
@@ -300,20 +345,3 @@ def _salvage(
     except DECODE_ERRORS:
         pass
     yield bytes(saved)
-
-
-def _read_zst(file: IO[bytes]) -> Iterator[Event]:
-    stream = pa.CompressedInputStream(pa.PythonFile(file, mode="r"), "zstd")
-    while True:
-        try:
-            data = stream.read(ZST_BYTES)
-        except OSError as error:
-            message = str(error)
-            if "ZSTD" not in message and "compressed" not in message:
-                raise
-            yield Damage("truncated" if "runcated" in message else "damaged_stream", file.tell(), owned=True)
-            return
-        if not data:
-            yield End(file.tell())
-            return
-        yield Block(data, True, file.tell())

@@ -62,6 +62,7 @@ def _ending(name: str) -> str:
     return posixpath.splitext(name)[1].lower()
 
 
+_TEXT_TYPES = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
 USUAL = {"id": "id", "language": "language"}  # optional columns; any other name was given by the user
 
 
@@ -94,12 +95,10 @@ class TableColumns:
                 continue
             # Any value can be an id; a language that is not text is skipped.
             kind = schema.field(name).type
-            if (
-                needed
-                and role != "id"
-                and not pa.types.is_string(kind)
-                and not pa.types.is_large_string(kind)
-            ):
+            # Categories of pandas are stored as a dictionary.
+            values = kind.value_type if pa.types.is_dictionary(kind) else kind
+            is_text = any(check(values) for check in _TEXT_TYPES)
+            if needed and role != "id" and not is_text:
                 raise UserError(f"{what}: column {name!r} holds {kind}, not text; {action(role)}")
 
 

@@ -107,13 +107,13 @@ def estimate(plan: PlanDescription, workers: int, price: float | None) -> str:
     # A split is read by one worker.
     reading = plan.estimated_seconds / min(workers, plan.splits)
     seconds = reading + plan.vocabulary_seconds
-    vocabulary, included, peak_bytes = "", "", WORKER_BYTES
+    vocabulary, included, peak_bytes = "", "", WORKER_BYTES + plan.window_bytes
     if plan.vocabulary_characters:
         time = time_of(plan.vocabulary_seconds)
         vocabulary = (
             f"to train    a vocabulary, on about {plan.vocabulary_characters:,} characters: about {time}\n"
         )
-        included, peak_bytes = ", that of the vocabulary included", VOCABULARY_BYTES
+        included, peak_bytes = ", that of the vocabulary included", max(peak_bytes, VOCABULARY_BYTES)
     output_size = f"{size_of(plan.estimated_output_bytes)} in about {counted(plan.estimated_shards, 'shard')}"
     paid = "" if price is None else f"\nmoney       about {money(price * workers * seconds / 3600)}"
     return (

@@ -138,3 +138,13 @@ def test_files_that_are_no_books_are_refused_by_their_ending(name: str, told: st
     with pytest.raises(UserError, match=told):
         plan_splits(PreprocessConfig(books=(str(tmp_path / name),)))
     assert len(read(books=(str(tmp_path),))) == 1  # a folder may hold what it likes
+
+
+@pytest.mark.parametrize(
+    "kind", [pa.string_view(), pa.dictionary(pa.int32(), pa.string()), pa.large_string()]
+)
+def test_text_columns_of_other_types(kind: pa.DataType, tmp_path: Path) -> None:
+    texts = pa.array(["Seven geese.", "Nobody wins.", "Seven geese."]).cast(kind)
+    pq.write_table(pa.table({"text": texts, "id": ["a", "b", "c"]}), tmp_path / "a.parquet")
+    pages = read(books=(str(tmp_path / "a.parquet"),))
+    assert [page.text for page in pages] == texts.cast(pa.string()).to_pylist()
