@@ -1,8 +1,12 @@
 """What readers see of each construct: wikitext on the left, text on the right."""
 
+from collections.abc import Callable
+
 import pytest
 
+from tokenfree.preprocess.records import Site
 from tokenfree.preprocess.wikitext.cleaner import clean
+from tokenfree.preprocess.wikitext.markup import wiki_words
 
 ENGLISH = [
     # text and emphasis
@@ -17,6 +21,7 @@ ENGLISH = [
     ("* one\n* [[two]]\n*# three\n; term\n: indented", "one\ntwo\nthree\nterm\nindented"),
     ("a\n----\nb", "a\nb"),
     ("__TOC__ __NOTOC__a __init__", "a __init__"),
+    ("__notoc__ __ഉള്ളടക്കംവേണ്ട__ __ไม่มีสารบัญ__ __بی‌فهرست__ __Kein_Index__ ＿＿目次＿＿a", "a"),
     # links
     ("[[Cat]]s and [[Dog|hounds]]", "Cats and hounds"),
     ("[[Mercury (planet)|]] shines", "Mercury shines"),
@@ -30,10 +35,17 @@ ENGLISH = [
     ("[https://a.org The site] and [//b.org b], [http://c.org]", "The site and b,"),
     ("see https://a.org", "see https://a.org"),
     ("[[Special:X|[y] z]]", "[y] z"),
+    ("[[ചി:A b|thumb|c]]a [[വിഭാഗം:ഗ്രാമങ്ങൾ]]", "a"),
+    (
+        "See [[http://a.org the report]]: https://a.org/B.PNG [http://b.org http://c.org/d.gif] x",
+        "See the report: x",
+    ),
     # dropped
     ("a<!-- b -->c", "ac"),
     ("a<ref>b</ref>c<ref name=x/>d<REF>e</REF>f", "acdf"),
-    ("a <math>x^2</math> b", "a b"),
+    ("a <math>x^2</math> b <math>x</math> c", "a b x c"),
+    ('<pages index="A book.djvu" from="12" to="30" header="1" />\nThe end.', "The end."),
+    ('a <syntaxhighlight lang="c" inline>int [[x]]</syntaxhighlight> b', "a int [[x]] b"),
     ("a\n<gallery>\nX.jpg|b\n</gallery>\nc", "a\nc"),
     ("a\n{| class=x\n| b\n{|\n| c\n|}\n|}\nd", "a\nd"),
     ("a<table><tr><td>b</td></tr></table>c", "a\nc"),
@@ -50,6 +62,8 @@ ENGLISH = [
     ),
     ("10&nbsp;km", "10\xa0km"),
     ("a<br>b<br/>c", "a\nb\nc"),
+    ("3×10<sup>8</sup>, 10<sup>&minus;3</sup>, 1<sup>st</sup>", "3×10⁸, 10⁻³, 1st"),
+    ("The set {{}, {1, 2}} has {{ two }}}} members.", "The set {{}, {1, 2}} has members."),
     ("H<sub>2</sub>O, <small>x</small>, 3 < 4 <y>", "H2O, x, 3 < 4 <y>"),
     # templates with text
     ("{{formatnum:1234567}} people", "1,234,567 people"),
@@ -141,3 +155,11 @@ def test_a_whole_article(sites):
         "B (Beh) is a city of 52,000 people, 5 km from C.\nHistory\nIt was founded in 1200.\nSee also\nD"
     )
     assert clean(page, sites["en"]) == expected
+
+
+@pytest.mark.parametrize("change", [str, str.upper, str.title])
+def test_switches_of_all_languages_show_nothing(change: Callable[[str], str]) -> None:
+    switches = [word for word in wiki_words("switch") if " " not in word]
+    assert len(switches) > 1100
+    text = "\n".join(f"__{change(word)}__" for word in switches)
+    assert clean(f"{text}\nText.", Site.from_siteinfo("")) == "Text."

@@ -26,6 +26,7 @@ from tokenfree.preprocess.sources.compression import (
     stored_format,
 )
 from tokenfree.preprocess.sources.files import WIKIMEDIA_LANGUAGES, InputFile, open_input, wikimedia_database
+from tokenfree.preprocess.wikitext.markup import folded, wiki_words
 
 HEAD_BYTES = 1_000_000  # decompressed, of each dump, to measure its compression ratio
 MAX_HEAD_BYTES = 16_000_000  # a dump has its first page within these
@@ -139,7 +140,7 @@ def _cuts(file: InputFile, head: InputSplit, stored_bytes: float) -> list[int]:
 
 MAX_PAGE_BYTES = 100_000_000  # for a page with its last revision; MediaWiki itself allows 2 MB
 RAW_BYTES = 1_000_000  # kept of a page that is too large
-REDUCE_BYTES = 8_000_000  # a page that grows larger is cut to its last revision
+REDUCE_BYTES = 8_000_000  # a page that grows larger is cut to its newest and its open revision
 _OPEN = b"<page"
 _PAGE_TAG = re.compile(_OPEN + rb"[\s>]")
 # More than any tag searched for, to find tags that span two blocks.
@@ -293,8 +294,12 @@ class _Scanner:
         if len(self.buffer) < self._reduce_at:
             return
         first, last = self.buffer.find(b"<revision"), self.buffer.rfind(b"<revision")
-        if first >= 0:
-            self._drop(first, last)
+        if 0 <= first < last:
+            # Histories can have the newest revision first, so drop all but it and the open one.
+            start, end = _newest_revision(self.buffer)
+            if end <= last:
+                self._drop(end, last)
+            self._drop(first, start)
         if len(self.buffer) > MAX_PAGE_BYTES:
             yield Loss("too_large", bytes(self.buffer[:RAW_BYTES]))
             self._skipping = True
@@ -307,15 +312,30 @@ class _Scanner:
             self.limit -= min(self.limit, end) - min(self.limit, start)
 
 
+_REVISION = re.compile(rb"<revision[\s>]")
+_TIMESTAMP = re.compile(rb"<timestamp>([^<]*)")
+
+
+def _newest_revision(page: bytes | bytearray) -> tuple[int, int]:
+    """Return where the revision with the latest timestamp begins and ends; of several, the last one."""
+    starts = [match.start() for match in _REVISION.finditer(page)]
+
+    def time(span: tuple[int, int]) -> tuple[bytes, int]:
+        stamp = _TIMESTAMP.search(page, *span)
+        return (bytes(stamp[1]) if stamp else b""), span[0]
+
+    return max(pairwise([*starts, len(page)]), key=time)
+
+
 _TITLE = re.compile(r"<title\b[^<>]*>([^<]*)</title>")
 _NAMESPACE = re.compile(r"<ns>\s*(-?\d{1,9})\s*</ns>")
 _ID = re.compile(r"<id>\s*(\d{1,20})\s*</id>")
 _TEXT = re.compile(r"<text(?:\s[^<>]*)?/?>")
 _MODEL = re.compile(r"<model>([^<]*)</model>")
 _CDATA = "<![CDATA["
-_ENTITY = re.compile(r"&(lt|gt|quot|apos|amp|#x[0-9a-fA-F]{1,8}|#[0-9]{1,8});")
+_ENTITY = re.compile(r"&(lt|gt|quot|apos|amp|#x0*[0-9a-fA-F]{1,8}|#0*[0-9]{1,8});")
 _NAMED = {"lt": "<", "gt": ">", "quot": '"', "apos": "'", "amp": "&"}
-_REDIRECT = re.compile(r"\s*#\s*redirect\b", re.IGNORECASE)
+_REDIRECT = re.compile(r"\s*[#＃]\s*(?:redirect\b|([^\n\[\]{}|:]{1,40}?)\s*:?\s*\[\[)", re.IGNORECASE)
 
 
 def read_pages(split: InputSplit) -> Iterator[Page | Failure]:
@@ -356,11 +376,14 @@ def read_templates(split: InputSplit) -> Iterator[Page]:
 
 
 def parse_page(data: bytes, site: Site, *, needs_ns: bool = True) -> Page | Failure:
-    """Return the last revision of one `<page>` element in UTF-8, or the failure.
+    """Return the newest revision of one `<page>` element in UTF-8, or the failure.
 
     Reasons are bad_encoding, missing_title, missing_ns (only if `needs_ns`, because older dumps have no
     <ns>), missing_id and missing_text.
     """
+    if data.count(b"<revision") > 1:
+        start, end = _newest_revision(data)
+        data = data[: data.find(b"<revision")] + data[start:end]
     try:
         xml = data.decode()
     except UnicodeDecodeError:
@@ -391,11 +414,17 @@ def parse_page(data: bytes, site: Site, *, needs_ns: bool = True) -> Page | Fail
         title=title,
         text=text,
         namespace=int(namespace.group(1)) if namespace else site.namespace_of(title),
-        redirect="<redirect" in head or _REDIRECT.match(text) is not None,
+        redirect="<redirect" in head or _is_redirect(text),
         model=model.group(1).strip() if model else "wikitext",
         site=site,
         kind="wikitext",
     )
+
+
+def _is_redirect(text: str) -> bool:
+    """Return True if a text begins with a redirect word of any language, for dumps too old to have <redirect>."""
+    match = _REDIRECT.match(text)
+    return match is not None and (match[1] is None or folded(match[1].strip()) in wiki_words("redirect"))
 
 
 def unescape(raw: str) -> str:
@@ -419,7 +448,8 @@ def _unescape_section(section: str) -> str:
 
 
 def _character(name: str) -> str:
-    number = int(name[2:], 16) if name.startswith("#x") else int(name[1:])
+    # `int` refuses thousands of digits, even if they are zeros.
+    number = int(name.lstrip("#x0") or "0", 16 if name.startswith("#x") else 10)
     invalid = number == 0 or 0xD800 <= number <= 0xDFFF or number > 0x10FFFF
     return "\ufffd" if invalid else chr(number)
 

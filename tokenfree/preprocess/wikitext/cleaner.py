@@ -38,7 +38,7 @@ def clean_page(wikitext: str, page: PageExpansion) -> str:
         text = page.replace(text)
     text = markup.drop_tables(text)
     if "{{" in text or "}}" in text:
-        text = _STRAY_BRACES.sub(_between, text)
+        text = _STRAY_BRACES.sub(lambda match: match[1] or _between(match), text)
     if "-{" in text and page.site.language.partition("-")[0] in markup.CONVERTED:
         text = markup.choose_variant(text)
     text = replace_links(text, hidden_prefixes(page.site), page.title)
@@ -53,25 +53,6 @@ def clean_page(wikitext: str, page: PageExpansion) -> str:
 FILE = 6
 CATEGORY = 14
 
-# The names of namespaces 6 and 14 in MediaWiki's localisations (languages/messages/Messages*.php), lower
-# case.
-_FILE_NAMES = """
-file|image|media|datei|bild|fichier|archivo|imagen|ficheiro|arquivo|imagem|immagine|bestand|afbeelding|fil
-fitxer|imatge|plik|grafika|soubor|súbor|obrázok|slika|datoteka|fájl|kép|fișier|fişier|imagine|tiedosto|kuva
-fail|pilt|attēls|vaizdas|fails|vaizdeli|dosya|resim|fayl|şəkil|berkas|gambar|tập tin|hình|файл|изображение
-зображення|выява|слика|датотека|сурет|зураг|акс|ファイル|画像|파일|그림|文件|文件夹|檔案|档案|图像|圖像|קובץ
-תמונה|ملف|صورة|پرونده|تصویر|وێنە|پەڕگە|فائل|चित्र|চিত্র|ছবি|ਤਸਵੀਰ|ચિત્ર|படிமம்|కార్ధ్భి|దస్త్రం|ಚಿತ್ರ|ಫೈಲ್
-പ്രമാണം|ചിത്രം|ไฟล์|ภาพ|ဖိုင်|ໄຟລ໌|ფაილი|სურათი|պատկեր|αρχείο|εικόνα|restr|skeudenn|delwedd|íomhá|comhad
-fitxategi|irudi|lêer|fasciculus|imago|dosiero|mynd|skrá|figura|talaksan|larawan|picha|ስዕል|payl|картинка|рәсем
-һүрәт|ගොනුව|චිත්‍රය
-"""
-_CATEGORY_NAMES = """
-category|kategorie|catégorie|categoría|categoria|categorie|kategori|kategória|kategoria|kategorija|kategooria
-kategoreja|kategoriija|luokka|kateqoriya|категория|категорія|катэгорыя|категорија|санат|ангилал|гурӯҳ|төркем
-категори|thể loại|カテゴリ|分類|分类|분류|קטגוריה|تصنيف|رده|پۆل|زمرہ|श्रेणी|वर्गः|वर्ग|বিষয়শ্রেণী|ਸ਼੍ਰੇਣੀ
-શ્રેણી|பகுப்பு|వర్గం|ವರ್ಗ|വർഗ്ഗം|หมวดหมู่|ကဏ္ဍ|ໝວດ|კატეგორია|կատեգորիա|κατηγορία|rummad|categori|catagóir
-kaarangay|kaurangay|kategorya|kategorio|flokkur|categorìa|jamii|መደብ|kategoriya|tūrāroa|ප්‍රවර්ගය|зүйл
-"""
 _EXTENSIONS = "jpg jpeg png svg gif tif tiff webp ogg oga ogv webm wav mp3 mid flac opus pdf djvu xcf stl"
 MEDIA_EXTENSIONS = tuple(f".{extension}" for extension in _EXTENSIONS.split())
 
@@ -93,16 +74,12 @@ zh-classical zh-min-nan zh-yue zu
 LANGUAGE_CODES = frozenset(_LANGUAGES.split())
 
 
-def _names(table: str) -> frozenset[str]:
-    return frozenset(name for line in table.split("\n") for name in line.split("|") if name)
-
-
 @lru_cache(maxsize=64)
 def hidden_prefixes(site: Site) -> frozenset[str]:
-    """Return the lower-case prefixes of links without text, of all wikis because some dumps have another's siteinfo."""
+    """Return the folded prefixes of links without text, of all wikis because some dumps have another's siteinfo."""
     local = (name for number in (FILE, CATEGORY) for name in site.namespaces.get(number, ()))
-    hidden = {*_names(_FILE_NAMES), *_names(_CATEGORY_NAMES), *LANGUAGE_CODES}
-    hidden.update(name.replace("_", " ").strip().lower() for name in local if name)
+    hidden = {*markup.wiki_words("file"), *markup.wiki_words("category"), *LANGUAGE_CODES}
+    hidden.update(markup.folded(name.replace("_", " ").strip()) for name in local if name)
     hidden.discard("media")  # [[Media:x.ogg|label]] is a plain link
     return frozenset(hidden)
 
@@ -120,6 +97,7 @@ _EXTERNAL = re.compile(
     re.IGNORECASE,
 )
 _EXTERNAL_START = re.compile(r"\[[/hHfmn]")  # on a page without any, links of rare schemes stay
+_EXTERNAL_IMAGE = re.compile(r"(?<!\S)https?://[^\s\[\]<>\"]{1,500}\.(?:gif|png|jpe?g)(?!\S)", re.IGNORECASE)
 _ADDRESS_START = re.compile(r"(?:https?:|ftp:)?//", re.IGNORECASE)
 # A caption may hold links, a label may hold files: more levels than this are not found in articles.
 _MAX_DEPTH = 6
@@ -145,11 +123,15 @@ def replace_links(text: str, hidden: frozenset[str], title: str = "") -> str:
             break
     if _EXTERNAL_START.search(text):
         text = _EXTERNAL.sub(lambda link: link[1], text)
+    if "://" in text:
+        text = _EXTERNAL_IMAGE.sub(markup.GONE, text)
     return _STRAY_BRACKETS.sub(_between, text) if "[[" in text or "]]" in text else text
 
 
-# Brackets that are none of a link are removed, and stay between words as a space.
-_STRAY_BRACES, _STRAY_BRACKETS = re.compile(r"\{\{+|\}\}+"), re.compile(r"\[\[+|\]\]+")
+# Brackets that are none of a link are removed, and stay between words as a space. Braces whose content has a
+# brace where the name of a template would be, as in `{{}, {1, 2}}`, are text.
+_STRAY_BRACES = re.compile(r"(\{\{[^{}|\n]{0,60}(?:\}(?!\})|\{(?!\{))[^\n]{0,200}?\}\})|\{\{+|\}\}+")
+_STRAY_BRACKETS = re.compile(r"\[\[+|\]\]+")
 
 
 def _between(match: re.Match[str]) -> str:
@@ -162,7 +144,7 @@ def _shown_with_prefix(target: str, label: str | None, hidden: frozenset[str]) -
         # One bracket too many around an external link.
         return (target if label is None else f"{target}|{label}").partition(" ")[2]
     prefix, _, rest = target.partition(":")
-    prefix = prefix.replace("_", " ").strip().lower()
+    prefix = markup.folded(prefix.replace("_", " ").strip())
     if prefix:
         if prefix in hidden:
             # A thumbnail is a block of its own.

@@ -1,9 +1,12 @@
 """Wikitext markup except templates and links: comments, tags, tables, inline marks, variants, tidying."""
 
 import re
+import unicodedata
 from bisect import bisect_right
 from collections.abc import Sequence
+from functools import cache
 from html.entities import html5
+from importlib.resources import files
 
 HEADING = "\x04"  # at the start of a line, before the level digit of a section title
 # Something was dropped here; the tidy pass looks only around these.
@@ -16,6 +19,18 @@ _CONTROL_RUN = re.compile(f"[{_CONTROLS}]+")
 # A dropped template or reference leaves GONE only after one of these (or another GONE): elsewhere there is no
 # residue.
 BEFORE_GONE = frozenset(" \t\n\xa0\u3000([{（［「『【〔,;:/、，；：،؛–—-'" + GONE)
+
+
+@cache
+def wiki_words(kind: str) -> frozenset[str]:
+    """Return the words of all languages of a kind, as `folded` gives them: switch, redirect, file or category."""
+    lines = files("tokenfree.preprocess.wikitext").joinpath("words.txt").read_text("utf-8").splitlines()
+    return frozenset(name for line in lines for of, _, name in [line.partition("\t")] if of == kind)
+
+
+def folded(word: str) -> str:
+    """Return a word as `wiki_words` lists it."""
+    return unicodedata.normalize("NFC", word).casefold()
 
 
 def strip_controls(text: str) -> str:
@@ -39,20 +54,24 @@ _TITLE = re.compile(r"\n=[^\n]*")
 _LIST = re.compile(r"\n[*#:;][*#:; \t]*")
 _GONE_BEFORE_MARK = re.compile(r"\n[ \t]*\x05[\x05 \t]*(?=[*#:;=|])")
 _RULE = re.compile(r"\n-----*")
-_SWITCH = re.compile(r"__((?:[^\s_<>|=&;]|_(?!_)){3,40})__")
-_SWITCH_NAMES = """
-toc notoc forcetoc noeditsection nogallery notitleconvert notc nocontentconvert nocc index noindex hiddencat
-newsectionlink nonewsectionlink staticredirect
-"""
-_ENGLISH_SWITCHES = frozenset(_SWITCH_NAMES.split())
+_SWITCH = re.compile(r"[_＿]{2}((?:[^\s_＿<>|=&;]|[_＿](?![_＿])){1,60})[_＿]{2}")
 _LATIN = re.compile("[a-z]")
 _QUOTES = re.compile("''+")
 _ENTITY = re.compile(r"&(?:#0*([0-9]{1,7})|#[xX]0*([0-9A-Fa-f]{1,6})|([A-Za-z][A-Za-z0-9]{1,31}|רלמ|رلم));")
 _HTML_TITLE = re.compile(r"<h([1-6])\b[^<>]*>(.*?)</h\1\s*>", re.IGNORECASE)
 
 
+_EXPONENT = re.compile(r"(?<=[0-9])<sup\b[^<>]{0,100}>\s*((?:[+\u2212-]|&minus;)?[0-9]{1,20})\s*</sup\s*>")
+_SUPERSCRIPTS = str.maketrans("0123456789+-\u2212", "⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻⁻")
+
+
 def strip_tags(text: str) -> str:
-    """Remove the tags of HTML elements and keep their content. Block tags and <br> become line breaks."""
+    """Remove the tags of HTML elements and keep their content. Block tags and <br> become line breaks.
+
+    A raised number after a digit becomes one of superscript digits: 10<sup>8</sup> is not 108.
+    """
+    if "<sup" in text:
+        text = _EXPONENT.sub(lambda match: match[1].replace("&minus;", "-").translate(_SUPERSCRIPTS), text)
     return _TAG.sub(lambda match: _TAG_TEXT.get(match[1].lower(), match[0]), text) if "<" in text else text
 
 
@@ -129,11 +148,13 @@ def strip_line_marks(text: str) -> str:
     text = _LIST.sub("\n", text)
     if "\n----" in text:
         text = _RULE.sub("\n", text)
-    return _SWITCH.sub(_kept_switch, text) if "__" in text else text
+    return _SWITCH.sub(_kept_switch, text) if "__" in text or "＿＿" in text else text
 
 
 def _kept_switch(match: re.Match[str]) -> str:
-    is_switch = not _LATIN.search(match[1]) or match[1].lower() in _ENGLISH_SWITCHES
+    name = match[1]
+    # Extensions have more: a name without small Latin letters is none of a program.
+    is_switch = (len(name) > 2 and not _LATIN.search(name)) or folded(name) in wiki_words("switch")
     return "" if is_switch else match[0]
 
 
@@ -164,7 +185,7 @@ def is_valid(code: int) -> bool:
 _DROPPED = """
 ref references gallery math chem ce timeline score source syntaxhighlight hiero graph imagemap mapframe maplink
 inputbox categorytree templatedata templatestyles includeonly indicator style script section charinsert rss quiz
-dynamicpagelist phonos listing ordertable
+dynamicpagelist phonos listing ordertable pages pagelist pagequality googlemap youtube embedvideo randomimage poll
 """
 LITERAL = ("nowiki", "pre")
 _INCLUSION = ("noinclude", "includeonly")
@@ -179,6 +200,7 @@ _CLOSING = {
     for name in (*_DROPPED.split(), *LITERAL, *_INCLUSION)
 }
 _ONLY = re.compile(r"<onlyinclude\s*>(.*?)(?:</onlyinclude\s*>|\Z)", re.IGNORECASE | re.DOTALL)
+_INLINE = re.compile(r"(?<![\w-])inline(?![\w-])", re.IGNORECASE)
 _INCLUSION_TAG = re.compile(r"</?(?:noinclude|includeonly|onlyinclude)\s*/?>", re.IGNORECASE)
 _MARKS = re.compile(r"&[#\w]{1,32};|[\[\]{}|=*#:;'<>_~!\n-]")
 _NOWIKI = re.compile(r"<nowiki\s*>(.*?)</nowiki\s*>", re.IGNORECASE | re.DOTALL)
@@ -223,8 +245,11 @@ def set_aside(text: str, *, transcluded: bool = False) -> str:
                 content_end = position = end
             else:
                 content_end, position = _content(text, name, opening, unclosed)
-            if name in LITERAL:
-                pieces.append(literal(name, text[end:content_end]))
+            content = text[end:content_end]
+            if name in LITERAL or (name in ("syntaxhighlight", "source") and _INLINE.search(opening[2])):
+                pieces.append(literal(name, content))
+            elif name == "math" and len(content.strip()) == 1 and content.strip().isalpha():
+                pieces.append(content.strip())
             elif name == left_out:
                 position = (
                     len(text) if content_end == end == position and opening[2][-1:] != "/" else position

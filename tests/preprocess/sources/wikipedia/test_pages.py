@@ -17,6 +17,7 @@ from tokenfree.preprocess.config import PreprocessConfig
 from tokenfree.preprocess.records import Failure, InputSplit, Page, Site
 from tokenfree.preprocess.sources.splits import plan_splits, read_split
 from tokenfree.preprocess.sources.wikipedia import parse_page, unescape
+from tokenfree.preprocess.wikitext.markup import wiki_words
 
 SITE = Site.from_siteinfo("", database="swwiki", language="sw")
 PAGE = (
@@ -73,6 +74,29 @@ def test_an_empty_text_is_an_empty_page(empty: str) -> None:
     assert found.text == ""
 
 
+def test_of_several_revisions_the_newest_counts() -> None:
+    revisions = [
+        f"<revision><id>{year}</id><timestamp>{year}-01-01T00:00:00Z</timestamp><text>{year}.</text></revision>"
+        for year in (2020, 2021, 2019)
+    ]
+    start, end = PAGE.index("<revision>"), PAGE.index("</page>")
+    page = parse_page((PAGE[:start] + "".join(revisions) + PAGE[end:]).encode(), SITE)
+    assert isinstance(page, Page)
+    assert (page.id, page.text) == ("swwiki:12:2021", "2021.")
+
+
+def test_redirect_words_of_all_languages() -> None:
+    words = wiki_words("redirect")
+    assert len(words) > 150
+    for word in [*words, "WEITERLEITUNG", "ПЕРЕНАПРАВЛЕНИЕ", "REDIRECCIÓN"]:
+        page = parse_page(PAGE.replace("Paka", f"#{word}: [[Duma]]").encode(), SITE)
+        assert isinstance(page, Page)
+        assert page.redirect, word
+    page = parse_page(PAGE.replace("Paka", "# Orodha [[Duma]]").encode(), SITE)
+    assert isinstance(page, Page)
+    assert not page.redirect
+
+
 def test_of_several_revisions_the_last_counts() -> None:
     revision = PAGE[PAGE.index("<revision>") : PAGE.index("</page>")]
     newer = revision.replace("<id>34", "<id>35").replace("Paka", "Samba").replace("wikitext", "css")
@@ -121,6 +145,7 @@ def test_undecodable_bytes_fail_the_page() -> None:
         ("&amp;lt;", "&lt;"),
         ("&#38;lt;&#x26;lt;", "&lt;&lt;"),
         ("&#233;&#x1F600;", "é😀"),
+        (f"&#x{'0' * 5000}41;&#{'0' * 5000}66;", "AB"),
         ("&#xD800;&#0;&#x110000;&#99999999;", "\ufffd" * 4),
         ("&#" + "9" * 10_000 + ";", "&#" + "9" * 10_000 + ";"),
         ("&lol9;&nbsp;& &;", "&lol9;&nbsp;& &;"),
