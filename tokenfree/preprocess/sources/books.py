@@ -140,18 +140,29 @@ _START = re.compile(
     r"^[ \t]*\*{3} ?START OF TH(?:E|IS) PROJECT GUTENBERG[^*]{0,400}\*{3}.*$", re.MULTILINE | re.I
 )
 _OLD_START = re.compile(r"^\*END\*? ?THE SMALL PRINT!.*\*END\*.*$", re.MULTILINE)
+# The end of the header in the format of 2003, which has the small print after the book.
+_NAMED_START = re.compile(r"^\*+ ?This file should be named .*$", re.MULTILINE | re.I)
 _END = re.compile(
-    r"^[ \t]*(?:\*{3} ?END OF TH(?:E|IS) PROJECT GUTENBERG|End of (?:the |this )?Project Gutenberg)",
+    r"^[ \t]*(?:\*{3} ?END OF TH(?:E|IS) PROJECT GUTENBERG|End of (?:the |this )?Project Gutenberg|"
+    r"Ende dieses Proje[kc]t Gutenberg|Fin (?:du|de) Proje[ct]+ Gutenberg)",
     re.MULTILINE | re.I,
 )
 _TITLE = re.compile(r"^Title:(.*)$", re.MULTILINE)
 _CREDITS = re.compile(
-    r"\s*(?:\[?(?:E-?text|This (?:e-?text|e-?book|file)|HTML version)? ?(?:was )?(?:produced|prepared|transcribed|"
-    r"created) (?:by|from)\b|Credits?:|Produced by|Transcriber's Note)",
+    r"\s*\[?(?:(?:E-?text|This (?:Project Gutenberg )?(?:e-?text|e-?book|file)|HTML version)? ?(?:was |has been )?"
+    r"(?:produced|prepared|transcribed|created|scanned|converted|digiti[sz]ed|proofread)(?: and \w+)? (?:by|from)\b|"
+    r"Credits?:|Transcriber's Note|Corrected EDITIONS|Project Gutenberg (?:e-?texts|e-?books) are |"
+    r"We are now trying to release|and the (?:Project Gutenberg )?Online Distributed Proofread|"
+    r"(?:from (?:page )?)?images generously|Images of the original|Note: (?:Project Gutenberg|Images of the original|"
+    r"The original |This (?:e-?text|e-?book|file) |There is an? ))",
     re.I,
 )
 _PARAGRAPH_BREAK = re.compile(r"\n[^\S\n]*(?:\n[^\S\n]*)+")
-_CJK = re.compile(r"[\u2e80-\u9fff\uac00-\ud7af\uf900-\ufaff\uff00-\uffef]")
+# Scripts without spaces between words: Thai, Lao, Burmese, Khmer, Chinese and Japanese; and Korean.
+_UNSPACED = re.compile(
+    r"[\u0e01-\u0eff\u1000-\u109f\u1780-\u17ff\u2e80-\u9fff\uac00-\ud7af\uf900-\ufaff\uff00-\uffef\U00020000-\U0003ffff]"
+)
+_SHARED_MARKS = "‘’“”…—–·"  # used by Chinese and by others
 # Characters; no page is set wider.
 MAX_WRAP_WIDTH = 160
 HEADER_CHARACTERS = 30_000
@@ -160,8 +171,11 @@ MAX_CREDITS = 10
 
 def strip_gutenberg(text: str) -> tuple[str, str | None]:
     """Return the book without the header and footer of Project Gutenberg, and the title in the header or None."""
-    start = _START.search(text, 0, HEADER_CHARACTERS) or _OLD_START.search(text, 0, HEADER_CHARACTERS)
+    start = _START.search(text, 0, HEADER_CHARACTERS)
     end = _END.search(text, start.end() if start else 0)
+    if not start:
+        limit = min(HEADER_CHARACTERS, end.start() if end else HEADER_CHARACTERS)
+        start = _OLD_START.search(text, 0, limit) or _NAMED_START.search(text, 0, limit)
     if not start and not (end and "Project Gutenberg" in text[:HEADER_CHARACTERS]):
         return text, None
     title = _TITLE.search(text, 0, start.start()) if start else None
@@ -213,7 +227,7 @@ def _unwrap(lines: list[str], width: int) -> list[str]:
     """Join lines, except those that end well before the width although the next word had room: verse and lists."""
     joined = [lines[0]]
     for previous, line in pairwise(lines):
-        first_word = 1 if _CJK.match(line) else len(line.split(None, 1)[0])
+        first_word = 1 if _UNSPACED.match(line) else len(line.split(None, 1)[0])
         if len(previous) + 1 + first_word < 0.7 * width:
             joined.append(line)
         else:
@@ -222,8 +236,10 @@ def _unwrap(lines: list[str], width: int) -> list[str]:
 
 
 def _glue(left: str, right: str) -> str:
-    """Return what joins two lines: nothing between Chinese or Japanese characters or after a hyphen, else a space."""
-    if _CJK.match(left[-1]) and _CJK.match(right[0]) and not ("\uac00" <= left[-1] <= "\ud7af"):
+    """Return what joins two lines: nothing in scripts without spaces or after a hyphen, else a space."""
+    # The character next to quotation marks shows their script.
+    last, first = left.rstrip(_SHARED_MARKS)[-1:], right.lstrip(_SHARED_MARKS)[:1]
+    if _UNSPACED.match(last) and _UNSPACED.match(first) and not ("\uac00" <= last <= "\ud7af"):
         return ""
     hyphenated = left[-1] == "-" and left[-2:-1].isalpha() and right[0].isalpha()
     return "" if hyphenated else " "

@@ -241,3 +241,60 @@ def test_a_damaged_row_group_is_told(tmp_path: Path) -> None:
     found = list(read_split(split))
     assert [each.reason for each in found if isinstance(each, Failure)] == ["damaged_stream"]
     assert sum(isinstance(each, Page) for each in found) == 20
+
+
+NOTES = """E-text prepared by Ann Example
+and the Project Gutenberg Online Distributed Proofreading Team
+
+Note: Project Gutenberg also has an HTML version of this
+      file which includes the original illustrations.
+      See 99999-h.htm or 99999-h.zip
+
+"""
+
+
+@pytest.mark.parametrize(
+    ("header", "footer"),
+    [
+        (
+            "The Project Gutenberg Etext of A Title\n\nTitle: A Title\n\nThe Project Gutenberg Etext of A Title\n"
+            "*******This file should be named 8xxx10.txt or 8xxx10.zip******\n\n"
+            "Corrected EDITIONS of our etexts get a new NUMBER.\n\n",
+            "\nEnd of the Project Gutenberg Etext of A Title\n\n*BEFORE!* YOU USE OR READ THIS ETEXT\n"
+            "*END THE SMALL PRINT! FOR PUBLIC DOMAIN ETEXTS*Ver.02/11/02*END*\n",
+        ),
+        (
+            "**The Project Gutenberg Etext of A Title**\n\n*****This file should be named a.txt*****\n\n"
+            "PLEASE READ.\n\n*END*THE SMALL PRINT! FOR PUBLIC DOMAIN ETEXTS*Ver.04.29.93*END*\n\n"
+            "This Project Gutenberg Etext was prepared by Ann Example.\n\n",
+            "\nEnd of The Project Gutenberg Etext of A Title\n",
+        ),
+        (
+            f"*** START OF THIS PROJECT GUTENBERG EBOOK A TITLE ***\n\n{NOTES}",
+            "\n*** END OF THIS PROJECT GUTENBERG EBOOK A TITLE ***\n",
+        ),
+    ],
+)
+@pytest.mark.parametrize("length", [1, 1000])
+def test_gutenberg_formats(header: str, footer: str, length: int) -> None:
+    book = "It was a cold morning, and nobody could see farther than the last pier.\n\n" * length
+    page = parse_book((header + book + footer).encode(), "a.txt", "en")
+    assert isinstance(page, Page)
+    assert page.text == book.strip()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "ในวันนั้นเขาเดินทางไปที่หมู่บ้านซึ่งตั้งอยู่ริมแม่น้ำและพบกับชายชราคนหนึ่ง",
+        "នៅថ្ងៃនោះគាត់បានធ្វើដំណើរទៅកាន់ភូមិមួយដែលស្ថិតនៅមាត់ទន្លេ",
+        "ထိုနေ့တွင်သူသည်မြစ်ကမ်းနားရှိရွာသို့ခရီးထွက်ခဲ့သည်",
+        "その日彼は川のほとりにある村へ旅をして、老人に会った。",
+        "“我不知道他去了哪里……”她低声说道，“也许他再也不会回来了。”窗外的雨下得很大——没有停。“后来呢？”",
+    ],
+)
+@pytest.mark.parametrize("width", [31, 37])
+def test_wrapped_lines_of_scripts_without_spaces(text: str, width: int) -> None:
+    whole = text * 40
+    lines = [whole[start : start + width] for start in range(0, len(whole), width)]
+    assert paragraphs("\n".join(lines)) == whole
