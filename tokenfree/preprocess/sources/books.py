@@ -1,7 +1,6 @@
 """Books and other plain documents: text files (one book each), JSON lines and Parquet tables."""
 
 import codecs
-import contextlib
 import math
 import posixpath
 import re
@@ -13,6 +12,7 @@ import charset_normalizer
 from tokenfree.core.errors import UserError
 from tokenfree.preprocess.records import Failure, Format, InputSplit, Page
 from tokenfree.preprocess.sources.compression import Block, Damage
+from tokenfree.preprocess.sources.encodings import escaped_text, latin_text
 from tokenfree.preprocess.sources.files import InputFile, language_tag, open_input, read_range
 from tokenfree.preprocess.sources.tables import (
     MAX_BOOK_BYTES,
@@ -62,7 +62,7 @@ GUESSED_BYTES = 400  # twice the 200 bytes of that measurement
 # Letters are as frequent as in some language; not defined for Japanese and Korean.
 COHERENCE = 0.1
 _WIDE = ("cp932", "euc_jp", "gb18030", "big5", "cp949")
-_OTHERS = ("cp1250", "cp1251", "koi8_r", "koi8_u", "iso8859_5", "cp866", "mac_cyrillic", "cp1253", "iso8859_7",
+_OTHERS = ("cp1251", "koi8_r", "koi8_u", "iso8859_5", "cp866", "mac_cyrillic", "cp1253", "iso8859_7",
            "cp1255", "cp1256", "iso8859_6", "cp874")  # fmt: skip
 
 
@@ -90,6 +90,9 @@ def decode_book(data: bytes) -> str:
     if encoding == "utf-8" and len(sample) - len(sample.translate(None, _CONTROLS)) > 0.02 * len(sample):
         raise NotText("binary")
     text = _decode(body, encoding)
+    # The spaces of EBCDIC.
+    if text.count("@") > len(text) / 10:
+        raise NotText("bad_encoding")
     match = _MARKUP.match(text[:4000].encode(errors="replace"))
     if match and (match.group(1) or text.lstrip().startswith(("<?xml", "<mediawiki"))):
         raise NotText("html" if match.group(1) else "xml")
@@ -110,7 +113,8 @@ def _unicode_encoding(data: bytes) -> str:
 
 def _decode(data: bytes, encoding: str) -> str:
     try:
-        return data.decode(encoding)
+        text = data.decode(encoding)
+        return (escaped_text(data) or text) if encoding == "utf-8" and text.isascii() else text
     except UnicodeDecodeError as error:
         if encoding != "utf-8":
             raise NotText("bad_encoding") from error
@@ -121,9 +125,8 @@ def _decode(data: bytes, encoding: str) -> str:
     num_high = len(visible) - len(visible.translate(None, bytes(range(128, 256))))
     if num_beyond_ascii > num_bad:
         raise NotText("bad_encoding")
-    if num_high <= 0.25 * len(visible):
-        with contextlib.suppress(UnicodeDecodeError):
-            return data.decode("cp1252")
+    if num_high <= 0.4 * len(visible) and (text := latin_text(data)) is not None:
+        return text
     if num_high < GUESSED_BYTES:
         raise NotText("bad_encoding")
     return _guess(data)
@@ -133,7 +136,12 @@ def _guess(data: bytes) -> str:
     best = charset_normalizer.from_bytes(data, cp_isolation=[*_WIDE, *_OTHERS]).best()
     if best is None or (best.encoding not in _WIDE and best.coherence < COHERENCE):
         raise NotText("bad_encoding")
-    return data.decode(best.encoding)
+    text = data.decode(best.encoding)
+    beyond_ascii = [character for character in text[:SAMPLE_BYTES] if character > "\x7f"]
+    # Hebrew of DOS looks like capitals in Cyrillic.
+    if sum(map(str.isupper, beyond_ascii)) > len(beyond_ascii) / 2:
+        raise NotText("bad_encoding")
+    return text
 
 
 _START = re.compile(

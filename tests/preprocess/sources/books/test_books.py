@@ -1,5 +1,6 @@
 """Text files in any encoding become paragraphs; JSON lines and Parquet tables become documents."""
 
+import contextlib
 import json
 import re
 from collections.abc import Callable
@@ -56,6 +57,48 @@ def test_encodings_of_other_scripts(language: str, encoding: str) -> None:
         decode_book(text[:1000].encode() + b"\xff\n")
     with pytest.raises(NotText, match="bad_encoding"):  # too short to be sure
         decode_book(data[:60])
+
+
+LATIN = {
+    "Zażółć gęślą jaźń, rzekł król. Wieczorem wszyscy poszli do lasu, gdzie rosły wysokie świerki i dęby. ": (
+        "cp1250 iso8859_2 iso8859_16 cp852 cp775 cp1257"
+    ),
+    "Árvíztűrő tükörfúrógép. Este mindenki elment az erdőbe, ahol magas fenyők nőttek. ": "cp1250 iso8859_2 cp852",
+    "Příliš žluťoučký kůň úpěl ďábelské ódy. Večer šli všichni do lesa. ": "cp1250 iso8859_2 cp852 mac_latin2",
+    "Įlinkdama fechtuotojo špaga sublykčiojusi pragręžė apvalų arbūzą. ": "cp1257 iso8859_4 iso8859_10 cp775",
+    "Glāžšķūņa rūķīši dzērumā čiepj Baha koncertflīģeļu vākus. ": "cp1257 iso8859_4 cp775",
+    "Pijamalı hasta yağız şoföre çabucak güvendi. Akşam herkes ormana gitti. ": "cp1254 iso8859_9 iso8859_3 cp857",
+    "Gojazni đačić s biciklom drži hmelj i finu vatu u džepu nošnje. ": "cp1250 iso8859_2 cp852",
+    "El pingüino Wenceslao hizo kilómetros bajo exhaustiva lluvia. ¿Qué más? Árboles. ": "cp1252 cp850 cp437",
+    "Kæmi ný öxi hér, ykist þjófum nú bæði víl og ádrepa. ": "cp1252",
+    "いろはにほへとちりぬるを。夕方、みんなは森へ行った。": "iso2022_jp iso2022_jp_2004",
+    "他走进森林，看见一棵很高的树。": "hz",
+}
+# Python's single-byte encodings of which ASCII or EBCDIC is a part, and those with escapes.
+ALL_ENCODINGS = """
+cp037 cp1026 cp1125 cp1140 cp1250 cp1251 cp1252 cp1253 cp1254 cp1255 cp1256 cp1257 cp1258 cp273 cp424 cp437 cp500
+cp720 cp737 cp775 cp850 cp852 cp855 cp856 cp857 cp858 cp860 cp862 cp863 cp864 cp865 cp866 cp869 cp874 cp875
+hp_roman8 iso8859_1 iso8859_2 iso8859_3 iso8859_4 iso8859_5 iso8859_6 iso8859_7 iso8859_8 iso8859_9 iso8859_10
+iso8859_11 iso8859_13 iso8859_14 iso8859_15 iso8859_16 koi8_r koi8_t koi8_u kz1048 mac_croatian mac_cyrillic mac_greek
+mac_iceland mac_latin2 mac_roman mac_romanian mac_turkish ptcp154 tis_620 iso2022_jp iso2022_jp_1 iso2022_jp_2
+iso2022_jp_2004 iso2022_jp_3 iso2022_jp_ext iso2022_kr hz
+"""
+
+
+@pytest.mark.parametrize("text", LATIN)
+def test_old_encodings_are_read_or_refused(text: str) -> None:
+    num_read = 0
+    for encoding in ALL_ENCODINGS.split():
+        with contextlib.suppress(UnicodeEncodeError):
+            data = (text * 30).encode(encoding)
+            book = parse_book(data, "a.txt", "und")
+            if isinstance(book, Page):
+                assert book.text == (text * 30).strip(), encoding
+                num_read += 1
+            else:
+                assert book.reason == "bad_encoding"
+                assert encoding not in LATIN[text].split(), encoding
+    assert num_read >= len(LATIN[text].split())
 
 
 @pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16", "utf-32"])
