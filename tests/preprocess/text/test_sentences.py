@@ -44,6 +44,16 @@ def sentences_of(text: str) -> list[str]:
         "พ.ศ. ๒๕๖๐ เขามา เธอไป",
         "It ended badly. |1945 was over. |See no. 5 and fig. 3.",
         "שלום. |מה שלומך?",
+        '"这是对的。"他说。|“后来呢？”最小的孩子问。|“来了。”|雨停了。',
+        "PT. Telkom dan CV. Karya turut hadir.",
+        "Acme Inc. USA is expanding. |It bought Ajax Inc. |The price is secret.",
+        "Martin Luther King Jr. Day is a holiday. |So says Smith et al. (2010) and Jones et al. (Oslo 1911).",
+        "Tai pvz. Žodis čia.",
+        "صرّح د. خالد قائلا إن الخسائر كبيرة. |ثم تابعت اللجنة.",
+        "डॉ. शर्मा आए। |वे बैठे।",
+        "彼は「はい。そうです。」と言った。|そして帰った。|「はい。|そう。」",
+        "Urodził się ok. Krakowa w r. 1900. |Zmarł w 1950 r. w Warszawie.",
+        "He left the U.S. |He went to the U.S. Army.",
     ],
 )
 def test_examples(text: str) -> None:

@@ -38,9 +38,22 @@ _TITLES = (
     "mme mlle mgr env dra dña dn ud uds núm pág págs avda sigg dott avv arch geom "
     "dhr mevr mej bijv ds mw im ul św zob inż hab tzn tzw np ks bp abp tzv mudr judr paeddr "
     "св им ул пр пл гр проф акад доц инж ген полк тов напр см ср рис табл изд просп вул ім див рр "
-    "tp ths ts gs pgs bs doç yrd müh κα δρ αγ"
+    "tp ths ts gs pgs bs doç yrd müh κα δρ αγ "
+    "pvz žr plg vok piem npr esim örn bv bspw ggf inkl resp pow woj gm godz łac niem "
+    "डॉ डा श्री प्रो पं स्व ডা ড মো திரு டாக்டர்"
 )
 _ABBREVIATIONS = frozenset(_TITLES.split())
+# These are as often followed by a capital as they end a sentence, of which the next word tells.
+_DOUBTFUL = frozenset(
+    ("inc", "ltd", "co", "corp", "llc", "plc", "bros", "jr", "esq", "al", "pt", "cv", "tbk", "jl", "ok")
+)
+_STARTERS = """
+a an the this that these those it its he she they we you i his her their our my your in on at after before during
+when while since as if for from by with but and however although though there here then now one some many most all
+both each other another no not so what who where why how is are was were do does did has have had will would can
+"""
+_SENTENCE_STARTERS = frozenset(_STARTERS.split())
+_FIRST_WORD = re.compile(r"\w+")
 
 
 def sentence_starts(text: str) -> np.ndarray:
@@ -53,7 +66,7 @@ def sentence_starts(text: str) -> np.ndarray:
     starts = {match.end() for match in _LINE_END.finditer(text)}
     for match in _SENTENCE_END.finditer(text):
         if match["gap"] is None:
-            if not _is_quotation(text, match):
+            if not _is_quotation(text, match) and not _is_inside_quotation(text, match.end()):
                 starts.add(match.end())
         elif _is_boundary(text, match):
             starts.add(match.end("gap"))
@@ -64,9 +77,26 @@ def sentence_starts(text: str) -> np.ndarray:
 
 
 def _is_quotation(text: str, match: re.Match[str]) -> bool:
-    """Return True if a Japanese sentence continues after a quotation: the particle in 「...。」と言った is Hiragana."""
+    """Return True if a sentence continues after a quotation: in 「...。」と言った and in “……。”他说。"""
     follower = text[match.end() : match.end() + 1]
-    return bool(match["closers"] and not match["space"] and follower) and ord(follower) in _HIRAGANA
+    if not match["closers"] or match["space"] or not follower:
+        return False
+    return ord(follower) in _HIRAGANA or _SPEECH.match(text, match.end()) is not None
+
+
+# A short clause with a Chinese verb of speech.
+_SPEECH = re.compile(r"[^\W\d_a-zA-Z]{0,7}?[说說道问問答喊叫嚷]")
+_QUOTATION_END = re.compile(r"[^「」『』\n]*[」』]")
+_MAX_QUOTATION = 200  # characters on each side of a boundary that are searched for the marks of a quotation
+
+
+def _is_inside_quotation(text: str, end: int) -> bool:
+    """Return True in a Japanese quotation inside a sentence, as after はい in 彼は「はい。そうです。」と言った."""
+    before = text[max(0, end - _MAX_QUOTATION) : end]
+    opening = max(before.rfind("「"), before.rfind("『"))
+    if opening < 1 or not before[opening - 1].isalpha() or any(mark in before[opening:] for mark in "」』\n"):
+        return False
+    return _QUOTATION_END.match(text, end, end + _MAX_QUOTATION) is not None
 
 
 def _is_boundary(text: str, match: re.Match[str]) -> bool:
@@ -80,7 +110,15 @@ def _is_boundary(text: str, match: re.Match[str]) -> bool:
     word = _word_before(text, start)
     if not follower.isalpha():
         return len(word) >= 5 and word.islower() and word.isalpha() and word not in _ABBREVIATIONS
+    starts_sentence = _first_word(text, match.end()) in _SENTENCE_STARTERS
+    if word.casefold() in _DOUBTFUL or (word.isupper() and "." in word):
+        return starts_sentence
     return not _is_abbreviation(word)
+
+
+def _first_word(text: str, start: int) -> str:
+    word = _FIRST_WORD.match(text, start)
+    return word[0].casefold() if word else ""
 
 
 def _word_before(text: str, end: int) -> str:
@@ -102,9 +140,9 @@ def _is_abbreviation(word: str) -> bool:
     # e.g., U.S., Ph.D., т.д., พ.ศ.
     if "." in word and len(last) <= 2:
         return True
-    # An initial; one letter without case is a word in Korean and others.
+    # An initial; one letter without case is a word in Korean and others, but not in Arabic.
     if len(last) == 1:
-        return last.isupper() or last.islower()
+        return last.isupper() or last.islower() or "\u0620" <= last <= "\u064a"
     return last.casefold() in _ABBREVIATIONS
 
 
