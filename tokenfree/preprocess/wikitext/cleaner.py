@@ -130,7 +130,9 @@ def replace_links(text: str, hidden: frozenset[str], title: str = "") -> str:
 
 # Brackets that are none of a link are removed, and stay between words as a space. Braces whose content has a
 # brace where the name of a template would be, as in `{{}, {1, 2}}`, are text.
-_STRAY_BRACES = re.compile(r"(\{\{[^{}|\n]{0,60}(?:\}(?!\})|\{(?!\{))[^\n]{0,200}?\}\})|\{\{+|\}\}+")
+_STRAY_BRACES = re.compile(
+    r"((?<!\{)\{\{(?!\{)[^{}|\n]{0,60}(?:\}(?!\})|\{(?!\{))[^\n]{0,200}?\}\})|\{\{+|\}\}+"
+)
 _STRAY_BRACKETS = re.compile(r"\[\[+|\]\]+")
 
 
