@@ -1,5 +1,6 @@
 """Settings of preprocessing, nested as in a recipe, with their defaults."""
 
+import codecs
 import difflib
 from typing import Annotated, Literal
 
@@ -26,8 +27,20 @@ def _check_script(name: str) -> str:
     return name
 
 
+def _check_encoding(name: str) -> str:
+    try:
+        # Also refuses codecs that are none of text, such as zlib.
+        "".encode(name)
+        return codecs.lookup(name).name
+    except LookupError as error:
+        raise ValueError(
+            f"Python has no encoding {name!r}; give a name such as cp1250 or iso8859-2"
+        ) from error
+
+
 Column = Annotated[str, AfterValidator(_check_column)]
 Script = Annotated[str, AfterValidator(_check_script)]
+Encoding = Annotated[str, AfterValidator(_check_encoding)]
 
 
 @settings
@@ -124,6 +137,7 @@ class PreprocessConfig:
         id_column: column that names a document, if there is one.
         language_column: column with a document's language (BCP 47), if there is one; `language` overrides it.
         language: language of all inputs; null: from each dump, and from the folder names of books.
+        encoding: encoding of all text files, such as cp1250; null: detected for each.
         expand_templates: show what the wiki's own definitions make of templates in running text; without Lua. false:
             rules and guesses only.
         templates_from: further dumps of the same wikis, read for their templates only.
@@ -147,6 +161,7 @@ class PreprocessConfig:
     id_column: Annotated[str, DECIDES_RUNS] = "id"
     language_column: Annotated[str, DECIDES_RUNS] = "language"
     language: Annotated[str | None, DECIDES_RUNS] = None
+    encoding: Annotated[Encoding | None, DECIDES_RUNS] = None
     expand_templates: Annotated[bool, DECIDES_RUNS] = True
     templates_from: Annotated[tuple[PathText, ...], INPUT] = ()
     namespaces: Annotated[tuple[int, ...], DECIDES_RUNS] = (0,)

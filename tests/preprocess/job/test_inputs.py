@@ -7,7 +7,7 @@ def test_identity_leaves_out_inputs_and_operational_settings() -> None:
     config = PreprocessConfig()
     excluded = [*marked_keys(config, INPUT), *marked_keys(config, OPERATIONAL)]
     assert excluded == ["wikipedia", "books", "hf_dataset", "templates_from", "split_bytes"]
-    assert to_mapping(config).keys() - identity(config, ())["config"].keys() == set(excluded)
+    assert to_mapping(config).keys() - identity(config, ())["config"].keys() == {*excluded, "encoding"}
 
 
 def test_reading_identity_has_the_settings_that_decide_runs() -> None:
@@ -15,5 +15,5 @@ def test_reading_identity_has_the_settings_that_decide_runs() -> None:
         *("text_column", "id_column", "language_column", "language"),
         *("expand_templates", "namespaces", "filters", "near_duplicates", "validation_fraction"),
     }
-    assert set(marked_keys(PreprocessConfig(), DECIDES_RUNS)) == names
+    assert set(marked_keys(PreprocessConfig(), DECIDES_RUNS)) == {*names, "encoding"}
     assert reading_identity(identity(PreprocessConfig(), ()))["config"].keys() == names

@@ -41,7 +41,7 @@ from tokenfree.preprocess.sources.splits import Inputs, hash_input, plan_splits
 FORMAT = 3  # version of the files under _work/
 # Keys that were added after the release of 0.3. A job or directory that lacks one keeps its earlier value,
 # which is the default or, where that has changed, the one of EARLIER_VALUES.
-LATER_FIELDS: tuple[str, ...] = ("expand_templates",)
+LATER_FIELDS: tuple[str, ...] = ("expand_templates", "encoding")
 EARLIER_VALUES: Mapping[str, Any] = {"expand_templates": False}
 
 

@@ -10,6 +10,7 @@ from itertools import pairwise
 import charset_normalizer
 
 from tokenfree.core.errors import UserError
+from tokenfree.preprocess.config import PreprocessConfig
 from tokenfree.preprocess.records import Failure, Format, InputSplit, Page
 from tokenfree.preprocess.sources.compression import Block, Damage
 from tokenfree.preprocess.sources.encodings import escaped_text, latin_text
@@ -254,6 +255,7 @@ def _glue(left: str, right: str) -> str:
 
 
 JSON_LINES = (".jsonl", ".ndjson", ".jsonlines", ".jl", ".json")
+DETECTED = "detected"  # the encoding of a split of text files
 _FORMATS: dict[str, Format] = {".txt": "text", ".parquet": "parquet", **dict.fromkeys(JSON_LINES, "jsonl")}
 UNDETERMINED = "und"
 # Of files that are not texts.
@@ -284,9 +286,10 @@ def check_book_name(file: InputFile) -> None:
 
 
 def split_books(
-    files: Sequence[InputFile], columns: TableColumns, language: str | None, split_bytes: int
+    files: Sequence[InputFile], columns: TableColumns, config: PreprocessConfig
 ) -> list[InputSplit]:
     """Return splits of at most about `split_bytes`: groups of text files in order, and parts of tables."""
+    language, split_bytes, encoding = config.language, config.split_bytes, config.encoding or DETECTED
     languages = _languages(files, language)
     splits: list[InputSplit] = []
     group: list[InputFile] = []
@@ -296,17 +299,17 @@ def split_books(
             splits += _parts(file, form, columns, languages[file.path], language is not None, split_bytes)
             continue
         if group and sum(map(_num_bytes, group)) + _num_bytes(file) > split_bytes:
-            splits.append(_text_split(group, languages))
+            splits.append(_text_split(group, languages, encoding))
             group = []
         group.append(file)
-    return [*splits, _text_split(group, languages)] if group else splits
+    return [*splits, _text_split(group, languages, encoding)] if group else splits
 
 
 def _num_bytes(file: InputFile) -> int:
     return file.size * PACKED_RATIO if is_packed(file.name) else file.size
 
 
-def _text_split(files: Sequence[InputFile], languages: dict[str, str]) -> InputSplit:
+def _text_split(files: Sequence[InputFile], languages: dict[str, str], encoding: str) -> InputSplit:
     size = sum(map(_num_bytes, files))
     return InputSplit(
         kind="books",
@@ -317,6 +320,7 @@ def _text_split(files: Sequence[InputFile], languages: dict[str, str]) -> InputS
         languages=tuple(languages[file.path] for file in files),
         end=size,
         size=size,
+        encoding=encoding,
     )
 
 
@@ -368,19 +372,21 @@ def read_books(split: InputSplit) -> Iterator[Page | Failure]:
     if split.format == "text":
         for path, name, language in zip(split.inputs, split.names, split.languages, strict=True):
             yield from (
-                _read_packed(path, name, language) if is_packed(path) else _read_text(path, name, language)
+                _read_packed(path, name, language, split.encoding)
+                if is_packed(path)
+                else _read_text(path, name, language, split.encoding)
             )
     else:
         yield from read_table(split)
 
 
-def _read_text(path: str, name: str, language: str) -> Iterator[Page | Failure]:
+def _read_text(path: str, name: str, language: str, encoding: str) -> Iterator[Page | Failure]:
     with open_input(path) as file:
         data = b"".join(read_range(file, 0, MAX_BOOK_BYTES + 1))
-    yield parse_book(data, name, language)
+    yield parse_book(data, name, language, encoding)
 
 
-def _read_packed(path: str, name: str, language: str) -> Iterator[Page | Failure]:
+def _read_packed(path: str, name: str, language: str, encoding: str) -> Iterator[Page | Failure]:
     """Yield a compressed book.
 
     A book cut off by damage is a failure; garbage after a book is an additional failure.
@@ -395,19 +401,20 @@ def _read_packed(path: str, name: str, language: str) -> Iterator[Page | Failure
     if damage is not None and damage.reason != "trailing_garbage":
         yield Failure(f"books:{name}", damage.reason, data[:RAW_BYTES].decode(errors="replace"))
         return
-    yield parse_book(bytes(data), name, language)
+    yield parse_book(bytes(data), name, language, encoding)
     if damage is not None:
         yield Failure(f"books:{name}:bytes {damage.offset}", damage.reason, "")
 
 
-def parse_book(data: bytes, name: str, language: str) -> Page | Failure:
+def parse_book(data: bytes, name: str, language: str, encoding: str = DETECTED) -> Page | Failure:
     """Return the book of a text file, or a failure with a reason: too_large, binary, html, xml or bad_encoding."""
     try:
         if len(data) > MAX_BOOK_BYTES:
             raise NotText("too_large")
-        text = decode_book(data)
-    except NotText as error:
-        return Failure(f"books:{name}", str(error), data[:RAW_BYTES].decode(errors="replace"))
+        text = decode_book(data) if encoding == DETECTED else data.decode(encoding)
+    except (NotText, UnicodeError) as error:
+        reason = str(error) if isinstance(error, NotText) else "bad_encoding"
+        return Failure(f"books:{name}", reason, data[:RAW_BYTES].decode(errors="replace"))
     body, title = strip_gutenberg(text.replace("\r\n", "\n").replace("\r", "\n"))
     stem = posixpath.splitext(posixpath.basename(unpacked_name(name)))[0]
     return Page(id=f"books:{name}", language=language, title=title or stem, text=paragraphs(body))

@@ -66,7 +66,7 @@ def plan_splits(config: PreprocessConfig, inputs: Inputs | None = None) -> list[
     for file in inputs.wikipedia:
         splits += split_dump(file, config.language, config.split_bytes)
     columns = TableColumns.of(config)
-    splits += books.split_books(inputs.books, columns, config.language, config.split_bytes)
+    splits += books.split_books(inputs.books, columns, config)
     for file in inputs.datasets:
         splits += hf.split_dataset(file, columns, config.language, config.split_bytes)
     if not splits:

@@ -48,6 +48,7 @@ PREPROCESSING = RecipeKind(
             "id_column",
             "language_column",
             "language",
+            "encoding",
             "expand_templates",
             "templates_from",
             "namespaces",

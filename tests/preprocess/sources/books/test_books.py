@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tokenfree.core.errors import UserError
+from tokenfree.core.settings import build
 from tokenfree.preprocess.config import PreprocessConfig
 from tokenfree.preprocess.records import Failure, Page
 from tokenfree.preprocess.sources.books import NotText, decode_book, paragraphs, parse_book, strip_gutenberg
@@ -99,6 +100,21 @@ def test_old_encodings_are_read_or_refused(text: str) -> None:
                 assert book.reason == "bad_encoding"
                 assert encoding not in LATIN[text].split(), encoding
     assert num_read >= len(LATIN[text].split())
+
+
+def test_a_named_encoding_wins(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_bytes("Zażółć gęślą jaźń, Grüße.".encode("cp1250"))
+    for encoding in ("cp1250", "Windows-1250"):
+        (page,) = read(tmp_path, encoding=encoding)
+        assert page.text == "Zażółć gęślą jaźń, Grüße."
+    (page,) = read(tmp_path, encoding="latin-1")
+    assert page.text.endswith("Grüße.")
+    (failure,) = read(tmp_path, encoding="utf-8")
+    assert isinstance(failure, Failure)
+    assert failure.reason == "bad_encoding"
+    for unknown in ("klingon", "zlib"):
+        with pytest.raises(UserError, match=f"Python has no encoding '{unknown}'"):
+            build(PreprocessConfig, {"encoding": unknown}, source="recipe")
 
 
 @pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16", "utf-32"])
