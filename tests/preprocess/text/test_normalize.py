@@ -90,3 +90,18 @@ def test_hostile_text_costs_linear_time(unit: str) -> None:
     before = time.process_time()
     assert len(normalize(unit * 200_000)) <= 200_000 * len(unit)
     assert time.process_time() - before < 5  # about 0.1 s; quadratic time would be minutes
+
+
+SHORT_TEXTS = st.text(st.sampled_from("ab  \n\t\xa0é\u0301\u0345日\u200d\ue000\ue010\x00\u0958"), max_size=40)
+
+
+@settings(max_examples=1000, deadline=None)
+@given(SHORT_TEXTS | st.text(max_size=20))
+@example(" ")
+@example("a" + "\u0301" * 40)
+@example("क" + "\u0345" * 40)
+def test_short_texts_are_normalized_like_long_ones(text: str) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("tokenfree.preprocess.text.normalize.SHORT", -1)
+        expected = normalize(text)
+    assert normalize(text) == expected

@@ -6,7 +6,7 @@ one language, because most mistakes show: Polish in Windows-1250 is no language 
 
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 # Letters beyond ASCII of each language that Windows-1252 holds, and of others.
 _WESTERN_LETTERS = """
@@ -67,7 +67,7 @@ def latin_text(data: bytes) -> str | None:
     return texts.pop() if len(texts) == 1 else None
 
 
-def _decoded(data: bytes, encodings: "list[str] | tuple[str, ...]") -> Iterator[str]:
+def _decoded(data: bytes, encodings: Sequence[str]) -> Iterator[str]:
     for name in encodings:
         try:
             yield data.decode(name)
@@ -75,7 +75,7 @@ def _decoded(data: bytes, encodings: "list[str] | tuple[str, ...]") -> Iterator[
             continue
 
 
-def _strangeness(text: str, alphabets: list[str], foreign: frozenset[str]) -> float:
+def _strangeness(text: str, alphabets: Sequence[str], foreign: frozenset[str]) -> float:
     """Return the share of characters beyond ASCII that do not belong to the language that fits best."""
     text = text[:SAMPLE_CHARACTERS]
     counts = Counter(_BEYOND_ASCII.findall(text.lower()))

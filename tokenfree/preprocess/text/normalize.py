@@ -10,6 +10,7 @@ from tokenfree.preprocess.text.characters import MARK, SPACE, class_table, codep
 # Unicode's Stream-Safe limit (UAX #15). No real text comes close, and NFC takes quadratic time in the length
 # of a run.
 MAX_MARKS = 30
+SHORT = 500  # characters; for longer texts, tables are faster than looking first
 # Control characters that are not white space (bytes 0x00 to 0x04 are Byte2Word's special tokens); lone
 # surrogates, which have no UTF-8; noncharacters and the byte order mark; and the private codepoints that
 # stand for the models' special symbols (CANINE's U+E000 to U+E004, with room for more).
@@ -25,6 +26,8 @@ def normalize(text: str) -> str:
     Runs of white space in a line become one space, and there is at most one blank line between lines. A run
     of combining marks is cut after the thirtieth.
     """
+    if len(text) <= SHORT and _is_normal(text):
+        return text.strip()
     codepoints = codepoints_of(text)
     kinds = _kinds().take(codepoints)
     removed = kinds == _REMOVED
@@ -36,6 +39,16 @@ def normalize(text: str) -> str:
         lines = _limit_marks(text).split("\n")
         text = _limit_marks("\n".join([unicodedata.normalize("NFC", line) for line in lines]))
     return text
+
+
+def _is_normal(text: str) -> bool:
+    """Return True for one line that only needs stripping. What is not printable is removed or other white space."""
+    return (
+        text.isprintable()
+        and "  " not in text
+        and (text.isascii() or unicodedata.is_normalized("NFC", text))
+        and (len(text) <= MAX_MARKS or text.isascii() or not any(map(unicodedata.combining, text)))
+    )
 
 
 def _tidy_space(text: str, kinds: np.ndarray) -> str:
