@@ -3,7 +3,7 @@
 import contextlib
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, Self, get_args
 
 from tokenfree.core.storage import Storage
@@ -21,7 +21,7 @@ class Progress:
     """Progress of a job: `done` of `total` splits ("read") or shards ("build"), with their input bytes and characters.
 
     `bytes` counts decompressed input when reading, and files when building. "complete" means that nothing was
-    left to do.
+    left to do. `too_short` is the share of the pages read that `filters.min_characters` dropped.
     """
 
     stage: Stage
@@ -29,6 +29,7 @@ class Progress:
     total: int
     bytes: int
     characters: int
+    too_short: float = field(default=0.0, compare=False)
 
 
 class _Totals(NamedTuple):
@@ -37,6 +38,8 @@ class _Totals(NamedTuple):
     bytes: int
     characters: int
     last: bool = True
+    pages: int = 0
+    too_short: int = 0
 
 
 class Watcher:
@@ -132,13 +135,20 @@ def furthest(previous: Progress | None, now: Progress) -> Progress:
 def _progress(stage: Stage, seen: dict[str, _Totals], done: int, total: int) -> Progress:
     totals = seen.values()
     return Progress(
-        stage, done, total, sum(one.bytes for one in totals), sum(one.characters for one in totals)
+        stage,
+        done,
+        total,
+        sum(one.bytes for one in totals),
+        sum(one.characters for one in totals),
+        sum(one.too_short for one in totals) / max(1, sum(one.pages for one in totals)),
     )
 
 
 def _of_run(sidecar: Any) -> _Totals:
     characters = sum(batch["characters"] for batch in sidecar["file"]["batches"])
-    return _Totals(sidecar["input_bytes"], characters, sidecar["last"])
+    counters = sidecar["counters"]
+    too_short = counters["filtered"].get("too_short", 0)
+    return _Totals(sidecar["input_bytes"], characters, sidecar["last"], counters["pages"], too_short)
 
 
 def _of_shard(sidecar: Any) -> _Totals:

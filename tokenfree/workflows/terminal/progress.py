@@ -219,7 +219,11 @@ class StageLine(LiveLine):
             new_bytes = progress.bytes - self.first.bytes
             rate = f", {new_bytes / seconds / 1e6:,.1f} MB/s" if new_bytes and seconds > 1 else ""
             parts.append(f"{progress.bytes / 1e6:,.1f} MB{rate}")
-        self.show(*parts, *([f"{progress.characters:,} characters"] if progress.characters else []))
+        if progress.characters:
+            parts.append(f"{progress.characters:,} characters")
+        if progress.too_short > 0.5:
+            parts.append(f"{progress.too_short:.0%} too short, see filters.min_characters")
+        self.show(*parts)
 
 
 class EmbeddingLine(LiveLine):

@@ -60,6 +60,11 @@ def test_stages_follow_one_another_on_lines_of_their_own(
     assert end == ""
 
 
+def test_many_short_documents_are_noted(line: StageLine) -> None:
+    line(Progress("read", 0, 1, 1_000_000, 7, 0.97))
+    assert shown(line)[-2:] == ["7 characters", "97% too short, see filters.min_characters"]
+
+
 def test_a_stage_that_ends_between_two_looks_is_whole(line: StageLine) -> None:
     line(Progress("read", 0, 1, 0, 0))
     line(Progress("finish", 1, 1, 5_000_000, 7))
