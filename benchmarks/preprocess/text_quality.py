@@ -94,7 +94,11 @@ def rows(third: Callable[[Path], Cleaner] | None) -> Iterator[tuple[str, ...]]:
             raise ValueError(
                 f"{wiki}: page {title!r} does not hold {snippet!r}: correct benchmarks/preprocess/text_snippets.py"
             )
-        texts = [snippet, clean(snippet, site, title=title, templates=templates), mwparserfromhell_text(snippet)]
+        texts = [
+            snippet,
+            clean(snippet, site, title=title, templates=templates),
+            mwparserfromhell_text(snippet),
+        ]
         texts += [third(dump)(snippet)] if third else []
         yield construct, f"{wiki}: {title}", *map(cell, texts)
 

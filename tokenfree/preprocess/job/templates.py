@@ -217,7 +217,9 @@ def _definitions(url: str, fingerprint: str, site: Site) -> Definitions:
     if not storage.is_local:
         folder.mkdir(mode=0o700, exist_ok=True)
         if folder.is_symlink() or folder.stat().st_uid != os.getuid():
-            raise JobError(f"{folder} belongs to somebody else; remove it, or set TMPDIR to a folder of your own")
+            raise JobError(
+                f"{folder} belongs to somebody else; remove it, or set TMPDIR to a folder of your own"
+            )
     path = _local_path(storage, f"{_name(site.database)}.arrow", str(folder))
     return Definitions(StoredTemplates(path, record["first_keys"]), site)
 
