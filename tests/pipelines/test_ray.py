@@ -94,6 +94,9 @@ def test_the_bytes_are_those_of_the_direct_runner(
     assert said == []
 
 
+BUILD = [stage.name for stage in STAGES].index("Build a shard")
+
+
 def die_twice(job: PreprocessJob, index: int) -> object:
     """Build a shard, in the third attempt at the first one."""
     attempts = Path(job.url) / "_work" / "attempts"
@@ -101,7 +104,7 @@ def die_twice(job: PreprocessJob, index: int) -> object:
         with attempts.open("a") as file:
             file.write("x")
         os.kill(os.getpid(), signal.SIGKILL)
-    return STAGES[3].function(job, index)
+    return STAGES[BUILD].function(job, index)
 
 
 def die(job: PreprocessJob, index: int) -> None:
@@ -117,7 +120,7 @@ def test_a_lost_worker_costs_its_task(
     ray_stages: Any,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    stages = (*STAGES[:3], STAGES[3]._replace(function=die_twice), *STAGES[4:])
+    stages = (*STAGES[:BUILD], STAGES[BUILD]._replace(function=die_twice), *STAGES[BUILD + 1 :])
     monkeypatch.setattr(ray_stages, "STAGES", stages)
     said: list[str] = []
     run_preprocess(quick_config(corpus), str(tmp_path / "ray"), runner="ray", workers=1, notice=said.append)
