@@ -39,7 +39,7 @@ class Config(NeighboursConfig):
     width: Positive = 64
     buckets: Positive = 2**16
     dropout: Annotated[float, Field(ge=0, lt=1)] = 0.0
-    rate: Annotated[float, Field(gt=0)] = 1.0
+    rate: Annotated[float, Field(gt=0)] = 10.0
     output_rate: Annotated[float, Field(gt=0)] = 10.0
     epsilon: Annotated[float, Field(gt=0)] = 1e-8
 
