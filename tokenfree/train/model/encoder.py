@@ -22,13 +22,13 @@ from tokenfree.train.model.common.basic import (
     TableRows,
     any_of_units,
     count_parameters,
+    is_exporting,
     look_up,
     takes,
     unit_segments,
 )
 from tokenfree.train.model.common.initialisation import Initialisation, initialise
 from tokenfree.train.model.common.slots import NEIGHBOURS, TrunkConfig
-from tokenfree.train.model.common.tracing import is_exporting
 
 _SLOTS = "tokenfree.train.model.common.slots"
 EMBEDDER = Slot("tokenfree.train.model.embedders", "codepoint_hash", f"{_SLOTS}.EmbedderConfig")

@@ -16,10 +16,9 @@ from torch import Tensor
 
 from tokenfree.core.settings import Positive, settings
 from tokenfree.train.model.common.attention import ALL_HEADS, Core, Heads, PairValues, SomeHeadsBias, hide
-from tokenfree.train.model.common.basic import Dimensions, round_up
+from tokenfree.train.model.common.basic import Dimensions, is_exporting, round_up
 from tokenfree.train.model.common.kernels import dropout
 from tokenfree.train.model.common.slots import AttentionConfig, TrunkConfig
-from tokenfree.train.model.common.tracing import is_exporting
 
 Number = TypeVar("Number", int, Tensor)
 

@@ -13,8 +13,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
+from tokenfree.train.model.common.basic import is_exporting
 from tokenfree.train.model.common.kernels import average, draws_here, dropout
-from tokenfree.train.model.common.tracing import is_exporting
 
 
 class Heads(NamedTuple):

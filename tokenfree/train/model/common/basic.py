@@ -17,6 +17,14 @@ from torch import Tensor, nn
 from tokenfree.core.errors import UserError
 from tokenfree.train.model.common.kernels import cast_for_products, embedding
 
+# Before torch 2.12, `is_exporting` is also true inside torch.compile, although its graphs have fixed shapes.
+_ALSO_COMPILING = torch.__version__ < "2.12"
+
+
+def is_exporting() -> bool:
+    """Return True while torch.export traces the model."""
+    return torch.compiler.is_exporting() and not (_ALSO_COMPILING and torch.compiler.is_dynamo_compiling())
+
 
 class Cost(NamedTuple):
     """Cost of a part of the model for one example: output shape, parameters, and forward multiply-accumulates."""

@@ -20,11 +20,11 @@ from tokenfree.train.model.common.basic import (
     Downsampled,
     Grouping,
     count_parameters,
+    is_exporting,
     layer_norm,
 )
 from tokenfree.train.model.common.kernels import Dense
 from tokenfree.train.model.common.slots import Downsampler, DownsamplerConfig
-from tokenfree.train.model.common.tracing import is_exporting
 from tokenfree.train.model.layers.bert import BertLayer
 
 

@@ -17,6 +17,7 @@ from tokenfree.train.model.common.basic import (
     Grouping,
     TableRows,
     count_parameters,
+    is_exporting,
     layer_norm,
     look_up,
     refuse_more,
@@ -24,7 +25,6 @@ from tokenfree.train.model.common.basic import (
 from tokenfree.train.model.common.initialisation import SinusoidTable
 from tokenfree.train.model.common.kernels import Dense, Dropout
 from tokenfree.train.model.common.slots import Downsampler, DownsamplerConfig
-from tokenfree.train.model.common.tracing import is_exporting
 
 NUM_TYPES = 2
 

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from tokenfree.core.settings import Positive, settings
 from tokenfree.train.model.common.attention import Heads, LayerBias, clipped_offsets, expand_heads
-from tokenfree.train.model.common.basic import Dimensions
+from tokenfree.train.model.common.basic import Dimensions, is_exporting
 from tokenfree.train.model.common.initialisation import STD
 from tokenfree.train.model.common.slots import (
     Positions,
@@ -21,7 +21,6 @@ from tokenfree.train.model.common.slots import (
     needs_own_queries,
     table_counts,
 )
-from tokenfree.train.model.common.tracing import is_exporting
 
 
 @settings

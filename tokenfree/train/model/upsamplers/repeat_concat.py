@@ -20,11 +20,11 @@ from tokenfree.train.model.common.basic import (
     any_of_units,
     count_parameters,
     gather_rows,
+    is_exporting,
     layer_norm,
 )
 from tokenfree.train.model.common.kernels import Dropout, linear
 from tokenfree.train.model.common.slots import Upsampler, UpsamplerConfig
-from tokenfree.train.model.common.tracing import is_exporting
 from tokenfree.train.model.layers.bert import BertLayer
 
 
