@@ -103,8 +103,8 @@ def document_of(
         assert page.site is not None or not is_wikitext, f"a page of wikitext without its site: {page.id}"
         text = page.text
         if page.site is not None:
-            known = Definitions({}, page.site) if definitions is None else definitions(page.site)
-            wiki_page = page_of(page.site, page.title, known)
+            of_wiki = Definitions({}, page.site) if definitions is None else definitions(page.site)
+            wiki_page = page_of(page.site, page.title, of_wiki)
             text = clean_page(text, wiki_page)
             counters.templates.update(wiki_page.outcomes)
             counters.dropped_templates.update(wiki_page.dropped)

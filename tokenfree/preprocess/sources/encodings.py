@@ -82,7 +82,7 @@ def _strangeness(text: str, alphabets: Sequence[str], foreign: frozenset[str]) -
     # Capitals and symbols inside words are letters of another encoding.
     in_word = sum(not mark.isalpha() or mark.isupper() or mark in _MARKS for mark in _IN_WORD.findall(text))
     letters = {letter: number for letter, number in counts.items() if letter not in _MARKS}
-    least = min(
+    odd_letters = min(
         sum(
             number * (0.25 if letter in foreign else 1)
             for letter, number in letters.items()
@@ -91,4 +91,4 @@ def _strangeness(text: str, alphabets: Sequence[str], foreign: frozenset[str]) -
         for alphabet in alphabets
     )
     # One odd letter is a misprint.
-    return (least + in_word) / max(40, counts.total())
+    return (odd_letters + in_word) / max(40, counts.total())

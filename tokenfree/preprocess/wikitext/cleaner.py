@@ -149,7 +149,7 @@ def _shown_with_prefix(target: str, label: str | None, hidden: frozenset[str]) -
     prefix = markup.folded(prefix.replace("_", " ").strip())
     if prefix:
         if prefix in hidden:
-            # A thumbnail is a block of its own.
+            # A thumbnail stands apart from the text around it.
             return " " + markup.GONE if label and "thumb" in label[:100] else markup.GONE
         if target.rstrip().lower().endswith(MEDIA_EXTENSIONS) and prefix != "media":
             return markup.GONE

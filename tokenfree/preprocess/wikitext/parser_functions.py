@@ -582,7 +582,13 @@ for _name_of_variable in (
 ):
     VARIABLES[_name_of_variable] = lambda page: ""
 
-_RTL = frozenset("ar arc arz azb ckb dv fa glk he ks lrc mzn pnb ps sd ug ur yi".split())  # noqa: SIM905
+_RTL = "ar arc arz azb ckb dv fa glk he ks lrc mzn pnb ps sd ug ur yi"  # languages written from right to left
+
+
+def _direction(language: str) -> str:
+    return "rtl" if language.lower() in _RTL.split() else "ltr"
+
+
 FUNCTIONS: dict[str, Function] = {
     "#if": _if, "#ifeq": _ifeq, "#iferror": _iferror, "#ifexpr": _ifexpr, "#ifexist": _ifexist, "#switch": _switch,
     "#expr": _expr, "#titleparts": _titleparts, "#tag": _tag, "#invoke": _invoke, "#property": _needs_data,
@@ -591,7 +597,7 @@ FUNCTIONS: dict[str, Function] = {
     "lcfirst": _of_text(_first_letter(str.lower)), "ucfirst": _ucfirst,
     "formatnum": _formatnum, "padleft": _padded(True), "padright": _padded(False), "plural": _plural, "ns": _ns,
     "nse": _in_url(_ns), "urlencode": _urlencode, "anchorencode": _of_text(_anchor),
-    "#dir": lambda page, frame, first, _: "rtl" if (first or page.site.language).lower() in _RTL else "ltr",
+    "#dir": lambda page, frame, first, _: _direction(first or page.site.language),
     "#interwikilink": _interwiki, "#interlanguagelink": _nothing,
     "#contentmodel": lambda page, frame, first, _: "wikitext",
     "grammar": _second, "gender": _second, "bidi": _itself, "#bcp47": _itself,

@@ -300,9 +300,9 @@ class Definitions:
 
     def _compile(self, key: str, text: str) -> Definition:
         self._characters += len(text)
-        shown = set_aside(included_part(text), transcluded=True)
-        pieces = compile_text(shown)
-        return Definition(key, pieces, not self._may_show(pieces), _LUA.search(shown) is not None)
+        included = set_aside(included_part(text), transcluded=True)
+        pieces = compile_text(included)
+        return Definition(key, pieces, not self._may_show(pieces), _LUA.search(included) is not None)
 
     def _may_show(self, pieces: Pieces) -> bool:
         """Return whether any arguments give more than tables, boxes and links to categories."""
@@ -406,16 +406,16 @@ class PageExpansion:
             if node[0] < position:
                 continue
             pieces.append(text[position : node[0]])
-            shown = self._shown(text, node)
-            if shown:
-                pieces.append(_on_line(shown, text[node[0] - 1 : node[0]]))
+            expansion = self._expansion(text, node)
+            if expansion:
+                pieces.append(_on_line(expansion, text[node[0] - 1 : node[0]]))
             elif node[0] and (text[node[0] - 1] in BEFORE_GONE or position == node[0]):
                 pieces.append(GONE)
             position = node[1]
         pieces.append(text[position:])
         return "".join(pieces)
 
-    def _shown(self, text: str, node: Node) -> str:
+    def _expansion(self, text: str, node: Node) -> str:
         """Return what a call of the page shows, and count it if it stands in running text."""
         self._depth, self._outcome = 0, "definition"
         silent = self._is_silent(text, node) if node[2] == 2 else False
@@ -426,22 +426,22 @@ class PageExpansion:
         try:
             if not isinstance(compiled, Call):
                 return self._parameter(compiled, None)
-            shown = self._call(compiled, None)
-            if shown is None:
+            expansion = self._call(compiled, None)
+            if expansion is None:
                 before = text[max(0, node[0] - 12) : node[0]]
                 name = self._name(compiled, None)
-                shown = self._guess(name, self._values(compiled, None), before) if inline else ""
-                self._outcome = "fallback" if shown else "dropped"
+                expansion = self._guess(name, self._values(compiled, None), before) if inline else ""
+                self._outcome = "fallback" if expansion else "dropped"
         except LimitError:
-            shown, self._outcome = "", "limit"
+            expansion, self._outcome = "", "limit"
         except NeedsLuaError:
-            shown, self._outcome = "", "dropped"
+            expansion, self._outcome = "", "dropped"
         if inline:
             self.outcomes[self._outcome] += 1
             if self._outcome in ("dropped", "limit"):
                 name = text[node[0] + 2 : node[1] - 2].partition("|")[0]
                 self.dropped[" ".join(name.split())[:80]] += 1
-        return drop_hidden(shown) if "<" in shown else shown
+        return drop_hidden(expansion) if "<" in expansion else expansion
 
     def _is_silent(self, text: str, node: Node) -> bool | None:
         """Return whether a call shows nothing, as its name alone tells; None if it does outside running text."""
