@@ -31,7 +31,7 @@ from tokenfree.preprocess.wikitext.templates import (
     Call,
     Definitions,
     Node,
-    Page,
+    PageExpansion,
     compile_node,
     is_inline,
     positional,
@@ -94,24 +94,25 @@ def words(text: str) -> Counter[str]:
     return Counter(re.findall(r"\w+", text))
 
 
-class GuessedPage(Page):
+class GuessedPage(PageExpansion):
     """A page whose calls are also guessed, as if they had no definition."""
 
     scores: dict[str, list[int]]
 
-    def _shown(self, text: str, node: Node) -> str:
-        shown = super()._shown(text, node)
+    def _expansion(self, text: str, node: Node) -> str:
+        expansion = super()._expansion(text, node)
         call = compile_node(text, node)
         if self._outcome != "definition" or not isinstance(call, Call) or call.function or not call.arguments:
-            return shown
+            return expansion
         if is_inline(text, node[0], node[1]):
-            right = words(clean(shown, self.site))
+            expected = words(clean(expansion, self.site))
             values, before = self._values(call, None), text[max(0, node[0] - 12) : node[0]]
             for name, make in GUESSES.items():
-                made = words(clean(make(self._name(call, None), values, before), self.site))
-                counts = (sum((made & right).values()), sum(made.values()), sum(right.values()), 1)
+                inserted = words(clean(make(self._name(call, None), values, before), self.site))
+                correct = inserted & expected
+                counts = (*(sum(count.values()) for count in (correct, inserted, expected)), 1)
                 self.scores[name] = [a + b for a, b in zip(self.scores[name], counts, strict=True)]
-        return shown
+        return expansion
 
 
 def main() -> None:
@@ -163,11 +164,11 @@ def show_guesses(site: Site, articles: list[tuple[str, str]], templates: Mapping
         page = GuessedPage(site, title, definitions, lambda name: None, lambda *call: "")
         page.scores = scores
         clean_page(text, page)
-    for name, (right, made, expected, calls) in scores.items():
+    for name, (correct, inserted, expected, calls) in scores.items():
         if expected:
             print(
-                f"  {name:15} of {calls} calls: inserted words right {right / max(made, 1):.1%}, "
-                f"words kept {right / expected:.1%}"
+                f"  {name:15} of {calls} calls: inserted words right {correct / max(inserted, 1):.1%}, "
+                f"words kept {correct / expected:.1%}"
             )
 
 

@@ -19,7 +19,7 @@ from typing import Any
 from benchmarks.preprocess.whole_job import find_dump
 from tokenfree.core.storage import Storage
 from tokenfree.preprocess.config import COLUMNS, Column, PreprocessConfig
-from tokenfree.preprocess.documents.extract import document_of
+from tokenfree.preprocess.documents.extract import PageCounters, document_of
 from tokenfree.preprocess.features.columns import build_windows
 from tokenfree.preprocess.features.vocabulary import Vocabulary
 from tokenfree.preprocess.job.inputs import identity
@@ -70,7 +70,7 @@ def measure(config: PreprocessConfig, folder: Path) -> tuple[float, dict[str, fl
     pages = [page for page in read_split(split) if isinstance(page, Page)]
     articles = [page for page in pages if page.namespace == 0 and not page.redirect]
     texts = [clean(page.text, page.site) for page in articles if page.site]
-    found = [document_of(page, config.filters) for page in articles]
+    found = [document_of(page, config.filters, PageCounters()) for page in articles]
     documents = [document for document in found if isinstance(document, Document)]
     decompress = cpu_seconds(lambda: drain(split))
     stages = {

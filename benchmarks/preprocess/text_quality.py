@@ -54,7 +54,7 @@ templates, and in 75.6% of 393 with templates (before templates were expanded: 9
 | others | 9 | single cases |
 
 A template in running text that has no definition, as in an excerpt of a dump, shows its first argument (behind a code
-of a language the second), or after a number its name. On a wiki with 303 definitions, all words that this guess inserts
+of a language the second), or after a number its name. On a wiki with 347 definitions, all words that this guess inserts
 are those of the definition, which has half as many again. `python -m benchmarks.preprocess.expansion` measures it.
 
 ## Constructs
