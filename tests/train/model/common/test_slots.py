@@ -17,6 +17,7 @@ from tokenfree.train.model.common.basic import Dimensions
 from tokenfree.train.model.common.slots import (
     ATTENTION,
     LAYER,
+    NEIGHBOURS,
     POSITIONS,
     SEGMENTS,
     TrunkConfig,
@@ -34,6 +35,7 @@ SLOTS = {
     "trunk.positions": POSITIONS,
     "trunk.segments": SEGMENTS,
     "upsampler": UPSAMPLER,
+    "neighbours": NEIGHBOURS,
 }
 VARIANTS = [(slot, name) for slot, package in SLOTS.items() for name in package.names()]
 PAIRS = [(down, up) for down in SLOTS["downsampler"].names() for up in SLOTS["upsampler"].names()]

@@ -22,7 +22,8 @@ _STD = 0.3  # of new rows before a linear layer
 class Config(NeighboursConfig):
     """Rows of scores for the n-grams in a span and on both sides of it, found by their hashes.
 
-    Deep layers need minutes for what such a model learns in seconds; with it, they learn the rest.
+    A linear part beside deep layers (Cheng et al., arXiv 1606.07792, section 3) with hashed n-grams (Joulin et al.,
+    arXiv 1607.01759, section 2.2). Deep layers need minutes for what it learns in seconds, and can learn the rest.
 
     Attributes:
         width: width of the rows for heads with more classes than this, which get a linear layer over the mean of rows;

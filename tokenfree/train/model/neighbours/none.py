@@ -8,7 +8,7 @@ from tokenfree.train.model.common.slots import NeighboursConfig
 
 @settings
 class Config(NeighboursConfig):
-    """No linear path, as in the papers."""
+    """No linear path, as in CANINE (Clark et al., arXiv 2103.06874)."""
 
     name: Literal["none"] = "none"
 
