@@ -78,7 +78,7 @@ def test_context_features_see_the_visible_characters_around_a_run() -> None:
     assert other_place[:2] == expected[:2]
     assert other_place[3:] == expected[3:]
     assert other_place[2] != expected[2]
-    # A visible character is a run of its own.
+    # The run of a visible character is that character.
     assert features_of("the cat #a### on it", 9)[1] == features_of("the cat # on it", 8)[1] != expected[1]
     # Another line of the batch changes nothing.
     lines = np.concatenate([line_of("x" * 19), line_of("the cat ##### on it")])

@@ -113,7 +113,7 @@ def context_features(codepoints_LC: np.ndarray, lines: np.ndarray, positions: np
     """Return the features of what surrounds a position of a line, int64 [N, F].
 
     These are the n-grams of 1 to 6 characters that end before, and that begin after, the run of MASK at the position,
-    pairs of them, the length of the run and the position in it. A visible character is a run of its own.
+    pairs of them, the length of the run and the position in it. The run of a visible character is that character.
     """
     length = codepoints_LC.shape[1]
     places, hidden_LC = np.arange(length), codepoints_LC == MASK

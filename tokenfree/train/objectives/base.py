@@ -38,7 +38,7 @@ class Head(torch.nn.Module):
 
     def add_neighbours(self, neighbours: torch.nn.Module | None, /) -> None:
         """Let the head add the scores of `model.neighbours`, for objectives that take them."""
-        raise NotImplementedError
+        self.neighbours = neighbours
 
     def target_logits(self, encoder: torch.nn.Module, batch: Mapping[str, torch.Tensor]) -> torch.Tensor:
         raise NotImplementedError

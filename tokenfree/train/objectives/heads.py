@@ -254,8 +254,8 @@ class MaskedHead(Head):
         return loss._replace(auxiliary=of_path * self.mask_fraction)
 
     def add_neighbours(self, neighbours: nn.Module | None, /) -> None:
+        super().add_neighbours(neighbours)
         # With a path, the encoder's share starts at zero.
-        self.neighbours = neighbours
         if neighbours is not None and self.output is not None:
             for name, parameter in self.output.named_parameters():
                 if name != "bias":
