@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.results import data, scores
-from benchmarks.results.rows import BASELINE, FINETUNE, PRETRAIN, PROBE, QUEUE, Row, main_score
+from benchmarks.results.rows import BASELINE, FINETUNE, LINEAR, PRETRAIN, PROBE, QUEUE, Row, main_score
 
 Line = dict[str, Any]
 Lines = dict[str, Line]  # by run
@@ -204,6 +204,7 @@ class Worker:
             FINETUNE: self._finetune,
             PROBE: self._simple,
             BASELINE: self._simple,
+            LINEAR: self._simple,
         }
         before = None if self.row.begins_with is None else f"{self.row.begins_with}-{self.run.seed}"
         if before is not None and before not in self.lines:
@@ -280,6 +281,7 @@ class Worker:
         ]
         command += ["--output", str(output)]
         command += [] if self.before is None else ["--encoder", str(self.before)]
+        command += ["--linear"] if self.row.kind == LINEAR else []
         self._call(command)
         return {"command": self._shown(command), "scores": json.loads(output.read_text(encoding="utf-8"))}
 

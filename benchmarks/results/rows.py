@@ -14,7 +14,7 @@ from typing import Any
 
 from benchmarks.results.data import NAMES, PAIRS, SETS, TEXTS
 
-PRETRAIN, FINETUNE, PROBE, BASELINE = "pretrain", "finetune", "probe", "baseline"
+PRETRAIN, FINETUNE, PROBE, BASELINE, LINEAR = "pretrain", "finetune", "probe", "baseline", "linear"
 PRETRAINED, UNTRAINED = "fine-tuned", "same model, untrained"
 SCRATCH = "default recipe, from scratch"
 LONGER = "fine-tuned, pretrained five times as long"
@@ -89,7 +89,7 @@ class Row:
 
     Attributes:
         name: Key. A run is `NAME-SEED`, or `NAME@RATE-SEED` if a sweep decides on the rate.
-        kind: `PRETRAIN`, `FINETUNE`, `PROBE` or `BASELINE`.
+        kind: `PRETRAIN`, `FINETUNE`, `PROBE`, `BASELINE` or `LINEAR`.
         label: Name in tables.
         set: Set of examples, if it reads files.
         data: Pretraining corpus.
@@ -160,6 +160,7 @@ def _scratch() -> Iterator[Row]:
     for name in (*FIRST, *LATER):
         if SETS[name].kind != PAIRS:
             recipe = TUNING[SETS[name].kind][0]
+            yield Row(f"{name}-linear", LINEAR, "linear model", name, seeds=1)
             yield Row(f"{name}-scratch", FINETUNE, SCRATCH, name, "", recipe)
 
 

@@ -1,9 +1,10 @@
-"""Measure what needs no fine-tuning: simple baselines, and linear probes on the frozen character embeddings of a run.
+"""Measure what needs no fine-tuning: baselines, linear models, and linear probes on the frozen embeddings of a run.
 
-    python -m benchmarks.results.simple --data FOLDER --set swa --output FILE [--encoder RUN]
+    python -m benchmarks.results.simple --data FOLDER --set swa --output FILE [--linear | --encoder RUN]
 
 It writes the scores of a set by predictor and part as JSON. The baselines are those of `tokenfree finetune`,
-fitted to the whole training part. The regularisation of a probe is chosen on the development part.
+fitted to the whole training part. Linear models are in benchmarks/results/linear.py. The regularisation of a
+probe is chosen on the development part.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.preprocessing import StandardScaler
 
 from benchmarks.results.data import NAMES, PAIRS, PARTS, SETS, TEXTS, Example, examples
+from benchmarks.results.linear import CRF, REGRESSION, crf, regression
 from benchmarks.results.scores import name_scores, text_scores
 from tokenfree.train.tasks import classification, pairs, tagging
 from tokenfree.train.tasks.examples.tagged import TaggedExample
@@ -37,13 +39,17 @@ Parts = dict[str, list[Example]]
 Predicted = dict[str, list[Any]]  # by part: labels, or tags of each sentence
 
 
-def measure(folder: Path, name: str, run: Path | None) -> dict[str, dict[str, dict[str, float]]]:
-    """Return the scores of a set by predictor and part: of baselines, or of the probe of a run."""
+def measure(
+    folder: Path, name: str, run: Path | None, *, linear: bool = False
+) -> dict[str, dict[str, dict[str, float]]]:
+    """Return the scores of a set by predictor and part: of baselines, of a linear model, or of the probe of a run."""
     made = {part: examples(folder, name, part) for part in PARTS}
     of_names = SETS[name].kind == NAMES
     if run is not None:
         encode = Embedder(run)
         found = {PROBE: _name_probe(made, encode) if of_names else _text_probe(made, encode)}
+    elif linear:
+        found = {CRF: crf(made)} if of_names else {REGRESSION: regression(made)}
     else:
         found = _baselines(made, SETS[name].kind)
     return {
@@ -168,9 +174,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--data", type=Path, required=True, help="folder of the sets")
     parser.add_argument("--set", required=True, choices=SETS, help="name of the set")
     parser.add_argument("--encoder", type=Path, metavar="RUN", help="probe this pretraining run")
+    parser.add_argument("--linear", action="store_true", help="measure the linear model over n-grams")
     parser.add_argument("--output", type=Path, required=True, help="JSON file to write")
     arguments = parser.parse_args(argv)
-    scores = measure(arguments.data, arguments.set, arguments.encoder)
+    scores = measure(arguments.data, arguments.set, arguments.encoder, linear=arguments.linear)
     arguments.output.write_text(json.dumps(scores) + "\n", encoding="utf-8")
     return 0
 

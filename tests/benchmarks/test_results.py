@@ -31,6 +31,7 @@ from benchmarks.results.claims import (
     judge,
 )
 from benchmarks.results.data import NAMES, PAIRS, PARTS, SETS, Example, Set, parts
+from benchmarks.results.linear import CRF, REGRESSION
 from benchmarks.results.queue import (
     CpuSeconds,
     Failed,
@@ -104,7 +105,9 @@ def test_a_set_with_domains_has_the_mean_over_them() -> None:
     assert text_scores(gold, ["1", "1", "1", "0"]) == {"accuracy": 0.5, "accuracy a": 1, "accuracy b": 0}
 
 
-def test_baselines_learn_from_the_training_part(tmp_path: Path) -> None:
+@pytest.fixture
+def sets(tmp_path: Path) -> Path:
+    """A folder with a set of names and one of texts, whose parts are equal."""
     texts = [
         {"text": "a good film", "label": "1"},
         {"text": "a bad film", "label": "0"},
@@ -116,10 +119,22 @@ def test_baselines_learn_from_the_training_part(tmp_path: Path) -> None:
             (tmp_path / name / f"{part}.jsonl").write_text(
                 "".join(json.dumps(each) + "\n" for each in examples * 3)
             )
-    assert measure(tmp_path, "swa", None)[FREQUENT_TAG]["test"]["f1"] == 1
-    found = measure(tmp_path, "sst2", None)
+    return tmp_path
+
+
+def test_baselines_learn_from_the_training_part(sets: Path) -> None:
+    assert measure(sets, "swa", None)[FREQUENT_TAG]["test"]["f1"] == 1
+    found = measure(sets, "sst2", None)
     assert found[LARGER_CLASS]["dev"]["accuracy"] == pytest.approx(2 / 3)
     assert found[NGRAMS]["dev"]["accuracy"] == 1
+
+
+def test_linear_models_learn_from_the_training_part(sets: Path) -> None:
+    assert measure(sets, "sst2", None, linear=True)[REGRESSION]["test"]["accuracy"] == 1
+    pytest.importorskip(
+        "pycrfsuite", reason="python-crfsuite is not installed; see benchmarks/results/linear.py"
+    )
+    assert measure(sets, "swa", None, linear=True)[CRF]["test"]["f1"] == 1
 
 
 class FakeEncoder:
@@ -319,7 +334,7 @@ def test_the_tables_use_the_rate_that_the_sweep_chose() -> None:
         {**lines[0], "run": "x", "row": row.name, "rate": rate, "scores": scores} for rate in row.rates[1:2]
     ]
     lines += [{**lines[0], "run": "y", "row": row.name, "rate": row.rates[0], "scores": {"fine-tuned": {}}}]
-    assert "| 0.700 / 0.400 |" in page_tables({line["run"]: line for line in lines}).replace(" yes |", "")
+    assert "| 0.700 / 0.400 |" in page_tables({line["run"]: line for line in lines}).replace(" not run |", "")
 
 
 def test_the_command_refuses_missing_data(
