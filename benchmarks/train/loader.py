@@ -125,7 +125,7 @@ def their_batches(data: str) -> Iterator[object]:
     dataset = datasets.concatenate_datasets(shards).select_columns(COLUMNS).with_format("arrow")
     vocabulary = load_vocabulary(data)
     assert vocabulary is not None
-    pieces = vocabulary.pieces()
+    pieces = vocabulary.pieces
     usable, sizes = predictable(pieces), np.array([len(piece.strip("▁")) for piece in pieces])
     visible = np.zeros((len(pieces), sizes.max()), np.int64)
     for number, piece in enumerate(pieces):

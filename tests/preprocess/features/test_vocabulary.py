@@ -51,7 +51,7 @@ def vocabularies() -> dict[str, Vocabulary]:
     draw = random.Random(0)
     spaceless = ["".join(draw.choices("ACGT", k=2000)) for _ in range(20)]
     trained[SPACELESS] = train_vocabulary(spaceless, config_of(SPACELESS, size=300), 0)
-    assert "▁" not in Vocabulary.load(trained[SPACELESS]).pieces()
+    assert "▁" not in Vocabulary.load(trained[SPACELESS]).pieces
     return {variant: Vocabulary.load(model) for variant, model in trained.items()}
 
 
@@ -61,10 +61,10 @@ def test_printable_ascii_always_has_pieces(variant: str) -> None:
     size = SIZES[variant.split("-")[1]] + 95
     trained = train_vocabulary(CORPUS, config_of(variant, size=size, required_characters="ascii"), 0)
     vocabulary = Vocabulary.load(trained)
-    assert printable <= set(vocabulary.pieces())
+    assert printable <= set(vocabulary.pieces)
     assert vocabulary.num_byte_pieces(vocabulary.encode_flat(["".join(sorted(printable))]).ids) == 0
     without = Vocabulary.load(train_vocabulary(CORPUS, config_of(variant), 0))
-    assert not printable <= set(without.pieces())
+    assert not printable <= set(without.pieces)
 
 
 @functools.cache
@@ -109,14 +109,14 @@ def test_training_is_deterministic_and_quiet(capfd: pytest.CaptureFixture[str]) 
 def test_lines_that_sentencepiece_would_drop_are_learned_from() -> None:
     texts = [*CORPUS, "ξ " * 3000, "▅ ζ " * 40, "\0 ψ " * 40]
     config = config_of("unigram-bytes", size=400, character_coverage=1.0)
-    pieces = Vocabulary.load(train_vocabulary(texts, config, 0)).pieces()
+    pieces = Vocabulary.load(train_vocabulary(texts, config, 0)).pieces
     assert set("ξζψ") <= set("".join(pieces))
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_special_pieces(vocabularies: dict[str, Vocabulary], variant: str) -> None:
     vocabulary = vocabularies[variant]
-    pieces = vocabulary.pieces()
+    pieces = vocabulary.pieces
     assert pieces[:2] == ["<pad>", "<unk>"]
     assert not {"<s>", "</s>"} & set(pieces)
     assert vocabulary.size == len(pieces) == SIZES[variant.split("-")[1]]
@@ -168,7 +168,7 @@ def test_example(vocabularies: dict[str, Vocabulary]) -> None:
     vocabulary = vocabularies["unigram-bytes"]
     text = "The dog\n\nThe  👩"
     encoding = vocabulary.encode_flat([text])
-    pieces = [vocabulary.pieces()[index] for index in encoding.ids.tolist()]
+    pieces = [vocabulary.pieces[index] for index in encoding.ids.tolist()]
     spans = [
         text[start:end] for start, end in zip(encoding.starts.tolist(), encoding.ends.tolist(), strict=True)
     ]

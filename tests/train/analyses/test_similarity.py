@@ -140,10 +140,10 @@ def test_a_word_of_bytes_is_the_unit_that_enters_the_stack(words_of_bytes: Analy
 
 def test_a_subword_is_its_row_of_the_table(subwords: AnalysedModel) -> None:
     vocabulary = subwords.vocabulary
-    single = [piece[1:] for piece in vocabulary.pieces() if piece.startswith("▁") and piece[1:].isalpha()][:5]
+    single = [piece[1:] for piece in vocabulary.pieces if piece.startswith("▁") and piece[1:].isalpha()][:5]
     assert have_vectors(subwords, [*single, "qzqzqz"]).tolist() == [True] * 5 + [False]
     vectors = torch.from_numpy(word_vectors(subwords, single))
-    ids = [vocabulary.pieces().index(f"▁{word}") for word in single]
+    ids = [vocabulary.pieces.index(f"▁{word}") for word in single]
     torch.testing.assert_close(vectors, subwords.encoder.embedder.table.rows.weight[ids].detach())
     assert have_vectors(subwords, ["qzqzqz", "q" * 40], "output").tolist() == [True, False]
     assert word_vectors(subwords, ["qzqzqz"], "output").shape == (1, 16)

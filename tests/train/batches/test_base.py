@@ -36,7 +36,7 @@ def batch_of(corpus: str, name: str, **changes: Any) -> Arrays:
 def test_kinds_are_what_the_input_shows(corpus: str, name: str) -> None:
     vocabulary = load_vocabulary(corpus)
     assert vocabulary is not None
-    pieces, batch = vocabulary.pieces(), batch_of(corpus, name)
+    pieces, batch = vocabulary.pieces, batch_of(corpus, name)
     counts = np.zeros(3, dtype=int)
     for row, at in np.argwhere(batch["target_mask"]).tolist():
         gold, kind = int(batch["target_ids"][row, at]), int(batch["target_kinds"][row, at])
@@ -70,7 +70,7 @@ def test_a_replacement_by_itself_is_kept(corpus: str) -> None:
     """CANINE-S draws among all subwords of a length and kind, the hidden one included."""
     vocabulary = load_vocabulary(corpus)
     assert vocabulary is not None
-    batch, pieces = batch_of(corpus, "canine_s"), vocabulary.pieces()
+    batch, pieces = batch_of(corpus, "canine_s"), vocabulary.pieces
     replaced = np.argwhere(batch["target_mask"] & (batch["target_kinds"] == REPLACED)).tolist()
     others = 0
     for row, at in replaced:

@@ -141,7 +141,7 @@ def test_opening_is_left_to_the_first_batch(
 def test_with_a_real_vocabulary_only_spans_of_targets_change_and_lengths_stay(corpus: str) -> None:
     vocabulary = load_vocabulary(corpus)
     assert vocabulary is not None
-    pieces = vocabulary.pieces()
+    pieces = vocabulary.pieces
     collator = Config(mask_fraction=0.5).collator(vocabulary, LENGTH, 0)
     loader = Loader(corpus, global_batch=200, seed=0, smoothing=0.7, streams=2, collator=collator)
     batch = loader.batch(1)

@@ -60,7 +60,7 @@ def test_the_language_of_a_window_is_that_of_its_shard(corpus: str, tmp_path: Pa
 
 def expected_scripts(loop: Loop, name: str) -> dict[str, int]:
     """How many hidden targets each script has, by the text of each of them."""
-    pieces = [] if loop.windows.vocabulary is None else loop.windows.vocabulary.pieces()
+    pieces = [] if loop.windows.vocabulary is None else loop.windows.vocabulary.pieces
     counts: dict[str, int] = defaultdict(int)
     for arrays in loop.windows.held_out():
         for row, real in enumerate(arrays["target_mask"]):

@@ -54,7 +54,7 @@ def runs(
 def pieces_of(corpus: str) -> list[str]:
     vocabulary = load_vocabulary(corpus)
     assert vocabulary is not None
-    return vocabulary.pieces()
+    return vocabulary.pieces
 
 
 def test_a_subword_by_its_characters(runs: Callable[[str], str], corpus: str) -> None:

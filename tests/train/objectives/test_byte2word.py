@@ -84,7 +84,7 @@ def test_words_are_masked_whole_and_their_subwords_predicted(vocabulary: Vocabul
     """BERT's strategy over words; a masked one is the one byte MASK, so that its length does not show."""
     texts = [TEXT * 3] * 300
     batch = collate(texts, vocabulary)
-    words, usable = words_of(texts[0]), predictable(vocabulary.pieces())
+    words, usable = words_of(texts[0]), predictable(vocabulary.pieces)
     pieces = [vocabulary.encode_flat([word.decode()]).ids.tolist() for word in words]
     outcomes: Counter[str] = Counter()
     for row in range(len(texts)):
@@ -171,7 +171,7 @@ def test_no_more_slots_than_fit(vocabulary: Vocabulary) -> None:
 
 def test_bytes_and_unknowns_are_not_predicted(vocabulary: Vocabulary) -> None:
     """Words of them alone are left as they are; elsewhere they fill their slots."""
-    usable = predictable(vocabulary.pieces())
+    usable = predictable(vocabulary.pieces)
     assert not usable[vocabulary.encode_flat(["語"]).ids].any()
     batch = collate(["語 言 a語e 語"] * 40, vocabulary, mask_fraction=1.0)
     for row in range(40):
@@ -197,7 +197,7 @@ def test_words_across_subwords(vocabulary: Vocabulary) -> None:
     lower = collate(texts, vocabulary, mask_fraction=1.0, lower_case=True)
     golds = [Counter(gold for _, _, gold in targets_of(lower, row)) for row in range(2)]
     assert golds != [Counter(gold for _, _, gold in targets_of(batch, row)) for row in range(2)]
-    assert all(vocabulary.pieces()[gold].lower() == vocabulary.pieces()[gold] for gold in golds[1])
+    assert all(vocabulary.pieces[gold].lower() == vocabulary.pieces[gold] for gold in golds[1])
 
 
 def test_long_windows_are_cropped_to_a_run_of_words(vocabulary: Vocabulary) -> None:
@@ -255,14 +255,14 @@ def test_pseudo_words_are_as_many_as_berts_positions(
     for row, text in enumerate(texts):
         units = units_of(ours, row)
         assert len(units) == bert["mask"][row].sum()
-        target = {unit: vocabulary.pieces()[gold] for unit, _, gold in targets_of(ours, row)}
+        target = {unit: vocabulary.pieces[gold] for unit, _, gold in targets_of(ours, row)}
         for number, (unit, gold) in enumerate(
             zip(units[1:-1], rows["subword_ids"][row].tolist(), strict=True), 1
         ):
             if number in target:
-                assert target[number] == vocabulary.pieces()[gold]
+                assert target[number] == vocabulary.pieces[gold]
                 continue
-            piece = vocabulary.pieces()[gold]
+            piece = vocabulary.pieces[gold]
             spelled = bytes([int(piece[1:-1], 16)]) if piece.startswith("<0x") else piece.strip("▁").encode()
             assert unit == spelled, text
 

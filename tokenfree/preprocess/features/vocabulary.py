@@ -177,13 +177,14 @@ class Vocabulary:
         try:
             self._processor = sentencepiece.SentencePieceProcessor(model_proto=model)
             self.size = self._processor.get_piece_size()
-            self._pieces: list[str] = self._processor.id_to_piece(list(range(self.size)))
+            # In the order of their ids, with "▁" for a space.
+            self.pieces: list[str] = self._processor.id_to_piece(list(range(self.size)))
         except (RuntimeError, ValueError) as error:
             raise UserError(NO_MODEL) from error
         self._is_byte = np.array(self._processor.is_byte(list(range(self.size))))
         self._bytes = np.zeros(self.size, np.uint8)
-        self._bytes[self._is_byte] = [int(self._pieces[id][1:-1], 16) for id in np.flatnonzero(self._is_byte)]
-        texts = [piece.replace(_SPACE_MARK, " ") for piece in self._pieces]
+        self._bytes[self._is_byte] = [int(self.pieces[id][1:-1], 16) for id in np.flatnonzero(self._is_byte)]
+        texts = [piece.replace(_SPACE_MARK, " ") for piece in self.pieces]
         # A byte has the length of its character if it starts one, else none. An unknown piece may have any
         # length.
         self._lengths = np.array(list(map(len, texts)))
@@ -203,10 +204,6 @@ class Vocabulary:
 
     def __reduce__(self) -> tuple[type[Self], tuple[bytes]]:
         return type(self), (self.model,)
-
-    def pieces(self) -> list[str]:
-        """Return the pieces in the order of their ids, with "▁" for a space."""
-        return list(self._pieces)
 
     def num_byte_pieces(self, ids: np.ndarray) -> int:
         """Return how many of `ids` are bytes of characters that the vocabulary lacks."""
@@ -266,7 +263,7 @@ class Vocabulary:
         # Only the last byte of a character has a width there; the space that SentencePiece adds has none in
         # all three.
         has_none = self._is_byte[ids] & (starts == ends)
-        if [self._pieces[id] for id in ids[:3]] == _SPACE_BYTES and has_none[:3].all():
+        if [self.pieces[id] for id in ids[:3]] == _SPACE_BYTES and has_none[:3].all():
             has_none[:3] = False
         ends = np.minimum(ends + has_none, len(text))
         # Empty spans may follow the last character.

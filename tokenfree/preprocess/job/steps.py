@@ -248,7 +248,7 @@ def make_vocabulary(job: PreprocessJob, documents: Mapping[Partition, DocumentSe
         texts, size = sample_texts(storage, documents, config), sample_size(documents, config)
         model = train_in_subprocess(texts, config, job.config.seed, size)
     vocabulary = Vocabulary.load(model)
-    lines = "".join(f"{piece}\n" for piece in vocabulary.pieces())
+    lines = "".join(f"{piece}\n" for piece in vocabulary.pieces)
     files = {
         name: storage.write_bytes(name, data).sha256
         for name, data in ((VOCABULARY, lines.encode()), (MODEL, model))

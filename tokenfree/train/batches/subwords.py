@@ -28,7 +28,7 @@ def needed_pieces(objective: str, vocabulary: Vocabulary | None) -> list[str]:
             f"objective.name: {objective} predicts subwords, and the data has no vocabulary; preprocess with the "
             "subword columns, or choose another objective"
         )
-    return vocabulary.pieces()
+    return vocabulary.pieces
 
 
 def subword_symbols(vocabulary: Vocabulary, *, as_characters: bool) -> Symbols:
@@ -37,7 +37,7 @@ def subword_symbols(vocabulary: Vocabulary, *, as_characters: bool) -> Symbols:
     If the input shows each as its characters (`as_characters`), the clue of a hidden subword is its number of
     characters and whether it begins a word.
     """
-    pieces = vocabulary.pieces()
+    pieces = vocabulary.pieces
     sizes = np.array([len(visible(piece)) for piece in pieces], dtype=np.int64)
     clue_of = (2 * sizes + _begins_word(pieces)) * as_characters  # int64 [size]
 

@@ -242,7 +242,7 @@ class SubwordsAsWords(WordSource):
     columns = ("text", "subword_ids", "subword_starts", "subword_ends")
 
     def __init__(self, vocabulary: Vocabulary) -> None:
-        self._is_byte = np.array([piece.startswith(_BYTE_PIECE) for piece in vocabulary.pieces()], dtype=bool)
+        self._is_byte = np.array([piece.startswith(_BYTE_PIECE) for piece in vocabulary.pieces], dtype=bool)
 
     def words(self, rows: Rows) -> Words:
         """Return the subwords of `rows` as words.

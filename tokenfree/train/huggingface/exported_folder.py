@@ -364,8 +364,8 @@ def _subword_fields(vocabulary: Vocabulary, length: int) -> dict[str, Any]:
         "model_max_length": length,
         "special_tokens_pattern": "cls_sep",
         **{f"{name[1:-1].lower()}_token": name for name in special},
-        "pad_token": vocabulary.pieces()[0],
-        "unk_token": vocabulary.pieces()[1],
+        "pad_token": vocabulary.pieces[0],
+        "unk_token": vocabulary.pieces[1],
         "added_tokens_decoder": {
             str(vocabulary.size + n): {"content": name, **added} for n, name in enumerate(special)
         },

@@ -170,7 +170,7 @@ class Predictor:
         """
         vocabulary, length = self.vocabulary, self._length
         assert vocabulary is not None
-        pieces, specials = vocabulary.pieces(), of_subwords(vocabulary.size)
+        pieces, specials = vocabulary.pieces, of_subwords(vocabulary.size)
         num_characters = sum(map(len, text.parts)) + len(text.sizes)
         if num_characters > MAX_TEXT_CHARACTERS:
             raise _too_long(f"{num_characters} characters", f"{length - 2} subwords")
@@ -305,7 +305,7 @@ class Predictor:
 
     def _pieces(self) -> list[str]:
         assert self.vocabulary is not None
-        return self.vocabulary.pieces()
+        return self.vocabulary.pieces
 
     @torch.no_grad()
     def _score(self, arrays: Arrays, encoder: Any = None) -> Tensor:

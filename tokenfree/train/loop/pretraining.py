@@ -106,7 +106,7 @@ class WindowSource(Source):
         if isinstance(objective, MaskedObjective):
             symbols = objective.symbols(self.vocabulary) if objective.output_bias == "frequencies" else None
             counts = None if symbols is None else symbol_counts(self._train, symbols)
-            task.head.learn([] if self.vocabulary is None else self.vocabulary.pieces(), counts)
+            task.head.learn([] if self.vocabulary is None else self.vocabulary.pieces, counts)
         return task
 
     def validate(self, task: ModelWithHead, device: torch.device, *, equally_many: bool) -> dict[str, float]:

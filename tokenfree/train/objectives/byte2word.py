@@ -111,7 +111,7 @@ class Config(SubwordOutput):
             ids, num_pieces = source.pieces(rows, words, np.arange(len(words.starts)))
             return ids, np.minimum(ragged_range(np.zeros_like(num_pieces), num_pieces), last)
 
-        pieces = vocabulary.pieces()
+        pieces = vocabulary.pieces
         letters = letters_of(pieces)
         return Symbols(
             name="subword",

@@ -122,7 +122,7 @@ def _windows(predictor: Predictor, data: Data) -> Iterator[tuple[str, str, str]]
     """Yield evenly spaced held-out windows, split at the middle one of those words that are single pieces."""
     reader = ShardReader(data, "validation")
     _, shards, rows = reader.spread(4 * EXAMPLES)
-    pieces = None if predictor.vocabulary is None else set(predictor.vocabulary.pieces())
+    pieces = None if predictor.vocabulary is None else set(predictor.vocabulary.pieces)
     left = EXAMPLES
     for encoded in map(np.ndarray.tobytes, reader.rows(["text"], shards, rows)["text"]):
         spans = zip(*(edges.tolist() for edges in word_spans(encoded.decode())), strict=True)

@@ -68,7 +68,7 @@ def windows(directory: str, manifest: Manifest, *, num_windows: int, width: int)
                 for span in _character_spans(text, _spans(row, "word"), width)
             ]
         if "subword_starts" in column_names and vocabulary is not None:
-            names = vocabulary.pieces()
+            names = vocabulary.pieces
             spelled = [names[id] for id in row.column("subword_ids")[0].values.to_pylist()]
             subwords = subword_pieces(text[:width], _spans(row, "subword"), spelled)
             masked = _masked(row, vocabulary, number, width)

@@ -46,7 +46,7 @@ def is_subword(piece: str) -> bool:
 
 def pairs_of_window(name: str, window: dict[str, Any], vocabulary: Any) -> list[tuple[int, Any]]:
     """(symbol, clue) of all that could be a target in a window of training."""
-    pieces = vocabulary.pieces()
+    pieces = vocabulary.pieces
     if name.startswith("canine_s") or name == "masked_subwords":
         ids = [int(i) for i in window["subword_ids"] if is_subword(pieces[i])]
         shown = name.startswith("canine_s")
@@ -85,7 +85,7 @@ def test_they_are_those_of_counting(found: tuple[str, Baselines, list[Arrays]], 
     name, ours, batches = found
     vocabulary = load_vocabulary(corpus)
     assert vocabulary is not None
-    pieces = vocabulary.pieces()
+    pieces = vocabulary.pieces
     training = [
         each
         for window in load_windows(corpus, streams=1, global_batch=1)

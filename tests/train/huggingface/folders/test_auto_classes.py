@@ -129,7 +129,7 @@ def test_hidden_places_are_filled_as_by_predict(exported: tuple[str, Path]) -> N
         inputs = tokenizer(text.format("\ue003"), return_tensors="pt")
         scores = model(**inputs).logits[0, 1 + text.index("{")].softmax(dim=-1)
         assert predictor.vocabulary is not None
-        pieces = predictor.vocabulary.pieces()
+        pieces = predictor.vocabulary.pieces
         share = 3 if kind == "byte2word" else 1  # words of one to three subwords count alike there
         for piece, probability in wanted.items():
             if kind != "byte2word" or f"\u2581{piece}" in pieces:
