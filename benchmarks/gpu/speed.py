@@ -31,6 +31,7 @@ from benchmarks.gpu.parts import NEEDS_CUDA, Child, Part, Result, Runner, run_ch
 from benchmarks.gpu.variants import CHANGES, COMPILED, ON_CUDA
 from benchmarks.timing import median
 from tokenfree.core.settings import build, merge
+from tokenfree.core.signals import Stop
 from tokenfree.preprocess.text.specials import CLS
 from tokenfree.train.batches.base import MASKED, Arrays
 from tokenfree.train.config import PretrainRecipe
@@ -38,7 +39,6 @@ from tokenfree.train.loop.meter import Meter
 from tokenfree.train.loop.model_with_head import pretraining_task
 from tokenfree.train.loop.parallel import SingleWorker
 from tokenfree.train.loop.step import StepNumbers, TrainingStep, on_device
-from tokenfree.train.loop.stopping import Stop
 from tokenfree.train.torch_state import default_settings, set_determinism
 from tokenfree.workflows.recipes import library
 

@@ -1,1 +1,1 @@
-"""The training loop: task, step, validation, loss spikes, average of the weights, utilisation, stopping."""
+"""The training loop: task, step, validation, loss spikes, average of the weights, utilisation."""

@@ -21,6 +21,7 @@ import torch
 
 from tokenfree.core.errors import UserError
 from tokenfree.core.files import write_atomically
+from tokenfree.core.signals import Stop
 from tokenfree.preprocess.features.vocabulary import Vocabulary
 from tokenfree.train.batches import counter_random as random
 from tokenfree.train.batches.base import Arrays
@@ -30,7 +31,6 @@ from tokenfree.train.data.loader import StepLoader, slice_of
 from tokenfree.train.loop.model_with_head import ModelWithHead, StepSums
 from tokenfree.train.loop.parallel import gather, sum_over_workers
 from tokenfree.train.loop.step import on_device
-from tokenfree.train.loop.stopping import Stop
 from tokenfree.train.loop.trainer import Job, Source, TrainingLoop
 from tokenfree.train.runs import checkpoints
 from tokenfree.train.runs.checkpoints import RunProgress

@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from tokenfree.core.signals import Stop
 from tokenfree.train.batches.base import Arrays, Collator
 from tokenfree.train.config import PretrainRecipe
 from tokenfree.train.data.loader import Loader
@@ -28,7 +29,6 @@ from tokenfree.train.data.validation import (
 from tokenfree.train.loop.model_with_head import ModelWithHead, StepSums, build_task
 from tokenfree.train.loop.parallel import sum_over_workers
 from tokenfree.train.loop.step import on_device
-from tokenfree.train.loop.stopping import Stop
 from tokenfree.train.loop.trainer import Job, Source, TrainingLoop
 from tokenfree.train.objectives.base import MaskedObjective, MaskingCollator, Objective
 from tokenfree.train.runs.checkpoints import RunProgress

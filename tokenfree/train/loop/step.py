@@ -19,6 +19,7 @@ from torch import Tensor
 from torch.profiler import record_function
 
 from tokenfree.core.errors import JobError
+from tokenfree.core.signals import Stop
 from tokenfree.train.batches.base import Arrays
 from tokenfree.train.batches.counter_random import key
 from tokenfree.train.config import LoopConfig
@@ -27,7 +28,6 @@ from tokenfree.train.loop.meter import Meter
 from tokenfree.train.loop.model_with_head import ModelWithHead, StepSums
 from tokenfree.train.loop.parallel import SingleWorker, sum_over_workers
 from tokenfree.train.loop.precision import keep_freed_memory, matrix_precision
-from tokenfree.train.loop.stopping import Stop
 from tokenfree.train.optimizers.base import whole
 from tokenfree.train.torch_state import random_numbers
 

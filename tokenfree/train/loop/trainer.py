@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 
 from tokenfree.core.settings import fingerprint
+from tokenfree.core.signals import Stop
 from tokenfree.preprocess.features.vocabulary import Vocabulary
 from tokenfree.train.config import R
 from tokenfree.train.data.loader import StepLoader, batch_of
@@ -40,7 +41,6 @@ from tokenfree.train.loop.parallel import (
 )
 from tokenfree.train.loop.precision import matrix_precision
 from tokenfree.train.loop.step import StepNumbers, TrainingStep
-from tokenfree.train.loop.stopping import Stop
 from tokenfree.train.model.encoder import Encoder
 from tokenfree.train.optimizers.base import learning_rate, set_options
 from tokenfree.train.runs.checkpoints import (

@@ -19,12 +19,12 @@ from typing import Any, NamedTuple
 
 from tokenfree.core.errors import JobError, StoppedError, UserError
 from tokenfree.core.files import write_atomically
+from tokenfree.core.signals import Stop, stop_on_signals
 from tokenfree.core.storage import Storage
 from tokenfree.train.data.loader import batch_of
 from tokenfree.train.loop.parallel import barrier, broadcast, gather
 from tokenfree.train.loop.precision import uses_bfloat16
 from tokenfree.train.loop.step import Incident, NotANumber, Spike, checked_validation
-from tokenfree.train.loop.stopping import Stop, stop_on_signals
 from tokenfree.train.loop.trainer import Job, TrainingLoop
 from tokenfree.train.runs.checkpoints import CheckpointWriter, RunProgress, checkpoint_name
 from tokenfree.train.runs.config import INCIDENT

@@ -19,7 +19,7 @@ import psutil
 from tokenfree.core.child import Child
 from tokenfree.core.errors import JobError, StoppedError
 from tokenfree.core.ray_access import ADDRESS, named_cluster, write_token
-from tokenfree.train.loop.stopping import Stop, stop_on_signals
+from tokenfree.core.signals import Stop, stop_on_signals
 from tokenfree.train.loop.worker import Job
 from tokenfree.train.runs.metrics import OnLine
 from tokenfree.train.runs.run import Run

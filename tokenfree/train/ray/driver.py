@@ -31,9 +31,8 @@ from tokenfree.core.errors import JobError, UserError
 from tokenfree.core.machine import cores
 from tokenfree.core.own_code import working_directory_first
 from tokenfree.core.ray_access import named_cluster
-from tokenfree.core.signals import STOP_SIGNALS
+from tokenfree.core.signals import STOP_SIGNALS, Stop
 from tokenfree.core.storage import Storage
-from tokenfree.train.loop.stopping import Stop
 from tokenfree.train.loop.worker import Job, work
 from tokenfree.train.ray.cluster import (
     RayLost,

@@ -5,8 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from tokenfree.core.errors import StoppedError
-from tokenfree.core.signals import STOP_SIGNALS
-from tokenfree.train.loop.stopping import stop_on_signals
+from tokenfree.core.signals import STOP_SIGNALS, stop_on_signals
 
 
 @pytest.fixture
