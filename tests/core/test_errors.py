@@ -4,14 +4,14 @@ import pickle
 
 import pytest
 
-from tokenfree.core.errors import UserError, first_line
+from tokenfree.core.errors import SettingsError, UserError, first_line
 
 
 def test_an_error_is_one_line_and_keeps_its_problems_apart() -> None:
-    error = UserError("recipe x", ["a: wrong", "b: wrong"])
+    error = SettingsError("recipe x", ["a: wrong", "b: wrong"])
     assert str(error) == "recipe x: a: wrong; b: wrong"
     assert str(UserError("recipe x: no such file")) == "recipe x: no such file"
-    assert str(UserError(problems=["a: wrong"])) == "a: wrong"
+    assert str(SettingsError(problems=["a: wrong"])) == "a: wrong"
     again = pickle.loads(pickle.dumps(error))
     assert (str(again), again.source, again.problems) == (str(error), "recipe x", ("a: wrong", "b: wrong"))
 

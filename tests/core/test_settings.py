@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import pytest
 from pydantic import Field
 
-from tokenfree.core.errors import UserError
+from tokenfree.core.errors import SettingsError, UserError
 from tokenfree.core.settings import (
     DECIDES_RUNS,
     OPERATIONAL,
@@ -57,7 +57,7 @@ def test_all_problems_come_together_in_one_line_or_one_by_one() -> None:
         "vocabulary": {"size": "many"},
         "books": "a",
     }
-    with pytest.raises(UserError) as caught:
+    with pytest.raises(SettingsError) as caught:
         build(PreprocessConfig, mapping, source="r")
     problems = (
         "there is no key 'window.pakc' (did you mean 'pack'?)",

@@ -1,15 +1,15 @@
-"""Expected errors, and texts that are not UTF-8."""
+"""Expected errors."""
 
-import re
 import signal
 from collections.abc import Sequence
 
 
 class UserError(ValueError):
-    """A mistake of the user: one line that names the file, field or option, and the fix. Exit status 2.
+    """A mistake of the user: one line that names the file, field or option, and the fix. Exit status 2."""
 
-    `source` is what the `problems` of settings belong to, or the whole message if there are none.
-    """
+
+class SettingsError(UserError):
+    """The `problems` of the settings in `source`, one line each. The message is one line too."""
 
     def __init__(self, source: str = "", problems: Sequence[str] = ()) -> None:
         super().__init__(": ".join(filter(None, (source, "; ".join(problems)))))
@@ -43,12 +43,3 @@ class StoppedError(JobError):
 def first_line(error: BaseException) -> str:
     """Return the first line of the message of an error, or the name of its class if it has none."""
     return next(iter(str(error).strip().splitlines()), type(error).__name__)
-
-
-# Python uses these for bytes of a path that are not UTF-8.
-_NOT_UTF8 = re.compile("[\ud800-\udfff]")
-
-
-def is_utf8(text: str) -> bool:
-    """Return True if a text contains only what UTF-8 can encode: no lone surrogates."""
-    return _NOT_UTF8.search(text) is None

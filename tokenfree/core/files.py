@@ -1,10 +1,11 @@
-"""Local files: atomic writes, hashes and locks; and the cache folder."""
+"""Local files: paths, atomic writes, hashes and locks; and the cache folder."""
 
 import contextlib
 import errno
 import hashlib
 import math
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
@@ -21,6 +22,13 @@ NO_LOCKS = (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOTSUP, errno.E
 
 
 AnyPath = str | os.PathLike[str]
+# Python uses these for bytes of a path that are not UTF-8.
+_NOT_UTF8 = re.compile("[\ud800-\udfff]")
+
+
+def is_utf8(text: str) -> bool:
+    """Return True if a text contains only what UTF-8 can encode: no lone surrogates."""
+    return _NOT_UTF8.search(text) is None
 
 
 def expand_home(path: AnyPath) -> str:

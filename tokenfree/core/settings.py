@@ -28,7 +28,7 @@ from pydantic_core import PydanticCustomError, core_schema
 from typing_extensions import dataclass_transform
 
 from tokenfree.core import own_code
-from tokenfree.core.errors import UserError, first_line
+from tokenfree.core.errors import SettingsError, UserError, first_line
 from tokenfree.core.files import expand_home
 from tokenfree.core.settings_errors import Path, nearest_hint, refusals
 from tokenfree.core.yaml_text import parse_yaml
@@ -181,7 +181,7 @@ def build(cls: type[T], mapping: Mapping[str, Any], *, source: str) -> T:
     """
     result = draft(cls, mapping)
     if result.settings is None:
-        raise UserError(source, result.problems)
+        raise SettingsError(source, result.problems)
     return result.settings
 
 

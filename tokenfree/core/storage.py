@@ -23,8 +23,8 @@ import fsspec
 import pyarrow as pa
 from fsspec.implementations.local import LocalFileSystem
 
-from tokenfree.core.errors import JobError, UserError, is_utf8
-from tokenfree.core.files import TEMPORARY, AnyPath, expand_home, hash_file, sync
+from tokenfree.core.errors import JobError, UserError
+from tokenfree.core.files import TEMPORARY, AnyPath, expand_home, hash_file, is_utf8, sync
 from tokenfree.core.machine import install_command
 
 _PROCESS_FOLDERS = ("/dev/", "/proc/")  # their content differs from process to process

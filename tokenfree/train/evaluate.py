@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch.nn import functional
 
-from tokenfree.core.errors import UserError
+from tokenfree.core.errors import SettingsError, UserError
 from tokenfree.core.files import AnyPath
 from tokenfree.preprocess.text.characters import SPACE, classes_of, scripts_of
 from tokenfree.preprocess.text.specials import BYTE_MASK, BYTES, CHARACTERS, Specials, of_subwords
@@ -82,7 +82,7 @@ def evaluate(
             "as vocabulary.model"
         )
     if problems:
-        raise UserError(problems=problems)
+        raise SettingsError(problems=problems)
     loop = Loop(recipe, data, device=device)
     loop.load_model(checkpoint)
     result: dict[str, Any] = {**checkpoint.record(), **loop.validate()}

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from tokenfree.core import own_code
-from tokenfree.core.errors import UserError
+from tokenfree.core.errors import SettingsError, UserError
 from tokenfree.core.files import AnyPath, absolute_path, expand_home
 from tokenfree.core.settings import build, merge, to_mapping
 from tokenfree.core.storage import Storage
@@ -164,7 +164,7 @@ def prepare(
         recipe = dataclasses.replace(recipe, model=_model_of(init_from, run, recipe, model or {}, trust_code))
     problems = check_finetuning(recipe, workers=workers)
     if problems:
-        raise UserError(problems=problems)
+        raise SettingsError(problems=problems)
     loaded_vocabulary = _vocabulary(recipe, run, init_from, vocabulary, trust_code)
     used = TaskFiles(paths, content_of(paths), None if loaded_vocabulary is None else loaded_vocabulary.model)
     task = recipe.task.fitted(recipe.task.examples("train", paths.get("train")))

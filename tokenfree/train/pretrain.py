@@ -7,7 +7,7 @@ import functools
 from collections.abc import Mapping, Sequence
 
 from tokenfree.core import own_code
-from tokenfree.core.errors import UserError
+from tokenfree.core.errors import SettingsError
 from tokenfree.core.files import AnyPath
 from tokenfree.train.config import PretrainRecipe, check, with_rows_for
 from tokenfree.train.data.mixture import Data, absolute, as_data, load_data_manifest, load_data_vocabulary
@@ -79,7 +79,7 @@ def pretrain(
     recipe = with_rows_for(recipe, vocabulary)
     problems = check(recipe, manifest, workers=workers, vocabulary=vocabulary)
     if problems:
-        raise UserError(problems=problems)
+        raise SettingsError(problems=problems)
     target = Run(run)
     extension = None if extend_to is None else Extension(target, recipe, extend_to)
     if extension is not None:

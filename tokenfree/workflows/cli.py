@@ -22,8 +22,8 @@ from types import ModuleType
 from typing import Any, NoReturn
 
 import tokenfree.workflows.commands
-from tokenfree.core.errors import JobError, StoppedError, UserError, is_utf8
-from tokenfree.core.files import expand_home
+from tokenfree.core.errors import JobError, SettingsError, StoppedError, UserError
+from tokenfree.core.files import expand_home, is_utf8
 from tokenfree.core.machine import install_command, version_of
 from tokenfree.core.own_code import trusting
 from tokenfree.core.settings_errors import nearest_hint
@@ -128,7 +128,7 @@ def _status(argv: list[str], caught: Sequence[signal.Signals]) -> int:
         if "--debug" in argv[: argv.index("--") if "--" in argv else len(argv)]:
             traceback.print_exc()
         reported, status = _in_words(error, _EXTRA_OF_COMMANDS.get(argv[0] if argv else ""))
-        if isinstance(reported, UserError) and len(reported.problems) > 1:
+        if isinstance(reported, SettingsError) and len(reported.problems) > 1:
             heading = f"tokenfree: {reported.source or 'settings'}: {len(reported.problems)} problems"
             print("\n  ".join([one_line(heading), *map(one_line, reported.problems)]), file=sys.stderr)
         else:

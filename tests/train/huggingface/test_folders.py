@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from tokenfree import load_encoder
-from tokenfree.core.errors import UserError
+from tokenfree.core.errors import SettingsError, UserError
 from tokenfree.train.config import PretrainRecipe
 from tokenfree.train.huggingface.folders import export_run, import_folder
 from tokenfree.train.pretrain import pretrain
@@ -119,7 +119,7 @@ def test_import_with_another_attention_pattern(exported: str, run: str, tmp_path
 
 def test_all_problems_of_settings_laid_over_a_folder_come_together(exported: str, tmp_path: Path) -> None:
     wrong = {"model": {"wdith": 16}, "train": {"steps": "x"}}
-    with pytest.raises(UserError) as refused:
+    with pytest.raises(SettingsError) as refused:
         import_folder(exported, tmp_path / "run", wrong)
     starts = ("there is no key 'model.wdith'", "train.steps: should be")
     assert refused.value.source == f"import of {exported}"

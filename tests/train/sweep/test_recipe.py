@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tokenfree.core.errors import UserError
+from tokenfree.core.errors import SettingsError, UserError
 from tokenfree.core.settings import OPERATIONAL, build, marked_keys, to_mapping
 from tokenfree.train.config import PretrainRecipe
 from tokenfree.train.sweep.recipe import SweepRecipe, check_space, space_problems
@@ -95,7 +95,7 @@ def test_all_problems_of_a_space_come_together() -> None:
         "space: model.widht: there is no key 'model.widht'",
         "space: train.length: a grid needs a list of values; give it as choice, or take another searcher",
     ]
-    with pytest.raises(UserError) as refused:
+    with pytest.raises(SettingsError) as refused:
         check_space(sweep)
     assert list(refused.value.problems) == problems
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from tokenfree.core.errors import is_utf8
+from tokenfree.core.files import is_utf8
 from tokenfree.core.storage import Storage
 from tokenfree.preprocess.documents.extract import FailedPage
 

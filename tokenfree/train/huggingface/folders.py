@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from tokenfree.core import own_code
-from tokenfree.core.errors import UserError
+from tokenfree.core.errors import SettingsError, UserError
 from tokenfree.core.files import AnyPath, expand_home, write_atomically
 from tokenfree.core.settings import build, fingerprint, merge, to_mapping
 from tokenfree.core.stored_files import check_finished, recorded_hashes
@@ -122,7 +122,7 @@ def import_folder(
     recipe = build(PretrainRecipe, mapping, source=f"import of {folder}")
     problems = check(recipe.model, recipe.train.length)
     if problems:
-        raise UserError(f"import of {folder}", problems)
+        raise SettingsError(f"import of {folder}", problems)
     encoder = converted(imported.encoder, recipe.model)
     place = Run(Path(expand_home(run)).absolute())
     config = RunConfig(

@@ -8,8 +8,8 @@ import sys
 from collections.abc import Iterable, Iterator
 from typing import Literal, NamedTuple
 
-from tokenfree.core.errors import UserError, is_utf8
-from tokenfree.core.files import AnyPath, expand_home
+from tokenfree.core.errors import UserError
+from tokenfree.core.files import AnyPath, expand_home, is_utf8
 from tokenfree.core.storage import Storage
 from tokenfree.preprocess.dataset.manifest import MANIFEST, load_manifest
 from tokenfree.train.data.shards import ShardReader

@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from tokenfree.core.errors import UserError
+from tokenfree.core.errors import SettingsError
 from tokenfree.core.settings import Positive, Slot, part, settings
 from tokenfree.train.model.common.attention import LayerBias, SharedBias, SumBias
 from tokenfree.train.model.common.basic import (
@@ -174,7 +174,7 @@ class ModelConfig:
         """
         problems = check(self)
         if problems:
-            raise UserError(problems=problems)
+            raise SettingsError(problems=problems)
         return Encoder(self)
 
 

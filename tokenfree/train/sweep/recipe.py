@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from tokenfree.core import own_code
-from tokenfree.core.errors import UserError
+from tokenfree.core.errors import SettingsError, UserError
 from tokenfree.core.settings import (
     OPERATIONAL,
     Positive,
@@ -416,7 +416,7 @@ def check_space(sweep: SweepRecipe) -> None:
     """Raise UserError, listing all problems, unless the search space fits the recipe and the search."""
     problems = space_problems(sweep)
     if problems:
-        raise UserError(problems=problems)
+        raise SettingsError(problems=problems)
 
 
 def space_problems(sweep: SweepRecipe) -> list[str]:

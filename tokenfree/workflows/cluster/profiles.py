@@ -10,7 +10,7 @@ from typing import Any
 
 import yaml
 
-from tokenfree.core.errors import UserError
+from tokenfree.core.errors import SettingsError, UserError
 from tokenfree.core.settings import flatten
 from tokenfree.core.settings_errors import nearest_hint
 from tokenfree.core.yaml_text import parse_yaml
@@ -71,7 +71,7 @@ def read(source: str) -> Profile:
             if path.parent == _FOLDER
             else ""
         )
-        raise UserError(f"profile {source}{hint}", problems)
+        raise SettingsError(f"profile {source}{hint}", problems)
     return Profile(path, mapping)
 
 

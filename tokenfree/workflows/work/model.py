@@ -5,7 +5,7 @@ import json
 
 from rich.table import Table
 
-from tokenfree.core.errors import UserError
+from tokenfree.core.errors import SettingsError, UserError
 from tokenfree.workflows.recipes import library
 from tokenfree.workflows.terminal.progress import console
 from tokenfree.workflows.terminal.results import next_command, show_settings
@@ -36,7 +36,7 @@ def _show(args: argparse.Namespace) -> int:
     recipe = library.load(PretrainRecipe, args)
     problems = check(recipe.model, recipe.train.length)
     if problems:
-        raise UserError(library.source(args), problems)
+        raise SettingsError(library.source(args), problems)
     show_settings(args.verbosity, recipe)
     length = recipe.train.length
     targets = recipe.objective.max_predictions

@@ -5,7 +5,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from tokenfree.core.errors import UserError
+from tokenfree.core.errors import SettingsError
 from tokenfree.train import planning
 from tokenfree.train.config import PretrainRecipe, check
 from tokenfree.train.data.mixture import Data, load_data_manifest, load_data_vocabulary
@@ -122,5 +122,5 @@ def _checked(args: argparse.Namespace) -> tuple[PretrainRecipe, Data | None]:
             recipe, manifest, workers=(args.gpus, args.gpus), vocabulary=vocabulary, trains_here=False
         )
     if problems:
-        raise UserError(library.source(args), problems)
+        raise SettingsError(library.source(args), problems)
     return recipe, data

@@ -3,7 +3,7 @@
 import argparse
 from collections.abc import Iterator
 
-from tokenfree.core.errors import UserError
+from tokenfree.core.errors import SettingsError
 from tokenfree.train.config import PretrainRecipe, check, with_rows_for
 from tokenfree.train.data.mixture import Data, load_data_manifest, load_data_vocabulary, parse, paths_of
 from tokenfree.train.jobs.init_from import GivenStart
@@ -90,5 +90,5 @@ def _checked(args: argparse.Namespace) -> tuple[PretrainRecipe, Data, tuple[int,
         recipe = with_rows_for(recipe, vocabulary)
     problems = check(recipe, load_data_manifest(data), workers=workers, vocabulary=vocabulary)
     if problems:
-        raise UserError(library.source(args), problems)
+        raise SettingsError(library.source(args), problems)
     return recipe, data, workers

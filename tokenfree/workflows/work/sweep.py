@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from tokenfree.core.errors import JobError, UserError
+from tokenfree.core.errors import JobError, SettingsError, UserError
 from tokenfree.core.settings import merge, nest
 from tokenfree.core.storage import Storage
 from tokenfree.train.data.mixture import Data
@@ -89,7 +89,7 @@ def _sweep(args: argparse.Namespace) -> SweepRecipe:
     sweep = build_sweep(mapping, nest(args.overrides) | numbers, source)
     problems = space_problems(sweep)
     if problems:
-        raise UserError(source, problems)
+        raise SettingsError(source, problems)
     return sweep
 
 
