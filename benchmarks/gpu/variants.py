@@ -20,14 +20,8 @@ from torch.nn.attention.flex_attention import flex_attention
 from tokenfree.train.loop import step
 from tokenfree.train.loop.model_with_head import ModelWithHead
 from tokenfree.train.model.attention.full import FullAttention
-from tokenfree.train.model.common.attention import (
-    Core,
-    Heads,
-    LayerBias,
-    OffsetBias,
-    PairValues,
-    SharedBias,
-)
+from tokenfree.train.model.common.attention import Core, Heads, LayerBias, PairValues
+from tokenfree.train.model.common.biases import OffsetBias, SharedBias
 from tokenfree.train.model.common.kernels import cast_for_products
 from tokenfree.train.model.layers.bert import BertLayer
 from tokenfree.train.model.upsamplers import repeat_concat

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from tokenfree.core.errors import SettingsError
 from tokenfree.core.settings import Positive, Slot, part, settings
-from tokenfree.train.model.common.attention import LayerBias, SharedBias, SumBias
+from tokenfree.train.model.common.attention import LayerBias
 from tokenfree.train.model.common.basic import (
     Cost,
     Dimensions,
@@ -27,6 +27,7 @@ from tokenfree.train.model.common.basic import (
     takes,
     unit_segments,
 )
+from tokenfree.train.model.common.biases import shared, sums
 from tokenfree.train.model.common.initialisation import Initialisation, initialise
 from tokenfree.train.model.common.slots import NEIGHBOURS, TrunkConfig
 
@@ -112,21 +113,6 @@ class Trunk(nn.Module):
         if not biases:
             return [None] * len(self.layers)
         return biases[0] if len(biases) == 1 else shared(sums(*biases))
-
-
-def shared(biases: Sequence[LayerBias]) -> Sequence[LayerBias]:
-    """Return the biases of all layers for one forward pass.
-
-    Layers with the same object compute its values once.
-    """
-    return [SharedBias(biases[0])] * len(biases) if biases[0] is biases[-1] else biases
-
-
-def sums(some: Sequence[LayerBias], others: Sequence[LayerBias]) -> list[LayerBias]:
-    """Return the sum of two biases in each layer: the same object if both are the same for all layers."""
-    if some[0] is some[-1] and others[0] is others[-1]:
-        return [SumBias(some[0], others[0])] * len(some)
-    return [SumBias(*both) for both in zip(some, others, strict=True)]
 
 
 @settings

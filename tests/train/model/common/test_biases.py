@@ -6,7 +6,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from tokenfree.train.model.common.attention import FactorBias, Heads, LayerBias, OffsetBias
+from tokenfree.train.model.common.attention import Heads, LayerBias
+from tokenfree.train.model.common.biases import FactorBias, OffsetBias
 
 HEADS, UNITS, RANK = 3, 7, 2
 
