@@ -23,7 +23,7 @@ from tokenfree.core.errors import JobError, UserError
 from tokenfree.core.settings import build, to_mapping
 from tokenfree.train.config import PretrainRecipe
 from tokenfree.train.ray.cluster import ray_session
-from tokenfree.train.runs.config import SWEEP_FORMAT
+from tokenfree.train.runs.formats import SWEEP_FORMAT
 from tokenfree.train.runs.hashes import verify_folder
 from tokenfree.train.sweep import run, tune
 from tokenfree.train.sweep.history import journal_line, read_history

@@ -21,7 +21,8 @@ from tokenfree.train.data.shards import ShardReader
 from tokenfree.train.huggingface.folders import PRETRAINED_LENGTH, read_folder
 from tokenfree.train.inference.text_encoder import TextEncoder, load_encoder
 from tokenfree.train.model.encoder import Encoder
-from tokenfree.train.runs.config import CONFIG_NAME, is_finetuned, read_config
+from tokenfree.train.runs.config import is_finetuned, read_config
+from tokenfree.train.runs.formats import CONFIG_NAME
 from tokenfree.train.runs.run import Run
 from tokenfree.train.tasks.examples import files
 from tokenfree.train.torch_state import default_settings

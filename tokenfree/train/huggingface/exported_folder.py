@@ -29,15 +29,8 @@ from tokenfree.train.inference.finetuned import load_finetuned
 from tokenfree.train.inference.text_encoder import TextEncoder, load_encoder
 from tokenfree.train.model.encoder import Encoder
 from tokenfree.train.runs.checkpoints import Checkpoint, save_tensors
-from tokenfree.train.runs.config import (
-    METRICS,
-    METRICS_NAME,
-    RunConfig,
-    is_finetuned,
-    main_baselines,
-    read_config,
-    read_finetuned,
-)
+from tokenfree.train.runs.config import RunConfig, is_finetuned, read_config, read_finetuned
+from tokenfree.train.runs.formats import METRICS, METRICS_NAME, main_baselines
 from tokenfree.train.runs.run import Run
 from tokenfree.train.tasks.base import DownstreamTask, TaskHead
 from tokenfree.train.tasks.heads import PlaceHead, TextHead

@@ -27,7 +27,7 @@ from tokenfree.train.loop.precision import uses_bfloat16
 from tokenfree.train.loop.step import Incident, NotANumber, Spike, checked_validation
 from tokenfree.train.loop.trainer import Job, TrainingLoop
 from tokenfree.train.runs.checkpoints import CheckpointWriter, RunProgress, checkpoint_name
-from tokenfree.train.runs.config import INCIDENT
+from tokenfree.train.runs.formats import INCIDENT
 from tokenfree.train.runs.metrics import Line, OnLine, Recorder
 from tokenfree.train.runs.provenance import machine
 from tokenfree.train.runs.run import Run

@@ -28,7 +28,7 @@ from tokenfree.core.stored_files import (
 )
 from tokenfree.core.yaml_text import parse_yaml
 from tokenfree.train.runs.checkpoints import MARK, STATE, mark_of
-from tokenfree.train.runs.config import CONFIG_NAME, RESULT_NAME, RUN_FORMAT, SWEEP_FORMAT
+from tokenfree.train.runs.formats import CONFIG_NAME, RESULT_NAME, RUN_FORMAT, SWEEP_FORMAT
 
 TABLE = "sweep.csv"  # last file that a sweep writes
 _CONFIGS = {CONFIG_NAME: RUN_FORMAT, "sweep.yaml": SWEEP_FORMAT}

@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import Any
 
 from tokenfree.core.stored_files import cut_torn_line, whole_lines
-from tokenfree.train.runs.config import EVENTS_NAME, METRICS, METRICS_NAME
+from tokenfree.train.runs.formats import EVENTS_NAME, METRICS, METRICS_NAME
 
 Line = Mapping[str, Any]  # a line of metrics.jsonl or events.jsonl
 _FLUSH_INTERVAL = 10.0  # seconds between flushes of TensorBoard's file

@@ -32,17 +32,8 @@ from tokenfree.core.stored_files import HASHES, check_finished, rewriting
 from tokenfree.train.config import R
 from tokenfree.train.runs import checkpoints
 from tokenfree.train.runs.checkpoints import Checkpoint, Warn, checkpoint_name
-from tokenfree.train.runs.config import (
-    CONFIG,
-    CONFIG_NAME,
-    EVENTS,
-    EVENTS_NAME,
-    RESULT,
-    RESULT_NAME,
-    RunConfig,
-    no_run,
-    open_run,
-)
+from tokenfree.train.runs.config import RunConfig, no_run, open_run
+from tokenfree.train.runs.formats import CONFIG, CONFIG_NAME, EVENTS, EVENTS_NAME, RESULT, RESULT_NAME
 from tokenfree.train.runs.metrics import append_event
 
 logger = logging.getLogger("tokenfree")

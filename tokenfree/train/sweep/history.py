@@ -21,7 +21,7 @@ from typing_extensions import TypedDict
 
 from tokenfree.core.errors import JobError, UserError
 from tokenfree.core.stored_files import OPEN, StoredFile, checked
-from tokenfree.train.runs.config import SWEEP_FORMAT, Attempt, Count, Format, Number
+from tokenfree.train.runs.formats import SWEEP_FORMAT, Attempt, Count, Format, Number
 from tokenfree.train.sweep.recipe import LOSS, Metric, Objective, Values
 
 Event = Mapping[str, Any]

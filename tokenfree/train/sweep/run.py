@@ -36,7 +36,8 @@ from tokenfree.train.data.mixture import Data, as_data
 from tokenfree.train.finetune import finetune
 from tokenfree.train.intervals import mean_interval
 from tokenfree.train.ray.child import RayChild
-from tokenfree.train.runs.config import SWEEP_FORMAT, InitFrom, RunConfig
+from tokenfree.train.runs.config import InitFrom, RunConfig
+from tokenfree.train.runs.formats import SWEEP_FORMAT
 from tokenfree.train.runs.hashes import write_hashes
 from tokenfree.train.runs.provenance import attempt
 from tokenfree.train.runs.run import Run

@@ -10,7 +10,8 @@ from tokenfree.core.settings import build, override, to_mapping, value_at
 from tokenfree.core.storage import Storage
 from tokenfree.train.config import R
 from tokenfree.train.data.mixture import Data, data_arguments, parse
-from tokenfree.train.runs.config import CONFIG_NAME, RunConfig
+from tokenfree.train.runs.config import RunConfig
+from tokenfree.train.runs.formats import CONFIG_NAME
 from tokenfree.train.sweep.recipe import SweepRecipe, with_task_defaults
 from tokenfree.train.tasks.base import Split
 from tokenfree.workflows.recipes.kinds import FINETUNING, PRETRAINING

@@ -15,7 +15,7 @@ from tokenfree.core.errors import UserError
 from tokenfree.core.storage import Storage
 from tokenfree.core.stored_files import OPEN, StoredFile, check_finished
 from tokenfree.preprocess.dataset.manifest import Manifest, load_manifest
-from tokenfree.train.runs.config import (
+from tokenfree.train.runs.formats import (
     CONFIG_NAME,
     EVENTS,
     EVENTS_NAME,

@@ -20,7 +20,7 @@ from tokenfree.train.data.mixture import Data, as_data, load_data_manifest, path
 from tokenfree.train.data.shards import ShardReader
 from tokenfree.train.evaluate import evaluate
 from tokenfree.train.inference.predictor import LONGEST, Guess, MaskedText, Predictor, predictor_of
-from tokenfree.train.runs.config import main_baselines
+from tokenfree.train.runs.formats import main_baselines
 from tokenfree.train.runs.run import checkpoint_of
 from tokenfree.workflows.report import figures
 from tokenfree.workflows.report.figures import Curve, inline

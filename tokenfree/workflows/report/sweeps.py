@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from tokenfree.train.intervals import MeanInterval
-from tokenfree.train.runs.config import main_baselines
+from tokenfree.train.runs.formats import main_baselines
 from tokenfree.train.sweep import results
 from tokenfree.train.sweep.history import is_number
 from tokenfree.train.sweep.recipe import LOSS, Metric, objectives, quality

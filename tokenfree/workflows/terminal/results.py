@@ -201,7 +201,7 @@ def score_lines(result: Mapping[str, Any]) -> list[str]:
 
     `result` is the content of a result.json. Scores of single classes are omitted.
     """
-    from tokenfree.train.runs.config import main_baselines
+    from tokenfree.train.runs.formats import main_baselines
 
     lines = []
     for split in ("dev", "test"):
