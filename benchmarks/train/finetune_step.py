@@ -31,12 +31,12 @@ from tokenfree.train.config import FinetuneRecipe
 from tokenfree.train.finetune import finetune
 from tokenfree.train.huggingface.folders import export_run
 from tokenfree.train.loop.finetuning import FinetuneJob, TaskFiles, content_of
-from tokenfree.train.loop.precision import matrix_precision
 from tokenfree.train.loop.step import on_device
 from tokenfree.train.loop.trainer import TrainingLoop
 from tokenfree.train.runs.run import checkpoint_of
 from tokenfree.train.tasks.examples.texts import TextOptions, read_texts
 from tokenfree.train.tasks.heads import encode_units
+from tokenfree.train.torch_state import matrix_precision
 
 SIZES: dict[str, dict[str, Any]] = {
     "small": {"width": 256, "trunk": {"layers": 4, "heads": 4}},

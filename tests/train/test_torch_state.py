@@ -23,8 +23,7 @@ from tokenfree.train.analyses.attention import attention_distances
 from tokenfree.train.analyses.similarity import word_vectors
 from tokenfree.train.analyses.subject import load_model, sample_texts
 from tokenfree.train.config import PretrainRecipe
-from tokenfree.train.loop.precision import matrix_precision
-from tokenfree.train.torch_state import default_settings, random_numbers
+from tokenfree.train.torch_state import default_settings, matrix_precision, random_numbers
 
 MakeRecipe = Callable[..., PretrainRecipe]
 TEXT = "See the [MASK:4] of it."

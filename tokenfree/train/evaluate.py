@@ -29,12 +29,11 @@ from tokenfree.train.config import check
 from tokenfree.train.data.mixture import Data, as_data, load_data_manifest, load_data_vocabulary
 from tokenfree.train.data.validation import Baselines
 from tokenfree.train.intervals import mean_over_windows
-from tokenfree.train.loop.precision import inference_precision
 from tokenfree.train.loop.pretraining import Loop
 from tokenfree.train.loop.step import on_device
 from tokenfree.train.runs.config import read_config
 from tokenfree.train.runs.run import checkpoint_of
-from tokenfree.train.torch_state import default_settings
+from tokenfree.train.torch_state import default_settings, inference_precision
 
 Change = Literal["blank", "other"]
 

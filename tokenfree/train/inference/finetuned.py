@@ -15,14 +15,18 @@ from tokenfree.preprocess.features.vocabulary import Vocabulary
 from tokenfree.train.config import FinetuneRecipe
 from tokenfree.train.loop.finetuning import Evaluated, Evaluator
 from tokenfree.train.loop.model_with_head import ModelWithHead
-from tokenfree.train.loop.precision import inference_precision, matrix_precision
 from tokenfree.train.runs.checkpoints import Checkpoint
 from tokenfree.train.runs.config import read_finetuned
 from tokenfree.train.runs.run import Run, checkpoint_of
 from tokenfree.train.tasks.base import DownstreamTask
 from tokenfree.train.tasks.examples.noise import IN_WORDS, Noise, reads_words
 from tokenfree.train.tasks.inputs import text_inputs
-from tokenfree.train.torch_state import default_settings, random_numbers
+from tokenfree.train.torch_state import (
+    default_settings,
+    inference_precision,
+    matrix_precision,
+    random_numbers,
+)
 
 
 class FinetunedModel:

@@ -7,10 +7,10 @@ import time
 import torch
 
 from tokenfree.train.batches.base import Arrays
-from tokenfree.train.loop.precision import uses_bfloat16
 from tokenfree.train.model.common.kernels import linear
 from tokenfree.train.model.encoder import Encoder
 from tokenfree.train.objectives.base import Head
+from tokenfree.train.torch_state import uses_bfloat16
 
 _PASSES = 3  # a backward pass has two products for each one of the forward pass
 

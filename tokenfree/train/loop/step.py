@@ -27,9 +27,8 @@ from tokenfree.train.loop.averaging import WeightAverage
 from tokenfree.train.loop.meter import Meter
 from tokenfree.train.loop.model_with_head import ModelWithHead, StepSums
 from tokenfree.train.loop.parallel import SingleWorker, sum_over_workers
-from tokenfree.train.loop.precision import keep_freed_memory, matrix_precision
 from tokenfree.train.optimizers.base import whole
-from tokenfree.train.torch_state import random_numbers
+from tokenfree.train.torch_state import keep_freed_memory, matrix_precision, random_numbers
 
 
 def on_device(arrays: Arrays, device: torch.device) -> dict[str, Tensor]:

@@ -39,7 +39,6 @@ from tokenfree.train.loop.parallel import (
     optimizer_tensors,
     recompute,
 )
-from tokenfree.train.loop.precision import matrix_precision
 from tokenfree.train.loop.step import StepNumbers, TrainingStep
 from tokenfree.train.model.encoder import Encoder
 from tokenfree.train.optimizers.base import learning_rate, set_options
@@ -52,6 +51,7 @@ from tokenfree.train.runs.checkpoints import (
     RunProgress,
 )
 from tokenfree.train.runs.run import Run
+from tokenfree.train.torch_state import matrix_precision
 
 
 class Source(ABC):

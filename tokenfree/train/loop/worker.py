@@ -23,7 +23,6 @@ from tokenfree.core.signals import Stop, stop_on_signals
 from tokenfree.core.storage import Storage
 from tokenfree.train.data.loader import batch_of
 from tokenfree.train.loop.parallel import barrier, broadcast, gather
-from tokenfree.train.loop.precision import uses_bfloat16
 from tokenfree.train.loop.step import Incident, NotANumber, Spike, checked_validation
 from tokenfree.train.loop.trainer import Job, TrainingLoop
 from tokenfree.train.runs.checkpoints import CheckpointWriter, RunProgress, checkpoint_name
@@ -31,7 +30,7 @@ from tokenfree.train.runs.formats import INCIDENT
 from tokenfree.train.runs.metrics import Line, OnLine, Recorder
 from tokenfree.train.runs.provenance import machine
 from tokenfree.train.runs.run import Run
-from tokenfree.train.torch_state import default_settings
+from tokenfree.train.torch_state import default_settings, uses_bfloat16
 
 
 class LoopFiles:

@@ -9,7 +9,7 @@ import torch
 from tests.train.conftest import MakeRecipe
 from tests.train.finetune.conftest import task_recipe, write_files
 from tokenfree import evaluate, finetune, load_finetuned, pretrain
-from tokenfree.train.loop import precision as precision_module
+from tokenfree.train import torch_state
 from tokenfree.train.runs.run import Run
 
 
@@ -33,7 +33,7 @@ def test_evaluate_uses_bfloat16_only_where_auto_does(
     for present in (False, True):
         choose(present)
         found |= {(name, present): evaluate(run, corpus)["validation_loss"] for name, run in runs.items()}
-    monkeypatch.setattr(precision_module, "uses_bfloat16", lambda precision, device: False)
+    monkeypatch.setattr(torch_state, "uses_bfloat16", lambda precision, device: False)
     in_float32 = evaluate(runs["bfloat16"], corpus)["validation_loss"]
     assert found["bfloat16", False] == in_float32 != found["bfloat16", True]
     assert found["float32", False] == found["float32", True]
