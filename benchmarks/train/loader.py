@@ -29,7 +29,8 @@ import pyarrow as pa
 import torch
 
 from tokenfree.core.files import hash_file
-from tokenfree.core.settings import Slot, to_mapping
+from tokenfree.core.settings import Slot
+from tokenfree.core.settings_values import to_mapping
 from tokenfree.core.storage import Storage
 from tokenfree.preprocess.config import PreprocessConfig, VocabularyConfig, WindowConfig
 from tokenfree.preprocess.dataset.manifest import (

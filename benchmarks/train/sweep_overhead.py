@@ -23,7 +23,8 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 from ray import tune
 
-from tokenfree.core.settings import build, to_mapping
+from tokenfree.core.settings import build
+from tokenfree.core.settings_values import to_mapping
 from tokenfree.train.ray.cluster import ray_session
 from tokenfree.train.sweep.recipe import SweepRecipe
 from tokenfree.train.sweep.run import prepare, run_sweep

@@ -9,7 +9,8 @@ import pytest
 
 from tokenfree.core import own_code
 from tokenfree.core.errors import UserError
-from tokenfree.core.settings import Slot, build, draft, settings, to_mapping
+from tokenfree.core.settings import Slot, build, draft, settings
+from tokenfree.core.settings_values import code_hashes, to_mapping, warn_of_changes
 
 # Any package: only names in custom modules are chosen here.
 SLOT = Slot("tokenfree.preprocess.text", "none")
@@ -158,9 +159,9 @@ def test_other_mistakes_of_trusted_settings_stay_what_they_are(folder: Path) -> 
 def test_a_changed_file_is_warned_of(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
     add(folder, "mine_12")
     recipe = build(Recipe, {"part": "mine_12.Part"}, source="r")
-    before = own_code.hashes(recipe)
-    own_code.warn_of_changes(recipe, before, "runs/mine")
+    before = code_hashes(recipe)
+    warn_of_changes(recipe, before, "runs/mine")
     assert not caplog.messages
     add(folder, "mine_12", PART + "# changed")
-    own_code.warn_of_changes(recipe, before, "runs/mine")
+    warn_of_changes(recipe, before, "runs/mine")
     assert caplog.messages == ["runs/mine: the code of mine_12.Part has changed since the run began"]

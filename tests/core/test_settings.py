@@ -15,15 +15,14 @@ from tokenfree.core.settings import (
     Slot,
     build,
     draft,
-    fingerprint,
     marked_keys,
     merge,
     nest,
     override,
     settings,
-    to_mapping,
     value_at,
 )
+from tokenfree.core.settings_values import to_mapping
 from tokenfree.preprocess.config import PreprocessConfig, WindowConfig
 
 
@@ -276,11 +275,6 @@ def test_values_are_found_by_their_dotted_key() -> None:
     assert value_at(nested, "trunk.bias", 5) is None
     assert value_at(nested, "trunk.width") is None
     assert value_at(nested, "trunk.layers.name", "none") == "none"
-
-
-def test_the_fingerprint_follows_values_and_not_their_order() -> None:
-    assert fingerprint({"a": 1, "b": 2}) == fingerprint({"b": 2, "a": 1})
-    assert fingerprint(PreprocessConfig(seed=1)) != fingerprint(PreprocessConfig(seed=2))
 
 
 @settings

@@ -16,7 +16,7 @@ import pytest
 
 from tests.pipelines.conftest import quick_config
 from tokenfree.core.errors import UserError
-from tokenfree.core.settings import to_mapping
+from tokenfree.core.settings_values import to_mapping
 from tokenfree.pipelines import local
 from tokenfree.pipelines.preprocess import run_preprocess
 from tokenfree.preprocess.job.job import PreprocessJob

@@ -10,7 +10,8 @@ import pytest
 import torch
 
 from tokenfree.core.files import hash_file
-from tokenfree.core.settings import build, fingerprint, merge, to_mapping
+from tokenfree.core.settings import build, merge
+from tokenfree.core.settings_values import fingerprint, to_mapping
 from tokenfree.core.storage import Storage
 from tokenfree.preprocess.config import PreprocessConfig, VocabularyConfig, WindowConfig
 from tokenfree.preprocess.dataset.manifest import (

@@ -18,7 +18,7 @@ from tests.conftest import REPOSITORY, read_json_lines
 from tokenfree.core.errors import JobError, UserError
 from tokenfree.core.files import lock
 from tokenfree.core.machine import cores
-from tokenfree.core.settings import to_mapping
+from tokenfree.core.settings_values import to_mapping
 from tokenfree.train.config import PretrainRecipe
 from tokenfree.train.pretrain import pretrain
 from tokenfree.train.runs import checkpoints

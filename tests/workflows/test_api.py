@@ -20,7 +20,8 @@ from tests.conftest import REPOSITORY
 from tests.train.conftest import RECIPE, write_corpus
 from tokenfree.core.errors import UserError
 from tokenfree.core.files import AnyPath
-from tokenfree.core.settings import build, to_mapping
+from tokenfree.core.settings import build
+from tokenfree.core.settings_values import to_mapping
 from tokenfree.train.config import PretrainRecipe
 from tokenfree.train.pretrain import pretrain
 from tokenfree.workflows import cli

@@ -5,17 +5,15 @@ imported only inside `trusting`.
 """
 
 import contextlib
-import dataclasses
 import importlib
 import logging
 import os
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextvars import ContextVar
 from typing import Any
 
 from tokenfree.core.errors import UserError
-from tokenfree.core.files import hash_file
 
 logger = logging.getLogger("tokenfree")
 # None: any module may be imported; unset: none.
@@ -58,11 +56,6 @@ def is_trusted() -> bool:
     return _refused.get([]) is None
 
 
-def is_custom(name: Any) -> bool:
-    """Return True if the name of a part is that of a custom class, `MODULE.CLASS`."""
-    return isinstance(name, str) and "." in name
-
-
 def load(name: str) -> Any:
     """Return the attribute `MODULE.CLASS`. Raises UserError if it cannot be imported or is not trusted."""
     module_name, _, attribute = name.rpartition(".")
@@ -80,30 +73,6 @@ def load(name: str) -> Any:
                 "MODULE.CLASS, run the command where the module lies, or fix the module (--debug shows where it failed)"
             ) from error
     return custom_class
-
-
-def hashes(settings: Any) -> dict[str, str]:
-    """Return the SHA-256 of the file of each custom class in nested settings, if it has a file."""
-    digests = {}
-    for value in vars(settings).values():
-        if dataclasses.is_dataclass(value):
-            digests |= hashes(value)
-            name = getattr(value, "name", "")
-            file = getattr(sys.modules.get(type(value).__module__), "__file__", None)
-            # Classes of notebooks have no file.
-            if is_custom(name) and file:
-                digests[name] = hash_file(file)
-    return digests
-
-
-def warn_of_changes(settings: Any, previous_hashes: Mapping[str, str], source: str) -> None:
-    """Warn about custom classes whose file has a different SHA-256 than in `previous_hashes`."""
-    now = hashes(settings)
-    changed = [
-        name for name in previous_hashes if now.get(name, previous_hashes[name]) != previous_hashes[name]
-    ]
-    if changed:
-        logger.warning("%s: the code of %s has changed since the run began", source, ", ".join(changed))
 
 
 @contextlib.contextmanager

@@ -7,9 +7,7 @@ A field annotated with a `Slot` takes the config of any file in a package, or a 
 import contextlib
 import dataclasses
 import functools
-import hashlib
 import importlib
-import json
 import os
 import pkgutil
 from collections.abc import Iterable, Iterator, Mapping
@@ -31,6 +29,7 @@ from tokenfree.core import own_code
 from tokenfree.core.errors import SettingsError, UserError, first_line
 from tokenfree.core.files import expand_home
 from tokenfree.core.settings_errors import Path, nearest_hint, refusals
+from tokenfree.core.settings_values import is_custom
 from tokenfree.core.yaml_text import parse_yaml
 
 _MAX_CHARACTERS = 80  # of a wrong value in a message
@@ -111,7 +110,7 @@ class Slot:
 
         Raises ValueError if there is none, UserError if it does not fit.
         """
-        if own_code.is_custom(name):
+        if is_custom(name):
             part = own_code.load(name)
         elif name in self.names():
             part = self._module(name).Config
@@ -200,18 +199,6 @@ def draft(cls: type[T], mapping: Mapping[str, Any]) -> Draft[T]:
     except ValidationError as error:
         problems = refusals(error.errors(), mapping, keys_at=functools.partial(_keys_at, cls, mapping))
         return Draft(None, tuple(problems))
-
-
-def to_mapping(config: Any) -> dict[str, Any]:
-    """Return the nested mapping of plain values from which `build` makes an equal config."""
-    return json.loads(json.dumps(dataclasses.asdict(config)))
-
-
-def fingerprint(value: Any) -> str:
-    """Return 32 hex digits that change with any value of a config (or JSON-able mapping), but not with key order."""
-    mapping = dataclasses.asdict(value) if dataclasses.is_dataclass(value) else value  # pyright: ignore[reportArgumentType]
-    encoded = json.dumps(mapping, sort_keys=True, ensure_ascii=False).encode()
-    return hashlib.blake2b(encoded, digest_size=16).hexdigest()
 
 
 def merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
@@ -341,12 +328,3 @@ def _keys_at(cls: Any, mapping: Any, path: Path) -> list[str]:
             else slot.config_class(mapping.get("name", slot.default))
         )
     return [field.name for field in dataclasses.fields(cls)] if dataclasses.is_dataclass(cls) else []
-
-
-def flatten(mapping: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield the values of a nested mapping with their dotted keys."""
-    for key, value in mapping.items():
-        if isinstance(value, Mapping):
-            yield from flatten(value, f"{prefix}{key}.")
-        else:
-            yield prefix + key, value

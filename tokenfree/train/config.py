@@ -14,7 +14,8 @@ from pydantic import Field
 from tokenfree.core.errors import UserError
 from tokenfree.core.machine import GIB, machine_memory
 from tokenfree.core.ray_access import named_cluster
-from tokenfree.core.settings import OPERATIONAL, Positive, Slot, flatten, part, settings, to_mapping
+from tokenfree.core.settings import OPERATIONAL, Positive, Slot, part, settings
+from tokenfree.core.settings_values import flatten, to_mapping
 from tokenfree.preprocess.dataset.manifest import Manifest
 from tokenfree.preprocess.features.vocabulary import Vocabulary
 from tokenfree.preprocess.text.specials import NUM_SUBWORD_SPECIALS

@@ -12,7 +12,8 @@ from typing import Any
 from tokenfree.core import own_code
 from tokenfree.core.errors import SettingsError, UserError
 from tokenfree.core.files import AnyPath, absolute_path, expand_home
-from tokenfree.core.settings import build, merge, to_mapping
+from tokenfree.core.settings import build, merge
+from tokenfree.core.settings_values import code_hashes, to_mapping
 from tokenfree.core.storage import Storage
 from tokenfree.preprocess.dataset.manifest import MODEL, load_vocabulary
 from tokenfree.preprocess.features.vocabulary import Vocabulary
@@ -104,7 +105,7 @@ def finetune(
         used.paths.get("train", ""),
         used.content,
         None if start is None else start.record,
-        own_code.hashes(prepared.recipe),
+        code_hashes(prepared.recipe),
         files={str(split): path for split, path in used.paths.items()},
     )
     keep = functools.partial(_keep_vocabulary, used.vocabulary)

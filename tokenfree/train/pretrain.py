@@ -6,9 +6,9 @@ import dataclasses
 import functools
 from collections.abc import Mapping, Sequence
 
-from tokenfree.core import own_code
 from tokenfree.core.errors import SettingsError
 from tokenfree.core.files import AnyPath
+from tokenfree.core.settings_values import code_hashes
 from tokenfree.train.config import PretrainRecipe, check, with_rows_for
 from tokenfree.train.data.mixture import Data, absolute, as_data, load_data_manifest, load_data_vocabulary
 from tokenfree.train.jobs.init_from import GivenStart
@@ -92,7 +92,7 @@ def pretrain(
     first = None if start is None else start.record
 
     make_job = functools.partial(TrainJob, data=data, run=target.name, has_first_checkpoint=start is not None)
-    config = RunConfig(recipe, data, manifest.fingerprint, first, own_code.hashes(recipe))
+    config = RunConfig(recipe, data, manifest.fingerprint, first, code_hashes(recipe))
     result, was_complete = run_to_end(
         target, config, make_job, start=start, extension=extension, workers=workers, progress=progress
     )

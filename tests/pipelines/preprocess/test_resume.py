@@ -16,7 +16,7 @@ import pytest
 
 import tokenfree
 from tokenfree.core.errors import JobError, TakenOverError
-from tokenfree.core.settings import to_mapping
+from tokenfree.core.settings_values import to_mapping
 from tokenfree.pipelines import local
 from tokenfree.pipelines.preprocess import run_preprocess
 from tokenfree.preprocess.config import PreprocessConfig

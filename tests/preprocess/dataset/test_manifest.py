@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tokenfree.core.errors import JobError, UserError
-from tokenfree.core.settings import to_mapping
+from tokenfree.core.settings_values import to_mapping
 from tokenfree.core.storage import Storage
 from tokenfree.preprocess.config import PreprocessConfig
 from tokenfree.preprocess.dataset.manifest import (

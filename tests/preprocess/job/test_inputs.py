@@ -1,4 +1,5 @@
-from tokenfree.core.settings import DECIDES_RUNS, OPERATIONAL, marked_keys, to_mapping
+from tokenfree.core.settings import DECIDES_RUNS, OPERATIONAL, marked_keys
+from tokenfree.core.settings_values import to_mapping
 from tokenfree.preprocess.config import INPUT, PreprocessConfig
 from tokenfree.preprocess.job.inputs import identity, reading_identity
 

@@ -16,7 +16,8 @@ from tests.train.conftest import MakeRecipe
 from tests.train.finetune.conftest import MakeTask, splits
 from tokenfree import load_finetuned
 from tokenfree.core.errors import JobError, UserError
-from tokenfree.core.settings import build, merge, to_mapping
+from tokenfree.core.settings import build, merge
+from tokenfree.core.settings_values import to_mapping
 from tokenfree.train.config import FinetuneRecipe
 from tokenfree.train.finetune import finetune, prepare
 from tokenfree.train.loop.finetuning import TaskFiles, only_label

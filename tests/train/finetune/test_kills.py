@@ -12,7 +12,7 @@ import pytest
 
 from tests.conftest import REPOSITORY
 from tests.train.finetune.conftest import MakeTask, splits
-from tokenfree.core.settings import fingerprint
+from tokenfree.core.settings_values import fingerprint
 from tokenfree.train.config import FinetuneRecipe
 from tokenfree.train.finetune import finetune
 

@@ -9,7 +9,8 @@ import torch
 
 from tests.train.finetune.conftest import MakeTask
 from tokenfree.core.errors import UserError
-from tokenfree.core.settings import build, merge, to_mapping
+from tokenfree.core.settings import build, merge
+from tokenfree.core.settings_values import to_mapping
 from tokenfree.train.config import FinetuneRecipe
 from tokenfree.train.finetune import finetune
 from tokenfree.train.inference.finetuned import load_finetuned

@@ -14,7 +14,7 @@ import torch
 from tests.conftest import REPOSITORY
 from tests.train.two_processes import TRAINING, in_two_processes
 from tokenfree.core.errors import JobError, UserError
-from tokenfree.core.settings import to_mapping
+from tokenfree.core.settings_values import to_mapping
 from tokenfree.train.config import PretrainRecipe
 from tokenfree.train.loop.pretraining import Loop
 from tokenfree.train.loop.step import NotANumber

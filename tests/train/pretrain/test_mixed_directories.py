@@ -15,7 +15,7 @@ from tests.train.ray.test_driver import KillsAWorker
 from tests.train.test_pretrain import history, wait_for_step
 from tokenfree import load_encoder
 from tokenfree.core.errors import UserError
-from tokenfree.core.settings import to_mapping
+from tokenfree.core.settings_values import to_mapping
 from tokenfree.train.data.mixture import Mixture
 from tokenfree.train.evaluate import evaluate
 from tokenfree.train.inference.predictor import load_predictor

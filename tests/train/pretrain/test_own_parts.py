@@ -18,7 +18,8 @@ from tokenfree import Recipe, load_encoder, load_predictor, sweep
 from tokenfree.core import own_code
 from tokenfree.core.errors import UserError
 from tokenfree.core.own_code import UntrustedCode
-from tokenfree.core.settings import build, merge, to_mapping
+from tokenfree.core.settings import build, merge
+from tokenfree.core.settings_values import to_mapping
 from tokenfree.train.config import FinetuneRecipe, PretrainRecipe
 from tokenfree.train.evaluate import evaluate
 from tokenfree.train.huggingface.folders import export_run

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests.conftest import REPOSITORY, read_json_lines
-from tokenfree.core.settings import to_mapping
+from tokenfree.core.settings_values import to_mapping
 from tokenfree.train.config import PretrainRecipe
 
 CLOCK = ("seconds", "data_wait", "utilisation")

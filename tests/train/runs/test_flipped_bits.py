@@ -12,7 +12,8 @@ import tokenfree
 from tests.train.conftest import RECIPE
 from tests.train.runs.test_hashes import STATE
 from tokenfree.core.errors import JobError
-from tokenfree.core.settings import build, merge, to_mapping
+from tokenfree.core.settings import build, merge
+from tokenfree.core.settings_values import to_mapping
 from tokenfree.train.config import FinetuneRecipe, PretrainRecipe
 from tokenfree.train.finetune import finetune
 from tokenfree.train.huggingface.folders import import_folder

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from tests.train.finetune.conftest import MakeTask, task_recipe, write_files
-from tokenfree.core.settings import build, to_mapping
+from tokenfree.core.settings import build
+from tokenfree.core.settings_values import to_mapping
 from tokenfree.train.sweep import run
 from tokenfree.train.sweep.history import History, TrialState
 from tokenfree.train.sweep.recipe import SweepRecipe, with_task_defaults

@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 
 from tokenfree.core.errors import SettingsError, UserError
-from tokenfree.core.settings import OPERATIONAL, build, marked_keys, to_mapping
+from tokenfree.core.settings import OPERATIONAL, build, marked_keys
+from tokenfree.core.settings_values import to_mapping
 from tokenfree.train.config import PretrainRecipe
 from tokenfree.train.sweep.recipe import SweepRecipe, check_space, space_problems
 

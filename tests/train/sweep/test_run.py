@@ -20,7 +20,8 @@ from ray.exceptions import OutOfMemoryError
 
 from tests.conftest import REPOSITORY
 from tokenfree.core.errors import JobError, UserError
-from tokenfree.core.settings import build, to_mapping
+from tokenfree.core.settings import build
+from tokenfree.core.settings_values import to_mapping
 from tokenfree.train.config import PretrainRecipe
 from tokenfree.train.ray.cluster import ray_session
 from tokenfree.train.runs.formats import SWEEP_FORMAT

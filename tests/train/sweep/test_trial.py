@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from tokenfree.core.errors import JobError, UserError
-from tokenfree.core.settings import to_mapping
+from tokenfree.core.settings_values import to_mapping
 from tokenfree.train.config import PretrainRecipe
 from tokenfree.train.data.shards import ShardReader
 from tokenfree.train.loop.pretraining import Loop

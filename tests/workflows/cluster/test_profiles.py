@@ -35,7 +35,9 @@ def test_rays_own_checks_pass(name: str, filled: Filled) -> None:
 
 @pytest.mark.parametrize("name", profiles.names())
 def test_a_template_is_not_started(name: str) -> None:
-    with pytest.raises(SettingsError, match=rf"copy it: tokenfree cluster profiles {name} > {name}.yaml") as told:
+    with pytest.raises(
+        SettingsError, match=rf"copy it: tokenfree cluster profiles {name} > {name}.yaml"
+    ) as told:
         profiles.read(name)
     places = set(profiles._PLACE.findall(yaml.safe_dump(yaml.safe_load(profiles.find(name).read_text()))))
     assert places

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from tokenfree.core.errors import JobError
-from tokenfree.core.settings import build, fingerprint
+from tokenfree.core.settings import build
+from tokenfree.core.settings_values import fingerprint
 from tokenfree.core.storage import Storage
 from tokenfree.core.stored_files import checked, hash_of, hashes_of, read_sealed
 from tokenfree.preprocess.config import PreprocessConfig

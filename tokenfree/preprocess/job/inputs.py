@@ -13,17 +13,8 @@ from typing import Any
 from tokenfree.core.errors import UserError
 from tokenfree.core.files import TEMPORARY
 from tokenfree.core.locks import LOCK
-from tokenfree.core.settings import (
-    DECIDES_RUNS,
-    OPERATIONAL,
-    build,
-    flatten,
-    marked_keys,
-    merge,
-    nest,
-    to_mapping,
-    value_at,
-)
+from tokenfree.core.settings import DECIDES_RUNS, OPERATIONAL, build, marked_keys, merge, nest, value_at
+from tokenfree.core.settings_values import flatten, to_mapping
 from tokenfree.core.storage import Storage, check_is_stored
 from tokenfree.preprocess.config import INPUT, PreprocessConfig
 from tokenfree.preprocess.dataset.manifest import (

@@ -8,7 +8,7 @@ from typing import Any
 from tokenfree.core.errors import UserError
 from tokenfree.core.files import TEMPORARY
 from tokenfree.core.locks import LOCK, claimed
-from tokenfree.core.settings import fingerprint
+from tokenfree.core.settings_values import fingerprint
 from tokenfree.core.storage import Storage
 from tokenfree.preprocess.config import PreprocessConfig
 from tokenfree.preprocess.dataset.manifest import NEAR_DUPLICATE_PAIRS, SUCCESS, mark_success

@@ -13,7 +13,7 @@ from itertools import islice
 from typing import Any
 
 from tokenfree.core.errors import JobError
-from tokenfree.core.settings import fingerprint
+from tokenfree.core.settings_values import fingerprint
 from tokenfree.core.storage import Storage
 from tokenfree.core.stored_files import read_sealed, write_sealed
 from tokenfree.preprocess.documents.extract import FailedPage, PageCounters, extract

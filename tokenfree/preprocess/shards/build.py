@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from tokenfree.core.errors import JobError
-from tokenfree.core.settings import fingerprint
+from tokenfree.core.settings_values import fingerprint
 from tokenfree.core.storage import Storage
 from tokenfree.core.stored_files import sealed_record, write_sealed
 from tokenfree.preprocess.config import PreprocessConfig

@@ -16,7 +16,7 @@ from torch import Tensor
 from tokenfree.core.errors import UserError
 from tokenfree.core.files import TEMPORARY, AnyPath, expand_home, write_atomically
 from tokenfree.core.locks import exclusive
-from tokenfree.core.settings import fingerprint, to_mapping
+from tokenfree.core.settings_values import fingerprint, to_mapping
 from tokenfree.core.storage import Storage
 from tokenfree.core.stored_files import hashes_of, record_hashes
 from tokenfree.preprocess.dataset.manifest import load_vocabulary

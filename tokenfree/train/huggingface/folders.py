@@ -13,10 +13,10 @@ import safetensors.torch
 import torch
 from torch import Tensor
 
-from tokenfree.core import own_code
 from tokenfree.core.errors import SettingsError, UserError
 from tokenfree.core.files import AnyPath, expand_home, write_atomically
-from tokenfree.core.settings import build, fingerprint, merge, to_mapping
+from tokenfree.core.settings import build, merge
+from tokenfree.core.settings_values import code_hashes, fingerprint, to_mapping
 from tokenfree.core.stored_files import check_finished, recorded_hashes
 from tokenfree.train.config import PretrainRecipe
 from tokenfree.train.huggingface.exported_folder import (
@@ -125,9 +125,7 @@ def import_folder(
         raise SettingsError(f"import of {folder}", problems)
     encoder = converted(imported.encoder, recipe.model)
     place = Run(Path(expand_home(run)).absolute())
-    config = RunConfig(
-        recipe, f"imported from {folder.absolute()}", manifest="", code=own_code.hashes(recipe)
-    )
+    config = RunConfig(recipe, f"imported from {folder.absolute()}", manifest="", code=code_hashes(recipe))
     tensors = {f"encoder.{name}": tensor for name, tensor in model_tensors(encoder).items()}
     state = CheckpointState(
         step=0,

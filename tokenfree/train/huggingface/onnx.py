@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from tokenfree.core.errors import UserError
 from tokenfree.core.files import AnyPath, write_atomically
 from tokenfree.core.machine import install_command
-from tokenfree.core.settings import to_mapping
+from tokenfree.core.settings_values import to_mapping
 from tokenfree.preprocess.text import specials
 from tokenfree.train.huggingface.exported_folder import (
     CARD,

@@ -8,7 +8,8 @@ import torch
 from torch import Tensor
 
 from tokenfree.core.errors import UserError
-from tokenfree.core.settings import to_mapping, value_at
+from tokenfree.core.settings import value_at
+from tokenfree.core.settings_values import to_mapping
 from tokenfree.train.model.common.basic import LAYER_NORM_EPSILON, Activation
 from tokenfree.train.model.encoder import Encoder, ModelConfig
 

@@ -21,7 +21,7 @@ from tokenfree.core.errors import UserError, first_line
 from tokenfree.core.files import TEMPORARY, AnyPath
 from tokenfree.core.locks import HeldStorage, claimed
 from tokenfree.core.own_code import working_directory_first
-from tokenfree.core.settings import to_mapping
+from tokenfree.core.settings_values import to_mapping
 from tokenfree.core.storage import Storage
 from tokenfree.preprocess.text.sentences import cut, sentence_starts
 from tokenfree.train.batches.words import NOWHERE, NUM_FRAME, text_words

@@ -9,7 +9,7 @@ from typing import Generic
 
 from tokenfree.core.errors import UserError
 from tokenfree.core.files import AnyPath, absolute_path, expand_home
-from tokenfree.core.settings import fingerprint
+from tokenfree.core.settings_values import fingerprint
 from tokenfree.train.config import R
 from tokenfree.train.jobs.weights import GivenWeights, WeightMatch, match_weights, read_weights
 from tokenfree.train.loop.trainer import TrainingLoop

@@ -20,7 +20,7 @@ from tqdm import tqdm
 from tokenfree.core.errors import UserError
 from tokenfree.core.machine import cores
 from tokenfree.core.ray_access import named_cluster
-from tokenfree.core.settings import to_mapping
+from tokenfree.core.settings_values import to_mapping
 from tokenfree.core.stored_files import check_finished, recorded_hashes
 from tokenfree.train.config import LoopConfig, PretrainRecipe, R
 from tokenfree.train.jobs.init_from import GivenStart

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from tokenfree.core.errors import JobError, UserError, first_line
 from tokenfree.core.files import AnyPath, absolute_path, expand_home
-from tokenfree.core.settings import flatten, to_mapping
+from tokenfree.core.settings_values import flatten, to_mapping
 from tokenfree.core.storage import Storage
 from tokenfree.core.stored_files import HASHES, check_finished
 from tokenfree.preprocess.features.vocabulary import Vocabulary

@@ -18,7 +18,7 @@ from typing import Any, Generic
 import torch
 from torch import Tensor
 
-from tokenfree.core.settings import fingerprint
+from tokenfree.core.settings_values import fingerprint
 from tokenfree.core.signals import Stop
 from tokenfree.preprocess.features.vocabulary import Vocabulary
 from tokenfree.train.config import R

@@ -13,7 +13,8 @@ import yaml
 from tokenfree.core import own_code
 from tokenfree.core.errors import UserError
 from tokenfree.core.files import AnyPath, is_half_written, write_atomically
-from tokenfree.core.settings import OPERATIONAL, build, flatten, marked_keys, to_mapping
+from tokenfree.core.settings import OPERATIONAL, build, marked_keys
+from tokenfree.core.settings_values import flatten, to_mapping, warn_of_changes
 from tokenfree.core.storage import Storage
 from tokenfree.core.stored_files import check_finished, rewriting
 from tokenfree.train.config import FinetuneRecipe, PretrainRecipe, R
@@ -36,7 +37,7 @@ class RunConfig(Generic[R]):
     data: Data  # data directory or directories, or the training file; for an imported run, its source
     manifest: str  # fingerprint of the data; "" for an imported run
     init_from: InitFrom | None = None  # None: it started from fresh weights
-    # Hashes at its start, see `own_code.hashes`.
+    # Hashes at its start, see `code_hashes`.
     code: Mapping[str, str] = dataclasses.field(default_factory=dict)
     # See train/runs/provenance.py; not compared when a run resumes.
     attempts: tuple[Mapping[str, Any], ...] = ()
@@ -122,7 +123,7 @@ def _config_of(cls: type[R], run: AnyPath, trust_code: bool, name: str | None = 
         raise UserError(f"{run} is a run of {is_one}, where one of {expected} is needed; give another")
     with own_code.trusting(trust_code, str(run)):
         built = build(cls, mapping["recipe"], source=f"{run}/{CONFIG_NAME}")
-    own_code.warn_of_changes(built, mapping.get("code", {}), name or str(run))
+    warn_of_changes(built, mapping.get("code", {}), name or str(run))
     return RunConfig(
         built,
         as_data(mapping["data"]),

@@ -21,7 +21,7 @@ from typing import Any
 
 from tokenfree.core.errors import UserError, first_line
 from tokenfree.core.machine import install_command, within
-from tokenfree.core.settings import flatten
+from tokenfree.core.settings_values import flatten
 from tokenfree.train.runs.metrics import Line, OnLine
 from tokenfree.train.runs.run import Run
 

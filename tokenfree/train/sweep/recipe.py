@@ -21,10 +21,10 @@ from tokenfree.core.settings import (
     nest,
     part,
     settings,
-    to_mapping,
     value_at,
 )
 from tokenfree.core.settings_errors import nearest_hint
+from tokenfree.core.settings_values import is_custom, to_mapping
 from tokenfree.train.config import FinetuneRecipe, PretrainRecipe, Recipe
 
 DEFAULT_TRIALS = 8
@@ -509,9 +509,7 @@ def _problems_of_hyperparameter(sweep: SweepRecipe, key: str) -> Iterator[str]:
 
 
 def _may_name_code(value: Any) -> bool:
-    return (
-        any(map(_may_name_code, value.values())) if isinstance(value, Mapping) else own_code.is_custom(value)
-    )
+    return any(map(_may_name_code, value.values())) if isinstance(value, Mapping) else is_custom(value)
 
 
 def with_task_defaults(mapping: Mapping[str, Any]) -> dict[str, Any]:

@@ -27,7 +27,8 @@ from tqdm import tqdm
 from tokenfree.core import own_code
 from tokenfree.core.errors import JobError, UserError
 from tokenfree.core.files import AnyPath, absolute_path, expand_home, is_half_written, lock, write_atomically
-from tokenfree.core.settings import OPERATIONAL, build, fingerprint, marked_keys, merge, to_mapping
+from tokenfree.core.settings import OPERATIONAL, build, marked_keys, merge
+from tokenfree.core.settings_values import fingerprint, to_mapping
 from tokenfree.core.storage import Storage
 from tokenfree.core.stored_files import HASHES, check_finished
 from tokenfree.preprocess.dataset.manifest import MODEL

@@ -20,7 +20,7 @@ import numpy as np
 import torch
 
 from tokenfree.core.errors import UserError
-from tokenfree.core.settings import fingerprint
+from tokenfree.core.settings_values import fingerprint
 from tokenfree.core.stored_files import cut_torn_line
 from tokenfree.train.batches import counter_random as random
 from tokenfree.train.sweep import recipe as spaces

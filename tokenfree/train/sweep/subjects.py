@@ -12,7 +12,8 @@ from typing import Any
 
 from tokenfree.core.errors import JobError, UserError
 from tokenfree.core.files import AnyPath, absolute_path
-from tokenfree.core.settings import build, fingerprint, merge, to_mapping, value_at
+from tokenfree.core.settings import build, merge, value_at
+from tokenfree.core.settings_values import fingerprint, to_mapping
 from tokenfree.preprocess.dataset.manifest import Manifest
 from tokenfree.preprocess.features.vocabulary import Vocabulary
 from tokenfree.train.config import FinetuneRecipe, PretrainRecipe, check, check_finetuning

@@ -24,7 +24,7 @@ from ray.tune.search import Searcher
 from tokenfree.core import own_code
 from tokenfree.core.child import Link
 from tokenfree.core.errors import JobError, UserError
-from tokenfree.core.settings import to_mapping
+from tokenfree.core.settings_values import to_mapping
 from tokenfree.train.ray.cluster import (
     TUNE_LOGGERS,
     RayLost,

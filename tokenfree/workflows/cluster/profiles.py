@@ -11,8 +11,8 @@ from typing import Any
 import yaml
 
 from tokenfree.core.errors import SettingsError, UserError
-from tokenfree.core.settings import flatten
 from tokenfree.core.settings_errors import nearest_hint
+from tokenfree.core.settings_values import flatten
 from tokenfree.core.yaml_text import parse_yaml
 
 _PLACE = re.compile(r"<[a-z]+(?:-[a-z]+)*>")  # placeholders for the user's values

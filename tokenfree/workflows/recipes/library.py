@@ -18,10 +18,10 @@ from typing import Any, TypeVar
 
 import yaml
 
-from tokenfree.core import own_code
 from tokenfree.core.errors import UserError
 from tokenfree.core.files import AnyPath, expand_home
 from tokenfree.core.settings import build, merge, nest, override
+from tokenfree.core.settings_values import code_hashes
 from tokenfree.core.stored_files import check_finished
 from tokenfree.core.yaml_text import parse_yaml
 from tokenfree.workflows.recipes.keys import BASE
@@ -216,4 +216,4 @@ def load(
 
 def trust_of(recipe: Any) -> list[str]:
     """Return the option that commands need to read a run of `recipe`, if it names code outside tokenfree."""
-    return ["--trust-code"] if own_code.hashes(recipe) else []
+    return ["--trust-code"] if code_hashes(recipe) else []

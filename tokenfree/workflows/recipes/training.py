@@ -6,7 +6,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from tokenfree.core.errors import UserError
-from tokenfree.core.settings import build, override, to_mapping, value_at
+from tokenfree.core.settings import build, override, value_at
+from tokenfree.core.settings_values import to_mapping
 from tokenfree.core.storage import Storage
 from tokenfree.train.config import R
 from tokenfree.train.data.mixture import Data, data_arguments, parse

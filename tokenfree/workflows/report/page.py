@@ -10,7 +10,7 @@ import matplotlib.style
 from tokenfree.core.errors import UserError
 from tokenfree.core.files import TEMPORARY, write_atomically
 from tokenfree.core.locks import exclusive
-from tokenfree.core.settings import flatten
+from tokenfree.core.settings_values import flatten
 from tokenfree.core.storage import Storage
 from tokenfree.core.stored_files import check_finished, rewriting
 from tokenfree.train.data.mixture import Data

@@ -10,7 +10,7 @@ from typing import Any
 
 from markupsafe import Markup
 
-from tokenfree.core.settings import flatten
+from tokenfree.core.settings_values import flatten
 from tokenfree.workflows.terminal.results import clock
 
 _NUMBER = re.compile(r"[-+]?[\d.,]+( ?[kMGTP%]|%)?( ± [\d.,]+)?|nan|–|")

@@ -13,7 +13,8 @@ from sklearn.metrics import precision_recall_fscore_support
 from tokenfree.core import own_code
 from tokenfree.core.errors import JobError, UserError
 from tokenfree.core.own_code import UntrustedCode
-from tokenfree.core.settings import build, flatten
+from tokenfree.core.settings import build
+from tokenfree.core.settings_values import flatten
 from tokenfree.preprocess.text.words import word_spans
 from tokenfree.train.config import PretrainRecipe
 from tokenfree.train.data.mixture import Data, as_data, load_data_manifest, paths_of

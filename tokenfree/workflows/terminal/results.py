@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from tokenfree.core.machine import install_command
-from tokenfree.core.settings import to_mapping
+from tokenfree.core.settings_values import to_mapping
 from tokenfree.workflows.terminal.output import Verbosity
 
 if TYPE_CHECKING:

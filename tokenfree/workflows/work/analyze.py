@@ -15,7 +15,7 @@ from rich.table import Table
 
 from tokenfree.core.errors import UserError
 from tokenfree.core.files import write_atomically
-from tokenfree.core.settings import flatten
+from tokenfree.core.settings_values import flatten
 from tokenfree.train.analyses.attention import attention_distances, attention_ranks
 from tokenfree.train.analyses.collisions import collisions
 from tokenfree.train.analyses.noise import STRENGTHS, noise_scores

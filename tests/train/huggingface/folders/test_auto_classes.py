@@ -14,7 +14,8 @@ from tests.train.finetune.conftest import MODELS, write_files
 from tests.train.huggingface.exported_folder.test_finetuned import logits_of
 from tests.train.huggingface.onnx.test_finetuned_graph import finetuned
 from tokenfree import load_encoder, load_finetuned, load_predictor
-from tokenfree.core.settings import build, merge, to_mapping
+from tokenfree.core.settings import build, merge
+from tokenfree.core.settings_values import to_mapping
 from tokenfree.train.config import PretrainRecipe
 from tokenfree.train.huggingface.folders import export_run
 from tokenfree.train.pretrain import pretrain

@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 import torch
 
-from tokenfree.core.settings import build, fingerprint
+from tokenfree.core.settings import build
+from tokenfree.core.settings_values import fingerprint
 from tokenfree.train.config import PretrainRecipe
 from tokenfree.train.huggingface.onnx import EncoderGraph, examples
 from tokenfree.train.model.encoder import ModelConfig

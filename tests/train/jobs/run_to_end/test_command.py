@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tokenfree.core.settings import to_mapping
+from tokenfree.core.settings_values import to_mapping
 from tokenfree.train.config import PretrainRecipe
 from tokenfree.train.data.mixture import load_data_vocabulary
 from tokenfree.train.runs.config import read_config

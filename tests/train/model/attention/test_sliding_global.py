@@ -10,7 +10,8 @@ from torch import Tensor
 
 from tests.train.model.attention.function_bias import FunctionBias
 from tokenfree.core.errors import UserError
-from tokenfree.core.settings import Slot, build, to_mapping
+from tokenfree.core.settings import Slot, build
+from tokenfree.core.settings_values import to_mapping
 from tokenfree.train.model.attention.full import FullAttention
 from tokenfree.train.model.attention.sliding_global import Config, SlidingGlobalAttention
 from tokenfree.train.model.common.attention import Heads

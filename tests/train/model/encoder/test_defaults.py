@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from tokenfree.core.settings import Slot, to_mapping
+from tokenfree.core.settings import Slot
+from tokenfree.core.settings_values import to_mapping
 from tokenfree.train.model.encoder import ModelConfig
 
 INPUT: dict[str, Any] = {"positions": "learned", "max_characters": 16384, "segments": 16}

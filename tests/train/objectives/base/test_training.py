@@ -10,7 +10,8 @@ import pytest
 
 from tests.train.two_processes import TRAINING, in_two_processes
 from tokenfree.core.errors import UserError
-from tokenfree.core.settings import build, merge, to_mapping
+from tokenfree.core.settings import build, merge
+from tokenfree.core.settings_values import to_mapping
 from tokenfree.preprocess.dataset.manifest import load_manifest, load_vocabulary
 from tokenfree.train.config import PretrainRecipe, check
 from tokenfree.train.loop.pretraining import Loop

@@ -10,7 +10,8 @@ import pytest
 
 from tests.train.ray_parts import parts_named
 from tokenfree.core.errors import JobError
-from tokenfree.core.settings import build, to_mapping
+from tokenfree.core.settings import build
+from tokenfree.core.settings_values import to_mapping
 from tokenfree.train.config import PretrainRecipe
 from tokenfree.train.sweep.recipe import SweepRecipe
 from tokenfree.train.sweep.run import SweepResult, run_sweep

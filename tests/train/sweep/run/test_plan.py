@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from tokenfree.core.errors import UserError
-from tokenfree.core.settings import build, to_mapping
+from tokenfree.core.settings import build
+from tokenfree.core.settings_values import to_mapping
 from tokenfree.train.config import PretrainRecipe
 from tokenfree.train.sweep.recipe import SweepRecipe
 from tokenfree.train.sweep.run import prepare

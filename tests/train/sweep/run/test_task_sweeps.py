@@ -12,7 +12,8 @@ import yaml
 from tests.train.finetune.conftest import MakeTask, splits, task_recipe
 from tests.train.sweep.conftest import MakeTaskSweep
 from tokenfree.core.errors import JobError, UserError
-from tokenfree.core.settings import build, merge, to_mapping, value_at
+from tokenfree.core.settings import build, merge, value_at
+from tokenfree.core.settings_values import to_mapping
 from tokenfree.train.config import FinetuneRecipe, PretrainRecipe
 from tokenfree.train.finetune import finetune
 from tokenfree.train.loop import finetuning

@@ -9,7 +9,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from tokenfree.core.settings import build, to_mapping
+from tokenfree.core.settings import build
+from tokenfree.core.settings_values import to_mapping
 from tokenfree.train.model.common.basic import Dimensions
 from tokenfree.train.model.common.slots import TrunkConfig
 from tokenfree.train.model.encoder import ModelConfig, Trunk

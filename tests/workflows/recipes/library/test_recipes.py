@@ -8,7 +8,8 @@ import pytest
 import yaml
 
 from tokenfree.core.errors import UserError
-from tokenfree.core.settings import build, fingerprint
+from tokenfree.core.settings import build
+from tokenfree.core.settings_values import fingerprint
 from tokenfree.preprocess.config import PreprocessConfig
 from tokenfree.train.config import FinetuneRecipe, PretrainRecipe, check_finetuning
 from tokenfree.train.model.costs import costs
