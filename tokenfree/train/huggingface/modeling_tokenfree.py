@@ -39,7 +39,7 @@ from tokenfree.train.batches.padding import Padding
 from tokenfree.train.batches.words import NOWHERE
 from tokenfree.train.config import PretrainRecipe
 from tokenfree.train.huggingface.exported_folder import SAFETENSORS, from_port
-from tokenfree.train.model.common.initialisation import initialise
+from tokenfree.train.model.common.basic import initialise
 from tokenfree.train.model.encoder import ModelConfig, mean_of_text
 from tokenfree.train.objectives.canine_c import CanineC
 from tokenfree.train.tasks.heads import PlaceHead, TextHead, encode_all, upsampled

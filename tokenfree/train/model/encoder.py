@@ -19,16 +19,17 @@ from tokenfree.train.model.common.basic import (
     Cost,
     Dimensions,
     Downsampled,
+    Initialisation,
     TableRows,
     any_of_units,
     count_parameters,
+    initialise,
     is_exporting,
     look_up,
     takes,
     unit_segments,
 )
 from tokenfree.train.model.common.biases import shared, sums
-from tokenfree.train.model.common.initialisation import Initialisation, initialise
 from tokenfree.train.model.common.slots import NEIGHBOURS, TrunkConfig
 
 _SLOTS = "tokenfree.train.model.common.slots"

@@ -24,8 +24,7 @@ from tokenfree.train.batches.characters import (
 )
 from tokenfree.train.batches.next_sentence import PairCollator
 from tokenfree.train.model.attention.causal import CausalCore
-from tokenfree.train.model.common.basic import Dimensions, layer_norm
-from tokenfree.train.model.common.initialisation import initialise
+from tokenfree.train.model.common.basic import Dimensions, initialise, layer_norm
 from tokenfree.train.model.common.kernels import Dense
 from tokenfree.train.model.encoder import ModelConfig
 from tokenfree.train.model.layers.bert import BertLayer

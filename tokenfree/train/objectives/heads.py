@@ -16,8 +16,7 @@ from torch.nn import functional
 from tokenfree.core.settings import settings
 from tokenfree.train.batches.base import MASKED
 from tokenfree.train.batches.subwords import SPACE, predictable
-from tokenfree.train.model.common.basic import layer_norm
-from tokenfree.train.model.common.initialisation import initialise
+from tokenfree.train.model.common.basic import initialise, layer_norm
 from tokenfree.train.model.common.kernels import Dense, draws_here, linear
 from tokenfree.train.objectives.base import Head, Loss, MaskedObjective
 

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from tokenfree.train.model.common.initialisation import initialise
+from tokenfree.train.model.common.basic import initialise
 from tokenfree.train.model.common.kernels import Dense, Dropout
 from tokenfree.train.model.encoder import EncoderOutput, ModelConfig, mean_of_text
 from tokenfree.train.objectives.base import Loss

@@ -28,7 +28,7 @@ from tokenfree.preprocess.text.specials import FIRST_PASSAGE_MARKER, QUESTION_MA
 from tokenfree.train.batches import counter_random as random
 from tokenfree.train.batches.base import Arrays
 from tokenfree.train.model.attention import sliding_global
-from tokenfree.train.model.common.initialisation import initialise
+from tokenfree.train.model.common.basic import initialise
 from tokenfree.train.model.encoder import ModelConfig
 from tokenfree.train.objectives.base import Loss
 from tokenfree.train.tasks.base import DownstreamTask, Item, Outputs, TaskCollator, TaskHead

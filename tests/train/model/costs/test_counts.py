@@ -8,8 +8,7 @@ from torch import nn
 
 from tokenfree.core.settings import build, merge
 from tokenfree.train.model.attention import causal, full, multi_scale, sliding_global
-from tokenfree.train.model.common.basic import Dimensions
-from tokenfree.train.model.common.initialisation import sinusoids
+from tokenfree.train.model.common.basic import Dimensions, sinusoids
 from tokenfree.train.model.downsamplers.strided import BlockAttention
 from tokenfree.train.model.encoder import ModelConfig
 from tokenfree.train.objectives import canine_c

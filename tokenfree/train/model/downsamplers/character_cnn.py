@@ -10,8 +10,15 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from tokenfree.core.settings import Positive, settings
-from tokenfree.train.model.common.basic import Cost, Dimensions, TableRows, count_parameters, look_up
-from tokenfree.train.model.common.initialisation import FanInDense, GateDense
+from tokenfree.train.model.common.basic import (
+    Cost,
+    Dimensions,
+    FanInDense,
+    GateDense,
+    TableRows,
+    count_parameters,
+    look_up,
+)
 from tokenfree.train.model.common.kernels import Dense
 from tokenfree.train.model.downsamplers.words import (
     WordDownsampler,

@@ -9,8 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from tokenfree.core.settings import settings
-from tokenfree.train.model.common.basic import Cost, Dimensions, count_parameters
-from tokenfree.train.model.common.initialisation import FanInDense
+from tokenfree.train.model.common.basic import Cost, Dimensions, FanInDense, count_parameters
 from tokenfree.train.model.downsamplers.strided import Strided, StridedConfig
 
 

@@ -14,12 +14,12 @@ from tokenfree.train.model.common.basic import (
     Activation,
     Cost,
     Dimensions,
+    FanInDense,
     TableRows,
     activate,
     as_rows,
     count_parameters,
 )
-from tokenfree.train.model.common.initialisation import FanInDense
 from tokenfree.train.model.common.kernels import Dense, embedding
 from tokenfree.train.model.downsamplers.words import (
     WordDownsampler,

@@ -15,6 +15,7 @@ from tokenfree.train.model.common.basic import (
     Dimensions,
     Downsampled,
     Grouping,
+    SinusoidTable,
     TableRows,
     count_parameters,
     is_exporting,
@@ -22,7 +23,6 @@ from tokenfree.train.model.common.basic import (
     look_up,
     refuse_more,
 )
-from tokenfree.train.model.common.initialisation import SinusoidTable
 from tokenfree.train.model.common.kernels import Dense, Dropout
 from tokenfree.train.model.common.slots import Downsampler, DownsamplerConfig
 

@@ -11,14 +11,16 @@ from torch import Tensor, nn
 
 from tokenfree.core.settings import NonNegative, Positive, settings
 from tokenfree.train.model.common.basic import (
+    STD,
     Cost,
     Dimensions,
+    PositionTable,
     count_parameters,
     layer_norm,
     refuse_more,
+    sinusoids,
     too_many,
 )
-from tokenfree.train.model.common.initialisation import STD, PositionTable, sinusoids
 from tokenfree.train.model.common.kernels import Dropout
 from tokenfree.train.model.common.slots import Embedder, EmbedderConfig
 

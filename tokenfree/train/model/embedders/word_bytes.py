@@ -7,8 +7,7 @@ from torch import Tensor
 
 from tokenfree.core.settings import settings
 from tokenfree.preprocess.text.specials import BYTE_UNK
-from tokenfree.train.model.common.basic import Cost, Dimensions, TableRows, count_parameters
-from tokenfree.train.model.common.initialisation import ScaledEmbedding
+from tokenfree.train.model.common.basic import Cost, Dimensions, ScaledEmbedding, TableRows, count_parameters
 from tokenfree.train.model.common.slots import Embedder, EmbedderConfig
 
 NUM_BYTES = 256
