@@ -2,13 +2,15 @@
 
 import contextlib
 import errno
+import functools
 import hashlib
+import inspect
 import math
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import IO
+from typing import IO, Any, Concatenate, ParamSpec, TypeVar
 
 import filelock
 
@@ -49,6 +51,28 @@ def absolute_path(path: AnyPath) -> str:
     """Return a path in its absolute form. An address stays as it is."""
     text = expand_home(path)
     return text if "://" in text else os.path.abspath(text)
+
+
+P = ParamSpec("P")
+R = TypeVar("R")
+T = TypeVar("T")
+
+
+def accepting_path(
+    function: Callable[Concatenate[R, P], T], read: Callable[[AnyPath], R]
+) -> Callable[Concatenate[R | AnyPath, P], T]:
+    """Return `function` such that its first argument may also be a path or a name, which `read` turns into it."""
+    signature = inspect.signature(function)
+    first = next(iter(signature.parameters))
+
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> T:
+        bound = signature.bind(*args, **kwargs)
+        if isinstance(bound.arguments[first], str | os.PathLike):
+            bound.arguments[first] = read(bound.arguments[first])
+        return function(*bound.args, **bound.kwargs)
+
+    return call
 
 
 def write_atomically(path: Path, content: str | bytes) -> None:

@@ -2,13 +2,11 @@
 
 import functools
 import importlib
-import inspect
-import os
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Literal
 
 from tokenfree.core.errors import UserError
-from tokenfree.core.files import AnyPath
+from tokenfree.core.files import AnyPath, accepting_path
 from tokenfree.core.own_code import trusting
 from tokenfree.core.settings import build, override
 from tokenfree.workflows.recipes import kinds, library
@@ -68,38 +66,16 @@ def _build_recipe(
     return settings
 
 
-P = ParamSpec("P")
-R = TypeVar("R")
-T = TypeVar("T")
-
-
-def taking_names(
-    function: Callable[Concatenate[R, P], T], read: Callable[[AnyPath], R]
-) -> Callable[Concatenate[R | AnyPath, P], T]:
-    """Return `function` with the name or the YAML file of a recipe also accepted as its first argument."""
-    signature = inspect.signature(function)
-    first = next(iter(signature.parameters))
-
-    @functools.wraps(function)
-    def call(*args: Any, **kwargs: Any) -> T:
-        bound = signature.bind(*args, **kwargs)
-        if isinstance(bound.arguments[first], str | os.PathLike):
-            bound.arguments[first] = read(bound.arguments[first])
-        return function(*bound.args, **bound.kwargs)
-
-    return call
-
-
 if TYPE_CHECKING:
     from tokenfree.pipelines import preprocess as _preprocess
     from tokenfree.train import finetune as _finetune
     from tokenfree.train import pretrain as _pretrain
     from tokenfree.train.sweep import run as _sweep
 
-    finetune = taking_names(_finetune.finetune, Recipe.for_finetuning)
-    pretrain = taking_names(_pretrain.pretrain, Recipe.from_name)
-    run_preprocess = taking_names(_preprocess.run_preprocess, Recipe.for_preprocessing)
-    sweep = taking_names(_sweep.run_sweep, Recipe.for_sweep)
+    finetune = accepting_path(_finetune.finetune, Recipe.for_finetuning)
+    pretrain = accepting_path(_pretrain.pretrain, Recipe.from_name)
+    run_preprocess = accepting_path(_preprocess.run_preprocess, Recipe.for_preprocessing)
+    sweep = accepting_path(_sweep.run_sweep, Recipe.for_sweep)
 
 # Module, function, and how a name is read.
 _OF_RECIPES: dict[str, tuple[str, str, Callable[[AnyPath], Any]]] = {
@@ -116,7 +92,7 @@ def __getattr__(name: str) -> Any:
     if name not in _OF_RECIPES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     module, function, read = _OF_RECIPES[name]
-    wrapper = taking_names(getattr(importlib.import_module(module), function), read)
+    wrapper = accepting_path(getattr(importlib.import_module(module), function), read)
     # So that pickle finds it, for processes that call it.
     wrapper.__module__, wrapper.__qualname__ = __name__, name
     return wrapper
