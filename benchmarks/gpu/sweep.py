@@ -21,7 +21,7 @@ import torch
 from benchmarks.gpu.parts import Child, Part, Result, Runner, run_child
 from tokenfree.core.settings import build, merge
 from tokenfree.train.config import PretrainRecipe
-from tokenfree.train.data.mixture import load_data_vocabulary
+from tokenfree.train.data.shards import load_data_vocabulary
 from tokenfree.train.loop.pretraining import Loop
 from tokenfree.train.model.costs import costs
 from tokenfree.train.torch_state import default_settings

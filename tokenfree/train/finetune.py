@@ -17,8 +17,9 @@ from tokenfree.core.settings_values import code_hashes, to_mapping
 from tokenfree.core.storage import Storage
 from tokenfree.preprocess.dataset.manifest import MODEL, load_vocabulary
 from tokenfree.preprocess.features.vocabulary import Vocabulary
-from tokenfree.train.config import FinetuneRecipe, check_finetuning
-from tokenfree.train.data.mixture import paths_of
+from tokenfree.train.config import check_finetuning
+from tokenfree.train.config import FinetuneRecipe
+from tokenfree.train.data.shards import paths_of
 from tokenfree.train.jobs.init_from import GivenStart
 from tokenfree.train.jobs.run_to_end import num_restarts, run_to_end
 from tokenfree.train.jobs.weights import read_weights, run_and_step

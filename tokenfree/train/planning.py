@@ -13,7 +13,8 @@ from tokenfree.preprocess.features.vocabulary import Vocabulary
 from tokenfree.train.batches.base import Arrays
 from tokenfree.train.config import PretrainRecipe, TrainConfig
 from tokenfree.train.data.loader import Loader
-from tokenfree.train.data.mixture import Data, load_data_manifest, load_data_vocabulary
+from tokenfree.train.data.mixture import Data
+from tokenfree.train.data.shards import load_data_manifest, load_data_vocabulary
 from tokenfree.train.loop.meter import Meter
 from tokenfree.train.loop.model_with_head import pretraining_task
 from tokenfree.train.loop.pretraining import Loop

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tokenfree.core.errors import UserError
-from tokenfree.train.data.mixture import Mixture, absolute, as_data, parse
+from tokenfree.train.data.mixture import Mixture, parse
 
 
 @pytest.mark.parametrize(
@@ -62,11 +62,3 @@ def test_a_folder_of_the_very_name_is_meant(tmp_path: Path) -> None:
     (tmp_path / "x:1").mkdir()
     assert parse([f"{tmp_path}/x:1", "b"]) == Mixture((f"{tmp_path}/x:1", "b"))
     assert parse([f"{tmp_path}/x:1:2", "b:1"]) == Mixture((f"{tmp_path}/x:1", "b"), (2.0, 1.0))
-
-
-def test_what_is_stored_is_read_again(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.chdir(tmp_path)
-    for words in (["a b:1"], ["a b:0.7", "s3://c/d:3"], ["a", "s3://c/d"]):
-        data = absolute(parse(words))
-        assert as_data(data.words() if isinstance(data, Mixture) else data) == data
-    assert absolute(parse(["a", "s3://c/d"])) == Mixture((f"{tmp_path}/a", "s3://c/d"))

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from tokenfree.core.errors import UserError
 from tokenfree.preprocess.dataset.manifest import ShardEntry
-from tokenfree.train.data.order import PERIOD, Order, language_shares
+from tokenfree.train.data.order import PERIOD, Order, language_shares, quotas_of
 
 
 def shards_of(*sizes: tuple[str, int]) -> list[ShardEntry]:
@@ -155,3 +155,9 @@ def test_periods_join_without_a_seam_and_serve_all_streams_alike() -> None:
         == complete.sum()
         == (last * rows).sum()
     )
+
+
+def test_quotas_sum_up_and_leave_none_out() -> None:
+    assert quotas_of(np.array([0.7, 0.3]), 10).tolist() == [7, 3]
+    assert quotas_of(np.array([0.999, 0.001]), 8).tolist() == [7, 1]
+    assert quotas_of(np.array([0.5, 0.25, 0.25]), 3).tolist() == [1, 1, 1]

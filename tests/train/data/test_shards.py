@@ -12,7 +12,8 @@ import pytest
 
 from tokenfree.core.errors import JobError, UserError
 from tokenfree.train.data import shards as reader
-from tokenfree.train.data.shards import ShardReader, open_shard
+from tokenfree.train.data.mixture import Mixture, parse
+from tokenfree.train.data.shards import ShardReader, absolute, as_data, open_shard
 
 
 def test_rows_are_what_arrow_reads(data: str) -> None:
@@ -112,3 +113,11 @@ def test_the_cache_is_bounded(data: str, tmp_path: Path, monkeypatch: pytest.Mon
         open_shard(f"memory://{entry.path}", num_bytes=entry.bytes, sha256=entry.sha256)
         os.utime(tmp_path / f"{entry.sha256}.arrow", (age, age))
     assert {path.stem for path in tmp_path.glob("*.arrow")} == {shards[1].sha256, shards[2].sha256}
+
+
+def test_what_is_stored_is_read_again(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+    for words in (["a b:1"], ["a b:0.7", "s3://c/d:3"], ["a", "s3://c/d"]):
+        data = absolute(parse(words))
+        assert as_data(data.words() if isinstance(data, Mixture) else data) == data
+    assert absolute(parse(["a", "s3://c/d"])) == Mixture((f"{tmp_path}/a", "s3://c/d"))

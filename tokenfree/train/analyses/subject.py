@@ -16,8 +16,8 @@ from tokenfree.preprocess.features.vocabulary import Vocabulary
 from tokenfree.preprocess.text.specials import of_subwords
 from tokenfree.preprocess.text.words import word_spans
 from tokenfree.train.batches.words import NUM_FRAME, word_capacity
-from tokenfree.train.data.mixture import Data, paths_of
-from tokenfree.train.data.shards import ShardReader
+from tokenfree.train.data.mixture import Data
+from tokenfree.train.data.shards import ShardReader, paths_of
 from tokenfree.train.huggingface.folders import PRETRAINED_LENGTH, read_folder
 from tokenfree.train.inference.text_encoder import TextEncoder, load_encoder
 from tokenfree.train.model.encoder import Encoder

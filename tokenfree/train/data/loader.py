@@ -20,9 +20,9 @@ from tokenfree.core.files import AnyPath
 from tokenfree.train.batches import counter_random as random
 from tokenfree.train.batches.base import Arrays, Collator
 from tokenfree.train.batches.next_sentence import PairCollator
-from tokenfree.train.data.mixture import Data, as_data
+from tokenfree.train.data.mixture import Data
 from tokenfree.train.data.order import VERSION, Order, Places
-from tokenfree.train.data.shards import ShardReader
+from tokenfree.train.data.shards import ShardReader, as_data
 
 T = TypeVar("T")
 

@@ -14,9 +14,8 @@ from typing import NamedTuple
 import numpy as np
 
 from tokenfree.core.errors import UserError
-from tokenfree.core.files import AnyPath, absolute_path, expand_home
-from tokenfree.preprocess.dataset.manifest import DatasetSplit, Manifest, load_manifest, load_vocabulary
-from tokenfree.preprocess.features.vocabulary import Vocabulary
+from tokenfree.core.files import AnyPath, expand_home
+from tokenfree.preprocess.dataset.manifest import DatasetSplit, Manifest, load_manifest
 from tokenfree.train.batches import counter_random as random
 
 # Samples after which the order of several directories repeats.
@@ -84,22 +83,6 @@ def parse(words: Sequence[AnyPath], what: str = "--data") -> Data:
     return Mixture(paths, weights)
 
 
-def as_data(data: Data | AnyPath | Sequence[AnyPath]) -> Data:
-    if isinstance(data, Mixture):
-        return dataclasses.replace(data, paths=tuple(map(expand_home, data.paths)))
-    return expand_home(data) if isinstance(data, str | os.PathLike) else parse(data, "data")
-
-
-def absolute(data: Data) -> Data:
-    if isinstance(data, Mixture):
-        return dataclasses.replace(data, paths=tuple(map(absolute_path, data.paths)))
-    return absolute_path(data)
-
-
-def paths_of(data: Data) -> tuple[str, ...]:
-    return data.paths if isinstance(data, Mixture) else (data,)
-
-
 def data_arguments(data: Data) -> list[str]:
     return data.words() if isinstance(data, Mixture) else [data]
 
@@ -121,16 +104,11 @@ class Mixing(NamedTuple):
         return np.array(self.weights, dtype=np.float64) / sum(self.weights)
 
 
-def load_contents(data: Data) -> tuple[Manifest, Mapping[str, Mixing] | None]:
-    """Return the manifest of one or several data directories, and for several their mixing by split.
-
-    The fingerprint of several directories includes the weights.
-    """
-    manifests = [load_manifest(path) for path in paths_of(data)]
-    if not isinstance(data, Mixture):
-        return manifests[0], None
-    _check(data.paths, manifests)
-    weights = _whole_weights(data, manifests)
+def mixed_contents(mixture: Mixture) -> tuple[Manifest, Mapping[str, Mixing]]:
+    """Return one manifest for all directories, whose fingerprint includes the weights, and the mixing by split."""
+    manifests = [load_manifest(path) for path in mixture.paths]
+    _check(mixture.paths, manifests)
+    weights = _whole_weights(mixture, manifests)
     names = [name for name in ("train", "validation") if any(name in source.splits for source in manifests)]
     parts = {
         name: [source.splits.get(name, DatasetSplit(())).shards for source in manifests] for name in names
@@ -160,18 +138,6 @@ def load_contents(data: Data) -> tuple[Manifest, Mapping[str, Mixing] | None]:
         for name, by_directory in parts.items()
     }
     return manifest, {name: Mixing(weights, numbers) for name, numbers in of_shards.items()}
-
-
-def load_data_manifest(data: Data) -> Manifest:
-    return load_contents(data)[0]
-
-
-def load_data_vocabulary(data: Data) -> Vocabulary | None:
-    """Return the subword vocabulary of `data`, or None if there is none.
-
-    Several directories have the same one.
-    """
-    return load_vocabulary(paths_of(data)[0])
 
 
 def _check(paths: Sequence[str], manifests: Sequence[Manifest]) -> None:
@@ -256,16 +222,3 @@ def shuffled_turns(turns: np.ndarray, weights: Sequence[int], seed: int) -> np.n
             at = first[change]
             values[at], values[at + 1] = values[at + 1], values[at]
     return turns
-
-
-def quotas_of(shares: np.ndarray, total: int) -> np.ndarray:
-    """Return integers in proportion to `shares`, at least 1 each, which sum to `total`."""
-    # The last bits of powers differ between processors.
-    exact = np.round(shares * total, 6)
-    quotas = np.maximum(exact.astype(np.int64), 1)
-    missing = total - int(quotas.sum())
-    if missing >= 0:
-        quotas[np.argsort(quotas - exact, kind="stable")[:missing]] += 1
-    else:  # rare ones got more than their share, at the expense of the commonest
-        quotas[np.argmax(quotas)] += missing
-    return quotas

@@ -17,7 +17,7 @@ import numpy as np
 from tokenfree.core.errors import UserError
 from tokenfree.preprocess.dataset.manifest import ShardEntry
 from tokenfree.train.batches import counter_random as random
-from tokenfree.train.data.mixture import PERIOD, Mixing, fair_turns, quotas_of, shuffled_turns
+from tokenfree.train.data.mixture import PERIOD, Mixing, fair_turns, shuffled_turns
 
 # Of the rules in this file: a run only resumes under the version it started with.
 VERSION = 1
@@ -263,3 +263,16 @@ def _groups(labels: np.ndarray) -> list[np.ndarray]:
     order = np.argsort(labels, kind="stable")
     edges = np.flatnonzero(np.diff(labels[order])) + 1
     return np.split(order, edges)
+
+
+def quotas_of(shares: np.ndarray, total: int) -> np.ndarray:
+    """Return integers in proportion to `shares`, at least 1 each, which sum to `total`."""
+    # The last bits of powers differ between processors.
+    exact = np.round(shares * total, 6)
+    quotas = np.maximum(exact.astype(np.int64), 1)
+    missing = total - int(quotas.sum())
+    if missing >= 0:
+        quotas[np.argsort(quotas - exact, kind="stable")[:missing]] += 1
+    else:  # rare ones got more than their share, at the expense of the commonest
+        quotas[np.argmax(quotas)] += missing
+    return quotas

@@ -22,7 +22,7 @@ from tokenfree.core.stored_files import hashes_of, record_hashes
 from tokenfree.preprocess.dataset.manifest import load_vocabulary
 from tokenfree.preprocess.features.vocabulary import Vocabulary
 from tokenfree.train.config import PretrainRecipe
-from tokenfree.train.data.mixture import load_data_vocabulary
+from tokenfree.train.data.shards import load_data_vocabulary
 from tokenfree.train.huggingface import bert, canine
 from tokenfree.train.huggingface.weight_names import StateDict, layer_fields
 from tokenfree.train.inference.finetuned import load_finetuned

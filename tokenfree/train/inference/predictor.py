@@ -23,8 +23,8 @@ from tokenfree.train.batches.characters import character_capacity, frame
 from tokenfree.train.batches.ngrams import target_ngrams
 from tokenfree.train.batches.subwords import SPACE, predictable, visible
 from tokenfree.train.config import PretrainRecipe
-from tokenfree.train.data.mixture import Data, load_data_vocabulary, paths_of
-from tokenfree.train.data.shards import ShardReader
+from tokenfree.train.data.mixture import Data
+from tokenfree.train.data.shards import ShardReader, load_data_vocabulary, paths_of
 from tokenfree.train.data.validation import frequent_characters
 from tokenfree.train.loop.model_with_head import pretraining_task
 from tokenfree.train.loop.step import on_device

@@ -14,8 +14,8 @@ from tokenfree.core.signals import Stop
 from tokenfree.train.batches.base import Arrays, Collator
 from tokenfree.train.config import PretrainRecipe
 from tokenfree.train.data.loader import Loader
-from tokenfree.train.data.mixture import Data, Mixture, load_data_manifest, load_data_vocabulary, paths_of
-from tokenfree.train.data.shards import ShardReader
+from tokenfree.train.data.mixture import Data, Mixture
+from tokenfree.train.data.shards import ShardReader, load_data_manifest, load_data_vocabulary, paths_of
 from tokenfree.train.data.validation import (
     VALIDATION_SEED,
     Baselines,

@@ -18,7 +18,8 @@ from tokenfree.core.settings_values import flatten, to_mapping, warn_of_changes
 from tokenfree.core.storage import Storage
 from tokenfree.core.stored_files import check_finished, rewriting
 from tokenfree.train.config import FinetuneRecipe, PretrainRecipe, R
-from tokenfree.train.data.mixture import Data, Mixture, as_data
+from tokenfree.train.data.mixture import Data, Mixture
+from tokenfree.train.data.shards import as_data
 from tokenfree.train.runs.formats import CONFIG, CONFIG_NAME, RUN_FORMAT
 
 # A key that only fine-tuning recipes have.

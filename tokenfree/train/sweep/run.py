@@ -33,7 +33,8 @@ from tokenfree.core.storage import Storage
 from tokenfree.core.stored_files import HASHES, check_finished
 from tokenfree.preprocess.dataset.manifest import MODEL
 from tokenfree.train.config import FinetuneRecipe
-from tokenfree.train.data.mixture import Data, as_data
+from tokenfree.train.data.mixture import Data
+from tokenfree.train.data.shards import as_data
 from tokenfree.train.finetune import finetune
 from tokenfree.train.intervals import mean_interval
 from tokenfree.train.ray.child import RayChild

@@ -16,9 +16,10 @@ from tokenfree.core.settings import build, merge, value_at
 from tokenfree.core.settings_values import fingerprint, to_mapping
 from tokenfree.preprocess.dataset.manifest import Manifest
 from tokenfree.preprocess.features.vocabulary import Vocabulary
-from tokenfree.train.config import FinetuneRecipe, PretrainRecipe, check, check_finetuning
-from tokenfree.train.data import mixture
-from tokenfree.train.data.mixture import Data, load_data_manifest, load_data_vocabulary
+from tokenfree.train.config import check, check_finetuning
+from tokenfree.train.config import FinetuneRecipe, PretrainRecipe
+from tokenfree.train.data.mixture import Data, data_arguments
+from tokenfree.train.data.shards import absolute, load_data_manifest, load_data_vocabulary
 from tokenfree.train.finetune import PreparedRun, prepare
 from tokenfree.train.jobs.init_from import loop_from_weights
 from tokenfree.train.jobs.weights import read_weights
@@ -101,7 +102,7 @@ class PretrainingSubject(Subject):
 
     @property
     def inputs(self) -> Mapping[str, Any]:
-        return {"data": mixture.data_arguments(self.data)}
+        return {"data": data_arguments(self.data)}
 
     def problems(self, recipe: PretrainRecipe) -> list[str]:
         return check(recipe, self._manifest, vocabulary=self._vocabulary)
@@ -250,7 +251,7 @@ def open_subject(sweep: SweepRecipe, data: Data | TaskInput, run: str) -> tuple[
             "--data is for sweeps of pretraining; this recipe is fine-tuned: give --train and --dev"
         )
     if isinstance(data, Data):
-        return sweep, PretrainingSubject(mixture.absolute(data))
+        return sweep, PretrainingSubject(absolute(data))
     if not is_task:
         raise UserError(
             "--train and --dev are for sweeps of fine-tuning; this recipe is one of pretraining: give --data"

@@ -17,8 +17,8 @@ from tokenfree.core.settings import build
 from tokenfree.core.settings_values import flatten
 from tokenfree.preprocess.text.words import word_spans
 from tokenfree.train.config import PretrainRecipe
-from tokenfree.train.data.mixture import Data, as_data, load_data_manifest, paths_of
-from tokenfree.train.data.shards import ShardReader
+from tokenfree.train.data.mixture import Data
+from tokenfree.train.data.shards import ShardReader, as_data, load_data_manifest, paths_of
 from tokenfree.train.evaluate import evaluate
 from tokenfree.train.inference.predictor import LONGEST, Guess, MaskedText, Predictor, predictor_of
 from tokenfree.train.runs.formats import main_baselines

@@ -4,7 +4,8 @@ import argparse
 import json
 
 from tokenfree.core.errors import UserError
-from tokenfree.train.data.mixture import Data, paths_of
+from tokenfree.train.data.mixture import Data
+from tokenfree.train.data.shards import paths_of
 from tokenfree.train.evaluate import evaluate
 from tokenfree.train.inference.finetuned import load_finetuned
 from tokenfree.train.runs.config import is_finetuned

@@ -7,8 +7,10 @@ from typing import Any
 
 from tokenfree.core.errors import SettingsError
 from tokenfree.train import planning
-from tokenfree.train.config import PretrainRecipe, check
-from tokenfree.train.data.mixture import Data, load_data_manifest, load_data_vocabulary
+from tokenfree.train.config import check
+from tokenfree.train.config import PretrainRecipe
+from tokenfree.train.data.mixture import Data
+from tokenfree.train.data.shards import load_data_manifest, load_data_vocabulary
 from tokenfree.train.model.costs import step_memory
 from tokenfree.train.model.encoder import check as check_model
 from tokenfree.train.planning import Work, work_of

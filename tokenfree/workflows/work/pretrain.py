@@ -4,8 +4,10 @@ import argparse
 from collections.abc import Iterator
 
 from tokenfree.core.errors import SettingsError
-from tokenfree.train.config import PretrainRecipe, check, with_rows_for
-from tokenfree.train.data.mixture import Data, load_data_manifest, load_data_vocabulary, parse, paths_of
+from tokenfree.train.config import check, with_rows_for
+from tokenfree.train.config import PretrainRecipe
+from tokenfree.train.data.mixture import Data, parse
+from tokenfree.train.data.shards import load_data_manifest, load_data_vocabulary, paths_of
 from tokenfree.train.jobs.init_from import GivenStart
 from tokenfree.train.jobs.run_to_end import Extension
 from tokenfree.train.loop.pretraining import Loop

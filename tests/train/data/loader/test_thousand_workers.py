@@ -17,9 +17,8 @@ from tokenfree.core.storage import Storage
 from tokenfree.preprocess.dataset.manifest import DatasetSplit, ShardEntry, load_manifest, save_manifest
 from tokenfree.train.batches import counter_random as random
 from tokenfree.train.batches.base import Arrays, Collator, Rows
+from tokenfree.train.data import cache as shard_cache
 from tokenfree.train.data import loader
-from tokenfree.train.data import mixture as contents
-from tokenfree.train.data import shards as shard_cache
 from tokenfree.train.data import shards as shard_reader
 from tokenfree.train.data.loader import Loader
 from tokenfree.train.data.order import Order
@@ -72,7 +71,7 @@ def shared(monkeypatch: pytest.MonkeyPatch) -> None:
     """What each worker reads and reckons for itself, alike on all, is done once here; it takes a minute for all."""
     orders = functools.cache(lambda **settings: Order(load_manifest(URL).splits["train"].shards, **settings))
     monkeypatch.setattr(loader, "Order", lambda shards, **settings: orders(**settings))
-    monkeypatch.setattr(contents, "load_manifest", functools.cache(load_manifest))
+    monkeypatch.setattr(shard_reader, "load_manifest", functools.cache(load_manifest))
 
 
 def make_loader(store: str, rank: int = 0, world_size: int = 1) -> Loader:

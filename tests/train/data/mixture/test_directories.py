@@ -16,9 +16,9 @@ from tokenfree.core.storage import Storage
 from tokenfree.preprocess.dataset.manifest import ShardEntry, load_manifest, save_manifest
 from tokenfree.train.batches.base import Collator
 from tokenfree.train.data.loader import Loader, load_windows
-from tokenfree.train.data.mixture import Mixing, Mixture, load_contents
+from tokenfree.train.data.mixture import Mixing, Mixture
 from tokenfree.train.data.order import PERIOD, Order
-from tokenfree.train.data.shards import ShardReader
+from tokenfree.train.data.shards import ShardReader, load_contents
 from tokenfree.train.data.validation import validation_batches
 from tokenfree.train.objectives.canine_s import Config
 

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tokenfree.train.data.mixture import fair_turns, quotas_of, shuffled_turns
+from tokenfree.train.data.mixture import fair_turns, shuffled_turns
 
 
 def furthest_off(turns: np.ndarray, weights: list[int]) -> float:
@@ -49,9 +49,3 @@ def test_every_part_of_a_batch_has_some_of_every_directory(weights: list[int], b
             assert before.min() == 0  # share and batch resonate
         assert after.min() > 0.4
         assert after.max() < 2
-
-
-def test_quotas_sum_up_and_leave_none_out() -> None:
-    assert quotas_of(np.array([0.7, 0.3]), 10).tolist() == [7, 3]
-    assert quotas_of(np.array([0.999, 0.001]), 8).tolist() == [7, 1]
-    assert quotas_of(np.array([0.5, 0.25, 0.25]), 3).tolist() == [1, 1, 1]

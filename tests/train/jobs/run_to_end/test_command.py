@@ -9,7 +9,7 @@ import yaml
 
 from tokenfree.core.settings_values import to_mapping
 from tokenfree.train.config import PretrainRecipe
-from tokenfree.train.data.mixture import load_data_vocabulary
+from tokenfree.train.data.shards import load_data_vocabulary
 from tokenfree.train.runs.config import read_config
 from tokenfree.workflows import cli
 
