@@ -26,7 +26,7 @@ FLOORS: dict[str, list[set[str]]] = {
     "train": [
         {"intervals", "model", "optimizers", "torch_state"},
         {"batches", "config"},
-        {"data", "objectives"},
+        {"checks", "data", "objectives"},
         {"runs", "tasks"},
         {"loop"},
         {"planning", "ray"},

@@ -25,7 +25,7 @@ from tokenfree.train.batches.base import MASKED, Arrays
 from tokenfree.train.batches.characters import ragged_range
 from tokenfree.train.batches.ngrams import target_ngrams
 from tokenfree.train.batches.words import NUM_FRAME, frame_words
-from tokenfree.train.config import check
+from tokenfree.train.checks import check
 from tokenfree.train.data.mixture import Data
 from tokenfree.train.data.shards import as_data, load_data_manifest, load_data_vocabulary
 from tokenfree.train.data.validation import Baselines

@@ -17,7 +17,7 @@ from tokenfree.core.settings_values import code_hashes, to_mapping
 from tokenfree.core.storage import Storage
 from tokenfree.preprocess.dataset.manifest import MODEL, load_vocabulary
 from tokenfree.preprocess.features.vocabulary import Vocabulary
-from tokenfree.train.config import check_finetuning
+from tokenfree.train.checks import check_finetuning
 from tokenfree.train.config import FinetuneRecipe
 from tokenfree.train.data.shards import paths_of
 from tokenfree.train.jobs.init_from import GivenStart

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from tokenfree.core.errors import SettingsError
 from tokenfree.core.files import AnyPath
 from tokenfree.core.settings_values import code_hashes
-from tokenfree.train.config import check, with_rows_for
+from tokenfree.train.checks import check, with_rows_for
 from tokenfree.train.config import PretrainRecipe
 from tokenfree.train.data.mixture import Data
 from tokenfree.train.data.shards import absolute, as_data, load_data_manifest, load_data_vocabulary

@@ -13,7 +13,8 @@ from tokenfree import load_finetuned
 from tokenfree.core.errors import UserError
 from tokenfree.train.analyses import noise
 from tokenfree.train.analyses.noise import noise_scores
-from tokenfree.train.config import FinetuneRecipe, check_finetuning
+from tokenfree.train.checks import check_finetuning
+from tokenfree.train.config import FinetuneRecipe
 from tokenfree.train.finetune import finetune
 from tokenfree.train.inference.finetuned import FinetunedModel
 from tokenfree.train.loop.finetuning import TaskFiles, TaskSource

@@ -14,7 +14,8 @@ from tokenfree.preprocess.text.specials import BYTE_PAD as PAD
 from tokenfree.preprocess.text.specials import BYTE_SEP as SEP
 from tokenfree.preprocess.text.specials import BYTE_UNK as UNK
 from tokenfree.train.batches.base import KEPT, MASKED, REPLACED, Arrays
-from tokenfree.train.config import PretrainRecipe, check
+from tokenfree.train.checks import check
+from tokenfree.train.config import PretrainRecipe
 from tokenfree.train.objectives.masked_bytes import Config
 
 LENGTH = 128

@@ -11,7 +11,8 @@ import torch
 
 from tokenfree.core.errors import UserError
 from tokenfree.core.settings import build, merge
-from tokenfree.train.config import FinetuneRecipe, check_finetuning
+from tokenfree.train.checks import check_finetuning
+from tokenfree.train.config import FinetuneRecipe
 from tokenfree.train.finetune import finetune
 from tokenfree.train.inference.finetuned import load_finetuned
 from tokenfree.train.model.encoder import Encoder

@@ -16,7 +16,7 @@ from tokenfree.core.settings import build, merge, value_at
 from tokenfree.core.settings_values import fingerprint, to_mapping
 from tokenfree.preprocess.dataset.manifest import Manifest
 from tokenfree.preprocess.features.vocabulary import Vocabulary
-from tokenfree.train.config import check, check_finetuning
+from tokenfree.train.checks import check, check_finetuning
 from tokenfree.train.config import FinetuneRecipe, PretrainRecipe
 from tokenfree.train.data.mixture import Data, data_arguments
 from tokenfree.train.data.shards import absolute, load_data_manifest, load_data_vocabulary

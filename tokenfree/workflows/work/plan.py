@@ -7,7 +7,7 @@ from typing import Any
 
 from tokenfree.core.errors import SettingsError
 from tokenfree.train import planning
-from tokenfree.train.config import check
+from tokenfree.train.checks import check
 from tokenfree.train.config import PretrainRecipe
 from tokenfree.train.data.mixture import Data
 from tokenfree.train.data.shards import load_data_manifest, load_data_vocabulary

@@ -4,7 +4,7 @@ import argparse
 from collections.abc import Iterator
 
 from tokenfree.core.errors import SettingsError
-from tokenfree.train.config import check, with_rows_for
+from tokenfree.train.checks import check, with_rows_for
 from tokenfree.train.config import PretrainRecipe
 from tokenfree.train.data.mixture import Data, parse
 from tokenfree.train.data.shards import load_data_manifest, load_data_vocabulary, paths_of

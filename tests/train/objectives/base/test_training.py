@@ -13,7 +13,8 @@ from tokenfree.core.errors import UserError
 from tokenfree.core.settings import build, merge
 from tokenfree.core.settings_values import to_mapping
 from tokenfree.preprocess.dataset.manifest import load_manifest, load_vocabulary
-from tokenfree.train.config import PretrainRecipe, check
+from tokenfree.train.checks import check
+from tokenfree.train.config import PretrainRecipe
 from tokenfree.train.loop.pretraining import Loop
 from tokenfree.train.pretrain import pretrain
 from tokenfree.train.runs import checkpoints

@@ -11,7 +11,8 @@ from tokenfree.core.errors import UserError
 from tokenfree.core.settings import build
 from tokenfree.core.settings_values import fingerprint
 from tokenfree.preprocess.config import PreprocessConfig
-from tokenfree.train.config import FinetuneRecipe, PretrainRecipe, check_finetuning
+from tokenfree.train.checks import check_finetuning
+from tokenfree.train.config import FinetuneRecipe, PretrainRecipe
 from tokenfree.train.model.costs import costs
 from tokenfree.train.model.encoder import check
 from tokenfree.train.sweep.recipe import SweepRecipe, check_space
