@@ -20,9 +20,8 @@ from tokenfree.preprocess.features.vocabulary import Vocabulary
 from tokenfree.train.checks import check_finetuning
 from tokenfree.train.config import FinetuneRecipe
 from tokenfree.train.data.shards import paths_of
-from tokenfree.train.jobs.init_from import GivenStart
+from tokenfree.train.jobs.init_from import GivenStart, read_weights, run_and_step
 from tokenfree.train.jobs.run_to_end import num_restarts, run_to_end
-from tokenfree.train.jobs.weights import read_weights, run_and_step
 from tokenfree.train.loop.finetuning import SPLITS, FinetuneJob, TaskFiles, TaskSource, content_of
 from tokenfree.train.model.encoder import ModelConfig
 from tokenfree.train.runs.config import RunConfig, config_before, read_any_config

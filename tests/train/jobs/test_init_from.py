@@ -14,8 +14,7 @@ from tokenfree.core.errors import JobError, UserError
 from tokenfree.train.config import PretrainRecipe
 from tokenfree.train.huggingface.folders import export_run, import_folder
 from tokenfree.train.jobs import init_from as first_checkpoint
-from tokenfree.train.jobs.init_from import loop_from_weights
-from tokenfree.train.jobs.weights import read_weights
+from tokenfree.train.jobs.init_from import loop_from_weights, read_weights
 from tokenfree.train.loop.pretraining import Loop, TrainJob
 from tokenfree.train.loop.worker import work
 from tokenfree.train.pretrain import pretrain

@@ -24,7 +24,7 @@ from tokenfree.train.config import FinetuneRecipe, PretrainRecipe
 from tokenfree.train.evaluate import evaluate
 from tokenfree.train.huggingface.folders import export_run
 from tokenfree.train.huggingface.onnx import export_graph
-from tokenfree.train.jobs.weights import read_weights
+from tokenfree.train.jobs.init_from import read_weights
 from tokenfree.train.loop.pretraining import TrainJob
 from tokenfree.train.pretrain import pretrain
 from tokenfree.train.runs.run import Run

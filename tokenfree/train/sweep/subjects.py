@@ -21,8 +21,7 @@ from tokenfree.train.config import FinetuneRecipe, PretrainRecipe
 from tokenfree.train.data.mixture import Data, data_arguments
 from tokenfree.train.data.shards import absolute, load_data_manifest, load_data_vocabulary
 from tokenfree.train.finetune import PreparedRun, prepare
-from tokenfree.train.jobs.init_from import loop_from_weights
-from tokenfree.train.jobs.weights import read_weights
+from tokenfree.train.jobs.init_from import loop_from_weights, read_weights
 from tokenfree.train.loop.finetuning import FinetuneJob, TaskFiles
 from tokenfree.train.loop.pretraining import Loop
 from tokenfree.train.loop.trainer import TrainingLoop

@@ -13,7 +13,7 @@ import torch
 from tokenfree.core.errors import JobError, UserError
 from tokenfree.train.config import PretrainRecipe
 from tokenfree.train.huggingface.folders import export_run, import_folder
-from tokenfree.train.jobs.weights import read_weights
+from tokenfree.train.jobs.init_from import read_weights
 from tokenfree.train.pretrain import pretrain
 from tokenfree.train.runs.run import checkpoint_of
 
