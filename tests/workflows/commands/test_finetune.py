@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tokenfree.train.analyses import noise
-from tokenfree.train.tasks import baselines
+from tokenfree.train.tasks import metrics
 from tokenfree.workflows import cli
 
 SMALL = [
@@ -85,7 +85,7 @@ def test_from_files_to_labels(
 def test_a_large_set_is_sampled_and_a_constant_model_named(
     files: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(baselines, "MAX_LINES", 6)
+    monkeypatch.setattr(metrics, "MAX_LINES", 6)
     given = ["--train", "texts.csv", "--dev", "texts.csv", "--train.learning_rate", "1e-9", "--output", "run"]
     given += ["--model.neighbours.name", "none", "--train.seed", "1"]
     lines = told(capsys, "finetune", "classification", *given, *SMALL).splitlines()

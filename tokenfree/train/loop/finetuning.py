@@ -35,10 +35,10 @@ from tokenfree.train.loop.trainer import Job, Source, TrainingLoop
 from tokenfree.train.runs import checkpoints
 from tokenfree.train.runs.checkpoints import RunProgress
 from tokenfree.train.tasks.base import DownstreamTask, Item, Metrics, Outputs, Split, TaskCollator, TaskHead
-from tokenfree.train.tasks.baselines import score_baselines
 from tokenfree.train.tasks.examples.files import hash_of
 from tokenfree.train.tasks.examples.texts import SCHEME, parallel_paths
 from tokenfree.train.tasks.inputs import text_inputs
+from tokenfree.train.tasks.metrics import score_baselines
 from tokenfree.train.torch_state import random_numbers
 
 _MAX_BATCH = 32  # maximum number of items in a batch of evaluation; `train.micro_batch` may be lower

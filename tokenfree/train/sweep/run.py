@@ -57,7 +57,7 @@ from tokenfree.train.sweep.recipe import SweepRecipe, check_space
 from tokenfree.train.sweep.results import RESULTS, best, rank, settings, write
 from tokenfree.train.sweep.search import Progress, Proposer, plan
 from tokenfree.train.sweep.subjects import FinetuningSubject, Subject, TaskInput, open_subject
-from tokenfree.train.tasks.baselines import FIELDS
+from tokenfree.train.tasks.metrics import FIELDS
 from tokenfree.train.torch_state import default_settings
 
 SWEEP = "sweep.yaml"

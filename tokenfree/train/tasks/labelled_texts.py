@@ -17,12 +17,11 @@ from tokenfree.train.batches.base import Arrays
 from tokenfree.train.batches.ngrams import text_features
 from tokenfree.train.model.encoder import ModelConfig
 from tokenfree.train.tasks.base import DownstreamTask, Item, Metrics, Outputs, Predict, Split, TaskCollator
-from tokenfree.train.tasks.baselines import fit_ngrams
 from tokenfree.train.tasks.examples.noise import Noise
 from tokenfree.train.tasks.examples.texts import GLUE, TextExample, TextFormat, TextOptions, read_texts
 from tokenfree.train.tasks.heads import Combine, Representation, TextHead
 from tokenfree.train.tasks.inputs import TextInputs, TextSymbols
-from tokenfree.train.tasks.metrics import NUMBER_METRICS, label_metrics, number_metrics
+from tokenfree.train.tasks.metrics import NUMBER_METRICS, fit_ngrams, label_metrics, number_metrics
 
 DIGITS = 6  # decimal places of the numbers in predictions
 GlueName = Literal["cola", "sst2", "mrpc", "qqp", "stsb", "mnli", "qnli", "rte", "wnli", "ax"]

@@ -5,7 +5,7 @@ import itertools
 import pytest
 import torch
 
-from tokenfree.train.tasks.linear_chain import LinearChain
+from tokenfree.train.tasks.heads import LinearChain
 
 SIZES = (4, 1, 3, 0)  # places of each sentence
 NUM_TAGS = 3

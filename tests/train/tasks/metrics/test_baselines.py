@@ -5,10 +5,10 @@ from collections.abc import Sequence
 
 import pytest
 
-from tokenfree.train.tasks import baselines, classification, pairs, qa_squad, tagging
-from tokenfree.train.tasks.baselines import sample, score_baselines
+from tokenfree.train.tasks import classification, metrics, pairs, qa_squad, tagging
 from tokenfree.train.tasks.examples.tagged import TaggedExample
 from tokenfree.train.tasks.examples.texts import TextExample
+from tokenfree.train.tasks.metrics import sample, score_baselines
 from tokenfree.train.tasks.qa_squad import SquadExample
 
 
@@ -86,14 +86,14 @@ def test_sample_is_fixed_and_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     half = sample(numbers, texts, 5000)
     assert (len(half), half) == (500, sorted(half))
     assert 350 < sum(number < 700 for number in half) < 400 > len({number % 2 for number in half}) == 2
-    monkeypatch.setattr(baselines, "MAX_LINES", 100)
+    monkeypatch.setattr(metrics, "MAX_LINES", 100)
     assert set(first := sample(numbers, texts, math.inf)) < set(half)
     assert (len(first), first) == (100, sample(numbers, texts, math.inf))
     assert len(sample(numbers, texts, 1)) == 1
 
 
 def test_a_large_set_is_sampled_and_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(baselines, "MAX_LINES", 40)
+    monkeypatch.setattr(metrics, "MAX_LINES", 40)
     train, dev = labelled(50), labelled(30)
     found = score_baselines(classification.Config().fitted(train), {"train": train, "dev": dev})
     assert found["baseline_lines"] == {"train": [40, 50]}
