@@ -1,4 +1,4 @@
-"""How the workers of a run share a step: DDP or FSDP2, collectives, torch.compile and determinism.
+"""How the workers of a run share a step: collectives, whole copies of tensors, and a worker on its own.
 
 All workers call a collective at the same point. With sharded parameters this includes reading and loading
 tensors.
@@ -8,39 +8,15 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import Any, TypeVar
 
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
-from torch.nn.parallel import DistributedDataParallel
-from torch.utils.checkpoint import checkpoint
 
 from tokenfree.core.errors import UserError
 from tokenfree.train.config import LoopConfig
-from tokenfree.train.model.common.attention import LayerBias
 from tokenfree.train.optimizers.base import part, whole
-from tokenfree.train.torch_state import set_determinism
-
-if TYPE_CHECKING:
-    from torch.distributed.fsdp import FSDPModule
-
-
-def recompute(layer: nn.Module) -> None:
-    """Change a layer of the trunk in place so that backward recomputes it (Chen et al., arXiv 1604.06174)."""
-    forward = layer.forward
-
-    def once(units_BUD: Tensor, valid_BU: Tensor, bias: Any, **more: Any) -> Tensor:
-        # A bias caches its values for the following layers. Both passes must start with an empty cache.
-        return forward(units_BUD, valid_BU, bias.uncached() if isinstance(bias, LayerBias) else bias, **more)
-
-    def forward_twice(units_BUD: Tensor, valid_BU: Tensor, bias: Any = None, **more: Any) -> Tensor:
-        if not torch.is_grad_enabled():
-            return forward(units_BUD, valid_BU, bias, **more)
-        return checkpoint(once, units_BUD, valid_BU, bias, use_reentrant=False, **more)
-
-    layer.forward = forward_twice
-
 
 T = TypeVar("T")
 
@@ -92,16 +68,6 @@ def check_compile(enabled: bool | None, device: str) -> None:
         raise UserError(
             "train.compile: true makes training on a CPU 1.6 times slower. Set it to false, or train on a GPU."
         )
-
-
-def compile_task(task: nn.Module, layers: Iterable[nn.Module], *, in_parts: bool) -> None:
-    """Compile `task`, or with `in_parts` each of its `layers`, between which sharded parameters are gathered."""
-    # Imported here because it imports many modules.
-    import torch._inductor
-
-    set_determinism(torch.get_deterministic_debug_mode())
-    for module in layers if in_parts else [task]:
-        module.compile()
 
 
 def model_tensors(model: nn.Module, *, keep: bool = True) -> dict[str, Tensor]:
@@ -171,52 +137,3 @@ class SingleWorker:
 
     def reshard(self) -> None:
         """Free gathered parameters before or after their values change. One worker has none."""
-
-
-class DataParallel(SingleWorker):
-    """DDP: every worker has the whole model (Li et al., arXiv 2006.15704)."""
-
-    def __init__(self, module: nn.Module) -> None:
-        # An encoder's pooler has no gradient under objectives that do not use it, so `find_unused_parameters`
-        # is set. It also keeps the buckets of the exchange the same from the first step on, as bit-for-bit
-        # resuming requires.
-        super().__init__(
-            DistributedDataParallel(
-                module, broadcast_buffers=False, find_unused_parameters=True, gradient_as_bucket_view=True
-            )
-        )
-
-    def gradient_sync(self, *, last: bool) -> contextlib.AbstractContextManager[Any]:
-        assert isinstance(self.module, DistributedDataParallel)
-        return contextlib.nullcontext() if last else self.module.no_sync()
-
-
-class FullyShardedDataParallel(SingleWorker):
-    """FSDP2: every worker holds a part of each parameter; each of `layers` is gathered alone (arXiv 2304.11277)."""
-
-    is_sharded = True
-
-    def __init__(self, module: nn.Module, layers: list[nn.Module], device: torch.device) -> None:
-        # Imported here because they take a second, which only sharded workers need.
-        from torch.distributed.device_mesh import init_device_mesh
-        from torch.distributed.fsdp import fully_shard
-
-        mesh = init_device_mesh(device.type, (dist.get_world_size(),))
-        for layer in layers:
-            fully_shard(layer, mesh=mesh)
-        fully_shard(module, mesh=mesh)
-        super().__init__(module)
-        self._device = device
-
-    def gradient_sync(self, *, last: bool) -> contextlib.AbstractContextManager[Any]:
-        cast("FSDPModule", self.module).set_requires_gradient_sync(last)
-        return contextlib.nullcontext()
-
-    def broadcast_flag(self, flag: bool) -> bool:
-        box = torch.tensor(float(flag), device=self._device)
-        dist.broadcast(box, src=0)
-        return bool(box)
-
-    def reshard(self) -> None:
-        """Free the parameters outside the layers, which stay gathered if no backward pass follows."""
-        cast("FSDPModule", self.module).reshard()

@@ -26,20 +26,17 @@ from tokenfree.train.data.loader import StepLoader, batch_of
 from tokenfree.train.loop.averaging import WeightAverage
 from tokenfree.train.loop.model_with_head import ModelWithHead
 from tokenfree.train.loop.parallel import (
-    DataParallel,
-    FullyShardedDataParallel,
     SingleWorker,
     broadcast,
     check_compile,
-    compile_task,
     compiles,
     load_model,
     load_optimizer,
     model_tensors,
     optimizer_tensors,
-    recompute,
 )
 from tokenfree.train.loop.step import StepNumbers, TrainingStep
+from tokenfree.train.loop.strategies import DataParallel, FullyShardedDataParallel, compile_task, recompute
 from tokenfree.train.model.encoder import Encoder
 from tokenfree.train.optimizers.base import learning_rate, set_options
 from tokenfree.train.runs.checkpoints import (
