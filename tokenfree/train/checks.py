@@ -121,8 +121,10 @@ def _problems_of_memory(recipe: Recipe) -> Iterator[str]:
 def _problems_of_splits(manifest: Manifest) -> Iterator[str]:
     for split in ("train", "validation"):
         if split not in manifest.splits or not manifest.splits[split].rows:
-            action = "preprocess more text or set another validation_fraction"
-            yield f"the data have no windows to use for {split}; {action}"
+            yield (
+                f"the data have no windows to use for {split}; preprocess more text or set another "
+                "validation_fraction"
+            )
 
 
 def _problems_of_columns(

@@ -91,16 +91,14 @@ def pretrain(
         start = GivenStart(
             target, recipe, lambda loop_recipe: Loop(loop_recipe, data), init_from, trust_code=trust_code
         )
-    first = None if start is None else start.record
 
     make_job = functools.partial(TrainJob, data=data, run=target.name, has_first_checkpoint=start is not None)
-    config = RunConfig(recipe, data, manifest.fingerprint, first, code_hashes(recipe))
+    config = RunConfig(recipe, data, manifest.fingerprint, start and start.record, code_hashes(recipe))
     result, was_complete = run_to_end(
         target, config, make_job, start=start, extension=extension, workers=workers, progress=progress
     )
-    last = checkpoint_name(result["steps"])
     # Not as recorded: the run may have been moved.
-    result["checkpoint"] = f"{target.name}/checkpoints/{last}"
+    result["checkpoint"] = f"{target.name}/checkpoints/{checkpoint_name(result['steps'])}"
     return PretrainResult(
         run=target.name, restarts=num_restarts(target), already_complete=was_complete, **result
     )

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import importlib.metadata
-import os
 import platform
 import re
 import shlex
@@ -19,7 +18,7 @@ from typing import Any
 
 import torch
 
-from tokenfree.core.machine import cores, required_packages
+from tokenfree.core.machine import GIB, cores, machine_memory, required_packages
 
 _GPUS = Path("/proc/driver/nvidia/gpus")
 
@@ -56,10 +55,9 @@ def commit() -> str | None:
 
 
 def machine() -> dict[str, Any]:
-    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return {
         "cores": cores(),
-        "memory_gib": round(memory / 2**30, 1),
+        "memory_gib": round(machine_memory() / GIB, 1),
         "accelerators": accelerators(),
         "system": platform.platform(),
         "python": platform.python_version(),
