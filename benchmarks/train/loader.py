@@ -33,11 +33,11 @@ from tokenfree.core.settings import Slot
 from tokenfree.core.settings_values import to_mapping
 from tokenfree.core.storage import Storage
 from tokenfree.preprocess.config import PreprocessConfig, VocabularyConfig, WindowConfig
+from tokenfree.preprocess.dataset.completion import content_fingerprint
 from tokenfree.preprocess.dataset.manifest import (
     DatasetSplit,
     Manifest,
     ShardEntry,
-    content_fingerprint,
     load_manifest,
     load_vocabulary,
     save_manifest,

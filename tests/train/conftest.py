@@ -14,13 +14,8 @@ from tokenfree.core.settings import build, merge
 from tokenfree.core.settings_values import fingerprint, to_mapping
 from tokenfree.core.storage import Storage
 from tokenfree.preprocess.config import PreprocessConfig, VocabularyConfig, WindowConfig
-from tokenfree.preprocess.dataset.manifest import (
-    DatasetSplit,
-    Manifest,
-    ShardEntry,
-    content_fingerprint,
-    save_manifest,
-)
+from tokenfree.preprocess.dataset.completion import content_fingerprint
+from tokenfree.preprocess.dataset.manifest import DatasetSplit, Manifest, ShardEntry, save_manifest
 from tokenfree.preprocess.features.columns import build_windows
 from tokenfree.preprocess.features.vocabulary import Vocabulary, train_vocabulary
 from tokenfree.preprocess.job.finish import count

@@ -12,7 +12,8 @@ import pytest
 
 from tokenfree.core.errors import JobError, UserError
 from tokenfree.core.storage import Storage
-from tokenfree.preprocess.dataset.manifest import DatasetSplit, ShardEntry, content_fingerprint, mark_success
+from tokenfree.preprocess.dataset.completion import content_fingerprint, mark_success
+from tokenfree.preprocess.dataset.manifest import DatasetSplit, ShardEntry
 from tokenfree.preprocess.dataset.verify import verify
 
 

@@ -7,18 +7,17 @@ from typing import Any
 
 import pytest
 
-from tokenfree.core.errors import JobError, UserError
+from tokenfree.core.errors import UserError
 from tokenfree.core.settings_values import to_mapping
 from tokenfree.core.storage import Storage
 from tokenfree.preprocess.config import PreprocessConfig
+from tokenfree.preprocess.dataset.completion import content_fingerprint
 from tokenfree.preprocess.dataset.manifest import (
     DatasetSplit,
     Manifest,
     ShardEntry,
-    content_fingerprint,
     load_manifest,
     load_vocabulary,
-    reconcile,
     save_manifest,
 )
 
@@ -85,27 +84,6 @@ def test_a_file_has_no_vocabulary(tmp_path: Path) -> None:
     file = tmp_path / "texts.tsv"
     file.touch()
     assert load_vocabulary(str(file)) is None  # so that the missing manifest is reported
-
-
-def test_the_fingerprint_changes_with_the_content_alone() -> None:
-    other = ShardEntry(**{**vars(SHARD), "sha256": "cd" * 32})
-    prints = {
-        content_fingerprint({"train": DatasetSplit(shards)}, vocabulary)
-        for shards in ((SHARD,), (other,), (SHARD, other), (other, SHARD))
-        for vocabulary in (None, "ef" * 32)
-    }
-    assert len(prints) == 8
-    recounted = ShardEntry(**{**vars(SHARD), "rows": 4})
-    assert content_fingerprint({"train": DatasetSplit((recounted,))}, None) == manifest().fingerprint
-
-
-def test_every_page_has_to_be_accounted_for() -> None:
-    reconcile(COUNTERS)
-    for name in ("pages", "documents", "redirects", "other_namespaces", "duplicates"):
-        with pytest.raises(JobError, match="pages were read, but"):
-            reconcile({**COUNTERS, name: COUNTERS[name] + 1})
-    with pytest.raises(JobError, match="3 filtered"):
-        reconcile({**COUNTERS, "filtered": {"empty": 2, "too_short": 1}})
 
 
 def test_the_file_is_the_same_bytes_for_the_same_manifest(tmp_path: Path) -> None:

@@ -12,13 +12,8 @@ import pytest
 from tokenfree.core.settings_values import to_mapping
 from tokenfree.core.storage import Storage
 from tokenfree.preprocess.config import PreprocessConfig
-from tokenfree.preprocess.dataset.manifest import (
-    DatasetSplit,
-    Manifest,
-    ShardEntry,
-    content_fingerprint,
-    save_manifest,
-)
+from tokenfree.preprocess.dataset.completion import content_fingerprint
+from tokenfree.preprocess.dataset.manifest import DatasetSplit, Manifest, ShardEntry, save_manifest
 from tokenfree.preprocess.job.finish import count
 from tokenfree.preprocess.records import schema
 

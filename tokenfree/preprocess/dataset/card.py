@@ -5,12 +5,8 @@ from typing import Any
 from xml.sax.saxutils import escape
 
 from tokenfree.core.storage import Storage
-from tokenfree.preprocess.dataset.manifest import (
-    NEAR_DUPLICATE_PAIRS,
-    DatasetSplit,
-    Manifest,
-    content_fingerprint,
-)
+from tokenfree.preprocess.dataset.completion import content_fingerprint
+from tokenfree.preprocess.dataset.manifest import NEAR_DUPLICATE_PAIRS, DatasetSplit, Manifest
 from tokenfree.preprocess.sources.books import UNDETERMINED
 
 

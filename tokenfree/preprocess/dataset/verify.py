@@ -14,16 +14,8 @@ from tokenfree.core.settings import build
 from tokenfree.core.storage import Storage
 from tokenfree.core.stored_files import check_hash, read_sealed
 from tokenfree.preprocess.config import PreprocessConfig
-from tokenfree.preprocess.dataset.manifest import (
-    MANIFEST,
-    MODEL,
-    SUCCESS,
-    Manifest,
-    ShardEntry,
-    content_fingerprint,
-    load_manifest,
-    reconcile,
-)
+from tokenfree.preprocess.dataset.completion import SUCCESS, content_fingerprint, reconcile
+from tokenfree.preprocess.dataset.manifest import MANIFEST, MODEL, Manifest, ShardEntry, load_manifest
 from tokenfree.preprocess.features.vocabulary import Vocabulary
 from tokenfree.preprocess.records import MAX_BATCH_ROWS, MAX_WINDOW_CHARACTERS, schema
 from tokenfree.preprocess.text.characters import SPACE, byte_offsets, classes_of, codepoints_of

@@ -14,6 +14,7 @@ from tokenfree.core.storage import Storage
 from tokenfree.core.stored_files import checked, hash_of, hashes_of, read_sealed
 from tokenfree.preprocess.config import PreprocessConfig
 from tokenfree.preprocess.dataset.card import CARD, PLOTS, write_card, write_layout
+from tokenfree.preprocess.dataset.completion import content_fingerprint, note_added, reconcile
 from tokenfree.preprocess.dataset.manifest import (
     MANIFEST,
     MODEL,
@@ -21,10 +22,7 @@ from tokenfree.preprocess.dataset.manifest import (
     VOCABULARY,
     DatasetSplit,
     Manifest,
-    content_fingerprint,
     load_manifest,
-    note_added,
-    reconcile,
     save_manifest,
 )
 from tokenfree.preprocess.documents.extract import PageCounters, document_of

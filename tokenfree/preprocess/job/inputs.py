@@ -17,14 +17,8 @@ from tokenfree.core.settings import DECIDES_RUNS, OPERATIONAL, build, marked_key
 from tokenfree.core.settings_values import flatten, to_mapping
 from tokenfree.core.storage import Storage, check_is_stored
 from tokenfree.preprocess.config import INPUT, PreprocessConfig
-from tokenfree.preprocess.dataset.manifest import (
-    MANIFEST,
-    Manifest,
-    library_versions,
-    load_manifest,
-    mark_success,
-    marked_inputs,
-)
+from tokenfree.preprocess.dataset.completion import library_versions, mark_success, marked_inputs
+from tokenfree.preprocess.dataset.manifest import MANIFEST, Manifest, load_manifest
 from tokenfree.preprocess.job.job import WORK, read_job_identity
 from tokenfree.preprocess.sources.files import InputFile
 from tokenfree.preprocess.sources.splits import Inputs, hash_input, plan_splits

@@ -11,7 +11,8 @@ from tokenfree.core.locks import LOCK, claimed
 from tokenfree.core.settings_values import fingerprint
 from tokenfree.core.storage import Storage
 from tokenfree.preprocess.config import PreprocessConfig
-from tokenfree.preprocess.dataset.manifest import NEAR_DUPLICATE_PAIRS, SUCCESS, mark_success
+from tokenfree.preprocess.dataset.completion import SUCCESS, mark_success
+from tokenfree.preprocess.dataset.manifest import NEAR_DUPLICATE_PAIRS
 from tokenfree.preprocess.features.vocabulary import Vocabulary
 from tokenfree.preprocess.job.inputs import FORMAT, read_given_model, reading_identity
 from tokenfree.preprocess.job.job import (

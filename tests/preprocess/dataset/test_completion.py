@@ -4,10 +4,18 @@ from pathlib import Path
 
 import pytest
 
-from tokenfree.core.errors import UserError
+from tests.preprocess.dataset.test_manifest import COUNTERS, SHARD, manifest
+from tokenfree.core.errors import JobError, UserError
 from tokenfree.core.storage import Storage
 from tokenfree.core.stored_files import hash_of, read_sealed
-from tokenfree.preprocess.dataset.manifest import mark_success, marked_inputs, note_added
+from tokenfree.preprocess.dataset.completion import (
+    content_fingerprint,
+    mark_success,
+    marked_inputs,
+    note_added,
+    reconcile,
+)
+from tokenfree.preprocess.dataset.manifest import DatasetSplit, ShardEntry
 
 INPUTS = [{"path": "geese.txt", "size": 7, "modified": "1.5"}]
 
@@ -47,3 +55,24 @@ def test_no_mark_blesses_a_manifest_that_has_changed(tmp_path: Path) -> None:
     storage.write_bytes("manifest.json", b"{ }")
     with pytest.raises(UserError, match=r"manifest\.json: damaged; see `tokenfree verify"):
         mark_success(storage, INPUTS)
+
+
+def test_the_fingerprint_changes_with_the_content_alone() -> None:
+    other = ShardEntry(**{**vars(SHARD), "sha256": "cd" * 32})
+    prints = {
+        content_fingerprint({"train": DatasetSplit(shards)}, vocabulary)
+        for shards in ((SHARD,), (other,), (SHARD, other), (other, SHARD))
+        for vocabulary in (None, "ef" * 32)
+    }
+    assert len(prints) == 8
+    recounted = ShardEntry(**{**vars(SHARD), "rows": 4})
+    assert content_fingerprint({"train": DatasetSplit((recounted,))}, None) == manifest().fingerprint
+
+
+def test_every_page_has_to_be_accounted_for() -> None:
+    reconcile(COUNTERS)
+    for name in ("pages", "documents", "redirects", "other_namespaces", "duplicates"):
+        with pytest.raises(JobError, match="pages were read, but"):
+            reconcile({**COUNTERS, name: COUNTERS[name] + 1})
+    with pytest.raises(JobError, match="3 filtered"):
+        reconcile({**COUNTERS, "filtered": {"empty": 2, "too_short": 1}})
