@@ -45,8 +45,11 @@ def reconcile(counters: Mapping[str, Any]) -> None:
 
 def library_versions() -> dict[str, str]:
     """Return the versions that decide the bytes of shards: libraries, Python and its Unicode tables."""
-    libraries = {name: version_of(name) for name in LIBRARIES}
-    return {"python": platform.python_version(), "unicode": unicodedata.unidata_version, **libraries}
+    return {
+        "python": platform.python_version(),
+        "unicode": unicodedata.unidata_version,
+        **{name: version_of(name) for name in LIBRARIES},
+    }
 
 
 SUCCESS = "_SUCCESS"
@@ -62,8 +65,11 @@ def mark_success(storage: Storage, inputs: Sequence[Mapping[str, Any]]) -> None:
     manifest_sha256 = hash_of(storage, MANIFEST)
     if previous.get("manifest_sha256", manifest_sha256) != manifest_sha256:
         raise UserError(f"{storage.url}/{MANIFEST}: damaged; see `tokenfree verify {storage.url}`")
-    later = previous.get("added_later", {})
-    mark = {"manifest_sha256": manifest_sha256, "inputs": list(inputs), "added_later": later}
+    mark = {
+        "manifest_sha256": manifest_sha256,
+        "inputs": list(inputs),
+        "added_later": previous.get("added_later", {}),
+    }
     write_sealed(storage, SUCCESS, mark)
 
 

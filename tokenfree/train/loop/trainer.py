@@ -23,7 +23,6 @@ from tokenfree.core.signals import Stop
 from tokenfree.preprocess.features.vocabulary import Vocabulary
 from tokenfree.train.config import R
 from tokenfree.train.data.loader import StepLoader, batch_of
-from tokenfree.train.loop.averaging import WeightAverage
 from tokenfree.train.loop.model_with_head import ModelWithHead
 from tokenfree.train.loop.parallel import (
     SingleWorker,
@@ -36,7 +35,13 @@ from tokenfree.train.loop.parallel import (
     optimizer_tensors,
 )
 from tokenfree.train.loop.step import StepNumbers, TrainingStep
-from tokenfree.train.loop.strategies import DataParallel, FullyShardedDataParallel, compile_task, recompute
+from tokenfree.train.loop.strategies import (
+    DataParallel,
+    FullyShardedDataParallel,
+    WeightAverage,
+    compile_task,
+    recompute,
+)
 from tokenfree.train.model.encoder import Encoder
 from tokenfree.train.optimizers.base import learning_rate, set_options
 from tokenfree.train.runs.checkpoints import (

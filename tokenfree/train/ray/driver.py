@@ -384,7 +384,11 @@ def keep_to(address: str) -> None:
 
 
 def interface_of(address: str) -> str | None:
-    interfaces = psutil.net_if_addrs().items()
     return next(
-        (name for name, addresses in interfaces if any(entry.address == address for entry in addresses)), None
+        (
+            name
+            for name, addresses in psutil.net_if_addrs().items()
+            if any(entry.address == address for entry in addresses)
+        ),
+        None,
     )
