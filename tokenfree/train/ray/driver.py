@@ -1,8 +1,7 @@
 """The workers of a run under Ray Train, and the channel between the command and rank 0.
 
-Ray places the workers and restarts them after a loss. They join one torch.distributed group, whose store and
-connections use one address, not all interfaces. The training state is not Ray's: each new group of workers
-resumes from the newest valid checkpoint of the run folder.
+Ray places the workers, joins them to one torch.distributed group and restarts them after a loss. The training
+state is not Ray's: each new group of workers resumes from the newest valid checkpoint of the run folder.
 """
 
 import contextlib
@@ -15,14 +14,11 @@ import tempfile
 import threading
 import traceback
 from collections.abc import Callable, Iterator
-from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 
-import psutil
 import ray
 import ray.train
-import torch.distributed as dist
 from pyarrow.fs import FSSpecHandler, PyFileSystem
 from ray.exceptions import RayError
 from ray.train import FailureConfig, RunConfig, ScalingConfig, TrainingFailedError
@@ -47,7 +43,9 @@ from tokenfree.train.ray.cluster import (
     run_watched,
 )
 from tokenfree.train.ray.internals import leave_out_datasets
-from tokenfree.train.ray.node_callback import NodeCallback, ResizeCallback
+from tokenfree.train.ray.node_callback import NodeCallback
+from tokenfree.train.ray.process_group import join, keep_to, listen
+from tokenfree.train.ray.resize_callback import ResizeCallback
 from tokenfree.train.ray.worker_errors import LossCallback, LostPeer, explain, is_of_collective
 from tokenfree.train.runs.metrics import Line, OnLine
 from tokenfree.train.runs.run import Run
@@ -336,59 +334,3 @@ def _keep_logs(run: Run, folder: str) -> None:
     logs = Path(context.get_temp_dir()) / context.get_session_name() / "logs" / "train"
     for log in sorted(logs.iterdir()) if logs.is_dir() else []:
         run.keep(log, f"{folder}/{log.name}")
-
-
-def listen(address: str) -> socket.socket:
-    """Return a socket that listens on a free port of `address`.
-
-    On rank 0, pass it to `join` for the store.
-    """
-    listener = socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET)
-    listener.bind((address, 0))
-    listener.listen()
-    return listener
-
-
-def join(
-    backend: str,
-    *,
-    rank: int,
-    world_size: int,
-    address: str,
-    port: int,
-    listener: socket.socket | None = None,
-    timeout: datetime.timedelta,
-) -> None:
-    """Join the default process group, with a store that listens on one address, not on all interfaces."""
-    store = dist.TCPStore(  # pyright: ignore[reportPrivateImportUsage]
-        address,
-        port,
-        world_size,
-        is_master=listener is not None,
-        timeout=timeout,
-        master_listen_fd=None if listener is None else listener.detach(),
-    )
-    dist.init_process_group(backend, store=store, rank=rank, world_size=world_size, timeout=timeout)
-
-
-def keep_to(address: str) -> None:
-    """Make the connections between workers use the interface of `address`, unless the environment names another one."""
-    # Gloo would use the address of the host name, which other machines often cannot reach. NCCL never uses
-    # loopback.
-    interface = interface_of(address)
-    if interface is None:
-        return
-    os.environ.setdefault("GLOO_SOCKET_IFNAME", interface)
-    if ip_address(address).is_loopback:
-        os.environ.setdefault("NCCL_SOCKET_IFNAME", f"={interface}")
-
-
-def interface_of(address: str) -> str | None:
-    return next(
-        (
-            name
-            for name, addresses in psutil.net_if_addrs().items()
-            if any(entry.address == address for entry in addresses)
-        ),
-        None,
-    )

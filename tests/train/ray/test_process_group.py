@@ -8,14 +8,14 @@ import sys
 import pytest
 
 from tests.conftest import REPOSITORY
-from tokenfree.train.ray.driver import interface_of
+from tokenfree.train.ray.process_group import interface_of
 
 ONE_OF_TWO = """
 import json, os, sys
 from datetime import timedelta
 import torch, torch.distributed as dist
 from tests.train.listening import addresses
-from tokenfree.train.ray.driver import join, keep_to, listen
+from tokenfree.train.ray.process_group import join, keep_to, listen
 
 rank = int(sys.argv[1])
 if rank == 0:

@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 from ray.train import ScalingConfig
 
-from tokenfree.train.ray import node_callback
-from tokenfree.train.ray.node_callback import NodeCallback, ResizeCallback, worker_capacity
+from tokenfree.train.ray import node_callback, resize_callback
+from tokenfree.train.ray.node_callback import NodeCallback
+from tokenfree.train.ray.resize_callback import ResizeCallback, worker_capacity
 
 TWO_TO_FOUR = ScalingConfig(num_workers=(2, 4), resources_per_worker={"CPU": 2, "GPU": 0})
 
@@ -62,7 +63,7 @@ def test_workers_stop_before_there_are_others(monkeypatch: pytest.MonkeyPatch) -
     callback = ResizeCallback(TWO_TO_FOUR, channel)
     rooms = iter([1, 1, 3])
     monkeypatch.setattr(callback, "_num_that_fit", lambda: next(rooms))
-    monkeypatch.setattr(node_callback.time, "sleep", lambda seconds: None)
+    monkeypatch.setattr(resize_callback.time, "sleep", lambda seconds: None)
     group = Group(polls=2)
     callback.after_worker_group_start(group)
     decision = SimpleNamespace(num_workers=4)
