@@ -17,13 +17,13 @@ from tokenfree.preprocess.text.characters import SAMPLING, count_scripts, script
      ("አ", "Ethiopic"), ("𠀀", "Han"), ("ა", "Georgian")],
 )  # fmt: skip
 def test_letters_count_for_their_script(letter: str, script: str) -> None:
-    assert count_scripts(letter * SAMPLING * 3) == {script: 3}
+    assert count_scripts([letter * SAMPLING * 3]) == {script: 3}
 
 
 @pytest.mark.parametrize("mark", [" ", "7", "。", "…", "🦆", "\n", "€"])
 def test_marks_and_symbols_belong_to_no_script(mark: str) -> None:
-    assert count_scripts(mark * SAMPLING) == {}
-    assert count_scripts("") == {}
+    assert count_scripts([mark * SAMPLING]) == {}
+    assert count_scripts([""]) == {}
 
 
 def test_table_is_that_of_unicode() -> None:
@@ -63,7 +63,7 @@ def test_all_letters_of_a_script(name: str, script: str) -> None:
     ]
     assert len(letters) >= 20
     assert set(scripts_of(np.array(letters)).tolist()) == {script}
-    assert count_scripts("".join(chr(letter) * SAMPLING for letter in letters)) == {script: len(letters)}
+    assert count_scripts(chr(letter) * SAMPLING for letter in letters) == {script: len(letters)}
 
 
 def test_no_script_is_counted_as_another() -> None:

@@ -96,9 +96,8 @@ def build_shard(
                         f"{task.path}: no windows came of document {group[0].id}; please report this page"
                     )
                 documents += len(group)
-                for document in group:
-                    lengths[len(document.text).bit_length()] += 1
-                    scripts.update(count_scripts(document.text))
+                lengths.update(len(document.text).bit_length() for document in group)
+                scripts.update(count_scripts(document.text for document in group))
     entry = ShardEntry(
         path=task.path,
         language=task.partition.language,

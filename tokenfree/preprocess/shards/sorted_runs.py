@@ -90,7 +90,7 @@ SORTED_RUN_SCHEMA = pa.schema(
 DOCUMENTS = ".arrow"  # the end of the name of a run's own file
 BATCH_ROWS = 1000
 BATCH_CHARACTERS = 200_000
-_Row = tuple[Partition, bytes, Document]  # with the key of the document
+_Row = tuple[Partition, bytes, str, str, str]  # of a document: key, id, title and text
 
 
 @dataclass(frozen=True)
@@ -193,16 +193,17 @@ def write_documents(
     rows: list[_Row] = []
     for document in documents:
         key = document_key(document.text)
-        rows.append((Partition(rule.drawn_split(key), document.language), key, document))
+        partition = Partition(rule.drawn_split(key), document.language)
+        rows.append((partition, key, document.id, document.title, document.text))
     if not rows:
         return SortedRunFile()
-    rows.sort(key=lambda row: (*row[:2], row[2].id, row[2].title))
+    rows.sort()
     batches = []
     with storage.new_file(f"{folder}/{name}.arrow") as new:
         sink = pa.OSFile(new.path, "wb")
         with sink, pa.ipc.new_stream(sink, SORTED_RUN_SCHEMA) as writer:
             for partition, group in _groups(rows):
-                batch = _batch(group)
+                batch = _batch(group, partition.language)
                 writer.write_batch(batch)
                 # Before the first batch, the position would be that of the schema.
                 end = sink.tell()
@@ -212,15 +213,17 @@ def write_documents(
                         drawn_split=partition.dataset_split,
                         language=partition.language,
                         rows=len(group),
-                        characters=sum(len(document.text) for _, document in group),
-                        first=group[0][0].hex(),
-                        last=group[-1][0].hex(),
+                        characters=sum(len(row[-1]) for row in group),
+                        first=group[0][1].hex(),
+                        last=group[-1][1].hex(),
                         start=end - pa.ipc.get_record_batch_size(batch),
                         end=end,
                     )
                 )
-    draws = [(validation_draw(key), key) for _, key, _ in rows]
-    return SortedRunFile(new.size, min(draws)[1].hex(), max(draws)[1].hex(), tuple(batches), new.sha256)
+    # Keys with their draw, the last eight bytes, in front.
+    draws = [row[1][8:] + row[1][:8] for row in rows]
+    lowest, highest = ((draw[8:] + draw[:8]).hex() for draw in (min(draws), max(draws)))
+    return SortedRunFile(new.size, lowest, highest, tuple(batches), new.sha256)
 
 
 def read_batch(buffer: pa.Buffer) -> pa.RecordBatch:
@@ -228,23 +231,24 @@ def read_batch(buffer: pa.Buffer) -> pa.RecordBatch:
     return pa.ipc.read_record_batch(pa.ipc.read_message(buffer), SORTED_RUN_SCHEMA)
 
 
-def _groups(rows: list[_Row]) -> Iterator[tuple[Partition, list[tuple[bytes, Document]]]]:
-    group: list[tuple[bytes, Document]] = []
+def _groups(rows: list[_Row]) -> Iterator[tuple[Partition, list[_Row]]]:
+    group: list[_Row] = []
     current, characters = rows[0][0], 0
-    for partition, key, document in rows:
-        full = len(group) >= BATCH_ROWS or characters + len(document.text) > BATCH_CHARACTERS
-        if group and (full or partition != current):
+    for row in rows:
+        size = len(row[-1])
+        full = len(group) >= BATCH_ROWS or characters + size > BATCH_CHARACTERS
+        if group and (full or row[0] != current):
             yield current, group
             group, characters = [], 0
-        current = partition
-        group.append((key, document))
-        characters += len(document.text)
+        current = row[0]
+        group.append(row)
+        characters += size
     yield current, group
 
 
-def _batch(group: list[tuple[bytes, Document]]) -> pa.RecordBatch:
-    columns: list[list[Any]] = [[key for key, _ in group]]
-    columns += [[getattr(document, name) for _, document in group] for name in SORTED_RUN_SCHEMA.names[1:]]
+def _batch(group: list[_Row], language: str) -> pa.RecordBatch:
+    _, keys, ids, titles, texts = zip(*group, strict=True)
+    columns = (keys, ids, [language] * len(group), titles, texts)
     return pa.record_batch(
         [pa.array(values, field.type) for values, field in zip(columns, SORTED_RUN_SCHEMA, strict=True)],
         schema=SORTED_RUN_SCHEMA,

@@ -1,5 +1,6 @@
 """Documents in tables: JSON lines, Parquet and Hugging Face datasets."""
 
+import codecs
 import hashlib
 import json
 import logging
@@ -356,7 +357,7 @@ class _Section:
 def _parsed(line: bytes) -> Any:
     with suppress(ValueError, RecursionError):
         # Json would also accept a line of UTF-16.
-        return json.loads(line.decode("utf-8-sig", "surrogatepass"))
+        return json.loads(line.removeprefix(codecs.BOM_UTF8).decode("utf-8", "surrogatepass"))
 
 
 def _lines_of_part(path: str, start: int, end: int) -> Iterator[tuple[int, bytes]]:

@@ -4,6 +4,7 @@ import functools
 import sys
 import unicodedata
 from collections import Counter
+from collections.abc import Iterable
 from importlib.resources import files
 
 import numpy as np
@@ -88,9 +89,9 @@ def scripts_of(codepoints: np.ndarray) -> np.ndarray:
     return _NAMES[np.searchsorted(_STARTS, codepoints, side="right") - 1]
 
 
-def count_scripts(text: str) -> Counter[str]:
-    """Return how many of every 16th character of `text` belong to each script."""
-    codepoints = codepoints_of(text[::SAMPLING])
+def count_scripts(texts: Iterable[str]) -> Counter[str]:
+    """Return how many of every 16th character of each text belong to each script."""
+    codepoints = codepoints_of("".join(text[::SAMPLING] for text in texts))
     runs = np.bincount(np.searchsorted(_STARTS, codepoints, side="right") - 1, minlength=len(_SCRIPTS))
     counts: Counter[str] = Counter()
     for run in np.flatnonzero(runs):
