@@ -43,6 +43,8 @@ _TITLES = (
     "डॉ डा श्री प्रो पं स्व ডা ড মো திரு டாக்டர்"
 )
 _ABBREVIATIONS = frozenset(_TITLES.split())
+_TAIL = 5  # characters: words with more at their end are abbreviations only if they end in one of these
+_ABBREVIATED_TAILS = frozenset(word[-_TAIL:] for word in _ABBREVIATIONS if len(word) >= _TAIL)
 # These are as often followed by a capital as they end a sentence, of which the next word tells.
 _DOUBTFUL = frozenset(
     ("inc", "ltd", "co", "corp", "llc", "plc", "bros", "jr", "esq", "al", "pt", "cv", "tbk", "jl", "ok")
@@ -65,10 +67,11 @@ def sentence_starts(text: str) -> np.ndarray:
     """
     starts = {match.end() for match in _LINE_END.finditer(text)}
     for match in _SENTENCE_END.finditer(text):
-        if match["gap"] is None:
+        gap = match.start("gap")
+        if gap < 0:
             if not _is_quotation(text, match) and not _is_inside_quotation(text, match.end()):
                 starts.add(match.end())
-        elif _is_boundary(text, match):
+        elif _is_boundary(text, match.start(), gap, match.end()):
             starts.add(match.end("gap"))
     first = len(text) - len(text.lstrip())
     return np.array(
@@ -99,26 +102,26 @@ def _is_inside_quotation(text: str, end: int) -> bool:
     return _QUOTATION_END.match(text, end, end + _MAX_QUOTATION) is not None
 
 
-def _is_boundary(text: str, match: re.Match[str]) -> bool:
-    follower = text[match.end()]
+def _is_boundary(text: str, start: int, space: int, end: int) -> bool:
+    """Return True if marks from `start` to `space` end a sentence. The next one would begin at `end`."""
+    follower = text[end]
     if follower.islower() or follower == "_":
         return False
-    start, space = match.start(), match.start("gap")
     # Only a single full stop can be something else than a terminal.
     if space != start + 1 or text[start] != ".":
         return True
+    if start >= _TAIL and follower.isalpha():
+        tail = text[start - _TAIL : start]
+        # Of most sentences this tells all.
+        if tail.isalpha() and tail.islower() and tail.casefold()[-_TAIL:] not in _ABBREVIATED_TAILS:
+            return True
     word = _word_before(text, start)
     if not follower.isalpha():
         return len(word) >= 5 and word.islower() and word.isalpha() and word not in _ABBREVIATIONS
-    starts_sentence = _first_word(text, match.end()) in _SENTENCE_STARTERS
-    if word.casefold() in _DOUBTFUL or (word.isupper() and "." in word):
-        return starts_sentence
+    if word.casefold() in _DOUBTFUL or ("." in word and word.isupper()):
+        first_word = _FIRST_WORD.match(text, end)
+        return first_word is not None and first_word[0].casefold() in _SENTENCE_STARTERS
     return not _is_abbreviation(word)
-
-
-def _first_word(text: str, start: int) -> str:
-    word = _FIRST_WORD.match(text, start)
-    return word[0].casefold() if word else ""
 
 
 def _word_before(text: str, end: int) -> str:
