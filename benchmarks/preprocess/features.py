@@ -4,20 +4,25 @@
 
 It prints megabytes of text (UTF-8) per CPU second on one core of both, and their ratio: medians of three
 rounds in turn. The peer is what one writes in a batched `datasets.map`: NumPy columns, a regular expression
-for words, and the offsets that SentencePiece computes in C++. Without FILEs, the texts are the books and
+for words, and the offsets that SentencePiece computes in C++. A faster peer sums the lengths of the pieces
+instead. Without FILEs, the texts are the books and
 human rights declarations of the test data.
 """
 
 import argparse
-import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import pyarrow as pa
 import sentencepiece
 
+from benchmarks.preprocess.peer_columns import (
+    peer_columns,
+    peer_subwords,
+    peer_words,
+    piece_lengths,
+    summed_subwords,
+)
 from benchmarks.timing import in_turn, median
 from tokenfree.preprocess.config import PreprocessConfig, VocabularyConfig
 from tokenfree.preprocess.features.columns import build_windows
@@ -27,67 +32,6 @@ from tokenfree.preprocess.text.normalize import normalize
 from tokenfree.preprocess.text.sentences import sentence_starts
 from tokenfree.preprocess.text.words import word_spans
 from tools.wiki_pages import data_folder
-
-_WORD = re.compile(r"[\u3400-\u9fff]|[A-Z]+(?![a-z])|[A-Z]?[^\W_A-Z\u3400-\u9fff]+|[^\w\s]|_")
-_SPACE = np.zeros(0x110000, bool)
-_SPACE[[codepoint for codepoint in range(0x3001) if chr(codepoint).isspace()]] = True
-
-
-def peer_codepoints(texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
-    """Return the codepoints of all texts, each followed by a newline, and where each text starts among them."""
-    codepoints = np.frombuffer("".join(f"{text}\n" for text in texts).encode("utf-32-le"), np.int32)
-    return codepoints, np.cumsum([0, *(len(text) + 1 for text in texts)])
-
-
-def peer_words(texts: Sequence[str]) -> dict[str, pa.Array]:
-    """Return the byte spans of words by a regular expression, with camel case only for ASCII."""
-    codepoints, bounds = peer_codepoints(texts)
-    spans = np.array([word.span() for word in _WORD.finditer("\n".join(texts))]).reshape(-1, 2)
-    widths = 1 + (codepoints > 0x7F) + (codepoints > 0x7FF) + (codepoints > 0xFFFF)
-    positions = np.append(0, np.cumsum(widths))
-    rows = np.searchsorted(spans[:, 0], bounds)
-    starts, ends = positions[spans].T - np.repeat(positions[bounds[:-1]], np.diff(rows))
-    return {
-        "word_starts": as_lists(rows, starts.astype(np.uint16)),
-        "word_ends": as_lists(rows, ends.astype(np.uint16)),
-    }
-
-
-def peer_subwords(
-    processor: sentencepiece.SentencePieceProcessor, texts: Sequence[str]
-) -> dict[str, pa.Array]:
-    """Return ids and the spans, in codepoints, of the visible part of each piece."""
-    codepoints, bounds = peer_codepoints(texts)
-    spaced = [text.replace("\n", " ") for text in texts]
-    found = processor.encode(spaced, return_type="offset_mapping", num_threads=1)
-    ids = np.concatenate([np.array(row["ids"], np.int32) for row in found])
-    starts, ends = np.concatenate([np.array(row["offsets"], np.int64).reshape(-1, 2) for row in found]).T
-    rows = np.cumsum([0, *(len(row["ids"]) for row in found)])
-    ends = np.maximum(ends, starts + 1)
-    starts = starts + _SPACE[codepoints[starts + np.repeat(bounds[:-1], np.diff(rows))]]
-    kept = np.flatnonzero(starts < ends)
-    rows = np.searchsorted(kept, rows)
-    columns = {
-        "subword_ids": ids,
-        "subword_starts": starts.astype(np.uint16),
-        "subword_ends": ends.astype(np.uint16),
-    }
-    return {name: as_lists(rows, values[kept]) for name, values in columns.items()}
-
-
-def peer_columns(
-    processor: sentencepiece.SentencePieceProcessor, texts: Sequence[str]
-) -> dict[str, pa.Array]:
-    """Return all columns of windows that follow from their texts, except sentences."""
-    codepoints = np.frombuffer("".join(texts).encode("utf-32-le"), np.int32)
-    rows = np.cumsum([0, *map(len, texts)])
-    columns = {"codepoints": as_lists(rows, codepoints), "whitespace": as_lists(rows, _SPACE[codepoints])}
-    return columns | peer_words(texts) | peer_subwords(processor, texts)
-
-
-def as_lists(rows: np.ndarray, values: np.ndarray) -> pa.Array:
-    """Return the list column whose row i is `values[rows[i]:rows[i + 1]]`."""
-    return pa.ListArray.from_arrays(pa.array(rows, pa.int32()), pa.array(values))
 
 
 def main() -> None:
@@ -109,6 +53,7 @@ def measure(raw: list[str], vocabulary_size: int, megabytes: float) -> None:
         train_vocabulary(map(normalize, raw), VocabularyConfig(size=vocabulary_size), 0)
     )
     processor = sentencepiece.SentencePieceProcessor(model_proto=vocabulary.model)
+    lengths = piece_lengths(processor)
     raw = _take(raw, megabytes)
     texts = [normalize(text) for text in raw]
     documents = [Document(str(index), "und", "", text) for index, text in enumerate(texts)]
@@ -120,10 +65,18 @@ def measure(raw: list[str], vocabulary_size: int, megabytes: float) -> None:
             lambda: vocabulary.encode_flat(windows),
             lambda: peer_subwords(processor, windows),
         ),
+        "the same, summed lengths": (
+            lambda: vocabulary.encode_flat(windows),
+            lambda: summed_subwords(processor, lengths, windows),
+        ),
         "words": (lambda: word_spans("\n".join(windows)), lambda: peer_words(windows)),
         "all columns": (
             lambda: build_windows(documents, config, vocabulary),
-            lambda: peer_columns(processor, windows),
+            lambda: peer_columns(windows, peer_subwords(processor, windows)),
+        ),
+        "the same, summed lengths ": (
+            lambda: build_windows(documents, config, vocabulary),
+            lambda: peer_columns(windows, summed_subwords(processor, lengths, windows)),
         ),
         "sentences": (lambda: [sentence_starts(text) for text in texts], None),
         "normalize": (lambda: [normalize(text) for text in raw], None),

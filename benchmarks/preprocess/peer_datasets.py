@@ -2,7 +2,7 @@
 
 Pages are read by an XML parser, cleaned by `strip_code`, normalised to NFC, and deduplicated. Sentences are
 found by a regular expression, and windows consist of whole sentences. Each batch of windows is an Arrow table
-of NumPy columns (features.py). `save_to_disk` writes them. There are no checkpoints, no failed pages, no
+of NumPy columns (peer_columns.py). `save_to_disk` writes them. There are no checkpoints, no failed pages, no
 shuffle and no checksums.
 """
 
@@ -10,8 +10,6 @@ from __future__ import annotations
 
 import bz2
 import hashlib
-import itertools
-import re
 import unicodedata
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,10 +21,9 @@ import mwparserfromhell
 import pyarrow as pa
 import sentencepiece
 
-from benchmarks.preprocess.features import peer_columns
+from benchmarks.preprocess.peer_columns import cut, peer_columns, peer_subwords
 
 MIN_CHARACTERS = 64
-_SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=[A-Z\"'(])|\n+")
 
 
 def preprocess(dump: str, model: bytes, output: str, workers: int, max_characters: int) -> int:
@@ -87,7 +84,7 @@ def build_windows(rows: dict[str, list[str]], model: bytes, max_characters: int)
     documents, texts, sentences = zip(*windows, strict=True)
     columns: dict[str, Any] = {"document": documents, "language": ["en"] * len(texts), "text": texts}
     columns["sentence_starts"] = pa.array(sentences, pa.list_(pa.uint16()))
-    return pa.table(columns | peer_columns(load_model(model), texts))
+    return pa.table(columns | peer_columns(texts, peer_subwords(load_model(model), texts)))
 
 
 _processors: dict[bytes, sentencepiece.SentencePieceProcessor] = {}
@@ -99,22 +96,3 @@ def load_model(model: bytes) -> sentencepiece.SentencePieceProcessor:
     if key not in _processors:
         _processors[key] = sentencepiece.SentencePieceProcessor(model_proto=model)
     return _processors[key]
-
-
-def cut(text: str, max_characters: int) -> Iterator[tuple[str, list[int]]]:
-    """Yield windows of whole sentences, and where these start.
-
-    A sentence that is too long is cut anywhere.
-    """
-    bounds = [0, *(match.end() for match in _SENTENCE_END.finditer(text)), len(text)]
-    start, sentences = 0, [0]
-    for begin, end in itertools.pairwise(bounds):
-        while end - start > max_characters:
-            stop = begin if begin > start else start + max_characters
-            yield text[start:stop], sentences
-            start, sentences = stop, [0]
-            begin = max(begin, stop)
-        if begin > start:
-            sentences.append(begin - start)
-    if start < len(text):
-        yield text[start:], sentences
