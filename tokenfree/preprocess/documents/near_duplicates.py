@@ -13,6 +13,7 @@ bytes).
 """
 
 import functools
+import sys
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
@@ -40,10 +41,8 @@ def sketch(text: str, shingle_characters: int) -> np.ndarray:
     smallest = np.full(NUM_HASHES, _EMPTY, np.uint64)
     for start in range(0, max(len(codepoints) - length + 1, 1), _CHUNK):
         hashes = _shingle_hashes(codepoints[start : start + _CHUNK + length - 1], length)
-        hashes.sort()
-        numbers = (hashes >> np.uint64(64 - _BITS)).astype(np.intp)
-        first = np.flatnonzero(np.diff(numbers, prepend=-1))
-        smallest[numbers[first]] = np.minimum(smallest[numbers[first]], hashes[first])
+        # A quarter of the time of sorting the hashes first.
+        np.minimum.at(smallest, (hashes >> np.uint64(64 - _BITS)).astype(np.intp), hashes)
     return _filled(smallest)
 
 
@@ -67,9 +66,8 @@ def _shingle_hashes(codepoints: np.ndarray, length: int) -> np.ndarray:
         return np.zeros(1, np.uint64)
     # Few lengths, for the cache.
     powers, inverses = _powers(1 << max(12, (len(codepoints) - 1).bit_length()))
-    sums = np.empty(len(codepoints) + 1, np.uint64)
-    sums[0] = 0
-    np.cumsum(_mixed(codepoints.astype(np.uint64)) * powers[: len(codepoints)], out=sums[1:])
+    terms = _mixed_codepoints().take(codepoints) * powers[: len(codepoints)]
+    sums = np.append(np.uint64(0), np.cumsum(terms))
     return _mixed((sums[length:] - sums[:-length]) * inverses[: len(sums) - length])
 
 
@@ -82,6 +80,12 @@ def _powers(length: int) -> tuple[np.ndarray, np.ndarray]:
         factors[0] = 1
         tables.append(np.cumprod(factors))
     return tables[0], tables[1]
+
+
+@functools.cache
+def _mixed_codepoints() -> np.ndarray:
+    """Return the mixed bits of each codepoint, uint64 [0x110000]."""
+    return _mixed(np.arange(sys.maxunicode + 1, dtype=np.uint64))
 
 
 def _mixed(values: np.ndarray) -> np.ndarray:
@@ -242,8 +246,7 @@ def key_halves(column: pa.Array | pa.ChunkedArray) -> np.ndarray:
 
 
 def keys_of(column: pa.Array | pa.ChunkedArray) -> np.ndarray:
-    keys: list[Any] = column.to_pylist()
-    return as_keys(b"".join(keys))
+    return as_keys(b"".join(column.to_pylist()))
 
 
 def as_keys(data: bytes) -> np.ndarray:
