@@ -9,9 +9,9 @@ import numpy as np
 import pyarrow as pa
 
 from tokenfree.preprocess.config import PreprocessConfig
-from tokenfree.preprocess.features.vocabulary import Vocabulary, cumulate
+from tokenfree.preprocess.features.vocabulary import FlatEncoding, Vocabulary
 from tokenfree.preprocess.records import COLUMN_TYPES, SUBWORD_COLUMNS, Document, schema
-from tokenfree.preprocess.text.characters import SPACE, byte_offsets, classes_of, codepoints_of
+from tokenfree.preprocess.text.characters import SPACE, byte_offsets, classes_of, codepoints_of, cumulate
 from tokenfree.preprocess.text.sentences import cut, sentence_starts
 from tokenfree.preprocess.text.words import byte_spans
 
@@ -151,12 +151,11 @@ def _word_columns(windows: Sequence[Window]) -> dict[str, pa.Array]:
 
 def _subword_columns(windows: Sequence[Window], vocabulary: Vocabulary | None) -> dict[str, pa.Array]:
     names = ("subword_ids", "subword_starts", "subword_ends")
-    if vocabulary is None:
-        nothing = np.zeros(len(windows) + 1, dtype=np.int64)
-        return {name: _lists(name, np.zeros(0, dtype=np.int64), nothing) for name in names}
-    flat = vocabulary.encode_flat([window.text for window in windows])
-    values = zip(names, (flat.ids, flat.starts, flat.ends), strict=True)
-    return {name: _lists(name, value, flat.offsets) for name, value in values}
+    nothing = np.zeros(0, dtype=np.int64)
+    flat = FlatEncoding(nothing, nothing, nothing, np.zeros(len(windows) + 1, dtype=np.int64))
+    if vocabulary is not None:
+        flat = vocabulary.encode_flat([window.text for window in windows])
+    return {name: _lists(name, value, flat.offsets) for name, value in zip(names, flat[:3], strict=True)}
 
 
 def _sentence_columns(windows: Sequence[Window]) -> dict[str, pa.Array]:

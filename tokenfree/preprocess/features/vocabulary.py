@@ -15,7 +15,7 @@ import sentencepiece
 from tokenfree.core.child import Child, Link
 from tokenfree.core.errors import JobError, UserError
 from tokenfree.preprocess.config import VocabularyConfig
-from tokenfree.preprocess.text.characters import SPACE, classes_of, codepoints_of
+from tokenfree.preprocess.text.characters import SPACE, classes_of, codepoints_of, cumulate
 from tokenfree.preprocess.text.sentences import cut, sentence_starts
 
 NO_MODEL = "vocabulary.model: not a SentencePiece model; give the path of a .model file"
@@ -274,10 +274,3 @@ class Vocabulary:
             ends = ends - trailing
         kept = starts < ends
         return ids[kept], starts[kept], ends[kept]
-
-
-def cumulate(counts: Sequence[int] | np.ndarray) -> np.ndarray:
-    """Return the sums of the first 0, 1, 2, ... counts, int64 [counts + 1]."""
-    sums = np.zeros(len(counts) + 1, dtype=np.int64)
-    np.cumsum(np.asarray(counts, np.int64), out=sums[1:])
-    return sums

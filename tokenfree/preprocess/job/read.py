@@ -103,10 +103,9 @@ def _write_run(
         shingle, rows = job.config.near_duplicates.shingle_characters, band_rows(min_similarity)
         sha256 = write_sketches(storage, sketches_name(name), _by_language(storage, file), shingle, rows)
         beside[SKETCHES] = sha256
-    run_fingerprint = _run_fingerprint(job, line)
     run = SortedRun(
         name,
-        run_fingerprint,
+        _run_fingerprint(job, line),
         pages.bytes,
         counters.to_json(),
         failures,

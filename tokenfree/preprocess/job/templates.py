@@ -17,7 +17,8 @@ import tempfile
 import uuid
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import pairwise
+from itertools import groupby, pairwise
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -109,7 +110,8 @@ def merge_templates(job: PreprocessJob, index: int) -> str:
         return database
     with tempfile.TemporaryDirectory(prefix="tokenfree-") as folder:
         paths = {_local_path(storage, part, folder): first_keys[part] for part in parts}
-        sha256, firsts = write_rows(storage, f"{name}.arrow", _newest(_merged(paths)))
+        newest = (next(rows) for _, rows in groupby(_merged(paths), key=itemgetter(0)))
+        sha256, firsts = write_rows(storage, f"{name}.arrow", newest)
     write_sealed(storage, f"{name}.json", {"parts": parts, "store_sha256": sha256, "first_keys": firsts})
     return database
 
@@ -137,14 +139,6 @@ def _merged(paths: Mapping[str, Sequence[str]]) -> Iterator[_Row]:
 _AFTER_ALL_KEYS = "\U0010ffff"
 
 
-def _newest(rows: Iterable[_Row]) -> Iterator[_Row]:
-    previous = None
-    for row in rows:
-        if row[0] != previous:
-            yield row
-        previous = row[0]
-
-
 def write_rows(storage: Storage, name: str, rows: Iterable[_Row]) -> tuple[str, list[str]]:
     """Commit sorted rows. Return the SHA-256 of the file and the first key of each batch."""
     first_keys: list[str] = []
@@ -169,8 +163,8 @@ def write_rows(storage: Storage, name: str, rows: Iterable[_Row]) -> tuple[str, 
 
 
 def _batch(rows: list[_Row]) -> pa.RecordBatch:
-    columns: list[list[Any]] = [[row[number] for row in rows] for number in range(3)]
-    arrays = [pa.array(values, field.type) for values, field in zip(columns, _SCHEMA, strict=True)]
+    columns = zip(zip(*rows, strict=True), _SCHEMA, strict=True)
+    arrays = [pa.array(values, field.type) for values, field in columns]
     return pa.record_batch(arrays, schema=_SCHEMA)
 
 

@@ -18,6 +18,7 @@ from tokenfree.preprocess.features.columns import iterate_windows
 from tokenfree.preprocess.features.vocabulary import Vocabulary
 from tokenfree.preprocess.records import MAX_BATCH_ROWS, Document, schema
 from tokenfree.preprocess.shards.plan import ShardTask
+from tokenfree.preprocess.shards.sorted_runs import grouped
 from tokenfree.preprocess.text.characters import count_scripts
 
 GROUP_CHARACTERS = 1_000_000  # documents whose features are computed together
@@ -51,13 +52,12 @@ def shard_fingerprint(job: str, vocabulary_sha256: str | None, task: ShardTask) 
 def find_shard(storage: Storage, sidecar: str, expected_fingerprint: str) -> BuiltShard | None:
     """Return the shard if it was committed for the same job and is complete, else None."""
     shard = sealed_record(BuiltShard, storage, sidecar)
-    if (
-        shard is None
-        or shard.fingerprint != expected_fingerprint
-        or storage.size(shard.entry.path) != shard.entry.bytes
-    ):
-        return None
-    return shard
+    is_whole = (
+        shard is not None
+        and shard.fingerprint == expected_fingerprint
+        and storage.size(shard.entry.path) == shard.entry.bytes
+    )
+    return shard if is_whole else None
 
 
 def build_shard(
@@ -137,14 +137,5 @@ def _check_sample(path: str, batch: pa.RecordBatch, vocabulary: Vocabulary | Non
 
 
 def _groups(documents: Iterable[Document]) -> Iterator[list[Document]]:
-    """Yield the documents in groups of bounded number and size. The groups depend on the shard alone."""
-    group: list[Document] = []
-    characters = 0
-    for document in documents:
-        if group and (characters + len(document.text) > GROUP_CHARACTERS or len(group) >= GROUP_DOCUMENTS):
-            yield group
-            group, characters = [], 0
-        group.append(document)
-        characters += len(document.text)
-    if group:
-        yield group
+    """Yield the documents in groups that depend on the shard alone."""
+    return grouped(documents, lambda document: len(document.text), GROUP_DOCUMENTS, GROUP_CHARACTERS)

@@ -7,9 +7,11 @@ that it needs.
 """
 
 import hashlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass, field
-from typing import Any, NamedTuple
+from itertools import groupby
+from operator import itemgetter
+from typing import Any, NamedTuple, TypeVar
 
 import pyarrow as pa
 
@@ -202,7 +204,12 @@ def write_documents(
     with storage.new_file(f"{folder}/{name}.arrow") as new:
         sink = pa.OSFile(new.path, "wb")
         with sink, pa.ipc.new_stream(sink, SORTED_RUN_SCHEMA) as writer:
-            for partition, group in _groups(rows):
+            groups = (
+                (partition, group)
+                for partition, part in groupby(rows, key=itemgetter(0))
+                for group in grouped(part, lambda row: len(row[-1]), BATCH_ROWS, BATCH_CHARACTERS)
+            )
+            for partition, group in groups:
                 batch = _batch(group, partition.language)
                 writer.write_batch(batch)
                 # Before the first batch, the position would be that of the schema.
@@ -231,19 +238,21 @@ def read_batch(buffer: pa.Buffer) -> pa.RecordBatch:
     return pa.ipc.read_record_batch(pa.ipc.read_message(buffer), SORTED_RUN_SCHEMA)
 
 
-def _groups(rows: list[_Row]) -> Iterator[tuple[Partition, list[_Row]]]:
-    group: list[_Row] = []
-    current, characters = rows[0][0], 0
-    for row in rows:
-        size = len(row[-1])
-        full = len(group) >= BATCH_ROWS or characters + size > BATCH_CHARACTERS
-        if group and (full or row[0] != current):
-            yield current, group
-            group, characters = [], 0
-        current = row[0]
-        group.append(row)
-        characters += size
-    yield current, group
+T = TypeVar("T")
+
+
+def grouped(items: Iterable[T], size: Callable[[T], int], max_items: int, max_size: int) -> Iterator[list[T]]:
+    """Yield the items in lists of bounded number and total size. A larger item is a list of its own."""
+    group: list[T] = []
+    total = 0
+    for item in items:
+        if group and (len(group) >= max_items or total + size(item) > max_size):
+            yield group
+            group, total = [], 0
+        group.append(item)
+        total += size(item)
+    if group:
+        yield group
 
 
 def _batch(group: list[_Row], language: str) -> pa.RecordBatch:

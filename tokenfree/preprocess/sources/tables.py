@@ -1,6 +1,5 @@
 """Documents in tables: JSON lines, Parquet and Hugging Face datasets."""
 
-import codecs
 import hashlib
 import json
 import logging
@@ -357,7 +356,7 @@ class _Section:
 def _parsed(line: bytes) -> Any:
     with suppress(ValueError, RecursionError):
         # Json would also accept a line of UTF-16.
-        return json.loads(line.removeprefix(codecs.BOM_UTF8).decode("utf-8", "surrogatepass"))
+        return json.loads(line.removeprefix(b"\xef\xbb\xbf").decode("utf-8", "surrogatepass"))
 
 
 def _lines_of_part(path: str, start: int, end: int) -> Iterator[tuple[int, bytes]]:

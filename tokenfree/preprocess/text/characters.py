@@ -4,7 +4,7 @@ import functools
 import sys
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from importlib.resources import files
 
 import numpy as np
@@ -59,9 +59,14 @@ def byte_offsets(codepoints: np.ndarray) -> np.ndarray:
 
     The last entry is the number of bytes.
     """
-    offsets = np.zeros(len(codepoints) + 1, dtype=np.int64)
-    np.cumsum(_width_table().take(codepoints), out=offsets[1:])
-    return offsets
+    return cumulate(_width_table().take(codepoints))
+
+
+def cumulate(counts: Sequence[int] | np.ndarray) -> np.ndarray:
+    """Return the sums of the first 0, 1, 2, ... counts, int64 [counts + 1]."""
+    sums = np.zeros(len(counts) + 1, dtype=np.int64)
+    np.cumsum(np.asarray(counts, np.int64), out=sums[1:])
+    return sums
 
 
 @functools.cache

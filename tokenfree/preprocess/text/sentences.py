@@ -110,11 +110,11 @@ def _is_boundary(text: str, start: int, space: int, end: int) -> bool:
     # Only a single full stop can be something else than a terminal.
     if space != start + 1 or text[start] != ".":
         return True
-    if start >= _TAIL and follower.isalpha():
-        tail = text[start - _TAIL : start]
-        # Of most sentences this tells all.
-        if tail.isalpha() and tail.islower() and tail.casefold()[-_TAIL:] not in _ABBREVIATED_TAILS:
-            return True
+    # Most sentences end in a long word.
+    tail = text[max(0, start - _TAIL) : start]
+    is_long = len(tail) == _TAIL and tail.isalpha() and tail.islower()
+    if is_long and follower.isalpha() and tail.casefold()[-_TAIL:] not in _ABBREVIATED_TAILS:
+        return True
     word = _word_before(text, start)
     if not follower.isalpha():
         return len(word) >= 5 and word.islower() and word.isalpha() and word not in _ABBREVIATIONS
