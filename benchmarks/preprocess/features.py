@@ -2,7 +2,7 @@
 
     python -m benchmarks.preprocess.features [--vocabulary 16000] [--megabytes 4] [FILE ...]
 
-It prints megabytes of text (UTF-8) per CPU second on one core of both, and their ratio: medians of three
+It prints megabytes of text (UTF-8) per CPU second on one core of both, and their ratio: the best of three
 rounds in turn. The peer is what one writes in a batched `datasets.map`: NumPy columns, a regular expression
 for words, and the offsets that SentencePiece computes in C++. A faster peer sums the lengths of the pieces
 instead. Without FILEs, the texts are the books and
@@ -23,7 +23,7 @@ from benchmarks.preprocess.peer_columns import (
     piece_lengths,
     summed_subwords,
 )
-from benchmarks.timing import in_turn, median
+from benchmarks.timing import in_turn
 from tokenfree.preprocess.config import PreprocessConfig, VocabularyConfig
 from tokenfree.preprocess.features.columns import build_windows
 from tokenfree.preprocess.features.vocabulary import Vocabulary, train_vocabulary
@@ -86,7 +86,7 @@ def measure(raw: list[str], vocabulary_size: int, megabytes: float) -> None:
     print(f"{'':24}{'ours':>8}{'peer':>8}{'ratio':>8}")
     for name, (ours, peer) in rows.items():
         seconds = in_turn({"ours": ours, **({"peer": peer} if peer else {})}, rounds=3)
-        speeds = {side: size / median(values) for side, values in seconds.items()}
+        speeds = {side: size / min(values) for side, values in seconds.items()}
         line = f"{name:24}{speeds['ours']:8.1f}"
         print(
             line + (f"{speeds['peer']:8.1f}{speeds['ours'] / speeds['peer']:8.1f}" if peer else ""),

@@ -1,13 +1,14 @@
-"""Near-duplicates by our sketches compared with datasketch, on the same texts.
+"""Near-duplicates by our sketches compared with datasketch and rensa, on the same texts.
 
     python -m benchmarks.preprocess.near_duplicates [--documents 1000] [--characters 3000] [--rounds 3]
 
 The texts are pieces of the books and human rights declarations of the test data, each with a copy in which
 0.1 to 4% of the characters are replaced. Both sides make sketches of 256 numbers from the same shingles and
-search for pairs with a similarity of 0.8. The truth is the Jaccard similarity of the sets. datasketch is not
-a dependency. It was measured with
+search for pairs with a similarity of 0.8. The truth is the Jaccard similarity of the sets. The last line is the
+time of sketches alone by rensa, which is written in Rust. datasketch and rensa are not dependencies. They were
+measured with
 
-    pip install --no-deps --target /tmp/peer datasketch    # and PYTHONPATH=/tmp/peer
+    pip install --no-deps --target /tmp/peer datasketch rensa    # and PYTHONPATH=/tmp/peer
 """
 
 from __future__ import annotations
@@ -72,6 +73,16 @@ def theirs(texts: Sequence[str]) -> list[datasketch.MinHash]:
     return made
 
 
+def rusts(texts: Sequence[str]) -> list[rensa.RMinHash]:
+    """Return the sketches of rensa."""
+    made = []
+    for text in texts:
+        minhash = rensa.RMinHash(num_perm=NUM_HASHES, seed=0)
+        minhash.update(list(shingles(text)))
+        made.append(minhash)
+    return made
+
+
 def their_pairs(sketches: Sequence[datasketch.MinHash]) -> Pairs:
     """Return the pairs that datasketch's index and then its estimated similarity find."""
     index = datasketch.MinHashLSH(threshold=MIN_SIMILARITY, num_perm=NUM_HASHES)
@@ -122,7 +133,10 @@ def main() -> None:
         "datasketch": np.array([their[n].jaccard(their[half + n]) for n in range(half)]),
     }
     pairs = {"ours": our_pairs(our), "datasketch": their_pairs(their)}
-    making = in_turn({"ours": lambda: ours(texts), "datasketch": lambda: theirs(texts)}, options.rounds)
+    making = in_turn(
+        {"ours": lambda: ours(texts), "datasketch": lambda: theirs(texts), "rensa": lambda: rusts(texts)},
+        options.rounds,
+    )
     finding = in_turn(
         {"ours": lambda: our_pairs(our), "datasketch": lambda: their_pairs(their)}, options.rounds
     )
@@ -133,15 +147,18 @@ def main() -> None:
     print(f"{'':12}{'Mchar/s':>9}{'error':>8}{'bias':>8}{'pairs s':>9}{'found':>8}{'others':>8}{'bytes':>8}")
     for name, size_of in (("ours", 2 * NUM_HASHES), ("datasketch", their[0].hashvalues.nbytes)):
         off = estimates[name] - exact
-        speed, share = size / median(making[name]), len(pairs[name] & near) / len(near)
+        speed, share = size / min(making[name]), len(pairs[name] & near) / len(near)
         print(
             f"{name:12}{speed:9.2f}{np.sqrt(np.mean(off**2)):8.4f}{np.mean(off):8.4f}"
             f"{median(finding[name]):9.3f}{share:8.1%}{len(pairs[name] - near):8}{size_of:8}"
         )
-    print(f"{'ratio':12}{median(making['datasketch']) / median(making['ours']):9.1f}")
+    print(f"{'rensa':12}{size / min(making['rensa']):9.2f}")
+    for name in ("datasketch", "rensa"):
+        print(f"ours is {min(making[name]) / min(making['ours']):.1f} times as fast as {name}")
 
 
 if __name__ == "__main__":
     import datasketch  # pyright: ignore[reportMissingImports]
+    import rensa  # pyright: ignore[reportMissingImports]
 
     main()

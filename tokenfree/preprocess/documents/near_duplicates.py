@@ -66,8 +66,9 @@ def _shingle_hashes(codepoints: np.ndarray, length: int) -> np.ndarray:
         return np.zeros(1, np.uint64)
     # Few lengths, for the cache.
     powers, inverses = _powers(1 << max(12, (len(codepoints) - 1).bit_length()))
-    terms = _mixed_codepoints().take(codepoints) * powers[: len(codepoints)]
-    sums = np.append(np.uint64(0), np.cumsum(terms))
+    sums = np.append(
+        np.uint64(0), np.cumsum(_mixed_codepoints().take(codepoints) * powers[: len(codepoints)])
+    )
     return _mixed((sums[length:] - sums[:-length]) * inverses[: len(sums) - length])
 
 
