@@ -55,7 +55,7 @@ def main() -> None:
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="tokenfree-") as folder:
         dump = options.dump or find_dump(Path(folder))
-        config = PreprocessConfig(wikipedia=(str(dump),))
+        config = PreprocessConfig(wikipedia=(str(dump),), expand_templates=False)
         config = replace(config, vocabulary=replace(config.vocabulary, model=options.model))
         megabytes, stages = measure(config, Path(folder))
     total = sum(stages.values())
