@@ -12,8 +12,6 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from multiprocessing.connection import Connection
 
-import pyarrow as pa
-
 from tokenfree.core.signals import OF_GROUPS, on_first_signal
 from tokenfree.preprocess.job.job import PreprocessJob
 from tokenfree.preprocess.job.read import num_runs
@@ -21,18 +19,6 @@ from tokenfree.preprocess.job.stages import STAGES, run_if_current
 from tokenfree.preprocess.job.steps import num_shards
 
 ATTEMPTS_IN_VAIN = 2
-
-
-def skip_pandas() -> None:
-    """Let Arrow convert lists without pandas, whose import takes half a second. For processes of our own only.
-
-    Arrow looks for pandas once. It looks again when something needs pandas.
-    """
-    if "pandas" not in sys.modules:
-        sys.modules["pandas"] = None  # pyright: ignore[reportArgumentType]
-        with contextlib.suppress(AttributeError, ImportError):
-            pa.array([])
-        del sys.modules["pandas"]
 
 
 def run_stages(job: PreprocessJob, workers: int) -> None:
@@ -82,7 +68,6 @@ def _attempt(job: PreprocessJob, workers: int) -> None:
 
 def _begin(end: Connection, environment: Mapping[str, str]) -> None:
     """Prepare a worker. It ignores Ctrl-C, because the command decides how workers stop."""
-    skip_pandas()
     # The server that forks workers keeps the environment of the first job, but a program may have changed its
     # own.
     os.environ.clear()

@@ -68,12 +68,11 @@ class _Rows:
         return set(names) <= set(self.batch.schema.names)
 
     def values(self, name: str) -> np.ndarray:
-        values = self.batch[name].flatten()
-        numbers = np.from_dlpack(values.cast(pa.int64()))
-        return numbers.astype(bool) if pa.types.is_boolean(values.type) else numbers
+        values = self.batch[name].flatten().to_numpy(zero_copy_only=False)
+        return values.astype(np.int64) if values.dtype != bool else values
 
     def offsets(self, name: str) -> np.ndarray:
-        offsets = np.from_dlpack(self.batch[name].offsets).astype(np.int64)
+        offsets = self.batch[name].offsets.to_numpy().astype(np.int64)
         return offsets - offsets[0]
 
     def row(self, name: str) -> np.ndarray:

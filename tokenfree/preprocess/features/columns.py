@@ -87,9 +87,7 @@ def _build_batch(
         columns |= _sentence_columns(windows)
     rows = pa.RecordBatch.from_arrays([columns[name] for name in batch_schema.names], schema=batch_schema)
     subwords = (
-        np.from_dlpack(columns["subword_ids"].values)
-        if "subword_ids" in columns
-        else np.zeros(0, dtype=np.int32)
+        columns["subword_ids"].values.to_numpy() if "subword_ids" in columns else np.zeros(0, dtype=np.int32)
     )
     byte_pieces = vocabulary.num_byte_pieces(subwords) if vocabulary is not None else 0
     return WindowBatch(rows, sum(len(window.text) for window in windows), len(subwords), byte_pieces)

@@ -138,7 +138,6 @@ def _slice(batch: pa.RecordBatch, low: int, high: int) -> pa.RecordBatch:
 def _order(table: pa.Table) -> np.ndarray:
     """Return rows in the order of their keys; of equal keys, only the row with the smallest (language, id)."""
     names = [(name, "ascending") for name in ("key", "language", "id")]
-    # Here and elsewhere, `to_numpy` would import pandas.
-    order: np.ndarray = np.from_dlpack(pc.sort_indices(table, names))  # pyright: ignore[reportAttributeAccessIssue]
+    order = pc.sort_indices(table, names).to_numpy()  # pyright: ignore[reportAttributeAccessIssue]
     keys = key_halves(table["key"])[order]
     return order[np.append(True, (keys[1:] != keys[:-1]).any(axis=1))]

@@ -5,7 +5,6 @@ import argparse
 from tokenfree.core.errors import UserError
 from tokenfree.core.machine import cores
 from tokenfree.pipelines.dry_run import VOCABULARY_BYTES, WORKER_BYTES, PlanDescription, describe_plan
-from tokenfree.pipelines.local import skip_pandas
 from tokenfree.pipelines.preprocess import choose_engine, run_preprocess
 from tokenfree.preprocess.config import PreprocessConfig
 from tokenfree.preprocess.dataset.card import byte_shares, template_line, template_warning
@@ -44,7 +43,6 @@ def run(args: argparse.Namespace) -> int:
         workers = cores() if args.workers == 0 else args.workers or 1
         print(estimate(describe_plan(config, args.output), workers, args.price))
         return 0
-    skip_pandas()
     with StageLine(verbosity=args.verbosity) as line:
         manifest = run_preprocess(
             config,
