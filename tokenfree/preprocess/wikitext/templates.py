@@ -43,6 +43,8 @@ MAX_DEPTH = 100
 MAX_EXPANDED = 2 << 20
 MAX_NODES = 100_000
 MAX_NAMES = 50_000  # of templates, kept in each process
+MAX_EXPANSIONS = 10_000  # kept in each process, of short calls
+MAX_KEPT = 300  # characters of such a call and its expansion
 MAX_CACHED_CHARACTERS = 8 << 20  # of definitions, in each process
 
 # Two patterns, because `re` searches for a literal several times as fast as for one of two.
@@ -250,6 +252,8 @@ class Definitions:
         self._compiled: dict[str, Definition | None] = {}
         self._named: dict[str, Definition | None] = {}
         self.silent: dict[str, bool | None] = {}  # see PageExpansion._is_silent
+        # What calls with the same source show on any page: text, nodes and characters.
+        self.expansions: dict[str, tuple[str, int, int]] = {}
         self._characters = 0
         prefixes = (name for key in (6, 14) for name in site.namespaces.get(key, ()) if name)
         self._hidden_link = re.compile(
@@ -375,7 +379,8 @@ class PageExpansion:
         self, site: Site, title: str, definitions: Definitions, rules: Lookup, guess: "Callable[..., str]"
     ) -> None:
         self.site = site
-        self.title = title
+        self._title = title
+        self._uses_title = False
         self.outcomes: Counter[str] = Counter()
         self.dropped: Counter[str] = Counter()
         self._definitions = definitions
@@ -383,6 +388,12 @@ class PageExpansion:
         self._guess = guess
         self._depth = self._nodes = self._characters = 0
         self._outcome = ""
+
+    @property
+    def title(self) -> str:
+        """The title of the page. An expansion that uses it is not kept for other pages."""
+        self._uses_title = True
+        return self._title
 
     def exists(self, title: str) -> bool:
         """Return whether a page exists; True for pages that the definitions do not cover."""
@@ -422,6 +433,15 @@ class PageExpansion:
         inline = silent is not True and is_inline(text, node[0], node[1])
         if silent or (silent is None and not inline):
             return ""
+        source = text[node[0] : node[1]]
+        expansion, nodes, characters = self._definitions.expansions.get(source, ("", MAX_NODES + 1, 0))
+        if self._nodes + nodes <= MAX_NODES and self._characters + characters <= MAX_EXPANDED:
+            self._nodes += nodes
+            self._characters += characters
+            if inline:
+                self.outcomes["definition"] += 1
+            return expansion
+        nodes, characters, self._uses_title = self._nodes, self._characters, False
         compiled = compile_node(text, node)
         try:
             if not isinstance(compiled, Call):
@@ -441,7 +461,14 @@ class PageExpansion:
             if self._outcome in ("dropped", "limit"):
                 name = text[node[0] + 2 : node[1] - 2].partition("|")[0]
                 self.dropped[" ".join(name.split())[:80]] += 1
-        return drop_hidden(expansion) if "<" in expansion else expansion
+        if "<" in expansion:
+            expansion = drop_hidden(expansion)
+        if self._outcome == "definition" and not self._uses_title and len(source) + len(expansion) < MAX_KEPT:
+            if len(self._definitions.expansions) > MAX_EXPANSIONS:
+                self._definitions.expansions.clear()
+            work = self._nodes - nodes, self._characters - characters
+            self._definitions.expansions[source] = (expansion, *work)
+        return expansion
 
     def _is_silent(self, text: str, node: Node) -> bool | None:
         """Return whether a call shows nothing, as its name alone tells; None if it does outside running text."""
@@ -455,7 +482,7 @@ class PageExpansion:
             return self._definitions.silent[name]
         silent: bool | None = False
         if name and not _NO_NAME.search(name) and name[0] not in "#./" and not {":", "&"} & set(name):
-            definition = self._definitions.named(name, self.title)
+            definition = self._definitions.named(name, "")
             if definition is not None:
                 silent = definition.hidden
             elif name not in VARIABLES and self._rules(name.replace("_", " ").lower()) is None:
@@ -530,7 +557,7 @@ class PageExpansion:
                 return function(self, frame, first.strip(), call.arguments)
         if _NO_NAME.search(name) or (call.arguments and _has_open_link(call.arguments[-1][1])):
             return self._literal(name, call, frame)
-        definition = self._definitions.named(name, self.title)
+        definition = self._definitions.named(name, self.title if name[0] in "./" else "")
         if definition is None or definition.needs_lua:
             rule = self._rules(name.replace("_", " ").lower())
             if rule is not None:
