@@ -76,7 +76,7 @@ class Site:
     namespaces: Mapping[int, tuple[str, ...]]
 
     def __hash__(self) -> int:
-        return hash((self.database, self.language, tuple(sorted(self.namespaces.items()))))
+        return hash((self.database, self.language))
 
     @classmethod
     def from_siteinfo(cls, xml: str, *, database: str | None = None, language: str | None = None) -> Self:

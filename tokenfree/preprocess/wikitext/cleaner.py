@@ -98,6 +98,7 @@ _EXTERNAL = re.compile(
 )
 _EXTERNAL_START = re.compile(r"\[[/hHfmn]")  # on a page without any, links of rare schemes stay
 _EXTERNAL_IMAGE = re.compile(r"(?<!\S)https?://[^\s\[\]<>\"]{1,500}\.(?:gif|png|jpe?g)(?!\S)", re.IGNORECASE)
+_IMAGE_END = re.compile(r"\.(?:gif|png|jpe?g)(?!\S)", re.IGNORECASE)
 _ADDRESS_START = re.compile(r"(?:https?:|ftp:)?//", re.IGNORECASE)
 # A caption may hold links, a label may hold files: more levels than this are not found in articles.
 _MAX_DEPTH = 6
@@ -109,21 +110,25 @@ def replace_links(text: str, hidden: frozenset[str], title: str = "") -> str:
     Remove unmatched brackets.
     """
 
-    def shown(match: re.Match[str]) -> str:
-        target, label = match.groups()
-        if ":" in target or target.startswith("//"):
-            return _shown_with_prefix(target, label, hidden)
-        if label is None:
-            return _shown_title(absolute(target, title) if target.startswith("../") else target)
-        return label or _without_parenthesis(target)
-
     for _ in range(_MAX_DEPTH):
-        text, count = _INTERNAL.subn(shown, text)
-        if not count:
+        # Text, target, label, text, ...: without an object for each match.
+        parts = _INTERNAL.split(text)
+        if len(parts) == 1:
             break
+        for number in range(1, len(parts), 3):
+            target, label = parts[number : number + 2]
+            if ":" in target or target.startswith("//"):
+                label = _shown_with_prefix(target, label, hidden)
+            elif label is None:
+                label = _shown_title(absolute(target, title) if target.startswith("../") else target)
+            elif not label:
+                label = _without_parenthesis(target)
+            parts[number] = ""
+            parts[number + 1] = label
+        text = "".join(parts)
     if _EXTERNAL_START.search(text):
         text = _EXTERNAL.sub(lambda link: link[1], text)
-    if "://" in text:
+    if "://" in text and _IMAGE_END.search(text):
         text = _EXTERNAL_IMAGE.sub(markup.GONE, text)
     return _STRAY_BRACKETS.sub(_between, text) if "[[" in text or "]]" in text else text
 

@@ -61,7 +61,7 @@ _ENTITY = re.compile(r"&(?:#0*([0-9]{1,7})|#[xX]0*([0-9A-Fa-f]{1,6})|([A-Za-z][A
 _HTML_TITLE = re.compile(r"<h([1-6])\b[^<>]*>(.*?)</h\1\s*>", re.IGNORECASE)
 
 
-_EXPONENT = re.compile(r"(?<=[0-9])<sup\b[^<>]{0,100}>\s*((?:[+\u2212-]|&minus;)?[0-9]{1,20})\s*</sup\s*>")
+_EXPONENT = re.compile(r"<sup(?<=[0-9]<sup)\b[^<>]{0,100}>\s*((?:[+\u2212-]|&minus;)?[0-9]{1,20})\s*</sup\s*>")
 _SUPERSCRIPTS = str.maketrans("0123456789+-\u2212", "⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻⁻")
 
 
@@ -83,7 +83,7 @@ def strip_quotes(text: str) -> str:
         # Without a bold mark, every mark is a mark.
         lines = text.split("\n")
         for number, line in enumerate(lines):
-            if "'''" in line:
+            if "'''" in line and (line.count("'''") % 2 or "''''''" in line):
                 lines[number] = _without_quotes(line)
         text = "\n".join(lines)
     return _without_marks(text)
@@ -100,6 +100,8 @@ def _without_quotes(line: str) -> str:
 
 
 def _without_marks(line: str) -> str:
+    if "''''" not in line:
+        return _QUOTES.sub("", line)
     return _QUOTES.sub(lambda mark: "'" * (1 if len(mark[0]) == 4 else max(0, len(mark[0]) - 5)), line)
 
 

@@ -25,7 +25,7 @@ from tokenfree.preprocess.wikitext.template_values import (
     quantity,
     value,
 )
-from tokenfree.preprocess.wikitext.templates import Lookup, Rule, get, positional
+from tokenfree.preprocess.wikitext.templates import Lookup, Rule, get, positional, show_nothing
 
 Arguments = dict[str, str]
 
@@ -302,7 +302,7 @@ _LOCAL: list[tuple[str, list[tuple[Rule, str]]]] = [
         (french_date, "date|date sport|jour|date de naissance-|date de décès-"),
         (nihongo, "japonais"),
         (partial(century, words="siècle", suffix="e"), "s|s2-"),
-        (constant(""), ","),
+        (show_nothing, ","),
         (first, "t|ind"),
     ]),
     ("uk", [(first, "s|comment"), (named("2", "1"), "iw|iw2|ніт"), (around("нар. "), "нар.")]),
@@ -437,7 +437,7 @@ _COMMON: list[tuple[Rule, str]] = [
     (constant("ʼ"), "hamza|ayin"),
     (constant("⇌"), "eqm"),
     (
-        constant(""),
+        show_nothing,
         """
         anchor|audio|sfn|sfnp|sfnm|efn|refn|r|rp|note|ref|coord|respell|ipac-en|audio-ipa|pron-en|dead link|cite web
         cite book|cite news|cite journal|citation|isbn needed|clear|main|see also|further|details|portal|commons
@@ -500,7 +500,7 @@ def rules_for(language: str) -> Lookup:
     for codes, rules in _LOCAL:
         for rule, names in rules if base in codes.split() else ():
             table.update(dict.fromkeys(_entries(names), rule))
-    shows_text, shows_nothing = named("1", "text"), constant("")
+    shows_text, shows_nothing = named("1", "text"), show_nothing
 
     def lookup(name: str) -> Rule | None:
         rule = table.get(name)

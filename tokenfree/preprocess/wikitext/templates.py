@@ -69,6 +69,11 @@ def get(arguments: dict[str, str], *names: str) -> str:
     return ""
 
 
+def show_nothing(arguments: dict[str, str]) -> str:
+    """Return an empty text: the rule of templates that are no running text."""
+    return ""
+
+
 def match_braces(text: str) -> list[Node]:
     """Return the outermost matched pairs in order, each with those inside it.
 
@@ -251,7 +256,7 @@ class Definitions:
         self._texts = texts
         self._compiled: dict[str, Definition | None] = {}
         self._named: dict[str, Definition | None] = {}
-        self.silent: dict[str, bool | None] = {}  # see PageExpansion._is_silent
+        self.shown: dict[str, str] = {}  # see PageExpansion._shown
         # What calls with the same source show on any page: text, nodes and characters.
         self.expansions: dict[str, tuple[str, int, int]] = {}
         self._characters = 0
@@ -286,7 +291,7 @@ class Definitions:
         if self._characters > MAX_CACHED_CHARACTERS:
             self._compiled.clear()
             self._named.clear()
-            self.silent.clear()
+            self.shown.clear()
             self._characters = 0
         self._compiled[key] = None  # while it is compiled, a template does not contain itself
         text = self._texts.get(key)
@@ -429,9 +434,11 @@ class PageExpansion:
     def _expansion(self, text: str, node: Node) -> str:
         """Return what a call of the page shows, and count it if it stands in running text."""
         self._depth, self._outcome = 0, "definition"
-        silent = self._is_silent(text, node) if node[2] == 2 else False
-        inline = silent is not True and is_inline(text, node[0], node[1])
-        if silent or (silent is None and not inline):
+        shown = self._shown(text, node) if node[2] == 2 else "text"
+        inline = shown != "box" and is_inline(text, node[0], node[1])
+        if shown == "nothing" and inline:
+            self.outcomes["rule"] += 1
+        if shown in ("box", "nothing") or (shown == "guess" and not inline):
             return ""
         source = text[node[0] : node[1]]
         expansion, nodes, characters = self._definitions.expansions.get(source, ("", MAX_NODES + 1, 0))
@@ -470,28 +477,30 @@ class PageExpansion:
             self._definitions.expansions[source] = (expansion, *work)
         return expansion
 
-    def _is_silent(self, text: str, node: Node) -> bool | None:
-        """Return whether a call shows nothing, as its name alone tells; None if it does outside running text."""
+    def _shown(self, text: str, node: Node) -> str:
+        """Return what a call shows, as its name alone tells: text, a box, nothing (by a rule), or a guess."""
         start, end, _, children = node
         stop = children[0][0] if children else end - 2
         bar = text.find("|", start + 2, stop)
         if children and bar < 0:
-            return False
+            return "text"
         name = text[start + 2 : stop if bar < 0 else bar].strip()
-        if name in self._definitions.silent:
-            return self._definitions.silent[name]
-        silent: bool | None = False
+        shown = self._definitions.shown.get(name)
+        if shown is not None:
+            return shown
+        shown = "text"
         if name and not _NO_NAME.search(name) and name[0] not in "#./" and not {":", "&"} & set(name):
             definition = self._definitions.named(name, "")
             if definition is not None:
-                silent = definition.hidden
-            elif name not in VARIABLES and self._rules(name.replace("_", " ").lower()) is None:
-                silent = None
-        if len(self._definitions.silent) > MAX_NAMES:
-            self._definitions.silent.clear()
+                shown = "box" if definition.hidden else "text"
+            elif name not in VARIABLES:
+                rule = self._rules(name.replace("_", " ").lower())
+                shown = "guess" if rule is None else "nothing" if rule is show_nothing else "text"
+        if len(self._definitions.shown) > MAX_NAMES:
+            self._definitions.shown.clear()
         if len(name) < 100:
-            self._definitions.silent[name] = silent
-        return silent
+            self._definitions.shown[name] = shown
+        return shown
 
     def expand(self, pieces: Pieces, frame: Frame | None) -> str:
         if isinstance(pieces, str):
