@@ -110,21 +110,24 @@ def replace_links(text: str, hidden: frozenset[str], title: str = "") -> str:
     Remove unmatched brackets.
     """
 
+    def shown(target: str, label: str | None) -> str:
+        if ":" in target or target.startswith("//"):
+            return _shown_with_prefix(target, label, hidden)
+        if label is None:
+            return _shown_title(absolute(target, title) if target.startswith("../") else target)
+        return label or _without_parenthesis(target)
+
     for _ in range(_MAX_DEPTH):
-        # Text, target, label, text, ...: without an object for each match.
+        # Text, target, label, text, ...: unlike `sub`, without an object for each match.
         parts = _INTERNAL.split(text)
         if len(parts) == 1:
             break
-        for number in range(1, len(parts), 3):
-            target, label = parts[number : number + 2]
-            if ":" in target or target.startswith("//"):
-                label = _shown_with_prefix(target, label, hidden)
-            elif label is None:
-                label = _shown_title(absolute(target, title) if target.startswith("../") else target)
-            elif not label:
-                label = _without_parenthesis(target)
-            parts[number] = ""
-            parts[number + 1] = label
+        links = zip(parts[1::3], parts[2::3], strict=True)
+        parts[1::3] = [
+            label if label and ":" not in target and target[:2] != "//" else shown(target, label)
+            for target, label in links
+        ]
+        del parts[2::3]
         text = "".join(parts)
     if _EXTERNAL_START.search(text):
         text = _EXTERNAL.sub(lambda link: link[1], text)

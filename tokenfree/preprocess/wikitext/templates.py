@@ -82,7 +82,7 @@ def match_braces(text: str) -> list[Node]:
     # Runs of opening braces: position, number not yet matched.
     opened: list[list[int]] = []
     done: list[Node] = []
-    for start, end in sorted(token.span() for braces in _BRACES for token in braces.finditer(text)):
+    for start, end in sorted(span for braces in _BRACES for span in map(re.Match.span, braces.finditer(text))):
         if text[start] == "{":
             opened.append([start, end - start])
             continue
