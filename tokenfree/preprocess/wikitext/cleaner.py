@@ -129,6 +129,8 @@ def replace_links(text: str, hidden: frozenset[str], title: str = "") -> str:
         ]
         del parts[2::3]
         text = "".join(parts)
+        if "[[" not in text:
+            break
     if _EXTERNAL_START.search(text):
         text = _EXTERNAL.sub(lambda link: link[1], text)
     if "://" in text and _IMAGE_END.search(text):

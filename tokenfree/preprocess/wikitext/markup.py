@@ -248,7 +248,10 @@ def set_aside(text: str, *, transcluded: bool = False) -> str:
             else:
                 content_end, position = _content(text, name, opening, unclosed)
             content = text[end:content_end]
-            if name in LITERAL or (name in ("syntaxhighlight", "source") and _INLINE.search(opening[2])):
+            if name == "ref":  # most tags are
+                if start and text[start - 1] in BEFORE_GONE:
+                    pieces.append(GONE)
+            elif name in LITERAL or (name in ("syntaxhighlight", "source") and _INLINE.search(opening[2])):
                 pieces.append(literal(name, content))
             elif name == "math" and len(content.strip()) == 1 and content.strip().isalpha():
                 pieces.append(content.strip())
@@ -276,7 +279,7 @@ def _content(text: str, name: str, opening: re.Match[str], unclosed: set[str]) -
     An unclosed tag is empty.
     """
     end = opening.end()
-    if opening[2].endswith("/") or name in unclosed:
+    if text[end - 2] == "/" or name in unclosed:
         return end, end
     closing = _CLOSING[name].search(text, end)
     if closing is None:
