@@ -1,18 +1,33 @@
 """A job expands the templates of its wikis: from all their dumps, with the same bytes however it runs."""
 
+import contextlib
 import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
+import fsspec
 import pyarrow as pa
 import pytest
 
+import tokenfree
 from tokenfree.core.errors import JobError, UserError
+from tokenfree.core.settings import to_mapping
 from tokenfree.core.storage import Storage
 from tokenfree.pipelines.preprocess import run_preprocess
 from tokenfree.preprocess.dataset.manifest import load_manifest
-from tokenfree.preprocess.job import stages
+from tokenfree.preprocess.dataset.verify import verify
+from tokenfree.preprocess.documents import extract
+from tokenfree.preprocess.job import stages, templates
+from tokenfree.preprocess.job.finish import replay
 from tokenfree.preprocess.job.templates import StoredTemplates, write_rows
+from tokenfree.preprocess.wikitext.templates import PageExpansion
+from tokenfree.train.ray.cluster import ray_session
 
 HEAD = """<mediawiki version="0.11" xml:lang="xx"><siteinfo><dbname>xxwiki</dbname><namespaces>
 <namespace key="0" /><namespace key="10">Speco</namespace></namespaces></siteinfo>
@@ -111,6 +126,93 @@ def test_a_job_that_failed_in_this_stage_resumes(
         part.write_bytes(part.read_bytes().replace(b"stones", b"pounds"))
     run_preprocess(config, tmp_path / "out")
     assert read_shards(tmp_path / "out") == read_shards(tmp_path / "whole")
+
+
+# A job that is killed while it writes its second file of templates of a part, or the file of a wiki.
+KILLED = """
+import json, os, signal, sys
+from tokenfree.core.settings import build
+from tokenfree.pipelines.preprocess import run_preprocess
+from tokenfree.preprocess.config import PreprocessConfig
+from tokenfree.preprocess.job import templates
+
+config, output, moment = sys.argv[1:]
+write, names = templates.write_rows, []
+
+def write_or_die(storage, name, rows):
+    names.append(name)
+    dies = len(names) == 2 if moment == "part" else "-0" not in name
+    return write(storage, name, first_and_die(rows) if dies else rows)
+
+def first_and_die(rows):
+    yield next(iter(rows))
+    os.kill(os.getpid(), signal.SIGKILL)
+
+templates.write_rows = write_or_die
+run_preprocess(build(PreprocessConfig, json.loads(config), source="test"), output)
+"""
+
+
+@pytest.mark.parametrize("moment", ["part", "store"])
+def test_a_job_killed_in_this_stage_resumes(moment, dumps, make_config, read_shards, tmp_path, monkeypatch):
+    others = [page(200 + n, f"Speco:Bird {n}", "a bird " * 200, 10) for n in range(20)]
+    more = write_dump(tmp_path / "xxwiki-20261101-pages-articles3.xml", *others)
+    config, output = settings(make_config, (*dumps, more)), tmp_path / "out"
+    run_preprocess(config, tmp_path / "whole")
+    command = [sys.executable, "-c", KILLED, json.dumps(to_mapping(config)), str(output), moment]
+    environment = {**os.environ, "PYTHONPATH": str(Path(tokenfree.__file__).parents[1])}
+    killed = subprocess.run(command, env=environment, stderr=subprocess.DEVNULL, check=False)
+    assert killed.returncode == -signal.SIGKILL
+    assert list((output / "_work" / "templates").glob("*.json"))  # what is committed is not read again
+    inputs: list[str] = []
+    read = templates.read_templates
+    monkeypatch.setattr(
+        templates, "read_templates", lambda split: inputs.append(split.to_json()) or read(split)
+    )
+    run_preprocess(config, output)
+    assert (moment == "store") == (inputs == [])
+    assert read_shards(output) == read_shards(tmp_path / "whole")
+    assert (output / "manifest.json").read_bytes() == (tmp_path / "whole" / "manifest.json").read_bytes()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("options", [{"workers": 2}, {"runner": "ray"}])
+def test_templates_of_a_store_are_copied_once_to_a_machine(
+    options, dumps, make_config, read_shards, bucket, tmp_path
+):
+    # The copy is named by its hash: this text makes it one of this test.
+    write_dump(dumps[1], *TEMPLATES, page(300, "Speco:Unique", f"{tmp_path} {options}", 10))
+    config = make_config(wikipedia=tuple(map(str, dumps)), shard_characters=100_000)
+    run_preprocess(config, tmp_path / "here")
+    copies = Path(tempfile.gettempdir())
+    previous = set(copies.glob("tokenfree-templates-*"))
+    with ray_session(2) if "runner" in options else contextlib.nullcontext():
+        run_preprocess(config, f"{bucket}/out", **options)
+    fsspec.filesystem("s3").get(f"{bucket}/out", str(tmp_path / "out"), recursive=True)
+    assert read_shards(tmp_path / "out") == read_shards(tmp_path / "here")
+    (copy,) = set(copies.glob("tokenfree-templates-*")) - previous
+    names = [path.name for path in copy.iterdir()]
+    shutil.rmtree(copy)
+    assert len(names) == 1
+
+
+def test_replay_cleans_by_the_definitions_of_the_job(dumps, make_config, read_shards, tmp_path, monkeypatch):
+    config, clean = settings(make_config, dumps), extract.clean_page
+
+    def buggy_clean(text: str, expansion: PageExpansion) -> str:
+        assert expansion.title != "Goose 7", "a bug"
+        return clean(text, expansion)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(extract, "clean_page", buggy_clean)
+        run_preprocess(config, tmp_path / "out")
+        run_preprocess(settings(make_config, dumps[::-1]), tmp_path / "cut")
+    assert read_shards(tmp_path / "out") == read_shards(tmp_path / "cut")
+    result = replay(str(tmp_path / "out"))
+    assert (result.tried, result.documents) == (1, 1)
+    document = json.loads(Path(result.path).read_text())
+    assert document["text"].startswith("The goose 7 weighs 7 stones and lives at an old pond number 7.")
+    verify(str(tmp_path / "out"))
 
 
 def test_expansion_is_turned_off_and_old_directories_are_recognised(dumps, make_config, tmp_path):

@@ -3,8 +3,9 @@
 import dataclasses
 import json
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from tokenfree.core.errors import JobError
@@ -32,9 +33,11 @@ from tokenfree.preprocess.job.job import JOB, VOCABULARY_SIDECAR, WORK, Preproce
 from tokenfree.preprocess.job.output import tidy
 from tokenfree.preprocess.job.read import FAILURES, all_runs, failures_name, hashed_inputs
 from tokenfree.preprocess.job.steps import all_shards, load_plan, num_bands
-from tokenfree.preprocess.records import SCHEMA_VERSION, Document, Failure, Page
+from tokenfree.preprocess.job.templates import KEPT, keep_templates, open_templates
+from tokenfree.preprocess.records import SCHEMA_VERSION, Document, Failure, Page, Site
 from tokenfree.preprocess.shards.build import BuiltShard
 from tokenfree.preprocess.shards.sorted_runs import DATASET_SPLITS, SortedRun
+from tokenfree.preprocess.wikitext.templates import Definitions
 
 
 def finish(job: PreprocessJob, _: int = 0) -> str:
@@ -81,6 +84,9 @@ def finish(job: PreprocessJob, _: int = 0) -> str:
         if hash_of(storage, failures_name(run.name)) != run.beside[FAILURES]:
             raise JobError(f"{job.url}/{failures_name(run.name)}: damaged; run the job again")
     collect_failures(storage, [failures_name(run.name) for run in failed], f"{WORK}/merged")
+    sites = [row["page"]["site"] for row in read_failures(storage) if row["page"]] if job.templates else []
+    for database in sorted({site["database"] for site in sites if site}):
+        keep_templates(job, database)
     beside = [CARD, VOCABULARY, NEAR_DUPLICATE_PAIRS, *write_layout(storage, splits, vocabulary_sha256)]
     write_card(storage, manifest)
     beside += [f"{folder}/{name}" for folder in (PLOTS, FOLDER) for name in storage.names(folder)]
@@ -147,22 +153,26 @@ class ReplayResult:
 
 
 def replay(output: str) -> ReplayResult:
-    """Clean the failed pages of a finished job again with the current code.
+    """Clean the failed pages of a finished job again with the current code and the templates of their wikis.
 
     A finished data directory never changes, so new documents are written to `failures/replayed.jsonl`, an
     input (`--books`) for another job. Content too damaged to hold a page stays a failure. Raises UserError if
     `output` is not a finished data directory.
     """
-    config = build(PreprocessConfig, load_manifest(output).config, source=f"{output}/manifest.json")
-    storage = Storage.at(output)
-    if not storage.names(FOLDER):
+    manifest, storage = load_manifest(output), Storage.at(output)
+    config = build(PreprocessConfig, manifest.config, source=f"{output}/manifest.json")
+    names = storage.names(FOLDER)
+    definitions = None
+    if any(f"{FOLDER}/{name}".startswith(KEPT) for name in names):
+        definitions = partial(open_templates, storage.url, manifest.fingerprint, prefix=KEPT)
+    if not names:
         return ReplayResult(0, 0, {}, "")
     tried, documents, failing = 0, 0, Counter[str]()
     note_added(storage, REPLAYED, None)
     with storage.new_file(REPLAYED) as new, open(new.path, "w", encoding="utf-8") as file:
         for row in read_failures(storage):
             tried += 1
-            result = _clean_again(row, config)
+            result = _clean_again(row, config, definitions)
             if isinstance(result, Document):
                 documents += 1
                 file.write(json.dumps(vars(result), ensure_ascii=False) + "\n")
@@ -176,9 +186,11 @@ def replay(output: str) -> ReplayResult:
     return ReplayResult(tried, documents, dict(sorted(failing.items())), path)
 
 
-def _clean_again(row: dict[str, Any], config: PreprocessConfig) -> Document | str:
+def _clean_again(
+    row: dict[str, Any], config: PreprocessConfig, definitions: Callable[[Site], Definitions] | None
+) -> Document | str:
     if row["page"] is None:
         return row["reason"]
     page: Page = checked(Page, {**row["page"], "id": row["id"], "text": row["text"]})
-    result = document_of(page, config.filters, PageCounters())
+    result = document_of(page, config.filters, PageCounters(), definitions)
     return result.reason if isinstance(result, Failure) else result

@@ -4,6 +4,7 @@
     _work/templates/PART.json      their hashes
     _work/templates/WIKI.arrow     templates of a wiki, sorted; of several revisions the newest
     _work/templates/WIKI.json      its hash, which is part of the fingerprint of each run
+    failures/templates-WIKI.*      a copy for `replay`, if pages of the wiki failed
 
 The files are read in small batches, whose first keys are in the sidecars. So neither the merge nor a worker needs
 memory for more templates than it uses.
@@ -168,8 +169,8 @@ def _batch(rows: list[_Row]) -> pa.RecordBatch:
     return pa.record_batch(arrays, schema=_SCHEMA)
 
 
-def _name(content: str) -> str:
-    return f"{TEMPLATES}/{hashlib.blake2b(content.encode(), digest_size=16).hexdigest()}"
+def _name(content: str, prefix: str = f"{TEMPLATES}/") -> str:
+    return f"{prefix}{hashlib.blake2b(content.encode(), digest_size=16).hexdigest()}"
 
 
 def _local_path(storage: Storage, name: str, folder: str) -> str:
@@ -192,20 +193,37 @@ def template_hash(job: PreprocessJob, line: str) -> str | None:
     site = json.loads(line)["site"] if job.templates else None
     if site is None:
         return None
-    return _store_record(job.url, job.fingerprint, site["database"])["store_sha256"]
+    return _store_record(job.url, job.fingerprint, _name(site["database"]))["store_sha256"]
 
 
 @functools.lru_cache(maxsize=64)
-def _store_record(url: str, fingerprint: str, database: str) -> dict[str, Any]:
-    record = read_sealed(Storage(url), f"{_name(database)}.json")
+def _store_record(url: str, fingerprint: str, name: str) -> dict[str, Any]:
+    record = read_sealed(Storage(url), f"{name}.json")
     if record is None:
-        raise JobError(f"{url}/{_name(database)}.json: gone or damaged; run the job again")
+        raise JobError(f"{url}/{name}.json: gone or damaged; run the job again")
     return record
 
 
+def keep_templates(job: PreprocessJob, database: str) -> None:
+    """Commit a copy of the templates of a wiki, by which `replay` cleans its failed pages.
+
+    Raises JobError if they are gone.
+    """
+    storage, name, kept = job.storage, _name(database), _name(database, KEPT)
+    record = _store_record(job.url, job.fingerprint, name)
+    with storage.new_file(f"{kept}.arrow") as new:
+        storage.get(f"{name}.arrow", new.path)
+    write_sealed(storage, f"{kept}.json", {key: record[key] for key in ("store_sha256", "first_keys")})
+
+
+KEPT = "failures/templates-"
+
+
 @functools.lru_cache(maxsize=2)
-def _definitions(url: str, fingerprint: str, site: Site) -> Definitions:
-    record = _store_record(url, fingerprint, site.database)
+def open_templates(url: str, fingerprint: str, site: Site, prefix: str = f"{TEMPLATES}/") -> Definitions:
+    """Return the templates of a wiki, opened once per process. Raises JobError if they are gone."""
+    name = _name(site.database, prefix)
+    record = _store_record(url, fingerprint, name)
     storage = Storage(url)
     folder = Path(tempfile.gettempdir()) / f"tokenfree-templates-{os.getuid()}-{record['store_sha256'][:32]}"
     if not storage.is_local:
@@ -214,13 +232,13 @@ def _definitions(url: str, fingerprint: str, site: Site) -> Definitions:
             raise JobError(
                 f"{folder} belongs to somebody else; remove it, or set TMPDIR to a folder of your own"
             )
-    path = _local_path(storage, f"{_name(site.database)}.arrow", str(folder))
+    path = _local_path(storage, f"{name}.arrow", str(folder))
     return Definitions(StoredTemplates(path, record["first_keys"]), site)
 
 
 def definitions_of(job: PreprocessJob, site: Site) -> Definitions:
-    """Return the templates of a wiki, opened once per process, or none if they are not expanded."""
-    return _definitions(job.url, job.fingerprint, site) if job.templates else Definitions({}, site)
+    """Return the templates of a wiki, or none if they are not expanded. Raises JobError if they are gone."""
+    return open_templates(job.url, job.fingerprint, site) if job.templates else Definitions({}, site)
 
 
 class StoredTemplates(Mapping[str, str]):
