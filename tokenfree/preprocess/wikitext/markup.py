@@ -61,7 +61,9 @@ _ENTITY = re.compile(r"&(?:#0*([0-9]{1,7})|#[xX]0*([0-9A-Fa-f]{1,6})|([A-Za-z][A
 _HTML_TITLE = re.compile(r"<h([1-6])\b[^<>]*>(.*?)</h\1\s*>", re.IGNORECASE)
 
 
-_EXPONENT = re.compile(r"<sup(?<=[0-9]<sup)\b[^<>]{0,100}>\s*((?:[+\u2212-]|&minus;)?[0-9]{1,20})\s*</sup\s*>")
+_EXPONENT = re.compile(
+    r"<sup(?<=[0-9]<sup)\b[^<>]{0,100}>\s*((?:[+\u2212-]|&minus;)?[0-9]{1,20})\s*</sup\s*>"
+)
 _SUPERSCRIPTS = str.maketrans("0123456789+-\u2212", "⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻⁻")
 
 
@@ -94,9 +96,8 @@ def _without_quotes(line: str) -> str:
     bold = sum(width > 2 for width in widths)
     italic = sum(width == 2 or width > 4 for width in widths)
     letter = _apostrophe(line) if bold % 2 and italic % 2 else -1
-    if letter >= 0:
-        return _without_marks(line[:letter]) + "'" + _without_marks(line[letter + 1 :])
-    return _without_marks(line)
+    parts = [line] if letter < 0 else [line[:letter], line[letter + 1 :]]
+    return "'".join(map(_without_marks, parts))
 
 
 def _without_marks(line: str) -> str:
@@ -248,10 +249,7 @@ def set_aside(text: str, *, transcluded: bool = False) -> str:
             else:
                 content_end, position = _content(text, name, opening, unclosed)
             content = text[end:content_end]
-            if name == "ref":  # most tags are
-                if start and text[start - 1] in BEFORE_GONE:
-                    pieces.append(GONE)
-            elif name in LITERAL or (name in ("syntaxhighlight", "source") and _INLINE.search(opening[2])):
+            if name in LITERAL or (name in ("syntaxhighlight", "source") and _INLINE.search(opening[2])):
                 pieces.append(literal(name, content))
             elif name == "math" and len(content.strip()) == 1 and content.strip().isalpha():
                 pieces.append(content.strip())
@@ -399,9 +397,7 @@ def _is_hidden(name: str, attributes: str) -> bool:
         return True
     if "none" in style and re.search(r"display\s*:\s*none", style):
         return True
-    if name != "div":
-        return False
-    return "id" in values or "role" in values or bool(style and _BOX_STYLE.search(style))
+    return name == "div" and ("id" in values or "role" in values or _BOX_STYLE.search(style) is not None)
 
 
 _JUNK = " \t\xa0\u3000\u2009\u202f,;:،؛、，；：/|·•–—-=~" + GONE
@@ -476,9 +472,7 @@ def _fix_bracket(match: re.Match[str]) -> str:
         if number + 1 < len(pieces) and not separator:
             separator = pieces[number + 1]
     content = "".join(kept).strip(" \t" + GONE)
-    if not content:
-        return GONE
-    return f"{match[0][0]}{content}{match[0][-1]}"
+    return f"{match[0][0]}{content}{match[0][-1]}" if content else GONE
 
 
 def _close_gap(match: re.Match[str]) -> str:

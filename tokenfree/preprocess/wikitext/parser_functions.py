@@ -54,9 +54,8 @@ def is_same(left: str, right: str) -> bool:
     """Compare as PHP does: numbers by their value."""
     if left == right:
         return True
-    if _NUMERIC.fullmatch(left[:40]) and _NUMERIC.fullmatch(right[:40]):
-        return float(left[:40]) == float(right[:40])
-    return False
+    are_numbers = _NUMERIC.fullmatch(left[:40]) and _NUMERIC.fullmatch(right[:40])
+    return bool(are_numbers) and float(left[:40]) == float(right[:40])
 
 
 def _if(page: Page, frame: Frame, first: str, arguments: Arguments) -> str:
@@ -440,9 +439,12 @@ def _formatdate(page: Page, frame: Frame, first: str, arguments: Arguments) -> s
     if year:
         year = str(int(year)) if int(year) > 0 else f"{1 - int(year)} BC"
     name = names[month - 1]
-    if how == "dmy":
-        return f"{day} {name} {year}".strip()
-    return f"{year} {name} {day}".strip() if how == "ymd" else f"{name} {day}" + (f", {year}" if year else "")
+    orders = {
+        "dmy": f"{day} {name} {year}",
+        "ymd": f"{year} {name} {day}",
+        "mdy": f"{name} {day}" + (f", {year}" if year else ""),
+    }
+    return orders[how].strip()
 
 
 _DASHES = str.maketrans({" ": "_"})

@@ -73,9 +73,7 @@ def nihongo(arguments: Arguments) -> str:
     """`{{nihongo|English|kanji|romaji|extra}}`: "English (kanji, romaji, extra)"."""
     values = [*positional(arguments)[:4], "", "", "", ""]
     inside = ", ".join(value for value in values[1:4] if value)
-    if not inside:
-        return values[0]
-    return f"{values[0]} ({inside})" if values[0] else inside
+    return f"{values[0]} ({inside})" if values[0] and inside else values[0] or inside
 
 
 def reading(arguments: Arguments) -> str:

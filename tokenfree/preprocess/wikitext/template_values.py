@@ -35,11 +35,9 @@ def written_date(year: str, month: str, day: str, language: str, *, day_first: b
     if not day:
         return f"{name} {year}"
     day = day.lstrip("0") or day
-    if language == "es" or language == "pt":
-        return f"{day} de {name} de {year}"
-    if language == "de":
-        return f"{day}. {name} {year}"
-    return f"{name} {day}, {year}" if language == "en" and not day_first else f"{day} {name} {year}"
+    day_first = day_first or language != "en"
+    orders = {"de": f"{day}. {name} {year}", **dict.fromkeys(("es", "pt"), f"{day} de {name} de {year}")}
+    return orders.get(language, f"{day} {name} {year}" if day_first else f"{name} {day}, {year}")
 
 
 def date(arguments: dict[str, str], language: str) -> str:
@@ -114,9 +112,8 @@ def old_style(arguments: dict[str, str]) -> str:
 def century(arguments: dict[str, str], words: str, suffix: str = "") -> str:
     """`{{s-|XVII}}`: "XVIIe siècle"; `{{séc|XVIII}}`: "século XVIII" with words in front and no suffix."""
     numeral = get(arguments, "1").upper()
-    if not numeral:
-        return ""
-    return f"{numeral}{suffix} {words}" if suffix else f"{words} {numeral}"
+    written = f"{numeral}{suffix} {words}" if suffix else f"{words} {numeral}"
+    return written if numeral else ""
 
 
 _LINK = re.compile(r"\[\[(?:[^\[\]|]*\|)?([^\[\]|]*)\]\]")
@@ -159,9 +156,8 @@ _COMPOUND = frozenset((("ft", "in"), ("lb", "oz"), ("st", "lb"), ("mi", "yd"), (
 def format_number(arguments: dict[str, str], language: str) -> str:
     """formatnum and its likes: `{{formatnum:1000}}`, `{{nts|1000}}`."""
     value = get(arguments, "1", GONE).replace(GONE, "")
-    if arguments.get("2", "").strip().upper() in ("R", "NOSEP"):
-        return value.replace(",", "")
-    return grouped(value, language)
+    is_plain = arguments.get("2", "").strip().upper() in ("R", "NOSEP")
+    return value.replace(",", "") if is_plain else grouped(value, language)
 
 
 def convert(arguments: dict[str, str], language: str) -> str:
@@ -203,9 +199,8 @@ def _number(value: str, language: str) -> str:
 def _with_unit(text: str, unit: str, adjective: bool = False) -> str:
     unit = _LINK.sub(r"\1", unit)
     symbol = _UNITS.get(unit.lower(), unit)
-    if symbol.startswith("/"):
-        return text + symbol
-    return f"{text}-{symbol}" if adjective and len(symbol) > 4 else f"{text} {symbol}"
+    separator = "-" if adjective and len(symbol) > 4 else " "
+    return text + ("" if symbol.startswith("/") else separator) + symbol
 
 
 def value(arguments: dict[str, str], language: str) -> str:
@@ -228,11 +223,10 @@ def value(arguments: dict[str, str], language: str) -> str:
 def fraction(arguments: dict[str, str], slash: str = "⁄") -> str:
     """`{{frac|3|1|2}}` is 3 1⁄2, `{{frac|1|2}}` 1⁄2, `{{frac|2}}` 1⁄2."""
     parts = positional(arguments)
-    if len(parts) >= 3:
-        return f"{parts[0]} {parts[1]}{slash}{parts[2]}"
-    if len(parts) == 2:
-        return f"{parts[0]}{slash}{parts[1]}"
-    return f"1{slash}{parts[0]}" if parts else ""
+    if not parts:
+        return ""
+    *whole, above, below = parts[:3] if len(parts) > 1 else ("1", parts[0])
+    return " ".join([*whole, f"{above}{slash}{below}"])
 
 
 def power_of_ten(arguments: dict[str, str]) -> str:

@@ -82,7 +82,9 @@ def match_braces(text: str) -> list[Node]:
     # Runs of opening braces: position, number not yet matched.
     opened: list[list[int]] = []
     done: list[Node] = []
-    for start, end in sorted(span for braces in _BRACES for span in map(re.Match.span, braces.finditer(text))):
+    for start, end in sorted(
+        span for braces in _BRACES for span in map(re.Match.span, braces.finditer(text))
+    ):
         if text[start] == "{":
             opened.append([start, end - start])
             continue
@@ -148,9 +150,7 @@ def compile_node(text: str, node: Node, depth: int = 0) -> "Call | Parameter":
     if depth > MAX_DEPTH:
         return Parameter("", "")
     (_, name), *rest = _arguments(text, start + width, end - width, children, width == 2, depth + 1)
-    if width == 2:
-        return _call_of(name, tuple(rest))
-    return Parameter(name, rest[0][1] if rest else None)
+    return _call_of(name, tuple(rest)) if width == 2 else Parameter(name, rest[0][1] if rest else None)
 
 
 def _call_of(name: Pieces, arguments: "tuple[tuple[Pieces | None, Pieces], ...]") -> Call:
@@ -620,6 +620,6 @@ _NEAR = 200  # characters; it bounds the work on a page of one line
 def is_inline(text: str, start: int, end: int) -> bool:
     """Return whether a call stands in running text: near words on its first or last line."""
     line = text[max(0, start - _NEAR) : start].rpartition("\n")[2]
-    if _WORD.search(line):
-        return True
-    return text.find("\n", start, end) < 0 and bool(_WORD.search(text[end : end + _NEAR].partition("\n")[0]))
+    if not _WORD.search(line) and text.find("\n", start, end) < 0:
+        line = text[end : end + _NEAR].partition("\n")[0]
+    return _WORD.search(line) is not None
