@@ -72,7 +72,7 @@ def strip_tags(text: str) -> str:
 
     A raised number after a digit becomes one of superscript digits: 10<sup>8</sup> is not 108.
     """
-    if "<sup" in text:
+    if "<" in text and "<sup" in text:
         text = _EXPONENT.sub(lambda match: match[1].replace("&minus;", "-").translate(_SUPERSCRIPTS), text)
     return _TAG.sub(lambda match: _TAG_TEXT.get(match[1].lower(), match[0]), text) if "<" in text else text
 
@@ -128,9 +128,9 @@ def mark_titles(text: str) -> str:
     """
     if "\n" + GONE in text:
         text = _GONE_BEFORE_MARK.sub("\n", text)
-    if "<h" in text or "<H" in text:
+    if "<" in text and ("<h" in text or "<H" in text):
         text = _HTML_TITLE.sub(rf"\n{HEADING}\1\2\n", text)
-    return _TITLE.sub(_title, text) if "\n=" in text else text
+    return _TITLE.sub(_title, text)
 
 
 def _title(match: re.Match[str]) -> str:
@@ -151,7 +151,8 @@ def strip_line_marks(text: str) -> str:
     text = _LIST.sub("\n", text)
     if "\n----" in text:
         text = _RULE.sub("\n", text)
-    return _SWITCH.sub(_kept_switch, text) if "__" in text or "＿＿" in text else text
+    is_marked = ("_" in text and "__" in text) or ("＿" in text and "＿＿" in text)
+    return _SWITCH.sub(_kept_switch, text) if is_marked else text
 
 
 def _kept_switch(match: re.Match[str]) -> str:
@@ -307,7 +308,7 @@ _OPEN_RESIDUE = re.compile(r"\n[ \t:*#;\x05]*(?:\{\||\||!)[^\n]*")  # of a table
 def drop_tables(text: str) -> str:
     """Remove tables at any depth. Of an unclosed table, only the lines in table markup are removed."""
     # Without any of these marks, a line that begins with a bar is text.
-    if not any(mark in text for mark in _TABLE_MARKS):
+    if not any(mark in text for mark in _TABLE_MARKS if mark[0] in text):
         return text
     text = drop_closed_tables(text)
     return (_OPEN_RESIDUE if "\n{|" in text else _RESIDUE).sub("", text)
