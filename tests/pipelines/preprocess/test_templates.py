@@ -182,7 +182,7 @@ def test_templates_of_a_store_are_copied_once_to_a_machine(
 ):
     # The copy is named by its hash: this text makes it one of this test.
     write_dump(dumps[1], *TEMPLATES, page(300, "Speco:Unique", f"{tmp_path} {options}", 10))
-    config = make_config(wikipedia=tuple(map(str, dumps)), shard_characters=100_000)
+    config = settings(make_config, dumps, shard_characters=100_000)
     run_preprocess(config, tmp_path / "here")
     copies = Path(tempfile.gettempdir())
     previous = set(copies.glob("tokenfree-templates-*"))
