@@ -162,9 +162,10 @@ def replay(output: str) -> ReplayResult:
     manifest, storage = load_manifest(output), Storage.at(output)
     config = build(PreprocessConfig, manifest.config, source=f"{output}/manifest.json")
     names = storage.names(FOLDER)
-    definitions = None
-    if any(f"{FOLDER}/{name}".startswith(KEPT) for name in names):
-        definitions = partial(open_templates, storage.url, manifest.fingerprint, prefix=KEPT)
+    has_templates = any(f"{FOLDER}/{name}".startswith(KEPT) for name in names)
+    definitions = (
+        partial(open_templates, storage.url, manifest.fingerprint, prefix=KEPT) if has_templates else None
+    )
     if not names:
         return ReplayResult(0, 0, {}, "")
     tried, documents, failing = 0, 0, Counter[str]()

@@ -123,10 +123,9 @@ def replace_links(text: str, hidden: frozenset[str], title: str = "") -> str:
         parts = _INTERNAL.split(text)
         if len(parts) == 1:
             break
-        links = zip(parts[1::3], parts[2::3], strict=True)
         parts[1::3] = [
             label if label and ":" not in target and target[:2] != "//" else shown(target, label)
-            for target, label in links
+            for target, label in zip(parts[1::3], parts[2::3], strict=True)
         ]
         del parts[2::3]
         text = "".join(parts)
@@ -136,8 +135,7 @@ def replace_links(text: str, hidden: frozenset[str], title: str = "") -> str:
         text = _EXTERNAL.sub(lambda link: link[1], text)
     if "://" in text and _IMAGE_END.search(text):
         text = _EXTERNAL_IMAGE.sub(markup.GONE, text)
-    is_stray = ("[" in text and "[[" in text) or ("]" in text and "]]" in text)
-    return _STRAY_BRACKETS.sub(_between, text) if is_stray else text
+    return _STRAY_BRACKETS.sub(_between, text) if "[" in text or "]" in text else text
 
 
 # Brackets that are none of a link are removed, and stay between words as a space. Braces whose content has a
@@ -145,7 +143,7 @@ def replace_links(text: str, hidden: frozenset[str], title: str = "") -> str:
 _STRAY_BRACES = re.compile(
     r"((?<!\{)\{\{(?!\{)[^{}|\n]{0,60}(?:\}(?!\})|\{(?!\{))[^\n]{0,200}?\}\})|\{\{+|\}\}+"
 )
-_STRAY_BRACKETS = re.compile(r"\[\[+|\]\]+")
+_STRAY_BRACKETS = re.compile(r"[\[\]](?:(?<=\[)\[+|(?<=\])\]+)")
 
 
 def _between(match: re.Match[str]) -> str:

@@ -139,11 +139,8 @@ def _title(match: re.Match[str]) -> str:
         return match[0]
     title = line.strip("=")
     level = min(6, (len(line) - len(title)) // 2) or 1
-    return f"\n{HEADING}{level}{(_TAG.sub(_kept_tag, title) if '<' in title else title).strip()}\n"
-
-
-def _kept_tag(match: re.Match[str]) -> str:
-    return "" if match[1].lower() in _TAG_TEXT else match[0]
+    title = _TAG.sub(lambda tag: "" if tag[1].lower() in _TAG_TEXT else tag[0], title).strip()
+    return f"\n{HEADING}{level}{title}\n"
 
 
 def strip_line_marks(text: str) -> str:
@@ -151,8 +148,7 @@ def strip_line_marks(text: str) -> str:
     text = _LIST.sub("\n", text)
     if "\n----" in text:
         text = _RULE.sub("\n", text)
-    is_marked = ("_" in text and "__" in text) or ("＿" in text and "＿＿" in text)
-    return _SWITCH.sub(_kept_switch, text) if is_marked else text
+    return _SWITCH.sub(_kept_switch, text) if "_" in text or "＿" in text else text
 
 
 def _kept_switch(match: re.Match[str]) -> str:
@@ -535,13 +531,10 @@ def _shown(match: re.Match[str]) -> str:
         if any(name in ("H", "T", "-") for name in names):
             return ""
         content = content[flags.end() :]
-    if ":" not in content:
-        return content
     choices: dict[str, str] = {}
     for part in _RULE_END.split(content):
         rule = _VARIANT_RULE.fullmatch(part)
         if rule and "=>" not in part:
             choices[rule[1]] = rule[2].strip()
-    if not choices:
-        return content
-    return next((choices[name] for name in _PREFERENCE if choices.get(name)), next(iter(choices.values())))
+    first = next(iter(choices.values()), content)
+    return next((choices[name] for name in _PREFERENCE if choices.get(name)), first)

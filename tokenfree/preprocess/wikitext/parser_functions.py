@@ -128,10 +128,6 @@ _TOKEN = re.compile(r"\s*(?:(\d+\.?\d*|\.\d+)|([a-zA-Z]+)|(<=|>=|<>|!=|[-+*/^()=
 _WORDS: dict[str, float] = {"pi": math.pi}
 
 
-def _truncated(value: float) -> float:
-    return math.trunc(value) if math.isfinite(value) else value
-
-
 def _divided(left: float, right: float) -> float:
     if not right:
         raise ValueError("Division by zero.")
@@ -164,7 +160,8 @@ def _power(left: float, right: float) -> float:
 _UNARY: dict[str, Callable[[float], float]] = {
     "not": lambda value: int(not value),
     "sin": math.sin, "cos": math.cos, "tan": math.tan, "asin": math.asin, "acos": math.acos, "atan": math.atan,
-    "exp": math.exp, "ln": math.log, "abs": abs, "floor": math.floor, "ceil": math.ceil, "trunc": _truncated,
+    "exp": math.exp, "ln": math.log, "abs": abs, "floor": math.floor, "ceil": math.ceil,
+    "trunc": lambda value: math.trunc(value) if math.isfinite(value) else value,
     "sqrt": math.sqrt, "neg": operator.neg, "pos": operator.pos,
 }  # fmt: skip
 _BINARY: dict[str, tuple[int, Callable[[Any, Any], float]]] = {
@@ -280,18 +277,6 @@ def _invoke(page: Page, frame: Frame, first: str, arguments: Arguments) -> str:
 
 def _needs_data(page: Page, frame: Frame, first: str, arguments: Arguments) -> str:
     raise NeedsLuaError(first)
-
-
-def _nothing(page: Page, frame: Frame, first: str, arguments: Arguments) -> str:
-    return ""
-
-
-def _itself(page: Page, frame: Frame, first: str, arguments: Arguments) -> str:
-    return first
-
-
-def _second(page: Page, frame: Frame, first: str, arguments: Arguments) -> str:
-    return raw_argument(page, frame, arguments, 0)
 
 
 def _of_text(function: Callable[[str], str]) -> Function:
@@ -452,11 +437,7 @@ _DASHES = str.maketrans({" ": "_"})
 
 def _page_of(part: Callable[[str], str]) -> Function:
     """A variable about the page's title, or about the title that is its argument."""
-
-    def value(page: Page, frame: Frame, first: str, arguments: Arguments) -> str:
-        return part(_title_of(page, first))
-
-    return value
+    return lambda page, frame, first, arguments: part(_title_of(page, first))
 
 
 def _title_of(page: Page, first: str) -> str:
@@ -503,10 +484,6 @@ def _in_url(function: Function) -> Function:
     return lambda *arguments: urllib.parse.quote(function(*arguments).translate(_DASHES), safe="/:!$()*,;@")
 
 
-def _anchor(text: str) -> str:
-    return re.sub(r"%(?=[0-9A-Fa-f]{2})", "%25", re.sub(r"[ _]+", "_", text.strip(" _")))
-
-
 def _url(host: bool) -> Function:
     def value(page: Page, frame: Frame, first: str, arguments: Arguments) -> str:
         query = raw_argument(page, frame, arguments, 0)
@@ -528,10 +505,6 @@ def _urlencode(page: Page, frame: Frame, first: str, arguments: Arguments) -> st
 def _interwiki(page: Page, frame: Frame, first: str, arguments: Arguments) -> str:
     title, *label = (raw_argument(page, frame, arguments, index) for index in range(len(arguments)))
     return f"[[:{first}:{title}|{label[0]}]]" if label else f"[[:{first}:{title}]]"
-
-
-def _language_name(page: Page, frame: Frame, first: str, arguments: Arguments) -> str:
-    raise NeedsLuaError("#language")
 
 
 _SPACES = {
@@ -587,27 +560,27 @@ for _name_of_variable in (
 _RTL = "ar arc arz azb ckb dv fa glk he ks lrc mzn pnb ps sd ug ur yi"  # languages written from right to left
 
 
-def _direction(language: str) -> str:
-    return "rtl" if language.lower() in _RTL.split() else "ltr"
-
-
 FUNCTIONS: dict[str, Function] = {
     "#if": _if, "#ifeq": _ifeq, "#iferror": _iferror, "#ifexpr": _ifexpr, "#ifexist": _ifexist, "#switch": _switch,
     "#expr": _expr, "#titleparts": _titleparts, "#tag": _tag, "#invoke": _invoke, "#property": _needs_data,
     "#statements": _needs_data, "#time": _time, "#timel": _time, "#formatdate": _formatdate, "#dateformat": _formatdate,
-    "#language": _language_name, "lc": _of_text(str.lower), "uc": _of_text(str.upper),
+    "#language": _needs_data, "lc": _of_text(str.lower), "uc": _of_text(str.upper),
     "lcfirst": _of_text(_first_letter(str.lower)), "ucfirst": _ucfirst,
     "formatnum": _formatnum, "padleft": _padded(True), "padright": _padded(False), "plural": _plural, "ns": _ns,
-    "nse": _in_url(_ns), "urlencode": _urlencode, "anchorencode": _of_text(_anchor),
-    "#dir": lambda page, frame, first, _: _direction(first or page.site.language),
-    "#interwikilink": _interwiki, "#interlanguagelink": _nothing,
+    "nse": _in_url(_ns), "urlencode": _urlencode,
+    "anchorencode": lambda page, frame, first, _: re.sub(
+        r"%(?=[0-9A-Fa-f]{2})", "%25", re.sub(r"[ _]+", "_", first.strip(" _"))
+    ),
+    "#dir": lambda page, frame, first, _: "rtl" if (first or page.site.language).lower() in _RTL.split() else "ltr",
+    "#interwikilink": _interwiki, "#interlanguagelink": lambda *_: "",
     "#contentmodel": lambda page, frame, first, _: "wikitext",
-    "grammar": _second, "gender": _second, "bidi": _itself, "#bcp47": _itself,
+    **dict.fromkeys(("grammar", "gender"), lambda page, frame, _, arguments: raw_argument(page, frame, arguments, 0)),
+    "bidi": _of_text(str), "#bcp47": _of_text(str),
     **dict.fromkeys(("localurl", "localurle"), _url(False)),
     **dict.fromkeys(("fullurl", "fullurle", "canonicalurl", "canonicalurle"), _url(True)),
     **dict.fromkeys(
         ("defaultsort", "defaultsortkey", "defaultcategorysort", "displaytitle", "filepath", "numberingroup",
-         "protectionlevel", "pagesincategory", "#coordinates", "#section", "#lst", "#babel"), _nothing),
+         "protectionlevel", "pagesincategory", "#coordinates", "#section", "#lst", "#babel"), lambda *_: ""),
 }  # fmt: skip
 # Functions that give one of their arguments.
 CONTROL = frozenset((_if, _ifeq, _iferror, _ifexpr, _ifexist, _switch))

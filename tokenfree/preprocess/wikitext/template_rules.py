@@ -21,7 +21,6 @@ from tokenfree.preprocess.wikitext.template_values import (
     french_date,
     hour,
     old_style,
-    power_of_ten,
     quantity,
     value,
 )
@@ -161,7 +160,7 @@ def _cited(arguments: dict[str, str]) -> str:
 # With the codes of their languages. A later rule for a name wins.
 _LOCAL: list[tuple[str, list[tuple[Rule, str]]]] = [
     ("en simple", [
-        (power_of_ten, "e|x10^|10^x"),
+        (lambda arguments: f" × 10{get(arguments, '1')}", "e|x10^|10^x"),
         (around("HD "), "hd"),
         (constant("CO2"), "co2"),
         (constant("C3"), "c3"),

@@ -58,8 +58,6 @@ def day_month_year(arguments: dict[str, str], language: str) -> str:
     values = [*positional(arguments)[:3], "", ""]
     if not values[0]:
         return ""
-    if not values[1] and not values[2]:
-        return values[0]
     return (
         written_date(values[2], values[1], values[0], language).strip()
         if values[2]
@@ -112,8 +110,7 @@ def old_style(arguments: dict[str, str]) -> str:
 def century(arguments: dict[str, str], words: str, suffix: str = "") -> str:
     """`{{s-|XVII}}`: "XVIIe siècle"; `{{séc|XVIII}}`: "século XVIII" with words in front and no suffix."""
     numeral = get(arguments, "1").upper()
-    written = f"{numeral}{suffix} {words}" if suffix else f"{words} {numeral}"
-    return written if numeral else ""
+    return " ".join((numeral + suffix, words) if suffix else (words, numeral)) if numeral else ""
 
 
 _LINK = re.compile(r"\[\[(?:[^\[\]|]*\|)?([^\[\]|]*)\]\]")
@@ -156,8 +153,8 @@ _COMPOUND = frozenset((("ft", "in"), ("lb", "oz"), ("st", "lb"), ("mi", "yd"), (
 def format_number(arguments: dict[str, str], language: str) -> str:
     """formatnum and its likes: `{{formatnum:1000}}`, `{{nts|1000}}`."""
     value = get(arguments, "1", GONE).replace(GONE, "")
-    is_plain = arguments.get("2", "").strip().upper() in ("R", "NOSEP")
-    return value.replace(",", "") if is_plain else grouped(value, language)
+    is_grouped = get(arguments, "2").upper() not in ("R", "NOSEP")
+    return grouped(value, language) if is_grouped else value.replace(",", "")
 
 
 def convert(arguments: dict[str, str], language: str) -> str:
@@ -227,11 +224,6 @@ def fraction(arguments: dict[str, str], slash: str = "⁄") -> str:
         return ""
     *whole, above, below = parts[:3] if len(parts) > 1 else ("1", parts[0])
     return " ".join([*whole, f"{above}{slash}{below}"])
-
-
-def power_of_ten(arguments: dict[str, str]) -> str:
-    """`{{e|7}}` after a number: "×10^7" with a plain exponent, as text copied from the page has it."""
-    return f" × 10{get(arguments, '1')}"
 
 
 def quantity(arguments: dict[str, str], language: str) -> str:

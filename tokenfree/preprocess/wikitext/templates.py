@@ -385,7 +385,6 @@ class PageExpansion:
     ) -> None:
         self.site = site
         self._title = title
-        self._uses_title = False
         self.outcomes: Counter[str] = Counter()
         self.dropped: Counter[str] = Counter()
         self._definitions = definitions
@@ -468,13 +467,18 @@ class PageExpansion:
             if self._outcome in ("dropped", "limit"):
                 name = text[node[0] + 2 : node[1] - 2].partition("|")[0]
                 self.dropped[" ".join(name.split())[:80]] += 1
-        if "<" in expansion:
-            expansion = drop_hidden(expansion)
-        if self._outcome == "definition" and not self._uses_title and len(source) + len(expansion) < MAX_KEPT:
-            if len(self._definitions.expansions) > MAX_EXPANSIONS:
-                self._definitions.expansions.clear()
-            work = self._nodes - nodes, self._characters - characters
-            self._definitions.expansions[source] = (expansion, *work)
+        expansion = drop_hidden(expansion) if "<" in expansion else expansion
+        if (
+            self._outcome == "definition"
+            and not self._uses_title
+            and len(source) + len(expansion) < MAX_KEPT
+            and len(self._definitions.expansions) < MAX_EXPANSIONS
+        ):
+            self._definitions.expansions[source] = (
+                expansion,
+                self._nodes - nodes,
+                self._characters - characters,
+            )
         return expansion
 
     def _shown(self, text: str, node: Node) -> str:
