@@ -4,9 +4,11 @@
 
 CPU seconds of cleaning all articles of a dump without and with definitions, and of whole jobs (the best of
 three, of this process and its children). Peers count if they can be imported: wikiextractor with the same
-templates (benchmarks/preprocess/wiki_peers.py), and the expansion alone by wikitextprocessor 0.4.96, which
-needs setuptools below 80. Markup left counts `{{`, `}}`, `[[`, `]]` and tags. The last table compares, for
-calls in running text that have a definition, the words of a guess with those of the definition.
+templates (benchmarks/preprocess/wiki_peers.py), and wikitextprocessor 0.4.96, which needs setuptools below 80:
+its expansion, which gives wikitext, compared with ours alone, and with its conversion to text, compared with our
+whole clean. Markup left counts `{{`, `}}`, `[[`, `]]` and tags, except those that a page shows as text
+(`<nowiki>`, `<pre>`, source code and character references). The last table compares, for calls in running text
+that have a definition, the words of a guess with those of the definition.
 """
 
 import argparse
@@ -26,6 +28,7 @@ from tokenfree.pipelines.preprocess import run_preprocess
 from tokenfree.preprocess.config import PreprocessConfig, VocabularyConfig
 from tokenfree.preprocess.records import Site
 from tokenfree.preprocess.wikitext.cleaner import clean, clean_page, page_of
+from tokenfree.preprocess.wikitext.markup import set_aside
 from tokenfree.preprocess.wikitext.template_rules import guess
 from tokenfree.preprocess.wikitext.templates import (
     Call,
@@ -42,6 +45,10 @@ DUMPS = ("ltgwiki-pages-articles.xml.bz2", "enwiki-2016-shortened.xml.bz2")
 ROUNDS = 3
 MARKUP = re.compile(
     r"\{\{|\}\}|\[\[|\]\]|</?(?:ref|div|span|table|br|sup|sub|small|nowiki|includeonly|noinclude)\b"
+)
+SHOWN_MARKUP = re.compile(
+    r"<(nowiki|pre|source|syntaxhighlight)\b[^<>]*>.*?</\1\s*>|&(?:lt|amp|#0*(?:60|91|93|123|125));|<(?='')",
+    re.DOTALL | re.IGNORECASE,
 )
 GUESSES: dict[str, Callable[[str, dict[str, str], str], str]] = {
     "nothing": lambda name, arguments, before: "",
@@ -71,9 +78,9 @@ def job(dump: Path, expand: bool) -> None:
 
 
 def expand_with_wikitextprocessor(
-    articles: list[tuple[str, str]], templates: list[tuple[str, str]], prefix: str
+    articles: list[tuple[str, str]], templates: list[tuple[str, str]], prefix: str, *, to_text: bool
 ) -> Callable[[], None]:
-    """Return a function that expands all articles, without Lua and without cleaning them."""
+    """Return a function that expands all articles without Lua, and converts them to text if asked."""
     peer = importlib.import_module("wikitextprocessor")
     with contextlib.redirect_stdout(io.StringIO()):
         context = peer.Wtp(quiet=True)
@@ -85,7 +92,9 @@ def expand_with_wikitextprocessor(
         with contextlib.redirect_stdout(io.StringIO()):
             for title, text in articles:
                 context.start_page(title)
-                context.expand(text, expand_invoke=False, quiet=True)
+                expanded = context.expand(text, expand_invoke=False, quiet=True)
+                if to_text:
+                    context.node_to_text(context.parse(expanded))
 
     return expand
 
@@ -136,6 +145,11 @@ def report(dump: Path) -> None:
         definitions = Definitions.of_titles(texts, site)
         return [clean_page(text, page_of(site, title, definitions)) for title, text in articles]
 
+    def expand_all() -> None:
+        definitions = Definitions.of_titles(dict(templates), site)
+        for title, text in articles:
+            page_of(site, title, definitions).replace(set_aside(f"\n{text}\n"))
+
     without, expanded = best(lambda: clean_all({})), best(lambda: clean_all(dict(templates)))
     print(
         f"  clean without definitions {without:.2f} s, with them {expanded:.2f} s ({expanded / without:.2f}x)"
@@ -147,10 +161,17 @@ def report(dump: Path) -> None:
         seconds = best(lambda: [extract(text) for _, text in articles])
         print(f"  wikiextractor with templates {seconds:.2f} s ({seconds / expanded:.1f}x our clean)")
     with contextlib.suppress(ImportError):
-        seconds = best(expand_with_wikitextprocessor(articles, templates, prefix))
         version = version_of("wikitextprocessor")
-        print(f"  wikitextprocessor {version} {seconds:.2f} s ({seconds / expanded:.1f}x our clean)")
-    texts = clean_all(dict(templates))
+        for to_text, ours in ((False, best(expand_all)), (True, expanded)):
+            seconds = best(expand_with_wikitextprocessor(articles, templates, prefix, to_text=to_text))
+            what = "expansion and text" if to_text else "expansion"
+            print(
+                f"  wikitextprocessor {version}, {what} {seconds:.2f} s, ours {ours:.2f} s ({seconds / ours:.1f}x)"
+            )
+    definitions = Definitions.of_titles(dict(templates), site)
+    texts = [
+        clean_page(SHOWN_MARKUP.sub("", text), page_of(site, title, definitions)) for title, text in articles
+    ]
     characters = sum(map(len, texts))
     marks = Counter(mark for text in texts for mark in MARKUP.findall(text))
     print(f"  markup left per million characters: {1e6 * sum(marks.values()) / characters:.2f} {dict(marks)}")
