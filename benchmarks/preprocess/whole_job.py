@@ -197,11 +197,9 @@ def work(
 ) -> dict[str, float]:
     """Do a run in its process, and return its CPU seconds and the number of characters of clean text."""
     if side in ("ours", "plain"):
-        from tokenfree.pipelines.local import skip_pandas
         from tokenfree.pipelines.preprocess import run_preprocess
         from tokenfree.preprocess.config import PreprocessConfig, VocabularyConfig
 
-        skip_pandas()  # as the command does
         config = PreprocessConfig(
             wikipedia=(dump,),
             vocabulary=VocabularyConfig(model=model, size=vocabulary),
