@@ -303,7 +303,7 @@ def test_every_set_has_its_rows_and_every_claim_its_runs() -> None:
     for name in SETS:
         rows = {"baseline", "probe", "tuned", "untrained", *(("long",) if name in ENGLISH_TEXTS else ())}
         rows |= {"gpu"} if name in queued.FIRST else set()
-        rows |= {"scratch"} if SETS[name].kind != PAIRS else set()
+        rows |= {"linear", "scratch"} if SETS[name].kind != PAIRS else set()
         assert {row.name.removeprefix(f"{name}-") for row in ROWS.values() if row.set == name} == rows
     there = {line["row"] for line in read_lines(LINES).values()} | set(ROWS)
     assert {name for claim in CLAIMS for name in (claim.better, claim.worse)} <= there

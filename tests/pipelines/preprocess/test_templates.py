@@ -17,7 +17,7 @@ import pytest
 
 import tokenfree
 from tokenfree.core.errors import JobError, UserError
-from tokenfree.core.settings import to_mapping
+from tokenfree.core.settings_values import to_mapping
 from tokenfree.core.storage import Storage
 from tokenfree.pipelines.preprocess import run_preprocess
 from tokenfree.preprocess.dataset.manifest import load_manifest

@@ -31,6 +31,7 @@ class FakeVocabulary:
 
     size = len(PIECES)
 
+    @property
     def pieces(self) -> list[str]:
         return list(PIECES)
 

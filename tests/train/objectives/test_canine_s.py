@@ -22,6 +22,7 @@ PIECES = [*CONTROL, *FRONT, *TAIL, "▁alone"]
 class FakeVocabulary:
     size = len(PIECES)
 
+    @property
     def pieces(self) -> list[str]:
         return PIECES
 

@@ -27,6 +27,7 @@ V, LENGTH = len(PIECES), 64
 class FakeVocabulary:
     size = V
 
+    @property
     def pieces(self) -> list[str]:
         return PIECES
 

@@ -22,6 +22,7 @@ FIRST = len(CONTROL)
 class FakeVocabulary:
     size = len(PIECES)
 
+    @property
     def pieces(self) -> list[str]:
         return PIECES
 
