@@ -20,7 +20,7 @@ from tokenfree.workflows.terminal.progress import LiveLine, ProgressLine, StageL
 from tokenfree.workflows.terminal.results import context_line, loss_lines, next_command
 from tokenfree.workflows.terminal.sweep import SweepTable
 
-DATA_RECIPE, MODEL_RECIPE, SWEEP_RECIPE = "wikipedia-tiny", "canine-fast-tiny", "three-knobs-tiny"
+DATA_RECIPE, MODEL_RECIPE, SWEEP_RECIPE = "wikipedia-tiny", "canine-words-tiny", "three-knobs-tiny"
 
 # Common phrases of docstrings and the piece that each hides, chosen before any model was trained on this
 # corpus.

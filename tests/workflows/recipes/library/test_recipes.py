@@ -100,7 +100,7 @@ def test_fine_tuning_recipes_build_and_fit_together(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", [name for name in PRETRAINING if name.endswith("-tiny") and "-fast-" not in name]
+    "name", [name for name in PRETRAINING if name.endswith("-tiny") and not re.search("-(fast|words)-", name)]
 )
 def test_every_tiny_recipe_has_one_of_the_documents_own_size(name: str) -> None:
     recipe, base = (
