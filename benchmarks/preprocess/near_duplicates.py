@@ -75,12 +75,12 @@ def theirs(texts: Sequence[str]) -> list[datasketch.MinHash]:
 
 def rusts(texts: Sequence[str]) -> list[rensa.RMinHash]:
     """Return the sketches of rensa."""
-    made = []
+    sketches = []
     for text in texts:
         minhash = rensa.RMinHash(num_perm=NUM_HASHES, seed=0)
         minhash.update(list(shingles(text)))
-        made.append(minhash)
-    return made
+        sketches.append(minhash)
+    return sketches
 
 
 def their_pairs(sketches: Sequence[datasketch.MinHash]) -> Pairs:

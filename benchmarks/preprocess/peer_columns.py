@@ -45,10 +45,10 @@ def peer_subwords(
     """Return ids and the spans, in codepoints, of the visible part of each piece."""
     codepoints, bounds = peer_codepoints(texts)
     spaced = [text.replace("\n", " ") for text in texts]
-    found = processor.encode(spaced, return_type="offset_mapping", num_threads=1)
-    ids = np.concatenate([np.array(row["ids"], np.int32) for row in found])
-    starts, ends = np.concatenate([np.array(row["offsets"], np.int64).reshape(-1, 2) for row in found]).T
-    rows = np.cumsum([0, *(len(row["ids"]) for row in found)])
+    encoded = processor.encode(spaced, return_type="offset_mapping", num_threads=1)
+    ids = np.concatenate([np.array(row["ids"], np.int32) for row in encoded])
+    starts, ends = np.concatenate([np.array(row["offsets"], np.int64).reshape(-1, 2) for row in encoded]).T
+    rows = np.cumsum([0, *(len(row["ids"]) for row in encoded)])
     ends = np.maximum(ends, starts + 1)
     starts = starts + SPACE[codepoints[starts + np.repeat(bounds[:-1], np.diff(rows))]]
     kept = np.flatnonzero(starts < ends)

@@ -28,18 +28,19 @@ STRENGTHS = (1.0, 3.0, 10.0)  # C
 Parts = Mapping[str, Sequence[Example]]
 
 
-def crf(made: Parts) -> dict[str, list[list[str]]]:
+def crf(parts: Parts) -> dict[str, list[list[str]]]:
     """Return the tags of the development and test parts by a CRF of the training part."""
     pycrfsuite: Any = importlib.import_module("pycrfsuite")
     trainer, tagger = pycrfsuite.Trainer(verbose=False), pycrfsuite.Tagger()
-    for example in made["train"]:
+    for example in parts["train"]:
         trainer.append(_rows(example["tokens"]), example["ner_tags"])
     trainer.set_params(PARAMETERS)
     with tempfile.NamedTemporaryFile() as file:
         trainer.train(file.name)
         tagger.open(file.name)
         return {
-            part: [tagger.tag(_rows(example["tokens"])) for example in made[part]] for part in ("dev", "test")
+            part: [tagger.tag(_rows(example["tokens"])) for example in parts[part]]
+            for part in ("dev", "test")
         }
 
 
@@ -72,14 +73,14 @@ def _shape(word: str) -> str:
     return re.sub(r"(.)\1+", r"\1+", classes)
 
 
-def regression(made: Parts) -> dict[str, list[str]]:
+def regression(parts: Parts) -> dict[str, list[str]]:
     """Return the labels of the development and test parts by the regression that is best on the development part."""
     features = make_union(
         TfidfVectorizer(ngram_range=(1, 2), sublinear_tf=True, token_pattern=r"\S+"),
         TfidfVectorizer(analyzer="char_wb", ngram_range=(2, 5), sublinear_tf=True, min_df=2),
     )
-    texts = {part: [example["text"] for example in examples] for part, examples in made.items()}
-    labels = {part: [example["label"] for example in examples] for part, examples in made.items()}
+    texts = {part: [example["text"] for example in examples] for part, examples in parts.items()}
+    labels = {part: [example["label"] for example in examples] for part, examples in parts.items()}
     train = features.fit_transform(texts["train"])
     others = {part: features.transform(texts[part]) for part in ("dev", "test")}
     models = [

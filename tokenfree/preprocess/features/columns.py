@@ -107,7 +107,7 @@ def _windows(documents: Sequence[Document], config: PreprocessConfig) -> Iterato
 def _cut_group(group: list[Document], max_characters: int) -> Iterator[Window]:
     text = _SEPARATOR.join(document.text for document in group)
     if len(group) == 1 and len(text) <= max_characters and text == text.strip():
-        # A short record takes as long as this function.
+        # What follows would be most of the time of a short record.
         yield Window(group[0].id, group[0].language, text, sentence_starts(text).astype(np.int64))
         return
     heads = np.cumsum([0, *(len(document.text) + 1 for document in group)])

@@ -221,8 +221,9 @@ def _extremes(job: PreprocessJob, runs: Sequence[SortedRun], dropped: set[_Docum
     halves = key_halves(table["key"])
     # By the last eight bytes, which are the draw.
     order = np.lexsort((halves[:, 0], halves[:, 1]))
-    stays = [keys[row] for row in order.tolist() if (languages[row], keys[row]) not in dropped]
-    return stays[0], stays[-1]
+    lowest = next(keys[row] for row in order if (languages[row], keys[row]) not in dropped)
+    highest = next(keys[row] for row in order[::-1] if (languages[row], keys[row]) not in dropped)
+    return lowest, highest
 
 
 def make_vocabulary(job: PreprocessJob, documents: Mapping[Partition, DocumentSet]) -> str | None:

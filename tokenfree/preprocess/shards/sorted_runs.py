@@ -227,10 +227,8 @@ def write_documents(
                         end=end,
                     )
                 )
-    # Keys with their draw, the last eight bytes, in front.
-    draws = [row[1][8:] + row[1][:8] for row in rows]
-    lowest, highest = ((draw[8:] + draw[:8]).hex() for draw in (min(draws), max(draws)))
-    return SortedRunFile(new.size, lowest, highest, tuple(batches), new.sha256)
+    draws = [(validation_draw(row[1]), row[1]) for row in rows]
+    return SortedRunFile(new.size, min(draws)[1].hex(), max(draws)[1].hex(), tuple(batches), new.sha256)
 
 
 def read_batch(buffer: pa.Buffer) -> pa.RecordBatch:
@@ -242,7 +240,7 @@ T = TypeVar("T")
 
 
 def grouped(items: Iterable[T], size: Callable[[T], int], max_items: int, max_size: int) -> Iterator[list[T]]:
-    """Yield the items in lists of bounded number and total size. A larger item is a list of its own."""
+    """Yield lists of at most `max_items` items and a total size of `max_size`; a larger item is alone in its list."""
     group: list[T] = []
     total = 0
     for item in items:

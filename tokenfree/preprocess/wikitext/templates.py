@@ -256,7 +256,7 @@ class Definitions:
         self._texts = texts
         self._compiled: dict[str, Definition | None] = {}
         self._named: dict[str, Definition | None] = {}
-        self.shown: dict[str, str] = {}  # see PageExpansion._shown
+        self.kinds: dict[str, str] = {}  # of calls by name, see PageExpansion._kind
         # What calls with the same source show on any page: text, nodes and characters.
         self.expansions: dict[str, tuple[str, int, int]] = {}
         self._characters = 0
@@ -291,7 +291,7 @@ class Definitions:
         if self._characters > MAX_CACHED_CHARACTERS:
             self._compiled.clear()
             self._named.clear()
-            self.shown.clear()
+            self.kinds.clear()
             self._characters = 0
         self._compiled[key] = None  # while it is compiled, a template does not contain itself
         text = self._texts.get(key)
@@ -384,7 +384,7 @@ class PageExpansion:
         self, site: Site, title: str, definitions: Definitions, rules: Lookup, guess: "Callable[..., str]"
     ) -> None:
         self.site = site
-        self._title = title
+        self._title, self._uses_title = title, False
         self.outcomes: Counter[str] = Counter()
         self.dropped: Counter[str] = Counter()
         self._definitions = definitions
@@ -433,11 +433,11 @@ class PageExpansion:
     def _expansion(self, text: str, node: Node) -> str:
         """Return what a call of the page shows, and count it if it stands in running text."""
         self._depth, self._outcome = 0, "definition"
-        shown = self._shown(text, node) if node[2] == 2 else "text"
-        inline = shown != "box" and is_inline(text, node[0], node[1])
-        if shown == "nothing" and inline:
+        kind = self._kind(text, node) if node[2] == 2 else "text"
+        inline = kind != "box" and is_inline(text, node[0], node[1])
+        if kind == "nothing" and inline:
             self.outcomes["rule"] += 1
-        if shown in ("box", "nothing") or (shown == "guess" and not inline):
+        if kind in ("box", "nothing") or (kind == "guess" and not inline):
             return ""
         source = text[node[0] : node[1]]
         expansion, nodes, characters = self._definitions.expansions.get(source, ("", MAX_NODES + 1, 0))
@@ -481,7 +481,7 @@ class PageExpansion:
             )
         return expansion
 
-    def _shown(self, text: str, node: Node) -> str:
+    def _kind(self, text: str, node: Node) -> str:
         """Return what a call shows, as its name alone tells: text, a box, nothing (by a rule), or a guess."""
         start, end, _, children = node
         stop = children[0][0] if children else end - 2
@@ -489,22 +489,22 @@ class PageExpansion:
         if children and bar < 0:
             return "text"
         name = text[start + 2 : stop if bar < 0 else bar].strip()
-        shown = self._definitions.shown.get(name)
-        if shown is not None:
-            return shown
-        shown = "text"
+        kind = self._definitions.kinds.get(name)
+        if kind is not None:
+            return kind
+        kind = "text"
         if name and not _NO_NAME.search(name) and name[0] not in "#./" and not {":", "&"} & set(name):
             definition = self._definitions.named(name, "")
             if definition is not None:
-                shown = "box" if definition.hidden else "text"
+                kind = "box" if definition.hidden else "text"
             elif name not in VARIABLES:
                 rule = self._rules(name.replace("_", " ").lower())
-                shown = "guess" if rule is None else "nothing" if rule is show_nothing else "text"
-        if len(self._definitions.shown) > MAX_NAMES:
-            self._definitions.shown.clear()
+                kind = "guess" if rule is None else "nothing" if rule is show_nothing else "text"
+        if len(self._definitions.kinds) > MAX_NAMES:
+            self._definitions.kinds.clear()
         if len(name) < 100:
-            self._definitions.shown[name] = shown
-        return shown
+            self._definitions.kinds[name] = kind
+        return kind
 
     def expand(self, pieces: Pieces, frame: Frame | None) -> str:
         if isinstance(pieces, str):
