@@ -81,7 +81,7 @@ def measure(config: PreprocessConfig, folder: Path) -> tuple[float, dict[str, fl
         ),
         "normalise": cpu_seconds(lambda: [normalize(text) for text in texts]),
         "sort and write runs": cpu_seconds(
-            lambda: write_documents(Storage.at(str(folder)), "runs", "r", documents, 0.05)
+            lambda: write_documents(Storage.at(str(folder)), "runs/r.arrow", documents, 0.05)
         ),
         **measure_windows(documents, config),
     }

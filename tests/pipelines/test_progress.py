@@ -62,7 +62,7 @@ def test_progress_does_not_go_back_when_the_work_is_removed(job: PreprocessJob) 
     assert furthest(removing, building) == building
 
 
-@pytest.mark.parametrize("damage", ['"../x"', '{"file": "../x"}', '{"file": {"batches": [1]}}', "[]"])
+@pytest.mark.parametrize("damage", ['"../x"', '{"file": "../x"}', '{"file": {"parts": [1]}}', "[]"])
 def test_a_damaged_run_is_not_counted(damage: str, job: PreprocessJob, tmp_path: Path) -> None:
     whole = Watcher(job, lambda _: None).look()
     sidecar = next((tmp_path / "out" / RUNS).glob("*.json"))

@@ -218,10 +218,8 @@ class Storage:
         """
         if self.is_local:
             return [_map(self.path(name)).slice(start, end - start) for name, start, end in ranges]
-        paths, starts, ends = zip(
-            *((self.path(name), start, end) for name, start, end in ranges), strict=True
-        )
-        parts = self.fs.cat_ranges(list(paths), list(starts), list(ends), on_error="raise")
+        names, starts, ends = ([place[column] for place in ranges] for column in range(3))
+        parts = self.fs.cat_ranges([self.path(name) for name in names], starts, ends, on_error="raise")
         return [pa.py_buffer(bytes(part)) for part in parts]
 
     def open(self, name: str) -> Any:
@@ -279,10 +277,10 @@ class Storage:
             name, (json.dumps(value, indent=1, sort_keys=True, ensure_ascii=False) + "\n").encode()
         )
 
-    def remove(self, name: str) -> None:
-        """Remove a file, or a folder with its content, if it exists."""
+    def remove(self, *names: str) -> None:
+        """Remove a file, or a folder with its content, if it exists, or several that exist."""
         with self.explained(), contextlib.suppress(FileNotFoundError):
-            self.fs.rm(self.path(name), recursive=True)
+            self.fs.rm([self.path(name) for name in names], recursive=True)
         self.fs.invalidate_cache()
 
     def remove_if_empty(self) -> None:

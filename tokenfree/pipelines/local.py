@@ -14,6 +14,7 @@ from multiprocessing.connection import Connection
 
 from tokenfree.core.signals import OF_GROUPS, on_first_signal
 from tokenfree.preprocess.job.job import PreprocessJob
+from tokenfree.preprocess.job.merges import merged_names
 from tokenfree.preprocess.job.read import num_runs
 from tokenfree.preprocess.job.stages import STAGES, run_if_current
 from tokenfree.preprocess.job.steps import num_shards
@@ -34,13 +35,17 @@ def run_stages(job: PreprocessJob, workers: int) -> None:
         return
     in_vain = 0
     while True:
-        num_committed = num_runs(job) + num_shards(job)
+        num_committed = _num_committed(job)
         try:
             return _attempt(job, workers)
         except BrokenProcessPool:
-            in_vain = in_vain + 1 if num_runs(job) + num_shards(job) == num_committed else 0
+            in_vain = in_vain + 1 if _num_committed(job) == num_committed else 0
             if in_vain == ATTEMPTS_IN_VAIN:
                 raise
+
+
+def _num_committed(job: PreprocessJob) -> int:
+    return num_runs(job) + len(merged_names(job)) + num_shards(job)
 
 
 def _attempt(job: PreprocessJob, workers: int) -> None:

@@ -2,23 +2,25 @@
 
 import contextlib
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, Self, get_args
 
 from tokenfree.core.storage import Storage
 from tokenfree.preprocess.dataset.manifest import Manifest
-from tokenfree.preprocess.job.job import RUNS, SHARDS, PreprocessJob
+from tokenfree.preprocess.job.job import RUNS, SHARDS, PreprocessJob, find_merging
+from tokenfree.preprocess.job.merges import merged_names
 from tokenfree.preprocess.job.steps import find_plan, shard_sidecar
 from tokenfree.preprocess.shards.sorted_runs import runs_name, split_of_run
 
-Stage = Literal["read", "vocabulary", "build", "finish", "complete"]  # in order
+Stage = Literal["read", "merge", "vocabulary", "build", "finish", "complete"]  # in order
 _ORDER: tuple[Stage, ...] = get_args(Stage)
 
 
 @dataclass(frozen=True)
 class Progress:
-    """Progress of a job: `done` of `total` splits ("read") or shards ("build"), with their input bytes and characters.
+    """Progress of a job: `done` of `total` splits ("read"), merges or shards ("build"), and their bytes and characters.
 
     `bytes` counts decompressed input when reading, and files when building. "complete" means that nothing was
     left to do. `too_short` is the share of the pages read that `filters.min_characters` dropped.
@@ -50,6 +52,7 @@ class Watcher:
     """
 
     def __init__(self, job: PreprocessJob, report: Callable[[Progress], None]) -> None:
+        self.job = job
         self.storage: Storage = job.storage
         self.report = report
         self.splits = {runs_name(line) for line in job.split_lines()}
@@ -75,6 +78,11 @@ class Watcher:
                 RUNS, self.runs, _of_run, lambda name: split_of_run(name.removesuffix(".json")) in self.splits
             )
             done = len({split_of_run(name) for name, run in self.runs.items() if run.last})
+            level = find_merging(self.job)
+            if level is not None and not level.ended:
+                merged = merged_names(self.job)
+                remaining = sum(level.ranges) - sum(name.startswith(f"{level.number}-") for name in merged)
+                return _progress("merge", self.runs, len(merged), len(merged) + remaining)
             stage = "read" if done < len(self.splits) else "vocabulary"
             return _progress(stage, self.runs, done, len(self.splits))
         paths = [shard.path for shard in plan.shards]
@@ -90,12 +98,14 @@ class Watcher:
 
     def _watch(self) -> None:
         while True:
+            start = time.monotonic()
             # An error means that the file system is busy, or that the job has just removed its work. Look
             # again later.
             with contextlib.suppress(OSError):
                 self.last = furthest(self.last, self.look())
                 self.report(self.last)
-            if self._stop.wait(self.seconds):
+            # A directory of many files takes long to list.
+            if self._stop.wait(max(self.seconds, 10 * (time.monotonic() - start))):
                 return
 
     def _count(
@@ -145,7 +155,7 @@ def _progress(stage: Stage, seen: dict[str, _Totals], done: int, total: int) -> 
 
 
 def _of_run(sidecar: Any) -> _Totals:
-    characters = sum(batch["characters"] for batch in sidecar["file"]["batches"])
+    characters = sum(part["characters"] for part in sidecar["file"]["parts"])
     counters = sidecar["counters"]
     too_short = counters["filtered"].get("too_short", 0)
     return _Totals(sidecar["input_bytes"], characters, sidecar["last"], counters["pages"], too_short)

@@ -13,8 +13,8 @@ from tokenfree.preprocess.config import PreprocessConfig
 from tokenfree.preprocess.features.columns import WindowBatch, iterate_windows
 from tokenfree.preprocess.records import Document
 from tokenfree.preprocess.shards import build
-from tokenfree.preprocess.shards.plan import ShardTask, partitions
-from tokenfree.preprocess.shards.sorted_runs import Partition, Partitioning, SortedRun, write_documents
+from tokenfree.preprocess.shards.plan import DocumentSet, ShardTask, partitions
+from tokenfree.preprocess.shards.sorted_runs import Partition, Partitioning, write_documents
 
 CONFIG = PreprocessConfig()
 NUM_DOCUMENTS = 40
@@ -26,17 +26,17 @@ def storage(tmp_path: Path) -> Storage:
 
 
 @pytest.fixture
-def task(storage: Storage) -> ShardTask:
+def documents(storage: Storage) -> DocumentSet:
     found = [
         Document(f"books:{n}", "en", "", f"Goose {n} eats bread. It is quiet.") for n in range(NUM_DOCUMENTS)
     ]
-    run = SortedRun("r", "", 0, {}, 0, write_documents(storage, "runs", "r", found, 0.0))
-    partition = Partition("train", "en")
-    return ShardTask("train/data.arrow", partition, partitions([run], Partitioning(0.0))[partition])
+    file, _, _ = write_documents(storage, "runs/r.arrow", found, 0.0)
+    return partitions([file], Partitioning(0.0))[Partition("train", "en")]
 
 
-def build_shard(storage: Storage, task: ShardTask) -> None:
-    build.build_shard(storage, task, CONFIG, None, sidecar="shard.json", shard_fingerprint="")
+def build_shard(storage: Storage, documents: DocumentSet) -> None:
+    task = ShardTask("train/data.arrow", Partition("train", "en"), documents.ranges)
+    build.build_shard(storage, task, documents, CONFIG, None, sidecar="shard.json", shard_fingerprint="")
 
 
 def wrong_starts(column: str, first: int, value: int) -> Any:
@@ -67,7 +67,7 @@ def wrong_starts(column: str, first: int, value: int) -> Any:
 @pytest.mark.parametrize("first", [0, NUM_DOCUMENTS - 5])
 def test_a_shard_that_verify_would_refuse_is_not_committed(
     storage: Storage,
-    task: ShardTask,
+    documents: DocumentSet,
     column: str,
     value: int,
     told: str,
@@ -78,27 +78,27 @@ def test_a_shard_that_verify_would_refuse_is_not_committed(
     with pytest.raises(
         JobError, match=rf"^train/data\.arrow: not written, .* books:\d+ is wrong: {told}; please report"
     ):
-        build_shard(storage, task)
+        build_shard(storage, documents)
     assert storage.names("train") == []
     assert storage.read_json("shard.json") is None
 
 
 def test_the_wrong_document_is_named(
-    storage: Storage, task: ShardTask, monkeypatch: pytest.MonkeyPatch
+    storage: Storage, documents: DocumentSet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(build, "iterate_windows", wrong_starts("word_starts", NUM_DOCUMENTS - 1, 65_535))
-    last = list(task.documents.merged(storage))[-1][1]
+    last = list(documents.merged(storage))[-1][1]
     with pytest.raises(JobError, match=rf"a window of document {last.id} is wrong"):
-        build_shard(storage, task)
+        build_shard(storage, documents)
 
 
 def test_few_rows_of_many_are_checked(
-    storage: Storage, task: ShardTask, monkeypatch: pytest.MonkeyPatch
+    storage: Storage, documents: DocumentSet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     checked: list[int] = []
     check = build.check_windows
     monkeypatch.setattr(
         build, "check_windows", lambda batch, *rest: checked.append(batch.num_rows) or check(batch, *rest)
     )
-    build_shard(storage, task)
+    build_shard(storage, documents)
     assert checked == [build.CHECKED_ROWS]

@@ -1,14 +1,17 @@
 """Which documents become which shard."""
 
 import json
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from itertools import pairwise
 from pathlib import Path
+
+import pytest
 
 from tokenfree.core.storage import Storage
 from tokenfree.core.stored_files import checked
 from tokenfree.preprocess.config import PreprocessConfig
 from tokenfree.preprocess.records import Document, document_key
+from tokenfree.preprocess.shards import sorted_runs
 from tokenfree.preprocess.shards.plan import (
     DocumentSet,
     ShardTask,
@@ -32,14 +35,21 @@ def runs_of(
 ) -> list[SortedRun]:
     parts = [found[start::num_runs] for start in range(num_runs)]
     files = [
-        write_documents(storage, "runs", str(n), part, validation_fraction) for n, part in enumerate(parts)
+        write_documents(storage, f"runs/{n}.arrow", part, validation_fraction) for n, part in enumerate(parts)
     ]
-    return [SortedRun(str(n), "", 0, {}, 0, file) for n, file in enumerate(files)]
+    return [SortedRun(str(n), "", 0, {}, 0, *file) for n, file in enumerate(files)]
 
 
-def tasks_of(storage: Storage, runs: list[SortedRun], config: PreprocessConfig) -> list[ShardTask]:
-    rule = decide_partitioning(runs, config.validation_fraction)
-    return plan_shards(storage, partitions(runs, rule), config)
+def whole_of(runs: list[SortedRun], rule: Partitioning) -> dict[Partition, DocumentSet]:
+    return partitions([run.file for run in runs], rule)
+
+
+def documents_of(
+    storage: Storage, tasks: list[ShardTask], whole: dict[Partition, DocumentSet]
+) -> list[Document]:
+    """The documents of which the shards are built."""
+    parts = [replace(whole[task.partition], ranges=task.ranges) for task in tasks]
+    return [document for part in parts for _, document in part.merged(storage)]
 
 
 def english(texts: list[str]) -> list[Document]:
@@ -50,18 +60,17 @@ def test_shards_of_a_language_divide_the_key_space_evenly(tmp_path: Path) -> Non
     storage = Storage.at(str(tmp_path))
     found = [Document(str(n), ("sw", "en")[n % 2], "", f"{n:04}" * 25) for n in range(200)]
     config = PreprocessConfig(shard_characters=2_500, validation_fraction=0.1)
-    tasks = tasks_of(storage, runs_of(storage, found, 0.1), config)
+    whole = whole_of(runs_of(storage, found, 0.1), Partitioning(0.1))
+    tasks, empty = plan_shards(storage, whole, config)
+    assert not empty
     train = [task for task in tasks if task.partition == Partition("train", "en")]
-    characters = sum(
-        batch.characters for batch in {batch for task in train for batch in task.documents.batches}
-    )
-    assert len(train) == -(-characters // 2_500)
+    assert len(train) == -(-whole[Partition("train", "en")].characters // 2_500)
     bounds = [KEY_SPACE * n // len(train) for n in range(len(train) + 1)]
-    assert [task.documents.ranges for task in train] == [((low, high),) for low, high in pairwise(bounds)]
+    assert [task.ranges for task in train] == [((low, high),) for low, high in pairwise(bounds)]
     languages = [task.partition.language for task in tasks if task.partition.dataset_split == "train"]
     assert languages == sorted(languages)
     assert tasks[0].path == f"train/data-00000-of-{len(languages):05}.arrow"
-    held = [document.id for task in tasks for _, document in task.documents.merged(storage)]
+    held = [document.id for document in documents_of(storage, tasks, whole)]
     assert sorted(held) == sorted(document.id for document in found)
     assert [checked(ShardTask, json.loads(json.dumps(asdict(task)))) for task in tasks] == tasks
 
@@ -70,9 +79,11 @@ def test_runs_do_not_change_what_a_task_is(tmp_path: Path) -> None:
     storage = Storage.at(str(tmp_path))
     found = english([f"text {n}" for n in range(50)])
     config = PreprocessConfig(shards=7)
-    one = tasks_of(storage, runs_of(storage, found, 0.05, 1), config)
-    many = tasks_of(storage, runs_of(storage, found[::-1], 0.05, 9), config)
-    assert [task.content() for task in one] == [task.content() for task in many]
+    one, many = (
+        plan_shards(storage, whole_of(runs_of(storage, cut, 0.05, runs), Partitioning(0.05)), config)
+        for cut, runs in ((found, 1), (found[::-1], 9))
+    )
+    assert one[0] == many[0]
 
 
 def test_the_split_follows_from_the_text_alone() -> None:
@@ -110,7 +121,7 @@ def test_each_document_is_in_the_partition_that_the_rule_says(tmp_path: Path) ->
         runs = runs_of(storage, found, fraction)
         rule = decide_partitioning(runs, fraction)
         assert checked(Partitioning, asdict(rule)) == rule
-        whole = partitions(runs, rule)
+        whole = whole_of(runs, rule)
         held = {
             (partition, document.id)
             for partition, documents in whole.items()
@@ -124,18 +135,36 @@ def test_each_document_is_in_the_partition_that_the_rule_says(tmp_path: Path) ->
         assert {partition.dataset_split for partition, _ in held} == {"train", "validation"}
         for shards in (1, 40):
             config = PreprocessConfig(shards=shards, validation_fraction=fraction)
-            tasks = plan_shards(storage, whole, config)
+            tasks, empty = plan_shards(storage, whole, config)
             built = [
-                (task.partition, found.id) for task in tasks for _, found in task.documents.merged(storage)
+                (task.partition, document.id)
+                for task in tasks
+                for document in documents_of(storage, [task], whole)
             ]
             assert sorted(built) == sorted(wanted)
-            assert all(list(task.documents.merged(storage)) for task in tasks)  # none is empty
+            assert all(documents_of(storage, [task], whole) for task in tasks)
+            assert not any(list(part.merged(storage)) for part in empty)
 
 
-def test_a_part_names_only_the_batches_that_it_needs(tmp_path: Path) -> None:
+def test_planning_reads_no_documents_where_sidecars_and_indexes_can_tell(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The work is at most an index per run, however many shards there are."""
     storage = Storage.at(str(tmp_path))
-    runs = runs_of(storage, english([f"text {n}" for n in range(30)]), 0.0, num_runs=30)
-    (whole,) = partitions(runs, Partitioning(0.0)).values()
-    part = whole.between(0, KEY_SPACE // 2)
-    assert 0 < len(part.batches) < 30
-    assert list(part.merged(storage)) == list(DocumentSet(part.ranges, whole.batches).merged(storage))
+    monkeypatch.setattr(sorted_runs, "BATCH_CHARACTERS", 100)
+    (whole,) = whole_of(
+        runs_of(storage, english([f"text number {n}" for n in range(3000)]), 0.0, 30), Partitioning(0.0)
+    ).values()
+    reads: list[list[tuple[str, int, int]]] = []
+    read_ranges = Storage.read_ranges
+    monkeypatch.setattr(
+        Storage, "read_ranges", lambda self, ranges: reads.append(ranges) or read_ranges(self, ranges)
+    )
+    for shards in (2, 20, 60):
+        reads.clear()
+        tasks, _ = plan_shards(storage, {Partition("train", "en"): whole}, PreprocessConfig(shards=shards))
+        assert len(tasks) == shards
+        indexes = {(path, part.start, part.end) for path, part in whole.sources}
+        assert {place for places in reads for place in places} <= indexes
+        assert len(reads) <= 30
+        assert shards > 2 or not reads

@@ -247,10 +247,17 @@ def key_halves(column: pa.Array | pa.ChunkedArray) -> np.ndarray:
 
 
 def keys_of(column: pa.Array | pa.ChunkedArray) -> np.ndarray:
-    return as_keys(b"".join(column.to_pylist()))
+    """Return the keys of a column of the type `KEY` as NumPy bytes."""
+    chunks = column.chunks if isinstance(column, pa.ChunkedArray) else [column]
+    views = [
+        as_keys(chunk.buffers()[1])[chunk.offset : chunk.offset + len(chunk)]
+        for chunk in chunks
+        if len(chunk)
+    ]
+    return np.concatenate([np.zeros(0, f"S{KEY_BYTES}"), *views])
 
 
-def as_keys(data: bytes) -> np.ndarray:
+def as_keys(data: bytes | pa.Buffer) -> np.ndarray:
     """View concatenated keys as NumPy bytes.
 
     NumPy ignores trailing NULs, which is harmless for keys of one length.

@@ -50,8 +50,7 @@ def finish(job: PreprocessJob, _: int = 0) -> str:
     if MANIFEST in storage.names():
         tidy(storage)
         return load_manifest(job.url).fingerprint
-    # The shards contain the texts already.
-    runs, shards = all_runs(job, read=False), all_shards(job)
+    runs, shards = all_runs(job), all_shards(job)
     identity = required(storage, JOB)
     vocabulary = read_sealed(storage, VOCABULARY_SIDECAR) or {"files": {}, "size": None}
     vocabulary_sha256 = vocabulary["files"].get(MODEL)

@@ -8,11 +8,13 @@
     _work/templates-*.jsonl  the parts of dumps whose templates are collected, one per line
     _work/templates/*       the templates of each wiki, see preprocess/job/templates.py
     _work/runs/*            sorted runs: .arrow, .json (the sidecar), .failures.jsonl, .sketches.arrow
+    _work/merging.json, _work/merged/*  runs joined into fewer files, see preprocess/job/merges.py
     _work/near_duplicates/* candidates of each band, and the documents to drop, if the recipe asks for them
     _work/near_duplicates.json  written after them, and after near_duplicates.jsonl, which is for people
     _work/vocabulary.json   sidecar of the vocabulary
-    _work/plan.json         the path and fingerprint of each shard, and the hash of the vocabulary
-    _work/tasks/*.json      the documents of each shard
+    _work/documents.json    the sorted files, and what divides their documents among the shards
+    _work/plan.json         the path and fingerprint of each shard
+    _work/tasks/*.json      the key ranges of some shards each
     _work/shards/*.json     sidecars of the shards, which are at their final paths
     _work/errors/*.json     errors of steps
 
@@ -24,9 +26,10 @@ written to a file.
 import contextlib
 import functools
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from pydantic import with_config
 from typing_extensions import TypedDict
@@ -34,7 +37,7 @@ from typing_extensions import TypedDict
 from tokenfree.core.errors import JobError, TakenOverError, UserError
 from tokenfree.core.locks import HeldStorage
 from tokenfree.core.storage import Storage
-from tokenfree.core.stored_files import OPEN, StoredFile
+from tokenfree.core.stored_files import OPEN, StoredFile, sealed_record
 from tokenfree.preprocess.config import PreprocessConfig
 
 WORK = "_work"
@@ -42,6 +45,9 @@ JOB, PLAN, VOCABULARY_SIDECAR = f"{WORK}/job.json", f"{WORK}/plan.json", f"{WORK
 ATTEMPT = f"{WORK}/attempt.json"
 HASHES, RUNS, TASKS, SHARDS = f"{WORK}/inputs", f"{WORK}/runs", f"{WORK}/tasks", f"{WORK}/shards"
 ERRORS = f"{WORK}/errors"
+MERGING, MERGED = f"{WORK}/merging.json", f"{WORK}/merged"
+DOCUMENTS = f"{WORK}/documents.json"
+STORE_REQUESTS = 32  # at a time
 NEAR_DUPLICATES = f"{WORK}/near_duplicates"
 TEMPLATES = f"{WORK}/templates"
 
@@ -111,6 +117,47 @@ class AttemptStorage(Storage):
             raise TakenOverError(f"{self.url}: another command continues this job, or has ended it")
 
 
+@dataclass(frozen=True)
+class Merging:
+    """`_work/merging.json`: a level of merges of the runs of the input splits in the file `splits`.
+
+    Attributes:
+        reading: Fingerprint of what decides the runs.
+        number: Number of the level, from 1.
+        ranges: Number of key ranges of each of its groups.
+        ended: True if the files that it joins may be gone.
+    """
+
+    reading: str
+    splits: str
+    number: int
+    ranges: tuple[int, ...]
+    ended: bool = False
+
+
+def find_merging(job: PreprocessJob) -> Merging | None:
+    """Return the newest level of merges, or None if there is none of the job's runs."""
+    level = sealed_record(Merging, job.storage, MERGING)
+    is_current = level is not None and (level.reading, level.splits) == (job.reading_fingerprint, job.splits)
+    return level if is_current else None
+
+
+def runs_are_merged(job: PreprocessJob) -> bool:
+    """Return True if the documents of runs are only in merged files."""
+    level = find_merging(job)
+    return level is not None and (level.ended or level.number > 1)
+
+
+T = TypeVar("T")
+Item = TypeVar("Item")
+
+
+def concurrently(storage: Storage, function: Callable[[Item], T], items: Iterable[Item]) -> list[T]:
+    """Return the results for all items, computed in threads on a store, which answers many requests at a time."""
+    with ThreadPoolExecutor(1 if storage.is_local else STORE_REQUESTS) as pool:
+        return list(pool.map(function, items))
+
+
 def write_lines(storage: Storage, stem: str, lines: Iterable[str]) -> str:
     """Commit sorted lines under a name that begins with `stem` and contains their digest. Return the name."""
     data = "".join(f"{line}\n" for line in sorted(lines)).encode()
@@ -141,7 +188,7 @@ def _lines(url: str, name: str) -> tuple[str, ...]:
     return tuple(Storage(url).read_bytes(name).decode().split("\n")[:-1])
 
 
-EXPECTED = {"UserError": UserError, "JobError": JobError}
+EXPECTED = {"UserError": UserError, "JobError": JobError, "DamagedFileError": JobError}
 
 
 def note_error(storage: Storage, task: str, error: Exception) -> None:

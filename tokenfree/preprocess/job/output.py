@@ -18,12 +18,15 @@ from tokenfree.preprocess.job.inputs import FORMAT, read_given_model, reading_id
 from tokenfree.preprocess.job.job import (
     ATTEMPT,
     JOB,
+    MERGED,
+    MERGING,
     PLAN,
     SHARDS,
     TEMPLATES,
     VOCABULARY_SIDECAR,
     WORK,
     PreprocessJob,
+    find_merging,
     read_job_identity,
     write_lines,
 )
@@ -61,7 +64,7 @@ def begin(
     storage.remove(PLAN)
     read = {path for split in (*splits, *template_splits) for path in split.inputs}
     reading = fingerprint(reading_identity(job_identity))
-    return PreprocessJob(
+    job = PreprocessJob(
         url=storage.url,
         config=config,
         fingerprint=fingerprint(dict(job_identity)),
@@ -76,6 +79,11 @@ def begin(
         number=number,
         attempt=attempt,
     )
+    # Of inputs that were cut differently.
+    if find_merging(job) is None:
+        storage.remove(MERGING)
+        storage.remove(MERGED)
+    return job
 
 
 def _take(storage: Storage, job_identity: Mapping[str, Any], notice: Callable[[str], None]) -> None:

@@ -20,13 +20,13 @@ from tokenfree.preprocess.documents.extract import FailedPage, PageCounters, ext
 from tokenfree.preprocess.documents.failures import write_failures
 from tokenfree.preprocess.documents.near_duplicates import band_rows, write_sketches
 from tokenfree.preprocess.job.inputs import portable_name
-from tokenfree.preprocess.job.job import HASHES, RUNS, PreprocessJob
+from tokenfree.preprocess.job.job import HASHES, RUNS, PreprocessJob, concurrently, runs_are_merged
 from tokenfree.preprocess.job.templates import definitions_of, template_hash
 from tokenfree.preprocess.records import Document, Failure, InputSplit, Page
-from tokenfree.preprocess.shards.merge import Merge
+from tokenfree.preprocess.shards.merge import Merge, Source
 from tokenfree.preprocess.shards.sorted_runs import (
+    SortedFile,
     SortedRun,
-    SortedRunFile,
     commit_run,
     find_run,
     run_name,
@@ -49,6 +49,8 @@ def read_one_split(job: PreprocessJob, index: int) -> str:
     """
     line = job.split_lines()[index]
     name = runs_name(line)
+    if runs_are_merged(job):
+        return name
     runs = _committed(job, line)
     first_page, number = _num_pages(runs), len(runs)
     if runs and runs[-1].last:
@@ -97,9 +99,10 @@ def _write_run(
     failures, sha256 = write_failures(storage, failures_name(name), failed)
     if failures:
         beside[FAILURES] = sha256
-    file = write_documents(storage, RUNS, name, documents, job.config.validation_fraction)
+    fraction = job.config.validation_fraction
+    file, lowest, highest = write_documents(storage, f"{RUNS}/{name}.arrow", documents, fraction)
     min_similarity = job.config.near_duplicates.min_similarity
-    if min_similarity is not None and file.batches:
+    if min_similarity is not None and file.parts:
         shingle, rows = job.config.near_duplicates.shingle_characters, band_rows(min_similarity)
         sha256 = write_sketches(storage, sketches_name(name), _by_language(storage, file), shingle, rows)
         beside[SKETCHES] = sha256
@@ -110,6 +113,8 @@ def _write_run(
         counters.to_json(),
         failures,
         file,
+        lowest,
+        highest,
         first_page,
         pages.ended,
         beside,
@@ -118,7 +123,7 @@ def _write_run(
     return run
 
 
-def _committed(job: PreprocessJob, line: str, *, read: bool = True) -> list[SortedRun]:
+def _committed(job: PreprocessJob, line: str, *, read: bool = True, merged: bool = False) -> list[SortedRun]:
     """Return the committed runs of a split, in order, up to the first missing one.
 
     A run after a missing one may be of an attempt that cut differently, so it must continue the previous one.
@@ -126,37 +131,41 @@ def _committed(job: PreprocessJob, line: str, *, read: bool = True) -> list[Sort
     runs: list[SortedRun] = []
     while not runs or not runs[-1].last:
         name, run_fingerprint = run_name(runs_name(line), len(runs)), _run_fingerprint(job, line)
-        run = find_run(job.storage, RUNS, name, run_fingerprint, read=read)
+        run = find_run(job.storage, RUNS, name, run_fingerprint, read=read, merged=merged)
         if run is None or run.first_page != _num_pages(runs):
             break
         runs.append(run)
     return runs
 
 
-def _by_language(storage: Storage, file: SortedRunFile) -> Iterator[tuple[bytes, Document]]:
+def _by_language(storage: Storage, file: SortedFile) -> Iterator[tuple[bytes, Document]]:
     """Yield the documents of a run with their keys, and only one of equal texts in a language."""
-    for language in sorted({batch.language for batch in file.batches}):
-        yield from Merge(storage, [batch for batch in file.batches if batch.language == language])
+    for language in sorted({part.language for part in file.parts}):
+        yield from Merge(
+            storage, [Source(file.path, part) for part in file.parts if part.language == language]
+        )
 
 
 def _num_pages(runs: Iterable[SortedRun]) -> int:
     return sum(run.counters["pages"] for run in runs)
 
 
-def all_runs(job: PreprocessJob, *, read: bool = True) -> list[SortedRun]:
-    """Return the committed runs of all splits in order. `read` checks their content.
+def all_runs(job: PreprocessJob) -> list[SortedRun]:
+    """Return the committed runs of all splits in order, whose content was checked when they were written or resumed.
 
     Raises JobError if one is gone.
     """
-    committed = []
-    for line in job.split_lines():
-        runs = _committed(job, line, read=read)
+    merged = runs_are_merged(job)
+
+    def of_split(line: str) -> list[SortedRun]:
+        runs = _committed(job, line, read=False, merged=merged)
         if not runs or not runs[-1].last:
             raise JobError(
                 f"{job.url}/{RUNS}/{run_name(runs_name(line), len(runs))}: gone; run the job again"
             )
-        committed += runs
-    return committed
+        return runs
+
+    return [run for runs in concurrently(job.storage, of_split, job.split_lines()) for run in runs]
 
 
 def num_runs(job: PreprocessJob) -> int:
@@ -166,7 +175,7 @@ def num_runs(job: PreprocessJob) -> int:
 def has_documents(job: PreprocessJob) -> bool:
     """Return False if all splits are read and contain no document."""
     try:
-        return any(run.file.batches for run in all_runs(job))
+        return any(run.file.parts for run in all_runs(job))
     except JobError:
         return True
 

@@ -10,7 +10,8 @@ from typing import NamedTuple, TypeVar
 
 from tokenfree.core.errors import TakenOverError
 from tokenfree.preprocess.job.finish import finish
-from tokenfree.preprocess.job.job import PreprocessJob, note_error
+from tokenfree.preprocess.job.job import MERGING, PreprocessJob, note_error
+from tokenfree.preprocess.job.merges import LEVELS, merge_runs, plan_merges
 from tokenfree.preprocess.job.read import hash_one_input, read_one_split
 from tokenfree.preprocess.job.steps import (
     build_one_shard,
@@ -25,12 +26,13 @@ from tokenfree.preprocess.job.templates import (
     num_template_parts,
     num_wikis,
 )
+from tokenfree.preprocess.shards.merge import DamagedFileError
 
 T = TypeVar("T")
 
 
 class Stage(NamedTuple):
-    """A stage of a job: its name, its number of tasks, and the function that performs the task of a number."""
+    """A stage of a job: its name, and the functions that count its tasks and perform the task of a number."""
 
     name: str
     count: Callable[[PreprocessJob], int]
@@ -56,6 +58,7 @@ STAGES: tuple[Stage, ...] = (
     Stage("Collect templates", num_template_parts, collect_templates),
     Stage("Merge the templates of a wiki", num_wikis, merge_templates),
     Stage("Hash inputs, read and clean splits", num_readings, hash_or_read),
+    *(Stage(f"Merge runs, level {level}", plan_merges, merge_runs) for level in range(1, LEVELS + 1)),
     Stage("Find near-duplicates in a band", num_bands, find_in_one_band),
     Stage("Train vocabulary, plan shards", one_task, make_plan),
     Stage("Build a shard", num_planned, build_one_shard),
@@ -74,5 +77,8 @@ def run_if_current(step: Callable[..., T], job: PreprocessJob, *numbers: int) ->
     except TakenOverError:
         return None
     except Exception as error:
+        if isinstance(error, DamagedFileError):
+            # Its inputs may be gone: read again.
+            job.storage.remove(MERGING)
         note_error(job.storage, "-".join([step.__name__, *(f"{number:05}" for number in numbers)]), error)
         raise

@@ -1,5 +1,6 @@
 """The steps after reading: find near-duplicates, train the vocabulary, plan the shards, build each shard."""
 
+import dataclasses
 import functools
 import hashlib
 import json
@@ -41,6 +42,7 @@ from tokenfree.preprocess.documents.near_duplicates import (
 from tokenfree.preprocess.features.vocabulary import Vocabulary, train_in_subprocess
 from tokenfree.preprocess.job.inputs import read_given_model
 from tokenfree.preprocess.job.job import (
+    DOCUMENTS,
     NEAR_DUPLICATES,
     PLAN,
     SHARDS,
@@ -49,6 +51,7 @@ from tokenfree.preprocess.job.job import (
     PreprocessJob,
     required,
 )
+from tokenfree.preprocess.job.merges import sorted_files
 from tokenfree.preprocess.job.read import all_runs, failures_name, sketches_name
 from tokenfree.preprocess.records import SUBWORD_COLUMNS
 from tokenfree.preprocess.shards.build import BuiltShard, build_shard, find_shard, shard_fingerprint
@@ -62,7 +65,14 @@ from tokenfree.preprocess.shards.plan import (
     sample_size,
     sample_texts,
 )
-from tokenfree.preprocess.shards.sorted_runs import DATASET_SPLITS, Partition, SortedRun
+from tokenfree.preprocess.shards.sorted_runs import (
+    DATASET_SPLITS,
+    Partition,
+    Partitioning,
+    SortedFile,
+    SortedRun,
+    validation_draw,
+)
 
 
 def num_bands(job: PreprocessJob) -> int:
@@ -81,9 +91,7 @@ def find_in_one_band(job: PreprocessJob, index: int) -> int:
     if record is not None and record["band_sha256"] == hash_of(storage, name):
         return index
     columns = ("language", "key", band_name(index))
-    # The texts are not needed, and would be read for each band.
-    runs = all_runs(job, read=False)
-    documents = read_sketches(job, runs, columns).combine_chunks()
+    documents = read_sketches(job, all_runs(job), columns).combine_chunks()
     languages = documents["language"].combine_chunks().dictionary_encode()
     codes = languages.indices.to_numpy(zero_copy_only=False)
     keys = key_halves(documents["key"])
@@ -102,10 +110,11 @@ def pairs_name(job: PreprocessJob, index: int) -> str:
 
 
 def read_sketches(job: PreprocessJob, runs: Sequence[SortedRun], columns: Sequence[str]) -> pa.Table:
-    names = [sketches_name(run.name) for run in runs if run.file.batches]
+    names = [sketches_name(run.name) for run in runs if run.file.parts]
     return pa.concat_tables([read_columns(job.storage, name, columns) for name in names])
 
 
+TASKS_A_FILE = 1000
 _DONE = f"{NEAR_DUPLICATES}.json"
 _COMPARED = 4096  # pairs at a time
 _Document = tuple[str, bytes]  # language and key
@@ -173,7 +182,7 @@ def _compared_documents(
     sketches: dict[_Document, np.ndarray] = {}
     ids: dict[_Document, str] = {}
     for run in runs:
-        if not run.file.batches:
+        if not run.file.parts:
             continue
         table = read_columns(job.storage, sketches_name(run.name), ["language", "key", "id", "sketch"])
         documents = [*zip(table["language"].to_pylist(), table["key"].to_pylist(), strict=True)]
@@ -216,14 +225,18 @@ def _write_pairs(storage: Storage, dropped: Sequence[Pair], ids: dict[_Document,
 
 
 def _extremes(job: PreprocessJob, runs: Sequence[SortedRun], dropped: set[_Document]) -> tuple[bytes, bytes]:
-    table = read_sketches(job, runs, ["language", "key"])
-    languages, keys = table["language"].to_pylist(), table["key"].to_pylist()
-    halves = key_halves(table["key"])
-    # By the last eight bytes, which are the draw.
-    order = np.lexsort((halves[:, 0], halves[:, 1]))
-    lowest = next(keys[row] for row in order if (languages[row], keys[row]) not in dropped)
-    highest = next(keys[row] for row in order[::-1] if (languages[row], keys[row]) not in dropped)
-    return lowest, highest
+    """Return the keys with the lowest and the highest draw among the documents that stay."""
+    dropped_keys = {key for _, key in dropped}
+    keys = set[bytes]()
+    for run in runs:
+        extremes = {bytes.fromhex(key) for key in (run.lowest, run.highest) if key}
+        if not extremes.isdisjoint(dropped_keys):
+            table = read_sketches(job, [run], ["language", "key"])
+            pairs = zip(table["language"].to_pylist(), table["key"].to_pylist(), strict=True)
+            extremes = {key for language, key in pairs if (language, key) not in dropped}
+        keys |= extremes
+    ordered = sorted(keys, key=lambda key: (validation_draw(key), key))
+    return ordered[0], ordered[-1]
 
 
 def make_vocabulary(job: PreprocessJob, documents: Mapping[Partition, DocumentSet]) -> str | None:
@@ -263,9 +276,13 @@ def make_vocabulary(job: PreprocessJob, documents: Mapping[Partition, DocumentSe
 def cached_vocabulary(url: str, sha256: str) -> Vocabulary:
     """Return the vocabulary that the job made, loaded once per process. Raises JobError if it has changed."""
     model = Storage(url).read_bytes(MODEL)
-    if hashlib.sha256(model).hexdigest() != sha256:
-        raise JobError(f"{url}/{MODEL}: changed while the job was running; run the job again")
+    _check_unchanged(f"{url}/{MODEL}", model, sha256)
     return Vocabulary.load(model)
+
+
+def _check_unchanged(file: str, data: bytes, sha256: str) -> None:
+    if hashlib.sha256(data).hexdigest() != sha256:
+        raise JobError(f"{file}: changed while the job was running; run the job again")
 
 
 @dataclass(frozen=True)
@@ -278,12 +295,38 @@ class PlannedShard:
 
 @dataclass(frozen=True)
 class Plan:
-    """`_work/plan.json`: the shards in order, and what holds for all of them."""
+    """`_work/plan.json`: the shards in order."""
 
-    vocabulary_sha256: str | None
     shards: tuple[PlannedShard, ...]
     duplicates: int = 0  # in ranges without any shard, because none of their documents stays
     near_duplicates: int = 0
+
+
+@dataclass(frozen=True)
+class SortedDocuments:
+    """`_work/documents.json`: the files of all documents, what divides these, and the file of those to drop."""
+
+    files: tuple[SortedFile, ...]
+    rule: Partitioning
+    dropped: str | None
+
+
+@dataclass(frozen=True)
+class TaskFile:
+    """`_work/tasks/*.json`: `TASKS_A_FILE` shards of the plan or fewer, and the hashes of what they are built from."""
+
+    vocabulary_sha256: str | None
+    documents_sha256: str
+    tasks: tuple[ShardTask, ...]
+
+
+@functools.lru_cache(maxsize=1)
+def cached_documents(url: str, sha256: str) -> dict[Partition, DocumentSet]:
+    """Return the documents of the job, loaded once per process. Raises JobError if their list has changed."""
+    data = Storage(url).read_bytes(DOCUMENTS)
+    _check_unchanged(f"{url}/{DOCUMENTS}", data, sha256)
+    documents: SortedDocuments = checked(SortedDocuments, json.loads(data))
+    return partitions(documents.files, documents.rule, documents.dropped)
 
 
 def make_plan(job: PreprocessJob, _: int = 0) -> int:
@@ -292,21 +335,24 @@ def make_plan(job: PreprocessJob, _: int = 0) -> int:
     Raises UserError if there is no document, and the errors of `make_vocabulary` and `all_runs`.
     """
     storage, runs = job.storage, all_runs(job)
-    if not any(run.file.batches for run in runs):
+    if not any(run.file.parts for run in runs):
         raise UserError(_no_documents(storage, runs))
     near = find_near_duplicates(job, runs)
-    extremes = None if near is None else (near.lowest, near.highest)
+    dropped, extremes = (None, None) if near is None else (near.file, (near.lowest, near.highest))
     rule = decide_partitioning(runs, job.config.validation_fraction, extremes)
-    documents = partitions(runs, rule, None if near is None else near.file)
+    files = sorted_files(job, runs)
+    documents = partitions(files, rule, dropped)
     sha256 = make_vocabulary(job, documents)
-    tasks = plan_shards(storage, documents, job.config)
-    for index, task in enumerate(tasks):
-        storage.write_json(_task_name(index), asdict(task))
+    listing = storage.write_json(DOCUMENTS, asdict(SortedDocuments(files, rule, dropped)))
+    tasks, empty = plan_shards(storage, documents, job.config)
+    for start in range(0, len(tasks), TASKS_A_FILE):
+        group = TaskFile(sha256, listing.sha256, tuple(tasks[start : start + TASKS_A_FILE]))
+        storage.write_json(_tasks_name(start), asdict(group))
     shards = tuple(
         PlannedShard(task.path, shard_fingerprint(job.fingerprint, sha256, task)) for task in tasks
     )
-    beside = dropped_without_shard(storage, runs, rule, documents, job.config)
-    storage.write_json(PLAN, asdict(Plan(sha256, shards, *beside)))
+    beside = dropped_without_shard(storage, files, rule, empty, dropped)
+    storage.write_json(PLAN, asdict(Plan(shards, *beside)))
     return len(tasks)
 
 
@@ -324,8 +370,8 @@ def num_planned(job: PreprocessJob) -> int:
     return len(load_plan(job.storage).shards)
 
 
-def _task_name(index: int) -> str:
-    return f"{TASKS}/{index:05}.json"
+def _tasks_name(index: int) -> str:
+    return f"{TASKS}/{index // TASKS_A_FILE:05}.json"
 
 
 def _no_documents(storage: Storage, runs: Sequence[SortedRun]) -> str:
@@ -350,15 +396,18 @@ def _no_documents(storage: Storage, runs: Sequence[SortedRun]) -> str:
 
 def build_one_shard(job: PreprocessJob, index: int) -> str:
     """Build one shard of the plan, unless an earlier attempt did, and return its path."""
-    storage, plan = job.storage, load_plan(job.storage)
-    planned, sidecar = plan.shards[index], shard_sidecar(plan.shards[index].path)
-    built = find_shard(storage, sidecar, planned.fingerprint)
-    if built is not None and hash_of(storage, planned.path) == built.entry.sha256:
-        return planned.path
-    task: ShardTask = checked(ShardTask, required(storage, _task_name(index)))
-    vocabulary = cached_vocabulary(job.url, plan.vocabulary_sha256) if plan.vocabulary_sha256 else None
-    build_shard(storage, task, job.config, vocabulary, sidecar=sidecar, shard_fingerprint=planned.fingerprint)
-    return planned.path
+    storage = job.storage
+    group: TaskFile = checked(TaskFile, required(storage, _tasks_name(index)))
+    task, sha256 = group.tasks[index % TASKS_A_FILE], group.vocabulary_sha256
+    sidecar, expected = shard_sidecar(task.path), shard_fingerprint(job.fingerprint, sha256, task)
+    built = find_shard(storage, sidecar, expected)
+    if built is not None and hash_of(storage, task.path) == built.entry.sha256:
+        return task.path
+    whole = cached_documents(job.url, group.documents_sha256)[task.partition]
+    documents = dataclasses.replace(whole, ranges=task.ranges)
+    vocabulary = cached_vocabulary(job.url, sha256) if sha256 else None
+    build_shard(storage, task, documents, job.config, vocabulary, sidecar=sidecar, shard_fingerprint=expected)
+    return task.path
 
 
 def all_shards(job: PreprocessJob) -> list[BuiltShard]:

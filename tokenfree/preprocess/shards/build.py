@@ -17,7 +17,7 @@ from tokenfree.preprocess.dataset.verify import check_windows
 from tokenfree.preprocess.features.columns import iterate_windows
 from tokenfree.preprocess.features.vocabulary import Vocabulary
 from tokenfree.preprocess.records import MAX_BATCH_ROWS, Document, schema
-from tokenfree.preprocess.shards.plan import ShardTask
+from tokenfree.preprocess.shards.plan import DocumentSet, ShardTask
 from tokenfree.preprocess.shards.sorted_runs import grouped
 from tokenfree.preprocess.text.characters import count_scripts
 
@@ -46,7 +46,7 @@ class BuiltShard:
 
 def shard_fingerprint(job: str, vocabulary_sha256: str | None, task: ShardTask) -> str:
     """Return 32 hex digits of all that decides the shard's bytes. How the inputs are split does not."""
-    return fingerprint({"job": job, "vocabulary": vocabulary_sha256, **task.content()})
+    return fingerprint({"job": job, "vocabulary": vocabulary_sha256, **asdict(task)})
 
 
 def find_shard(storage: Storage, sidecar: str, expected_fingerprint: str) -> BuiltShard | None:
@@ -63,20 +63,21 @@ def find_shard(storage: Storage, sidecar: str, expected_fingerprint: str) -> Bui
 def build_shard(
     storage: Storage,
     task: ShardTask,
+    documents: DocumentSet,
     config: PreprocessConfig,
     vocabulary: Vocabulary | None,
     *,
     sidecar: str,
     shard_fingerprint: str,
 ) -> BuiltShard:
-    """Build and commit the shard of `task`, then its sidecar, in memory that is bounded whatever the size of the shard.
+    """Build and commit the shard of `task` from `documents`, then its sidecar.
 
-    Raises JobError, and commits nothing, if a document gives no window, or one that breaks an invariant of
-    `verify`.
+    Memory is bounded whatever the size of the shard. Raises DamagedFileError if `documents` are damaged. Raises
+    JobError, and commits nothing, if a document gives no window, or one that breaks an invariant of `verify`.
     """
-    rows = documents = characters = subwords = byte_pieces = 0
+    rows = num_documents = characters = subwords = byte_pieces = 0
     lengths, scripts = Counter[int](), Counter[str]()
-    merge = task.documents.merged(storage)
+    merge = documents.merged(storage)
     with storage.new_file(task.path) as new:
         shard_schema = schema(config.columns)
         with pa.OSFile(new.path, "wb") as sink, pa.ipc.new_stream(sink, shard_schema) as writer:
@@ -95,14 +96,14 @@ def build_shard(
                     raise JobError(
                         f"{task.path}: no windows came of document {group[0].id}; please report this page"
                     )
-                documents += len(group)
+                num_documents += len(group)
                 lengths.update(len(document.text).bit_length() for document in group)
                 scripts.update(count_scripts(document.text for document in group))
     entry = ShardEntry(
         path=task.path,
         language=task.partition.language,
         rows=rows,
-        documents=documents,
+        documents=num_documents,
         characters=characters,
         bytes=new.size,
         sha256=new.sha256,

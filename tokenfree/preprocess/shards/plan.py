@@ -6,16 +6,16 @@ Also choose the text for the vocabulary.
 import dataclasses
 import itertools
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 
 from tokenfree.core.storage import Storage
 from tokenfree.preprocess.config import PreprocessConfig, VocabularyConfig
 from tokenfree.preprocess.documents.near_duplicates import dropped_keys
-from tokenfree.preprocess.shards.merge import Merge, contains_document, overlaps
+from tokenfree.preprocess.shards.merge import Merge, Source, occupied
 from tokenfree.preprocess.shards.sorted_runs import (
     DATASET_SPLITS,
     KEY_SPACE,
@@ -24,8 +24,8 @@ from tokenfree.preprocess.shards.sorted_runs import (
     KeyRange,
     Partition,
     Partitioning,
+    SortedFile,
     SortedRun,
-    SortedRunBatch,
     clipped,
     key_position,
     validation_draw,
@@ -34,47 +34,44 @@ from tokenfree.preprocess.shards.sorted_runs import (
 
 @dataclass(frozen=True)
 class DocumentSet:
-    """The documents of one language in `batches` that lie in ascending `ranges`, except those in the file `gone`."""
+    """The documents of one language in `sources` that lie in ascending `ranges`, except those in the file `dropped`."""
 
+    sources: tuple[Source, ...]
     ranges: tuple[KeyRange, ...]
-    batches: tuple[SortedRunBatch, ...]
-    gone: str | None = None
+    dropped: str | None = None
 
     @property
     def characters(self) -> int:
-        """Characters of all texts in the batches, including those out of range and duplicates."""
-        return sum(batch.characters for batch in self.batches)
+        """Characters of all texts in the sources, including those out of range and duplicates."""
+        return sum(part.characters for _, part in self.sources)
 
     def between(self, low: int, high: int) -> Self:
         """Return the documents at positions from `low` up to, but excluding, `high`."""
-        ranges = clipped(self.ranges, low, high)
-        near = tuple(batch for batch in self.batches if any(overlaps(batch, *part) for part in ranges))
-        return dataclasses.replace(self, ranges=ranges, batches=near)
-
-    def is_empty(self, storage: Storage) -> bool:
-        """Return True if there is no document. Reads data only if the sidecars of the runs cannot tell."""
-        return not contains_document(storage, self.batches, self.ranges, self._gone_keys(storage))
+        return dataclasses.replace(self, ranges=clipped(self.ranges, low, high))
 
     def merged(self, storage: Storage) -> Merge:
-        return Merge(storage, self.batches, self.ranges, self._gone_keys(storage))
+        return Merge(storage, self.sources, self.ranges, self._dropped_keys(storage))
 
-    def _gone_keys(self, storage: Storage) -> np.ndarray | None:
-        if self.gone is None or not self.batches:
+    def occupied(self, storage: Storage, ranges: Sequence[KeyRange]) -> np.ndarray:
+        """Return which of the ascending ranges, whatever the set's own, have a document, bool [ranges]."""
+        return occupied(storage, self.sources, ranges, self._dropped_keys(storage))
+
+    def _dropped_keys(self, storage: Storage) -> np.ndarray | None:
+        if self.dropped is None or not self.sources:
             return None
-        return dropped_keys(storage, self.gone, self.batches[0].language)
+        return dropped_keys(storage, self.dropped, self.sources[0].part.language)
 
 
 @dataclass(frozen=True)
 class ShardTask:
-    """One shard to build from documents of one partition."""
+    """One shard to build from the documents of a partition at positions in ascending `ranges`.
+
+    Its fields decide the bytes of the shard, which do not depend on how the inputs were cut into runs.
+    """
 
     path: str
     partition: Partition
-    documents: DocumentSet
-
-    def content(self) -> dict[str, Any]:
-        """Return what decides the bytes of the shard, which excludes how the inputs were cut into runs."""
-        return {"path": self.path, "partition": [*self.partition], "ranges": self.documents.ranges}
+    ranges: tuple[KeyRange, ...]
 
 
 def decide_partitioning(
@@ -88,7 +85,7 @@ def decide_partitioning(
     """
     plain = Partitioning(validation_fraction)
     if extremes is None:
-        extremes = [key for run in runs for key in (run.file.lowest, run.file.highest) if key]
+        extremes = [key for run in runs for key in (run.lowest, run.highest) if key]
     keys = [bytes.fromhex(key) for key in extremes]
     filled = {plain.drawn_split(key) for key in keys}
     if not keys or (VALIDATION not in filled and not validation_fraction):
@@ -102,60 +99,72 @@ def decide_partitioning(
 
 
 def partitions(
-    runs: Sequence[SortedRun], rule: Partitioning, dropped_file: str | None = None
+    files: Iterable[SortedFile], rule: Partitioning, dropped_file: str | None = None
 ) -> dict[Partition, DocumentSet]:
-    """Return the documents of all runs but those in `dropped_file`, by sorted partition, which may be empty."""
+    """Return the documents of all files but those in `dropped_file`, by sorted partition, which may be empty."""
     documents: dict[Partition, DocumentSet] = {}
-    for (drawn_split, language), batches in _by_draw(runs).items():
+    for (drawn_split, language), sources in sources_by_draw(files).items():
         if rule.moved is not None and drawn_split == rule.moved_to:
             # All of them were dropped, or none would have been moved there.
             continue
         for dataset_split in DATASET_SPLITS:
             ranges = rule.ranges(dataset_split, drawn_split)
             if ranges:
-                documents[Partition(dataset_split, language)] = DocumentSet(ranges, batches, dropped_file)
+                documents[Partition(dataset_split, language)] = DocumentSet(sources, ranges, dropped_file)
     return dict(sorted(documents.items()))
 
 
-def _by_draw(runs: Sequence[SortedRun]) -> dict[Partition, tuple[SortedRunBatch, ...]]:
-    drawn: dict[Partition, list[SortedRunBatch]] = defaultdict(list)
-    for batch in sorted(
-        (batch for run in runs for batch in run.file.batches), key=lambda batch: (batch.run, batch.start)
-    ):
-        drawn[Partition(batch.drawn_split, batch.language)].append(batch)
-    return {partition: tuple(batches) for partition, batches in drawn.items()}
+def sources_by_draw(files: Iterable[SortedFile]) -> dict[Partition, tuple[Source, ...]]:
+    """Return the parts of all files by their drawn split and language."""
+    drawn: dict[Partition, list[Source]] = defaultdict(list)
+    for file in files:
+        for part in file.parts:
+            drawn[Partition(part.drawn_split, part.language)].append(Source(file.path, part))
+    return {partition: tuple(sources) for partition, sources in drawn.items()}
 
 
 def plan_shards(
     storage: Storage, documents: Mapping[Partition, DocumentSet], config: PreprocessConfig
-) -> list[ShardTask]:
-    """Return the shards of all partitions in order, without empty ones."""
-    shards: dict[str, list[tuple[Partition, DocumentSet]]] = {name: [] for name in DATASET_SPLITS}
-    for partition, part in _parts(documents, config):
-        if not part.is_empty(storage):
-            shards[partition.dataset_split].append((partition, part))
-    return [
-        ShardTask(f"{name}/data-{number:05}-of-{len(parts):05}.arrow", partition, part)
+) -> tuple[list[ShardTask], list[DocumentSet]]:
+    """Return the shards of all partitions in order, and the parts of partitions that get none, because they are empty.
+
+    The documents of each partition are divided into equal key ranges. A range with documents becomes a shard.
+    """
+    shards: dict[str, list[tuple[Partition, tuple[KeyRange, ...]]]] = {name: [] for name in DATASET_SPLITS}
+    empty = []
+    for partition, whole in documents.items():
+        num_shards = config.shards or -(-whole.characters // config.shard_characters)
+        bounds = [KEY_SPACE * number // num_shards for number in range(num_shards + 1)]
+        parts = [clipped(whole.ranges, low, high) for low, high in itertools.pairwise(bounds)]
+        ranges = [one for part in parts for one in part]
+        occupied_ranges = set(itertools.compress(ranges, whole.occupied(storage, ranges)))
+        for part in parts:
+            if occupied_ranges.isdisjoint(part):
+                empty.append(dataclasses.replace(whole, ranges=part))
+            else:
+                shards[partition.dataset_split].append((partition, part))
+    tasks = [
+        ShardTask(f"{name}/data-{number:05}-of-{len(parts):05}.arrow", partition, ranges)
         for name, parts in shards.items()
-        for number, (partition, part) in enumerate(parts)
+        for number, (partition, ranges) in enumerate(parts)
     ]
+    return tasks, empty
 
 
 def dropped_without_shard(
     storage: Storage,
-    runs: Sequence[SortedRun],
+    files: Iterable[SortedFile],
     rule: Partitioning,
-    documents: Mapping[Partition, DocumentSet],
-    config: PreprocessConfig,
+    empty: Sequence[DocumentSet],
+    dropped_file: str | None,
 ) -> tuple[int, int]:
-    """Return the duplicates and near-duplicates in ranges where no document stays, which no shard counts."""
-    (dropped_file,) = {whole.gone for whole in documents.values()}
+    """Return the duplicates and near-duplicates where no document stays, which no shard counts."""
     if dropped_file is None:
         return 0, 0
-    without = [part for _, part in _parts(documents, config) if part.is_empty(storage)]
-    for (drawn_split, _), batches in _by_draw(runs).items():
+    without = list(empty)
+    for (drawn_split, _), sources in sources_by_draw(files).items():
         if rule.moved is not None and drawn_split == rule.moved_to:
-            without.append(DocumentSet(((0, KEY_SPACE),), batches, dropped_file))
+            without.append(DocumentSet(sources, ((0, KEY_SPACE),), dropped_file))
     duplicates = near_duplicates = 0
     for part in without:
         merge = part.merged(storage)
@@ -165,17 +174,6 @@ def dropped_without_shard(
         duplicates += merge.duplicates
         near_duplicates += merge.near_duplicates
     return duplicates, near_duplicates
-
-
-def _parts(
-    documents: Mapping[Partition, DocumentSet], config: PreprocessConfig
-) -> Iterator[tuple[Partition, DocumentSet]]:
-    """Yield the documents of each partition in equal key ranges. A range with documents becomes a shard."""
-    for partition, whole in documents.items():
-        num_shards = config.shards or -(-whole.characters // config.shard_characters)
-        bounds = [KEY_SPACE * i // num_shards for i in range(num_shards + 1)]
-        for low, high in itertools.pairwise(bounds):
-            yield partition, whole.between(low, high)
 
 
 # A key range holds approximately its share of characters, so read a little more and stop at the quota.

@@ -1,22 +1,27 @@
 """Sorted runs: the documents of one input split in the order of their keys, each run with its sidecar.
 
-An input that cannot be cut before it is read, such as a dump in one gz stream, becomes several runs. A run is
-an Arrow IPC stream of small batches, each of one drawn split and one language. The sidecar, which commits the
-run, lists the byte range and the first and last key of each batch, so that a shard fetches only the bytes
-that it needs.
+An input that cannot be cut before it is read, such as a dump in one gz stream, becomes several runs. The file
+of a run holds small Arrow record batches, each of one drawn split and one language, as IPC messages, and behind
+them an index with the byte range, checksum, first and last key of each batch, so that a shard fetches only the
+bytes that it needs. The sidecar, which commits the run, says where the index of each split and language lies.
 """
 
 import hashlib
+import zlib
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass, field
 from itertools import groupby
 from operator import itemgetter
 from typing import Any, NamedTuple, TypeVar
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from tokenfree.core.storage import Storage
 from tokenfree.core.stored_files import hash_of, sealed_record, write_sealed
+from tokenfree.preprocess.documents.near_duplicates import key_halves
 from tokenfree.preprocess.records import KEY_BYTES, Document, document_key
 
 # Values of the first eight bytes of a key, which shards divide among them.
@@ -95,29 +100,48 @@ BATCH_CHARACTERS = 200_000
 _Row = tuple[Partition, bytes, str, str, str]  # of a document: key, id, title and text
 
 
-@dataclass(frozen=True)
-class SortedRunBatch:
-    """The place of a batch: bytes [start, end) of the file `run`, keys `first` to `last` (hex, both inclusive)."""
+# Of a batch: its first and last key as halves, its bytes [start, end) in the file, and their CRC-32.
+INDEX = np.dtype(
+    [("first", "<u8", 2), ("last", "<u8", 2), ("start", "<u8"), ("end", "<u8"), ("crc32", "<u4")]
+)
 
-    run: str
+
+@dataclass(frozen=True)
+class SortedPart:
+    """The documents of one drawn split and language in a sorted file.
+
+    `first` and `last` are keys (hex, both inclusive). The index of the batches, of type `INDEX`, are the bytes
+    [start, end) of the file, and `crc32` is of these bytes.
+    """
+
     drawn_split: str
     language: str
-    rows: int
+    documents: int
     characters: int
     first: str
     last: str
     start: int
     end: int
+    crc32: int
+
+    @property
+    def positions(self) -> tuple[int, int]:
+        """Positions of the first and the last key."""
+        return int(self.first[:16], 16), int(self.last[:16], 16)
+
+    def overlaps(self, low: int, high: int) -> bool:
+        """Return True if keys may lie at positions from `low` up to, but excluding, `high`."""
+        first, last = self.positions
+        return first < high and last >= low
 
 
 @dataclass(frozen=True)
-class SortedRunFile:
-    """The file of a run. `lowest` and `highest` are the keys (hex) with the lowest and the highest draw."""
+class SortedFile:
+    """A file of documents in the order of their drawn split, language and key. `path` is empty without documents."""
 
+    path: str = ""
     bytes: int = 0
-    lowest: str = ""
-    highest: str = ""
-    batches: tuple[SortedRunBatch, ...] = ()
+    parts: tuple[SortedPart, ...] = ()
     sha256: str = ""
 
 
@@ -125,9 +149,10 @@ class SortedRunFile:
 class SortedRun:
     """A committed run, as its sidecar describes it.
 
-    `input_bytes` is approximate, after decompression. `first_page` is a number in the split, which ends with
-    this run if it is the `last`. `beside` has the SHA-256 of each file next to the run's own, by the end of
-    the file's name.
+    `input_bytes` is approximate, after decompression. `lowest` and `highest` are the keys (hex) with the lowest
+    and the highest draw, or empty without documents. `first_page` is a number in the split, which ends with this
+    run if it is the `last`. `beside` has the SHA-256 of each file next to the run's own, by the end of the
+    file's name.
     """
 
     name: str
@@ -135,15 +160,12 @@ class SortedRun:
     input_bytes: int
     counters: dict[str, Any]
     failures: int
-    file: SortedRunFile
+    file: SortedFile
+    lowest: str = ""
+    highest: str = ""
     first_page: int = 0
     last: bool = True
     beside: dict[str, str] = field(default_factory=dict)
-
-    @property
-    def characters(self) -> int:
-        """Characters of clean text, including duplicates."""
-        return sum(batch.characters for batch in self.file.batches)
 
 
 def runs_name(split_json: str) -> str:
@@ -162,20 +184,25 @@ def split_of_run(run: str) -> str:
 
 
 def find_run(
-    storage: Storage, folder: str, name: str, fingerprint: str, *, read: bool = True
+    storage: Storage, folder: str, name: str, fingerprint: str, *, read: bool = True, merged: bool = False
 ) -> SortedRun | None:
-    """Return the run if it was committed for this input and config and its files exist (`read`: and are whole)."""
+    """Return the run if it was committed for this input and config and its files exist (`read`: and are whole).
+
+    `merged` runs have no documents of their own any more.
+    """
     run = sealed_record(SortedRun, storage, f"{folder}/{name}.json")
     if run is None or (run.name, run.fingerprint) != (name, fingerprint):
         return None
+    files = {f"{folder}/{name}{ending}": sha256 for ending, sha256 in run.beside.items()}
+    if run.file.path and not merged:
+        files[run.file.path] = run.file.sha256
     if read:
-        files = {**run.beside, DOCUMENTS: run.file.sha256} if run.file.batches else run.beside
-        whole = all(
-            hash_of(storage, f"{folder}/{name}{ending}") == sha256 for ending, sha256 in files.items()
-        )
+        whole = all(hash_of(storage, file) == sha256 for file, sha256 in files.items())
     else:
-        whole = all(storage.size(f"{folder}/{name}{ending}") is not None for ending in run.beside)
-        whole &= not run.file.batches or storage.size(f"{folder}/{name}{DOCUMENTS}") == run.file.bytes
+        whole = all(
+            storage.size(file) == run.file.bytes if file == run.file.path else storage.size(file) is not None
+            for file in files
+        )
     return run if whole else None
 
 
@@ -188,9 +215,12 @@ def commit_run(storage: Storage, folder: str, run: SortedRun) -> None:
 
 
 def write_documents(
-    storage: Storage, folder: str, name: str, documents: Iterable[Document], validation_fraction: float
-) -> SortedRunFile:
-    """Sort `documents` and commit them as a run file. Without documents, no file is written."""
+    storage: Storage, path: str, documents: Iterable[Document], validation_fraction: float
+) -> tuple[SortedFile, str, str]:
+    """Sort `documents` and commit them as a file. Return it, and the keys (hex) with the lowest and highest draw.
+
+    Without documents, no file is written.
+    """
     rule = Partitioning(validation_fraction)
     rows: list[_Row] = []
     for document in documents:
@@ -198,41 +228,53 @@ def write_documents(
         partition = Partition(rule.drawn_split(key), document.language)
         rows.append((partition, key, document.id, document.title, document.text))
     if not rows:
-        return SortedRunFile()
+        return SortedFile(), "", ""
     rows.sort()
-    batches = []
-    with storage.new_file(f"{folder}/{name}.arrow") as new:
-        sink = pa.OSFile(new.path, "wb")
-        with sink, pa.ipc.new_stream(sink, SORTED_RUN_SCHEMA) as writer:
-            groups = (
-                (partition, group)
-                for partition, part in groupby(rows, key=itemgetter(0))
-                for group in grouped(part, lambda row: len(row[-1]), BATCH_ROWS, BATCH_CHARACTERS)
-            )
-            for partition, group in groups:
-                batch = _batch(group, partition.language)
-                writer.write_batch(batch)
-                # Before the first batch, the position would be that of the schema.
-                end = sink.tell()
-                batches.append(
-                    SortedRunBatch(
-                        run=f"{folder}/{name}.arrow",
-                        drawn_split=partition.dataset_split,
-                        language=partition.language,
-                        rows=len(group),
-                        characters=sum(len(row[-1]) for row in group),
-                        first=group[0][1].hex(),
-                        last=group[-1][1].hex(),
-                        start=end - pa.ipc.get_record_batch_size(batch),
-                        end=end,
-                    )
-                )
+    batches = (
+        (partition, _batch(group, partition.language))
+        for partition, part in groupby(rows, key=itemgetter(0))
+        for group in grouped(part, lambda row: len(row[-1]), BATCH_ROWS, BATCH_CHARACTERS)
+    )
     draws = [(validation_draw(row[1]), row[1]) for row in rows]
-    return SortedRunFile(new.size, min(draws)[1].hex(), max(draws)[1].hex(), tuple(batches), new.sha256)
+    return write_batches(storage, path, batches), min(draws)[1].hex(), max(draws)[1].hex()
+
+
+def write_batches(
+    storage: Storage, path: str, batches: Iterable[tuple[Partition, pa.RecordBatch]]
+) -> SortedFile:
+    """Commit batches of `SORTED_RUN_SCHEMA`, sorted by partition and key, and behind them an index of each part."""
+    entries: dict[Partition, list[tuple[Any, ...]]] = defaultdict(list)
+    documents, characters = Counter[Partition](), Counter[Partition]()
+    parts = []
+    with storage.new_file(path) as new, open(new.path, "wb") as sink:
+        for partition, batch in batches:
+            start, data, keys = sink.tell(), batch.serialize(), key_halves(batch["key"])
+            sink.write(data)
+            entries[partition].append((keys[0], keys[-1], start, sink.tell(), zlib.crc32(data)))
+            documents[partition] += batch.num_rows
+            lengths = pc.utf8_length(batch["text"])  # pyright: ignore[reportAttributeAccessIssue]
+            characters[partition] += int(lengths.to_numpy().sum())
+        for partition in entries:
+            index = np.array(entries[partition], INDEX)
+            start, data = sink.tell(), index.tobytes()
+            sink.write(data)
+            parts.append(
+                SortedPart(
+                    *partition,
+                    documents=documents[partition],
+                    characters=characters[partition],
+                    first=index["first"][0].astype(">u8").tobytes().hex(),
+                    last=index["last"][-1].astype(">u8").tobytes().hex(),
+                    start=start,
+                    end=sink.tell(),
+                    crc32=zlib.crc32(data),
+                )
+            )
+    return SortedFile(path, new.size, tuple(parts), new.sha256)
 
 
 def read_batch(buffer: pa.Buffer) -> pa.RecordBatch:
-    """Return the batch, of `SORTED_RUN_SCHEMA`, in the bytes that a `SortedRunBatch` names, without a copy."""
+    """Return the batch, of `SORTED_RUN_SCHEMA`, in the bytes that its index names, without a copy."""
     return pa.ipc.read_record_batch(pa.ipc.read_message(buffer), SORTED_RUN_SCHEMA)
 
 

@@ -184,6 +184,8 @@ class DownloadLine(LiveLine):
         self.show(*parts)
 
 
+# What the stages count, besides shards.
+_COUNTED = {"read": "split", "merge": "merge"}
 # Previous stages that count the same input splits or shards.
 _STAGE_BEFORE = {"vocabulary": "read", "finish": "build"}
 
@@ -207,9 +209,7 @@ class StageLine(LiveLine):
             self.stage, self.first, self.start = progress.stage, progress, time.monotonic()
         self.last = progress
         seconds, done = time.monotonic() - self.start, progress.done - self.first.done
-        counts = (
-            f"{progress.done:,} of {counted(progress.total, 'split' if self.stage == 'read' else 'shard')}"
-        )
+        counts = f"{progress.done:,} of {counted(progress.total, _COUNTED.get(self.stage, 'shard'))}"
         parts = [self.stage if self.stage == "vocabulary" else f"{self.stage:<11}{counts}"]
         if seconds > 1 and done and progress.done < progress.total:
             parts.append(f"about {clock(seconds * (progress.total - progress.done) / done)} left")

@@ -44,12 +44,12 @@ def test_texts_are_training_texts_in_key_order_up_to_the_quota(tmp_path: Path) -
 
     def sample(cut: int, **settings: int) -> list[str]:
         files = [
-            write_documents(storage, "runs", str(cut + n), part, 0.2)
+            write_documents(storage, f"runs/{cut + n}.arrow", part, 0.2)[0]
             for n, part in enumerate((found[:cut], found[cut:]))
         ]
-        runs = [SortedRun(str(n), "", 0, {}, 0, file) for n, file in enumerate(files)]
-        whole = partitions(runs, Partitioning(0.2))
-        held_out = {batch.first for batch in whole[Partition("validation", "en")].batches}
+        whole = partitions(files, Partitioning(0.2))
+        held_out = {key.hex() for key, _ in whole[Partition("validation", "en")].merged(storage)}
+        assert held_out
         texts = list(sample_texts(storage, whole, VocabularyConfig(**settings)))  # pyright: ignore[reportArgumentType]
         assert not held_out & {document_key(text).hex() for text in texts}
         return texts
@@ -66,13 +66,13 @@ def test_a_text_that_is_moved_counts_where_it_goes(tmp_path: Path) -> None:
     texts = ["duck", "goose", "swan"]
     found = [Document(text, "en", "", text) for text in texts]
     for fraction, num_texts in ((1e-9, 2), (0.999999, 1)):
-        runs = [
-            SortedRun("r", "", 0, {}, 0, write_documents(storage, "runs", str(fraction), found, fraction))
-        ]
-        rule = decide_partitioning(runs, fraction)
+        file, *extremes = write_documents(storage, f"runs/{fraction}.arrow", found, fraction)
+        rule = decide_partitioning([SortedRun("r", "", 0, {}, 0, file, *extremes)], fraction)
         for characters in (100, 6):  # of which a range of positions by its share would miss a single text
             sample = list(
-                sample_texts(storage, partitions(runs, rule), VocabularyConfig(sample_characters=characters))
+                sample_texts(
+                    storage, partitions([file], rule), VocabularyConfig(sample_characters=characters)
+                )
             )
             assert 0 < len(sample) <= num_texts
             assert characters == 6 or len(sample) == num_texts
@@ -84,8 +84,8 @@ def test_few_long_documents_give_the_quota_too(tmp_path: Path, seed: int) -> Non
     """A range of keys that should hold a thousandth of the text holds none of four documents."""
     storage = Storage.at(str(tmp_path))
     found = [Document(str(n), "en", "", f"{seed} {n} " * 50_000) for n in range(4)]
-    run = SortedRun("r", "", 0, {}, 0, write_documents(storage, "runs", "0", found, 0.0))
-    whole = partitions([run], Partitioning(0.0))
+    file, _, _ = write_documents(storage, "runs/0.arrow", found, 0.0)
+    whole = partitions([file], Partitioning(0.0))
     for characters in (100, 1000, 300_000):
         texts = list(sample_texts(storage, whole, VocabularyConfig(sample_characters=characters)))
         assert sum(map(len, texts)) == characters
