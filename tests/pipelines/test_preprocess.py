@@ -276,7 +276,9 @@ def test_a_bug_in_a_step_is_a_job_error_and_the_work_is_kept(
     assert read_shards(tmp_path / "out") == read_shards(made)
 
 
-def test_the_plan_tells_splits_bytes_and_shards(corpus: Path, make_config: Config) -> None:
+def test_the_plan_tells_splits_bytes_and_shards(
+    corpus: Path, make_config: Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
     config = make_config(corpus, split_bytes=5_000)
     plan = describe_plan(config)
     text = sum(len(json.loads(line)["text"]) for line in corpus.read_text().splitlines())
@@ -295,3 +297,11 @@ def test_the_plan_tells_splits_bytes_and_shards(corpus: Path, make_config: Confi
     assert whole.vocabulary_characters == round(whole.estimated_characters * (1 - config.validation_fraction))
     none = describe_plan(make_config(corpus, columns=("text",)))
     assert (none.vocabulary_characters, none.vocabulary_seconds) == (0, 0)
+    assert plan.estimated_output_bytes > 4 * none.estimated_output_bytes
+    size = corpus.stat().st_size
+    assert 0.7 * size < plan.estimated_disk_bytes - plan.estimated_output_bytes < 1.3 * size
+    # With merges, the text is there twice.
+    monkeypatch.setattr("tokenfree.pipelines.dry_run.MERGED_RUNS", 5)
+    many = describe_plan(make_config(corpus, columns=("document",), split_bytes=5_000))
+    assert many.estimated_output_bytes == 0
+    assert 1.7 < many.estimated_disk_bytes / none.estimated_output_bytes < 2.6

@@ -75,6 +75,7 @@ def test_preprocessing_on_workers() -> None:
         estimated_characters=10**8,
         estimated_shards=7,
         estimated_output_bytes=9 * 10**8,
+        estimated_disk_bytes=10**9,
         estimated_seconds=36_000,
         vocabulary_characters=0,
         vocabulary_seconds=0,
@@ -83,6 +84,7 @@ def test_preprocessing_on_workers() -> None:
     assert "time        about 2.0 hours with 5 workers\n" in said
     assert "money       about 5.00" in said
     assert "up to 380 MB" in said
+    assert "disk        up to about 1.0 GB while it runs\n" in said
     # A split is read by one worker.
     assert "time        about 60 minutes with 20 workers" in estimate(known, 20, None)
     assert "money" not in estimate(known, 20, None)

@@ -36,7 +36,6 @@ from tokenfree.preprocess.job.read import SKETCHES, all_runs, num_runs
 from tokenfree.preprocess.shards.merge import Merge
 from tokenfree.preprocess.shards.plan import sources_by_draw
 from tokenfree.preprocess.shards.sorted_runs import (
-    BATCH_CHARACTERS,
     KEY_SPACE,
     Partition,
     SortedFile,
@@ -47,6 +46,7 @@ from tokenfree.preprocess.shards.sorted_runs import (
 MERGED_RUNS = 256  # runs in a group, and the number of runs from which on they are merged
 LEVELS = 2  # enough for sixteen million runs
 FILE_BYTES = 512 * 1024 * 1024  # of a merged file, approximately
+BATCH_BYTES = 500_000  # of its batches: more than in a run, for fewer requests
 
 
 @dataclass(frozen=True)
@@ -178,6 +178,6 @@ def _batches(
         for table in Merge(storage, sources, [(low, high)]).tables():
             lengths = pc.binary_length(table["text"])  # pyright: ignore[reportAttributeAccessIssue]
             sizes = np.cumsum(lengths.to_numpy())
-            starts = np.flatnonzero(np.diff(sizes // BATCH_CHARACTERS, prepend=-1))
+            starts = np.flatnonzero(np.diff(sizes // BATCH_BYTES, prepend=-1))
             for start, stop in itertools.pairwise([*starts.tolist(), table.num_rows]):
                 yield partition, table.slice(start, stop - start).combine_chunks().to_batches()[0]

@@ -321,10 +321,10 @@ class TaskFile:
 
 
 @functools.lru_cache(maxsize=1)
-def cached_documents(url: str, sha256: str) -> dict[Partition, DocumentSet]:
+def cached_documents(storage: Storage, sha256: str) -> dict[Partition, DocumentSet]:
     """Return the documents of the job, loaded once per process. Raises JobError if their list has changed."""
-    data = Storage(url).read_bytes(DOCUMENTS)
-    _check_unchanged(f"{url}/{DOCUMENTS}", data, sha256)
+    data = storage.read_bytes(DOCUMENTS)
+    _check_unchanged(f"{storage.url}/{DOCUMENTS}", data, sha256)
     documents: SortedDocuments = checked(SortedDocuments, json.loads(data))
     return partitions(documents.files, documents.rule, documents.dropped)
 
@@ -403,7 +403,7 @@ def build_one_shard(job: PreprocessJob, index: int) -> str:
     built = find_shard(storage, sidecar, expected)
     if built is not None and hash_of(storage, task.path) == built.entry.sha256:
         return task.path
-    whole = cached_documents(job.url, group.documents_sha256)[task.partition]
+    whole = cached_documents(storage, group.documents_sha256)[task.partition]
     documents = dataclasses.replace(whole, ranges=task.ranges)
     vocabulary = cached_vocabulary(job.url, sha256) if sha256 else None
     build_shard(storage, task, documents, job.config, vocabulary, sidecar=sidecar, shard_fingerprint=expected)

@@ -121,6 +121,7 @@ def estimate(plan: PlanDescription, workers: int, price: float | None) -> str:
         f"to write    about {plan.estimated_characters:,} characters of text, {output_size}\n"
         f"{vocabulary}"
         f"time        about {time_of(seconds)} with {counted(workers, 'worker')}{included}\n"
+        f"disk        up to about {size_of(plan.estimated_disk_bytes)} while it runs\n"
         f"memory      up to {size_of(peak_bytes)} of the largest process, whatever the input (docs/performance.md)\n"
         f"measured    on its first pages, read here for a second at most; workers count as cores like this one{paid}"
     )
