@@ -39,7 +39,7 @@ from tokenfree.preprocess.job import merges
 from tokenfree.preprocess.job.job import MERGED, RUNS, TASKS, PreprocessJob, find_merging
 from tokenfree.preprocess.job.read import all_runs
 from tokenfree.preprocess.job.steps import TASKS_A_FILE, TaskFile, cached_documents, load_plan, make_plan
-from tokenfree.preprocess.shards.merge import Merge, Source
+from tokenfree.preprocess.shards.merge import FilePart, Merge
 from tokenfree.preprocess.shards.plan import sources_by_draw
 from tokenfree.preprocess.shards.sorted_runs import (
     BATCH_CHARACTERS,
@@ -193,7 +193,7 @@ def write_runs(job: SyntheticJob) -> None:
         commit_run(job.storage, RUNS, SortedRun(name, run_fingerprint, 0, counters, 0, file, *draws))
 
 
-def read_pieces(storage: Storage, sources: Sequence[Source], low: int, high: int) -> tuple[int, int]:
+def read_pieces(storage: Storage, sources: Sequence[FilePart], low: int, high: int) -> tuple[int, int]:
     """Return the requests and bytes with which documents at positions from `low` up to `high` would be read."""
     requests = size = 0
     for _, pieces in Merge(storage, sources).pieces(low, high):

@@ -56,7 +56,14 @@ BEFORE_THE_PLAN = {"_work/runs/*.sketches.arrow", "_work/near_duplicates/*-band_
 # What each attempt writes again or compares with the requested settings.
 OTHERS = {
     *("_work/near_duplicates/*-band_*", "_work/shards/validation/*", "validation/*.arrow"),
-    *("_work/inputs-*.jsonl", "_work/splits-*.jsonl", "_work/plan.json", "_work/tasks/*", "_work/errors/*"),
+    *(
+        "_work/inputs-*.jsonl",
+        "_work/splits-*.jsonl",
+        "_work/documents.json",
+        "_work/plan.json",
+        "_work/tasks/*",
+        "_work/errors/*",
+    ),
     *("_work/job.json", "_work/attempt.json", "_work/templates-*.jsonl", "_work/templates/*"),
 }
 

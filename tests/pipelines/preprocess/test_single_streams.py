@@ -235,7 +235,7 @@ def test_progress_counts_what_is_committed_of_a_split(
     assert (looks[-1].stage, looks[-1].done) == ("vocabulary", 1)
     sizes = [look.bytes for look in looks]
     assert sizes == sorted(set(sizes))
-    assert looks[-1].characters == sum(run.characters for run in all_runs(job))
+    assert looks[-1].characters == sum(map(characters_of, all_runs(job)))
 
 
 def peak_of_reading(dump: Path, output: Path, config: PreprocessConfig) -> int:

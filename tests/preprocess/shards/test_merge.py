@@ -15,7 +15,7 @@ from tokenfree.preprocess.documents.near_duplicates import as_keys, key_halves
 from tokenfree.preprocess.records import Document, document_key
 from tokenfree.preprocess.shards import merge as merge_module
 from tokenfree.preprocess.shards import sorted_runs as runs_module
-from tokenfree.preprocess.shards.merge import DamagedFileError, Merge, Source, occupied, read_indexes
+from tokenfree.preprocess.shards.merge import DamagedFileError, FilePart, Merge, occupied, read_indexes
 from tokenfree.preprocess.shards.sorted_runs import (
     KEY_SPACE,
     SortedFile,
@@ -33,9 +33,9 @@ def documents(texts: Iterable[str]) -> list[Document]:
     return [Document(f"books:{number}", "en", "", text) for number, text in enumerate(texts)]
 
 
-def write(storage: Storage, groups: list[list[Document]]) -> list[Source]:
+def write(storage: Storage, groups: list[list[Document]]) -> list[FilePart]:
     files = [write_documents(storage, f"runs/{n}.arrow", group, 0.0)[0] for n, group in enumerate(groups)]
-    return [Source(file.path, part) for file in files for part in file.parts]
+    return [FilePart(file.path, part) for file in files for part in file.parts]
 
 
 @given(st.lists(st.text("ab", max_size=3), max_size=40), st.integers(1, 5), st.integers(0, 2**32))
@@ -166,7 +166,7 @@ def test_a_file_is_sorted_in_batches_of_one_split_and_language(
     assert file.sha256 == hash_of(storage, file.path)
     seen = batches = 0
     for part in file.parts:
-        index, _ = read_indexes(storage, (Source(file.path, part),))
+        index, _ = read_indexes(storage, (FilePart(file.path, part),))
         keys: list[bytes] = []
         for batch in index:
             (buffer,) = storage.read_ranges([(file.path, int(batch["start"]), int(batch["end"]))])

@@ -23,7 +23,7 @@ from tokenfree.preprocess.job.inputs import portable_name
 from tokenfree.preprocess.job.job import HASHES, RUNS, PreprocessJob, concurrently, runs_are_merged
 from tokenfree.preprocess.job.templates import definitions_of, template_hash
 from tokenfree.preprocess.records import Document, Failure, InputSplit, Page
-from tokenfree.preprocess.shards.merge import Merge, Source
+from tokenfree.preprocess.shards.merge import FilePart, Merge
 from tokenfree.preprocess.shards.sorted_runs import (
     SortedFile,
     SortedRun,
@@ -142,7 +142,7 @@ def _by_language(storage: Storage, file: SortedFile) -> Iterator[tuple[bytes, Do
     """Yield the documents of a run with their keys, and only one of equal texts in a language."""
     for language in sorted({part.language for part in file.parts}):
         yield from Merge(
-            storage, [Source(file.path, part) for part in file.parts if part.language == language]
+            storage, [FilePart(file.path, part) for part in file.parts if part.language == language]
         )
 
 

@@ -23,7 +23,7 @@ class DamagedFileError(JobError):
     """The bytes of a sorted file are not those of its checksums."""
 
 
-class Source(NamedTuple):
+class FilePart(NamedTuple):
     """A part of the sorted file at `path`."""
 
     path: str
@@ -53,7 +53,7 @@ class Merge:
     def __init__(
         self,
         storage: Storage,
-        sources: Iterable[Source],
+        sources: Iterable[FilePart],
         ranges: Sequence[KeyRange] = ((0, KEY_SPACE),),
         dropped_keys: np.ndarray | None = None,
     ) -> None:
@@ -126,7 +126,7 @@ class Merge:
 
 
 @functools.lru_cache(maxsize=4)
-def read_indexes(storage: Storage, sources: tuple[Source, ...]) -> tuple[np.ndarray, np.ndarray]:
+def read_indexes(storage: Storage, sources: tuple[FilePart, ...]) -> tuple[np.ndarray, np.ndarray]:
     """Return the index of the batches of all sources, INDEX [batches], and the number of each batch's source.
 
     Raises DamagedFileError.
@@ -145,7 +145,7 @@ def read_indexes(storage: Storage, sources: tuple[Source, ...]) -> tuple[np.ndar
 
 def occupied(
     storage: Storage,
-    sources: Sequence[Source],
+    sources: Sequence[FilePart],
     ranges: Sequence[KeyRange],
     dropped_keys: np.ndarray | None = None,
 ) -> np.ndarray:

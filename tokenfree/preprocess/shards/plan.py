@@ -15,7 +15,7 @@ import numpy as np
 from tokenfree.core.storage import Storage
 from tokenfree.preprocess.config import PreprocessConfig, VocabularyConfig
 from tokenfree.preprocess.documents.near_duplicates import dropped_keys
-from tokenfree.preprocess.shards.merge import Merge, Source, occupied
+from tokenfree.preprocess.shards.merge import FilePart, Merge, occupied
 from tokenfree.preprocess.shards.sorted_runs import (
     DATASET_SPLITS,
     KEY_SPACE,
@@ -36,7 +36,7 @@ from tokenfree.preprocess.shards.sorted_runs import (
 class DocumentSet:
     """The documents of one language in `sources` that lie in ascending `ranges`, except those in the file `dropped`."""
 
-    sources: tuple[Source, ...]
+    sources: tuple[FilePart, ...]
     ranges: tuple[KeyRange, ...]
     dropped: str | None = None
 
@@ -114,12 +114,12 @@ def partitions(
     return dict(sorted(documents.items()))
 
 
-def sources_by_draw(files: Iterable[SortedFile]) -> dict[Partition, tuple[Source, ...]]:
+def sources_by_draw(files: Iterable[SortedFile]) -> dict[Partition, tuple[FilePart, ...]]:
     """Return the parts of all files by their drawn split and language."""
-    drawn: dict[Partition, list[Source]] = defaultdict(list)
+    drawn: dict[Partition, list[FilePart]] = defaultdict(list)
     for file in files:
         for part in file.parts:
-            drawn[Partition(part.drawn_split, part.language)].append(Source(file.path, part))
+            drawn[Partition(part.drawn_split, part.language)].append(FilePart(file.path, part))
     return {partition: tuple(sources) for partition, sources in drawn.items()}
 
 
