@@ -121,7 +121,7 @@ def building(config: PreprocessConfig, output: str) -> float:
     job = begin(Storage.at(output), identity(config, inputs), config, inputs, splits)
     for index in range(len(splits)):
         read_one_split(job, index)
-    num_shards = make_plan(job)
+    num_shards = len(make_plan(job).shards)
     build_one_shard(job, num_shards - 1)  # the smallest shard; this loads the vocabulary, which is then kept
     job.storage.remove(SHARDS)
     return cpu_seconds(lambda: [build_one_shard(job, index) for index in range(num_shards)], rounds=1)

@@ -11,7 +11,6 @@ import pytest
 from tokenfree.pipelines.preprocess import run_preprocess
 from tokenfree.preprocess.config import PreprocessConfig, VocabularyConfig
 
-BEAM = ("--direct_num_workers=1",)  # options with which Beam's runner in this process runs the job
 WORDS = {
     "en": "the rain falls on quiet hills and old boats while seven geese argue about bread",
     "uk": "дощ падає на тихі пагорби поки сім гусей сперечаються про хліб і човни",

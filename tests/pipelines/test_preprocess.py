@@ -13,7 +13,6 @@ import datasets
 import fsspec
 import pytest
 
-from tests.pipelines.conftest import BEAM
 from tokenfree.core import storage as storage_module
 from tokenfree.core.errors import JobError, UserError
 from tokenfree.pipelines.dry_run import describe_plan
@@ -100,7 +99,7 @@ def test_processes_and_any_order_of_inputs_change_no_byte(
 def test_beam_in_this_process_changes_no_byte(
     made: Path, corpus: Path, tmp_path: Path, make_config: Config, read_shards: Shards
 ) -> None:
-    run_preprocess(make_config(corpus, split_bytes=5_000), str(tmp_path / "out"), beam_options=BEAM)
+    run_preprocess(make_config(corpus, split_bytes=5_000), str(tmp_path / "out"), runner="beam")
     assert read_shards(tmp_path / "out") == read_shards(made)
 
 

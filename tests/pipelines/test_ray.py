@@ -19,7 +19,6 @@ from tests.conftest import REPOSITORY
 from tests.pipelines.conftest import quick_config
 from tokenfree.core.errors import JobError, UserError
 from tokenfree.core.storage import Storage
-from tokenfree.pipelines.beam import is_embedded, is_on_ray, num_processes, runner_options
 from tokenfree.pipelines.preprocess import run_preprocess
 from tokenfree.preprocess.job.job import ATTEMPT, PreprocessJob
 from tokenfree.preprocess.job.stages import STAGES, Stage, one_task
@@ -27,16 +26,6 @@ from tokenfree.workflows.cli import main
 
 LOOPBACK = "127.0.0.1"
 Shards = Callable[[Path], dict[str, bytes]]
-
-
-def test_the_profile_is_the_embedded_runner_with_workers_in_all() -> None:
-    for given, number in ((None, 0), (0, 0), (1, 1), (7, 7)):
-        options = runner_options("ray", given)
-        assert is_embedded(options)
-        assert is_on_ray(options)
-        assert num_processes(options) == number
-    assert not is_on_ray(runner_options("direct", 2))
-    assert not is_on_ray(runner_options("flink", 2, ["--environment_type=RAY"]))
 
 
 def test_a_cluster_must_be_named_and_answer(

@@ -6,30 +6,23 @@ A profile is a YAML file, `beam_profiles/NAME.yaml` or a custom file:
     flink_master: localhost:8081   # any option of Beam without its dashes; null means absent
 """
 
-import argparse
 import contextlib
+import io
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 import apache_beam as beam
-from apache_beam.options.pipeline_options import (
-    DirectOptions,
-    PipelineOptions,
-    PortableOptions,
-    StandardOptions,
-    _BeamArgumentParser,
-)
-from apache_beam.pipeline import Pipeline
+from apache_beam.options.pipeline_options import GoogleCloudOptions, PipelineOptions, StandardOptions
 
 from tokenfree.core.errors import JobError, UserError
 from tokenfree.core.files import AnyPath, expand_home
 from tokenfree.core.yaml_text import parse_yaml
+from tokenfree.pipelines.transforms import Preprocess
 from tokenfree.preprocess.job.job import PreprocessJob
-from tokenfree.preprocess.job.stages import STAGES, one_task, run_if_current
 
 FOLDER = files("tokenfree.pipelines") / "beam_profiles"
 
@@ -55,7 +48,7 @@ def load_profile(name: str) -> Profile:
     """Return the profile of that name. Raises UserError if there is none."""
     if name not in profile_names():
         raise UserError(
-            f"--runner: there is no {name!r}; give one of {', '.join(profile_names())}, or --profile FILE"
+            f"--runner: there is no {name!r}; give one of direct, ray, {', '.join(profile_names())}, or --profile FILE"
         )
     return _parsed((FOLDER / f"{name}.yaml").read_text("utf-8"), f"profile {name}")
 
@@ -122,7 +115,6 @@ def download_errors(options: Any) -> Iterator[None]:
 
 
 EMBEDDED = "FnApiRunner"
-RAY = "RAY"  # the `environment_type` that selects a Ray cluster for the stages
 # The option that --workers sets. Spark takes its parallelism from its cluster, and Prism's steps run in the
 # command.
 _WORKERS_OPTION = {"FlinkRunner": "parallelism", "DataflowRunner": "max_num_workers"}
@@ -144,8 +136,7 @@ def runner_options(
     """Return the options of a pipeline. Raises UserError if any of them is unknown or invalid.
 
     They are those of the profile named `runner` or in the file `profile`, then `workers`, then
-    `beam_options`. The last value of an option wins. 0 `workers` means all cores, or the runner's own choice;
-    None leaves it to the profile.
+    `beam_options`. The last value of an option wins. 0 or None `workers` leave it to the profile.
     """
     chosen = load_profile(runner) if profile is None else read_profile(profile)
     profile_flags = [f"--runner={chosen.runner}", *chosen.flags()]
@@ -160,66 +151,35 @@ def is_embedded(options: PipelineOptions) -> bool:
     return options.view_as(StandardOptions).runner == EMBEDDED
 
 
-def is_on_ray(options: PipelineOptions) -> bool:
-    """Return True if the steps run in processes of a Ray cluster."""
-    return is_embedded(options) and options.view_as(PortableOptions).environment_type == RAY
+def run_graph(job: PreprocessJob, options: PipelineOptions) -> None:
+    """Run the job as a graph of Beam.
 
-
-def num_processes(options: PipelineOptions) -> int:
-    """Return the number of processes of the direct runner or on the Ray cluster; 0 for one per CPU."""
-    return options.view_as(DirectOptions).direct_num_workers
-
-
-def build_graph(pipeline: Pipeline, job: PreprocessJob) -> None:
-    """Add the stages of a job to a pipeline, one after another, without running them."""
-    tasks: Any = pipeline | "Start" >> beam.Create([_NO_TASK])
-    for name, count, function in STAGES:
-        tasks = (
-            tasks
-            | f"{name}: wait" >> beam.GroupBy(lambda _: None)
-            | f"{name}: list" >> beam.FlatMap(_list_tasks, job, count)
-        )
-        # One process has nothing to spread over.
-        if count is not one_task and not is_embedded(pipeline.options):
-            tasks |= f"{name}: spread" >> beam.Reshuffle()
-        tasks |= name >> beam.Map(_do_task, job, function)
-
-
-# Always among the tasks: a stage without any would keep the next one from starting.
-_NO_TASK = -1
-
-
-def _list_tasks(_: Any, job: PreprocessJob, count: Callable[[PreprocessJob], int]) -> Iterable[int]:
-    return range(_NO_TASK, run_if_current(count, job) or 0)
-
-
-def _do_task(index: int, job: PreprocessJob, function: Callable[[PreprocessJob, int], object]) -> int:
-    if index != _NO_TASK:
-        run_if_current(function, job, index)
-    return index
+    Raises the errors of the runner, and JobError if Beam cannot download a program for it.
+    """
+    cloud = options.view_as(GoogleCloudOptions)
+    cloud.job_name = cloud.job_name or f"tokenfree-{job.fingerprint[:12]}"
+    with download_errors(options), beam.Pipeline(options=options) as pipeline:
+        _ = pipeline | "Preprocess" >> Preprocess(job.config, job.url, job)
 
 
 def _parallelism(runner: str, workers: int | None) -> list[str]:
-    if workers is None:
-        return []
-    if runner == EMBEDDED:
-        return [f"--direct_num_workers={workers}"]
+    if runner == EMBEDDED and workers not in (None, 1):
+        raise UserError(
+            f"--workers {workers}: Beam's embedded runner is one process; give --workers 1, or --runner direct"
+        )
     return [f"--{_WORKERS_OPTION[runner]}={workers}"] if workers and runner in _WORKERS_OPTION else []
 
 
 def _refuse_unknown(flags: Sequence[str], source: str = "") -> None:
-    parser = _BeamArgumentParser(allow_abbrev=False, add_help=False, exit_on_error=False)
-    for options in PipelineOptions.__subclasses__():
-        # The hook by which Beam collects its options.
-        options._add_argparse_args(parser)
-    for name in JOB_SERVER_OPTIONS:
-        # Python knows the option, too.
-        with contextlib.suppress(argparse.ArgumentError):
-            parser.add_argument(f"--{name}", nargs="?")
+    message = io.StringIO()
     try:
-        _, unknown = parser.parse_known_args(list(flags))
-    except argparse.ArgumentError as error:
-        raise UserError(f"{source}{error}") from None
+        with contextlib.redirect_stderr(message):
+            values = PipelineOptions(list(flags)).get_all_options(
+                drop_default=True, retain_unknown_options=True
+            )
+    except SystemExit:
+        raise UserError(f"{source}{message.getvalue().strip().rpartition('error: ')[2]}") from None
+    unknown = values.keys() - PipelineOptions([]).get_all_options().keys() - set(JOB_SERVER_OPTIONS)
     secret = next(
         (name for name in SECRET_OPTIONS for flag in flags if flag.partition("=")[0] == f"--{name}"), None
     )
@@ -228,7 +188,13 @@ def _refuse_unknown(flags: Sequence[str], source: str = "") -> None:
             f"{source}--{secret}: an engine shows the options of its jobs, so no secret may be among them; give "
             "credentials to its workers by their environment or their service account"
         )
-    if unknown:
+    stray = [
+        flag
+        for number, flag in enumerate(flags)
+        if flag.lstrip("-").partition("=")[0] in unknown
+        or not (flag.startswith("--") or (number and "=" not in flags[number - 1]))
+    ]
+    if stray:
         raise UserError(
-            f"{source}{unknown[0]}: no such Beam option; see the options of the runner, or write it as --name=value"
+            f"{source}{stray[0]}: no such Beam option; see the options of the runner, or write it as --name=value"
         )

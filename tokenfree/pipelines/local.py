@@ -29,9 +29,9 @@ def run_stages(job: PreprocessJob, workers: int) -> None:
     processes died in several consecutive attempts that committed nothing.
     """
     if workers == 1:
-        for _, count, function in STAGES:
-            for index in range(run_if_current(count, job) or 0):
-                run_if_current(function, job, index)
+        for stage in STAGES:
+            for index in range(run_if_current(stage.count, job) or 0):
+                run_if_current(stage.function, job, index)
         return
     in_vain = 0
     while True:
@@ -58,11 +58,11 @@ def _attempt(job: PreprocessJob, workers: int) -> None:
         pool = ProcessPoolExecutor(workers, context, _begin, (end, dict(os.environ)))
     with end, ours, pool:
         try:
-            for _, count, function in STAGES:
+            for stage in STAGES:
                 with _without_main(), _without_interrupts():
                     tasks = [
-                        pool.submit(run_if_current, function, job, index)
-                        for index in range(run_if_current(count, job) or 0)
+                        pool.submit(run_if_current, stage.function, job, index)
+                        for index in range(run_if_current(stage.count, job) or 0)
                     ]
                 for task in as_completed(tasks):
                     task.result()

@@ -68,20 +68,20 @@ def choose_engine(
         raise UserError(
             f"--workers: {workers:,} is too many; give {MAX_WORKERS:,} or fewer, or 0 for all cores"
         )
-    if profile is None and not beam_options:
-        if runner == "ray":
-            return Engine("ray", workers or 0)
-        if runner == "direct":
-            return Engine("local", 1 if workers is None else workers)
+    if profile is None and runner in ("direct", "ray"):
+        if beam_options:
+            raise UserError(
+                f"{beam_options[0]}: --runner {runner} takes no options of Beam; give --runner beam, or an engine"
+            )
+        return (
+            Engine("ray", workers or 0)
+            if runner == "ray"
+            else Engine("local", 1 if workers is None else workers)
+        )
     from tokenfree.pipelines import beam
 
     options = beam.runner_options(runner, workers, beam_options, profile)
-    processes = beam.num_processes(options)
-    if beam.is_on_ray(options):
-        return Engine("ray", processes)
-    if not beam.is_embedded(options):
-        return Engine("beam", processes, options)
-    return Engine("embedded", 1, options) if processes == 1 else Engine("local", processes)
+    return Engine("embedded" if beam.is_embedded(options) else "beam", workers or 0, options)
 
 
 def run_preprocess(
@@ -102,7 +102,7 @@ def run_preprocess(
     already complete, it reports the stage "complete" and returns the manifest.
 
     Args:
-        runner: Name of a profile in `beam_profiles/`: direct, ray, flink, spark, dataflow or prism.
+        runner: direct, ray, or a profile in `beam_profiles/`: beam, flink, spark, dataflow or prism.
         profile: File with the options of a runner, instead of `runner`.
         workers: Processes of the direct runner, or concurrent tasks of other runners; 0 leaves it to the
             runner, None to the profile.
@@ -178,8 +178,8 @@ def _run(job: PreprocessJob, engine: Engine, notice: Callable[[str], None]) -> N
     else:
         from tokenfree.pipelines import beam
 
-        with beam.download_errors(engine.options), beam.Pipeline(options=engine.options) as pipeline:
-            beam.build_graph(pipeline, job)
+        assert engine.options is not None
+        beam.run_graph(job, engine.options)
 
 
 @contextlib.contextmanager

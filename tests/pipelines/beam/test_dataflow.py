@@ -9,8 +9,10 @@ from apache_beam.options.pipeline_options import PipelineOptions, WorkerOptions
 from apache_beam.pipeline import Pipeline
 
 from tests.conftest import REPOSITORY
-from tokenfree.pipelines.beam import build_graph, runner_options
+from tokenfree.pipelines.beam import runner_options
+from tokenfree.pipelines.transforms import Preprocess
 from tokenfree.preprocess.job.job import PreprocessJob
+from tokenfree.preprocess.job.stages import STAGES
 
 SECRET = "not-to-be-told-to-anyone"
 
@@ -24,13 +26,15 @@ def test_no_secret_and_nothing_of_main_is_in_the_graph(
     workers = options.view_as(WorkerOptions)
     assert (workers.max_num_workers, workers.machine_type, workers.disk_size_gb) == (50, "n2-highmem-2", 100)
     pipeline = Pipeline("FnApiRunner", PipelineOptions())
-    build_graph(
-        pipeline,
-        PreprocessJob("gs://geese-data/en", make_config("gs://geese-data/books"), "f", "r", "s", "i"),
-    )
+    config = make_config("gs://geese-data/books")
+    job = PreprocessJob("gs://geese-data/en", config, "f", "r", "s", "i")
+    pipeline | Preprocess(config, job.url, job)  # pyright: ignore[reportUnusedExpression]
     graph: Any = pipeline.to_runner_api()
     names = {transform.unique_name for transform in graph.components.transforms.values()}
-    assert {"Start", "Hash inputs, read and clean splits", "Build a shard", "Reconcile and finish"} < names
+    stages = {f"Preprocess/{stage.name}/Perform" for stage in STAGES}
+    assert stages < names
+    hints = [environment.resource_hints for environment in graph.components.environments.values()]
+    assert any(value == b"1000000000" for hint in hints for value in hint.values())
     assert SECRET.encode() not in graph.SerializeToString()
     assert b"__main__" not in graph.SerializeToString()
 

@@ -71,7 +71,7 @@ def test_the_portable_job_server_changes_no_byte(
             "--environment_type=EXTERNAL",
             f"--environment_config=localhost:{pool_port}",
         ]
-        run_preprocess(make_config(corpus), str(tmp_path / "out"), beam_options=options)
+        run_preprocess(make_config(corpus), str(tmp_path / "out"), runner="beam", beam_options=options)
     assert read_shards(tmp_path / "out") == read_shards(made)
     assert load_manifest(str(tmp_path / "out")).fingerprint == load_manifest(str(made)).fingerprint
 

@@ -15,11 +15,11 @@ from tokenfree.workflows.commands import preprocess
 
 def test_each_file_is_a_runner_of_the_command() -> None:
     files = sorted(path.stem for path in (SOURCE / "pipelines" / "beam_profiles").glob("*.yaml"))
-    assert files == profile_names() == ["dataflow", "direct", "flink", "prism", "ray", "spark"]
+    assert files == profile_names() == ["beam", "dataflow", "flink", "prism", "spark"]
     parser = argparse.ArgumentParser()
     preprocess.add_arguments(parser)
     (runner,) = [action for action in parser._actions if action.dest == "runner"]
-    assert sorted(runner.choices or ()) == files
+    assert sorted(runner.choices or ()) == sorted([*files, "direct", "ray"])
 
 
 @pytest.mark.parametrize("name", profile_names())
@@ -39,7 +39,7 @@ def test_what_is_passed_on_wins_then_workers_then_the_profile(tmp_path: Path) ->
     )
 
     def flink(workers: int | None, *given: str) -> FlinkRunnerOptions:
-        options = runner_options("direct", workers, given, profile=str(tmp_path / "ours.yaml"))
+        options = runner_options("beam", workers, given, profile=str(tmp_path / "ours.yaml"))
         return options.view_as(FlinkRunnerOptions)
 
     assert flink(None).parallelism == 3
@@ -74,7 +74,7 @@ def test_values_become_flags(tmp_path: Path) -> None:
         "--environment_type=PROCESS",
         '--environment_config={"command": "/opt/boot", "env": {"LANG": "C"}}',
     ]
-    options = runner_options("direct", None, profile=str(tmp_path / "ours.yaml"))
+    options = runner_options("beam", None, profile=str(tmp_path / "ours.yaml"))
     assert options.view_as(PortableOptions).environment_config == profile.flags()[-1].partition("=")[2]
 
 
@@ -100,7 +100,7 @@ def test_bad_profiles_are_named(tmp_path: Path, text: str | bytes | None, said: 
     if text is not None:
         path.write_bytes(text if isinstance(text, bytes) else text.encode())
     with pytest.raises(UserError, match=re.escape(said)):
-        runner_options("direct", None, profile=str(path))
+        runner_options("beam", None, profile=str(path))
 
 
 def test_options_of_job_servers_are_let_through_and_misspelt_ones_are_not() -> None:

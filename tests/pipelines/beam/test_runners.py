@@ -8,17 +8,16 @@ from apache_beam.options.pipeline_options import StandardOptions
 
 from tests.conftest import REPOSITORY
 from tokenfree.core.errors import UserError
-from tokenfree.pipelines.beam import is_embedded, num_processes, runner_options
-from tokenfree.pipelines.preprocess import MAX_WORKERS, choose_engine, worker_environment
+from tokenfree.pipelines.beam import is_embedded, runner_options
+from tokenfree.pipelines.preprocess import choose_engine, worker_environment
 
 
-def test_direct_names_the_embedded_runner_outright() -> None:
-    assert runner_options("direct", None).view_as(StandardOptions).runner == "FnApiRunner"
-    for given, number in ((None, 1), (1, 1), (3, 3), (0, 0), (MAX_WORKERS, MAX_WORKERS)):
-        options = runner_options("direct", given)
+def test_beam_names_the_embedded_runner_outright() -> None:
+    for workers in (None, 1):
+        options = runner_options("beam", workers)
+        assert options.view_as(StandardOptions).runner == "FnApiRunner"
         assert is_embedded(options)
-        assert num_processes(options) == number
-    assert num_processes(runner_options("direct", None, ["--direct_num_workers=2"])) == 2
+        assert choose_engine("beam", workers).is_one_process
 
 
 @pytest.mark.parametrize(
@@ -39,13 +38,13 @@ def test_other_runners_take_workers_their_own_way(runner: str, name: str, flag: 
 
 @pytest.mark.parametrize("workers", [None, 0, 1, 3])
 @pytest.mark.parametrize("runner", ["direct", "ray"])
-def test_what_needs_no_beam_is_chosen_as_beam_reads_the_profile(runner: str, workers: int | None) -> None:
+def test_what_needs_no_beam_takes_no_options_of_it(runner: str, workers: int | None) -> None:
     engine = choose_engine(runner, workers)
-    by_beam = choose_engine(runner, workers, ["--job_name=geese"])
-    assert engine.workers == by_beam.workers
-    assert engine.name == by_beam.name.replace("embedded", "local")
-    assert engine.is_one_process == by_beam.is_one_process == (runner == "direct" and workers in (None, 1))
+    assert engine.workers == (workers if workers is not None else int(runner == "direct"))
+    assert engine.is_one_process == (runner == "direct" and workers in (None, 1))
     assert engine.options is None
+    with pytest.raises(UserError, match=f"^--job_name=geese: --runner {runner} takes no options of Beam"):
+        choose_engine(runner, workers, ["--job_name=geese"])
 
 
 @pytest.mark.parametrize("runner", ["flink", "dataflow"])
@@ -54,7 +53,7 @@ def test_no_workers_leave_it_to_the_engine(runner: str) -> None:
 
 
 def test_beam_options_win() -> None:
-    options = runner_options("direct", 2, ["--runner=PortableRunner", "--job_endpoint=localhost:1"])
+    options = runner_options("beam", None, ["--runner=PortableRunner", "--job_endpoint=localhost:1"])
     assert options.view_as(StandardOptions).runner == "PortableRunner"
 
 
@@ -65,12 +64,14 @@ def test_beam_options_win() -> None:
             "storm",
             1,
             (),
-            "--runner: there is no 'storm'; give one of dataflow, direct, flink, prism, ray, spark",
+            "--runner: there is no 'storm'; give one of direct, ray, beam, dataflow, flink, prism, spark",
         ),
         ("direct", -1, (), "--workers: -1 is too few"),
         ("direct", 4097, (), "--workers: 4,097 is too many; give 4,096 or fewer"),
-        ("direct", 1, ("--parallel=3",), "--parallel=3: no such Beam option"),  # no short form either
-        ("direct", 1, ("--paralelism=3",), "--paralelism=3: no such Beam option"),
+        ("beam", 1, ("--parallel=3",), "--parallel=3: no such Beam option"),  # no short form either
+        ("beam", 1, ("--paralelism=3",), "--paralelism=3: no such Beam option"),
+        ("flink", 1, ("--job_name=x", "job_name=y"), "job_name=y: no such Beam option"),
+        ("beam", 2, (), "--workers 2: Beam's embedded runner is one process"),
     ],
 )
 def test_mistakes_are_named(runner: str, workers: int, flags: tuple[str, ...], said: str) -> None:

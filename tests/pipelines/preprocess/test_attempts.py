@@ -5,11 +5,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from apache_beam.pipeline import Pipeline
 
 from tokenfree.core.errors import JobError
 from tokenfree.pipelines import local, preprocess
-from tokenfree.pipelines.beam import build_graph, runner_options
+from tokenfree.pipelines.beam import run_graph, runner_options
 from tokenfree.preprocess.job.finish import finish
 from tokenfree.preprocess.job.job import PreprocessJob
 from tokenfree.preprocess.job.read import hash_one_input, read_one_split
@@ -73,8 +72,7 @@ def test_an_engine_gets_through_a_job_that_was_taken_over(
     lose(monkeypatch, output, make_config(corpus))
     lose(monkeypatch, output, make_config(corpus))
     before = sorted(output.rglob("*"))
-    with Pipeline(options=runner_options("direct", 1)) as pipeline:
-        build_graph(pipeline, jobs[0])
+    run_graph(jobs[0], runner_options("beam", 1))
     local.run_stages(jobs[0], 2)
     assert sorted(output.rglob("*")) == before
 

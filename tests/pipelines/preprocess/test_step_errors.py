@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from tests.pipelines.conftest import BEAM
 from tokenfree.core.errors import JobError, UserError
 from tokenfree.core.storage import Storage
 from tokenfree.pipelines.preprocess import run_preprocess
@@ -64,7 +63,7 @@ def test_a_directory_that_cannot_be_written_to_is_told_without_a_note(
     assert str(noted_error(job.storage)).endswith("cannot write here")
 
 
-@pytest.mark.parametrize("engine", [{"workers": 1}, {"workers": 2}, {"beam_options": BEAM}])
+@pytest.mark.parametrize("engine", [{"workers": 1}, {"workers": 2}, {"runner": "beam"}])
 def test_the_users_mistake_comes_out_of_any_process(
     corpus: Path, tmp_path: Path, make_config: Any, engine: dict[str, Any]
 ) -> None:
@@ -83,23 +82,23 @@ def no_number(job: PreprocessJob) -> int:
     raise UserError("no plan [while running 'x']")
 
 
-@pytest.mark.parametrize(("runner", "beam_options"), [("local", ()), ("beam", BEAM)])
+@pytest.mark.parametrize(("runner", "module"), [("direct", "local"), ("beam", "transforms")])
 def test_a_mistake_that_counting_tasks_finds_comes_out_whole(
     runner: str,
-    beam_options: tuple[str, ...],
+    module: str,
     corpus: Path,
     tmp_path: Path,
     make_config: Any,
     monkeypatch: Any,
 ) -> None:
-    monkeypatch.setattr(f"tokenfree.pipelines.{runner}.STAGES", [Stage("count", no_number, finish)])
+    monkeypatch.setattr(f"tokenfree.pipelines.{module}.STAGES", [Stage("count", no_number, finish)])
     with pytest.raises(UserError, match=r"^no plan \[while running 'x'\]$"):
-        run_preprocess(make_config(corpus), str(tmp_path / "out"), beam_options=beam_options)
+        run_preprocess(make_config(corpus), str(tmp_path / "out"), runner=runner)
 
 
-@pytest.mark.parametrize("beam_options", [(), BEAM])
+@pytest.mark.parametrize("runner", ["direct", "beam"])
 def test_an_interrupt_in_a_step_is_one_of_the_command(
-    beam_options: tuple[str, ...],
+    runner: str,
     corpus: Path,
     tmp_path: Path,
     make_config: Any,
@@ -110,7 +109,7 @@ def test_an_interrupt_in_a_step_is_one_of_the_command(
 
     monkeypatch.setattr("tokenfree.preprocess.job.steps.train_in_subprocess", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        run_preprocess(make_config(corpus), str(tmp_path / "out"), beam_options=beam_options)
+        run_preprocess(make_config(corpus), str(tmp_path / "out"), runner=runner)
 
 
 @pytest.fixture

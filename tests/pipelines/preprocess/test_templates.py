@@ -96,7 +96,7 @@ def test_templates_from_reads_a_dump_for_its_templates_only(dumps, make_config, 
         run_preprocess(config, tmp_path / "out")
 
 
-@pytest.mark.parametrize("options", [{"workers": 2}, {"beam_options": ("--direct_num_workers=1",)}])
+@pytest.mark.parametrize("options", [{"workers": 2}, {"runner": "beam"}])
 def test_bytes_do_not_depend_on_workers_or_runner(options, dumps, make_config, read_shards, tmp_path):
     config = settings(make_config, dumps)
     run_preprocess(config, tmp_path / "one")

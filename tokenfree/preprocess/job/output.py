@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from tokenfree.core.errors import UserError
-from tokenfree.core.files import TEMPORARY
+from tokenfree.core.files import TEMPORARY, AnyPath
 from tokenfree.core.locks import LOCK, claimed
 from tokenfree.core.settings_values import fingerprint
 from tokenfree.core.storage import Storage
@@ -14,7 +14,7 @@ from tokenfree.preprocess.config import PreprocessConfig
 from tokenfree.preprocess.dataset.completion import SUCCESS, mark_success
 from tokenfree.preprocess.dataset.manifest import NEAR_DUPLICATE_PAIRS
 from tokenfree.preprocess.features.vocabulary import Vocabulary
-from tokenfree.preprocess.job.inputs import FORMAT, read_given_model, reading_identity
+from tokenfree.preprocess.job.inputs import FORMAT, finished, identity, read_given_model, reading_identity
 from tokenfree.preprocess.job.job import (
     ATTEMPT,
     JOB,
@@ -32,7 +32,7 @@ from tokenfree.preprocess.job.job import (
 )
 from tokenfree.preprocess.job.read import input_line
 from tokenfree.preprocess.records import InputSplit
-from tokenfree.preprocess.sources.splits import Inputs, plan_template_splits
+from tokenfree.preprocess.sources.splits import Inputs, find_inputs, plan_splits, plan_template_splits
 
 # Files that a job may have written by the time it finds that it can have no output.
 MADE_EARLY = ("vocabulary", "train", "validation", "failures", NEAR_DUPLICATE_PAIRS)
@@ -84,6 +84,19 @@ def begin(
         storage.remove(MERGING)
         storage.remove(MERGED)
     return job
+
+
+def begin_alone(config: PreprocessConfig, output: AnyPath) -> PreprocessJob:
+    """Begin the job of `config` for a pipeline of its own, without a lock: a later attempt ends an earlier one.
+
+    Raises UserError if the inputs are bad, or `output` is complete, not writable or of another job.
+    """
+    storage = Storage.at(output)
+    inputs = find_inputs(config, storage.url)
+    job_identity = identity(config, inputs)
+    if finished(storage, job_identity, config, inputs) is not None:
+        raise UserError(f"{output}: already complete; give another directory")
+    return begin(storage, job_identity, config, inputs, plan_splits(config, inputs))
 
 
 def _take(storage: Storage, job_identity: Mapping[str, Any], notice: Callable[[str], None]) -> None:

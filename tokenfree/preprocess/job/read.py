@@ -42,26 +42,24 @@ PAGE_BYTES = 500
 FAILURES, SKETCHES = ".failures.jsonl", ".sketches.arrow"  # suffixes of files next to a run
 
 
-def read_one_split(job: PreprocessJob, index: int) -> str:
-    """Read and clean an input split into runs, except those already committed, and return the prefix of their names.
+def read_one_split(job: PreprocessJob, index: int) -> list[SortedRun]:
+    """Read and clean an input split into runs, except those already committed, and return all of them.
 
     Raises OSError if an input cannot be read, and UserError if the output directory cannot be written to.
     """
-    line = job.split_lines()[index]
-    name = runs_name(line)
-    if runs_are_merged(job):
-        return name
-    runs = _committed(job, line)
-    first_page, number = _num_pages(runs), len(runs)
+    line, merged = job.split_lines()[index], runs_are_merged(job)
+    runs = _committed(job, line, read=not merged, merged=merged)
     if runs and runs[-1].last:
-        return name
+        return runs
     split = InputSplit.from_json(line)
-    pages = islice(read_split(split), first_page, None)
-    while True:
-        run = _write_run(job, line, split, NextPages(pages, job.config.split_bytes), first_page, number)
-        if run.last:
-            return name
-        first_page, number = first_page + run.counters["pages"], number + 1
+    pages = islice(read_split(split), _num_pages(runs), None)
+    while not runs or not runs[-1].last:
+        runs.append(
+            _write_run(
+                job, line, split, NextPages(pages, job.config.split_bytes), _num_pages(runs), len(runs)
+            )
+        )
+    return runs
 
 
 class NextPages:

@@ -81,15 +81,15 @@ def num_bands(job: PreprocessJob) -> int:
     return 0 if min_similarity is None else NUM_HASHES // band_rows(min_similarity)
 
 
-def find_in_one_band(job: PreprocessJob, index: int) -> int:
-    """Commit the candidates of one band, unless an earlier attempt did, and return its number.
+def find_in_one_band(job: PreprocessJob, index: int) -> str:
+    """Commit the candidates of one band, unless an earlier attempt did, and return the name of their file.
 
     Needs about a hundred bytes per document of the whole corpus. Raises JobError if a run is missing.
     """
     storage, name = job.storage, pairs_name(job, index)
     record = read_sealed(storage, f"{name}.json")
     if record is not None and record["band_sha256"] == hash_of(storage, name):
-        return index
+        return name
     columns = ("language", "key", band_name(index))
     documents = read_sketches(job, all_runs(job), columns).combine_chunks()
     languages = documents["language"].combine_chunks().dictionary_encode()
@@ -99,7 +99,7 @@ def find_in_one_band(job: PreprocessJob, index: int) -> int:
     lower, upper = documents.take(pa.array(rows[:, 0])), documents.take(pa.array(rows[:, 1]))
     pairs = {"language": lower["language"], "lower": lower["key"], "upper": upper["key"]}
     write_sealed(storage, f"{name}.json", {"band_sha256": write_table(storage, name, pa.table(pairs, PAIRS))})
-    return index
+    return name
 
 
 PAIRS = pa.schema([("language", pa.string()), ("lower", KEY), ("upper", KEY)])
@@ -329,8 +329,8 @@ def cached_documents(storage: Storage, sha256: str) -> dict[Partition, DocumentS
     return partitions(documents.files, documents.rule, documents.dropped)
 
 
-def make_plan(job: PreprocessJob, _: int = 0) -> int:
-    """Split the documents of all runs, make the vocabulary and plan the shards. Return the number of shards.
+def make_plan(job: PreprocessJob, _: int = 0) -> Plan:
+    """Split the documents of all runs, make the vocabulary and plan the shards.
 
     Raises UserError if there is no document, and the errors of `make_vocabulary` and `all_runs`.
     """
@@ -352,8 +352,9 @@ def make_plan(job: PreprocessJob, _: int = 0) -> int:
         PlannedShard(task.path, shard_fingerprint(job.fingerprint, sha256, task)) for task in tasks
     )
     beside = dropped_without_shard(storage, files, rule, empty, dropped)
-    storage.write_json(PLAN, asdict(Plan(shards, *beside)))
-    return len(tasks)
+    plan = Plan(shards, *beside)
+    storage.write_json(PLAN, asdict(plan))
+    return plan
 
 
 def find_plan(storage: Storage) -> Plan | None:
@@ -394,20 +395,21 @@ def _no_documents(storage: Storage, runs: Sequence[SortedRun]) -> str:
     return f"the inputs hold no document: {pages}; check the inputs, or loosen the keys under filters"
 
 
-def build_one_shard(job: PreprocessJob, index: int) -> str:
-    """Build one shard of the plan, unless an earlier attempt did, and return its path."""
+def build_one_shard(job: PreprocessJob, index: int) -> BuiltShard:
+    """Build one shard of the plan, unless an earlier attempt did, and return its record."""
     storage = job.storage
     group: TaskFile = checked(TaskFile, required(storage, _tasks_name(index)))
     task, sha256 = group.tasks[index % TASKS_A_FILE], group.vocabulary_sha256
     sidecar, expected = shard_sidecar(task.path), shard_fingerprint(job.fingerprint, sha256, task)
     built = find_shard(storage, sidecar, expected)
     if built is not None and hash_of(storage, task.path) == built.entry.sha256:
-        return task.path
+        return built
     whole = cached_documents(storage, group.documents_sha256)[task.partition]
     documents = dataclasses.replace(whole, ranges=task.ranges)
     vocabulary = cached_vocabulary(job.url, sha256) if sha256 else None
-    build_shard(storage, task, documents, job.config, vocabulary, sidecar=sidecar, shard_fingerprint=expected)
-    return task.path
+    return build_shard(
+        storage, task, documents, job.config, vocabulary, sidecar=sidecar, shard_fingerprint=expected
+    )
 
 
 def all_shards(job: PreprocessJob) -> list[BuiltShard]:

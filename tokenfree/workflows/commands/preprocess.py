@@ -44,7 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--output", metavar="DIR", required=True, help="data directory to write")
     engine = parser.add_mutually_exclusive_group()
-    runners = ("direct", "ray", "flink", "spark", "dataflow", "prism")
+    runners = ("direct", "ray", "beam", "flink", "spark", "dataflow", "prism")
     engine.add_argument(
         "--runner",
         metavar="RUNNER",

@@ -1,0 +1,106 @@
+"""The job as a Beam transform in a pipeline of one's own, and its metrics."""
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import apache_beam as beam
+import pytest
+from apache_beam.metrics import MetricsFilter
+from apache_beam.options.pipeline_options import PipelineOptions
+from apache_beam.testing.util import assert_that, equal_to
+
+from tokenfree.core.errors import JobError, UserError
+from tokenfree.pipelines.preprocess import run_preprocess
+from tokenfree.pipelines.transforms import NAMESPACE, Preprocess
+from tokenfree.preprocess.config import FilterConfig, NearDuplicateConfig, PreprocessConfig
+from tokenfree.preprocess.dataset.manifest import Manifest, ShardEntry, load_manifest
+from tokenfree.preprocess.job import steps
+
+
+def run(config: PreprocessConfig, output: Path) -> Any:
+    """Run the transform, and return the pipeline's result."""
+    pipeline = beam.Pipeline("FnApiRunner", PipelineOptions())
+    entries = pipeline | Preprocess(config, str(output))
+    # They come when it is complete.
+    exist = entries | beam.Map(_path) | beam.Map(_exists, str(output)) | beam.Distinct()
+    assert_that(exist, equal_to([True]))
+    result = pipeline.run()
+    result.wait_until_finish()
+    return result
+
+
+def _path(entry: ShardEntry) -> str:
+    return entry.path
+
+
+def _exists(path: str, output: str) -> bool:
+    return Path(output, path).exists() and Path(output, "_SUCCESS").exists()
+
+
+def counters(result: Any) -> Counter[str]:
+    found = result.metrics().query(MetricsFilter().with_namespace(NAMESPACE))["counters"]
+    totals = Counter[str]()
+    for one in found:
+        totals[one.key.metric.name] += one.committed
+    return totals
+
+
+def of_manifest(manifest: Manifest) -> Counter[str]:
+    wanted = Counter[str]()
+    for name, value in manifest.counters.items():
+        if isinstance(value, dict):
+            if name != "dropped_templates":
+                wanted.update({f"{name}_{reason}": count for reason, count in value.items()})
+        else:
+            wanted[name] = value
+    wanted["bytes"] = sum(shard.bytes for shard in manifest.shards)
+    return wanted
+
+
+def test_metrics_are_the_counters_of_the_manifest(
+    corpus: Path, tmp_path: Path, make_config: Any, read_shards: Any
+) -> None:
+    config = make_config(corpus, split_bytes=20_000, filters=FilterConfig(min_characters=300))
+    result = run(config, tmp_path / "out")
+    manifest = run_preprocess(config, str(tmp_path / "direct"))
+    totals = counters(result)
+    assert +totals == +of_manifest(manifest)
+    assert totals["pages"] == 60
+    assert totals["duplicates"] > 0
+    assert totals["filtered_too_short"] > 0
+    assert read_shards(tmp_path / "out") == read_shards(tmp_path / "direct")
+    (distribution,) = result.metrics().query(MetricsFilter().with_namespace(NAMESPACE))["distributions"]
+    assert distribution.key.metric.name == "milliseconds_per_page"
+    assert distribution.committed.count > 1
+
+
+def test_metrics_of_a_resumed_job_count_what_was_committed(
+    corpus: Path, tmp_path: Path, make_config: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config, build, calls = make_config(corpus, split_bytes=20_000), steps.build_shard, list[int]()
+    with monkeypatch.context() as patched:
+        patched.setattr(
+            steps, "build_shard", lambda *args, **named: calls.append(1) or build(*args, **named)
+            if len(calls) < 3 else 1 / 0
+        )  # fmt: skip
+        with pytest.raises(JobError):
+            run_preprocess(config, str(tmp_path / "out"))
+    assert len(calls) == 3
+    assert +counters(run(config, tmp_path / "out")) == +of_manifest(load_manifest(str(tmp_path / "out")))
+
+
+def test_metrics_of_near_duplicates(tmp_path: Path, make_config: Any) -> None:
+    """Also of shards without a document."""
+    path = tmp_path / "books.jsonl"
+    text = " ".join(f"goose {number * number}" for number in range(200))
+    path.write_text("".join(f'{{"text": "{text} {number}."}}\n' for number in (1, 2, 3, 3)))
+    config = make_config(path, near_duplicates=NearDuplicateConfig(min_similarity=0.8), shards=9)
+    totals = counters(run(config, tmp_path / "out"))
+    assert +totals == +of_manifest(load_manifest(str(tmp_path / "out")))
+    assert (totals["near_duplicates"], totals["duplicates"]) == (2, 1)
+
+
+def test_a_complete_directory_is_refused(made: Path, corpus: Path, make_config: Any) -> None:
+    with pytest.raises(UserError, match=r"already complete; give another directory$"):
+        run(make_config(corpus), made)
