@@ -1,6 +1,8 @@
 """The job as a Beam transform in a pipeline of one's own, and its metrics."""
 
+import json
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +14,12 @@ from apache_beam.testing.util import assert_that, equal_to
 
 from tokenfree.core.errors import JobError, UserError
 from tokenfree.pipelines.preprocess import run_preprocess
-from tokenfree.pipelines.transforms import NAMESPACE, Preprocess
+from tokenfree.pipelines.transforms import NAMESPACE, CutWindows, Preprocess, ReadDocuments, WriteShards
 from tokenfree.preprocess.config import FilterConfig, NearDuplicateConfig, PreprocessConfig
 from tokenfree.preprocess.dataset.manifest import Manifest, ShardEntry, load_manifest
+from tokenfree.preprocess.dataset.verify import verify
 from tokenfree.preprocess.job import steps
+from tokenfree.preprocess.records import Document, Failure
 
 
 def run(config: PreprocessConfig, output: Path) -> Any:
@@ -104,3 +108,67 @@ def test_metrics_of_near_duplicates(tmp_path: Path, make_config: Any) -> None:
 def test_a_complete_directory_is_refused(made: Path, corpus: Path, make_config: Any) -> None:
     with pytest.raises(UserError, match=r"already complete; give another directory$"):
         run(make_config(corpus), made)
+
+
+def _is_english(document: Document) -> bool:
+    return document.language == "en"
+
+
+def write(transform: Any, documents: Any) -> Any:
+    return documents | transform
+
+
+def test_documents_read_and_written_are_the_shards_of_the_job(
+    made: Path, corpus: Path, tmp_path: Path, make_config: Any, read_shards: Any
+) -> None:
+    """However they are bundled."""
+    for number, split_bytes in enumerate((3_000, 10**6)):
+        config, output = make_config(corpus, split_bytes=split_bytes), tmp_path / str(number)
+        pipeline = beam.Pipeline("FnApiRunner", PipelineOptions())
+        read = pipeline | ReadDocuments(config)
+        entries = read.documents | WriteShards(replace(config, books=()), str(output))
+        assert_that(entries | beam.Map(_path) | beam.combiners.Count.Globally(), equal_to([9]))
+        result = pipeline.run()
+        result.wait_until_finish()
+        assert read_shards(output) == read_shards(made)
+        assert not verify(str(output))
+
+
+def test_a_step_between_reading_and_writing(corpus: Path, tmp_path: Path, make_config: Any) -> None:
+    """Of documents, then of windows, which become the rows of shards again."""
+    config, output = make_config(corpus), tmp_path / "out"
+    with beam.Pipeline("FnApiRunner", PipelineOptions()) as pipeline:
+        documents = (pipeline | ReadDocuments(config)).documents | beam.Filter(_is_english)
+        windows = documents | CutWindows(replace(config, columns=("document", "language", "text")))
+        _ = windows | WriteShards(replace(config, books=()), str(output))
+    manifest = load_manifest(str(output))
+    assert {shard.language for shard in manifest.shards} == {"en"}
+    assert manifest.counters["windows"] == manifest.counters["documents"]
+    assert not verify(str(output))
+
+
+def test_broken_input_is_tagged(tmp_path: Path, make_config: Any) -> None:
+    path = tmp_path / "books.jsonl"
+    text = "A goose is a bird that eats bread near a quiet river. " * 9
+    path.write_text(json.dumps({"text": text}) + '\n{"text": \n')
+    with beam.Pipeline("FnApiRunner", PipelineOptions()) as pipeline:
+        read = pipeline | ReadDocuments(make_config(path))
+        assert_that(read.documents | beam.Map(_text), equal_to([text.strip()]), label="documents")
+        assert_that(read.failed | beam.Map(_reason), equal_to(["bad_json"]), label="failed")
+
+
+def _text(document: Document) -> str:
+    return document.text
+
+
+def _reason(failure: Failure) -> str:
+    return failure.reason
+
+
+def test_a_finished_directory_is_not_written_to(made: Path, make_config: Any) -> None:
+    pipeline = beam.Pipeline("FnApiRunner", PipelineOptions())
+    with pytest.raises(UserError):
+        write(
+            WriteShards(make_config(), str(made)),
+            pipeline | beam.Create([Document("a", "en", "", "A goose.")]),
+        )

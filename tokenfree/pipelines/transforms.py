@@ -1,22 +1,34 @@
 """Beam transforms: the preprocessing job as one of them, and its parts for pipelines of your own."""
 
+import json
 import time
-from collections.abc import Iterator, Mapping
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import apache_beam as beam
 from apache_beam.metrics.metric import Metrics
-from apache_beam.pvalue import AsSingleton
+from apache_beam.pvalue import AsSingleton, TaggedOutput
+from apache_beam.transforms.window import GlobalWindows
+from apache_beam.utils.windowed_value import WindowedValue
 
 from tokenfree.core.files import AnyPath
 from tokenfree.preprocess.config import PreprocessConfig
 from tokenfree.preprocess.dataset.manifest import ShardEntry
-from tokenfree.preprocess.job.job import PreprocessJob
+from tokenfree.preprocess.documents.extract import FailedPage, PageCounters, extract
+from tokenfree.preprocess.features.columns import iterate_windows
+from tokenfree.preprocess.features.vocabulary import Vocabulary
+from tokenfree.preprocess.job.inputs import read_given_model
+from tokenfree.preprocess.job.job import WORK, PreprocessJob
 from tokenfree.preprocess.job.output import begin_alone
-from tokenfree.preprocess.job.stages import STAGES, Stage, one_task, run_if_current
+from tokenfree.preprocess.job.read import write_pages
+from tokenfree.preprocess.job.stages import READING, STAGES, Stage, one_task, run_if_current
 from tokenfree.preprocess.job.steps import Plan
+from tokenfree.preprocess.records import Document, InputSplit, Page
 from tokenfree.preprocess.shards.build import BuiltShard
 from tokenfree.preprocess.shards.sorted_runs import SortedRun
+from tokenfree.preprocess.sources.splits import plan_splits, read_split
 
 NAMESPACE = "tokenfree"  # of the metrics
 MIN_MEMORY = "1GB"  # of a worker
@@ -50,20 +62,148 @@ class Preprocess(beam.PTransform):
 
     def expand(self, pbegin: Any) -> Any:
         job = self.job or begin_alone(self.config, self.output)
-        records = pbegin | "Begin" >> beam.Create([Task(0)]).with_output_types(Task)
+        begun = pbegin | "Begin" >> beam.Create([Task(0)]).with_output_types(Task)
+        return begun | "Stages" >> _Stages(job, STAGES)
+
+
+class _Stages(beam.PTransform):
+    """Stages of a job, one after another, to the entries of its shards."""
+
+    def __init__(self, job: PreprocessJob, stages: Sequence[Stage]) -> None:
+        super().__init__()
+        self.job = job
+        self.stages = stages
+
+    def expand(self, records: Any) -> Any:
         shards: Any = None
-        for stage in STAGES:
-            records = records | stage.name >> RunStage(job, stage)
+        for stage in self.stages:
+            records |= stage.name >> RunStage(self.job, stage)
             if stage.record is BuiltShard:
                 shards = records
         finished = records | "Finished" >> beam.combiners.Count.Globally()
-        return shards | "Shard entries" >> beam.Map(_entry, AsSingleton(finished)).with_output_types(
-            ShardEntry
-        )
+        entries = beam.Map(_entry, AsSingleton(finished)).with_output_types(ShardEntry)
+        return shards | "Shard entries" >> entries
 
 
 def _entry(shard: BuiltShard, _: int) -> ShardEntry:
     return shard.entry
+
+
+class ReadDocuments(beam.PTransform):
+    """From a pipeline to the cleaned documents of the inputs of `config`, and failures tagged `FAILED`.
+
+    Templates are not expanded, and equal texts stay: only a job knows all pages. Expanding raises UserError if
+    the inputs are bad.
+    """
+
+    FAILED = "failed"
+
+    def __init__(self, config: PreprocessConfig) -> None:
+        super().__init__()
+        self.config = config
+
+    def expand(self, pbegin: Any) -> Any:
+        lines = [split.to_json() for split in plan_splits(self.config)]
+        read = beam.ParDo(_Read(self.config)).with_outputs(self.FAILED, main="documents")
+        return pbegin | "Input splits" >> beam.Create(lines) | "Spread" >> beam.Reshuffle() | "Read" >> read
+
+
+class _Read(beam.DoFn):
+    def __init__(self, config: PreprocessConfig) -> None:
+        self.config = config
+
+    def process(self, line: str) -> Iterator[Any]:
+        counters, split = PageCounters(), InputSplit.from_json(line)
+        for result in extract(read_split(split), self.config.namespaces, self.config.filters, counters):
+            failed = isinstance(result, FailedPage)
+            yield TaggedOutput(ReadDocuments.FAILED, result.failure) if failed else result
+        _count(_of_pages(counters.to_json()))
+
+
+class CutWindows(beam.PTransform):
+    """From documents to windows: dicts of the columns of a shard. `vocabulary` is the path of a SentencePiece model."""
+
+    def __init__(self, config: PreprocessConfig, vocabulary: str | None = None) -> None:
+        super().__init__()
+        self.config = config
+        self.vocabulary = vocabulary
+
+    def expand(self, documents: Any) -> Any:
+        cut = beam.ParDo(_Cut(self.config, self.vocabulary))
+        return documents | "Cut" >> cut.with_output_types(dict[str, Any])
+
+
+class _Cut(beam.DoFn):
+    def __init__(self, config: PreprocessConfig, vocabulary: str | None) -> None:
+        self.config = config
+        self.path = vocabulary
+
+    def setup(self) -> None:
+        self.vocabulary = None if self.path is None else Vocabulary.load(read_given_model(self.path))
+
+    def process(self, document: Document) -> Iterator[dict[str, Any]]:
+        for windows in iterate_windows([document], self.config, self.vocabulary):
+            yield from windows.rows.to_pylist()
+
+
+class WriteShards(beam.PTransform):
+    """From documents or windows to the `ShardEntry` of each shard of the data directory `output`.
+
+    A window is a dict with `document`, `language` and `text`, and becomes a document. `config` has no inputs. The
+    bytes depend only on the set of documents: each bundle becomes a sorted run, and the rest is the work of a job.
+    Expanding raises UserError if `output` is complete, not writable or of another job.
+    """
+
+    def __init__(self, config: PreprocessConfig, output: AnyPath) -> None:
+        super().__init__()
+        self.config = config
+        self.output = output
+
+    def expand(self, documents: Any) -> Any:
+        begun = begin_alone(self.config, self.output, reads=False)
+        job = replace(begun, splits=f"{WORK}/splits-{begun.attempt}.jsonl")
+        written = documents | "Write runs" >> beam.ParDo(_WriteRuns(job)).with_output_types(str)
+        listed = (
+            written
+            | "All" >> beam.combiners.ToList()
+            | "List runs" >> beam.Map(_list_runs, job).with_output_types(Task)
+        )
+        return listed | "Finish" >> _Stages(job, STAGES[STAGES.index(READING) + 1 :])
+
+
+class _WriteRuns(beam.DoFn):
+    def __init__(self, job: PreprocessJob) -> None:
+        self.job = job
+
+    def start_bundle(self) -> None:
+        self.pages: list[Page] = []
+        self.bytes = 0
+
+    def process(self, item: Document | Mapping[str, Any]) -> Iterator[str]:
+        if isinstance(item, Document):
+            page = Page(item.id, item.language, item.title, item.text)
+        else:
+            page = Page(item["document"], item["language"], "", item["text"])
+        self.pages.append(page)
+        self.bytes += len(page.text)
+        if self.bytes >= self.job.config.split_bytes:
+            yield self._write()
+
+    def finish_bundle(self) -> Iterator[WindowedValue]:
+        if self.pages:
+            yield GlobalWindows.windowed_value(self._write())
+
+    def _write(self) -> str:
+        line = json.dumps({"site": None, "run": uuid.uuid4().hex})
+        run = write_pages(self.job, line, self.pages)
+        _count(_of_pages(run.counters))
+        self.start_bundle()
+        return line
+
+
+def _list_runs(lines: list[str], job: PreprocessJob) -> Task:
+    job.storage.write_bytes(job.splits, "".join(f"{line}\n" for line in sorted(lines)).encode())
+    return Task(len(lines))
 
 
 class RunStage(beam.PTransform):
@@ -103,21 +243,28 @@ class _Perform(beam.DoFn):
         for record in records:
             values = counts(record)
             pages += values.get("pages", 0)
-            for name, value in values.items():
-                Metrics.counter(NAMESPACE, name).inc(value)
+            _count(values)
         if pages:
             Metrics.distribution(NAMESPACE, "milliseconds_per_page").update(round(milliseconds / pages))
         yield from records
 
 
+def _count(values: Mapping[str, int]) -> None:
+    for name, value in values.items():
+        Metrics.counter(NAMESPACE, name).inc(value)
+
+
+def _of_pages(counters: Mapping[str, Any]) -> dict[str, int]:
+    values = {name: counters[name] for name in ("pages", "redirects", "other_namespaces")}
+    for kind in ("filtered", "failed", "templates"):
+        values |= {f"{kind}_{name}": value for name, value in counters[kind].items()}
+    return values
+
+
 def counts(record: object) -> Mapping[str, int]:
     """Return what a record adds to the counters of the manifest, by name, such as `pages` or `filtered_too_short`."""
     if isinstance(record, SortedRun):
-        nested = ("filtered", "failed", "templates")
-        values = {name: record.counters[name] for name in ("pages", "redirects", "other_namespaces")}
-        return values | {
-            f"{kind}_{name}": value for kind in nested for name, value in record.counters[kind].items()
-        }
+        return _of_pages(record.counters)
     if isinstance(record, Plan):
         return {"duplicates": record.duplicates, "near_duplicates": record.near_duplicates}
     if isinstance(record, BuiltShard):

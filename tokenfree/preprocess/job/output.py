@@ -86,17 +86,18 @@ def begin(
     return job
 
 
-def begin_alone(config: PreprocessConfig, output: AnyPath) -> PreprocessJob:
+def begin_alone(config: PreprocessConfig, output: AnyPath, *, reads: bool = True) -> PreprocessJob:
     """Begin the job of `config` for a pipeline of its own, without a lock: a later attempt ends an earlier one.
 
-    Raises UserError if the inputs are bad, or `output` is complete, not writable or of another job.
+    It has no input splits if it does not read. Raises UserError if the inputs are bad, or `output` is complete,
+    not writable or of another job.
     """
     storage = Storage.at(output)
-    inputs = find_inputs(config, storage.url)
+    inputs = find_inputs(config, storage.url) if reads else Inputs((), (), ())
     job_identity = identity(config, inputs)
     if finished(storage, job_identity, config, inputs) is not None:
         raise UserError(f"{output}: already complete; give another directory")
-    return begin(storage, job_identity, config, inputs, plan_splits(config, inputs))
+    return begin(storage, job_identity, config, inputs, plan_splits(config, inputs) if reads else ())
 
 
 def _take(storage: Storage, job_identity: Mapping[str, Any], notice: Callable[[str], None]) -> None:

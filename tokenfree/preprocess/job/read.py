@@ -7,7 +7,8 @@ split that could not be cut, and a killed job resumes after the last run.
 import functools
 import hashlib
 import json
-from collections.abc import Iterable, Iterator
+import sys
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
 from itertools import islice
 from typing import Any
@@ -54,11 +55,8 @@ def read_one_split(job: PreprocessJob, index: int) -> list[SortedRun]:
     split = InputSplit.from_json(line)
     pages = islice(read_split(split), _num_pages(runs), None)
     while not runs or not runs[-1].last:
-        runs.append(
-            _write_run(
-                job, line, split, NextPages(pages, job.config.split_bytes), _num_pages(runs), len(runs)
-            )
-        )
+        next_pages = NextPages(pages, job.config.split_bytes)
+        runs.append(_write_run(job, line, split.names, next_pages, _num_pages(runs), len(runs)))
     return runs
 
 
@@ -80,17 +78,20 @@ class NextPages:
         self.ended = True
 
 
+def write_pages(job: PreprocessJob, line: str, pages: Iterable[Page]) -> SortedRun:
+    """Clean pages that are in no input into a run of their own. `line` is unique JSON, in place of an input split's."""
+    return _write_run(job, line, (), NextPages(iter(pages), sys.maxsize), 0, 0)
+
+
 def _write_run(
-    job: PreprocessJob, line: str, split: InputSplit, pages: NextPages, first_page: int, number: int
+    job: PreprocessJob, line: str, names: Sequence[str], pages: NextPages, first_page: int, number: int
 ) -> SortedRun:
     storage, name = job.storage, run_name(runs_name(line), number)
     counters, documents, failed = PageCounters(), [], []
     definitions = functools.partial(definitions_of, job)
     for result in extract(pages, job.config.namespaces, job.config.filters, counters, definitions):
         if isinstance(result, FailedPage):
-            failed.append(
-                (result, split.names[0] if len(split.names) == 1 else result.failure.id.partition(":")[2])
-            )
+            failed.append((result, names[0] if len(names) == 1 else result.failure.id.partition(":")[2]))
         else:
             documents.append(result)
     beside: dict[str, str] = {}

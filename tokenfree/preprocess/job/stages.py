@@ -64,10 +64,11 @@ def one_task(_: PreprocessJob) -> int:
     return 1
 
 
+READING = Stage("Hash inputs, read and clean splits", num_readings, hash_or_read, SortedRun)
 STAGES: tuple[Stage, ...] = (
     Stage("Collect templates", num_template_parts, collect_templates),
     Stage("Merge the templates of a wiki", num_wikis, merge_templates),
-    Stage("Hash inputs, read and clean splits", num_readings, hash_or_read, SortedRun),
+    READING,
     *(Stage(f"Merge runs, level {level}", plan_merges, merge_runs) for level in range(1, LEVELS + 1)),
     Stage("Find near-duplicates in a band", num_bands, find_in_one_band),
     Stage("Train vocabulary, plan shards", one_task, make_plan, Plan),
