@@ -1,6 +1,9 @@
 """The job as a Beam transform in a pipeline of one's own, and its metrics."""
 
 import json
+import os
+import subprocess
+import sys
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -12,6 +15,7 @@ from apache_beam.metrics import MetricsFilter
 from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.testing.util import assert_that, equal_to
 
+from tests.conftest import REPOSITORY
 from tokenfree.core.errors import JobError, UserError
 from tokenfree.pipelines.preprocess import run_preprocess
 from tokenfree.pipelines.transforms import NAMESPACE, CutWindows, Preprocess, ReadDocuments, WriteShards
@@ -155,6 +159,19 @@ def test_broken_input_is_tagged(tmp_path: Path, make_config: Any) -> None:
         read = pipeline | ReadDocuments(make_config(path))
         assert_that(read.documents | beam.Map(_text), equal_to([text.strip()]), label="documents")
         assert_that(read.failed | beam.Map(_reason), equal_to(["bad_json"]), label="failed")
+
+
+def test_the_program_of_the_page_runs(tmp_path: Path, test_data: Path) -> None:
+    page = (REPOSITORY / "docs" / "pipelines.md").read_text(encoding="utf-8")
+    program = page.partition("```python\n")[2].partition("```")[0]
+    assert len(program.split("\n")) < 35
+    (tmp_path / "long_articles.py").write_text(program)
+    dump = test_data / "wiki-dumps" / "simplewiki-excerpt.xml"
+    environment = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
+    words = [sys.executable, "long_articles.py", str(dump), "out"]
+    done = subprocess.run(words, cwd=tmp_path, env=environment, capture_output=True, text=True, check=True)
+    assert "ShardEntry(path='train/data-00000-of-00001.arrow'" in done.stdout
+    assert not verify(str(tmp_path / "out"))
 
 
 def _text(document: Document) -> str:
