@@ -7,11 +7,13 @@ import platform
 import re
 import resource
 import shutil
+import socket
 import subprocess
 import sys
 import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal
 
 import fsspec
@@ -133,6 +135,32 @@ def java() -> Iterator[Finding]:
     yield _finding("java", version.group(1) if version else said[:40], good, remedy)
 
 
+# Of each engine, the program that Beam stores in the home directory, and the address of its profile.
+ENGINES = {
+    "flink": ("jars/*flink*.jar", ("localhost", 8081)),
+    "spark": ("jars/*spark*.jar", ("localhost", 7077)),
+    "prism": ("prism/bin/*", None),
+}
+
+
+def engines() -> Iterator[Finding]:
+    """Yield what each engine of Beam lacks: Java, Beam's program for it, or a master at the address of its profile."""
+    for name, (program, master) in ENGINES.items():
+        lacks = []
+        if master is not None and shutil.which("java") is None:
+            lacks.append("Java")
+        if not any(Path.home().glob(f".apache_beam/cache/{program}")):
+            lacks.append("a program that Beam downloads on first use")
+        if master is not None:
+            try:
+                socket.create_connection(master, timeout=1).close()
+            except OSError:
+                lacks.append(f"a master at {master[0]}:{master[1]}")
+        remedy = "needed by this runner alone: see docs/engines.md" if lacks else ""
+        value = f"lacks {', '.join(lacks)}" if lacks else "ready"
+        yield Finding("note" if lacks else "ok", f"--runner {name}", value, remedy)
+
+
 def ray_cluster() -> Iterator[Finding]:
     """Yield the cluster that the environment names.
 
@@ -183,4 +211,4 @@ def training_step(name: str) -> Iterator[Finding]:
     yield _finding(f"precision of {name}", planning.bfloat16_summary(speed), not remedy, remedy)
 
 
-CHECKS = (python, packages, devices, memory, limits, java, ray_cluster)
+CHECKS = (python, packages, devices, memory, limits, java, engines, ray_cluster)

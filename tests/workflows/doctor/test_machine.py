@@ -1,10 +1,12 @@
 """Whether doctor finds Java, which two of Beam's engines need, and a torch that works."""
 
+import socket
 import sys
 from pathlib import Path
 
 import pytest
 
+from tokenfree.workflows import doctor
 from tokenfree.workflows.doctor import devices, java
 
 
@@ -38,6 +40,22 @@ def test_no_java_is_only_noted(bare: Path) -> None:
     (found,) = java()
     assert (found.state, found.value) == ("note", "not found")
     assert "install a Java 17 runtime" in found.remedy
+
+
+def test_what_an_engine_lacks(bare: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(bare))
+    with socket.create_server(("localhost", 0)) as server:
+        master = server.getsockname()[:2]
+        monkeypatch.setattr(doctor, "ENGINES", {"flink": ("jars/*flink*.jar", master)})
+        (found,) = doctor.engines()
+        assert found.value == "lacks Java, a program that Beam downloads on first use"
+        (bare / "bin" / "java").touch(0o755)
+        (bare / ".apache_beam" / "cache" / "jars").mkdir(parents=True)
+        (bare / ".apache_beam" / "cache" / "jars" / "beam-runners-flink-job-server.jar").touch()
+        (found,) = doctor.engines()
+        assert (found.state, found.what, found.value) == ("ok", "--runner flink", "ready")
+    (found,) = doctor.engines()
+    assert found.value == f"lacks a master at {master[0]}:{master[1]}"
 
 
 def test_a_torch_that_cannot_be_imported_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
