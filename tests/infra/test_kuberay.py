@@ -1,6 +1,5 @@
 """What the overlays of KubeRay say: of the cluster, the machines, and the commands that they run."""
 
-import argparse
 import re
 import shlex
 from pathlib import Path
@@ -10,6 +9,7 @@ import pytest
 
 from tests.conftest import REPOSITORY
 from tests.infra.manifests import GPUS, KUBERAY, OVERLAYS, Manifest, build, compose, one, ray_cluster
+from tokenfree.workflows import cli
 from tokenfree.workflows.commands import pretrain, sweep
 from tokenfree.workflows.recipes.options import split_arguments
 from tokenfree.workflows.work.cluster import entrypoint_cpus
@@ -62,8 +62,7 @@ def test_commands_are_ours_and_name_places_that_all_pods_reach(overlay: Path) ->
     program, *words = shlex.split(job["entrypoint"])
     shared = [mount["mountPath"] for mount in worker(job["rayClusterSpec"])["containers"][0]["volumeMounts"]]
     assert program == "tokenfree"
-    parser = argparse.ArgumentParser(exit_on_error=False)
-    COMMANDS[words[0]].add_arguments(parser)
+    (parser,) = cli._leaves(cli._parser({words[0]: COMMANDS[words[0]]}))
     options = [option for action in parser._actions for option in action.option_strings]
     args = parser.parse_args(split_arguments(words[0], words[1:], options, COMMANDS[words[0]].KIND)[0])
     for place in (*args.data, args.output):

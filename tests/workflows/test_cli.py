@@ -348,10 +348,9 @@ def filled(action: argparse.Action, value: str) -> list[str]:
 @pytest.mark.parametrize("command", cli.command_names())
 def test_an_empty_value_of_any_argument_is_refused(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     module = importlib.import_module(f"tokenfree.workflows.commands.{command}")
-    probe = argparse.ArgumentParser(prog="tokenfree")
-    module.add_arguments(probe)
-    for leaf in cli._leaves(probe):  # the actions of a command that has some
-        name = leaf.prog.split()[1:]
+    (parser,) = cli._leaves(cli._parser({command: module}))
+    for leaf in cli._leaves(parser):  # the actions of a command that has some
+        name = leaf.prog.split()[2:]
         takes = [action for action in leaf._actions if action.nargs != 0]
         chosen = [group._group_actions[0] for group in leaf._mutually_exclusive_groups if group.required]
         for action in takes:

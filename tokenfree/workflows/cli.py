@@ -28,7 +28,7 @@ from tokenfree.core.machine import install_command, version_of
 from tokenfree.core.own_code import trusting
 from tokenfree.core.settings_errors import nearest_hint
 from tokenfree.core.signals import on_first_signal
-from tokenfree.workflows.recipes.options import split_arguments
+from tokenfree.workflows.recipes import options
 from tokenfree.workflows.terminal.output import PrintableStream, add_arguments, one_line, set_logging
 
 # Metavars of paths and addresses.
@@ -186,9 +186,9 @@ def _run(argv: list[str]) -> int:
     actions, overrides = list(_actions(parser)), []
     if name is not None:
         start = command_line.index(name) + 1
-        options = [option for action in actions for option in action.option_strings]
-        rest, overrides = split_arguments(
-            name, command_line[start:], options, getattr(modules[name], "KIND", None)
+        own = [option for action in actions for option in action.option_strings]
+        rest, overrides = options.split_arguments(
+            name, command_line[start:], own, getattr(modules[name], "KIND", None)
         )
         command_line = command_line[:start] + rest
     args = parser.parse_args(command_line)
@@ -229,7 +229,10 @@ def _parser(modules: dict[str, ModuleType]) -> Parser:
     for name, module in modules.items():
         text = (module.__doc__ or "").strip()
         command = commands.add_parser(name, help=text.partition("\n")[0].rstrip("."), description=text)
-        module.add_arguments(command)
+        if hasattr(module, "ARGUMENTS"):
+            options.add(command, module.ARGUMENTS)
+        else:
+            module.add_arguments(command)
         for leaf in _leaves(command):
             leaf.add_argument("--debug", action="store_true", help="show the traceback of an error")
             add_arguments(leaf)

@@ -30,7 +30,7 @@ import argparse
 import math
 
 from tokenfree.core.errors import UserError
-from tokenfree.workflows.recipes.options import add_step_argument, add_trust_argument
+from tokenfree.workflows.recipes import options
 
 COLUMNS = {  # of the rows, for people; files have all of them
     "similarity": ("language", "kind", "measure", "pairs", "spearman", "low", "high", "mean_cosine"),
@@ -52,57 +52,49 @@ _ONLY = {
 }
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "analysis", metavar="ANALYSIS", choices=ANALYSES, help=f"one of: {', '.join(ANALYSES)}"
-    )
-    parser.add_argument("run_folder", metavar="RUN", help="folder of a run, or a transformers folder")
-    parser.add_argument(
-        "--data",
-        metavar="PATH",
-        nargs="+",
-        help="data directory or text file; for similarity, UniMorph files; for noise, a file of the task",
-    )
-    parser.add_argument(
-        "--size",
-        metavar="N",
-        type=int,
-        help="the sample: pairs of each language (default 2000), texts (attention 64, ranks 8), windows of each split "
-        "that are counted for collisions (default all), or examples that get noise (default all)",
-    )
-    parser.add_argument(
-        "--seed",
-        metavar="N",
-        type=int,
-        help="seed of similarity's pairs and intervals, or of the noise (default 0)",
-    )
-    parser.add_argument(
-        "--vectors",
-        choices=("down", "output"),
-        help="for similarity: embeddings before the trunk (down, default; of subwords the table) or after it",
-    )
-    parser.add_argument(
-        "--vocabulary",
-        metavar="DIR",
-        help="the data directory with a model's subwords (default: what it was trained on); similarity then takes only "
-        "words that are one of its subwords, for any model",
-    )
-    parser.add_argument(
-        "--strengths",
-        metavar="X",
-        nargs="+",
-        type=float,
-        help="for noise: multiples of the share of changed characters in the paper (default 0.5 1 2)",
-    )
-    parser.add_argument(
-        "--output",
-        metavar="FILE",
-        nargs="+",
-        help="also write .json, .csv (a row per head, ...), .png or .svg",
-    )
-    add_step_argument(parser)
-    add_trust_argument(parser)
-    parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
+ARGUMENTS: options.Arguments = {
+    "analysis": {"metavar": "ANALYSIS", "choices": ANALYSES, "help": f"one of: {', '.join(ANALYSES)}"},
+    "run_folder": {"metavar": "RUN", "help": "folder of a run, or a transformers folder"},
+    "--data": {
+        "metavar": "PATH",
+        "nargs": "+",
+        "help": "data directory or text file; for similarity, UniMorph files; for noise, a file of the task",
+    },
+    "--size": {
+        "metavar": "N",
+        "type": int,
+        "help": "the sample: pairs of each language (default 2000), texts (attention 64, ranks 8), windows of "
+        "each split that are counted for collisions (default all), or examples that get noise (default all)",
+    },
+    "--seed": {
+        "metavar": "N",
+        "type": int,
+        "help": "seed of similarity's pairs and intervals, or of the noise (default 0)",
+    },
+    "--vectors": {
+        "choices": ("down", "output"),
+        "help": "for similarity: embeddings before the trunk (down, default; of subwords the table) or after it",
+    },
+    "--vocabulary": {
+        "metavar": "DIR",
+        "help": "the data directory with a model's subwords (default: what it was trained on); similarity then takes "
+        "only words that are one of its subwords, for any model",
+    },
+    "--strengths": {
+        "metavar": "X",
+        "nargs": "+",
+        "type": float,
+        "help": "for noise: multiples of the share of changed characters in the paper (default 0.5 1 2)",
+    },
+    "--output": {
+        "metavar": "FILE",
+        "nargs": "+",
+        "help": "also write .json, .csv (a row per head, ...), .png or .svg",
+    },
+    **options.STEP,
+    **options.trust(),
+    **options.JSON,
+}
 
 
 def check(args: argparse.Namespace) -> None:

@@ -18,6 +18,7 @@ import pkgutil
 
 import tokenfree.workflows.commands
 from tokenfree.core.errors import UserError
+from tokenfree.workflows.recipes import options
 
 PASSES_ON = True  # the command to submit follows `--`
 DEFAULT_ADDRESS = "http://127.0.0.1:8265"  # of a tunnel
@@ -94,60 +95,79 @@ _ACTIONS = {
 }
 
 
+_PROFILE: options.Arguments = {
+    "profile": {"metavar": "PROFILE", "help": "a profile's name or YAML file; local: the local cluster"},
+}
+_YES: options.Arguments = {"--yes": {"action": "store_true", "help": "do not ask"}}
+_NO_TOKEN: options.Arguments = {
+    "--no-token": {"action": "store_true", "help": "let Ray accept commands without a token"},
+}
+_ADDRESS: options.Arguments = {
+    "--address": {
+        "metavar": "URL",
+        "help": f"the cluster's dashboard (default: the local cluster's, or {DEFAULT_ADDRESS})",
+    },
+}
+_JOB: options.Arguments = {
+    "job": {"metavar": "JOB", "help": "name of the job, as submit and jobs print it"},
+}
+_ARGUMENTS: dict[str, options.Arguments] = {
+    "profiles": {"profile": {"metavar": "NAME", "nargs": "?", "help": "the profile to print"}},
+    "up": {**_PROFILE, **_YES, **_NO_TOKEN},
+    "status": _PROFILE,
+    "down": {**_PROFILE, **_YES},
+    "local": {
+        **_NO_TOKEN,
+        "--nodes": {
+            "metavar": "N",
+            "type": int,
+            "default": 3,
+            "help": "number of nodes, including the head (default 3)",
+        },
+        "--cpus": {
+            "metavar": "N",
+            "type": int,
+            "help": "CPUs of each node (default: an even share of this machine's)",
+        },
+        "--hosts": {"metavar": "NAME", "nargs": "+", "help": "network namespaces (ip netns), one per node"},
+    },
+    "submit": {
+        **_ADDRESS,
+        "--send": {
+            "metavar": "PATH",
+            "action": "append",
+            "default": [],
+            "help": "a file or folder that the job needs; repeatable",
+        },
+        "--cpus": {
+            "metavar": "N",
+            "type": int,
+            "help": "CPUs of the command's own process (default: as it needs)",
+        },
+        "--gpus": {
+            "metavar": "N",
+            "type": int,
+            "default": 0,
+            "help": "GPUs of the command's own process (default 0)",
+        },
+        "--no-wait": {"action": "store_true", "help": "do not follow the job"},
+    },
+    "logs": {
+        **_ADDRESS,
+        **_JOB,
+        "--now": {"action": "store_true", "help": "print what exists without waiting for more"},
+    },
+    "stop": {**_ADDRESS, **_JOB},
+    "jobs": {**_ADDRESS, **options.JSON},
+}
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", metavar="ACTION", title="actions", required=True)
     for name, text in _ACTIONS.items():
         text = inspect.cleandoc(text)
         action = actions.add_parser(name, help=text.partition("\n")[0].rstrip("."), description=text)
-        if name in ("up", "status", "down"):
-            action.add_argument(
-                "profile", metavar="PROFILE", help="a profile's name or YAML file; local: the local cluster"
-            )
-        if name in ("up", "down"):
-            action.add_argument("--yes", action="store_true", help="do not ask")
-        if name in ("submit", "logs", "stop", "jobs"):
-            action.add_argument(
-                "--address",
-                metavar="URL",
-                help=f"the cluster's dashboard (default: the local cluster's, or {DEFAULT_ADDRESS})",
-            )
-        if name in ("logs", "stop"):
-            action.add_argument("job", metavar="JOB", help="name of the job, as submit and jobs print it")
-        if name in ("up", "local"):
-            action.add_argument(
-                "--no-token", action="store_true", help="let Ray accept commands without a token"
-            )
-    by_name = actions.choices
-    by_name["profiles"].add_argument("profile", metavar="NAME", nargs="?", help="the profile to print")
-    by_name["logs"].add_argument(
-        "--now", action="store_true", help="print what exists without waiting for more"
-    )
-    by_name["jobs"].add_argument("--json", action="store_true", help="print one JSON object and nothing else")
-    local = by_name["local"]
-    local.add_argument(
-        "--nodes", metavar="N", type=int, default=3, help="number of nodes, including the head (default 3)"
-    )
-    local.add_argument(
-        "--cpus", metavar="N", type=int, help="CPUs of each node (default: an even share of this machine's)"
-    )
-    local.add_argument(
-        "--hosts", metavar="NAME", nargs="+", help="network namespaces (ip netns), one per node"
-    )
-    submit = by_name["submit"]
-    submit.add_argument(
-        "--send",
-        metavar="PATH",
-        action="append",
-        default=[],
-        help="a file or folder that the job needs; repeatable",
-    )
-    submit.add_argument(
-        "--cpus", metavar="N", type=int, help="CPUs of the command's own process (default: as it needs)"
-    )
-    submit.add_argument(
-        "--gpus", metavar="N", type=int, default=0, help="GPUs of the command's own process (default 0)"
-    )
-    submit.add_argument("--no-wait", action="store_true", help="do not follow the job")
+        options.add(action, _ARGUMENTS[name])
 
 
 def check(args: argparse.Namespace) -> None:

@@ -10,11 +10,14 @@ Examples:
 
 import argparse
 
+from tokenfree.workflows.recipes import options
+
 _PATHS = {"DIR", "RUN", "RUN|FOLDER", "FILE", "PATH", "PROFILE", "RECIPE"}
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("shell", metavar="SHELL", choices=("bash", "zsh", "fish"), help="bash, zsh or fish")
+ARGUMENTS: options.Arguments = {
+    "shell": {"metavar": "SHELL", "choices": ("bash", "zsh", "fish"), "help": "bash, zsh or fish"},
+}
 
 
 def run(args: argparse.Namespace) -> int:

@@ -11,16 +11,18 @@ Examples:
 import argparse
 
 from tokenfree.core.errors import UserError
+from tokenfree.workflows.recipes import options
 
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--dump", metavar="PATH", help="Wikipedia dump to use instead of the demo's own corpus"
-    )
-    parser.add_argument("--output", metavar="DIR", default="demo", help="folder to write to (default: demo)")
-    parser.add_argument(
-        "--workers", metavar="N", type=int, default=2, help="number of training workers (default 2)"
-    )
+ARGUMENTS: options.Arguments = {
+    "--dump": {"metavar": "PATH", "help": "Wikipedia dump to use instead of the demo's own corpus"},
+    "--output": {"metavar": "DIR", "default": "demo", "help": "folder to write to (default: demo)"},
+    "--workers": {
+        "metavar": "N",
+        "type": int,
+        "default": 2,
+        "help": "number of training workers (default 2)",
+    },
+}
 
 
 def check(args: argparse.Namespace) -> None:

@@ -11,20 +11,16 @@ Examples:
   tokenfree cluster submit -- doctor --cluster --storage s3://bucket/runs
 """
 
-import argparse
+from tokenfree.workflows.recipes import options
 
-from tokenfree.workflows.recipes.options import add_trust_argument
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "recipe", metavar="RECIPE", nargs="?", help="pretraining recipe whose memory and precision to check"
-    )
-    parser.add_argument(
-        "--storage", metavar="URL", nargs="+", default=["."], help="folders or URLs to write to"
-    )
-    parser.add_argument(
-        "--cluster", action="store_true", help="check each node of the Ray cluster at RAY_ADDRESS"
-    )
-    add_trust_argument(parser, "RECIPE")
-    parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
+ARGUMENTS: options.Arguments = {
+    "recipe": {
+        "metavar": "RECIPE",
+        "nargs": "?",
+        "help": "pretraining recipe whose memory and precision to check",
+    },
+    "--storage": {"metavar": "URL", "nargs": "+", "default": ["."], "help": "folders or URLs to write to"},
+    "--cluster": {"action": "store_true", "help": "check each node of the Ray cluster at RAY_ADDRESS"},
+    **options.trust("RECIPE"),
+    **options.JSON,
+}

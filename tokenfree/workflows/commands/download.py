@@ -9,21 +9,19 @@ Examples:
   tokenfree download en --output dumps --mirror https://mirror.accum.se/mirror/wikimedia.org/dumps
 """
 
-import argparse
+from tokenfree.workflows.recipes import options
 
 MIRROR_VARIABLE = "TOKENFREE_MIRROR"
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "names", metavar="LANGUAGE_OR_WIKI", nargs="+", help="a language (sw) or a database (swwiki)"
-    )
-    parser.add_argument("--output", metavar="DIR", required=True, help="folder for the files")
-    parser.add_argument(
-        "--mirror", metavar="URL", help=f"default: ${MIRROR_VARIABLE}, or else https://dumps.wikimedia.org"
-    )
-    parser.add_argument(
-        "--date", metavar="YYYYMMDD", default="latest", help="date of the dump (default: latest)"
-    )
-    parser.add_argument("--allow-http", action="store_true", help="allow lists and files without encryption")
-    parser.add_argument("--dry-run", action="store_true", help="show the files and their sizes, and exit")
+ARGUMENTS: options.Arguments = {
+    "names": {"metavar": "LANGUAGE_OR_WIKI", "nargs": "+", "help": "a language (sw) or a database (swwiki)"},
+    "--output": {"metavar": "DIR", "required": True, "help": "folder for the files"},
+    "--mirror": {
+        "metavar": "URL",
+        "help": f"default: ${MIRROR_VARIABLE}, or else https://dumps.wikimedia.org",
+    },
+    "--date": {"metavar": "YYYYMMDD", "default": "latest", "help": "date of the dump (default: latest)"},
+    "--allow-http": {"action": "store_true", "help": "allow lists and files without encryption"},
+    "--dry-run": {"action": "store_true", "help": "show the files and their sizes, and exit"},
+}

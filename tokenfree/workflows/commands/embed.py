@@ -22,39 +22,36 @@ Examples:
 import argparse
 
 from tokenfree.core.errors import UserError
-from tokenfree.workflows.recipes.options import add_step_argument, add_trust_argument
+from tokenfree.workflows.recipes import options
 
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("run_folder", metavar="RUN", help="the folder of a run")
-    parser.add_argument("source", metavar="PATH", help="a file, - for standard input, or a data directory")
-    parser.add_argument("--output", metavar="DIR", required=True, help="folder of the embeddings")
-    parser.add_argument(
-        "--vectors",
-        choices=("texts", "words", "characters"),
-        default="texts",
-        help="what gets an embedding (default texts)",
-    )
-    parser.add_argument(
-        "--pooling",
-        choices=("mean", "cls", "cls_max", "pooled"),
-        help="embedding of a text (default mean): mean over characters; CLS; CLS and the maximum; the pooler",
-    )
-    parser.add_argument(
-        "--long",
-        choices=("windows", "refuse"),
-        default="windows",
-        help="what is done with a text longer than the model reads (default windows)",
-    )
-    parser.add_argument(
-        "--field", metavar="NAME", default="text", help="field of JSON lines with the text (default text)"
-    )
-    parser.add_argument(
-        "--workers", metavar="N", type=int, help="number of Ray workers (default: none, without Ray)"
-    )
-    parser.add_argument("--device", metavar="NAME", default="cpu", help="device, such as cuda (default cpu)")
-    add_step_argument(parser)
-    add_trust_argument(parser)
+ARGUMENTS: options.Arguments = {
+    **options.RUN,
+    "source": {"metavar": "PATH", "help": "a file, - for standard input, or a data directory"},
+    "--output": {"metavar": "DIR", "required": True, "help": "folder of the embeddings"},
+    "--vectors": {
+        "choices": ("texts", "words", "characters"),
+        "default": "texts",
+        "help": "what gets an embedding (default texts)",
+    },
+    "--pooling": {
+        "choices": ("mean", "cls", "cls_max", "pooled"),
+        "help": "embedding of a text (default mean): mean over characters; CLS; CLS and the maximum; the pooler",
+    },
+    "--long": {
+        "choices": ("windows", "refuse"),
+        "default": "windows",
+        "help": "what is done with a text longer than the model reads (default windows)",
+    },
+    "--field": {
+        "metavar": "NAME",
+        "default": "text",
+        "help": "field of JSON lines with the text (default text)",
+    },
+    "--workers": {"metavar": "N", "type": int, "help": "number of Ray workers (default: none, without Ray)"},
+    "--device": {"metavar": "NAME", "default": "cpu", "help": "device, such as cuda (default cpu)"},
+    **options.STEP,
+    **options.trust(),
+}
 
 
 def check(args: argparse.Namespace) -> None:

@@ -18,26 +18,20 @@ Examples:
 import argparse
 
 from tokenfree.core.errors import UserError
-from tokenfree.workflows.recipes.options import (
-    SHOWN,
-    add_data_argument,
-    add_step_argument,
-    add_trust_argument,
-)
+from tokenfree.workflows.recipes import options
 
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("run_folder", metavar="RUN", help="the folder of a run")
-    add_data_argument(parser, f"{SHOWN}; for a fine-tuned run, a file of examples", metavar="PATH")
-    parser.add_argument(
-        "--windows",
-        metavar="N",
-        type=int,
-        help="number of evenly spaced windows (default: train.validation_windows)",
-    )
-    add_step_argument(parser)
-    add_trust_argument(parser)
-    parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
+ARGUMENTS: options.Arguments = {
+    **options.RUN,
+    **options.data(f"{options.DATA_HELP}; for a fine-tuned run, a file of examples", metavar="PATH"),
+    "--windows": {
+        "metavar": "N",
+        "type": int,
+        "help": "number of evenly spaced windows (default: train.validation_windows)",
+    },
+    **options.STEP,
+    **options.trust(),
+    **options.JSON,
+}
 
 
 def check(args: argparse.Namespace) -> None:

@@ -14,27 +14,17 @@ Examples:
   tokenfree finetune pairs --train train.tsv --dev dev.tsv --output runs/rte --task.glue rte
 """
 
-import argparse
-
 from tokenfree.workflows.recipes import options
 from tokenfree.workflows.recipes.kinds import FINETUNING as KIND
 
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    options.add_recipe_arguments(parser, KIND, optional=True, help_text=options.RECORDED)
-    parser.add_argument("--train", metavar="FILE", help="training examples")
-    parser.add_argument("--dev", metavar="FILE", help="development set, which chooses the checkpoint")
-    parser.add_argument("--test", metavar="FILE", help="test set, evaluated once, at the end")
-    parser.add_argument("--output", metavar="RUN", required=True, help="the folder of the run")
-    parser.add_argument(
-        "--init-from", metavar="RUN|FOLDER", help="model and weights: a run, or a transformers folder"
-    )
-    parser.add_argument(
-        "--vocabulary", metavar="FILE", help="SentencePiece model, for a subword model from scratch"
-    )
-    parser.add_argument(
-        "--workers", metavar="N | MIN:MAX", default="1", help="number of training workers (default 1)"
-    )
-    parser.add_argument(
-        "--dry-run", action="store_true", help="check the recipe, the files and the weights, and exit"
-    )
+ARGUMENTS: options.Arguments = {
+    **options.recipe(KIND, optional=True, help_text=options.RECORDED),
+    "--train": {"metavar": "FILE", "help": "training examples"},
+    "--dev": {"metavar": "FILE", "help": "development set, which chooses the checkpoint"},
+    "--test": {"metavar": "FILE", "help": "test set, evaluated once, at the end"},
+    "--output": {"metavar": "RUN", "required": True, "help": "the folder of the run"},
+    "--init-from": {"metavar": "RUN|FOLDER", "help": "model and weights: a run, or a transformers folder"},
+    "--vocabulary": {"metavar": "FILE", "help": "SentencePiece model, for a subword model from scratch"},
+    "--workers": {"metavar": "N | MIN:MAX", "default": "1", "help": "number of training workers (default 1)"},
+    "--dry-run": {"action": "store_true", "help": "check the recipe, the files and the weights, and exit"},
+}

@@ -9,14 +9,12 @@ Examples:
   tokenfree import downloads/canine-s --output runs/long --model.trunk.attention.name sliding_global
 """
 
-import argparse
-
+from tokenfree.workflows.recipes import options
 from tokenfree.workflows.recipes.kinds import IMPORTED as KIND
-from tokenfree.workflows.recipes.options import add_help_keys, add_trust_argument
 
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("folder", metavar="DIR", help="folder with config.json and model.safetensors")
-    parser.add_argument("--output", metavar="RUN", required=True, help="folder of the new run")
-    add_help_keys(parser, KIND)
-    add_trust_argument(parser, "an option")
+ARGUMENTS: options.Arguments = {
+    "folder": {"metavar": "DIR", "help": "folder with config.json and model.safetensors"},
+    "--output": {"metavar": "RUN", "required": True, "help": "folder of the new run"},
+    **options.help_keys(KIND),
+    **options.trust("an option"),
+}

@@ -8,15 +8,16 @@ Examples:
   tokenfree inspect vectors/texts
 """
 
-import argparse
+from tokenfree.workflows.recipes import options
 
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("directory", metavar="DIR", help="the --output of `tokenfree preprocess` or `embed`")
-    parser.add_argument(
-        "--sample", metavar="N", type=int, default=3, help="windows or texts to show (default 3)"
-    )
-    parser.add_argument(
-        "--width", metavar="N", type=int, default=400, help="characters of each to show (default 400)"
-    )
-    parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
+ARGUMENTS: options.Arguments = {
+    "directory": {"metavar": "DIR", "help": "the --output of `tokenfree preprocess` or `embed`"},
+    "--sample": {"metavar": "N", "type": int, "default": 3, "help": "windows or texts to show (default 3)"},
+    "--width": {
+        "metavar": "N",
+        "type": int,
+        "default": 400,
+        "help": "characters of each to show (default 400)",
+    },
+    **options.JSON,
+}

@@ -40,26 +40,25 @@ ACCELERATORS = {
 }
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    options.add_recipe_arguments(parser, KIND)
-    parser.add_argument(
-        "--gpus", metavar="N", type=int, required=True, help="total number of GPUs, one worker each"
-    )
-    parser.add_argument("--nodes", metavar="M", type=int, default=1, help="number of machines (default 1)")
-    parser.add_argument(
-        "--gpu", choices=tuple(ACCELERATORS), default="h100", help="kind of GPU (default h100)"
-    )
-    options.add_data_argument(
-        parser, "a data directory, or several as for pretrain; without it windows count as full"
-    )
-    parser.add_argument(
-        "--utilisation",
-        metavar="X",
-        type=float,
-        help=f"share of the peak that training reaches on GPUs, 0 to 1 (default {UTILISATION}, measured on an H200)",
-    )
-    parser.add_argument("--price", metavar="P", type=float, help="price of a GPU per hour")
-    parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
+ARGUMENTS: options.Arguments = {
+    **options.recipe(KIND),
+    "--gpus": {
+        "metavar": "N",
+        "type": int,
+        "required": True,
+        "help": "total number of GPUs, one worker each",
+    },
+    "--nodes": {"metavar": "M", "type": int, "default": 1, "help": "number of machines (default 1)"},
+    "--gpu": {"choices": tuple(ACCELERATORS), "default": "h100", "help": "kind of GPU (default h100)"},
+    **options.data("a data directory, or several as for pretrain; without it windows count as full"),
+    "--utilisation": {
+        "metavar": "X",
+        "type": float,
+        "help": f"share of the peak that training reaches on GPUs, 0 to 1 (default {UTILISATION}, measured on an H200)",
+    },
+    "--price": {"metavar": "P", "type": float, "help": "price of a GPU per hour"},
+    **options.JSON,
+}
 
 
 def check(args: argparse.Namespace) -> None:

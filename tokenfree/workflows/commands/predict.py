@@ -17,23 +17,20 @@ Examples:
 import argparse
 
 from tokenfree.core.errors import UserError
-from tokenfree.workflows.recipes.options import add_step_argument, add_trust_argument
+from tokenfree.workflows.recipes import options
 
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("run_folder", metavar="RUN", help="the folder of a run")
-    parser.add_argument(
-        "texts", metavar="TEXT", nargs="+", help="a text, a file of them, or - for standard input"
-    )
-    parser.add_argument(
-        "--data",
-        metavar="DIR",
-        help="data directory with the vocabulary (default: that of the training data)",
-    )
-    parser.add_argument("--top", metavar="N", type=int, default=5, help="number of predictions (default 5)")
-    add_step_argument(parser)
-    add_trust_argument(parser)
-    parser.add_argument("--json", action="store_true", help="print one JSON object for each text")
+ARGUMENTS: options.Arguments = {
+    **options.RUN,
+    "texts": {"metavar": "TEXT", "nargs": "+", "help": "a text, a file of them, or - for standard input"},
+    "--data": {
+        "metavar": "DIR",
+        "help": "data directory with the vocabulary (default: that of the training data)",
+    },
+    "--top": {"metavar": "N", "type": int, "default": 5, "help": "number of predictions (default 5)"},
+    **options.STEP,
+    **options.trust(),
+    "--json": {"action": "store_true", "help": "print one JSON object for each text"},
+}
 
 
 def check(args: argparse.Namespace) -> None:

@@ -24,23 +24,15 @@ Examples:
   tokenfree pretrain --output runs/tiny --extend-to 2000
 """
 
-import argparse
-
 from tokenfree.workflows.recipes import options
 from tokenfree.workflows.recipes.kinds import PRETRAINING as KIND
 
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    options.add_recipe_arguments(parser, KIND, optional=True, help_text=options.RECORDED)
-    options.add_data_argument(parser)
-    parser.add_argument("--output", metavar="RUN", required=True, help="the folder of the run")
-    parser.add_argument(
-        "--workers", metavar="N | MIN:MAX", default="1", help="number of training workers (default 1)"
-    )
-    parser.add_argument(
-        "--init-from", metavar="RUN|FOLDER", help="initial weights: a run, or a transformers folder"
-    )
-    parser.add_argument(
-        "--extend-to", metavar="STEPS", type=int, help="new total number of steps of this run"
-    )
-    parser.add_argument("--dry-run", action="store_true", help="check all inputs, time a few steps, and exit")
+ARGUMENTS: options.Arguments = {
+    **options.recipe(KIND, optional=True, help_text=options.RECORDED),
+    **options.data(),
+    "--output": {"metavar": "RUN", "required": True, "help": "the folder of the run"},
+    "--workers": {"metavar": "N | MIN:MAX", "default": "1", "help": "number of training workers (default 1)"},
+    "--init-from": {"metavar": "RUN|FOLDER", "help": "initial weights: a run, or a transformers folder"},
+    "--extend-to": {"metavar": "STEPS", "type": int, "help": "new total number of steps of this run"},
+    "--dry-run": {"action": "store_true", "help": "check all inputs, time a few steps, and exit"},
+}

@@ -7,8 +7,8 @@ Example:
   tokenfree replay data/en
 """
 
-import argparse
+from tokenfree.workflows.recipes import options
 
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("directory", metavar="DIR", help="a data directory made by `tokenfree preprocess`")
+ARGUMENTS: options.Arguments = {
+    "directory": {"metavar": "DIR", "help": "a data directory made by `tokenfree preprocess`"},
+}

@@ -14,14 +14,10 @@ Examples:
   tokenfree report data/en runs/tiny sweeps/first --output report.html
 """
 
-import argparse
+from tokenfree.workflows.recipes import options
 
-from tokenfree.workflows.recipes.options import add_step_argument
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "folders", metavar="RUN", nargs="+", help="folders of runs, sweeps or data directories"
-    )
-    parser.add_argument("--output", metavar="FILE", required=True, help="the page to write")
-    add_step_argument(parser)
+ARGUMENTS: options.Arguments = {
+    "folders": {"metavar": "RUN", "nargs": "+", "help": "folders of runs, sweeps or data directories"},
+    "--output": {"metavar": "FILE", "required": True, "help": "the page to write"},
+    **options.STEP,
+}

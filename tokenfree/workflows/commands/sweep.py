@@ -14,36 +14,29 @@ Examples:
   tokenfree sweep learning-rates --base ner --train train.txt --dev dev.txt --output sweeps/rates
 """
 
-import argparse
-
 from tokenfree.workflows.recipes import options
 from tokenfree.workflows.recipes.kinds import SWEEP as KIND
 
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    options.add_recipe_arguments(parser, KIND, optional=True, help_text=options.RECORDED)
-    options.add_data_argument(parser)
-    parser.add_argument("--train", metavar="FILE", help="for a task: training examples")
-    parser.add_argument(
-        "--dev", metavar="FILE", help="for a task: development set, which decides between settings"
-    )
-    parser.add_argument("--test", metavar="FILE", help="for a task: test set, for the best setting alone")
-    parser.add_argument(
-        "--init-from",
-        metavar="RUN|FOLDER",
-        help="for a task: model and weights of each trial: a run, or a transformers folder",
-    )
-    parser.add_argument(
-        "--vocabulary",
-        metavar="FILE",
-        help="for a task: SentencePiece model, for a subword model from scratch",
-    )
-    parser.add_argument("--output", metavar="RUN", required=True, help="the folder of the sweep")
-    parser.add_argument("--dry-run", action="store_true", help="show settings, placement and costs, and exit")
-    parser.add_argument("--trials", metavar="N", type=int, help="number of settings to try")
-    parser.add_argument(
-        "--concurrent",
-        metavar="N",
-        type=int,
-        help="largest number of trials at a time (default: as many as fit the CPUs and GPUs)",
-    )
+ARGUMENTS: options.Arguments = {
+    **options.recipe(KIND, optional=True, help_text=options.RECORDED),
+    **options.data(),
+    "--train": {"metavar": "FILE", "help": "for a task: training examples"},
+    "--dev": {"metavar": "FILE", "help": "for a task: development set, which decides between settings"},
+    "--test": {"metavar": "FILE", "help": "for a task: test set, for the best setting alone"},
+    "--init-from": {
+        "metavar": "RUN|FOLDER",
+        "help": "for a task: model and weights of each trial: a run, or a transformers folder",
+    },
+    "--vocabulary": {
+        "metavar": "FILE",
+        "help": "for a task: SentencePiece model, for a subword model from scratch",
+    },
+    "--output": {"metavar": "RUN", "required": True, "help": "the folder of the sweep"},
+    "--dry-run": {"action": "store_true", "help": "show settings, placement and costs, and exit"},
+    "--trials": {"metavar": "N", "type": int, "help": "number of settings to try"},
+    "--concurrent": {
+        "metavar": "N",
+        "type": int,
+        "help": "largest number of trials at a time (default: as many as fit the CPUs and GPUs)",
+    },
+}

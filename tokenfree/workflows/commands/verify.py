@@ -8,13 +8,12 @@ Examples:
   tokenfree verify runs/first
 """
 
-import argparse
+from tokenfree.workflows.recipes import options
 
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "directory",
-        metavar="DIR",
-        help="a data directory, an export, or the --output of `tokenfree pretrain`, `finetune`, `sweep` or `embed`",
-    )
-    parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
+ARGUMENTS: options.Arguments = {
+    "directory": {
+        "metavar": "DIR",
+        "help": "a data directory, an export, or the --output of `tokenfree pretrain`, `finetune`, `sweep` or `embed`",
+    },
+    **options.JSON,
+}

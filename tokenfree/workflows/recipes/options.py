@@ -5,7 +5,7 @@ import difflib
 import shutil
 import sys
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tokenfree.core.errors import UserError
@@ -38,52 +38,62 @@ class HelpKeys(argparse.Action):
         parser.exit()
 
 
+# The names of arguments, with the keywords of `add_argument`.
+Arguments = Mapping[str, Mapping[str, Any]]
+
 RECIPE = "a recipe's name or YAML file"
 RECORDED = f"{RECIPE} (default: that of the run to resume)"
+DATA_HELP = (
+    "a data directory made by `tokenfree preprocess`; or several, as DIR:WEIGHT or all without a weight"
+)
+JSON: Arguments = {"--json": {"action": "store_true", "help": "print one JSON object and nothing else"}}
+RUN: Arguments = {"run_folder": {"metavar": "RUN", "help": "the folder of a run"}}
+STEP: Arguments = {
+    "--step": {
+        "metavar": "N",
+        "type": int,
+        "help": "use the checkpoint of this step (default: the last one of a run, the best one of a fine-tuned run)",
+    }
+}
 
 
-def add_recipe_arguments(
-    parser: argparse.ArgumentParser, kind: RecipeKind, *, optional: bool = False, help_text: str = RECIPE
-) -> None:
-    """Add the positional RECIPE, `--config` and `--help-keys`.
+def recipe(kind: RecipeKind, *, optional: bool = False, help_text: str = RECIPE) -> Arguments:
+    """Return the positional RECIPE, `--config` and `--help-keys`.
 
     Keys are options too: `--model.trunk.layers 4`.
     """
-    parser.add_argument("recipe", metavar="RECIPE", nargs="?" if optional else None, help=help_text)
-    parser.add_argument(
-        "--config", metavar="FILE", help="YAML laid over the recipe; any key may follow as --KEY VALUE"
-    )
-    add_help_keys(parser, kind)
-    if kind is not PREPROCESSING:
-        add_trust_argument(parser, "the recipe or a run")
+    return {
+        "recipe": {"metavar": "RECIPE", "nargs": "?" if optional else None, "help": help_text},
+        "--config": {
+            "metavar": "FILE",
+            "help": "YAML laid over the recipe; any key may follow as --KEY VALUE",
+        },
+        **help_keys(kind),
+        **({} if kind is PREPROCESSING else trust("the recipe or a run")),
+    }
 
 
-def add_trust_argument(parser: argparse.ArgumentParser, place: str = "RUN") -> None:
-    parser.add_argument(
-        "--trust-code", action="store_true", help=f"run the code outside tokenfree that {place} names"
-    )
+def help_keys(kind: RecipeKind) -> Arguments:
+    text = "list the keys, of a PREFIX such as model.trunk only, and exit; plain lines where the output is a pipe"
+    return {"--help-keys": {"action": HelpKeys, "kind": kind, "help": text}}
 
 
-def add_help_keys(parser: argparse.ArgumentParser, kind: RecipeKind) -> None:
-    parser.add_argument(
-        "--help-keys",
-        action=HelpKeys,
-        kind=kind,
-        help="list the keys, of a PREFIX such as model.trunk only, and exit; plain lines where the output is a pipe",
-    )
+def trust(place: str = "RUN") -> Arguments:
+    text = f"run the code outside tokenfree that {place} names"
+    return {"--trust-code": {"action": "store_true", "help": text}}
 
 
-SHOWN = "a data directory made by `tokenfree preprocess`; or several, as DIR:WEIGHT or all without a weight"
-
-
-def add_data_argument(
-    parser: argparse.ArgumentParser, help_text: str = SHOWN, *, metavar: str = "DIR"
-) -> None:
-    """Add `--data DIR ...`, which may be repeated.
+def data(help_text: str = DATA_HELP, *, metavar: str = "DIR") -> Arguments:
+    """Return `--data DIR ...`, which may be repeated.
 
     It takes all words up to the next option, so RUN precedes it.
     """
-    parser.add_argument("--data", metavar=metavar, nargs="+", action="extend", help=help_text)
+    return {"--data": {"metavar": metavar, "nargs": "+", "action": "extend", "help": help_text}}
+
+
+def add(parser: argparse.ArgumentParser, arguments: Arguments) -> None:
+    for name, keywords in arguments.items():
+        parser.add_argument(name, **keywords)
 
 
 def split_arguments(
@@ -131,10 +141,13 @@ def _hint(command: str, option: str, options: Sequence[str], kind: RecipeKind | 
     return f"did you mean {close[0]}?" if close else f"see tokenfree {command} --help"
 
 
+def add_recipe_arguments(parser: argparse.ArgumentParser, kind: RecipeKind, *, optional: bool) -> None:
+    add(parser, recipe(kind, optional=optional))
+
+
 def add_step_argument(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--step",
-        metavar="N",
-        type=int,
-        help="use the checkpoint of this step (default: the last one of a run, the best one of a fine-tuned run)",
-    )
+    add(parser, STEP)
+
+
+def add_trust_argument(parser: argparse.ArgumentParser) -> None:
+    add(parser, trust())
