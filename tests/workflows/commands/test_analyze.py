@@ -134,7 +134,7 @@ MISTAKES = [
     ),
     ("noise RUN --strengths 1 0", "--strengths 1 0: give numbers above 0"),
     ("noise RUN", "is a run of pretraining, where one of fine-tuning is needed"),
-    ("similarity RUN --data art --seed -1", "--seed -1: give 0 or more"),
+    ("similarity RUN --data art --seed -1", "argument --seed: -1: give 0 or more"),
     ("attention RUN --data texts texts", "reads one data directory or file, not 2"),
     ("attention RUN --size 0", "--size 0: give at least 1"),
     ("similarity RUN --data art --size 9", "--size 9: give at least 10"),

@@ -47,7 +47,7 @@ def test_lines_say_what_is_assumed_and_fit_a_terminal(capsys: pytest.CaptureFixt
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["--gpus", "0"], "--gpus 0: give 1 or more"),
+        (["--gpus", "0"], "argument --gpus: 0: give 1 or more"),
         (["--gpus", "6", "--nodes", "4"], "--nodes 4: 6 GPUs cannot be shared evenly by 4 machines"),
         (["--gpus", "1", "--utilisation", "30"], "--utilisation 30: give a share above 0 and at most 1"),
         (["--gpus", "1", "--price", "-1"], "--price -1: give what a device costs"),

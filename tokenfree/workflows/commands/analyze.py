@@ -68,7 +68,7 @@ ARGUMENTS: options.Arguments = {
     },
     "--seed": {
         "metavar": "N",
-        "type": int,
+        "type": options.at_least(0),
         "help": "seed of similarity's pairs and intervals, or of the noise (default 0)",
     },
     "--vectors": {
@@ -110,8 +110,6 @@ def check(args: argparse.Namespace) -> None:
         raise UserError(
             f"--strengths {' '.join(f'{value:g}' for value in args.strengths)}: give numbers above 0"
         )
-    if args.seed is not None and args.seed < 0:
-        raise UserError(f"--seed {args.seed}: give 0 or more")
     if args.analysis != "similarity" and args.data is not None and len(args.data) > 1:
         raise UserError(f"--data: {args.analysis} reads one data directory or file, not {len(args.data)}")
     min_size = 10 if args.analysis == "similarity" else 1

@@ -120,13 +120,13 @@ _ARGUMENTS: dict[str, options.Arguments] = {
         **_NO_TOKEN,
         "--nodes": {
             "metavar": "N",
-            "type": int,
+            "type": options.at_least(1),
             "default": 3,
             "help": "number of nodes, including the head (default 3)",
         },
         "--cpus": {
             "metavar": "N",
-            "type": int,
+            "type": options.at_least(1),
             "help": "CPUs of each node (default: an even share of this machine's)",
         },
         "--hosts": {"metavar": "NAME", "nargs": "+", "help": "network namespaces (ip netns), one per node"},

@@ -8,9 +8,6 @@ Examples:
   tokenfree demo --dump enwiki-latest-pages-articles1.xml.bz2 --output demo-en
 """
 
-import argparse
-
-from tokenfree.core.errors import UserError
 from tokenfree.workflows.recipes import options
 
 ARGUMENTS: options.Arguments = {
@@ -18,14 +15,8 @@ ARGUMENTS: options.Arguments = {
     "--output": {"metavar": "DIR", "default": "demo", "help": "folder to write to (default: demo)"},
     "--workers": {
         "metavar": "N",
-        "type": int,
+        "type": options.at_least(1),
         "default": 2,
         "help": "number of training workers (default 2)",
     },
 }
-
-
-def check(args: argparse.Namespace) -> None:
-    """Raise UserError if a number is out of range."""
-    if args.workers < 1:
-        raise UserError("--workers must be at least 1")

@@ -47,7 +47,11 @@ ARGUMENTS: options.Arguments = {
         "default": "text",
         "help": "field of JSON lines with the text (default text)",
     },
-    "--workers": {"metavar": "N", "type": int, "help": "number of Ray workers (default: none, without Ray)"},
+    "--workers": {
+        "metavar": "N",
+        "type": options.at_least(1),
+        "help": "number of Ray workers (default: none, without Ray)",
+    },
     "--device": {"metavar": "NAME", "default": "cpu", "help": "device, such as cuda (default cpu)"},
     **options.STEP,
     **options.trust(),
@@ -55,8 +59,6 @@ ARGUMENTS: options.Arguments = {
 
 
 def check(args: argparse.Namespace) -> None:
-    """Raise UserError if a number is out of range, or options do not fit together."""
-    if args.workers is not None and args.workers < 1:
-        raise UserError(f"--workers {args.workers}: give at least 1")
+    """Raise UserError if options do not fit together."""
     if args.pooling is not None and args.vectors != "texts":
         raise UserError(f"--pooling {args.pooling}: is for --vectors texts, not {args.vectors}; leave it out")

@@ -15,9 +15,6 @@ Examples:
   tokenfree evaluate runs/tiny --data data/en --windows 2000 --json
 """
 
-import argparse
-
-from tokenfree.core.errors import UserError
 from tokenfree.workflows.recipes import options
 
 ARGUMENTS: options.Arguments = {
@@ -25,16 +22,10 @@ ARGUMENTS: options.Arguments = {
     **options.data(f"{options.DATA_HELP}; for a fine-tuned run, a file of examples", metavar="PATH"),
     "--windows": {
         "metavar": "N",
-        "type": int,
+        "type": options.at_least(1),
         "help": "number of evenly spaced windows (default: train.validation_windows)",
     },
     **options.STEP,
     **options.trust(),
     **options.JSON,
 }
-
-
-def check(args: argparse.Namespace) -> None:
-    """Raise UserError if a number is out of range."""
-    if args.windows is not None and args.windows < 1:
-        raise UserError(f"--windows {args.windows}. Give at least 1.")

@@ -12,10 +12,15 @@ from tokenfree.workflows.recipes import options
 
 ARGUMENTS: options.Arguments = {
     "directory": {"metavar": "DIR", "help": "the --output of `tokenfree preprocess` or `embed`"},
-    "--sample": {"metavar": "N", "type": int, "default": 3, "help": "windows or texts to show (default 3)"},
+    "--sample": {
+        "metavar": "N",
+        "type": options.at_least(0),
+        "default": 3,
+        "help": "windows or texts to show (default 3)",
+    },
     "--width": {
         "metavar": "N",
-        "type": int,
+        "type": options.at_least(1),
         "default": 400,
         "help": "characters of each to show (default 400)",
     },

@@ -44,7 +44,7 @@ ARGUMENTS: options.Arguments = {
     **options.recipe(KIND),
     "--gpus": {
         "metavar": "N",
-        "type": int,
+        "type": options.at_least(1),
         "required": True,
         "help": "total number of GPUs, one worker each",
     },
@@ -63,8 +63,6 @@ ARGUMENTS: options.Arguments = {
 
 def check(args: argparse.Namespace) -> None:
     """Raise UserError if a number is out of range."""
-    if args.gpus < 1:
-        raise UserError(f"--gpus {args.gpus}: give 1 or more")
     if args.nodes < 1 or args.gpus % args.nodes:
         raise UserError(
             f"--nodes {args.nodes}: {args.gpus} GPUs cannot be shared evenly by {args.nodes} machines"

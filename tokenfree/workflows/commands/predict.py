@@ -14,9 +14,6 @@ Examples:
   tokenfree predict runs/tiny --top 3 --json - < lines.txt
 """
 
-import argparse
-
-from tokenfree.core.errors import UserError
 from tokenfree.workflows.recipes import options
 
 ARGUMENTS: options.Arguments = {
@@ -26,14 +23,13 @@ ARGUMENTS: options.Arguments = {
         "metavar": "DIR",
         "help": "data directory with the vocabulary (default: that of the training data)",
     },
-    "--top": {"metavar": "N", "type": int, "default": 5, "help": "number of predictions (default 5)"},
+    "--top": {
+        "metavar": "N",
+        "type": options.at_least(1),
+        "default": 5,
+        "help": "number of predictions (default 5)",
+    },
     **options.STEP,
     **options.trust(),
     "--json": {"action": "store_true", "help": "print one JSON object for each text"},
 }
-
-
-def check(args: argparse.Namespace) -> None:
-    """Raise UserError if a number is out of range."""
-    if args.top < 1:
-        raise UserError(f"--top {args.top}: give at least 1")

@@ -5,7 +5,7 @@ import difflib
 import shutil
 import sys
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from tokenfree.core.errors import UserError
@@ -89,6 +89,18 @@ def data(help_text: str = DATA_HELP, *, metavar: str = "DIR") -> Arguments:
     It takes all words up to the next option, so RUN precedes it.
     """
     return {"--data": {"metavar": metavar, "nargs": "+", "action": "extend", "help": help_text}}
+
+
+def at_least(minimum: int) -> Callable[[str], int]:
+    """Return the type of an argument that is a whole number from `minimum` on."""
+
+    def number(text: str) -> int:
+        value = int(text)
+        if value < minimum:
+            raise argparse.ArgumentTypeError(f"{text}: give {minimum} or more")
+        return value
+
+    return number
 
 
 def add(parser: argparse.ArgumentParser, arguments: Arguments) -> None:

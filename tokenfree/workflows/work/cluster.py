@@ -114,8 +114,6 @@ def _down(args: argparse.Namespace) -> int:
 
 
 def _local(args: argparse.Namespace) -> int:
-    if args.nodes < 1 or (args.cpus is not None and args.cpus < 1):
-        raise UserError("--nodes and --cpus must be at least 1")
     _set_token(args.no_token)
     print(f"starting {counted(len(args.hosts or ()) or args.nodes, 'node')}", flush=True)
     cluster = local_cluster.start(args.nodes, args.cpus, hosts=args.hosts or ())

@@ -285,10 +285,8 @@ def _row(row: Mapping[str, Any], width: int) -> dict[str, Any]:
 def run(args: argparse.Namespace) -> int:
     """Print counts and columns, then windows.
 
-    Raises UserError for a number out of range or an unfinished folder.
+    Raises UserError for an unfinished folder.
     """
-    if args.sample < 0 or args.width < 1:
-        raise UserError("--sample must not be negative and --width must be positive")
     names = Storage.at(args.directory).names()
     # On machines without torch, only data directories can be shown.
     if MANIFEST not in names:

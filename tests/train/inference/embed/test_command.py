@@ -48,7 +48,7 @@ def test_a_folder_in_the_making_is_named(canine: str, lines: str, tmp_path: Path
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (["--workers", "0"], "--workers 0: give at least 1"),
+        (["--workers", "0"], "argument --workers: 0: give 1 or more"),
         (
             ["--vectors", "words", "--pooling", "cls"],
             "--pooling cls: is for --vectors texts, not words; leave it out",
