@@ -8,8 +8,6 @@ reads it when torch is loaded. Threads that spin while they wait made training o
 slower.
 """
 
-from __future__ import annotations
-
 import importlib
 import os
 import sys

@@ -7,8 +7,6 @@ without context.
 B batch, C positions, N masked targets, or words of all examples
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple

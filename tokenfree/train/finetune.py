@@ -1,7 +1,5 @@
 """Fine-tune a model for a task with one call, in this process or with Ray workers, and evaluate it."""
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import tempfile

@@ -1,7 +1,5 @@
 """95% confidence intervals of a mean (Student's t), of a mean over windows, and of any statistic (bootstrap)."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Estimate hours, bytes and memory of a pretraining run by formula, and measure the speed of bfloat16."""
 
-from __future__ import annotations
-
 import time
 from dataclasses import dataclass, replace
 

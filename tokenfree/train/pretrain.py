@@ -1,7 +1,5 @@
 """Pretrain a model with one call: start or resume a run, in this process or with Ray workers."""
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 from collections.abc import Mapping, Sequence

@@ -4,8 +4,6 @@ Public functions neither depend on the caller's settings and random numbers nor 
 number of threads is the exception: it is a limit, as OMP_NUM_THREADS is, and is only restored.
 """
 
-from __future__ import annotations
-
 import contextlib
 import ctypes
 import sys

@@ -6,8 +6,6 @@ weights. This holds for every attention pattern. The ranks follow Chen et al., a
 B batch of one text, H heads, Q queries, K keys, U units, E width of a head, D width, L layers, M measures
 """
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple

@@ -3,8 +3,6 @@
 N different characters, K hashes
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

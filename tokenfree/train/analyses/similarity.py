@@ -6,8 +6,6 @@ features, separated by tabs. Later columns and blank lines are ignored.
 N words or pairs, U units, D width, R replicates, M measures
 """
 
-from __future__ import annotations
-
 import unicodedata
 import zlib
 from collections.abc import Callable, Mapping, Sequence

@@ -1,7 +1,5 @@
 """The model and the texts of an analysis."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any, NamedTuple
 

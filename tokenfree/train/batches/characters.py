@@ -1,7 +1,5 @@
 """Characters as inputs and targets: framing with CLS and SEP, words as targets."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import NamedTuple
 

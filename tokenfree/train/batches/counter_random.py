@@ -4,8 +4,6 @@ The mixing function is splitmix64's (Steele, Lea, Flood, "Fast splittable pseudo
 2014). Different purposes, which are names, give independent numbers for the same sample.
 """
 
-from __future__ import annotations
-
 import hashlib
 
 import numpy as np

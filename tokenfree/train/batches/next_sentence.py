@@ -5,8 +5,6 @@ In half of them B follows A in its document; else B is from another. Next-senten
 into one with a separator inside. A collator of single windows then masks and frames it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Literal, NamedTuple
 

@@ -1,7 +1,5 @@
 """Padding of texts, such that embeddings depend neither on other texts of the batch nor on the amount of padding."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 from tokenfree.train.model.common.basic import round_up

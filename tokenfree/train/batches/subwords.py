@@ -1,7 +1,5 @@
 """The subwords of a vocabulary as targets, and as random replacements for each other."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Sequence
 

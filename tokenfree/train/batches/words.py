@@ -4,8 +4,6 @@ White space separates words and is not part of the input. Words by rules are tok
 subwords align with words for any vocabulary. 96 to 99% of them get the same subwords as in running text.
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from itertools import chain, pairwise

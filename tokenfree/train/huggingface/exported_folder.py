@@ -1,7 +1,5 @@
 """Writing of folders for transformers: the model of a run, its head, weights, settings, tokenizer and model card."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

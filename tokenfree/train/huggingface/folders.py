@@ -1,7 +1,5 @@
 """Export of a run as a folder of the library transformers, and import of such a folder as a run."""
 
-from __future__ import annotations
-
 import json
 import pickle
 from collections.abc import Mapping

@@ -7,8 +7,6 @@ text as in training, so its outputs depend neither on the tokenizer's padding no
 B batch, C positions of the input, V vectors of the encoder, D width, K classes
 """
 
-from __future__ import annotations
-
 import copy
 from abc import abstractmethod
 from collections.abc import Sequence

@@ -5,8 +5,6 @@ Parts of the model check `common.tracing.is_exporting` if their steps depend on 
 B batch, C characters (or bytes, or subwords), U units, D width, K classes
 """
 
-from __future__ import annotations
-
 import importlib.util
 import json
 import logging

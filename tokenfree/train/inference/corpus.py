@@ -1,7 +1,5 @@
 """Read a corpus to embed, and divide it into parts, each of which becomes a shard."""
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import sys

@@ -1,7 +1,5 @@
 """Embed a corpus into a folder of Arrow shards, in this process or on the nodes of Ray."""
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import hashlib

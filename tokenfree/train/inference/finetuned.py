@@ -1,7 +1,5 @@
 """A fine-tuned model for any text: `model = load_finetuned("RUN")`, then `model(["a text"])[0]["label"]`."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Sequence
 from typing import Any

@@ -9,8 +9,6 @@ _SUCCESS                 written last
 D width, N vectors of a text: 1, its words, or its characters
 """
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple

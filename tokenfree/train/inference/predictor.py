@@ -3,8 +3,6 @@
 R rows (possible maskings of one piece), V symbols
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple

@@ -1,7 +1,5 @@
 """A trained encoder for any text: `encoder = load_encoder("RUN")`, then `encoder(["any text", "日本語"]).pooled`."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import NamedTuple
 

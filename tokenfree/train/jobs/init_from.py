@@ -4,8 +4,6 @@ Both may lie on this machine or at an fsspec address. The command writes the wei
 the checkpoint of step 0.
 """
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import functools

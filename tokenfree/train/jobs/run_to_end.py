@@ -4,8 +4,6 @@ After an extension, the learning rates are those of a run of the new length. The
 rates, so the result differs from that of a run of the new length.
 """
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import logging

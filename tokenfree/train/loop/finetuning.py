@@ -4,8 +4,6 @@ The items of several dozen consecutive batches are sorted by size before they ar
 padding.
 """
 
-from __future__ import annotations
-
 import collections
 import dataclasses
 import functools

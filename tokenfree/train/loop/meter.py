@@ -1,7 +1,5 @@
 """Throughput and utilisation: FLOPs of the model against the measured peak of the device."""
 
-from __future__ import annotations
-
 import time
 
 import torch

@@ -4,8 +4,6 @@ All workers call a collective at the same point. With sharded parameters this in
 tensors.
 """
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Iterable, Mapping
 from typing import Any, TypeVar

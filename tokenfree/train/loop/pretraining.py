@@ -1,7 +1,5 @@
 """Pretraining: windows of a data directory, masked by an objective, and the validation windows."""
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 from collections.abc import Iterator, Mapping

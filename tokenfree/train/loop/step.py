@@ -5,8 +5,6 @@ checkpoint and skips the batch. If training returns to the same checkpoint again
 checkpoint are skipped, as in PaLM (Chowdhery et al., arXiv 2204.02311, section 5.1).
 """
 
-from __future__ import annotations
-
 import collections
 import math
 import statistics

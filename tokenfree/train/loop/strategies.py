@@ -3,8 +3,6 @@
 An exponential average of the weights is what validation and later use then read instead of the weights.
 """
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, cast

@@ -3,8 +3,6 @@
 A trial of a sweep calls `train` as well. Of the workers of a run, only that of rank 0 writes to its folder.
 """
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import errno

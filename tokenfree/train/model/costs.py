@@ -1,7 +1,5 @@
 """Costs of a model: parameters, multiply-accumulates and memory."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import torch

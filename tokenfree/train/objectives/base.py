@@ -1,7 +1,5 @@
 """Interfaces of the objectives: a collator turns rows into arrays, and a head turns arrays into a loss."""
 
-from __future__ import annotations
-
 import dataclasses
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,5 @@
 """The config of a run: written when the run is created, and compared when a command resumes it."""
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 from collections.abc import Mapping

@@ -3,8 +3,6 @@
 Only the keys that some code depends on are checked. Other keys are for people.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Annotated, Any, NotRequired
 

@@ -4,8 +4,6 @@ It is written after all other files of the folder, and includes a hash of itself
 programs are left out.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import re

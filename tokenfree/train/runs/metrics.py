@@ -17,8 +17,6 @@ event ("init_from", "extend", "start", "resume", "slow_precision", "roll_back", 
 more.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import math

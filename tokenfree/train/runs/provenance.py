@@ -3,8 +3,6 @@
 It has nothing that identifies a person or a host. It is never compared: recipe and data alone identify a run.
 """
 
-from __future__ import annotations
-
 import contextlib
 import importlib.metadata
 import platform

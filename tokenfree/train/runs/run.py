@@ -12,8 +12,6 @@ is copied last. A killed run therefore leaves complete checkpoints with the metr
 copied checkpoint is ignored.
 """
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import hashlib

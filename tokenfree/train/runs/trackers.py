@@ -6,8 +6,6 @@ resumed run continues the same run of a tracker; its id is in events.jsonl. A tr
 answer within seconds is left out.
 """
 
-from __future__ import annotations
-
 import contextlib
 import importlib
 import importlib.util

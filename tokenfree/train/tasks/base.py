@@ -4,8 +4,6 @@ An item is what the model reads at once: an example, or a window of a long one. 
 an example are combined into its prediction.
 """
 
-from __future__ import annotations
-
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence

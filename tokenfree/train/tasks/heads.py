@@ -4,8 +4,6 @@ Only those encoder outputs are computed that a head needs. B batch, C characters
 DOWN, D width, V features of a text, K classes or tags
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any, Literal
 

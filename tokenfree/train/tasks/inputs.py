@@ -3,8 +3,6 @@
 An input is [CLS] text [SEP], or [CLS] text [SEP] second [SEP] with the second text in segment 1.
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, cast

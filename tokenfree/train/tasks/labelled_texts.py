@@ -1,7 +1,5 @@
 """Shared code of the tasks of labelled texts and pairs: reading files, learning labels, predictions and scores."""
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 from collections import Counter

@@ -4,8 +4,6 @@ Each task names its own. Baselines take at most half a minute of one core. Large
 always in the same way.
 """
 
-from __future__ import annotations
-
 import math
 import warnings
 from collections import Counter

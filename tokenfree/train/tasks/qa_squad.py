@@ -3,8 +3,6 @@
 Exact match and word F1 follow the official scripts of SQuAD, also for the other sets. All values are shares.
 """
 
-from __future__ import annotations
-
 import collections
 import dataclasses
 import re

@@ -5,8 +5,6 @@ is never predicted. Offsets are bytes of `document_plaintext` in UTF-8. Predicti
 official script.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import PurePath

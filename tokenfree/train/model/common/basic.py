@@ -3,8 +3,6 @@
 B batch, C characters, U units after DOWN, D width, X rows of a table
 """
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Iterator
 from dataclasses import dataclass

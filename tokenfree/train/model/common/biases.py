@@ -3,8 +3,6 @@
 B batch, U units, Q queries, K keys, H heads, R rank, O offsets
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import torch

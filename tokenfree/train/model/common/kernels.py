@@ -1,7 +1,5 @@
 """Dense layers, dropout and look-ups that are faster than PyTorch's on a CPU."""
 
-from __future__ import annotations
-
 import functools
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Files of texts: opened, decompressed by their name, decoded as UTF-8, and read line by line."""
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import json

@@ -1,7 +1,5 @@
 """Noise for tests of robustness (arXiv 2211.12677): changed characters in examples, the same in every epoch."""
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import hashlib

@@ -7,8 +7,6 @@ missing label.
 TextExample(key='stsa.fine.dev:2', text='one long string of cliches .', second=None, label='1')
 """
 
-from __future__ import annotations
-
 import csv
 import dataclasses
 import itertools
