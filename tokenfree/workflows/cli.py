@@ -215,7 +215,8 @@ def _run(argv: list[str]) -> int:
         status = (module if hasattr(module, "run") else importlib.import_module(in_work)).run(args)
     if args.verbosity == "verbose":
         print(f"tokenfree {args.command}: {time.monotonic() - began:.1f} seconds", file=sys.stderr)
-    return status
+    # Most commands return nothing: they succeed or raise an error.
+    return status or 0
 
 
 def _imported(names: Sequence[str]) -> dict[str, ModuleType]:

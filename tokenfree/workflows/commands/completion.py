@@ -20,7 +20,7 @@ ARGUMENTS: options.Arguments = {
 }
 
 
-def run(args: argparse.Namespace) -> int:
+def run(args: argparse.Namespace) -> None:
     import shtab
 
     parser = args.whole_parser()
@@ -30,4 +30,3 @@ def run(args: argparse.Namespace) -> int:
         if action.metavar in _PATHS:
             action.complete = shtab.FILE
     print(shtab.complete(parser, shell=args.shell))
-    return 0

@@ -1,1 +1,4 @@
-"""What the commands do: `run` of the module that has a command's name. Imported when the command runs."""
+"""What the commands do: `run` of the module that has a command's name, imported when the command runs.
+
+It returns the exit status, or nothing if the command always succeeds or raises an error.
+"""

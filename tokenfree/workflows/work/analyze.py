@@ -164,7 +164,7 @@ def _noise_figure(figure: Any, results: Mapping[str, Any]) -> None:
     figure.legend(loc="outside right upper")
 
 
-def run(args: argparse.Namespace) -> int:
+def run(args: argparse.Namespace) -> None:
     for path in args.output or ():
         check_output(path)
     results = _analyse(args)
@@ -172,11 +172,10 @@ def run(args: argparse.Namespace) -> int:
         write_analysis(results, path)
     if args.json:
         print(json.dumps(results, ensure_ascii=False))
-        return 0
-    _show(results)
-    for path in args.output or ():
-        print(f"written to {path}")
-    return 0
+    else:
+        _show(results)
+        for path in args.output or ():
+            print(f"written to {path}")
 
 
 def _analyse(args: argparse.Namespace) -> dict[str, Any]:

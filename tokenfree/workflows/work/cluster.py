@@ -37,22 +37,21 @@ _SECRET = re.compile(r"://[^/@\s]*:[^/@\s]*@")  # a password in an address
 _LEADING = {"preprocess": "--runner", "pretrain": "--workers", "finetune": "--workers"}
 
 
-def run(args: argparse.Namespace) -> int:
+def run(args: argparse.Namespace) -> int | None:
     if args.action != "profiles":
         # If it is missing, the error names the extra.
         importlib.import_module("ray")
     return _ACTIONS[args.action](args)
 
 
-def _show_profiles(args: argparse.Namespace) -> int:
+def _show_profiles(args: argparse.Namespace) -> None:
     if args.profile:
         print(profiles.find(args.profile).read_text(encoding="utf-8"), end="")
     for name in () if args.profile else profiles.names():
         print(f"  {name:<12}{profiles.about(name)}")
-    return 0
 
 
-def _up(args: argparse.Namespace) -> int:
+def _up(args: argparse.Namespace) -> None:
     if args.profile == LOCAL:
         raise UserError("local is not a profile. tokenfree cluster local starts a local cluster")
     profile = profiles.read(args.profile)
@@ -74,7 +73,6 @@ def _up(args: argparse.Namespace) -> int:
     print(f"then, in this one:  tokenfree cluster submit --address {DEFAULT_ADDRESS} -- COMMAND")
     if profile.is_paid:
         print(f"until it is taken down it costs money:  tokenfree cluster down {args.profile}")
-    return 0
 
 
 def _status(args: argparse.Namespace) -> int:
@@ -94,7 +92,7 @@ def _status(args: argparse.Namespace) -> int:
     return 0
 
 
-def _down(args: argparse.Namespace) -> int:
+def _down(args: argparse.Namespace) -> None:
     if args.profile == LOCAL:
         cluster = local_cluster.running()
         if cluster is None:
@@ -102,7 +100,7 @@ def _down(args: argparse.Namespace) -> int:
         else:
             local_cluster.stop(cluster)
             print("the local cluster has ended")
-        return 0
+        return
     profile = profiles.read(args.profile)
     what = (
         "delete its machines and their disks" if profile.is_paid else "end Ray, and all jobs, on its machines"
@@ -110,10 +108,9 @@ def _down(args: argparse.Namespace) -> int:
     _agree(f"{args.profile}: {what}?", args.yes)
     ray_access.send_token()
     _ray("down", str(profile.path), "--yes")
-    return 0
 
 
-def _local(args: argparse.Namespace) -> int:
+def _local(args: argparse.Namespace) -> None:
     _set_token(args.no_token)
     print(f"starting {counted(len(args.hosts or ()) or args.nodes, 'node')}", flush=True)
     cluster = local_cluster.start(args.nodes, args.cpus, hosts=args.hosts or ())
@@ -131,7 +128,6 @@ def _local(args: argparse.Namespace) -> int:
             # Until nothing is left.
             signal.signal(number, signal.SIG_IGN)
         local_cluster.stop(cluster)
-    return 0
 
 
 def _submit(args: argparse.Namespace) -> int:
@@ -175,16 +171,15 @@ def _logs(args: argparse.Namespace) -> int:
     return 0
 
 
-def _stop(args: argparse.Namespace) -> int:
+def _stop(args: argparse.Namespace) -> None:
     jobs = _jobs(args)
     jobs.stop(args.job)
     while not (job := jobs.get(args.job)).has_ended:
         time.sleep(0.5)
     print(f"job {args.job}: {job.status}")
-    return 0
 
 
-def _list_jobs(args: argparse.Namespace) -> int:
+def _list_jobs(args: argparse.Namespace) -> None:
     jobs = _jobs(args).list()
     if args.json:
         print(json.dumps({"jobs": [dataclasses.asdict(job) for job in jobs]}))
@@ -192,7 +187,6 @@ def _list_jobs(args: argparse.Namespace) -> int:
         print("no jobs yet; tokenfree cluster submit -- COMMAND begins one")
     else:
         console().print(_table(jobs))
-    return 0
 
 
 def _set_token(is_disabled: bool) -> None:

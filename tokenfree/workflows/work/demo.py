@@ -33,7 +33,7 @@ SENTENCES = (
 )
 
 
-def run(args: argparse.Namespace) -> int:
+def run(args: argparse.Namespace) -> None:
     output, dump, workers, verbosity = args.output, args.dump, args.workers, args.verbosity
     seconds: dict[str, float] = {}
 
@@ -77,7 +77,6 @@ def run(args: argparse.Namespace) -> int:
     for line in lines:
         print(line)
     print(next_command("predict", run, SENTENCES[0][0]))
-    return 0
 
 
 def prediction_lines(run: str) -> list[str]:

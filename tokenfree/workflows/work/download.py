@@ -15,7 +15,7 @@ from tokenfree.workflows.terminal.progress import DownloadLine
 PART_NUMBER = r"\d+\.xml.*"
 
 
-def run(args: argparse.Namespace) -> int:
+def run(args: argparse.Namespace) -> None:
     """Download missing files, and print the next command.
 
     Raises UserError if folder or mirror cannot be used.
@@ -34,13 +34,12 @@ def run(args: argparse.Namespace) -> int:
             state = "already here, SHA-1 checked" if item.is_whole else f"{item.size / 1e6:,.1f} MB"
             print(f"  {item.file.name:<64}{state}", flush=True)
         if args.dry_run:
-            return 0
+            return
         download(items, folder, mirror, line)
         line.clear()
     fetched = sum(not item.is_whole for item in items)
     print(f"{folder}: {fetched} of {len(items)} files downloaded; all have the SHA-1 that {mirror.url} lists")
     print(f"  next        {_next_command(dumps, folder)}")
-    return 0
 
 
 def _next_command(dumps: Sequence[Dump], folder: Path) -> str:

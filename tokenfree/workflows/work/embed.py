@@ -7,7 +7,7 @@ from tokenfree.workflows.terminal.progress import EmbeddingLine
 from tokenfree.workflows.terminal.results import counted, next_command
 
 
-def run(args: argparse.Namespace) -> int:
+def run(args: argparse.Namespace) -> None:
     options = Wanted(args.vectors, args.pooling or "mean", args.long == "windows")
     with EmbeddingLine(verbosity=args.verbosity) as line:
         result = embed(
@@ -32,4 +32,3 @@ def run(args: argparse.Namespace) -> int:
     print(f"  {'step':<12}{result.step:,}")
     print(f"  {'vectors':<12}{args.output}")
     print(next_command("verify", args.output))
-    return 0

@@ -13,17 +13,17 @@ from tokenfree.workflows.recipes.training import data_of
 from tokenfree.workflows.terminal.results import breakdown_lines, context_line, metric_lines, next_command
 
 
-def run(args: argparse.Namespace) -> int:
+def run(args: argparse.Namespace) -> None:
     """Print the metrics, and what they say about the use of context. Raises UserError if --data is missing."""
     if is_finetuned(args.run_folder):
         return _evaluate_task(args)
     data = data_of(args)
     if data is None:
         raise UserError("--data is missing. Give a data directory made by `tokenfree preprocess`.")
-    return _evaluate_windows(args, data)
+    _evaluate_windows(args, data)
 
 
-def _evaluate_task(args: argparse.Namespace) -> int:
+def _evaluate_task(args: argparse.Namespace) -> None:
     if args.windows is not None:
         raise UserError(
             f"--windows {args.windows}: of a fine-tuned run all examples are evaluated. Leave it out."
@@ -40,20 +40,19 @@ def _evaluate_task(args: argparse.Namespace) -> int:
     values = {**model.checkpoint.record(), "loss": result.loss, **result.metrics.values}
     if args.json:
         print(json.dumps(values))
-        return 0
+        return
     # Already reported as a warning.
     values.pop("damaged", None)
     print("\n".join(metric_lines(values)))
-    return 0
 
 
-def _evaluate_windows(args: argparse.Namespace, data: Data) -> int:
+def _evaluate_windows(args: argparse.Namespace, data: Data) -> None:
     metrics = evaluate(
         args.run_folder, data, num_windows=args.windows, step=args.step, trust_code=args.trust_code
     )
     if args.json:
         print(json.dumps(metrics))
-        return 0
+        return
     # Already reported as a warning.
     metrics.pop("damaged", None)
     by_group = {kind: metrics.pop(kind) for kind in ("languages", "scripts") if kind in metrics}
@@ -61,4 +60,3 @@ def _evaluate_windows(args: argparse.Namespace, data: Data) -> int:
     lines = [*metric_lines(metrics), context_line(metrics), *breakdown]
     print("\n".join(line for line in lines if line is not None))
     print(next_command("report", *paths_of(data), args.run_folder, "--output", "report.html"))
-    return 0

@@ -13,7 +13,7 @@ from tokenfree.workflows.terminal.progress import ProgressLine
 from tokenfree.workflows.terminal.results import counted, next_command, score_lines, show_settings
 
 
-def run(args: argparse.Namespace) -> int:
+def run(args: argparse.Namespace) -> None:
     recipe = load_or_resume(FinetuneRecipe, args, read_finetuned)
     workers = parse_workers(args.workers)
     files = files_of(args)
@@ -34,7 +34,7 @@ def run(args: argparse.Namespace) -> int:
         )
         start = prepared.start(trust_code=args.trust_code)
         print("".join(f"{line}\n" for line in ([] if start is None else start.lines())), end="")
-        return 0
+        return
     with ProgressLine(steps=recipe.train.steps, verbosity=args.verbosity) as line:
         result = finetune(recipe, files, args.output, workers=workers, progress=line, **arguments)
     if result.already_complete:
@@ -53,7 +53,6 @@ def run(args: argparse.Namespace) -> int:
         print(next_command("predict", args.output, text, *trust))
     else:
         print(next_command("evaluate", args.output, *trust))
-    return 0
 
 
 def _words(recipe: FinetuneRecipe) -> str:

@@ -7,7 +7,7 @@ from tokenfree.train.huggingface.folders import import_folder
 from tokenfree.workflows.terminal.results import next_command, show_settings
 
 
-def run(args: argparse.Namespace) -> int:
+def run(args: argparse.Namespace) -> None:
     recipe = import_folder(args.folder, args.output, nest(args.overrides))
     show_settings(args.verbosity, recipe)
     model = recipe.model
@@ -16,4 +16,3 @@ def run(args: argparse.Namespace) -> int:
         f"{model.width}, up to {recipe.train.length:,} positions"
     )
     print(next_command("pretrain", "RECIPE", "--data", "DIR", "--output", "RUN", "--init-from", args.output))
-    return 0

@@ -282,7 +282,7 @@ def _row(row: Mapping[str, Any], width: int) -> dict[str, Any]:
     }
 
 
-def run(args: argparse.Namespace) -> int:
+def run(args: argparse.Namespace) -> None:
     """Print counts and columns, then windows.
 
     Raises UserError for an unfinished folder.
@@ -304,7 +304,7 @@ def run(args: argparse.Namespace) -> int:
             "windows": [dataclasses.asdict(window) for window in sample],
         }
         print(json.dumps(summary, ensure_ascii=False))
-        return 0
+        return
     out = console()
     out.print(counts_table(manifest))
     out.print(pages_line(manifest))
@@ -312,13 +312,11 @@ def run(args: argparse.Namespace) -> int:
     for window in sample:
         show_window(out, window)
     out.print(f"\n{next_command('verify', args.directory)}")
-    return 0
 
 
-def _vectors(args: argparse.Namespace) -> int:
+def _vectors(args: argparse.Namespace) -> None:
     summary = described(args.directory, num_texts=args.sample, width=args.width)
     if args.json:
         print(json.dumps(summary, ensure_ascii=False))
-        return 0
-    print("\n".join([*embedding_lines(summary), "", next_command("verify", args.directory)]))
-    return 0
+    else:
+        print("\n".join([*embedding_lines(summary), "", next_command("verify", args.directory)]))

@@ -11,21 +11,21 @@ from tokenfree.workflows.terminal.progress import console
 from tokenfree.workflows.terminal.results import next_command, show_settings
 
 
-def run(args: argparse.Namespace) -> int:
+def run(args: argparse.Namespace) -> None:
     """Print the parts, and memory and speed of a training step. Raises UserError if the recipe is invalid."""
     if args.list:
         names = library.names()
         print("\n".join(f"{name:{max(map(len, names)) + 2}}{library.about(name)}" for name in names))
-        return 0
+        return
     if args.show is not None:
         print(library.resolved_text(args.show), end="")
-        return 0
+        return
     if args.recipe is None and args.config is None:
         raise UserError("RECIPE: missing; tokenfree model --list shows the names")
-    return _show(args)
+    _show(args)
 
 
-def _show(args: argparse.Namespace) -> int:
+def _show(args: argparse.Namespace) -> None:
     # Here because machines without torch can list and show recipes.
     from tokenfree.train.config import PretrainRecipe
     from tokenfree.train.model.costs import costs, step_memory
@@ -60,7 +60,7 @@ def _show(args: argparse.Namespace) -> int:
             "bfloat16_speed": speed,
         }
         print(json.dumps(summary))
-        return 0
+        return
     table = Table(box=None, header_style="bold", pad_edge=False, show_footer=True, footer_style="bold")
     table.add_column("part", "all")
     table.add_column("shape after it")
@@ -91,4 +91,3 @@ def _show(args: argparse.Namespace) -> int:
             "pretrain", args.recipe or "RECIPE", "--data", "DIR", "--output", "RUN", *library.trust_of(recipe)
         )
     )
-    return 0

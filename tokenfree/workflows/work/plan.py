@@ -20,13 +20,12 @@ from tokenfree.workflows.recipes.training import data_of
 from tokenfree.workflows.terminal.results import counted, money, show_settings, size_of, time_of
 
 
-def run(args: argparse.Namespace) -> int:
+def run(args: argparse.Namespace) -> None:
     recipe, data = _checked(args)
     show_settings(args.verbosity, recipe)
     work = work_of(recipe, data)
     plan = _plan(recipe, work, args, has_data=data is not None)
     print(json.dumps(plan) if args.json else "\n".join(_lines(recipe, work, args, plan)))
-    return 0
 
 
 def _plan(recipe: PretrainRecipe, work: Work, args: argparse.Namespace, *, has_data: bool) -> dict[str, Any]:

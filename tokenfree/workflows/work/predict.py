@@ -18,11 +18,11 @@ from tokenfree.workflows.terminal.results import prediction_lines
 _AT_ONCE = 64
 
 
-def run(args: argparse.Namespace) -> int:
+def run(args: argparse.Namespace) -> None:
     return _predict_labels(args) if is_finetuned(args.run_folder) else _predict_masks(args)
 
 
-def _predict_labels(args: argparse.Namespace) -> int:
+def _predict_labels(args: argparse.Namespace) -> None:
     model = load_finetuned(args.run_folder, step=args.step, trust_code=args.trust_code)
     # JSON contains the step.
     if not args.json:
@@ -39,12 +39,10 @@ def _predict_labels(args: argparse.Namespace) -> int:
             print(text)
             for line in prediction_lines(prediction):
                 print(f"  {line}", flush=True)
-    return 0
 
 
-def _predict_masks(args: argparse.Namespace) -> int:
+def _predict_masks(args: argparse.Namespace) -> None:
     predictor = load_predictor(args.run_folder, args.data, step=args.step, trust_code=args.trust_code)
-    assert predictor.checkpoint is not None, "it is of a run"
     if not args.json:
         print(f"step {predictor.checkpoint.step:,}", file=sys.stderr)
     for text in _texts(args.texts):
@@ -58,7 +56,6 @@ def _predict_masks(args: argparse.Namespace) -> int:
         for number, guesses in enumerate(masks, 1):
             ranking = ", ".join(f"{guess.text} {100 * guess.probability:.1f}%" for guess in guesses)
             print(f"  {number}  {ranking}", flush=True)
-    return 0
 
 
 def _texts(arguments: list[str]) -> Iterator[str]:

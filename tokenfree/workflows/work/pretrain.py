@@ -28,14 +28,14 @@ from tokenfree.workflows.terminal.results import (
 )
 
 
-def run(args: argparse.Namespace) -> int:
+def run(args: argparse.Namespace) -> None:
     recipe, data, workers = _checked(args)
     show_settings(args.verbosity, recipe)
     if args.dry_run:
         workers_text = counted(workers[0], "worker") if len({*workers}) == 1 else f"{args.workers} workers"
         print(f"recipe {args.recipe or args.output}: fits the data {' '.join(args.data)} and {workers_text}")
         print("".join(f"{line}\n" for line in _dry_run_lines(recipe, data, args)), end="")
-        return 0
+        return
     with ProgressLine(steps=args.extend_to or recipe.train.steps, verbosity=args.verbosity) as line:
         for note in _notes(recipe, data):
             line.message(note)
@@ -55,7 +55,6 @@ def run(args: argparse.Namespace) -> int:
     print(f"  {'checkpoint':<12}{args.output}/checkpoints/{result.checkpoint.rpartition('/')[2]}")
     print(f"  {'metrics':<12}{args.output}/metrics.jsonl")
     print(next_command("evaluate", args.output, "--data", *args.data, *library.trust_of(recipe)))
-    return 0
 
 
 def _dry_run_lines(recipe: PretrainRecipe, data: Data, args: argparse.Namespace) -> Iterator[str]:

@@ -6,11 +6,11 @@ from tokenfree.preprocess.job.finish import replay
 from tokenfree.workflows.terminal.results import counted, next_command
 
 
-def run(args: argparse.Namespace) -> int:
+def run(args: argparse.Namespace) -> None:
     result = replay(args.directory)
     if not result.tried:
         print(f"{args.directory}: no page of this job failed; there is nothing to try again")
-        return 0
+        return
     failing = result.tried - result.documents
     print(
         f"{counted(result.tried, 'failed page')} tried again: {result.documents:,} succeed now, {failing:,} do not"
@@ -22,4 +22,3 @@ def run(args: argparse.Namespace) -> int:
         print(next_command("preprocess", "--books", str(result.path), "--output", "NEW_DIRECTORY"))
     else:
         print(f"  raw text    {args.directory}/failures: fix the input there, or leave these pages out")
-    return 0

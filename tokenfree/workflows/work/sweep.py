@@ -23,14 +23,14 @@ from tokenfree.workflows.terminal.sweep import SweepTable, describe
 REPORT = "report.html"
 
 
-def run(args: argparse.Namespace) -> int:
+def run(args: argparse.Namespace) -> None:
     sweep = _sweep(args)
     data = _data(args, sweep)
     show_settings(args.verbosity, sweep)
     if args.dry_run:
         for line in describe(sweep, data, args.output):
             print(line)
-        return 0
+        return
     try:
         with SweepTable(verbosity=args.verbosity) as table:
             result = run_sweep(sweep, data, args.output, progress=table, trust_code=args.trust_code)
@@ -73,7 +73,6 @@ def run(args: argparse.Namespace) -> int:
         )
     if is_by_chance(result.trials, ranked):
         print(f"  note          {ONE_SEED}. Run it with --seeds 3 in another --output.")
-    return 0
 
 
 def _sweep(args: argparse.Namespace) -> SweepRecipe:
