@@ -1,7 +1,10 @@
-"""Expected errors."""
+"""Expected errors, and the logger of warnings."""
 
+import logging
 import signal
 from collections.abc import Sequence
+
+logger = logging.getLogger("tokenfree")
 
 
 class UserError(ValueError):

@@ -6,7 +6,6 @@ imported only inside `trusting`.
 
 import contextlib
 import importlib
-import logging
 import os
 import sys
 from collections.abc import Iterator
@@ -15,7 +14,6 @@ from typing import Any
 
 from tokenfree.core.errors import UserError
 
-logger = logging.getLogger("tokenfree")
 # None: any module may be imported; unset: none.
 _refused: ContextVar[list[str] | None] = ContextVar("refused")
 

@@ -3,14 +3,12 @@
 import dataclasses
 import hashlib
 import json
-import logging
 import sys
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from tokenfree.core.errors import logger
 from tokenfree.core.files import hash_file
-
-logger = logging.getLogger("tokenfree")
 
 
 def to_mapping(config: Any) -> dict[str, Any]:

@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from tokenfree.core.errors import UserError
+from tokenfree.core.errors import UserError, logger
 from tokenfree.core.files import AnyPath, write_atomically
 from tokenfree.core.machine import install_command
 from tokenfree.core.settings_values import to_mapping
@@ -40,8 +40,6 @@ from tokenfree.train.tasks import pairs
 from tokenfree.train.tasks.base import DownstreamTask
 from tokenfree.train.tasks.heads import PlaceHead
 from tokenfree.train.torch_state import default_settings
-
-logger = logging.getLogger("tokenfree")
 
 GRAPH, FACTS = "model.onnx", "config.json"
 NEEDED = ("onnx", "onnxruntime", "onnxscript")

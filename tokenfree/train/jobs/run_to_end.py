@@ -6,7 +6,6 @@ rates, so the result differs from that of a run of the new length.
 
 import contextlib
 import dataclasses
-import logging
 import sys
 import time
 from collections.abc import Callable
@@ -15,7 +14,7 @@ from typing import Any
 import torch
 from tqdm import tqdm
 
-from tokenfree.core.errors import UserError
+from tokenfree.core.errors import UserError, logger
 from tokenfree.core.machine import cores
 from tokenfree.core.ray_access import named_cluster
 from tokenfree.core.settings_values import to_mapping
@@ -32,7 +31,6 @@ from tokenfree.train.runs.provenance import attempt
 from tokenfree.train.runs.run import Run
 
 _LOG_INTERVAL = 10.0  # seconds between logged losses
-logger = logging.getLogger("tokenfree")
 
 
 class Extension:

@@ -15,14 +15,13 @@ copied checkpoint is ignored.
 import contextlib
 import dataclasses
 import hashlib
-import logging
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-from tokenfree.core.errors import JobError, UserError
+from tokenfree.core.errors import JobError, UserError, logger
 from tokenfree.core.files import AnyPath, cache_folder, expand_home, is_half_written, lock, write_atomically
 from tokenfree.core.locks import LOCK, check, hold
 from tokenfree.core.storage import Storage, retry_store
@@ -34,7 +33,6 @@ from tokenfree.train.runs.config import RunConfig, no_run, open_run
 from tokenfree.train.runs.formats import CONFIG, CONFIG_NAME, EVENTS, EVENTS_NAME, RESULT, RESULT_NAME
 from tokenfree.train.runs.metrics import append_event
 
-logger = logging.getLogger("tokenfree")
 T = TypeVar("T")
 _NOT_COPIED = ("checkpoints", "ray", LOCK, "lock.worker", "lock.fetch")  # by `_copy`
 
