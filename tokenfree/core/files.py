@@ -10,13 +10,12 @@ import os
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import IO, Any, Concatenate, ParamSpec, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import filelock
 
 from tokenfree.core.errors import JobError, UserError
 
-BLOCK_BYTES = 1 << 20
 # Folder in which the files of a directory are written.
 TEMPORARY = "_tmp"
 _HALF_WRITTEN = "_tmp_"
@@ -24,13 +23,18 @@ NO_LOCKS = (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOTSUP, errno.E
 
 
 AnyPath = str | os.PathLike[str]
-# Python uses these for bytes of a path that are not UTF-8.
+# Lone surrogates: Python uses these for bytes of a path that are not UTF-8.
 _NOT_UTF8 = re.compile("[\ud800-\udfff]")
 
 
 def is_utf8(text: str) -> bool:
     """Return True if a text contains only what UTF-8 can encode: no lone surrogates."""
     return _NOT_UTF8.search(text) is None
+
+
+def without_surrogates(text: str) -> str:
+    """Replace lone surrogates, which JSON can express and UTF-8 cannot."""
+    return text if text.isascii() else _NOT_UTF8.sub("\ufffd", text)
 
 
 def expand_home(path: AnyPath) -> str:
@@ -108,12 +112,10 @@ def hash_file(path: str | os.PathLike[str], algorithm: str = "sha256") -> str:
         return hash_stream(file, algorithm)
 
 
-def hash_stream(file: IO[bytes], algorithm: str = "sha256") -> str:
-    """Return the digest, in hex, of the rest of an open file on any file system. Reads block by block."""
-    digest = hashlib.new(algorithm, usedforsecurity=False)
-    while block := file.read(BLOCK_BYTES):
-        digest.update(block)
-    return digest.hexdigest()
+def hash_stream(file: Any, algorithm: str = "sha256") -> str:
+    """Return the digest, in hex, of a file on any file system, just opened for reading bytes. Reads block by block."""
+    new_digest = functools.partial(hashlib.new, algorithm, usedforsecurity=False)
+    return hashlib.file_digest(file, new_digest).hexdigest()
 
 
 @contextlib.contextmanager

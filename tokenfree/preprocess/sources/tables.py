@@ -6,7 +6,6 @@ import logging
 import math
 import os
 import posixpath
-import re
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -18,7 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tokenfree.core.errors import UserError, first_line
-from tokenfree.core.files import expand_home
+from tokenfree.core.files import expand_home, without_surrogates
 from tokenfree.preprocess.config import PreprocessConfig
 from tokenfree.preprocess.records import Failure, Format, InputSplit, Page
 from tokenfree.preprocess.sources.compression import (
@@ -294,9 +293,9 @@ def json_rows(split: InputSplit) -> Iterator[tuple[str, Row]]:
     path, name = split.inputs[0], split.names[0]
     if is_packed(path):
         yield from _packed_rows(read_packed(path), name)
-        return
-    for offset, line in _lines_of_part(path, split.start, split.end):
-        yield from _row(name, offset, line)
+    else:
+        for offset, line in _lines_of_part(path, split.start, split.end):
+            yield from _row(name, offset, line)
 
 
 def _row(name: str, offset: int, line: bytes) -> Iterator[tuple[str, Row]]:
@@ -397,9 +396,6 @@ def _lines(
         yield line_start, bytes(line)
 
 
-_SURROGATES = re.compile("[\ud800-\udfff]")
-
-
 def num_row_groups(file: InputFile, columns: TableColumns) -> int:
     """Return the number of row groups of a Parquet file.
 
@@ -430,9 +426,9 @@ def read_table(split: InputSplit) -> Iterator[Page | Failure]:
             continue
         text = row.get(columns.text)
         row_id = row.get(columns.id)
-        identity = f"books:{name}:{position if row_id is None else _clean(str(row_id))}"
+        identity = f"books:{name}:{position if row_id is None else without_surrogates(str(row_id))}"
         if not isinstance(text, str):
-            yield Failure(identity, "missing_text", _clean(str(row))[:RAW_BYTES])
+            yield Failure(identity, "missing_text", without_surrogates(str(row))[:RAW_BYTES])
             continue
         tag = row.get(columns.language)
         trusted = not split.language_given and isinstance(tag, str) and LANGUAGE_TAG.fullmatch(tag)
@@ -440,14 +436,9 @@ def read_table(split: InputSplit) -> Iterator[Page | Failure]:
         yield Page(
             id=identity,
             language=tag if trusted and isinstance(tag, str) else language,
-            title=_clean(title) if isinstance(title, str) else "",
-            text=_clean(text),
+            title=without_surrogates(title) if isinstance(title, str) else "",
+            text=without_surrogates(text),
         )
-
-
-def _clean(text: str) -> str:
-    """Replace lone surrogates, which JSON can escape and UTF-8 cannot encode."""
-    return text if text.isascii() else _SURROGATES.sub("\ufffd", text)
 
 
 def _parquet_rows(split: InputSplit) -> Iterator[tuple[str, Mapping[str, Any] | Failure]]:

@@ -5,7 +5,6 @@ import hashlib
 import json
 import lzma
 import posixpath
-import re
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from typing import IO, Any, cast
@@ -14,14 +13,13 @@ from fsspec.core import url_to_fs
 from fsspec.implementations.local import LocalFileSystem
 
 from tokenfree.core.errors import UserError, first_line
-from tokenfree.core.files import AnyPath, expand_home
+from tokenfree.core.files import AnyPath, expand_home, without_surrogates
 from tokenfree.core.storage import check_address, check_is_stored
 from tokenfree.core.stored_files import checked
 
 PACKED = (".gz", ".xz", ".bz2")
 JSON_LINES = (".jsonl", ".ndjson")
 _MAX_VALUE_CHARACTERS = 60  # maximum characters of a value in a message
-_SURROGATES = re.compile("[\ud800-\udfff]")
 _UNREADABLE = (OSError, EOFError, ValueError, ImportError, zlib.error, lzma.LZMAError)
 
 
@@ -140,7 +138,7 @@ def parse_form(form: Any, text: str, place: str) -> Any:
 def _whole(value: Any) -> Any:
     """Replace lone surrogates, which JSON can express and UTF-8 cannot."""
     if isinstance(value, str):
-        return value if value.isascii() else _SURROGATES.sub("\ufffd", value)
+        return without_surrogates(value)
     if isinstance(value, list):
         return [_whole(one) for one in value]
     return {name: _whole(one) for name, one in value.items()} if isinstance(value, dict) else value
