@@ -7,9 +7,10 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import Future
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 T = TypeVar("T")
+_EXTRA = re.compile(r"extra == ['\"](\w+)['\"]")
 
 
 def version_of(package: str) -> str:
@@ -30,25 +31,25 @@ def install_command(extra: str) -> str:
     return f"pip install {shlex.quote(f'{source}[{extra}]')}"
 
 
-def declared_requirements() -> list[str]:
-    """Return the requirements that tokenfree declares, or [] if it is not installed."""
+def declared_requirements() -> list[tuple[Any, str]]:
+    """Return the `Requirement`s that tokenfree declares, each with its extra or "", or [] if it is not installed."""
     # Takes a tenth of a second, and few commands need it.
     import importlib.metadata
 
+    from packaging.requirements import Requirement
+
     try:
-        return importlib.metadata.requires("tokenfree") or []
+        lines = importlib.metadata.requires("tokenfree") or []
     except importlib.metadata.PackageNotFoundError:
         return []
+    requirements = [(Requirement(line), "".join(_EXTRA.findall(line))) for line in lines]
+    return [(requirement, extra) for requirement, extra in requirements if requirement.name != "tokenfree"]
 
 
 def required_packages() -> list[str]:
     """Return the names of the packages that preprocessing and training need, sorted."""
-    names = set[str]()
-    for line in declared_requirements():
-        extra = re.search(r"extra == ['\"](\w+)['\"]", line)
-        if extra is None or extra[1] in ("beam", "model", "train"):
-            names |= set(re.findall(r"^[\w.-]+", line))
-    return sorted(names - {"tokenfree"})
+    extras = ("", "beam", "model", "train")
+    return sorted({requirement.name for requirement, extra in declared_requirements() if extra in extras})
 
 
 GIB = 1 << 30

@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Literal
 
 import fsspec
-from packaging.requirements import Requirement
 
 from tokenfree.core.errors import first_line
 from tokenfree.core.machine import GIB, cores, declared_requirements, install_command, machine_memory
@@ -54,24 +53,22 @@ def python() -> Iterator[Finding]:
 
 def packages() -> Iterator[Finding]:
     """Yield every dependency that tokenfree declares: it must be installed in a version that is new enough."""
-    if not declared_requirements():
+    requirements = declared_requirements()
+    if not requirements:
         yield Finding("missing", "tokenfree", "not installed", install_command("all"))
-    for line in declared_requirements():
-        requirement = Requirement(line)
-        extra = re.search(r"extra == ['\"](\w+)['\"]", line)
-        if (extra and extra.group(1) in ("dataflow", "all")) or requirement.name == "tokenfree":
+    for requirement, extra in requirements:
+        if extra in ("dataflow", "all"):
             continue
-        remedy = install_command(extra.group(1)) if extra else f"pip install '{requirement}'"
+        remedy = install_command(extra) if extra else f"pip install '{requirement}'"
+        otherwise = "note" if extra else "missing"
         try:
             version = importlib.metadata.version(requirement.name)
         except importlib.metadata.PackageNotFoundError:
-            if extra is None:
-                yield Finding("missing", requirement.name, "not installed", remedy)
-            else:
-                yield Finding("note", requirement.name, f"not installed (only for {extra.group(1)})", remedy)
+            what = f"not installed (only for {extra})" if extra else "not installed"
+            yield Finding(otherwise, requirement.name, what, remedy)
             continue
         good = requirement.specifier.contains(version, prereleases=True)
-        yield _finding(requirement.name, version, good, remedy, "missing" if extra is None else "note")
+        yield _finding(requirement.name, version, good, remedy, otherwise)
 
 
 def devices() -> Iterator[Finding]:
