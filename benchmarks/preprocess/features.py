@@ -25,7 +25,7 @@ from benchmarks.preprocess.peer_columns import (
 )
 from benchmarks.timing import in_turn
 from tokenfree.preprocess.config import PreprocessConfig, VocabularyConfig
-from tokenfree.preprocess.features.columns import build_windows
+from tokenfree.preprocess.features.columns import iterate_windows
 from tokenfree.preprocess.features.vocabulary import Vocabulary, train_vocabulary
 from tokenfree.preprocess.records import Document
 from tokenfree.preprocess.text.normalize import normalize
@@ -58,7 +58,8 @@ def measure(raw: list[str], vocabulary_size: int, megabytes: float) -> None:
     texts = [normalize(text) for text in raw]
     documents = [Document(str(index), "und", "", text) for index, text in enumerate(texts)]
     config = PreprocessConfig()
-    windows = build_windows(documents, config, None)["text"].to_pylist()
+    parts = iterate_windows(documents, config, None)
+    windows = [text for part in parts for text in part.rows["text"].to_pylist()]
     size = sum(len(text.encode()) for text in texts) / 1e6
     rows: dict[str, tuple[Callable[[], Any], Callable[[], Any] | None]] = {
         "subwords with offsets": (
@@ -71,11 +72,11 @@ def measure(raw: list[str], vocabulary_size: int, megabytes: float) -> None:
         ),
         "words": (lambda: word_spans("\n".join(windows)), lambda: peer_words(windows)),
         "all columns": (
-            lambda: build_windows(documents, config, vocabulary),
+            lambda: list(iterate_windows(documents, config, vocabulary)),
             lambda: peer_columns(windows, peer_subwords(processor, windows)),
         ),
         "the same, summed lengths ": (
-            lambda: build_windows(documents, config, vocabulary),
+            lambda: list(iterate_windows(documents, config, vocabulary)),
             lambda: peer_columns(windows, summed_subwords(processor, lengths, windows)),
         ),
         "sentences": (lambda: [sentence_starts(text) for text in texts], None),

@@ -42,7 +42,7 @@ from tokenfree.preprocess.dataset.manifest import (
     load_vocabulary,
     save_manifest,
 )
-from tokenfree.preprocess.features.columns import build_windows
+from tokenfree.preprocess.features.columns import iterate_windows
 from tokenfree.preprocess.features.vocabulary import Vocabulary, train_vocabulary
 from tokenfree.preprocess.job.finish import count
 from tokenfree.preprocess.records import SCHEMA_VERSION, Document
@@ -67,7 +67,8 @@ def make_data(folder: Path, num_rows: int = 4096) -> str:
         window=WindowConfig(max_characters=2040), vocabulary=VocabularyConfig(size=4000)
     )
     model = train_vocabulary([document.text for document in documents], config.vocabulary, 0)
-    windows = build_windows(documents, config, Vocabulary(model))
+    parts = iterate_windows(documents, config, Vocabulary(model))
+    windows = pa.concat_batches([part.rows for part in parts])
     order = np.random.default_rng(0).integers(0, windows.num_rows, num_rows)
     (folder / "train").mkdir(parents=True)
     (folder / "vocabulary").mkdir()

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 import torch
 
+from tests.windows import build_windows
 from tokenfree.core.files import hash_file
 from tokenfree.core.settings import build, merge
 from tokenfree.core.settings_values import fingerprint, to_mapping
@@ -16,7 +17,6 @@ from tokenfree.core.storage import Storage
 from tokenfree.preprocess.config import PreprocessConfig, VocabularyConfig, WindowConfig
 from tokenfree.preprocess.dataset.completion import content_fingerprint
 from tokenfree.preprocess.dataset.manifest import DatasetSplit, Manifest, ShardEntry, save_manifest
-from tokenfree.preprocess.features.columns import build_windows
 from tokenfree.preprocess.features.vocabulary import Vocabulary, train_vocabulary
 from tokenfree.preprocess.job.finish import count
 from tokenfree.preprocess.records import SCHEMA_VERSION, Document

@@ -8,9 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.windows import build_windows
 from tokenfree.preprocess.config import PreprocessConfig, VocabularyConfig, WindowConfig
 from tokenfree.preprocess.dataset.verify import check_windows
-from tokenfree.preprocess.features.columns import build_windows, iterate_windows
+from tokenfree.preprocess.features.columns import iterate_windows
 from tokenfree.preprocess.features.vocabulary import Vocabulary, train_vocabulary
 from tokenfree.preprocess.records import Document, schema
 from tokenfree.preprocess.text.normalize import normalize

@@ -37,25 +37,16 @@ class WindowBatch(NamedTuple):
     byte_pieces: int
 
 
-def build_windows(
-    documents: Sequence[Document], config: PreprocessConfig, vocabulary: Vocabulary | None
-) -> pa.RecordBatch:
-    """Return the windows of `documents` (normalised text) in order, one row each, with the columns of `config.columns`.
-
-    With `window.pack: across_documents`, a window names the document in which it starts. Callers must pass
-    groups that do not depend on the number of workers, because a group decides what is packed. Without a
-    vocabulary the subword columns hold empty lists.
-    """
-    batches = [batch.rows for batch in iterate_windows(documents, config, vocabulary)]
-    if len(batches) == 1:
-        return batches[0]
-    return pa.concat_batches(batches) if batches else _build_batch([], config, vocabulary).rows
-
-
 def iterate_windows(
     documents: Sequence[Document], config: PreprocessConfig, vocabulary: Vocabulary | None
 ) -> Iterator[WindowBatch]:
-    """Yield `build_windows` in parts of about half a million characters, so that memory stays bounded."""
+    """Yield the windows of `documents` (normalised text) in order, one row each, with the columns of `config.columns`.
+
+    A batch has about half a million characters, so that memory stays bounded. With `window.pack:
+    across_documents`, a window names the document in which it starts. Callers must pass groups that do not
+    depend on the number of workers, because a group decides what is packed. Without a vocabulary the subword
+    columns hold empty lists.
+    """
     part: list[Window] = []
     characters = 0
     for window in _windows(documents, config):

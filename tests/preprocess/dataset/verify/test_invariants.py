@@ -6,9 +6,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from tests.windows import build_windows
 from tokenfree.preprocess.config import PreprocessConfig, VocabularyConfig
 from tokenfree.preprocess.dataset.verify import check_windows
-from tokenfree.preprocess.features.columns import build_windows
 from tokenfree.preprocess.features.vocabulary import Vocabulary, train_vocabulary
 from tokenfree.preprocess.records import MAX_WINDOW_CHARACTERS, Document, schema
 
