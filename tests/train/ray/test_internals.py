@@ -26,9 +26,8 @@ from ray.util.state.exception import RayStateApiException
 
 from tests.conftest import SOURCE
 from tokenfree.train.ray import internals
+from tokenfree.train.ray.callbacks import GroupCallback, NodeCallback, ResizeCallback
 from tokenfree.train.ray.cluster import SETTINGS
-from tokenfree.train.ray.node_callback import GroupCallback, NodeCallback
-from tokenfree.train.ray.resize_callback import ResizeCallback
 from tokenfree.train.ray.worker_errors import LossCallback
 
 SEAM = "train/ray/internals.py"

@@ -34,6 +34,7 @@ from tokenfree.core.ray_access import named_cluster
 from tokenfree.core.signals import STOP_SIGNALS, Stop
 from tokenfree.core.storage import Storage
 from tokenfree.train.loop.worker import Job, work
+from tokenfree.train.ray.callbacks import NodeCallback, ResizeCallback
 from tokenfree.train.ray.cluster import (
     RayLost,
     Session,
@@ -43,9 +44,7 @@ from tokenfree.train.ray.cluster import (
     run_watched,
 )
 from tokenfree.train.ray.internals import leave_out_datasets
-from tokenfree.train.ray.node_callback import NodeCallback
 from tokenfree.train.ray.process_group import join, keep_to, listen
-from tokenfree.train.ray.resize_callback import ResizeCallback
 from tokenfree.train.ray.worker_errors import LossCallback, LostPeer, explain, is_of_collective
 from tokenfree.train.runs.metrics import Line, OnLine
 from tokenfree.train.runs.run import Run

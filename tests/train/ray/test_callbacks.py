@@ -6,9 +6,8 @@ from typing import Any
 import pytest
 from ray.train import ScalingConfig
 
-from tokenfree.train.ray import node_callback, resize_callback
-from tokenfree.train.ray.node_callback import NodeCallback
-from tokenfree.train.ray.resize_callback import ResizeCallback, worker_capacity
+from tokenfree.train.ray import callbacks
+from tokenfree.train.ray.callbacks import NodeCallback, ResizeCallback, worker_capacity
 
 TWO_TO_FOUR = ScalingConfig(num_workers=(2, 4), resources_per_worker={"CPU": 2, "GPU": 0})
 
@@ -31,14 +30,14 @@ def test_the_room_for_workers_is_counted_node_by_node() -> None:
 def test_the_nodes_that_ray_is_to_choose_from(
     usable: set[str], others: set[str], expected: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(node_callback, "usable_nodes", lambda: (usable, others))
+    monkeypatch.setattr(callbacks, "usable_nodes", lambda: (usable, others))
     assert NodeCallback().on_controller_start_worker_group(scaling_config=None, num_workers=2) == expected
 
 
 def test_nodes_that_are_drained_start_no_workers(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(node_callback, "answering_nodes", lambda: ({"a", "b", "c"}, {"d"}))
-    monkeypatch.setattr(node_callback, "draining_nodes", lambda: {"c"})
-    assert node_callback.usable_nodes() == ({"a", "b"}, {"c", "d"})
+    monkeypatch.setattr(callbacks, "answering_nodes", lambda: ({"a", "b", "c"}, {"d"}))
+    monkeypatch.setattr(callbacks, "draining_nodes", lambda: {"c"})
+    assert callbacks.usable_nodes() == ({"a", "b"}, {"c", "d"})
 
 
 class Group:
@@ -63,7 +62,7 @@ def test_workers_stop_before_there_are_others(monkeypatch: pytest.MonkeyPatch) -
     callback = ResizeCallback(TWO_TO_FOUR, channel)
     rooms = iter([1, 1, 3])
     monkeypatch.setattr(callback, "_num_that_fit", lambda: next(rooms))
-    monkeypatch.setattr(resize_callback.time, "sleep", lambda seconds: None)
+    monkeypatch.setattr(callbacks.time, "sleep", lambda seconds: None)
     group = Group(polls=2)
     callback.after_worker_group_start(group)
     decision = SimpleNamespace(num_workers=4)
