@@ -23,8 +23,7 @@ from tokenfree.train.batches.counter_random import key
 from tokenfree.train.config import LoopConfig
 from tokenfree.train.loop.meter import Meter
 from tokenfree.train.loop.model_with_head import ModelWithHead, StepSums
-from tokenfree.train.loop.parallel import SingleWorker, sum_over_workers
-from tokenfree.train.loop.strategies import WeightAverage
+from tokenfree.train.loop.parallel import SingleWorker, WeightAverage, sum_over_workers
 from tokenfree.train.optimizers.base import whole
 from tokenfree.train.torch_state import keep_freed_memory, matrix_precision, random_numbers
 

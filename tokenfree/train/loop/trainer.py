@@ -5,8 +5,6 @@ neither on the number of workers nor on the micro batch. No random state is carr
 is seeded by the first sample of each micro batch.
 """
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import time
@@ -25,23 +23,21 @@ from tokenfree.train.config import R
 from tokenfree.train.data.loader import StepLoader, batch_of
 from tokenfree.train.loop.model_with_head import ModelWithHead
 from tokenfree.train.loop.parallel import (
+    DataParallel,
+    FullyShardedDataParallel,
     SingleWorker,
+    WeightAverage,
     broadcast,
     check_compile,
+    compile_task,
     compiles,
     load_model,
     load_optimizer,
     model_tensors,
     optimizer_tensors,
-)
-from tokenfree.train.loop.step import StepNumbers, TrainingStep
-from tokenfree.train.loop.strategies import (
-    DataParallel,
-    FullyShardedDataParallel,
-    WeightAverage,
-    compile_task,
     recompute,
 )
+from tokenfree.train.loop.step import StepNumbers, TrainingStep
 from tokenfree.train.model.encoder import Encoder
 from tokenfree.train.optimizers.base import learning_rate, set_options
 from tokenfree.train.runs.checkpoints import (
@@ -106,7 +102,7 @@ class Job(ABC):
     @abstractmethod
     def make_loop(
         self, *, rank: int = 0, world_size: int = 1, device: str = "cpu", stop: Stop | None = None
-    ) -> TrainingLoop[Any]:
+    ) -> "TrainingLoop[Any]":
         """Return a new training loop of one worker."""
 
 

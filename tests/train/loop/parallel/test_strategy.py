@@ -134,7 +134,7 @@ def test_shards_on_a_gpu(
     """A group of one NCCL worker is sharded where it is asked for by hand."""
     import torch.distributed as dist
 
-    from tokenfree.train.loop.strategies import FullyShardedDataParallel
+    from tokenfree.train.loop.parallel import FullyShardedDataParallel
     from tokenfree.train.loop.trainer import TrainingLoop
 
     dist.init_process_group("nccl", init_method=f"file://{tmp_path / 'store'}", rank=0, world_size=1)

@@ -10,8 +10,8 @@ import torch
 from tokenfree.train.config import PretrainRecipe
 from tokenfree.train.evaluate import evaluate
 from tokenfree.train.inference.text_encoder import load_encoder
+from tokenfree.train.loop.parallel import WeightAverage
 from tokenfree.train.loop.pretraining import Loop
-from tokenfree.train.loop.strategies import WeightAverage
 from tokenfree.train.pretrain import pretrain
 from tokenfree.train.runs import checkpoints
 

@@ -11,7 +11,7 @@ from tests.train.two_processes import in_two_processes
 
 GRADIENTS = """
 import torch
-from tokenfree.train.loop.strategies import DataParallel
+from tokenfree.train.loop.parallel import DataParallel
 
 layer = torch.nn.Linear(2, 1, bias=False)
 torch.nn.init.ones_(layer.weight)
@@ -27,7 +27,7 @@ result = [gradient(False), gradient(True)]
 MODES = """
 import torch
 from tokenfree.train.torch_state import set_determinism
-from tokenfree.train.loop.strategies import compile_task
+from tokenfree.train.loop.parallel import compile_task
 
 set_determinism(1)
 modes = [torch.get_deterministic_debug_mode()]

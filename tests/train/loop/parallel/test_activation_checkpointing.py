@@ -8,8 +8,8 @@ import torch
 
 from tokenfree.core.settings import Slot, build
 from tokenfree.train.config import PretrainRecipe
+from tokenfree.train.loop.parallel import recompute
 from tokenfree.train.loop.pretraining import Loop
-from tokenfree.train.loop.strategies import recompute
 from tokenfree.train.model.common.basic import Dimensions
 from tokenfree.train.model.common.slots import TrunkConfig
 from tokenfree.train.model.encoder import Trunk
