@@ -46,7 +46,7 @@ def run(args: argparse.Namespace) -> None:
     for split, label in result.only_label.items():
         print(f"  note        on {split}, the model predicts one label only: {label}")
     if args.init_from is None and recipe.task.needs_files:
-        print("  note        trained from random weights: no --init-from was arguments")
+        print("  note        trained from random weights: no --init-from was given")
     trust = library.trust_of(recipe)
     if recipe.task.needs_files:
         text = "A text to label." if recipe.task.name in ("classification", "tagging") else "-"
