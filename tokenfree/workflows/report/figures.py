@@ -76,10 +76,10 @@ def curves(
         name = line.name if len(line.name) <= 28 else "…" + line.name[-27:]
         if line.has_marks:
             axes.plot(line.xs, line.ys, markeredgecolor="white", label=name)
-            continue
-        (drawn,) = axes.plot(line.xs, smoothed(line.ys), marker="none", label=name)
-        faint = {"color": drawn.get_color(), "alpha": 0.25, "linewidth": 0.8}
-        axes.plot(line.xs, line.ys, linestyle="-", marker="none", **faint)
+        else:
+            (drawn,) = axes.plot(line.xs, smoothed(line.ys), marker="none", label=name)
+            faint = {"color": drawn.get_color(), "alpha": 0.25, "linewidth": 0.8}
+            axes.plot(line.xs, line.ys, linestyle="-", marker="none", **faint)
     if level is not None:
         axes.axhline(level[1], color=INK, linestyle=(0, (4, 3)), linewidth=1, label=level[0])
     if marks[1]:

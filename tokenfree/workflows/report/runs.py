@@ -205,8 +205,6 @@ def comparison_section(runs: Sequence[RunRecord], asked: Sequence[Predictions]) 
         "context probe",
         "held-out loss",
         f"loss at {count(shared)} characters",
-    ]
-    header += [
         "accuracy",
         "step of margin",
         "step of loss",

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Self, TextIO
 
 import torch
 from rich.console import Group, RenderableType
-from rich.table import Table
+from rich.table import Column, Table
 from rich.text import Text
 
 from tokenfree.core.ray_access import named_cluster
@@ -138,12 +138,14 @@ def frame(history: History, summary: str, max_trials: int) -> RenderableType:
     line = Text(one_line(summary), no_wrap=True, overflow="ellipsis")
     if not trials:
         return line
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="")
-    table.add_column("trial", no_wrap=True)
-    table.add_column("settings", overflow="fold", min_width=12)
-    for name in ("step", quality_name(history.target), "chars/s"):
-        table.add_column(name, justify="right", no_wrap=True)
-    table.add_column("state", no_wrap=True)
+    numbers = ("step", quality_name(history.target), "chars/s")
+    columns = (
+        Column("trial", no_wrap=True),
+        Column("settings", overflow="fold", min_width=12),
+        *(Column(name, justify="right", no_wrap=True) for name in numbers),
+        Column("state", no_wrap=True),
+    )
+    table = Table(*columns, box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="")
     for trial in trials[:max_trials]:
         table.add_row(*map(one_line, _row(trial)))
     return Group(line, table)

@@ -3,7 +3,7 @@
 import argparse
 import json
 
-from rich.table import Table
+from rich.table import Column, Table
 
 from tokenfree.core.errors import SettingsError, UserError
 from tokenfree.workflows.recipes import library
@@ -16,13 +16,12 @@ def run(args: argparse.Namespace) -> None:
     if args.list:
         names = library.names()
         print("\n".join(f"{name:{max(map(len, names)) + 2}}{library.about(name)}" for name in names))
-        return
-    if args.show is not None:
+    elif args.show is not None:
         print(library.resolved_text(args.show), end="")
-        return
-    if args.recipe is None and args.config is None:
+    elif args.recipe is None and args.config is None:
         raise UserError("RECIPE: missing; tokenfree model --list shows the names")
-    _show(args)
+    else:
+        _show(args)
 
 
 def _show(args: argparse.Namespace) -> None:
@@ -61,12 +60,16 @@ def _show(args: argparse.Namespace) -> None:
         }
         print(json.dumps(summary))
         return
-    table = Table(box=None, header_style="bold", pad_edge=False, show_footer=True, footer_style="bold")
-    table.add_column("part", "all")
-    table.add_column("shape after it")
-    table.add_column("parameters", f"{sum(part.parameters for part in parts):,}", justify="right")
-    table.add_column("multiply-accumulates", f"{total:,}", justify="right")
-    table.add_column("share", justify="right")
+    columns = (
+        Column("part", "all"),
+        Column("shape after it"),
+        Column("parameters", f"{sum(part.parameters for part in parts):,}", justify="right"),
+        Column("multiply-accumulates", f"{total:,}", justify="right"),
+        Column("share", justify="right"),
+    )
+    table = Table(
+        *columns, box=None, header_style="bold", pad_edge=False, show_footer=True, footer_style="bold"
+    )
     for part in parts:
         macs = part.multiply_accumulates
         table.add_row(

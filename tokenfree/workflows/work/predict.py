@@ -35,10 +35,8 @@ def _predict_labels(args: argparse.Namespace) -> None:
                     json.dumps({**model.checkpoint.record(), "text": text, **prediction}, ensure_ascii=False),
                     flush=True,
                 )
-                continue
-            print(text)
-            for line in prediction_lines(prediction):
-                print(f"  {line}", flush=True)
+            else:
+                print(text, *(f"  {line}" for line in prediction_lines(prediction)), sep="\n", flush=True)
 
 
 def _predict_masks(args: argparse.Namespace) -> None:
@@ -51,11 +49,11 @@ def _predict_masks(args: argparse.Namespace) -> None:
             records = [[guess._asdict() for guess in guesses] for guesses in masks]
             line = {**predictor.checkpoint.record(), "text": text, "masks": records}
             print(json.dumps(line, ensure_ascii=False), flush=True)
-            continue
-        print(text)
-        for number, guesses in enumerate(masks, 1):
-            ranking = ", ".join(f"{guess.text} {100 * guess.probability:.1f}%" for guess in guesses)
-            print(f"  {number}  {ranking}", flush=True)
+        else:
+            print(text)
+            for number, guesses in enumerate(masks, 1):
+                ranking = ", ".join(f"{guess.text} {100 * guess.probability:.1f}%" for guess in guesses)
+                print(f"  {number}  {ranking}", flush=True)
 
 
 def _texts(arguments: list[str]) -> Iterator[str]:
