@@ -21,6 +21,7 @@ from tokenfree.train.batches.words import (
     word_capacity,
 )
 from tokenfree.train.config import FinetuneRecipe
+from tokenfree.train.model.common.basic import gather_rows
 from tokenfree.train.model.encoder import Encoder, mean_of_text
 from tokenfree.train.runs.checkpoints import Checkpoint
 from tokenfree.train.runs.config import read_any_config
@@ -173,10 +174,7 @@ class WordEncoder(TextEncoder):
             line[1 : len(row) + 1] = np.where(row == NOWHERE, NOWHERE, row + 1)
         unit_BC = torch.from_numpy(unit).to(device)
         has_unit_BC = unit_BC != NOWHERE
-        rows_BC1 = unit_BC.clamp(min=0)[..., None]
-        characters_BCD = (
-            units_BUD.gather(1, rows_BC1.expand(-1, -1, units_BUD.shape[-1])) * has_unit_BC[..., None]
-        )
+        characters_BCD = gather_rows(units_BUD, unit_BC.clamp(min=0)) * has_unit_BC[..., None]
         words_BUD = units_BUD * down.valid_BU[..., None]
         pooled = self.encoder.pool(units_BUD)
         return Encoded(characters_BCD, has_unit_BC, pooled, words_BUD[:, 0], words_BUD, down.valid_BU)

@@ -89,8 +89,11 @@ class DownstreamTask(ABC):
     trains_pooled = False  # whether it trains the layer of `Encoder.pool`
 
     @abstractmethod
-    def examples(self, split: Split, path: str | None) -> Sequence[Any]:
-        """Return the examples of a split. `path` may be None. Raises UserError if a file is invalid."""
+    def examples(self, split: Split, path: Any) -> Sequence[Any]:
+        """Return the examples of a split. `path` is None if there is no file, which only tasks without files permit.
+
+        Raises UserError if a file is invalid.
+        """
 
     @abstractmethod
     def raw(self, key: str, text: str) -> Any:

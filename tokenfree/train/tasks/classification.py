@@ -1,7 +1,5 @@
 """Text classification: each text has a class or a number. Long texts are read in overlapping windows."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Annotated, Literal
 
@@ -9,10 +7,8 @@ from pydantic import Field
 
 from tokenfree.core.errors import UserError
 from tokenfree.core.settings import settings
-from tokenfree.train.model.encoder import ModelConfig
 from tokenfree.train.tasks.base import Item, Split
 from tokenfree.train.tasks.examples.texts import TextExample
-from tokenfree.train.tasks.heads import TextHead
 from tokenfree.train.tasks.inputs import TextInputs, compact, cut
 from tokenfree.train.tasks.labelled_texts import LabelledCollator, LabelledTexts, TextWindow
 
@@ -28,7 +24,7 @@ class Config(LabelledTexts):
     name: Literal["classification"] = "classification"
     stride: Annotated[float, Field(gt=0, le=1)] = 0.5
 
-    def examples(self, split: Split, path: str | None) -> Sequence[TextExample]:
+    def examples(self, split: Split, path: str) -> Sequence[TextExample]:
         table = super().examples(split, path)
         if table[0].second is not None:
             raise UserError(
@@ -39,10 +35,7 @@ class Config(LabelledTexts):
     def raw(self, key: str, text: str) -> TextExample:
         return TextExample(key, text)
 
-    def build(self, model: ModelConfig) -> TextHead:
-        return self.build_head(model)
-
-    def collator(self, inputs: TextInputs, seed: int) -> ClassificationCollator:
+    def collator(self, inputs: TextInputs, seed: int) -> "ClassificationCollator":
         return ClassificationCollator(self, inputs)
 
 
@@ -58,8 +51,8 @@ class ClassificationCollator(LabelledCollator):
             text = self.inputs.encode(*arguments)
             if not self.inputs.missing([text]):
                 items.append(Item(number, self.inputs.size([text]), TextWindow(example)))
-                continue
-            for part in cut(self.inputs, text, self._stride):
-                window = TextWindow(example, compact(part), part.num_characters)
-                items.append(Item(number, self.inputs.size([part]), window))
+            else:
+                for part in cut(self.inputs, text, self._stride):
+                    window = TextWindow(example, compact(part), part.num_characters)
+                    items.append(Item(number, self.inputs.size([part]), window))
         return items

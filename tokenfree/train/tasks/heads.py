@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from tokenfree.train.model.common.basic import initialise
+from tokenfree.train.model.common.basic import gather_rows, initialise
 from tokenfree.train.model.common.kernels import Dense, Dropout
 from tokenfree.train.model.encoder import EncoderOutput, ModelConfig, mean_of_text
 from tokenfree.train.objectives.base import Loss
@@ -111,7 +111,7 @@ def encode_places(encoder: Any, batch: Mapping[str, Tensor]) -> Tensor:
     places_BP = batch["places"]
     if "unit_ends" in batch:
         units_BUD, _ = encode_units(encoder, batch)
-        return _rows(units_BUD, places_BP)
+        return gather_rows(units_BUD, places_BP)
     return upsampled(encoder, batch, targets_BP=places_BP).characters
 
 
@@ -131,10 +131,6 @@ def mean_of_places(encoder: Any, batch: Mapping[str, Tensor]) -> Tensor:
     starts_BP1, ends_BP1 = batch["places"][..., None], batch["place_ends"][..., None]
     inside_BPC = ((symbols_C >= starts_BP1) & (symbols_C < ends_BP1)).to(x_BCD.dtype)
     return (inside_BPC / (ends_BP1 - starts_BP1).clamp(min=1)) @ x_BCD
-
-
-def _rows(x_BCD: Tensor, places_BP: Tensor) -> Tensor:
-    return x_BCD.gather(1, places_BP[..., None].expand(-1, -1, x_BCD.shape[-1]))
 
 
 def class_and_maximum(units_BUD: Tensor, valid_BU: Tensor) -> Tensor:

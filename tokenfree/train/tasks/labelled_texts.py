@@ -106,8 +106,7 @@ class LabelledTexts(DownstreamTask):
             yield f"task.positive: {self.positive!r} is none of task.labels, {', '.join(self.labels)}"
         yield from self.noise.check(model)
 
-    def examples(self, split: Split, path: str | None) -> Sequence[TextExample]:
-        assert path is not None, "the task needs files"
+    def examples(self, split: Split, path: str) -> Sequence[TextExample]:
         return self.noise.add(read_texts(path, self.options), split)
 
     def texts(self, example: TextExample) -> Sequence[str]:
@@ -135,7 +134,7 @@ class LabelledTexts(DownstreamTask):
             )
         return dataclasses.replace(self, labels=tuple(labels))
 
-    def build_head(self, model: ModelConfig, combine: Combine | None = None) -> TextHead:
+    def build(self, model: ModelConfig, combine: Combine | None = None) -> TextHead:
         size, number = 1 if self.is_number else len(self.labels), self.is_number
         return TextHead(
             model, self.representation, size, dropout=self.dropout, combine=combine, regression=number

@@ -3,8 +3,6 @@
 B batch, C positions, U units (one per position), V byte values
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Annotated, Any, Literal, NamedTuple
@@ -47,8 +45,7 @@ class Config(DownstreamTask):
 
     lower_is_better = True
 
-    def examples(self, split: Split, path: str | None) -> Sequence[TextExample]:
-        assert path is not None, "the task needs files"
+    def examples(self, split: Split, path: str) -> Sequence[TextExample]:
         return [self.raw(base_name(path), "".join(read_lines(path, ends=True)))]
 
     def raw(self, key: str, text: str) -> TextExample:
@@ -73,10 +70,10 @@ class Config(DownstreamTask):
                 f"{self.name} predicts; set it to causal"
             )
 
-    def build(self, model: ModelConfig) -> NextByteHead:
+    def build(self, model: ModelConfig) -> "NextByteHead":
         return NextByteHead(model.width, dropout=self.dropout)
 
-    def collator(self, inputs: TextInputs, seed: int) -> WindowCollator:
+    def collator(self, inputs: TextInputs, seed: int) -> "WindowCollator":
         return WindowCollator(inputs, self.stride)
 
     def predictions(

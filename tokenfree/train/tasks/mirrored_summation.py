@@ -6,8 +6,6 @@ pooling.
 b, B batch, n vectors per sequence, S numbers per vector, C positions, D width
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, Any, Literal, NamedTuple, NoReturn
 
@@ -114,10 +112,10 @@ class Config(DownstreamTask):
                 f"{self.name} has its own; set it to identity"
             )
 
-    def build(self, model: ModelConfig) -> SumHead:
+    def build(self, model: ModelConfig) -> "SumHead":
         return SumHead(model.width, self.size, self.mean)
 
-    def collator(self, inputs: TextInputs, seed: int) -> SequenceCollator:
+    def collator(self, inputs: TextInputs, seed: int) -> "SequenceCollator":
         return SequenceCollator(self)
 
     def sequences(self, examples: Sequence[MirroredExample]) -> np.ndarray:

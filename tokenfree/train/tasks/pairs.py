@@ -1,7 +1,5 @@
 """Pairs of texts: each pair has a class, such as whether the first entails the second, or a number."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from typing import Literal
 
@@ -35,7 +33,7 @@ class Config(LabelledTexts):
         if self.encode == "together" and getattr(model.embedder, "segments", 2) == 1:
             yield "model.embedder.segments: 1 is too few for pairs; set it to 2, or task.encode to apart"
 
-    def examples(self, split: Split, path: str | None) -> Sequence[TextExample]:
+    def examples(self, split: Split, path: str) -> Sequence[TextExample]:
         table = super().examples(split, path)
         if table[0].second is None:
             action = "Name their columns as task.text_column and task.second_column"
@@ -49,9 +47,9 @@ class Config(LabelledTexts):
         return TextExample(key, texts[0], texts[1])
 
     def build(self, model: ModelConfig) -> TextHead:
-        return self.build_head(model, self.combine if self.encode == "apart" else None)
+        return super().build(model, self.combine if self.encode == "apart" else None)
 
-    def collator(self, inputs: TextInputs, seed: int) -> TextPairCollator:
+    def collator(self, inputs: TextInputs, seed: int) -> "TextPairCollator":
         return TextPairCollator(self, inputs, two_vectors=self.encode == "apart")
 
 

@@ -7,11 +7,8 @@ last is inclusive.
 B batch, W windows, L positions, P vectors of a window, K candidates, D width, T types of answers
 """
 
-from __future__ import annotations
-
 import dataclasses
 import functools
-import logging
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, Any, NamedTuple
@@ -22,7 +19,7 @@ from pydantic import Field
 from torch import Tensor, nn
 from torch.nn import functional
 
-from tokenfree.core.errors import UserError
+from tokenfree.core.errors import UserError, logger
 from tokenfree.core.settings import settings
 from tokenfree.preprocess.text.specials import FIRST_PASSAGE_MARKER, QUESTION_MARKER
 from tokenfree.train.batches import counter_random as random
@@ -40,7 +37,6 @@ NUM_TYPES = 5
 NOT_ANNOTATED = -1
 Span = tuple[int, int]  # begin and end in bytes
 _SPACE = 0x20
-logger = logging.getLogger("tokenfree")
 
 
 class UnusableAnswer(Exception):
@@ -336,7 +332,7 @@ class QuestionAnswering(DownstreamTask):
     def build(self, model: ModelConfig) -> SpanHead:
         return SpanHead(model.width, SpanDecoder(self.candidates, self.max_answer), self.num_types)
 
-    def collator(self, inputs: TextInputs, seed: int) -> QuestionCollator:
+    def collator(self, inputs: TextInputs, seed: int) -> "QuestionCollator":
         return QuestionCollator(self, inputs, seed)
 
     def answers(

@@ -4,10 +4,7 @@ A word gets the tag that is predicted at its first character (CANINE, https://ar
 section 4.2), or at the first subword or word that begins in it.
 """
 
-from __future__ import annotations
-
 import dataclasses
-import logging
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Annotated, Any, Literal, NamedTuple, Self
@@ -15,7 +12,7 @@ from typing import Annotated, Any, Literal, NamedTuple, Self
 import numpy as np
 from pydantic import Field
 
-from tokenfree.core.errors import UserError
+from tokenfree.core.errors import UserError, logger
 from tokenfree.core.settings import settings
 from tokenfree.preprocess.text.characters import ALONE, SPACE, classes_of, codepoints_of
 from tokenfree.train.batches.base import Arrays
@@ -38,7 +35,6 @@ from tokenfree.train.tasks.labelled_texts import DIGITS, softmax
 from tokenfree.train.tasks.metrics import span_metrics, tag_metrics
 
 OUTSIDE = "O"
-logger = logging.getLogger("tokenfree")
 
 
 @settings
@@ -84,13 +80,12 @@ class Config(DownstreamTask):
             )
         yield from self.noise.check(model)
 
-    def examples(self, split: Split, path: str | None) -> Sequence[TaggedExample]:
-        assert path is not None, "the task needs files"
+    def examples(self, split: Split, path: str) -> Sequence[TaggedExample]:
         columns = self.words_column, self.tags_column
         options = TaggedOptions(self.format, *columns, self.scheme, self.labels or None)
         return self.noise.add(read_tagged(path, options), split)
 
-    def raw(self, key: str, text: str) -> RawSentence:
+    def raw(self, key: str, text: str) -> "RawSentence":
         """Return a text as words separated by white space.
 
         Each punctuation mark and ideograph is a separate word.
@@ -121,7 +116,7 @@ class Config(DownstreamTask):
         pooled, chained = self.targets == "word", self.decoder == "crf"
         return PlaceHead(model, len(self.labels), dropout=self.dropout, pooled=pooled, chained=chained)
 
-    def collator(self, inputs: TextInputs, seed: int) -> TaggingCollator:
+    def collator(self, inputs: TextInputs, seed: int) -> "TaggingCollator":
         return TaggingCollator(self, inputs)
 
     def predictions(

@@ -4,8 +4,6 @@
 ('O', 'B-LOC', 'O')
 """
 
-from __future__ import annotations
-
 import dataclasses
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -177,7 +175,7 @@ class Layout(NamedTuple):
     @classmethod
     def of(
         cls, lines: list[str], format: str | None, word_column: int | None, tag_column: int | None
-    ) -> Layout:
+    ) -> "Layout":
         """Detect the layout of a file. Columns are separated by tabs if the file has any, else by spaces.
 
         If the first column counts words from 1, lines that begin with # are comments. The words are then in
