@@ -7,8 +7,6 @@ The newest few and the best are kept.
 `COMMIT` holds the hash of `state.json`, which holds the hashes of the other files; it is written last.
 """
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import hashlib
@@ -46,7 +44,7 @@ class RunProgress:
     # Value that validations are compared by, such as nats per target; lower is better.
     best_loss: float = float("inf")
 
-    def after_step(self, line: Mapping[str, float]) -> RunProgress:
+    def after_step(self, line: Mapping[str, float]) -> "RunProgress":
         return dataclasses.replace(
             self,
             loss=line["loss"],
@@ -56,7 +54,7 @@ class RunProgress:
 
     def after_validation(
         self, step: int, validation: Mapping[str, float], selection_loss: float
-    ) -> RunProgress:
+    ) -> "RunProgress":
         """Return the progress after a validation.
 
         The best step is the first with the lowest `selection_loss`.
@@ -98,14 +96,9 @@ class CheckpointState:
         )
 
     @classmethod
-    def from_mapping(cls, mapping: Mapping[str, Any]) -> CheckpointState:
+    def from_mapping(cls, mapping: Mapping[str, Any]) -> "CheckpointState":
         """Return the state that any version wrote. Raise ValueError if a key is missing or invalid."""
-        values = {**mapping, "progress": mapping.get(_PROGRESS)}
-        needed = [field.name for field in dataclasses.fields(cls) if field.default is dataclasses.MISSING]
-        missing = [name for name in needed if name not in values]
-        if missing:
-            raise ValueError(f"lacks {', '.join(missing)}")
-        return checked(cls, values)
+        return checked(cls, {**mapping, "progress": mapping.get(_PROGRESS)})
 
 
 MARK, STATE = "COMMIT", "state.json"
