@@ -3,7 +3,6 @@
 N different characters, K hashes
 """
 
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -95,7 +94,10 @@ def collisions(
     )
     if not len(codepoints):
         raise UserError(f"{source} has no characters")
-    of_language = {name: _counts_of(codepoints, counts) for name, counts in by_language.items()}
+    of_language = {
+        name: np.array([counts.get(codepoint, 0) for codepoint in codepoints.tolist()], dtype=np.int64)
+        for name, counts in by_language.items()
+    }
     total_N = np.sum(list(of_language.values()), axis=0)
     factors = multipliers(config.family, config.hashes)
     buckets_NK = hash_buckets(
@@ -131,10 +133,6 @@ def collisions(
         "buckets": config.buckets,
         "rows": rows,
     }
-
-
-def _counts_of(codepoints_N: np.ndarray, counts: Mapping[int, int]) -> np.ndarray:
-    return np.array([counts.get(codepoint, 0) for codepoint in codepoints_N.tolist()], dtype=np.int64)
 
 
 def _is_repeated(numbers_N: np.ndarray) -> np.ndarray:

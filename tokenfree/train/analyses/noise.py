@@ -1,7 +1,5 @@
 """Scores of a fine-tuned model with noise in its texts, by noise scheme and share of changed characters."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -72,7 +70,7 @@ class Scores(NamedTuple):
     draws: np.ndarray  # float64 [replicates]
 
     @classmethod
-    def of(cls, model: FinetunedModel, examples: Sequence[Any], data: str | None) -> Scores:
+    def of(cls, model: FinetunedModel, examples: Sequence[Any], data: str | None) -> "Scores":
         """Score a model on examples of a file. Raises UserError if the examples have no labels."""
         evaluation = model.evaluate_examples(examples)
         if evaluation.metrics is None:
@@ -90,7 +88,7 @@ class Scores(NamedTuple):
             np.array([metrics.score for metrics in scores if metrics is not None]),
         )
 
-    def beside(self, clean: Scores) -> dict[str, Any]:
+    def beside(self, clean: "Scores") -> dict[str, Any]:
         """Return the numbers of a row: the main score, its change from `clean`, the loss and the other scores.
 
         The score and its change have 95% intervals by bootstrap over the examples, with the same samples for

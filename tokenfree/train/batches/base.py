@@ -1,7 +1,5 @@
 """Collators, which turn rows of shards into arrays of fixed shapes, and the random selection of targets."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
@@ -70,7 +68,7 @@ class Selection(NamedTuple):
     seed: int
     sample_ids: np.ndarray  # int64 [b]
 
-    def only(self, kept: np.ndarray) -> Selection:
+    def only(self, kept: np.ndarray) -> "Selection":
         return self._replace(rows=self.rows[kept], places=self.places[kept], items=self.items[kept])
 
     def uniform(self, purpose: str) -> np.ndarray:

@@ -234,7 +234,10 @@ def _foreign(
     """Return the tensors that mean something else in the model of `recipe`, even if shapes match, with reasons."""
     reasons, of_head = dict[str, str](), [name for name in state if name.startswith("head.")]
     subwords = None if vocabulary is None else vocabulary.sha256
-    here, there = (_table_settings(embedder) for embedder in (recipe.model.embedder, weights.model.embedder))
+    here, there = (
+        {key: value for key, value in to_mapping(model.embedder).items() if key not in _NOT_OF_THE_TABLE}
+        for model in (recipe.model, weights.model)
+    )
     if here != there:
         reasons |= {name: "of another embedder" for name in state if name.startswith(_TABLE)}
     elif recipe.model.embedder.symbols == "subwords" and weights.vocabulary != subwords:
@@ -252,10 +255,6 @@ def _foreign(
         names = _of_subwords(recipe.objective, recipe.model.width, size)
         reasons |= {f"head.{name}": _OTHER_VOCABULARY for name in names}
     return reasons
-
-
-def _table_settings(embedder: Any) -> dict[str, Any]:
-    return {key: value for key, value in to_mapping(embedder).items() if key not in _NOT_OF_THE_TABLE}
 
 
 def _of_subwords(objective: Objective, width: int, num_subwords: int) -> set[str]:

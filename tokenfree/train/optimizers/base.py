@@ -1,8 +1,6 @@
 # pyright: reportPrivateImportUsage=false
 """Base of all optimizers: parameter groups, moments and the learning rate of each step."""
 
-from __future__ import annotations
-
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -43,7 +41,7 @@ def stacked_tensors(module: nn.Module) -> dict[str, int]:
     }
 
 
-def is_part(tensor: Tensor | None) -> TypeGuard[DTensor]:
+def is_part(tensor: Tensor | None) -> "TypeGuard[DTensor]":
     """Return True if each worker holds a part of the tensor (`train.parallel: fsdp`)."""
     return hasattr(tensor, "full_tensor")
 

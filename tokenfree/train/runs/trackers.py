@@ -156,7 +156,11 @@ def tracked(
 
     def take(line: Line) -> None:
         progress(line)
-        values = {key: value for key, value in line.items() if key != "step" and _is_number(value)}
+        values = {
+            key: value
+            for key, value in line.items()
+            if key != "step" and isinstance(value, (int, float)) and math.isfinite(value)
+        }
         for name, tracker in list(trackers.items()) if "event" not in line else ():
             try:
                 within(_SECONDS, lambda tracker=tracker: tracker.log(line["step"], values))
@@ -185,7 +189,3 @@ def _open(name: str, run: Run, settings: Mapping[str, Any]) -> Wandb | Mlflow:
     if not ids:
         run.add_event("tracker", tracker=name, id=tracker.id)
     return tracker
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, (int, float)) and math.isfinite(value)

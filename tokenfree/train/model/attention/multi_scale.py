@@ -3,8 +3,6 @@
 N blocks, W units of a block, X keys it sees
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable
 from typing import Annotated, Literal, TypeVar
@@ -100,7 +98,7 @@ class Config(AttentionConfig):
 
     adds_to_values = True
 
-    def build(self, dimensions: Dimensions, layer: int, num_layers: int) -> MultiScaleAttention:
+    def build(self, dimensions: Dimensions, layer: int, num_layers: int) -> "MultiScaleAttention":
         counts = allocate_heads(self.alpha, num_layers, dimensions.heads, len(self.scales), self.slope)[layer]
         return MultiScaleAttention(self.scales, counts, self.window_convention, dimensions.dropout)
 

@@ -3,8 +3,6 @@
 G global units, S strands, N blocks of a strand, W units of a block, X keys of a block: see `Blocks`
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Literal, NamedTuple
 
@@ -95,7 +93,7 @@ class Config(AttentionConfig):
     separate_global_projections: bool = False
     padding_queries: PaddingQueries = "attend"
 
-    def build(self, dimensions: Dimensions, layer: int, num_layers: int) -> SlidingGlobalAttention:
+    def build(self, dimensions: Dimensions, layer: int, num_layers: int) -> "SlidingGlobalAttention":
         return SlidingGlobalAttention(self, dimensions, layer)
 
     def check(self, trunk: TrunkConfig, num_units: int | None) -> Iterable[str]:

@@ -3,8 +3,6 @@
 B batch, U units, Q queries, K keys, H heads, R offsets, E width of a head, D width
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from typing import NamedTuple
 
@@ -23,7 +21,7 @@ class Heads(NamedTuple):
     values_BHKE: Tensor
     valid_BK: Tensor  # bool: real units; others are hidden as keys
     source_BKD: Tensor  # input of the key projection, for patterns with projections of their own
-    bias: LayerBias | None = None  # bound to these heads, see `LayerBias.bind`
+    bias: "LayerBias | None" = None  # bound to these heads, see `LayerBias.bind`
     # From position encodings that change values, [H, R, E]: vectors by the offset key - query, see
     # `PairValues.of`.
     offset_values: Tensor | None = None
@@ -44,7 +42,7 @@ class PairValues(NamedTuple):
     index_QK: Tensor
 
     @classmethod
-    def of(cls, offset_values: Tensor, queries: Tensor, keys: Tensor) -> PairValues:
+    def of(cls, offset_values: Tensor, queries: Tensor, keys: Tensor) -> "PairValues":
         return cls(offset_values, clipped_offsets(queries, keys, offset_values.shape[1]))
 
     def average(self, weights: Tensor) -> Tensor:
@@ -75,7 +73,7 @@ class LayerBias:
         """Return the bias of all pairs for some heads, [H, Q, K] or [B, H, Q, K]."""
         raise NotImplementedError
 
-    def uncached(self) -> LayerBias:
+    def uncached(self) -> "LayerBias":
         """Return the same bias without cached values, for a recomputed forward pass."""
         return self
 
@@ -143,7 +141,9 @@ class Core(nn.Module, ABC):
         """
         rate = self.dropout if self.training else 0.0
         hidden = hidden.to(queries.dtype)
-        in_parts = draws_here(queries) and (rate > 0 or _is_fused_slow(queries, keys))
+        # On the CPU, the backward pass of PyTorch's fused attention is then slower, by up to five times.
+        is_slow = queries.dtype == torch.bfloat16 and torch.is_grad_enabled() and keys.shape[-2] <= FEW_KEYS
+        in_parts = draws_here(queries) and (rate > 0 or is_slow)
         if of_pairs is None and not in_parts:
             added = hidden if bias is None else hidden + bias.to(queries.dtype)
             return F.scaled_dot_product_attention(queries, keys, values, added, rate)
@@ -158,11 +158,6 @@ class Core(nn.Module, ABC):
             return average(weights, values, rate) if rate > 0 else weights @ values
         weights = dropout(weights, rate, training=True)
         return weights @ values + of_pairs.average(weights)
-
-
-def _is_fused_slow(queries: Tensor, keys: Tensor) -> bool:
-    """Return True if the backward pass of PyTorch's fused attention on the CPU is slower, by up to five times."""
-    return queries.dtype == torch.bfloat16 and torch.is_grad_enabled() and keys.shape[-2] <= FEW_KEYS
 
 
 def hide(visible: Tensor, dtype: torch.dtype) -> Tensor:
