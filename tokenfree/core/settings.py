@@ -33,6 +33,8 @@ from tokenfree.core.settings_values import is_custom
 from tokenfree.core.yaml_text import parse_yaml
 
 _MAX_CHARACTERS = 80  # of a wrong value in a message
+# Reading the annotations of a class takes longer than building it.
+_type_hints = functools.cache(get_type_hints)
 
 
 def _problem_of_part(config_class: Any, base: type, name: str) -> str:
@@ -48,7 +50,7 @@ def _problem_of_part(config_class: Any, base: type, name: str) -> str:
     if getattr(config_class, "name", None) != name:
         return f"{config_class.__name__} needs the field name: str = {name!r}"
     try:
-        get_type_hints(config_class)
+        _type_hints(config_class)
         adapter(config_class)
     except (NameError, PydanticUserError) as error:
         return f"its fields have types that cannot be read from YAML: {first_line(error)}"
@@ -58,7 +60,7 @@ def _problem_of_part(config_class: Any, base: type, name: str) -> str:
 def _built_by(config_class: type) -> Any:
     """Return the class that `build` is annotated with, or None if it is not in the same module."""
     with contextlib.suppress(AttributeError, KeyError, NameError, TypeError):
-        built = get_type_hints(config_class.build)["return"]  # pyright: ignore[reportAttributeAccessIssue]
+        built = _type_hints(config_class.build)["return"]  # pyright: ignore[reportAttributeAccessIssue]
         return built if built.__module__ == config_class.__module__ else None
 
 
@@ -101,9 +103,7 @@ class Slot:
 
     def names(self) -> list[str]:
         """Return the variants: the public files of the package that define a `Config`, sorted."""
-        folder = importlib.import_module(self.package).__path__
-        names = sorted(info.name for info in pkgutil.iter_modules(folder) if not info.name.startswith("_"))
-        return [name for name in names if hasattr(self._module(name), "Config")]
+        return _variants(self.package)
 
     def config_class(self, name: str) -> type:
         """Return the settings of a variant.
@@ -113,7 +113,7 @@ class Slot:
         if is_custom(name):
             part = own_code.load(name)
         elif name in self.names():
-            part = self._module(name).Config
+            part = importlib.import_module(f"{self.package}.{name}").Config
         else:
             raise ValueError(f"there is no {self.title} {name!r}{nearest_hint(str(name), self.names())}")
         module, _, base = self.base.rpartition(".")
@@ -123,9 +123,6 @@ class Slot:
                 f"{name} is not a part for the slot {self.title}: {problem} (see docs/add_a_part.md)"
             )
         return part
-
-    def _module(self, name: str) -> Any:
-        return importlib.import_module(f"{self.package}.{name}")
 
     def __get_pydantic_core_schema__(
         self, source: Any, handler: GetCoreSchemaHandler
@@ -147,6 +144,13 @@ class Slot:
             raise PydanticCustomError("part", "part", {"errors": error.errors()}) from error
 
 
+@functools.cache
+def _variants(package: str) -> list[str]:
+    folder = importlib.import_module(package).__path__
+    names = sorted(info.name for info in pkgutil.iter_modules(folder) if not info.name.startswith("_"))
+    return [name for name in names if hasattr(importlib.import_module(f"{package}.{name}"), "Config")]
+
+
 def slot_of(hint: Any) -> Slot | None:
     return next(
         (metadata for metadata in getattr(hint, "__metadata__", ()) if isinstance(metadata, Slot)), None
@@ -164,7 +168,7 @@ def part(slot: Slot) -> Any:
 
 def marked_keys(config: Any, mark: str, prefix: str = "") -> Iterator[str]:
     """Yield the dotted keys of settings that have a mark. A class that overrides a field must repeat its marks."""
-    hints = get_type_hints(type(config), include_extras=True)
+    hints = _type_hints(type(config), include_extras=True)
     for field in dataclasses.fields(config):
         key, value = prefix + field.name, getattr(config, field.name)
         if mark in getattr(hints[field.name], "__metadata__", ()):
@@ -233,7 +237,7 @@ def override(
     listed with its dotted name, followed by the name of the new part.
     """
     hints, over, lost = (
-        get_type_hints(cls, include_extras=True),
+        _type_hints(cls, include_extras=True),
         dict[str, Any](_without_paths(over)),
         list[str](),
     )
@@ -285,16 +289,19 @@ def nest(dotted: Iterable[tuple[str, str]]) -> dict[str, Any]:
             raise UserError(
                 f"--{key}: cannot read the value {quoted!r} as YAML ({error}); quote it"
             ) from None
-        node = nested
-        *parents, last = key.split(".")
-        for parent in parents:
-            node = node.setdefault(parent, {})
-            if not isinstance(node, dict):
-                raise UserError(
-                    f"--{key}: {parent!r} was already given a single value; give one or the other"
-                )
-        node[last] = value
+        set_value(nested, key, value)
     return nested
+
+
+def set_value(nested: dict[str, Any], key: str, value: Any) -> None:
+    """Set the value at a dotted key of a nested mapping. Raises UserError if keys clash."""
+    node = nested
+    *parents, last = key.split(".")
+    for parent in parents:
+        node = node.setdefault(parent, {})
+        if not isinstance(node, dict):
+            raise UserError(f"--{key}: {parent!r} was already given a single value; give one or the other")
+    node[last] = value
 
 
 def value_at(mapping: Mapping[str, Any], key: str, default: Any = None) -> Any:
@@ -318,7 +325,7 @@ def _keys_at(cls: Any, mapping: Any, path: Path) -> list[str]:
         if get_origin(cls) is dict:
             hint = get_args(cls)[1]
         elif dataclasses.is_dataclass(cls):
-            hint = get_type_hints(cls, include_extras=True).get(key)
+            hint = _type_hints(cls, include_extras=True).get(key)
         else:
             return []
         mapping, slot = mapping[key], slot_of(hint)

@@ -1,9 +1,8 @@
 """The recipe of a sweep (search space, searcher, scheduler, budget and objectives) and the recipes of its trials."""
 
-import json
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from graphlib import CycleError, TopologicalSorter
 from typing import Annotated, Any, Literal
 
@@ -18,8 +17,8 @@ from tokenfree.core.settings import (
     build,
     draft,
     merge,
-    nest,
     part,
+    set_value,
     settings,
     value_at,
 )
@@ -378,9 +377,11 @@ class SweepRecipe:
     def mapping(self, values: Mapping[str, Any]) -> dict[str, Any]:
         """Return the recipe's mapping with `values` (dotted key -> value) merged over base and overrides."""
         base = self.variants.get(values[VARIANT], {}) if VARIANT in values else self.base
-        mapping = merge(base, self.overrides)
-        dotted = ((key, json.dumps(value)) for key, value in values.items() if key != VARIANT)
-        return merge(mapping, nest(dotted))
+        of_trial: dict[str, Any] = {}
+        for key, value in values.items():
+            if key != VARIANT:
+                set_value(of_trial, key, value)
+        return merge(merge(base, self.overrides), of_trial)
 
     def recipe(self, values: Mapping[str, Any], seed: int = 0) -> Recipe:
         """Return the recipe of a trial by values and seed number. Raises UserError if it is invalid.
@@ -389,11 +390,9 @@ class SweepRecipe:
         starts.
         """
         recipe = build(self.recipe_class, self.mapping(values), source=f"trial {dict(values)}")
-        train: dict[str, Any] = {"seed": recipe.train.seed + seed}
-        if self.budget.steps is not None:
-            train["steps"] = self.budget.steps
-        mapping = merge(self.mapping(values), {"train": train})
-        return build(self.recipe_class, mapping, source=f"trial {dict(values)}")
+        steps = self.budget.steps or recipe.train.steps
+        train: Any = replace(recipe.train, seed=recipe.train.seed + seed, steps=steps)
+        return replace(recipe, train=train)
 
     def best_recipe(self, values: Mapping[str, Any]) -> dict[str, Any]:
         """Return the mapping with these values and the base's steps. Raises UserError if it is invalid."""
