@@ -4,6 +4,7 @@ Byte-fallback pieces and <unk> occupy slots but are not predicted, as in CANINE-
 comparable.
 """
 
+import functools
 from typing import Literal
 
 import numpy as np
@@ -67,9 +68,8 @@ class Config(SubwordOutput):
         return MaskedHead(width, vocabulary_size, spelled=self.output_rows == "spelled")
 
     def collator(self, vocabulary: Vocabulary | None, length: int, seed: int) -> "Byte2WordCollator":
-        return Byte2WordCollator(
-            self, self._source(vocabulary), predictable(needed_pieces(self.name, vocabulary)), length, seed
-        )
+        pieces = needed_pieces(self.name, vocabulary)
+        return Byte2WordCollator(self, self._source(vocabulary), pieces, length, seed)
 
     def check(self, model: ModelConfig, vocabulary: Vocabulary | None) -> list[str]:
         problems = check_symbols(self.name, model, "bytes", instead="word_bytes")
@@ -145,13 +145,16 @@ class Byte2WordCollator(MaskingCollator):
     2], holds pairs of a word and a subword slot in it.
     """
 
-    def __init__(
-        self, config: Config, source: WordSource, usable: np.ndarray, length: int, seed: int
-    ) -> None:
+    def __init__(self, config: Config, source: WordSource, pieces: list[str], length: int, seed: int) -> None:
         super().__init__(config, length, seed)
         self.columns = source.columns
-        self._source, self._usable = source, usable
+        self._source, self._pieces = source, pieces
         self._num_words, self._num_bytes = word_capacity(length, config.bytes_per_word)
+
+    @functools.cached_property
+    def _usable(self) -> np.ndarray:
+        # On first use, because a sweep makes a collator for each setting only to ask for its columns.
+        return predictable(self._pieces)
 
     def __call__(self, rows: Rows, sample_ids: np.ndarray) -> Arrays:
         words = self._source.words(rows)

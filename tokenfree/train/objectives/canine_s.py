@@ -4,6 +4,7 @@ Byte-fallback pieces and <unk> are never selected, predicted or used as replacem
 have no single identity.
 """
 
+import functools
 from collections.abc import Sequence
 from typing import Literal
 
@@ -76,7 +77,12 @@ class CanineSCollator(MaskingCollator):
 
     def __init__(self, config: Config, pieces: Sequence[str], length: int, seed: int) -> None:
         super().__init__(config, length, seed)
-        self._pool = Pool(pieces)
+        self._pieces = pieces
+
+    @functools.cached_property
+    def _pool(self) -> Pool:
+        # On first use, because a sweep makes a collator for each setting only to ask for its columns.
+        return Pool(self._pieces)
 
     def __call__(self, rows: Rows, sample_ids: np.ndarray) -> Arrays:
         windows, row_starts, row_ends = rows["codepoints"], rows["subword_starts"], rows["subword_ends"]

@@ -4,6 +4,7 @@ With a vocabulary of V pieces, CLS, SEP and MASK have the ids V, V + 1 and V + 2
 these rows are classes, too. Byte-fallback pieces and <unk> are not predicted, so that losses are comparable.
 """
 
+import functools
 from typing import Literal
 
 import numpy as np
@@ -99,9 +100,16 @@ class MaskedSubwordsCollator(MaskingCollator):
 
     def __init__(self, config: Config, pieces: list[str], length: int, seed: int) -> None:
         super().__init__(config, length, seed)
-        self._specials = of_subwords(len(pieces))
-        self._usable = np.append(predictable(pieces), np.zeros(NUM_SUBWORD_SPECIALS, dtype=bool))
-        self._replacements = np.flatnonzero(self._usable)
+        self._pieces, self._specials = pieces, of_subwords(len(pieces))
+
+    @functools.cached_property
+    def _usable(self) -> np.ndarray:
+        # On first use, because a sweep makes a collator for each setting only to ask for its columns.
+        return np.append(predictable(self._pieces), np.zeros(NUM_SUBWORD_SPECIALS, dtype=bool))
+
+    @functools.cached_property
+    def _replacements(self) -> np.ndarray:
+        return np.flatnonzero(self._usable)
 
     def __call__(self, rows: Rows, sample_ids: np.ndarray) -> Arrays:
         windows = rows["subword_ids"]
