@@ -45,6 +45,15 @@ def trial_state(
     )
 
 
+class LookedUp(dict[str, Any]):
+    """Trials that can be looked up by their names, but not read one after another."""
+
+    def _refuse(self) -> Any:
+        raise AssertionError("an event reads all trials")
+
+    __iter__ = keys = values = items = copy = _refuse
+
+
 @pytest.fixture(scope="session")
 def make_task() -> MakeTask:
     return task_recipe

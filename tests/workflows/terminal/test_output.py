@@ -68,7 +68,7 @@ def test_the_table_of_a_sweep(resize: Callable[[int, int], None], how: Verbosity
             {"event": "begin", "trial": "trial_000"},
             {"event": "report", "trial": "trial_000", "verdict": "go", "report": report},
         ):
-            history = history.after(event)
+            history.record(event)
             table(event, history)
     assert stream.getvalue().count("\n") == num_lines
     assert "\x1b" not in stream.getvalue()

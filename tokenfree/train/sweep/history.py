@@ -5,6 +5,7 @@ table, files and page are made from it. The `event` of an event names what happe
 fields. The last field of a line is its `checksum`.
 """
 
+import bisect
 import dataclasses
 import hashlib
 import itertools
@@ -100,6 +101,12 @@ class TrialState:
     def ended(self) -> bool:
         return self.state in ("finished", "stopped", "failed")
 
+    def order(self) -> tuple[bool, int, float, str]:
+        """Return the sort key by progress and result, best first, failed trials last."""
+        value = self.last.get(self.target.metric)
+        cost = self.target.cost(value) if is_number(value) else math.inf
+        return self.state == "failed", -self.report_number, cost, self.name
+
     def after(self, event: Event) -> Self:
         match event["event"]:
             case "begin":
@@ -112,14 +119,19 @@ class TrialState:
         return dataclasses.replace(new, running=self.running and not new.ended)
 
 
-@dataclass(frozen=True)
+@dataclass
 class History:
     """State of a sweep: its settings, and its trials by name in the order in which they were proposed.
+
+    The work of recording an event does not depend on the number of trials.
 
     Attributes:
         seeds: Number of trials of each setting.
         reports: Number of reports of a trial that is not stopped.
         num_settings: Number of settings to try; 0 before a command has recorded it.
+        unfinished: Trials that have not ended, by name. They are few, because a setting is proposed only when a
+            trial can start.
+        ended: Trials that have ended, best first: by progress and result, failed ones last.
         skipped: Settings that cannot be run, with the reasons.
         exhausted: Whether the search space has no more settings.
     """
@@ -128,9 +140,11 @@ class History:
     reports: int
     target: Metric = LOSS
     num_settings: int = 0
-    trials: Mapping[str, TrialState] = dataclasses.field(default_factory=dict)
-    proposed: tuple[Values, ...] = ()
-    skipped: tuple[tuple[Values, tuple[str, ...]], ...] = ()
+    trials: dict[str, TrialState] = dataclasses.field(default_factory=dict)
+    unfinished: dict[str, TrialState] = dataclasses.field(default_factory=dict)
+    ended: list[TrialState] = dataclasses.field(default_factory=list)
+    proposed: list[Values] = dataclasses.field(default_factory=list)
+    skipped: list[tuple[Values, tuple[str, ...]]] = dataclasses.field(default_factory=list)
     exhausted: bool = False
 
     @property
@@ -143,7 +157,7 @@ class History:
 
     @property
     def all_ended(self) -> bool:
-        return self.all_proposed and all(trial.ended for trial in self.trials.values())
+        return self.all_proposed and not self.unfinished
 
     def settings(self) -> dict[int, list[TrialState]]:
         groups: dict[int, list[TrialState]] = {}
@@ -155,29 +169,34 @@ class History:
         """Return the number of skipped settings by reason."""
         return dict(Counter(reason for _, reasons in self.skipped for reason in reasons))
 
-    def after(self, event: Event) -> Self:
+    def record(self, event: Event) -> None:
+        """Change the state to that after an event."""
         match event["event"]:
             case "start":
-                idle = {
-                    name: dataclasses.replace(trial, running=False) for name, trial in self.trials.items()
-                }
-                return dataclasses.replace(self, num_settings=event["settings"], trials=idle)
+                self.num_settings = event["settings"]
+                for trial in list(self.unfinished.values()):
+                    self._put(dataclasses.replace(trial, running=False))
             case "skip":
-                return dataclasses.replace(
-                    self, skipped=(*self.skipped, (event["values"], tuple(event["reasons"])))
-                )
+                self.skipped.append((event["values"], tuple(event["reasons"])))
             case "propose":
-                setting, values, new = event["setting"], event["values"], {}
+                setting, values = event["setting"], event["values"]
+                self.proposed.append(values)
                 for seed in range(self.seeds):
                     name = f"trial_{setting:03d}" + (f"_seed_{seed}" if self.seeds > 1 else "")
-                    new[name] = TrialState(name, setting, seed, values, self.reports, target=self.target)
-                return dataclasses.replace(
-                    self, trials={**self.trials, **new}, proposed=(*self.proposed, values)
-                )
+                    self._put(TrialState(name, setting, seed, values, self.reports, target=self.target))
             case "exhausted":
-                return dataclasses.replace(self, exhausted=True)
-        trial = self.trials[event["trial"]].after(event)
-        return dataclasses.replace(self, trials={**self.trials, trial.name: trial})
+                self.exhausted = True
+            case _:
+                self._put(self.trials[event["trial"]].after(event))
+
+    def _put(self, trial: TrialState) -> None:
+        previous = self.trials.get(trial.name)
+        if previous is not None and previous.ended:
+            self.ended.remove(previous)
+        self.trials[trial.name] = self.unfinished[trial.name] = trial
+        if trial.ended:
+            del self.unfinished[trial.name]
+            bisect.insort(self.ended, trial, key=TrialState.order)
 
 
 def journal_line(event: Event) -> bytes:
@@ -226,7 +245,7 @@ def read_history(folder: Path, *, seeds: int, reports: int, target: Metric = LOS
     for place, event in _events(folder):
         if "trial" in event and event["trial"] not in history.trials:
             raise JobError(f"{place}: damaged, no line before it proposes {event['trial']!r}; {_ACTION}")
-        history = history.after(event)
+        history.record(event)
     return history
 
 

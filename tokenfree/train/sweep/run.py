@@ -102,10 +102,11 @@ def run_sweep(
 ) -> SweepResult:
     """Run the sweep on data directories, or on the files of a task, into the folder `output`, or resume it.
 
-    `progress` is called with every new event and the state after it. One event is not in the journal: `lost`,
-    when Ray is restarted. With `trust_code`, code outside tokenfree that the recipes name is run. Raises
-    UserError if the search space, the data, the cluster and the output do not fit together, and JobError with
-    the first error if every trial failed, or if the sweep has ended and a file of it is damaged.
+    `progress` is called with every new event and the state, which later events change. One event is not in
+    the journal: `lost`, when Ray is restarted. With `trust_code`, code outside tokenfree that the recipes
+    name is run. Raises UserError if the search space, the data, the cluster and the output do not fit
+    together, and JobError with the first error if every trial failed, or if the sweep has ended and a file of
+    it is damaged.
     """
     data, output = data if isinstance(data, TaskInput) else as_data(data), expand_home(output)
     if "://" in output:
@@ -162,16 +163,16 @@ def _run(proposer: Proposer, planned: History, folder: Path, progress: Progress 
     )
     history, storage, plans = load_history(), folder / RAY, pickle.dumps((proposer, planned))
 
-    bar = tqdm(total=planned.total, unit="trial", disable="ipykernel" not in sys.modules)  # for notebooks
+    # For notebooks.
+    bar = tqdm(total=planned.num_settings * sweep.seeds, unit="trial", disable="ipykernel" not in sys.modules)
 
     def take(event: Event) -> None:
-        nonlocal history
-        history = history.after(event)
+        history.record(event)
         if event["event"] == "report":
             report, metric = event["report"], sweep.quality.metric
             place = f"{event['trial']}: report {report['report']} of {sweep.reports}"
             logger.info("%s: %s %s", place, metric, report.get(metric))
-        bar.update(sum(trial.ended for trial in history.trials.values()) - bar.n)
+        bar.update(len(history.ended) - bar.n)
         if progress is not None:
             progress(event, history)
 

@@ -10,8 +10,8 @@ import json
 import os
 import shutil
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -36,7 +36,7 @@ from tokenfree.train.sweep.history import (
 from tokenfree.train.sweep.recipe import DEFAULT_TRIALS, Hyperparameter, SweepRecipe, Tpe, Values, objectives
 from tokenfree.train.sweep.subjects import Subject
 
-Progress = Callable[[Event, History], None]  # called with every event and the state after it
+Progress = Callable[[Event, History], None]  # called with every event and the state, which changes later
 CANDIDATES_PER_TRIAL = 50  # candidates examined per trial, before the search space counts as exhausted
 # After this many suggestions in a row that cannot be run, the next one comes from the even sequence.
 _MAX_SUGGESTIONS = 20
@@ -60,10 +60,9 @@ class Proposer:
         """
         return dict(self.subject.measure(self.sweep.recipe({})))
 
-    def next(self, history: History) -> tuple[Values | None, list[tuple[Values, list[str]]]]:
-        """Return the values of the next setting, or None, and newly found settings that cannot be run, with reasons."""
-        seen = {_text(values) for values in (*history.proposed, *(values for values, _ in history.skipped))}
-        skipped = []
+    def new_settings(self, history: History) -> Iterator[tuple[Values, list[str]]]:
+        """Yield settings that `history` does not have, each with the reasons why it cannot be run."""
+        texts = {_text(values) for values in (*history.proposed, *(values for values, _ in history.skipped))}
         max_candidates = (
             None
             if is_whole_grid(self.sweep)
@@ -71,14 +70,9 @@ class Proposer:
         )
         for values in itertools.islice(candidates(self.sweep, history), max_candidates):
             text = _text(values)
-            if text in seen:
-                continue
-            seen.add(text)
-            problems = self.problems(values)
-            if not problems:
-                return values, skipped
-            skipped.append((values, problems))
-        return None, skipped
+            if text not in texts:
+                texts.add(text)
+                yield values, self.problems(values)
 
     def problems(self, values: Values) -> list[str]:
         """Return the reasons why a setting cannot be run, a line each."""
@@ -108,14 +102,14 @@ def plan(proposer: Proposer) -> History:
     num_settings = None if whole else sweep.trials or DEFAULT_TRIALS
     foreseen = num_foreseen(sweep, num_settings or 0)
     history = History(seeds=1, reports=sweep.reports)
-    while whole or len(history.proposed) < foreseen:
-        values, skipped = proposer.next(history)
-        for impossible, reasons in skipped:
-            history = history.after({"event": "skip", "values": impossible, "reasons": reasons})
-        if values is None:
-            break
-        history = history.after({"event": "propose", "setting": len(history.proposed), "values": values})
     proposed = history.proposed
+    for values, problems in proposer.new_settings(history):
+        if problems:
+            history.skipped.append((values, tuple(problems)))
+        else:
+            proposed.append(values)
+        if len(proposed) == foreseen and not whole:
+            break
     reasons = "; ".join(sorted(history.reasons())) or "the space holds no more different settings"
     exhausted = len(proposed) < foreseen
     if not proposed or (exhausted and (sweep.trials is not None or history.skipped)):
@@ -128,7 +122,8 @@ def plan(proposer: Proposer) -> History:
             f"space: {len(history.skipped)} of {tried} settings of the grid cannot be run ({reasons}). Leave out the "
             "values that do not fit, or give their keys a condition (when)."
         )
-    return replace(history, num_settings=len(proposed) if num_settings is None or exhausted else num_settings)
+    history.num_settings = len(proposed) if num_settings is None or exhausted else num_settings
+    return history
 
 
 def is_whole_grid(sweep: SweepRecipe) -> bool:
@@ -251,10 +246,14 @@ def _text(values: Values) -> str:
     return json.dumps(values, sort_keys=True)
 
 
+def _skip_event(values: Values, reasons: Sequence[str]) -> Event:
+    return {"event": "skip", "values": values, "reasons": list(reasons)}
+
+
 class SweepJournal:
     """The journal of a sweep, independent of Ray: it chooses the next trial and records all events.
 
-    `planned` comes from `plan`. `progress` is called with every event and the state after it.
+    `planned` comes from `plan`. `progress` is called with every event and the state, which changes later.
     """
 
     def __init__(self, proposer: Proposer, planned: History, folder: Path, progress: Progress) -> None:
@@ -274,10 +273,9 @@ class SweepJournal:
             self._folder, seeds=sweep.seeds, reports=sweep.reports, target=sweep.quality
         )
         self.write({"event": "start", "settings": self._planned.num_settings})
-        already_skipped = [values for values, _ in self.history.skipped]
-        self._skip(
-            [(values, reasons) for values, reasons in self._planned.skipped if values not in already_skipped]
-        )
+        already_skipped = {_text(values) for values, _ in self.history.skipped}
+        new = (item for item in self._planned.skipped if _text(item[0]) not in already_skipped)
+        self.write(*(_skip_event(values, reasons) for values, reasons in new))
 
     def close(self) -> None:
         self._journal.close()
@@ -312,35 +310,33 @@ class SweepJournal:
         self.write({"event": "failure", "trial": name, "error": error})
         self._clean_up(name)
 
-    def write(self, event: Event) -> None:
-        self._journal.write(journal_line(event))
+    def write(self, *events: Event) -> None:
+        self._journal.writelines(map(journal_line, events))
         self._journal.flush()
         os.fsync(self._journal.fileno())
-        self.history = self.history.after(event)
-        self._progress(event, self.history)
+        for event in events:
+            self.history.record(event)
+            self._progress(event, self.history)
 
     def _idle(self) -> str | None:
-        trials = self.history.trials.values()
-        return next((trial.name for trial in trials if not trial.ended and not trial.running), None)
+        return next((trial.name for trial in self.history.unfinished.values() if not trial.running), None)
 
     def _propose(self) -> bool:
+        """Record the next setting, and settings before it that cannot be run. Return False if there is none."""
+        number = len(self.history.proposed)
         if self.history.all_proposed:
             return False
-        number = len(self.history.proposed)
         if number < len(self._planned.proposed):
-            values = self._planned.proposed[number]
+            settings = iter([(self._planned.proposed[number], list[str]())])
         else:
-            values, skipped = self._proposer.next(self.history)
-            self._skip(skipped)
-        if values is None:
-            self.write({"event": "exhausted"})
-            return False
-        self.write({"event": "propose", "setting": number, "values": values})
-        return True
-
-    def _skip(self, skipped: Iterable[tuple[Values, Sequence[str]]]) -> None:
-        for values, reasons in skipped:
-            self.write({"event": "skip", "values": values, "reasons": list(reasons)})
+            settings = self._proposer.new_settings(self.history)
+        for values, reasons in settings:
+            if not reasons:
+                self.write({"event": "propose", "setting": number, "values": values})
+                return True
+            self.write(_skip_event(values, reasons))
+        self.write({"event": "exhausted"})
+        return False
 
     def _clean_up(self, name: str) -> None:
         """Remove the checkpoints of a trial that was stopped or failed, because it is never resumed."""

@@ -156,7 +156,7 @@ class _Trials(Searcher):
         return Searcher, ()
 
     def suggest(self, trial_id: str) -> Any:
-        running = sum(trial.running for trial in self.journal.history.trials.values())
+        running = sum(trial.running for trial in self.journal.history.unfinished.values())
         trial = self.journal.next_trial() if running < self.placement.concurrent else None
         if trial is None:
             return Searcher.FINISHED if self.journal.history.all_ended else None

@@ -2,7 +2,7 @@
 
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Self, TextIO
 
 import torch
@@ -50,7 +50,7 @@ def describe(sweep: SweepRecipe, data: Data | TaskInput, output: str) -> Iterato
     yield f"budget of a trial: {amount}, {counted(sweep.reports, 'report')}"
 
 
-def _placement(sweep: SweepRecipe, settings: tuple[Values, ...]) -> "Placement":
+def _placement(sweep: SweepRecipe, settings: Sequence[Values]) -> "Placement":
     # Here because importing Ray takes seconds, and only a dry run needs it in this process.
     from tokenfree.train.ray.cluster import cores, ray_session
     from tokenfree.train.sweep.tune import cluster_nodes, find_placement
@@ -72,7 +72,6 @@ class SweepTable:
         self._display = Display(self._stream, self._draw, verbosity)
         self._quiet = verbosity == "quiet"
         self._began = time.monotonic()
-        # History after the last event.
         self._history = History(seeds=1, reports=1)
         # Last logged state of each trial.
         self._states: dict[str, str] = {}
@@ -134,7 +133,10 @@ def frame(history: History, summary: str, max_trials: int) -> RenderableType:
 
     Settings are never cut.
     """
-    trials = sorted((trial for trial in history.trials.values() if trial.state != "waiting"), key=_order)
+    # Copied at once, because drawing is in another thread.
+    unfinished, ended = list(history.unfinished.values()), history.ended[:max_trials]
+    running = [trial for trial in unfinished if trial.state == "running"]
+    trials = [*sorted(running, key=lambda trial: trial.name), *ended]
     line = Text(one_line(summary), no_wrap=True, overflow="ellipsis")
     if not trials:
         return line
@@ -156,18 +158,11 @@ def summary(history: History, seconds: float, earlier: float = 0) -> str:
 
     The time left assumes that the other trials take as long as what was done since `earlier` of them were.
     """
-    trials = history.trials.values()
-    parts = [f"sweep  {sum(trial.ended for trial in trials)}/{history.total or '?'} ended"]
-    furthest = max((trial.report_number for trial in trials), default=0)
-    target = history.target
-    candidates = [
-        (target.cost(value), trial.name, trial.last.get("step", 0), value)
-        for trial in trials
-        if trial.report_number == furthest and is_number(value := trial.last.get(target.metric))
-    ]
-    if candidates:
-        _, name, step, value = min(candidates)
-        parts.append(f"best at step {step:,}: {value:.3f} ({name})")
+    parts = [f"sweep  {len(history.ended)}/{history.total or '?'} ended"]
+    best = min((*history.unfinished.values(), *history.ended[:1]), key=TrialState.order, default=None)
+    value = None if best is None else best.last.get(history.target.metric)
+    if best is not None and is_number(value):
+        parts.append(f"best at step {best.last.get('step', 0):,}: {value:.3f} ({best.name})")
     parts.append(clock(seconds))
     done = _done(history)
     if earlier < done < history.total:
@@ -177,9 +172,8 @@ def summary(history: History, seconds: float, earlier: float = 0) -> str:
 
 def _done(history: History) -> float:
     """Return the number of trials that have ended, plus the parts of the running ones that are trained."""
-    return sum(
-        1 if trial.ended else trial.report_number / trial.last_report for trial in history.trials.values()
-    )
+    unfinished = list(history.unfinished.values())
+    return len(history.ended) + sum(trial.report_number / trial.last_report for trial in unfinished)
 
 
 def log_line(trial: TrialState) -> str:
@@ -198,15 +192,6 @@ def log_line(trial: TrialState) -> str:
 def quality_name(target: Metric) -> str:
     """Return the heading of the numbers by which trials are judged: `loss`, or `score` or `error` of a task."""
     return "loss" if target == LOSS else target.metric.removeprefix("dev_")
-
-
-def _order(trial: TrialState) -> tuple[int, int, float, str]:
-    """Return the sort key: running trials by name, then others by progress and result, failed ones last."""
-    if trial.state == "running":
-        return 0, 0, 0.0, trial.name
-    value = trial.last.get(trial.target.metric)
-    cost = trial.target.cost(value) if is_number(value) else 0.0
-    return 1 + (trial.state == "failed"), -trial.report_number, cost, trial.name
 
 
 def _row(trial: TrialState) -> tuple[str, ...]:

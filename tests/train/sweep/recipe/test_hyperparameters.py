@@ -88,10 +88,10 @@ def test_candidates_of_a_huge_range_take_no_memory(searcher: str, ends: list[int
         for setting in range(10):
             values = next(candidates(sweep, history))
             assert ends[0] <= values["train.seed"] <= ends[1]
-            history = history.after({"event": "propose", "setting": setting, "values": values})
+            history.record({"event": "propose", "setting": setting, "values": values})
             report = {"report": 1, "validation_loss": float(setting)}
             event = {"event": "report", "trial": f"trial_{setting:03d}", "verdict": "stop", "report": report}
-            history = history.after(event)
+            history.record(event)
         assert tracemalloc.get_traced_memory()[1] < 50_000_000
     finally:
         tracemalloc.stop()
@@ -152,12 +152,12 @@ def test_settings_that_are_foreseen_do_not_depend_on_what_trials_report(searcher
     sweep = make(searcher, space={"train.seed": {"integer": [0, 99]}})
     foreseen = num_foreseen(sweep, 20)
     assert 0 < foreseen <= 20
-    before = reported = History(seeds=1, reports=1)
+    before, reported = (History(seeds=1, reports=1) for _ in range(2))
     for setting, values in enumerate(first(sweep, foreseen - 1)):
-        reported = reported.after({"event": "propose", "setting": setting, "values": values})
+        reported.record({"event": "propose", "setting": setting, "values": values})
         report = {"report": 1, "validation_loss": float(values["train.seed"])}
         trial = f"trial_{setting:03d}"
-        reported = reported.after({"event": "report", "trial": trial, "verdict": "go", "report": report})
+        reported.record({"event": "report", "trial": trial, "verdict": "go", "report": report})
     two = (itertools.islice(candidates(sweep, history), foreseen) for history in (before, reported))
     assert len({json.dumps(list(settings)) for settings in two}) == 1
 
@@ -177,11 +177,11 @@ def test_tpe_goes_where_the_loss_is_low(objectives: list[str]) -> None:
     history = History(seeds=1, reports=1)
     for setting in range(30):
         values = next(candidates(sweep, history))
-        history = history.after({"event": "propose", "setting": setting, "values": values})
+        history.record({"event": "propose", "setting": setting, "values": values})
         loss = abs(values["train.learning_rate"] - 0.12)
         report = {"report": 1, "validation_loss": loss, "characters_per_second": 1000.0 - loss}
         trial = f"trial_{setting:03d}"
-        history = history.after({"event": "report", "trial": trial, "verdict": "go", "report": report})
+        history.record({"event": "report", "trial": trial, "verdict": "go", "report": report})
     late = [abs(values["train.learning_rate"] - 0.12) < 0.15 for values in history.proposed[15:]]
     assert sum(late) > len(late) / 2
 
@@ -205,10 +205,10 @@ def test_tpe_knows_keys_under_conditions() -> None:
     for setting in range(16):
         values = next(candidates(sweep, history))
         assert ("train.learning_rate" in values) == (values["train.seed"] == 1)
-        history = history.after({"event": "propose", "setting": setting, "values": values})
+        history.record({"event": "propose", "setting": setting, "values": values})
         report = {"report": 1, "validation_loss": values.get("train.learning_rate", 0.5)}
         trial = f"trial_{setting:03d}"
-        history = history.after({"event": "report", "trial": trial, "verdict": "go", "report": report})
+        history.record({"event": "report", "trial": trial, "verdict": "go", "report": report})
     rates = [
         values["train.learning_rate"] for values in history.proposed[8:] if "train.learning_rate" in values
     ]

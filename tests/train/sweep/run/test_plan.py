@@ -50,7 +50,7 @@ def test_plan_tries_a_space_smaller_than_the_default(
     corpus: str, make_sweep: MakeSweep, tmp_path: Path
 ) -> None:
     _, planned = prepare(make_sweep(searcher="even"), corpus, str(tmp_path))
-    assert planned.proposed == ({"train.learning_rate": 0.01}, {"train.learning_rate": 0.02})
+    assert planned.proposed == [{"train.learning_rate": 0.01}, {"train.learning_rate": 0.02}]
     assert planned.num_settings == 2
     with pytest.raises(
         UserError, match=r"trials: only 2 of the settings can be run \(the space holds no more"

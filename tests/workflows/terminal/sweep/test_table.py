@@ -5,6 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
+from tests.train.sweep.conftest import LookedUp
 from tests.workflows.terminal.conftest import Terminal
 from tokenfree.train.sweep.history import Event, History
 from tokenfree.train.sweep.recipe import ERROR, SCORE
@@ -44,7 +45,7 @@ class Sweep:
         self.tell({"event": "start", "settings": len(self.history.trials)})
 
     def tell(self, event: Event) -> None:
-        self.history = self.history.after(event)
+        self.history.record(event)
         for table in self._tables:
             table(event, self.history)
 
@@ -64,14 +65,13 @@ class Sweep:
 
 def test_a_sweep_of_a_task_shows_scores_the_highest_first(at: Callable[[float], None]) -> None:
     for target, word, best in ((SCORE, "score", 1), (ERROR, "error", 0)):
-        history = History(seeds=1, reports=1, target=target).after({"event": "start", "settings": 2})
+        history = History(seeds=1, reports=1, target=target)
+        history.record({"event": "start", "settings": 2})
         for number, value in enumerate((0.25, 0.75)):
-            history = history.after(
-                {"event": "propose", "setting": number, "values": {"train.learning_rate": number}}
-            )
+            history.record({"event": "propose", "setting": number, "values": {"train.learning_rate": number}})
             report = {"report": 1, "step": 5, "validation_loss": 0.1 + number, target.metric: value}
             event = {"event": "report", "trial": f"trial_00{number}", "verdict": "go", "report": report}
-            history = history.after(event)
+            history.record(event)
         summary, header, *rows = lines_of(history)
         assert header.split() == ["trial", "settings", "step", word, "chars/s", "state"]
         assert f"best at step 5: {(0.25, 0.75)[best]:.3f} (trial_00{best})" in summary
@@ -172,6 +172,17 @@ def test_a_log_file_gets_a_line_for_what_is_new_of_a_trial(at: Callable[[float],
         f"sweep  {ended}/4 ended" for ended in (0, 0, 1, 1, 2, 2, 3)
     ]
     assert "\x1b" not in stream.getvalue()
+
+
+def test_a_line_does_not_read_all_trials(at: Callable[[float], None]) -> None:
+    with SweepTable(stream := io.StringIO()) as table:
+        sweep = Sweep(table)
+        sweep.history.trials = LookedUp(sweep.history.trials)
+        for trial in range(4):
+            sweep.begin(trial)
+            sweep.report(trial, 1, 4.0 - trial, "stop")
+        assert "best at step 10: 1.000 (trial_003)" in stream.getvalue().splitlines()[-1]
+        lines_of(sweep.history)
 
 
 def test_what_of_ray_was_lost_stands_above_the_table_or_in_a_line_and_quiet_shows_none(
