@@ -7,6 +7,11 @@ trials. It includes the start of the processes, the validations and our checkpoi
 
     python -m benchmarks.train.sweep_overhead --data demo/data                # eight trials of twelve steps
     python -m benchmarks.train.sweep_overhead --data demo/data --trials 24
+
+With `--plan`, measure instead the CPU seconds that a sweep takes before its first trial, for each searcher
+that plans ahead: choose the settings of `three-knobs-tiny`, check them against the data, and place them.
+
+    python -m benchmarks.train.sweep_overhead --data demo/data --plan 100 1000 10000
 """
 
 from __future__ import annotations
@@ -28,7 +33,9 @@ from tokenfree.core.settings_values import to_mapping
 from tokenfree.train.ray.cluster import ray_session
 from tokenfree.train.sweep.recipe import SweepRecipe
 from tokenfree.train.sweep.run import prepare, run_sweep
+from tokenfree.train.sweep.tune import find_placement
 from tokenfree.workflows.recipes import library
+from tokenfree.workflows.recipes.training import build_sweep
 
 SIDE_BY_SIDE, STEPS, REPORTS = 2, 12, 3
 
@@ -55,6 +62,24 @@ def plain(sweep: SweepRecipe, data: str, folder: Path) -> tuple[float, float]:
     return wall, sum((result.metrics or {})["train_seconds"] for result in results)
 
 
+def planning_seconds(searcher: str, data: str, trials: int) -> float:
+    """Return the CPU seconds of planning and placing this number of trials."""
+    mapping = library.resolve("three-knobs-tiny", None)
+    # A grid takes no range.
+    alphas = {
+        "model.trunk.attention.alpha": {"choice": [round(number / 250, 3) for number in range(-250, 251)]}
+    }
+    space = {**mapping["space"], **(alphas if searcher == "grid" else {})}
+    mapping = {**mapping, "space": space, "searcher": searcher, "trials": trials}
+    sweep = build_sweep(mapping, {}, "benchmark")
+    began = time.process_time()
+    with tempfile.TemporaryDirectory() as folder:
+        proposer, planned = prepare(sweep, data, folder)
+    assert len(planned.proposed) == trials
+    find_placement(proposer.sweep, planned.proposed, [{"CPU": 1.0}])
+    return time.process_time() - began
+
+
 def train_plainly(config: dict[str, Any]) -> None:
     """Run a trial of the plain way."""
     from tokenfree.train.config import PretrainRecipe
@@ -79,8 +104,15 @@ def main() -> None:
         "--data", metavar="DIR", required=True, help="a data directory made by `tokenfree preprocess`"
     )
     parser.add_argument("--trials", type=int, default=8)
+    parser.add_argument("--plan", type=int, nargs="+", metavar="TRIALS", default=())
     arguments = parser.parse_args()
     trials, data = arguments.trials, os.path.abspath(arguments.data)
+    if arguments.plan:
+        for searcher in ("even", "grid", "random"):
+            for number in arguments.plan:
+                seconds = planning_seconds(searcher, data, number)
+                print(f"{searcher:<8}{number:>7} trials: {seconds:6.2f} CPU s", flush=True)
+        return
     mapping = {
         "base": library.read_based("canine-s-tiny"),
         "overrides": {"train": {"global_batch": 8, "validation_windows": 16, "threads": 1}},
