@@ -1,5 +1,6 @@
 """The mark of success: what the inputs were like, for the manifest that it was written for."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ from tokenfree.preprocess.dataset.completion import (
     note_added,
     reconcile,
 )
-from tokenfree.preprocess.dataset.manifest import DatasetSplit, ShardEntry
+from tokenfree.preprocess.dataset.manifest import DatasetSplit
 
 INPUTS = [{"path": "geese.txt", "size": 7, "modified": "1.5"}]
 
@@ -58,14 +59,14 @@ def test_no_mark_blesses_a_manifest_that_has_changed(tmp_path: Path) -> None:
 
 
 def test_the_fingerprint_changes_with_the_content_alone() -> None:
-    other = ShardEntry(**{**vars(SHARD), "sha256": "cd" * 32})
+    other = replace(SHARD, sha256="cd" * 32)
     prints = {
         content_fingerprint({"train": DatasetSplit(shards)}, vocabulary)
         for shards in ((SHARD,), (other,), (SHARD, other), (other, SHARD))
         for vocabulary in (None, "ef" * 32)
     }
     assert len(prints) == 8
-    recounted = ShardEntry(**{**vars(SHARD), "rows": 4})
+    recounted = replace(SHARD, rows=4)
     assert content_fingerprint({"train": DatasetSplit((recounted,))}, None) == manifest().fingerprint
 
 

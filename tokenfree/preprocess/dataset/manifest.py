@@ -26,7 +26,7 @@ MANIFEST = "manifest.json"
 NEAR_DUPLICATE_PAIRS = "near_duplicates.jsonl"  # each dropped document, with the one that it resembles
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class ShardEntry:
     """One Arrow file. `path` is relative to the data directory; `characters` counts the codepoints of its windows."""
 

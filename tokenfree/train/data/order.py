@@ -79,8 +79,9 @@ class Order:
                 f"train.global_batch: {global_batch} is not a multiple of train.streams ({streams}); make it {near}, "
                 "or change train.streams"
             )
-        filled = [(index, shard) for index, shard in enumerate(shards) if shard.rows]
-        if not filled:
+        self._rows = np.array([shard.rows for shard in shards], dtype=np.int64)
+        filled = np.flatnonzero(self._rows)
+        if not len(filled):
             raise UserError(
                 "the split has no windows; preprocess more text, or with another validation_fraction"
             )
@@ -90,17 +91,21 @@ class Order:
             for i, s in enumerate(shards)
         ]
         # With several directories, each has its own.
-        self.languages = sorted({names[index] for index, _ in filled})
+        languages, labels = np.unique([names[index] for index in filled.tolist()], return_inverse=True)
+        self.languages: list[str] = languages.tolist()
         self._seed, self._streams, self._batch, self._each = (
             seed,
             streams,
             global_batch,
             global_batch // streams,
         )
-        self._shards = [[(i, s.rows) for i, s in filled if names[i] == name] for name in self.languages]
-        characters = [sum(s.characters for i, s in filled if names[i] == name) for name in self.languages]
-        self.shares = self._make_shares(np.array(characters), smoothing)
-        rows = np.array([sum(size for _, size in of) for of in self._shards])
+        # Of each language, those with rows, int64 [n].
+        self._shards = [filled[members] for members in _groups(labels)]
+        characters = np.array([shard.characters for shard in shards], dtype=np.int64)
+        characters, rows = (
+            np.array([values[of].sum() for of in self._shards]) for values in (characters, self._rows)
+        )
+        self.shares = self._make_shares(characters, smoothing)
         edges = np.arange(streams + 1)[:, None] * rows // streams  # [C + 1, L]
         whole = rows < streams
         self._from = np.where(whole, 0, edges[:-1])
@@ -241,9 +246,10 @@ class Order:
 
     def _make_visit(self, stream: int, language: int, epoch: int) -> _Visit:
         begin, end = self._from[stream, language], self._to[stream, language]
-        shards = np.array(self._shards[language])  # [shards, (index, rows)]
-        after = np.cumsum(shards[:, 1])
-        first, last = np.maximum(begin, after - shards[:, 1]), np.minimum(end, after)
+        shards = self._shards[language]
+        after = np.cumsum(self._rows[shards])
+        previous = after - self._rows[shards]
+        first, last = np.maximum(begin, previous), np.minimum(end, after)
         owned = np.flatnonzero(first < last)
         name = random.key(self._seed, "order", stream, self.languages[language], epoch)
         order = np.argsort(random.derive(name, 2 * np.arange(len(owned))))
@@ -252,8 +258,8 @@ class Order:
         size = (last - first)[chosen]
         return _Visit(
             np.cumsum(size) - size,
-            shards[chosen, 0],
-            first[chosen] - (after - shards[:, 1])[chosen],
+            shards[chosen],
+            (first - previous)[chosen],
             size,
             keys[order],
         )
