@@ -2,6 +2,7 @@
 
 Both read the same shard in one process and yield the same kind of batches: 32 windows, 15% of the subwords
 masked, 2,048 positions. The DataLoader reads Arrow batches and masks them in NumPy without a loop over rows.
+`derived` is our loader on the same windows in shards without the columns that follow from the text.
 
     python -m benchmarks.train.loader                        # on windows made of the interpreter's help texts
     python -m benchmarks.train.loader --data DIR             # on the training split of a data directory
@@ -17,7 +18,7 @@ import os
 import statistics
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from pydoc_data import topics
 
@@ -45,7 +46,7 @@ from tokenfree.preprocess.dataset.manifest import (
 from tokenfree.preprocess.features.columns import iterate_windows
 from tokenfree.preprocess.features.vocabulary import Vocabulary, train_vocabulary
 from tokenfree.preprocess.job.finish import count
-from tokenfree.preprocess.records import SCHEMA_VERSION, Document
+from tokenfree.preprocess.records import CHARACTER_COLUMNS, COLUMN_TYPES, SCHEMA_VERSION, Document
 from tokenfree.preprocess.text.specials import CLS, MASK, SEP
 from tokenfree.train.batches.subwords import predictable
 from tokenfree.train.data.loader import Loader
@@ -56,7 +57,7 @@ OPTIONS = {"byte2word": {"bytes_per_word": 3}}  # fits the words of nearly every
 COLUMNS = ["codepoints", "subword_ids", "subword_starts", "subword_ends"]
 
 
-def make_data(folder: Path, num_rows: int = 4096) -> str:
+def make_data(folder: Path, num_rows: int = 4096, *, left_out: Collection[str] = ()) -> str:
     """Write a data directory of full windows, a few hundred different ones repeated in random order."""
     text = "\n".join(topics.topics.values())
     documents = [
@@ -64,7 +65,9 @@ def make_data(folder: Path, num_rows: int = 4096) -> str:
         for start in range(0, len(text), 100_000)
     ]
     config = PreprocessConfig(
-        window=WindowConfig(max_characters=2040), vocabulary=VocabularyConfig(size=4000)
+        window=WindowConfig(max_characters=2040),
+        vocabulary=VocabularyConfig(size=4000),
+        columns=tuple(name for name in COLUMN_TYPES if name not in left_out),
     )
     model = train_vocabulary([document.text for document in documents], config.vocabulary, 0)
     parts = iterate_windows(documents, config, Vocabulary(model))
@@ -91,7 +94,7 @@ def make_data(folder: Path, num_rows: int = 4096) -> str:
         Storage.at(str(folder)),
         Manifest(
             schema_version=SCHEMA_VERSION,
-            config=to_mapping(PreprocessConfig()),
+            config=to_mapping(config),
             config_fingerprint="",
             versions={},
             inputs=(),
@@ -222,6 +225,11 @@ def main() -> None:
         running = {"tokenfree": our_batches(data, options.objective, options.next_sentence)}
         if options.objective == OBJECTIVES.default and not options.next_sentence:
             running["datasets"] = their_batches(data)
+        if not options.data:
+            small = make_data(Path(folder) / "small", left_out=CHARACTER_COLUMNS)
+            running["derived"] = our_batches(small, options.objective, options.next_sentence)
+            sizes = [load_manifest(directory).splits["train"].shards[0].bytes for directory in (small, data)]
+            share = sizes[0] / sizes[1]
         for batches in running.values():
             measure(batches, 20)
         speeds = {name: [] for name in running}
@@ -236,6 +244,10 @@ def main() -> None:
         )
     if "datasets" in medians:
         print(f"tokenfree / datasets: {medians['tokenfree'] / medians['datasets']:.2f}")
+    if "derived" in medians:
+        print(
+            f"derived / tokenfree: {medians['derived'] / medians['tokenfree']:.2f}, bytes of the shards {share:.2f}"
+        )
     print(
         f"hashing    {windows:8,.0f} windows per CPU second ({size / 1e6:,.0f} MB/s), once: "
         f"{100 * medians['tokenfree'] / windows:.1f}% of the loader's time in the first epoch"

@@ -146,7 +146,8 @@ class PreprocessConfig:
         vocabulary: the subwords.
         filters: filters of documents.
         near_duplicates: filter of almost equal documents.
-        columns: columns of the windows; leave out those that no model will read.
+        columns: columns of the windows; leave out those that no model will read. `codepoints` and `whitespace`
+            follow from `text`, and training derives them where they are left out.
         shards: number of shards of each language of a split, 1 to 99999; null: by its size.
         shard_characters: approximate characters of a shard if `shards` is null.
         split_bytes: decompressed bytes that a worker reads, cleans and commits at once.

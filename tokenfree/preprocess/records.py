@@ -186,6 +186,7 @@ COLUMN_TYPES: dict[str, pa.DataType] = {
     "subword_ends": _list_of(pa.uint16()),
     "sentence_starts": _list_of(pa.uint16()),
 }
+CHARACTER_COLUMNS = frozenset({"codepoints", "whitespace"})  # follow from `text`
 SUBWORD_COLUMNS = frozenset({"subword_ids", "subword_starts", "subword_ends"})
 
 SCHEMA_VERSION = 1
@@ -204,3 +205,11 @@ def schema(columns: Iterable[str] = tuple(COLUMN_TYPES)) -> pa.Schema:
         raise ValueError(f"columns: there is no column {min(unknown)!r} (known: {', '.join(COLUMN_TYPES)})")
     fields = [pa.field(name, kind, nullable=False) for name, kind in COLUMN_TYPES.items() if name in chosen]
     return pa.schema(fields, metadata={"schema_version": str(SCHEMA_VERSION)})
+
+
+def readable_columns(columns: Iterable[str]) -> list[str]:
+    """Return the columns of rows whose shards have these: with `text`, also those that follow from it."""
+    names = set(columns)
+    if "text" in names:
+        names |= CHARACTER_COLUMNS
+    return [name for name in COLUMN_TYPES if name in names]

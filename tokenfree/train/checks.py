@@ -12,6 +12,7 @@ from tokenfree.core.ray_access import named_cluster
 from tokenfree.core.settings_values import flatten, to_mapping
 from tokenfree.preprocess.dataset.manifest import Manifest
 from tokenfree.preprocess.features.vocabulary import Vocabulary
+from tokenfree.preprocess.records import readable_columns
 from tokenfree.preprocess.text.specials import NUM_SUBWORD_SPECIALS
 from tokenfree.train.config import FinetuneRecipe, PretrainRecipe, Recipe
 from tokenfree.train.model.costs import BYTES, num_parameters
@@ -135,6 +136,6 @@ def _problems_of_columns(
     except UserError as error:
         yield str(error)
         return
-    missing = sorted(columns - set(manifest.config["columns"]))
+    missing = sorted(columns - set(readable_columns(manifest.config["columns"])))
     if missing:
         yield f"the data lack the columns {', '.join(missing)} that objective {recipe.objective.name} reads"

@@ -7,6 +7,7 @@ from xml.sax.saxutils import escape
 from tokenfree.core.storage import Storage
 from tokenfree.preprocess.dataset.completion import content_fingerprint
 from tokenfree.preprocess.dataset.manifest import NEAR_DUPLICATE_PAIRS, DatasetSplit, Manifest
+from tokenfree.preprocess.records import CHARACTER_COLUMNS
 from tokenfree.preprocess.sources.books import UNDETERMINED
 
 
@@ -118,6 +119,22 @@ def byte_shares(manifest: Manifest) -> dict[str, float]:
     }
 
 
+def _character_columns(manifest: Manifest) -> str:
+    """Return what the columns that follow from the text cost, or that they are left out."""
+    columns = set(manifest.config["columns"])
+    if "text" not in columns:
+        return ""
+    if columns.isdisjoint(CHARACTER_COLUMNS):
+        return "The columns `codepoints` and `whitespace` follow from `text` and are left out; training derives them."
+    bits = 32 * ("codepoints" in columns) + ("whitespace" in columns)
+    num_bytes = sum(shard.bytes for shard in manifest.shards)
+    return (
+        "The columns `codepoints` and `whitespace` follow from `text` and take "
+        f"{bits / 8 * manifest.counters['characters'] / max(num_bytes, 1):.0%} of the shards. A recipe whose `columns` "
+        "leave them out makes smaller shards, from which training derives them."
+    )
+
+
 def card(manifest: Manifest, plots: Sequence[str]) -> str:
     counters, splits = manifest.counters, manifest.splits
     pages = [
@@ -155,6 +172,7 @@ def card(manifest: Manifest, plots: Sequence[str]) -> str:
                 for name, split in splits.items()
             ],
         ),
+        _character_columns(manifest),
         "## Languages",
         _table(
             ("language", "documents", "windows", "characters", "characters per subword", "subwords in bytes"),

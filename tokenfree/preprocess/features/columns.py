@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from tokenfree.preprocess.config import PreprocessConfig
 from tokenfree.preprocess.features.vocabulary import FlatEncoding, Vocabulary
-from tokenfree.preprocess.records import COLUMN_TYPES, SUBWORD_COLUMNS, Document, schema
+from tokenfree.preprocess.records import CHARACTER_COLUMNS, COLUMN_TYPES, SUBWORD_COLUMNS, Document, schema
 from tokenfree.preprocess.text.characters import SPACE, byte_offsets, classes_of, codepoints_of, cumulate
 from tokenfree.preprocess.text.sentences import cut, sentence_starts
 from tokenfree.preprocess.text.words import byte_spans
@@ -68,7 +68,7 @@ def _build_batch(
         "language": pa.array([window.language for window in windows], pa.string()),
         "text": pa.array([window.text for window in windows], pa.string()),
     }
-    if not {"codepoints", "whitespace"}.isdisjoint(batch_schema.names):
+    if not CHARACTER_COLUMNS.isdisjoint(batch_schema.names):
         columns |= _character_columns(windows)
     if not {"word_starts", "word_ends"}.isdisjoint(batch_schema.names):
         columns |= _word_columns(windows)
@@ -118,10 +118,12 @@ def _cut_group(group: list[Document], max_characters: int) -> Iterator[Window]:
 def _character_columns(windows: Sequence[Window]) -> dict[str, pa.Array]:
     codepoints = codepoints_of("".join(window.text for window in windows))
     offsets = cumulate([len(window.text) for window in windows])
-    return {
-        "codepoints": _lists("codepoints", codepoints.view(np.int32), offsets),
-        "whitespace": _lists("whitespace", classes_of(codepoints) == SPACE, offsets),
-    }
+    return {name: _lists(name, character_column(name, codepoints), offsets) for name in CHARACTER_COLUMNS}
+
+
+def character_column(name: str, codepoints: np.ndarray) -> np.ndarray:
+    """Return the column `codepoints` (int32) or `whitespace` (bool) of the characters `codepoints` (uint32)."""
+    return codepoints.view(np.int32) if name == "codepoints" else classes_of(codepoints) == SPACE
 
 
 def _word_columns(windows: Sequence[Window]) -> dict[str, pa.Array]:

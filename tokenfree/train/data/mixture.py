@@ -16,6 +16,7 @@ import numpy as np
 from tokenfree.core.errors import UserError
 from tokenfree.core.files import AnyPath, expand_home
 from tokenfree.preprocess.dataset.manifest import DatasetSplit, Manifest, load_manifest
+from tokenfree.preprocess.records import readable_columns
 from tokenfree.train.batches import counter_random as random
 
 # Samples after which the order of several directories repeats.
@@ -114,14 +115,10 @@ def mixed_contents(mixture: Mixture) -> tuple[Manifest, Mapping[str, Mixing]]:
         name: [source.splits.get(name, DatasetSplit(())).shards for source in manifests] for name in names
     }
     first = manifests[0]
-    columns = [
-        name
-        for name in first.config["columns"]
-        if all(name in source.config["columns"] for source in manifests)
-    ]
+    columns = set.intersection(*(set(readable_columns(source.config["columns"])) for source in manifests))
     manifest = dataclasses.replace(
         first,
-        config={**first.config, "columns": columns},
+        config={**first.config, "columns": readable_columns(columns)},
         config_fingerprint="",
         inputs=(),
         counters={},

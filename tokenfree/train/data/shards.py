@@ -21,7 +21,10 @@ from tokenfree.core.errors import JobError, UserError
 from tokenfree.core.files import AnyPath, absolute_path, expand_home, hash_file
 from tokenfree.core.storage import Storage
 from tokenfree.preprocess.dataset.manifest import Manifest, ShardEntry, load_manifest, load_vocabulary
+from tokenfree.preprocess.features.columns import character_column
 from tokenfree.preprocess.features.vocabulary import Vocabulary
+from tokenfree.preprocess.records import readable_columns
+from tokenfree.preprocess.text.characters import codepoints_of
 from tokenfree.train.data.cache import fetch
 from tokenfree.train.data.mixture import Data, Mixing, Mixture, mixed_contents, parse
 from tokenfree.train.data.order import quotas_of
@@ -54,6 +57,22 @@ class _Column(NamedTuple):
         whole = np.unpackbits(self.values[begin // 8 : -(-end // 8)], bitorder="little")
         return whole[begin % 8 : begin % 8 + end - begin].view(np.bool_)
 
+    def size(self, index: int) -> int:
+        return int(self.offsets[index + 1] - self.offsets[index])
+
+
+class _CharacterColumn(NamedTuple):
+    """A column that the shard lacks and that follows from its text."""
+
+    name: str
+    text: _Column
+
+    def row(self, index: int) -> np.ndarray:
+        return character_column(self.name, codepoints_of(str(self.text.row(index).data, "utf-8")))
+
+    def size(self, index: int) -> int:
+        return len(self.row(index))
+
 
 class Shard:
     """An open shard.
@@ -66,47 +85,56 @@ class Shard:
         self.num_rows = table.num_rows
         self._batches = table.to_batches()
         self._starts = [0, *np.cumsum([batch.num_rows for batch in self._batches]).tolist()]
-        self._columns: dict[tuple[int, str], _Column] = {}
+        self._columns: dict[tuple[int, str], _Column | _CharacterColumn] = {}
 
     def row(self, column: str, index: int) -> np.ndarray:
-        """Return the items of a list column in a row, in the column's type, or the UTF-8 bytes (uint8) of a string."""
+        """Return the items of a list column in a row, in the column's type, or the UTF-8 bytes (uint8) of a string.
+
+        Columns of characters that the shard lacks are computed from its text.
+        """
         view, at = self._place(column, index)
         return view.row(at)
 
     def size(self, column: str, index: int) -> int:
         view, at = self._place(column, index)
-        return int(view.offsets[at + 1] - view.offsets[at])
+        return view.size(at)
 
     def columns(self) -> list[str]:
-        return self._batches[0].schema.names if self._batches else []
+        return readable_columns(self._batches[0].schema.names) if self._batches else []
 
-    def _place(self, column: str, index: int) -> tuple[_Column, int]:
+    def _place(self, column: str, index: int) -> tuple[_Column | _CharacterColumn, int]:
         batch = bisect.bisect_right(self._starts, index) - 1
         view = self._columns.get((batch, column))
         if view is None:
             view = self._columns[batch, column] = self._view(batch, column)
         return view, index - self._starts[batch]
 
-    def _view(self, batch: int, column: str) -> _Column:
+    def _view(self, batch: int, column: str) -> _Column | _CharacterColumn:
         if column not in self.columns():
             raise UserError(
                 f"{self.path} has no column {column!r} (it has {', '.join(self.columns())}); preprocess again with it "
                 "in `columns`, or choose an objective that does not need it"
             )
-        array = self._batches[batch].column(column)
-        if pa.types.is_string(array.type):
-            _, offsets, values = array.buffers()
-            return _Column(
-                np.frombuffer(offsets, np.int32)[array.offset : array.offset + len(array) + 1],
-                np.frombuffer(values or b"", np.uint8),
-                packed=False,
-            )
-        assert isinstance(array, pa.ListArray), array.type
-        # to_numpy would import pandas.
-        offsets = np.from_dlpack(array.offsets)
-        if pa.types.is_boolean(array.values.type):
-            return _Column(offsets, np.frombuffer(array.values.buffers()[1] or b"", np.uint8), packed=True)
-        return _Column(offsets, np.from_dlpack(array.values), packed=False)
+        rows = self._batches[batch]
+        if column not in rows.schema.names:
+            return _CharacterColumn(column, _stored_column(rows.column("text")))
+        return _stored_column(rows.column(column))
+
+
+def _stored_column(array: pa.Array) -> _Column:
+    if pa.types.is_string(array.type):
+        _, offsets, values = array.buffers()
+        return _Column(
+            np.frombuffer(offsets, np.int32)[array.offset : array.offset + len(array) + 1],
+            np.frombuffer(values or b"", np.uint8),
+            packed=False,
+        )
+    assert isinstance(array, pa.ListArray), array.type
+    # to_numpy would import pandas.
+    offsets = np.from_dlpack(array.offsets)
+    if pa.types.is_boolean(array.values.type):
+        return _Column(offsets, np.frombuffer(array.values.buffers()[1] or b"", np.uint8), packed=True)
+    return _Column(offsets, np.from_dlpack(array.values), packed=False)
 
 
 def local_file(path: str, *, num_bytes: int, sha256: str, check: bool = True) -> str:

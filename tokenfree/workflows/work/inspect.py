@@ -20,7 +20,8 @@ from tokenfree.core.storage import Storage
 from tokenfree.preprocess.dataset.card import template_line, template_warning
 from tokenfree.preprocess.dataset.manifest import MANIFEST, Manifest, load_manifest
 from tokenfree.preprocess.features.vocabulary import Vocabulary
-from tokenfree.preprocess.records import schema
+from tokenfree.preprocess.records import SUBWORD_COLUMNS, schema
+from tokenfree.preprocess.text.characters import codepoints_of
 from tokenfree.preprocess.text.specials import MASK
 from tokenfree.workflows.terminal.output import one_line
 from tokenfree.workflows.terminal.progress import console
@@ -133,9 +134,11 @@ def _masked(row: pa.RecordBatch, vocabulary: Vocabulary, number: int, width: int
         return None
     from tokenfree.train.objectives.canine_s import Config
 
-    window, config = row.column("codepoints")[0].values.to_numpy(), Config()
+    # Data may lack the column `codepoints`.
+    window, config = codepoints_of(row.column("text")[0].as_py()).view(np.int32), Config()
     collate = config.collator(vocabulary, len(window) + 2 + config.spare, seed=0)
-    columns = {name: [row.column(name)[0].values.to_numpy()] for name in collate.columns}
+    spans = {name: [row.column(name)[0].values.to_numpy()] for name in SUBWORD_COLUMNS}
+    columns = {"codepoints": [window], **spans}
     seen = collate(columns, np.array([number]))["codepoints"][0, 1 : len(window) + 1]
     return "".join(BLOCK if new == MASK else chr(new) for new in seen[:width])
 
