@@ -1,23 +1,42 @@
-"""README.md of a data directory, and the files by which `datasets` opens it."""
+"""README.md of a data directory, the files by which `datasets` opens it, and its export as Parquet tables."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 from xml.sax.saxutils import escape
 
+import pyarrow as pa
+
+from tokenfree.core.errors import UserError
+from tokenfree.core.files import TEMPORARY, AnyPath
+from tokenfree.core.locks import LOCK, claimed
+from tokenfree.core.settings import build
 from tokenfree.core.storage import Storage
+from tokenfree.core.stored_files import check_hash
+from tokenfree.preprocess.config import PreprocessConfig
 from tokenfree.preprocess.dataset.completion import content_fingerprint
-from tokenfree.preprocess.dataset.manifest import NEAR_DUPLICATE_PAIRS, DatasetSplit, Manifest
-from tokenfree.preprocess.records import CHARACTER_COLUMNS
+from tokenfree.preprocess.dataset.manifest import (
+    MANIFEST,
+    NEAR_DUPLICATE_PAIRS,
+    DatasetSplit,
+    Manifest,
+    ShardEntry,
+    load_manifest,
+)
+from tokenfree.preprocess.dataset.verify import COPY, read_batches
+from tokenfree.preprocess.records import CHARACTER_COLUMNS, COLUMN_TYPES, schema
 from tokenfree.preprocess.sources.books import UNDETERMINED
 
 
-def front_matter(manifest: Manifest) -> str:
-    """Return the YAML between two lines of dashes. The same data give the same bytes."""
+def front_matter(manifest: Manifest, suffix: str = ".arrow") -> str:
+    """Return the YAML between two lines of dashes, for files with this suffix. The same data give the same bytes."""
     from huggingface_hub import DatasetCardData  # imported late: readers of a data directory do not need it
 
     languages = sorted(set(manifest.statistics["languages"]) - {UNDETERMINED})
     files = [
-        {"split": name, "path": f"{name}/*.arrow"} for name, split in manifest.splits.items() if split.shards
+        {"split": name, "path": f"{name}/*{suffix}"}
+        for name, split in manifest.splits.items()
+        if split.shards
     ]
     data = DatasetCardData(
         language=languages or None,
@@ -119,6 +138,27 @@ def byte_shares(manifest: Manifest) -> dict[str, float]:
     }
 
 
+_TITLE = "# Windows of text for token-free language encoders"
+
+
+def _summary(manifest: Manifest) -> str:
+    counters = manifest.counters
+    return (
+        f"{counters['documents']:,} documents in {len(manifest.statistics['languages'])} languages, cut into "
+        f"{counters['windows']:,} windows of at most {manifest.config['window']['max_characters']:,} characters, "
+        f"{counters['characters']:,} characters in all. Schema version {manifest.schema_version}, content "
+        f"`{manifest.fingerprint}`."
+    )
+
+
+def _splits_table(manifest: Manifest) -> str:
+    rows = [
+        (name, split.documents, split.rows, split.characters, len(split.shards))
+        for name, split in manifest.splits.items()
+    ]
+    return _table(("split", "documents", "windows", "characters", "shards"), rows)
+
+
 def _character_columns(manifest: Manifest) -> str:
     """Return what the columns that follow from the text cost, or that they are left out."""
     columns = set(manifest.config["columns"])
@@ -136,7 +176,7 @@ def _character_columns(manifest: Manifest) -> str:
 
 
 def card(manifest: Manifest, plots: Sequence[str]) -> str:
-    counters, splits = manifest.counters, manifest.splits
+    counters = manifest.counters
     pages = [
         ("Pages read", counters["pages"]),
         *dropped(counters).items(),
@@ -156,22 +196,14 @@ def card(manifest: Manifest, plots: Sequence[str]) -> str:
     ]
     sections = [
         front_matter(manifest),
-        "# Windows of text for token-free language encoders",
-        f"{counters['documents']:,} documents in {len(languages)} languages, cut into {counters['windows']:,} windows "
-        f"of at most {manifest.config['window']['max_characters']:,} characters, {counters['characters']:,} characters "
-        f"in all. Schema version {manifest.schema_version}, content `{manifest.fingerprint}`.",
+        _TITLE,
+        _summary(manifest),
         '```python\nimport datasets\n\nwindows = datasets.load_from_disk("this folder")["train"]\n```',
         '`datasets.load_dataset("this folder")` gives the same from a copy that it makes in its cache.',
         "## Splits",
         "A split is chosen by the text of a document, so no text is in two splits. Of equal texts in one language, one "
         "document is kept.",
-        _table(
-            ("split", "documents", "windows", "characters", "shards"),
-            [
-                (name, split.documents, split.rows, split.characters, len(split.shards))
-                for name, split in splits.items()
-            ],
-        ),
+        _splits_table(manifest),
         _character_columns(manifest),
         "## Languages",
         _table(
@@ -268,3 +300,91 @@ def write_layout(
     for name, content in files.items():
         storage.write_json(name, content)
     return list(files)
+
+
+TABLE = ".parquet"
+# Key of a table's metadata, by which a later command knows it.
+_SHARD_SHA256 = b"shard_sha256"
+_OPEN_TABLES = """```python
+datasets.load_dataset("this folder")
+pyarrow.dataset.dataset("this folder/train")
+polars.scan_parquet("this folder/train/*.parquet")
+duckdb.sql("select language, count(*) from 'this folder/train/*.parquet' group by language")
+```"""
+
+
+def export_tables(
+    data: AnyPath, folder: AnyPath, *, progress: Callable[[str], None] = lambda name: None
+) -> list[str]:
+    """Write each shard of a data directory as a Parquet table, then a card, and return the names of new files.
+
+    Tables of an earlier, killed export are kept. `progress` is called with the name of each new file. Raises
+    UserError if `data` is no data directory, or `folder` holds anything else or is in use, and JobError if a
+    shard is damaged.
+    """
+    source, target, manifest = Storage.at(data), Storage.at(folder), load_manifest(data)
+    config = build(PreprocessConfig, manifest.config, source=f"{data}/{MANIFEST}")
+    shards = {shard.path.removesuffix(".arrow") + TABLE: shard for shard in manifest.shards}
+    text = _tables_card(manifest).encode()
+    with claimed(target):
+        names = [name for name in target.find() if name.split("/")[0] not in (LOCK, TEMPORARY)]
+        for name in names:
+            if not _is_exported(target, name, shards.get(name), text):
+                raise UserError(
+                    f"{folder}: holds {name}, which is not of this export; give a new or empty folder"
+                )
+        new_names = [name for name in (*shards, CARD) if name not in names]
+        for name in new_names:
+            shard = shards.get(name)
+            with target.new_file(name) as new:
+                if shard is None:
+                    Path(new.path).write_bytes(text)
+                else:
+                    check_hash(source, shard.path, shard.sha256, source=MANIFEST, action=COPY)
+                    _write_table(source, shard, config, new.path)
+            progress(name)
+        target.remove(TEMPORARY)
+    return new_names
+
+
+def _is_exported(storage: Storage, name: str, shard: ShardEntry | None, text: bytes) -> bool:
+    """Return True if a file is the table of `shard`, or without a shard the card with this text."""
+    import pyarrow.parquet
+
+    if shard is None:
+        return name == CARD and storage.read_bytes(name) == text
+    try:
+        with storage.open(name) as file:
+            metadata = pyarrow.parquet.read_schema(file).metadata
+    except pa.ArrowInvalid:
+        return False
+    return (metadata or {}).get(_SHARD_SHA256) == shard.sha256.encode()
+
+
+def _write_table(storage: Storage, shard: ShardEntry, config: PreprocessConfig, path: str) -> None:
+    import pyarrow.parquet
+
+    columns = schema(config.columns)
+    # Offsets grow within a row. Their differences take half the space of the numbers.
+    offsets = [name for name in columns.names if columns.field(name).type == COLUMN_TYPES["word_starts"]]
+    with pyarrow.parquet.ParquetWriter(
+        path,
+        columns.with_metadata({**(columns.metadata or {}), _SHARD_SHA256: shard.sha256}),
+        compression="zstd",
+        compression_level=3,
+        use_dictionary=["document", "language", "codepoints.list.element"],  # pyright: ignore[reportArgumentType]
+        column_encoding={f"{name}.list.element": "DELTA_BINARY_PACKED" for name in offsets},
+    ) as writer:
+        for batch in read_batches(storage, shard, config):
+            writer.write_batch(batch)
+
+
+def _tables_card(manifest: Manifest) -> str:
+    sections = [
+        front_matter(manifest, TABLE),
+        _TITLE,
+        _summary(manifest),
+        _OPEN_TABLES,
+        _splits_table(manifest),
+    ]
+    return "\n\n".join(sections) + "\n"

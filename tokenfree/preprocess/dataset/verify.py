@@ -267,7 +267,7 @@ def _check_rows(
 ) -> None:
     rows = changes = characters = 0
     last_document = None
-    for batch in _batches(storage, shard, config):
+    for batch in read_batches(storage, shard, config):
         broken = check_windows(batch, vocabulary)
         if broken is not None:
             raise JobError(f"{shard.path}: in the batch that starts at row {rows}, {broken}")
@@ -293,7 +293,8 @@ def _check_rows(
         )
 
 
-def _batches(storage: Storage, shard: ShardEntry, config: PreprocessConfig) -> Iterator[pa.RecordBatch]:
+def read_batches(storage: Storage, shard: ShardEntry, config: PreprocessConfig) -> Iterator[pa.RecordBatch]:
+    """Yield the batches of a shard. Raises JobError if it is damaged or has other columns than the manifest."""
     try:
         with storage.open(shard.path) as file, pa.ipc.open_stream(file) as reader:
             if not reader.schema.equals(schema(config.columns)):

@@ -4,13 +4,19 @@ import argparse
 import json
 from pathlib import Path
 
-from tokenfree.train.huggingface.exported_folder import auto_class
-from tokenfree.train.huggingface.folders import export_run
-from tokenfree.train.huggingface.onnx import GRAPH, export_graph
-from tokenfree.workflows.terminal.results import next_command
+from tokenfree.core.errors import UserError
+from tokenfree.preprocess.dataset.card import CARD, export_tables
+from tokenfree.workflows.terminal.results import counted, next_command
 
 
 def run(args: argparse.Namespace) -> int:
+    if args.to == "parquet":
+        return _export_data(args)
+    # Here, because tables can be written without torch.
+    from tokenfree.train.huggingface.exported_folder import auto_class
+    from tokenfree.train.huggingface.folders import export_run
+    from tokenfree.train.huggingface.onnx import GRAPH, export_graph
+
     if args.to == "onnx":
         _, step = export_graph(
             args.run_folder,
@@ -32,5 +38,22 @@ def run(args: argparse.Namespace) -> int:
     print(f"  step        {step:,}")
     files = sorted(path.name for path in Path(args.folder).iterdir())
     print(f"  files       {', '.join(files)} in {args.folder}")
+    print(next_command("-c", load, program="python"))
+    return 0
+
+
+def _export_data(args: argparse.Namespace) -> int:
+    if args.step is not None:
+        raise UserError(
+            "--step: --to parquet exports a data directory, which has no checkpoints. Leave it out."
+        )
+    names = export_tables(
+        args.run_folder, args.folder, progress=lambda name: print(f"  written     {name}", flush=True)
+    )
+    if not names:
+        print(f"{args.folder}: already complete; nothing to do")
+    else:
+        print(f"  tables      {counted(len(names) - (CARD in names), 'new file')} in {args.folder}")
+    load = f"import datasets; print(datasets.load_dataset({json.dumps(args.folder)}))"
     print(next_command("-c", load, program="python"))
     return 0
