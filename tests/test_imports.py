@@ -1,9 +1,11 @@
 """The house holds: who may import whom, no circle of files or folders, and importing a package starts nothing heavy."""
 
 import ast
+import functools
+import json
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
@@ -78,14 +80,17 @@ def files() -> list[Path]:
     return sorted(found)
 
 
-def imported(path: Path) -> Iterator[tuple[str, str]]:
+@functools.cache
+def imported(path: Path) -> list[tuple[str, str]]:
     """(module, name) of all that a file imports, also inside functions and for type checkers; name may be empty."""
+    found: list[tuple[str, str]] = []
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
-            yield from ((alias.name, "") for alias in node.names)
+            found += ((alias.name, "") for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{path}: relative import"
-            yield from ((node.module or "", alias.name) for alias in node.names)
+            found += ((node.module or "", alias.name) for alias in node.names)
+    return found
 
 
 def file_of(module: str, name: str) -> Path | None:
@@ -217,7 +222,7 @@ def test_tests_benchmarks_and_tools_stay_apart() -> None:
 def test_the_rules_catch_what_they_are_for(tmp_path: Path) -> None:
     path = tmp_path / "wrong.py"
     path.write_text("def f():\n    from tokenfree.train.loop.pretraining import Loop\n    return Loop\n")
-    assert list(imported(path)) == [("tokenfree.train.loop.pretraining", "Loop")]
+    assert imported(path) == [("tokenfree.train.loop.pretraining", "Loop")]
     up = {Path("train/model/common/basic.py"): {Path("train/model/costs.py")}}
     assert runs_up(up) == ["train/model/common/basic.py imports train/model/costs.py"]
     side = {Path("train/loop/pretraining.py"): {Path("train/inference/words.py")}}
@@ -245,35 +250,45 @@ def test_all_modules_can_be_imported() -> None:
     subprocess.run([sys.executable, "-c", program], check=True, cwd=REPOSITORY)
 
 
-@pytest.mark.parametrize(
-    ("module", "absent"),
-    [
-        ("tokenfree", {"torch", "ray", "apache_beam", "pyarrow", "numpy"}),
-        ("tokenfree.workflows.cli", {"torch", "ray", "apache_beam", "pyarrow", "numpy", "rich", "pydantic"}),
-        *(
-            (f"tokenfree.workflows.commands.{name}", {"pyarrow", "numpy", "rich", "pydantic", "fsspec"})
-            for name in ("cluster", "doctor", "download", "preprocess", "pretrain", "sweep")
-        ),
-        ("tokenfree.pipelines.preprocess", {"torch", "ray", "apache_beam", "pandas"}),
-        ("tokenfree.train.data.loader", {"torch", "ray"}),
-        (
-            "tokenfree.train.loop.worker",
-            {"ray", "torch.distributed.fsdp", "torch._dynamo", "scipy", "pandas"},
-        ),
-        # The extra `model`.
-        ("tokenfree.train.inference.finetuned", {"scipy", "sklearn", "ray", "apache_beam"}),
-        # Each trial is a process that imports it.
-        ("tokenfree.train.sweep.tune", {"scipy", "sklearn", "optuna"}),
-        # Which most commands print with.
-        ("tokenfree.workflows.terminal.results", {"torch", "ray", "pyarrow"}),
-    ],
-)
-def test_what_starts_often_imports_nothing_heavy(module: str, absent: set[str]) -> None:
-    program = f"import sys, {module}; print(sorted({absent!r} & sys.modules.keys()))"
-    done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=REPOSITORY
-    )
-    assert done.stdout.strip() == "[]"
+# One process imports them in this order, so that no module may import what is absent from a later one.
+LIGHT: list[tuple[str, set[str]]] = [
+    ("tokenfree", {"torch", "ray", "apache_beam", "pyarrow", "numpy"}),
+    ("tokenfree.workflows.cli", {"torch", "ray", "apache_beam", "pyarrow", "numpy", "rich", "pydantic"}),
+    *(
+        (f"tokenfree.workflows.commands.{name}", {"pyarrow", "numpy", "rich", "pydantic", "fsspec"})
+        for name in ("cluster", "doctor", "download", "preprocess", "pretrain", "sweep")
+    ),
+    # Which most commands print with.
+    ("tokenfree.workflows.terminal.results", {"torch", "ray", "pyarrow"}),
+    ("tokenfree.pipelines.preprocess", {"torch", "ray", "apache_beam", "pandas"}),
+    ("tokenfree.train.data.loader", {"torch", "ray"}),
+    ("tokenfree.train.loop.worker", {"ray", "torch.distributed.fsdp", "torch._dynamo", "scipy", "pandas"}),
+    # The extra `model`.
+    ("tokenfree.train.inference.finetuned", {"scipy", "sklearn", "ray", "apache_beam"}),
+    # Each trial is a process that imports it.
+    ("tokenfree.train.sweep.tune", {"scipy", "sklearn", "optuna"}),
+]
+
+
+@pytest.fixture(scope="module")
+def heavy() -> dict[str, list[str]]:
+    """What was loaded, of what should be absent, after the import of each module."""
+    program = f"""
+import importlib, json, sys
+loaded = dict()
+for module, absent in {LIGHT!r}:
+    importlib.import_module(module)
+    loaded[module] = sorted(absent & sys.modules.keys())
+print(json.dumps(loaded))
+"""
+    command = [sys.executable, "-c", program]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=REPOSITORY)
+    return json.loads(done.stdout)
+
+
+@pytest.mark.parametrize("module", [module for module, _ in LIGHT])
+def test_what_starts_often_imports_nothing_heavy(module: str, heavy: dict[str, list[str]]) -> None:
+    assert heavy[module] == []
 
 
 def test_asserts_call_nothing_that_python_would_leave_out() -> None:
