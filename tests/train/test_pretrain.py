@@ -3,18 +3,19 @@
 import json
 import os
 import signal
-import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import IO, Any
 
 import pytest
 import torch
 
-from tests.conftest import REPOSITORY, read_json_lines
+from tests.conftest import read_json_lines
+from tests.train.fork_server import Forked, fork
 from tokenfree.core.errors import JobError, UserError
 from tokenfree.core.files import lock
 from tokenfree.core.machine import cores
@@ -48,14 +49,11 @@ def events(run: Path) -> list[str]:
     return [line["event"] for line in read_json_lines(run / "events.jsonl")]
 
 
-def start(recipe: PretrainRecipe, corpus: str, run: Path) -> subprocess.Popen[bytes]:
-    arguments = [json.dumps(to_mapping(recipe)), corpus, str(run)]
-    return subprocess.Popen(
-        [sys.executable, "-c", COMMAND, *arguments], cwd=REPOSITORY, stderr=subprocess.PIPE
-    )
+def start(recipe: PretrainRecipe, corpus: str, run: Path, stderr: IO[str] | None = None) -> Forked:
+    return fork(COMMAND, json.dumps(to_mapping(recipe)), corpus, str(run), stderr=stderr)
 
 
-def wait_for_step(run: Path, step: int, process: subprocess.Popen[bytes]) -> None:
+def wait_for_step(run: Path, step: int, process: Forked) -> None:
     path = run / "metrics.jsonl"
     until = time.monotonic() + 200  # a busy machine takes a minute to start a process
     while not path.exists() or path.read_bytes().count(b"\n") < step:
@@ -126,29 +124,40 @@ def test_a_complete_run_stays_as_it_is(corpus: str, make_recipe: MakeRecipe, tmp
     assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
 
 
-@pytest.mark.parametrize("at", [1, 40, 90])
-def test_killed_at_a_random_moment(corpus: str, make_recipe: MakeRecipe, tmp_path: Path, at: int) -> None:
-    recipe = make_recipe(steps=120, checkpoint_every_steps=7, validate_every_steps=10)
-    pretrain(recipe, corpus, str(tmp_path / "undisturbed"))
+@pytest.fixture(scope="module")
+def undisturbed(corpus: str, make_recipe: MakeRecipe, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A finished run of 120 steps."""
+    run = tmp_path_factory.mktemp("undisturbed") / "run"
+    pretrain(make_recipe(steps=120, checkpoint_every_steps=7, validate_every_steps=10), corpus, str(run))
+    return run
+
+
+# Before the first checkpoint, and after some.
+@pytest.mark.parametrize("at", [1, 40, pytest.param(90, marks=pytest.mark.slow)])
+def test_killed_at_a_random_moment(undisturbed: Path, corpus: str, tmp_path: Path, at: int) -> None:
+    recipe = read_config(undisturbed).recipe
     run = tmp_path / "killed"
     process = start(recipe, corpus, run)
     wait_for_step(run, at, process)
     process.kill()
-    process.communicate()
+    process.wait()
     assert len(read_json_lines(run / "metrics.jsonl")) < 132
 
     result = pretrain(recipe, corpus, str(run))
-    assert history(run) == history(tmp_path / "undisturbed")
+    assert history(run) == history(undisturbed)
     assert result.restarts == 1
     assert result.characters == sum(line.get("characters", 0) for line in history(run))
 
 
 def test_sigterm_saves_first(corpus: str, make_recipe: MakeRecipe, tmp_path: Path) -> None:
     recipe = make_recipe(steps=2000, checkpoint_every_steps=10_000, validate_every_steps=2000)
-    process = start(recipe, corpus, tmp_path)
-    wait_for_step(tmp_path, 5, process)
-    process.send_signal(signal.SIGTERM)
-    message = process.communicate()[1].decode()
+    with tempfile.TemporaryFile("w+") as stderr:
+        process = start(recipe, corpus, tmp_path, stderr)
+        wait_for_step(tmp_path, 5, process)
+        process.send_signal(signal.SIGTERM)
+        process.wait()
+        stderr.seek(0)
+        message = stderr.read()
     (step,) = checkpoints.steps(tmp_path / "checkpoints")
     assert f"stopped by SIGTERM after step {step}; the same command resumes it" in message
     assert history(tmp_path)[-1]["step"] == step >= 5

@@ -1,12 +1,10 @@
 """Two processes of one gloo group, each of which runs the same lines."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
-from tests.conftest import REPOSITORY
+from tests.train.fork_server import fork
 
 # A process may crash in a thread of Gloo as Python is taken down, and lose what it has printed; where
 # something still holds the group, it does so even after the group was destroyed
@@ -39,14 +37,13 @@ def in_two_processes(lines: str, folder: Path, *arguments: str) -> list[Any]:
 
     The lines know `rank`, `arguments` and `dist`; `folder` keeps the group's store.
     """
-    processes = [
-        subprocess.Popen(
-            [sys.executable, "-c", AROUND.format(lines=lines), str(folder / "store"), str(rank), *arguments],
-            stdout=subprocess.PIPE,
-            cwd=REPOSITORY,
-        )
-        for rank in range(2)
-    ]
-    printed = [process.communicate()[0] for process in processes]
-    assert [process.returncode for process in processes] == [0, 0]
-    return [json.loads(text.splitlines()[-1]) for text in printed]
+    program, store = AROUND.format(lines=lines), str(folder / "store")
+    with (folder / "first").open("w+") as first, (folder / "second").open("w+") as second:
+        processes = [
+            fork(program, store, str(rank), *arguments, stdout=stdout)
+            for rank, stdout in enumerate((first, second))
+        ]
+        assert [process.wait() for process in processes] == [0, 0]
+        first.seek(0)
+        second.seek(0)
+        return [json.loads(stdout.read().splitlines()[-1]) for stdout in (first, second)]

@@ -3,15 +3,13 @@
 import os
 import random
 import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 
 import pytest
 
-from tests.conftest import REPOSITORY
 from tests.train.finetune.conftest import MakeTask, splits
+from tests.train.fork_server import fork
 from tokenfree.core.settings_values import fingerprint
 from tokenfree.train.config import FinetuneRecipe
 from tokenfree.train.finetune import finetune
@@ -30,18 +28,16 @@ def killed_after(lines: int, seconds: float, recipe: FinetuneRecipe, files: dict
     import pickle
 
     argument = pickle.dumps((recipe, files, str(run))).hex()
-    environment = {**os.environ, "PYTHONPATH": str(REPOSITORY), "OMP_NUM_THREADS": "1"}
-    with subprocess.Popen(
-        [sys.executable, "-P", "-c", PROGRAM, argument], stdout=subprocess.PIPE, text=True, env=environment
-    ) as process:
-        assert process.stdout is not None
+    reading, writing = os.pipe()
+    with open(reading) as said:
+        with open(writing, "w") as stdout:
+            process = fork(PROGRAM, argument, stdout=stdout)
         for _ in range(lines):
-            if not process.stdout.readline():
+            if not said.readline():
                 break
         time.sleep(seconds)
-        process.send_signal(signal.SIGKILL)
-        process.stdout.read()
-    return process.returncode
+        process.kill()
+        return process.wait()
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,6 @@
 """A trained run to begin with, what a run's files say, and training commands as processes that can be killed."""
 
 import json
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -10,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from tests.conftest import REPOSITORY, read_json_lines
+from tests.conftest import read_json_lines
+from tests.train.fork_server import Forked, fork
 from tokenfree.core.settings_values import to_mapping
 from tokenfree.train.config import PretrainRecipe
 from tokenfree.train.pretrain import pretrain
@@ -53,11 +52,11 @@ def history() -> History:
 @pytest.fixture
 def kill_at() -> Iterator[KillAt]:
     """Trains in a child process, which it kills with SIGKILL when metrics.jsonl has this number of lines."""
-    started: list[subprocess.Popen[bytes]] = []
+    started: list[Forked] = []
 
     def kill(lines: int, recipe: PretrainRecipe, corpus: str, run: Path, **options: Any) -> int:
         arguments = [json.dumps(to_mapping(recipe)), corpus, str(run), json.dumps(options)]
-        process = subprocess.Popen([sys.executable, "-c", COMMAND, *arguments], cwd=REPOSITORY)
+        process = fork(COMMAND, *arguments)
         started.append(process)
         until = time.monotonic() + 200  # a busy machine takes a minute to start a process
         path = run / "metrics.jsonl"

@@ -1,16 +1,13 @@
 """A run on several data directories: killed, resumed, evaluated, used."""
 
 import json
-import signal
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.conftest import REPOSITORY
 from tests.train.conftest import MakeRecipe
+from tests.train.fork_server import fork
 from tests.train.ray.test_driver import KillsAWorker
 from tests.train.test_pretrain import history, wait_for_step
 from tokenfree import load_encoder
@@ -46,12 +43,10 @@ def test_a_killed_run_goes_on_as_if_nothing_had_been(
     whole = pretrain(recipe, words, str(tmp_path / "whole"))
     run = tmp_path / "killed"
     argument = json.dumps([to_mapping(recipe), words, str(run)])
-    process = subprocess.Popen(
-        [sys.executable, "-c", COMMAND, argument], cwd=REPOSITORY, stderr=subprocess.PIPE
-    )
+    process = fork(COMMAND, argument)
     wait_for_step(run, 8, process)
-    process.send_signal(signal.SIGKILL)
-    process.communicate()
+    process.kill()
+    process.wait()
     resumed = pretrain(recipe, Mixture((corpus, other_corpus), (7, 3)), str(run))
     assert history(run) == history(tmp_path / "whole")
     assert resumed.validation_loss == whole.validation_loss

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from tests.conftest import REPOSITORY, read_json_lines
+from tests.train.fork_server import Forked, fork
 from tokenfree.core.settings_values import to_mapping
 from tokenfree.train.config import PretrainRecipe
 
@@ -49,7 +50,11 @@ class Training:
     ) -> None:
         self.log = log
         arguments = [json.dumps(to_mapping(recipe)), data, run, *map(str, workers), json.dumps(options or {})]
+        self.process: subprocess.Popen[bytes] | Forked
         with log.open("wb") as output:
+            if workers == (1, 1):
+                self.process = fork(COMMAND, *arguments, stdout=output, stderr=output)
+                return
             self.process = subprocess.Popen(
                 [*python, "-c", COMMAND, *arguments],
                 cwd=REPOSITORY,
