@@ -113,11 +113,12 @@ def test_they_end_with_a_command_that_is_killed(corpus: Path, tmp_path: Path, mo
 @pytest.mark.parametrize(
     ("moment", "kind"),
     [
-        ("starting", signal.SIGINT),
-        ("importing", signal.SIGINT),
-        ("working", signal.SIGINT),
+        # Each moment and each signal once, and more pairs of them.
         ("starting", signal.SIGHUP),
+        ("importing", signal.SIGINT),
         ("working", signal.SIGUSR1),
+        pytest.param("starting", signal.SIGINT, marks=pytest.mark.slow),
+        pytest.param("working", signal.SIGINT, marks=pytest.mark.slow),
     ],
 )
 def test_signals_end_them_without_a_word(

@@ -1,6 +1,7 @@
 """Whatever the format and the damage, all bytes before the damage come, and then word of it."""
 
 import bz2
+import functools
 import gzip
 import lzma
 import random
@@ -42,6 +43,12 @@ COMPRESS: dict[Format, Callable[[bytes], bytes]] = {
 }
 
 
+@functools.cache
+def compressed(stored: Format) -> bytes:
+    """`TEXT` in a format."""
+    return COMPRESS[stored](TEXT)
+
+
 def read(
     path: Path, data: bytes, stored: Format, start: int = 0, end: int | None = None
 ) -> tuple[bytes, list[End | Damage]]:
@@ -56,7 +63,7 @@ def read(
 
 @pytest.mark.parametrize("stored", COMPRESS)
 def test_whole_files_of_one_and_of_several_streams(stored: Format, tmp_path: Path) -> None:
-    data = COMPRESS[stored](TEXT)
+    data = compressed(stored)
     if stored != "xml":
         assert stored_format(data[:10]) == stored
     for parts in (1, 2):
@@ -67,7 +74,7 @@ def test_whole_files_of_one_and_of_several_streams(stored: Format, tmp_path: Pat
 
 @pytest.mark.parametrize("stored", ["bz2", "gz", "xz", "zst"])
 def test_a_cut_file_gives_what_is_before_the_cut(stored: Format, tmp_path: Path) -> None:
-    data = COMPRESS[stored](TEXT)
+    data = compressed(stored)
     text, rest = read(tmp_path / "file", data[: len(data) * 9 // 10], stored)
     assert TEXT.startswith(text)
     assert len(text) > {"bz2": 1_700_000}.get(stored, 1_900_000)
@@ -89,7 +96,7 @@ def test_padding_is_no_loss_but_garbage_is_told(stored: Format, tmp_path: Path) 
 def test_a_flipped_bit_costs_its_block_and_never_gives_wrong_bytes(
     place: float, bit: int, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    data = bytearray(bz2.compress(TEXT))
+    data = bytearray(compressed("bz2"))
     at = 4 + int(place * (len(data) - 5))  # after "BZh9", by which the format is known
     data[at] ^= 1 << bit
     text, rest = read(tmp_path_factory.mktemp("flip") / "file", bytes(data), "bz2")
@@ -124,7 +131,7 @@ def test_reading_goes_on_with_the_stream_after_a_damaged_one(tmp_path: Path) -> 
 def test_what_is_saved_from_damage_comes_in_large_blocks(stored: Format, tmp_path: Path) -> None:
     # gz gives some bytes of text for each byte read, which as blocks of their own cost minutes for one
     # megabyte.
-    data = bytearray(COMPRESS[stored](TEXT))
+    data = bytearray(compressed(stored))
     data[-100:-80] = b"\xff" * 20
     path = tmp_path / "file"
     path.write_bytes(data)

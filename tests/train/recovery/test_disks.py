@@ -18,7 +18,7 @@ History = Callable[[Path], list[dict[str, Any]]]
 LARGE = {"embedder": {"name": "codepoint_hash", "buckets": 65_536, "max_characters": 64}}
 
 
-@pytest.mark.parametrize("number", [1, 3])
+@pytest.mark.parametrize("number", [pytest.param(1, marks=pytest.mark.slow), 3])
 def test_killed_while_a_checkpoint_is_written(
     number: int, corpus: str, make_recipe: MakeRecipe, tmp_path: Path, start: Any, history: History
 ) -> None:

@@ -220,6 +220,7 @@ def test_places_that_will_not_do(corpus: str, make_recipe: MakeRecipe, bucket: s
         pretrain(make_recipe(), corpus, "nosuch://bucket/run")
 
 
+@pytest.mark.slow
 def test_given_weights_and_more_steps(
     corpus: str, make_recipe: MakeRecipe, bucket: str, tmp_path: Path, start: Any, history: History
 ) -> None:
