@@ -263,6 +263,8 @@ LIGHT: list[tuple[str, set[str]]] = [
     ("tokenfree.pipelines.preprocess", {"torch", "ray", "apache_beam", "pandas"}),
     ("tokenfree.train.data.loader", {"torch", "ray"}),
     ("tokenfree.train.loop.worker", {"ray", "torch.distributed.fsdp", "torch._dynamo", "scipy", "pandas"}),
+    # Trackers are imported where they are asked for.
+    ("tokenfree.train.pretrain", {"wandb", "mlflow"}),
     # The extra `model`.
     ("tokenfree.train.inference.finetuned", {"scipy", "sklearn", "ray", "apache_beam"}),
     # Each trial is a process that imports it.

@@ -3,8 +3,6 @@
 import asyncio
 import json
 import shutil
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable
@@ -15,7 +13,7 @@ import fsspec
 import numpy as np
 import pytest
 
-from tests.conftest import REPOSITORY
+from tests.train.fork_server import fork
 from tokenfree.core.errors import JobError, UserError
 from tokenfree.train.config import PretrainRecipe
 from tokenfree.train.data import cache
@@ -171,8 +169,7 @@ def test_a_killed_fetch_leaves_nothing_in_the_way(store: str, tmp_path: Path) ->
         "cache.hash_file = lambda path: os.kill(os.getpid(), 9)\n"
         "ShardReader(sys.argv[1], 'train').shard(4)\n"
     )
-    killed = subprocess.run([sys.executable, "-c", program, store], cwd=REPOSITORY)
-    assert killed.returncode == -9
+    assert fork(program, store).wait() == -9
     assert [path.suffix for path in (tmp_path / "cache").glob(f"{split.shards[4].sha256}.*")] != []
     assert split.shard(4).num_rows == split.shards[4].rows
     assert not list((tmp_path / "cache").glob("*.partial"))

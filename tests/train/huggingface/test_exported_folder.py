@@ -1,11 +1,10 @@
 """Folders of exports appear whole, so that the same command works after a kill."""
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from tests.train.fork_server import fork
 from tokenfree.core.errors import UserError
 from tokenfree.core.stored_files import check_finished
 from tokenfree.train.huggingface.exported_folder import new_folder
@@ -29,8 +28,7 @@ def test_new_folder_works_after_a_kill(tmp_path: Path, exists: bool) -> None:
     target = tmp_path / "deep" / "out"
     if exists:
         target.mkdir(parents=True, mode=0o700)
-    process = subprocess.run([sys.executable, "-c", KILLED, str(target)], check=False)
-    assert process.returncode == -9
+    assert fork(KILLED, str(target)).wait() == -9
     assert not target.exists() or not any(target.iterdir())
     write(target)
     assert list(target.parent.iterdir()) == [target]

@@ -1,17 +1,14 @@
 """The vectors of a corpus: what is in them, in what order, and that nothing but the corpus decides the bytes."""
 
 import os
-import signal
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from tests.conftest import REPOSITORY
 from tests.train.finetune.conftest import splits, task_recipe, write_files
+from tests.train.fork_server import fork
 from tests.train.inference.conftest import TEXTS, content, rows
 from tokenfree import load_encoder
 from tokenfree.core.errors import UserError
@@ -103,13 +100,14 @@ def test_killed_and_given_again_it_ends_as_one_that_never_was(
     canine: str, lines: str, tmp_path: Path, small_shards: None
 ) -> None:
     embed(canine, lines, str(tmp_path / "whole"))
-    environment = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
-    command = [sys.executable, "-P", "-c", PROGRAM, canine, lines, str(tmp_path / "killed")]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as process:
-        assert process.stdout is not None
+    reading, writing = os.pipe()
+    with open(reading) as printed:
+        with open(writing, "w") as stdout:
+            process = fork(PROGRAM, canine, lines, str(tmp_path / "killed"), stdout=stdout)
         for _ in range(2):
-            process.stdout.readline()
-        process.send_signal(signal.SIGKILL)
+            printed.readline()
+        process.kill()
+        process.wait()
     assert not (tmp_path / "killed" / SUCCESS).exists()
     made: list[bool] = []
     embed(canine, lines, str(tmp_path / "killed"), progress=lambda record, now: made.append(now))

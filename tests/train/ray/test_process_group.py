@@ -1,13 +1,14 @@
 """The process group listens on the address that it is given, and on no other."""
 
+import contextlib
 import json
+import os
 import socket
-import subprocess
 import sys
 
 import pytest
 
-from tests.conftest import REPOSITORY
+from tests.train.fork_server import fork
 from tokenfree.train.ray.process_group import interface_of
 
 ONE_OF_TWO = """
@@ -37,12 +38,15 @@ os._exit(0)
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="read from /proc")
 def test_two_workers_listen_on_loopback_only() -> None:
-    command = [sys.executable, "-c", ONE_OF_TWO]
-    first = subprocess.Popen([*command, "0"], stdout=subprocess.PIPE, cwd=REPOSITORY, text=True)
-    assert first.stdout is not None
-    port = first.stdout.readline().strip()
-    second = subprocess.Popen([*command, "1", port], stdout=subprocess.PIPE, cwd=REPOSITORY, text=True)
-    said = [json.loads(process.communicate(timeout=120)[0].splitlines()[-1]) for process in (first, second)]
+    with contextlib.ExitStack() as stack:
+        pipes = [os.pipe() for _ in range(2)]
+        first, second = (stack.enter_context(open(reading)) for reading, _ in pipes)
+        with open(pipes[0][1], "w") as stdout:
+            fork(ONE_OF_TWO, "0", stdout=stdout)
+        port = first.readline().strip()
+        with open(pipes[1][1], "w") as stdout:
+            fork(ONE_OF_TWO, "1", port, stdout=stdout)
+        said = [json.loads(printed.read().splitlines()[-1]) for printed in (first, second)]
     assert [one[0] for one in said] == [2.0, 2.0]
     assert set(said[0][1]) == {"127.0.0.1"}  # the store; Gloo listens only until all have met
     assert set(said[1][1]) <= {"127.0.0.1"}

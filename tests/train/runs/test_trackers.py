@@ -1,10 +1,7 @@
 """Weights & Biases and MLflow without a network: every step of a run is there, also after it went on."""
 
-import json
 import re
 import socket
-import subprocess
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -12,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.conftest import REPOSITORY, read_json_lines
+from tests.conftest import read_json_lines
 from tokenfree.core.errors import UserError
 from tokenfree.train.config import PretrainRecipe
 from tokenfree.train.pretrain import pretrain
@@ -170,12 +167,3 @@ def test_trackers_get_numbers_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPa
             {"step": 1, "loss": 1.5, "accuracy": float("nan"), "gradient_norm": float("inf"), "note": "geese"}
         )
     assert logged == [(1, {"loss": 1.5})]
-
-
-def test_trackers_are_imported_only_where_asked_for() -> None:
-    program = "import sys, tokenfree.train.pretrain; "
-    program += "print([name for name in ('wandb', 'mlflow') if name in sys.modules])"
-    done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, cwd=REPOSITORY, check=True
-    )
-    assert json.loads(done.stdout.replace("'", '"')) == []

@@ -1,10 +1,10 @@
 """The processes of trials end with the cluster that they are of."""
 
 import socket
-import subprocess
-import sys
 
 import pytest
+
+from tests.train.fork_server import fork
 
 PROGRAM = """
 import sys, time
@@ -28,5 +28,4 @@ def test_where_the_head_does_not_answer_they_end(is_there: bool, status: int) ->
         port = head.getsockname()[1]
         if not is_there:
             head.close()
-        command = [sys.executable, "-c", PROGRAM, str(port)]
-        assert subprocess.run(command, timeout=120).returncode == status
+        assert fork(PROGRAM, str(port)).wait(120) == status
