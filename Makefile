@@ -17,6 +17,9 @@ RESOLVE = $(UV) pip compile --quiet --universal --python-version 3.11 --generate
 # everywhere: Linux and CPython, see [tool.uv] in pyproject.toml.
 TIDY = sed -i -E "/^(cuda|nvidia|triton)/,/[^\\]$$/d; s/ and \(\(platform_machine.*\)\) / /; s/ ; python_full_version < '3.14'( and implementation_name != 'PyPy')? / /"
 
+# Else each of the hundreds of processes that the tests start compiles the package again.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: help setup develop demo test test-all test-engines test-kubernetes test-images test-lowest test-versions mutate lint format docs lock audit clean
 
 help:  ## Show this list

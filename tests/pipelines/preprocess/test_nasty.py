@@ -16,6 +16,8 @@ OPTIONS = [
     "2000",
     "--vocabulary.character_coverage",
     "0.98",
+    "--vocabulary.sample_characters",
+    "100000",
     "--filters.min_characters",
     "1",
 ]

@@ -52,13 +52,13 @@ def test_it_ends_with_the_process_that_waits_for_it(tmp_path: Path) -> None:
         "import random\n"
         "from tokenfree.preprocess.config import VocabularyConfig\n"
         "from tokenfree.preprocess.features.vocabulary import train_in_subprocess\n"
-        "texts = [' '.join(random.choices(['goose', 'gander', 'gosling'], k=9)) + str(n) for n in range(300_000)]\n"
+        "texts = [' '.join(random.choices(['goose', 'gander', 'gosling'], k=9)) + str(n) for n in range(100_000)]\n"
         "train_in_subprocess(texts, VocabularyConfig(), 0, 10**7)\n"
     )
     environment = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
     parent = subprocess.Popen([sys.executable, str(program)], env=environment)
     children = list[int]()
-    while not children or _seconds(children[0]) < 5:  # it has read the texts and trains
+    while not children or _seconds(children[0]) < 2:  # it has read the texts and trains
         assert parent.poll() is None
         time.sleep(0.1)
         children = [
