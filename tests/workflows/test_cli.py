@@ -50,7 +50,16 @@ def one_line(capsys: pytest.CaptureFixture[str]) -> str:
     return error
 
 
-@pytest.mark.parametrize("words", [["--help"], ["cluster", "--help"], ["pretrain", "--help-keys", "train"]])
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--help"],
+        ["cluster", "--help"],
+        ["preprocess", "--help-keys"],
+        # Which imports torch, compiled again as there are no files of it without docstrings.
+        pytest.param(["pretrain", "--help-keys", "train"], marks=pytest.mark.slow),
+    ],
+)
 def test_main_works_without_docstrings(words: list[str]) -> None:
     done = subprocess.run([sys.executable, "-OO", "-m", "tokenfree", *words], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

@@ -30,7 +30,14 @@ def _fast(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(store_lock, "BEAT", 0.5)
 
 
-@pytest.fixture(params=["path", "s3", "memory"])
+# Stores are alike once a second job was refused in each.
+each_kind = pytest.mark.parametrize("output", ["path", "s3", "memory"], indirect=True)
+path_and_store = pytest.mark.parametrize(
+    "output", ["path", "memory", pytest.param("s3", marks=pytest.mark.slow)], indirect=True
+)
+
+
+@pytest.fixture
 def output(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """A directory that is not there yet, on each kind of storage."""
     if request.param == "path":
@@ -38,6 +45,7 @@ def output(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     return f"{request.getfixturevalue('bucket')}/out" if request.param == "s3" else f"memory://two/{tmp_path}"
 
 
+@each_kind
 def test_the_second_is_refused_until_the_first_has_ended(
     output: str, corpus: Path, make_config: MakeConfig, made: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -61,6 +69,7 @@ def test_the_second_is_refused_until_the_first_has_ended(
     assert run_preprocess(make_config(corpus), output) == manifest
 
 
+@path_and_store
 def test_a_finished_directory_is_read_whoever_holds_it(
     output: str, corpus: Path, make_config: MakeConfig
 ) -> None:
@@ -75,6 +84,7 @@ def test_a_finished_directory_is_read_whoever_holds_it(
     assert WORK not in storage.names()
 
 
+@path_and_store
 def test_one_that_was_finished_by_another_just_now_is_not_made_again(
     output: str, corpus: Path, make_config: MakeConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:

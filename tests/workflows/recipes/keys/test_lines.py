@@ -46,7 +46,7 @@ def test_a_terminal_gets_wrapped_lines_and_a_pipe_tabs(
 
 
 def test_a_reader_of_the_pipe_may_stop() -> None:
-    command = [sys.executable, "-m", "tokenfree", "pretrain", "--help-keys", "train.steps"]
+    command = [sys.executable, "-m", "tokenfree", "preprocess", "--help-keys", "vocabulary.size"]
     pipe, buffered = subprocess.PIPE, {**os.environ, "PYTHONUNBUFFERED": ""}
     with subprocess.Popen(command, stdout=pipe, stderr=pipe, cwd=REPOSITORY, env=buffered) as process:
         assert process.stdout is not None
