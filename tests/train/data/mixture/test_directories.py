@@ -113,7 +113,10 @@ def test_languages_of_a_directory_share_what_it_has() -> None:
     assert np.abs(drawn - expected).max() < 2 / PERIOD * 4
 
 
-@pytest.mark.parametrize("world_size", [1, 2, 3, 8])
+# Workers that share a batch of 16 evenly, and that do not.
+@pytest.mark.parametrize(
+    "world_size", [2, 3, pytest.param(1, marks=pytest.mark.slow), pytest.param(8, marks=pytest.mark.slow)]
+)
 def test_batches_are_the_same_on_any_number_of_workers(
     make_loader: Callable[..., Loader], world_size: int
 ) -> None:

@@ -42,6 +42,14 @@ KINDS: Mapping[str, tuple[Mapping[str, Any], Mapping[str, Any], str]] = {
     "bert": ({"name": "masked_subwords"}, {}, "BertModel"),
     "diet": ({"name": "masked_subwords"}, DIET, "TokenfreeModel"),
 }
+# A class of each.
+CLASSES = ("canine-s", "canine-fast", "bert", "diet")
+each_class = pytest.mark.parametrize("exported", CLASSES, indirect=True)
+each_class_and_more = pytest.mark.parametrize(
+    "exported",
+    [*CLASSES, *(pytest.param(kind, marks=pytest.mark.slow) for kind in KINDS if kind not in CLASSES)],
+    indirect=True,
+)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -145,6 +153,7 @@ def test_hidden_places_are_filled_as_by_predict(exported: tuple[str, Path]) -> N
         assert found[token] == pytest.approx(probability, rel=0.01)
 
 
+@each_class_and_more
 @pytest.mark.parametrize("head", HEADS)
 def test_fresh_heads_learn(head: str, exported: tuple[str, Path]) -> None:
     _, made = exported
@@ -175,6 +184,7 @@ def test_sentence_transformers_give_the_mean(exported: tuple[str, Path]) -> None
     assert (found - load_encoder(made / "run")(TEXTS).mean).abs().max() < 1e-5
 
 
+@each_class_and_more
 def test_the_trainer_trains(exported: tuple[str, Path], tmp_path: Path) -> None:
     pytest.importorskip("accelerate", reason="the Trainer needs accelerate, which is not installed")
     _, made = exported
@@ -225,8 +235,7 @@ def test_finetuned_models_without_a_class_of_transformers(
         assert {each["entity"] for each in pipe(texts[0])} <= set(port.config.id2label.values())
 
 
-# A class of each.
-@pytest.mark.parametrize("exported", ["canine-s", "canine-fast", "bert", "diet"], indirect=True)
+@each_class
 @torch.no_grad()
 def test_a_folder_on_the_hub_opens_by_its_name(exported: tuple[str, Path], tmp_path: Path) -> None:
     """Uploaded with `hf upload me/tiny FOLDER`, and downloaded to the hub's cache."""
