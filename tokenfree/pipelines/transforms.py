@@ -30,7 +30,8 @@ from tokenfree.preprocess.shards.build import BuiltShard
 from tokenfree.preprocess.shards.sorted_runs import SortedRun
 from tokenfree.preprocess.sources.splits import plan_splits, read_split
 
-NAMESPACE = "tokenfree"  # of the metrics
+NAMESPACE = "tokenfree"  # of metrics, which add up to the counters of a manifest
+READ_NAMESPACE = "tokenfree.read"  # of the metrics of `ReadDocuments`
 MIN_MEMORY = "1GB"  # of a worker
 
 
@@ -117,7 +118,7 @@ class _Read(beam.DoFn):
         for result in extract(read_split(split), self.config.namespaces, self.config.filters, counters):
             failed = isinstance(result, FailedPage)
             yield TaggedOutput(ReadDocuments.FAILED, result.failure) if failed else result
-        _count(_of_pages(counters.to_json()))
+        _count(_of_pages(counters.to_json()), READ_NAMESPACE)
 
 
 class CutWindows(beam.PTransform):
@@ -249,9 +250,9 @@ class _Perform(beam.DoFn):
         yield from records
 
 
-def _count(values: Mapping[str, int]) -> None:
+def _count(values: Mapping[str, int], namespace: str = NAMESPACE) -> None:
     for name, value in values.items():
-        Metrics.counter(NAMESPACE, name).inc(value)
+        Metrics.counter(namespace, name).inc(value)
 
 
 def _of_pages(counters: Mapping[str, Any]) -> dict[str, int]:
