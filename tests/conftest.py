@@ -6,6 +6,7 @@ import itertools
 import json
 import os
 import signal
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -45,6 +46,17 @@ def no_waiting_for_disks() -> Iterator[None]:
     """Files are not flushed to the disk, as no test cuts the power: fsync takes milliseconds, thousands of times."""
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(os, "fsync", os.fstat)
+        yield
+
+
+@pytest.fixture(autouse=True, scope="session")
+def machine_measured_once() -> Iterator[None]:
+    """Each run measures the fastest matrix product for 0.1 s, and reads the versions of packages in half of that."""
+    with pytest.MonkeyPatch.context() as patched:
+        for module, name in (("loop.meter", "peak"), ("runs.provenance", "packages")):
+            # Loaded by now with the tests that train.
+            if loaded := sys.modules.get(f"tokenfree.train.{module}"):
+                patched.setattr(loaded, name, functools.cache(getattr(loaded, name)))
         yield
 
 
