@@ -36,7 +36,7 @@ _NUMBERS = itertools.count()
 
 
 def pytest_collection_finish() -> None:
-    """Leave out of all garbage collections what the imports of all tests made: millions of objects, half a second."""
+    """Exclude the millions of objects of all imports from garbage collections, which would take half a second each."""
     gc.collect()
     gc.freeze()
 
@@ -51,12 +51,13 @@ def no_waiting_for_disks() -> Iterator[None]:
 
 @pytest.fixture(autouse=True, scope="session")
 def machine_measured_once() -> Iterator[None]:
-    """Each run measures the fastest matrix product for 0.1 s, and reads the versions of packages in half of that."""
+    """Cache what each run looks up: the fastest matrix product, measured for 0.1 s, and the versions of packages."""
     with pytest.MonkeyPatch.context() as patched:
-        for module, name in (("loop.meter", "peak"), ("runs.provenance", "packages")):
-            # Loaded by now with the tests that train.
-            if loaded := sys.modules.get(f"tokenfree.train.{module}"):
-                patched.setattr(loaded, name, functools.cache(getattr(loaded, name)))
+        for path, name in (("loop.meter", "peak"), ("runs.provenance", "packages")):
+            # Tests that train have imported it.
+            module = sys.modules.get(f"tokenfree.train.{path}")
+            if module is not None:
+                patched.setattr(module, name, functools.cache(getattr(module, name)))
         yield
 
 
@@ -89,7 +90,7 @@ def s3_address() -> Iterator[str]:
     from moto.moto_server.werkzeug_app import DomainDispatcherApplication
 
     with pytest.MonkeyPatch.context() as patched:
-        # Else moto lists its folder of 200 services twice a request, a third of the time of each.
+        # Otherwise moto lists its folder of 200 services for each request, which is a quarter of its time.
         service = functools.cache(DomainDispatcherApplication.get_backend_for_host)
         patched.setattr(DomainDispatcherApplication, "get_backend_for_host", service)
         running = server.ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)

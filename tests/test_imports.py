@@ -83,14 +83,14 @@ def files() -> list[Path]:
 @functools.cache
 def imported(path: Path) -> list[tuple[str, str]]:
     """(module, name) of all that a file imports, also inside functions and for type checkers; name may be empty."""
-    found: list[tuple[str, str]] = []
+    names: list[tuple[str, str]] = []
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
-            found += ((alias.name, "") for alias in node.names)
+            names += ((alias.name, "") for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{path}: relative import"
-            found += ((node.module or "", alias.name) for alias in node.names)
-    return found
+            names += ((node.module or "", alias.name) for alias in node.names)
+    return names
 
 
 def file_of(module: str, name: str) -> Path | None:
@@ -274,14 +274,14 @@ LIGHT: list[tuple[str, set[str]]] = [
 
 @pytest.fixture(scope="module")
 def heavy() -> dict[str, list[str]]:
-    """What was loaded, of what should be absent, after the import of each module."""
+    """Return the heavy modules that are there after the import of each light one."""
     program = f"""
 import importlib, json, sys
-loaded = dict()
+heavy = dict()
 for module, absent in {LIGHT!r}:
     importlib.import_module(module)
-    loaded[module] = sorted(absent & sys.modules.keys())
-print(json.dumps(loaded))
+    heavy[module] = sorted(absent & sys.modules.keys())
+print(json.dumps(heavy))
 """
     command = [sys.executable, "-c", program]
     done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=REPOSITORY)

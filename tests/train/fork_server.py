@@ -84,12 +84,14 @@ def _server() -> socket.socket:
 
 def serve(number: int) -> str:
     """Fork for each request, until the connection ends; return in each fork, with the program that it is to run."""
+    import torch.distributed.fsdp  # noqa: F401
 
     import tokenfree.train.finetune
     import tokenfree.train.pretrain  # noqa: F401
 
     connection = socket.socket(fileno=number)
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for those that wait for a program
+    # Those that wait for a program leave no zombies.
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     while True:
         size, files, *_ = socket.recv_fds(connection, 8, 3)
         if not size:
@@ -105,12 +107,12 @@ def serve(number: int) -> str:
 def _run(request: dict[str, Any], files: list[int]) -> str:
     """Fork once more; wait for the program here, and return in it."""
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-    status, stdout, stderr = files
+    connection, stdout, stderr = files
     program = os.fork()
     if program:
-        os.write(status, program.to_bytes(4, signed=True))
-        _, ended = os.waitpid(program, 0)
-        os.write(status, os.waitstatus_to_exitcode(ended).to_bytes(4, signed=True))
+        os.write(connection, program.to_bytes(4, signed=True))
+        _, status = os.waitpid(program, 0)
+        os.write(connection, os.waitstatus_to_exitcode(status).to_bytes(4, signed=True))
         os._exit(0)
     os.setsid()
     os.dup2(stdout, 1)

@@ -29,11 +29,11 @@ def killed_after(lines: int, seconds: float, recipe: FinetuneRecipe, files: dict
 
     argument = pickle.dumps((recipe, files, str(run))).hex()
     reading, writing = os.pipe()
-    with open(reading) as said:
+    with open(reading) as output:
         with open(writing, "w") as stdout:
             process = fork(PROGRAM, argument, stdout=stdout)
         for _ in range(lines):
-            if not said.readline():
+            if not output.readline():
                 break
         time.sleep(seconds)
         process.kill()

@@ -101,11 +101,11 @@ def test_killed_and_given_again_it_ends_as_one_that_never_was(
 ) -> None:
     embed(canine, lines, str(tmp_path / "whole"))
     reading, writing = os.pipe()
-    with open(reading) as printed:
+    with open(reading) as output:
         with open(writing, "w") as stdout:
             process = fork(PROGRAM, canine, lines, str(tmp_path / "killed"), stdout=stdout)
         for _ in range(2):
-            printed.readline()
+            output.readline()
         process.kill()
         process.wait()
     assert not (tmp_path / "killed" / SUCCESS).exists()
