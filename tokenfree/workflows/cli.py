@@ -32,7 +32,7 @@ from tokenfree.workflows.recipes import options
 from tokenfree.workflows.terminal.output import PrintableStream, add_arguments, one_line, set_logging
 
 # Metavars of paths and addresses.
-PATHS = ("DIR", "FILE", "PATH", "PROFILE", "RECIPE", "RUN", "RUN|FOLDER", "URL")
+PATHS = ("DIR", "FILE", "PATH", "PROFILE", "RECIPE", "RUN", "RUN|DATA", "RUN|FOLDER", "URL")
 EPILOG = "Help on one command, with an example: tokenfree COMMAND --help"
 _USER_ERRORS = (errno.EROFS, errno.EACCES, errno.EPERM, errno.EEXIST, errno.ENOTDIR, errno.EISDIR)
 # Packages that only an extra installs.

@@ -12,7 +12,7 @@ import argparse
 
 from tokenfree.workflows.recipes import options
 
-_PATHS = {"DIR", "RUN", "RUN|FOLDER", "FILE", "PATH", "PROFILE", "RECIPE"}
+_PATHS = {"DIR", "RUN", "RUN|DATA", "RUN|FOLDER", "FILE", "PATH", "PROFILE", "RECIPE"}
 
 
 ARGUMENTS: options.Arguments = {
