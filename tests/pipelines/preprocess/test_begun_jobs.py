@@ -102,6 +102,14 @@ def test_with_earlier_values_keeps_those_of_a_finished_directory(
         assert "required_characters" not in kept.config["vocabulary"]
 
 
+def test_a_finished_directory_of_another_encoding_is_refused(
+    two: tuple[Path, Path], tmp_path: Path, make_config: Config
+) -> None:
+    run_preprocess(make_config(*two), str(tmp_path / "out"))
+    with pytest.raises(UserError, match='encoding null, not "cp1250"'):
+        run_preprocess(make_config(*two, encoding="cp1250"), str(tmp_path / "out"))
+
+
 def test_required_characters_decide_the_identity(
     two: tuple[Path, Path], tmp_path: Path, make_config: Config
 ) -> None:

@@ -156,12 +156,12 @@ def _earlier_defaults() -> dict[str, Any]:
 
 
 def with_earlier_values(config: PreprocessConfig, storage: Storage) -> PreprocessConfig:
-    """Return the settings, with the earlier values of the later fields that a finished directory does not record."""
+    """Return the settings, with the earlier values of fields that a finished directory does not record."""
     if MANIFEST not in storage.names():
         return config
-    recorded, earlier = load_manifest(storage.url).config, _earlier_defaults()
+    recorded = load_manifest(storage.url).config
     missing = [
-        (key, json.dumps(value_at(earlier, key))) for key in LATER_FIELDS if value_at(recorded, key) is None
+        (key, json.dumps(value)) for key, value in flatten(EARLIER_VALUES) if value_at(recorded, key) is None
     ]
     return (
         build(PreprocessConfig, merge(to_mapping(config), nest(missing)), source=MANIFEST)
