@@ -118,7 +118,7 @@ def test_what_is_no_part_is_reported_in_a_line(folder: Path, text: str, problem:
     with pytest.raises(UserError) as refused:
         build(Recipe, {"part": "mine_7.Part"}, source="r")
     assert str(refused.value) == (
-        f"r: part: mine_7.Part is not a part for the slot tokenfree.preprocess.text: {problem} (see docs/add_a_part.md)"
+        f"r: part: mine_7.Part is not a part for the slot text: {problem} (see docs/add_a_part.md)"
     )
 
 

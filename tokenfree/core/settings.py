@@ -99,7 +99,11 @@ class Slot:
     @property
     def title(self) -> str:
         """Name of the slot in messages, such as `trunk.positions`."""
-        return self.package.removeprefix("tokenfree.train.").removeprefix("model.")
+        return (
+            self.package.removeprefix("tokenfree.train.")
+            .removeprefix("tokenfree.preprocess.")
+            .removeprefix("model.")
+        )
 
     def names(self) -> list[str]:
         """Return the variants: the public files of the package that define a `Config`, sorted."""
@@ -115,7 +119,8 @@ class Slot:
         elif name in self.names():
             part = importlib.import_module(f"{self.package}.{name}").Config
         else:
-            raise ValueError(f"there is no {self.title} {name!r}{nearest_hint(str(name), self.names())}")
+            hint = nearest_hint(str(name), self.names()) if self.names() else " (give MODULE.CLASS)"
+            raise ValueError(f"there is no {self.title} {name!r}{hint}")
         module, _, base = self.base.rpartition(".")
         problem = _problem_of_part(part, getattr(importlib.import_module(module), base), name)
         if problem:

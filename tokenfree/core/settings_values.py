@@ -2,6 +2,7 @@
 
 import dataclasses
 import hashlib
+import itertools
 import json
 import sys
 from collections.abc import Iterator, Mapping
@@ -40,7 +41,8 @@ def is_custom(name: Any) -> bool:
 def code_hashes(settings: Any) -> dict[str, str]:
     """Return the SHA-256 of the file of each custom class in nested settings, if it has a file."""
     digests = {}
-    for value in vars(settings).values():
+    values = (value if isinstance(value, tuple) else (value,) for value in vars(settings).values())
+    for value in itertools.chain.from_iterable(values):
         if dataclasses.is_dataclass(value):
             digests |= code_hashes(value)
             name = getattr(value, "name", "")

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from tokenfree.core.files import AnyPath
 from tokenfree.core.storage import Storage
-from tokenfree.preprocess.config import PreprocessConfig
+from tokenfree.preprocess.config import PreprocessConfig, steps_of
 from tokenfree.preprocess.documents.extract import PageCounters, extract
 from tokenfree.preprocess.features.vocabulary import Vocabulary
 from tokenfree.preprocess.job.inputs import read_given_model
@@ -102,10 +102,11 @@ def _sample(split: InputSplit, config: PreprocessConfig) -> tuple[float, float, 
     Reads the first pages of a split.
     """
     characters = text = size = 0
+    steps = steps_of(config)
     start = time.process_time()
-    for page in read_split(split):
+    for page in read_split(split, steps.readers):
         size += len(page.text.encode(errors="replace"))
-        for result in extract([page], config.namespaces, config.filters, PageCounters()):
+        for result in extract([page], config.namespaces, config.filters, PageCounters(), steps=steps):
             if isinstance(result, Document):
                 characters, text = characters + len(result.text), text + len(result.text.encode())
         if time.process_time() - start >= SAMPLE_SECONDS:

@@ -16,11 +16,12 @@ from tokenfree.core.errors import JobError, UserError
 from tokenfree.core.files import AnyPath
 from tokenfree.core.locks import claimed
 from tokenfree.core.machine import cores
+from tokenfree.core.own_code import trusting
 from tokenfree.core.ray_access import RAY_LOSSES
 from tokenfree.core.storage import Storage
 from tokenfree.pipelines import local
 from tokenfree.pipelines.progress import Progress, Watcher, at_the_end
-from tokenfree.preprocess.config import PreprocessConfig
+from tokenfree.preprocess.config import PreprocessConfig, steps_of
 from tokenfree.preprocess.dataset.manifest import MANIFEST, Manifest, load_manifest
 from tokenfree.preprocess.job.inputs import finished, identity, with_earlier_values
 from tokenfree.preprocess.job.job import ERRORS, PreprocessJob, failed, noted_error
@@ -93,6 +94,7 @@ def run_preprocess(
     workers: int | None = None,
     beam_options: Sequence[str] = (),
     check_inputs: bool = False,
+    trust_code: bool = False,
     progress: Callable[[Progress], None] | None = None,
     notice: Callable[[str], None] = print,
 ) -> Manifest:
@@ -109,6 +111,7 @@ def run_preprocess(
         beam_options: Options passed on to Beam, which override those of the profile.
         check_inputs: Hash all inputs to recognize them in a complete job; by default names, sizes and times
             suffice.
+        trust_code: Run the code outside tokenfree that the recipe names.
         progress: Called repeatedly from a thread with the progress of the job.
         notice: Receives one line each about unusable work of an earlier attempt and losses of a Ray cluster.
 
@@ -116,6 +119,8 @@ def run_preprocess(
     in use. Raises JobError if the job failed. Its finished work is kept, and calling again resumes.
     """
     engine = choose_engine(runner, workers, beam_options, profile)
+    with trusting(trust_code, "the recipe"):
+        steps_of(config)
     storage = Storage.at(output)
     if not storage.is_shared and not engine.is_one_process:
         raise UserError(f"{output}: other processes cannot see it; give --workers 1 or another --output")

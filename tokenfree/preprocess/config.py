@@ -1,13 +1,17 @@
-"""Settings of preprocessing, nested as in a recipe, with their defaults."""
+"""Settings of preprocessing, nested as in a recipe, with their defaults; and the steps that they may add."""
 
 import codecs
 import difflib
-from typing import Annotated, Literal
+import functools
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
+from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field
 
-from tokenfree.core.settings import DECIDES_RUNS, OPERATIONAL, PathText, settings
-from tokenfree.preprocess.records import COLUMN_TYPES
+from tokenfree.core.settings import DECIDES_RUNS, OPERATIONAL, PathText, Slot, build, settings
+from tokenfree.preprocess.records import COLUMN_TYPES, Document, Site
 from tokenfree.preprocess.text.characters import SCRIPTS
 
 COLUMNS = tuple(COLUMN_TYPES)
@@ -100,6 +104,8 @@ class FilterConfig:
         max_symbol_share: maximum share of visible characters that are neither letters, marks nor digits;
             null: no filter.
         max_repeated_line_share: maximum share of characters in repeated lines; null: no filter.
+        also: further filters, which run after those above in this order: `{name: language, ...}`, or a custom
+            class with its keys, `{name: MODULE.CLASS, ...}`.
     """
 
     min_characters: Annotated[int, Field(ge=1)] = 64
@@ -109,6 +115,19 @@ class FilterConfig:
     min_script_share: Annotated[float, Field(gt=0, le=1)] = 0.5
     max_symbol_share: Annotated[float, Field(ge=0, lt=1)] | None = None
     max_repeated_line_share: Annotated[float, Field(ge=0, lt=1)] | None = None
+    also: tuple[dict[str, Any], ...] = ()
+
+
+@settings
+class ReaderConfig:
+    """Readers of books in other formats.
+
+    Attributes:
+        also: custom classes with their keys, `{name: MODULE.CLASS, ...}`. Each reads the books whose names end in
+            its suffix.
+    """
+
+    also: tuple[dict[str, Any], ...] = ()
 
 
 @settings
@@ -143,8 +162,12 @@ class PreprocessConfig:
         templates_from: further dumps of the same wikis, read for their templates only.
         namespaces: numbers of the wiki namespaces to read; 0: articles.
         window: how documents are cut into windows.
+        readers: readers of books in other formats.
+        cleaner: custom class with its keys, `{name: MODULE.CLASS, ...}`, that turns wikitext into text; null: that of
+            tokenfree.
         vocabulary: the subwords.
         filters: filters of documents.
+        keep_dropped: write the documents that filters drop to `dropped/`, in the form of `failures/`.
         near_duplicates: filter of almost equal documents.
         columns: columns of the windows; leave out those that no model will read. `codepoints` and `whitespace`
             follow from `text`, and training derives them where they are left out.
@@ -168,7 +191,10 @@ class PreprocessConfig:
     namespaces: Annotated[tuple[int, ...], DECIDES_RUNS] = (0,)
     window: WindowConfig = WindowConfig()
     vocabulary: VocabularyConfig = VocabularyConfig()
+    readers: Annotated[ReaderConfig, DECIDES_RUNS] = ReaderConfig()
+    cleaner: Annotated[dict[str, Any] | None, DECIDES_RUNS] = None
     filters: Annotated[FilterConfig, DECIDES_RUNS] = FilterConfig()
+    keep_dropped: Annotated[bool, DECIDES_RUNS] = False
     near_duplicates: Annotated[NearDuplicateConfig, DECIDES_RUNS] = NearDuplicateConfig()
     columns: tuple[Column, ...] = COLUMNS
     shards: Annotated[int, Field(ge=1, le=99_999)] | None = None
@@ -176,3 +202,73 @@ class PreprocessConfig:
     split_bytes: Annotated[int, Field(ge=1000), OPERATIONAL] = 32 * 1024 * 1024
     validation_fraction: Annotated[float, Field(ge=0, lt=1), DECIDES_RUNS] = 0.05
     seed: int = 0
+
+
+class Step(ABC):
+    """Base class of filters, readers and cleaners. A class of one is also its settings, decorated with `@settings`.
+
+    A process builds a step once and uses it for all pages, on some engines in several threads.
+
+    Attributes:
+        packages: Installed packages whose versions decide the result, as part of the job's fingerprint.
+    """
+
+    name: str
+    packages: tuple[str, ...] = ()
+
+
+class Filter(Step):
+    @abstractmethod
+    def reason(self, document: Document, /) -> str | None:
+        """Return why a document is dropped, under which it is counted, or None if it stays."""
+
+
+class Reader(Step):
+    @property
+    @abstractmethod
+    def suffix(self) -> str:
+        """End of the names of the files that it reads, such as `.epub`. A class attribute suffices."""
+
+    @abstractmethod
+    def documents(self, path: str, /) -> Iterable[Document]:
+        """Yield the documents of a file, a path or an address, with ids that are unique in it.
+
+        If `language` is empty, it is that of the file.
+        """
+
+
+class Cleaner(Step):
+    @abstractmethod
+    def clean(self, wikitext: str, site: Site, title: str, /) -> str:
+        """Return the text of a page of a wiki."""
+
+
+FILTER = Slot("tokenfree.preprocess.documents.filters", "language", f"{__name__}.Filter")
+READER = Slot("tokenfree.preprocess.sources", "", f"{__name__}.Reader")
+CLEANER = Slot("tokenfree.preprocess.wikitext", "", f"{__name__}.Cleaner")
+
+
+@settings
+class Steps:
+    """The steps that a job adds. `cleaner` is None for the one of tokenfree."""
+
+    filters: tuple[Annotated[Any, FILTER], ...] = ()
+    readers: tuple[Annotated[Any, READER], ...] = ()
+    cleaner: Annotated[Any, CLEANER] | None = None
+
+
+NO_STEPS = Steps()
+
+
+def steps_of(config: PreprocessConfig) -> Steps:
+    """Return the steps that a config adds, built once per process.
+
+    Raises UserError if they are invalid, cannot be imported or are not trusted.
+    """
+    return _built(json.dumps([config.filters.also, config.readers.also, config.cleaner]))
+
+
+@functools.lru_cache(maxsize=4)
+def _built(text: str) -> Steps:
+    filters, readers, cleaner = json.loads(text)
+    return build(Steps, {"filters": filters, "readers": readers, "cleaner": cleaner}, source="steps")

@@ -35,6 +35,13 @@ class Failure:
     text: str
 
 
+@dataclass(frozen=True)
+class StepFailure(Failure):
+    """A failure by an exception in a step that the job adds."""
+
+    error: Exception
+
+
 def document_key(text: str) -> bytes:
     """Return BLAKE2b-128 of the normalised text, by which documents are sorted, deduplicated and split."""
     return hashlib.blake2b(text.encode(), digest_size=KEY_BYTES).digest()
@@ -109,7 +116,7 @@ class Site:
         )
 
 
-Format = Literal["xml", "bz2", "gz", "xz", "zst", "text", "jsonl", "parquet", "hf"]
+Format = Literal["xml", "bz2", "gz", "xz", "zst", "text", "jsonl", "parquet", "hf", "custom"]
 
 
 @dataclass(frozen=True)
@@ -118,9 +125,9 @@ class InputSplit:
 
     A part of a dump is the pages that start in `[start, end)` of its only input (bytes of the stored file;
     for bz2, of the streams that start there). Parts of JSONL are byte ranges too, those of Parquet and of
-    datasets ranges of row groups or rows. A part of text books is several whole files. `names` are the
-    inputs' names in ids. `versions` show whether an input has changed. `size` estimates the bytes after
-    decompression.
+    datasets ranges of row groups or rows. A part of text books is several whole files, one of a custom
+    reader is one file. `names` are the inputs' names in ids. `versions` show whether an input has changed.
+    `size` estimates the bytes after decompression.
     """
 
     kind: Literal["wikipedia", "books"]

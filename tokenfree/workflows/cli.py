@@ -208,7 +208,7 @@ def _run(argv: list[str]) -> int:
     if hasattr(module, "check"):
         module.check(args)
     began = time.monotonic()
-    places = (getattr(args, name, None) for name in ("recipe", "config", "run_folder", "output"))
+    places = (getattr(args, name, None) for name in ("recipe", "config", "run_folder", "directory", "output"))
     with trusting(getattr(args, "trust_code", False), next(filter(None, places), args.command)):
         # Only here, because most work imports torch, Ray or Arrow, which takes seconds.
         in_work = f"tokenfree.workflows.work.{args.command}"

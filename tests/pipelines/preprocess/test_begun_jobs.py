@@ -56,7 +56,9 @@ def reads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Names of the inputs that are read."""
     names: list[str] = []
     read = read_step.read_split
-    monkeypatch.setattr(read_step, "read_split", lambda split: names.extend(split.names) or read(split))
+    monkeypatch.setattr(
+        read_step, "read_split", lambda split, *rest: names.extend(split.names) or read(split, *rest)
+    )
     return names
 
 

@@ -1,4 +1,4 @@
-"""Files of failed pages: written per run, merged at the end, and read back by `tokenfree replay`."""
+"""Files of failed and of dropped pages: written per run, merged at the end; failures are read by `tokenfree replay`."""
 
 import contextlib
 import heapq
@@ -9,20 +9,22 @@ from typing import Any
 
 from tokenfree.core.files import is_utf8
 from tokenfree.core.storage import Storage
-from tokenfree.preprocess.documents.extract import FailedPage
+from tokenfree.preprocess.documents.extract import DroppedPage, FailedPage
 
 FOLDER = "failures"
+DROPPED_FOLDER = "dropped"
 PART_BYTES = 64 * 1024 * 1024
 OPEN_FILES = 256
 
 
-def write_failures(storage: Storage, name: str, failed: Iterable[tuple[FailedPage, str]]) -> tuple[int, str]:
-    """Commit the failures of one input split, sorted, and return their number and the file's SHA-256.
+def write_failures(
+    storage: Storage, name: str, failed: Iterable[tuple[FailedPage | DroppedPage, str]]
+) -> str:
+    """Commit the failed or dropped pages of one input split, sorted, and return the file's SHA-256.
 
-    Without failures, no file is written. Raises UserError if the directory cannot be written to.
+    Raises UserError if the directory cannot be written to.
     """
-    lines = sorted(_line(page, source) for page, source in failed)
-    return len(lines), storage.write_bytes(name, b"".join(lines)).sha256 if lines else ""
+    return storage.write_bytes(name, b"".join(sorted(_line(page, source) for page, source in failed))).sha256
 
 
 def first_failure(storage: Storage, name: str) -> str:
@@ -31,13 +33,13 @@ def first_failure(storage: Storage, name: str) -> str:
         return json.loads(lines.readline())["id"]
 
 
-def collect_failures(storage: Storage, names: Sequence[str], scratch: str) -> int:
-    """Merge the failures of all splits into parts of bounded size, and return the number of parts.
+def collect_failures(storage: Storage, names: Sequence[str], scratch: str, folder: str = FOLDER) -> int:
+    """Merge the failures of all splits into parts of bounded size in `folder`, and return the number of parts.
 
     Splits do not affect the order. `scratch` is a folder for intermediate files. Raises UserError if the
     directory cannot be written to.
     """
-    storage.remove(FOLDER)
+    storage.remove(folder)
     waiting = list(names)
     rounds = 0
     while len(waiting) > OPEN_FILES:
@@ -54,7 +56,7 @@ def collect_failures(storage: Storage, names: Sequence[str], scratch: str) -> in
     with _merged(storage, waiting) as lines:
         line = next(lines, None)
         while line is not None:
-            with storage.new_file(f"{FOLDER}/part-{parts:05}.jsonl") as new, open(new.path, "wb") as part:
+            with storage.new_file(f"{folder}/part-{parts:05}.jsonl") as new, open(new.path, "wb") as part:
                 while line is not None and part.tell() < PART_BYTES:
                     part.write(line)
                     line = next(lines, None)
@@ -76,7 +78,7 @@ def read_failures(storage: Storage) -> Iterator[dict[str, Any]]:
                 yield from map(json.loads, part)
 
 
-def _line(failed: FailedPage, source: str) -> bytes:
+def _line(failed: FailedPage | DroppedPage, source: str) -> bytes:
     page = None
     if failed.page is not None:
         page = {name: value for name, value in asdict(failed.page).items() if name not in ("id", "text")}

@@ -13,7 +13,7 @@ from tokenfree.core.settings import build
 from tokenfree.core.settings_values import fingerprint
 from tokenfree.core.storage import Storage
 from tokenfree.core.stored_files import checked, hash_of, hashes_of, read_sealed
-from tokenfree.preprocess.config import PreprocessConfig
+from tokenfree.preprocess.config import PreprocessConfig, steps_of
 from tokenfree.preprocess.dataset.card import CARD, PLOTS, write_card, write_layout
 from tokenfree.preprocess.dataset.completion import content_fingerprint, note_added, reconcile
 from tokenfree.preprocess.dataset.manifest import (
@@ -27,14 +27,19 @@ from tokenfree.preprocess.dataset.manifest import (
     save_manifest,
 )
 from tokenfree.preprocess.documents.extract import PageCounters, document_of
-from tokenfree.preprocess.documents.failures import FOLDER, collect_failures, read_failures
+from tokenfree.preprocess.documents.failures import (
+    DROPPED_FOLDER,
+    FOLDER,
+    collect_failures,
+    read_failures,
+)
 from tokenfree.preprocess.job.inputs import portable_config
-from tokenfree.preprocess.job.job import JOB, VOCABULARY_SIDECAR, WORK, PreprocessJob, required
+from tokenfree.preprocess.job.job import JOB, RUNS, VOCABULARY_SIDECAR, WORK, PreprocessJob, required
 from tokenfree.preprocess.job.output import tidy
-from tokenfree.preprocess.job.read import FAILURES, all_runs, failures_name, hashed_inputs
+from tokenfree.preprocess.job.read import DROPPED, FAILURES, all_runs, hashed_inputs
 from tokenfree.preprocess.job.steps import all_shards, load_plan, num_bands
 from tokenfree.preprocess.job.templates import KEPT, keep_templates, open_templates
-from tokenfree.preprocess.records import SCHEMA_VERSION, Document, Failure, Page, Site
+from tokenfree.preprocess.records import SCHEMA_VERSION, Document, Page, Site
 from tokenfree.preprocess.shards.build import BuiltShard
 from tokenfree.preprocess.shards.sorted_runs import DATASET_SPLITS, SortedRun
 from tokenfree.preprocess.wikitext.templates import Definitions
@@ -78,17 +83,20 @@ def finish(job: PreprocessJob, _: int = 0) -> str:
         statistics=statistics(shards),
         fingerprint=content_fingerprint(splits, vocabulary_sha256),
     )
-    failed = [run for run in runs if run.failures]
-    for run in failed:
-        if hash_of(storage, failures_name(run.name)) != run.beside[FAILURES]:
-            raise JobError(f"{job.url}/{failures_name(run.name)}: damaged; run the job again")
-    collect_failures(storage, [failures_name(run.name) for run in failed], f"{WORK}/merged")
+    for suffix, folder in ((FAILURES, FOLDER), (DROPPED, DROPPED_FOLDER)):
+        hashes = {f"{RUNS}/{run.name}{suffix}": run.beside[suffix] for run in runs if suffix in run.beside}
+        for name, sha256 in hashes.items():
+            if hash_of(storage, name) != sha256:
+                raise JobError(f"{job.url}/{name}: damaged; run the job again")
+        collect_failures(storage, list(hashes), f"{WORK}/merged", folder)
     sites = [row["page"]["site"] for row in read_failures(storage) if row["page"]] if job.templates else []
     for database in sorted({site["database"] for site in sites if site}):
         keep_templates(job, database)
     beside = [CARD, VOCABULARY, NEAR_DUPLICATE_PAIRS, *write_layout(storage, splits, vocabulary_sha256)]
     write_card(storage, manifest)
-    beside += [f"{folder}/{name}" for folder in (PLOTS, FOLDER) for name in storage.names(folder)]
+    beside += [
+        f"{folder}/{name}" for folder in (PLOTS, FOLDER, DROPPED_FOLDER) for name in storage.names(folder)
+    ]
     save_manifest(storage, dataclasses.replace(manifest, files=hashes_of(storage, beside)))
     tidy(storage)
     return manifest.fingerprint
@@ -156,7 +164,7 @@ def replay(output: str) -> ReplayResult:
 
     A finished data directory never changes, so new documents are written to `failures/replayed.jsonl`, an
     input (`--books`) for another job. Content too damaged to hold a page stays a failure. Raises UserError if
-    `output` is not a finished data directory.
+    `output` is not a finished data directory, or its custom steps cannot be imported or are not trusted.
     """
     manifest, storage = load_manifest(output), Storage.at(output)
     config = build(PreprocessConfig, manifest.config, source=f"{output}/manifest.json")
@@ -192,5 +200,5 @@ def _clean_again(
     if row["page"] is None:
         return row["reason"]
     page: Page = checked(Page, {**row["page"], "id": row["id"], "text": row["text"]})
-    result = document_of(page, config.filters, PageCounters(), definitions)
-    return result.reason if isinstance(result, Failure) else result
+    result = document_of(page, config.filters, PageCounters(), definitions, steps_of(config))
+    return result if isinstance(result, Document) else result.reason

@@ -13,10 +13,11 @@ from typing import Any
 from tokenfree.core.errors import UserError
 from tokenfree.core.files import TEMPORARY
 from tokenfree.core.locks import LOCK
+from tokenfree.core.machine import version_of
 from tokenfree.core.settings import DECIDES_RUNS, OPERATIONAL, build, marked_keys, merge, nest, value_at
-from tokenfree.core.settings_values import flatten, to_mapping
+from tokenfree.core.settings_values import code_hashes, flatten, is_custom, to_mapping
 from tokenfree.core.storage import Storage, check_is_stored
-from tokenfree.preprocess.config import INPUT, PreprocessConfig
+from tokenfree.preprocess.config import INPUT, PreprocessConfig, steps_of
 from tokenfree.preprocess.dataset.completion import library_versions, mark_success, marked_inputs
 from tokenfree.preprocess.dataset.manifest import MANIFEST, Manifest, load_manifest
 from tokenfree.preprocess.job.job import WORK, read_job_identity
@@ -26,7 +27,14 @@ from tokenfree.preprocess.sources.splits import Inputs, hash_input, plan_splits
 FORMAT = 3  # version of the files under _work/
 # Keys that were added after the release of 0.3. A job or directory that lacks one keeps its earlier value,
 # which is the default or, where that has changed, the one of EARLIER_VALUES.
-LATER_FIELDS: tuple[str, ...] = ("expand_templates", "encoding")
+LATER_FIELDS: tuple[str, ...] = (
+    "expand_templates",
+    "encoding",
+    "readers",
+    "cleaner",
+    "filters.also",
+    "keep_dropped",
+)
 EARLIER_VALUES: Mapping[str, Any] = {"expand_templates": False}
 
 
@@ -34,7 +42,7 @@ def identity(config: PreprocessConfig, inputs: Iterable[InputFile]) -> dict[str,
     """Return what decides the content of the output. Where inputs lie, their order and their splits do not.
 
     Inputs are identified by name, size in bytes and what the store reports about their last change, so none
-    is read.
+    is read. The files of custom steps are identified by their content, next to the versions of libraries.
     """
     model = config.vocabulary.model
     sha256 = hashlib.sha256(read_given_model(model)).hexdigest() if model is not None else None
@@ -46,8 +54,17 @@ def identity(config: PreprocessConfig, inputs: Iterable[InputFile]) -> dict[str,
         "format": FORMAT,
         "config": _content(config, sha256),
         "inputs": entries,
-        "versions": library_versions(),
+        "versions": {**library_versions(), **_versions_of_steps(config)},
     }
+
+
+def _versions_of_steps(config: PreprocessConfig) -> dict[str, str]:
+    """Return the versions of the packages that the steps of a config name, and the SHA-256 of custom steps."""
+    steps = steps_of(config)
+    packages = {name for step in (*steps.filters, *steps.readers) for name in step.packages}
+    if steps.cleaner is not None:
+        packages.update(steps.cleaner.packages)
+    return {**{name: version_of(name) for name in sorted(packages)}, **code_hashes(steps)}
 
 
 def reading_identity(job_identity: Mapping[str, Any]) -> dict[str, Any]:
@@ -193,6 +210,11 @@ def finished(
     manifest = load_manifest(storage.url)
     # A finished directory stays valid under later versions of the libraries, so these are not compared.
     refuse(storage, "was made with", differing_settings(manifest_config(manifest), job_identity["config"]))
+    custom_code = [
+        {name: version for name, version in versions.items() if is_custom(name)}
+        for versions in (manifest.versions, job_identity["versions"])
+    ]
+    refuse(storage, "was made with", changed_settings(*custom_code))
     marked, entries = marked_inputs(storage), job_identity["inputs"]
     if marked is not None:
         refuse(

@@ -35,7 +35,7 @@ from tokenfree.preprocess.records import InputSplit
 from tokenfree.preprocess.sources.splits import Inputs, find_inputs, plan_splits, plan_template_splits
 
 # Files that a job may have written by the time it finds that it can have no output.
-MADE_EARLY = ("vocabulary", "train", "validation", "failures", NEAR_DUPLICATE_PAIRS)
+MADE_EARLY = ("vocabulary", "train", "validation", "failures", "dropped", NEAR_DUPLICATE_PAIRS)
 
 
 def begin(

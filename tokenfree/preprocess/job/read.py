@@ -13,17 +13,19 @@ from dataclasses import asdict
 from itertools import islice
 from typing import Any
 
-from tokenfree.core.errors import JobError
+from tokenfree.core.errors import JobError, UserError
+from tokenfree.core.own_code import trusting
 from tokenfree.core.settings_values import fingerprint
 from tokenfree.core.storage import Storage
 from tokenfree.core.stored_files import read_sealed, write_sealed
+from tokenfree.preprocess.config import Steps, steps_of
 from tokenfree.preprocess.documents.extract import FailedPage, PageCounters, extract
 from tokenfree.preprocess.documents.failures import write_failures
 from tokenfree.preprocess.documents.near_duplicates import band_rows, write_sketches
 from tokenfree.preprocess.job.inputs import portable_name
 from tokenfree.preprocess.job.job import HASHES, RUNS, PreprocessJob, concurrently, runs_are_merged
 from tokenfree.preprocess.job.templates import definitions_of, template_hash
-from tokenfree.preprocess.records import Document, Failure, InputSplit, Page
+from tokenfree.preprocess.records import Document, Failure, InputSplit, Page, StepFailure
 from tokenfree.preprocess.shards.merge import FilePart, Merge
 from tokenfree.preprocess.shards.sorted_runs import (
     SortedFile,
@@ -40,24 +42,35 @@ from tokenfree.preprocess.sources.splits import hash_input, read_split
 # Added to the text of each page: the size of a failure without text, but less than the XML around a page, so
 # that a split of the planned size is one run.
 PAGE_BYTES = 500
-FAILURES, SKETCHES = ".failures.jsonl", ".sketches.arrow"  # suffixes of files next to a run
+# Suffixes of files next to a run.
+FAILURES, DROPPED, SKETCHES = ".failures.jsonl", ".dropped.jsonl", ".sketches.arrow"
+# Steps that a job adds may fail at this share of the pages of a run with at least `MIN_PAGES`.
+MAX_STEP_FAILURES, MIN_PAGES = 0.01, 100
 
 
 def read_one_split(job: PreprocessJob, index: int) -> list[SortedRun]:
     """Read and clean an input split into runs, except those already committed, and return all of them.
 
-    Raises OSError if an input cannot be read, and UserError if the output directory cannot be written to.
+    Raises OSError if an input cannot be read, and UserError if the output directory cannot be written to, or a
+    step that the job adds fails too often.
     """
     line, merged = job.split_lines()[index], runs_are_merged(job)
     runs = _committed(job, line, read=not merged, merged=merged)
     if runs and runs[-1].last:
         return runs
     split = InputSplit.from_json(line)
-    pages = islice(read_split(split), _num_pages(runs), None)
+    steps = own_steps(job)
+    pages = islice(read_split(split, steps.readers), _num_pages(runs), None)
     while not runs or not runs[-1].last:
         next_pages = NextPages(pages, job.config.split_bytes)
-        runs.append(_write_run(job, line, split.names, next_pages, _num_pages(runs), len(runs)))
+        runs.append(_write_run(job, line, split.names, next_pages, _num_pages(runs), len(runs), steps))
     return runs
+
+
+def own_steps(job: PreprocessJob) -> Steps:
+    """Return the steps that the job adds. Its command has asked for trust."""
+    with trusting(True, job.url):
+        return steps_of(job.config)
 
 
 class NextPages:
@@ -80,29 +93,37 @@ class NextPages:
 
 def write_pages(job: PreprocessJob, line: str, pages: Iterable[Page]) -> SortedRun:
     """Clean pages that are in no input into a run of their own. `line` is unique JSON, in place of an input split's."""
-    return _write_run(job, line, (), NextPages(iter(pages), sys.maxsize), 0, 0)
+    return _write_run(job, line, (), NextPages(iter(pages), sys.maxsize), 0, 0, own_steps(job))
 
 
 def _write_run(
-    job: PreprocessJob, line: str, names: Sequence[str], pages: NextPages, first_page: int, number: int
+    job: PreprocessJob,
+    line: str,
+    names: Sequence[str],
+    pages: NextPages,
+    first_page: int,
+    number: int,
+    steps: Steps,
 ) -> SortedRun:
-    storage, name = job.storage, run_name(runs_name(line), number)
-    counters, documents, failed = PageCounters(), [], []
+    storage, config, name = job.storage, job.config, run_name(runs_name(line), number)
+    counters, documents, lost = PageCounters(), [], {FAILURES: [], DROPPED: []}
     definitions = functools.partial(definitions_of, job)
-    for result in extract(pages, job.config.namespaces, job.config.filters, counters, definitions):
-        if isinstance(result, FailedPage):
-            failed.append((result, names[0] if len(names) == 1 else result.failure.id.partition(":")[2]))
-        else:
+    for result in extract(pages, config.namespaces, config.filters, counters, definitions, steps):
+        if isinstance(result, Document):
             documents.append(result)
+        elif isinstance(result, FailedPage) or config.keep_dropped:
+            source = names[0] if len(names) == 1 else result.failure.id.partition(":")[2]
+            lost[FAILURES if isinstance(result, FailedPage) else DROPPED].append((result, source))
+    _check_steps([page.failure for page, _ in lost[FAILURES]], counters.pages)
     beside: dict[str, str] = {}
-    failures, sha256 = write_failures(storage, failures_name(name), failed)
-    if failures:
-        beside[FAILURES] = sha256
-    fraction = job.config.validation_fraction
+    for suffix, rows in lost.items():
+        if rows:
+            beside[suffix] = write_failures(storage, f"{RUNS}/{name}{suffix}", rows)
+    fraction = config.validation_fraction
     file, lowest, highest = write_documents(storage, f"{RUNS}/{name}.arrow", documents, fraction)
-    min_similarity = job.config.near_duplicates.min_similarity
+    min_similarity = config.near_duplicates.min_similarity
     if min_similarity is not None and file.parts:
-        shingle, rows = job.config.near_duplicates.shingle_characters, band_rows(min_similarity)
+        shingle, rows = config.near_duplicates.shingle_characters, band_rows(min_similarity)
         sha256 = write_sketches(storage, sketches_name(name), _by_language(storage, file), shingle, rows)
         beside[SKETCHES] = sha256
     run = SortedRun(
@@ -110,7 +131,7 @@ def _write_run(
         _run_fingerprint(job, line),
         pages.bytes,
         counters.to_json(),
-        failures,
+        len(lost[FAILURES]),
         file,
         lowest,
         highest,
@@ -120,6 +141,17 @@ def _write_run(
     )
     commit_run(storage, RUNS, run)
     return run
+
+
+def _check_steps(failures: Iterable[Failure], num_pages: int) -> None:
+    """Raise UserError with the first exception of a step that the job adds, if steps failed at too many pages."""
+    of_steps = [failure for failure in failures if isinstance(failure, StepFailure)]
+    if num_pages >= MIN_PAGES and len(of_steps) > MAX_STEP_FAILURES * num_pages:
+        first = of_steps[0]
+        raise UserError(
+            f"{first.reason}: {first.error} (page {first.id}). {len(of_steps)} of {num_pages} pages failed in steps of "
+            "your own. Fix the code and run the same command again"
+        ) from first.error
 
 
 def _committed(job: PreprocessJob, line: str, *, read: bool = True, merged: bool = False) -> list[SortedRun]:

@@ -1,6 +1,7 @@
 """Books and other plain documents: text files (one book each), JSON lines and Parquet tables."""
 
 import codecs
+import dataclasses
 import math
 import posixpath
 import re
@@ -11,10 +12,11 @@ from itertools import pairwise
 import charset_normalizer
 
 from tokenfree.core.errors import UserError
-from tokenfree.preprocess.config import PreprocessConfig
-from tokenfree.preprocess.records import Failure, Format, InputSplit, Page
+from tokenfree.core.files import without_surrogates
+from tokenfree.preprocess.config import PreprocessConfig, Reader, steps_of
+from tokenfree.preprocess.records import Failure, Format, InputSplit, Page, StepFailure
 from tokenfree.preprocess.sources.compression import Block, Damage
-from tokenfree.preprocess.sources.files import InputFile, language_tag, open_input, read_range
+from tokenfree.preprocess.sources.files import LANGUAGE_TAG, InputFile, language_tag, open_input, read_range
 from tokenfree.preprocess.sources.tables import (
     MAX_BOOK_BYTES,
     PACKED_RATIO,
@@ -377,12 +379,16 @@ def check_book_name(file: InputFile) -> None:
 def split_books(
     files: Sequence[InputFile], columns: TableColumns, config: PreprocessConfig
 ) -> list[InputSplit]:
-    """Return splits of at most about `split_bytes`: groups of text files in order, and parts of tables."""
+    """Return splits of at most about `split_bytes`: groups of text files in order, parts of tables, other files."""
     language, split_bytes, encoding = config.language, config.split_bytes, config.encoding or DETECTED
-    languages = _languages(files, language)
+    languages, suffixes = _languages(files, language), suffixes_of(config)
     splits: list[InputSplit] = []
     group: list[InputFile] = []
     for file in files:
+        if file.name.endswith(suffixes):
+            split = _text_split([file], languages, encoding)
+            splits.append(dataclasses.replace(split, format="custom", language_given=language is not None))
+            continue
         form = _form(*endings(file.name)) or "text"
         if form != "text":
             splits += _parts(file, form, columns, languages[file.path], language is not None, split_bytes)
@@ -392,6 +398,11 @@ def split_books(
             group = []
         group.append(file)
     return [*splits, _text_split(group, languages, encoding)] if group else splits
+
+
+def suffixes_of(config: PreprocessConfig) -> tuple[str, ...]:
+    """Return the ends of the names of files for the readers that the config adds."""
+    return tuple(reader.suffix for reader in steps_of(config).readers)
 
 
 def _num_bytes(file: InputFile) -> int:
@@ -453,12 +464,14 @@ def _prefix_language(path: str) -> str | None:
     return language_tag(prefix) if underscore and len(prefix) == 2 else None
 
 
-def read_books(split: InputSplit) -> Iterator[Page | Failure]:
-    """Yield the books of a split, in order.
+def read_books(split: InputSplit, readers: Sequence[Reader] = ()) -> Iterator[Page | Failure]:
+    """Yield the books of a split, in order. `readers` are those that the job adds.
 
     A file or line that is not a book becomes a failure with its name.
     """
-    if split.format == "text":
+    if split.format == "custom":
+        yield from _read_custom(split, readers)
+    elif split.format == "text":
         for path, name, language in zip(split.inputs, split.names, split.languages, strict=True):
             yield from (
                 _read_packed(path, name, language, split.encoding)
@@ -473,6 +486,26 @@ def _read_text(path: str, name: str, language: str, encoding: str) -> Iterator[P
     with open_input(path) as file:
         data = b"".join(read_range(file, 0, MAX_BOOK_BYTES + 1))
     yield parse_book(data, name, language, encoding)
+
+
+def _read_custom(split: InputSplit, readers: Sequence[Reader]) -> Iterator[Page | Failure]:
+    """Yield the documents of a file. An exception of the reader is a failure, and ends the file."""
+    name, language = split.names[0], split.languages[0]
+    reader = next(reader for reader in readers if name.endswith(reader.suffix))
+    try:
+        for document in reader.documents(split.inputs[0]):
+            is_tagged = not split.language_given and LANGUAGE_TAG.fullmatch(document.language)
+            yield Page(
+                id=f"books:{name}:{without_surrogates(document.id)}",
+                language=document.language if is_tagged else language,
+                title=without_surrogates(document.title),
+                text=without_surrogates(document.text),
+            )
+    except Exception as error:
+        # The input cannot be read now, but perhaps later.
+        if isinstance(error, OSError) and error.errno is not None:
+            raise
+        yield StepFailure(f"books:{name}", f"{reader.name}: {type(error).__name__}", "", error)
 
 
 def _read_packed(path: str, name: str, language: str, encoding: str) -> Iterator[Page | Failure]:

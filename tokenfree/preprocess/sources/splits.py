@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from tokenfree.core.errors import UserError
-from tokenfree.preprocess.config import PreprocessConfig
+from tokenfree.preprocess.config import PreprocessConfig, Reader
 from tokenfree.preprocess.records import Failure, InputSplit, Page
 from tokenfree.preprocess.sources import books, wikipedia
 from tokenfree.preprocess.sources import tables as hf
@@ -31,7 +31,8 @@ def find_inputs(config: PreprocessConfig, output: str | None = None) -> Inputs:
 
     Reads no content.
 
-    Raises UserError if a path stands for no file, a dump is given as a book, or a language tag is invalid.
+    Raises UserError if a path stands for no file, a dump is given as a book, a language tag is invalid, or a
+    step that the config adds is invalid or not trusted.
     """
     for key, tag in [
         ("language", config.language),
@@ -42,8 +43,13 @@ def find_inputs(config: PreprocessConfig, output: str | None = None) -> Inputs:
     if not config.wikipedia and not config.books and not config.hf_dataset:
         raise UserError("no input: give wikipedia (dumps), books (files or folders) or hf_dataset")
     dumps = list_inputs(config.wikipedia, "wikipedia", is_dump_name, output)
-    files = list_inputs(config.books, "books", books.is_book_name, output)
+    suffixes = books.suffixes_of(config)
+    files = list_inputs(
+        config.books, "books", lambda name: name.endswith(suffixes) or books.is_book_name(name), output
+    )
     for file in files:
+        if file.name.endswith(suffixes):
+            continue
         if "wiki" in file.name and is_dump_name(file.name) and not books.is_book_name(file.name):
             raise UserError(f"books: {file.path} is named like a Wikipedia dump; give it to wikipedia")
         books.check_book_name(file)
@@ -81,7 +87,7 @@ def plan_template_splits(
 
     Raises UserError if a file is not a dump.
     """
-    if not config.expand_templates:
+    if not config.expand_templates or config.cleaner is not None:
         return []
     parts = [split for split in splits if split.kind == "wikipedia"]
     for file in inputs.templates:
@@ -99,9 +105,9 @@ def hash_input(file: InputFile) -> tuple[int, str]:
     return hash_file_input(file)
 
 
-def read_split(split: InputSplit) -> Iterator[Page | Failure]:
-    """Yield the pages or books of a split, in order, and failures.
+def read_split(split: InputSplit, readers: Sequence[Reader] = ()) -> Iterator[Page | Failure]:
+    """Yield the pages or books of a split, in order, and failures. `readers` are those that the job adds.
 
     Raises OSError if an input cannot be read.
     """
-    return wikipedia.read_pages(split) if split.kind == "wikipedia" else books.read_books(split)
+    return wikipedia.read_pages(split) if split.kind == "wikipedia" else books.read_books(split, readers)

@@ -11,4 +11,5 @@ from tokenfree.workflows.recipes import options
 
 ARGUMENTS: options.Arguments = {
     "directory": {"metavar": "DIR", "help": "a data directory made by `tokenfree preprocess`"},
+    **options.trust("DIR"),
 }

@@ -10,7 +10,7 @@ from typing import Any
 
 from tokenfree.core.errors import UserError
 from tokenfree.workflows.recipes.keys import keys_with_prefix, lines, nearest
-from tokenfree.workflows.recipes.kinds import PREPROCESSING, RecipeKind
+from tokenfree.workflows.recipes.kinds import RecipeKind
 
 
 class HelpKeys(argparse.Action):
@@ -69,7 +69,7 @@ def recipe(kind: RecipeKind, *, optional: bool = False, help_text: str = RECIPE)
             "help": "YAML laid over the recipe; any key may follow as --KEY VALUE",
         },
         **help_keys(kind),
-        **({} if kind is PREPROCESSING else trust("the recipe or a run")),
+        **trust("the recipe or a run"),
     }
 
 

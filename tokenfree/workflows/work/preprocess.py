@@ -52,6 +52,7 @@ def run(args: argparse.Namespace) -> int:
             workers=args.workers,
             beam_options=args.passed_on,
             check_inputs=args.check_inputs,
+            trust_code=args.trust_code,
             progress=line,
             notice=line.message,
         )

@@ -5,7 +5,7 @@ import pytest
 from tokenfree.core.errors import UserError
 from tokenfree.core.settings import build
 from tokenfree.preprocess.config import FilterConfig, PreprocessConfig
-from tokenfree.preprocess.documents.extract import PageCounters, extract
+from tokenfree.preprocess.documents.extract import DroppedPage, PageCounters, extract
 from tokenfree.preprocess.documents.filters.quality import (
     is_of_languages,
     reason_of_text,
@@ -127,7 +127,8 @@ def test_a_page_of_another_language_is_not_even_cleaned() -> None:
     # Cleaned, it would be a failure.
     broken = Page("enwiki:1:1", "en", "", "x", model="wikitext", kind="wikitext")
     counters = PageCounters()
-    assert list(extract([broken], (0,), FilterConfig(languages=("uk",)), counters)) == []
+    (dropped,) = extract([broken], (0,), FilterConfig(languages=("uk",)), counters)
+    assert dropped == DroppedPage("other_language", broken)
     assert counters.filtered == {"other_language": 1}
 
 
