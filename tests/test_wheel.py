@@ -53,6 +53,7 @@ COMMANDS = {
     "datasets": [
         "preprocess --hf-dataset data --filters.min_characters 1 --vocabulary.size 400 --output made"
     ],
+    "language-id": [f"{BOOKS} --output made --filters.also '[{{name: language, min_confidence: 0}}]'"],
     "model": [
         "predict run 'The [MASK] of'",
         "predict labels 'A good film.'",
@@ -272,7 +273,7 @@ def test_the_install_page_lists_the_commands_that_are_tested() -> None:
     page = (REPOSITORY / "docs" / "install.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| (none|`[^|]+`) \| (.+?) \|", page, re.MULTILINE)
     listed = {extra: set(re.findall(r"`(\w+)", commands)) for names, commands in rows
-              for extra in re.findall(r"\w+", names)}  # fmt: skip
+              for extra in re.findall(r"[\w-]+", names)}  # fmt: skip
     assert {extra: listed[extra] for extra in COMMANDS} == {
         extra: {command.split()[0] for command in commands} for extra, commands in COMMANDS.items()
     }

@@ -39,6 +39,7 @@ _USER_ERRORS = (errno.EROFS, errno.EACCES, errno.EPERM, errno.EEXIST, errno.ENOT
 _EXTRAS = {
     "apache_beam": "beam",
     "datasets": "datasets",
+    "lingua": "language-id",
     **dict.fromkeys(("torch", "safetensors"), "model"),
     **dict.fromkeys(
         ("ray", "jinja2", "matplotlib", "optuna", "rapidfuzz", "scipy", "sklearn", "tensorboardX"), "train"
