@@ -93,7 +93,9 @@ def test_a_job_killed_twice_repeats_only_what_was_not_committed(
 
     reads: list[str] = []
     read = read_step.read_split
-    monkeypatch.setattr(read_step, "read_split", lambda split: reads.append(split.to_json()) or read(split))
+    monkeypatch.setattr(
+        read_step, "read_split", lambda split, *rest: reads.append(split.to_json()) or read(split, *rest)
+    )
     run_preprocess(config, str(output))
     assert reads == []
     assert {path: path.stat().st_ino for path in shards} == before
