@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 T = TypeVar("T")
-_EXTRA = re.compile(r"extra == ['\"](\w+)['\"]")
+_EXTRA = re.compile(r"extra == ['\"]([\w-]+)['\"]")
 
 
 def version_of(package: str) -> str:
