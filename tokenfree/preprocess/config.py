@@ -250,7 +250,13 @@ CLEANER = Slot("tokenfree.preprocess.wikitext", "", f"{__name__}.Cleaner")
 
 @settings
 class Steps:
-    """The steps that a job adds. `cleaner` is None for the one of tokenfree."""
+    """The steps that a job adds.
+
+    Attributes:
+        filters: those of `filters.also`.
+        readers: those of `readers.also`.
+        cleaner: the class of `cleaner`, or None for the one of tokenfree.
+    """
 
     filters: tuple[Annotated[Any, FILTER], ...] = ()
     readers: tuple[Annotated[Any, READER], ...] = ()

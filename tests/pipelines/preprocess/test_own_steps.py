@@ -137,6 +137,7 @@ def test_dropped_documents_are_counted_and_kept(folder: Path, corpus: Path, make
     assert row["source"] == "books.jsonl"
     assert max(map(len, row["text"].split())) > 6
     assert "dropped/part-00000.jsonl" in manifest.files
+    assert "are in `dropped/`." in (folder / "out" / "README.md").read_text()
     assert verify(folder / "out") == ()
     assert not (folder / "out" / "failures").exists()
 
@@ -261,3 +262,5 @@ def test_a_step_that_does_not_fit_is_reported(folder: Path, corpus: Path, make_c
     ):
         with pytest.raises(UserError, match=message):
             run_preprocess(make_config(corpus, filters=FilterConfig(also=(also,))), "out", trust_code=True)
+    with pytest.raises(UserError, match=r"readers\.0: there is no sources 'lines' \(give MODULE\.CLASS\)"):
+        run_preprocess(make_config(corpus, readers=ReaderConfig(also=({"name": "lines"},))), "out")

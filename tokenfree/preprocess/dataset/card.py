@@ -213,6 +213,7 @@ def card(manifest: Manifest, plots: Sequence[str]) -> str:
         "## What became of the pages",
         _table(("", "pages"), pages),
         "Pages that failed are kept with reason and text in `failures/`.",
+        "Documents that filters dropped are in `dropped/`." if manifest.config.get("keep_dropped") else "",
         f"Templates in running text: {templates}." if (templates := template_line(counters)) else "",
         template_warning(counters),
         f"`{NEAR_DUPLICATE_PAIRS}` names each near-duplicate, the document for which it was dropped, and the estimated "

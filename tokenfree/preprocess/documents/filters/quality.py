@@ -10,8 +10,7 @@ from tokenfree.preprocess.config import FilterConfig
 from tokenfree.preprocess.text.characters import codepoints_of, scripts_of
 
 # Filters of documents, cheap ones first. Each dropped document has one counted reason. The filter by scripts
-# identifies no language, because no locked library does that well enough: charset-normalizer named 9 of 17
-# pieces of 500 characters of Finnish, and took Belarusian for Russian (sentences of Tatoeba).
+# identifies no language, unlike the one of language.py.
 
 
 def is_of_languages(tag: str, languages: Iterable[str]) -> bool:
