@@ -31,8 +31,8 @@ def is_long(document: Document) -> bool:
 
 def write_long_articles(config: PreprocessConfig, output: Path, runner: str, flags: Sequence[str]) -> None:
     with beam.Pipeline(options=runner_options(runner, None, flags)) as pipeline:
-        documents = (pipeline | ReadDocuments(config)).documents
-        _ = documents | beam.Filter(is_long) | WriteShards(replace(config, wikipedia=()), str(output))
+        read: Any = pipeline | ReadDocuments(config)
+        _ = read.documents | beam.Filter(is_long) | WriteShards(replace(config, wikipedia=()), str(output))
 
 
 def shards(output: Path) -> dict[str, bytes]:

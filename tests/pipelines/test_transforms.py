@@ -11,7 +11,7 @@ from typing import Any
 
 import apache_beam as beam
 import pytest
-from apache_beam.metrics import MetricsFilter
+from apache_beam.metrics.metric import MetricsFilter
 from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.testing.util import assert_that, equal_to
 
@@ -22,6 +22,7 @@ from tokenfree.pipelines.transforms import NAMESPACE, CutWindows, Preprocess, Re
 from tokenfree.preprocess.config import FilterConfig, NearDuplicateConfig, PreprocessConfig
 from tokenfree.preprocess.dataset.manifest import Manifest, ShardEntry, load_manifest
 from tokenfree.preprocess.dataset.verify import verify
+from tokenfree.preprocess.documents.extract import DroppedPage
 from tokenfree.preprocess.job import steps
 from tokenfree.preprocess.records import Document, Failure
 
@@ -129,7 +130,7 @@ def test_documents_read_and_written_are_the_shards_of_the_job(
     for number, split_bytes in enumerate((3_000, 10**6)):
         config, output = make_config(corpus, split_bytes=split_bytes), tmp_path / str(number)
         pipeline = beam.Pipeline("FnApiRunner", PipelineOptions())
-        read = pipeline | ReadDocuments(config)
+        read: Any = pipeline | ReadDocuments(config)
         entries = read.documents | WriteShards(replace(config, books=()), str(output))
         assert_that(entries | beam.Map(_path) | beam.combiners.Count.Globally(), equal_to([9]))
         result = pipeline.run()
@@ -142,7 +143,8 @@ def test_a_step_between_reading_and_writing(corpus: Path, tmp_path: Path, make_c
     """Of documents, then of windows, which become the rows of shards again."""
     config, output = make_config(corpus), tmp_path / "out"
     with beam.Pipeline("FnApiRunner", PipelineOptions()) as pipeline:
-        documents = (pipeline | ReadDocuments(config)).documents | beam.Filter(_is_english)
+        read: Any = pipeline | ReadDocuments(config)
+        documents = read.documents | beam.Filter(_is_english)
         windows = documents | CutWindows(replace(config, columns=("document", "language", "text")))
         _ = windows | WriteShards(replace(config, books=()), str(output))
     manifest = load_manifest(str(output))
@@ -151,13 +153,16 @@ def test_a_step_between_reading_and_writing(corpus: Path, tmp_path: Path, make_c
     assert not verify(str(output))
 
 
-def test_broken_input_is_tagged(tmp_path: Path, make_config: Any) -> None:
+def test_dropped_and_broken_pages_are_tagged(tmp_path: Path, make_config: Any) -> None:
     path = tmp_path / "books.jsonl"
     text = "A goose is a bird that eats bread near a quiet river. " * 9
-    path.write_text(json.dumps({"text": text}) + '\n{"text": \n')
+    path.write_text(json.dumps({"text": text}) + '\n{"text": "short"}\n{"text": \n')
     with beam.Pipeline("FnApiRunner", PipelineOptions()) as pipeline:
-        read = pipeline | ReadDocuments(make_config(path))
+        read: Any = pipeline | ReadDocuments(make_config(path))
         assert_that(read.documents | beam.Map(_text), equal_to([text.strip()]), label="documents")
+        assert_that(
+            read.dropped | "why dropped" >> beam.Map(_reason), equal_to(["too_short"]), label="dropped"
+        )
         assert_that(read.failed | beam.Map(_reason), equal_to(["bad_json"]), label="failed")
 
 
@@ -178,8 +183,8 @@ def _text(document: Document) -> str:
     return document.text
 
 
-def _reason(failure: Failure) -> str:
-    return failure.reason
+def _reason(page: DroppedPage | Failure) -> str:
+    return page.reason
 
 
 def test_a_finished_directory_is_not_written_to(made: Path, make_config: Any) -> None:

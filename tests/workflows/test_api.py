@@ -26,6 +26,7 @@ from tokenfree.train.config import PretrainRecipe
 from tokenfree.train.pretrain import pretrain
 from tokenfree.workflows import cli
 from tokenfree.workflows.recipes.library import read_based
+from tokenfree.workflows.recipes.options import split_arguments
 
 README = (REPOSITORY / "README.md").read_text(encoding="utf-8")
 NAMES = {
@@ -293,7 +294,7 @@ def test_the_commands_of_the_pages_are_understood(page: Path) -> None:
         own = arguments[1 : arguments.index("--")] if "--" in arguments else arguments[1:]
         parser = cli._parser({name: module})
         options = [option for action in cli._actions(parser) for option in action.option_strings]
-        rest, _ = cli.split_arguments(name, own, options, getattr(module, "KIND", None))
+        rest, _ = split_arguments(name, own, options, getattr(module, "KIND", None))
         args = parser.parse_args([name, *rest])
         recipe = getattr(args, "recipe", None)
         if recipe and not recipe.endswith(".yaml") and recipe != "RECIPE":

@@ -218,8 +218,9 @@ class Storage:
         """
         if self.is_local:
             return [_map(self.path(name)).slice(start, end - start) for name, start, end in ranges]
-        names, starts, ends = ([place[column] for place in ranges] for column in range(3))
-        parts = self.fs.cat_ranges([self.path(name) for name in names], starts, ends, on_error="raise")
+        paths = [self.path(name) for name, _, _ in ranges]
+        starts, ends = [start for _, start, _ in ranges], [end for _, _, end in ranges]
+        parts = self.fs.cat_ranges(paths, starts, ends, on_error="raise")
         return [pa.py_buffer(bytes(part)) for part in parts]
 
     def open(self, name: str) -> Any:

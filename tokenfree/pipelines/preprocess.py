@@ -16,17 +16,16 @@ from tokenfree.core.errors import JobError, UserError
 from tokenfree.core.files import AnyPath
 from tokenfree.core.locks import claimed
 from tokenfree.core.machine import cores
-from tokenfree.core.own_code import trusting
 from tokenfree.core.ray_access import RAY_LOSSES
 from tokenfree.core.storage import Storage
 from tokenfree.pipelines import local
 from tokenfree.pipelines.progress import Progress, Watcher, at_the_end
-from tokenfree.preprocess.config import PreprocessConfig, steps_of
+from tokenfree.preprocess.config import PreprocessConfig
 from tokenfree.preprocess.dataset.manifest import MANIFEST, Manifest, load_manifest
 from tokenfree.preprocess.job.inputs import finished, identity, with_earlier_values
 from tokenfree.preprocess.job.job import ERRORS, PreprocessJob, failed, noted_error
 from tokenfree.preprocess.job.output import abandon, begin, is_tidy, release, remove_left_lock, tidy
-from tokenfree.preprocess.job.read import has_documents
+from tokenfree.preprocess.job.read import has_documents, own_steps
 from tokenfree.preprocess.job.steps import num_shards
 from tokenfree.preprocess.sources.splits import find_inputs, plan_splits
 
@@ -119,8 +118,7 @@ def run_preprocess(
     in use. Raises JobError if the job failed. Its finished work is kept, and calling again resumes.
     """
     engine = choose_engine(runner, workers, beam_options, profile)
-    with trusting(trust_code, "the recipe"):
-        steps_of(config)
+    own_steps(config, trust_code=trust_code)
     storage = Storage.at(output)
     if not storage.is_shared and not engine.is_one_process:
         raise UserError(f"{output}: other processes cannot see it; give --workers 1 or another --output")

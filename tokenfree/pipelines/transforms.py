@@ -16,13 +16,13 @@ from apache_beam.utils.windowed_value import WindowedValue
 from tokenfree.core.files import AnyPath
 from tokenfree.preprocess.config import PreprocessConfig
 from tokenfree.preprocess.dataset.manifest import ShardEntry
-from tokenfree.preprocess.documents.extract import FailedPage, PageCounters, extract
+from tokenfree.preprocess.documents.extract import DroppedPage, FailedPage, PageCounters, extract
 from tokenfree.preprocess.features.columns import iterate_windows
 from tokenfree.preprocess.features.vocabulary import Vocabulary
 from tokenfree.preprocess.job.inputs import read_given_model
 from tokenfree.preprocess.job.job import WORK, PreprocessJob
 from tokenfree.preprocess.job.output import begin_alone
-from tokenfree.preprocess.job.read import write_pages
+from tokenfree.preprocess.job.read import own_steps, write_pages
 from tokenfree.preprocess.job.stages import READING, STAGES, Stage, one_task, run_if_current
 from tokenfree.preprocess.job.steps import Plan
 from tokenfree.preprocess.records import Document, InputSplit, Page
@@ -50,19 +50,28 @@ class Preprocess(beam.PTransform):
 
     Args:
         job: The job, if it has begun.
+        trust_code: Run the code outside tokenfree that the config names.
 
     Expanding raises UserError if the inputs are bad, or `output` is complete, not writable or of another job.
     """
 
-    def __init__(self, config: PreprocessConfig, output: AnyPath, job: PreprocessJob | None = None) -> None:
+    def __init__(
+        self,
+        config: PreprocessConfig,
+        output: AnyPath,
+        job: PreprocessJob | None = None,
+        *,
+        trust_code: bool = False,
+    ) -> None:
         super().__init__()
         self.config = config
         self.output = output
         self.job = job
+        self.trust_code = trust_code
         self.with_resource_hints(min_ram=MIN_MEMORY)
 
     def expand(self, pbegin: Any) -> Any:
-        job = self.job or begin_alone(self.config, self.output)
+        job = self.job or begin_alone(self.config, self.output, trust_code=self.trust_code)
         begun = pbegin | "Begin" >> beam.Create([Task(0)]).with_output_types(Task)
         return begun | "Stages" >> _Stages(job, STAGES)
 
@@ -91,21 +100,24 @@ def _entry(shard: BuiltShard, _: int) -> ShardEntry:
 
 
 class ReadDocuments(beam.PTransform):
-    """From a pipeline to the cleaned documents of the inputs of `config`, and failures tagged `FAILED`.
+    """From a pipeline to the pages of the inputs of `config`: `documents`, `dropped` by filters, and `failed`.
 
-    Templates are not expanded, and equal texts stay: only a job knows all pages. Expanding raises UserError if
-    the inputs are bad.
+    The three outputs hold a `Document`, `DroppedPage` or `Failure` each. Templates are not expanded, and equal
+    texts stay: only a job knows all pages. Expanding raises UserError if the inputs are bad, or the config names
+    code outside tokenfree without `trust_code`.
     """
 
-    FAILED = "failed"
+    DROPPED, FAILED = "dropped", "failed"
 
-    def __init__(self, config: PreprocessConfig) -> None:
+    def __init__(self, config: PreprocessConfig, *, trust_code: bool = False) -> None:
         super().__init__()
         self.config = config
+        self.trust_code = trust_code
 
     def expand(self, pbegin: Any) -> Any:
+        own_steps(self.config, trust_code=self.trust_code)
         lines = [split.to_json() for split in plan_splits(self.config)]
-        read = beam.ParDo(_Read(self.config)).with_outputs(self.FAILED, main="documents")
+        read = beam.ParDo(_Read(self.config)).with_outputs(self.DROPPED, self.FAILED, main="documents")
         return pbegin | "Input splits" >> beam.Create(lines) | "Spread" >> beam.Reshuffle() | "Read" >> read
 
 
@@ -114,10 +126,16 @@ class _Read(beam.DoFn):
         self.config = config
 
     def process(self, line: str) -> Iterator[Any]:
-        counters, split = PageCounters(), InputSplit.from_json(line)
-        for result in extract(read_split(split), self.config.namespaces, self.config.filters, counters):
-            failed = isinstance(result, FailedPage)
-            yield TaggedOutput(ReadDocuments.FAILED, result.failure) if failed else result
+        counters, split, config = PageCounters(), InputSplit.from_json(line), self.config
+        steps = own_steps(config)
+        pages = read_split(split, steps.readers)
+        for result in extract(pages, config.namespaces, config.filters, counters, steps=steps):
+            if isinstance(result, FailedPage):
+                yield TaggedOutput(ReadDocuments.FAILED, result.failure)
+            elif isinstance(result, DroppedPage):
+                yield TaggedOutput(ReadDocuments.DROPPED, result)
+            else:
+                yield result
         _count(_of_pages(counters.to_json()), READ_NAMESPACE)
 
 
@@ -155,13 +173,14 @@ class WriteShards(beam.PTransform):
     Expanding raises UserError if `output` is complete, not writable or of another job.
     """
 
-    def __init__(self, config: PreprocessConfig, output: AnyPath) -> None:
+    def __init__(self, config: PreprocessConfig, output: AnyPath, *, trust_code: bool = False) -> None:
         super().__init__()
         self.config = config
         self.output = output
+        self.trust_code = trust_code
 
     def expand(self, documents: Any) -> Any:
-        begun = begin_alone(self.config, self.output, reads=False)
+        begun = begin_alone(self.config, self.output, reads=False, trust_code=self.trust_code)
         job = replace(begun, splits=f"{WORK}/splits-{begun.attempt}.jsonl")
         written = documents | "Write runs" >> beam.ParDo(_WriteRuns(job)).with_output_types(str)
         listed = (

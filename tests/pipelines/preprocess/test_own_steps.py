@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 from tests.conftest import REPOSITORY
-from tests.pipelines.conftest import BEAM, shard_files, write_corpus
+from tests.pipelines.conftest import shard_files, write_corpus
 from tokenfree.core.errors import UserError
 from tokenfree.core.own_code import UntrustedCode
 from tokenfree.pipelines.preprocess import run_preprocess
@@ -102,7 +102,7 @@ def test_every_engine_writes_the_same_bytes(
     forget()
     run_preprocess(config, "two", trust_code=True, workers=2)
     forget()
-    run_preprocess(config, "beam", trust_code=True, beam_options=BEAM)
+    run_preprocess(config, "beam", trust_code=True, runner="beam")
     assert shard_files(folder / "two") == expected
     assert shard_files(folder / "beam") == expected
     dropped = [

@@ -30,7 +30,7 @@ from tokenfree.preprocess.job.job import (
     read_job_identity,
     write_lines,
 )
-from tokenfree.preprocess.job.read import input_line
+from tokenfree.preprocess.job.read import input_line, own_steps
 from tokenfree.preprocess.records import InputSplit
 from tokenfree.preprocess.sources.splits import Inputs, find_inputs, plan_splits, plan_template_splits
 
@@ -86,13 +86,16 @@ def begin(
     return job
 
 
-def begin_alone(config: PreprocessConfig, output: AnyPath, *, reads: bool = True) -> PreprocessJob:
+def begin_alone(
+    config: PreprocessConfig, output: AnyPath, *, reads: bool = True, trust_code: bool = False
+) -> PreprocessJob:
     """Begin the job of `config` for a pipeline of its own, without a lock: a later attempt ends an earlier one.
 
     It has no input splits if it does not read. Raises UserError if the inputs are bad, or `output` is complete,
     not writable or of another job.
     """
     storage = Storage.at(output)
+    own_steps(config, trust_code=trust_code)
     inputs = find_inputs(config, storage.url) if reads else Inputs((), (), ())
     job_identity = identity(config, inputs)
     if finished(storage, job_identity, config, inputs) is not None:

@@ -18,7 +18,7 @@ from tokenfree.core.own_code import trusting
 from tokenfree.core.settings_values import fingerprint
 from tokenfree.core.storage import Storage
 from tokenfree.core.stored_files import read_sealed, write_sealed
-from tokenfree.preprocess.config import Steps, steps_of
+from tokenfree.preprocess.config import PreprocessConfig, Steps, steps_of
 from tokenfree.preprocess.documents.extract import FailedPage, PageCounters, extract
 from tokenfree.preprocess.documents.failures import write_failures
 from tokenfree.preprocess.documents.near_duplicates import band_rows, write_sketches
@@ -59,7 +59,7 @@ def read_one_split(job: PreprocessJob, index: int) -> list[SortedRun]:
     if runs and runs[-1].last:
         return runs
     split = InputSplit.from_json(line)
-    steps = own_steps(job)
+    steps = own_steps(job.config)
     pages = islice(read_split(split, steps.readers), _num_pages(runs), None)
     while not runs or not runs[-1].last:
         next_pages = NextPages(pages, job.config.split_bytes)
@@ -67,10 +67,13 @@ def read_one_split(job: PreprocessJob, index: int) -> list[SortedRun]:
     return runs
 
 
-def own_steps(job: PreprocessJob) -> Steps:
-    """Return the steps that the job adds. Its command has asked for trust."""
-    with trusting(True, job.url):
-        return steps_of(job.config)
+def own_steps(config: PreprocessConfig, *, trust_code: bool = True) -> Steps:
+    """Return the steps that a config adds. Those of a begun job are trusted.
+
+    Raises UserError if they are invalid, cannot be imported or are not trusted.
+    """
+    with trusting(trust_code, "the recipe"):
+        return steps_of(config)
 
 
 class NextPages:
@@ -93,7 +96,7 @@ class NextPages:
 
 def write_pages(job: PreprocessJob, line: str, pages: Iterable[Page]) -> SortedRun:
     """Clean pages that are in no input into a run of their own. `line` is unique JSON, in place of an input split's."""
-    return _write_run(job, line, (), NextPages(iter(pages), sys.maxsize), 0, 0, own_steps(job))
+    return _write_run(job, line, (), NextPages(iter(pages), sys.maxsize), 0, 0, own_steps(job.config))
 
 
 def _write_run(

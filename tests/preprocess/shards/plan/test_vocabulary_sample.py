@@ -66,12 +66,12 @@ def test_a_text_that_is_moved_counts_where_it_goes(tmp_path: Path) -> None:
     texts = ["duck", "goose", "swan"]
     found = [Document(text, "en", "", text) for text in texts]
     for fraction, num_texts in ((1e-9, 2), (0.999999, 1)):
-        file, *extremes = write_documents(storage, f"runs/{fraction}.arrow", found, fraction)
-        rule = decide_partitioning([SortedRun("r", "", 0, {}, 0, file, *extremes)], fraction)
+        written = write_documents(storage, f"runs/{fraction}.arrow", found, fraction)
+        rule = decide_partitioning([SortedRun("r", "", 0, {}, 0, *written)], fraction)
         for characters in (100, 6):  # of which a range of positions by its share would miss a single text
             sample = list(
                 sample_texts(
-                    storage, partitions([file], rule), VocabularyConfig(sample_characters=characters)
+                    storage, partitions([written[0]], rule), VocabularyConfig(sample_characters=characters)
                 )
             )
             assert 0 < len(sample) <= num_texts
