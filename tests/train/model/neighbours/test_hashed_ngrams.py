@@ -45,3 +45,15 @@ def test_hashed_ngrams_drop_features_in_training_only() -> None:
     dropped = path.train()(features)
     assert len(dropped.unique(dim=0)) > 100
     torch.testing.assert_close(dropped.mean(dim=0), path.rows.weight.sum(dim=0), atol=1.5, rtol=0)
+
+
+def test_hashed_ngrams_leave_out_rare_features() -> None:
+    path = Config(buckets=BUCKETS, min_count=2).build(3)
+    torch.nn.init.normal_(path.rows.weight)
+    path.learn(np.array(text) for text in ([5, 7, 7], [5, 1], [5, 1]))
+    features = torch.tensor([[5, 7, 1, NO_FEATURE]])
+    torch.testing.assert_close(path(features), path.rows.weight[[5, 1]].sum(dim=0, keepdim=True))
+
+
+def test_hashed_ngrams_rows_have_their_own_weight_decay() -> None:
+    assert Config(weight_decay=0.5).build(3).optimizer_options["weight_decay"] == 0.5

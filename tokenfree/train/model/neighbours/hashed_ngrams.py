@@ -34,6 +34,9 @@ class Config(NeighboursConfig):
         output_rate: the same of the linear layer, which has a gradient in every step.
         epsilon: Adam's epsilon for the rows. Far above the gradients of rare n-grams, it keeps them in proportion
             to the error; else each n-gram that occurs once would weigh as much as a frequent one.
+        weight_decay: weight decay coefficient of the rows, multiplied by their learning rate.
+        min_count: training texts that a feature must occur in. Rarer features are left out, so that frequent ones,
+            which unseen words share, explain the labels.
     """
 
     name: Literal["hashed_ngrams"] = "hashed_ngrams"
@@ -43,6 +46,8 @@ class Config(NeighboursConfig):
     rate: Annotated[float, Field(gt=0)] = 10.0
     output_rate: Annotated[float, Field(gt=0)] = 10.0
     epsilon: Annotated[float, Field(gt=0)] = 1e-8
+    weight_decay: Annotated[float, Field(ge=0)] = 0.0
+    min_count: Annotated[int, Field(ge=0)] = 0
 
     def build(self, size: int) -> "HashedNgrams":
         return HashedNgrams(self, size)
@@ -55,9 +60,13 @@ class HashedNgrams(nn.Module):
 
     def __init__(self, config: Config, size: int) -> None:
         super().__init__()
-        self.dropout = config.dropout
-        # Rows without a gradient would decay all the same.
-        self.optimizer_options = {"rate_factor": config.rate, "epsilon": config.epsilon, "weight_decay": 0.0}
+        self.dropout, self.min_count = config.dropout, config.min_count
+        # Rows without a gradient decay all the same.
+        self.optimizer_options = {
+            "rate_factor": config.rate,
+            "epsilon": config.epsilon,
+            "weight_decay": config.weight_decay,
+        }
         self.rows = nn.Embedding(config.buckets, min(size, config.width))
         nn.init.zeros_(self.rows.weight)
         self.output: Any = None
@@ -69,21 +78,25 @@ class HashedNgrams(nn.Module):
         self.register_buffer("idf", torch.ones(config.buckets))
 
     def learn(self, texts: Iterable[np.ndarray]) -> None:
-        """Learn the inverse document frequency of each row from the features of each training text, int64 [F]."""
+        """Learn the inverse document frequency of each row from the features of each training text, int64 [F].
+
+        That of a row with fewer texts than `min_count` is 0.
+        """
         buckets, num_texts = self.rows.num_embeddings, 0
         counts = np.zeros(buckets)
         for features in texts:
             counts[np.unique(features[features >= 0] % buckets)] += 1
             num_texts += 1
-        self.idf.copy_(torch.from_numpy(np.log((1 + num_texts) / (1 + counts)) + 1))
+        idf = np.log((1 + num_texts) / (1 + counts)) + 1
+        self.idf.copy_(torch.from_numpy(np.where(counts < self.min_count, 0, idf)))
 
     def forward(self, features: Tensor, counts: Tensor | None = None) -> Tensor:
         """Return the scores [..., K] of hashes, int64 [..., F]. Negative ones are no features.
 
         With `counts`, int64 [..., F], rows are weighted by (1 + log count) idf, divided by the norm of these weights.
         """
-        weights = (features >= 0).float()
         index = features.clamp(min=0) % self.rows.num_embeddings
+        weights = ((features >= 0) & (self.idf[index] > 0)).float()
         if counts is not None:
             weights = weights * (1 + counts.log()) * self.idf[index]
             weights = nn.functional.normalize(weights, dim=-1)
