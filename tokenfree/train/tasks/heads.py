@@ -238,17 +238,26 @@ class PlaceHead(ClassHead):
     """A head for tags of places.
 
     With `pooled`, the vector of a place is the mean over its characters. With `chained`, a linear-chain CRF
-    scores the tags of a sentence together.
+    scores the tags of a sentence together. In training, `miss_cost` is added to the score of the tag `outside`
+    at places with another tag.
     """
 
     def __init__(
-        self, model: ModelConfig, size: int, *, dropout: float, pooled: bool = False, chained: bool = False
+        self,
+        model: ModelConfig,
+        size: int,
+        *,
+        dropout: float,
+        pooled: bool = False,
+        chained: bool = False,
+        outside: int = 0,
+        miss_cost: float = 0.0,
     ) -> None:
         super().__init__()
         self.classifier = Classifier(model.width, None, size, dropout)
         self.neighbours = model.neighbours.build(size)
         self.chain = LinearChain(size) if chained else None
-        self.pooled = pooled
+        self.pooled, self.outside, self.miss_cost = pooled, outside, miss_cost
 
     def outputs(self, encoder: nn.Module, batch: Mapping[str, Tensor]) -> dict[str, Tensor]:
         x_BPD = (mean_of_places if self.pooled else encode_places)(encoder, batch)
@@ -266,10 +275,14 @@ class PlaceHead(ClassHead):
 
     def loss(self, outputs: Mapping[str, Tensor], batch: Mapping[str, Tensor]) -> Loss:
         """Return the loss of single tags, or of the tags of whole sentences."""
-        loss = super().loss(outputs, batch)
+        logits_BPK, tags_BP = outputs["logits"], batch["classes"]
+        if self.training and self.miss_cost:
+            logits_BPK = logits_BPK.clone()
+            logits_BPK[..., self.outside] += self.miss_cost * (tags_BP != self.outside)
+        loss = super().loss({"logits": logits_BPK}, batch)
         if self.chain is None:
             return loss
-        return loss._replace(total=self.chain.loss(outputs["logits"], batch["classes"], batch["target_mask"]))
+        return loss._replace(total=self.chain.loss(logits_BPK, tags_BP, batch["target_mask"]))
 
     def everywhere(self, encoder: nn.Module, batch: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Return `logits` [B, P, K] of all vectors, not only those that the task reads."""

@@ -50,6 +50,8 @@ class Config(DownstreamTask):
             characters, of which the first alone decides the word's tag; `word`: the mean over a word's characters.
         decoder: `independent`: the most probable tag of each word; `crf`: the most probable tags of the whole
             sentence, by a linear-chain CRF (Lample et al., arXiv 1603.01360, section 2.2).
+        miss_cost: score added, in training, to the tag O of words of spans, so that the model must be surer of O and
+            finds more spans (softmax-margin, Gimpel and Smith 2010). In BIO only.
         dropout: dropout of the head.
         format: format of the files: conll, conllu or json; null: detected from name and columns.
         words_column: column of words: a number from 1, or a name in JSON and datasets; null: detected.
@@ -62,6 +64,7 @@ class Config(DownstreamTask):
     scheme: Scheme | None = None
     targets: Literal["first", "all", "word"] = "first"
     decoder: Literal["independent", "crf"] = "independent"
+    miss_cost: Annotated[float, Field(ge=0)] = 0.0
     dropout: Annotated[float, Field(ge=0, lt=1)] = 0.1
     format: TaggedFormat | None = None
     words_column: str | None = None
@@ -113,8 +116,20 @@ class Config(DownstreamTask):
         return dataclasses.replace(self, labels=tuple(sorted(labels)))
 
     def build(self, model: ModelConfig) -> PlaceHead:
-        pooled, chained = self.targets == "word", self.decoder == "crf"
-        return PlaceHead(model, len(self.labels), dropout=self.dropout, pooled=pooled, chained=chained)
+        outside, miss_cost = (self.labels.index(OUTSIDE), self.miss_cost) if self.has_spans else (0, 0.0)
+        return PlaceHead(
+            model,
+            len(self.labels),
+            dropout=self.dropout,
+            pooled=self.targets == "word",
+            chained=self.decoder == "crf",
+            outside=outside,
+            miss_cost=miss_cost,
+        )
+
+    def learn(self, head: PlaceHead, examples: Sequence[TaggedExample]) -> None:
+        if head.neighbours is not None:
+            head.neighbours.learn(word_features([example.words]) for example in examples)
 
     def collator(self, inputs: TextInputs, seed: int) -> "TaggingCollator":
         return TaggingCollator(self, inputs)
