@@ -21,7 +21,7 @@ from tokenfree.pipelines.preprocess import run_preprocess
 from tokenfree.pipelines.progress import Progress, Watcher
 from tokenfree.preprocess.config import NearDuplicateConfig
 from tokenfree.preprocess.dataset.verify import verify
-from tokenfree.preprocess.job import merges, steps
+from tokenfree.preprocess.job import finish, merges, steps
 from tokenfree.preprocess.job.job import MERGED, MERGING, RUNS, PreprocessJob
 from tokenfree.preprocess.job.stages import STAGES
 
@@ -196,6 +196,26 @@ def test_another_cut_does_not_use_merged_runs_of_the_first(
             run_preprocess(make_config(corpus, split_bytes=SPLIT_BYTES), str(tmp_path / "out"))
     assert (tmp_path / "out" / MERGING).exists()
     run_preprocess(make_config(corpus, split_bytes=3 * SPLIT_BYTES), str(tmp_path / "out"))
+    assert read_shards(tmp_path / "out") == read_shards(made)
+
+
+@pytest.mark.usefixtures("few")
+def test_a_job_that_failed_at_its_end_goes_on(
+    made: Path,
+    corpus: Path,
+    tmp_path: Path,
+    make_config: Any,
+    read_shards: Shards,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with monkeypatch.context() as patched:
+        patched.setattr(finish, "write_card", lambda *_: 1 / 0)
+        with pytest.raises(JobError):
+            run_preprocess(make_config(corpus, split_bytes=SPLIT_BYTES), str(tmp_path / "out"))
+    assert arrow_files(tmp_path / "out", MERGED)
+    with monkeypatch.context() as patched:
+        patched.setattr(merges, "write_batches", lambda *_: 1 / 0)
+        run_preprocess(make_config(corpus, split_bytes=SPLIT_BYTES), str(tmp_path / "out"))
     assert read_shards(tmp_path / "out") == read_shards(made)
 
 

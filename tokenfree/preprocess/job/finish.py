@@ -88,7 +88,7 @@ def finish(job: PreprocessJob, _: int = 0) -> str:
         for name, sha256 in hashes.items():
             if hash_of(storage, name) != sha256:
                 raise JobError(f"{job.url}/{name}: damaged; run the job again")
-        collect_failures(storage, list(hashes), f"{WORK}/merged", folder)
+        collect_failures(storage, list(hashes), f"{WORK}/collected", folder)
     sites = [row["page"]["site"] for row in read_failures(storage) if row["page"]] if job.templates else []
     for database in sorted({site["database"] for site in sites if site}):
         keep_templates(job, database)
