@@ -189,8 +189,8 @@ def write_runs(job: SyntheticJob) -> None:
             store, f"{RUNS}/{name}.arrow", number % KINDS, 0, KEY_SPACE, RUN_BYTES, BATCH_CHARACTERS
         )
         run_fingerprint = fingerprint({"reading": job.reading_fingerprint, "split": line})
-        draws = [f"{0:016x}{draw:016x}" for draw in (1, KEY_SPACE - 1)]
-        commit_run(job.storage, RUNS, SortedRun(name, run_fingerprint, 0, counters, 0, file, *draws))
+        lowest, highest = f"{0:016x}{1:016x}", f"{0:016x}{KEY_SPACE - 1:016x}"
+        commit_run(job.storage, RUNS, SortedRun(name, run_fingerprint, 0, counters, 0, file, lowest, highest))
 
 
 def read_pieces(storage: Storage, sources: Sequence[FilePart], low: int, high: int) -> tuple[int, int]:

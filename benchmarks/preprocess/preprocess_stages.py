@@ -20,7 +20,7 @@ from benchmarks.preprocess.whole_job import find_dump
 from tokenfree.core.storage import Storage
 from tokenfree.preprocess.config import COLUMNS, Column, PreprocessConfig
 from tokenfree.preprocess.documents.extract import PageCounters, document_of
-from tokenfree.preprocess.features.columns import build_windows
+from tokenfree.preprocess.features.columns import iterate_windows
 from tokenfree.preprocess.features.vocabulary import Vocabulary
 from tokenfree.preprocess.job.inputs import identity
 from tokenfree.preprocess.job.job import SHARDS
@@ -92,7 +92,7 @@ def measure(config: PreprocessConfig, folder: Path) -> tuple[float, dict[str, fl
 
 
 def measure_windows(documents: list[Document], config: PreprocessConfig) -> dict[str, float]:
-    """Return the CPU seconds of the stages of `build_windows`."""
+    """Return the CPU seconds of the stages of `iterate_windows`."""
     model = config.vocabulary.model
     assert model is not None
     vocabulary = Vocabulary.load(Path(model).read_bytes())
@@ -111,7 +111,7 @@ def measure_windows(documents: list[Document], config: PreprocessConfig) -> dict
 
 def build_seconds(documents: list[Document], config: PreprocessConfig, vocabulary: Vocabulary) -> float:
     """Return the CPU seconds of building all windows with the columns of `config`."""
-    return cpu_seconds(lambda: build_windows(documents, config, vocabulary))
+    return cpu_seconds(lambda: list(iterate_windows(documents, config, vocabulary)))
 
 
 def building(config: PreprocessConfig, output: str) -> float:
