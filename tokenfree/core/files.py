@@ -113,9 +113,11 @@ def hash_file(path: str | os.PathLike[str], algorithm: str = "sha256") -> str:
 
 
 def hash_stream(file: Any, algorithm: str = "sha256") -> str:
-    """Return the digest, in hex, of a file on any file system, just opened for reading bytes. Reads block by block."""
-    new_digest = functools.partial(hashlib.new, algorithm, usedforsecurity=False)
-    return hashlib.file_digest(file, new_digest).hexdigest()
+    """Return the digest, in hex, of the rest of a file opened for reading bytes, on any file system, block by block."""
+    digest = hashlib.new(algorithm, usedforsecurity=False)
+    while block := file.read(1 << 20):
+        digest.update(block)
+    return digest.hexdigest()
 
 
 @contextlib.contextmanager

@@ -31,7 +31,7 @@ def test_no_secret_and_nothing_of_main_is_in_the_graph(
     pipeline | Preprocess(config, job.url, job)  # pyright: ignore[reportUnusedExpression]
     graph: Any = pipeline.to_runner_api()
     names = {transform.unique_name for transform in graph.components.transforms.values()}
-    stages = {f"Preprocess/{stage.name}/Perform" for stage in STAGES}
+    stages = {f"Preprocess/Stages/{stage.name}/Perform" for stage in STAGES}
     assert stages < names
     hints = [environment.resource_hints for environment in graph.components.environments.values()]
     assert any(value == b"1000000000" for hint in hints for value in hint.values())

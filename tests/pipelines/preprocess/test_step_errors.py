@@ -13,7 +13,7 @@ from tokenfree.pipelines.preprocess import run_preprocess
 from tokenfree.preprocess.config import PreprocessConfig, VocabularyConfig
 from tokenfree.preprocess.job.finish import finish
 from tokenfree.preprocess.job.job import ATTEMPT, ERRORS, PreprocessJob, noted_error
-from tokenfree.preprocess.job.stages import Stage, run_if_current
+from tokenfree.preprocess.job.stages import STAGES, Stage, run_if_current
 
 
 @pytest.fixture
@@ -91,7 +91,7 @@ def test_a_mistake_that_counting_tasks_finds_comes_out_whole(
     make_config: Any,
     monkeypatch: Any,
 ) -> None:
-    monkeypatch.setattr(f"tokenfree.pipelines.{module}.STAGES", [Stage("count", no_number, finish)])
+    monkeypatch.setattr(f"tokenfree.pipelines.{module}.STAGES", [Stage("count", no_number, finish), *STAGES])
     with pytest.raises(UserError, match=r"^no plan \[while running 'x'\]$"):
         run_preprocess(make_config(corpus), str(tmp_path / "out"), runner=runner)
 

@@ -31,7 +31,11 @@ sys.meta_path.insert(0, Hidden())
 from tokenfree.workflows.cli import main
 sys.exit(main(sys.argv[2:]))
 """
-DISTRIBUTIONS = {"apache_beam": "apache-beam", "sklearn": "scikit-learn"}
+DISTRIBUTIONS = {
+    "apache_beam": "apache-beam",
+    "lingua": "lingua-language-detector",
+    "sklearn": "scikit-learn",
+}
 
 
 def run(hidden: set[str], *arguments: str, folder: Path) -> subprocess.CompletedProcess[str]:
