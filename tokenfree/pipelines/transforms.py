@@ -44,9 +44,9 @@ class Task(NamedTuple):
 class Preprocess(beam.PTransform):
     """From a pipeline to the `ShardEntry` of each shard, which come when the data directory `output` is complete.
 
-    The inputs are those of `config`. The elements are tasks, and small records of what each has committed: runs, a
-    plan and shards. A stage begins when the previous one has ended. The metrics are those of `counts`, also of
-    what an earlier attempt has committed.
+    The inputs are those of `config`. The elements are tasks, and small records of what each has committed:
+    runs, a plan and shards. A stage begins when the previous one has ended. The metrics are those of
+    `counts`, also of what an earlier attempt has committed.
 
     Args:
         job: The job, if it has begun.
@@ -102,9 +102,9 @@ def _entry(shard: BuiltShard, _: int) -> ShardEntry:
 class ReadDocuments(beam.PTransform):
     """From a pipeline to the pages of the inputs of `config`: `documents`, `dropped` by filters, and `failed`.
 
-    The three outputs hold a `Document`, `DroppedPage` or `Failure` each. Templates are not expanded, and equal
-    texts stay: only a job knows all pages. Expanding raises UserError if the inputs are bad, or the config names
-    code outside tokenfree without `trust_code`.
+    The three outputs hold a `Document`, `DroppedPage` or `Failure` each. Templates are not expanded, and
+    equal texts stay: only a job knows all pages. Expanding raises UserError if the inputs are bad, or the
+    config names code outside tokenfree without `trust_code`.
     """
 
     DROPPED, FAILED = "dropped", "failed"
@@ -168,9 +168,9 @@ class _Cut(beam.DoFn):
 class WriteShards(beam.PTransform):
     """From documents or windows to the `ShardEntry` of each shard of the data directory `output`.
 
-    A window is a dict with `document`, `language` and `text`, and becomes a document. `config` has no inputs. The
-    bytes depend only on the set of documents: each bundle becomes a sorted run, and the rest is the work of a job.
-    Expanding raises UserError if `output` is complete, not writable or of another job.
+    A window is a dict with `document`, `language` and `text`, and becomes a document. `config` has no inputs.
+    The bytes depend only on the set of documents: each bundle becomes a sorted run, and the rest is the work
+    of a job. Expanding raises UserError if `output` is complete, not writable or of another job.
     """
 
     def __init__(self, config: PreprocessConfig, output: AnyPath, *, trust_code: bool = False) -> None:

@@ -123,8 +123,8 @@ class ReaderConfig:
     """Readers of books in other formats.
 
     Attributes:
-        also: custom classes with their keys, `{name: MODULE.CLASS, ...}`. Each reads the books whose names end in
-            its suffix.
+        also: custom classes with their keys, `{name: MODULE.CLASS, ...}`. Each reads the books whose names
+            end in its suffix.
     """
 
     also: tuple[dict[str, Any], ...] = ()

@@ -91,8 +91,8 @@ def begin_alone(
 ) -> PreprocessJob:
     """Begin the job of `config` for a pipeline of its own, without a lock: a later attempt ends an earlier one.
 
-    It has no input splits if it does not read. Raises UserError if the inputs are bad, or `output` is complete,
-    not writable or of another job.
+    It has no input splits if it does not read. Raises UserError if the inputs are bad, or `output` is
+    complete, not writable or of another job.
     """
     storage = Storage.at(output)
     own_steps(config, trust_code=trust_code)

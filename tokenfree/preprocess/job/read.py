@@ -51,8 +51,8 @@ MAX_STEP_FAILURES, MIN_PAGES = 0.01, 100
 def read_one_split(job: PreprocessJob, index: int) -> list[SortedRun]:
     """Read and clean an input split into runs, except those already committed, and return all of them.
 
-    Raises OSError if an input cannot be read, and UserError if the output directory cannot be written to, or a
-    step that the job adds fails too often.
+    Raises OSError if an input cannot be read, and UserError if the output directory cannot be written to, or
+    a step that the job adds fails too often.
     """
     line, merged = job.split_lines()[index], runs_are_merged(job)
     runs = _committed(job, line, read=not merged, merged=merged)

@@ -72,8 +72,9 @@ def build_shard(
 ) -> BuiltShard:
     """Build and commit the shard of `task` from `documents`, then its sidecar.
 
-    Memory is bounded whatever the size of the shard. Raises DamagedFileError if `documents` are damaged. Raises
-    JobError, and commits nothing, if a document gives no window, or one that breaks an invariant of `verify`.
+    Memory is bounded whatever the size of the shard. Raises DamagedFileError if `documents` are damaged.
+    Raises JobError, and commits nothing, if a document gives no window, or one that breaks an invariant of
+    `verify`.
     """
     rows = num_documents = characters = subwords = byte_pieces = 0
     lengths, scripts = Counter[int](), Counter[str]()

@@ -46,8 +46,9 @@ class Merge:
     """An iterator over (key, document) of the positions in the ascending `ranges`.
 
     Of documents with equal keys, the one with the smallest (language, id) stays. Documents whose key is in
-    `dropped_keys` (see `near_duplicates.dropped_keys`) are dropped. Each batch is read once. Memory is bounded by
-    `PIECE_BYTES` and one batch of each source, not by the ranges. Iterating raises DamagedFileError.
+    `dropped_keys` (see `near_duplicates.dropped_keys`) are dropped. Each batch is read once. Memory is
+    bounded by `PIECE_BYTES` and one batch of each source, not by the ranges. Iterating raises
+    DamagedFileError.
     """
 
     def __init__(

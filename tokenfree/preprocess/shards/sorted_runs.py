@@ -1,9 +1,10 @@
 """Sorted runs: the documents of one input split in the order of their keys, each run with its sidecar.
 
 An input that cannot be cut before it is read, such as a dump in one gz stream, becomes several runs. The file
-of a run holds small Arrow record batches, each of one drawn split and one language, as IPC messages, and behind
-them an index with the byte range, checksum, first and last key of each batch, so that a shard fetches only the
-bytes that it needs. The sidecar, which commits the run, says where the index of each split and language lies.
+of a run holds small Arrow record batches, each of one drawn split and one language, as IPC messages, and
+behind them an index with the byte range, checksum, first and last key of each batch, so that a shard fetches
+only the bytes that it needs. The sidecar, which commits the run, says where the index of each split and
+language lies.
 """
 
 import hashlib
@@ -110,8 +111,8 @@ INDEX = np.dtype(
 class SortedPart:
     """The documents of one drawn split and language in a sorted file.
 
-    `first` and `last` are keys (hex, both inclusive). The index of the batches, of type `INDEX`, are the bytes
-    [start, end) of the file, and `crc32` is of these bytes.
+    `first` and `last` are keys (hex, both inclusive). The index of the batches, of type `INDEX`, are the
+    bytes [start, end) of the file, and `crc32` is of these bytes.
     """
 
     drawn_split: str
@@ -149,10 +150,10 @@ class SortedFile:
 class SortedRun:
     """A committed run, as its sidecar describes it.
 
-    `input_bytes` is approximate, after decompression. `lowest` and `highest` are the keys (hex) with the lowest
-    and the highest draw, or empty without documents. `first_page` is a number in the split, which ends with this
-    run if it is the `last`. `beside` has the SHA-256 of each file next to the run's own, by the end of the
-    file's name.
+    `input_bytes` is approximate, after decompression. `lowest` and `highest` are the keys (hex) with the
+    lowest and the highest draw, or empty without documents. `first_page` is a number in the split, which ends
+    with this run if it is the `last`. `beside` has the SHA-256 of each file next to the run's own, by the end
+    of the file's name.
     """
 
     name: str

@@ -157,7 +157,8 @@ def learning_rate(
 def set_options(optimizer: torch.optim.Optimizer, module: nn.Module, **options: float) -> None:
     """Move the parameters of `module` into groups with these options.
 
-    The loop multiplies the learning rate by `rate_factor`. `epsilon` is that of Adam, under any optimizer's name.
+    The loop multiplies the learning rate by `rate_factor`. `epsilon` is that of Adam, under any optimizer's
+    name.
     """
     if "epsilon" in options:
         options["eps"] = options["epsilon"]

@@ -1,9 +1,8 @@
 """A run in a folder or an object store: its write lock, checkpoints and result.
 
-    <run>/config.yaml     recipe, data path and manifest fingerprint, written before anything starts; and its attempts
-    <run>/checkpoints/    see train/runs/checkpoints.py
-    <run>/metrics.jsonl   events.jsonl   tensorboard/      see train/runs/metrics.py
-    <run>/result.json     written last: the run is complete
+    <run>/config.yaml     recipe, data path and manifest fingerprint, written before anything starts; and its
+    attempts <run>/checkpoints/    see train/runs/checkpoints.py <run>/metrics.jsonl   events.jsonl
+    tensorboard/      see train/runs/metrics.py <run>/result.json     written last: the run is complete
     <run>/ray/            storage and logs of Ray, if it was used
 
 A run in a store, such as s3://bucket/run, is trained in a local folder and copied to the store with each

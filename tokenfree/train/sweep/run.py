@@ -1,12 +1,12 @@
 """Run a sweep: plan its settings, check that they fit on the cluster, train them and write the results.
 
-<output>/sweep.yaml      the resolved recipe of the sweep, written first, and the commands that trained (its attempts)
-<output>/journal.jsonl   every event, from which all else is made; see train/sweep/history.py
-<output>/trials/         checkpoints of the trials that continue or have finished
-<output>/ray/            files of Ray, never read again and removed at the end
-<output>/standard_error.txt   standard error of Ray after a part of it was lost
-<output>/result.json     of a task: the scores of all settings, and of the best one on the test set
-<output>/...             the results, see train/sweep/results.py; sweep.csv is written last
+<output>/sweep.yaml      the resolved recipe of the sweep, written first, and the commands that trained (its
+attempts) <output>/journal.jsonl   every event, from which all else is made; see train/sweep/history.py
+<output>/trials/         checkpoints of the trials that continue or have finished <output>/ray/
+files of Ray, never read again and removed at the end <output>/standard_error.txt   standard error of Ray
+after a part of it was lost <output>/result.json     of a task: the scores of all settings, and of the best
+one on the test set <output>/...             the results, see train/sweep/results.py; sweep.csv is written
+last
 """
 
 import json

@@ -238,8 +238,8 @@ class PlaceHead(ClassHead):
     """A head for tags of places.
 
     With `pooled`, the vector of a place is the mean over its characters. With `chained`, a linear-chain CRF
-    scores the tags of a sentence together. In training, `miss_cost` is added to the score of the tag `outside`
-    at places with another tag.
+    scores the tags of a sentence together. In training, `miss_cost` is added to the score of the tag
+    `outside` at places with another tag.
     """
 
     def __init__(

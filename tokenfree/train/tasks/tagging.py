@@ -47,11 +47,12 @@ class Config(DownstreamTask):
             I- is an error; `words`: tags of single words; null: bio if a tag begins with B- or I-, else
             words.
         targets: vectors that are tagged. `first`: that of a word's first character; `all`: those of all
-            characters, of which the first alone decides the word's tag; `word`: the mean over a word's characters.
+            characters, of which the first alone decides the word's tag; `word`: the mean over a word's
+            characters.
         decoder: `independent`: the most probable tag of each word; `crf`: the most probable tags of the whole
             sentence, by a linear-chain CRF (Lample et al., arXiv 1603.01360, section 2.2).
-        miss_cost: score added, in training, to the tag O of words of spans, so that the model must be surer of O and
-            finds more spans (softmax-margin, Gimpel and Smith 2010). In BIO only.
+        miss_cost: score added, in training, to the tag O of words of spans, so that the model must be surer
+            of O and finds more spans (softmax-margin, Gimpel and Smith 2010). In BIO only.
         dropout: dropout of the head.
         format: format of the files: conll, conllu or json; null: detected from name and columns.
         words_column: column of words: a number from 1, or a name in JSON and datasets; null: detected.

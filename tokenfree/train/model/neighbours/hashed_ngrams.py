@@ -22,12 +22,13 @@ _STD = 0.3  # of new rows before a linear layer
 class Config(NeighboursConfig):
     """Rows of scores for the n-grams in a span and on both sides of it, found by their hashes.
 
-    A linear part beside deep layers (Cheng et al., arXiv 1606.07792, section 3) with hashed n-grams (Joulin et al.,
-    arXiv 1607.01759, section 2.2). Deep layers need minutes for what it learns in seconds, and can learn the rest.
+    A linear part beside deep layers (Cheng et al., arXiv 1606.07792, section 3) with hashed n-grams (Joulin
+    et al., arXiv 1607.01759, section 2.2). Deep layers need minutes for what it learns in seconds, and can
+    learn the rest.
 
     Attributes:
-        width: width of the rows for heads with more classes than this, which get a linear layer over the mean of rows;
-            otherwise rows are scores.
+        width: width of the rows for heads with more classes than this, which get a linear layer over the mean
+            of rows; otherwise rows are scores.
         buckets: number of rows; n-grams with the same hash modulo `buckets` share a row.
         dropout: probability with which a feature is left out in training.
         rate: learning rate of the rows as a multiple of `train.learning_rate`.
@@ -93,7 +94,8 @@ class HashedNgrams(nn.Module):
     def forward(self, features: Tensor, counts: Tensor | None = None) -> Tensor:
         """Return the scores [..., K] of hashes, int64 [..., F]. Negative ones are no features.
 
-        With `counts`, int64 [..., F], rows are weighted by (1 + log count) idf, divided by the norm of these weights.
+        With `counts`, int64 [..., F], rows are weighted by (1 + log count) idf, divided by the norm of these
+        weights.
         """
         index = features.clamp(min=0) % self.rows.num_embeddings
         weights = ((features >= 0) & (self.idf[index] > 0)).float()
