@@ -174,7 +174,10 @@ def part(slot: Slot) -> Any:
 
 
 def marked_keys(config: Any, mark: str, prefix: str = "") -> Iterator[str]:
-    """Yield the dotted keys of settings that have a mark. A class that overrides a field must repeat its marks."""
+    """Yield the dotted keys of settings that have a mark.
+
+    A class that overrides a field must repeat its marks.
+    """
     hints = _type_hints(type(config), include_extras=True)
     for field in dataclasses.fields(config):
         key, value = prefix + field.name, getattr(config, field.name)

@@ -39,7 +39,10 @@ SAMPLE_SECONDS = 1.0
 
 @dataclass(frozen=True)
 class PlanDescription:
-    """What a job would do. `bytes` counts decompressed input; the rest is estimated from a sample of its pages."""
+    """What a job would do.
+
+    `bytes` counts decompressed input; the rest is estimated from a sample of its pages.
+    """
 
     inputs: int
     splits: int

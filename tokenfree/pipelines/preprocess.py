@@ -105,11 +105,9 @@ def run_preprocess(
     Args:
         runner: direct, ray, or a profile in `beam_profiles/`: beam, flink, spark, dataflow or prism.
         profile: File with the options of a runner, instead of `runner`.
-        workers: Processes of the direct runner, or concurrent tasks of other runners; 0 leaves it to the
-            runner, None to the profile.
+        workers: Processes of direct, or concurrent tasks of others; 0 leaves it to the runner, None to the profile.
         beam_options: Options passed on to Beam, which override those of the profile.
-        check_inputs: Hash all inputs to recognize them in a complete job; by default names, sizes and times
-            suffice.
+        check_inputs: Hash all inputs of a complete job; by default names, sizes and times suffice.
         trust_code: Run the code outside tokenfree that the recipe names.
         progress: Called repeatedly from a thread with the progress of the job.
         notice: Receives one line each about unusable work of an earlier attempt and losses of a Ray cluster.

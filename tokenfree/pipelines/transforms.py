@@ -140,7 +140,10 @@ class _Read(beam.DoFn):
 
 
 class CutWindows(beam.PTransform):
-    """From documents to windows: dicts of the columns of a shard. `vocabulary` is the path of a SentencePiece model."""
+    """From documents to windows: dicts of the columns of a shard.
+
+    `vocabulary` is the path of a SentencePiece model.
+    """
 
     def __init__(self, config: PreprocessConfig, vocabulary: str | None = None) -> None:
         super().__init__()

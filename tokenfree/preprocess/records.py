@@ -18,7 +18,10 @@ KEY_BYTES = 16
 
 @dataclass(frozen=True)
 class Document:
-    """A clean article or book. `id` is `source:page_id:revision_id` or `source:book`; `language` is BCP 47."""
+    """A clean article or book.
+
+    `id` is `source:page_id:revision_id` or `source:book`; `language` is BCP 47.
+    """
 
     id: str
     language: str

@@ -11,7 +11,10 @@ _NORMAL_95 = 1.959964
 
 @dataclass(frozen=True)
 class MeanInterval:
-    """A mean over `count` values and the half width of its 95% interval. `half` is None for fewer than two values."""
+    """A mean over `count` values and the half width of its 95% interval.
+
+    `half` is None for fewer than two values.
+    """
 
     mean: float
     half: float | None

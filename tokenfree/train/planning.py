@@ -122,7 +122,10 @@ def measured_seconds(recipe: PretrainRecipe, data: Data) -> float:
 
 
 def device_memory(train: TrainConfig, work: Work, encoder: Memory, examples: int, devices: int) -> Memory:
-    """Return the maximum bytes on one device, without those of the process. `encoder` is for `examples` examples."""
+    """Return the maximum bytes on one device, without those of the process.
+
+    `encoder` is for `examples` examples.
+    """
     parts = devices if train.parallel == "fsdp" else 1
     weights = BYTES * work.parameters // parts
     averages = 0 if train.ema_decay is None else weights

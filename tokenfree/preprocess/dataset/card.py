@@ -29,7 +29,10 @@ from tokenfree.preprocess.sources.books import UNDETERMINED
 
 
 def front_matter(manifest: Manifest, suffix: str = ".arrow") -> str:
-    """Return the YAML between two lines of dashes, for files with this suffix. The same data give the same bytes."""
+    """Return the YAML between two lines of dashes, for files with this suffix.
+
+    The same data give the same bytes.
+    """
     from huggingface_hub import DatasetCardData  # imported late: readers of a data directory do not need it
 
     languages = sorted(set(manifest.statistics["languages"]) - {UNDETERMINED})

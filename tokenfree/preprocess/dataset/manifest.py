@@ -28,7 +28,10 @@ NEAR_DUPLICATE_PAIRS = "near_duplicates.jsonl"  # each dropped document, with th
 
 @dataclass(frozen=True, slots=True)
 class ShardEntry:
-    """One Arrow file. `path` is relative to the data directory; `characters` counts the codepoints of its windows."""
+    """One Arrow file.
+
+    `path` is relative to the data directory; `characters` counts the codepoints of its windows.
+    """
 
     path: str
     language: str

@@ -294,7 +294,10 @@ def _check_rows(
 
 
 def read_batches(storage: Storage, shard: ShardEntry, config: PreprocessConfig) -> Iterator[pa.RecordBatch]:
-    """Yield the batches of a shard. Raises JobError if it is damaged or has other columns than the manifest."""
+    """Yield the batches of a shard.
+
+    Raises JobError if it is damaged or has other columns than the manifest.
+    """
     try:
         with storage.open(shard.path) as file, pa.ipc.open_stream(file) as reader:
             if not reader.schema.equals(schema(config.columns)):

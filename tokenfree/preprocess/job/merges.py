@@ -106,7 +106,10 @@ def merge_runs(job: PreprocessJob, index: int) -> str:
 
 
 def sorted_files(job: PreprocessJob, runs: Iterable[SortedRun]) -> tuple[SortedFile, ...]:
-    """Return the files of the documents of all runs, after the last merge. Raises JobError if a merged one is gone."""
+    """Return the files of the documents of all runs, after the last merge.
+
+    Raises JobError if a merged one is gone.
+    """
     level = find_merging(job)
     if level is None:
         return tuple(run.file for run in runs if run.file.parts)

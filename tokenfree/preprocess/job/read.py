@@ -77,7 +77,10 @@ def own_steps(config: PreprocessConfig, *, trust_code: bool = True) -> Steps:
 
 
 class NextPages:
-    """An iterator over the next of `pages` until they have `bound` bytes. `ended` tells whether they were the last."""
+    """An iterator over the next of `pages` until they have `bound` bytes.
+
+    `ended` tells whether they were the last.
+    """
 
     def __init__(self, pages: Iterator[Page | Failure], bound: int) -> None:
         self.bytes = 0
@@ -95,7 +98,10 @@ class NextPages:
 
 
 def write_pages(job: PreprocessJob, line: str, pages: Iterable[Page]) -> SortedRun:
-    """Clean pages that are in no input into a run of their own. `line` is unique JSON, in place of an input split's."""
+    """Clean pages that are in no input into a run of their own.
+
+    `line` is unique JSON, in place of an input split's.
+    """
     return _write_run(job, line, (), NextPages(iter(pages), sys.maxsize), 0, 0, own_steps(job.config))
 
 

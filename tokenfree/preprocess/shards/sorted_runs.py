@@ -138,7 +138,10 @@ class SortedPart:
 
 @dataclass(frozen=True)
 class SortedFile:
-    """A file of documents in the order of their drawn split, language and key. `path` is empty without documents."""
+    """A file of documents in the order of their drawn split, language and key.
+
+    `path` is empty without documents.
+    """
 
     path: str = ""
     bytes: int = 0

@@ -174,7 +174,10 @@ def split_dataset(
 def table_split(
     file: InputFile, form: Format, columns: TableColumns, language: str, *, language_is_fixed: bool
 ) -> InputSplit:
-    """Return an empty split of a table. If `language_is_fixed`, the job's language overrides that of a row."""
+    """Return an empty split of a table.
+
+    If `language_is_fixed`, the job's language overrides that of a row.
+    """
     return InputSplit(
         kind="books",
         format=form,

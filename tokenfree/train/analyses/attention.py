@@ -146,7 +146,10 @@ def observed_layers(encoder: Encoder, see: See) -> Iterator[None]:
 
 
 def _units(mask_BC: Tensor, down: Downsampled) -> TextUnits:
-    """Return the real units: CLS, and units with a real character. `valid_BU` excludes one such unit of CANINE."""
+    """Return the real units: CLS, and units with a real character.
+
+    `valid_BU` excludes one such unit of CANINE.
+    """
     num_units = down.valid_BU.shape[1]
     real_U = any_of_units(mask_BC, down.grouping, num_units)[0]
     count = int(real_U.nonzero().max()) + 1

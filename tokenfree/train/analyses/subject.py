@@ -27,7 +27,10 @@ from tokenfree.train.torch_state import default_settings
 
 
 class AnalysedModel:
-    """An encoder in evaluation mode that reads one text after another. `data` is its training data, if known."""
+    """An encoder in evaluation mode that reads one text after another.
+
+    `data` is its training data, if known.
+    """
 
     def __init__(
         self, name: str, reader: TextEncoder, data: Data | None = None, vocabulary: Vocabulary | None = None

@@ -396,7 +396,10 @@ def spans(text: str, max_characters: int) -> list[tuple[int, int]]:
 
 
 def _batches(windows: Sequence[_Window], positions_of: Callable[[int], int]) -> Iterator[list[_Window]]:
-    """Yield batches of windows of about the same length, the longest first. `positions_of` counts their positions."""
+    """Yield batches of windows of about the same length, the longest first.
+
+    `positions_of` counts their positions.
+    """
     by_length = sorted((-positions_of(window.end - window.start), window) for window in windows)
     batch: list[_Window] = []
     longest = padding = 0

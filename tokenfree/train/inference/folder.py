@@ -180,7 +180,10 @@ def write(path: str, part: Part, embeddings: Sequence[TextVectors], vectors: Vec
 def finish(
     storage: Storage, config: Mapping[str, Any], used: Mapping[str, Any], records: Sequence[ShardRecord]
 ) -> dict[str, Any]:
-    """Write the manifest and the success mark, and return the manifest. `used` comes from `Checkpoint.record`."""
+    """Write the manifest and the success mark, and return the manifest.
+
+    `used` comes from `Checkpoint.record`.
+    """
     storage.write_json("dataset_info.json", {"description": f"Vectors of {config['vectors']}."})
     state = {
         "_data_files": [{"filename": record.path} for record in records],

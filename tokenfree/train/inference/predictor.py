@@ -46,7 +46,10 @@ Scored = list[tuple[str, float]]  # texts with their log-probabilities
 
 
 class MaskedText(NamedTuple):
-    """A text split at its masks, into one more part than masks. `sizes` are the characters of each mask, if given."""
+    """A text split at its masks, into one more part than masks.
+
+    `sizes` are the characters of each mask, if given.
+    """
 
     parts: tuple[str, ...]
     sizes: tuple[int | None, ...]

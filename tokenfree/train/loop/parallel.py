@@ -43,7 +43,10 @@ def gather(value: T) -> list[T]:
 
 
 def sum_over_workers(vector: Tensor) -> Tensor:
-    """Return the sum of all workers' `vector`, on the CPU. `vector` is on the group's device and is overwritten."""
+    """Return the sum of all workers' `vector`, on the CPU.
+
+    `vector` is on the group's device and is overwritten.
+    """
     if _num_workers() > 1:
         dist.all_reduce(vector)
     return vector.cpu()
@@ -62,7 +65,10 @@ MIN_STEPS_TO_COMPILE = 10_000
 
 
 def compiles(config: LoopConfig, device: torch.device) -> bool:
-    """Return True if a run on `device` is compiled (`train.compile`). A run of a GPU can be evaluated on a CPU."""
+    """Return True if a run on `device` is compiled (`train.compile`).
+
+    A run of a GPU can be evaluated on a CPU.
+    """
     by_default = config.steps >= MIN_STEPS_TO_COMPILE
     return device.type != "cpu" and (by_default if config.compile is None else config.compile)
 

@@ -157,7 +157,10 @@ def head_cost(objective: Objective, model: ModelConfig, num_targets: int) -> Cos
 
 
 def check_symbols(objective: str, model: ModelConfig, symbols: str, *, instead: str) -> list[str]:
-    """Return a problem if the embedder does not read `symbols`, else []. `instead` names an embedder that does."""
+    """Return a problem if the embedder does not read `symbols`, else [].
+
+    `instead` names an embedder that does.
+    """
     actual = model.embedder.symbols
     if actual == symbols:
         return []

@@ -233,7 +233,10 @@ def steps_of(names: Iterable[str]) -> list[int]:
 def newest_sound(
     steps: Sequence[int], read_step: Callable[[int], Checkpoint], warn: Warn
 ) -> Checkpoint | None:
-    """Return the last checkpoint for which `read_step` raises no JobError, or None. `warn` gets these errors."""
+    """Return the last checkpoint for which `read_step` raises no JobError, or None.
+
+    `warn` gets these errors.
+    """
     for step in reversed(steps):
         try:
             return read_step(step)

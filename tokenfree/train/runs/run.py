@@ -184,7 +184,10 @@ class Run:
         return checkpoints.steps_of(self._retry(lambda: self.storage.names("checkpoints")))
 
     def newest(self, warn: Warn) -> Checkpoint | None:
-        """Return the newest valid checkpoint, on this machine. `warn` gets a message about each damaged one."""
+        """Return the newest valid checkpoint, on this machine.
+
+        `warn` gets a message about each damaged one.
+        """
         steps = self.steps()
         # Without a mark the copy is incomplete.
         if not self._local:

@@ -322,7 +322,10 @@ class SweepJournal:
         return next((trial.name for trial in self.history.unfinished.values() if not trial.running), None)
 
     def _propose(self) -> bool:
-        """Record the next setting, and settings before it that cannot be run. Return False if there is none."""
+        """Record the next setting, and settings before it that cannot be run.
+
+        Return False if there is none.
+        """
         number = len(self.history.proposed)
         if self.history.all_proposed:
             return False

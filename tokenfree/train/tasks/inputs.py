@@ -85,7 +85,10 @@ def compact(text: TextSymbols) -> TextSymbols:
 
 
 class TextInputs(ABC):
-    """A converter of texts to arrays for one model. `symbols` is their name in messages, such as "characters"."""
+    """A converter of texts to arrays for one model.
+
+    `symbols` is their name in messages, such as "characters".
+    """
 
     symbols = "symbols"
     length: int

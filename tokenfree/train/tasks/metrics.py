@@ -23,7 +23,10 @@ Tags = Sequence[Sequence[str]]  # one tag per word of each sentence
 def label_metrics(
     gold: Sequence[str], predicted: Sequence[str], names: Sequence[str], positive: str | None = None
 ) -> Metrics:
-    """Return the named scores, the main one first. `macro_f1` is over classes that occur; `positive` is that of f1."""
+    """Return the named scores, the main one first.
+
+    `macro_f1` is over classes that occur; `positive` is that of f1.
+    """
     # The extra `model` lacks it, and predicts without scores.
     import sklearn.metrics
 

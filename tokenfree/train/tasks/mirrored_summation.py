@@ -172,7 +172,10 @@ class SequenceCollator(TaskCollator):
 
 
 class SumHead(TaskHead):
-    """A two-layer MLP on the class node and the maximum over all units. `mean` is the initial bias of the output."""
+    """A two-layer MLP on the class node and the maximum over all units.
+
+    `mean` is the initial bias of the output.
+    """
 
     def __init__(self, width: int, size: int, mean: float) -> None:
         super().__init__()

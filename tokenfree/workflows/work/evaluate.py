@@ -14,7 +14,10 @@ from tokenfree.workflows.terminal.results import breakdown_lines, context_line, 
 
 
 def run(args: argparse.Namespace) -> None:
-    """Print the metrics, and what they say about the use of context. Raises UserError if --data is missing."""
+    """Print the metrics, and what they say about the use of context.
+
+    Raises UserError if --data is missing.
+    """
     if is_finetuned(args.run_folder):
         return _evaluate_task(args)
     data = data_of(args)

@@ -13,26 +13,28 @@ def run(args: argparse.Namespace) -> int:
     if args.to == "parquet":
         return _export_data(args)
     # Here, because tables can be written without torch.
-    from tokenfree.train.huggingface.exported_folder import auto_class
-    from tokenfree.train.huggingface.folders import export_run
-    from tokenfree.train.huggingface.onnx import GRAPH, export_graph
+    from tokenfree.train.huggingface import exported_folder, folders, onnx
 
     if args.to == "onnx":
-        _, step = export_graph(
+        _, step = onnx.export_graph(
             args.run_folder,
             args.folder,
             step=args.step,
             trust_code=args.trust_code,
             progress=lambda line: print(f"  {line}", flush=True),
         )
-        load = f"import onnxruntime; onnxruntime.InferenceSession({json.dumps(f'{args.folder}/{GRAPH}')})"
+        load = (
+            f"import onnxruntime; onnxruntime.InferenceSession({json.dumps(f'{args.folder}/{onnx.GRAPH}')})"
+        )
     else:
-        reader, step = export_run(args.run_folder, args.folder, step=args.step, trust_code=args.trust_code)
+        reader, step = folders.export_run(
+            args.run_folder, args.folder, step=args.step, trust_code=args.trust_code
+        )
         if reader.startswith("Canine"):
             print(
                 f"  warning     {reader} needs padding after each text: see README.md. AutoModel pads by itself"
             )
-        auto = auto_class(reader)
+        auto = exported_folder.auto_class(reader)
         load = f"{auto}.from_pretrained({json.dumps(args.folder)}, trust_remote_code=True)"
         load = f"import tokenfree; from transformers import {auto}; {load}"
     print(f"  step        {step:,}")

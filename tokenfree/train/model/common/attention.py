@@ -55,7 +55,10 @@ ALL_HEADS = slice(None)
 
 
 class LayerBias:
-    """Logit biases of pairs of a query and a key: the position encoding in one layer. `bind` it to heads before use."""
+    """Logit biases of pairs of a query and a key: the position encoding in one layer.
+
+    `bind` it to heads before use.
+    """
 
     query_factor: float = 1.0  # factor of the content's logits
 
