@@ -50,8 +50,7 @@ def _num_committed(job: PreprocessJob) -> int:
 
 def _attempt(job: PreprocessJob, workers: int) -> None:
     context = multiprocessing.get_context("forkserver")
-    # Arrow would import pandas in each worker.
-    context.set_forkserver_preload([__name__, "pandas"])
+    context.set_forkserver_preload([__name__])
     # Nothing is sent. Workers exit as soon as this end closes, on purpose or because the command was killed.
     end, ours = context.Pipe(duplex=False)
     # The pool starts a process that tracks its semaphores.
