@@ -47,7 +47,12 @@ ENCODER_ALONE: Options = {
     "train.patience": "null",
     "task.dropout": "0.1",
 }
-FIRST_CHARACTERS: Options = {**ENCODER_ALONE, "task.targets": "first", "task.decoder": "independent"}
+FIRST_CHARACTERS: Options = {
+    **ENCODER_ALONE,
+    "task.targets": "first",
+    "task.decoder": "independent",
+    "task.miss_cost": "0",
+}
 # By kind of set: recipe, options, rates of the sweep (the lowest first), the set that the sweep uses.
 TUNING: Mapping[str, tuple[str, Options, tuple[str, ...], str]] = {
     NAMES: ("ner", {"train.length": "240", **FIRST_CHARACTERS}, ("0.001", "0.002", "0.004"), "swa"),
