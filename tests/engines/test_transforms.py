@@ -1,4 +1,4 @@
-"""The transforms in a pipeline of one's own on Prism and Flink, and the metrics that Flink shows."""
+"""The transforms in a custom pipeline on Prism and Flink, and the metrics that Flink shows."""
 
 import base64
 import json

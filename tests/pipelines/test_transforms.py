@@ -1,4 +1,4 @@
-"""The job as a Beam transform in a pipeline of one's own, and its metrics."""
+"""The job as a Beam transform in a custom pipeline, and its metrics."""
 
 import json
 import os
