@@ -70,11 +70,10 @@ def build_shard(
     sidecar: str,
     shard_fingerprint: str,
 ) -> BuiltShard:
-    """Build and commit the shard of `task` from `documents`, then its sidecar.
+    """Build and commit the shard of `task` from `documents`, then its sidecar, in bounded memory.
 
-    Memory is bounded whatever the size of the shard. Raises DamagedFileError if `documents` are damaged.
-    Raises JobError, and commits nothing, if a document gives no window, or one that breaks an invariant of
-    `verify`.
+    Raises DamagedFileError if `documents` are damaged, and JobError, committing nothing, if a document gives
+    no window, or one that breaks an invariant of `verify`.
     """
     rows = num_documents = characters = subwords = byte_pieces = 0
     lengths, scripts = Counter[int](), Counter[str]()
