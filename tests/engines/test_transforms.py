@@ -2,6 +2,7 @@
 
 import base64
 import json
+import sys
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
@@ -11,16 +12,18 @@ from typing import Any
 import apache_beam as beam
 import pytest
 
+from tests.conftest import REPOSITORY
 from tests.engines.conftest import contents, fetched
+from tests.pipelines.preprocess.test_own_steps import EXAMPLE
 from tests.pipelines.test_transforms import of_manifest
 from tokenfree.pipelines.beam import runner_options
 from tokenfree.pipelines.preprocess import run_preprocess
 from tokenfree.pipelines.transforms import ReadDocuments, WriteShards
-from tokenfree.preprocess.config import PreprocessConfig, VocabularyConfig
+from tokenfree.preprocess.config import FilterConfig, PreprocessConfig, VocabularyConfig
 from tokenfree.preprocess.dataset.manifest import load_manifest
 from tokenfree.preprocess.records import Document
 from tools.engines import fetch
-from tools.engines.flink import FlinkCluster
+from tools.engines.flink import FlinkCluster, flink_cluster
 
 pytestmark = [pytest.mark.engines, pytest.mark.slow, pytest.mark.timeout(3600)]
 
@@ -79,6 +82,31 @@ def test_long_articles_on_prism_and_flink(
     assert shards(tmp_path / "prism") == wanted
     assert shards(tmp_path / "flink") == wanted
     assert flink_counters(flink) == +of_manifest(load_manifest(str(tmp_path / "flink")))
+
+
+def test_an_own_filter_drops_the_same_documents(
+    config: PreprocessConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In the command, in a pool of workers next to Flink, and in processes of Prism."""
+    (tmp_path / "my_steps.py").write_text(EXAMPLE, encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", f"{tmp_path}:{REPOSITORY}")
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    filters = FilterConfig(also=({"name": "my_steps.LongWords", "max_letters": 16},))
+    config = replace(config, filters=filters, keep_dropped=True)
+    direct = run_preprocess(config, "direct", trust_code=True)
+    assert direct.counters["filtered"]["long_words"] > 5
+    (tmp_path / "flink-files").mkdir()
+    flags = [f"--prism_location={fetched(fetch.prism())}"]
+    run_preprocess(config, "prism", runner="prism", beam_options=flags, trust_code=True)
+    with flink_cluster(
+        fetched(fetch.flink()), fetched(fetch.job_server("flink")), tmp_path / "flink-files"
+    ) as cluster:
+        options = cluster.options()
+        flags = options[options.index("--") + 1 :]
+        run_preprocess(config, "flink", runner="flink", workers=2, beam_options=flags, trust_code=True)
+    assert contents(tmp_path / "prism") == contents(tmp_path / "direct")
+    assert contents(tmp_path / "flink") == contents(tmp_path / "direct")
 
 
 def test_flink_shows_the_counters_of_the_manifest(
