@@ -1,6 +1,6 @@
 """Processes that have torch and training imported when they start: forks of one process, which does nothing else.
 
-A process of its own needs two to three seconds of a core for these imports.
+A separate process needs two to three seconds of a core for these imports.
 """
 
 import atexit

@@ -93,6 +93,19 @@ def test_many_runs_are_merged_by_several_processes(
     assert read_shards(tmp_path / "out") == read_shards(tmp_path / "one")
 
 
+def failing_at(number: int, written: list[str]) -> Callable[..., Any]:
+    """`write_batches`, which fails at the call with this number and notes the paths of those earlier."""
+    calls, write = list[int](), merges.write_batches
+
+    def failing(storage: Any, path: str, batches: Any) -> Any:
+        calls.append(1)
+        file = write(storage, path, batches) if len(calls) < number else 1 / 0
+        written.append(path)
+        return file
+
+    return failing
+
+
 @pytest.mark.usefixtures("few")
 def test_a_job_that_failed_at_any_merge_goes_on(
     made: Path,
@@ -107,15 +120,7 @@ def test_a_job_that_failed_at_any_merge_goes_on(
     write, remove = merges.write_batches, merges._end
     for number in (1, 3):
         with monkeypatch.context() as patched:
-            calls: list[int] = []
-
-            def failing(storage: Any, path: str, batches: Any) -> Any:
-                calls.append(1)  # noqa: B023
-                file = write(storage, path, batches) if len(calls) < number else 1 / 0  # noqa: B023
-                written.append(path)
-                return file
-
-            patched.setattr(merges, "write_batches", failing)
+            patched.setattr(merges, "write_batches", failing_at(number, written))
             with pytest.raises(JobError, match="ZeroDivisionError"):
                 run_preprocess(config, str(tmp_path / "out"))
         with monkeypatch.context() as patched:

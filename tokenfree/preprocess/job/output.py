@@ -89,7 +89,7 @@ def begin(
 def begin_alone(
     config: PreprocessConfig, output: AnyPath, *, reads: bool = True, trust_code: bool = False
 ) -> PreprocessJob:
-    """Begin the job of `config` for a pipeline of its own, without a lock: a later attempt ends an earlier one.
+    """Begin the job of `config` for a custom pipeline, without a lock: a later attempt ends an earlier one.
 
     It has no input splits if it does not read. Raises UserError if the inputs are bad, or `output` is
     complete, not writable or of another job.
