@@ -5,9 +5,10 @@ import gc
 import itertools
 import json
 import os
+import resource
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +48,18 @@ def no_waiting_for_disks() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(os, "fsync", os.fstat)
         yield
+
+
+@pytest.fixture
+def limit_files(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[int], None]]:
+    """Limit the size of the files that this process writes: the same failure as a disk that is full.
+
+    Imports write no bytecode meanwhile: Python keeps a file that the limit has cut, and fails to read it later.
+    """
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    yield lambda size: resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -3,12 +3,11 @@
 import errno
 import json
 import os
-import resource
 import shutil
 import socket
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -34,14 +33,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     shutil.copytree(KEPT, tmp_path / "kept")
     monkeypatch.chdir(tmp_path / "kept")
     return tmp_path / "kept"
-
-
-@pytest.fixture
-def limit_files() -> Iterator[Callable[[int], None]]:
-    """Limit the size of the files that this process writes: the same failure as a disk that is full."""
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    yield lambda size: resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
-    resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
 @pytest.mark.parametrize(
