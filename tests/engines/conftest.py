@@ -114,12 +114,16 @@ def fetched(path: Path) -> Path:
 @pytest.fixture
 def flink(tmp_path: Path) -> Iterator[FlinkCluster]:
     """A job manager, two task managers with a slot each, two pools."""
-    with flink_cluster(fetched(fetch.flink()), fetched(fetch.job_server("flink")), tmp_path) as cluster:
+    folder = tmp_path / "flink-files"
+    folder.mkdir()
+    with flink_cluster(fetched(fetch.flink()), fetched(fetch.job_server("flink")), folder) as cluster:
         yield cluster
 
 
 @pytest.fixture
 def spark(tmp_path: Path) -> Iterator[SparkCluster]:
     """A master, two workers with a core each, two pools."""
-    with spark_cluster(fetched(fetch.spark()), fetched(fetch.job_server("spark")), tmp_path) as cluster:
+    folder = tmp_path / "spark-files"
+    folder.mkdir()
+    with spark_cluster(fetched(fetch.spark()), fetched(fetch.job_server("spark")), folder) as cluster:
         yield cluster

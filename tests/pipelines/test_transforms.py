@@ -48,10 +48,10 @@ def _exists(path: str, output: str) -> bool:
 
 
 def counters(result: Any) -> Counter[str]:
-    found = result.metrics().query(MetricsFilter().with_namespace(NAMESPACE))["counters"]
+    """Sum the counters of a result of Beam by name."""
     totals = Counter[str]()
-    for one in found:
-        totals[one.key.metric.name] += one.committed
+    for counter in result.metrics().query(MetricsFilter().with_namespace(NAMESPACE))["counters"]:
+        totals[counter.key.metric.name] += counter.result
     return totals
 
 
