@@ -39,10 +39,8 @@ class StoppedError(JobError):
 
     @property
     def exit_status(self) -> int:
-        """Return 128 + the number of the signal, or 1 if the reason was not a signal."""
         return 128 + signal.Signals[self.reason] if self.reason in signal.Signals.__members__ else 1
 
 
 def first_line(error: BaseException) -> str:
-    """Return the first line of the message of an error, or the name of its class if it has none."""
     return next(iter(str(error).strip().splitlines()), type(error).__name__)

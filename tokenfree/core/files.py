@@ -28,7 +28,6 @@ _NOT_UTF8 = re.compile("[\ud800-\udfff]")
 
 
 def is_utf8(text: str) -> bool:
-    """Return True if a text contains only what UTF-8 can encode: no lone surrogates."""
     return _NOT_UTF8.search(text) is None
 
 
@@ -107,7 +106,6 @@ def is_half_written(path: Path) -> bool:
 
 
 def hash_file(path: str | os.PathLike[str], algorithm: str = "sha256") -> str:
-    """Return the digest of a local file, in hex."""
     with open(path, "rb") as file:
         return hash_stream(file, algorithm)
 
@@ -150,5 +148,4 @@ def lock(path: Path, *, seconds: float = math.inf, held: Exception | None = None
 
 
 def cache_folder() -> Path:
-    """Return the cache folder. Everything in it can be recreated."""
     return Path(expand_home(os.environ.get("TOKENFREE_CACHE") or "~/.cache/tokenfree"))

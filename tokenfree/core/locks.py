@@ -175,8 +175,6 @@ def _beat(storage: Storage, number: int, content: Mapping[str, Any], ended: thre
 
 
 def _newest(storage: Storage) -> tuple[int, dict[str, Any]]:
-    """Return the newest number and its content, or 0 if the lock was never held."""
-
     def read() -> tuple[int, dict[str, Any]]:
         numbers = _numbers(storage)
         if not numbers:
@@ -218,7 +216,6 @@ def _remove_up_to(storage: Storage, number: int) -> None:
 
 
 def _refuse_without_conditions(storage: Storage) -> None:
-    """Raise UserError if the store cannot write an object on the condition that it does not exist."""
     name = f"{LOCK}/try-{uuid.uuid4().hex}"
 
     def attempt() -> bool:

@@ -47,7 +47,6 @@ def declared_requirements() -> list[tuple[Any, str]]:
 
 
 def required_packages() -> list[str]:
-    """Return the names of the packages that preprocessing and training need, sorted."""
     extras = ("", "beam", "model", "train")
     return sorted({requirement.name for requirement, extra in declared_requirements() if extra in extras})
 

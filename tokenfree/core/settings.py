@@ -38,7 +38,6 @@ _type_hints = functools.cache(get_type_hints)
 
 
 def _problem_of_part(config_class: Any, base: type, name: str) -> str:
-    """Return why the class of the part `name` does not fit a slot whose settings inherit `base`, or "" if it fits."""
     if not (isinstance(config_class, type) and issubclass(config_class, base)):
         return f"its settings do not inherit {base.__name__}"
     for cls in (config_class, _built_by(config_class)):
@@ -58,7 +57,6 @@ def _problem_of_part(config_class: Any, base: type, name: str) -> str:
 
 
 def _built_by(config_class: type) -> Any:
-    """Return the class that `build` is annotated with, or None if it is not in the same module."""
     with contextlib.suppress(AttributeError, KeyError, NameError, TypeError):
         built = _type_hints(config_class.build)["return"]  # pyright: ignore[reportAttributeAccessIssue]
         return built if built.__module__ == config_class.__module__ else None
@@ -106,7 +104,6 @@ class Slot:
         )
 
     def names(self) -> list[str]:
-        """Return the variants: the public files of the package that define a `Config`, sorted."""
         folders = importlib.import_module(self.package).__path__
         return _variants(self.package, *((folder, os.stat(folder).st_mtime_ns) for folder in folders))
 
@@ -169,7 +166,6 @@ def without_annotations(hint: Any) -> Any:
 
 
 def part(slot: Slot) -> Any:
-    """Return a dataclass field for a slot. Its default is the `Config` of the slot's default variant."""
     return dataclasses.field(default_factory=lambda: slot.config_class(slot.default)())
 
 
@@ -207,7 +203,6 @@ class Draft(Generic[T]):
 
 
 def draft(cls: type[T], mapping: Mapping[str, Any]) -> Draft[T]:
-    """Build the settings `cls` from a nested mapping, or find all its problems."""
     try:
         return Draft(adapter(cls).validate_python(mapping))
     except ValidationError as error:
@@ -315,7 +310,6 @@ def set_value(nested: dict[str, Any], key: str, value: Any) -> None:
 
 
 def value_at(mapping: Mapping[str, Any], key: str, default: Any = None) -> Any:
-    """Return the value at a dotted key of a nested mapping, such as `model.trunk.layers`, or `default`."""
     value: Any = mapping
     for name in key.split("."):
         if not isinstance(value, Mapping) or name not in value:

@@ -9,7 +9,6 @@ Path = tuple[Any, ...]  # keys from the top to a value
 
 
 def nearest_hint(name: str, names: Sequence[str]) -> str:
-    """Return a hint with the known name that is most similar to a name, or with all known names."""
     close = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
     return f" (did you mean {close[0]!r}?)" if close else f" (known: {', '.join(names)})"
 

@@ -25,7 +25,6 @@ def fingerprint(value: Any) -> str:
 
 
 def flatten(mapping: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield the values of a nested mapping with their dotted keys."""
     for key, value in mapping.items():
         if isinstance(value, Mapping):
             yield from flatten(value, f"{prefix}{key}.")
@@ -34,7 +33,6 @@ def flatten(mapping: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str,
 
 
 def is_custom(name: Any) -> bool:
-    """Return True if the name of a part is that of a custom class, `MODULE.CLASS`."""
     return isinstance(name, str) and "." in name
 
 
@@ -54,7 +52,6 @@ def code_hashes(settings: Any) -> dict[str, str]:
 
 
 def warn_of_changes(settings: Any, previous_hashes: Mapping[str, str], source: str) -> None:
-    """Warn about custom classes whose file has a different SHA-256 than in `previous_hashes`."""
     now = code_hashes(settings)
     changed = [
         name for name in previous_hashes if now.get(name, previous_hashes[name]) != previous_hashes[name]

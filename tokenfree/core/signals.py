@@ -63,7 +63,6 @@ class Stop:
 
 @contextlib.contextmanager
 def stop_on_signals() -> Iterator[Stop]:
-    """Yield a request to stop, which the first signal of `on_first_signal` within the block makes."""
     stop = Stop()
 
     def note(kind: signal.Signals) -> None:

@@ -224,7 +224,6 @@ class Storage:
         return [pa.py_buffer(bytes(part)) for part in parts]
 
     def open(self, name: str) -> Any:
-        """Return a file opened for reading bytes, from start to end."""
         return self.fs.open(self.path(name), "rb")
 
     def check(self) -> None:
@@ -336,7 +335,6 @@ def _file_system(url: str) -> tuple[Any, str]:
 
 
 def missing_package(error: ImportError) -> str:
-    """Return fsspec's message on a protocol whose package is missing, with the command for S3 and Google's stores."""
     extra = "s3" if "s3fs" in str(error) else "gcs" if "gcsfs" in str(error) else None
     return f"{error}: {install_command(extra)}" if extra else str(error)
 

@@ -58,7 +58,6 @@ def hash_of(storage: Storage, name: str) -> str | None:
 
 
 def hashes_of(storage: Storage, names: Iterable[str]) -> dict[str, str]:
-    """Return the SHA-256 of each existing file, by name."""
     return {name: sha256 for name in names if (sha256 := hash_of(storage, name)) is not None}
 
 
@@ -235,7 +234,6 @@ class StoredFile(Generic[T]):
             return []
 
     def from_json(self, data: bytes, file: str) -> T:
-        """Return the content of a JSON file from its bytes. Messages call it `file`."""
         return self._parsed(json.loads, "JSON", data, file)
 
     def from_yaml(self, data: bytes, file: str) -> T:

@@ -147,7 +147,6 @@ def runner_options(
 
 
 def is_embedded(options: PipelineOptions) -> bool:
-    """Return True if the runner inside Beam runs the graph. It both raises and logs errors."""
     return options.view_as(StandardOptions).runner == EMBEDDED
 
 

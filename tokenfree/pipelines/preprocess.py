@@ -50,7 +50,6 @@ class Engine:
 
     @property
     def is_one_process(self) -> bool:
-        """True if the stages run in the process of the command."""
         return self.name == "embedded" or (self.name == "local" and self.workers == 1)
 
 

@@ -126,7 +126,6 @@ class Watcher:
 
 
 def at_the_end(stage: Stage, manifest: Manifest) -> Progress:
-    """Return the progress of a job whose manifest is written."""
     shards = manifest.shards
     size = sum(shard.bytes for shard in shards)
     return Progress(stage, len(shards), len(shards), size, manifest.counters["characters"])

@@ -107,7 +107,6 @@ def _do_task(
 
 
 def _missing(job: PreprocessJob, paths: Sequence[str]) -> str | None:
-    """Return the first of the paths, or the output on a disk, that this node does not see, or None if it sees all."""
     storage = job.storage
     if storage.is_local:
         try:
@@ -119,7 +118,6 @@ def _missing(job: PreprocessJob, paths: Sequence[str]) -> str | None:
 
 @contextlib.contextmanager
 def _joined_cluster() -> Iterator[None]:
-    """Use the cluster that this process is connected to, or join the one of RAY_ADDRESS and leave it at the end."""
     if ray.is_initialized():
         yield
         return

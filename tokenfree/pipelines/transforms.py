@@ -77,8 +77,6 @@ class Preprocess(beam.PTransform):
 
 
 class _Stages(beam.PTransform):
-    """Stages of a job, one after another, to the entries of its shards."""
-
     def __init__(self, job: PreprocessJob, stages: Sequence[Stage]) -> None:
         super().__init__()
         self.job = job

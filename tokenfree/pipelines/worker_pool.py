@@ -30,7 +30,6 @@ MAX_CALLS = 16
 
 
 def main() -> None:
-    """Serve until SIGTERM or Ctrl-C, and end the workers, too."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

@@ -83,7 +83,6 @@ class Parser(argparse.ArgumentParser):
 
 
 def command_names() -> list[str]:
-    """Return the names of the commands, which are the public modules of `tokenfree.workflows.commands`."""
     return sorted(
         m.name
         for m in pkgutil.iter_modules(tokenfree.workflows.commands.__path__)

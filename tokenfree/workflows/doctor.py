@@ -52,7 +52,6 @@ def python() -> Iterator[Finding]:
 
 
 def packages() -> Iterator[Finding]:
-    """Yield every dependency that tokenfree declares: it must be installed in a version that is new enough."""
     requirements = declared_requirements()
     if not requirements:
         yield Finding("missing", "tokenfree", "not installed", install_command("all"))
@@ -91,7 +90,6 @@ def devices() -> Iterator[Finding]:
 
 
 def memory() -> Iterator[Finding]:
-    """Yield the main memory, and the shared memory where Ray keeps objects."""
     total = machine_memory()
     yield _finding("memory", f"{total / GIB:.1f} GiB", total >= 4 * GIB, "4 GiB are advised")
     if os.path.isdir("/dev/shm"):
@@ -117,10 +115,6 @@ def limits() -> Iterator[Finding]:
 
 
 def java() -> Iterator[Finding]:
-    """Yield the version of Java.
-
-    The Flink and Spark runners need 11 or newer; the direct runner needs none.
-    """
     path = shutil.which("java")
     remedy = "needed by --runner flink and --runner spark alone: install a Java 17 runtime"
     if path is None:
@@ -169,7 +163,6 @@ def ray_cluster() -> Iterator[Finding]:
 
 
 def storage(url: str) -> Iterator[Finding]:
-    """Yield whether files can be written, read and removed under `url`, and the free space there."""
     name = f"{url.rstrip('/')}/.doctor-{uuid.uuid4().hex}"
     try:
         check_address(url)

@@ -124,7 +124,6 @@ def _most_frequent(names: Mapping[str, int]) -> list[tuple[str, int]]:
 
 
 def template_warning(counters: Mapping[str, Any]) -> str:
-    """Return a warning if many templates in running text were dropped, or an empty string."""
     outcomes = counters.get("templates", {})
     dropped_calls = outcomes.get("dropped", 0) + outcomes.get("limit", 0)
     share = dropped_calls / max(1, sum(outcomes.values()))
@@ -163,7 +162,6 @@ def _splits_table(manifest: Manifest) -> str:
 
 
 def _character_columns(manifest: Manifest) -> str:
-    """Return what the columns that follow from the text cost, or that they are left out."""
     columns = set(manifest.config["columns"])
     if "text" not in columns:
         return ""

@@ -39,7 +39,6 @@ class PageCounters:
         return {**vars(self), **{name: dict(getattr(self, name)) for name in _BY_NAME}}
 
     def add(self, other: dict[str, Any]) -> None:
-        """Add the counters of another split, as `to_json` gave them."""
         for name in ("pages", "documents", "redirects", "other_namespaces"):
             setattr(self, name, getattr(self, name) + other[name])
         for name in _BY_NAME:
@@ -114,7 +113,6 @@ def document_of(
     definitions: Callable[[Site], Definitions] | None = None,
     steps: Steps = NO_STEPS,
 ) -> Document | Failure | DroppedPage:
-    """Return the document of a page, its failure, or that it is dropped: as not_wikitext or by a filter."""
     is_wikitext = page.kind == "wikitext"
     if is_wikitext and page.model != "wikitext":
         return DroppedPage("not_wikitext", page)

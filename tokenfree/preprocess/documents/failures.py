@@ -28,7 +28,6 @@ def write_failures(
 
 
 def first_failure(storage: Storage, name: str) -> str:
-    """Return the id of the first failure in a file of `write_failures`."""
     with storage.open(name) as lines:
         return json.loads(lines.readline())["id"]
 

@@ -247,7 +247,6 @@ def key_halves(column: pa.Array | pa.ChunkedArray) -> np.ndarray:
 
 
 def keys_of(column: pa.Array | pa.ChunkedArray) -> np.ndarray:
-    """Return the keys of a column of the type `KEY` as NumPy bytes."""
     chunks = column.chunks if isinstance(column, pa.ChunkedArray) else [column]
     views = [
         as_keys(chunk.buffers()[1])[chunk.offset : chunk.offset + len(chunk)]

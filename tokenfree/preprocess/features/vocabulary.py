@@ -199,14 +199,12 @@ class Vocabulary:
     @classmethod
     @functools.lru_cache(maxsize=2)
     def load(cls, model: bytes) -> Self:
-        """Return the vocabulary of a SentencePiece model. A process loads the same bytes once."""
         return cls(model)
 
     def __reduce__(self) -> tuple[type[Self], tuple[bytes]]:
         return type(self), (self.model,)
 
     def num_byte_pieces(self, ids: np.ndarray) -> int:
-        """Return how many of `ids` are bytes of characters that the vocabulary lacks."""
         return int(np.count_nonzero(self._is_byte[ids]))
 
     def encode_flat(self, texts: Sequence[str]) -> FlatEncoding:

@@ -114,7 +114,6 @@ def read_given_model(path: str) -> bytes:
 
 
 def differing_settings(recorded: Mapping[str, Any], requested: Mapping[str, Any]) -> list[str]:
-    """Return the settings that differ between two identities, as `changed_settings` describes them."""
     defaults = flatten(to_mapping(PreprocessConfig()))
     later = {key: value for key, value in defaults if key.startswith(LATER_FIELDS)}
     later.update(flatten(EARLIER_VALUES))

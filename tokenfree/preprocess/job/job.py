@@ -192,7 +192,6 @@ EXPECTED = {"UserError": UserError, "JobError": JobError, "DamagedFileError": Jo
 
 
 def note_error(storage: Storage, task: str, error: Exception) -> None:
-    """Record the error of a task, unless the directory cannot be written to."""
     noted = {"kind": type(error).__name__, "message": str(error)}
     with contextlib.suppress(Exception):  # see `noted_error`
         storage.write_json(f"{ERRORS}/{task}.json", noted)

@@ -60,7 +60,6 @@ def hash_or_read(job: PreprocessJob, index: int) -> list[SortedRun]:
 
 
 def one_task(_: PreprocessJob) -> int:
-    """Return 1, the number of tasks of a stage that one worker performs alone."""
     return 1
 
 

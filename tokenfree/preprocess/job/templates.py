@@ -79,7 +79,6 @@ def num_wikis(job: PreprocessJob) -> int:
 
 
 def _wikis(job: PreprocessJob) -> dict[str, list[str]]:
-    """Return the lines of the parts of each wiki."""
     lines: dict[str, list[str]] = {}
     for line in job.template_lines():
         lines.setdefault(json.loads(line)["site"]["database"], []).append(line)

@@ -401,7 +401,6 @@ def split_books(
 
 
 def suffixes_of(config: PreprocessConfig) -> tuple[str, ...]:
-    """Return the ends of the names of files for the readers that the config adds."""
     return tuple(reader.suffix for reader in steps_of(config).readers)
 
 

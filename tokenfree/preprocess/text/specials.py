@@ -25,5 +25,4 @@ BYTES = Specials(BYTE_PAD, BYTE_CLS, BYTE_SEP, BYTE_MASK)
 
 
 def of_subwords(size: int) -> Specials:
-    """Return the ids of the special symbols for a vocabulary of `size` subwords."""
     return Specials(0, size, size + 1, size + 2)

@@ -22,12 +22,10 @@ def clean(wikitext: str, site: Site, *, title: str = "", templates: Mapping[str,
 
 
 def page_of(site: Site, title: str, definitions: Definitions) -> PageExpansion:
-    """Return a page for `clean_page`, which counts its calls of templates."""
     return PageExpansion(site, title, definitions, rules_for(site.language), guess)
 
 
 def clean_page(wikitext: str, page: PageExpansion) -> str:
-    """Return the text of `page`, as `clean` does."""
     text = markup.strip_controls(wikitext)
     if "\r" in text:
         text = text.replace("\r\n", "\n").replace("\r", "\n")

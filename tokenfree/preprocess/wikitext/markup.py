@@ -311,7 +311,6 @@ def drop_tables(text: str) -> str:
 
 
 def drop_closed_tables(text: str) -> str:
-    """Remove tables at any depth that have an end."""
     pieces: list[str] = []
     position = 0
     for start, end in reversed(table_spans(text)):

@@ -30,7 +30,6 @@ Arguments = dict[str, str]
 
 
 def first(arguments: Arguments) -> str:
-    """The first argument, by position or by a usual name."""
     return get(arguments, "1", "text", "content", "quote", "code")
 
 

@@ -59,7 +59,6 @@ class LocalCluster:
 
 
 def running() -> LocalCluster | None:
-    """Return the local cluster of this user, if there is one."""
     try:
         cluster = LocalCluster(**json.loads(_state().read_text(encoding="utf-8")))
     except (OSError, ValueError, TypeError):
@@ -210,7 +209,6 @@ def _address(host: str) -> str:
 
 
 def _free_port(preferred: int = 0) -> int:
-    """Return a free port: `preferred`, if it is free."""
     with socket.socket() as free:
         try:
             free.bind((LOOPBACK, preferred))

@@ -65,7 +65,6 @@ def cluster_findings(folders: Sequence[str]) -> Iterator[Finding]:
 
 
 def versions() -> dict[str, str]:
-    """Return the versions of Python, tokenfree and its installed dependencies."""
     return {"python": platform.python_version(), **installed()}
 
 

@@ -32,7 +32,6 @@ class Profile:
 
     @property
     def is_paid(self) -> bool:
-        """True if its machines cost money while they run."""
         return self.mapping["provider"]["type"] not in _FREE
 
 
@@ -121,13 +120,11 @@ def about(name: str) -> str:
 
 
 def asks_for_token(profile: Profile) -> bool:
-    """Return True if Ray requires its token on all nodes."""
     starts = [command for command in _starts(profile.mapping) if "ray start" in command]
     return bool(starts) and all("RAY_AUTH_MODE=token" in command for command in starts)
 
 
 def warnings(profile: Profile) -> list[str]:
-    """Return warnings if the cluster is open to others, or if such a profile was never executed."""
     provider = _NEVER_EXECUTED.get(profile.mapping["provider"]["type"])
     unknown = (
         [f"warning: a profile for {provider} was never executed; watch its first start"] if provider else []
@@ -145,6 +142,5 @@ def _starts(mapping: Mapping[str, Any]) -> list[str]:
 
 
 def _unfilled_placeholders(mapping: Mapping[str, Any]) -> list[str]:
-    """Return the placeholders of a template that are not filled in."""
     placeholders = dict.fromkeys(_PLACE.findall(yaml.safe_dump(mapping)))
     return [f"{place} stands for a value of yours" for place in placeholders]

@@ -97,6 +97,5 @@ KINDS = (PREPROCESSING, PRETRAINING, FINETUNING, SWEEP)
 
 
 def kind_of(settings: type) -> RecipeKind:
-    """Return the kind of the recipes that build a settings class. There must be one."""
     home = (settings.__module__, settings.__name__)
     return next(kind for kind in KINDS if (kind.module, kind.settings) == home)

@@ -177,7 +177,6 @@ def resolve(recipe: str | None, config_file: str | None) -> dict[str, Any]:
 
 
 def warn_of_lost(keys: Iterable[str]) -> None:
-    """Print the keys of a recipe, if any, that were dropped because a part was replaced by one without them."""
     lost_keys = ", ".join(dict.fromkeys(keys))
     if lost_keys:
         print(

@@ -92,8 +92,6 @@ def data(help_text: str = DATA_HELP, *, metavar: str = "DIR") -> Arguments:
 
 
 def at_least(minimum: int) -> Callable[[str], int]:
-    """Return the type of an argument that is a whole number from `minimum` on."""
-
     def number(text: str) -> int:
         value = int(text)
         if value < minimum:

@@ -66,7 +66,6 @@ def data_of(args: argparse.Namespace) -> Data | None:
 
 
 def files_of(args: argparse.Namespace) -> dict[Split, str]:
-    """Return the files of a task that `--train`, `--dev` and `--test` name, by split."""
     paths: dict[Split, str | None] = {"train": args.train, "dev": args.dev, "test": args.test}
     return {split: path for split, path in paths.items() if path is not None}
 

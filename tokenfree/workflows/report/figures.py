@@ -152,7 +152,6 @@ class Dot(NamedTuple):
 
 
 def speed_against_loss(dots: Sequence[Dot], *, y: str) -> Figure:
-    """Draw settings by speed and loss, and the Pareto front as steps."""
     figure = Figure()
     axes = figure.subplots()
     front = sorted((dot for dot in dots if dot.best), key=lambda dot: dot.speed)

@@ -185,7 +185,6 @@ def state(record: RunRecord | SweepRecord, ended: bool) -> str:
 
 
 def attempt_table(attempts: Sequence[Line]) -> Table:
-    """Return a table of the commands that made a folder, with their versions and machines."""
     rows = []
     for attempt in attempts:
         packages = ", ".join(f"{name} {version}" for name, version in (attempt.get("packages") or {}).items())

@@ -104,7 +104,6 @@ def sections(
 
 
 def corpus_section(record: DataRecord) -> Section:
-    """Return the section of one data directory, from its manifest. The figures are in its README.md."""
     shards = record.manifest.shards
     languages: dict[str, int] = {}
     for shard in shards:

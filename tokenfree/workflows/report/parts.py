@@ -37,7 +37,6 @@ class Table:
 
     @property
     def numeric(self) -> list[bool]:
-        """Whether each column holds only numbers, and is right-aligned."""
         return [
             any(row[column] for row in self.rows) and all(_NUMBER.fullmatch(row[column]) for row in self.rows)
             for column in range(len(self.header))
@@ -82,7 +81,6 @@ def duration(seconds: float) -> str:
 
 
 def decimal(value: float | None, digits: int = 4) -> str:
-    """Return a number with `digits` decimal places, or a dash for None."""
     # Adding 0.0 avoids -0.00.
     return "–" if value is None else f"{round(value, digits) + 0.0:.{digits}f}"
 
@@ -99,7 +97,6 @@ def baseline_note(scores: Mapping[str, float]) -> str:
 
 
 def percent(value: float | None) -> str:
-    """Return a share as `12.5%`, or a dash for None."""
     return "–" if value is None else f"{100 * value:.1f}%"
 
 
@@ -109,7 +106,6 @@ def cut(text: str, max_length: int) -> str:
 
 
 def settings_table(caption: str, mapping: Mapping[str, Any]) -> Table:
-    """Return a folded table of the leaves of nested mappings by dotted key."""
     rows = [[key, _shown(value)] for key, value in flatten(mapping)]
     return Table(caption, ["key", "value"], rows, folded=True)
 

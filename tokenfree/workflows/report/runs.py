@@ -483,7 +483,6 @@ def _words(score: str) -> str:
 
 
 def label_block(title: str, lines: Sequence[Line]) -> Block:
-    """Return a table of predicted labels, or an empty block if there are no labels or no correct ones."""
     pairs = [pair for line in lines for pair in _label_pairs(line)]
     if not pairs or any(not isinstance(label, str) for pair in pairs for label in pair):
         return Block()

@@ -14,7 +14,6 @@ Verbosity = Literal["quiet", "normal", "verbose"]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the mutually exclusive options `-q` and `-v`, which set `verbosity`."""
     either = parser.add_mutually_exclusive_group()
     for short, name, what in (
         ("-q", "quiet", "only errors, warnings and the result: no progress"),

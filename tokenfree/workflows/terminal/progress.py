@@ -46,7 +46,6 @@ class PlainConsole(Console):
 
 
 def console() -> PlainConsole:
-    """Return a console for standard output that does not colour numbers and paths."""
     return PlainConsole(sys.stdout, None if sys.stdout.isatty() else _PIPE)
 
 
@@ -63,7 +62,6 @@ class Display:
         self._shown: Live | None = None
 
     def show(self) -> None:
-        """Start to draw, below earlier output."""
         if self.live and self._shown is None:
             self._shown = Live(
                 get_renderable=self._draw,
@@ -121,7 +119,6 @@ class LiveLine:
             self.close()
 
     def message(self, text: str) -> None:
-        """Write `text` as a separate line, above the live one."""
         if self.live:
             self._display.message(text)
         else:
@@ -136,12 +133,10 @@ class LiveLine:
             self._log(text)
 
     def clear(self) -> None:
-        """Erase the line, so that plain lines can follow."""
         self.shown, self._waiting = (), None
         self._display.stop(keep=False)
 
     def close(self) -> None:
-        """Keep the line as it is and begin a new one."""
         self._waiting = None
         if self.live:
             self._display.stop(keep=bool(self.shown))
@@ -199,7 +194,6 @@ class StageLine(LiveLine):
     start = 0.0
 
     def __call__(self, progress: Any) -> None:
-        """Show a `tokenfree.pipelines.progress.Progress`."""
         if progress.stage != self.stage:
             # The stage may have ended between two calls.
             if self.stage:

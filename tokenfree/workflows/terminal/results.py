@@ -161,7 +161,6 @@ _METRICS = {
 
 
 def metric_lines(metrics: Mapping[str, float]) -> Iterator[str]:
-    """Yield a line for each metric of a pretraining run, in words, with its interval if it has one."""
     for name, value in metrics.items():
         if name.endswith(("_low", "_high")):
             continue
@@ -254,7 +253,6 @@ def _span(span: Mapping[str, Any]) -> str:
 
 
 def show_settings(verbosity: Verbosity, settings: Any) -> None:
-    """Print all keys of resolved settings with their values, as YAML, if verbose."""
     if verbosity == "verbose":
         print(
             f"settings\n{yaml.safe_dump(to_mapping(settings), sort_keys=False, allow_unicode=True)}",

@@ -199,7 +199,6 @@ def columns_table(manifest: Manifest) -> Table:
 
 
 def show_window(console: Console, window: Window) -> None:
-    """Print a window, followed by its words, subwords and masks."""
     labels = " ".join(window.labels.values())
     heading = (
         "\n",

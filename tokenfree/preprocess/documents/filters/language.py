@@ -61,7 +61,6 @@ def _languages() -> frozenset[str]:
 
 @functools.cache
 def _detector() -> Any:
-    """Return the detector, whose models are loaded at the first text."""
     from lingua import LanguageDetectorBuilder
 
     return LanguageDetectorBuilder.from_all_languages().build()

@@ -50,7 +50,6 @@ def symbol_share(text: str) -> float:
 
 
 def reason_of_text(text: str, filters: FilterConfig) -> str | None:
-    """Return why a clean text is dropped, such as `too_short`, or None if it stays."""
     if not text:
         return "empty"
     if len(text) < filters.min_characters:
