@@ -104,7 +104,6 @@ class TargetScores(NamedTuple):
 
 @torch.no_grad()
 def score(loop: Loop, change: Change | None = None) -> TargetScores:
-    """Return the scores of all held-out targets. Their context is changed first if there is a `change`."""
     symbols, vocabulary = loop.recipe.model.embedder.symbols, loop.windows.vocabulary
     num_subwords = 0 if vocabulary is None else vocabulary.size
     parts: list[tuple[np.ndarray, ...]] = []
@@ -126,7 +125,7 @@ def score(loop: Loop, change: Change | None = None) -> TargetScores:
 
 
 def context_probe(loop: Loop, baselines: Baselines, scores: TargetScores) -> dict[str, float]:
-    """Return how much lower the model's loss `own` on hidden targets is than without context, in nats.
+    """Return how much lower the model's loss on hidden targets is than without context, in nats.
 
     `margin` compares it with the better of the context-free baselines, `margin_neighbours` with the counts of
     neighbours. `probe_blank` compares it with the same model when
@@ -271,7 +270,6 @@ def _other_text(codepoints_BC: np.ndarray, marks: _Marks) -> np.ndarray:
 
 
 def _words(arrays: Arrays, change: Change) -> Arrays:
-    """Return an input of words of bytes with another context: all words masked, or words of another example."""
     ends_BU, length = arrays["unit_ends"], arrays["codepoints"].shape[1]
     num_units = ends_BU.shape[1]
     starts_BU = np.pad(ends_BU[:, :-1], ((0, 0), (1, 0)))

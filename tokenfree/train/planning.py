@@ -110,7 +110,6 @@ def run_seconds(train: TrainConfig, step: float, example: float) -> float:
 
 
 def measured_seconds(recipe: PretrainRecipe, data: Data) -> float:
-    """Return the estimated seconds of a run on this machine, from timed steps of a few examples."""
     train = recipe.train
     examples = min(train.global_batch, max(1, _TIMED_CHARACTERS // train.length))
     few = {"steps": 1 + _TIMED_STEPS, "global_batch": examples, "micro_batch": None, "streams": 1}

@@ -191,7 +191,6 @@ def measure(seen: SeenLayer) -> Tensor:
 def _sums(
     model: AnalysedModel, sampled: SampledTexts, measure: Callable[[SeenLayer], Tensor]
 ) -> tuple[list[Any], list[int]]:
-    """Return the sums of a measure over all texts by layer, and the number of units of each text."""
     sums: list[Any] = [0.0] * len(model.encoder.trunk.layers)
     counts: list[int] = []
 

@@ -299,6 +299,5 @@ def _rows(model: AnalysedModel, name: str, pairs: WordPairs, seed: int, place: P
 
 
 def _spearman(table_NM: np.ndarray) -> np.ndarray:
-    """Return the rank correlation of the first column with each other column, float64 [M - 1]."""
     with np.errstate(invalid="ignore", divide="ignore"):
         return np.corrcoef(stats.rankdata(table_NM, axis=0), rowvar=False)[0, 1:]

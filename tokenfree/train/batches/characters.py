@@ -113,7 +113,6 @@ class FramedWords(NamedTuple):
 def frame_whole_words(
     rows: Rows, longest: int, spare: int, length: int, seed: int, sample_ids: np.ndarray
 ) -> FramedWords:
-    """Crop windows at the edges of their `words` and frame them, with `spare` positions left as padding."""
     windows = rows["codepoints"]
     counts, starts, ends = words(rows["whitespace"], longest)
     edges = np.cumsum(counts)[:-1]
@@ -126,11 +125,6 @@ def frame_whole_words(
 
 
 def character_symbols(buckets: int) -> Symbols:
-    """Return the buckets of characters as targets.
-
-    The clue of a hidden character is its place in its word.
-    """
-
     def read(rows: Rows) -> tuple[np.ndarray, np.ndarray]:
         codepoints, white = (np.concatenate(rows[column]) for column in ("codepoints", "whitespace"))
         # No word crosses rows.

@@ -14,7 +14,6 @@ _ROUNDS = 6
 
 
 def key(seed: int, *purpose: str | int) -> np.uint64:
-    """Return the 64-bit key of a purpose under a seed."""
     name = "\x00".join(map(str, (seed, *purpose)))
     return np.uint64(int.from_bytes(hashlib.blake2b(name.encode(), digest_size=8).digest(), "little"))
 

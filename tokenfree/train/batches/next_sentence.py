@@ -79,7 +79,6 @@ class PairCollator(Collator):
         return {**arrays, "segments": segments, "from_elsewhere": elsewhere.astype(np.int64)}
 
     def cuts(self, rows: Rows, sample_ids: np.ndarray) -> list[Cut]:
-        """Return where the windows of each of the b pairs in `rows` are cut. `rows` is as in `__call__`."""
         places = random.uniform(self.seed, "cut", sample_ids, 1)[:, 0].tolist()
         pairs = self._pairs(rows, len(sample_ids))
         return [
@@ -145,7 +144,6 @@ def _to_units(window: Window, units: Units, characters: np.ndarray) -> np.ndarra
 
 
 def _ends_sentence(window: Window, units: Units, end: int) -> bool:
-    """Return True if the units before `end` end with a sentence: only white space is left before the next sentence."""
     white = window["whitespace"]
     if units == "subword_ids":
         starts = window["subword_starts"]

@@ -172,7 +172,6 @@ def _laid_out(values: np.ndarray, rows: np.ndarray, places: np.ndarray, shape: t
 
 
 def _text_hashes(words: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
-    """Return the hashes of the words and pairs of a text, and of its n-grams of characters."""
     codepoints = codepoints_of("".join(f"{_BEGIN}{word}{_END}" for word in words))
     hashes = SubstringHashes(codepoints)
     sizes = np.array([len(word) + 2 for word in words], dtype=np.int64)

@@ -187,7 +187,6 @@ def paths_of(data: Data) -> tuple[str, ...]:
 
 
 def load_contents(data: Data) -> tuple[Manifest, Mapping[str, Mixing] | None]:
-    """Return the manifest of one or several data directories, and for several their mixing by split."""
     return mixed_contents(data) if isinstance(data, Mixture) else (load_manifest(data), None)
 
 
@@ -278,7 +277,6 @@ class ShardReader:
             yield shards[some], self.rows(columns, shards[some], rows[some])
 
     def directories_of(self, shards: np.ndarray) -> np.ndarray:
-        """Return the number of the directory of each shard, int64 [n]; 0 for a single directory."""
         return (
             np.zeros_like(shards)
             if self.mixing is None

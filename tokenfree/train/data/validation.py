@@ -91,7 +91,6 @@ def baselines(
 
 
 def symbol_counts(train: ShardReader, symbols: Symbols, *, max_rows: int = 20_000) -> np.ndarray:
-    """Return the count of each symbol in the training split, int64 [V], from at most `max_rows` windows."""
     return _count(train, symbols, max_rows)[0]
 
 
@@ -117,7 +116,6 @@ class _Pairs(NamedTuple):
 def _targets(
     symbols: Symbols, held_out: Iterable[Arrays]
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Return symbol, clue, kind and window of every target, int64 [N] each."""
     parts: list[list[np.ndarray]] = [[np.zeros(0, dtype=np.int64)] for _ in range(4)]
     for arrays in held_out:
         real = arrays["target_mask"]
@@ -218,7 +216,6 @@ class NeighbourCounts:
 
 
 def _read(rows: Rows) -> tuple[np.ndarray, ...]:
-    """Return the subwords of windows, their neighbours and their lengths, int64."""
     ids, starts, ends = (np.concatenate(rows[column]).astype(np.int64) for column in _COLUMNS)
     counts = np.array([len(row) for row in rows["subword_ids"]], dtype=np.int64)
     left, right = neighbours_of(ids, counts)
@@ -226,7 +223,6 @@ def _read(rows: Rows) -> tuple[np.ndarray, ...]:
 
 
 def target_losses(counts: NeighbourCounts, held_out: Iterable[Arrays]) -> np.ndarray:
-    """Return the losses of all targets of batches that name the neighbours of targets, in their order."""
     parts = [np.zeros(0)]
     for arrays in held_out:
         real = arrays["target_mask"]

@@ -87,7 +87,6 @@ def _texts_of_windows(data: str) -> Iterator[str]:
 
 
 def parts(texts: Iterable[str], vectors: VectorsOf) -> Iterator[Part]:
-    """Yield parts of consecutive texts. A part is full when it has enough characters or enough texts."""
     number = first = size = 0
     held: list[str] = []
     for text in texts:

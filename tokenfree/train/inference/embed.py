@@ -238,7 +238,6 @@ class _Worker:
         """Return when the worker has started."""
 
     def work(self, shared: list[Any], part: Part, spec: Wanted) -> list[TextVectors]:
-        """Return the embeddings of the texts of a part, computed by the encoder that `shared` refers to."""
         # As an argument of the constructor, the encoder would make Ray warn that restarting the worker will
         # fail.
         if self._encoder is None:
@@ -258,7 +257,6 @@ def _on_ray(
     device: str,
     keep: Callable[[Part, Sequence[TextVectors]], None],
 ) -> None:
-    """Call `keep` with the embeddings of all parts as they become ready. Lost workers are restarted."""
     sent: dict[int, Part] = {}
 
     def take(message: tuple[int, list[TextVectors]] | str) -> None:

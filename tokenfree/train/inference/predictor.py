@@ -55,7 +55,6 @@ class MaskedText(NamedTuple):
     sizes: tuple[int | None, ...]
 
     def begins_word(self, number: int) -> bool:
-        """Return True if a mask follows white space or begins the text."""
         preceding = self.parts[number]
         return preceding[-1].isspace() if preceding else number == 0
 

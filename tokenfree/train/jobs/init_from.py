@@ -189,7 +189,7 @@ def match_weights(
     recipe: Recipe,
     vocabulary: Vocabulary | None,
 ) -> WeightMatch:
-    """Compare tensors `own` of a model with given ones.
+    """Compare the tensors of a model with given ones.
 
     Raises UserError if (almost) none fits or one is not finite.
     """
@@ -368,7 +368,7 @@ class GivenStart(Generic[R]):
 def loop_from_weights(
     recipe: R, make_loop: MakeLoop[R], weights: GivenWeights
 ) -> tuple[TrainingLoop[R], WeightMatch]:
-    """Return the training loop of `recipe` on the CPU, started from the weights `given` that fit.
+    """Return the training loop of `recipe` on the CPU, started from those of `weights` that fit.
 
     Additional projections of attention patterns start as copies of their layer's if they are not given.
     """

@@ -142,7 +142,6 @@ def run_to_end(
 
 
 def _logged(num_steps: int) -> OnLine:
-    """Return a function that draws a bar in a notebook, and logs events, validations and losses at INFO."""
     logged_at = float("-inf")
     bar = tqdm(total=num_steps, unit="step", disable="ipykernel" not in sys.modules)
 

@@ -86,7 +86,6 @@ class RecentLosses(collections.deque[float]):
         self._window, self._deviations = window, deviations
 
     def jumps(self, loss: float) -> bool:
-        """Return True if `loss` is a jump. It never is before the window is full."""
         if len(self) < self._window:
             return False
         mean = math.fsum(self) / len(self)
@@ -165,7 +164,6 @@ class TrainingStep:
         return StepSums.unpack(sum_over_workers(sums.pack()), self._task.head.means)
 
     def _guard(self, numbers: StepNumbers, loss: float, norm: float) -> bool:
-        """Return True if the loss jumps and training continues regardless."""
         first, size = numbers.batch * self._config.global_batch, self._config.global_batch
         samples = list(range(first, first + size))
         if not (math.isfinite(loss) and math.isfinite(norm)):

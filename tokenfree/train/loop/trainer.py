@@ -156,7 +156,6 @@ class TrainingLoop(Generic[R]):
         return self._training_step.stopping if self.world_size > 1 else bool(self.stop)
 
     def steps(self, until: int) -> Generator[dict[str, float], None, None]:
-        """Take the steps up to number `until`, and yield the line of metrics of each."""
         check_compile(self.recipe.train.compile, self.device.type)
         with self.loader.batches(self.step, until, left_out=self.left_out) as batches:
             while self.step < until:

@@ -246,7 +246,6 @@ class RunWriter(RunFiles):
     """The files of a run as the worker of rank 0 uses them, which writes its progress."""
 
     def load(self) -> RunProgress:
-        """Load the newest checkpoint, and record where training starts and which checkpoints are damaged."""
         progress = super().load()
         self._folder, on_line = self._run.folder, self._on_line or (lambda line: None)
         self._recorder = self._stack.enter_context(

@@ -77,7 +77,6 @@ class Trunk(nn.Module):
         return self.end(units_BUD)
 
     def copy_projections(self) -> list[str]:
-        """Copy each layer's projections to its pattern's own, if any, and return the names of the parameters set."""
         layers: list[Any] = list(self.layers)
         copied = [
             (number, name)

@@ -137,7 +137,6 @@ class CanineSCollator(MaskingCollator):
 
 
 def _neighbours(ids: np.ndarray, counts: np.ndarray, chosen: Selection) -> Arrays:
-    """Return the subwords on both sides of targets, `target_left` and `target_right` [b, P]."""
     hidden = np.zeros(len(ids), dtype=bool)
     hidden[chosen.items] = True
     sides = neighbours_of(np.where(hidden, HIDDEN, ids), counts)

@@ -43,7 +43,6 @@ class SpelledLinear(nn.Module):
 
     @torch.no_grad()
     def learn(self, pieces: Sequence[str]) -> None:
-        """Assign shared rows to `pieces`, the subwords of the vocabulary in the order of their ids."""
         self.index_VF.copy_(shared_rows(pieces, self.shared.num_embeddings))
         self.shared.weight[_NONE] = 0
 

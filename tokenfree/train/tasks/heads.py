@@ -274,7 +274,6 @@ class PlaceHead(ClassHead):
         }
 
     def loss(self, outputs: Mapping[str, Tensor], batch: Mapping[str, Tensor]) -> Loss:
-        """Return the loss of single tags, or of the tags of whole sentences."""
         logits_BPK, tags_BP = outputs["logits"], batch["classes"]
         if self.training and self.miss_cost:
             logits_BPK = logits_BPK.clone()

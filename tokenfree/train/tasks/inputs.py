@@ -256,7 +256,6 @@ class WordInputs(TextInputs):
         return max(0, self.size(parts) - NUM_FRAME - self._num_bytes, words - self._num_words)
 
     def fitting(self, text: TextSymbols, begin: int = 0, first: TextSymbols | None = None) -> int:
-        """Return the number of whole words that fit."""
         assert text.unit_ends is not None, "words"
         num_words, num_bytes = (
             self._num_words,

@@ -178,7 +178,6 @@ class LabelledTexts(DownstreamTask):
         return min(1_500_000, 30_000_000 // max(1, len(self.labels) if split == "train" else 1))
 
     def baselines(self, examples: Sequence[TextExample]) -> Mapping[str, Predict]:
-        """Return the larger class, which numbers lack, and logistic or ridge regression over character n-grams."""
         labels: list[Any] = [example.label for example in examples]
         larger = Counter(labels).most_common(1)[0][0]
         predictors: dict[str, Predict] = {}

@@ -108,10 +108,6 @@ class WindowCollator(TaskCollator):
         self._inputs, self._stride = inputs, stride
 
     def items(self, examples: Sequence[TextExample], *, training: bool) -> list[Item]:
-        """Return the windows of each text from left to right.
-
-        Each byte is predicted in exactly one of them.
-        """
         stride = 1.0 if training else self._stride
         return [
             item for number, example in enumerate(examples) for item in self._windows(number, example, stride)

@@ -107,7 +107,7 @@ _EPOCHS, _STRENGTH = 10, 3.0
 
 
 def score_baselines(task: DownstreamTask, examples: Mapping[Split, Sequence[Any]]) -> dict[str, Any]:
-    """WeightMatch the baselines of a task to the training examples, and score them on the other splits.
+    """Fit the baselines of a task to the training examples, and score them on the other splits.
 
     Return `baseline`, the scores by split and name, and `baseline_lines`, the numbers of used and of all
     examples of the splits that are sampled.

@@ -192,10 +192,6 @@ class Config(QuestionAnswering):
         return Metrics(values, "f1")
 
     def baselines(self, examples: Sequence[SquadExample]) -> Mapping[str, Predict]:
-        """Return no answer to any question, if some questions have none.
-
-        Otherwise there is no simple baseline.
-        """
         return {"no answer": lambda others: self.predictions(others, (), ())} if self.unanswerable else {}
 
     def _prediction(self, example: SquadExample, answer: SpanAnswer | None) -> dict[str, Any]:

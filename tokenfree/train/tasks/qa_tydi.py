@@ -145,7 +145,6 @@ class Config(QuestionAnswering):
         return TydiExample(key, 0, "", question, article, [(0, len(article))], None)
 
     def passages(self, example: TydiExample) -> list[Passage]:
-        """Return the first passages of an article, except empty ones and those whose place is unknown."""
         return [
             Passage(index, begin, example.article[begin:end])
             for index, (begin, end) in enumerate(example.passages[: self.max_passages])

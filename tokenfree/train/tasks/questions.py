@@ -316,7 +316,6 @@ class QuestionAnswering(DownstreamTask):
         return [example.question, *read]
 
     def adapted(self, model: ModelConfig) -> ModelConfig:
-        """Return the settings with enough global units for the longest question, if the model has global units."""
         trunk = model.trunk
         if not isinstance(trunk.attention, sliding_global.Config) or trunk.attention.global_units == 0:
             return model
@@ -338,7 +337,6 @@ class QuestionAnswering(DownstreamTask):
     def answers(
         self, examples: Sequence[Any], items: Sequence[Item], outputs: Sequence[Outputs]
     ) -> list[SpanAnswer | None]:
-        """Return the best answer over all windows of each example."""
         candidates: list[list[SpanAnswer]] = [[] for _ in examples]
         for item, output in zip(items, outputs, strict=True):
             span = int(output["begin"]), int(output["end"])

@@ -167,10 +167,6 @@ class Config(DownstreamTask):
         return span_metrics(gold_tags, predicted) if self.has_spans else tag_metrics(gold_tags, predicted)
 
     def baselines(self, examples: Sequence[TaggedExample]) -> Mapping[str, Predict]:
-        """Return the most frequent tag of each word.
-
-        A word that is not in the examples is outside of spans.
-        """
         by_word = dict[str, Counter[str]]()
         for example in examples:
             for word, tag in zip(example.words, example.tags or (), strict=True):

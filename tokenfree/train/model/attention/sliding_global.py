@@ -136,7 +136,6 @@ class GlobalUnits(NamedTuple):
         return x_BHUE.gather(2, index_BHGE)
 
     def replace(self, x_BHUE: Tensor, rows_BHGE: Tensor) -> Tensor:
-        """Return `x_BHUE` with the rows of the global units set to `rows_BHGE`."""
         index_BHGE = self.index_BG[:, None, :, None].expand_as(rows_BHGE)
         return F.pad(x_BHUE, (0, 0, 0, 1)).scatter(2, index_BHGE, rows_BHGE)[:, :, : self.num_units]
 

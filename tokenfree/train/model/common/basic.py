@@ -20,7 +20,6 @@ _ALSO_COMPILING = torch.__version__ < "2.12"
 
 
 def is_exporting() -> bool:
-    """Return True while torch.export traces the model."""
     return torch.compiler.is_exporting() and not (_ALSO_COMPILING and torch.compiler.is_dynamo_compiling())
 
 
@@ -159,7 +158,6 @@ def any_of_units(marked_BC: Tensor, grouping: Grouping, num_units: int) -> Tenso
 
 
 def gather_rows(x_BCD: Tensor, index_BP: Tensor) -> Tensor:
-    """Return the rows `index_BP`, int64, of each example, [B, P, D]."""
     return x_BCD.gather(1, index_BP[..., None].expand(-1, -1, x_BCD.shape[-1]))
 
 
