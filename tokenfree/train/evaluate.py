@@ -66,15 +66,16 @@ def evaluate(
             "evaluate; encode texts with it (tokenfree.load_encoder), or train on with `tokenfree pretrain --init-from`"
         )
     train = config.recipe.train
-    train = dataclasses.replace(train, precision=inference_precision(train.precision))
-    if num_windows is not None:
-        train = dataclasses.replace(train, validation_windows=num_windows)
-    recipe = dataclasses.replace(config.recipe, train=train)
+    used_train = dataclasses.replace(
+        train,
+        precision=inference_precision(train.precision),
+        validation_windows=train.validation_windows if num_windows is None else num_windows,
+    )
+    recipe = dataclasses.replace(config.recipe, train=used_train)
     checkpoint, data = checkpoint_of(run, step), as_data(data)
     vocabulary = load_data_vocabulary(data)
     problems = check(recipe, load_data_manifest(data), vocabulary=vocabulary, trains_here=False)
-    sha256 = vocabulary.sha256 if vocabulary is not None else None
-    if checkpoint.state.vocabulary != sha256:
+    if checkpoint.state.vocabulary != (None if vocabulary is None else vocabulary.sha256):
         problems.append(
             f"{data} has another vocabulary than the data of {run}; preprocess it with that vocabulary/subwords.model "
             "as vocabulary.model"
@@ -115,12 +116,14 @@ def score(loop: Loop, change: Change | None = None) -> TargetScores:
             logits_NV = loop.model.head.target_logits(loop.encoder, batch).float()
             gold_N = batch["target_ids"][batch["target_mask"]]
             loss_N = functional.cross_entropy(logits_NV, gold_N, reduction="none").double()
-            correct_N, hidden_N = (
-                (logits_NV.argmax(-1) == gold_N).cpu().numpy(),
-                arrays["target_kinds"][real] == MASKED,
+            parts.append(
+                (
+                    loss_N.cpu().numpy(),
+                    (logits_NV.argmax(-1) == gold_N).cpu().numpy(),
+                    arrays["target_kinds"][real] == MASKED,
+                    np.broadcast_to(arrays["sample_ids"][:, None], real.shape)[real],
+                )
             )
-            sample_ids_N = np.broadcast_to(arrays["sample_ids"][:, None], real.shape)[real]
-            parts.append((loss_N.cpu().numpy(), correct_N, hidden_N, sample_ids_N))
     return TargetScores(*map(np.concatenate, zip(*parts, strict=True)))
 
 
@@ -161,9 +164,9 @@ def by_language_and_script(
     """
     hidden = scores.hidden_N
     values = {
-        "loss": scores.loss_N,
-        "accuracy": scores.correct_N,
-        "without_context": baselines.best_masked_only_N,
+        "loss": scores.loss_N[hidden],
+        "accuracy": scores.correct_N[hidden],
+        "without_context": baselines.best_masked_only_N[hidden],
     }
     symbols = loop.recipe.objective.symbols(loop.windows.vocabulary)
     assert symbols is not None, "there are baselines"
@@ -174,8 +177,7 @@ def by_language_and_script(
         "languages": languages[reader.shards_of(scores.sample_ids_N)],
         "scripts": scripts_of(np.concatenate(targets)),
     }
-    of_hidden = {what: value_N[hidden] for what, value_N in values.items()}
-    return {kind: breakdown(name_N[hidden], of_hidden) for kind, name_N in names.items()}
+    return {kind: breakdown(name_N[hidden], values) for kind, name_N in names.items()}
 
 
 def breakdown(names_N: np.ndarray, values: dict[str, np.ndarray]) -> list[dict[str, Any]]:

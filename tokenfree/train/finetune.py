@@ -94,9 +94,12 @@ def finetune(
     )
     target, start, used = Run(run), prepared.start(trust_code=trust_code), prepared.files
 
-    has_first = start is not None
     make_job = functools.partial(
-        FinetuneJob, files=used, run=target.name, has_first_checkpoint=has_first, baselines=baselines
+        FinetuneJob,
+        files=used,
+        run=target.name,
+        has_first_checkpoint=start is not None,
+        baselines=baselines,
     )
     config = RunConfig(
         prepared.recipe,
@@ -152,11 +155,8 @@ def prepare(
     Raises UserError if something is invalid.
     """
     run, init_from = Run(run).name, None if init_from is None else expand_home(init_from)
-    paths = dict[Split, str]()
-    for split in SPLITS:
-        if split in files:
-            path = expand_home(files[split])
-            paths[split] = path if path.startswith(SCHEME) else absolute_path(path)
+    named = {split: expand_home(files[split]) for split in SPLITS if split in files}
+    paths = {split: path if path.startswith(SCHEME) else absolute_path(path) for split, path in named.items()}
     if recipe.task.needs_files and "train" not in paths:
         raise UserError(f"task.name: {recipe.task.name} learns from examples; give a file of them as --train")
     if init_from is not None:

@@ -20,6 +20,7 @@ from tokenfree.train.model.attention.full import FullAttention
 from tokenfree.train.model.common.basic import Dimensions, count_parameters
 from tokenfree.train.model.costs import BYTES, OPTIMIZER_MOMENTS, Memory
 from tokenfree.train.model.layers.bert import BertLayer
+from tokenfree.train.torch_state import default_settings
 
 _SAMPLED = 256  # number of examples whose shapes represent the data
 
@@ -99,8 +100,7 @@ def exchange_seconds(work: Work, devices: int, nodes: int) -> float:
 
     `devices` is their total number, with one worker each, on all `nodes`.
     """
-    speed = NETWORK if nodes > 1 else LINKS
-    return 2 * (devices - 1) / devices * BYTES * work.parameters / speed
+    return 2 * (devices - 1) / devices * BYTES * work.parameters / (NETWORK if nodes > 1 else LINKS)
 
 
 def run_seconds(train: TrainConfig, step: float, example: float) -> float:
@@ -125,8 +125,7 @@ def device_memory(train: TrainConfig, work: Work, encoder: Memory, examples: int
 
     `encoder` is for `examples` examples.
     """
-    parts = devices if train.parallel == "fsdp" else 1
-    weights = BYTES * work.parameters // parts
+    weights = BYTES * work.parameters // (devices if train.parallel == "fsdp" else 1)
     averages = 0 if train.ema_decay is None else weights
     head = round(_HEAD_COPIES * BYTES * examples * work.targets * work.classes)
     return Memory(weights, weights, OPTIMIZER_MOMENTS * weights + averages, encoder.activations + head)
@@ -137,8 +136,7 @@ def checkpoint_bytes(train: TrainConfig, work: Work) -> int:
 
 
 def num_checkpoints(train: TrainConfig) -> int:
-    num_written = -(-train.steps // train.checkpoint_every_steps)
-    return min(num_written, train.keep_checkpoints + 1)
+    return min(-(-train.steps // train.checkpoint_every_steps), train.keep_checkpoints + 1)
 
 
 def metrics_bytes(train: TrainConfig) -> int:
@@ -170,15 +168,10 @@ def bfloat16_speed(dimensions: Dimensions, *, repeats: int = 3) -> float:
             torch.cuda.synchronize()
         return clock() - start
 
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        both = (torch.float32, torch.bfloat16)
-        # The first round is a warm-up.
-        rounds = [[seconds(dtype) for dtype in both] for _ in range(repeats + 1)][1:]
-    finally:
-        torch.set_num_threads(threads)
-    float32, bfloat16 = (min(times) for times in zip(*rounds, strict=True))
+    with default_settings(threads=1):
+        rounds = [[seconds(torch.float32), seconds(torch.bfloat16)] for _ in range(repeats + 1)]
+    # The first round is a warm-up.
+    float32, bfloat16 = (min(times) for times in zip(*rounds[1:], strict=True))
     return float32 / bfloat16
 
 

@@ -84,12 +84,13 @@ def pretrain(
     extension = None if extend_to is None else Extension(target, recipe, extend_to)
     if extension is not None:
         recipe = extension.before
-    start = None
-    if init_from is not None:
-        start = GivenStart(
+    start = (
+        None
+        if init_from is None
+        else GivenStart(
             target, recipe, lambda loop_recipe: Loop(loop_recipe, data), init_from, trust_code=trust_code
         )
-
+    )
     make_job = functools.partial(TrainJob, data=data, run=target.name, has_first_checkpoint=start is not None)
     config = RunConfig(recipe, data, manifest.fingerprint, start and start.record, code_hashes(recipe))
     result, was_complete = run_to_end(

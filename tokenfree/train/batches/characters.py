@@ -36,17 +36,14 @@ def crop(
     begin = np.zeros(len(windows), dtype=np.int64)
     end = np.array([len(window) for window in windows], dtype=np.int64)
     long = np.flatnonzero(end > capacity)
-    if len(long):
-        drawn = random.uniform(seed, "crop", sample_ids[long], 1)[:, 0]
-        for row, at in zip(
-            long.tolist(), (drawn * (end[long] - capacity + 1)).astype(np.int64).tolist(), strict=True
-        ):
-            span = int(np.searchsorted(starts[row], at, side="right")) - 1
-            begin[row] = starts[row][span] if span >= 0 else at
-            fitting = int(np.searchsorted(ends[row], begin[row] + capacity, side="right")) - 1
-            end[row] = begin[row] + capacity
-            if fitting >= 0 and ends[row][fitting] > begin[row]:
-                end[row] = ends[row][fitting]
+    drawn = random.uniform(seed, "crop", sample_ids[long], 1)[:, 0]
+    places = (drawn * (end[long] - capacity + 1)).astype(np.int64)
+    for row, at in zip(long.tolist(), places.tolist(), strict=True):
+        span = int(np.searchsorted(starts[row], at, side="right")) - 1
+        begin[row] = starts[row][span] if span >= 0 else at
+        fitting = int(np.searchsorted(ends[row], begin[row] + capacity, side="right")) - 1
+        has_fitting = fitting >= 0 and ends[row][fitting] > begin[row]
+        end[row] = ends[row][fitting] if has_fitting else begin[row] + capacity
     return begin, end
 
 
@@ -90,8 +87,7 @@ def words(whitespace: Sequence[np.ndarray], longest: int) -> tuple[np.ndarray, n
     starts, ends = changes[::2], changes[1::2]
     parts = (ends - starts + longest - 1) // longest
     if len(parts) and parts.max() > 1:
-        numbers = ragged_range(np.zeros_like(parts), parts)
-        starts = np.repeat(starts, parts) + longest * numbers
+        starts = np.repeat(starts, parts) + longest * ragged_range(np.zeros_like(parts), parts)
         ends = np.minimum(np.repeat(ends, parts), starts + longest)
     of = np.searchsorted(heads, starts, side="right") - 1
     return np.bincount(of, minlength=len(sizes)), starts - heads[of], ends - heads[of]

@@ -38,8 +38,7 @@ def derive(keys: np.ndarray | np.uint64, counters: np.ndarray | int) -> np.ndarr
 
 def bits(seed: int, purpose: str, sample_ids: np.ndarray, count: int) -> np.ndarray:
     """Return `count` random numbers for each of the sample ids (int64 [b]), uint64 [b, count]."""
-    streams = derive(key(seed, purpose), sample_ids)
-    return derive(streams[:, None], np.arange(count)[None, :])
+    return derive(derive(key(seed, purpose), sample_ids)[:, None], np.arange(count)[None, :])
 
 
 def uniform(seed: int, purpose: str, sample_ids: np.ndarray, count: int) -> np.ndarray:
@@ -54,24 +53,14 @@ def permute(index: np.ndarray, size: np.ndarray, keys: np.ndarray) -> np.ndarray
     (Black and Rogaway, "Ciphers with arbitrary finite domains", 2002). It takes constant memory and gives
     random access.
     """
-    result = np.array(index, dtype=np.int64)
     pending = np.flatnonzero(size > 1)
     # Frexp gives the bit length.
-    half = ((np.frexp(size[pending] - 1)[1] + 1) // 2).astype(np.uint64)
-    value, bound, chosen = result[pending].astype(np.uint64), size[pending].astype(np.uint64), keys[pending]
+    half = ((np.frexp(size - 1)[1] + 1) // 2).astype(np.uint64)
+    value, bound = index.astype(np.uint64), size.astype(np.uint64)
     while len(pending):
-        value = _feistel(value, half, chosen)
-        inside = value < bound
-        result[pending[inside]] = value[inside].astype(np.int64)
-        again = ~inside
-        pending, value, bound, half, chosen = (
-            pending[again],
-            value[again],
-            bound[again],
-            half[again],
-            chosen[again],
-        )
-    return result
+        value[pending] = _feistel(value[pending], half[pending], keys[pending])
+        pending = pending[value[pending] >= bound[pending]]
+    return value.astype(np.int64)
 
 
 def _feistel(value: np.ndarray, half: np.ndarray, keys: np.ndarray) -> np.ndarray:

@@ -165,8 +165,10 @@ def join_characters(a: Window, b: Window, part_a: slice, part_b: slice, separato
 
     It has the columns `whitespace`, `codepoints` and, if `a` has them, those of whole subwords.
     """
-    joined = {"whitespace": np.concatenate([a["whitespace"][part_a], [True], b["whitespace"][part_b]])}
-    joined["codepoints"] = np.concatenate([a["codepoints"][part_a], [separator], b["codepoints"][part_b]])
+    joined = {
+        "whitespace": np.concatenate([a["whitespace"][part_a], [True], b["whitespace"][part_b]]),
+        "codepoints": np.concatenate([a["codepoints"][part_a], [separator], b["codepoints"][part_b]]),
+    }
     if "subword_ids" in a:
         spans = [_whole_subwords(a, part_a, 0), _whole_subwords(b, part_b, part_a.stop - part_a.start + 1)]
         joined.update({column: np.concatenate([one[column] for one in spans]) for column in _SPANS})

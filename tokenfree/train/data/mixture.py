@@ -110,9 +110,10 @@ def mixed_contents(mixture: Mixture) -> tuple[Manifest, Mapping[str, Mixing]]:
     manifests = [load_manifest(path) for path in mixture.paths]
     _check(mixture.paths, manifests)
     weights = _whole_weights(mixture, manifests)
-    names = [name for name in ("train", "validation") if any(name in source.splits for source in manifests)]
     parts = {
-        name: [source.splits.get(name, DatasetSplit(())).shards for source in manifests] for name in names
+        name: [source.splits.get(name, DatasetSplit(())).shards for source in manifests]
+        for name in ("train", "validation")
+        if any(name in source.splits for source in manifests)
     }
     first = manifests[0]
     columns = set.intersection(*(set(readable_columns(source.config["columns"])) for source in manifests))
@@ -130,11 +131,10 @@ def mixed_contents(mixture: Mixture) -> tuple[Manifest, Mapping[str, Mixing]]:
         },
         fingerprint=_fingerprint(manifests, weights),
     )
-    of_shards = {
-        name: tuple(number for number, of in enumerate(by_directory) for _ in of)
+    return manifest, {
+        name: Mixing(weights, tuple(number for number, of in enumerate(by_directory) for _ in of))
         for name, by_directory in parts.items()
     }
-    return manifest, {name: Mixing(weights, numbers) for name, numbers in of_shards.items()}
 
 
 def _check(paths: Sequence[str], manifests: Sequence[Manifest]) -> None:
@@ -163,10 +163,9 @@ def _whole_weights(mixture: Mixture, manifests: Sequence[Manifest]) -> tuple[int
 
 
 def _fingerprint(manifests: Sequence[Manifest], weights: Sequence[int]) -> str:
-    digest = hashlib.blake2b(digest_size=16)
-    for weight, manifest in zip(weights, manifests, strict=True):
-        digest.update(f"{weight} of {manifest.fingerprint}\n".encode())
-    return digest.hexdigest()
+    pairs = zip(weights, manifests, strict=True)
+    text = "".join(f"{weight} of {manifest.fingerprint}\n" for weight, manifest in pairs)
+    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
 
 _MAX_ROUNDS = 64  # rounds of swaps, of 1 to 5 ms each

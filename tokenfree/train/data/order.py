@@ -234,8 +234,7 @@ class Order:
         return names[wanting[np.argsort(wishes, kind="stable")]]
 
     def _turned(self, languages: np.ndarray, purpose: str) -> np.ndarray:
-        place = np.arange(len(languages))
-        number, slot = np.divmod(place, self._batch)
+        number, slot = np.divmod(np.arange(len(languages)), self._batch)
         # The last batch may be shorter.
         size = np.minimum(len(languages) - number * self._batch, self._batch)
         turns = (
@@ -266,8 +265,7 @@ class Order:
 
 def _groups(labels: np.ndarray) -> list[np.ndarray]:
     order = np.argsort(labels, kind="stable")
-    edges = np.flatnonzero(np.diff(labels[order])) + 1
-    return np.split(order, edges)
+    return np.split(order, np.flatnonzero(np.diff(labels[order])) + 1)
 
 
 def quotas_of(shares: np.ndarray, total: int) -> np.ndarray:

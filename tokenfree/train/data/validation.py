@@ -72,7 +72,9 @@ def baselines(
     unigram_N = -np.log(prior[ids_N])
     clue_N = unigram_N
     if symbols.clue is not None and len(ids_N):
-        with_clue = np.bincount(pairs.clues, weights=pairs.counts, minlength=int(clues_N.max(initial=0)) + 1)
+        with_clue = np.bincount(
+            pairs.keys // pairs.num_symbols, weights=pairs.counts, minlength=int(clues_N.max(initial=0)) + 1
+        )
         seen_N, of_clue_N = pairs.look_up(ids_N, clues_N), with_clue[clues_N]
         losses = (
             -np.log((seen_N + weight * prior[ids_N]) / (of_clue_N + weight)) for weight in _PRIOR_WEIGHTS
@@ -100,10 +102,6 @@ class _Pairs(NamedTuple):
     keys: np.ndarray  # int64: clue * V + symbol
     counts: np.ndarray  # int64
     num_symbols: int
-
-    @property
-    def clues(self) -> np.ndarray:
-        return self.keys // self.num_symbols
 
     def look_up(self, ids: np.ndarray, clues: np.ndarray) -> np.ndarray:
         pair_keys = clues * self.num_symbols + ids
