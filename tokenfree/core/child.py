@@ -90,8 +90,7 @@ class Child:
         return self
 
     def __exit__(self, *error: object) -> None:
-        if self._process.poll() is None:
-            self._process.kill()
+        self._process.kill()
         self._process.wait()
         self._connection.close()
         # They stay in the session when their parent ends.

@@ -112,10 +112,8 @@ def hash_file(path: str | os.PathLike[str], algorithm: str = "sha256") -> str:
 
 def hash_stream(file: Any, algorithm: str = "sha256") -> str:
     """Return the digest, in hex, of the rest of a file opened for reading bytes, on any file system, block by block."""
-    digest = hashlib.new(algorithm, usedforsecurity=False)
-    while block := file.read(1 << 20):
-        digest.update(block)
-    return digest.hexdigest()
+    create = functools.partial(hashlib.new, algorithm, usedforsecurity=False)
+    return hashlib.file_digest(file, create).hexdigest()
 
 
 @contextlib.contextmanager
@@ -131,7 +129,7 @@ def lock(path: Path, *, seconds: float = math.inf, held: Exception | None = None
         path, timeout=seconds if math.isfinite(seconds) else -1, thread_local=False, fallback_to_soft=False
     )
     try:
-        file_lock.acquire()
+        acquired = file_lock.acquire()
     except filelock.Timeout:
         raise held or JobError(f"{path}: another process still holds this lock") from None
     except OSError as error:
@@ -141,10 +139,8 @@ def lock(path: Path, *, seconds: float = math.inf, held: Exception | None = None
             f"cannot lock {path}: {error.strerror}; use a file system that has locks (NFS 4, Lustre with -o flock, a "
             "local disk)"
         ) from None
-    try:
+    with acquired:
         yield
-    finally:
-        file_lock.release()
 
 
 def cache_folder() -> Path:

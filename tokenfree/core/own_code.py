@@ -63,14 +63,13 @@ def load(name: str) -> Any:
         raise UserError(f"{name} is code outside tokenfree; {_TRUST}")
     with working_directory_first() as folder:
         try:
-            custom_class = getattr(importlib.import_module(module_name), attribute)
+            return getattr(importlib.import_module(module_name), attribute)
         except (Exception, SystemExit) as error:
             reason = " ".join(f"{type(error).__name__}: {error}".split())
             raise UserError(
                 f"{name!r} cannot be imported from the working directory, {folder}, or as installed: {reason}. Give "
                 "MODULE.CLASS, run the command where the module lies, or fix the module (--debug shows where it failed)"
             ) from error
-    return custom_class
 
 
 @contextlib.contextmanager

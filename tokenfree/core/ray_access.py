@@ -86,8 +86,8 @@ def _speaks_grpc(place: Address) -> bool:
     try:
         with socket.create_connection(place, timeout=_REACH_SECONDS) as connection:
             connection.sendall(_HELLO)
-            is_settings = connection.recv(len(_SETTINGS_FRAME))[3:4] == _SETTINGS_FRAME[3:4]
-            return is_settings or os.environ.get("RAY_USE_TLS") == "1"
+            answer = connection.recv(len(_SETTINGS_FRAME))
+            return answer[3:4] == _SETTINGS_FRAME[3:4] or os.environ.get("RAY_USE_TLS") == "1"
     except OSError:
         return False
 

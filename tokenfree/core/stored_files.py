@@ -294,8 +294,7 @@ def checked(holds: Any, value: Any) -> Any:
         return adapter(holds).validate_python(value)
     except ValidationError as error:
         wrong = refusals(error.errors(), value)
-        text = wrong[0]
-        text = text if len(text) <= MAX_CHARACTERS else f"{text[:MAX_CHARACTERS]}..."
+        text = wrong[0] if len(wrong[0]) <= MAX_CHARACTERS else f"{wrong[0][:MAX_CHARACTERS]}..."
         raise ValueError(text + (f" (and {len(wrong) - 1} more)" if len(wrong) > 1 else "")) from None
     except RecursionError:
         raise ValueError("its values are nested too deeply") from None

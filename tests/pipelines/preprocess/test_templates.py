@@ -128,7 +128,7 @@ def test_a_job_that_failed_in_this_stage_resumes(
     assert read_shards(tmp_path / "out") == read_shards(tmp_path / "whole")
 
 
-# A job that is killed while it writes its second file of templates of a part, or the file of a wiki.
+# A job that is killed while it writes its fourth file of templates of a part, or the file of a wiki.
 KILLED = """
 import json, os, signal, sys
 from tokenfree.core.settings import build
@@ -141,7 +141,7 @@ write, names = templates.write_rows, []
 
 def write_or_die(storage, name, rows):
     names.append(name)
-    dies = len(names) == 2 if moment == "part" else "-0" not in name
+    dies = len(names) == 4 if moment == "part" else "-0" not in name
     return write(storage, name, first_and_die(rows) if dies else rows)
 
 def first_and_die(rows):
@@ -225,10 +225,10 @@ def test_expansion_is_turned_off_and_old_directories_are_recognised(dumps, make_
     (tmp_path / "out" / "manifest.json").write_text(json.dumps(manifest))
     (tmp_path / "out" / "_SUCCESS").write_text("")
     stages_seen: list[str] = []
-    run_preprocess(
-        settings(make_config, dumps), tmp_path / "out", progress=lambda line: stages_seen.append(line.stage)
-    )
+    run_preprocess(config, tmp_path / "out", progress=lambda line: stages_seen.append(line.stage))
     assert stages_seen == ["complete"]
+    with pytest.raises(UserError, match="expand_templates false, not true"):
+        run_preprocess(settings(make_config, dumps), tmp_path / "out")
 
 
 def test_the_newest_revision_of_a_template_counts(dumps, make_config, tmp_path):

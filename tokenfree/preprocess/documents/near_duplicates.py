@@ -73,14 +73,11 @@ def _shingle_hashes(codepoints: np.ndarray, length: int) -> np.ndarray:
 
 
 @functools.lru_cache(maxsize=2)
-def _powers(length: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return the first powers of the multiplier and of its inverse modulo 2**64."""
-    tables = []
-    for base in (_MULTIPLIER, pow(_MULTIPLIER, -1, 2**64)):
-        factors = np.full(length, base, np.uint64)
-        factors[0] = 1
-        tables.append(np.cumprod(factors))
-    return tables[0], tables[1]
+def _powers(length: int) -> np.ndarray:
+    """Return the first powers of the multiplier and of its inverse modulo 2**64, uint64 [2, length]."""
+    factors = np.full((length, 2), (_MULTIPLIER, pow(_MULTIPLIER, -1, 2**64)), np.uint64)
+    factors[0] = 1
+    return np.cumprod(factors.T, axis=1)
 
 
 @functools.cache
@@ -192,17 +189,18 @@ def write_sketches(
     rows: int,
 ) -> str:
     """Commit the sketches of documents with their keys, in bands of `rows` numbers, and return the file's SHA-256."""
-    languages, keys, ids, sketches = [], [], [], []
-    for key, document in documents:
-        languages.append(document.language)
-        keys.append(key)
-        ids.append(document.id)
-        sketches.append(sketch(document.text, shingle_characters))
-    values = np.stack(sketches).astype("<u2") if sketches else np.zeros((0, NUM_HASHES), "<u2")
-    columns: dict[str, Any] = {"language": pa.array(languages, pa.string()), "key": pa.array(keys, KEY)}
-    columns["id"] = pa.array(ids, pa.string())
-    columns |= {band_name(number): pa.array(band) for number, band in enumerate(band_hashes(values, rows).T)}
-    columns["sketch"] = pa.array([row.tobytes() for row in values], _SKETCH)
+    sketched = [
+        (document.language, key, document.id, sketch(document.text, shingle_characters))
+        for key, document in documents
+    ]
+    values = np.array([numbers for *_, numbers in sketched], "<u2").reshape(-1, NUM_HASHES)
+    columns: dict[str, Any] = {
+        "language": pa.array([language for language, *_ in sketched], pa.string()),
+        "key": pa.array([key for _, key, *_ in sketched], KEY),
+        "id": pa.array([name for _, _, name, _ in sketched], pa.string()),
+        **{band_name(number): pa.array(band) for number, band in enumerate(band_hashes(values, rows).T)},
+        "sketch": pa.array([row.tobytes() for row in values], _SKETCH),
+    }
     return write_table(storage, name, pa.table(columns))
 
 

@@ -63,12 +63,11 @@ def begin(
     # An earlier attempt may have cut its inputs differently; planning again is fast.
     storage.remove(PLAN)
     read = {path for split in (*splits, *template_splits) for path in split.inputs}
-    reading = fingerprint(reading_identity(job_identity))
     job = PreprocessJob(
         url=storage.url,
         config=config,
         fingerprint=fingerprint(dict(job_identity)),
-        reading_fingerprint=reading,
+        reading_fingerprint=fingerprint(reading_identity(job_identity)),
         splits=write_lines(storage, f"{WORK}/splits", (split.to_json() for split in splits)),
         inputs=write_lines(
             storage, f"{WORK}/inputs", (input_line(file) for file in inputs if file.path in read)

@@ -14,6 +14,7 @@ import functools
 import hashlib
 import json
 import os
+import sys
 import tempfile
 import uuid
 from bisect import bisect_left, bisect_right
@@ -29,7 +30,8 @@ from tokenfree.core.errors import JobError
 from tokenfree.core.storage import Storage
 from tokenfree.core.stored_files import hash_of, hashes_of, read_sealed, write_sealed
 from tokenfree.preprocess.job.job import TEMPLATES, PreprocessJob
-from tokenfree.preprocess.records import InputSplit, Site
+from tokenfree.preprocess.records import InputSplit, Page, Site
+from tokenfree.preprocess.shards.sorted_runs import grouped
 from tokenfree.preprocess.sources.wikipedia import read_templates
 from tokenfree.preprocess.wikitext.templates import Definitions, title_key
 
@@ -50,28 +52,19 @@ def collect_templates(job: PreprocessJob, index: int) -> str:
     record = read_sealed(storage, f"{name}.json")
     if record is not None and record["files"] == hashes_of(storage, record["files"]):
         return name
-    split = InputSplit.from_json(line)
+    rows = map(_row, read_templates(InputSplit.from_json(line)))
     files: dict[str, str] = {}
     first_keys: dict[str, list[str]] = {}
-    rows: list[_Row] = []
-    size = 0
-    for page in read_templates(split):
-        assert page.site is not None
-        rows.append((title_key(page.title, page.site), -int(page.id.rpartition(":")[2]), page.text))
-        size += len(page.text)
-        if size > job.config.split_bytes:
-            _write_part(storage, f"{name}-{len(files):05}.arrow", rows, files, first_keys)
-            rows, size = [], 0
-    _write_part(storage, f"{name}-{len(files):05}.arrow", rows, files, first_keys)
+    for number, part in enumerate(grouped(rows, _num_characters, sys.maxsize, job.config.split_bytes)):
+        file = f"{name}-{number:05}.arrow"
+        files[file], first_keys[file] = write_rows(storage, file, sorted(part))
     write_sealed(storage, f"{name}.json", {"files": files, "first_keys": first_keys})
     return name
 
 
-def _write_part(
-    storage: Storage, name: str, rows: list[_Row], files: dict[str, str], first_keys: dict[str, list[str]]
-) -> None:
-    if rows:
-        files[name], first_keys[name] = write_rows(storage, name, sorted(rows))
+def _row(page: Page) -> _Row:
+    assert page.site is not None
+    return title_key(page.title, page.site), -int(page.id.rpartition(":")[2]), page.text
 
 
 def num_wikis(job: PreprocessJob) -> int:
@@ -147,19 +140,14 @@ def write_rows(storage: Storage, name: str, rows: Iterable[_Row]) -> tuple[str, 
         pa.OSFile(new.path, "wb") as sink,
         pa.ipc.new_file(sink, _SCHEMA) as writer,
     ):
-        batch: list[_Row] = []
-        characters = 0
-        for row in rows:
-            batch.append(row)
-            characters += len(row[2])
-            if len(batch) == _BATCH_ROWS or characters > _BATCH_CHARACTERS:
-                writer.write_batch(_batch(batch))
-                first_keys.append(batch[0][0])
-                batch, characters = [], 0
-        if batch:
+        for batch in grouped(rows, _num_characters, _BATCH_ROWS, _BATCH_CHARACTERS):
             writer.write_batch(_batch(batch))
             first_keys.append(batch[0][0])
     return new.sha256, first_keys
+
+
+def _num_characters(row: _Row) -> int:
+    return len(row[2])
 
 
 def _batch(rows: list[_Row]) -> pa.RecordBatch:

@@ -1,7 +1,7 @@
 """Build one shard: merge its documents from all runs, compute their windows, check, write and commit them."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 
 import numpy as np
@@ -16,7 +16,7 @@ from tokenfree.preprocess.dataset.manifest import ShardEntry
 from tokenfree.preprocess.dataset.verify import check_windows
 from tokenfree.preprocess.features.columns import iterate_windows
 from tokenfree.preprocess.features.vocabulary import Vocabulary
-from tokenfree.preprocess.records import MAX_BATCH_ROWS, Document, schema
+from tokenfree.preprocess.records import MAX_BATCH_ROWS, schema
 from tokenfree.preprocess.shards.plan import DocumentSet, ShardTask
 from tokenfree.preprocess.shards.sorted_runs import grouped
 from tokenfree.preprocess.text.characters import count_scripts
@@ -81,7 +81,9 @@ def build_shard(
     with storage.new_file(task.path) as new:
         shard_schema = schema(config.columns)
         with pa.OSFile(new.path, "wb") as sink, pa.ipc.new_stream(sink, shard_schema) as writer:
-            for group in _groups(document for _, document in merge):
+            ordered = (document for _, document in merge)
+            # The groups depend on the shard alone.
+            for group in grouped(ordered, lambda item: len(item.text), GROUP_DOCUMENTS, GROUP_CHARACTERS):
                 previous_rows = rows
                 for windows in iterate_windows(group, config, vocabulary):  # a document may have any size
                     for start in range(0, windows.rows.num_rows, MAX_BATCH_ROWS):
@@ -135,8 +137,3 @@ def _check_sample(path: str, batch: pa.RecordBatch, vocabulary: Vocabulary | Non
         raise JobError(
             f"{path}: not written, a window of document {name} is wrong: {message}; please report this page"
         )
-
-
-def _groups(documents: Iterable[Document]) -> Iterator[list[Document]]:
-    """Yield the documents in groups that depend on the shard alone."""
-    return grouped(documents, lambda document: len(document.text), GROUP_DOCUMENTS, GROUP_CHARACTERS)

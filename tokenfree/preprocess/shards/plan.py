@@ -8,7 +8,6 @@ import itertools
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Self
 
 import numpy as np
 
@@ -44,10 +43,6 @@ class DocumentSet:
     def characters(self) -> int:
         """Characters of all texts in the sources, including those out of range and duplicates."""
         return sum(part.characters for _, part in self.sources)
-
-    def between(self, low: int, high: int) -> Self:
-        """Return the documents at positions from `low` up to, but excluding, `high`."""
-        return dataclasses.replace(self, ranges=clipped(self.ranges, low, high))
 
     def merged(self, storage: Storage) -> Merge:
         return Merge(storage, self.sources, self.ranges, self._dropped_keys(storage))
@@ -229,7 +224,8 @@ def _prefix(storage: Storage, documents: DocumentSet, quota: int) -> Iterator[st
     if all(end - first == 1 for first, end in documents.ranges):
         high = KEY_SPACE
     while low < high and quota > 0:
-        for _, document in documents.between(low, high).merged(storage):
+        inside = dataclasses.replace(documents, ranges=clipped(documents.ranges, low, high))
+        for _, document in inside.merged(storage):
             yield document.text[:quota]
             quota -= len(document.text)
             if quota <= 0:

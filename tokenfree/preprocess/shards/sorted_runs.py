@@ -226,14 +226,13 @@ def write_documents(
     Without documents, no file is written.
     """
     rule = Partitioning(validation_fraction)
-    rows: list[_Row] = []
-    for document in documents:
-        key = document_key(document.text)
-        partition = Partition(rule.drawn_split(key), document.language)
-        rows.append((partition, key, document.id, document.title, document.text))
+    keyed = ((document_key(document.text), document) for document in documents)
+    rows: list[_Row] = sorted(
+        (Partition(rule.drawn_split(key), document.language), key, document.id, document.title, document.text)
+        for key, document in keyed
+    )
     if not rows:
         return SortedFile(), "", ""
-    rows.sort()
     batches = (
         (partition, _batch(group, partition.language))
         for partition, part in groupby(rows, key=itemgetter(0))
