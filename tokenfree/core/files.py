@@ -32,7 +32,6 @@ def is_utf8(text: str) -> bool:
 
 
 def without_surrogates(text: str) -> str:
-    """Replace lone surrogates, which JSON can express and UTF-8 cannot."""
     return text if text.isascii() else _NOT_UTF8.sub("\ufffd", text)
 
 

@@ -249,7 +249,6 @@ def _place() -> str | None:
 
 
 def _has_ended(content: Mapping[str, Any]) -> bool:
-    """Return True if the holder was a process of this machine that has ended, and its id is not in use again."""
     if content.get("place") is None or content["place"] != _place():
         return False
     try:

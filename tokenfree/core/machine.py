@@ -14,7 +14,6 @@ _EXTRA = re.compile(r"extra == ['\"]([\w-]+)['\"]")
 
 
 def version_of(package: str) -> str:
-    """Return the version of a package, or "unknown" if it is not installed, as tokenfree in a plain checkout."""
     # Takes a tenth of a second, and few commands need it.
     import importlib.metadata
 
@@ -90,7 +89,6 @@ def cores(cgroup: Path = _CGROUP) -> int:
 
 
 def _share(cgroup: Path) -> float | None:
-    """Return CPU seconds per second by the limits of cgroups, version 2 or 1, or None without a limit."""
     try:
         if (cgroup / "cpu.max").exists():
             quota, period = (cgroup / "cpu.max").read_text().split()

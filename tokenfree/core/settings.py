@@ -96,7 +96,6 @@ class Slot:
 
     @property
     def title(self) -> str:
-        """Name of the slot in messages, such as `trunk.positions`."""
         return (
             self.package.removeprefix("tokenfree.train.")
             .removeprefix("tokenfree.preprocess.")
@@ -272,7 +271,6 @@ def override(
 
 
 def _without_paths(value: Any) -> Any:
-    """Return a value of YAML in which every path is text. Python code may use `pathlib.Path`."""
     if isinstance(value, Mapping):
         return {key: _without_paths(item) for key, item in value.items()}
     if isinstance(value, list | tuple):

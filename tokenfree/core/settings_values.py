@@ -37,7 +37,6 @@ def is_custom(name: Any) -> bool:
 
 
 def code_hashes(settings: Any) -> dict[str, str]:
-    """Return the SHA-256 of the file of each custom class in nested settings, if it has a file."""
     digests = {}
     values = (value if isinstance(value, tuple) else (value,) for value in vars(settings).values())
     for value in itertools.chain.from_iterable(values):

@@ -164,7 +164,6 @@ class Storage:
         return bool(_protocols(self.fs) & CREATING_PROTOCOLS)
 
     def path(self, name: str) -> str:
-        """Return the path of `name` on the file system, without protocol."""
         return f"{self._location[1]}/{name}" if name else self._location[1]
 
     def size(self, name: str) -> int | None:

@@ -198,7 +198,6 @@ def worker_environment() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _errors_of_steps(storage: Storage) -> Iterator[None]:
-    """Raise errors of the steps in their original form, whatever process and runner they come through."""
     try:
         yield
     except Exception as error:

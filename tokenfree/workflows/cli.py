@@ -110,10 +110,6 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _status(argv: list[str], caught: Sequence[signal.Signals]) -> int:
-    """Run the command and return its exit status.
-
-    Report an error in one line. `caught` gets the first signal.
-    """
     try:
         return _run(argv)
     except BrokenPipeError:  # as in `tokenfree inspect DIR | head`

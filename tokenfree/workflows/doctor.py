@@ -99,7 +99,6 @@ def memory() -> Iterator[Finding]:
 
 
 def limits() -> Iterator[Finding]:
-    """Yield limits that kill or starve long jobs: open files, CPU time, the time limit of a batch system."""
     files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     yield _finding(
         "open files", str(files), files == resource.RLIM_INFINITY or files >= 4096, "ulimit -n 65536"
@@ -135,7 +134,6 @@ ENGINES = {
 
 
 def engines() -> Iterator[Finding]:
-    """Yield what each engine of Beam lacks: Java, Beam's program for it, or a master at the address of its profile."""
     for name, (program, master) in ENGINES.items():
         lacks = []
         if master is not None and shutil.which("java") is None:
@@ -153,10 +151,6 @@ def engines() -> Iterator[Finding]:
 
 
 def ray_cluster() -> Iterator[Finding]:
-    """Yield the cluster that the environment names.
-
-    Without one, each command starts its own on this machine.
-    """
     yield Finding(
         "ok", "ray cluster", named_cluster() or "none named: each command starts one on this machine"
     )
@@ -184,7 +178,6 @@ def storage(url: str) -> Iterator[Finding]:
 
 
 def training_step(name: str) -> Iterator[Finding]:
-    """Yield whether one worker's training step of a pretraining recipe fits in memory, and advice on its precision."""
     from tokenfree.train import planning
     from tokenfree.train.config import PretrainRecipe
     from tokenfree.train.model.costs import step_memory

@@ -88,7 +88,6 @@ def plot_data(manifest: Manifest) -> dict[str, tuple[str, str, dict[str, float]]
 
 
 def dropped(counters: Mapping[str, Any]) -> dict[str, int]:
-    """Return the number of pages that became no document, by reason."""
     reasons = {
         "redirect": counters["redirects"],
         "other namespace": counters["other_namespaces"],
@@ -350,7 +349,6 @@ def export_tables(
 
 
 def _is_exported(storage: Storage, name: str, shard: ShardEntry | None, text: bytes) -> bool:
-    """Return True if a file is the table of `shard`, or without a shard the card with this text."""
     import pyarrow.parquet
 
     if shard is None:

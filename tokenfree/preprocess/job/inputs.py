@@ -59,7 +59,6 @@ def identity(config: PreprocessConfig, inputs: Iterable[InputFile]) -> dict[str,
 
 
 def _versions_of_steps(config: PreprocessConfig) -> dict[str, str]:
-    """Return the versions of the packages that the steps of a config name, and the SHA-256 of custom steps."""
     steps = steps_of(config)
     packages = {name for step in (*steps.filters, *steps.readers) for name in step.packages}
     if steps.cleaner is not None:
@@ -68,7 +67,6 @@ def _versions_of_steps(config: PreprocessConfig) -> dict[str, str]:
 
 
 def reading_identity(job_identity: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the part of a job's identity that decides a sorted run, together with an input split."""
     config, names = job_identity["config"], marked_keys(PreprocessConfig(), DECIDES_RUNS)
     return {
         "format": job_identity["format"],
@@ -213,7 +211,6 @@ def finished(
 
 
 def _refuse_foreign(storage: Storage, names: Sequence[str], job_identity: Mapping[str, Any]) -> None:
-    """Refuse an unfinished directory of another job, of no job, or whose job can no longer be determined."""
     recorded_job = read_job_identity(storage)
     if recorded_job is not None:
         differences = differing_settings(recorded_job["config"], job_identity["config"])

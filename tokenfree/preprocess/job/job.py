@@ -136,14 +136,12 @@ class Merging:
 
 
 def find_merging(job: PreprocessJob) -> Merging | None:
-    """Return the newest level of merges, or None if there is none of the job's runs."""
     level = sealed_record(Merging, job.storage, MERGING)
     is_current = level is not None and (level.reading, level.splits) == (job.reading_fingerprint, job.splits)
     return level if is_current else None
 
 
 def runs_are_merged(job: PreprocessJob) -> bool:
-    """Return True if the documents of runs are only in merged files."""
     level = find_merging(job)
     return level is not None and (level.ended or level.number > 1)
 

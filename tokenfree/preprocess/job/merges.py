@@ -130,7 +130,6 @@ def _name(level: int, *numbers: int) -> str:
 
 
 def _merged_groups(job: PreprocessJob, level: Merging) -> list[tuple[SortedFile, ...]] | None:
-    """Return the files of each group of a level, or None if one is missing."""
     storage = job.storage
     names = [
         f"{_name(level.number, group, number)}.json"

@@ -157,7 +157,6 @@ def tidy(storage: Storage) -> None:
 
 
 def abandon(storage: Storage) -> None:
-    """Remove everything of a job that can have no output."""
     for name in (*MADE_EARLY, TEMPORARY, WORK):
         storage.remove(name)
     storage.remove_if_empty()

@@ -153,7 +153,6 @@ def _write_run(
 
 
 def _check_steps(failures: Iterable[Failure], num_pages: int) -> None:
-    """Raise UserError with the first exception of a step that the job adds, if steps failed at too many pages."""
     of_steps = [failure for failure in failures if isinstance(failure, StepFailure)]
     if num_pages >= MIN_PAGES and len(of_steps) > MAX_STEP_FAILURES * num_pages:
         first = of_steps[0]

@@ -76,7 +76,6 @@ from tokenfree.preprocess.shards.sorted_runs import (
 
 
 def num_bands(job: PreprocessJob) -> int:
-    """Return the number of bands of the sketches, or 0 if near-duplicates are kept."""
     min_similarity = job.config.near_duplicates.min_similarity
     return 0 if min_similarity is None else NUM_HASHES // band_rows(min_similarity)
 
@@ -137,7 +136,6 @@ class NearDuplicates:
 
 
 def find_near_duplicates(job: PreprocessJob, runs: Sequence[SortedRun]) -> NearDuplicates | None:
-    """Return the near-duplicates of a job whose bands are searched, or None if near-duplicates are kept."""
     if not num_bands(job):
         return None
     storage = job.storage
@@ -225,7 +223,6 @@ def _write_pairs(storage: Storage, dropped: Sequence[Pair], ids: dict[_Document,
 
 
 def _extremes(job: PreprocessJob, runs: Sequence[SortedRun], dropped: set[_Document]) -> tuple[bytes, bytes]:
-    """Return the keys with the lowest and the highest draw among the documents that stay."""
     dropped_keys = {key for _, key in dropped}
     keys = set[bytes]()
     for run in runs:

@@ -161,7 +161,6 @@ def _name(content: str, prefix: str = f"{TEMPLATES}/") -> str:
 
 
 def _local_path(storage: Storage, name: str, folder: str) -> str:
-    """Return a path of a file on this machine; from an object store, that of a copy in `folder`."""
     if storage.is_local:
         return storage.path(name)
     path = os.path.join(folder, os.path.basename(name))

@@ -50,7 +50,6 @@ def shard_fingerprint(job: str, vocabulary_sha256: str | None, task: ShardTask) 
 
 
 def find_shard(storage: Storage, sidecar: str, expected_fingerprint: str) -> BuiltShard | None:
-    """Return the shard if it was committed for the same job and is complete, else None."""
     shard = sealed_record(BuiltShard, storage, sidecar)
     is_whole = (
         shard is not None
@@ -125,7 +124,6 @@ def build_shard(
 
 
 def _check_sample(path: str, batch: pa.RecordBatch, vocabulary: Vocabulary | None) -> None:
-    """Check some rows, spread over a batch, against the invariants that `verify` checks for all rows."""
     spread = np.unique(np.linspace(0, batch.num_rows - 1, CHECKED_ROWS, dtype=np.int64))
     broken = check_windows(batch.take(pa.array(spread)), vocabulary)
     if broken is not None:

@@ -196,6 +196,5 @@ def _slice(batch: pa.RecordBatch, low: int, high: int) -> pa.RecordBatch:
 
 
 def _is_first(table: pa.Table) -> np.ndarray:
-    """Return for each row of a sorted table whether its key differs from that of the previous row, bool [rows]."""
     keys = key_halves(table["key"])
     return np.append(True, (keys[1:] != keys[:-1]).any(axis=1))

@@ -110,7 +110,6 @@ def partitions(
 
 
 def sources_by_draw(files: Iterable[SortedFile]) -> dict[Partition, tuple[FilePart, ...]]:
-    """Return the parts of all files by their drawn split and language."""
     drawn: dict[Partition, list[FilePart]] = defaultdict(list)
     for file in files:
         for part in file.parts:
@@ -195,7 +194,6 @@ def sample_quotas(characters: Mapping[str, int], total: int, smoothing: float) -
 
 
 def sample_size(documents: Mapping[Partition, DocumentSet], config: VocabularyConfig) -> int:
-    """Return the number of characters that `sample_texts` yields."""
     return min(
         config.sample_characters,
         sum(part.characters for (name, _), part in documents.items() if name == TRAIN),

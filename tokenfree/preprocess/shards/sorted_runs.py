@@ -127,7 +127,6 @@ class SortedPart:
 
     @property
     def positions(self) -> tuple[int, int]:
-        """Positions of the first and the last key."""
         return int(self.first[:16], 16), int(self.last[:16], 16)
 
     def overlaps(self, low: int, high: int) -> bool:
@@ -178,12 +177,10 @@ def runs_name(split_json: str) -> str:
 
 
 def run_name(runs: str, number: int) -> str:
-    """Return the file name, without ending, of the run with this number (from 0) of the split with this `runs_name`."""
     return f"{runs}-{number:05}"
 
 
 def split_of_run(run: str) -> str:
-    """Return the `runs_name` of the split to which the run with this `run_name` belongs."""
     return run.rpartition("-")[0]
 
 
@@ -277,7 +274,6 @@ def write_batches(
 
 
 def read_batch(buffer: pa.Buffer) -> pa.RecordBatch:
-    """Return the batch, of `SORTED_RUN_SCHEMA`, in the bytes that its index names, without a copy."""
     return pa.ipc.read_record_batch(pa.ipc.read_message(buffer), SORTED_RUN_SCHEMA)
 
 

@@ -431,7 +431,6 @@ def _parts(
     language_is_fixed: bool,
     split_bytes: int,
 ) -> Iterator[InputSplit]:
-    """Yield the splits of one table: byte ranges of JSON lines (one if compressed), or ranges of Parquet row groups."""
     length, size = file.size, _num_bytes(file)
     if form == "jsonl":
         check_json_lines(file, columns)

@@ -78,7 +78,6 @@ class TableColumns:
         return cls(settings.text_column, settings.id_column, settings.language_column)
 
     def among(self, names: Sequence[str]) -> list[str]:
-        """Return those of `names` that are to be read, each once."""
         columns = dict.fromkeys([self.text, self.id, self.language, "title"])
         return [name for name in columns if name in names]
 
@@ -102,7 +101,6 @@ class TableColumns:
 
 
 def action(role: str) -> str:
-    """Return the instruction for a missing column with this role (text, id or language)."""
     return f"name the one with the {role}: --{role}_column NAME"
 
 
@@ -193,7 +191,6 @@ def table_split(
 
 
 def parts_of(split: InputSplit, num_parts: int, length: int, size: int) -> Iterator[InputSplit]:
-    """Yield `num_parts` equal parts of `[0, length)`, each of `size` bytes."""
     for part in range(num_parts):
         yield replace(
             split, start=length * part // num_parts, end=length * (part + 1) // num_parts, size=size

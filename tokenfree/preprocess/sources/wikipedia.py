@@ -422,7 +422,6 @@ def parse_page(data: bytes, site: Site, *, needs_ns: bool = True) -> Page | Fail
 
 
 def _is_redirect(text: str) -> bool:
-    """Return True if a text begins with a redirect word of any language, for dumps too old to have <redirect>."""
     match = _REDIRECT.match(text)
     return match is not None and (match[1] is None or folded(match[1].strip()) in wiki_words("redirect"))
 

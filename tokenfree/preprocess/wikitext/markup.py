@@ -29,7 +29,6 @@ def wiki_words(kind: str) -> frozenset[str]:
 
 
 def folded(word: str) -> str:
-    """Return a word as `wiki_words` lists it."""
     return unicodedata.normalize("NFC", word).casefold()
 
 
@@ -212,7 +211,6 @@ def escape(text: str) -> str:
 
 
 def literal(name: str, content: str) -> str:
-    """Return what <nowiki> or <pre> shows."""
     if name == "pre":
         content = _NOWIKI.sub(r"\1", content) if "</" in content else content
         return f"\n{escape(content)}\n"
@@ -423,7 +421,6 @@ _SPACES = re.compile(r"[ \xa0]{2,}|\t")
 
 
 def tidy(text: str) -> str:
-    """Return the clean lines, joined by single line breaks."""
     if PHONETIC in text:
         # Between an opening bracket and the next one, a transcription gives the pronunciation.
         text = _BRACKETED_PHONETIC.sub(lambda match: _PHONETIC.sub(GONE, match[0]), text).replace(

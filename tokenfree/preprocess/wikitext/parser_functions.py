@@ -626,7 +626,6 @@ def grouped(number: str, language: str) -> str:
 
 
 def _lakhs(digits: str) -> str:
-    """Indian grouping: the last three digits, then pairs."""
     head, tail = digits[:-3], digits[-3:]
     first = len(head) % 2
     pairs = [head[:first]] if first else []

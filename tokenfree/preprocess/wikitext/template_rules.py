@@ -96,7 +96,6 @@ def harvard(arguments: Arguments) -> str:
 
 
 def ruby(arguments: Arguments) -> str:
-    """Base text with its reading in brackets."""
     values = [*positional(arguments)[:2], "", ""]
     return f"{values[0]}（{values[1]}）" if values[1] else values[0]
 
@@ -483,7 +482,6 @@ def _entries(table: str) -> Iterator[str]:
 
 @lru_cache(maxsize=64)
 def rules_for(language: str) -> Lookup:
-    """The lookup for the wikis of one language (`zh`, or `zh-min-nan`)."""
     base = language.partition("-")[0]
     table: dict[str, Rule] = {}
     if base in ("en", "simple"):

@@ -17,7 +17,6 @@ def _month(number: str, language: str) -> str:
 
 
 def _number_of(month: str) -> str:
-    """Return the number of a month with an English name, which translation tools put into templates."""
     names = MONTHS["en"].split()
     return str(names.index(month) + 1) if month in names else month
 

@@ -127,7 +127,6 @@ Pieces: TypeAlias = "str | tuple[str | Call | Parameter, ...]"
 
 
 def compile_text(text: str) -> Pieces:
-    """Return wikitext with its calls and parameters as objects."""
     return _pieces(text, 0, len(text), match_braces(text), 0) if "{{" in text else text
 
 
@@ -405,7 +404,6 @@ class PageExpansion:
         return key in self._definitions if key.startswith("10:") else bool(title.strip())
 
     def replace(self, text: str) -> str:
-        """Return the text of a page with its calls replaced, and without its tables."""
         nodes = match_braces(text)
         if not nodes:
             return text
@@ -556,7 +554,6 @@ class PageExpansion:
         return name.strip()
 
     def _call(self, call: Call, frame: Frame | None) -> str | None:
-        """Return what a call gives, or None if there is no definition of it."""
         if call.function is not None:
             first = call.name if isinstance(call.name, str) else self.expand(call.name, frame)
             return call.function(self, frame, first.strip(), call.arguments)
@@ -600,7 +597,6 @@ class PageExpansion:
         return text
 
     def _values(self, call: Call, frame: Frame | None) -> dict[str, str]:
-        """Return the expanded arguments of a call for a rule, by their names in lower case."""
         values: dict[str, str] = {}
         position = 0
         for name, value in call.arguments:

@@ -119,7 +119,6 @@ def is_current(cluster: LocalCluster) -> bool:
 
 
 def _record_cluster(addresses: Sequence[str]) -> LocalCluster:
-    """Record a cluster that has no processes yet, so that it can be taken down from now on."""
     cluster = LocalCluster(
         secrets.token_hex(8),
         session_folder(),

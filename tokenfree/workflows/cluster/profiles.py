@@ -75,7 +75,6 @@ def read(source: str) -> Profile:
 
 
 def _schema_problems(mapping: Mapping[str, Any]) -> list[str]:
-    """Return the problems that Ray's schema (ray/autoscaler/ray-schema.json) finds, each with its key."""
     from jsonschema import Draft7Validator
 
     schema = json.loads(
@@ -94,7 +93,6 @@ def _schema_problems(mapping: Mapping[str, Any]) -> list[str]:
 
 
 def costs(profile: Profile) -> list[str]:
-    """Return the machines that the profile may start, as one readable line per kind."""
     mapping, lines = profile.mapping, []
     provider = mapping["provider"]
     if not profile.is_paid:
@@ -115,7 +113,6 @@ def costs(profile: Profile) -> list[str]:
 
 
 def about(name: str) -> str:
-    """Return the purpose of a profile that comes with tokenfree: the beginning of its opening comment."""
     return find(name).read_text(encoding="utf-8").splitlines()[0].strip("# ").partition(":")[0]
 
 

@@ -77,7 +77,6 @@ def paragraphs(text: str) -> Iterator[str]:
 
 
 def _is_apart(above: str, line: str) -> bool:
-    """Return True if the indentation of a line starts a new block after the line above."""
     indented = len(above.lstrip()) - len(above) + len(line) - len(line.lstrip())
     return indented < 0 or (indented > 0 and bool(_HEAD.search(above)))
 

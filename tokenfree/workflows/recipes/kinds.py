@@ -25,7 +25,6 @@ class RecipeKind:
         return getattr(importlib.import_module(self.module), self.settings)
 
     def groups(self) -> list[KeyGroup]:
-        """Return all keys, including those that only files may have."""
         groups = listed(self.settings_class())
         if self.partial:
             return [group for group in groups if group.name.split(".")[0] in self.top_keys]

@@ -186,7 +186,6 @@ def warn_of_lost(keys: Iterable[str]) -> None:
 
 
 def source(args: argparse.Namespace) -> str:
-    """Return what messages call the settings of a command."""
     recipe = args.recipe or args.config
     return f"recipe {recipe}" if recipe else "options"
 

@@ -240,10 +240,6 @@ def smoothed(values: Sequence[float]) -> np.ndarray:
 
 
 def _scale(axes: Axes, values: Sequence[float]) -> None:
-    """Make the horizontal axis logarithmic if a linear one would crowd most `values`.
-
-    Write ticks as `20k`.
-    """
     if values and min(values) > 0 and max(values) > 8 * min(values):
         axes.set_xscale("log")
         if max(values) < 100 * min(values):

@@ -136,7 +136,6 @@ def corpus_section(record: DataRecord) -> Section:
 
 
 def _local(folder: str) -> Path:
-    """Return the folder. For a run in object storage, return a local copy of its small files."""
     if "://" not in folder:
         return Path(folder)
     run = Run(folder)

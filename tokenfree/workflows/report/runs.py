@@ -57,7 +57,6 @@ class Predictions(NamedTuple):
 
 
 def _data_of(fingerprint: str, recorded: Data | None, data_by_fingerprint: Mapping[str, Data]) -> Data | None:
-    """Return the training data of a run by fingerprint, or at the recorded paths if unchanged there."""
     if fingerprint in data_by_fingerprint:
         return data_by_fingerprint[fingerprint]
     if recorded is None or not all((Path(path) / "manifest.json").is_file() for path in paths_of(recorded)):
@@ -249,7 +248,6 @@ def _unit(run: RunRecord) -> str:
 
 
 def _level(run: RunRecord) -> float | None:
-    """Return the lowest context-free baseline of the held-out loss on all targets, or None if there is none."""
     baselines = run.result.get("baselines") or {}
     baseline_losses = [baselines[name] for name in ("unigram", "clue", "copied") if name in baselines]
     # All that early runs have.
@@ -273,7 +271,6 @@ def _step(step: float | None) -> str:
 
 
 def _last_validation(run: RunRecord, context: Mapping[str, float]) -> Line:
-    """Return the last validation up to the step at which the run was evaluated, or {}."""
     last = context.get("step", np.inf)
     return next((line for line in reversed(run.validations) if line["step"] <= last), {})
 
@@ -347,7 +344,6 @@ def _loss_figure(run: RunRecord, y: str, held_out: str, level: float | None = No
 
 
 def _held_out(run: RunRecord, amounts: Sequence[float]) -> tuple[list[float], list[float]]:
-    """Return the validation losses of a run against `amounts`, which has one number per step."""
     at_step = {line["step"]: amount for line, amount in zip(run.steps, amounts, strict=True)}
     lines = [line for line in run.validations if line["step"] in at_step]
     return [at_step[line["step"]] for line in lines], [line["validation_loss"] for line in lines]
@@ -454,7 +450,6 @@ def _score_curves(run: RunRecord, main: str) -> Block:
 
 
 def _validated(run: RunRecord) -> list[str]:
-    """Return the names of the validation scores in the order of the lines, which begin with the main score."""
     names = dict.fromkeys(name for line in run.validations for name in line if name.startswith("validation_"))
     return [
         name.removeprefix("validation_")

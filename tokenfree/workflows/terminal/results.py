@@ -119,7 +119,6 @@ def loss_of_each(means: Mapping[str, float], paths: Sequence[str]) -> list[str]:
 
 
 def _compared(masked_only: float, result: "PretrainResult") -> str | None:
-    """Return a comparison of the loss on hidden targets with the context-free baselines, or None without them."""
     if "masked_only_unigram" not in result.baselines:
         return None
     unigram, clue_loss = result.baselines["masked_only_unigram"], result.baselines["masked_only_clue"]

@@ -207,8 +207,6 @@ def _noise(args: argparse.Namespace) -> dict[str, Any]:
 
 
 def _show(results: dict[str, Any]) -> None:
-    """Print the facts of an analysis, and a table of its rows: means over the heads of a layer, or all rows."""
-
     facts = {key: value for key, value in flatten(results) if isinstance(value, (str, int, float))}
     rows = results["rows"]
     if "layer" in rows[0]:

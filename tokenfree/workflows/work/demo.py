@@ -80,8 +80,6 @@ def run(args: argparse.Namespace) -> None:
 
 
 def prediction_lines(run: str) -> list[str]:
-    """Return a line for each of `SENTENCES`: the three most likely pieces, and whether the first one is correct."""
-
     predictor = load_predictor(run)
     lines = []
     for sentence, answer in SENTENCES:

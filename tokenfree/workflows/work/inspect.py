@@ -96,7 +96,6 @@ def subword_pieces(text: str, spans: Sequence[tuple[int, int]], names: Sequence[
 
 
 def _character_spans(text: str, spans: Sequence[tuple[int, int]], width: int) -> list[tuple[int, int]]:
-    """Return spans of UTF-8 bytes as spans of characters. Spans that end beyond `width` are omitted."""
     encoded = text.encode()
     # In bytes; a character has at most 4.
     near = [span for span in spans if span[0] <= 4 * width]
@@ -129,7 +128,6 @@ def _sample(storage: Storage, manifest: Manifest, num_windows: int) -> Iterator[
 
 
 def _masked(row: pa.RecordBatch, vocabulary: Vocabulary, number: int, width: int) -> str | None:
-    """Return the window as CANINE-S would see it, with blocks for masked characters. None without torch."""
     if importlib.util.find_spec("torch") is None:
         return None
     from tokenfree.train.objectives.canine_s import Config
@@ -144,7 +142,6 @@ def _masked(row: pa.RecordBatch, vocabulary: Vocabulary, number: int, width: int
 
 
 def counts(manifest: Manifest) -> Iterator[dict[str, Any]]:
-    """Yield the numbers of documents, windows, characters, bytes and shards of each split and language."""
     for split, content in manifest.splits.items():
         for language in sorted({shard.language for shard in content.shards}):
             shards = [shard for shard in content.shards if shard.language == language]
@@ -172,7 +169,6 @@ def counts_table(manifest: Manifest) -> Table:
 
 
 def pages_line(manifest: Manifest) -> Text:
-    """Return how many pages were read, became documents or were dropped, and what became of templates."""
     counters = manifest.counters
     parts = [f"{counters['pages']:,} read"]
     for name in ("documents", "redirects", "other_namespaces", "duplicates"):

@@ -77,6 +77,5 @@ def _vectors(directory: str, manifest: Mapping[str, Any]) -> tuple[Mapping[str, 
 
 
 def _unhashed_line(names: Sequence[str]) -> list[str]:
-    """Return a line with the files that no hash covers, which were added later."""
     text = ", ".join(name if name.isprintable() else repr(name) for name in names)
     return [f"  unhashed    {text} (put there later)"] if names else []
