@@ -166,8 +166,7 @@ def read_sealed(storage: Storage, name: str) -> dict[str, Any] | None:
 
 
 def _text(values: Mapping[str, Any]) -> bytes:
-    sha256 = hashlib.sha256(_json(values)).hexdigest()
-    return _json({**values, HASH_KEY: sha256})
+    return _json({**values, HASH_KEY: hashlib.sha256(_json(values)).hexdigest()})
 
 
 def _json(values: Mapping[str, Any]) -> bytes:

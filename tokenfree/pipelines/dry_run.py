@@ -82,13 +82,12 @@ def describe_plan(config: PreprocessConfig, output: AnyPath | None = None) -> Pl
     training = round(characters * (1 - config.validation_fraction)) if trained else 0
     training = min(training, config.vocabulary.sample_characters)
     of_reading = TRAINING_TIMES_READING[config.vocabulary.algorithm] * training / max(characters, 1)
-    num_dataset_splits = 2 if config.validation_fraction else 1
     return PlanDescription(
         inputs=len(paths),
         splits=len(splits),
         bytes=size,
         estimated_characters=characters,
-        estimated_shards=num_dataset_splits * shards * len(languages),
+        estimated_shards=(2 if config.validation_fraction else 1) * shards * len(languages),
         estimated_output_bytes=output_bytes,
         # Merged runs are as large as the runs, which are removed only afterwards.
         estimated_disk_bytes=text + max(output_bytes, text if len(splits) >= MERGED_RUNS else 0),

@@ -125,9 +125,8 @@ def _joined_cluster() -> Iterator[None]:
     try:
         ray.init(address=named_cluster(), logging_level=logging.ERROR, log_to_driver=False)
     except Exception as error:  # Ray raises plain exceptions here
-        reason = first_line(error)
         raise JobError(
-            f"the Ray cluster at RAY_ADDRESS={named_cluster()} could not be joined: {reason}"
+            f"the Ray cluster at RAY_ADDRESS={named_cluster()} could not be joined: {first_line(error)}"
         ) from error
     if threading.current_thread() is threading.main_thread():
         # Ray's handler prints a stack.

@@ -216,8 +216,7 @@ class _WriteRuns(beam.DoFn):
 
     def _write(self) -> str:
         line = json.dumps({"site": None, "run": uuid.uuid4().hex})
-        run = write_pages(self.job, line, self.pages)
-        _count(_of_pages(run.counters))
+        _count(_of_pages(write_pages(self.job, line, self.pages).counters))
         self.start_bundle()
         return line
 

@@ -98,8 +98,7 @@ class Site:
         names = {key: list(canonical) for key, canonical in CANONICAL_NAMESPACES.items()}
         for key, name in _NAMESPACE.findall(xml):
             local = html.unescape(name).strip()
-            others = [other for other in names.get(int(key), []) if other != local]
-            names[int(key)] = [local, *others]
+            names[int(key)] = [local, *[other for other in names.get(int(key), []) if other != local]]
         database_match = _DATABASE.search(xml)
         language_match = _LANGUAGE.search(xml)
         return cls(

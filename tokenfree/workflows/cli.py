@@ -144,8 +144,7 @@ def _in_words(error: Exception, extra: str | None = None) -> tuple[Exception, in
     package = (getattr(error, "name", None) or "").partition(".")[0]
     if isinstance(error, ModuleNotFoundError) and package in _EXTRAS:
         extra = extra or _EXTRAS[package]
-        text = f"{package} is not installed; run {install_command(extra)}"
-        return UserError(text), 2
+        return UserError(f"{package} is not installed; run {install_command(extra)}"), 2
     number, message = getattr(error, "errno", None), str(error).strip().split("\n")[0]
     where = f" to {error.filename}" if isinstance(error, OSError) and error.filename else ""
     full = next(

@@ -124,8 +124,7 @@ def _most_frequent(names: Mapping[str, int]) -> list[tuple[str, int]]:
 
 def template_warning(counters: Mapping[str, Any]) -> str:
     outcomes = counters.get("templates", {})
-    dropped_calls = outcomes.get("dropped", 0) + outcomes.get("limit", 0)
-    share = dropped_calls / max(1, sum(outcomes.values()))
+    share = (outcomes.get("dropped", 0) + outcomes.get("limit", 0)) / max(1, sum(outcomes.values()))
     if share <= MAX_DROPPED_SHARE:
         return ""
     return f"{share:.1%} of the templates in running text were dropped. Give a whole dump to templates_from."

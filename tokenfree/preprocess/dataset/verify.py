@@ -101,8 +101,7 @@ def _text(rows: _Rows) -> Iterator[Break]:
 
 
 def _characters(rows: _Rows) -> Iterator[Break]:
-    truths = {"codepoints": rows.codepoints, "whitespace": rows.whitespace}
-    for name, truth in truths.items():
+    for name, truth in {"codepoints": rows.codepoints, "whitespace": rows.whitespace}.items():
         if not rows.has(name):
             continue
         broken = list(_differs_in_length(rows, name, rows.num_characters, "text"))

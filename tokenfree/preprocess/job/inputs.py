@@ -105,9 +105,8 @@ def read_given_model(path: str) -> bytes:
     try:
         return Storage.at(folder or ("/" if path.startswith("/") else ".")).read_bytes(name)
     except OSError as error:
-        reason = error.strerror or error
         raise UserError(
-            f"vocabulary.model: cannot read {path} ({reason}); give a SentencePiece model"
+            f"vocabulary.model: cannot read {path} ({error.strerror or error}); give a SentencePiece model"
         ) from None
 
 

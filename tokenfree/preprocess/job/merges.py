@@ -179,7 +179,6 @@ def _batches(
     for partition, sources in sorted(sources_by_draw(files).items()):
         for table in Merge(storage, sources, [(low, high)]).tables():
             lengths = pc.binary_length(table["text"])  # pyright: ignore[reportAttributeAccessIssue]
-            sizes = np.cumsum(lengths.to_numpy())
-            starts = np.flatnonzero(np.diff(sizes // BATCH_BYTES, prepend=-1))
+            starts = np.flatnonzero(np.diff(np.cumsum(lengths.to_numpy()) // BATCH_BYTES, prepend=-1))
             for start, stop in itertools.pairwise([*starts.tolist(), table.num_rows]):
                 yield partition, table.slice(start, stop - start).combine_chunks().to_batches()[0]

@@ -136,8 +136,7 @@ def release(storage: Storage) -> None:
 
 
 def is_tidy(storage: Storage) -> bool:
-    names = set(storage.names())
-    return storage.size(SUCCESS) is not None and not names & {TEMPORARY, WORK}
+    return storage.size(SUCCESS) is not None and not set(storage.names()) & {TEMPORARY, WORK}
 
 
 def remove_left_lock(storage: Storage) -> None:

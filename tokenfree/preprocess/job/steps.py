@@ -89,12 +89,9 @@ def find_in_one_band(job: PreprocessJob, index: int) -> str:
     record = read_sealed(storage, f"{name}.json")
     if record is not None and record["band_sha256"] == hash_of(storage, name):
         return name
-    columns = ("language", "key", band_name(index))
-    documents = read_sketches(job, all_runs(job), columns).combine_chunks()
-    languages = documents["language"].combine_chunks().dictionary_encode()
-    codes = languages.indices.to_numpy(zero_copy_only=False)
-    keys = key_halves(documents["key"])
-    rows = candidates(codes, keys, documents[band_name(index)].to_numpy())
+    documents = read_sketches(job, all_runs(job), ("language", "key", band_name(index))).combine_chunks()
+    codes = documents["language"].combine_chunks().dictionary_encode().indices.to_numpy(zero_copy_only=False)
+    rows = candidates(codes, key_halves(documents["key"]), documents[band_name(index)].to_numpy())
     lower, upper = documents.take(pa.array(rows[:, 0])), documents.take(pa.array(rows[:, 1]))
     pairs = {"language": lower["language"], "lower": lower["key"], "upper": upper["key"]}
     write_sealed(storage, f"{name}.json", {"band_sha256": write_table(storage, name, pa.table(pairs, PAIRS))})
@@ -161,8 +158,7 @@ def _candidates(job: PreprocessJob) -> pa.Table:
     names = [pairs_name(job, index) for index in range(num_bands(job))]
     columns = ["language", "lower", "upper"]
     pairs = pa.concat_tables([read_columns(job.storage, name, columns) for name in names])
-    once = pairs.group_by(columns).aggregate([])
-    return once.sort_by([(column, "ascending") for column in columns])
+    return pairs.group_by(columns).aggregate([]).sort_by([(column, "ascending") for column in columns])
 
 
 def _compared_documents(
@@ -348,8 +344,7 @@ def make_plan(job: PreprocessJob, _: int = 0) -> Plan:
     shards = tuple(
         PlannedShard(task.path, shard_fingerprint(job.fingerprint, sha256, task)) for task in tasks
     )
-    beside = dropped_without_shard(storage, files, rule, empty, dropped)
-    plan = Plan(shards, *beside)
+    plan = Plan(shards, *dropped_without_shard(storage, files, rule, empty, dropped))
     storage.write_json(PLAN, asdict(plan))
     return plan
 

@@ -187,8 +187,7 @@ def list_inputs(
         except ImportError as error:
             raise UserError(f"{field}: {path}: {missing_package(error)}") from None
         except Exception as error:  # remote file systems have their own classes, most of all for credentials
-            reason = first_line(error)
-            raise UserError(f"{field}: cannot list {path}: {reason}") from error
+            raise UserError(f"{field}: cannot list {path}: {first_line(error)}") from error
         for file in files:
             check_address(file.path, field)
             # Two paths may find the same file. Which one counts must not depend on their order.

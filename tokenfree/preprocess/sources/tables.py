@@ -95,8 +95,7 @@ class TableColumns:
             kind = schema.field(name).type
             # Categories of pandas are stored as a dictionary.
             values = kind.value_type if pa.types.is_dictionary(kind) else kind
-            is_text = any(check(values) for check in _TEXT_TYPES)
-            if needed and role != "id" and not is_text:
+            if needed and role != "id" and not any(check(values) for check in _TEXT_TYPES):
                 raise UserError(f"{what}: column {name!r} holds {kind}, not text; {action(role)}")
 
 

@@ -113,8 +113,7 @@ def _site(file_name: str, xml: str, language: str | None) -> Site:
     The file's name wins: in excerpts and converted dumps the head often names another.
     """
     base = file_name.rpartition("/")[2]
-    wiki = wikimedia_database(base)
-    database, file_language = wiki or (None, None)
+    database, file_language = wikimedia_database(base) or (None, None)
     site = Site.from_siteinfo(xml, database=database, language=language or file_language)
     if not (language or file_language):
         site = replace(site, language=WIKIMEDIA_LANGUAGES.get(site.language.lower(), site.language))

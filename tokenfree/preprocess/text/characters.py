@@ -28,9 +28,9 @@ def class_table() -> np.ndarray:
     """Return the class of each of the 0x110000 codepoints, uint8. The first call takes about 50 ms."""
     table = np.full(sys.maxunicode + 1, WORD_PART, dtype=np.uint8)
     for block in _ASSIGNED:
-        categories = map(unicodedata.category, map(chr, block))
         table[block.start : block.stop] = [
-            _CLASS_OF_CATEGORY.get(category, WORD_PART) for category in categories
+            _CLASS_OF_CATEGORY.get(category, WORD_PART)
+            for category in map(unicodedata.category, map(chr, block))
         ]
     for start, end in _CJK:
         table[start:end] = ALONE

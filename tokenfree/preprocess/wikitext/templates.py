@@ -356,8 +356,7 @@ class Frame:
                 self.arguments[str(position)] = value if isinstance(value, str) else _Unexpanded(value, False)
             else:
                 key = (name if isinstance(name, str) else page.expand(name, parent)).strip()
-                trimmed = value.strip() if isinstance(value, str) else _Unexpanded(value, True)
-                self.arguments[key] = trimmed
+                self.arguments[key] = value.strip() if isinstance(value, str) else _Unexpanded(value, True)
 
     def get(self, name: str, page: "PageExpansion") -> str | None:
         value = self.arguments.get(name)

@@ -137,9 +137,8 @@ def _start_nodes(cluster: LocalCluster, cpus: int, hosts: Sequence[str]) -> None
         *(f"--dashboard-host={LOOPBACK}", f"--dashboard-port={cluster.address.rpartition(':')[2]}"),
     ]
     for number, address in enumerate(cluster.nodes):
-        where = [f"--address={cluster.nodes[0]}:{port}"] if number else head
         node = [
-            *where,
+            *([f"--address={cluster.nodes[0]}:{port}"] if number else head),
             f"--node-ip-address={address}",
             f"--labels=tokenfree.node={number}",
             f"--num-cpus={cpus}",

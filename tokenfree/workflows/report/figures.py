@@ -195,13 +195,12 @@ def parallel(
             text = cut(format_value(different[cell]) or "not set", 14)
             axes.text(column + 0.03, cell / last, text, va="center", fontsize=9, zorder=4, bbox=_GROUND)
     for index in range(len(settings))[::-1]:
-        width = 3 if index == 0 else 1.2
         axes.plot(
             heights[:, index],
             color=colours(scale(losses[index])),
             linestyle="-",
             marker="none",
-            linewidth=width,
+            linewidth=3 if index == 0 else 1.2,
         )
     axes.set_xticks(range(len(names)), [cut(name, 18) for name in names.values()])
     axes.set_xlim(-0.1, len(names) - 0.5)

@@ -151,11 +151,10 @@ def _noise_figure(figure: Any, results: Mapping[str, Any]) -> None:
         scores, low, high = (
             np.array([row[name] for row in scheme_rows]) for name in ("score", "low", "high")
         )
-        errors = [np.abs(scores - low), np.abs(high - scores)]
         axes.errorbar(
             [row["rate"] for row in scheme_rows],
             scores,
-            yerr=errors,
+            yerr=[np.abs(scores - low), np.abs(high - scores)],
             elinewidth=0.8,
             label=scheme.replace("_", " "),
         )

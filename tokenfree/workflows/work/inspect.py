@@ -69,8 +69,7 @@ def windows(directory: str, manifest: Manifest, *, num_windows: int, width: int)
                 for span in _character_spans(text, _spans(row, "word"), width)
             ]
         if "subword_starts" in column_names and vocabulary is not None:
-            names = vocabulary.pieces
-            spelled = [names[id] for id in row.column("subword_ids")[0].values.to_pylist()]
+            spelled = [vocabulary.pieces[id] for id in row.column("subword_ids")[0].values.to_pylist()]
             subwords = subword_pieces(text[:width], _spans(row, "subword"), spelled)
             masked = _masked(row, vocabulary, number, width)
         labels = {name: str(row.column(name)[0]) for name in ("document", "language") if name in column_names}
@@ -270,12 +269,11 @@ def _row(row: Mapping[str, Any], width: int) -> dict[str, Any]:
     vectors = np.array([row["vector"]] if "vector" in row else row["vectors"], np.float32)
     text = row["text"] if len(row["text"]) <= width else row["text"][:width] + "…"
     first_vector = vectors[0] if len(vectors) else np.zeros(0, np.float32)
-    norm = float(np.linalg.norm(first_vector))
     return {
         "number": row["number"],
         "text": text,
         "vectors": len(vectors),
-        "norm": norm,
+        "norm": float(np.linalg.norm(first_vector)),
         "first": first_vector[:_FIRST].tolist(),
     }
 

@@ -51,11 +51,10 @@ def _data(directory: str) -> tuple[Mapping[str, Any], list[str]]:
         (counted(len(shards), "shard"), counted(windows, "window"), counted(characters, "character"))
     )
     train = next_command("pretrain", "canine-fast-tiny", "--data", directory, "--output", "runs/first")
-    trainable = "validation" in manifest.splits
     return summary, [
         f"{directory}: good: {counts}",
         *_unhashed_line(unhashed),
-        *([train] if trainable else []),
+        *([train] if ("validation" in manifest.splits) else []),
     ]
 
 

@@ -40,8 +40,7 @@ class Config(Filter):
         kept = self.languages or (document.language.partition("-")[0],)
         if _languages().isdisjoint(kept):
             return None
-        text = document.text[: self.characters]
-        likeliest = _detector().compute_language_confidence_values(text)[0]
+        likeliest = _detector().compute_language_confidence_values(document.text[: self.characters])[0]
         if likeliest.value < self.min_confidence:
             return "uncertain_language"
         code = _code(likeliest.language)

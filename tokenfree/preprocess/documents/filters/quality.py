@@ -25,8 +25,7 @@ def repeated_line_share(text: str) -> float:
     """Return the share of characters in repeated lines (Gopher, https://arxiv.org/abs/2112.11446, table A1), or 0."""
     lines = [line for line in map(str.strip, text.split("\n")) if line]
     characters = sum(map(len, lines))
-    once = sum(map(len, set(lines)))
-    return (characters - once) / characters if characters else 0.0
+    return (characters - sum(map(len, set(lines)))) / characters if characters else 0.0
 
 
 def script_share(text: str, scripts: Collection[str]) -> float:
