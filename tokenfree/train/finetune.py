@@ -2,7 +2,6 @@
 
 import dataclasses
 import functools
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -155,8 +154,10 @@ def prepare(
     Raises UserError if something is invalid.
     """
     run, init_from = Run(run).name, None if init_from is None else expand_home(init_from)
-    named = {split: expand_home(files[split]) for split in SPLITS if split in files}
-    paths = {split: path if path.startswith(SCHEME) else absolute_path(path) for split, path in named.items()}
+    named: dict[Split, str] = {split: expand_home(files[split]) for split in SPLITS if split in files}
+    paths: dict[Split, str] = {
+        split: path if path.startswith(SCHEME) else absolute_path(path) for split, path in named.items()
+    }
     if recipe.task.needs_files and "train" not in paths:
         raise UserError(f"task.name: {recipe.task.name} learns from examples; give a file of them as --train")
     if init_from is not None:
@@ -224,9 +225,5 @@ def _vocabulary(
 
 
 def _keep_vocabulary(vocabulary: Vocabulary | None, run: Run) -> None:
-    if vocabulary is None or load_vocabulary(run.name) is not None:
-        return
-    with tempfile.TemporaryDirectory(prefix="tokenfree-") as scratch:
-        path = Path(scratch) / "subwords.model"
-        path.write_bytes(vocabulary.model)
-        run.keep(path, MODEL)
+    if vocabulary is not None and load_vocabulary(run.name) is None:
+        run.write(MODEL, vocabulary.model)

@@ -109,12 +109,10 @@ def load_model(
         assert reader.checkpoint is not None, "it is of a run"
         sha256 = reader.checkpoint.state.vocabulary
     data = data if data is not None and is_data(data) else None
-    loaded_vocabulary = None
-    if reader.encoder.config.embedder.symbols == "subwords" and (vocabulary or data) is not None:
-        loaded_vocabulary = _vocabulary(
-            name, vocabulary or ("" if data is None else paths_of(data)[0]), sha256
-        )
-    return AnalysedModel(name, reader, data, loaded_vocabulary)
+    place = vocabulary or (None if data is None else paths_of(data)[0])
+    if place is None or reader.encoder.config.embedder.symbols != "subwords":
+        return AnalysedModel(name, reader, data)
+    return AnalysedModel(name, reader, data, _vocabulary(name, place, sha256))
 
 
 def _finetuned(run: str, reader: TextEncoder, vocabulary: AnyPath | None) -> AnalysedModel:

@@ -164,9 +164,8 @@ def _checked(device: str, workers: int | None) -> str:
         torch.empty(0, device=device)
     # For an unknown device torch raises RuntimeError, for an absent one AssertionError.
     except (RuntimeError, AssertionError) as error:
-        reason = first_line(error)
         raise UserError(
-            f"--device {device}: cannot be used here ({reason}). Give cpu, or leave it out."
+            f"--device {device}: cannot be used here ({first_line(error)}). Give cpu, or leave it out."
         ) from None
     return device
 
@@ -213,15 +212,14 @@ def _complete(
                 note(part, record, False)
 
     waiting = missing()
-    first = next(waiting, None)
-    # If nothing is missing, do not start workers.
-    if first is not None:
-        waiting = itertools.chain([first], waiting)
-        if workers is None:
-            for part in waiting:
-                keep(part, text_vectors(encoder, part, spec))
-        else:
-            _on_ray(encoder, waiting, spec, workers, device, keep)
+    if workers is None:
+        for part in waiting:
+            keep(part, text_vectors(encoder, part, spec))
+    else:
+        first = next(waiting, None)
+        # If nothing is missing, do not start workers.
+        if first is not None:
+            _on_ray(encoder, itertools.chain([first], waiting), spec, workers, device, keep)
     assert encoder.checkpoint is not None, "it is of a run"
     return finish(
         storage, config, encoder.checkpoint.record(), [records[number] for number in sorted(records)]

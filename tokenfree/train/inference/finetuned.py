@@ -19,12 +19,7 @@ from tokenfree.train.runs.run import Run, checkpoint_of
 from tokenfree.train.tasks.base import DownstreamTask
 from tokenfree.train.tasks.examples.noise import IN_WORDS, Noise, reads_words
 from tokenfree.train.tasks.inputs import text_inputs
-from tokenfree.train.torch_state import (
-    default_settings,
-    inference_precision,
-    matrix_precision,
-    random_numbers,
-)
+from tokenfree.train.torch_state import default_settings, inference_precision, matrix_precision
 
 
 class FinetunedModel:
@@ -41,13 +36,9 @@ class FinetunedModel:
         self.task: DownstreamTask = recipe.task
         self._device = torch.device(device)
         self._collator = self.task.collator(text_inputs(recipe.model, recipe.train.length, vocabulary), 0)
-        # Building the model draws random weights, which are then overwritten.
-        with random_numbers():
-            model = ModelWithHead(recipe.model.build(), self.task.build(recipe.model))
-        weights = checkpoint.weights()
-        checkpoint.check_fit(model, weights)
-        model.load_state_dict(weights)
-        self.model = model.to(self._device).eval()
+        self.model = checkpoint.built(
+            lambda: ModelWithHead(recipe.model.build(), self.task.build(recipe.model)), checkpoint.weights()
+        ).to(self._device)
 
     def __repr__(self) -> str:
         return f"FinetunedModel(task={self.task.name}, step={self.checkpoint.step})"

@@ -31,7 +31,7 @@ from tokenfree.train.runs.checkpoints import Checkpoint
 from tokenfree.train.runs.config import read_config
 from tokenfree.train.runs.run import checkpoint_of
 from tokenfree.train.tasks.inputs import TextSymbols, joined, text_inputs
-from tokenfree.train.torch_state import default_settings, random_numbers
+from tokenfree.train.torch_state import default_settings
 
 MARK = re.compile(r"\[MASK(?::([0-9]+))?\]")
 # Maximum characters of a masked piece whose length is not given; also the number of beams.
@@ -110,13 +110,10 @@ class Predictor:
         self.checkpoint, self.recipe, self.vocabulary = checkpoint, recipe, vocabulary
         self._characters = characters
         self._length = recipe.train.length
-        # Building the model draws random weights, which are then overwritten.
-        with random_numbers():
-            self._model = pretraining_task(recipe, 0 if vocabulary is None else vocabulary.size)
-        weights = checkpoint.weights()
-        checkpoint.check_fit(self._model, weights)
-        self._model.load_state_dict(weights)
-        self._model.eval()
+        self._model = checkpoint.built(
+            lambda: pretraining_task(recipe, 0 if vocabulary is None else vocabulary.size),
+            checkpoint.weights(),
+        )
 
     def __repr__(self) -> str:
         return f"Predictor(objective={self.recipe.objective.name}, step={self.checkpoint.step})"

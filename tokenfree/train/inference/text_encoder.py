@@ -26,7 +26,7 @@ from tokenfree.train.model.encoder import Encoder, mean_of_text
 from tokenfree.train.runs.checkpoints import Checkpoint
 from tokenfree.train.runs.config import read_any_config
 from tokenfree.train.runs.run import checkpoint_of
-from tokenfree.train.torch_state import default_settings, random_numbers
+from tokenfree.train.torch_state import default_settings
 
 
 class Encoded(NamedTuple):
@@ -206,18 +206,14 @@ def load_encoder(
         pooled_is_trained = recipe.objective.next_sentence
         gives_words = recipe.objective.gives_words
     checkpoint = checkpoint_of(run, step, best=isinstance(recipe, FinetuneRecipe))
-    # Building the model draws random weights, which are then overwritten.
-    with random_numbers():
-        encoder = recipe.model.build()
     prefix = "encoder."
     tensors = {
         name.removeprefix(prefix): tensor
         for name, tensor in checkpoint.weights().items()
         if name.startswith(prefix)
     }
-    checkpoint.check_fit(encoder, tensors)
-    encoder.load_state_dict(tensors)
+    encoder = checkpoint.built(recipe.model.build, tensors).to(device)
     kind = WordEncoder if gives_words else TextEncoder
-    reader = kind(encoder.to(device), length=recipe.train.length, pooled_is_trained=pooled_is_trained)
+    reader = kind(encoder, length=recipe.train.length, pooled_is_trained=pooled_is_trained)
     reader.checkpoint = checkpoint
     return reader

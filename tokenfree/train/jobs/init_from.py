@@ -115,12 +115,17 @@ def _of_run(run: str, step: int | None, trust_code: bool) -> GivenWeights:
 def _of_folder(storage: Storage, source: str) -> GivenWeights:
     with _on_this_machine(storage) as folder:
         folder_model = read_folder(folder)
-    tensors = {f"encoder.{name}": tensor for name, tensor in model_tensors(folder_model.encoder).items()}
-    if not folder_model.has_pooler:
-        tensors = {name: tensor for name, tensor in tensors.items() if not name.startswith("encoder.pooler.")}
-    what = f"a {folder_model.kind} of transformers"
     return GivenWeights(
-        absolute_path(source), what, tensors, folder_model.encoder.config, None, folder_model.vocabulary
+        absolute_path(source),
+        f"a {folder_model.kind} of transformers",
+        {
+            f"encoder.{name}": tensor
+            for name, tensor in model_tensors(folder_model.encoder).items()
+            if folder_model.has_pooler or not name.startswith("pooler.")
+        },
+        folder_model.encoder.config,
+        None,
+        folder_model.vocabulary,
     )
 
 
@@ -303,8 +308,7 @@ class GivenStart(Generic[R]):
         self._path = absolute_path(source)
         self._given: GivenWeights | None = None
         self._begun: tuple[TrainingLoop[R], WeightMatch] | None = None
-        previous = config_before(run.name, recipe)
-        self.record = self._record(previous)
+        self.record = self._record(config_before(run.name, recipe))
 
     def lines(self) -> list[str]:
         return self._fit()[1].lines()

@@ -98,8 +98,7 @@ def run_to_end(
     trained, JobError if training failed.
     """
     recipe = now.recipe
-    if recipe.train.log_to:
-        trackers.check(recipe.train.log_to)
+    trackers.check(recipe.train.log_to)
     stays = extension is None or extension.is_done
     # Training resumes from the newest valid checkpoint.
     checks_all = stays and target.storage.is_local
@@ -130,10 +129,7 @@ def run_to_end(
         if start is not None:
             start.write(claimed, progress)
         job = make_job(recipe=recipe, owner=owner)
-        tracked: contextlib.AbstractContextManager[OnLine] = contextlib.nullcontext(progress)
-        if recipe.train.log_to:
-            tracked = trackers.tracked(recipe.train.log_to, target, to_mapping(recipe), progress)
-        with tracked as on_line:
+        with trackers.tracked(recipe.train.log_to, target, to_mapping(recipe), progress) as on_line:
             _train(job, workers, on_line)
         write_hashes(target.name)
     result = target.result()

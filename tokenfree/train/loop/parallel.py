@@ -69,8 +69,8 @@ def compiles(config: LoopConfig, device: torch.device) -> bool:
 
     A run of a GPU can be evaluated on a CPU.
     """
-    by_default = config.steps >= MIN_STEPS_TO_COMPILE
-    return device.type != "cpu" and (by_default if config.compile is None else config.compile)
+    enabled = config.steps >= MIN_STEPS_TO_COMPILE if config.compile is None else config.compile
+    return device.type != "cpu" and enabled
 
 
 def check_compile(enabled: bool | None, device: str) -> None:

@@ -164,15 +164,13 @@ class TrainingStep:
         return StepSums.unpack(sum_over_workers(sums.pack()), self._task.head.means)
 
     def _guard(self, numbers: StepNumbers, loss: float, norm: float) -> bool:
-        first, size = numbers.batch * self._config.global_batch, self._config.global_batch
-        samples = list(range(first, first + size))
-        if not (math.isfinite(loss) and math.isfinite(norm)):
+        is_finite = math.isfinite(loss) and math.isfinite(norm)
+        jumps = is_finite and self.recent.jumps(loss)
+        if not is_finite or (jumps and self._config.on_spike != "go_on"):
             self._optimizer.zero_grad()
-            raise NotANumber(numbers.step, numbers.batch, loss, samples)
-        jumps = self.recent.jumps(loss)
-        if jumps and self._config.on_spike != "go_on":
-            self._optimizer.zero_grad()
-            raise Spike(numbers.step, numbers.batch, loss, samples)
+            first, size = numbers.batch * self._config.global_batch, self._config.global_batch
+            kind = Spike if is_finite else NotANumber
+            raise kind(numbers.step, numbers.batch, loss, list(range(first, first + size)))
         self.recent.append(loss)
         return jumps
 

@@ -156,14 +156,22 @@ class TrainingLoop(Generic[R]):
         return self._training_step.stopping if self.world_size > 1 else bool(self.stop)
 
     def steps(self, until: int) -> Generator[dict[str, float], None, None]:
-        check_compile(self.recipe.train.compile, self.device.type)
+        config = self.recipe.train
+        check_compile(config.compile, self.device.type)
         with self.loader.batches(self.step, until, left_out=self.left_out) as batches:
             while self.step < until:
                 began = time.perf_counter()
                 arrays = next(batches)
                 waited = time.perf_counter() - began
                 batch = batch_of(self.step, self.left_out)
-                numbers = StepNumbers(step=self.step + 1, batch=batch, rate=self._rate(), waited=waited)
+                rate = learning_rate(
+                    self.step,
+                    steps=config.steps,
+                    peak=config.learning_rate,
+                    warmup=config.warmup,
+                    schedule=config.schedule,
+                )
+                numbers = StepNumbers(step=self.step + 1, batch=batch, rate=rate, waited=waited)
                 line = self._training_step.take(arrays, numbers)
                 self.step += 1
                 yield line
@@ -271,13 +279,3 @@ class TrainingLoop(Generic[R]):
         if sharded:
             return FullyShardedDataParallel(task, layers, self.device)
         return DataParallel(task) if self.world_size > 1 else SingleWorker(task)
-
-    def _rate(self) -> float:
-        config = self.recipe.train
-        return learning_rate(
-            self.step,
-            steps=config.steps,
-            peak=config.learning_rate,
-            warmup=config.warmup,
-            schedule=config.schedule,
-        )

@@ -17,7 +17,7 @@ import shutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import safetensors
 import safetensors.torch
@@ -26,7 +26,9 @@ from torch import Tensor, nn
 from tokenfree.core.errors import JobError, UserError
 from tokenfree.core.files import hash_file, sync
 from tokenfree.core.stored_files import checked
+from tokenfree.train.torch_state import random_numbers
 
+M = TypeVar("M", bound=nn.Module)
 _PROGRESS = "tally"  # the key of `CheckpointState.progress` in state.json
 
 
@@ -151,6 +153,15 @@ class Checkpoint:
                 f"{len(wrong)} of {len(expected)} tensors differ ({first}). Restore the file that the run was "
                 "trained with."
             )
+
+    def built(self, build: Callable[[], M], tensors: Mapping[str, Tensor]) -> M:
+        """Return the model of `build` with `tensors` of this checkpoint as its weights, in evaluation mode."""
+        # Building the model draws random weights, which are then overwritten.
+        with random_numbers():
+            model = build()
+        self.check_fit(model, tensors)
+        model.load_state_dict(tensors)
+        return model.eval()
 
 
 def checkpoint_name(step: int) -> str:
@@ -292,8 +303,6 @@ class CheckpointWriter(contextlib.AbstractContextManager["CheckpointWriter"]):
         self._saved(state.step, best=best)
 
     def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
-        try:
+        with self._pool:
             if error is None:
                 self.wait()
-        finally:
-            self._pool.shutdown()

@@ -66,11 +66,11 @@ def read_config(run: AnyPath, *, trust_code: bool = False) -> RunConfig[Pretrain
 
     Raises UserError if there is none or it is invalid or untrusted.
     """
-    return _read(PretrainRecipe, run, trust_code)
+    return _config_of(PretrainRecipe, run, trust_code)
 
 
 def read_finetuned(run: AnyPath, *, trust_code: bool = False) -> RunConfig[FinetuneRecipe]:
-    return _read(FinetuneRecipe, run, trust_code)
+    return _config_of(FinetuneRecipe, run, trust_code)
 
 
 def read_any_config(
@@ -80,21 +80,15 @@ def read_any_config(
 
 
 def is_finetuned(run: AnyPath) -> bool:
-    mapping = _mapping(run)
-    if mapping is None:
-        raise no_run(run)
-    return _TASK in mapping["recipe"]
+    return _TASK in _mapping(run)["recipe"]
 
 
-def _read(cls: type[R], run: AnyPath, trust_code: bool) -> RunConfig[R]:
-    config = _config_of(cls, run, trust_code)
-    if config is None:
-        raise no_run(run)
-    return config
+class NoRunError(UserError):
+    """A folder holds no run."""
 
 
-def no_run(run: AnyPath) -> UserError:
-    return UserError(f"{run} holds no run (no config.yaml); give the --output of a `tokenfree pretrain`")
+def no_run(run: AnyPath) -> NoRunError:
+    return NoRunError(f"{run} holds no run (no config.yaml); give the --output of a `tokenfree pretrain`")
 
 
 def config_before(run: AnyPath, recipe: R, name: str | None = None) -> RunConfig[R] | None:
@@ -104,6 +98,8 @@ def config_before(run: AnyPath, recipe: R, name: str | None = None) -> RunConfig
     """
     try:
         return _config_of(type(recipe), run, trust_code=False, name=name)
+    except NoRunError:
+        return None
     except own_code.UntrustedCode as error:
         raise UserError(
             f"{name or run} is a run of other settings: it has parts that are not in the recipe, "
@@ -111,10 +107,8 @@ def config_before(run: AnyPath, recipe: R, name: str | None = None) -> RunConfig
         ) from None
 
 
-def _config_of(cls: type[R], run: AnyPath, trust_code: bool, name: str | None = None) -> RunConfig[R] | None:
+def _config_of(cls: type[R], run: AnyPath, trust_code: bool, name: str | None = None) -> RunConfig[R]:
     mapping = _mapping(run)
-    if mapping is None:
-        return None
     if (_TASK in mapping["recipe"]) != (cls is FinetuneRecipe):
         is_one, expected = (
             ("fine-tuning", "pretraining") if cls is PretrainRecipe else ("pretraining", "fine-tuning")
@@ -134,12 +128,12 @@ def _config_of(cls: type[R], run: AnyPath, trust_code: bool, name: str | None = 
     )
 
 
-def _mapping(run: AnyPath) -> Mapping[str, Any] | None:
+def _mapping(run: AnyPath) -> Mapping[str, Any]:
     check_finished(run, CONFIG_NAME.__eq__)
     try:
         return CONFIG.yaml(Storage.at(run), CONFIG_NAME)
     except (FileNotFoundError, NotADirectoryError):
-        return None
+        raise no_run(run) from None
 
 
 def open_run(run: Path, config: RunConfig[R], *, name: str | None = None) -> RunConfig[R]:

@@ -130,14 +130,11 @@ def _parsed(storage: Storage, name: str, read: Callable[[bytes], Any]) -> Any:
 
 
 def _kept(names: Iterable[str]) -> list[str]:
-    kept = []
-    for name in names:
-        first, last = name.split("/")[0], name.rsplit("/", 1)[-1]
-        if (
-            first not in _NOT_HASHED
-            and name != HASHES
-            and not _LOCK.fullmatch(last)
-            and "/_tmp_" not in f"/{name}"
-        ):
-            kept.append(name)
-    return kept
+    return [
+        name
+        for name in names
+        if name != HASHES
+        and name.split("/")[0] not in _NOT_HASHED
+        and "/_tmp_" not in f"/{name}"
+        and not _LOCK.fullmatch(name.rsplit("/", 1)[-1])
+    ]

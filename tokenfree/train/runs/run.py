@@ -80,16 +80,20 @@ class Run:
             config = open_run(Path(scratch), config, name=self.name)
             if file.read_bytes() != old:
                 with rewriting(self.storage, [CONFIG_NAME]):
-                    self._retry(lambda: self.storage.write_bytes(CONFIG_NAME, file.read_bytes()))
+                    self.write(CONFIG_NAME, file.read_bytes())
         return config
+
+    def write(self, name: str, data: bytes) -> None:
+        if self._local:
+            path = self.folder / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            write_atomically(path, data)
+        else:
+            self._retry(lambda: self.storage.write_bytes(name, data))
 
     def write_config(self, config: RunConfig[Any]) -> None:
         self._check_owner()
-        data = config.text().encode()
-        if self._local:
-            write_atomically(self.folder / CONFIG_NAME, data)
-        else:
-            self._retry(lambda: self.storage.write_bytes(CONFIG_NAME, data))
+        self.write(CONFIG_NAME, config.text().encode())
 
     def reopen(self, config: RunConfig[Any]) -> None:
         """Remove the result of the run, then write its config. A kill in between leaves an unfinished run."""
@@ -106,12 +110,9 @@ class Run:
         held = UserError(
             f"{self.name} is being trained by another command; wait for it or give another --output"
         )
-        if self._local:
-            with lock(self.folder / "lock", seconds=0, held=held):
-                yield None
-        else:
-            with hold(self.storage, held) as owner:
-                yield owner
+        local = lock(self.folder / "lock", seconds=0, held=held)
+        with local if self._local else hold(self.storage, held) as owner:
+            yield owner
 
     @contextlib.contextmanager
     def written(self) -> Iterator[None]:

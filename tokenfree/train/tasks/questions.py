@@ -82,23 +82,19 @@ class Readable:
 def readable(passages: Iterable[Passage], inputs: TextInputs, *, markers: bool) -> Readable:
     """Join passages. With `markers`, spaces separate them, and a marker and a space precede each one."""
     none = np.zeros(0, dtype=np.int64)
-    texts, starts, ends, ranges, length = list[TextSymbols](), [none], [none], dict[int, range](), 0
+    parts, ranges, length = [(TextSymbols(none, none), none, none)], dict[int, range](), 0
     for passage in passages:
         if markers:
-            marker = [*([_SPACE] if texts else []), FIRST_PASSAGE_MARKER + passage.index, _SPACE]
+            marker = [*([_SPACE] if ranges else []), FIRST_PASSAGE_MARKER + passage.index, _SPACE]
             nowhere = np.full(len(marker), NOWHERE, dtype=np.int64)
-            texts.append(TextSymbols(np.array(marker, dtype=np.int64), nowhere))
-            starts.append(nowhere)
-            ends.append(nowhere)
+            parts.append((TextSymbols(np.array(marker, dtype=np.int64), nowhere), nowhere, nowhere))
             length += len(marker)
         text = inputs.encode(passage.text.decode("utf-8", "surrogatepass"))
-        first, last = _places(text, passage)
-        texts.append(text)
-        starts.append(first)
-        ends.append(last)
+        parts.append((text, *_places(text, passage)))
         ranges[passage.index] = range(length, length + text.num_vectors)
         length += text.num_vectors
-    read = joined(texts)._replace(vectors=none)
+    read = joined(text for text, _, _ in parts[1:])._replace(vectors=none)
+    _, starts, ends = zip(*parts, strict=True)
     return Readable(read, np.concatenate(starts), np.concatenate(ends), ranges)
 
 
