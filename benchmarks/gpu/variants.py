@@ -20,12 +20,11 @@ from torch.nn.attention.flex_attention import flex_attention
 from tokenfree.train.loop import step
 from tokenfree.train.loop.model_with_head import ModelWithHead
 from tokenfree.train.model.attention.full import FullAttention
-from tokenfree.train.model.common.attention import Core, Heads, LayerBias, PairValues
-from tokenfree.train.model.common.biases import OffsetBias, SharedBias
-from tokenfree.train.model.common.kernels import cast_for_products
+from tokenfree.train.model.common.attention import Core, Heads, LayerBias, OffsetBias, PairValues, SharedBias
+from tokenfree.train.model.common.basic import cast_for_products
 from tokenfree.train.model.layers.bert import BertLayer
 from tokenfree.train.model.upsamplers import repeat_concat
-from tokenfree.train.objectives import heads
+from tokenfree.train.objectives import base
 from tokenfree.train.objectives.base import Loss
 
 Change = Callable[[ModelWithHead], None]
@@ -43,7 +42,7 @@ def compile_parts(task: ModelWithHead, **options: Any) -> None:
         module.compile(fullgraph=True, dynamic=False, **options)
     compiled = functools.partial(torch.compile, fullgraph=True, dynamic=False, **options)
     task.head.logits = compiled(task.head.logits)
-    heads.score = compiled(heads.score)
+    base.score = compiled(base.score)
 
 
 COMPILED = {"whole": compile_all, "parts": compile_parts}
@@ -114,27 +113,27 @@ def product_convolution(task: ModelWithHead) -> None:
 def chunked_loss(task: ModelWithHead, chunk: int = 640) -> None:
     """Compute the cross entropy over chunks of targets. The logits of one chunk are in memory at a time."""
 
-    def forward(head: heads.MaskedHead, encoder: nn.Module, batch: Any) -> Loss:
-        out = heads.encode(encoder, batch)
+    def forward(head: base.MaskedHead, encoder: nn.Module, batch: Any) -> Loss:
+        out = base.encode(encoder, batch)
         h_ND = head.norm(F.gelu(head.dense(out.characters), approximate="tanh")).flatten(0, 1)
         assert head.output is not None, "CANINE-S does not tie its output layer to a table"
         weight_VD = (
-            head.output.weight() if isinstance(head.output, heads.SpelledLinear) else head.output.weight
+            head.output.weight() if isinstance(head.output, base.SpelledLinear) else head.output.weight
         )
         real_N = batch["target_mask"].flatten()
         gold_N = batch["target_ids"].flatten().masked_fill(~real_N, 0)
-        hidden_N = real_N & (batch["target_kinds"].flatten() == heads.MASKED)
+        hidden_N = real_N & (batch["target_kinds"].flatten() == base.MASKED)
         sums = _ChunkedLoss.apply(
             cast_for_products(h_ND), weight_VD, head.output.bias, gold_N, real_N, hidden_N, chunk
         )
         num_targets = real_N.sum()
         means = dict(
-            zip(heads.MASKED_ONLY_MEANS, ((sums[2], hidden_N.sum()), (sums[3], hidden_N.sum())), strict=True)
+            zip(base.MASKED_ONLY_MEANS, ((sums[2], hidden_N.sum()), (sums[3], hidden_N.sum())), strict=True)
         )
         masked = Loss(sums[0], num_targets, sums[1], means)
         return masked if head.next_sentence is None else head.next_sentence(masked, out.pooled, batch)
 
-    heads.MaskedHead.forward = forward
+    base.MaskedHead.forward = forward
 
 
 class _ChunkedLoss(torch.autograd.Function):

@@ -18,7 +18,7 @@ from tokenfree.train.batches.next_sentence import Cut, Window, cut_pair, cut_pla
 from tokenfree.train.data.loader import Loader, load_windows, second_segments
 from tokenfree.train.data.shards import ShardReader
 from tokenfree.train.objectives import canine_s
-from tokenfree.train.objectives.heads import MaskedHead
+from tokenfree.train.objectives.base import MaskedHead
 
 OBJECTIVES = Slot("tokenfree.train.objectives", "canine_s")
 PAIRED = [

@@ -8,7 +8,7 @@ from tokenfree.core.settings import Slot
 from tokenfree.train.config import PretrainRecipe
 from tokenfree.train.loop import meter as utilisation
 from tokenfree.train.loop.meter import Meter, peak
-from tokenfree.train.objectives.heads import MaskedHead
+from tokenfree.train.objectives.base import MaskedHead
 
 
 @pytest.mark.parametrize("tied", [False, True])

@@ -5,7 +5,7 @@ import time
 import torch
 
 from tokenfree.train.batches.base import Arrays
-from tokenfree.train.model.common.kernels import linear
+from tokenfree.train.model.common.basic import linear
 from tokenfree.train.model.encoder import Encoder
 from tokenfree.train.objectives.base import Head
 from tokenfree.train.torch_state import uses_bfloat16

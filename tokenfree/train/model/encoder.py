@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from tokenfree.core.errors import SettingsError
 from tokenfree.core.settings import Positive, Slot, part, settings
-from tokenfree.train.model.common.attention import LayerBias
+from tokenfree.train.model.common.attention import LayerBias, shared, sums
 from tokenfree.train.model.common.basic import (
     Cost,
     Dimensions,
@@ -29,7 +29,6 @@ from tokenfree.train.model.common.basic import (
     takes,
     unit_segments,
 )
-from tokenfree.train.model.common.biases import shared, sums
 from tokenfree.train.model.common.slots import NEIGHBOURS, TrunkConfig
 
 _SLOTS = "tokenfree.train.model.common.slots"

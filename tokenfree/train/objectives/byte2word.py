@@ -35,8 +35,7 @@ from tokenfree.train.batches.words import (
     word_capacity,
 )
 from tokenfree.train.model.encoder import ModelConfig
-from tokenfree.train.objectives.base import MaskingCollator, check_symbols
-from tokenfree.train.objectives.heads import MaskedHead, SubwordOutput
+from tokenfree.train.objectives.base import MaskedHead, MaskingCollator, SubwordOutput, check_symbols
 
 
 @settings

@@ -24,16 +24,19 @@ from tokenfree.train.batches.characters import (
 )
 from tokenfree.train.batches.next_sentence import PairCollator
 from tokenfree.train.model.attention.causal import CausalCore
-from tokenfree.train.model.common.basic import Dimensions, initialise, layer_norm
-from tokenfree.train.model.common.kernels import Dense
+from tokenfree.train.model.common.basic import Dense, Dimensions, initialise, layer_norm
 from tokenfree.train.model.encoder import ModelConfig
 from tokenfree.train.model.layers.bert import BertLayer
-from tokenfree.train.objectives.base import Head, Loss, MaskedObjective, MaskingCollator, check_symbols
-from tokenfree.train.objectives.heads import (
+from tokenfree.train.objectives.base import (
     BITS,
     MASKED_ONLY_MEANS,
     PAIR_MEANS,
+    Head,
+    Loss,
+    MaskedObjective,
+    MaskingCollator,
     NextSentence,
+    check_symbols,
     encode,
     real_only,
     score,

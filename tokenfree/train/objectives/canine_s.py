@@ -19,8 +19,7 @@ from tokenfree.train.batches.next_sentence import PairCollator
 from tokenfree.train.batches.ngrams import path_targets, target_ngrams
 from tokenfree.train.batches.subwords import HIDDEN, Pool, needed_pieces, neighbours_of, subword_symbols
 from tokenfree.train.model.encoder import ModelConfig
-from tokenfree.train.objectives.base import MaskingCollator, check_symbols
-from tokenfree.train.objectives.heads import MaskedHead, SubwordOutput
+from tokenfree.train.objectives.base import MaskedHead, MaskingCollator, SubwordOutput, check_symbols
 
 
 @settings

@@ -15,8 +15,7 @@ from tokenfree.train.batches.characters import character_capacity, character_sym
 from tokenfree.train.model.embedders.byte_table import NUM_BYTES
 from tokenfree.train.model.encoder import ModelConfig
 from tokenfree.train.objectives import masked_characters
-from tokenfree.train.objectives.base import MaskedObjective, check_symbols
-from tokenfree.train.objectives.heads import MaskedHead
+from tokenfree.train.objectives.base import MaskedHead, MaskedObjective, check_symbols
 
 _LETTER = ord("a")
 

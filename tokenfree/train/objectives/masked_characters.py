@@ -20,8 +20,7 @@ from tokenfree.train.batches.characters import (
 )
 from tokenfree.train.batches.next_sentence import PairCollator
 from tokenfree.train.model.encoder import ModelConfig
-from tokenfree.train.objectives.base import MaskedObjective, MaskingCollator, check_symbols
-from tokenfree.train.objectives.heads import MaskedHead
+from tokenfree.train.objectives.base import MaskedHead, MaskedObjective, MaskingCollator, check_symbols
 
 # Characters; cropping a long window does not cut words up to this length.
 _LONGEST_WORD = 32

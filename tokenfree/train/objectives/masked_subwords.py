@@ -18,8 +18,7 @@ from tokenfree.train.batches.base import Arrays, Collator, Rows, Symbols, target
 from tokenfree.train.batches.next_sentence import PairCollator
 from tokenfree.train.batches.subwords import needed_pieces, predictable, subword_symbols
 from tokenfree.train.model.encoder import ModelConfig
-from tokenfree.train.objectives.base import MaskingCollator, check_symbols
-from tokenfree.train.objectives.heads import MaskedHead, SubwordOutput
+from tokenfree.train.objectives.base import MaskedHead, MaskingCollator, SubwordOutput, check_symbols
 
 
 @settings

@@ -11,8 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from tokenfree.train.model.common.basic import gather_rows, initialise
-from tokenfree.train.model.common.kernels import Dense, Dropout
+from tokenfree.train.model.common.basic import Dense, Dropout, gather_rows, initialise
 from tokenfree.train.model.encoder import EncoderOutput, ModelConfig, mean_of_text
 from tokenfree.train.objectives.base import Loss
 from tokenfree.train.tasks.base import TaskHead

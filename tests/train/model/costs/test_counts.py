@@ -12,7 +12,7 @@ from tokenfree.train.model.common.basic import Dimensions, sinusoids
 from tokenfree.train.model.downsamplers.strided import BlockAttention
 from tokenfree.train.model.encoder import ModelConfig
 from tokenfree.train.objectives import canine_c
-from tokenfree.train.objectives.heads import MaskedHead
+from tokenfree.train.objectives.base import MaskedHead
 
 UNITS, HEADS = 37, 4
 DIMENSIONS = Dimensions(12, HEADS, 20, 0.0, "gelu")

@@ -7,9 +7,17 @@ import torch
 from torch import Tensor
 
 from tokenfree.core.settings import build
-from tokenfree.train.model.common.attention import ALL_HEADS, Heads, LayerBias
+from tokenfree.train.model.common.attention import (
+    ALL_HEADS,
+    Heads,
+    LayerBias,
+    OffsetBias,
+    SharedBias,
+    SumBias,
+    shared,
+    sums,
+)
 from tokenfree.train.model.common.basic import Dimensions
-from tokenfree.train.model.common.biases import OffsetBias, SharedBias, SumBias, shared, sums
 from tokenfree.train.model.common.slots import TrunkConfig
 from tokenfree.train.model.encoder import Trunk
 

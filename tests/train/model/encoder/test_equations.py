@@ -12,8 +12,7 @@ from torch import Tensor, nn
 from tokenfree.core.settings import build, merge
 from tokenfree.train.model.attention import sliding_global
 from tokenfree.train.model.common.attention import Heads
-from tokenfree.train.model.common.basic import Dimensions
-from tokenfree.train.model.common.kernels import Dropout
+from tokenfree.train.model.common.basic import Dimensions, Dropout
 from tokenfree.train.model.encoder import Encoder, ModelConfig
 
 WORDS: dict[str, Any] = {

@@ -23,7 +23,7 @@ from tokenfree.train.batches.base import KEPT, MASKED, REPLACED
 from tokenfree.train.model.attention import causal, full, linformer, multi_scale, sliding_global
 from tokenfree.train.model.common.attention import Heads
 from tokenfree.train.model.common.basic import Dimensions
-from tokenfree.train.objectives.heads import MaskedHead, NextSentence, real_only, score
+from tokenfree.train.objectives.base import MaskedHead, NextSentence, real_only, score
 
 CHARACTERS: dict[str, Any] = {
     "width": 12,

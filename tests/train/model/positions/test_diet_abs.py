@@ -7,8 +7,8 @@ import torch
 from torch import Tensor
 
 from tokenfree.core.settings import build
+from tokenfree.train.model.common.attention import FactorBias, OffsetBias
 from tokenfree.train.model.common.basic import Dimensions, count_parameters
-from tokenfree.train.model.common.biases import FactorBias, OffsetBias
 from tokenfree.train.model.common.slots import TrunkConfig
 from tokenfree.train.model.costs import costs
 from tokenfree.train.model.encoder import Encoder, ModelConfig, Trunk

@@ -13,10 +13,8 @@ from pydantic import Field
 from torch import Tensor
 
 from tokenfree.core.settings import Positive, settings
-from tokenfree.train.model.common.attention import ALL_HEADS, Core, Heads, PairValues, hide
-from tokenfree.train.model.common.basic import Dimensions, is_exporting, round_up
-from tokenfree.train.model.common.biases import SomeHeadsBias
-from tokenfree.train.model.common.kernels import dropout
+from tokenfree.train.model.common.attention import ALL_HEADS, Core, Heads, PairValues, SomeHeadsBias, hide
+from tokenfree.train.model.common.basic import Dimensions, dropout, is_exporting, round_up
 from tokenfree.train.model.common.slots import AttentionConfig, TrunkConfig
 
 Number = TypeVar("Number", int, Tensor)

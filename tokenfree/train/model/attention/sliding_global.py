@@ -12,8 +12,7 @@ from torch import Tensor, nn
 
 from tokenfree.core.settings import NonNegative, Positive, settings
 from tokenfree.train.model.common.attention import ALL_HEADS, Core, Heads, LayerBias, hide
-from tokenfree.train.model.common.basic import Dimensions, is_exporting, round_up
-from tokenfree.train.model.common.kernels import Dense
+from tokenfree.train.model.common.basic import Dense, Dimensions, is_exporting, round_up
 from tokenfree.train.model.common.slots import AttentionConfig, TrunkConfig
 
 

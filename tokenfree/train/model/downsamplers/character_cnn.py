@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from tokenfree.core.settings import Positive, settings
 from tokenfree.train.model.common.basic import (
     Cost,
+    Dense,
     Dimensions,
     FanInDense,
     GateDense,
@@ -19,7 +20,6 @@ from tokenfree.train.model.common.basic import (
     count_parameters,
     look_up,
 )
-from tokenfree.train.model.common.kernels import Dense
 from tokenfree.train.model.downsamplers.words import (
     WordDownsampler,
     WordOutput,

@@ -16,6 +16,7 @@ from tokenfree.train.model.common.attention import Core, Heads, hide
 from tokenfree.train.model.common.basic import (
     Activation,
     Cost,
+    Dense,
     Dimensions,
     Downsampled,
     Grouping,
@@ -23,7 +24,6 @@ from tokenfree.train.model.common.basic import (
     is_exporting,
     layer_norm,
 )
-from tokenfree.train.model.common.kernels import Dense
 from tokenfree.train.model.common.slots import Downsampler, DownsamplerConfig
 from tokenfree.train.model.layers.bert import BertLayer
 

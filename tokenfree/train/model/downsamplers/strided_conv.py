@@ -8,8 +8,7 @@ from typing import Literal
 from torch import Tensor, nn
 
 from tokenfree.core.settings import settings
-from tokenfree.train.model.common.basic import Cost, Dimensions, activate, count_parameters
-from tokenfree.train.model.common.kernels import linear
+from tokenfree.train.model.common.basic import Cost, Dimensions, activate, count_parameters, linear
 from tokenfree.train.model.downsamplers.strided import Strided, StridedConfig
 
 

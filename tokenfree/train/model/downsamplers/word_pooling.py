@@ -13,14 +13,15 @@ from tokenfree.preprocess.text.words import MAX_WORD_BYTES
 from tokenfree.train.model.common.basic import (
     Activation,
     Cost,
+    Dense,
     Dimensions,
     FanInDense,
     TableRows,
     activate,
     as_rows,
     count_parameters,
+    embedding,
 )
-from tokenfree.train.model.common.kernels import Dense, embedding
 from tokenfree.train.model.downsamplers.words import (
     WordDownsampler,
     WordOutput,

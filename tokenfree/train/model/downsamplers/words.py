@@ -12,8 +12,10 @@ from torch import Tensor, nn
 from tokenfree.core.settings import Positive, settings
 from tokenfree.train.model.common.basic import (
     Cost,
+    Dense,
     Dimensions,
     Downsampled,
+    Dropout,
     Grouping,
     SinusoidTable,
     TableRows,
@@ -23,7 +25,6 @@ from tokenfree.train.model.common.basic import (
     look_up,
     refuse_more,
 )
-from tokenfree.train.model.common.kernels import Dense, Dropout
 from tokenfree.train.model.common.slots import Downsampler, DownsamplerConfig
 
 NUM_TYPES = 2

@@ -12,8 +12,7 @@ from torch import Tensor, nn
 
 from tokenfree.core.settings import settings
 from tokenfree.preprocess.text.specials import RESERVED
-from tokenfree.train.model.common.basic import Dimensions, is_exporting
-from tokenfree.train.model.common.kernels import embedding
+from tokenfree.train.model.common.basic import Dimensions, embedding, is_exporting
 from tokenfree.train.model.embedders.characters import CharacterEmbedder, InputConfig
 from tokenfree.train.model.embedders.codepoint_hash import MAX_CODEPOINT
 

@@ -14,6 +14,7 @@ from tokenfree.train.model.common.basic import (
     STD,
     Cost,
     Dimensions,
+    Dropout,
     PositionTable,
     count_parameters,
     layer_norm,
@@ -21,7 +22,6 @@ from tokenfree.train.model.common.basic import (
     sinusoids,
     too_many,
 )
-from tokenfree.train.model.common.kernels import Dropout
 from tokenfree.train.model.common.slots import Embedder, EmbedderConfig
 
 NUM_SEGMENTS = 16

@@ -10,8 +10,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from tokenfree.core.settings import settings
-from tokenfree.train.model.common.basic import Dimensions
-from tokenfree.train.model.common.kernels import embedding
+from tokenfree.train.model.common.basic import Dimensions, embedding
 from tokenfree.train.model.embedders.characters import CharacterEmbedder, InputConfig
 
 Family = Literal["official", "independent"]

@@ -5,8 +5,7 @@ from typing import Literal
 from torch import Tensor, nn
 
 from tokenfree.core.settings import NonNegative, Positive, settings
-from tokenfree.train.model.common.basic import Dimensions
-from tokenfree.train.model.common.kernels import embedding
+from tokenfree.train.model.common.basic import Dimensions, embedding
 from tokenfree.train.model.embedders.characters import CharacterEmbedder, InputConfig
 
 

@@ -9,8 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from tokenfree.core.settings import Positive, settings
-from tokenfree.train.model.common.basic import Cost, Dimensions, GlorotDense, count_parameters
-from tokenfree.train.model.common.kernels import Dropout
+from tokenfree.train.model.common.basic import Cost, Dimensions, Dropout, GlorotDense, count_parameters
 from tokenfree.train.model.common.slots import Embedder
 from tokenfree.train.model.embedders.characters import InputPositions, PositionedConfig
 

@@ -10,8 +10,15 @@ from torch import Tensor
 
 from tokenfree.core.settings import settings
 from tokenfree.train.model.common.attention import Core, Heads, LayerBias
-from tokenfree.train.model.common.basic import Activation, Dimensions, activate, layer_norm
-from tokenfree.train.model.common.kernels import Dense, Dropout, cast_for_products
+from tokenfree.train.model.common.basic import (
+    Activation,
+    Dense,
+    Dimensions,
+    Dropout,
+    activate,
+    cast_for_products,
+    layer_norm,
+)
 from tokenfree.train.model.common.slots import Layer, LayerConfig
 
 

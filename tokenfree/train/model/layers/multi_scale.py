@@ -8,8 +8,7 @@ from torch import Tensor
 
 from tokenfree.core.settings import Positive, settings
 from tokenfree.train.model.common.attention import Core, Heads, LayerBias
-from tokenfree.train.model.common.basic import Dimensions, GlorotDense, layer_norm
-from tokenfree.train.model.common.kernels import Dropout, linear
+from tokenfree.train.model.common.basic import Dimensions, Dropout, GlorotDense, layer_norm, linear
 from tokenfree.train.model.common.slots import Layer, LayerConfig
 
 

@@ -12,7 +12,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from tokenfree.core.settings import Positive, settings
-from tokenfree.train.model.common.kernels import Dense, dropout, embedding
+from tokenfree.train.model.common.basic import Dense, dropout, embedding
 from tokenfree.train.model.common.slots import NeighboursConfig
 
 _STD = 0.3  # of new rows before a linear layer

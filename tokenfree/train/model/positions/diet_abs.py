@@ -9,8 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from tokenfree.core.settings import Positive, settings
+from tokenfree.train.model.common.attention import FactorBias
 from tokenfree.train.model.common.basic import STD, Dimensions, refuse_more
-from tokenfree.train.model.common.biases import FactorBias
 from tokenfree.train.model.common.slots import MAX_UNITS, Positions, Sharing, TrunkConfig, table_counts
 from tokenfree.train.model.positions.diet_rel import DietConfig
 

@@ -10,9 +10,8 @@ import torch
 from torch import Tensor, nn
 
 from tokenfree.core.settings import Positive, settings
-from tokenfree.train.model.common.attention import Heads, LayerBias, clipped_offsets
+from tokenfree.train.model.common.attention import Heads, LayerBias, clipped_offsets, expand_heads
 from tokenfree.train.model.common.basic import STD, Dimensions, is_exporting
-from tokenfree.train.model.common.biases import expand_heads
 from tokenfree.train.model.common.slots import (
     Positions,
     Sharing,

@@ -12,8 +12,8 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from tokenfree.core.settings import settings
+from tokenfree.train.model.common.attention import OffsetBias
 from tokenfree.train.model.common.basic import Dimensions
-from tokenfree.train.model.common.biases import OffsetBias
 from tokenfree.train.model.common.slots import Positions, Sharing, SharingConfig, TrunkConfig, table_counts
 
 

@@ -7,9 +7,8 @@ import torch
 from torch import Tensor, nn
 
 from tokenfree.core.settings import Positive, settings
-from tokenfree.train.model.common.attention import LayerBias
+from tokenfree.train.model.common.attention import FactorBias, LayerBias, OffsetBias, SumBias
 from tokenfree.train.model.common.basic import Dimensions, refuse_more, too_many
-from tokenfree.train.model.common.biases import FactorBias, OffsetBias, SumBias
 from tokenfree.train.model.common.slots import (
     MAX_UNITS,
     Positions,

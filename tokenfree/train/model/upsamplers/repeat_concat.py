@@ -15,6 +15,7 @@ from tokenfree.train.model.common.basic import (
     Activation,
     Cost,
     Dimensions,
+    Dropout,
     Grouping,
     activate,
     any_of_units,
@@ -22,8 +23,8 @@ from tokenfree.train.model.common.basic import (
     gather_rows,
     is_exporting,
     layer_norm,
+    linear,
 )
-from tokenfree.train.model.common.kernels import Dropout, linear
 from tokenfree.train.model.common.slots import Upsampler, UpsamplerConfig
 from tokenfree.train.model.layers.bert import BertLayer
 

@@ -5,8 +5,8 @@ import pytest
 import torch
 
 from tokenfree.train.objectives import masked_subwords
+from tokenfree.train.objectives.base import NUM_FEATURES, SpelledLinear, shared_rows
 from tokenfree.train.objectives.canine_s import Config
-from tokenfree.train.objectives.heads import NUM_FEATURES, SpelledLinear, shared_rows
 
 PIECES = ["<unk>", "<0x41>", "▁the", "▁The", "the", "▁then", "ing", "ring", "12", "▁!"]
 

@@ -5,8 +5,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tokenfree.train.model.common import kernels as dropout_module
-from tokenfree.train.model.common.kernels import STEPS, Dropout, average, dropout
+from tokenfree.train.model.common import basic as dropout_module
+from tokenfree.train.model.common.basic import STEPS, Dropout, average, dropout
 
 
 @pytest.mark.parametrize("here", [True, False], ids=["ours", "pytorch's"])

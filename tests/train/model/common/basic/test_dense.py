@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 from torch.nn import functional as F
 
-from tokenfree.train.model.common import kernels as dense
+from tokenfree.train.model.common import basic as dense
 
 
 @pytest.fixture(params=[True, False], ids=["onednn", "mkl"])

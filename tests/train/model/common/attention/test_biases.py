@@ -6,8 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from tokenfree.train.model.common.attention import Heads, LayerBias
-from tokenfree.train.model.common.biases import FactorBias, OffsetBias
+from tokenfree.train.model.common.attention import FactorBias, Heads, LayerBias, OffsetBias
 
 HEADS, UNITS, RANK = 3, 7, 2
 
