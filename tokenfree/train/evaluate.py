@@ -13,7 +13,6 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import torch
-from torch.nn import functional
 
 from tokenfree.core.errors import SettingsError, UserError
 from tokenfree.core.files import AnyPath
@@ -115,7 +114,7 @@ def score(loop: Loop, change: Change | None = None) -> TargetScores:
             batch, real = on_device(arrays, loop.device), arrays["target_mask"]
             logits_NV = loop.model.head.target_logits(loop.encoder, batch).float()
             gold_N = batch["target_ids"][batch["target_mask"]]
-            loss_N = functional.cross_entropy(logits_NV, gold_N, reduction="none").double()
+            loss_N = torch.nn.functional.cross_entropy(logits_NV, gold_N, reduction="none").double()
             parts.append(
                 (
                     loss_N.cpu().numpy(),

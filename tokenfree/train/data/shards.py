@@ -1,4 +1,9 @@
-"""Data directories, and the rows of their Arrow shards as NumPy views. Remote shards come from the cache."""
+"""Data directories, and the rows of their Arrow shards as NumPy views.
+
+Remote shards are fetched into a cache of bounded size: the folder TOKENFREE_CACHE (default ~/.cache/tokenfree),
+with shards of up to TOKENFREE_CACHE_GB (default 50). All workers of a machine share it. Files are named by their
+hash and appear by renaming, and one worker at a time fetches a shard.
+"""
 
 from __future__ import annotations
 
@@ -6,28 +11,89 @@ import bisect
 import collections
 import contextlib
 import dataclasses
+import errno
 import functools
 import os
 import threading
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
+from fsspec import AbstractFileSystem
 from fsspec.core import url_to_fs
 from fsspec.implementations.local import LocalFileSystem
 
 from tokenfree.core.errors import JobError, UserError
-from tokenfree.core.files import AnyPath, absolute_path, expand_home, hash_file
-from tokenfree.core.storage import Storage
+from tokenfree.core.files import AnyPath, absolute_path, cache_folder, expand_home, hash_file, lock
+from tokenfree.core.storage import Storage, retry
 from tokenfree.preprocess.dataset.manifest import Manifest, ShardEntry, load_manifest, load_vocabulary
 from tokenfree.preprocess.features.columns import character_column
 from tokenfree.preprocess.features.vocabulary import Vocabulary
 from tokenfree.preprocess.records import readable_columns
 from tokenfree.preprocess.text.characters import codepoints_of
-from tokenfree.train.data.cache import fetch
 from tokenfree.train.data.mixture import Data, Mixing, Mixture, mixed_contents, parse
 from tokenfree.train.data.order import quotas_of
+
+_ACTION = "run `tokenfree verify` on the data directory, and preprocess again what is broken"
+ATTEMPTS = 5  # to fetch a remote shard
+PAUSE = 1.0  # seconds after the first failed attempt; doubled after each
+
+
+def fetch(system: AbstractFileSystem, name: str, *, num_bytes: int, sha256: str) -> str:
+    path = cache_folder() / f"{sha256}.arrow"
+    cache_folder().mkdir(parents=True, exist_ok=True)
+    with lock(path.with_suffix(".lock")):
+        # Another worker may have fetched it in the meantime.
+        if not path.exists():
+            _evict(int(float(os.environ.get("TOKENFREE_CACHE_GB", "50")) * 1e9) - num_bytes)
+            _download(system, name, path, sha256)
+        # Another worker may just have removed it to make room.
+        with contextlib.suppress(FileNotFoundError):
+            # The most recently used shard is removed last.
+            os.utime(path)
+    return str(path)
+
+
+def _download(system: AbstractFileSystem, name: str, path: Path, sha256: str) -> None:
+    temporary = path.with_suffix(".partial")
+    try:
+        retry(lambda: system.get_file(name, str(temporary)), again=_may_pass, pause=PAUSE, attempts=ATTEMPTS)
+        digest = hash_file(temporary)
+    except FileNotFoundError as error:
+        raise JobError(f"{name}, which the manifest names, is absent; {_ACTION}") from error
+    except Exception as error:  # fsspec's file systems raise errors of many libraries
+        if _may_pass(error):
+            raise JobError(f"{name} cannot be fetched: {error}; try again when the store is back") from error
+        raise UserError(
+            f"{cache_folder()}: no room for {name}; free space, lower TOKENFREE_CACHE_GB, or set TOKENFREE_CACHE to "
+            "a folder on a larger disk"
+        ) from error
+    else:
+        if digest != sha256:
+            raise JobError(f"{name} has SHA-256 {digest}, its manifest says {sha256}; {_ACTION}")
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def _may_pass(error: Exception) -> bool:
+    full = isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
+    return not full and not isinstance(error, FileNotFoundError)
+
+
+def _evict(limit: int) -> None:
+    files = []
+    for path in cache_folder().glob("*.arrow"):
+        # Another worker has removed it.
+        with contextlib.suppress(FileNotFoundError):
+            files.append((path.stat(), path))
+    total = sum(status.st_size for status, _ in files)
+    for status, path in sorted(files, key=lambda entry: entry[0].st_mtime):
+        if total > limit:
+            path.unlink(missing_ok=True)
+            total -= status.st_size
 
 
 @functools.cache
@@ -42,7 +108,6 @@ def _hash(path: str, num_bytes: int, modified_ns: int, changed_ns: int) -> str:
 _AT_ONCE = 1000  # rows
 # Mapped shards, which hold no file descriptor.
 MAX_OPEN = 1024
-_ACTION = "run `tokenfree verify` on the data directory, and preprocess again what is broken"
 
 
 class _Column(NamedTuple):

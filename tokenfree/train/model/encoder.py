@@ -9,7 +9,6 @@ from functools import partial
 from typing import Annotated, Any, NamedTuple
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from tokenfree.core.errors import SettingsError
@@ -298,9 +297,9 @@ class Encoder(nn.Module):
             missing = torch.sym_max(missing, 0)
         if not exporting and missing <= 0:
             return codepoints_BC, *others_BC
-        longer = F.pad(codepoints_BC, (0, 0) * (codepoints_BC.dim() - 2) + (0, missing))
+        longer = nn.functional.pad(codepoints_BC, (0, 0) * (codepoints_BC.dim() - 2) + (0, missing))
         return longer, *(
-            None if other_BC is None else F.pad(other_BC, (0, missing)) for other_BC in others_BC
+            None if other_BC is None else nn.functional.pad(other_BC, (0, missing)) for other_BC in others_BC
         )
 
     def pool(self, units_BUD: Tensor) -> Tensor:

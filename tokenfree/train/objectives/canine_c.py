@@ -10,7 +10,6 @@ import numpy as np
 import torch
 from pydantic import Field
 from torch import Tensor, nn
-from torch.nn import functional
 
 from tokenfree.core.settings import NonNegative, Positive, settings
 from tokenfree.preprocess.features.vocabulary import Vocabulary
@@ -184,10 +183,10 @@ class CanineC(Head):
         Row s is a causal layer over FFN([e(pi_s-1); y_seq(pi_s)]) (section 3.2), where pi is the order of the
         targets.
         """
-        previous_BP = functional.pad(batch["target_codepoints"][:, :-1], (1, 0), value=BOS)
-        positions_BP = functional.pad(batch["target_positions"][:, :-1], (1, 0))
+        previous_BP = nn.functional.pad(batch["target_codepoints"][:, :-1], (1, 0), value=BOS)
+        positions_BP = nn.functional.pad(batch["target_positions"][:, :-1], (1, 0))
         segments_BP = batch["segments"].gather(1, positions_BP) if "segments" in batch else None
         previous_BPD = encoder.embed_characters(previous_BP, positions_BP, segments_BP)  # pyright: ignore[reportCallIssue]
         joined_BPD = self.dense(torch.cat([previous_BPD, characters_BPD], dim=-1))
-        x_BPD = self.norm(functional.gelu(joined_BPD, approximate="tanh"))
+        x_BPD = self.norm(nn.functional.gelu(joined_BPD, approximate="tanh"))
         return self.layer(x_BPD, batch["target_mask"])

@@ -17,7 +17,6 @@ import numpy as np
 import torch
 from pydantic import Field
 from torch import Tensor, nn
-from torch.nn import functional
 
 from tokenfree.core.errors import UserError, logger
 from tokenfree.core.settings import settings
@@ -246,7 +245,7 @@ class SpanHead(TaskHead):
         if self.types is not None:
             pairs.append((outputs["type"], batch["kind"]))
         real_B = batch["target_mask"][:, 0]
-        loss_B = torch.stack([functional.cross_entropy(*pair, reduction="none") for pair in pairs]).mean(
+        loss_B = torch.stack([nn.functional.cross_entropy(*pair, reduction="none") for pair in pairs]).mean(
             dim=0
         )
         right_B = (

@@ -17,8 +17,8 @@ from tokenfree.core.storage import Storage
 from tokenfree.preprocess.dataset.manifest import DatasetSplit, ShardEntry, load_manifest, save_manifest
 from tokenfree.train.batches import counter_random as random
 from tokenfree.train.batches.base import Arrays, Collator, Rows
-from tokenfree.train.data import cache as shard_cache
 from tokenfree.train.data import loader
+from tokenfree.train.data import shards as shard_cache
 from tokenfree.train.data import shards as shard_reader
 from tokenfree.train.data.loader import Loader
 from tokenfree.train.data.order import Order

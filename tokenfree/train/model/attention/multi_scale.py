@@ -8,7 +8,6 @@ from collections.abc import Iterable
 from typing import Annotated, Literal, TypeVar
 
 import torch
-import torch.nn.functional as F
 from pydantic import Field
 from torch import Tensor
 
@@ -198,7 +197,7 @@ class MultiScaleAttention(Core):
         queries_NW1 = blocks_N + torch.arange(block, device=q_BHUE.device)[:, None]
         keys_N1X = blocks_N + torch.arange(-block, 2 * block, device=q_BHUE.device)
 
-        valid_BNX = F.pad(valid_BU, (block, block + rest)).unfold(1, 3 * block, block)
+        valid_BNX = torch.nn.functional.pad(valid_BU, (block, block + rest)).unfold(1, 3 * block, block)
         visible_BNWX = _visible(queries_NW1, keys_N1X, valid_BNX[:, :, None], reach_B[:, None, None, None])
         logits_BNHWX = hide(visible_BNWX, q_BHUE.dtype)[:, :, None]
         if heads.bias is not None:

@@ -7,7 +7,6 @@ from collections.abc import Iterable
 from typing import Literal, NamedTuple
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from tokenfree.core.settings import NonNegative, Positive, settings
@@ -34,7 +33,7 @@ class Blocks(NamedTuple):
 
     def keys(self, x_BHUE: Tensor) -> Tensor:
         """Reshape [B, H, U, E] to [B, S, N, H, X, E], with zeros beyond the ends."""
-        padded = F.pad(self._strands(x_BHUE), (0, 0, self.window, self.window))
+        padded = nn.functional.pad(self._strands(x_BHUE), (0, 0, self.window, self.window))
         return padded.unfold(3, self.size + 2 * self.window, self.size).permute(0, 2, 3, 1, 5, 4)
 
     def units(self, x_BSNHWE: Tensor) -> Tensor:
@@ -62,7 +61,7 @@ class Blocks(NamedTuple):
 
     def _strands(self, x_BHUE: Tensor) -> Tensor:
         length = self.per_strand * self.size
-        padded = F.pad(x_BHUE, (0, 0, 0, length * self.dilation - self.num_units))
+        padded = nn.functional.pad(x_BHUE, (0, 0, 0, length * self.dilation - self.num_units))
         return padded.unflatten(2, (length, self.dilation)).transpose(2, 3)
 
 
@@ -136,7 +135,9 @@ class GlobalUnits(NamedTuple):
 
     def replace(self, x_BHUE: Tensor, rows_BHGE: Tensor) -> Tensor:
         index_BHGE = self.index_BG[:, None, :, None].expand_as(rows_BHGE)
-        return F.pad(x_BHUE, (0, 0, 0, 1)).scatter(2, index_BHGE, rows_BHGE)[:, :, : self.num_units]
+        return nn.functional.pad(x_BHUE, (0, 0, 0, 1)).scatter(2, index_BHGE, rows_BHGE)[
+            :, :, : self.num_units
+        ]
 
 
 class SlidingGlobalAttention(Core):

@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
@@ -152,7 +151,7 @@ class Core(nn.Module, ABC):
         in_parts = draws_here(queries) and (rate > 0 or is_slow)
         if of_pairs is None and not in_parts:
             added = hidden if bias is None else hidden + bias.to(queries.dtype)
-            return F.scaled_dot_product_attention(queries, keys, values, added, rate)
+            return nn.functional.scaled_dot_product_attention(queries, keys, values, added, rate)
         logits = (queries * queries.shape[-1] ** -0.5) @ keys.transpose(-2, -1)
         logits.add_(hidden)
         if bias is not None:
@@ -281,7 +280,7 @@ class OffsetBias(LayerBias):
         by_offset_HO = select_heads(self.by_offset, heads, 0)
         index = keys - queries + self.by_offset.shape[1] // 2
         # The backward pass of an embedding adds all heads of a pair at once. Indexing would take far longer.
-        bias = F.embedding(index, by_offset_HO.transpose(0, 1)).movedim(-1, 0)
+        bias = nn.functional.embedding(index, by_offset_HO.transpose(0, 1)).movedim(-1, 0)
         return expand_heads(bias, heads, self.num_heads, 0)
 
     def dense(self, heads: slice) -> Tensor:
@@ -303,7 +302,7 @@ class _Toeplitz(torch.autograd.Function):
     @once_differentiable
     def backward(ctx, *gradients: Tensor) -> Tensor:
         num_units = gradients[0].shape[-1]
-        wide = F.pad(gradients[0].flip(1), (0, num_units)).flatten(1)
+        wide = nn.functional.pad(gradients[0].flip(1), (0, num_units)).flatten(1)
         return wide[:, : num_units * (2 * num_units - 1)].unflatten(1, (num_units, -1)).sum(dim=1)
 
 

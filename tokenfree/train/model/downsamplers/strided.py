@@ -7,7 +7,6 @@ import dataclasses
 from typing import Annotated, Any
 
 import torch
-import torch.nn.functional as F
 from pydantic import Field
 from torch import Tensor, nn
 
@@ -90,9 +89,10 @@ class BlockAttention(Core):
         num_blocks = (num_characters + self.block - 1) // self.block
         missing = num_blocks * self.block - num_characters
         q, k, v = (
-            F.pad(x, (0, 0, 0, missing)).unflatten(2, (-1, self.block)) for x in (q_BHCE, k_BHCE, v_BHCE)
+            nn.functional.pad(x, (0, 0, 0, missing)).unflatten(2, (-1, self.block))
+            for x in (q_BHCE, k_BHCE, v_BHCE)
         )
-        bias_BNC = F.pad(bias_BC, (0, missing), value=-torch.inf).unflatten(1, (-1, self.block))
+        bias_BNC = nn.functional.pad(bias_BC, (0, missing), value=-torch.inf).unflatten(1, (-1, self.block))
         return self._blocks(q, k, v, bias_BNC)[:, :, :num_characters]
 
     def _blocks(self, q_BHNCE: Tensor, k_BHNCE: Tensor, v_BHNCE: Tensor, bias_BNC: Tensor) -> Tensor:

@@ -5,7 +5,6 @@ X rows of the byte table
 
 from typing import Literal
 
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from tokenfree.core.settings import settings
@@ -85,10 +84,10 @@ class WordPooling(WordDownsampler):
         values_BCD = embedding(rows.index_BC, self.value(rows.table_XD))
         if self.byte_positions is not None:
             positions_XD = self.byte_positions.weight
-            keys_BCD = keys_BCD + F.embedding(words.position_BC, self.key(positions_XD))
-            values_BCD = values_BCD + F.embedding(words.position_BC, self.value(positions_XD))
+            keys_BCD = keys_BCD + nn.functional.embedding(words.position_BC, self.key(positions_XD))
+            values_BCD = values_BCD + nn.functional.embedding(words.position_BC, self.value(positions_XD))
         queries = self.queries.weight
-        queries_BCD = F.embedding(words.word_BC, queries) if len(queries) > 1 else queries
+        queries_BCD = nn.functional.embedding(words.word_BC, queries) if len(queries) > 1 else queries
         logits_BC = (queries_BCD * keys_BCD).sum(dim=-1) * queries.shape[-1] ** -0.5
         return sum_over_words(softmax_in_words(logits_BC, words)[..., None] * values_BCD, words)
 

@@ -6,7 +6,6 @@ X positions of a table
 from typing import Any, Literal
 
 import numpy as np
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from tokenfree.core.settings import NonNegative, Positive, settings
@@ -76,7 +75,7 @@ class Sinusoids(nn.Module):
         self.register_buffer("weight", sinusoids(num_positions, width) * (std * 2**0.5), persistent=False)
 
     def forward(self, positions: Tensor) -> Tensor:
-        return F.embedding(positions, self.weight)
+        return nn.functional.embedding(positions, self.weight)
 
 
 class CharacterEmbedder(Embedder):

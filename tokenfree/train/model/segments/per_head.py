@@ -7,7 +7,6 @@ from collections.abc import Iterable
 from typing import Annotated, Literal
 
 import torch
-import torch.nn.functional as F
 from pydantic import Field
 from torch import Tensor, nn
 
@@ -61,7 +60,7 @@ class PerHeadSegments(nn.Module):
         every_segment = torch.eye(
             self.table_LHSS.shape[-1], dtype=self.table_LHSS.dtype, device=segments_BU.device
         )
-        flags_B1US = F.embedding(segments_BU, every_segment)[:, None]
+        flags_B1US = nn.functional.embedding(segments_BU, every_segment)[:, None]
         # A product, because the backward pass of a look-up would add gradients pair by pair.
         return [
             FactorBias(flags_B1US @ table_HSS, flags_B1US, self.num_heads) for table_HSS in self.table_LHSS

@@ -16,7 +16,7 @@ import pytest
 from tests.train.fork_server import fork
 from tokenfree.core.errors import JobError, UserError
 from tokenfree.train.config import PretrainRecipe
-from tokenfree.train.data import cache
+from tokenfree.train.data import shards as cache
 from tokenfree.train.data.shards import ShardReader
 from tokenfree.train.pretrain import pretrain
 
@@ -164,7 +164,7 @@ def test_a_killed_fetch_leaves_nothing_in_the_way(store: str, tmp_path: Path) ->
     split = ShardReader(store, "train")
     program = (
         "import os, sys, fsspec\n"
-        "from tokenfree.train.data import cache\n"
+        "from tokenfree.train.data import shards as cache\n"
         "from tokenfree.train.data.shards import ShardReader\n"
         "cache.hash_file = lambda path: os.kill(os.getpid(), 9)\n"
         "ShardReader(sys.argv[1], 'train').shard(4)\n"
