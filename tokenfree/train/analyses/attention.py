@@ -30,10 +30,8 @@ def toeplitz_share(bias_UU: Tensor) -> float:
     places_U = torch.arange(num_units, device=bias_UU.device)
     offset_UU = (places_U - places_U[:, None] + num_units - 1).flatten()
     sums = torch.zeros(2 * num_units - 1, dtype=bias_UU.dtype).index_add(0, offset_UU, bias_UU.flatten())
-    means = sums / torch.bincount(offset_UU)
-    left = (bias_UU.flatten() - means[offset_UU]).square().sum()
-    whole = (bias_UU - bias_UU.mean()).square().sum()
-    return float(1 - left / whole)
+    left = (bias_UU.flatten() - (sums / torch.bincount(offset_UU))[offset_UU]).square().sum()
+    return float(1 - left / (bias_UU - bias_UU.mean()).square().sum())
 
 
 def position_terms(encoder: Encoder, num_units: int) -> list[Tensor | None]:
@@ -150,8 +148,7 @@ def _units(mask_BC: Tensor, down: Downsampled) -> TextUnits:
 
     `valid_BU` excludes one such unit of CANINE.
     """
-    num_units = down.valid_BU.shape[1]
-    real_U = any_of_units(mask_BC, down.grouping, num_units)[0]
+    real_U = any_of_units(mask_BC, down.grouping, down.valid_BU.shape[1])[0]
     count = int(real_U.nonzero().max()) + 1
     if down.grouping.rate is not None:
         return TextUnits(count, None)

@@ -213,7 +213,6 @@ def correlate(
     The bootstrap samples lemmas with all their pairs. Values are nan if either side is constant.
     """
     table_NM = np.stack([cosine_N, *spelling.values()], axis=1)
-    correlation_M = _spearman(table_NM)
     names, of_N = np.unique(lemmas_N, return_inverse=True)
     order, counts = np.argsort(of_N, kind="stable"), np.bincount(of_N)
     starts = np.cumsum(counts) - counts
@@ -225,8 +224,10 @@ def correlate(
         replicates.append(_spearman(table_NM[order[np.repeat(starts[drawn], sizes) + within]]))
     low_M, high_M = bootstrap_interval(np.array(replicates))
     return {
-        name: (float(correlation_M[at]), float(low_M[at]), float(high_M[at]))
-        for at, name in enumerate(spelling)
+        name: (correlation, low, high)
+        for name, correlation, low, high in zip(
+            spelling, _spearman(table_NM).tolist(), low_M.tolist(), high_M.tolist(), strict=True
+        )
     }
 
 

@@ -168,8 +168,7 @@ def _attempt(job: Job, run: Run, on_line: OnLine | None, loop: TrainingLoop[Any]
     """
     config = loop.recipe.train
     with contextlib.ExitStack() as stack:
-        kind = RunWriter if loop.rank == 0 else RunFiles
-        files = kind(job, run, loop, stack, on_line, back=back)
+        files = (RunFiles if loop.rank else RunWriter)(job, run, loop, stack, on_line, back=back)
         try:
             ending = train(
                 loop,

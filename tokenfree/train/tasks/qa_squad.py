@@ -86,9 +86,11 @@ def read_squad(path: str) -> list[SquadExample]:
             for k, question in enumerate(paragraph["qas"]):
                 key = f"{PurePath(path).name}: data[{i}].paragraphs[{j}].qas[{k}]"
                 name, context = str(question["id"]), paragraph["context"]
-                answers = [answer for answer in question["answers"] if answer["text"].strip()]
-                if question.get("is_impossible"):
-                    answers = []
+                answers = [
+                    answer
+                    for answer in question["answers"]
+                    if answer["text"].strip() and not question.get("is_impossible")
+                ]
                 if name in examples:
                     raise UserError(
                         f"{path}: {key}: id {name!r} is that of {examples[name].key} too. Remove one."

@@ -314,10 +314,8 @@ class QuestionAnswering(DownstreamTask):
         trunk = model.trunk
         if not isinstance(trunk.attention, sliding_global.Config) or trunk.attention.global_units == 0:
             return model
-        # CLS, the marker, the question, SEP.
-        framed = 1 + self.markers + self.max_question + 1
-        # If the model downsamples, CLS has a separate unit in addition to the one of its group.
-        num_units = 1 + -(-framed // model.downsampler.rate)
+        # CLS, the marker, the question and SEP. If the model downsamples, CLS also has a separate unit.
+        num_units = 1 + -(-(1 + self.markers + self.max_question + 1) // model.downsampler.rate)
         attention = dataclasses.replace(
             trunk.attention, global_units=max(trunk.attention.global_units, num_units)
         )

@@ -56,8 +56,7 @@ def resolve_width(scale: int | str, length: int) -> int:
 
     N/k is floored first.
     """
-    width = scale if isinstance(scale, int) else odd(length // divisor(scale))
-    return min(width, 2 * length - 1)
+    return min(scale if isinstance(scale, int) else odd(length // divisor(scale)), 2 * length - 1)
 
 
 def divisor(scale: str) -> int:

@@ -163,8 +163,7 @@ class SlidingGlobalAttention(Core):
     def forward(self, heads: Heads) -> Tensor:
         num_units = heads.valid_BK.shape[1]
         chosen = self._choose(heads)
-        num_global = 0 if chosen is None else chosen.index_BG.shape[1]
-        blocks = self._blocks(num_units, num_global)
+        blocks = self._blocks(num_units, 0 if chosen is None else chosen.index_BG.shape[1])
         context_BHUE = self._dense(heads, chosen) if blocks is None else self._banded(heads, chosen, blocks)
         if chosen is not None:
             context_BHUE = chosen.replace(context_BHUE, self._of_global(heads, chosen))
@@ -224,8 +223,7 @@ class SlidingGlobalAttention(Core):
         if chosen is not None:
             allowed_BUU = allowed_BUU | chosen.among_units()[:, None, :]
         visible_BUU = allowed_BUU & heads.valid_BK[:, None, :]
-        hidden_B1UU = hide(visible_BUU, heads.queries_BHQE.dtype)[:, None]
-        context_BHUE = self.attend_to_all(heads, hidden_B1UU)
+        context_BHUE = self.attend_to_all(heads, hide(visible_BUU, heads.queries_BHQE.dtype)[:, None])
         return context_BHUE.masked_fill(~visible_BUU.any(dim=-1)[:, None, :, None], 0)
 
     def _banded(self, heads: Heads, chosen: GlobalUnits | None, blocks: Blocks) -> Tensor:

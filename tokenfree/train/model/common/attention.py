@@ -171,8 +171,7 @@ def hide(visible: Tensor, dtype: torch.dtype) -> Tensor:
     A query without visible keys gets equal weights, never NaN. The lowest value of the dtype would overflow
     in fused kernels, which multiply logits by log2(e).
     """
-    lowest = max(-1e30, torch.finfo(dtype).min / 2)
-    return torch.where(visible, 0.0, lowest).to(dtype)
+    return torch.where(visible, 0.0, max(-1e30, torch.finfo(dtype).min / 2)).to(dtype)
 
 
 class SumBias(LayerBias):

@@ -187,8 +187,7 @@ class _Average(torch.autograd.Function):
         weights, values, keep = ctx.saved_tensors
         gradient = gradients[0] * ctx.factor
         of_values = _only(weights, keep).transpose(-2, -1) @ gradient
-        of_weights = _only(gradient @ values.transpose(-2, -1), keep)
-        return of_weights, of_values, None, None
+        return _only(gradient @ values.transpose(-2, -1), keep), of_values, None, None
 
 
 def embedding(index: Tensor, table_XD: Tensor) -> Tensor:

@@ -86,8 +86,7 @@ class BlockAttention(Core):
         The padding of the last block has no weight.
         """
         num_characters = q_BHCE.shape[2]
-        num_blocks = (num_characters + self.block - 1) // self.block
-        missing = num_blocks * self.block - num_characters
+        missing = (num_characters + self.block - 1) // self.block * self.block - num_characters
         q, k, v = (
             nn.functional.pad(x, (0, 0, 0, missing)).unflatten(2, (-1, self.block))
             for x in (q_BHCE, k_BHCE, v_BHCE)

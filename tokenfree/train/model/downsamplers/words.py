@@ -93,8 +93,7 @@ def find_words(mask_BC: Tensor, ends_BU: Tensor | None) -> WordSpans:
 
     None: each character is a word.
     """
-    num_characters = mask_BC.shape[1]
-    characters_C = torch.arange(num_characters, device=mask_BC.device)
+    characters_C = torch.arange(mask_BC.shape[1], device=mask_BC.device)
     if ends_BU is None:
         characters_BC = characters_C.expand(mask_BC.shape)
         return WordSpans(characters_BC, torch.zeros_like(characters_BC), mask_BC, characters_BC, mask_BC)
@@ -143,8 +142,7 @@ def softmax_in_words(logits_BC: Tensor, words: WordSpans) -> Tensor:
     weights_BC = (logits_BC - highest_BC).exp() * words.real_BC
     totals_BU = sum_over_words(weights_BC[..., None], words)[..., 0]
     # At least 1, except beyond the text.
-    totals_BC = totals_BU.gather(1, words.word_BC).clamp(min=1e-30)
-    return weights_BC / totals_BC
+    return weights_BC / totals_BU.gather(1, words.word_BC).clamp(min=1e-30)
 
 
 class WordOutput(nn.Module):

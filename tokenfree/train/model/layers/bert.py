@@ -80,8 +80,7 @@ class BertLayer(Layer):
         return self.attention_output(context_BHQE.transpose(1, 2).flatten(2))
 
     def feed_forward(self, h_BQD: Tensor) -> Tensor:
-        inner_BQI = activate(self.inner(h_BQD), self.activation)
-        return self.outer(inner_BQI)
+        return self.outer(activate(self.inner(h_BQD), self.activation))
 
     def multiply_accumulates(self, num_units: int, num_queries: int | None = None) -> int:
         num_queries = num_units if num_queries is None else num_queries

@@ -72,8 +72,7 @@ def spans(tags: Sequence[str]) -> list[tuple[int, int, str]]:
     for n, tag in enumerate(tags):
         if tag != "O":
             goes_on = tag[:2] == "I-" and previous != "O" and previous[2:] == tag[2:]
-            begin = result.pop()[0] if goes_on else n
-            result.append((begin, n, tag[2:]))
+            result.append((result.pop()[0] if goes_on else n, n, tag[2:]))
         previous = tag
     return result
 
