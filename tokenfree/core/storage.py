@@ -219,8 +219,9 @@ class Storage:
             return [_map(self.path(name)).slice(start, end - start) for name, start, end in ranges]
         paths = [self.path(name) for name, _, _ in ranges]
         starts, ends = [start for _, start, _ in ranges], [end for _, _, end in ranges]
-        parts = self.fs.cat_ranges(paths, starts, ends, on_error="raise")
-        return [pa.py_buffer(bytes(part)) for part in parts]
+        return [
+            pa.py_buffer(bytes(part)) for part in self.fs.cat_ranges(paths, starts, ends, on_error="raise")
+        ]
 
     def open(self, name: str) -> Any:
         return self.fs.open(self.path(name), "rb")

@@ -127,8 +127,9 @@ class Watcher:
 
 def at_the_end(stage: Stage, manifest: Manifest) -> Progress:
     shards = manifest.shards
-    size = sum(shard.bytes for shard in shards)
-    return Progress(stage, len(shards), len(shards), size, manifest.counters["characters"])
+    return Progress(
+        stage, len(shards), len(shards), sum(shard.bytes for shard in shards), manifest.counters["characters"]
+    )
 
 
 def furthest(previous: Progress | None, now: Progress) -> Progress:

@@ -132,9 +132,10 @@ def template_warning(counters: Mapping[str, Any]) -> str:
 
 def byte_shares(manifest: Manifest) -> dict[str, float]:
     """Return the share of each language's subwords that are bytes of characters missing from the vocabulary."""
-    languages = sorted(manifest.statistics["languages"].items())
     return {
-        name: counts["byte_pieces"] / counts["subwords"] for name, counts in languages if counts["subwords"]
+        name: counts["byte_pieces"] / counts["subwords"]
+        for name, counts in sorted(manifest.statistics["languages"].items())
+        if counts["subwords"]
     }
 
 

@@ -81,8 +81,9 @@ def note_added(storage: Storage, name: str, sha256: str | None) -> None:
     """
     mark = read_sealed(storage, SUCCESS)
     if mark is not None:
-        added = {**mark["added_later"], name: sha256}
-        later = {key: value for key, value in added.items() if value is not None}
+        later = {
+            key: value for key, value in {**mark["added_later"], name: sha256}.items() if value is not None
+        }
         write_sealed(storage, SUCCESS, {**mark, "added_later": later})
 
 

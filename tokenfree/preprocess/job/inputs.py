@@ -111,8 +111,9 @@ def read_given_model(path: str) -> bytes:
 
 
 def differing_settings(recorded: Mapping[str, Any], requested: Mapping[str, Any]) -> list[str]:
-    defaults = flatten(to_mapping(PreprocessConfig()))
-    later = {key: value for key, value in defaults if key.startswith(LATER_FIELDS)}
+    later = {
+        key: value for key, value in flatten(to_mapping(PreprocessConfig())) if key.startswith(LATER_FIELDS)
+    }
     later.update(flatten(EARLIER_VALUES))
     return changed_settings({**later, **dict(flatten(recorded))}, {**later, **dict(flatten(requested))})
 

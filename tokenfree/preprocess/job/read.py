@@ -116,8 +116,9 @@ def _write_run(
 ) -> SortedRun:
     storage, config, name = job.storage, job.config, run_name(runs_name(line), number)
     counters, documents, lost = PageCounters(), [], {FAILURES: [], DROPPED: []}
-    definitions = functools.partial(definitions_of, job)
-    for result in extract(pages, config.namespaces, config.filters, counters, definitions, steps):
+    for result in extract(
+        pages, config.namespaces, config.filters, counters, functools.partial(definitions_of, job), steps
+    ):
         if isinstance(result, Document):
             documents.append(result)
         elif isinstance(result, FailedPage) or config.keep_dropped:
@@ -128,8 +129,9 @@ def _write_run(
     for suffix, rows in lost.items():
         if rows:
             beside[suffix] = write_failures(storage, f"{RUNS}/{name}{suffix}", rows)
-    fraction = config.validation_fraction
-    file, lowest, highest = write_documents(storage, f"{RUNS}/{name}.arrow", documents, fraction)
+    file, lowest, highest = write_documents(
+        storage, f"{RUNS}/{name}.arrow", documents, config.validation_fraction
+    )
     min_similarity = config.near_duplicates.min_similarity
     if min_similarity is not None and file.parts:
         shingle, rows = config.near_duplicates.shingle_characters, band_rows(min_similarity)

@@ -151,8 +151,9 @@ def _num_characters(row: _Row) -> int:
 
 
 def _batch(rows: list[_Row]) -> pa.RecordBatch:
-    columns = zip(zip(*rows, strict=True), _SCHEMA, strict=True)
-    arrays = [pa.array(values, field.type) for values, field in columns]
+    arrays = [
+        pa.array(values, field.type) for values, field in zip(zip(*rows, strict=True), _SCHEMA, strict=True)
+    ]
     return pa.record_batch(arrays, schema=_SCHEMA)
 
 

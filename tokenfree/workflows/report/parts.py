@@ -106,8 +106,9 @@ def cut(text: str, max_length: int) -> str:
 
 
 def settings_table(caption: str, mapping: Mapping[str, Any]) -> Table:
-    rows = [[key, _shown(value)] for key, value in flatten(mapping)]
-    return Table(caption, ["key", "value"], rows, folded=True)
+    return Table(
+        caption, ["key", "value"], [[key, _shown(value)] for key, value in flatten(mapping)], folded=True
+    )
 
 
 def _shown(value: Any) -> str:

@@ -90,8 +90,9 @@ def _similarity(figure: Any, results: Mapping[str, Any]) -> None:
     interval = ", 95% interval" * any(row["spearman"] is not None for row in rows)
     measures = list(dict.fromkeys(row["measure"] for row in rows))
     figure.set_size_inches(2.4 + 3.6 * len(languages), 3.4)
-    grid = figure.subplots(1, len(languages), sharey=True, squeeze=False)
-    for axes, language in zip(grid[0], languages, strict=True):
+    for axes, language in zip(
+        figure.subplots(1, len(languages), sharey=True, squeeze=False)[0], languages, strict=True
+    ):
         for number, kind in enumerate(("related", "random", "both")):
             measured_rows = [row for row in rows if (row["language"], row["kind"]) == (language, kind)]
             measured_rows = [row for row in measured_rows if row["spearman"] is not None]
@@ -186,8 +187,9 @@ def _analyse(args: argparse.Namespace) -> dict[str, Any]:
     size = SIZES[args.analysis] if args.size is None else args.size
     if args.analysis == "similarity":
         only = None if args.vocabulary is None else load_named_vocabulary(args.vocabulary)
-        place = args.vectors or "down"
-        return similarity(model, args.data, size, seed=args.seed or 0, place=place, vocabulary=only)
+        return similarity(
+            model, args.data, size, seed=args.seed or 0, place=args.vectors or "down", vocabulary=only
+        )
     data = None if args.data is None else args.data[0]
     if args.analysis == "collisions":
         return collisions(model, data, size)

@@ -36,8 +36,9 @@ def run(args: argparse.Namespace) -> int:
     headers = (Column(name, overflow="fold") for name in ("", "what", "found", "remedy"))
     table = Table(*headers, box=None, pad_edge=False, header_style="bold")
     for finding in findings:
-        mark = Text(finding.state, style=COLOURS[finding.state])
-        table.add_row(mark, finding.what, finding.value, finding.remedy)
+        table.add_row(
+            Text(finding.state, style=COLOURS[finding.state]), finding.what, finding.value, finding.remedy
+        )
     console().print(table)
     print(f"missing: {', '.join(missing)}" if missing else "nothing that tokenfree needs is missing")
     if not all(importlib.util.find_spec(package) for package in ("apache_beam", "ray", "torch")):

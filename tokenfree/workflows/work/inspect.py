@@ -135,8 +135,9 @@ def _masked(row: pa.RecordBatch, vocabulary: Vocabulary, number: int, width: int
     window, config = codepoints_of(row.column("text")[0].as_py()).view(np.int32), Config()
     collate = config.collator(vocabulary, len(window) + 2 + config.spare, seed=0)
     spans = {name: [row.column(name)[0].values.to_numpy()] for name in SUBWORD_COLUMNS}
-    columns = {"codepoints": [window], **spans}
-    seen = collate(columns, np.array([number]))["codepoints"][0, 1 : len(window) + 1]
+    seen = collate({"codepoints": [window], **spans}, np.array([number]))["codepoints"][
+        0, 1 : len(window) + 1
+    ]
     return "".join(BLOCK if new == MASK else chr(new) for new in seen[:width])
 
 
