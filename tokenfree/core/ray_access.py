@@ -32,6 +32,7 @@ Address = tuple[str, int]
 
 
 def host_and_port(text: str) -> Address | None:
+    """Parse HOST:PORT. Return None for other addresses, such as `auto`."""
     host, _, port = text.rpartition(":")
     return (host.strip("[]"), int(port)) if host and port.isdigit() else None
 

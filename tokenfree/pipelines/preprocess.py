@@ -22,7 +22,7 @@ from tokenfree.pipelines import local
 from tokenfree.pipelines.progress import Progress, Watcher, at_the_end
 from tokenfree.preprocess.config import PreprocessConfig
 from tokenfree.preprocess.dataset.manifest import MANIFEST, Manifest, load_manifest
-from tokenfree.preprocess.job.inputs import finished, identity
+from tokenfree.preprocess.job.inputs import finished, identity, with_earlier_values
 from tokenfree.preprocess.job.job import ERRORS, PreprocessJob, failed, noted_error
 from tokenfree.preprocess.job.output import abandon, begin, is_tidy, release, remove_left_lock, tidy
 from tokenfree.preprocess.job.read import has_documents, own_steps
@@ -120,6 +120,7 @@ def run_preprocess(
     if not storage.is_shared and not engine.is_one_process:
         raise UserError(f"{output}: other processes cannot see it; give --workers 1 or another --output")
     report = progress or (lambda _: None)
+    config = with_earlier_values(config, storage)
     inputs = find_inputs(config, storage.url)
     job_identity = identity(config, inputs)
     manifest = finished(storage, job_identity, config, inputs, check_inputs=check_inputs)

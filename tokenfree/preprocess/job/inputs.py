@@ -14,7 +14,7 @@ from tokenfree.core.errors import UserError
 from tokenfree.core.files import TEMPORARY
 from tokenfree.core.locks import LOCK
 from tokenfree.core.machine import version_of
-from tokenfree.core.settings import DECIDES_RUNS, OPERATIONAL, build, marked_keys, merge, value_at
+from tokenfree.core.settings import DECIDES_RUNS, OPERATIONAL, build, marked_keys, merge, nest, value_at
 from tokenfree.core.settings_values import code_hashes, flatten, is_custom, to_mapping
 from tokenfree.core.storage import Storage, check_is_stored
 from tokenfree.preprocess.config import INPUT, PreprocessConfig, steps_of
@@ -163,6 +163,21 @@ def _content(config: PreprocessConfig, model_sha256: str | None) -> dict[str, An
             group, _, name = key.rpartition(".")
             del (value_at(settings, group) if group else settings)[name]
     return settings
+
+
+def with_earlier_values(config: PreprocessConfig, storage: Storage) -> PreprocessConfig:
+    """Return the settings, with the earlier values of fields that a finished directory does not record."""
+    if MANIFEST not in storage.names():
+        return config
+    recorded = load_manifest(storage.url).config
+    missing = [
+        (key, json.dumps(value)) for key, value in flatten(EARLIER_VALUES) if value_at(recorded, key) is None
+    ]
+    return (
+        build(PreprocessConfig, merge(to_mapping(config), nest(missing)), source=MANIFEST)
+        if missing
+        else config
+    )
 
 
 def finished(

@@ -87,6 +87,7 @@ class Selection(NamedTuple):
         return scattered
 
     def targets(self, positions: np.ndarray, ids: np.ndarray, kinds: np.ndarray) -> Arrays:
+        """Return the `target_...` arrays of a batch from values of the items, int64 [n] each."""
         return {
             "target_positions": self.laid_out(positions),
             "target_ids": self.laid_out(ids),
@@ -161,4 +162,5 @@ MASKED, REPLACED, KEPT = range(3)  # values of `target_kinds`
 
 
 def target_kinds(masked: np.ndarray, kept: np.ndarray) -> np.ndarray:
+    """Return the kind of each target, int64: MASKED where `masked` (bool), else KEPT where `kept`, else REPLACED."""
     return np.where(masked, MASKED, np.where(kept, KEPT, REPLACED)).astype(np.int64)

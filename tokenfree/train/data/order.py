@@ -46,6 +46,7 @@ class _Visit(NamedTuple):
 
 
 def language_shares(characters: np.ndarray, smoothing: float) -> np.ndarray:
+    """Return shares proportional to characters^smoothing, float64 [L]."""
     weights = np.asarray(characters, dtype=np.float64) ** smoothing
     return weights / weights.sum()
 

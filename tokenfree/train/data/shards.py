@@ -342,6 +342,7 @@ class ShardReader:
             yield shards[some], self.rows(columns, shards[some], rows[some])
 
     def directories_of(self, shards: np.ndarray) -> np.ndarray:
+        """Return the number of the directory of each shard, int64 [n]; 0 for a single directory."""
         return (
             np.zeros_like(shards)
             if self.mixing is None

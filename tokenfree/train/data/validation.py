@@ -93,6 +93,7 @@ def baselines(
 
 
 def symbol_counts(train: ShardReader, symbols: Symbols, *, max_rows: int = 20_000) -> np.ndarray:
+    """Return the count of each symbol in the training split, int64 [V], from at most `max_rows` windows."""
     return _count(train, symbols, max_rows)[0]
 
 
@@ -221,6 +222,7 @@ def _read(rows: Rows) -> tuple[np.ndarray, ...]:
 
 
 def target_losses(counts: NeighbourCounts, held_out: Iterable[Arrays]) -> np.ndarray:
+    """Return the losses of all targets of batches that name the neighbours of targets, in their order."""
     parts = [np.zeros(0)]
     for arrays in held_out:
         real = arrays["target_mask"]

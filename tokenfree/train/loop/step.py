@@ -86,6 +86,7 @@ class RecentLosses(collections.deque[float]):
         self._window, self._deviations = window, deviations
 
     def jumps(self, loss: float) -> bool:
+        """Return True if `loss` is a jump. It never is before the window is full."""
         if len(self) < self._window:
             return False
         mean = math.fsum(self) / len(self)

@@ -67,6 +67,7 @@ class RunProgress:
         return progress
 
     def steps_after_best(self, step: int) -> int:
+        """Return the number of steps from the best validation to `step`; 0 without one."""
         return 0 if self.best_step is None else step - self.best_step
 
 

@@ -340,6 +340,7 @@ def any_of_units(marked_BC: Tensor, grouping: Grouping, num_units: int) -> Tenso
 
 
 def gather_rows(x_BCD: Tensor, index_BP: Tensor) -> Tensor:
+    """Return the rows `index_BP`, int64, of each example, [B, P, D]."""
     return x_BCD.gather(1, index_BP[..., None].expand(-1, -1, x_BCD.shape[-1]))
 
 
