@@ -61,6 +61,20 @@ def test_classifier_learns_frequencies_of_its_training_texts(
     assert head.neighbours.idf.unique().numel() > 2
 
 
+def test_classifier_begins_as_a_logistic_regression(
+    make_task: MakeTask, files: Files, tmp_path: Path
+) -> None:
+    """A rate that changes nothing in one step: what is right was fitted before."""
+    path = {**PATH, "strengths": [1, 10], "rate": 1e-9}
+    for name, neighbours in (("fitted", path), ("zero", {**path, "strengths": []})):
+        recipe = with_path(make_task("classification", steps=1, learning_rate=1e-9))
+        recipe = build(
+            FinetuneRecipe, merge(to_mapping(recipe), {"model": {"neighbours": neighbours}}), source="test"
+        )
+        accuracy = finetune(recipe, splits(files), str(tmp_path / name)).test["accuracy"]
+        assert (accuracy == 1.0) == (name == "fitted")
+
+
 def test_patience_ends_training_and_resuming_changes_nothing(
     make_task: MakeTask, files: Files, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -244,7 +244,8 @@ class TaskSource(Source):
         if task.encoder.embedder.learns_characters:
             texts = (text for example in self._examples("train") for text in self._task.texts(example))
             task.encoder.embedder.learn(frequent_characters(texts))
-        self._task.learn(task.head, self._examples("train"))
+        held_out = self._examples("dev") if self._has("dev") else ()
+        self._task.learn(task.head, self._examples("train"), held_out)
         return task
 
     def validate(self, task: ModelWithHead, device: torch.device, *, equally_many: bool) -> dict[str, float]:

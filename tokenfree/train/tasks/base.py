@@ -125,8 +125,11 @@ class DownstreamTask(ABC):
     def build(self, model: ModelConfig, /) -> TaskHead:
         """Return a head with fresh weights for an encoder of this model. The task must be `fitted`."""
 
-    def learn(self, head: Any, examples: Sequence[Any], /) -> None:
-        """Initialise what the head learns from the training examples before training, such as frequencies."""
+    def learn(self, head: Any, examples: Sequence[Any], held_out: Sequence[Any], /) -> None:
+        """Initialise what the head learns from the training examples before training, such as frequencies.
+
+        `held_out` are the examples of the development part, if there is one.
+        """
         return None
 
     @abstractmethod

@@ -7,13 +7,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, Any, Literal, Self
 
 import numpy as np
+import torch
 from pydantic import Field
+from torch import Tensor
 
 from tokenfree.core.errors import UserError
 from tokenfree.core.settings import settings
 from tokenfree.train.batches.base import Arrays
 from tokenfree.train.batches.ngrams import text_features
 from tokenfree.train.model.encoder import ModelConfig
+from tokenfree.train.model.neighbours.hashed_ngrams import LabelledFeatures
 from tokenfree.train.tasks.base import DownstreamTask, Item, Metrics, Outputs, Predict, Split, TaskCollator
 from tokenfree.train.tasks.examples.noise import Noise
 from tokenfree.train.tasks.examples.texts import GLUE, TextExample, TextFormat, TextOptions, read_texts
@@ -115,9 +118,25 @@ class LabelledTexts(DownstreamTask):
     def whole_text(self, example: TextExample) -> str:
         return "\n".join(self.texts(example))
 
-    def learn(self, head: TextHead, examples: Sequence[TextExample]) -> None:
-        if head.neighbours is not None:
-            head.neighbours.learn(text_features([self.whole_text(example)])[0] for example in examples)
+    def learn(self, head: TextHead, examples: Sequence[TextExample], held_out: Sequence[TextExample]) -> None:
+        if head.neighbours is None:
+            return
+        head.neighbours.learn(features.numpy() for features, _ in self._features(examples))
+        if head.neighbours.strengths and not self.is_number:
+            train, dev = (self._labelled(part) for part in (examples, held_out))
+            if len(set(train.classes)) > 1 and head.neighbours.idf.any():
+                bias_K = head.neighbours.fit(train, dev if dev.classes else None)
+                head.classifier.output.bias.data.copy_(bias_K)
+
+    def _labelled(self, examples: Sequence[TextExample]) -> LabelledFeatures:
+        labelled = [example for example in examples if str(example.label) in self.labels]
+        classes = [self.labels.index(str(example.label)) for example in labelled]
+        return LabelledFeatures(self._features(labelled), classes)
+
+    def _features(self, examples: Iterable[TextExample]) -> Iterable[tuple[Tensor, Tensor]]:
+        for example in examples:
+            features, counts = text_features([self.whole_text(example)])
+            yield torch.from_numpy(features), torch.from_numpy(counts)
 
     def fitted(self, examples: Sequence[TextExample]) -> Self:
         bare = next((example for example in examples if example.label is None), None)

@@ -128,7 +128,9 @@ class Config(DownstreamTask):
             miss_cost=miss_cost,
         )
 
-    def learn(self, head: PlaceHead, examples: Sequence[TaggedExample]) -> None:
+    def learn(
+        self, head: PlaceHead, examples: Sequence[TaggedExample], held_out: Sequence[TaggedExample]
+    ) -> None:
         if head.neighbours is not None:
             head.neighbours.learn(word_features([example.words]) for example in examples)
 

@@ -3,10 +3,11 @@
 import math
 
 import numpy as np
+import pytest
 import torch
 
 from tokenfree.train.batches.ngrams import NO_FEATURE
-from tokenfree.train.model.neighbours.hashed_ngrams import Config, HashedNgrams
+from tokenfree.train.model.neighbours.hashed_ngrams import Config, HashedNgrams, LabelledFeatures
 
 BUCKETS = 16
 
@@ -57,3 +58,46 @@ def test_hashed_ngrams_leave_out_rare_features() -> None:
 
 def test_hashed_ngrams_rows_have_their_own_weight_decay() -> None:
     assert Config(weight_decay=0.5).build(3).optimizer_options["weight_decay"] == 0.5
+
+
+def texts_of(rng: np.random.Generator, classes: list[int]) -> LabelledFeatures:
+    """Texts of six features each, of which one in two is that of the class."""
+    texts = [
+        np.where(rng.random((1, 2, 6)) < 0.5, number, rng.integers(3, BUCKETS, (1, 2, 6)))
+        for number in classes
+    ]
+    ones = torch.ones((1, 2, 6), dtype=torch.int64)
+    return LabelledFeatures([(torch.from_numpy(text), ones) for text in texts], classes)
+
+
+@pytest.mark.parametrize("num_classes", [2, 3])
+def test_hashed_ngrams_begin_as_a_logistic_regression(num_classes: int) -> None:
+    """At the fitted rows, the gradient of the loss with its squared rows is 0."""
+    classes = [number % num_classes for number in range(40)]
+    train = texts_of(np.random.default_rng(0), classes)
+    path = Config(buckets=BUCKETS, strengths=(2.0,), min_count=1).build(num_classes)
+    path.learn(features.numpy() for features, _ in train.texts)
+    bias_K = path.fit(train, None)
+    scores = torch.stack([path(*text).sum(dim=(0, 1)) for text in train.texts]) + bias_K
+    loss = torch.nn.functional.cross_entropy(scores, torch.tensor(classes), reduction="sum")
+    # Two classes have one vector of weights, which is twice the second row.
+    strength = 2.0 if num_classes > 2 else 1.0
+    (loss + path.rows.weight.square().sum() / (2 * strength)).backward()
+    assert loss < 0.8 * 40 * math.log(num_classes)
+    assert path.rows.weight.grad is not None
+    assert path.rows.weight.grad.abs().max() < 0.01
+
+
+def test_hashed_ngrams_take_the_strength_that_is_best_on_held_out_texts() -> None:
+    rng = np.random.default_rng(0)
+    held_out = texts_of(rng, [0, 1, 1, 1, 1, 1])
+    # Labels at random: the weakest path says the larger class of held-out texts, as its scores are those of none.
+    train = LabelledFeatures(texts_of(rng, [2] * 60).texts, [0] * 25 + [1] * 35)
+    norms = {}
+    for strengths in ((1e-6,), (1e3,), (1e3, 1e-6)):
+        path = Config(buckets=BUCKETS, strengths=strengths, min_count=1).build(3)
+        path.learn(features.numpy() for features, _ in train.texts)
+        path.fit(train, held_out)
+        norms[strengths] = path.rows.weight.norm().item()
+    assert norms[1e3,] > 1 > norms[1e-6,]
+    assert norms[1e3, 1e-6] == norms[1e-6,]
