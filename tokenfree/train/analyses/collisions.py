@@ -106,9 +106,11 @@ def collisions(
     per_hash_NK, all_N = shared_buckets(buckets_NK)
     scripts_N = scripts_of(codepoints)
     of_script = {str(name): np.where(scripts_N == name, total_N, 0) for name in np.unique(scripts_N)}
-    groups = [("all", "", total_N)]
-    groups += [("language", name, counts_N) for name, counts_N in of_language.items() if name]
-    groups += [("script", name, counts_N) for name, counts_N in of_script.items()]
+    groups = [
+        ("all", "", total_N),
+        *(("language", name, counts_N) for name, counts_N in of_language.items() if name),
+        *(("script", name, counts_N) for name, counts_N in of_script.items()),
+    ]
     expected = expected_shares(len(codepoints), config.buckets, config.hashes)
     rows = [
         {

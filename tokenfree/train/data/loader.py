@@ -69,8 +69,7 @@ def second_segments(
     returned.
     """
     second_shards, second_rows = shards.copy(), rows.copy()
-    draws = random.uniform(seed, "second segment", sample_ids, 2 * _TRIES)
-    for at, places in enumerate(draws):
+    for at, places in enumerate(random.uniform(seed, "second segment", sample_ids, 2 * _TRIES)):
         shard, row = int(shards[at]), int(rows[at])
         document, size = reader.shard(shard).row("document", row).tobytes(), _size(reader, shard, row)
         near = ((shard, int(place * reader.shards[shard].rows)) for place in places[:_TRIES])

@@ -119,8 +119,7 @@ class Order:
         epoch, place = np.divmod(draw, (self._to - self._from)[owner, language])
         shard, first, size = (np.empty(len(ids), dtype=np.int64) for _ in range(3))
         keys = np.empty(len(ids), dtype=np.uint64)
-        group = (epoch * self._streams + owner) * len(self.languages) + language
-        for members in _groups(group):
+        for members in _groups((epoch * self._streams + owner) * len(self.languages) + language):
             one = members[0]
             visit = self._visit(int(owner[one]), int(language[one]), int(epoch[one]))
             segment = np.searchsorted(visit.starts, place[members], side="right") - 1

@@ -223,12 +223,9 @@ def _read(rows: Rows) -> tuple[np.ndarray, ...]:
 
 def target_losses(counts: NeighbourCounts, held_out: Iterable[Arrays]) -> np.ndarray:
     """Return the losses of all targets of batches that name the neighbours of targets, in their order."""
-    parts = [np.zeros(0)]
-    for arrays in held_out:
-        real = arrays["target_mask"]
-        names = ("target_ids", "target_left", "target_right", "target_sizes")
-        parts.append(counts.losses(*(arrays[name][real] for name in names)))
-    return np.concatenate(parts)
+    names = ("target_ids", "target_left", "target_right", "target_sizes")
+    losses = (counts.losses(*(arrays[name][arrays["target_mask"]] for name in names)) for arrays in held_out)
+    return np.concatenate([np.zeros(0), *losses])
 
 
 def frequent_characters(train: ShardReader, *, max_rows: int = 50_000) -> np.ndarray:

@@ -366,8 +366,10 @@ def text_vectors(encoder: TextEncoder, part: Part, spec: Wanted) -> list[TextVec
             )
         of_text.append([_Window(number, start, end) for start, end in spans(text, limit)])
     by_window: dict[_Window, tuple[np.ndarray, np.ndarray, np.ndarray]] = {}
-    every = [window for windows in of_text for window in windows]
-    for batch in _batches(every, lambda size: encoder.padding.padded([size + NUM_FRAME])):
+    for batch in _batches(
+        [window for windows in of_text for window in windows],
+        lambda size: encoder.padding.padded([size + NUM_FRAME]),
+    ):
         texts = [part.texts[window.text][window.start : window.end] for window in batch]
         encoded = encoder(texts)
         for row, (window, text) in enumerate(zip(batch, texts, strict=True)):

@@ -185,16 +185,18 @@ def finish(
     `used` comes from `Checkpoint.record`.
     """
     storage.write_json("dataset_info.json", {"description": f"Vectors of {config['vectors']}."})
-    state = {
-        "_data_files": [{"filename": record.path} for record in records],
-        "_fingerprint": records[0].sha256[:32],
-        "_format_columns": None,
-        "_format_kwargs": {},
-        "_format_type": None,
-        "_output_all_columns": False,
-        "_split": None,
-    }
-    storage.write_json("state.json", state)
+    storage.write_json(
+        "state.json",
+        {
+            "_data_files": [{"filename": record.path} for record in records],
+            "_fingerprint": records[0].sha256[:32],
+            "_format_columns": None,
+            "_format_kwargs": {},
+            "_format_type": None,
+            "_output_all_columns": False,
+            "_split": None,
+        },
+    )
     manifest = {
         "version": VERSION,
         "config": dict(config),

@@ -133,8 +133,9 @@ class Predictor:
             "masked_characters": self._by_characters,
         }.get(self.recipe.objective.name)
         if guess is None:
-            name = self.recipe.objective.name
-            raise UserError(f"objective.name: {name} of this run predicts no text. Give another run.")
+            raise UserError(
+                f"objective.name: {self.recipe.objective.name} of this run predicts no text. Give another run."
+            )
         return [best(guess(split, number), top) for number in range(len(split.sizes))]
 
     def _subword_by_characters(self, text: MaskedText, number: int) -> Scored:
@@ -151,14 +152,12 @@ class Predictor:
         scores = self._score(arrays).numpy()
         usable = predictable(pieces)
         begins = text.begins_word(number)
-        scored = []
-        for id_, piece in enumerate(pieces):
-            text_of = visible(piece)
-            if usable[id_] and piece.startswith(SPACE) == begins and len(text_of) in sizes:
-                scored.append(
-                    (text_of, float(scores[sizes.index(len(text_of)), id_]) - float(np.log(len(sizes))))
-                )
-        return scored
+        texts = enumerate(zip(pieces, map(visible, pieces), strict=True))
+        return [
+            (text_of, float(scores[sizes.index(len(text_of)), id_]) - float(np.log(len(sizes))))
+            for id_, (piece, text_of) in texts
+            if usable[id_] and piece.startswith(SPACE) == begins and len(text_of) in sizes
+        ]
 
     def _subword(self, text: MaskedText, number: int) -> Scored:
         """Predict as a subword BERT: any subword.
@@ -174,8 +173,7 @@ class Predictor:
         # Encode the whole text with one character per mask, because a separate part would begin with an extra
         # space.
         flat = vocabulary.encode_flat([chr(MASK).join(text.parts)])
-        lengths = np.array([len(part) for part in text.parts[:-1]])
-        marks = np.cumsum(lengths + 1) - 1
+        marks = np.cumsum([len(part) + 1 for part in text.parts[:-1]]) - 1
         first_mark, end_mark = (
             np.searchsorted(marks, edges, side="left") for edges in (flat.starts, flat.ends)
         )

@@ -199,13 +199,11 @@ def load_encoder(
     Raises JobError if the checkpoint is damaged.
     """
     recipe = read_any_config(run, trust_code=trust_code).recipe
-    if isinstance(recipe, FinetuneRecipe):
-        pooled_is_trained = recipe.task.trains_pooled
-        gives_words = recipe.model.downsampler.bytes_per_word is not None
-    else:
-        pooled_is_trained = recipe.objective.next_sentence
-        gives_words = recipe.objective.gives_words
-    checkpoint = checkpoint_of(run, step, best=isinstance(recipe, FinetuneRecipe))
+    is_finetuned = isinstance(recipe, FinetuneRecipe)
+    pooled_is_trained = recipe.task.trains_pooled if is_finetuned else recipe.objective.next_sentence
+    has_words = recipe.model.downsampler.bytes_per_word is not None
+    gives_words = has_words if is_finetuned else recipe.objective.gives_words
+    checkpoint = checkpoint_of(run, step, best=is_finetuned)
     prefix = "encoder."
     tensors = {
         name.removeprefix(prefix): tensor

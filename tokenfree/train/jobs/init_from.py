@@ -331,17 +331,18 @@ class GivenStart(Generic[R]):
                 "checkpoint yet; give another --output"
             )
         loop, matched = self._fit()
-        line = run.add_event(
-            "init_from",
-            step=0,
-            source=matched.given.path,
-            sha256=matched.given.sha256,
-            tensors=len(matched.taken),
-            parameters=matched.num_parameters,
-            share=round(matched.share, 4),
-            message="\n".join(matched.lines()),
+        on_line(
+            run.add_event(
+                "init_from",
+                step=0,
+                source=matched.given.path,
+                sha256=matched.given.sha256,
+                tensors=len(matched.taken),
+                parameters=matched.num_parameters,
+                share=round(matched.share, 4),
+                message="\n".join(matched.lines()),
+            )
         )
-        on_line(line)
         parts, state = loop.snapshot()
         with run.written():
             state = dataclasses.replace(state, recipe=fingerprint(self._recipe))

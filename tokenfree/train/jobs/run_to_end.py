@@ -65,8 +65,13 @@ class Extension:
         self._run = run
         if self.is_done:
             return
-        more = {"steps": self._steps, "steps_before": self._steps_before, "message": self.line()}
-        line = run.add_event("extend", step=self._done(), **more)
+        line = run.add_event(
+            "extend",
+            step=self._done(),
+            steps=self._steps,
+            steps_before=self._steps_before,
+            message=self.line(),
+        )
         run.reopen(dataclasses.replace(read_config(run.name), recipe=self.after))
         on_line(line)
 
@@ -122,8 +127,9 @@ def run_to_end(
         if extension is not None:
             extension.write(claimed, progress)
             recipe = dataclasses.replace(recipe, train=extension.after.train)
-        attempts = (*config.attempts, attempt())
-        claimed.write_config(dataclasses.replace(config, recipe=recipe, attempts=attempts))
+        claimed.write_config(
+            dataclasses.replace(config, recipe=recipe, attempts=(*config.attempts, attempt()))
+        )
         if keep is not None:
             keep(claimed)
         if start is not None:

@@ -194,9 +194,12 @@ class TrainingLoop(Generic[R]):
             assert best is not None, "rank 0 has it"
             self.load_model(run.here(best))
         with self.evaluating():
-            folder = run.folder if self.rank == 0 else None
             scores = self.source.result(
-                self.model, self.device, progress, folder, equally_many=self.parallel.is_sharded
+                self.model,
+                self.device,
+                progress,
+                run.folder if self.rank == 0 else None,
+                equally_many=self.parallel.is_sharded,
             )
             self.parallel.reshard()
         return scores

@@ -151,11 +151,14 @@ def work(
         stop = stack.enter_context(stop_on_signals()) if stop is None else stop
         if rank == 0:
             stack.enter_context(run.written())
-        make_loop = functools.partial(
-            job.make_loop, rank=rank, world_size=world_size, device=device, stop=stop
-        )
         back = False
-        while not _attempt(job, run, on_line, make_loop(), back=back):
+        while not _attempt(
+            job,
+            run,
+            on_line,
+            job.make_loop(rank=rank, world_size=world_size, device=device, stop=stop),
+            back=back,
+        ):
             back = True
             # Frees the previous model, which hooks of data parallelism hold in reference cycles.
             gc.collect()
@@ -250,9 +253,11 @@ class RunWriter(RunFiles):
         self._recorder = self._stack.enter_context(
             Recorder(self._folder, step=self.loop.step, on_line=on_line)
         )
-        saved = functools.partial(self._run.saved, keep=self._config.keep_checkpoints)
         self._checkpoints = self._stack.enter_context(
-            CheckpointWriter(self._folder / "checkpoints", saved=saved)
+            CheckpointWriter(
+                self._folder / "checkpoints",
+                saved=functools.partial(self._run.saved, keep=self._config.keep_checkpoints),
+            )
         )
         # The step is the one that training would return to.
         self._saved_at, self._saved_step = time.monotonic(), self.loop.step
@@ -264,12 +269,19 @@ class RunWriter(RunFiles):
         for warning in self._damaged:
             self._recorder.event("damaged_checkpoint", step=step, message=f"warning: {warning}")
         if self._back:
-            left_out = sorted(self.loop.left_out)
-            self._recorder.event("roll_back", step=step, left_out=left_out, workers=self.loop.world_size)
-        elif step:
-            message = f"resuming from the checkpoint of step {step:,} of {steps:,}"
             self._recorder.event(
-                "resume", step=step, message=message, workers=self.loop.world_size, machine=machine()
+                "roll_back",
+                step=step,
+                left_out=sorted(self.loop.left_out),
+                workers=self.loop.world_size,
+            )
+        elif step:
+            self._recorder.event(
+                "resume",
+                step=step,
+                message=f"resuming from the checkpoint of step {step:,} of {steps:,}",
+                workers=self.loop.world_size,
+                machine=machine(),
             )
         else:
             self._recorder.event("start", step=0, workers=self.loop.world_size, machine=machine())

@@ -154,9 +154,13 @@ class LabelledTexts(DownstreamTask):
         return dataclasses.replace(self, labels=tuple(labels))
 
     def build(self, model: ModelConfig, combine: Combine | None = None) -> TextHead:
-        size, number = 1 if self.is_number else len(self.labels), self.is_number
         return TextHead(
-            model, self.representation, size, dropout=self.dropout, combine=combine, regression=number
+            model,
+            self.representation,
+            1 if self.is_number else len(self.labels),
+            dropout=self.dropout,
+            combine=combine,
+            regression=self.is_number,
         )
 
     def predictions(

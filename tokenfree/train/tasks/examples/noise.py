@@ -3,7 +3,7 @@
 import dataclasses
 import functools
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Annotated, Literal, TypeVar
 
 import numpy as np
@@ -77,17 +77,16 @@ def _random_case(codepoints: np.ndarray, seed: int, example: int | str, rate: fl
 def _cases() -> tuple[np.ndarray, np.ndarray]:
     """Return the distances of codepoints to their upper and lower case, 0 if a change cannot be undone ("ß", "ı")."""
     characters = [chr(codepoint) for codepoint in range(_LAST_CASED + 1)]
-    shifts = []
-    for change in (str.upper, str.lower):
-        others = map(change, characters)
-        shifts.append(
+
+    def shifts(others: Iterable[str]) -> np.ndarray:
+        return np.array(
             [
                 ord(other) - ord(one) if len(other) == 1 and other.lower() == one.lower() else 0
                 for one, other in zip(characters, others, strict=True)
             ]
         )
-    upper, lower = (np.array(shift, dtype=np.int64) for shift in shifts)
-    return upper, lower
+
+    return shifts(map(str.upper, characters)), shifts(map(str.lower, characters))
 
 
 def _is_special(codepoints: np.ndarray) -> np.ndarray:
