@@ -3,8 +3,6 @@
 Global batches are the same for any number of workers.
 """
 
-from __future__ import annotations
-
 import collections
 import contextlib
 import itertools

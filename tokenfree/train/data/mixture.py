@@ -1,7 +1,5 @@
 """Several data directories that are read as one, with weights: `A:0.7 B:0.3`."""
 
-from __future__ import annotations
-
 import dataclasses
 import hashlib
 import math

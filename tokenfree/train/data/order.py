@@ -5,8 +5,6 @@ samples by t. A stream owns a fixed run of the rows of each language. A worker s
 reads few shards.
 """
 
-from __future__ import annotations
-
 import functools
 import math
 from collections.abc import Sequence

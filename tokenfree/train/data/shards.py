@@ -5,8 +5,6 @@ with shards of up to TOKENFREE_CACHE_GB (default 50). All workers of a machine s
 hash and appear by renaming, and one worker at a time fetches a shard.
 """
 
-from __future__ import annotations
-
 import bisect
 import collections
 import contextlib

@@ -1,9 +1,7 @@
 """A model with the head of its objective or task, and the sums of its losses over a batch."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import torch
 from torch import Tensor, nn
@@ -31,7 +29,7 @@ class StepSums(NamedTuple):
     num_stops: Tensor  # scalar: workers that were asked to stop; 0 in the model's output
 
     @classmethod
-    def of(cls, loss: Loss, means: Sequence[str]) -> StepSums:
+    def of(cls, loss: Loss, means: Sequence[str]) -> Self:
         total, num_targets, num_correct = (
             _detached(scalar) for scalar in (loss.total, loss.num_targets, loss.num_correct)
         )
@@ -40,11 +38,11 @@ class StepSums(NamedTuple):
         return cls(total, num_targets, num_correct, pairs, nothing, nothing)
 
     @classmethod
-    def zeros(cls, means: Sequence[str], device: torch.device) -> StepSums:
+    def zeros(cls, means: Sequence[str], device: torch.device) -> Self:
         return cls.unpack(torch.zeros(_SCALARS + 2 * len(means), dtype=torch.float64, device=device), means)
 
     @classmethod
-    def unpack(cls, vector: Tensor, means: Sequence[str]) -> StepSums:
+    def unpack(cls, vector: Tensor, means: Sequence[str]) -> Self:
         pairs = dict(zip(means, vector[3:-2].unflatten(0, (len(means), 2)), strict=True))
         return cls(vector[0], vector[1], vector[2], pairs, vector[-2], vector[-1])
 
@@ -53,8 +51,8 @@ class StepSums(NamedTuple):
         first, last = (self.loss, self.num_targets, self.num_correct), (self.num_characters, self.num_stops)
         return torch.cat([torch.stack(first), *self.means.values(), torch.stack(last)])
 
-    def plus(self, other: StepSums) -> StepSums:
-        return StepSums.unpack(self.pack() + other.pack(), tuple(self.means))
+    def plus(self, other: Self) -> Self:
+        return self.unpack(self.pack() + other.pack(), tuple(self.means))
 
     def mean_loss(self) -> float:
         """Return the loss in nats per target; 0 without targets."""

@@ -3,8 +3,6 @@
 B batch, C characters (or bytes, or subwords), P targets, U units after DOWN, D width
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from typing import Annotated, Any, Literal
@@ -143,7 +141,7 @@ class AttentionConfig(ABC):
     def build(self, dimensions: Dimensions, /, layer: int, num_layers: int) -> Core:
         """Return the pattern of layer `layer` (0 is the lowest) of `num_layers`, with initial weights."""
 
-    def check(self, trunk: TrunkConfig, num_units: int | None, /) -> Iterable[str]:
+    def check(self, trunk: "TrunkConfig", num_units: int | None, /) -> Iterable[str]:
         """Return its problems with `trunk` and examples of `num_units` units (None: any number), one line each."""
         return ()
 
@@ -193,10 +191,10 @@ class PositionsConfig(ABC):
     takes_mixtures = False
 
     @abstractmethod
-    def build(self, dimensions: Dimensions, trunk: TrunkConfig, /) -> Positions:
+    def build(self, dimensions: Dimensions, trunk: "TrunkConfig", /) -> Positions:
         """Return the module with initial weights."""
 
-    def check(self, trunk: TrunkConfig, num_units: int | None, /) -> Iterable[str]:
+    def check(self, trunk: "TrunkConfig", num_units: int | None, /) -> Iterable[str]:
         """Return its problems with `trunk` and examples of `num_units` units (None: any number), one line each."""
         return ()
 
@@ -208,10 +206,10 @@ class SegmentsConfig(ABC):
     """
 
     @abstractmethod
-    def build(self, dimensions: Dimensions, trunk: TrunkConfig, /) -> nn.Module:
+    def build(self, dimensions: Dimensions, trunk: "TrunkConfig", /) -> nn.Module:
         """Return the module with initial weights."""
 
-    def check(self, trunk: TrunkConfig, /) -> Iterable[str]:
+    def check(self, trunk: "TrunkConfig", /) -> Iterable[str]:
         return ()
 
 
