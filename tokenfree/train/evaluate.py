@@ -18,8 +18,7 @@ from tokenfree.core.errors import SettingsError, UserError
 from tokenfree.core.files import AnyPath
 from tokenfree.preprocess.text.characters import SPACE, classes_of, scripts_of
 from tokenfree.preprocess.text.specials import BYTE_MASK, BYTES, CHARACTERS, Specials, of_subwords
-from tokenfree.train.batches.base import MASKED, Arrays
-from tokenfree.train.batches.characters import ragged_range
+from tokenfree.train.batches.base import MASKED, Arrays, ragged_range
 from tokenfree.train.batches.ngrams import target_ngrams
 from tokenfree.train.batches.words import NUM_FRAME, frame_words
 from tokenfree.train.checks import check

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from tokenfree.core.settings import build
 from tokenfree.preprocess.text.specials import CLS, MASK, SEP
-from tokenfree.train.batches.base import Arrays, Collator
-from tokenfree.train.batches.characters import words
+from tokenfree.train.batches.base import Arrays, Collator, words
 from tokenfree.train.model.encoder import Encoder, ModelConfig
 from tokenfree.train.objectives.canine_c import CanineC, Config
 

@@ -12,8 +12,7 @@ import numpy as np
 from tokenfree.preprocess.text.characters import DIGIT, LOWER, UPPER, classes_of, codepoints_of
 from tokenfree.preprocess.text.specials import MASK
 from tokenfree.train.batches import counter_random as random
-from tokenfree.train.batches.base import Arrays
-from tokenfree.train.batches.characters import ragged_range
+from tokenfree.train.batches.base import Arrays, ragged_range
 
 NO_FEATURE = -1
 MAX_AFFIX = 5  # characters

@@ -17,8 +17,7 @@ from tokenfree.preprocess.text.characters import byte_offsets, classes_of, codep
 from tokenfree.preprocess.text.specials import BYTE_CLS, BYTE_MASK, BYTE_SEP
 from tokenfree.preprocess.text.words import MAX_WORD_BYTES, byte_spans, limit_bytes
 from tokenfree.train.batches import counter_random as random
-from tokenfree.train.batches.base import Rows
-from tokenfree.train.batches.characters import ragged_range
+from tokenfree.train.batches.base import Rows, ragged_range
 
 NOWHERE = -1
 

@@ -16,8 +16,7 @@ from tokenfree.core.files import AnyPath, expand_home
 from tokenfree.core.storage import Storage
 from tokenfree.preprocess.features.vocabulary import MAX_TEXT_CHARACTERS, Vocabulary
 from tokenfree.preprocess.text.specials import BYTE_MASK, MASK, of_subwords
-from tokenfree.train.batches.base import Arrays
-from tokenfree.train.batches.characters import character_capacity, frame
+from tokenfree.train.batches.base import Arrays, character_capacity, frame
 from tokenfree.train.batches.ngrams import target_ngrams
 from tokenfree.train.batches.subwords import SPACE, predictable, visible
 from tokenfree.train.config import PretrainRecipe

@@ -10,7 +10,7 @@ from torch import Tensor
 from tokenfree.core.errors import UserError
 from tokenfree.core.files import AnyPath
 from tokenfree.preprocess.text.characters import codepoints_of
-from tokenfree.train.batches.characters import frame
+from tokenfree.train.batches.base import frame
 from tokenfree.train.batches.padding import Padding
 from tokenfree.train.batches.words import (
     NOWHERE,

@@ -1,16 +1,14 @@
 """Start a run from given weights: of a run or a transformers folder, which the command alone reads.
 
-Both may lie on this machine or at an fsspec address. The command writes the weights that a new model takes as
-the checkpoint of step 0.
+A run may also be at an fsspec address. The command writes the weights that a new model takes as the
+checkpoint of step 0.
 """
 
-import contextlib
 import dataclasses
 import functools
 import hashlib
 import os
 import re
-import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Generic
@@ -18,14 +16,13 @@ from typing import Any, Generic
 import torch
 from torch import Tensor
 
-from tokenfree.core.errors import JobError, UserError, first_line
+from tokenfree.core.errors import UserError, first_line
 from tokenfree.core.files import AnyPath, absolute_path, expand_home
 from tokenfree.core.settings_values import fingerprint, flatten, to_mapping
 from tokenfree.core.storage import Storage
-from tokenfree.core.stored_files import HASHES, check_finished
 from tokenfree.preprocess.features.vocabulary import Vocabulary
 from tokenfree.train.config import FinetuneRecipe, PretrainRecipe, R, Recipe
-from tokenfree.train.huggingface.folders import WEIGHTS, read_folder
+from tokenfree.train.huggingface.folders import read_folder
 from tokenfree.train.loop.parallel import model_tensors
 from tokenfree.train.loop.trainer import TrainingLoop
 from tokenfree.train.model.encoder import ModelConfig
@@ -113,8 +110,11 @@ def _of_run(run: str, step: int | None, trust_code: bool) -> GivenWeights:
 
 
 def _of_folder(storage: Storage, source: str) -> GivenWeights:
-    with _on_this_machine(storage) as folder:
-        folder_model = read_folder(folder)
+    if not storage.is_local:
+        raise UserError(
+            f"--init-from {source}: a folder of transformers must be on this machine; copy it here"
+        )
+    folder_model = read_folder(Path(storage.path("")))
     return GivenWeights(
         absolute_path(source),
         f"a {folder_model.kind} of transformers",
@@ -127,25 +127,6 @@ def _of_folder(storage: Storage, source: str) -> GivenWeights:
         None,
         folder_model.vocabulary,
     )
-
-
-@contextlib.contextmanager
-def _on_this_machine(storage: Storage) -> Iterator[Path]:
-    if storage.is_local:
-        yield Path(storage.path(""))
-        return
-    names = storage.names()
-    with tempfile.TemporaryDirectory(prefix="tokenfree-") as scratch:
-        needed = (_CONFIG, *[name for name in WEIGHTS if name in names][:1])
-        for name in (*needed, *[HASHES] * (HASHES in names)):
-            storage.get(name, f"{scratch}/{name}")
-        try:
-            check_finished(scratch, needed.__contains__)
-            # It covers files that were not copied.
-            Path(scratch, HASHES).unlink(missing_ok=True)
-            yield Path(scratch)
-        except (UserError, JobError) as error:
-            raise type(error)(str(error).replace(scratch, storage.url)) from None
 
 
 # Minimum share of the model's parameters; less is treated as a mistake.

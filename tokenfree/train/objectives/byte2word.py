@@ -21,8 +21,8 @@ from tokenfree.train.batches.base import (
     Selection,
     Symbols,
     draw_unselected,
+    ragged_range,
 )
-from tokenfree.train.batches.characters import ragged_range
 from tokenfree.train.batches.subwords import letters_of, needed_pieces, predictable
 from tokenfree.train.batches.words import (
     NUM_FRAME,

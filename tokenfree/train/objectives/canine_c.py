@@ -14,12 +14,17 @@ from torch import Tensor, nn
 from tokenfree.core.settings import NonNegative, Positive, settings
 from tokenfree.preprocess.features.vocabulary import Vocabulary
 from tokenfree.preprocess.text.specials import BOS, MASK
-from tokenfree.train.batches.base import Arrays, Collator, Rows, Symbols, in_random_order, target_kinds
-from tokenfree.train.batches.characters import (
+from tokenfree.train.batches.base import (
+    Arrays,
+    Collator,
+    Rows,
+    Symbols,
     character_capacity,
     character_symbols,
     frame_whole_words,
+    in_random_order,
     ragged_range,
+    target_kinds,
 )
 from tokenfree.train.batches.next_sentence import PairCollator
 from tokenfree.train.model.attention.causal import CausalCore

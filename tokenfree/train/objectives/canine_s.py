@@ -13,8 +13,18 @@ import numpy as np
 from tokenfree.core.settings import NonNegative, Positive, settings
 from tokenfree.preprocess.features.vocabulary import Vocabulary
 from tokenfree.preprocess.text.specials import MASK
-from tokenfree.train.batches.base import Arrays, Collator, Rows, Selection, Symbols, target_kinds
-from tokenfree.train.batches.characters import character_capacity, crop, frame, ragged_range
+from tokenfree.train.batches.base import (
+    Arrays,
+    Collator,
+    Rows,
+    Selection,
+    Symbols,
+    character_capacity,
+    crop,
+    frame,
+    ragged_range,
+    target_kinds,
+)
 from tokenfree.train.batches.next_sentence import PairCollator
 from tokenfree.train.batches.ngrams import path_targets, target_ngrams
 from tokenfree.train.batches.subwords import HIDDEN, Pool, needed_pieces, neighbours_of, subword_symbols

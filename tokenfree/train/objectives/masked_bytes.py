@@ -10,8 +10,15 @@ import numpy as np
 from tokenfree.core.settings import NonNegative, Positive, settings
 from tokenfree.preprocess.features.vocabulary import Vocabulary
 from tokenfree.preprocess.text.specials import BYTE_MASK, BYTE_UNK, BYTES, CLS, MASK, SEP
-from tokenfree.train.batches.base import Arrays, Collator, Rows, Symbols, target_kinds
-from tokenfree.train.batches.characters import character_capacity, character_symbols
+from tokenfree.train.batches.base import (
+    Arrays,
+    Collator,
+    Rows,
+    Symbols,
+    character_capacity,
+    character_symbols,
+    target_kinds,
+)
 from tokenfree.train.model.embedders.byte_table import NUM_BYTES
 from tokenfree.train.model.encoder import ModelConfig
 from tokenfree.train.objectives import masked_characters

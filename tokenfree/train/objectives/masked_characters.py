@@ -11,12 +11,17 @@ from pydantic import Field
 from tokenfree.core.settings import NonNegative, Positive, settings
 from tokenfree.preprocess.features.vocabulary import Vocabulary
 from tokenfree.preprocess.text.specials import MASK
-from tokenfree.train.batches.base import Arrays, Collator, Rows, Symbols, draw_unselected, target_kinds
-from tokenfree.train.batches.characters import (
+from tokenfree.train.batches.base import (
+    Arrays,
+    Collator,
+    Rows,
+    Symbols,
     character_capacity,
     character_symbols,
+    draw_unselected,
     frame_whole_words,
     ragged_range,
+    target_kinds,
 )
 from tokenfree.train.batches.next_sentence import PairCollator
 from tokenfree.train.model.encoder import ModelConfig

@@ -1,6 +1,5 @@
 """The config of a run: written when the run is created, and compared when a command resumes it."""
 
-import contextlib
 import dataclasses
 from collections.abc import Mapping
 from pathlib import Path
@@ -145,10 +144,6 @@ def open_run(run: Path, config: RunConfig[R], *, name: str | None = None) -> Run
     file = run / CONFIG_NAME
     try:
         run.mkdir(parents=True, exist_ok=True)
-        # As when a command opens the run that it has just created.
-        with contextlib.suppress(OSError):
-            if file.read_bytes() == config.text().encode():
-                return config
         previous = config_before(run, config.recipe, name)
         if previous is not None:
             _compare(previous, config, name or str(run))

@@ -23,8 +23,7 @@ from tokenfree.preprocess.text.specials import (
     SEP,
     of_subwords,
 )
-from tokenfree.train.batches.base import Arrays
-from tokenfree.train.batches.characters import ragged_range
+from tokenfree.train.batches.base import Arrays, ragged_range
 from tokenfree.train.batches.padding import Padding
 from tokenfree.train.batches.words import NOWHERE, NUM_FRAME, text_words, word_capacity
 from tokenfree.train.model.common.basic import round_up

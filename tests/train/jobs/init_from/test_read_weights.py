@@ -116,14 +116,7 @@ def test_a_folder_at_an_address(exported: str) -> None:
     fs = fsspec.filesystem("memory")
     fs.put(exported, "/weights", recursive=True)
     try:
-        assert read_weights("memory://weights").sha256 == read_weights(exported).sha256
-        fs.pipe_file("/weights/model.safetensors", fs.cat_file("/weights/model.safetensors")[:-100])
-        with pytest.raises(JobError, match=r"memory:///?weights/model.safetensors: damaged"):
-            read_weights("memory://weights")
-        fs.rm("/weights/hashes.json")  # as in a folder of transformers
-        with pytest.raises(
-            UserError, match=r"cannot read the weights memory:///?weights/model.safetensors: damaged"
-        ):
+        with pytest.raises(UserError, match=r"--init-from memory://weights: .* must be on this machine"):
             read_weights("memory://weights")
     finally:
         fs.rm("/weights", recursive=True)
