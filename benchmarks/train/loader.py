@@ -48,7 +48,7 @@ from tokenfree.preprocess.features.vocabulary import Vocabulary, train_vocabular
 from tokenfree.preprocess.job.finish import count
 from tokenfree.preprocess.records import CHARACTER_COLUMNS, COLUMN_TYPES, SCHEMA_VERSION, Document
 from tokenfree.preprocess.text.specials import CLS, MASK, SEP
-from tokenfree.train.batches.subwords import predictable
+from tokenfree.train.batches.base import predictable
 from tokenfree.train.data.loader import Loader
 
 BATCH, LENGTH, MAX_PREDICTIONS = 32, 2048, 80

@@ -16,8 +16,7 @@ from tokenfree.preprocess.text.specials import BYTE_CLS as CLS
 from tokenfree.preprocess.text.specials import BYTE_MASK as MASK
 from tokenfree.preprocess.text.specials import BYTE_SEP as SEP
 from tokenfree.preprocess.text.words import word_spans
-from tokenfree.train.batches.base import KEPT, MASKED, Arrays, Rows
-from tokenfree.train.batches.subwords import predictable
+from tokenfree.train.batches.base import KEPT, MASKED, Arrays, Rows, predictable
 from tokenfree.train.config import PretrainRecipe
 from tokenfree.train.data.loader import Loader, load_windows
 from tokenfree.train.model.encoder import ModelConfig

@@ -10,7 +10,7 @@ import pytest
 from tests.train.sweep.conftest import LookedUp
 from tokenfree.core.settings import build
 from tokenfree.core.settings_values import to_mapping
-from tokenfree.train.batches.subwords import Pool
+from tokenfree.train.batches.base import Pool
 from tokenfree.train.config import PretrainRecipe
 from tokenfree.train.objectives import canine_s
 from tokenfree.train.sweep.history import History

@@ -12,7 +12,7 @@ import numpy as np
 from tokenfree.preprocess.text.characters import DIGIT, LOWER, UPPER, classes_of, codepoints_of
 from tokenfree.preprocess.text.specials import MASK
 from tokenfree.train.batches import counter_random as random
-from tokenfree.train.batches.base import Arrays, ragged_range
+from tokenfree.train.batches.base import Arrays, laid_out, ragged_range
 
 NO_FEATURE = -1
 MAX_AFFIX = 5  # characters
@@ -105,7 +105,7 @@ def target_ngrams(arrays: Arrays) -> np.ndarray:
     """Return the features of the targets of a batch of characters, int64 [b, P, F]."""
     rows, places = np.nonzero(arrays["target_mask"])
     features = context_features(arrays["codepoints"], rows, arrays["target_positions"][rows, places])
-    return _laid_out(features, rows, places, arrays["target_mask"].shape)
+    return laid_out(features, rows, places, arrays["target_mask"].shape)
 
 
 def context_features(codepoints_LC: np.ndarray, lines: np.ndarray, positions: np.ndarray) -> np.ndarray:
@@ -158,16 +158,10 @@ def path_targets(
     features = context_features(codepoints_LC, lines, starts + (place * sizes).astype(np.int64))
     path_mask = np.arange(most) < counts[:, None]
     return {
-        "path_ids": _laid_out(ids, rows, places, path_mask.shape),
+        "path_ids": laid_out(ids, rows, places, path_mask.shape),
         "path_mask": path_mask,
-        "path_ngrams": _laid_out(features, rows, places, path_mask.shape),
+        "path_ngrams": laid_out(features, rows, places, path_mask.shape),
     }
-
-
-def _laid_out(values: np.ndarray, rows: np.ndarray, places: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
-    scattered = np.zeros((*shape, *values.shape[1:]), dtype=np.int64)
-    scattered[rows, places] = values
-    return scattered
 
 
 def _text_hashes(words: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:

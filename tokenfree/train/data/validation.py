@@ -9,8 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tokenfree.train.batches.base import KEPT, MASKED, Arrays, Collator, Rows, Symbols
-from tokenfree.train.batches.subwords import HIDDEN, neighbours_of
+from tokenfree.train.batches.base import HIDDEN, KEPT, MASKED, Arrays, Collator, Rows, Symbols, neighbours_of
 from tokenfree.train.data.loader import collate, slice_of
 from tokenfree.train.data.shards import ShardReader
 

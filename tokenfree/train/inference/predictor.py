@@ -16,9 +16,8 @@ from tokenfree.core.files import AnyPath, expand_home
 from tokenfree.core.storage import Storage
 from tokenfree.preprocess.features.vocabulary import MAX_TEXT_CHARACTERS, Vocabulary
 from tokenfree.preprocess.text.specials import BYTE_MASK, MASK, of_subwords
-from tokenfree.train.batches.base import Arrays, character_capacity, frame
+from tokenfree.train.batches.base import WORD_START, Arrays, character_capacity, frame, predictable, visible
 from tokenfree.train.batches.ngrams import target_ngrams
-from tokenfree.train.batches.subwords import SPACE, predictable, visible
 from tokenfree.train.config import PretrainRecipe
 from tokenfree.train.data.mixture import Data
 from tokenfree.train.data.shards import ShardReader, load_data_vocabulary, paths_of
@@ -155,7 +154,7 @@ class Predictor:
         return [
             (text_of, float(scores[sizes.index(len(text_of)), id_]) - float(np.log(len(sizes))))
             for id_, (piece, text_of) in texts
-            if usable[id_] and piece.startswith(SPACE) == begins and len(text_of) in sizes
+            if usable[id_] and piece.startswith(WORD_START) == begins and len(text_of) in sizes
         ]
 
     def _subword(self, text: MaskedText, number: int) -> Scored:
@@ -219,12 +218,12 @@ class Predictor:
             _one_target(rows, np.stack([np.full(_MAX_PIECES, hidden + 1), slots], axis=1))
         ).numpy()
         usable = predictable(pieces)
-        begins = np.array([piece.startswith(SPACE) for piece in pieces])
+        begins = np.array([piece.startswith(WORD_START) for piece in pieces])
         scored, front = [], [("", 0.0)]
         for slot in slots.tolist():
             allowed = np.flatnonzero(usable & (begins == (slot == 0)))
             likely = allowed[np.argsort(-scores[slot, allowed])[:LONGEST]]
-            more = [(pieces[int(id_)].strip(SPACE), float(scores[slot, id_])) for id_ in likely]
+            more = [(pieces[int(id_)].strip(WORD_START), float(scores[slot, id_])) for id_ in likely]
             front = _widest(
                 [(word + piece, so_far + value) for word, so_far in front for piece, value in more]
             )

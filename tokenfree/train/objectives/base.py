@@ -20,8 +20,7 @@ from torch.nn import functional
 
 from tokenfree.core.settings import settings
 from tokenfree.preprocess.features.vocabulary import Vocabulary
-from tokenfree.train.batches.base import MASKED, Collator, Selection, Symbols, select
-from tokenfree.train.batches.subwords import SPACE, predictable
+from tokenfree.train.batches.base import MASKED, WORD_START, Collator, Selection, Symbols, predictable, select
 from tokenfree.train.model.common.basic import (
     Cost,
     Dense,
@@ -244,8 +243,8 @@ def shared_rows(pieces: Sequence[str], num_rows: int) -> Tensor:
 
 
 def _features(piece: str) -> Iterator[tuple[str, object]]:
-    text = piece.strip(SPACE)
-    yield "length", (len(text), piece.startswith(SPACE))
+    text = piece.strip(WORD_START)
+    yield "length", (len(text), piece.startswith(WORD_START))
     for count in (1, 2, 3):
         yield f"first {count}", text[:count] if len(text) >= count else None
         yield f"last {count}", text[-count:] if len(text) >= count else None

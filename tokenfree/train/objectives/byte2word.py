@@ -21,9 +21,11 @@ from tokenfree.train.batches.base import (
     Selection,
     Symbols,
     draw_unselected,
+    letters_of,
+    needed_pieces,
+    predictable,
     ragged_range,
 )
-from tokenfree.train.batches.subwords import letters_of, needed_pieces, predictable
 from tokenfree.train.batches.words import (
     NUM_FRAME,
     SubwordsAsWords,

@@ -14,20 +14,24 @@ from tokenfree.core.settings import NonNegative, Positive, settings
 from tokenfree.preprocess.features.vocabulary import Vocabulary
 from tokenfree.preprocess.text.specials import MASK
 from tokenfree.train.batches.base import (
+    HIDDEN,
     Arrays,
     Collator,
+    Pool,
     Rows,
     Selection,
     Symbols,
     character_capacity,
     crop,
     frame,
+    needed_pieces,
+    neighbours_of,
     ragged_range,
+    subword_symbols,
     target_kinds,
 )
 from tokenfree.train.batches.next_sentence import PairCollator
 from tokenfree.train.batches.ngrams import path_targets, target_ngrams
-from tokenfree.train.batches.subwords import HIDDEN, Pool, needed_pieces, neighbours_of, subword_symbols
 from tokenfree.train.model.encoder import ModelConfig
 from tokenfree.train.objectives.base import MaskedHead, MaskingCollator, SubwordOutput, check_symbols
 

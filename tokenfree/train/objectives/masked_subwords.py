@@ -14,9 +14,17 @@ from tokenfree.core.settings import Positive, settings
 from tokenfree.preprocess.features.vocabulary import Vocabulary
 from tokenfree.preprocess.text.specials import NUM_SUBWORD_SPECIALS, of_subwords
 from tokenfree.train.batches import counter_random as random
-from tokenfree.train.batches.base import Arrays, Collator, Rows, Symbols, target_kinds
+from tokenfree.train.batches.base import (
+    Arrays,
+    Collator,
+    Rows,
+    Symbols,
+    needed_pieces,
+    predictable,
+    subword_symbols,
+    target_kinds,
+)
 from tokenfree.train.batches.next_sentence import PairCollator
-from tokenfree.train.batches.subwords import needed_pieces, predictable, subword_symbols
 from tokenfree.train.model.encoder import ModelConfig
 from tokenfree.train.objectives.base import MaskedHead, MaskingCollator, SubwordOutput, check_symbols
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tokenfree.train.batches.subwords import EDGE, HIDDEN, neighbours_of
+from tokenfree.train.batches.base import EDGE, HIDDEN, neighbours_of
 from tokenfree.train.data.validation import NeighbourCounts
 
 NUM_SUBWORDS = 4

@@ -1,6 +1,6 @@
 """The subwords of a vocabulary as targets."""
 
-from tokenfree.train.batches.subwords import letters_of
+from tokenfree.train.batches.base import letters_of
 
 
 def test_the_letter_of_a_piece_is_its_first_that_has_a_script() -> None:
