@@ -287,11 +287,13 @@ class RunWriter(RunFiles):
             self._recorder.event("start", step=0, workers=self.loop.world_size, machine=machine())
         precision, device = self._config.precision, self.loop.device
         if not self._back and uses_bfloat16(precision, device) and not uses_bfloat16("auto", device):
-            message = (
-                f"warning: train.precision is bfloat16, for which this {device.type} has no instructions. A step takes "
-                "several times as long as in float32. Resume on another machine, or start a new run with auto."
+            self._recorder.event(
+                "slow_precision",
+                step=step,
+                message=f"warning: train.precision is bfloat16, for which this {device.type} has no instructions. A "
+                "step takes several times as long as in float32. Resume on another machine, or start a new run with "
+                "auto.",
             )
-            self._recorder.event("slow_precision", step=step, message=message)
         self._run.publish()
 
     def record(self, line: Line) -> None:
@@ -300,8 +302,13 @@ class RunWriter(RunFiles):
             batch, size = batch_of(self.loop.step - 1, self.loop.left_out), self._config.global_batch
             spike = Spike(self.loop.step, batch, line["loss"], list(range(batch * size, (batch + 1) * size)))
             path = save_incident(self._folder, spike)
-            message = f"the loss jumped to {spike.loss:.3f} at step {spike.step:,}; the samples are in {path}"
-            self._recorder.event(spike.kind, step=spike.step, batch=batch, samples=str(path), message=message)
+            self._recorder.event(
+                spike.kind,
+                step=spike.step,
+                batch=batch,
+                samples=str(path),
+                message=f"the loss jumped to {spike.loss:.3f} at step {spike.step:,}; the samples are in {path}",
+            )
 
     def is_due(self) -> bool:
         seconds = self._config.checkpoint_every_seconds

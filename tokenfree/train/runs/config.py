@@ -43,11 +43,10 @@ class RunConfig(Generic[R]):
     files: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
     def text(self) -> str:
-        data = self.data.words() if isinstance(self.data, Mixture) else self.data
         mapping = {
             "format": RUN_FORMAT,
             "recipe": to_mapping(self.recipe),
-            "data": data,
+            "data": self.data.words() if isinstance(self.data, Mixture) else self.data,
             "manifest": self.manifest,
         }
         optional = {
