@@ -36,9 +36,8 @@ from tokenfree.preprocess.text.specials import CLS
 from tokenfree.train.batches.base import MASKED, Arrays
 from tokenfree.train.config import PretrainRecipe
 from tokenfree.train.loop.meter import Meter
-from tokenfree.train.loop.model_with_head import pretraining_task
 from tokenfree.train.loop.parallel import SingleWorker
-from tokenfree.train.loop.step import StepNumbers, TrainingStep, on_device
+from tokenfree.train.loop.step import StepNumbers, TrainingStep, on_device, pretraining_task
 from tokenfree.train.torch_state import default_settings, set_determinism
 from tokenfree.workflows.recipes import library
 

@@ -18,7 +18,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.attention.flex_attention import flex_attention
 
 from tokenfree.train.loop import step
-from tokenfree.train.loop.model_with_head import ModelWithHead
+from tokenfree.train.loop.step import ModelWithHead
 from tokenfree.train.model.attention.full import FullAttention
 from tokenfree.train.model.common.attention import Core, Heads, LayerBias, OffsetBias, PairValues, SharedBias
 from tokenfree.train.model.common.basic import cast_for_products

@@ -14,8 +14,8 @@ from tokenfree.train.data.loader import Loader
 from tokenfree.train.data.mixture import Data
 from tokenfree.train.data.shards import load_data_manifest, load_data_vocabulary
 from tokenfree.train.loop.meter import Meter
-from tokenfree.train.loop.model_with_head import pretraining_task
 from tokenfree.train.loop.pretraining import Loop
+from tokenfree.train.loop.step import pretraining_task
 from tokenfree.train.model.attention.full import FullAttention
 from tokenfree.train.model.common.basic import Dimensions, count_parameters
 from tokenfree.train.model.costs import BYTES, OPTIMIZER_MOMENTS, Memory

@@ -17,7 +17,7 @@ from tokenfree.train.config import FinetuneRecipe
 from tokenfree.train.finetune import finetune
 from tokenfree.train.inference.finetuned import load_finetuned
 from tokenfree.train.loop.finetuning import Evaluator
-from tokenfree.train.loop.model_with_head import ModelWithHead
+from tokenfree.train.loop.step import ModelWithHead
 from tokenfree.train.tasks.examples.texts import TextExample
 from tokenfree.train.tasks.inputs import ByteInputs, text_inputs
 from tokenfree.workflows.recipes import library

@@ -12,7 +12,7 @@ from tokenfree.preprocess.dataset.manifest import load_vocabulary
 from tokenfree.preprocess.features.vocabulary import Vocabulary
 from tokenfree.train.config import FinetuneRecipe
 from tokenfree.train.loop.finetuning import Evaluated, Evaluator
-from tokenfree.train.loop.model_with_head import ModelWithHead
+from tokenfree.train.loop.step import ModelWithHead
 from tokenfree.train.runs.checkpoints import Checkpoint
 from tokenfree.train.runs.config import read_finetuned
 from tokenfree.train.runs.run import Run, checkpoint_of

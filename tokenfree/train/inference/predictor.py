@@ -22,8 +22,7 @@ from tokenfree.train.config import PretrainRecipe
 from tokenfree.train.data.mixture import Data
 from tokenfree.train.data.shards import ShardReader, load_data_vocabulary, paths_of
 from tokenfree.train.data.validation import frequent_characters
-from tokenfree.train.loop.model_with_head import pretraining_task
-from tokenfree.train.loop.step import on_device
+from tokenfree.train.loop.step import on_device, pretraining_task
 from tokenfree.train.model.encoder import EncoderOutput
 from tokenfree.train.runs.checkpoints import Checkpoint
 from tokenfree.train.runs.config import read_config

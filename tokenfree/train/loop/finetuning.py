@@ -26,9 +26,8 @@ from tokenfree.train.batches.base import Arrays
 from tokenfree.train.batches.counter_random import key
 from tokenfree.train.config import FinetuneRecipe, LoopConfig
 from tokenfree.train.data.loader import StepLoader, slice_of
-from tokenfree.train.loop.model_with_head import ModelWithHead, StepSums
 from tokenfree.train.loop.parallel import gather, sum_over_workers
-from tokenfree.train.loop.step import on_device
+from tokenfree.train.loop.step import ModelWithHead, StepSums, on_device
 from tokenfree.train.loop.trainer import Job, Source, TrainingLoop
 from tokenfree.train.runs import checkpoints
 from tokenfree.train.runs.checkpoints import RunProgress

@@ -24,9 +24,8 @@ from tokenfree.train.data.validation import (
     target_losses,
     validation_batches,
 )
-from tokenfree.train.loop.model_with_head import ModelWithHead, StepSums, build_task
 from tokenfree.train.loop.parallel import sum_over_workers
-from tokenfree.train.loop.step import on_device
+from tokenfree.train.loop.step import ModelWithHead, StepSums, build_task, on_device
 from tokenfree.train.loop.trainer import Job, Source, TrainingLoop
 from tokenfree.train.objectives.base import MaskedObjective, MaskingCollator, Objective
 from tokenfree.train.runs.checkpoints import RunProgress

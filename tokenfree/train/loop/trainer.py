@@ -21,7 +21,6 @@ from tokenfree.core.signals import Stop
 from tokenfree.preprocess.features.vocabulary import Vocabulary
 from tokenfree.train.config import R
 from tokenfree.train.data.loader import StepLoader, batch_of
-from tokenfree.train.loop.model_with_head import ModelWithHead
 from tokenfree.train.loop.parallel import (
     DataParallel,
     FullyShardedDataParallel,
@@ -37,7 +36,7 @@ from tokenfree.train.loop.parallel import (
     optimizer_tensors,
     recompute,
 )
-from tokenfree.train.loop.step import StepNumbers, TrainingStep
+from tokenfree.train.loop.step import ModelWithHead, StepNumbers, TrainingStep
 from tokenfree.train.model.encoder import Encoder
 from tokenfree.train.optimizers.base import learning_rate, set_options
 from tokenfree.train.runs.checkpoints import (

@@ -13,8 +13,7 @@ from tests.train.finetune.conftest import TRAIN
 from tokenfree.core.settings import build, merge
 from tokenfree.preprocess.features.vocabulary import Vocabulary
 from tokenfree.train.config import FinetuneRecipe
-from tokenfree.train.loop.model_with_head import ModelWithHead
-from tokenfree.train.loop.step import on_device
+from tokenfree.train.loop.step import ModelWithHead, on_device
 from tokenfree.train.model.encoder import Encoder
 from tokenfree.train.tasks.base import TaskCollator
 from tokenfree.train.tasks.inputs import text_inputs

@@ -13,7 +13,7 @@ from tokenfree.preprocess.dataset.manifest import load_vocabulary
 from tokenfree.preprocess.features.vocabulary import Vocabulary
 from tokenfree.train.config import PretrainRecipe
 from tokenfree.train.jobs.init_from import GivenWeights, WeightMatch, match_weights
-from tokenfree.train.loop.model_with_head import build_task
+from tokenfree.train.loop.step import build_task
 
 MakeRecipe = Callable[..., PretrainRecipe]
 

@@ -11,8 +11,8 @@ import torch
 from tests.train.two_processes import in_two_processes
 from tokenfree.core.settings_values import to_mapping
 from tokenfree.train.config import PretrainRecipe
-from tokenfree.train.loop.model_with_head import ModelWithHead
 from tokenfree.train.loop.pretraining import Loop
+from tokenfree.train.loop.step import ModelWithHead
 from tokenfree.train.runs import checkpoints
 
 MakeRecipe = Callable[..., PretrainRecipe]

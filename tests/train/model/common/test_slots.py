@@ -13,7 +13,7 @@ from tests.train.model.conftest import AddPart
 from tokenfree.core.errors import UserError
 from tokenfree.core.settings import build, settings
 from tokenfree.core.settings_values import to_mapping
-from tokenfree.train.loop.model_with_head import ModelWithHead
+from tokenfree.train.loop.step import ModelWithHead
 from tokenfree.train.model.common.basic import Dimensions
 from tokenfree.train.model.common.slots import (
     ATTENTION,

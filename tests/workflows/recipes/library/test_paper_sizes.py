@@ -8,7 +8,7 @@ import torch
 
 from tests.conftest import REPOSITORY
 from tokenfree.train.config import PretrainRecipe
-from tokenfree.train.loop.model_with_head import pretraining_task
+from tokenfree.train.loop.step import pretraining_task
 from tokenfree.train.model.common.basic import Cost
 from tokenfree.train.model.costs import costs
 from tokenfree.train.objectives.base import head_cost

@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from tokenfree.train.loop.model_with_head import StepSums
+from tokenfree.train.loop.step import StepSums
 from tokenfree.train.objectives.base import Loss
 
 MEANS = ("sentences", "words")
