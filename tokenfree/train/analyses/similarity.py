@@ -60,11 +60,9 @@ def read_unimorph(path: AnyPath) -> dict[str, list[str]]:
 
 def unimorph_files(paths: Sequence[AnyPath]) -> dict[str, AnyPath]:
     """Return files by their name without ending. Raises UserError if two have the same name."""
-    paths_by_name: dict[str, AnyPath] = {}
-    for path in paths:
-        if Path(path).stem in paths_by_name:
-            raise UserError(f"{path}: {paths_by_name[Path(path).stem]} has the same name; rename one")
-        paths_by_name[Path(path).stem] = path
+    paths_by_name = {Path(path).stem: path for path in paths}
+    if len(paths_by_name) < len(paths):
+        raise UserError(f"{', '.join(map(str, paths))}: two of these have the same name; rename one")
     return paths_by_name
 
 

@@ -16,7 +16,6 @@ import numpy as np
 import torch
 from pydantic import Field
 from torch import Tensor, nn
-from torch.nn import functional
 
 from tokenfree.core.settings import settings
 from tokenfree.preprocess.features.vocabulary import Vocabulary
@@ -214,7 +213,7 @@ class SpelledLinear(nn.Module):
         self.shared.weight[_NONE] = 0
 
     def weight(self) -> Tensor:
-        return self.free.weight + functional.embedding_bag(
+        return self.free.weight + nn.functional.embedding_bag(
             self.index_VF, self.shared.weight, mode="sum", padding_idx=_NONE
         )
 
@@ -308,8 +307,8 @@ def score(logits: Tensor, targets: Mapping[str, Tensor], *, bits: bool) -> Loss:
     real = targets["target_mask"].flatten()
     gold = targets["target_ids"].flatten().masked_fill(~real, _NO_TARGET)
     logits = logits.flatten(end_dim=-2).float()
-    scores = functional.log_softmax(logits, dim=-1)
-    total = functional.nll_loss(scores, gold, ignore_index=_NO_TARGET, reduction="sum")
+    scores = nn.functional.log_softmax(logits, dim=-1)
+    total = nn.functional.nll_loss(scores, gold, ignore_index=_NO_TARGET, reduction="sum")
     correct = logits.detach().argmax(-1) == gold
     hidden = real & (targets["target_kinds"].flatten() == MASKED)
     num_targets, num_hidden = real.sum(), hidden.sum()
@@ -335,7 +334,7 @@ class NextSentence(nn.Module):
         however the batch is divided.
         """
         logits, gold_B = self.output(pooled_BD).float(), batch["from_elsewhere"]
-        loss_B = functional.cross_entropy(logits, gold_B, reduction="none")
+        loss_B = nn.functional.cross_entropy(logits, gold_B, reduction="none")
         total = masked.total + (loss_B * batch["target_mask"].sum(dim=1)).sum()
         count = loss_B.new_tensor(len(loss_B))
         values = (loss_B.sum(), (logits.argmax(-1) == gold_B).sum())
@@ -415,7 +414,9 @@ class MaskedHead(Head):
         if draws_here(ngrams):
             ngrams, gold_BS = ngrams[batch["path_mask"]], gold_BS[batch["path_mask"]]
         alone = (self.neighbours(ngrams) + self.output.bias).flatten(end_dim=-2).float()
-        of_path = functional.cross_entropy(alone, gold_BS.flatten(), ignore_index=_NO_TARGET, reduction="sum")
+        of_path = nn.functional.cross_entropy(
+            alone, gold_BS.flatten(), ignore_index=_NO_TARGET, reduction="sum"
+        )
         return loss._replace(auxiliary=of_path * self.mask_fraction)
 
     def add_neighbours(self, neighbours: nn.Module | None, /) -> None:
@@ -438,7 +439,7 @@ class MaskedHead(Head):
         super().learn(pieces, counts_V)
 
     def logits(self, encoder: nn.Module, h_BPD: Tensor) -> Tensor:
-        h_BPD = self.norm(functional.gelu(self.dense(h_BPD), approximate="tanh"))
+        h_BPD = self.norm(nn.functional.gelu(self.dense(h_BPD), approximate="tanh"))
         if self.output is not None:
             return self.output(h_BPD)
         assert self.output_bias is not None

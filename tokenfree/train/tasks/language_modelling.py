@@ -9,8 +9,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np
 from pydantic import Field
-from torch import Tensor
-from torch.nn import functional
+from torch import Tensor, nn
 
 from tokenfree.core.errors import UserError
 from tokenfree.core.settings import settings
@@ -149,7 +148,7 @@ class NextByteHead(TaskHead):
         units_BUD, _ = encode_units(encoder, batch)
         logits_BCV, next_BC = self.classifier(units_BUD[:, :-1]), batch["codepoints"][:, 1:]
         is_target_BC = batch["target_mask"][:, :-1]
-        nats_BC = functional.cross_entropy(logits_BCV.transpose(1, 2), next_BC, reduction="none")
+        nats_BC = nn.functional.cross_entropy(logits_BCV.transpose(1, 2), next_BC, reduction="none")
         correct_BC = (logits_BCV.argmax(dim=-1) == next_BC) & is_target_BC
         return {"nats": (nats_BC * is_target_BC).sum(dim=1), "correct": correct_BC.sum(dim=1)}
 

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeVar
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
@@ -38,7 +37,7 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     GFLOP/s, oneDNN 226.
     """
     if torch.compiler.is_compiling() or not _gains(x, weight):
-        return F.linear(x, weight, bias)
+        return nn.functional.linear(x, weight, bias)
     return _OneDnnLinear.apply(x, weight, bias)
 
 
@@ -122,7 +121,7 @@ def dropout(x: Tensor, rate: float, training: bool) -> Tensor:
     if not training or rate == 0:
         return x
     if not draws_here(x):
-        return F.dropout(x, rate)
+        return nn.functional.dropout(x, rate)
     return _Dropout.apply(x, *_keep(x, rate))  # pyright: ignore[reportReturnType]
 
 
@@ -191,9 +190,9 @@ class _Average(torch.autograd.Function):
 
 
 def embedding(index: Tensor, table_XD: Tensor) -> Tensor:
-    """Return F.embedding(index, table_XD). On the CPU, the gradient of `index_select` takes half as long."""
+    """Return the rows of a table. On the CPU, the gradient of `index_select` takes half as long."""
     if not draws_here(table_XD):
-        return F.embedding(index, table_XD)
+        return nn.functional.embedding(index, table_XD)
     return table_XD.index_select(0, index.flatten()).unflatten(0, index.shape)
 
 
@@ -297,7 +296,7 @@ def layer_norm(width: int) -> LayerNorm:
 
 def activate(x: Tensor, activation: Activation) -> Tensor:
     """Apply GELU (arXiv 1606.08415): its tanh approximation, as in the official code, or exact, as in PyTorch ports."""
-    return F.gelu(x, approximate="tanh" if activation == "gelu_tanh" else "none")
+    return nn.functional.gelu(x, approximate="tanh" if activation == "gelu_tanh" else "none")
 
 
 class Grouping(NamedTuple):

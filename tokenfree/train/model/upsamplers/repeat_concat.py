@@ -6,7 +6,6 @@ N blocks of characters, R last characters, K kernel or keys
 from typing import Any, Literal
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from tokenfree.core.settings import Positive, settings
@@ -106,7 +105,7 @@ class RepeatConcat(Upsampler):
         """
         width = characters_BCD.shape[-1]
         left, right = same_padding(self.convolution.kernel_size[0])
-        padded_BCD = F.pad(characters_BCD, (0, 0, left, right))
+        padded_BCD = nn.functional.pad(characters_BCD, (0, 0, left, right))
         kernel_DDK, bias_D = self.convolution.weight, self.convolution.bias
         y_BCD = convolve(padded_BCD, kernel_DDK[:, :width], bias_D)
         # This order makes the sum contiguous. Otherwise its layout would differ from that of its gradient,
@@ -133,8 +132,8 @@ def convolve(x_BCD: Tensor, kernel_DDK: Tensor, bias_D: Tensor | None) -> Tensor
     # float32, its gradient would take twice as long.
     if x_BCD.device.type == "cpu" and torch.is_autocast_enabled("cpu"):
         kernel_DD1K = kernel_DDK[:, :, None].contiguous(memory_format=torch.channels_last)
-        return F.conv2d(x_BDC[:, :, None], kernel_DD1K, bias_D)[:, :, 0].transpose(1, 2)
-    return F.conv1d(x_BDC, kernel_DDK, bias_D).transpose(1, 2)
+        return nn.functional.conv2d(x_BDC[:, :, None], kernel_DD1K, bias_D)[:, :, 0].transpose(1, 2)
+    return nn.functional.conv1d(x_BDC, kernel_DDK, bias_D).transpose(1, 2)
 
 
 def convolve_units(units_BUD: Tensor, grouping: Grouping, kernel_DDK: Tensor, num_characters: int) -> Tensor:
@@ -142,9 +141,9 @@ def convolve_units(units_BUD: Tensor, grouping: Grouping, kernel_DDK: Tensor, nu
     # The fast path depends on the length.
     if grouping.rate is not None and not is_exporting():
         return convolve_repeated(units_BUD, kernel_DDK, grouping.rate, num_characters)
-    padding = same_padding(kernel_DDK.shape[-1])
-    repeated_BCD = repeat_units(units_BUD, grouping)
-    return F.conv1d(F.pad(repeated_BCD, (0, 0, *padding)).transpose(1, 2), kernel_DDK).transpose(1, 2)
+    padding = (0, 0, *same_padding(kernel_DDK.shape[-1]))
+    padded_BCD = nn.functional.pad(repeat_units(units_BUD, grouping), padding)
+    return nn.functional.conv1d(padded_BCD.transpose(1, 2), kernel_DDK).transpose(1, 2)
 
 
 def repeat_units(units_BUD: Tensor, grouping: Grouping) -> Tensor:
@@ -185,7 +184,7 @@ def _shift(x_BND: Any, shift: int) -> Tensor:
     if shift == 0:
         return x_BND
     if shift < 0:
-        return F.pad(x_BND, (0, 0, -shift, 0))[:, : x_BND.shape[1]]
+        return nn.functional.pad(x_BND, (0, 0, -shift, 0))[:, : x_BND.shape[1]]
     return torch.cat([x_BND[:, shift:], x_BND[:, -1:].expand(-1, min(shift, x_BND.shape[1]), -1)], dim=1)
 
 
@@ -198,7 +197,7 @@ def _beyond_the_end(products: tuple[Tensor, ...], left: int, right: int, like_BC
         excess.append(total)
     excess_BRD = torch.stack(excess, dim=1) if excess else like_BCD[:, :0]
     excess_BRD = excess_BRD[:, -num_characters:] if right else excess_BRD
-    return F.pad(excess_BRD, (0, 0, num_characters - excess_BRD.shape[1], 0))
+    return nn.functional.pad(excess_BRD, (0, 0, num_characters - excess_BRD.shape[1], 0))
 
 
 def same_padding(kernel: int) -> tuple[int, int]:
