@@ -112,9 +112,9 @@ def run_seconds(train: TrainConfig, step: float, example: float) -> float:
 def measured_seconds(recipe: PretrainRecipe, data: Data) -> float:
     train = recipe.train
     examples = min(train.global_batch, max(1, _TIMED_CHARACTERS // train.length))
-    few = {"steps": 1 + _TIMED_STEPS, "global_batch": examples, "micro_batch": None, "streams": 1}
+    few = replace(train, steps=1 + _TIMED_STEPS, global_batch=examples, micro_batch=None, streams=1)
     device = "cuda" if torch.cuda.is_available() and train.device != "cpu" else "cpu"
-    loop = Loop(replace(recipe, train=replace(train, **few)), data, device=device)
+    loop = Loop(replace(recipe, train=few), data, device=device)
     seconds = [line["seconds"] for line in loop.steps(1 + _TIMED_STEPS)]
     example = sum(seconds[1:]) / _TIMED_STEPS / examples
     return run_seconds(train, example * train.global_batch, example)

@@ -81,8 +81,9 @@ def read_weights(source: AnyPath, *, trust_code: bool = False) -> GivenWeights:
     try:
         names = storage.names()
     except Exception as error:  # stores raise many kinds, such as for missing credentials
-        reason = first_line(error)
-        raise UserError(f"--init-from {source}: cannot be read ({reason}); fix it or give another") from None
+        raise UserError(
+            f"--init-from {source}: cannot be read ({first_line(error)}); fix it or give another"
+        ) from None
     if "config.yaml" in names:
         return _of_run(run, step, trust_code)
     if _CONFIG in names:

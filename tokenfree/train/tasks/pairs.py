@@ -36,8 +36,9 @@ class Config(LabelledTexts):
     def examples(self, split: Split, path: str) -> Sequence[TextExample]:
         table = super().examples(split, path)
         if table[0].second is None:
-            action = "Name their columns as task.text_column and task.second_column"
-            raise UserError(f"{path}: there are no pairs of texts. {action}.")
+            raise UserError(
+                f"{path}: there are no pairs of texts. Name their columns as task.text_column and task.second_column."
+            )
         return table
 
     def raw(self, key: str, text: str) -> TextExample:

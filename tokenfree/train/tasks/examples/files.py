@@ -67,9 +67,8 @@ def opened(path: AnyPath) -> Iterator[IO[bytes]]:
     except UserError:
         raise
     except _UNREADABLE as error:
-        reason = first_line(error).rstrip(".")
         raise UserError(
-            f"{path}: cannot be read ({reason}). Check that it is complete and readable."
+            f"{path}: cannot be read ({first_line(error).rstrip('.')}). Check that it is complete and readable."
         ) from error
 
 

@@ -218,9 +218,10 @@ class Layout(NamedTuple):
             width = width or len(row)
             columns = self.word, width - 1 if self.tag < 0 else self.tag
             if len(row) != width or max(columns) >= width or columns[0] == columns[1]:
-                expected = f"columns {columns[0] + 1} and {columns[1] + 1} of {width}"
-                reason = f"{len(row)} columns, but {expected} were expected"
-                raise UserError(f"{path}: line {number}: {reason}. Fix the line, or give other columns.")
+                raise UserError(
+                    f"{path}: line {number}: {len(row)} columns, but columns {columns[0] + 1} and {columns[1] + 1} of "
+                    f"{width} were expected. Fix the line, or give other columns."
+                )
             if not all(row[column].strip() for column in columns):
                 raise UserError(
                     f"{path}: line {number}: {quoted(line)} has an empty word or tag. Fix the line."
