@@ -15,60 +15,57 @@ Examples:
   tokenfree cluster submit -- preprocess --wikipedia s3://dumps/*.bz2 --output s3://data/en --runner ray
 """
 
-import argparse
-
 from tokenfree.workflows.recipes import options
 from tokenfree.workflows.recipes.kinds import PREPROCESSING as KIND
 
 PASSES_ON = True  # options after `--` go to Beam
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    options.add_recipe_arguments(parser, KIND, optional=True)
-    parser.add_argument(
-        "--wikipedia", metavar="PATH", nargs="+", action="extend", help="dump files, globs or URLs"
-    )
-    parser.add_argument(
-        "--books",
-        metavar="PATH",
-        nargs="+",
-        action="extend",
-        help="files or folders of text, JSON lines (both also .gz, .bz2, .xz, .zst) or Parquet",
-    )
-    parser.add_argument(
-        "--hf-dataset",
-        metavar="NAME",
-        nargs="+",
-        action="extend",
-        help="Hugging Face datasets: NAME[:CONFIG][@SPLIT]",
-    )
-    parser.add_argument("--output", metavar="DIR", required=True, help="data directory to write")
-    engine = parser.add_mutually_exclusive_group()
-    runners = ("direct", "ray", "beam", "flink", "spark", "dataflow", "prism")
-    engine.add_argument(
-        "--runner",
-        metavar="RUNNER",
-        choices=runners,
-        default="direct",
-        help=f"where to run: {', '.join(runners)} (default: direct, this machine)",
-    )
-    engine.add_argument(
-        "--profile",
-        metavar="FILE",
-        help="file with options of a runner, as in pipelines/beam_profiles/*.yaml",
-    )
-    parser.add_argument(
-        "--workers",
-        metavar="N",
-        type=int,
-        help="number of processes (default 1), or of tasks at a time on a cluster; 0: one per CPU",
-    )
-    parser.add_argument(
-        "--check-inputs", action="store_true", help="hash all inputs of a complete job, whatever their times"
-    )
-    parser.add_argument(
-        "--dry-run", action="store_true", help="show splits, shards, bytes and time, and exit"
-    )
-    parser.add_argument(
-        "--price", metavar="P", type=float, help="price of a worker per hour, for the cost in --dry-run"
-    )
+_RUNNERS = ("direct", "ray", "beam", "flink", "spark", "dataflow", "prism")
+ARGUMENTS: options.Arguments = {
+    **options.recipe(KIND, optional=True),
+    "--wikipedia": {
+        "metavar": "PATH",
+        "nargs": "+",
+        "action": "extend",
+        "help": "dump files, globs or URLs",
+    },
+    "--books": {
+        "metavar": "PATH",
+        "nargs": "+",
+        "action": "extend",
+        "help": "files or folders of text, JSON lines (both also .gz, .bz2, .xz, .zst) or Parquet",
+    },
+    "--hf-dataset": {
+        "metavar": "NAME",
+        "nargs": "+",
+        "action": "extend",
+        "help": "Hugging Face datasets: NAME[:CONFIG][@SPLIT]",
+    },
+    "--output": {"metavar": "DIR", "required": True, "help": "data directory to write"},
+    "--runner": {
+        "metavar": "RUNNER",
+        "choices": _RUNNERS,
+        "default": "direct",
+        "help": f"where to run: {', '.join(_RUNNERS)} (default: direct, this machine)",
+    },
+    "--profile": {
+        "metavar": "FILE",
+        "help": "file with options of a runner, as in pipelines/beam_profiles/*.yaml",
+    },
+    "--workers": {
+        "metavar": "N",
+        "type": int,
+        "help": "number of processes (default 1), or of tasks at a time on a cluster; 0: one per CPU",
+    },
+    "--check-inputs": {
+        "action": "store_true",
+        "help": "hash all inputs of a complete job, whatever their times",
+    },
+    "--dry-run": {"action": "store_true", "help": "show splits, shards, bytes and time, and exit"},
+    "--price": {
+        "metavar": "P",
+        "type": float,
+        "help": "price of a worker per hour, for the cost in --dry-run",
+    },
+}

@@ -27,7 +27,6 @@ class HelpKeys(argparse.Action):
         values: str | Sequence[Any] | None,
         option_string: str | None = None,
     ) -> None:
-        """Print the keys that begin with the given prefix, and exit. Raises UserError if there are none."""
         columns = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
         for line in lines(keys_with_prefix(self.kind.groups(), str(values or ""))):
             text = (
@@ -149,10 +148,6 @@ def _hint(command: str, option: str, options: Sequence[str], kind: RecipeKind | 
         near = nearest(option[2:].replace("-", "_"), kind.groups())
         close = [] if near is None else [f"--{near}"]
     return f"did you mean {close[0]}?" if close else f"see tokenfree {command} --help"
-
-
-def add_recipe_arguments(parser: argparse.ArgumentParser, kind: RecipeKind, *, optional: bool) -> None:
-    add(parser, recipe(kind, optional=optional))
 
 
 def add_step_argument(parser: argparse.ArgumentParser) -> None:

@@ -37,6 +37,8 @@ def run(args: argparse.Namespace) -> int:
     show_settings(args.verbosity, config)
     if args.price is not None and not (args.dry_run and 0 <= args.price < float("inf")):
         raise UserError(f"--price {args.price:g}: what a worker costs for an hour; it needs --dry-run")
+    if args.profile is not None and args.runner != "direct":
+        raise UserError(f"--profile {args.profile}: names the runner too; leave out --runner {args.runner}")
     # Refuses wrong ones.
     choose_engine(args.runner, args.workers, args.passed_on, args.profile)
     if args.dry_run:
