@@ -197,9 +197,8 @@ def read_pieces(storage: Storage, sources: Sequence[FilePart], low: int, high: i
     """Return the requests and bytes with which documents at positions from `low` up to `high` would be read."""
     requests = size = 0
     for _, pieces in Merge(storage, sources).pieces(low, high):
-        places = [piece.place for piece in pieces]
-        requests += len(places)
-        size += sum(end - start for _, start, end in places)
+        requests += len(pieces)
+        size += sum(int(piece.batches["end"][-1] - piece.batches["start"][0]) for piece in pieces)
     return requests, size
 
 

@@ -357,8 +357,7 @@ def filled(action: argparse.Action, value: str) -> list[str]:
 @pytest.mark.parametrize("command", cli.command_names())
 def test_an_empty_value_of_any_argument_is_refused(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     module = importlib.import_module(f"tokenfree.workflows.commands.{command}")
-    (parser,) = cli._leaves(cli._parser({command: module}))
-    for leaf in cli._leaves(parser):  # the actions of a command that has some
+    for leaf in cli._leaves(cli._parser({command: module})):  # the actions of a command that has some
         name = leaf.prog.split()[2:]
         takes = [action for action in leaf._actions if action.nargs != 0]
         chosen = [group._group_actions[0] for group in leaf._mutually_exclusive_groups if group.required]
@@ -396,7 +395,7 @@ NOT_PATHS = {
 
 def test_home_folders_are_expanded_in_every_path(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", "/home/goose")
-    actions = list(cli._actions(cli._parser(cli._imported(cli.command_names()))))
+    actions = cli._actions(cli._parser(cli._imported(cli.command_names())))
     metavars = {action.metavar for action in actions if action.nargs != 0 and not action.choices}
     assert metavars - {None} == {*cli.PATHS, *NOT_PATHS} & metavars, "a new one is listed here or in PATHS"
     for action in actions:

@@ -18,7 +18,6 @@ from tokenfree.core.files import lock
 
 ADDRESS, MODE = "RAY_ADDRESS", "RAY_AUTH_MODE"
 _REACH_SECONDS = 5.0  # timeout for the head of a cluster to answer
-_LOCK_SECONDS = 30.0
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 _SETTINGS_FRAME = b"\x00\x00\x00\x04\x00\x00\x00\x00\x00"  # empty; the type is the fourth byte
 # With which every client of gRPC begins.
@@ -153,7 +152,7 @@ def write_token() -> None:
             path.parent.chmod(0o700)
         if _is_private(path):
             return
-        with lock(path.with_name(f"{path.name}.lock"), seconds=_LOCK_SECONDS):
+        with lock(path.with_name(f"{path.name}.lock"), seconds=30):
             # Another command has written it in the meantime.
             if _is_private(path):
                 return

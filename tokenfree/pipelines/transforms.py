@@ -89,12 +89,8 @@ class _Stages(beam.PTransform):
             if stage.record is BuiltShard:
                 shards = records
         finished = records | "Finished" >> beam.combiners.Count.Globally()
-        entries = beam.Map(_entry, AsSingleton(finished)).with_output_types(ShardEntry)
+        entries = beam.Map(lambda shard, _: shard.entry, AsSingleton(finished)).with_output_types(ShardEntry)
         return shards | "Shard entries" >> entries
-
-
-def _entry(shard: BuiltShard, _: int) -> ShardEntry:
-    return shard.entry
 
 
 class ReadDocuments(beam.PTransform):

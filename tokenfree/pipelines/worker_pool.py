@@ -36,7 +36,10 @@ def main() -> None:
     parser.add_argument("--port", type=int, required=True)
     parser.add_argument("--address", default=LOOPBACK, help=f"to listen on (default {LOOPBACK})")
     options = parser.parse_args()
-    _set_search_paths()
+    # `python` on the PATH, which the pool starts, is this interpreter with our packages.
+    root = str(Path(__file__).resolve().parents[2])
+    for name, first in (("PATH", str(Path(sys.executable).parent)), ("PYTHONPATH", root)):
+        os.environ[name] = os.pathsep.join(filter(None, (first, os.environ.get(name))))
     ended = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: ended.set())
@@ -58,13 +61,6 @@ def main() -> None:
     server.stop(0)
     for process in list(pool._worker_processes.values()):
         kill_process_gracefully(process)
-
-
-def _set_search_paths() -> None:
-    """Make `python` on the PATH, which the pool starts, this interpreter with our packages."""
-    root = str(Path(__file__).resolve().parents[2])
-    for name, first in (("PATH", str(Path(sys.executable).parent)), ("PYTHONPATH", root)):
-        os.environ[name] = os.pathsep.join(filter(None, (first, os.environ.get(name))))
 
 
 if __name__ == "__main__":

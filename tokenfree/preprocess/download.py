@@ -5,6 +5,7 @@ shows whether a resumed file is intact. `NAME.part.lock` excludes a second comma
 """
 
 import contextlib
+import functools
 import json
 import os
 import re
@@ -16,7 +17,8 @@ from typing import TypeVar
 import requests
 
 from tokenfree.core.errors import JobError, UserError, first_line
-from tokenfree.core.files import hash_file, lock, sync
+from tokenfree.core.files import hash_file, sync
+from tokenfree.core.locks import exclusive
 from tokenfree.core.machine import version_of, within
 from tokenfree.core.storage import retry
 from tokenfree.preprocess.sources.files import WIKIMEDIA_LANGUAGES
@@ -111,11 +113,11 @@ class Mirror:
             with self._open("HEAD", self.url):
                 pass
 
-        def wait_for_answer() -> None:
-            retry(ask, again=_may_pass, pause=BACKOFF, seconds=ANSWER_SECONDS, notice=self._tell)
-
+        wait = functools.partial(
+            retry, ask, again=_may_pass, pause=BACKOFF, seconds=ANSWER_SECONDS, notice=self._tell
+        )
         try:
-            within(ANSWER_SECONDS, wait_for_answer)
+            within(ANSWER_SECONDS, wait)
         except (TimeoutError, requests.ConnectionError, requests.Timeout) as error:
             raise JobError(
                 f"{self.url}: {_reason(error)}. Check the network, give another --mirror, or use a dump that you have: "
@@ -216,7 +218,8 @@ class Mirror:
             previous, highest = highest, max(highest, _size(part))
             return highest > previous
 
-        with _alone(part):
+        held = UserError(f"{part}: another command is downloading this file; wait for it")
+        with exclusive(part.with_name(part.name + ".lock"), held):
             self._repeat(url, lambda: self._receive(url, part, item.size, progress), moved)
             self.notice(f"{item.file.name}: checking SHA-1")
             if hash_file(part, "sha1") != item.file.sha1:
@@ -297,17 +300,6 @@ def _may_pass(error: Exception) -> bool:
 
 def _size(path: Path) -> int:
     return path.stat().st_size if path.exists() else 0
-
-
-@contextlib.contextmanager
-def _alone(part: Path) -> Iterator[None]:
-    held = UserError(f"{part}: another command is downloading this file; wait for it")
-    name = part.with_name(part.name + ".lock")
-    with lock(name, seconds=0, held=held):
-        try:
-            yield
-        finally:
-            name.unlink(missing_ok=True)
 
 
 def plan(dumps: Sequence[Dump], folder: Path, mirror: Mirror) -> list[Item]:

@@ -17,7 +17,7 @@ import sys
 import textwrap
 import time
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from types import ModuleType
 from typing import Any, NoReturn
 
@@ -151,9 +151,8 @@ def _in_words(error: Exception, extra: str | None = None) -> tuple[Exception, in
         (os.strerror(code) for code in _FULL if code == number or os.strerror(code) in str(error)), None
     )
     if full is not None:
-        what = f"cannot write{where} ({full})"
         return UserError(
-            f"{what}. Free space for the output and in TMPDIR, then run the same command again."
+            f"cannot write{where} ({full}). Free space for the output and in TMPDIR, then run the same command again."
         ), 2
     exhausted = isinstance(error, MemoryError) or any(words in str(error).lower() for words in _EXHAUSTED)
     if exhausted or number in (errno.ENOMEM, errno.EAGAIN):
@@ -161,8 +160,9 @@ def _in_words(error: Exception, extra: str | None = None) -> tuple[Exception, in
     if isinstance(error, OSError):
         where = f"{error.filename}: " if error.filename else ""
         return UserError(f"{where}{error.strerror or error}"), 2 if number in _USER_ERRORS else 1
-    note = "an unexpected failure; run again with --debug for the traceback"
-    return JobError(f"{type(error).__name__}: {message} ({note})"), 1
+    return JobError(
+        f"{type(error).__name__}: {message} (an unexpected failure; run again with --debug for the traceback)"
+    ), 1
 
 
 def _run(argv: list[str]) -> int:
@@ -178,7 +178,7 @@ def _run(argv: list[str]) -> int:
     # Each takes time to import.
     modules = _imported(names if name is None else [name])
     parser = _parser(modules)
-    actions, overrides = list(_actions(parser)), []
+    actions, overrides = _actions(parser), []
     if name is not None:
         start = command_line.index(name) + 1
         own = [option for action in actions for option in action.option_strings]
@@ -236,18 +236,14 @@ def _parser(modules: dict[str, ModuleType]) -> Parser:
 
 
 def _leaves(parser: argparse.ArgumentParser) -> list[argparse.ArgumentParser]:
-    for action in parser._actions:
-        if isinstance(action, argparse._SubParsersAction):
-            return list(action.choices.values())
-    return [parser]
+    """Return the parsers of the commands below a parser, and of the actions of a command; else the parser itself."""
+    groups = [action for action in parser._actions if isinstance(action, argparse._SubParsersAction)]
+    below = [leaf for group in groups for child in group.choices.values() for leaf in _leaves(child)]
+    return below or [parser]
 
 
-def _actions(parser: argparse.ArgumentParser) -> Iterator[argparse.Action]:
-    for action in parser._actions:
-        yield action
-        if isinstance(action, argparse._SubParsersAction):
-            for subparser in action.choices.values():
-                yield from _actions(subparser)
+def _actions(parser: argparse.ArgumentParser) -> list[argparse.Action]:
+    return [action for leaf in _leaves(parser) for action in leaf._actions]
 
 
 def _complete_paths(actions: Sequence[argparse.Action], args: argparse.Namespace) -> None:

@@ -114,12 +114,11 @@ def template_line(counters: Mapping[str, Any]) -> str:
     """Return what gave the text of templates in running text, and which were dropped; empty if there were none."""
     outcomes = counters.get("templates", {})
     parts = [f"{outcomes[name]:,} {text}" for name, text in OUTCOMES.items() if outcomes.get(name)]
-    names = [f"{name} ({count:,})" for name, count in _most_frequent(counters.get("dropped_templates", {}))]
+    names = [
+        f"{name} ({count:,})"
+        for name, count in _largest(counters.get("dropped_templates", {}), MAX_LISTED).items()
+    ]
     return ", ".join(parts) + (f"; dropped most often: {', '.join(names)}" if names else "")
-
-
-def _most_frequent(names: Mapping[str, int]) -> list[tuple[str, int]]:
-    return sorted(names.items(), key=lambda item: (-item[1], item[0]))[:MAX_LISTED]
 
 
 def template_warning(counters: Mapping[str, Any]) -> str:
@@ -260,8 +259,8 @@ def _lengths(lengths: Mapping[str, int]) -> dict[str, float]:
     return {f"{_short(2 ** (n - 1))} to {_short(2**n - 1)} characters": lengths.get(str(n), 0) for n in bits}
 
 
-def _largest(values: Mapping[str, float]) -> dict[str, float]:
-    return dict(sorted(values.items(), key=lambda item: (-item[1], item[0]))[:MAX_BARS])
+def _largest(values: Mapping[str, float], limit: int = MAX_BARS) -> dict[str, float]:
+    return dict(sorted(values.items(), key=lambda item: (-item[1], item[0]))[:limit])
 
 
 def _short(value: float) -> str:
@@ -326,7 +325,14 @@ def export_tables(
     source, target, manifest = Storage.at(data), Storage.at(folder), load_manifest(data)
     config = build(PreprocessConfig, manifest.config, source=f"{data}/{MANIFEST}")
     shards = {shard.path.removesuffix(".arrow") + TABLE: shard for shard in manifest.shards}
-    text = _tables_card(manifest).encode()
+    sections = (
+        front_matter(manifest, TABLE),
+        _TITLE,
+        _summary(manifest),
+        _OPEN_TABLES,
+        _splits_table(manifest),
+    )
+    text = ("\n\n".join(sections) + "\n").encode()
     with claimed(target):
         names = [name for name in target.find() if name.split("/")[0] not in (LOCK, TEMPORARY)]
         for name in names:
@@ -377,14 +383,3 @@ def _write_table(storage: Storage, shard: ShardEntry, config: PreprocessConfig, 
     ) as writer:
         for batch in read_batches(storage, shard, config):
             writer.write_batch(batch)
-
-
-def _tables_card(manifest: Manifest) -> str:
-    sections = [
-        front_matter(manifest, TABLE),
-        _TITLE,
-        _summary(manifest),
-        _OPEN_TABLES,
-        _splits_table(manifest),
-    ]
-    return "\n\n".join(sections) + "\n"

@@ -178,7 +178,6 @@ def select_dropped(pairs: Iterable[Pair]) -> list[Pair]:
 
 
 KEY = pa.binary(KEY_BYTES)
-_SKETCH = pa.binary(2 * NUM_HASHES)
 
 
 def write_sketches(
@@ -199,7 +198,7 @@ def write_sketches(
         "key": pa.array([key for _, key, *_ in sketched], KEY),
         "id": pa.array([name for _, _, name, _ in sketched], pa.string()),
         **{band_name(number): pa.array(band) for number, band in enumerate(band_hashes(values, rows).T)},
-        "sketch": pa.array([row.tobytes() for row in values], _SKETCH),
+        "sketch": pa.array([row.tobytes() for row in values], pa.binary(2 * NUM_HASHES)),
     }
     return write_table(storage, name, pa.table(columns))
 

@@ -2,7 +2,7 @@
 
 import dataclasses
 import json
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -127,21 +127,19 @@ def count(runs: Sequence[SortedRun], shards: Sequence[BuiltShard]) -> dict[str, 
 def statistics(shards: Sequence[BuiltShard]) -> dict[str, Any]:
     """Return what the card shows: documents by length (powers of two), counts and sampled scripts by language."""
     lengths: Counter[int] = Counter()
-    languages: dict[str, dict[str, Any]] = {}
+    totals, scripts = defaultdict[str, Counter[str]](Counter), defaultdict[str, Counter[str]](Counter)
     for shard in shards:
         lengths.update({int(bits): number for bits, number in shard.lengths.items()})
         entry = shard.entry
-        language = languages.setdefault(entry.language, {"scripts": {}})
-        for name, number in (
-            ("documents", entry.documents),
-            ("windows", entry.rows),
-            ("characters", entry.characters),
-            ("subwords", shard.subwords),
-            ("byte_pieces", shard.byte_pieces),
-        ):
-            language[name] = language.get(name, 0) + number
-        for script, number in shard.scripts.items():
-            language["scripts"][script] = language["scripts"].get(script, 0) + number
+        totals[entry.language].update({
+            "documents": entry.documents,
+            "windows": entry.rows,
+            "characters": entry.characters,
+            "subwords": shard.subwords,
+            "byte_pieces": shard.byte_pieces,
+        })  # fmt: skip
+        scripts[entry.language].update(shard.scripts)
+    languages = {name: {"scripts": dict(scripts[name]), **numbers} for name, numbers in totals.items()}
     return {"lengths": {str(bits): lengths[bits] for bits in sorted(lengths)}, "languages": languages}
 
 

@@ -125,10 +125,11 @@ def _write_run(
             source = names[0] if len(names) == 1 else result.failure.id.partition(":")[2]
             lost[FAILURES if isinstance(result, FailedPage) else DROPPED].append((result, source))
     _check_steps([page.failure for page, _ in lost[FAILURES]], counters.pages)
-    beside: dict[str, str] = {}
-    for suffix, rows in lost.items():
-        if rows:
-            beside[suffix] = write_failures(storage, f"{RUNS}/{name}{suffix}", rows)
+    beside = {
+        suffix: write_failures(storage, f"{RUNS}/{name}{suffix}", rows)
+        for suffix, rows in lost.items()
+        if rows
+    }
     file, lowest, highest = write_documents(
         storage, f"{RUNS}/{name}.arrow", documents, config.validation_fraction
     )

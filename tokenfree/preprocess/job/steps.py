@@ -383,8 +383,10 @@ def _no_documents(storage: Storage, runs: Sequence[SortedRun]) -> str:
         f", the first that failed is {first_failure(storage, failures_name(failed.name))}" if failed else ""
     )
     read = "1 page was" if total.pages == 1 else f"{total.pages} pages were"
-    pages = f"{read} read ({counts or 'none'}){first}"
-    return f"the inputs hold no document: {pages}; check the inputs, or loosen the keys under filters"
+    return (
+        f"the inputs hold no document: {read} read ({counts or 'none'}){first}; "
+        "check the inputs, or loosen the keys under filters"
+    )
 
 
 def build_one_shard(job: PreprocessJob, index: int) -> BuiltShard:

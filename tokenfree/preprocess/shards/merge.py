@@ -36,11 +36,6 @@ class Request(NamedTuple):
     path: str
     batches: np.ndarray
 
-    @property
-    def place(self) -> tuple[str, int, int]:
-        """The file, and the bytes [start, end) to read."""
-        return self.path, int(self.batches["start"][0]), int(self.batches["end"][-1])
-
 
 class Merge:
     """An iterator over (key, document) of the positions in the ascending `ranges`.
@@ -113,9 +108,8 @@ class Merge:
             yield end, [Request(sources[numbers[group[0]]].path, index[group]) for group in groups]
 
     def _read(self, requests: list[Request]) -> Iterator[pa.RecordBatch]:
-        for request, data in zip(
-            requests, self.storage.read_ranges([request.place for request in requests]), strict=True
-        ):
+        places = [(path, int(rows["start"][0]), int(rows["end"][-1])) for path, rows in requests]
+        for request, data in zip(requests, self.storage.read_ranges(places), strict=True):
             offsets = request.batches["start"] - request.batches["start"][0]
             lengths = request.batches["end"] - request.batches["start"]
             for offset, length, crc32 in zip(

@@ -99,7 +99,7 @@ def partitions(
     """Return the documents of all files but those in `dropped_file`, by sorted partition, which may be empty."""
     documents: dict[Partition, DocumentSet] = {}
     for (drawn_split, language), sources in sources_by_draw(files).items():
-        if rule.moved is not None and drawn_split == rule.moved_to:
+        if drawn_split == rule.moved_to:
             # All of them were dropped, or none would have been moved there.
             continue
         for dataset_split in DATASET_SPLITS:
@@ -155,12 +155,13 @@ def dropped_without_shard(
     """Return the duplicates and near-duplicates where no document stays, which no shard counts."""
     if dropped_file is None:
         return 0, 0
-    without = list(empty)
-    for (drawn_split, _), sources in sources_by_draw(files).items():
-        if rule.moved is not None and drawn_split == rule.moved_to:
-            without.append(DocumentSet(sources, ((0, KEY_SPACE),), dropped_file))
+    without = [
+        DocumentSet(sources, ((0, KEY_SPACE),), dropped_file)
+        for (drawn_split, _), sources in sources_by_draw(files).items()
+        if drawn_split == rule.moved_to
+    ]
     duplicates = near_duplicates = 0
-    for part in without:
+    for part in (*empty, *without):
         merge = part.merged(storage)
         # Counts duplicates, also under python -O.
         is_empty = not any(True for _ in merge)

@@ -86,8 +86,8 @@ def decode_book(data: bytes) -> str:
     """
     if data.startswith(_BINARY):
         raise NotText("binary")
-    encoding = _unicode_encoding(data)
-    mark = next((mark for mark, name in _BYTE_ORDER_MARKS if name == encoding and data.startswith(mark)), b"")
+    marks = (pair for pair in _BYTE_ORDER_MARKS if data.startswith(pair[0]))
+    mark, encoding = next(marks, (b"", _unmarked_encoding(data)))
     body = data[len(mark) :]
     sample = body[:SAMPLE_BYTES]
     if encoding == "utf-8" and len(sample) - len(sample.translate(None, _CONTROLS)) > 0.02 * len(sample):
@@ -102,10 +102,7 @@ def decode_book(data: bytes) -> str:
     return text
 
 
-def _unicode_encoding(data: bytes) -> str:
-    for mark, name in _BYTE_ORDER_MARKS:
-        if data.startswith(mark):
-            return name
+def _unmarked_encoding(data: bytes) -> str:
     sample = data[:SAMPLE_BYTES]
     half = max(1, len(sample) // 2)
     even, odd = sample[0::2].count(0) / half, sample[1::2].count(0) / half
@@ -297,12 +294,10 @@ def paragraphs(text: str) -> str:
     """
     text = text.replace("\r\n", "\n").replace("\r", "\n").replace("\f", "\n\n").strip("\n")
     width = wrap_width([len(line) for line in map(str.strip, text.split("\n")) if line])
-    blocks = []
-    for block in _PARAGRAPH_BREAK.split(text):
-        lines = [line for line in map(str.strip, block.split("\n")) if line]
-        if lines:
-            blocks.append("\n".join(_unwrap(lines, width) if width else lines))
-    return "\n\n".join(blocks)
+    blocks = [
+        [line for line in map(str.strip, block.split("\n")) if line] for block in _PARAGRAPH_BREAK.split(text)
+    ]
+    return "\n\n".join("\n".join(_unwrap(lines, width) if width else lines) for lines in blocks if lines)
 
 
 def wrap_width(lengths: list[int]) -> int | None:

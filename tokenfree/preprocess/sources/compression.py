@@ -25,24 +25,6 @@ BZ2_HEADER = re.compile(rb"BZh[1-9](?:1AY&SY|\x17rE8P\x90)")
 HEADER_BYTES = 10
 
 
-class GzipDecoder:
-    """The decompressor of zlib with the interface of those of bz2 and lzma."""
-
-    def __init__(self) -> None:
-        self._inner = zlib.decompressobj(wbits=31)
-
-    @property
-    def eof(self) -> bool:
-        return self._inner.eof
-
-    @property
-    def unused_data(self) -> bytes:
-        return self._inner.unused_data
-
-    def decompress(self, data: bytes, max_length: int) -> bytes:
-        return self._inner.decompress(self._inner.unconsumed_tail + data, max_length)
-
-
 class ZstdDecoder:
     """The decompressor of zstd with the interface of those of bz2 and lzma, for windows of up to 2 GB."""
 
@@ -70,7 +52,7 @@ class ZstdDecoder:
         return b"".join(output)
 
 
-Decoder: TypeAlias = "bz2.BZ2Decompressor | lzma.LZMADecompressor | GzipDecoder | ZstdDecoder"
+Decoder: TypeAlias = "bz2.BZ2Decompressor | lzma.LZMADecompressor | zlib._Decompress | ZstdDecoder"
 
 
 @dataclass(frozen=True)
@@ -90,7 +72,7 @@ class Codec:
 
 CODECS: dict[Format, Codec] = {
     "bz2": Codec(bz2.BZ2Decompressor, b"BZh", BZ2_HEADER, resumable=True),
-    "gz": Codec(GzipDecoder, b"\x1f\x8b", re.compile(rb"\x1f\x8b\x08")),
+    "gz": Codec(lambda: zlib.decompressobj(wbits=31), b"\x1f\x8b", re.compile(rb"\x1f\x8b\x08")),
     "xz": Codec(
         lambda: lzma.LZMADecompressor(memlimit=XZ_MEMORY_BYTES),
         b"\xfd7zXZ\0",
@@ -105,10 +87,10 @@ DECODE_ERRORS = (OSError, EOFError, ValueError, lzma.LZMAError, zlib.error, zsta
 
 def stored_format(head: bytes) -> Format:
     """Return the format that the first bytes of a file show, or `xml`, which stands for plain files."""
-    for name, codec in CODECS.items():
-        if head.startswith(codec.magic) or codec.header.match(head):
-            return name
-    return "xml"
+    shown = (
+        name for name, codec in CODECS.items() if head.startswith(codec.magic) or codec.header.match(head)
+    )
+    return next(shown, "xml")
 
 
 def zst_window(path: str) -> int:
@@ -124,14 +106,14 @@ def zst_window(path: str) -> int:
 def decompressed(decoder: Decoder, data: bytes) -> Iterator[bytes]:
     """Yield all output available after `data`.
 
-    Calls the decoder again without input, as libbz2 holds output back.
+    Calls the decoder again without input, as libbz2 holds output back, or with the input that zlib hands back.
     """
     piece = decoder.decompress(data, PIECE_BYTES)
     while piece:
         yield piece
         if decoder.eof:
             return
-        piece = decoder.decompress(b"", PIECE_BYTES)
+        piece = decoder.decompress(getattr(decoder, "unconsumed_tail", b""), PIECE_BYTES)
 
 
 HELD_BYTES = 1 << 26  # maximum output that waits for its checksum

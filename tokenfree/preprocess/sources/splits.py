@@ -68,13 +68,16 @@ def plan_splits(config: PreprocessConfig, inputs: Inputs | None = None) -> list[
     empty.
     """
     inputs = inputs or find_inputs(config)
-    splits: list[InputSplit] = []
-    for file in inputs.wikipedia:
-        splits += split_dump(file, config.language, config.split_bytes)
-    columns = TableColumns.of(config)
-    splits += books.split_books(inputs.books, columns, config)
-    for file in inputs.datasets:
-        splits += hf.split_dataset(file, columns, config.language, config.split_bytes)
+    columns, language, split_bytes = TableColumns.of(config), config.language, config.split_bytes
+    splits = [
+        *(split for file in inputs.wikipedia for split in split_dump(file, language, split_bytes)),
+        *books.split_books(inputs.books, columns, config),
+        *(
+            split
+            for file in inputs.datasets
+            for split in hf.split_dataset(file, columns, language, split_bytes)
+        ),
+    ]
     if not splits:
         raise UserError("the inputs are empty: there is not one row in them; check what wrote them")
     return splits

@@ -194,10 +194,10 @@ def _skip_space(text: str, start: int) -> int:
 
 
 def _cluster_end(text: str, start: int, limit: int) -> int:
-    for end in range(limit, max(start, limit - _LONGEST_CLUSTER), -1):
-        if not _joins_previous(text[end]) and text[end - 1] not in _JOINERS:
-            return end
-    return limit
+    ends = range(limit, max(start, limit - _LONGEST_CLUSTER), -1)
+    return next(
+        (end for end in ends if not _joins_previous(text[end]) and text[end - 1] not in _JOINERS), limit
+    )
 
 
 def _joins_previous(character: str) -> bool:

@@ -551,11 +551,8 @@ NUMBEROFARTICLES NUMBEROFPAGES NUMBEROFFILES NUMBEROFEDITS NUMBEROFUSERS NUMBERO
 REVISIONID REVISIONDAY REVISIONDAY2 REVISIONMONTH REVISIONMONTH1 REVISIONYEAR REVISIONTIMESTAMP REVISIONUSER
 REVISIONSIZE CURRENTVERSION SCRIPTPATH STYLEPATH PAGEID NOEXTERNALLANGLINKS
 """
-for _name_of_variable in (
-    *_OTHERS.split(),
-    *(f"{at}{name}" for at in ("CURRENT", "LOCAL") for name in _CLOCK.split()),
-):
-    VARIABLES[_name_of_variable] = lambda page: ""
+_EMPTY = (*_OTHERS.split(), *(f"{at}{name}" for at in ("CURRENT", "LOCAL") for name in _CLOCK.split()))
+VARIABLES.update(dict.fromkeys(_EMPTY, lambda page: ""))
 
 _RTL = "ar arc arz azb ckb dv fa glk he ks lrc mzn pnb ps sd ug ur yi"  # languages written from right to left
 
@@ -600,15 +597,17 @@ for _line in _LOCAL_FUNCTIONS.strip().split("\n"):
 
 _NUMBER = re.compile(r"([-−+]?)([0-9]+)(\.[0-9]+)?")
 # Separators of thousands and decimals, and the fewest digits that are grouped (MediaWiki's Messages*.php).
-_SEPARATORS: dict[str, tuple[str, str, int]] = {}
-for _style, _languages in (
-    ((".", ",", 4), "de nl id tr da ro hr sl el is gl az vi mk sr bs sh eu"),
-    ((".", ",", 5), "es pt it ca"),
-    (("\xa0", ",", 4), "uk ru be sv fi no nn cs sk lt lv et kk ky ltg hy ka ba"),
-    (("\xa0", ",", 5), "pl bg hu"),
-    (("\u202f", ",", 4), "fr"),
-):
-    _SEPARATORS.update(dict.fromkeys(_languages.split(), _style))
+_SEPARATORS = {
+    language: style
+    for style, languages in (
+        ((".", ",", 4), "de nl id tr da ro hr sl el is gl az vi mk sr bs sh eu"),
+        ((".", ",", 5), "es pt it ca"),
+        (("\xa0", ",", 4), "uk ru be sv fi no nn cs sk lt lv et kk ky ltg hy ka ba"),
+        (("\xa0", ",", 5), "pl bg hu"),
+        (("\u202f", ",", 4), "fr"),
+    )
+    for language in languages.split()
+}
 _BENGALI_DIGITS = str.maketrans("0123456789", "০১২৩৪৫৬৭৮৯")
 
 

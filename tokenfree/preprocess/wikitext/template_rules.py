@@ -489,8 +489,7 @@ def rules_for(language: str) -> Lookup:
     for rule, names in _COMMON:
         table.update(dict.fromkeys(_entries(names), rule))
     for function, names in _BY_LANGUAGE:
-        for name in _entries(names):
-            table[name] = partial(function, language=base)
+        table.update(dict.fromkeys(_entries(names), partial(function, language=base)))
     for codes, rules in _LOCAL:
         for rule, names in rules if base in codes.split() else ():
             table.update(dict.fromkeys(_entries(names), rule))

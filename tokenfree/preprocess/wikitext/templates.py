@@ -4,6 +4,7 @@ Braces are matched with one stack over the text. Definitions are compiled once a
 it shows. Work is bounded by counting, not by time: the same page gives the same text on every machine.
 """
 
+import itertools
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -349,11 +350,12 @@ class Frame:
         self.parent = parent
         self.titles: tuple[str, ...] = (*(parent.titles if parent else ()), key)
         self.arguments: dict[str, str | _Unexpanded] = {}
-        position = 0
+        numbers = itertools.count(1)
         for name, value in call.arguments:
             if name is None:
-                position += 1
-                self.arguments[str(position)] = value if isinstance(value, str) else _Unexpanded(value, False)
+                self.arguments[str(next(numbers))] = (
+                    value if isinstance(value, str) else _Unexpanded(value, False)
+                )
             else:
                 key = (name if isinstance(name, str) else page.expand(name, parent)).strip()
                 self.arguments[key] = value.strip() if isinstance(value, str) else _Unexpanded(value, True)
@@ -597,11 +599,10 @@ class PageExpansion:
 
     def _values(self, call: Call, frame: Frame | None) -> dict[str, str]:
         values: dict[str, str] = {}
-        position = 0
+        numbers = itertools.count(1)
         for name, value in call.arguments:
             if name is None:
-                position += 1
-                values[str(position)] = self.expand(value, frame)
+                values[str(next(numbers))] = self.expand(value, frame)
             else:
                 values[self.expand(name, frame).strip().lower()] = self.expand(value, frame).strip()
         return values

@@ -80,7 +80,12 @@ def start(nodes: int, cpus: int | None, *, hosts: Sequence[str] = ()) -> LocalCl
         )
     addresses = [_address(host) for host in hosts] or [LOOPBACK] * nodes
     cpus_per_node = cpus or max(1, cores() // len(addresses))
-    cluster = _record_cluster(addresses)
+    cluster = LocalCluster(
+        secrets.token_hex(8), session_folder(), f"http://{LOOPBACK}:{_free_port(8265)}", addresses
+    )
+    # Before it has processes, so that it can be taken down from now on.
+    _state().parent.mkdir(parents=True, exist_ok=True)
+    write_atomically(_state(), json.dumps(dataclasses.asdict(cluster)))
     try:
         _start_nodes(cluster, cpus_per_node, hosts)
     except BaseException:
@@ -116,18 +121,6 @@ def is_current(cluster: LocalCluster) -> bool:
     with contextlib.suppress(OSError, ValueError):
         return json.loads(_state().read_text(encoding="utf-8"))["mark"] == cluster.mark
     return False
-
-
-def _record_cluster(addresses: Sequence[str]) -> LocalCluster:
-    cluster = LocalCluster(
-        secrets.token_hex(8),
-        session_folder(),
-        f"http://{LOOPBACK}:{_free_port(8265)}",
-        addresses,
-    )
-    _state().parent.mkdir(parents=True, exist_ok=True)
-    write_atomically(_state(), json.dumps(dataclasses.asdict(cluster)))
-    return cluster
 
 
 def _start_nodes(cluster: LocalCluster, cpus: int, hosts: Sequence[str]) -> None:
@@ -181,7 +174,6 @@ def _start_node(
 
 
 def _wait(cluster: LocalCluster, number: int, process: subprocess.Popen[bytes]) -> None:
-    """Wait until this node is up. Raises JobError if it does not start."""
     until = time.monotonic() + _START_SECONDS
     while _STARTED not in (text := cluster.log(number).read_text(encoding="utf-8", errors="replace")):
         if process.poll() is not None or time.monotonic() > until:
@@ -191,7 +183,6 @@ def _wait(cluster: LocalCluster, number: int, process: subprocess.Popen[bytes]) 
 
 
 def _address(host: str) -> str:
-    """Return the address of a network namespace. Raises UserError if it has none."""
     asked = subprocess.run(["ip", "-n", host, "-j", "-4", "addr"], capture_output=True, text=True)
     if asked.returncode:
         raise UserError(

@@ -59,8 +59,7 @@ def cluster_findings(folders: Sequence[str]) -> Iterator[Finding]:
                 yield from ray.get(answer, timeout=ANSWER_SECONDS)
             except RayError as error:
                 said = " ".join(str(error).split())[-160:] or "no answer"
-                package = f"tokenfree=={versions()['tokenfree']}"
-                remedy = f"look at its logs, and whether tokenfree is installed there: {package}"
+                remedy = f"look at its logs, and whether it has tokenfree=={versions()['tokenfree']}"
                 yield Finding("missing", f"node {node['NodeManagerAddress']}", said, remedy)
 
 

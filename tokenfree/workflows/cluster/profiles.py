@@ -63,7 +63,8 @@ def read(source: str) -> Profile:
         raise UserError(
             f"profile {source}: should be a mapping of keys to values, not {type(mapping).__name__}"
         )
-    problems = _schema_problems(mapping) or _unfilled_placeholders(mapping)
+    placeholders = dict.fromkeys(_PLACE.findall(yaml.safe_dump(mapping)))
+    problems = _schema_problems(mapping) or [f"{name} stands for a value of yours" for name in placeholders]
     if problems:
         hint = (
             f" (copy it: tokenfree cluster profiles {source} > {source}.yaml)"
@@ -136,8 +137,3 @@ def warnings(profile: Profile) -> list[str]:
 
 def _starts(mapping: Mapping[str, Any]) -> list[str]:
     return [*mapping.get("head_start_ray_commands", []), *mapping.get("worker_start_ray_commands", [])]
-
-
-def _unfilled_placeholders(mapping: Mapping[str, Any]) -> list[str]:
-    placeholders = dict.fromkeys(_PLACE.findall(yaml.safe_dump(mapping)))
-    return [f"{place} stands for a value of yours" for place in placeholders]

@@ -124,7 +124,6 @@ def check_kind(kind: RecipeKind, recipe: AnyPath) -> None:
 
 
 def _text(recipe: AnyPath) -> str:
-    """Return the YAML of a recipe as it is in its file. Raises UserError if there is none."""
     # The key `base` of a recipe can be any YAML value.
     if not isinstance(recipe, str | os.PathLike):
         raise UserError(f"base: should be the name or file of a recipe, not {recipe!r}")

@@ -21,19 +21,17 @@ FEW = 100
 Groups = Sequence[Mapping[str, Any]]
 
 
-def breakdown_lines(languages: Groups, scripts: Groups) -> list[str]:
-    """Return a table of languages and one of scripts, each if it has several groups of at least `FEW` targets."""
-    lines = []
+def breakdown_lines(languages: Groups, scripts: Groups) -> Iterator[str]:
+    """Yield a table of languages and one of scripts, each if it has several groups of at least `FEW` targets."""
     for kind, groups in (("language", languages), ("script", scripts)):
         large = [group for group in groups if group["targets"] >= FEW]
         if len(large) < 2:
             continue
         heading = f"hidden targets, by {kind}"
-        lines.append(f"{heading:<32}{'targets':>10}{'loss, nats':>12}{'accuracy':>10}{'no context':>12}")
+        yield f"{heading:<32}{'targets':>10}{'loss, nats':>12}{'accuracy':>10}{'no context':>12}"
         for group in large:
             means = f"{group['loss']:>12.3f}{group['accuracy']:>10.1%}{group['without_context']:>12.3f}"
-            lines.append(f"{group['name'] or 'no letters':<32}{group['targets']:>10,}{means}")
-    return lines
+            yield f"{group['name'] or 'no letters':<32}{group['targets']:>10,}{means}"
 
 
 # Values that only the user knows; not quoted.
@@ -194,26 +192,23 @@ def context_line(metrics: Mapping[str, float]) -> str | None:
     return f"The model uses context: its loss on hidden targets is {margin} {best}, and {hidden}"
 
 
-def score_lines(result: Mapping[str, Any]) -> list[str]:
-    """Return a line for each split with its scores, the main one first, and one with the baselines' main score.
+def score_lines(result: Mapping[str, Any]) -> Iterator[str]:
+    """Yield a line for each split with its scores, the main one first, and one with the baselines' main score.
 
     `result` is the content of a result.json. Scores of single classes are omitted.
     """
     from tokenfree.train.runs.formats import main_baselines
 
-    lines = []
     for split in ("dev", "test"):
         scores = result.get(split)
         if scores:
             values = ", ".join(f"{name} {value:.4f}" for name, value in scores.items() if "/" not in name)
-            lines.append(f"{split:<6}{values}")
+            yield f"{split:<6}{values}"
             baseline_scores = ", ".join(
                 f"{value:.4f} ({name})" for name, value in main_baselines(result, split).items()
             )
-            lines += [
-                f"      baseline: {next(iter(scores))} {baseline_scores}{_sampled(result, split)}"
-            ] * bool(baseline_scores)
-    return lines
+            if baseline_scores:
+                yield f"      baseline: {next(iter(scores))} {baseline_scores}{_sampled(result, split)}"
 
 
 def _sampled(result: Mapping[str, Any], split: str) -> str:

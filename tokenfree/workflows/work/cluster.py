@@ -197,7 +197,6 @@ def _set_token(is_disabled: bool) -> None:
 
 
 def _ray(*arguments: str) -> None:
-    """Run Ray's own command line, whose output the user sees. Raises JobError if it fails."""
     sys.stdout.flush()
     environment = {**os.environ, "RAY_USAGE_STATS_ENABLED": "0"}
     done = subprocess.run([sys.executable, "-P", "-m", "ray.scripts.scripts", *arguments], env=environment)
@@ -206,7 +205,6 @@ def _ray(*arguments: str) -> None:
 
 
 def _agree(question: str, agreed: bool) -> None:
-    """Ask, unless --yes was given. Raises UserError if the answer is no, or if nobody can be asked."""
     if agreed:
         return
     if not sys.stdin.isatty():
@@ -232,10 +230,6 @@ def _follow(jobs: "Jobs", name: str) -> int:
 
 
 def _jobs(args: argparse.Namespace) -> "Jobs":
-    """Return the jobs of a cluster, using Ray's token if there is one.
-
-    Raises UserError if its address is invalid.
-    """
     cluster = local_cluster.running()
     local_address = None if cluster is None else cluster.address
     address = args.address or local_address or os.environ.get("RAY_API_SERVER_ADDRESS") or DEFAULT_ADDRESS

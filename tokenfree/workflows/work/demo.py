@@ -79,15 +79,13 @@ def run(args: argparse.Namespace) -> None:
     print(next_command("predict", run, SENTENCES[0][0]))
 
 
-def prediction_lines(run: str) -> list[str]:
+def prediction_lines(run: str) -> Iterator[str]:
     predictor = load_predictor(run)
-    lines = []
     for sentence, answer in SENTENCES:
         [guesses] = predictor(sentence, top=3)
         ranking = ", ".join(f"{guess.text} {guess.probability:.0%}" for guess in guesses)
         mark = "\N{CHECK MARK}" if guesses[0].text == answer else "\N{BALLOT X}"
-        lines.append(f"{mark} {sentence} {ranking}")
-    return lines
+        yield f"{mark} {sentence} {ranking}"
 
 
 def _write_corpus(folder: Path, verbosity: Verbosity) -> dict[str, tuple[str, ...]]:

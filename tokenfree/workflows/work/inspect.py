@@ -280,10 +280,6 @@ def _row(row: Mapping[str, Any], width: int) -> dict[str, Any]:
 
 
 def run(args: argparse.Namespace) -> None:
-    """Print counts and columns, then windows.
-
-    Raises UserError for an unfinished folder.
-    """
     names = Storage.at(args.directory).names()
     # On machines without torch, only data directories can be shown.
     if MANIFEST not in names:
