@@ -19,6 +19,7 @@ from tests.conftest import REPOSITORY
 from tokenfree.core.errors import JobError, UserError
 from tokenfree.train.loop.worker import Stopped
 from tokenfree.workflows import cli
+from tokenfree.workflows.recipes import options
 from tokenfree.workflows.recipes.training import parse_workers
 from tokenfree.workflows.work import pretrain
 
@@ -397,9 +398,11 @@ def test_home_folders_are_expanded_in_every_path(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setenv("HOME", "/home/goose")
     actions = cli._actions(cli._parser(cli._imported(cli.command_names())))
     metavars = {action.metavar for action in actions if action.nargs != 0 and not action.choices}
-    assert metavars - {None} == {*cli.PATHS, *NOT_PATHS} & metavars, "a new one is listed here or in PATHS"
+    assert metavars - {None} == {*options.PATHS, *NOT_PATHS} & metavars, (
+        "a new one is listed here or in PATHS"
+    )
     for action in actions:
-        is_path = action.metavar in cli.PATHS
+        is_path = action.metavar in options.PATHS
         for given, whole in (("~/a", "/home/goose/a"), (["~/a", "./~"], ["/home/goose/a", "./~"])):
             args = argparse.Namespace(**{action.dest: given})
             cli._complete_paths([action], args)

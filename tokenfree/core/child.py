@@ -12,7 +12,7 @@ import traceback
 from collections.abc import Callable, Iterator, Mapping
 from multiprocessing.connection import Connection
 from pkgutil import resolve_name
-from typing import IO, Any, Self
+from typing import IO, Any
 
 import psutil
 
@@ -51,7 +51,7 @@ class Link:
         threading.Thread(target=run, name="link", daemon=True).start()
 
 
-class Child:
+class Child(contextlib.AbstractContextManager["Child"]):
     """A new interpreter that calls a function, named module:function, with a `Link` and the given arguments.
 
     `multiprocessing` would run the main module of a script again. The child starts a new session, so it gets
@@ -85,9 +85,6 @@ class Child:
         self.send((function, arguments))
         # A value or error, and the traceback of an error.
         self._outcome: tuple[Any, str | None] | None = None
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, *error: object) -> None:
         self._process.kill()

@@ -69,21 +69,17 @@ def exclusive(path: Path, held: UserError) -> Iterator[None]:
     """
     with contextlib.ExitStack() as stack:
         with Storage.at(str(path.parent)).explained():
-            _enter(stack, path, held)
+            while True:
+                os.makedirs(path.parent, exist_ok=True)
+                # Another command has just ended and removed the directory.
+                with contextlib.suppress(FileNotFoundError):
+                    stack.enter_context(lock(path, seconds=0, held=held))
+                    break
         try:
             yield
         finally:
             # While held: a waiting command then finds it gone and creates another.
             path.unlink(missing_ok=True)
-
-
-def _enter(stack: contextlib.ExitStack, path: Path, held: UserError) -> None:
-    while True:
-        os.makedirs(path.parent, exist_ok=True)
-        # Another command has just ended and removed the directory.
-        with contextlib.suppress(FileNotFoundError):
-            stack.enter_context(lock(path, seconds=0, held=held))
-            return
 
 
 @contextlib.contextmanager

@@ -31,8 +31,6 @@ from tokenfree.core.signals import on_first_signal
 from tokenfree.workflows.recipes import options
 from tokenfree.workflows.terminal.output import PrintableStream, add_arguments, one_line, set_logging
 
-# Metavars of paths and addresses.
-PATHS = ("DIR", "FILE", "PATH", "PROFILE", "RECIPE", "RUN", "RUN|DATA", "RUN|FOLDER", "URL")
 EPILOG = "Help on one command, with an example: tokenfree COMMAND --help"
 _USER_ERRORS = (errno.EROFS, errno.EACCES, errno.EPERM, errno.EEXIST, errno.ENOTDIR, errno.EISDIR)
 # Packages that only an extra installs.
@@ -254,7 +252,7 @@ def _complete_paths(actions: Sequence[argparse.Action], args: argparse.Namespace
     """
     for action in actions:
         value = getattr(args, action.dest, None)
-        if action.metavar in PATHS and value is not None:
+        if action.metavar in options.PATHS and value is not None:
             whole = list(map(expand_home, value)) if isinstance(value, list) else expand_home(value)
             setattr(args, action.dest, whole)
         if action.metavar != "TEXT" and "" in (value if isinstance(value, list) else [value]):

@@ -58,7 +58,6 @@ ROW, BARS_WIDTH = 24, 480  # pixels of a bar with its gap, and of the longest ba
 
 
 def write_card(storage: Storage, manifest: Manifest) -> None:
-    """Write the card and its plots (SVG). Raises UserError if the directory cannot be written to."""
     bars = plot_data(manifest)
     for name, (title, axis, values) in bars.items():
         storage.write_bytes(f"{PLOTS}/{name}.svg", draw_bars(title, axis, values))
@@ -124,9 +123,8 @@ def template_line(counters: Mapping[str, Any]) -> str:
 def template_warning(counters: Mapping[str, Any]) -> str:
     outcomes = counters.get("templates", {})
     share = (outcomes.get("dropped", 0) + outcomes.get("limit", 0)) / max(1, sum(outcomes.values()))
-    if share <= MAX_DROPPED_SHARE:
-        return ""
-    return f"{share:.1%} of the templates in running text were dropped. Give a whole dump to templates_from."
+    text = f"{share:.1%} of the templates in running text were dropped. Give a whole dump to templates_from."
+    return text if share > MAX_DROPPED_SHARE else ""
 
 
 def byte_shares(manifest: Manifest) -> dict[str, float]:

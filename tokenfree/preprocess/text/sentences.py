@@ -125,14 +125,9 @@ def _is_boundary(text: str, start: int, space: int, end: int) -> bool:
 
 
 def _word_before(text: str, end: int) -> str:
-    """Return the word that ends at `end`, including full stops, without opening marks: "U.S" before "U.S.
-
-    Army".
-    """
+    """Return the word that ends at `end`, including full stops, without opening marks, such as "U.S" of "U.S. Army"."""
     words = text[max(0, end - _MAX_ABBREVIATION) : end].split()
-    if not words or text[end - 1].isspace():
-        return ""
-    return words[-1].lstrip(_OPENERS)
+    return "" if not words or text[end - 1].isspace() else words[-1].lstrip(_OPENERS)
 
 
 def _is_abbreviation(word: str) -> bool:

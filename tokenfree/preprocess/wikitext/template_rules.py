@@ -49,8 +49,6 @@ def constant(text: str) -> Rule:
 
 
 def around(prefix: str, suffix: str = "") -> Rule:
-    """A rule that sets the first argument between two texts."""
-
     def rule(arguments: Arguments) -> str:
         text = first(arguments)
         return f"{prefix}{text}{suffix}" if text else ""

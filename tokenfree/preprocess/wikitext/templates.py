@@ -62,7 +62,6 @@ def positional(arguments: dict[str, str]) -> list[str]:
 
 
 def get(arguments: dict[str, str], *names: str) -> str:
-    """Return the first of the named arguments that is not empty, or an empty string."""
     for name in names:
         value = arguments.get(name)
         if value and (value := value.strip()) and value != GONE:
@@ -274,7 +273,6 @@ class Definitions:
         return key in self._texts
 
     def named(self, name: str, title: str) -> Definition | None:
-        """Return the template that a call on the page `title` names, or None if there is none."""
         if name[0] in "./":
             full = absolute(name, title)
             return self._find(title_key(full, self.site, 10 if full == name else 0))

@@ -12,9 +12,6 @@ import argparse
 
 from tokenfree.workflows.recipes import options
 
-_PATHS = {"DIR", "RUN", "RUN|DATA", "RUN|FOLDER", "FILE", "PATH", "PROFILE", "RECIPE"}
-
-
 ARGUMENTS: options.Arguments = {
     "shell": {"metavar": "SHELL", "choices": ("bash", "zsh", "fish"), "help": "bash, zsh or fish"},
 }
@@ -27,6 +24,6 @@ def run(args: argparse.Namespace) -> None:
     # argparse has no public attribute for this; shtab uses the private one too.
     (commands,) = (action for action in parser._actions if isinstance(action, argparse._SubParsersAction))
     for action in (action for command in commands.choices.values() for action in command._actions):
-        if action.metavar in _PATHS:
+        if action.metavar in options.PATHS:
             action.complete = shtab.FILE
     print(shtab.complete(parser, shell=args.shell))

@@ -33,10 +33,6 @@ class KeyGroup:
 
 
 def listed(settings: type) -> list[KeyGroup]:
-    """Return all keys of a recipe of the settings class, in the order of the class.
-
-    A part may have no keys.
-    """
     return list(_groups(settings, settings, "", None))
 
 
@@ -118,13 +114,10 @@ def _groups(settings: type, defaults: Any, name: str, part: str | None) -> Itera
 def _default(field: dataclasses.Field[Any], defaults: Any) -> Any:
     if not isinstance(defaults, type):
         return getattr(defaults, field.name)
-    if field.default_factory is not dataclasses.MISSING:
-        return field.default_factory()
-    return field.default
+    return field.default_factory() if field.default_factory is not dataclasses.MISSING else field.default
 
 
 def text_of(settings: type, field: str) -> str:
-    """Return the text of a field in the docstring of its class or of the nearest base that has one, or ""."""
     texts = (attributes(base.__doc__ or "").get(field) for base in settings.__mro__)
     return next(filter(None, texts), "")
 

@@ -37,6 +37,8 @@ class HelpKeys(argparse.Action):
         parser.exit()
 
 
+# Metavars of paths and addresses.
+PATHS = ("DIR", "FILE", "PATH", "PROFILE", "RECIPE", "RUN", "RUN|DATA", "RUN|FOLDER", "URL")
 # The names of arguments, with the keywords of `add_argument`.
 Arguments = Mapping[str, Mapping[str, Any]]
 

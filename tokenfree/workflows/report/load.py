@@ -3,7 +3,7 @@
 import contextlib
 import itertools
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -139,15 +139,17 @@ def load(path: Path) -> Record:
     raise UserError(f"{path}: holds no metrics.jsonl (a run), sweep.yaml (a sweep) or manifest.json (data)")
 
 
+def _if_present(read: Callable[[Storage, str], Line], storage: Storage, name: str) -> Line:
+    with contextlib.suppress(FileNotFoundError):
+        return read(storage, name)
+    return {}
+
+
 def _run(path: Path) -> RunRecord:
     storage = Storage.at(str(path))
     lines = METRICS.json_lines(storage, METRICS_NAME)
-    config: Mapping[str, Any] = {}
-    result: Mapping[str, Any] = {}
-    with contextlib.suppress(FileNotFoundError):
-        config = REPORT_CONFIG.yaml(storage, CONFIG_NAME)
-    with contextlib.suppress(FileNotFoundError):
-        result = RESULT.json(storage, RESULT_NAME)
+    config = _if_present(REPORT_CONFIG.yaml, storage, CONFIG_NAME)
+    result = _if_present(RESULT.json, storage, RESULT_NAME)
     steps = [line for line in lines if "loss" in line]
     validations = [line for line in lines if "validation_loss" in line]
     return RunRecord(path, config, steps, validations, EVENTS.json_lines(storage, EVENTS_NAME), result)
@@ -161,9 +163,7 @@ def _sweep(path: Path) -> SweepRecord:
     history = read_history(
         path, seeds=recipe.get("seeds", 1), reports=recipe.get("reports", 1), target=target
     )
-    scores: Mapping[str, Any] = {}
-    with contextlib.suppress(FileNotFoundError):
-        scores = SCORES_FILE.json(storage, SCORES)
+    scores = _if_present(SCORES_FILE.json, storage, SCORES)
     return SweepRecord(
         path, recipe, tuple(history.trials.values()), history.reasons(), (path / TABLE).is_file(), scores,
         mapping.get("attempts") or (), mapping.get("fingerprints", {}).get("data", ""),

@@ -189,9 +189,6 @@ class StageLine(LiveLine):
     """The live line of preprocessing: stage, input splits or shards done, rate and time left."""
 
     stage = ""
-    first: Any = None
-    last: Any = None
-    start = 0.0
 
     def __call__(self, progress: Any) -> None:
         if progress.stage != self.stage:
@@ -254,7 +251,6 @@ class ProgressLine(LiveLine):
         self._restarts = 0
 
     def __call__(self, line: Mapping[str, Any]) -> None:
-        """Take a line of metrics.jsonl or events.jsonl."""
         if "event" in line:
             self._event(line)
         elif "validation_loss" in line:
@@ -266,7 +262,6 @@ class ProgressLine(LiveLine):
             self.show(*self.parts(), final=line["step"] == self._steps and not self.live)
 
     def parts(self) -> list[str]:
-        """Return the current parts, such as `step 120/1,000`, `loss 4.312`, `held-out 4.401` and `8:15 left`."""
         recent, last = self._recent, self._recent[-1]
         seconds = sum(line["seconds"] for line in recent)
         parts = [f"step {last['step']:,}/{self._steps:,}", f"loss {last['loss']:.3f}"]

@@ -51,7 +51,6 @@ def check_output(path: str) -> None:
 
 
 def write_analysis(results: Mapping[str, Any], path: str) -> None:
-    """Write the results of an analysis atomically. Raises OSError if the file cannot be written."""
     target = Path(path)
     kind = target.suffix.lower()
     content = {".json": _json, ".csv": _csv}.get(kind)

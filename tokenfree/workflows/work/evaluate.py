@@ -59,7 +59,7 @@ def _evaluate_windows(args: argparse.Namespace, data: Data) -> None:
     # Already reported as a warning.
     metrics.pop("damaged", None)
     by_group = {kind: metrics.pop(kind) for kind in ("languages", "scripts") if kind in metrics}
-    breakdown = breakdown_lines(**by_group) if by_group else []
+    breakdown = breakdown_lines(**by_group) if by_group else ()
     lines = [*metric_lines(metrics), context_line(metrics), *breakdown]
     print("\n".join(line for line in lines if line is not None))
     print(next_command("report", *paths_of(data), args.run_folder, "--output", "report.html"))

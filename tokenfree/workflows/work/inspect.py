@@ -145,14 +145,15 @@ def counts(manifest: Manifest) -> Iterator[dict[str, Any]]:
     for split, content in manifest.splits.items():
         for language in sorted({shard.language for shard in content.shards}):
             shards = [shard for shard in content.shards if shard.language == language]
-            names = {
-                "documents": "documents",
-                "windows": "rows",
-                "characters": "characters",
-                "bytes": "bytes",
+            yield {
+                "split": split,
+                "language": language,
+                "documents": sum(shard.documents for shard in shards),
+                "windows": sum(shard.rows for shard in shards),
+                "characters": sum(shard.characters for shard in shards),
+                "bytes": sum(shard.bytes for shard in shards),
+                "shards": len(shards),
             }
-            sums = {name: sum(getattr(shard, key) for shard in shards) for name, key in names.items()}
-            yield {"split": split, "language": language, **sums, "shards": len(shards)}
 
 
 def counts_table(manifest: Manifest) -> Table:
