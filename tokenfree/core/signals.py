@@ -41,7 +41,6 @@ def on_first_signal(act: Callable[[signal.Signals], object]) -> Iterator[None]:
             signal.signal(kind, handler)
 
 
-_STANDARD_ERROR = 2
 ANSWER = b"\nstopping after this step, with a checkpoint; Ctrl-C again ends it now\n"
 
 
@@ -68,9 +67,9 @@ def stop_on_signals() -> Iterator[Stop]:
     def note(kind: signal.Signals) -> None:
         stop.ask(kind.name)
         if kind == signal.SIGINT:
-            # Not with print, which the signal may have interrupted.
+            # To standard error, but not with print, which the signal may have interrupted.
             with contextlib.suppress(OSError):
-                os.write(_STANDARD_ERROR, ANSWER)
+                os.write(2, ANSWER)
 
     with on_first_signal(note):
         yield stop

@@ -32,7 +32,6 @@ from tokenfree.preprocess.sources.splits import plan_splits, read_split
 
 NAMESPACE = "tokenfree"  # of metrics, which add up to the counters of a manifest
 READ_NAMESPACE = "tokenfree.read"  # of the metrics of `ReadDocuments`
-MIN_MEMORY = "1GB"  # of a worker
 
 
 class Task(NamedTuple):
@@ -68,7 +67,7 @@ class Preprocess(beam.PTransform):
         self.output = output
         self.job = job
         self.trust_code = trust_code
-        self.with_resource_hints(min_ram=MIN_MEMORY)
+        self.with_resource_hints(min_ram="1GB")
 
     def expand(self, pbegin: Any) -> Any:
         job = self.job or begin_alone(self.config, self.output, trust_code=self.trust_code)

@@ -25,8 +25,6 @@ from apache_beam.runners.worker.worker_pool_main import (
 )
 
 LOOPBACK = "127.0.0.1"
-# At a time; each only starts or ends a process.
-MAX_CALLS = 16
 
 
 def main() -> None:
@@ -48,7 +46,8 @@ def main() -> None:
         ("grpc.http2.max_ping_strikes", 0),
         ("grpc.so_reuseport", 0),
     ]
-    server = grpc.server(ThreadPoolExecutor(MAX_CALLS), options=pings)
+    # Calls at a time; each only starts or ends a process.
+    server = grpc.server(ThreadPoolExecutor(16), options=pings)
     pool = BeamFnExternalWorkerPoolServicer(use_process=True)
     beam_fn_api_pb2_grpc.add_BeamFnExternalWorkerPoolServicer_to_server(pool, server)
     try:

@@ -136,7 +136,7 @@ def release(storage: Storage) -> None:
 
 
 def is_tidy(storage: Storage) -> bool:
-    return storage.size(SUCCESS) is not None and not set(storage.names()) & {TEMPORARY, WORK}
+    return storage.size(SUCCESS) is not None and not {TEMPORARY, WORK} & set(storage.names())
 
 
 def remove_left_lock(storage: Storage) -> None:

@@ -87,10 +87,10 @@ DECODE_ERRORS = (OSError, EOFError, ValueError, lzma.LZMAError, zlib.error, zsta
 
 def stored_format(head: bytes) -> Format:
     """Return the format that the first bytes of a file show, or `xml`, which stands for plain files."""
-    shown = (
-        name for name, codec in CODECS.items() if head.startswith(codec.magic) or codec.header.match(head)
-    )
-    return next(shown, "xml")
+    for name, codec in CODECS.items():
+        if head.startswith(codec.magic) or codec.header.match(head):
+            return name
+    return "xml"
 
 
 def zst_window(path: str) -> int:

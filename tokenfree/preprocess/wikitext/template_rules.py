@@ -316,7 +316,6 @@ _LOCAL: list[tuple[str, list[tuple[Rule, str]]]] = [
 # Families of language templates, of which only the text shows, by the part of the name before the first
 # hyphen.
 _PREFIXES = frozenset(("lang-", "vol-", "langue-", "idioma-", "lingua-", "язык-", "мова-", "dil-"))
-_NBSP = "\xa0"
 
 # Rule and names, in lower case and separated by "|" or line breaks.
 _COMMON: list[tuple[Rule, str]] = [
@@ -407,7 +406,7 @@ _COMMON: list[tuple[Rule, str]] = [
     (constant("±"), "pm|+-|plusminus"),
     (constant("π"), "pi"),
     (
-        constant(_NBSP),
+        constant("\xa0"),
         """
         nbsp|space|spaces|spc|sp|nbsp;|nnbsp|thinsp|thin space|hairsp|hair space|figure space|nbspc|0|ensp
         emsp|quad

@@ -37,6 +37,20 @@ _ENTRY = re.compile(r"^((?:#.*\n)+)([\w-]+):\n((?: .*\n)+)", re.MULTILINE)
 _END = re.compile(r"(?<!\bal)[.:;]\s(?![^()]*\))")
 
 
+def refuse_other_kind(kind: RecipeKind, mapping: Mapping[str, Any], recipe: AnyPath) -> None:
+    """Raise UserError if the mapping of a recipe matches another kind better, by the number of its top-level keys."""
+    num_matches = {candidate: len({BASE.name, *candidate.top_keys} & mapping.keys()) for candidate in KINDS}
+    other = max(KINDS, key=lambda candidate: num_matches[candidate])
+    if num_matches[other] > num_matches[kind]:
+        hint = (
+            " (a sweep names it as its base)" if kind == SWEEP and other in (PRETRAINING, FINETUNING) else ""
+        )
+        raise UserError(
+            f"recipe {recipe}: a {other.title}, where a {kind.title} is expected; run tokenfree {other.command} "
+            f"{recipe}{hint}"
+        )
+
+
 def names() -> list[str]:
     return sorted(_library())
 
@@ -98,7 +112,7 @@ def resolved_text(recipe: str) -> str:
 
 
 def check_kind(kind: RecipeKind, recipe: AnyPath) -> None:
-    """Raise UserError if a recipe matches another kind better, by the number of its top-level keys.
+    """Raise UserError if a recipe is of another kind.
 
     One that only names its base has the kind of the base.
     """
@@ -106,16 +120,7 @@ def check_kind(kind: RecipeKind, recipe: AnyPath) -> None:
     while set(mapping) == {"base"} and isinstance(mapping["base"], str) and mapping["base"] not in seen:
         seen.add(mapping["base"])
         mapping = read(mapping["base"])
-    num_matches = {candidate: len({BASE.name, *candidate.top_keys} & mapping.keys()) for candidate in KINDS}
-    other = max(KINDS, key=lambda candidate: num_matches[candidate])
-    if num_matches[other] > num_matches[kind]:
-        hint = (
-            " (a sweep names it as its base)" if kind == SWEEP and other in (PRETRAINING, FINETUNING) else ""
-        )
-        raise UserError(
-            f"recipe {recipe}: a {other.title}, where a {kind.title} is expected; run tokenfree {other.command} "
-            f"{recipe}{hint}"
-        )
+    refuse_other_kind(kind, mapping, recipe)
 
 
 def _text(recipe: AnyPath) -> str:

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from tokenfree.preprocess.download import Progress
     from tokenfree.train.inference.folder import ShardRecord
 
-_PIPE = 1_000_000  # columns; output for programs is never wrapped
-_REFRESHES = 8  # per second
 SEPARATOR = " · "
 # Seconds between lines if the output is not a terminal.
 LOG_INTERVAL = 10.0
@@ -46,7 +44,8 @@ class PlainConsole(Console):
 
 
 def console() -> PlainConsole:
-    return PlainConsole(sys.stdout, None if sys.stdout.isatty() else _PIPE)
+    # Output for programs is never wrapped.
+    return PlainConsole(sys.stdout, None if sys.stdout.isatty() else 1_000_000)
 
 
 class Display:
@@ -66,7 +65,7 @@ class Display:
             self._shown = Live(
                 get_renderable=self._draw,
                 console=self.console,
-                refresh_per_second=_REFRESHES,
+                refresh_per_second=8,
                 redirect_stdout=sys.stdout.isatty(),  # leaves output to a file alone
             )
             self._shown.start(refresh=True)
