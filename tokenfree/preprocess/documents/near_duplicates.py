@@ -209,8 +209,7 @@ def band_name(number: int) -> str:
 
 def sketches_of(column: pa.ChunkedArray) -> np.ndarray:
     """Return the sketches of the column `sketch`, uint16 [documents, 256]."""
-    sketches = [np.frombuffer(value.as_py(), "<u2") for value in column]
-    return np.array(sketches, "<u2").reshape(-1, NUM_HASHES)
+    return np.array([np.frombuffer(value.as_py(), "<u2") for value in column], "<u2").reshape(-1, NUM_HASHES)
 
 
 def write_dropped(storage: Storage, name: str, pairs: Sequence[Pair]) -> str:

@@ -223,10 +223,9 @@ def write_documents(
     Without documents, no file is written.
     """
     rule = Partitioning(validation_fraction)
-    keyed = ((document_key(document.text), document) for document in documents)
     rows: list[_Row] = sorted(
         (Partition(rule.drawn_split(key), document.language), key, document.id, document.title, document.text)
-        for key, document in keyed
+        for key, document in ((document_key(document.text), document) for document in documents)
     )
     if not rows:
         return SortedFile(), "", ""

@@ -78,8 +78,7 @@ class TableColumns:
         return cls(settings.text_column, settings.id_column, settings.language_column)
 
     def among(self, names: Sequence[str]) -> list[str]:
-        columns = dict.fromkeys([self.text, self.id, self.language, "title"])
-        return [name for name in columns if name in names]
+        return [name for name in dict.fromkeys([self.text, self.id, self.language, "title"]) if name in names]
 
     def check(self, schema: pa.Schema, what: str) -> None:
         """Raise UserError if the table `what` lacks a column that the user named, or if its text is not text."""

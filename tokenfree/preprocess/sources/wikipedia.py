@@ -57,10 +57,9 @@ def split_dump(file: InputFile, language: str | None, split_bytes: int) -> list[
     Raises UserError if it is none.
     """
     whole, ratio = _read_head(file, language)
-    cuts = [0, *_cuts(file, whole, split_bytes / ratio), file.size]
     return [
         replace(whole, start=start, end=end, size=max(1, round((end - start) * ratio)))
-        for start, end in pairwise(cuts)
+        for start, end in pairwise([0, *_cuts(file, whole, split_bytes / ratio), file.size])
     ]
 
 

@@ -243,8 +243,7 @@ def absolute(name: str, title: str) -> str:
     if above >= len(levels) or not (above or name.startswith("/")):
         return name
     path, hash_mark, fragment = name[3 * above :].partition("#")
-    parts = [*levels[: len(levels) - above], *filter(None, [path.strip("/")])]
-    return "/".join(parts) + hash_mark + fragment
+    return "/".join([*levels[: len(levels) - above], *filter(None, [path.strip("/")])]) + hash_mark + fragment
 
 
 class Definitions:

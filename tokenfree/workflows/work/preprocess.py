@@ -108,8 +108,7 @@ def estimate(plan: PlanDescription, workers: int, price: float | None) -> str:
     """Return the plan of a preprocessing job as lines of text. `price` is per worker and hour."""
 
     # A split is read by one worker.
-    reading = plan.estimated_seconds / min(workers, plan.splits)
-    seconds = reading + plan.vocabulary_seconds
+    seconds = plan.estimated_seconds / min(workers, plan.splits) + plan.vocabulary_seconds
     vocabulary, included, peak_bytes = "", "", WORKER_BYTES + plan.window_bytes
     if plan.vocabulary_characters:
         time = time_of(plan.vocabulary_seconds)
