@@ -22,6 +22,7 @@ from tokenfree.preprocess.job.job import PreprocessJob
 from tokenfree.preprocess.job.stages import STAGES, Stage, run_if_current
 from tokenfree.preprocess.records import InputSplit
 
+_QUIET_SECONDS = 60.0  # without any finished task, until a notice
 MAX_LOSSES = 3  # lost workers per task
 
 
@@ -63,12 +64,18 @@ def _run_stage(stage: Stage, count: int, shared: Any, workers: int, notice: Call
     task: Any = ray.remote(**options)(_do_task)
     waiting, losses = list(reversed(range(count))), Counter[int]()
     running: dict[Any, int] = {}
+    is_quiet = False
     try:
         while waiting or running:
             while waiting and len(running) < (workers or count):
                 index = waiting.pop()
                 running[task.remote(*shared, stage.function, index)] = index
-            done, _ = ray.wait(list(running))
+            done, _ = ray.wait(list(running), timeout=_QUIET_SECONDS)
+            if not done and not is_quiet:
+                is_quiet = True
+                notice(
+                    f"no task has ended for {_QUIET_SECONDS:g} s. See ray status for whether CPUs are free"
+                )
             for future in done:
                 index = running.pop(future)
                 try:

@@ -52,6 +52,17 @@ def test_of_several_the_users_mistake_comes_first(job: PreprocessJob) -> None:
     assert len(job.storage.names(ERRORS)) == 2
 
 
+def test_a_directory_that_cannot_be_written_to_is_told_without_a_note(
+    job: PreprocessJob, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(storage: Storage, name: str) -> Any:
+        raise UserError(f"{storage.url}: cannot write here")
+
+    monkeypatch.setattr(Storage, "new_file", refuse)
+    note(job, 1, UserError("cannot write here either"))
+    assert str(noted_error(job.storage)).endswith("cannot write here")
+
+
 @pytest.mark.parametrize("engine", [{"workers": 1}, {"workers": 2}, {"runner": "beam"}])
 def test_the_users_mistake_comes_out_of_any_process(
     corpus: Path, tmp_path: Path, make_config: Any, engine: dict[str, Any]

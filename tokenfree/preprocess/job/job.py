@@ -191,12 +191,16 @@ EXPECTED = {"UserError": UserError, "JobError": JobError, "DamagedFileError": Jo
 
 def note_error(storage: Storage, task: str, error: Exception) -> None:
     noted = {"kind": type(error).__name__, "message": str(error)}
-    with contextlib.suppress(Exception):  # the directory cannot be written to
+    with contextlib.suppress(Exception):  # see `noted_error`
         storage.write_json(f"{ERRORS}/{task}.json", noted)
 
 
 def noted_error(storage: Storage) -> Exception | None:
-    """Return the error that a step failed on, the user's mistakes first, or None if none was recorded."""
+    """Return the error that a step failed on, the user's mistakes first, or None if none was recorded.
+
+    If the directory cannot be written to, no step can record that. Then this function runs into the same
+    error.
+    """
     errors: list[Exception] = []
     for name in storage.names(ERRORS):
         values = storage.read_json(f"{ERRORS}/{name}")
@@ -205,7 +209,13 @@ def noted_error(storage: Storage) -> Exception | None:
             errors.append(
                 EXPECTED[kind](message) if kind in EXPECTED else failed(storage, f"{kind}: {message}")
             )
-    return min(errors, key=lambda error: not isinstance(error, UserError), default=None)
+    if errors:
+        return min(errors, key=lambda error: not isinstance(error, UserError))
+    try:
+        storage.write_bytes(f"{ERRORS}/trial", b"")
+    except UserError as error:
+        return error
+    return None
 
 
 def failed(storage: Storage, cause: str) -> JobError:
