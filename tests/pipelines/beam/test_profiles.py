@@ -1,6 +1,5 @@
 """Profiles of runners: those that come with the package, and files of the user's own."""
 
-import argparse
 import re
 from pathlib import Path
 
@@ -16,10 +15,7 @@ from tokenfree.workflows.commands import preprocess
 def test_each_file_is_a_runner_of_the_command() -> None:
     files = sorted(path.stem for path in (SOURCE / "pipelines" / "beam_profiles").glob("*.yaml"))
     assert files == profile_names() == ["beam", "dataflow", "flink", "prism", "spark"]
-    parser = argparse.ArgumentParser()
-    preprocess.add_arguments(parser)
-    (runner,) = [action for action in parser._actions if action.dest == "runner"]
-    assert sorted(runner.choices or ()) == sorted([*files, "direct", "ray"])
+    assert sorted(preprocess.ARGUMENTS["--runner"]["choices"]) == sorted([*files, "direct", "ray"])
 
 
 @pytest.mark.parametrize("name", profile_names())

@@ -12,6 +12,7 @@ import pytest
 from requests.adapters import HTTPAdapter
 
 from tokenfree.core.errors import JobError, UserError
+from tokenfree.core.locks import exclusive
 from tokenfree.core.machine import version_of
 from tokenfree.preprocess import download as fetch
 from tokenfree.preprocess.download import DumpFile, Item, Mirror
@@ -216,6 +217,7 @@ def test_a_server_that_stalls(
 
 
 def test_two_commands_do_not_write_one_file(mirror: Mirror, dump_server: Any, tmp_path: Path) -> None:
-    with fetch._alone(tmp_path / "file.part"), pytest.raises(UserError, match="another command"):
+    lock = tmp_path / "file.part.lock"
+    with exclusive(lock, UserError("held")), pytest.raises(UserError, match="another command"):
         get(mirror, tmp_path / "file")
     assert dump_server.gets("/file") == []

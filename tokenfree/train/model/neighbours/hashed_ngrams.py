@@ -9,7 +9,6 @@ from typing import Annotated, Any, Literal, NamedTuple
 import numpy as np
 import torch
 from pydantic import Field
-from scipy.sparse import csr_array
 from torch import Tensor, nn
 
 from tokenfree.core.settings import Positive, settings
@@ -127,8 +126,10 @@ class HashedNgrams(nn.Module):
         self.rows.weight.data[used[:, None], present] = torch.from_numpy(rows_KR.T).float()
         return torch.zeros(self.rows.embedding_dim).index_copy(0, present, torch.from_numpy(scores_K).float())
 
-    def _matrix(self, examples: LabelledFeatures) -> csr_array:
-        """Return the weight of each row in each text, [N, buckets]."""
+    def _matrix(self, examples: LabelledFeatures) -> Any:
+        """Return the weight of each row in each text, a `csr_array` [N, buckets]."""
+        from scipy.sparse import csr_array
+
         columns, values, ends = list[Tensor](), list[Tensor](), [0]
         for features, counts in examples.texts:
             index, weights = self._weighted(features, counts)
