@@ -130,6 +130,10 @@ def test_no_command_shows_the_list(capsys: pytest.CaptureFixture[str]) -> None:
         (["preprocess", "moby_dick.txt", "--output", "x"], "write --books moby_dick.txt"),
         (["preprocess", "--output", "x"], "nothing to read"),
         (
+            ["preprocess", "--books", "x", "--output", "x", "--runner", "flink", "--profile", "ours.yaml"],
+            "--profile ours.yaml: names the runner too; leave out --runner flink",
+        ),
+        (
             ["preprocess", "--books", "d", "--output", "x", "--columns", "text,codepoints"],
             "a list such as [a, b]",
         ),

@@ -68,14 +68,18 @@ def plan_splits(config: PreprocessConfig, inputs: Inputs | None = None) -> list[
     empty.
     """
     inputs = inputs or find_inputs(config)
-    columns, language, split_bytes = TableColumns.of(config), config.language, config.split_bytes
+    columns = TableColumns.of(config)
     splits = [
-        *(split for file in inputs.wikipedia for split in split_dump(file, language, split_bytes)),
+        *(
+            split
+            for file in inputs.wikipedia
+            for split in split_dump(file, config.language, config.split_bytes)
+        ),
         *books.split_books(inputs.books, columns, config),
         *(
             split
             for file in inputs.datasets
-            for split in hf.split_dataset(file, columns, language, split_bytes)
+            for split in hf.split_dataset(file, columns, config.language, config.split_bytes)
         ),
     ]
     if not splits:
