@@ -111,8 +111,11 @@ def hash_file(path: str | os.PathLike[str], algorithm: str = "sha256") -> str:
 
 def hash_stream(file: Any, algorithm: str = "sha256") -> str:
     """Return the digest, in hex, of the rest of a file opened for reading bytes, on any file system, block by block."""
-    create = functools.partial(hashlib.new, algorithm, usedforsecurity=False)
-    return hashlib.file_digest(file, create).hexdigest()
+    digest = hashlib.new(algorithm, usedforsecurity=False)
+    # Not `hashlib.file_digest`, which leaves the position of a file in memory where it was.
+    while block := file.read(1 << 20):
+        digest.update(block)
+    return digest.hexdigest()
 
 
 @contextlib.contextmanager
