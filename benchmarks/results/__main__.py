@@ -6,9 +6,11 @@
     python -m benchmarks.results run --only 'swa-*'         # only runs whose names match
     python -m benchmarks.results list                       # what is done, and what remains
     python -m benchmarks.results tables                     # write docs/results.md, its picture and README.md here
+    python -m benchmarks.results check                      # exit with 1 if these, or README.md at the top, differ
 
-Results are lines of benchmarks/results/lines.jsonl. Data, runs and logs are in build/results. A run that has
-a line is skipped, so you can kill the command at any time and run it again.
+Results are lines of benchmarks/results/lines.jsonl; those of runs outside the queue are in earlier.jsonl. Data, runs
+and logs are in build/results. A run that has a line is skipped, so you can kill the command at any time and run it
+again. docs/results.md is written from the template page.md.
 """
 
 from __future__ import annotations
@@ -22,10 +24,12 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from benchmarks.results.check import check
 from benchmarks.results.queue import Folders, NotReady, in_lane, read_lines, runs, shown, work
+from benchmarks.results.tables import write
 
 REPOSITORY = Path(__file__).parents[2]
-LINES = Path(__file__).with_name("lines.jsonl")
+LINES, EARLIER = (Path(__file__).with_name(name) for name in ("lines.jsonl", "earlier.jsonl"))
 VARIABLE = "TOKENFREE_TEST_DATA"
 
 
@@ -36,10 +40,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     """
     arguments = _parser().parse_args(argv)
     if arguments.command == "tables":
-        from benchmarks.results.tables import write  # only here, because matplotlib takes a second to import
-
-        write(REPOSITORY, read_lines(arguments.lines))
+        write(REPOSITORY, read_lines(arguments.lines), read_lines(EARLIER))
         return 0
+    if arguments.command == "check":
+        problems = check(REPOSITORY, read_lines(arguments.lines), read_lines(EARLIER))
+        for problem in problems:
+            print(problem, file=sys.stderr)
+        return 1 if problems else 0
     if arguments.command == "list":
         return _list(arguments)
     inputs = os.environ.get(VARIABLE, "")
@@ -90,7 +97,7 @@ def _parser() -> argparse.ArgumentParser:
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("command", choices=("run", "list", "tables"))
+    parser.add_argument("command", choices=("run", "list", "tables", "check"))
     parser.add_argument(
         "--only", metavar="GLOB", default="*", help="only runs whose names match, such as 'swa-*'"
     )

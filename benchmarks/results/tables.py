@@ -20,12 +20,14 @@ from benchmarks.results.claims import (
 )
 from benchmarks.results.data import NAMES, SETS
 from benchmarks.results.linear import CRF, REGRESSION
+from benchmarks.results.page import markdown_table, pretraining_values
 from benchmarks.results.queue import NotReady, chosen_rate, runs
 from benchmarks.results.rows import LARGER, LONGER, PRETRAINED, ROWS, SCRATCH, UNTRAINED
 from benchmarks.results.simple import FREQUENT_TAG, LARGER_CLASS, PROBE
 
 Line = dict[str, Any]
 PAGE, DETAILS, PICTURE = "docs/results.md", "benchmarks/results/README.md", "docs/images/results.png"
+TEMPLATE = Path(__file__).with_name("page.md")
 BEGIN = "<!-- written by `python -m benchmarks.results tables` -->"
 END = "<!-- end of what is written -->"
 COMPARED = {
@@ -35,12 +37,21 @@ COMPARED = {
 NONE, MODEL, LINEAR = "not run", "default recipe", "linear model"
 
 
-def write(repository: Path, lines: Mapping[str, Line]) -> None:
-    """Write the tables into both pages, and the picture."""
-    for page, text in ((PAGE, page_tables(lines)), (DETAILS, details(lines))):
-        before, _, rest = (repository / page).read_text(encoding="utf-8").partition(BEGIN)
-        after = rest.partition(END)[2]
-        (repository / page).write_text(f"{before}{BEGIN}\n\n{text.strip()}\n\n{END}{after}", encoding="utf-8")
+def pages(repository: Path, lines: Mapping[str, Line], earlier: Mapping[str, Line]) -> dict[str, str]:
+    """Return the text of docs/results.md, from its template, and of README.md here, with its tables replaced."""
+    values = {**pretraining_values(lines, earlier), "tasks": page_tables(lines)}
+    head, _, rest = (repository / DETAILS).read_text(encoding="utf-8").partition(BEGIN)
+    foot = rest.partition(END)[2]
+    return {
+        PAGE: TEMPLATE.read_text(encoding="utf-8").format(**values),
+        DETAILS: f"{head}{BEGIN}\n\n{details(lines)}\n\n{END}{foot}",
+    }
+
+
+def write(repository: Path, lines: Mapping[str, Line], earlier: Mapping[str, Line]) -> None:
+    """Write both pages, and the picture."""
+    for page, text in pages(repository, lines, earlier).items():
+        (repository / page).write_text(text, encoding="utf-8")
     draw(repository / PICTURE, lines)
 
 
@@ -83,9 +94,9 @@ def page_tables(lines: Mapping[str, Line]) -> str:
     return "\n\n".join(
         [
             "### Names: F1, all names and names not seen in training",
-            _table(*_that_ran(*_names(scores))),
+            markdown_table(*_that_ran(*_names(scores))),
             "### Texts: accuracy",
-            _table(*_that_ran(*_texts(scores))),
+            markdown_table(*_that_ran(*_texts(scores))),
             *_sentences(scores, lines),
         ]
     )
@@ -177,7 +188,7 @@ def details(lines: Mapping[str, Line]) -> str:
     return "\n\n".join(
         [
             "## Claims",
-            _table(
+            markdown_table(
                 [
                     "paper",
                     "claim",
@@ -191,7 +202,7 @@ def details(lines: Mapping[str, Line]) -> str:
                 [_claim_row(claim, find(claim, list(lines.values()))) for claim in CLAIMS],
             ),
             "## Pretraining",
-            _table(
+            markdown_table(
                 [
                     "row",
                     "seeds",
@@ -204,7 +215,7 @@ def details(lines: Mapping[str, Line]) -> str:
                 pretrained,
             ),
             "## Tasks",
-            _table(
+            markdown_table(
                 [
                     "row",
                     "predictor",
@@ -304,8 +315,3 @@ def draw(file: Path, lines: Mapping[str, Line]) -> None:
 
 def _number(value: float | None) -> str:
     return NONE if value is None else f"{value:.3f}"
-
-
-def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    lines = [f"| {' | '.join(cells)} |" for cells in (head, *rows)]
-    return "\n".join([lines[0], f"|{'---|' * len(head)}", *lines[1:]])

@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -18,6 +19,7 @@ import torch
 from benchmarks.results import queue
 from benchmarks.results import rows as queued
 from benchmarks.results.__main__ import LINES, main
+from benchmarks.results.check import differences, wrong_numbers
 from benchmarks.results.claims import (
     AGREES,
     CLAIMS,
@@ -46,7 +48,7 @@ from benchmarks.results.queue import (
 from benchmarks.results.rows import BASELINE, ENGLISH_TEXTS, FINETUNE, PRETRAIN, QUEUE, ROWS, Row
 from benchmarks.results.scores import name_scores, spans, text_scores
 from benchmarks.results.simple import FREQUENT_TAG, LARGER_CLASS, NGRAMS, Embedder, measure
-from benchmarks.results.tables import DETAILS, PAGE, details, page_tables
+from benchmarks.results.tables import PAGE, TEMPLATE, page_tables
 from tests.conftest import REPOSITORY
 from tokenfree.core.settings import build, merge, nest
 from tokenfree.train.config import FinetuneRecipe, PretrainRecipe
@@ -309,10 +311,43 @@ def test_every_set_has_its_rows_and_every_claim_its_runs() -> None:
     assert {name for claim in CLAIMS for name in (claim.better, claim.worse)} <= there
 
 
-def test_the_pages_fit_the_lines() -> None:
+def test_check_accepts_the_pages() -> None:
+    assert main(["check"]) == 0
+
+
+def test_check_names_the_place_and_both_values(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     lines = read_lines(LINES)
-    assert page_tables(lines) in (REPOSITORY / PAGE).read_text(encoding="utf-8")
-    assert details(lines) in (REPOSITORY / DETAILS).read_text(encoding="utf-8")
+    changed = lines["all-gpu-0"]["evaluation"]["margin"] + 1
+    lines["all-gpu-0"]["evaluation"]["margin"] = changed
+    (tmp_path / "lines.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines.values()))
+    assert main(["check", "--lines", str(tmp_path / "lines.jsonl")]) == 1
+    said = capsys.readouterr().err
+    assert re.search(
+        rf"^docs/results\.md:[0-9]+: the page has '.*'; the lines give '.*{changed:.2f} nats", said
+    )
+
+
+def test_differences_of_tables_are_those_of_cells() -> None:
+    text = "# Title\n\n| a | 0.7 | 0.8 |\n\nThe end."
+    assert list(differences(text, text.replace("0.7", "0.6"))) == [
+        "3: the page has '0.7'; the lines give '0.6'"
+    ]
+    assert list(differences(text, text.replace("The end.", ""))) == [
+        "5: the page has 'The end.'; the lines give ''"
+    ]
+
+
+def test_numbers_of_a_sentence_are_compared() -> None:
+    text = "F1 is [0.70\nand 0.71](page) here."
+    assert not list(wrong_numbers(text, "is [{} and {}](page)", ("0.70", "0.71")))
+    assert list(wrong_numbers(text, "is [{} and {}](page)", ("0.70", "0.72"))) == [
+        "'is [{} and {}](page)' has 0.71; the lines give 0.72"
+    ]
+    assert list(wrong_numbers(text, "{} of", ("3",))) == ["nothing reads '3 of'"]
+
+
+def test_the_template_has_no_typed_measurement() -> None:
+    assert not re.findall(r"[0-9][.,][0-9]", TEMPLATE.read_text(encoding="utf-8"))
 
 
 def test_the_page_for_users_is_short() -> None:
