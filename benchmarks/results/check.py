@@ -9,11 +9,13 @@ from difflib import SequenceMatcher
 from itertools import zip_longest
 from pathlib import Path
 
-from benchmarks.results.data import LANGUAGES
+from benchmarks.results.data import LANGUAGES, NAMES, SETS
 from benchmarks.results.linear import CRF, REGRESSION
 from benchmarks.results.page import Lines, of_run
-from benchmarks.results.rows import ENGLISH_TEXTS, LARGER, SCRATCH
+from benchmarks.results.rows import ENGLISH_TEXTS, LARGER, PRETRAINED, SCRATCH
+from benchmarks.results.simple import FREQUENT_TAG
 from benchmarks.results.tables import Scores, pages
+from benchmarks.results.verdicts import BETTER
 
 README = "README.md"
 NUMBER = r"(-?[0-9]+(?:\.[0-9]+)?)"
@@ -81,6 +83,8 @@ def readme_sentences(lines: Lines, earlier: Lines) -> Mapping[str, tuple[str, ..
         * ((scores.mean(name, LARGER, "accuracy") or 0) - (scores.mean(name, REGRESSION, "accuracy") or 0))
         for name in ENGLISH_TEXTS
     ]
+    above = [scores.verdict(name, PRETRAINED, FREQUENT_TAG) for name in SETS if SETS[name].kind == NAMES]
+    seeds = min(len(scores.values(name, SCRATCH, "f1")) for name in LANGUAGES)
     page = "docs/results.md"
     return {
         f"of `canine-fast-tiny`, which has no linear path, give [{{}} to {{}}]({page}#pretraining-in-20-cpu-minutes)": (
@@ -90,9 +94,14 @@ def readme_sentences(lines: Lines, earlier: Lines) -> Mapping[str, tuple[str, ..
         f"[four minutes]({page}#four-minutes-on-a-gpu) of a larger model on an H100 give {{}}.": (
             f"{earlier['all-gpu-0-english']['scores']['margin']:.1f}",
         ),
-        f"a mean F1 of [{{}} and {{}}]({page}#fine-tuning-and-the-papers-claims) in six languages": (
+        f"most frequent tag of each word on [{{}} of {{}} sets]({page}#fine-tuning-and-the-papers-claims)": (
+            str(above.count(BETTER)),
+            str(len(above)),
+        ),
+        f"hand-made features are [{{}} and {{}}]({page}#fine-tuning-and-the-papers-claims) (seeds: {{}})": (
             f"{means[0]:.3f}",
             f"{means[1]:.3f}",
+            str(seeds),
         ),
         "the larger model classifies reviews {} points below to {} above logistic regression": (
             f"{-min(gaps):.1f}",

@@ -7,34 +7,16 @@ pretraining decides, or the score of a task. Losses are compared only if all run
 from __future__ import annotations
 
 import math
-import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from scipy.stats import t
-
 from benchmarks.results.rows import main_score
-from tokenfree.train import intervals
+from benchmarks.results.verdicts import BETTER, EQUAL, NATS_MARGIN, SCORE_MARGIN, WORSE, Interval, compare
 
 Line = dict[str, Any]
-AGREES, DISAGREES, OPEN, NO_CONTEXT, NOT_RUN = (
-    "agrees",
-    "disagrees",
-    "open",
-    "a side uses no context",
-    "not run",
-)
-MIN_SEEDS, MIN_PROBE = 3, 0.5  # nats of the context probe
-SIMILAR = 0.05  # nats; "no difference" means less than this, 5% of the perplexity
-
-
-class Interval(NamedTuple):
-    """An estimate and the ends of its 95% interval."""
-
-    estimate: float
-    low: float
-    high: float
+AGREES, DISAGREES, NO_CONTEXT, NOT_RUN = ("agrees", "disagrees", "a side uses no context", "not run")
+MIN_PROBE = 0.5  # nats of the context probe
 
 
 @dataclass(frozen=True)
@@ -46,7 +28,7 @@ class Claim:
         text: Claim in words.
         numbers: Numbers of the paper.
         better, worse: Names of rows.
-        within: None if `better` is better; otherwise, the maximum difference of two rows that are as good.
+        equal: The claim is that `better` is only as good.
     """
 
     paper: str
@@ -54,7 +36,7 @@ class Claim:
     numbers: str
     better: str
     worse: str
-    within: float | None = None
+    equal: bool = False
 
 
 class Finding(NamedTuple):
@@ -66,59 +48,20 @@ class Finding(NamedTuple):
     probe: float | None = None
 
 
-def mean_interval(values: Sequence[float]) -> Interval:
-    """Return the mean with its 95% interval over seeds. With one seed, the ends are NaN."""
-    found = intervals.mean_interval(values)
-    assert found is not None, "every row has a seed"
-    return Interval(found.mean, found.low, found.high)
-
-
-def difference(one: Sequence[float], other: Sequence[float]) -> Interval | None:
-    """Return the mean of `one` minus that of `other`, with Welch's 95% interval.
-
-    Return None if a side has fewer than two seeds.
-    """
-    if min(len(one), len(other)) < 2:
-        return None
-    estimate = statistics.fmean(one) - statistics.fmean(other)
-    shares = [(statistics.variance(values) / len(values), len(values) - 1) for values in (one, other)]
-    variance = sum(share for share, _ in shares)
-    if not variance:
-        return Interval(estimate, estimate, estimate)
-    degrees = variance**2 / sum(share**2 / own for share, own in shares)
-    half = float(t.ppf(0.975, degrees)) * math.sqrt(variance)
-    return Interval(estimate, estimate - half, estimate + half)
-
-
-def judge(interval: Interval | None, seeds: int, within: float | None = None) -> str:
-    """Return `AGREES` or `DISAGREES` if the whole interval says so and there are three seeds, else `OPEN`.
-
-    Args:
-        interval: Interval of how much better the better side is.
-        seeds: Number of seeds of the side with fewer.
-        within: See `Claim`.
-    """
-    if interval is None or seeds < MIN_SEEDS:
-        return OPEN
-    if within is not None:
-        if max(-interval.low, interval.high) < within:
-            return AGREES
-        return DISAGREES if min(interval.high, -interval.low) < -within else OPEN
-    return AGREES if interval.low > 0 else DISAGREES if interval.high < 0 else OPEN
-
-
 def find(claim: Claim, lines: Sequence[Line]) -> Finding:
     """Return what the lines say about a claim."""
     sides = [[line for line in lines if line["row"] == name] for name in (claim.better, claim.worse)]
     if not all(sides):
         return Finding(NOT_RUN)
-    seeds = min(map(len, sides))
     probe = min((_probe(line) for side in sides for line in side if "evaluation" in line), default=None)
     better, worse = ([_measure(line) for line in side] for side in sides)
-    interval = difference(better, worse)
+    verdict, interval, seeds = compare(better, worse, SCORE_MARGIN if probe is None else NATS_MARGIN)
     if probe is not None and probe <= MIN_PROBE:
         return Finding(NO_CONTEXT, interval, seeds, probe)
-    return Finding(judge(interval, seeds, claim.within), interval, seeds, probe)
+    on_claim = {BETTER: AGREES, WORSE: DISAGREES}
+    if claim.equal:
+        on_claim = {EQUAL: AGREES, BETTER: DISAGREES, WORSE: DISAGREES}
+    return Finding(on_claim.get(verdict, verdict), interval, seeds, probe)
 
 
 def _probe(line: Line) -> float:
@@ -179,7 +122,7 @@ CLAIMS = (
         "55.12, 55.05",
         "claim-base",
         "claim-sliding",
-        SIMILAR,
+        equal=True,
     ),
     Claim(
         "multi-scale, SST",
@@ -197,7 +140,7 @@ CLAIMS = (
         "diet-rel",
         "diet-rel-shared",
     ),
-    Claim("Byte2Word", "bytes 96 and 192 wide are as good", "none", "b2w-48", "b2w-24", SIMILAR),
+    Claim("Byte2Word", "bytes 96 and 192 wide are as good", "none", "b2w-48", "b2w-24", equal=True),
     *(
         Claim(
             MIRRORED,

@@ -6,6 +6,15 @@ import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from benchmarks.results.verdicts import (
+    BETTER,
+    EQUAL,
+    NATS_MARGIN,
+    SCORE_MARGIN,
+    WORSE,
+    compare,
+)
+
 Line = dict[str, Any]
 Lines = Mapping[str, Line]
 
@@ -39,6 +48,11 @@ def pretraining_values(lines: Lines, earlier: Lines) -> dict[str, str]:
         "long_margin": _nats(long["evaluation"]),
         "long_losses": _losses(earlier["text-long-0-losses"]),
         "linear_path": _linear_path(earlier),
+        "linear_path_verdict": compare(
+            [earlier["linear-path-words-0"]["scores"]["margin"]],
+            [earlier["linear-path-fast-0"]["scores"]["margin"]],
+            NATS_MARGIN,
+        ).verdict,
         "gpu_device": gpu["device"],
         "gpu_steps": f"{gpu['evaluation']['step']:,}",
         "gpu_batch": _option(gpu, "train.global_batch"),
@@ -55,6 +69,11 @@ def pretraining_values(lines: Lines, earlier: Lines) -> dict[str, str]:
         "sweep_completed": str(sweep["completed"]),
         "sweep_hidden": f"{sweep['mask_fraction']:.0%}",
         "sweep": _sweep(earlier),
+        "sweep_verdict": _sweep_verdict(earlier),
+        "nats_margin": f"{NATS_MARGIN}",
+        "score_margin": f"{100 * SCORE_MARGIN:g}",
+        "concatenation": _concatenation(lines),
+        "mirrored_length": _option(lines["mirrored-2-0"], "task.length"),
     }
 
 
@@ -97,6 +116,25 @@ def _sweep(earlier: Lines) -> str:
     seeds = [line["seed"] for line in of_run(earlier, "parts-best-")]
     margin = f"nats below the best guess without context, seeds {min(seeds)} to {max(seeds)}"
     return markdown_table(["settings", "CPU seconds", margin], rows)
+
+
+def _sweep_verdict(earlier: Lines) -> str:
+    """Return how the best trial of the sweep compares, in words that the recipe's name follows."""
+    best, default = (
+        [line["scores"]["margin"] for line in of_run(earlier, start)]
+        for start in ("parts-best-", "parts-default-")
+    )
+    words = {BETTER: "better than", WORSE: "worse than", EQUAL: "as good as"}
+    return words.get(compare(best, default, NATS_MARGIN).verdict, "not clearly different from")
+
+
+def _concatenation(lines: Lines) -> str:
+    """Return by how many nats the loss is lower if UP receives the characters."""
+    base, without = (
+        [line["evaluation"]["validation_masked_only_loss"] for line in lines.values() if line["row"] == row]
+        for row in ("claim-base", "claim-no-concatenation")
+    )
+    return f"{statistics.fmean(without) - statistics.fmean(base):.3f}"
 
 
 def _losses(line: Line) -> str:

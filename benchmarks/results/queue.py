@@ -18,10 +18,10 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from benchmarks.results import data, scores
 from benchmarks.results.rows import BASELINE, FINETUNE, LINEAR, PRETRAIN, PROBE, QUEUE, Row, main_score
@@ -57,7 +57,7 @@ class Run:
         Raises:
             NotReady: The sweep that decides on its rate is not complete.
         """
-        rate = self.rate or (chosen_rate(self.row, lines) if self.row.rates else None)
+        rate = self.rate or (choose_rate(self.row, lines).rate if self.row.rates else None)
         return f"{self.row.name}{'' if rate is None else f'@{rate}'}-{self.seed}"
 
 
@@ -74,20 +74,53 @@ def runs() -> list[Run]:
                     found += [Run(row, 0, rate) for rate in row.rates]
                 elif seed < row.seeds:
                     found.append(Run(row, seed))
+                if seed == 0:
+                    found += [Run(row, 0, rate) for rate in row.further_rates]
     return found
 
 
-def chosen_rate(row: Row, lines: Lines) -> str:
-    """Return the rate with the best development score in the sweep of a row's family.
+class RateChoice(NamedTuple):
+    """The learning rate of a row.
+
+    Attributes:
+        rate: Rate with the best development score.
+        row: Name of the row that ran at several rates.
+        tried: Its rates, the lowest first.
+    """
+
+    rate: str
+    row: str
+    tried: tuple[str, ...]
+
+    @property
+    def is_at_end(self) -> bool:
+        """Whether a rate beyond those tried may be better."""
+        return self.rate in (self.tried[0], self.tried[-1])
+
+
+def choose_rate(row: Row, lines: Mapping[str, Line]) -> RateChoice:
+    """Return the rate with the best development score with seed 0, among those at which the row ran.
+
+    A row that ran at one rate at most takes the rate of its family's leader.
 
     Raises:
-        NotReady: A run of the sweep has no line.
+        NotReady: A run of the leader's sweep has no line.
     """
-    names = {rate: f"{row.leader}@{rate}-0" for rate in row.rates}
-    missing = [rate for rate, name in names.items() if name not in lines]
-    if missing:
-        raise NotReady(f"the sweep of {row.leader} has no run at {', '.join(missing)}")
-    return max(names, key=lambda rate: main_score(lines[names[rate]], "dev"))  # the lowest of equal rates
+    name, scores = row.name, _dev_scores(row.name, lines)
+    if name == row.leader or len(scores) < 2:
+        name, scores = row.leader, _dev_scores(row.leader, lines)
+        missing = [rate for rate in row.rates if rate not in scores]
+        if missing:
+            raise NotReady(f"the sweep of {row.leader} has no run at {', '.join(missing)}")
+    # The lowest of equal rates.
+    return RateChoice(max(scores, key=lambda rate: scores[rate]), name, tuple(scores))
+
+
+def _dev_scores(name: str, lines: Mapping[str, Line]) -> dict[str, float]:
+    """Return the development score with seed 0 of a row at each rate, the lowest rate first."""
+    of_row = [line for line in lines.values() if line["row"] == name and line["seed"] == 0 and "rate" in line]
+    of_row.sort(key=lambda line: float(line["rate"]))
+    return {line["rate"]: main_score(line, "dev") for line in of_row}
 
 
 def read_lines(file: Path) -> Lines:

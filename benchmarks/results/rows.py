@@ -2,8 +2,8 @@
 
 Settings that rows share are at the top, defined once. A row is a set of examples or a corpus, a recipe with
 options, the pretraining row that it starts from, and steps. Each has three seeds. A row that starts from a
-pretraining row uses its run with the same seed. A row with `rates` trains at the rate that its family's
-`leader` finds best on its development part, with seed 0.
+pretraining row uses its run with the same seed. A row with `rates` trains at the rate that is best on a
+development part with seed 0: its own if it ran at several rates, otherwise that of its family's `leader`.
 """
 
 from __future__ import annotations
@@ -64,6 +64,17 @@ TUNING: Mapping[str, tuple[str, Options, tuple[str, ...], str]] = {
     ),
     PAIRS: ("pairs", {"train.length": "512"}, ("0.0001", "0.0003", "0.001"), "snli"),
 }
+# Rates beyond those of the first sweep, where its best lies at an end. They run with seed 0, and count as soon as they
+# have run.
+FURTHER_RATES: Mapping[str, tuple[str, ...]] = {
+    "swa-tuned": ("0.008",),
+    "swa-untrained": ("0.008",),
+    "ewt-tuned": ("0.001",),
+    "ewt-untrained": ("0.0005", "0.002"),
+    "germeval-tuned": ("0.001", "0.008"),
+    "sst2-tuned": ("0.003",),
+    "snli-tuned": ("0.003",),
+}
 STEPS = {"sst2": 600, "sst5": 600, "mtl": 900, "wisesight": 400, "snli": 500, "xnli-ko": 300}
 NAMES_STEPS = 300
 ENGLISH_TEXTS = ("sst2", "sst5", "mtl")  # also fine-tuned after the longer pretraining
@@ -103,6 +114,7 @@ class Row:
         begins_with: Pretraining row to start from.
         rates: Rates of the sweep of its family.
         leader: Row that the sweep uses.
+        further_rates: Rates that extend what this row has tried.
         seeds: Number of seeds.
     """
 
@@ -117,6 +129,7 @@ class Row:
     rates: tuple[str, ...] = ()
     leader: str = ""
     seeds: int = 3
+    further_rates: tuple[str, ...] = ()
 
 
 def _pretrained() -> Iterator[Row]:
@@ -144,7 +157,19 @@ def _of_set(name: str) -> Iterator[Row]:
         ("untrained", UNTRAINED, "text-untrained"),
     ):
         family = (rates, f"{leader}-{end}")
-        yield Row(f"{name}-{end}", FINETUNE, label, name, "", recipe, given, begins_with, *family)
+        further = FURTHER_RATES.get(f"{name}-{end}", ())
+        yield Row(
+            f"{name}-{end}",
+            FINETUNE,
+            label,
+            name,
+            "",
+            recipe,
+            given,
+            begins_with,
+            *family,
+            further_rates=further,
+        )
     if name in ENGLISH_TEXTS:
         family = (rates, f"{leader}-tuned")
         yield Row(f"{name}-long", FINETUNE, LONGER, name, "", recipe, given, "text-long", *family, seeds=1)

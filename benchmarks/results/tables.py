@@ -7,23 +7,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.results.claims import (
-    AGREES,
-    CLAIMS,
-    DISAGREES,
-    NO_CONTEXT,
-    NOT_RUN,
-    OPEN,
-    Finding,
-    find,
-    mean_interval,
-)
+from benchmarks.results.claims import AGREES, CLAIMS, DISAGREES, NO_CONTEXT, NOT_RUN, Finding, find
 from benchmarks.results.data import NAMES, SETS
 from benchmarks.results.linear import CRF, REGRESSION
 from benchmarks.results.page import markdown_table, pretraining_values
-from benchmarks.results.queue import NotReady, chosen_rate, runs
+from benchmarks.results.queue import NotReady, RateChoice, choose_rate, runs
 from benchmarks.results.rows import LARGER, LONGER, PRETRAINED, ROWS, SCRATCH, UNTRAINED
-from benchmarks.results.simple import FREQUENT_TAG, LARGER_CLASS, PROBE
+from benchmarks.results.simple import FREQUENT_TAG, LARGER_CLASS, NGRAMS, PROBE
+from benchmarks.results.verdicts import SCORE_MARGIN, VERDICTS, compare, counted, mean_interval
 
 Line = dict[str, Any]
 PAGE, DETAILS, PICTURE = "docs/results.md", "benchmarks/results/README.md", "docs/images/results.png"
@@ -34,7 +25,9 @@ COMPARED = {
     NAMES: (FREQUENT_TAG, CRF, SCRATCH, PROBE, UNTRAINED, PRETRAINED, LARGER),
     "": (LARGER_CLASS, REGRESSION, SCRATCH, PROBE, UNTRAINED, PRETRAINED, LONGER, LARGER),
 }
-NONE, MODEL, LINEAR = "not run", "default recipe", "linear model"
+EXACT = (FREQUENT_TAG, LARGER_CLASS, NGRAMS, CRF, REGRESSION)  # no randomness
+NONE, AT_END = "not run", "†"
+COMPARISONS = ["default recipe against linear model", "pretrained against untrained"]
 
 
 def pages(repository: Path, lines: Mapping[str, Line], earlier: Mapping[str, Line]) -> dict[str, str]:
@@ -59,7 +52,7 @@ class Scores:
     """Scores of each set and predictor on the test part, by seed, at the rate that the sweep chose."""
 
     def __init__(self, lines: Mapping[str, Line]) -> None:
-        self.rates: dict[str, str] = {}
+        self.rates: dict[str, RateChoice] = {}
         self._found: dict[tuple[str, str], list[dict[str, float]]] = {}
         for line in lines.values():
             row = ROWS.get(line["row"])
@@ -73,10 +66,10 @@ class Scores:
         if not row.rates:
             return True
         try:
-            self.rates[row.leader] = chosen_rate(row, dict(lines))
+            self.rates[row.name] = choice = choose_rate(row, lines)
         except NotReady:
             return False
-        return line.get("rate", self.rates[row.leader]) == self.rates[row.leader]
+        return line.get("rate", choice.rate) == choice.rate
 
     def values(self, name: str, predictor: str, score: str) -> list[float]:
         """Return the score of each seed, or an empty list if nothing has run."""
@@ -87,9 +80,26 @@ class Scores:
         values = self.values(name, predictor, score)
         return statistics.fmean(values) if values else None
 
+    def mark(self, name: str, predictor: str) -> str:
+        """Return `AT_END` if the rate of a predictor on a set lies at the end of the rates tried, else nothing."""
+        choices = (
+            choice
+            for row, choice in self.rates.items()
+            if (ROWS[row].set, ROWS[row].label) == (name, predictor)
+        )
+        return AT_END if any(choice.is_at_end for choice in choices) else ""
+
+    def verdict(self, name: str, predictor: str, other: str) -> str:
+        """Return the verdict on a predictor against another one on a set, or `NONE` if one has not run."""
+        score = "f1" if SETS[name].kind == NAMES else "accuracy"
+        one_side, other_side = (self.values(name, side, score) for side in (predictor, other))
+        if not one_side or not other_side:
+            return NONE
+        return compare(one_side, other_side, SCORE_MARGIN, other_is_exact=other in EXACT).verdict
+
 
 def page_tables(lines: Mapping[str, Line]) -> str:
-    """Return the two tables of the page for users, and sentences on which goals are met and what has not run."""
+    """Return the tables of tasks and claims for users, and sentences that count verdicts and runs."""
     scores = Scores(lines)
     return "\n\n".join(
         [
@@ -98,6 +108,11 @@ def page_tables(lines: Mapping[str, Line]) -> str:
             "### Texts: accuracy",
             markdown_table(*_that_ran(*_texts(scores))),
             *_sentences(scores, lines),
+            "### Learning rates, the best on a development part",
+            _rates(scores),
+            f"{AT_END} The best rate lies at an end of the rates tried, which were not extended.",
+            "### Claims of the papers",
+            _claims(lines),
         ]
     )
 
@@ -108,17 +123,20 @@ def _names(scores: Scores) -> tuple[list[str], list[list[str]]]:
         cells = []
         for predictor in COMPARED[NAMES]:
             both = [_number(scores.mean(name, predictor, score)) for score in ("f1", "f1 unseen")]
-            cells.append(NONE if NONE in both else " / ".join(both))
-        rows.append([SETS[name].label, *cells, _higher(scores, name, "f1", CRF)])
-    return ["set", *COMPARED[NAMES], "higher"], rows
+            cells.append(NONE if NONE in both else " / ".join(both) + scores.mark(name, predictor))
+        rows.append([SETS[name].label, *cells, *_verdicts(scores, name, CRF)])
+    return ["set", *COMPARED[NAMES], *COMPARISONS], rows
 
 
 def _texts(scores: Scores) -> tuple[list[str], list[list[str]]]:
     rows = []
     for name in (name for name in SETS if SETS[name].kind != NAMES):
-        cells = [_number(scores.mean(name, predictor, "accuracy")) for predictor in COMPARED[""]]
-        rows.append([SETS[name].label, *cells, _higher(scores, name, "accuracy", REGRESSION)])
-    return ["set", *COMPARED[""], "higher"], rows
+        cells = [
+            _number(scores.mean(name, predictor, "accuracy")) + scores.mark(name, predictor)
+            for predictor in COMPARED[""]
+        ]
+        rows.append([SETS[name].label, *cells, *_verdicts(scores, name, REGRESSION)])
+    return ["set", *COMPARED[""], *COMPARISONS], rows
 
 
 def _that_ran(head: Sequence[str], rows: Sequence[Sequence[str]]) -> tuple[list[str], list[list[str]]]:
@@ -133,39 +151,54 @@ def _that_ran(head: Sequence[str], rows: Sequence[Sequence[str]]) -> tuple[list[
     ]
 
 
-def _higher(scores: Scores, name: str, score: str, linear: str) -> str:
-    """Return whether the default recipe or the linear model has the higher score, to three decimals."""
-    ours, theirs = (scores.mean(name, predictor, score) for predictor in (SCRATCH, linear))
-    if ours is None or theirs is None:
-        return NONE
-    return "equal" if _number(ours) == _number(theirs) else MODEL if ours > theirs else LINEAR
+def _verdicts(scores: Scores, name: str, linear: str) -> list[str]:
+    """Return the verdicts of `COMPARISONS` on a set."""
+    return [scores.verdict(name, SCRATCH, linear), scores.verdict(name, PRETRAINED, UNTRAINED)]
 
 
 def _sentences(scores: Scores, lines: Mapping[str, Line]) -> list[str]:
-    found = [find(claim, list(lines.values())).verdict for claim in CLAIMS]
-    kinds = (AGREES, DISAGREES, OPEN, NO_CONTEXT, NOT_RUN)
-    counts = ", ".join(f"{kind} {found.count(kind)}" for kind in kinds if kind in found)
     done = sum(_is_done(run, lines) for run in runs())
-    helped = [
-        ours > theirs
-        for name in SETS
-        for score in ("f1" if SETS[name].kind == NAMES else "accuracy",)
-        if (ours := scores.mean(name, PRETRAINED, score)) is not None
-        and (theirs := scores.mean(name, UNTRAINED, score)) is not None
+    recipes: dict[str, list[str]] = {"names": [], "texts": []}
+    pretraining = []
+    for name, examples in SETS.items():
+        kind, linear = ("names", CRF) if examples.kind == NAMES else ("texts", REGRESSION)
+        on_recipe, on_pretraining = _verdicts(scores, name, linear)
+        recipes[kind] += [on_recipe] if on_recipe != NONE else []
+        pretraining += [on_pretraining] if on_pretraining != NONE else []
+    sentences = [f"{done} of {len(runs())} runs are done."]
+    if any(recipes.values()):
+        counts = "; ".join(f"{kind} {counted(verdicts)}" for kind, verdicts in recipes.items())
+        sentences.append(f"From scratch, the default recipe against the linear model: {counts}.")
+    if pretraining:
+        sentences.append(f"Without a linear path, pretrained against untrained: {counted(pretraining)}.")
+    return sentences
+
+
+def _rates(scores: Scores) -> str:
+    """Return the table of the rates that were tried and chosen."""
+    sets: dict[tuple[str, RateChoice], list[str]] = {}
+    for name, choice in scores.rates.items():
+        sets.setdefault((ROWS[name].label, choice), []).append(str(ROWS[name].set))
+    rows = []
+    for (label, choice), names in sets.items():
+        rate = choice.rate + (AT_END if choice.is_at_end else "")
+        chosen_on = SETS[str(ROWS[choice.row].set)].label
+        rows.append([label, chosen_on, ", ".join(choice.tried), rate, ", ".join(sorted(names))])
+    return markdown_table(["model", "development part", "tried", "best", "used for"], sorted(rows))
+
+
+def _claims(lines: Mapping[str, Line]) -> str:
+    """Return the table of the claims of the papers by verdict."""
+    texts: dict[str, list[str]] = {}
+    for claim in CLAIMS:
+        texts.setdefault(find(claim, list(lines.values())).verdict, []).append(claim.text)
+    order = (AGREES, DISAGREES, *VERDICTS, NO_CONTEXT, NOT_RUN)
+    rows = [
+        [verdict, str(len(texts[verdict])), "; ".join(texts[verdict])]
+        for verdict in order
+        if verdict in texts
     ]
-    names, texts = (
-        [row[-1] for row in made[1] if row[-1] != NONE] for made in (_names(scores), _texts(scores))
-    )
-    of_models = [
-        f"From scratch, the default recipe is above the linear model on {names.count(MODEL)} of {len(names)} sets of "
-        f"names, and on {texts.count(MODEL)} of {len(texts)} of texts.",
-        f"Without a linear path, pretraining helps on {sum(helped)} of {len(helped)}.",
-    ]
-    return [
-        f"{done} of {len(runs())} runs are done" + ("." if helped else ", none of them of a model yet."),
-        *(of_models if helped else ()),
-        f"Verdicts on the papers' {len(CLAIMS)} claims: {counts}.",
-    ]
+    return markdown_table(["verdict", "claims", "which"], rows)
 
 
 def _is_done(run: Any, lines: Mapping[str, Line]) -> bool:
@@ -184,7 +217,6 @@ def details(lines: Mapping[str, Line]) -> str:
     pretrained = [_pretrained_row(name, of_row) for name, of_row in listed if "evaluation" in of_row[0]]
     scored = [_scored_row(*each) for name, of_row in listed for each in _predictors(name, of_row)]
     commands = [of_row[0]["command"] for _, of_row in listed]
-    rates = ", ".join(f"{leader} {rate}" for leader, rate in sorted(Scores(lines).rates.items()))
     return "\n\n".join(
         [
             "## Claims",
@@ -228,7 +260,6 @@ def details(lines: Mapping[str, Line]) -> str:
                 ],
                 scored,
             ),
-            f"Learning rates that the sweeps chose on development parts: {rates}.",
             "## Commands of seed 0",
             "```\n" + "\n".join(commands) + "\n```",
         ]
@@ -240,8 +271,7 @@ def _claim_row(claim: Any, found: Finding) -> list[str]:
     if found.interval is not None:
         ours = [f"{found.interval.estimate:+.3f}", f"{found.interval.low:+.3f} to {found.interval.high:+.3f}"]
     probe = "" if found.probe is None else f"{found.probe:.2f}"
-    text = claim.text if claim.within is None else f"{claim.text} (within {claim.within} nats)"
-    return [claim.paper, text, claim.numbers, *ours, str(found.seeds or ""), probe, found.verdict]
+    return [claim.paper, claim.text, claim.numbers, *ours, str(found.seeds or ""), probe, found.verdict]
 
 
 def _pretrained_row(name: str, of_row: Sequence[Line]) -> list[str]:

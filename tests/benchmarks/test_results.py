@@ -20,18 +20,7 @@ from benchmarks.results import queue
 from benchmarks.results import rows as queued
 from benchmarks.results.__main__ import LINES, main
 from benchmarks.results.check import differences, wrong_numbers
-from benchmarks.results.claims import (
-    AGREES,
-    CLAIMS,
-    DISAGREES,
-    NO_CONTEXT,
-    NOT_RUN,
-    OPEN,
-    Claim,
-    Interval,
-    find,
-    judge,
-)
+from benchmarks.results.claims import AGREES, CLAIMS, DISAGREES, NO_CONTEXT, NOT_RUN, Claim, find
 from benchmarks.results.data import NAMES, PAIRS, PARTS, SETS, Example, Set, parts
 from benchmarks.results.linear import CRF, REGRESSION
 from benchmarks.results.queue import (
@@ -39,16 +28,30 @@ from benchmarks.results.queue import (
     Failed,
     Folders,
     Line,
+    RateChoice,
     Run,
     append_line,
     call,
+    choose_rate,
     in_lane,
     read_lines,
 )
 from benchmarks.results.rows import BASELINE, ENGLISH_TEXTS, FINETUNE, PRETRAIN, QUEUE, ROWS, Row
 from benchmarks.results.scores import name_scores, spans, text_scores
 from benchmarks.results.simple import FREQUENT_TAG, LARGER_CLASS, NGRAMS, Embedder, measure
-from benchmarks.results.tables import PAGE, TEMPLATE, page_tables
+from benchmarks.results.tables import AT_END, PAGE, TEMPLATE, page_tables
+from benchmarks.results.verdicts import (
+    BETTER,
+    EQUAL,
+    FEW_SEEDS,
+    NATS_MARGIN,
+    OPEN,
+    WORSE,
+    Interval,
+    compare,
+    counted,
+    judge,
+)
 from tests.conftest import REPOSITORY
 from tokenfree.core.settings import build, merge, nest
 from tokenfree.train.config import FinetuneRecipe, PretrainRecipe
@@ -64,9 +67,12 @@ SECOND = Row("two", BASELINE, "two", rates=("0.1", "0.2"), leader="one")
 
 def scored(run: str, dev: float, **more: Any) -> Line:
     """Return a line with one score."""
+    row, _, rate = run.rpartition("-")[0].partition("@")
     return {
         "run": run,
-        "row": run.split("@")[0].split("-")[0],
+        "row": row,
+        "seed": 0,
+        **({"rate": rate} if rate else {}),
         "scores": {"m": {"dev": {"f1": dev}, "test": {"f1": dev}}},
         **more,
     }
@@ -173,6 +179,22 @@ def test_a_sweep_decides_on_the_rate_of_its_family(monkeypatch: pytest.MonkeyPat
         Run(SECOND, 1).name(lines)
     lines["one@0.2-0"] = scored("one@0.2-0", 0.4)
     assert Run(SECOND, 1).name(lines) == "two@0.2-1"
+    # A row that ran at several rates chooses by its own development part.
+    lines |= {f"two@{rate}-0": scored(f"two@{rate}-0", dev) for rate, dev in (("0.1", 0.6), ("0.2", 0.5))}
+    assert choose_rate(SECOND, lines) == RateChoice("0.1", "two", ("0.1", "0.2"))
+
+
+def test_further_rates_extend_a_sweep(monkeypatch: pytest.MonkeyPatch) -> None:
+    row = dataclasses.replace(FIRST, further_rates=("0.4", "0.05"))
+    monkeypatch.setattr(queue, "QUEUE", ((row,),))
+    assert [run.rate for run in queue.runs() if run.seed == 0] == ["0.1", "0.2", "0.4", "0.05"]
+    scores = {"0.1": 0.3, "0.2": 0.4}
+    lines = {f"one@{rate}-0": scored(f"one@{rate}-0", dev) for rate, dev in scores.items()}
+    assert choose_rate(row, lines).is_at_end
+    lines["one@0.4-0"] = scored("one@0.4-0", 0.3)
+    choice = choose_rate(row, lines)
+    assert choice == RateChoice("0.2", "one", ("0.1", "0.2", "0.4"))
+    assert not choice.is_at_end
 
 
 def test_lanes_begin_apart_and_leave_nothing_out() -> None:
@@ -254,22 +276,37 @@ def test_a_failure_says_the_last_line(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("interval", "seeds", "within", "verdict"),
+    ("interval", "seeds", "verdict"),
     [
-        ((0.1, 0.05, 0.15), 3, None, AGREES),
-        ((-0.1, -0.15, -0.05), 3, None, DISAGREES),
-        ((0.1, -0.05, 0.25), 3, None, OPEN),
-        ((0.1, 0.05, 0.15), 2, None, OPEN),
-        ((0.0, -0.04, 0.04), 3, 0.05, AGREES),
-        ((0.1, 0.06, 0.14), 3, 0.05, DISAGREES),
-        ((-0.1, -0.14, -0.06), 3, 0.05, DISAGREES),
-        ((0.05, 0.0, 0.1), 3, 0.05, OPEN),
+        ((0.1, 0.05, 0.15), 3, BETTER),
+        ((-0.1, -0.15, -0.05), 3, WORSE),
+        ((0.1, -0.05, 0.25), 3, OPEN),
+        ((0.1, 0.05, 0.15), 2, FEW_SEEDS[2]),
+        ((0.0, -0.04, 0.04), 3, EQUAL),
+        ((0.03, 0.01, 0.04), 3, EQUAL),
+        ((0.05, 0.01, 0.1), 3, BETTER),
+        ((0.0, -0.05, 0.04), 3, OPEN),
+        ((0.0, -0.04, 0.04), 2, FEW_SEEDS[2]),
     ],
 )
 def test_a_verdict_needs_three_seeds_and_the_whole_interval(
-    interval: tuple[float, float, float], seeds: int, within: float | None, verdict: str
+    interval: tuple[float, float, float], seeds: int, verdict: str
 ) -> None:
-    assert judge(Interval(*interval), seeds, within) == verdict
+    assert judge(Interval(*interval), seeds, 0.05) == verdict
+
+
+def test_compare_needs_no_seeds_of_a_side_without_randomness() -> None:
+    values = [0.7, 0.71, 0.72]
+    assert compare(values, [0.6], 0.005).verdict == FEW_SEEDS[1]
+    assert compare(values, [0.6], 0.005, other_is_exact=True).verdict == BETTER
+    assert compare(values[:1], [0.6], 0.005, other_is_exact=True) == (FEW_SEEDS[1], None, 1)
+    interval = compare(values, [0.6], 0.005, other_is_exact=True).interval
+    # Student's t with two degrees of freedom: 4.303 times the standard error 0.01 / sqrt(3).
+    assert interval == pytest.approx((0.11, 0.11 - 0.02484, 0.11 + 0.02484), abs=1e-5)
+
+
+def test_counted_names_verdicts_in_order() -> None:
+    assert counted([OPEN, FEW_SEEDS[1], BETTER, OPEN]) == "1 better, 2 open, 1 open (one seed)"
 
 
 def test_losses_are_compared_only_if_both_sides_use_context() -> None:
@@ -285,6 +322,12 @@ def test_losses_are_compared_only_if_both_sides_use_context() -> None:
     ]
     assert find(claim, lines).verdict == AGREES
     assert find(dataclasses.replace(claim, better="bad", worse="good"), lines).verdict == DISAGREES
+    same = dataclasses.replace(claim, equal=True)
+    assert find(same, lines).verdict == DISAGREES
+    for line in lines:
+        line["evaluation"]["validation_masked_only_loss"] = 4 + line["seed"] * NATS_MARGIN / 10
+    assert find(same, lines).verdict == AGREES
+    assert find(claim, lines).verdict == EQUAL
     lines[0]["evaluation"]["probe"] = 0.5
     assert find(claim, lines).verdict == NO_CONTEXT
     assert find(claim, lines[:3]).verdict == NOT_RUN
@@ -352,24 +395,31 @@ def test_the_template_has_no_typed_measurement() -> None:
 
 def test_the_page_for_users_is_short() -> None:
     text = (REPOSITORY / PAGE).read_text(encoding="utf-8")
-    prose = [line for line in text.splitlines() if not line.startswith("|")]
+    prose = [line for line in text.splitlines() if not line.startswith(("|", "<!--"))]
     assert len(" ".join(prose).split()) <= 800 - 100  # the tables have about a hundred words
     assert text.count("|---|---|") <= 2 * 12
 
 
-def test_the_tables_use_the_rate_that_the_sweep_chose() -> None:
-    name = next(name for name in SETS if SETS[name].kind == NAMES)
+def test_the_tables_use_the_best_rate_and_mark_an_end() -> None:
+    name = next(
+        name for name in SETS if SETS[name].kind == NAMES and f"{name}-tuned" != ROWS[f"{name}-tuned"].leader
+    )
     row = ROWS[f"{name}-tuned"]
     lines = [
-        scored(f"{row.leader}@{rate}-0", dev, row=row.leader, rate=rate, seed=0)
-        for rate, dev in zip(row.rates, (0.1, 0.3, 0.2), strict=True)
+        scored(f"{row.leader}@{rate}-0", dev) for rate, dev in zip(row.rates, (0.1, 0.3, 0.2), strict=True)
     ]
-    scores = {"fine-tuned": {part: {"f1": 0.7, "f1 unseen": 0.4} for part in ("dev", "test")}}
-    lines += [
-        {**lines[0], "run": "x", "row": row.name, "rate": rate, "scores": scores} for rate in row.rates[1:2]
-    ]
-    lines += [{**lines[0], "run": "y", "row": row.name, "rate": row.rates[0], "scores": {"fine-tuned": {}}}]
-    assert "| 0.700 / 0.400 |" in page_tables({line["run"]: line for line in lines}).replace(" not run |", "")
+    for rate, test in zip(row.rates, (0.9, 0.7, 0.8), strict=True):
+        scores = {"dev": {"f1": 1 - test}, "test": {"f1": test, "f1 unseen": 0.4}}
+        lines.append(scored(f"{row.name}@{rate}-0", 0, scores={"fine-tuned": scores}))
+
+    def text(of: Sequence[Line]) -> str:
+        return page_tables({line["run"]: line for line in of}).replace(" not run |", "")
+
+    # Without a sweep of its own, a row takes the rate of its leader.
+    assert "| 0.700 / 0.400 |" in text([*lines[:3], lines[4]])
+    assert f"| {', '.join(row.rates)} | {row.rates[1]} |" in text([*lines[:3], lines[4]])
+    assert f"| 0.800 / 0.400{AT_END} |" in text([*lines[:3], lines[3], lines[5]])
+    assert "| 0.700 / 0.400 |" in text(lines)
 
 
 def test_the_command_refuses_missing_data(
