@@ -18,7 +18,7 @@ from tokenfree.train.checks import check_finetuning
 from tokenfree.train.config import FinetuneRecipe
 from tokenfree.train.data.shards import paths_of
 from tokenfree.train.jobs.init_from import GivenStart, read_weights, run_and_step
-from tokenfree.train.jobs.run_to_end import num_restarts, run_to_end
+from tokenfree.train.jobs.run_to_end import run_to_end
 from tokenfree.train.loop.finetuning import SPLITS, FinetuneJob, TaskFiles, TaskSource, content_of
 from tokenfree.train.model.encoder import ModelConfig
 from tokenfree.train.runs.config import RunConfig, config_before, read_any_config
@@ -113,7 +113,7 @@ def finetune(
         target, config, make_job, start=start, keep=keep, workers=workers, progress=progress
     )
     return FinetuneResult(
-        run=target.name, restarts=num_restarts(target), already_complete=was_complete, **result
+        run=target.name, restarts=target.num_restarts(), already_complete=was_complete, **result
     )
 
 

@@ -12,7 +12,7 @@ from tokenfree.train.config import PretrainRecipe
 from tokenfree.train.data.mixture import Data
 from tokenfree.train.data.shards import absolute, as_data, load_data_manifest, load_data_vocabulary
 from tokenfree.train.jobs.init_from import GivenStart
-from tokenfree.train.jobs.run_to_end import Extension, num_restarts, run_to_end
+from tokenfree.train.jobs.run_to_end import Extension, run_to_end
 from tokenfree.train.loop.pretraining import Loop, TrainJob
 from tokenfree.train.runs.checkpoints import checkpoint_name
 from tokenfree.train.runs.config import RunConfig
@@ -99,5 +99,5 @@ def pretrain(
     # Not as recorded: the run may have been moved.
     result["checkpoint"] = f"{target.name}/checkpoints/{checkpoint_name(result['steps'])}"
     return PretrainResult(
-        run=target.name, restarts=num_restarts(target), already_complete=was_complete, **result
+        run=target.name, restarts=target.num_restarts(), already_complete=was_complete, **result
     )

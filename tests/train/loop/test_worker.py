@@ -2,11 +2,12 @@
 
 import threading
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from tokenfree.train.config import PretrainRecipe
-from tokenfree.train.loop.pretraining import Loop
-from tokenfree.train.loop.worker import LoopFiles, train
+from tokenfree.train.loop.pretraining import Loop, TrainJob
+from tokenfree.train.loop.worker import LoopFiles, train, work
 from tokenfree.train.runs.checkpoints import RunProgress
 
 MakeRecipe = Callable[..., PretrainRecipe]
@@ -46,6 +47,24 @@ def test_train_loads_steps_validates_and_saves(corpus: str, make_recipe: MakeRec
                            "save 3", "wait"]  # fmt: skip
     assert not ending.stops
     assert ending.progress.validation == loop.validate()
+
+
+def test_work_reports_validations_and_checkpoints(
+    corpus: str, make_recipe: MakeRecipe, tmp_path: Path
+) -> None:
+    reports = list[dict[str, Any]]()
+    job = TrainJob(recipe=make_recipe(), data=corpus, run=str(tmp_path / "run"))
+    work(job, threads=1, on_report=reports.append)
+    checkpoints = [(report["step"], report["checkpoint"]) for report in reports]
+    # Of the eight steps, each third is saved and each fourth is validated.
+    assert checkpoints == [
+        (3, "step_00000003"),
+        (4, "step_00000003"),
+        (6, "step_00000006"),
+        (8, "step_00000008"),
+    ]
+    assert [report["step"] for report in reports if "validation_loss" in report] == [4, 8]
+    assert all(report["loss"] > 0 for report in reports)
 
 
 def test_train_returns_the_requests_to_stop(corpus: str, make_recipe: MakeRecipe) -> None:

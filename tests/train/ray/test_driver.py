@@ -150,7 +150,7 @@ def test_an_unexpected_error_leaves_its_traceback_in_the_run(
     job = pickle.dumps(SimpleNamespace(run=str(tmp_path)))
     path = tmp_path / "ray" / "error_of_worker_1.txt"
     with pytest.raises(JobError, match=f"^KeyError: 'x'; its traceback is in {path}$"):
-        driver._work_on_worker({"job": job, "channel": None, "threads": 1})
+        driver._work_on_worker(job, None, {"threads": 1})
     assert 'raise KeyError("x")' in path.read_text()
 
 

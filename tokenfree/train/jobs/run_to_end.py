@@ -176,10 +176,6 @@ def _check_device(train: LoopConfig, workers: tuple[int, int]) -> None:
         )
 
 
-def num_restarts(run: Run) -> int:
-    return sum(event["event"] in ("start", "resume") for event in run.events()) - 1
-
-
 def _train(job: Job, workers: tuple[int, int], on_line: OnLine) -> None:
     if workers[1] > 1:
         from tokenfree.train.ray.child import work_on_ray

@@ -11,7 +11,7 @@ import gc
 import json
 import math
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -52,8 +52,15 @@ class LoopFiles:
         if self.loop.parallel.is_sharded:
             self.loop.snapshot()
 
+    def report(self, values: Line, *, is_due: bool) -> None:
+        """Report `values` of the last step to what runs the workers, if `is_due`. All workers call this."""
+
     def wait(self) -> None:
         """Wait until everything is written."""
+
+
+# Takes the progress of a run, on all workers at the same steps.
+OnReport = Callable[[dict[str, Any]], None]
 
 
 class Ending(NamedTuple):
@@ -105,6 +112,7 @@ def train(
             must_save = is_last or stopping or (is_best and loop.source.keeps_best)
             if loop.parallel.broadcast_flag(must_save or files.is_due()):
                 files.save(progress)
+            files.report({"loss": progress.loss, **(validation or {})}, is_due=must_save or bool(validation))
 
             if stopping and not is_last:
                 stops = [stop for stop in gather(loop.stop) if stop]
@@ -136,12 +144,14 @@ def work(
     device: str = "cpu",
     threads: int | None = None,
     on_line: OnLine | None = None,
+    on_report: OnReport | None = None,
     stop: Stop | None = None,
 ) -> None:
     """Train the run `job.run` from its current step to its end.
 
-    Raises `Stopped` if a worker was asked to stop. `on_line` gets each recorded line, on rank 0. Without a
-    `stop`, signals to this process stop training. Raises JobError if another process trains the run or
+    Raises `Stopped` if a worker was asked to stop. `on_line` gets each recorded line, on rank 0.
+    `on_report` gets the progress after validations and checkpoints, on all ranks, at the same steps. Without
+    a `stop`, signals to this process stop training. Raises JobError if another process trains the run or
     training went back too often, UserError if the disk is full.
     """
     run = Run(job.run, job.owner)
@@ -156,6 +166,7 @@ def work(
             job,
             run,
             on_line,
+            on_report,
             job.make_loop(rank=rank, world_size=world_size, device=device, stop=stop),
             back=back,
         ):
@@ -164,14 +175,22 @@ def work(
             gc.collect()
 
 
-def _attempt(job: Job, run: Run, on_line: OnLine | None, loop: TrainingLoop[Any], *, back: bool) -> bool:
+def _attempt(
+    job: Job,
+    run: Run,
+    on_line: OnLine | None,
+    on_report: OnReport | None,
+    loop: TrainingLoop[Any],
+    *,
+    back: bool,
+) -> bool:
     """Train to the end. Return False if training must go back to the newest checkpoint after an incident.
 
     `back` is whether it has already gone back.
     """
     config = loop.recipe.train
     with contextlib.ExitStack() as stack:
-        files = (RunFiles if loop.rank else RunWriter)(job, run, loop, stack, on_line, back=back)
+        files = (RunFiles if loop.rank else RunWriter)(job, run, loop, stack, on_line, on_report, back=back)
         try:
             ending = train(
                 loop,
@@ -194,6 +213,9 @@ def _attempt(job: Job, run: Run, on_line: OnLine | None, loop: TrainingLoop[Any]
 class RunFiles(LoopFiles):
     """The files of a run as workers other than that of rank 0 use them, which only read."""
 
+    # Step of the newest checkpoint, to which training would return, on rank 0.
+    _saved_step = 0
+
     def __init__(
         self,
         job: Job,
@@ -201,11 +223,13 @@ class RunFiles(LoopFiles):
         loop: TrainingLoop[Any],
         stack: contextlib.ExitStack,
         on_line: OnLine | None,
+        on_report: OnReport | None,
         *,
         back: bool,
     ) -> None:
         self.loop, self._job, self._run, self._stack = loop, job, run, stack
         self._on_line, self._back, self._config = on_line, back, loop.recipe.train
+        self._on_report = on_report
         self._damaged: list[str] = []  # warnings
         self._roll_backs: list[dict[str, Any]] = []
 
@@ -221,6 +245,12 @@ class RunFiles(LoopFiles):
         self._roll_backs = broadcast(roll_backs(self._run.folder) if self.loop.rank == 0 else [])
         self.loop.leave_out(batch for record in self._roll_backs for batch in record["left_out"])
         return (None if newest is None else newest.state.progress) or RunProgress()
+
+    def report(self, values: Line, *, is_due: bool) -> None:
+        step = self.loop.step
+        # Only rank 0 knows when a checkpoint is due by time. The next report names such a checkpoint.
+        if self._on_report and (is_due or step % self._config.checkpoint_every_steps == 0):
+            self._on_report({"step": step, **values, "checkpoint": checkpoint_name(self._saved_step)})
 
     def roll_back(self, incident: Incident) -> None:
         """Record an incident, and return if training goes back to the newest checkpoint.
@@ -259,7 +289,6 @@ class RunWriter(RunFiles):
                 saved=functools.partial(self._run.saved, keep=self._config.keep_checkpoints),
             )
         )
-        # The step is the one that training would return to.
         self._saved_at, self._saved_step = time.monotonic(), self.loop.step
         self._begin()
         return progress

@@ -32,7 +32,6 @@ from tokenfree.train.ray.internals import muted, on_loopback
 
 SETTINGS: Mapping[str, str] = {  # defaults that the user's environment overrides
     "RAY_TRAIN_HEALTH_CHECK_INTERVAL_S": "0.2",  # how soon a lost worker is noticed; 2 by default
-    "RAY_TRAIN_METRICS_ENABLED": "0",
     "RAY_TRAIN_ENABLE_STATE_ACTOR_RECONCILIATION": "0",
     # Ray's own cleaner gives up; it once destroyed a healthy group.
     "RAY_API_SERVER_ADDRESS": "no_state_api://here",

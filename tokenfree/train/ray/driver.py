@@ -6,6 +6,7 @@ state is not Ray's: each new group of workers resumes from the newest valid chec
 
 import contextlib
 import datetime
+import functools
 import os
 import pickle
 import signal
@@ -13,7 +14,7 @@ import socket
 import tempfile
 import threading
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from ray.exceptions import RayError
 from ray.train import FailureConfig, RunConfig, ScalingConfig, TrainingFailedError
 from ray.train.backend import Backend
 from ray.train.torch import TorchConfig, TorchTrainer, get_device
+from ray.util.metrics import Gauge
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from tokenfree.core.child import Link
@@ -31,6 +33,7 @@ from tokenfree.core.errors import JobError, UserError
 from tokenfree.core.machine import cores
 from tokenfree.core.own_code import working_directory_first
 from tokenfree.core.ray_access import named_cluster
+from tokenfree.core.settings_values import to_mapping
 from tokenfree.core.signals import STOP_SIGNALS, Stop
 from tokenfree.core.storage import Storage
 from tokenfree.train.loop.worker import Job, work
@@ -47,7 +50,7 @@ from tokenfree.train.ray.internals import leave_out_datasets
 from tokenfree.train.ray.process_group import join, keep_to, listen
 from tokenfree.train.ray.worker_errors import LossCallback, LostPeer, explain, is_of_collective
 from tokenfree.train.runs.metrics import Line, OnLine
-from tokenfree.train.runs.run import Run
+from tokenfree.train.runs.run import STARTS, Run
 
 _INTERVAL = 0.2  # seconds between calls
 # Seconds to wait for an answer, because Ray may never answer without its head.
@@ -130,6 +133,36 @@ def _repeated(act: Callable[[], None]) -> Iterator[None]:
         thread.join()
 
 
+GAUGES = {
+    "loss": "Training loss in nats per target",
+    "validation_loss": "Held-out loss in nats per target",
+    "characters_per_second": "Characters trained per second",
+    "utilisation": "Share of the measured peak of the devices",
+    "restarts": "Restarts of the workers of the run",
+}
+
+
+class RunGauges:
+    """Gauges of one run on the metrics endpoint of the node of the command, such as `ray_tokenfree_loss{run=...}`.
+
+    All lines of the run pass through the process of the command, so workers take no part in this.
+    """
+
+    def __init__(self, run: Run) -> None:
+        self._tags, self._values = {"run": run.name}, {"restarts": float(run.num_restarts())}
+        self._gauges = {name: Gauge(f"tokenfree_{name}", text, ("run",)) for name, text in GAUGES.items()}
+
+    def record(self, lines: Sequence[Line]) -> None:
+        """Take new lines, and set all gauges, because Ray exports a value only once."""
+        for line in lines:
+            self._values |= {name: line[name] for name in GAUGES.keys() & line.keys()}
+            self._values["restarts"] += line.get("event") in STARTS
+            if "seconds" in line:
+                self._values["characters_per_second"] = line["characters"] / line["seconds"]
+        for name, value in self._values.items():
+            self._gauges[name].set(value, self._tags)
+
+
 notice = Stop()  # request to stop this process, if it is a worker; signals set it
 _listeners: list[socket.socket] = []  # used in the process of rank 0
 
@@ -195,9 +228,11 @@ def _join(backend: str, address: str, port: int, seconds: float) -> None:
 _RESIZE_INTERVAL = 20.0
 # Timeout for room on the nodes, then Ray plans again.
 _ELASTIC = {"RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S": "10"}
-# A local cluster is never drained, so it needs no watcher. That is a process that starts with each group of
-# workers.
-_ALONE = {"RAY_TRAIN_ENABLE_PREEMPTION_WATCHER": "0"}
+# A local cluster has no dashboard. It is never drained, so it needs no watcher, which is a process that starts
+# with each group of workers.
+_ALONE = {"RAY_TRAIN_METRICS_ENABLED": "0", "RAY_TRAIN_ENABLE_PREEMPTION_WATCHER": "0"}
+# Fills the page Train of the dashboard.
+_SHARED = {"RAY_TRAIN_ENABLE_STATE_TRACKING": "1"}
 
 
 def drive(link: Link, job: bytes, workers: tuple[int, int]) -> str | None:
@@ -207,7 +242,10 @@ def drive(link: Link, job: bytes, workers: tuple[int, int]) -> str | None:
     """
     stop = Stop()
     link.listen(stop.ask)
-    more = {**(_ELASTIC if workers[0] < workers[1] else {}), **(_ALONE if named_cluster() is None else {})}
+    more = {
+        **(_ELASTIC if workers[0] < workers[1] else {}),
+        **(_ALONE if named_cluster() is None else _SHARED),
+    }
     with ray_environment(more):
         try:
             _in_session(_unpickled(job), workers, link, stop)
@@ -228,10 +266,14 @@ def _in_session(job: Job, workers: tuple[int, int], link: Link, stop: Stop) -> N
         channel: Any = ray.remote(num_cpus=0)(Channel)
         channel = channel.options(scheduling_strategy=here).remote()
 
+        gauges = RunGauges(Run(job.run))
+
         def forward() -> None:
             if stop:
                 channel.ask_to_stop.remote(stop.reason, False)
-            for line in ray.get(channel.take.remote(), timeout=_TIMEOUT):
+            lines = ray.get(channel.take.remote(), timeout=_TIMEOUT)
+            gauges.record(lines)
+            for line in lines:
                 link.send(line)
 
         with _repeated(forward):
@@ -257,8 +299,9 @@ def _run_trainer(
     # Ray accepts more than it declares.
     callbacks.append(NodeCallback())
     trainer = TorchTrainer(
-        _work_on_worker,
-        train_loop_config={"job": pickle.dumps(job), "threads": threads, "channel": channel},
+        functools.partial(_work_on_worker, pickle.dumps(job), channel),
+        # The dashboard shows it.
+        train_loop_config={"run": job.run, "recipe": to_mapping(job.recipe), "threads": threads},
         scaling_config=scaling,
         torch_config=TorchGroup(backend="nccl" if use_gpu else "gloo"),
         run_config=RunConfig(
@@ -281,13 +324,13 @@ def _run_trainer(
         _keep_logs(run, f"ray/{name}/logs")
 
 
-def _work_on_worker(config: dict[str, Any]) -> None:
+def _work_on_worker(pickled_job: bytes, channel: Any, config: dict[str, Any]) -> None:
     context = ray.train.get_context()
-    rank, job = context.get_world_rank(), _unpickled(config["job"])
+    rank, job = context.get_world_rank(), _unpickled(pickled_job)
     try:
         with contextlib.ExitStack() as stack:
             stack.enter_context(exit_if_cut_off())
-            on_line = stack.enter_context(connect_worker(config["channel"], notice)) if rank == 0 else None
+            on_line = stack.enter_context(connect_worker(channel, notice)) if rank == 0 else None
             work(
                 job,
                 rank=rank,
@@ -295,6 +338,7 @@ def _work_on_worker(config: dict[str, Any]) -> None:
                 device=str(get_device()),
                 threads=config["threads"],
                 on_line=on_line,
+                on_report=ray.train.report,
                 stop=notice,
             )
     except (UserError, JobError):

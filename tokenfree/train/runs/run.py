@@ -33,6 +33,7 @@ from tokenfree.train.runs.formats import CONFIG, CONFIG_NAME, EVENTS, EVENTS_NAM
 from tokenfree.train.runs.metrics import append_event
 
 T = TypeVar("T")
+STARTS = ("start", "resume")  # events of workers that begin to train
 _NOT_COPIED = ("checkpoints", "ray", LOCK, "lock.worker", "lock.fetch")  # by `_copy`
 
 
@@ -152,6 +153,10 @@ class Run:
     def events(self) -> list[dict[str, Any]]:
         """Return the lines of events.jsonl; none for a new run. Raise UserError if one is damaged."""
         return self._retry(lambda: EVENTS.json_lines(self.storage, EVENTS_NAME))
+
+    def num_restarts(self) -> int:
+        """Return how often workers were restarted; -1 for a run that has not started."""
+        return sum(event["event"] in STARTS for event in self.events()) - 1
 
     def add_event(self, event: str, *, step: int | None = None, **more: Any) -> dict[str, Any]:
         if self._local:

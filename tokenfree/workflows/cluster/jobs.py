@@ -82,12 +82,20 @@ class Jobs:
             for name in ("dashboard_sdk", "job.sdk"):
                 logging.getLogger(f"ray.dashboard.modules.{name}").setLevel(logging.WARNING)
 
-    def submit(self, words: Sequence[str], sent: Sequence[str], *, cpus: float, gpus: float) -> str:
+    def submit(
+        self,
+        words: Sequence[str],
+        sent: Sequence[str],
+        *,
+        cpus: float,
+        gpus: float,
+        metadata: dict[str, str],
+    ) -> str:
         """Submit `tokenfree WORDS` and return the name of the job.
 
         The files and folders `sent` are copied into the job's working directory, under their relative paths.
-        `cpus` and `gpus` are those of the command's own process. Raises UserError if a path of `sent` does
-        not exist.
+        `cpus` and `gpus` are those of the command's own process. The dashboard shows `metadata`. Raises
+        UserError if a path of `sent` does not exist.
         """
         name = f"{words[0]}-{time.strftime('%m%d-%H%M%S')}-{secrets.token_hex(2)}"
         with tempfile.TemporaryDirectory(prefix="tokenfree-") as folder:
@@ -104,6 +112,7 @@ class Jobs:
                     },
                     entrypoint_num_cpus=cpus,
                     entrypoint_num_gpus=gpus,
+                    metadata=metadata,
                 )
 
     def follow(self, name: str, write: Callable[[str], None]) -> Job:

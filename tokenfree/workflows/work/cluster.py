@@ -136,9 +136,13 @@ def _submit(args: argparse.Namespace) -> int:
         raise UserError(
             "an address holds a password, which anyone who sees the job can read. Give it to the nodes"
         )
+    recipe = next(iter(words[1:]), "-")
+    metadata = {} if recipe.startswith("-") else {"recipe": recipe}
     for word, following in itertools.pairwise([*words, ""]):
         option, equals, value = word.partition("=")
         place = value if equals else following
+        if option == "--output":
+            metadata["output"] = place
         if option == "--output" and "://" not in place and not os.path.isabs(place):
             raise UserError(
                 f"--output {place}: a relative path lies in the job's working directory, which is deleted with the "
@@ -149,7 +153,7 @@ def _submit(args: argparse.Namespace) -> int:
     where = f"on a node with {counted(cpus, 'free CPU')}" if cpus else "on the head"
     if args.gpus:
         where = f"on a node with {counted(cpus, 'CPU')} and {counted(args.gpus, 'GPU')} free"
-    name = jobs.submit(words, args.send, cpus=cpus, gpus=args.gpus)
+    name = jobs.submit(words, args.send, cpus=cpus, gpus=args.gpus, metadata=metadata)
     if args.verbosity != "quiet":
         print(f"runs        {where}")
     print(f"job         {name}", flush=True)

@@ -43,6 +43,7 @@ def test_words_run_as_they_are_given(sent: dict[str, Any], capsys: pytest.Captur
     assert submit("--", *words) == 0
     assert sent["entrypoint"] == f"exec tokenfree {' '.join(words).replace('a b', chr(39) + 'a b' + chr(39))}"
     assert sent["files"] == {}
+    assert sent["metadata"] == {"recipe": "mine.yaml", "output": "s3://bucket/run"}
     assert (sent["entrypoint_num_cpus"], sent["entrypoint_num_gpus"]) == (1, 0)
     assert (
         capsys.readouterr().out
