@@ -30,6 +30,17 @@ with ray_session(1):
 """
 
 
+@pytest.mark.parametrize(("installed", "is_tested"), [("2.60.0", True), ("2.60.3", True), ("2.61.0", False)])
+def test_untested_minor_versions_are_noted(
+    installed: str, is_tested: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ray_access, "version", lambda package: installed)
+    note = "" if is_tested else (
+        "Ray 2.61.0 was not tested with tokenfree. If it fails: pip install 'ray[default,train,tune]==2.60.*'"
+    )  # fmt: skip
+    assert ray_access.untested() == note
+
+
 @pytest.fixture
 def token(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The path of the token of a user who has set nothing."""

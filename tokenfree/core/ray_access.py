@@ -10,13 +10,16 @@ import stat
 import sys
 import tempfile
 from collections.abc import Mapping
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from tokenfree.core.errors import UserError
+from tokenfree.core.errors import JobError, UserError
 from tokenfree.core.files import lock
 
 ADDRESS, MODE = "RAY_ADDRESS", "RAY_AUTH_MODE"
+# Minor versions of Ray with which all tests passed, the newest last.
+TESTED = ("2.60",)
 _REACH_SECONDS = 5.0  # timeout for the head of a cluster to answer
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 _SETTINGS_FRAME = b"\x00\x00\x00\x04\x00\x00\x00\x00\x00"  # empty; the type is the fourth byte
@@ -24,6 +27,7 @@ _SETTINGS_FRAME = b"\x00\x00\x00\x04\x00\x00\x00\x00\x00"  # empty; the type is 
 _HELLO = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + _SETTINGS_FRAME
 
 
+_INSTALL = f"pip install 'ray[default,train,tune]=={TESTED[-1]}.*'"
 # Messages of Ray about losses, which tokenfree reports itself, as a regular expression.
 RAY_LOSSES = "A worker died or was killed|Raylet is terminated|has been marked dead"
 
@@ -45,6 +49,18 @@ def answers(address: Address, *, seconds: float) -> bool | None:
     except OSError:
         return None
     return True
+
+
+def wrong_version(problem: str) -> JobError:
+    return JobError(
+        f"tokenfree does not work with Ray {version('ray')}: {problem}. Install a tested one: {_INSTALL}"
+    )
+
+
+def untested() -> str:
+    """Return a note if this minor version of Ray is not one of `TESTED`, else an empty text."""
+    note = f"Ray {version('ray')} was not tested with tokenfree. If it fails: {_INSTALL}"
+    return "" if version("ray").rpartition(".")[0] in TESTED else note
 
 
 def named_cluster(environment: Mapping[str, str] = os.environ) -> str | None:

@@ -20,7 +20,7 @@ import fsspec
 
 from tokenfree.core.errors import first_line
 from tokenfree.core.machine import GIB, cores, declared_requirements, install_command, machine_memory
-from tokenfree.core.ray_access import named_cluster
+from tokenfree.core.ray_access import TESTED, named_cluster, untested
 from tokenfree.core.settings import build
 from tokenfree.core.storage import check_address
 from tokenfree.workflows.recipes import library
@@ -151,6 +151,12 @@ def engines() -> Iterator[Finding]:
 
 
 def ray_cluster() -> Iterator[Finding]:
+    """Yield the versions of Ray that were tested, and the cluster that the environment names.
+
+    Without a cluster, each command starts its own on this machine.
+    """
+    if importlib.util.find_spec("ray") is not None:
+        yield _finding("ray was tested", ", ".join(TESTED), not untested(), untested())
     yield Finding(
         "ok", "ray cluster", named_cluster() or "none named: each command starts one on this machine"
     )

@@ -6,6 +6,7 @@ pyproject.toml is moved.
 
 import ast
 import asyncio
+import importlib
 import inspect
 from pathlib import Path
 
@@ -25,12 +26,13 @@ from ray.train.v2._internal.state.util import is_actor_alive
 from ray.util.state.exception import RayStateApiException
 
 from tests.conftest import SOURCE
-from tokenfree.train.ray import internals
+from tokenfree.core.errors import JobError
+from tokenfree.train.ray import cluster, internals
 from tokenfree.train.ray.callbacks import GroupCallback, NodeCallback, ResizeCallback
 from tokenfree.train.ray.cluster import SETTINGS
 from tokenfree.train.ray.worker_errors import LossCallback
 
-SEAM = "train/ray/internals.py"
+SEAM = "train/ray/internals.py"  # its `check` covers the other two
 ACCESS = "core/ray_access.py"  # has its own tests
 NODE = "train/ray/loopback_node.py"  # a process of its own, which imports nothing else
 CALLBACKS = (GroupCallback, LossCallback, NodeCallback, ResizeCallback)
@@ -59,7 +61,7 @@ def test_only_one_file_and_the_process_of_a_node_look_inside_ray() -> None:
         path.relative_to(SOURCE).as_posix(): modules for path in files if (modules := inner_imports(path))
     }
     assert set(found) == {SEAM, NODE, ACCESS}, "use Ray's documented doors, or go through internals.py"
-    assert len(found[SEAM]) == 5
+    assert len(found[SEAM]) == 5, "add what you use to PARTS"
     assert found[NODE] == ["ray._private"]
     assert found[ACCESS] == ["ray._raylet"]
 
@@ -85,6 +87,42 @@ def test_callbacks_are_called_by_the_names_that_they_have() -> None:
     for name in ("errors", "finished", "get_preemption_info"):
         assert hasattr(WorkerGroupPollStatus, name), f"callbacks read {name} of the status of workers"
     assert "on_shutdown" in inspect.getsource(BackendSetupCallback), "TorchGroup kills workers there"
+
+
+def test_check_names_the_version_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    internals.check()
+    monkeypatch.delattr(services, "get_node_ip_address")
+    monkeypatch.delattr(callback.WorkerGroupCallback, "after_worker_group_start")
+    install = "Install a tested one: pip install 'ray[default,train,tune]==2.60.*'"
+    with pytest.raises(JobError) as raised:
+        internals.check()
+    assert "it has no after_worker_group_start, get_node_ip_address." in str(raised.value)
+    assert str(raised.value).endswith(install)
+
+
+def test_check_covers_the_hooks_of_all_callbacks() -> None:
+    hooks = {
+        name
+        for ours in CALLBACKS
+        for name in vars(ours)
+        if not name.startswith("_") and any(hasattr(base, name) for base in ours.__mro__[1:])
+    }
+    checked = internals.PARTS[internals.ControllerCallback] + internals.PARTS[internals.WorkerGroupCallback]
+    assert hooks == set(checked)
+
+
+def test_a_moved_part_names_the_version_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr("ray._private.state.state")
+    with pytest.raises(JobError, match=r"cannot import name 'state'.*Install a tested one: pip install 'ray"):
+        importlib.reload(internals)
+    monkeypatch.undo()
+    importlib.reload(internals)
+
+
+def test_a_session_checks_ray_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(internals.services, "get_node_ip_address")
+    with pytest.raises(JobError, match="it has no get_node_ip_address"), cluster.ray_session():
+        pass
 
 
 def test_workers_need_no_datasets() -> None:

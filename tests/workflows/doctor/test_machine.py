@@ -69,3 +69,10 @@ def test_a_torch_that_cannot_be_imported_is_missing(tmp_path: Path, monkeypatch:
     assert (found.state, found.what, found.value) == (
         "missing", "torch", "cannot be imported: libcublasLt.so not found"
     )  # fmt: skip
+
+
+def test_an_untested_version_of_ray_is_noted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doctor, "untested", lambda: "Ray 2.61.0 was not tested")
+    ray = next(doctor.ray_cluster())
+    assert (ray.state, ray.what, ray.value) == ("note", "ray was tested", "2.60")
+    assert ray.remedy == "Ray 2.61.0 was not tested"

@@ -17,8 +17,8 @@ from typing import Any, NamedTuple
 import psutil
 
 from tokenfree.core.child import Child
-from tokenfree.core.errors import JobError, StoppedError
-from tokenfree.core.ray_access import ADDRESS, named_cluster, write_token
+from tokenfree.core.errors import JobError, StoppedError, logger
+from tokenfree.core.ray_access import ADDRESS, named_cluster, untested, write_token
 from tokenfree.core.signals import Stop, stop_on_signals
 from tokenfree.train.loop.worker import Job
 from tokenfree.train.runs.metrics import OnLine
@@ -76,6 +76,9 @@ class RayChild:
     ) -> None:
         self._function, self._take, self._keep, self._stops = function, take, keep, stops
         self._environment = _environment()
+        note = untested()
+        if note:
+            logger.warning(note)
         self.is_local = named_cluster(self._environment) is None
         if self.is_local:
             # May be empty or `local`.

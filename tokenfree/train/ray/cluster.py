@@ -28,7 +28,7 @@ from tokenfree.core.ray_access import (
     session_folder,
 )
 from tokenfree.train.ray.child import end_stragglers, ray_processes
-from tokenfree.train.ray.internals import muted, on_loopback
+from tokenfree.train.ray.internals import check, muted, on_loopback
 
 SETTINGS: Mapping[str, str] = {  # defaults that the user's environment overrides
     "RAY_TRAIN_HEALTH_CHECK_INTERVAL_S": "0.2",  # how soon a lost worker is noticed; 2 by default
@@ -186,6 +186,7 @@ def ray_session(num_cpus: int | None = None) -> Iterator[Session]:
     Raises JobError if that fails. A local cluster is reachable only from this machine, and never shared: two
     commands would disturb each other.
     """
+    check()
     if ray.is_initialized():
         yield Session.current(local=False)
         return

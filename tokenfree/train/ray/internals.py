@@ -1,25 +1,59 @@
-"""All uses of undocumented parts of Ray (2.60).
+"""All uses of undocumented parts of Ray, and a check that this version has them.
 
-tests/train/ray/test_internals.py reports which of them another version of Ray lacks, and what to check.
+core/ray_access.py and loopback_node.py use three more, which run before or without this module. `check` covers
+these as well. tests/train/ray/test_internals.py reports what to look at in a new version of Ray.
 """
 
 import contextlib
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import ray
-from ray._private import ray_constants
-from ray._private.ray_logging import stdout_deduplicator
-from ray._private.state import state
 from ray.train.torch import TorchTrainer
 
-# Ray calls these two a DeveloperAPI and documents their methods, but gives them no public module.
-from ray.train.v2._internal.execution.callback import ControllerCallback, WorkerGroupCallback
+from tokenfree.core.ray_access import wrong_version
 
-__all__ = ["ControllerCallback", "Reservation", "WorkerGroupCallback", "draining_nodes", "leave_out_datasets", "muted",
-           "on_loopback"]  # fmt: skip
+try:
+    from ray._private import ray_constants, services
+    from ray._private.ray_logging import stdout_deduplicator
+    from ray._private.state import state
+
+    # Ray calls these two a DeveloperAPI and documents their methods, but gives them no public module.
+    from ray.train.v2._internal.execution.callback import ControllerCallback, WorkerGroupCallback
+except ImportError as error:
+    raise wrong_version(error.msg) from error
+
+__all__ = ["ControllerCallback", "Reservation", "WorkerGroupCallback", "check", "draining_nodes",
+           "leave_out_datasets", "muted", "on_loopback"]  # fmt: skip
+
+PARTS: Mapping[Any, tuple[str, ...]] = {
+    ControllerCallback: (
+        "after_controller_start",
+        "after_controller_state_update",
+        "before_controller_execute_resize_decision",
+        "on_controller_start_worker_group",
+    ),
+    WorkerGroupCallback: (
+        "after_worker_group_poll_status",
+        "after_worker_group_start",
+        "before_worker_group_shutdown",
+    ),
+    TorchTrainer: ("_create_default_callbacks",),
+    ray_constants: ("ENABLE_RAY_CLUSTER", "ENABLE_RAY_CLUSTERS_ENV_VAR"),
+    ray._raylet: ("Config", "GcsClient"),
+    services: ("get_node_ip_address",),
+    state: ("get_draining_nodes",),
+    stdout_deduplicator: ("skip_re",),
+}
+
+
+def check() -> None:
+    """Raise JobError, which names the version to install, if Ray lacks a part that is used."""
+    lacking = [name for part, names in PARTS.items() for name in names if not hasattr(part, name)]
+    if lacking:
+        raise wrong_version(f"it has no {', '.join(lacking)}")
 
 
 def draining_nodes() -> set[str]:

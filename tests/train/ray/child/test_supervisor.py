@@ -68,6 +68,17 @@ def test_a_process_that_ray_ends_is_started_again(
     assert capfd.readouterr() == ("", "")
 
 
+def test_an_untested_version_is_one_line(
+    parts: list[socket.socket],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setattr(ray_child, "untested", lambda: "Ray 2.61.0 was not tested")
+    work(tmp_path, drivers.die_twice, monkeypatch)
+    assert caplog.messages == ["Ray 2.61.0 was not tested"]
+
+
 def test_losses_come_to_an_end(
     parts: list[socket.socket], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
