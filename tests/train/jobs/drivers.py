@@ -45,6 +45,15 @@ def finish_and_die(link: Link, job: bytes, workers: tuple[int, int]) -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
+def place_slowly(link: Link, job: bytes, workers: tuple[int, int]) -> None:
+    begin(link)
+    link.send({"event": "launch", "message": "placing"})
+    time.sleep(1.5)
+    link.send({"event": "start", "step": 0})
+    # No line about waiting follows.
+    time.sleep(1.0)
+
+
 def die_at_once(link: Link, job: bytes, workers: tuple[int, int]) -> None:
     os._exit(1)
 

@@ -21,7 +21,7 @@ from tokenfree.core.errors import JobError, StoppedError, logger
 from tokenfree.core.ray_access import ADDRESS, named_cluster, untested, write_token
 from tokenfree.core.signals import Stop, stop_on_signals
 from tokenfree.train.loop.worker import Job
-from tokenfree.train.runs.metrics import OnLine
+from tokenfree.train.runs.metrics import Line, OnLine
 from tokenfree.train.runs.run import Run
 
 
@@ -50,6 +50,7 @@ def _title(process: psutil.Process) -> str:
 
 
 _INTERVAL = 0.2  # seconds between checks for a request to stop
+_REPEAT_INTERVAL = 4.5  # seconds until a line about waiting is repeated
 # Time after which a raylet that shuts down in order is seen to be gone.
 _SETTLE_SECONDS = 5.0
 
@@ -68,13 +69,20 @@ class RayChild:
 
     It first sends its `Session`, pickled, and then messages for `take`, which may answer with `send`. It
     returns None when it is done, else which part of Ray was lost, or "" if it cannot tell. With `stops`, it
-    gets the command's signal as the reason to stop.
+    gets the command's signal as the reason to stop. `idle` is called again and again without messages.
     """
 
     def __init__(
-        self, function: str, *, take: Callable[[Any], None], keep: Callable[[Path], object], stops: bool
+        self,
+        function: str,
+        *,
+        take: Callable[[Any], None],
+        keep: Callable[[Path], object],
+        stops: bool,
+        idle: Callable[[], None] = lambda: None,
     ) -> None:
         self._function, self._take, self._keep, self._stops = function, take, keep, stops
+        self._idle = idle
         self._environment = _environment()
         note = untested()
         if note:
@@ -105,6 +113,8 @@ class RayChild:
                     session, stop = message, stack.enter_context(stop_on_signals()) if self._stops else None
                 elif message is not None:
                     self._take(message)
+                else:
+                    self._idle()
                 if stop:
                     child.send(stop.reason)
             words = child.result(ended="")
@@ -151,19 +161,40 @@ def _environment() -> dict[str, str]:
 _DRIVER = "tokenfree.train.ray.driver:drive"  # by name: importing Ray takes seconds
 
 
-def work_on_ray(job: Job, workers: tuple[int, int], progress: OnLine | None) -> None:
+class Launch:
+    """Passes on lines of a run, and repeats what the start of its workers waits for, every five seconds."""
+
+    def __init__(self, progress: OnLine) -> None:
+        self._progress = progress
+
+    def take(self, line: Line) -> None:
+        self._line, self._passed_on = line, time.monotonic()
+        self._progress(line)
+
+    def idle(self) -> None:
+        is_due = time.monotonic() - self._passed_on >= _REPEAT_INTERVAL
+        if is_due and self._line.get("event") in ("launch", "worker_lost"):
+            self.take(launch_line(self._line["message"]))
+
+
+def launch_line(message: str) -> Line:
+    return {"event": "launch", "step": None, "message": message}
+
+
+def work_on_ray(job: Job, workers: tuple[int, int], progress: OnLine) -> None:
     """Train the run `job.run` to its end with between `workers[0]` and `workers[1]` workers.
 
     Raises UserError or JobError if a worker raised it, and JobError if Ray was not reached or was lost too
     often.
     """
-    if progress is not None:
-        noun = "worker" if workers[1] == 1 else "workers"
-        progress({"event": "launch", "step": None, "message": f"starting {workers[1]} {noun} under Ray"})
-    run = Run(job.run, job.owner)
+    launch, run = Launch(progress), Run(job.run, job.owner)
+    launch.take(
+        launch_line(f"starting {workers[1]} workers under Ray: waiting for Ray itself")
+    )
     child = RayChild(
         _DRIVER,
-        take=(lambda line: None) if progress is None else progress,
+        take=launch.take,
+        idle=launch.idle,
         keep=lambda errors: run.keep(errors, "ray/standard_error.txt"),
         stops=True,
     )
@@ -177,6 +208,4 @@ def work_on_ray(job: Job, workers: tuple[int, int], progress: OnLine | None) -> 
         again = (
             "Ray and the workers again" if child.is_local else "the workers again from the newest checkpoint"
         )
-        line = run.add_event("worker_lost", ranks=[], message=f"{loss.words}; starting {again}")
-        if progress is not None:
-            progress(line)
+        launch.take(run.add_event("worker_lost", ranks=[], message=f"{loss.words}; starting {again}"))

@@ -38,6 +38,7 @@ from tokenfree.core.signals import STOP_SIGNALS, Stop
 from tokenfree.core.storage import Storage
 from tokenfree.train.loop.worker import Job, work
 from tokenfree.train.ray.callbacks import NodeCallback, ResizeCallback
+from tokenfree.train.ray.child import launch_line
 from tokenfree.train.ray.cluster import (
     RayLost,
     Session,
@@ -262,6 +263,7 @@ def _in_session(job: Job, workers: tuple[int, int], link: Link, stop: Stop) -> N
     with ray_session(max(cores(), threads * max_workers)) as session:
         use_gpu = uses_gpus(train.device, ray.cluster_resources().get("GPU", 0), min_workers)
         link.send(pickle.dumps(session))
+        link.send(launch_line(f"waiting for Ray to place and start {max_workers} workers of {threads} CPUs"))
         here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
         channel: Any = ray.remote(num_cpus=0)(Channel)
         channel = channel.options(scheduling_strategy=here).remote()
@@ -331,6 +333,8 @@ def _work_on_worker(pickled_job: bytes, channel: Any, config: dict[str, Any]) ->
         with contextlib.ExitStack() as stack:
             stack.enter_context(exit_if_cut_off())
             on_line = stack.enter_context(connect_worker(channel, notice)) if rank == 0 else None
+            if on_line:
+                on_line(launch_line("the workers are connected; they load the model and the data"))
             work(
                 job,
                 rank=rank,

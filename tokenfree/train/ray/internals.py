@@ -16,6 +16,7 @@ from ray.train.torch import TorchTrainer
 from tokenfree.core.ray_access import wrong_version
 
 try:
+    from ray import _raylet
     from ray._private import ray_constants, services
     from ray._private.ray_logging import stdout_deduplicator
     from ray._private.state import state
@@ -42,7 +43,7 @@ PARTS: Mapping[Any, tuple[str, ...]] = {
     ),
     TorchTrainer: ("_create_default_callbacks",),
     ray_constants: ("ENABLE_RAY_CLUSTER", "ENABLE_RAY_CLUSTERS_ENV_VAR"),
-    ray._raylet: ("Config", "GcsClient"),
+    _raylet: ("Config", "GcsClient"),
     services: ("get_node_ip_address",),
     state: ("get_draining_nodes",),
     stdout_deduplicator: ("skip_re",),

@@ -124,9 +124,10 @@ class LiveLine:
             self._log(text)
 
     def wait(self, text: str) -> None:
-        """Show `text` and the time since then, until other parts are shown."""
+        """Show `text` and the time since the first call with it, until other parts are shown."""
         if self.live:
-            self._waiting = text, time.monotonic()
+            if self._waiting is None or self._waiting[0] != text:
+                self._waiting = text, time.monotonic()
             self._display.show()
         elif not self._quiet:
             self._log(text)

@@ -24,6 +24,7 @@ from tokenfree.train.runs.run import Run
 
 NODE = "the Ray node of this machine (its raylet, or another process of Ray) was lost"
 AGAIN = "; starting Ray and the workers again"
+STARTING = "starting 2 workers under Ray: waiting for Ray itself"
 
 
 class Told(list[Any]):
@@ -62,10 +63,20 @@ def test_a_process_that_ray_ends_is_started_again(
 ) -> None:
     told = work(tmp_path, drivers.die_twice, monkeypatch)
     again = NODE + AGAIN
-    assert told == ["starting 2 workers under Ray", "start", again, "start", again, "start"]
+    assert told == [STARTING, "start", again, "start", again, "start"]
     assert [event["message"] for event in Run(tmp_path / "run").events()] == [again, again]
     assert (tmp_path / "run" / "ray" / "standard_error.txt").read_text() == "[core_worker.cc] lost\n"
     assert capfd.readouterr() == ("", "")
+
+
+def test_what_the_start_waits_for_is_repeated(
+    parts: list[socket.socket], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ray_child, "_REPEAT_INTERVAL", 0.3)
+    told = work(tmp_path, drivers.place_slowly, monkeypatch)
+    assert told.count(STARTING) >= 1
+    assert told.count("placing") >= 3
+    assert told[-1] == "start"
 
 
 def test_an_untested_version_is_one_line(
@@ -111,7 +122,7 @@ def test_with_its_cluster_well_the_command_goes_on(
 def test_a_run_that_is_complete_is_no_loss(
     parts: list[socket.socket], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert work(tmp_path, drivers.finish_and_die, monkeypatch) == ["starting 2 workers under Ray"]
+    assert work(tmp_path, drivers.finish_and_die, monkeypatch) == [STARTING]
 
 
 def test_a_process_that_never_connects_is_not_started_again(

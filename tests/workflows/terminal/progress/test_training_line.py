@@ -81,6 +81,7 @@ def test_who_waits_for_workers_sees_for_how_long(monkeypatch: pytest.MonkeyPatch
         assert stream.screen() == ["0:00 · starting 2 workers under Ray"]
         now = time.monotonic()
         monkeypatch.setattr(live_line.time, "monotonic", lambda: now + 3)
+        progress({"event": "launch", "step": None, "message": "starting 2 workers under Ray"})
         _until(lambda: stream.screen() == ["0:03 · starting 2 workers under Ray"])
         progress({"event": "start", "step": 0, "message": "on 2 nodes"})
         progress(step(1))
