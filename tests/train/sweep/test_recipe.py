@@ -35,6 +35,8 @@ def test_a_knob_is_of_one_kind() -> None:
 def test_a_budget_is_in_one_unit() -> None:
     assert (make().budget.unit, make().budget.steps) == ("step", 100)
     assert make(budget={"seconds": 2.5}).budget.unit == "train_seconds"
+    flops = make(budget={"flops": 6.0e12}).budget
+    assert (flops.key, flops.unit, flops.amount) == ("flops", "flops", 6.0e12)
     with pytest.raises(UserError, match=r"budget.*exactly one of steps"):
         make(budget={"steps": 1, "seconds": 9})
 

@@ -102,6 +102,23 @@ def test_a_budget_of_seconds(corpus: str, make_recipe: MakeRecipe, tmp_path: Pat
     assert 0.1 < found[-1]["train_seconds"] < 2
 
 
+@pytest.mark.parametrize("key", ["flops", "characters"])
+def test_a_budget_of_work_allows_fewer_larger_steps(
+    corpus: str, make_recipe: MakeRecipe, tmp_path: Path, key: str
+) -> None:
+    amounts = dict[int, Any]()
+    for batch in (4, 8):
+        recipe = make_recipe(global_batch=batch)
+        unit = reports(make_segment(corpus, recipe, tmp_path / f"unit_{batch}", budget={"steps": 8}))[-1][key]
+        segment = make_segment(corpus, recipe, tmp_path / f"batch_{batch}", budget={key: unit * 1.5})
+        amounts[batch] = reports(segment)
+        assert amounts[batch][-1][key] == pytest.approx(unit * 1.5, rel=0.2)
+        assert [report["step"] for report in amounts[batch]] == [4, 8, 12]
+        # The same steps again: they depend on no clock.
+        again = dataclasses.replace(segment, folder=str(tmp_path / f"again_{batch}"))
+        assert [exact(report) for report in reports(again)] == [exact(report) for report in amounts[batch]]
+
+
 def test_timing_a_step_leaves_the_trial_at_its_beginning(
     corpus: str, make_recipe: MakeRecipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -188,9 +188,7 @@ def work_on_ray(job: Job, workers: tuple[int, int], progress: OnLine) -> None:
     often.
     """
     launch, run = Launch(progress), Run(job.run, job.owner)
-    launch.take(
-        launch_line(f"starting {workers[1]} workers under Ray: waiting for Ray itself")
-    )
+    launch.take(launch_line(f"starting {workers[1]} workers under Ray: waiting for Ray itself"))
     child = RayChild(
         _DRIVER,
         take=launch.take,

@@ -263,7 +263,9 @@ def _in_session(job: Job, workers: tuple[int, int], link: Link, stop: Stop) -> N
     with ray_session(max(cores(), threads * max_workers)) as session:
         use_gpu = uses_gpus(train.device, ray.cluster_resources().get("GPU", 0), min_workers)
         link.send(pickle.dumps(session))
-        link.send(launch_line(f"waiting for Ray to place and start {max_workers} workers of {threads} CPUs"))
+        link.send(
+            launch_line(f"waiting for Ray to place and start {max_workers} workers, each with CPU: {threads}")
+        )
         here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
         channel: Any = ray.remote(num_cpus=0)(Channel)
         channel = channel.options(scheduling_strategy=here).remote()

@@ -297,6 +297,10 @@ SEARCHER = _Choice("tokenfree.train.sweep.searchers", "even", variants=(Even, Gr
 SCHEDULER = _Choice("tokenfree.train.sweep.schedulers", "asha", variants=(Asha, NoScheduler))
 
 
+# Fields of a trial's reports, by the key of the budget that they use up.
+UNITS = {"steps": "step", "seconds": "train_seconds", "characters": "characters", "flops": "flops"}
+
+
 @settings
 class Budget:
     """Budget of a trial in exactly one of the units.
@@ -304,19 +308,31 @@ class Budget:
     Attributes:
         steps: number of optimizer steps.
         seconds: seconds in training steps, without validations.
+        characters: characters of text, without padding.
+        flops: floating-point operations of the training steps, by formula.
     """
 
     steps: Annotated[int, Field(ge=1)] | None = None
     seconds: Annotated[float, Field(gt=0)] | None = None
+    characters: Annotated[float, Field(gt=0)] | None = None
+    flops: Annotated[float, Field(gt=0)] | None = None
 
     def __post_init__(self) -> None:
-        if (self.steps is None) == (self.seconds is None):
-            raise ValueError("give exactly one of steps and seconds (and null for that of the recipe)")
+        if sum(getattr(self, key) is not None for key in UNITS) != 1:
+            raise ValueError(f"give exactly one of {', '.join(UNITS)} (and null for that of the recipe)")
+
+    @property
+    def key(self) -> str:
+        return next(key for key in UNITS if getattr(self, key) is not None)
 
     @property
     def unit(self) -> str:
         """Field of a trial's reports that counts what is used up."""
-        return "step" if self.steps is not None else "train_seconds"
+        return UNITS[self.key]
+
+    @property
+    def amount(self) -> float:
+        return getattr(self, self.key)
 
 
 @settings
@@ -386,7 +402,7 @@ class SweepRecipe:
     def recipe(self, values: Mapping[str, Any], seed: int = 0) -> Recipe:
         """Return the recipe of a trial by values and seed number. Raises UserError if it is invalid.
 
-        A budget in steps sets its number of steps. With one in seconds that number is computed when the trial
+        A budget in steps sets its number of steps. With another one that number is computed when the trial
         starts.
         """
         recipe = build(self.recipe_class, self.mapping(values), source=f"trial {dict(values)}")

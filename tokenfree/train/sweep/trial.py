@@ -5,6 +5,7 @@ import dataclasses
 import math
 from collections.abc import Mapping
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import torch
@@ -159,11 +160,7 @@ class TrialSession(LoopFiles):
         steps = self._planned_steps(recipe) if trial is None else trial["steps"]
         recipe = dataclasses.replace(recipe, train=dataclasses.replace(recipe.train, steps=steps))
         self.loop = self._subject.make_loop(recipe, device=self._device)
-        meter = Meter(
-            self.loop.encoder, self.loop.model.head, device=self.loop.device, precision=recipe.train.precision
-        )
-        arrays = self.loop.loader.batch(0)
-        self._step_flops = meter.flops(arrays) / len(arrays["sample_ids"]) * recipe.train.global_batch
+        self._step_flops = flops_of_step(self.loop)
 
     def _begun(self, recipe: Recipe) -> Checkpoint | None:
         """Save given weights that the trial starts from as a checkpoint of step 0, and return it.
@@ -178,17 +175,28 @@ class TrialSession(LoopFiles):
         return checkpoints.read(folder)
 
     def _planned_steps(self, recipe: Recipe) -> int:
-        """Return the number of steps that the budget allows. Steps are timed on a separate loop."""
-        steps = self._segment.budget.steps
-        if steps is not None:
-            return steps
+        """Return the number of steps that the budget allows. Steps are measured on a separate loop."""
+        budget = self._segment.budget
+        if budget.steps is not None:
+            return budget.steps
         # The same work per step, but the weights do not change.
         train_config = dataclasses.replace(recipe.train, steps=_WARM + _TIMED, learning_rate=_AT_REST)
         loop = self._subject.make_loop(dataclasses.replace(recipe, train=train_config), device=self._device)
-        return max(1, round(self._seconds / seconds_of_step(loop)))
+        measure = {"seconds": seconds_of_step, "characters": characters_of_step, "flops": flops_of_step}
+        return max(1, round(budget.amount / measure[budget.key](loop)))
+
+
+def flops_of_step(loop: TrainingLoop[Any]) -> float:
+    train_config, arrays = loop.recipe.train, loop.loader.batch(0)
+    meter = Meter(loop.encoder, loop.model.head, device=loop.device, precision=train_config.precision)
+    return meter.flops(arrays) / len(arrays["sample_ids"]) * train_config.global_batch
+
+
+def characters_of_step(loop: TrainingLoop[Any]) -> float:
+    """Return the mean characters per step of a new loop, which cannot be used afterwards."""
+    return fmean(line["characters"] for line in loop.steps(_WARM + _TIMED))
 
 
 def seconds_of_step(loop: TrainingLoop[Any]) -> float:
     """Return the mean seconds per step of a new loop, which cannot be used afterwards."""
-    seconds = [line["seconds"] for line in loop.steps(_WARM + _TIMED)]
-    return sum(seconds[_WARM:]) / _TIMED
+    return fmean([line["seconds"] for line in loop.steps(_WARM + _TIMED)][_WARM:])

@@ -9,6 +9,7 @@ from tokenfree.train.runs.formats import main_baselines
 from tokenfree.train.sweep import results
 from tokenfree.train.sweep.history import is_number
 from tokenfree.train.sweep.recipe import LOSS, Metric, objectives, quality
+from tokenfree.train.sweep.recipe import UNITS as BUDGET_UNITS
 from tokenfree.train.sweep.results import METRICS, Setting, format_value
 from tokenfree.workflows.report import figures
 from tokenfree.workflows.report.figures import Dot, inline
@@ -29,7 +30,6 @@ from tokenfree.workflows.report.parts import (
 from tokenfree.workflows.terminal.results import counted
 
 UNITS = {"step": "step", "characters": "characters", "flops": "FLOPs", "train_seconds": "training seconds"}
-BUDGETS = {"seconds": "train_seconds"}
 LOSS_NAME = "held-out loss (nats)"
 MAX_PLOTTED_TRIALS = 400  # trials in one figure
 # Rows of a settings table that is not folded.
@@ -47,7 +47,9 @@ class SweepView:
         self.names = dict(zip(keys, results.short_names(keys), strict=True))
         budget = sweep.recipe.get("budget") or {}
         # The field of the reports that the budget counts.
-        self.unit = next((field for key, field in BUDGETS.items() if budget.get(key) is not None), "step")
+        self.unit = next(
+            (field for key, field in BUDGET_UNITS.items() if budget.get(key) is not None), "step"
+        )
         names = sweep.recipe.get("objectives") or [LOSS.metric]
         # `target` ranks the settings; `quality` judges a trial: the held-out loss, or the score of a task.
         self.target, self.quality = objectives(names)[0], quality(names)

@@ -46,8 +46,7 @@ def describe(sweep: SweepRecipe, data: Data | TaskInput, output: str) -> Iterato
     needs = ", ".join(f"{amount:g} {name}" for name, amount in placement.needs.items())
     yield f"{counted(placement.concurrent, 'trial')} side by side, each with {needs}"
     budget = sweep.budget
-    amount = f"{budget.seconds:g} seconds" if budget.steps is None else counted(budget.steps, "step")
-    yield f"budget of a trial: {amount}, {counted(sweep.reports, 'report')}"
+    yield f"budget of a trial: {budget.amount:,g} {budget.key}, {counted(sweep.reports, 'report')}"
 
 
 def _placement(sweep: SweepRecipe, settings: Sequence[Values]) -> "Placement":
