@@ -18,7 +18,7 @@ from tokenfree.train.loop.pretraining import Loop
 from tokenfree.train.sweep import trial as trial_session
 from tokenfree.train.sweep.recipe import Budget
 from tokenfree.train.sweep.subjects import PretrainingSubject
-from tokenfree.train.sweep.trial import TrialSegment, TrialSession, seconds_of_step
+from tokenfree.train.sweep.trial import TrialSegment, TrialSession, mean_of_steps
 from tokenfree.train.sweep.tune import Trainable
 
 MakeRecipe = Callable[..., PretrainRecipe]
@@ -126,12 +126,12 @@ def test_timing_a_step_leaves_the_trial_at_its_beginning(
     recipe = make_recipe(learning_rate=1.0, warmup=0.0)
     timed: list[Loop] = []
 
-    def one_second(loop: Loop) -> float:
+    def one_second(loop: Loop, name: str) -> float:
         timed.append(loop)
-        assert seconds_of_step(loop) > 0
+        assert mean_of_steps(loop, name) > 0
         return 1.0
 
-    monkeypatch.setattr(trial_session, "seconds_of_step", one_second)
+    monkeypatch.setattr(trial_session, "mean_of_steps", one_second)
     session = opened(make_segment(corpus, recipe, tmp_path / "seconds", budget={"seconds": 6}, reports=6))
     fresh = Loop(recipe, corpus)
     assert timed[0].step > session.loop.step == 0

@@ -11,7 +11,7 @@ import gc
 import json
 import math
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -57,10 +57,6 @@ class LoopFiles:
 
     def wait(self) -> None:
         """Wait until everything is written."""
-
-
-# Takes the progress of a run, on all workers at the same steps.
-OnReport = Callable[[dict[str, Any]], None]
 
 
 class Ending(NamedTuple):
@@ -144,7 +140,7 @@ def work(
     device: str = "cpu",
     threads: int | None = None,
     on_line: OnLine | None = None,
-    on_report: OnReport | None = None,
+    on_report: OnLine | None = None,
     stop: Stop | None = None,
 ) -> None:
     """Train the run `job.run` from its current step to its end.
@@ -179,7 +175,7 @@ def _attempt(
     job: Job,
     run: Run,
     on_line: OnLine | None,
-    on_report: OnReport | None,
+    on_report: OnLine | None,
     loop: TrainingLoop[Any],
     *,
     back: bool,
@@ -223,7 +219,7 @@ class RunFiles(LoopFiles):
         loop: TrainingLoop[Any],
         stack: contextlib.ExitStack,
         on_line: OnLine | None,
-        on_report: OnReport | None,
+        on_report: OnLine | None,
         *,
         back: bool,
     ) -> None:

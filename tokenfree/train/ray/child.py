@@ -11,6 +11,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -81,8 +82,7 @@ class RayChild:
         stops: bool,
         idle: Callable[[], None] = lambda: None,
     ) -> None:
-        self._function, self._take, self._keep, self._stops = function, take, keep, stops
-        self._idle = idle
+        self._function, self._stops, self._keep, self._take, self._idle = function, stops, keep, take, idle
         self._environment = _environment()
         note = untested()
         if note:
@@ -161,15 +161,15 @@ def _environment() -> dict[str, str]:
 _DRIVER = "tokenfree.train.ray.driver:drive"  # by name: importing Ray takes seconds
 
 
+@dataclass
 class Launch:
     """Passes on lines of a run, and repeats what the start of its workers waits for, every five seconds."""
 
-    def __init__(self, progress: OnLine) -> None:
-        self._progress = progress
+    progress: OnLine
 
     def take(self, line: Line) -> None:
         self._line, self._passed_on = line, time.monotonic()
-        self._progress(line)
+        self.progress(line)
 
     def idle(self) -> None:
         is_due = time.monotonic() - self._passed_on >= _REPEAT_INTERVAL

@@ -11,7 +11,6 @@ import os
 import pickle
 import signal
 import socket
-import tempfile
 import threading
 import traceback
 from collections.abc import Callable, Iterator, Sequence
@@ -227,13 +226,9 @@ def _join(backend: str, address: str, port: int, seconds: float) -> None:
 
 # Seconds between checks for room for more workers.
 _RESIZE_INTERVAL = 20.0
-# Timeout for room on the nodes, then Ray plans again.
-_ELASTIC = {"RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S": "10"}
 # A local cluster has no dashboard. It is never drained, so it needs no watcher, which is a process that starts
 # with each group of workers.
 _ALONE = {"RAY_TRAIN_METRICS_ENABLED": "0", "RAY_TRAIN_ENABLE_PREEMPTION_WATCHER": "0"}
-# Fills the page Train of the dashboard.
-_SHARED = {"RAY_TRAIN_ENABLE_STATE_TRACKING": "1"}
 
 
 def drive(link: Link, job: bytes, workers: tuple[int, int]) -> str | None:
@@ -244,8 +239,10 @@ def drive(link: Link, job: bytes, workers: tuple[int, int]) -> str | None:
     stop = Stop()
     link.listen(stop.ask)
     more = {
-        **(_ELASTIC if workers[0] < workers[1] else {}),
-        **(_ALONE if named_cluster() is None else _SHARED),
+        # Timeout for room on the nodes, then Ray plans again.
+        **({"RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S": "10"} if workers[0] < workers[1] else {}),
+        # Fills the page Train of the dashboard.
+        **(_ALONE if named_cluster() is None else {"RAY_TRAIN_ENABLE_STATE_TRACKING": "1"}),
     }
     with ray_environment(more):
         try:
@@ -344,7 +341,7 @@ def _work_on_worker(pickled_job: bytes, channel: Any, config: dict[str, Any]) ->
                 device=str(get_device()),
                 threads=config["threads"],
                 on_line=on_line,
-                on_report=ray.train.report,
+                on_report=lambda line: ray.train.report(dict(line)),
                 stop=notice,
             )
     except (UserError, JobError):
@@ -353,10 +350,7 @@ def _work_on_worker(pickled_job: bytes, channel: Any, config: dict[str, Any]) ->
         if is_of_collective(error):
             raise LostPeer(str(error)) from error
         run, name = Run(job.run), f"ray/error_of_worker_{rank}.txt"
-        with tempfile.NamedTemporaryFile("w", encoding="utf-8", suffix=".txt") as file:
-            file.write(traceback.format_exc())
-            file.flush()
-            run.keep(Path(file.name), name)
+        run.storage.write_bytes(name, traceback.format_exc().encode())
         raise JobError(f"{type(error).__name__}: {error}; its traceback is in {run.name}/{name}") from error
 
 

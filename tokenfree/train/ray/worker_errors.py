@@ -23,7 +23,8 @@ def unwrap(error: BaseException) -> Cause:
     """Return the error inside those that Ray wraps around it; if several workers failed, the first of `own_errors`."""
     inner = error.controller_failure if isinstance(error, ControllerError) else error
     if isinstance(inner, (WorkerGroupError, GaveUp)):
-        causes = [Cause(cause, rank) for rank, cause in own_errors(inner.worker_failures).items()]
+        failures = inner.args[0] if isinstance(inner, GaveUp) else inner.worker_failures
+        causes = [Cause(cause, rank) for rank, cause in own_errors(failures).items()]
         return causes[0] if causes else Cause(None)
     while isinstance(inner, RayTaskError) and isinstance(inner.cause, BaseException):
         inner = inner.cause
@@ -62,10 +63,6 @@ def is_of_collective(error: Exception) -> bool:
 
 class GaveUp(Exception):
     """Raised in Ray's controller to end the run, with the errors of workers by rank; none after too many losses."""
-
-    def __init__(self, worker_failures: dict[int, Exception]) -> None:
-        super().__init__(worker_failures)
-        self.worker_failures = worker_failures
 
 
 class LostPeer(RuntimeError):

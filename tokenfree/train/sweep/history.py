@@ -12,7 +12,7 @@ import itertools
 import json
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal, NotRequired, Self, TypeGuard, Union
@@ -159,12 +159,6 @@ class History:
     def all_ended(self) -> bool:
         return self.all_proposed and not self.unfinished
 
-    def settings(self) -> dict[int, list[TrialState]]:
-        groups: dict[int, list[TrialState]] = {}
-        for trial in self.trials.values():
-            groups.setdefault(trial.setting, []).append(trial)
-        return groups
-
     def reasons(self) -> dict[str, int]:
         """Return the number of skipped settings by reason."""
         return dict(Counter(reason for _, reasons in self.skipped for reason in reasons))
@@ -197,6 +191,13 @@ class History:
         if trial.ended:
             del self.unfinished[trial.name]
             bisect.insort(self.ended, trial, key=TrialState.order)
+
+
+def by_setting(trials: Iterable[TrialState]) -> dict[int, list[TrialState]]:
+    groups: dict[int, list[TrialState]] = {}
+    for trial in trials:
+        groups.setdefault(trial.setting, []).append(trial)
+    return groups
 
 
 def journal_line(event: Event) -> bytes:

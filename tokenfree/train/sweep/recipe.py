@@ -113,7 +113,6 @@ class Hyperparameter:
 
     @property
     def num_listed(self) -> int:
-        """Number of values that can be listed."""
         return len(self.listed or ()) if self.integer is None else self.integer[1] - self.integer[0] + 1
 
     def value(self, quantile: float) -> Any:
@@ -275,13 +274,9 @@ class NoScheduler:
 
 @dataclass(frozen=True)
 class _Choice(Slot):
-    """A slot whose variants are classes of this module."""
+    """A slot whose variants are classes of this module. `package` is its title alone."""
 
     variants: tuple[type, ...] = ()
-
-    @property
-    def title(self) -> str:
-        return self.package.rpartition(".")[2].removesuffix("s")
 
     def names(self) -> list[str]:
         return sorted(variant.name for variant in self.variants)  # pyright: ignore[reportAttributeAccessIssue]
@@ -293,8 +288,8 @@ class _Choice(Slot):
         raise ValueError(f"there is no {self.title} {name!r}{nearest_hint(str(name), self.names())}")
 
 
-SEARCHER = _Choice("tokenfree.train.sweep.searchers", "even", variants=(Even, Grid, Random, Tpe))
-SCHEDULER = _Choice("tokenfree.train.sweep.schedulers", "asha", variants=(Asha, NoScheduler))
+SEARCHER = _Choice("searcher", "even", variants=(Even, Grid, Random, Tpe))
+SCHEDULER = _Choice("scheduler", "asha", variants=(Asha, NoScheduler))
 
 
 # Fields of a trial's reports, by the key of the budget that they use up.

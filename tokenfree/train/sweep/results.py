@@ -15,7 +15,7 @@ import yaml
 
 from tokenfree.core.storage import Storage
 from tokenfree.train.intervals import MeanInterval, mean_interval
-from tokenfree.train.sweep.history import TABLE, Report, TrialState, is_number
+from tokenfree.train.sweep.history import TABLE, Report, TrialState, by_setting, is_number
 from tokenfree.train.sweep.recipe import LOSS, SPEED, Metric, SweepRecipe
 
 ONE_SEED = "one seed per setting: differences between settings may be chance"
@@ -53,13 +53,10 @@ def short_names(keys: Sequence[str]) -> list[str]:
     names = []
     for key in keys:
         parts = key.split(".")
-        for length in range(1 + (parts[-1] == "name"), len(parts) + 1):
-            end = ".".join(parts[-length:])
-            if sum(f".{other}".endswith(f".{end}") for other in keys) == 1:
-                break
-        else:
-            end = key
-        names.append(end)
+        lengths = range(1 + (parts[-1] == "name"), len(parts) + 1)
+        ends = (".".join(parts[-length:]) for length in lengths)
+        unique = (end for end in ends if sum(f".{other}".endswith(f".{end}") for other in keys) == 1)
+        names.append(next(unique, key))
     return names
 
 
@@ -126,10 +123,8 @@ class Ranked:
 
 
 def settings(trials: Iterable[TrialState]) -> list[Setting]:
-    groups: dict[int, list[TrialState]] = {}
-    for trial in trials:
-        groups.setdefault(trial.setting, []).append(trial)
-    return [Setting(group[0].setting, group[0].values, tuple(group)) for group in groups.values()]
+    groups = by_setting(trials).items()
+    return [Setting(number, group[0].values, tuple(group)) for number, group in groups]
 
 
 def full_amount(trials: Iterable[TrialState], unit: str = "step") -> float | None:

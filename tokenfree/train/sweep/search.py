@@ -30,6 +30,7 @@ from tokenfree.train.sweep.history import (
     History,
     Report,
     TrialState,
+    by_setting,
     journal_line,
     read_history,
 )
@@ -142,7 +143,7 @@ def candidates(sweep: SweepRecipe, history: History) -> Iterator[Values]:
         for number in range(spaces.num_combinations(sweep.space)):
             yield spaces.active(sweep.space, spaces.combination(sweep.space, number), sweep.fixed)
         return
-    if isinstance(sweep.searcher, Tpe) and len(history.settings()) >= sweep.searcher.startup:
+    if isinstance(sweep.searcher, Tpe) and len(history.proposed) >= sweep.searcher.startup:
         yield from itertools.islice(_suggestions(sweep, history), _MAX_SUGGESTIONS)
     points = _random_points(sweep) if sweep.searcher.name == "random" else _even_points(sweep)
     grid = {
@@ -179,7 +180,8 @@ def _suggestions(sweep: SweepRecipe, history: History) -> Iterator[Values]:
 
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     distributions = {key: _distribution(sweep.space[key]) for key in sorted(sweep.space)}
-    observed = [_optuna_trial(sweep, distributions, trials) for trials in history.settings().values()]
+    groups = by_setting(history.trials.values())
+    observed = [_optuna_trial(sweep, distributions, trials) for trials in groups.values()]
     seed = int(fingerprint({"seed": sweep.seed, "settings": len(observed)})[:8], 16)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)

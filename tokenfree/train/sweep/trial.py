@@ -56,8 +56,7 @@ class TrialSession(LoopFiles):
 
     def __init__(self, segment: TrialSegment) -> None:
         self._segment = segment
-        self._device = "cuda" if segment.gpu else "cpu"
-        self._subject = segment.subject
+        self._device, self._subject = "cuda" if segment.gpu else "cpu", segment.subject
         self._folder = Path(segment.folder)
         self._seconds = segment.budget.seconds or math.inf
         self._stack = contextlib.ExitStack()
@@ -182,8 +181,8 @@ class TrialSession(LoopFiles):
         # The same work per step, but the weights do not change.
         train_config = dataclasses.replace(recipe.train, steps=_WARM + _TIMED, learning_rate=_AT_REST)
         loop = self._subject.make_loop(dataclasses.replace(recipe, train=train_config), device=self._device)
-        measure = {"seconds": seconds_of_step, "characters": characters_of_step, "flops": flops_of_step}
-        return max(1, round(budget.amount / measure[budget.key](loop)))
+        per_step = flops_of_step(loop) if budget.key == "flops" else mean_of_steps(loop, budget.key)
+        return max(1, round(budget.amount / per_step))
 
 
 def flops_of_step(loop: TrainingLoop[Any]) -> float:
@@ -192,11 +191,6 @@ def flops_of_step(loop: TrainingLoop[Any]) -> float:
     return meter.flops(arrays) / len(arrays["sample_ids"]) * train_config.global_batch
 
 
-def characters_of_step(loop: TrainingLoop[Any]) -> float:
-    """Return the mean characters per step of a new loop, which cannot be used afterwards."""
-    return fmean(line["characters"] for line in loop.steps(_WARM + _TIMED))
-
-
-def seconds_of_step(loop: TrainingLoop[Any]) -> float:
-    """Return the mean seconds per step of a new loop, which cannot be used afterwards."""
-    return fmean([line["seconds"] for line in loop.steps(_WARM + _TIMED)][_WARM:])
+def mean_of_steps(loop: TrainingLoop[Any], name: str) -> float:
+    """Return the mean of a metric, such as `seconds`, over steps of a new loop, which cannot be used afterwards."""
+    return fmean([line[name] for line in loop.steps(_WARM + _TIMED)][_WARM:])

@@ -136,8 +136,7 @@ def _submit(args: argparse.Namespace) -> int:
         raise UserError(
             "an address holds a password, which anyone who sees the job can read. Give it to the nodes"
         )
-    recipe = next(iter(words[1:]), "-")
-    metadata = {} if recipe.startswith("-") else {"recipe": recipe}
+    metadata = {"recipe": words[1]} if len(words) > 1 and not words[1].startswith("-") else {}
     for word, following in itertools.pairwise([*words, ""]):
         option, equals, value = word.partition("=")
         place = value if equals else following

@@ -43,7 +43,7 @@ def test_errors_of_our_own_end_the_run(told: list[str]) -> None:
     ):
         with pytest.raises(GaveUp) as gave_up:
             callback._report(failures)
-        assert list(gave_up.value.worker_failures) == list(own)
+        assert list(gave_up.value.args[0]) == list(own)
     stopped = Stopped("SIGINT", 4, False)
     with pytest.raises(GaveUp):
         callback._report({0: stopped})
@@ -68,7 +68,7 @@ def test_losses_are_counted_and_stops_are_not(told: list[str]) -> None:
     callback.after_worker_group_start(None)
     with pytest.raises(GaveUp) as gave_up:
         callback._report({1: LOST})
-    assert gave_up.value.worker_failures == {}
+    assert gave_up.value.args[0] == {}
 
 
 def test_a_loss_is_told_once_however_often_ray_comes_with_it(told: list[str]) -> None:
