@@ -1,7 +1,7 @@
 """`train`: what a loop does in which order, and how it ends."""
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -52,7 +52,7 @@ def test_train_loads_steps_validates_and_saves(corpus: str, make_recipe: MakeRec
 def test_work_reports_validations_and_checkpoints(
     corpus: str, make_recipe: MakeRecipe, tmp_path: Path
 ) -> None:
-    reports = list[dict[str, Any]]()
+    reports = list[Mapping[str, Any]]()
     job = TrainJob(recipe=make_recipe(), data=corpus, run=str(tmp_path / "run"))
     work(job, threads=1, on_report=reports.append)
     checkpoints = [(report["step"], report["checkpoint"]) for report in reports]

@@ -1,5 +1,6 @@
 """Sweep settings: budgets, conditions, and what a trial's recipe becomes."""
 
+import re
 from typing import Any
 
 import pytest
@@ -30,6 +31,40 @@ def test_a_knob_is_of_one_kind() -> None:
         make(space={"train.seed": {}})
     with pytest.raises(UserError, match=r"space.*empty"):
         make(space={"train.seed": {"integer": [2, 1]}})
+
+
+def test_schedulers_of_ray_are_named_with_their_options() -> None:
+    median = make(scheduler={"name": "median", "min_samples_required": 2}).scheduler
+    assert (median.name, median.options) == ("median", {"min_samples_required": 2})
+    # As written to sweep.yaml and read back.
+    assert make(scheduler={"name": "median", "options": median.options}).scheduler == median
+    assert make(scheduler="hyperband").scheduler.options == {}
+    for scheduler in ("median", "ray.tune.schedulers.FIFOScheduler"):
+        assert space_problems(make(scheduler=scheduler)) == []
+    with pytest.raises(UserError, match=r"there is no scheduler 'medain' \(did you mean 'median'"):
+        make(scheduler="medain")
+
+
+@pytest.mark.parametrize(
+    ("scheduler", "problem"),
+    [
+        (
+            {"name": "median", "mim": 2},
+            "scheduler: median: .*unexpected keyword argument 'mim'. Give options that",
+        ),
+        ("ray.tune.schedulers.PopulationBasedTraining", "scheduler: .*changes settings during training"),
+        ("ray.tune.schedulers.None_", "scheduler: 'ray.tune.schedulers.None_' cannot be imported"),
+    ],
+)
+def test_schedulers_that_cannot_be_built_are_refused(scheduler: Any, problem: str) -> None:
+    (found,) = space_problems(make(scheduler=scheduler))
+    assert re.match(problem, found)
+
+
+def test_schedulers_outside_ray_need_trust() -> None:
+    (problem,) = space_problems(make(scheduler="my_schedulers.Lucky"))
+    assert "my_schedulers.Lucky" in problem
+    assert "give --trust-code" in problem
 
 
 def test_a_budget_is_in_one_unit() -> None:
@@ -69,7 +104,7 @@ def test_a_variant_takes_the_place_of_the_base() -> None:
         ({"space": {"model.embedder.bukets": {"choice": [1]}}}, r"did you mean 'buckets'"),
         ({"space": {"train.seed": {"choice": [1], "when": {"train.sed": 1}}}}, r"train\.sed is not a key"),
         ({"searcher": "grid"}, r"learning_rate.*a grid needs a list"),
-        ({"scheduler": {"name": "pbt"}}, r"no scheduler 'pbt' \(known: asha, none"),
+        ({"scheduler": {"name": "pbt"}}, r"no scheduler 'pbt' \(known: asha, hyperband"),
         ({"scheduler": "ashe"}, r"no scheduler 'ashe' \(did you mean 'asha'"),
     ],
 )

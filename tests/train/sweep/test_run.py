@@ -51,6 +51,32 @@ def make_sweep(recipe: PretrainRecipe, **over: Any) -> SweepRecipe:
     return build(SweepRecipe, {**mapping, "scheduler": {"reduction": 2}, **over}, source="test")
 
 
+@pytest.mark.parametrize(
+    ("scheduler", "states"),
+    [
+        # Which trials its brackets hold depends on timing.
+        ({"name": "hyperband", "reduction_factor": 2}, None),
+        ({"name": "median", "min_samples_required": 1}, {"finished", "stopped"}),
+        # It pauses trials instead of stopping them.
+        ({"name": "median", "min_samples_required": 1, "hard_stop": False}, {"finished"}),
+        ("ray.tune.schedulers.FIFOScheduler", {"finished"}),
+    ],
+)
+def test_schedulers_of_ray_stop_and_pause_trials(
+    scheduler: Any, states: set[str] | None, corpus: str, make_recipe: MakeRecipe, tmp_path: Path
+) -> None:
+    # Better rates come first, so that a later trial is stopped.
+    space = {"train.learning_rate": {"grid": [0.02, 0.015, 0.01, 0.005, 0.001, 0.0001]}}
+    over: dict[str, Any] = {"space": space, "scheduler": scheduler, "trials": 6, "budget": {"steps": 12},
+                            "reports": 4, "searcher": "grid"}  # fmt: skip
+    result = run_sweep(make_sweep(make_recipe(), **over), corpus, str(tmp_path / "sweep"))
+    assert states in (None, {trial.state for trial in result.trials})
+    assert all(trial.state in ("finished", "stopped") for trial in result.trials)
+    for trial in result.trials:
+        numbers = [report["report"] for report in trial.reports]
+        assert numbers == list(range(1, len(numbers) + 1))
+
+
 def test_a_sweep_ends_in_a_table_and_a_recipe_and_is_not_run_twice(
     corpus: str, make_recipe: MakeRecipe, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -2,6 +2,7 @@
 
 import dataclasses
 import gc
+import json
 import weakref
 from collections.abc import Callable
 from pathlib import Path
@@ -211,3 +212,22 @@ def test_a_process_forgets_a_trial_before_the_next_one(
 def readers() -> list[ShardReader]:
     # Isinstance would follow weak proxies.
     return [found for found in gc.get_objects() if type(found) is ShardReader]
+
+
+def test_a_paused_trial_continues_bit_for_bit_in_another_process(
+    corpus: str, make_recipe: MakeRecipe, tmp_path: Path
+) -> None:
+    whole = reports(make_segment(corpus, make_recipe(), tmp_path / "whole"))
+    segment = make_segment(corpus, make_recipe(), tmp_path / "paused")
+    config = {"segment": segment, "metric": "validation_loss"}
+    first, second = (Trainable.__new__(Trainable) for _ in range(2))
+    for process in (first, second):
+        process._config, process._session = config, None
+    results = [first.step()]
+    first.save_checkpoint(str(tmp_path))
+    # The first process has let go of the trial.
+    second.load_checkpoint(str(tmp_path))
+    results += [second.step(), second.step()]
+    second._leave()
+    assert [result["done"] for result in results] == [False, False, True]
+    assert [exact(json.loads(result["report"])) for result in results] == [exact(report) for report in whole]

@@ -115,6 +115,8 @@ class TrialState:
                 return dataclasses.replace(
                     self, failures=self.failures + 1, error=event["error"], running=False
                 )
+            case "stop":
+                return dataclasses.replace(self, verdict="stop", running=False)
         new = dataclasses.replace(self, reports=(*self.reports, event["report"]), verdict=event["verdict"])
         return dataclasses.replace(new, running=self.running and not new.ended)
 
@@ -301,6 +303,8 @@ _FIELDS: Mapping[str, Mapping[str, Any]] = {
     "begin": {"trial": str},
     # The trial reports. It continues unless the verdict is `stop`.
     "report": {"trial": str, "report": _Report, "verdict": Verdict},
+    # The scheduler stops a trial that waits.
+    "stop": {"trial": str},
     "failure": {"trial": str, "error": str},
 }
 _EVENTS = tuple(TypedDict(name, {"event": Literal[name], **fields}) for name, fields in _FIELDS.items())  # pyright: ignore

@@ -1,5 +1,6 @@
 """The recipe of a sweep (search space, searcher, scheduler, budget and objectives) and the recipes of its trials."""
 
+import inspect
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -9,7 +10,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from tokenfree.core import own_code
-from tokenfree.core.errors import SettingsError, UserError
+from tokenfree.core.errors import SettingsError, UserError, first_line
 from tokenfree.core.settings import (
     OPERATIONAL,
     Positive,
@@ -272,24 +273,85 @@ class NoScheduler:
     name: Literal["none"] = "none"
 
 
+# Names of Ray Tune's schedulers. Any other is named as MODULE.CLASS.
+RAY_SCHEDULERS = {
+    "hyperband": "ray.tune.schedulers.HyperBandScheduler",
+    "median": "ray.tune.schedulers.MedianStoppingRule",
+}
+
+
+# What a scheduler keeps after SIGKILL, by its name. Other schedulers begin anew.
+KEPT = {
+    "asha": "all rungs",
+    "hyperband": "nothing: the trials that have not ended begin new brackets",
+    "median": "nothing: trials are compared with the reports since then",
+    "none": "all that it needs",
+}
+
+
+@settings
+class RayScheduler:
+    """A scheduler of Ray Tune, or a custom one as MODULE.CLASS, with the options of its class.
+
+    `hyperband` halves brackets of trials that wait for each other (Li et al. 2018, JMLR 18); `median` stops a
+    trial that is worse than the median of the others (Golovin et al. 2017, "Google Vizier").
+
+    Attributes:
+        name: `hyperband`, `median` or MODULE.CLASS. Only classes outside `ray.tune` need --trust-code.
+        options: keyword arguments of the class; in a recipe they may stand beside `name`.
+    """
+
+    name: str
+    options: dict[str, Any] = field(default_factory=dict)
+
+    def build(self, **defaults: Any) -> Any:
+        """Return the scheduler, with those `defaults` that its class accepts.
+
+        Raises UserError if it cannot be built.
+        """
+        path = RAY_SCHEDULERS.get(self.name, self.name)
+        if "Population" in path or path.endswith(".PB2"):
+            raise UserError(f"{self.name}: changes settings during training, which sweeps do not support")
+        with own_code.trusting(
+            path.startswith("ray.tune.") or own_code.is_trusted(), f"scheduler {self.name}"
+        ):
+            scheduler = own_code.load(path)
+        accepted = inspect.signature(scheduler).parameters
+        options = {name: value for name, value in defaults.items() if name in accepted} | self.options
+        try:
+            return scheduler(**options)
+        except (TypeError, ValueError, AssertionError) as error:
+            raise UserError(f"{self.name}: {first_line(error)}. Give options that {path} accepts") from error
+
+
 @dataclass(frozen=True)
 class _Choice(Slot):
-    """A slot whose variants are classes of this module. `package` is its title alone."""
+    """A slot whose variants are classes of this module, or names of classes of Ray. `package` is its title alone."""
 
     variants: tuple[type, ...] = ()
+    of_ray: type | None = None
 
     def names(self) -> list[str]:
-        return sorted(variant.name for variant in self.variants)  # pyright: ignore[reportAttributeAccessIssue]
+        names = [variant.name for variant in self.variants]  # pyright: ignore[reportAttributeAccessIssue]
+        return sorted([*names, *(RAY_SCHEDULERS if self.of_ray else ())])
 
     def config_class(self, name: str) -> type:
         for variant in self.variants:
             if variant.name == name:  # pyright: ignore[reportAttributeAccessIssue]
                 return variant
+        if self.of_ray is not None and (name in RAY_SCHEDULERS or is_custom(name)):
+            return self.of_ray
         raise ValueError(f"there is no {self.title} {name!r}{nearest_hint(str(name), self.names())}")
+
+    def _validate(self, value: Any) -> Any:
+        if isinstance(value, Mapping) and self.config_class(value.get("name", self.default)) is self.of_ray:
+            options = {key: option for key, option in value.items() if key not in ("name", "options")}
+            value = {"name": value["name"], "options": {**value.get("options", {}), **options}}
+        return super()._validate(value)
 
 
 SEARCHER = _Choice("searcher", "even", variants=(Even, Grid, Random, Tpe))
-SCHEDULER = _Choice("scheduler", "asha", variants=(Asha, NoScheduler))
+SCHEDULER = _Choice("scheduler", "asha", variants=(Asha, NoScheduler), of_ray=RayScheduler)
 
 
 # Fields of a trial's reports, by the key of the budget that they use up.
@@ -441,6 +503,7 @@ def space_problems(sweep: SweepRecipe) -> list[str]:
         *_problems_of_recipes(sweep),
         *_problems_of_kinds(sweep),
         *_problems_of_objectives(sweep),
+        *_problems_of_scheduler(sweep),
         *(problem for key in sweep.space for problem in _problems_of_hyperparameter(sweep, key)),
     ]
     return list(dict.fromkeys(problems))
@@ -489,6 +552,14 @@ def _problems_of_objectives(sweep: SweepRecipe) -> Iterator[str]:
     expected = ERROR.metric if task is not None and task.task.lower_is_better else SCORE.metric
     if sweep.objectives[0] != expected or (scores - {expected}) & {*sweep.objectives}:
         yield f"objectives: this task is judged by {expected}; give that as the first"
+
+
+def _problems_of_scheduler(sweep: SweepRecipe) -> Iterator[str]:
+    if isinstance(sweep.scheduler, RayScheduler):
+        try:
+            sweep.scheduler.build()
+        except UserError as error:
+            yield f"scheduler: {error}"
 
 
 def _problems_of_hyperparameter(sweep: SweepRecipe, key: str) -> Iterator[str]:

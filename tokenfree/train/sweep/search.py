@@ -307,6 +307,12 @@ class SweepJournal:
             )
             self._clean_up(name)
 
+    def stop(self, name: str) -> None:
+        """Record that a scheduler stopped a trial that waited. Do nothing if the trial has ended."""
+        if name in self.history.unfinished:
+            self.write({"event": "stop", "trial": name})
+            self._clean_up(name)
+
     def failed(self, name: str, error: str) -> None:
         """Record that a running trial failed. It runs once more unless it failed before."""
         self.write({"event": "failure", "trial": name, "error": error})

@@ -36,7 +36,7 @@ from tokenfree.train.ray.cluster import (
 )
 from tokenfree.train.ray.worker_errors import unwrap
 from tokenfree.train.sweep.history import RAY, History, TrialState
-from tokenfree.train.sweep.recipe import Asha, SweepRecipe, Values
+from tokenfree.train.sweep.recipe import Asha, RayScheduler, SweepRecipe, Values
 from tokenfree.train.sweep.search import Proposer, SweepJournal
 from tokenfree.train.sweep.trial import TrialSegment, TrialSession
 
@@ -150,17 +150,23 @@ class _Trials(Searcher):
     def __init__(self, journal: SweepJournal, placement: Placement) -> None:
         super().__init__()
         self.journal, self.placement = journal, placement
+        # Started trials of Tune, by the sweep's names.
+        self.started: dict[str, Trial] = {}
 
     def __reduce__(self) -> Any:
         # Tune pickles the searcher to restore it, which never happens here.
         return Searcher, ()
 
     def suggest(self, trial_id: str) -> Any:
-        running = sum(trial.running for trial in self.journal.history.unfinished.values())
+        unfinished = self.journal.history.unfinished.values()
+        running = sum(trial.running and not self._is_paused(trial.name) for trial in unfinished)
         trial = self.journal.next_trial() if running < self.placement.concurrent else None
         if trial is None:
             return Searcher.FINISHED if self.journal.history.all_ended else None
         return {"segment": self._segment(trial), "metric": self.journal.sweep.quality.metric}
+
+    def _is_paused(self, name: str) -> bool:
+        return name in self.started and self.started[name].status == Trial.PAUSED
 
     def on_trial_complete(
         self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False
@@ -194,6 +200,12 @@ class _Record(tune.Callback):
     def __init__(self, trials: _Trials) -> None:
         self._trials = trials
 
+    def on_trial_start(self, iteration: int, trials: Any, trial: Trial, **info: Any) -> None:
+        self._trials.started[_name(trial)] = trial
+
+    def on_trial_complete(self, iteration: int, trials: Any, trial: Trial, **info: Any) -> None:
+        self._trials.journal.stop(_name(trial))
+
     def on_trial_result(
         self, iteration: int, trials: Any, trial: Trial, result: dict[str, Any], **info: Any
     ) -> None:
@@ -209,14 +221,15 @@ def _name(trial: Trial) -> str:
 
 
 def make_scheduler(sweep: SweepRecipe, history: History) -> TrialScheduler:
-    """Return the scheduler of Tune that the sweep names, after it has received the reports in `history`."""
+    """Return the scheduler of Tune that the sweep names. ASHA has received the reports in `history`."""
     asha = sweep.scheduler
+    common: dict[str, Any] = {"time_attr": _NUMBER, "metric": _QUALITY, "mode": sweep.quality.mode}
+    if isinstance(asha, RayScheduler):
+        return asha.build(**common, max_t=sweep.reports, grace_period=1, stop_last_trials=False)
     if not isinstance(asha, Asha):
         return FIFOScheduler()
     scheduler = _NamedAsha(
-        time_attr=_NUMBER,
-        metric=_QUALITY,
-        mode=sweep.quality.mode,
+        **common,
         max_t=max(sweep.reports, asha.grace),
         grace_period=asha.grace,
         reduction_factor=asha.reduction,
@@ -303,8 +316,19 @@ class Trainable(tune.Trainable):
             self._session = TrialSession(self._config["segment"])
             self._session.open()
         report = self._session.advance()
-        done = report["report"] >= self._config["segment"].reports
+        self._known = report["report"]
+        done = self._known >= self._config["segment"].reports
         return {"report": json.dumps(report), "done": done, **_result(report, self._config["metric"])}
+
+    def save_checkpoint(self, checkpoint_dir: str) -> None:
+        """Leave the trial, which a scheduler pauses. Its newest checkpoint is in its own folder."""
+        Path(checkpoint_dir, "known").write_text(str(self._known))
+        self._leave()
+
+    def load_checkpoint(self, checkpoint: Any) -> None:
+        known = int(Path(checkpoint, "known").read_text())
+        segment = dataclasses.replace(self._config["segment"], known=known)
+        self._config = {**self._config, "segment": segment}
 
     def cleanup(self) -> None:
         self._leave()

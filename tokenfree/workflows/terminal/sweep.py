@@ -13,7 +13,7 @@ from rich.text import Text
 from tokenfree.core.ray_access import named_cluster
 from tokenfree.train.data.mixture import Data
 from tokenfree.train.sweep.history import Event, History, TrialState
-from tokenfree.train.sweep.recipe import LOSS, Metric, SweepRecipe, Values
+from tokenfree.train.sweep.recipe import KEPT, LOSS, Metric, SweepRecipe, Values
 from tokenfree.train.sweep.results import format_value, is_number, short_names
 from tokenfree.train.sweep.run import prepare
 from tokenfree.train.sweep.subjects import TaskInput
@@ -46,6 +46,8 @@ def describe(sweep: SweepRecipe, data: Data | TaskInput, output: str) -> Iterato
     needs = ", ".join(f"{amount:g} {name}" for name, amount in placement.needs.items())
     yield f"{counted(placement.concurrent, 'trial')} side by side, each with {needs}"
     budget = sweep.budget
+    kept = KEPT.get(sweep.scheduler.name, "nothing: its state is new")
+    yield f"scheduler: {sweep.scheduler.name}, which after a kill keeps {kept}"
     yield f"budget of a trial: {budget.amount:,g} {budget.key}, {counted(sweep.reports, 'report')}"
 
 

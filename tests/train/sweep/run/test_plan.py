@@ -42,6 +42,7 @@ def test_a_dry_run_shows_settings_and_placement(corpus: str, make_sweep: MakeSwe
         "    1  train.learning_rate = 0.02",
         "0 settings cannot be run",
         "1 trial side by side, each with 1 CPU",
+        "scheduler: none, which after a kill keeps all that it needs",
         "budget of a trial: 10 steps, 5 reports",
     ]
 
