@@ -280,7 +280,7 @@ RAY_SCHEDULERS = {
 }
 
 
-# What a scheduler keeps after SIGKILL, by its name. Other schedulers begin anew.
+# What a scheduler keeps after SIGKILL, by its name. Other schedulers start without their state.
 KEPT = {
     "asha": "all rungs",
     "hyperband": "nothing: the trials that have not ended begin new brackets",

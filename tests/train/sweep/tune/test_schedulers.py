@@ -22,7 +22,7 @@ CONTROLLER: Any = SimpleNamespace(get_live_trials=list)
 class TuneTrial(SimpleNamespace):
     """What schedulers read of a trial of Tune, which can be a key."""
 
-    __hash__ = object.__hash__
+    __hash__ = object.__hash__  # pyright: ignore
 
 
 Loss = Callable[[TrialState, int], float]
