@@ -1,7 +1,7 @@
 """Lossless conversion of a subword BERT's weights to and from the names of transformers.BertModel."""
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from torch import Tensor
@@ -69,4 +69,9 @@ def from_huggingface(state: Mapping[str, Tensor], fields: Mapping[str, Any]) -> 
         "upsampler": "identity",
     }
     config = build(ModelConfig, mapping, source="config.json")
-    return port.loaded(config, port.encoder_weights(state, "bert."), {}, _port_name), config
+    return port.loaded(config, port.encoder_weights(state, "bert."), from_port, _port_name), config
+
+
+def from_port(names: Iterable[str], weight: Callable[[str], Tensor], config: ModelConfig) -> StateDict:
+    """Return the weights `names` of an encoder. `weight` returns those of a BertModel by their names."""
+    return {name: weight(_port_name(name)) for name in names}

@@ -1,7 +1,7 @@
 """Lossless conversion of CANINE's weights to and from the names of transformers.CanineModel."""
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import torch
@@ -91,14 +91,19 @@ def from_huggingface(state: Mapping[str, Tensor], fields: Mapping[str, Any]) -> 
         },
     }
     config = build(ModelConfig, mapping, source="config.json")
-    theirs = port.encoder_weights(state, "canine.")
+    return port.loaded(config, port.encoder_weights(state, "canine."), from_port, _port_name), config
+
+
+def from_port(names: Iterable[str], weight: Callable[[str], Tensor], config: ModelConfig) -> StateDict:
+    """Return the weights `names` of an encoder. `weight` returns those of a CanineModel by their names."""
     embedder = config.embedder
-    tables = [port.take(theirs, HASH_TABLE.format(k)) for k in range(embedder.hashes)]
-    translated = {
-        "embedder.table.rows.weight": torch.cat(tables),
-        "embedder.positions.weight": port.take(theirs, POSITIONS)[: embedder.max_characters],
+    weights = {
+        "embedder.table.rows.weight": torch.cat(
+            [weight(HASH_TABLE.format(k)) for k in range(embedder.hashes)]
+        ),
+        "embedder.positions.weight": weight(POSITIONS)[: embedder.max_characters],
     }
-    return port.loaded(config, theirs, translated, _port_name), config
+    return weights | {name: weight(_port_name(name)) for name in names if name not in weights}
 
 
 def _check_expressible(config: ModelConfig) -> None:

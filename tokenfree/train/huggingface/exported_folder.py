@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from huggingface_hub import ModelCardData
-from torch import Tensor
+from torch import Tensor, nn
 
 from tokenfree.core.errors import UserError
 from tokenfree.core.files import TEMPORARY, AnyPath, expand_home, write_atomically
 from tokenfree.core.locks import exclusive
-from tokenfree.core.settings_values import fingerprint, to_mapping
+from tokenfree.core.settings_values import code_hashes, fingerprint
 from tokenfree.core.storage import Storage
 from tokenfree.core.stored_files import hashes_of, record_hashes
 from tokenfree.preprocess.dataset.manifest import load_vocabulary
@@ -22,22 +22,24 @@ from tokenfree.preprocess.features.vocabulary import Vocabulary
 from tokenfree.train.config import PretrainRecipe
 from tokenfree.train.data.shards import load_data_vocabulary
 from tokenfree.train.huggingface import bert, canine
-from tokenfree.train.huggingface.weight_names import StateDict, layer_fields
+from tokenfree.train.huggingface.exported_code import Key, Program
+from tokenfree.train.huggingface.weight_names import HEADS, SAFETENSORS, StateDict, layer_fields
 from tokenfree.train.inference.finetuned import load_finetuned
 from tokenfree.train.inference.text_encoder import TextEncoder, load_encoder
-from tokenfree.train.model.encoder import Encoder
+from tokenfree.train.model.common.attention import LayerBias, PairValues
+from tokenfree.train.model.encoder import Encoder, check
 from tokenfree.train.runs.checkpoints import Checkpoint, save_tensors
 from tokenfree.train.runs.config import RunConfig, is_finetuned, read_config, read_finetuned
 from tokenfree.train.runs.formats import METRICS, METRICS_NAME, main_baselines
 from tokenfree.train.runs.run import Run
 from tokenfree.train.tasks.base import DownstreamTask, TaskHead
 from tokenfree.train.tasks.heads import PlaceHead, TextHead
+from tokenfree.train.tasks.inputs import Padding, text_inputs
 from tokenfree.train.tasks.questions import SpanHead
 
 CARD = "README.md"
 USAGE = """\
 ```python
-import tokenfree  # before torch
 import torch
 from transformers import AutoTokenizer, {auto}
 
@@ -48,10 +50,10 @@ with torch.no_grad():
     outputs = model(**inputs)
 ```
 
-`trust_remote_code=True` runs the Python files of this folder, which need tokenfree. The model pads each text as in
-training, so any tokenizer of {symbols} is right."""
+`trust_remote_code=True` runs the Python files of this folder. The model pads each text as in training, so any
+tokenizer of {symbols} is right."""
 PORT = """\
-`transformers.{reader}.from_pretrained("this folder")` opens the same weights without tokenfree."""
+`transformers.{reader}.from_pretrained("this folder")` opens the same weights without them."""
 NO_TOKENIZER = """\
 It reads ids of the subwords of its training data, whose tokenizer is not in this folder: [CLS] text [SEP], or [CLS]
 text [SEP] second text [SEP] with the second text in segment 1."""
@@ -177,19 +179,16 @@ def _scores(model: Model) -> Iterator[tuple[str, str]]:
 
 
 KINDS = {"canine": canine, "bert": bert}
-SAFETENSORS = "model.safetensors"
-TOKENIZER = Path(__file__).with_name("tokenization_tokenfree.py")
-MODELING = Path(__file__).with_name("modeling_tokenfree.py")
+TOKENIZER = "tokenization_tokenfree"
 TASKS = ("ForMaskedLM", "ForSequenceClassification", "ForTokenClassification", "ForQuestionAnswering")
+MODELING = "modeling_tokenfree"
 AUTO_MAP = {
-    "AutoConfig": f"{MODELING.stem}.TokenfreeConfig",
-    "AutoModel": f"{MODELING.stem}.TokenfreeModel",
-    **{f"AutoModel{task}": f"{MODELING.stem}.Tokenfree{task}" for task in TASKS},
+    "AutoConfig": f"{MODELING}.TokenfreeConfig",
+    "AutoModel": f"{MODELING}.TokenfreeModel",
+    **{f"AutoModel{task}": f"{MODELING}.Tokenfree{task}" for task in TASKS},
 }
 SUBWORDS = "subwords.model"
 PREDICTS_CHARACTERS = ("canine_c", "masked_characters")
-# Prefixes of the weights of heads in transformers, and in modeling_tokenfree.py.
-HEADS = {"classifier.": "head.classifier.output.", "qa_outputs.": "head.spans.", "lm_head.": "lm_head."}
 VOCABULARY = "tokenfree_vocabulary"  # our field of config.json: SHA-256 of the data's vocabulary
 
 
@@ -264,7 +263,7 @@ def folder_model(
         raise UserError(
             f"model.embedder.name: {config.embedder.name} reads vectors, which no tokenizer gives."
         )
-    settings = {**settings, "model": to_mapping(config), "length": model.encoder.length}
+    settings = dict(settings)
     # Transformers has no equivalent model.
     with contextlib.suppress(UserError):
         if has_port:
@@ -276,23 +275,6 @@ def folder_model(
     return state, {**fields, "tokenfree": settings, "auto_map": AUTO_MAP}
 
 
-def from_port(kind: str, weights: Mapping[str, Tensor], fields: Mapping[str, Any]) -> StateDict:
-    """Return the weights of a folder under the names of modeling_tokenfree.py.
-
-    Raises UserError if they do not fit.
-    """
-    prefixes = {name: next((prefix for prefix in HEADS if name.startswith(prefix)), None) for name in weights}
-    encoder, _ = KINDS[kind].from_huggingface(
-        {name: weights[name] for name in weights if not prefixes[name]}, fields
-    )
-    heads = {
-        HEADS[prefix] + name.removeprefix(prefix): weights[name]
-        for name, prefix in prefixes.items()
-        if prefix
-    }
-    return heads | {f"encoder.{name}": tensor for name, tensor in encoder.state_dict().items()}
-
-
 def write_folder(
     folder: Path,
     state: Mapping[str, Any],
@@ -300,17 +282,57 @@ def write_folder(
     encoder: TextEncoder,
     card: str,
     vocabulary: Vocabulary | None = None,
+    objective: Any = None,
 ) -> None:
-    """Write all files into a folder from `new_folder`. config.json comes last: a folder without it is not a model."""
+    """Write all files into a folder from `new_folder`. config.json comes last: a folder without it is not a model.
+
+    `objective` has the settings of the head in `state`, if it is that of an objective.
+    """
     save_tensors(state, folder / SAFETENSORS, {"format": "pt"})
-    _write_tokenizer(folder, encoder, fields, vocabulary)
-    write_atomically(folder / MODELING.name, MODELING.read_text(encoding="utf-8"))
+    _write_tokenizer(folder, encoder, objective, vocabulary)
+    write_atomically(folder / f"{MODELING}.py", _code(fields, encoder, vocabulary, objective))
     write_atomically(folder / CARD, card)
     write_atomically(folder / "config.json", json.dumps(fields, indent=2) + "\n")
 
 
+def _code(
+    fields: Mapping[str, Any], encoder: TextEncoder, vocabulary: Vocabulary | None, objective: Any
+) -> str:
+    """Return the code of a folder's model, without its head for masked language modelling if it has none."""
+    config, length = encoder.encoder.config, encoder.length
+    refused = [
+        problem
+        for positions in range(config.downsampler.rate, length + 1, config.downsampler.rate)
+        for problem in check(config, positions)
+    ]
+    if refused:
+        raise UserError(f"an exported model pads texts to any length, but the model does not: {refused[0]}")
+    module, port = f"{__package__}.{MODELING}", fields.get("tokenfree", {}).get("port")
+    values: dict[str, Any] = {"MODEL": config, "LENGTH": length}
+    modules: list[nn.Module] = [encoder.encoder, SpanHead(1, None)]
+    modules += [TextHead(config, "mean", 1, dropout=0.0), PlaceHead(config, 1, dropout=0.0)]
+    if config.embedder.symbols == "bytes":
+        inputs, batch = type(text_inputs(config, length, None)), "batch_of_bytes"
+    else:
+        inputs, batch = Padding, "batch_of_symbols"
+    values |= {"INPUTS": inputs, "BATCH": Key(module, batch)}
+    if port is not None:
+        values |= {"FROM_PORT": KINDS[port].from_port, "RENAMED": Key(module, "renamed")}
+    roots = ["TokenfreeConfig", "TokenfreeModel", *(f"Tokenfree{task}" for task in TASKS)]
+    if objective is None:
+        roots.remove("TokenfreeForMaskedLM")
+    else:
+        size = 0 if vocabulary is None else vocabulary.size
+        values |= {"OBJECTIVE": objective, "VOCABULARY_SIZE": size}
+        modules.append(objective.build(config.width, size))
+    trunk, unused = config.trunk, tuple[type, ...]()
+    if trunk.positions.name == trunk.segments.name == "none" and not code_hashes(config):
+        unused = (LayerBias, PairValues)
+    return Program(module, roots, values, modules, unused).text()
+
+
 def _write_tokenizer(
-    folder: Path, encoder: TextEncoder, fields: Mapping[str, Any], vocabulary: Vocabulary | None
+    folder: Path, encoder: TextEncoder, objective: Any, vocabulary: Vocabulary | None
 ) -> None:
     symbols, length, padding = encoder.encoder.config.embedder.symbols, encoder.length, encoder.padding
     config: dict[str, Any]
@@ -339,13 +361,13 @@ def _write_tokenizer(
                 "pad_spare": 0,
                 "pad_reach": 0,
             }
-        objective = fields.get("tokenfree", {}).get("objective")
-        if objective is not None and objective["name"] not in PREDICTS_CHARACTERS:
+        if objective is not None and objective.name not in PREDICTS_CHARACTERS:
             # The fill-mask pipeline would decode subword ids as characters.
             config["mask_token"] = None
-    config["auto_map"] = {"AutoTokenizer": [f"{TOKENIZER.stem}.{name}", None]}
+    config["auto_map"] = {"AutoTokenizer": [f"{TOKENIZER}.{name}", None]}
     write_atomically(folder / "tokenizer_config.json", json.dumps(config, indent=2) + "\n")
-    write_atomically(folder / TOKENIZER.name, TOKENIZER.read_text(encoding="utf-8"))
+    code = Program(f"{__package__}.{TOKENIZER}", [name], {}).text()
+    write_atomically(folder / f"{TOKENIZER}.py", code)
 
 
 def _subword_fields(vocabulary: Vocabulary, length: int) -> dict[str, Any]:

@@ -19,7 +19,6 @@ from tokenfree.core.stored_files import check_finished, recorded_hashes
 from tokenfree.train.config import PretrainRecipe
 from tokenfree.train.huggingface.exported_folder import (
     KINDS,
-    SAFETENSORS,
     VOCABULARY,
     Exported,
     folder_head,
@@ -31,7 +30,7 @@ from tokenfree.train.huggingface.exported_folder import (
     with_head,
     write_folder,
 )
-from tokenfree.train.huggingface.weight_names import POOLER, StateDict
+from tokenfree.train.huggingface.weight_names import POOLER, SAFETENSORS, StateDict
 from tokenfree.train.loop.parallel import model_tensors
 from tokenfree.train.model.encoder import Encoder, ModelConfig, check
 from tokenfree.train.runs import checkpoints
@@ -71,7 +70,8 @@ def export_run(
     for its task, or the folder holds files, and JobError if the checkpoint is damaged.
     """
     model = read_model(run, step, trust_code=trust_code)
-    files, texts, pipeline = dict[str, Any](), '["any text", "日本語"]', "feature-extraction"
+    files, objective = dict[str, Any](), None
+    texts, pipeline = '["any text", "日本語"]', "feature-extraction"
     if model.task is not None and model.head is not None:
         head = folder_head(model.task, model.head)
         state, fields = folder_model(model, {"head": head.own}, has_port=head.has_port)
@@ -82,11 +82,8 @@ def export_run(
     else:
         tensors = model.checkpoint.weights()
         heads = {f"lm_{name}": tensor for name, tensor in tensors.items() if name.startswith("head.")}
-        size = 0 if model.vocabulary is None else model.vocabulary.size
-        settings = (
-            {"objective": to_mapping(model.config.recipe.objective), "vocabulary_size": size} if heads else {}
-        )
-        state, fields = folder_model(model, settings)
+        objective = model.config.recipe.objective if heads else None
+        state, fields = folder_model(model, {})
         state, files = {**state, **heads}, SENTENCES
     kind = "Encoder" if fields["model_type"] == "tokenfree" else fields["model_type"].upper()
     usage_text = usage(fields, model, texts=texts)
@@ -94,7 +91,7 @@ def export_run(
     with new_folder(folder) as target:
         for name, content in files.items():
             write_atomically(target / name, json.dumps(content, indent=2) + "\n")
-        write_folder(target, state, fields, model.encoder, card, model.vocabulary)
+        write_folder(target, state, fields, model.encoder, card, model.vocabulary, objective)
     return Exported(fields["architectures"][0], model.checkpoint.step)
 
 

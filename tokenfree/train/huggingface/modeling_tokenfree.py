@@ -1,6 +1,6 @@
 """Models of tokenfree in transformers, such as `AutoModel.from_pretrained(FOLDER, trust_remote_code=True)`.
 
-This file is copied into exported folders, where transformers finds it. It imports the installed tokenfree.
+`tokenfree export` writes this module and what it uses of the others into one file, with the variables of the model.
 Inputs are the codepoints of `CanineTokenizer`, or subword ids for models of subwords. `forward` pads each
 text as in training, so its outputs depend neither on the tokenizer's padding nor on other texts of the batch.
 
@@ -9,7 +9,7 @@ B batch, C positions of the input, V vectors of the encoder, D width, K classes
 
 import copy
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any, NamedTuple
@@ -30,19 +30,25 @@ from transformers.modeling_outputs import (
 from transformers.utils.generic import can_return_tuple
 from transformers.utils.hub import cached_file
 
-from tokenfree.core.own_code import trusting
-from tokenfree.core.settings import build
 from tokenfree.preprocess.text.specials import BYTE_MASK, CLS, MASK, SEP
-from tokenfree.train.batches.padding import Padding
 from tokenfree.train.batches.words import NOWHERE
-from tokenfree.train.config import PretrainRecipe
-from tokenfree.train.huggingface.exported_folder import SAFETENSORS, from_port
+from tokenfree.train.huggingface.weight_names import HEADS, SAFETENSORS, encoder_names
 from tokenfree.train.model.common.basic import initialise
-from tokenfree.train.model.encoder import ModelConfig, mean_of_text
-from tokenfree.train.objectives.canine_c import CanineC
+from tokenfree.train.model.encoder import Encoder, ModelConfig, mean_of_text
 from tokenfree.train.tasks.heads import PlaceHead, TextHead, encode_all, upsampled
-from tokenfree.train.tasks.inputs import TextSymbols, joined, text_inputs
-from tokenfree.train.tasks.questions import SpanDecoder, SpanHead
+from tokenfree.train.tasks.inputs import Padding, TextInputs, TextSymbols, joined
+from tokenfree.train.tasks.questions import SpanHead
+
+# `export` replaces these values.
+MODEL = ModelConfig()
+LENGTH = 2048  # maximum length of an input
+INPUTS: Callable[[ModelConfig, int], Any] = Padding  # first argument of `BATCH`, made for the model
+BATCH: Callable[..., "Batch"] = Padding  # `batch_of_symbols` or `batch_of_bytes`
+OBJECTIVE: Any = None  # settings of the objective, for models with its head
+VOCABULARY_SIZE = 0
+# For folders whose weights have the names of an equivalent model of transformers.
+FROM_PORT: Callable[..., dict[str, Tensor]] | None = None
+RENAMED: Callable[..., dict[str, Tensor]] | None = None
 
 HUB = ("cache_dir", "force_download", "local_files_only", "token", "revision", "subfolder")
 NO_ANSWER = -1e4
@@ -51,8 +57,8 @@ NO_ANSWER = -1e4
 class TokenfreeConfig(PreTrainedConfig):
     """Settings of a model of tokenfree.
 
-    `tokenfree` holds the settings `model`, the `length` of an input, and the settings of heads. `port` is the
-    `model_type` in transformers if the weights have the names of that model.
+    `tokenfree` holds the settings of heads. `port` is the `model_type` in transformers if the weights have the
+    names of that model.
     """
 
     model_type = "tokenfree"
@@ -96,31 +102,24 @@ class TokenfreePreTrainedModel(PreTrainedModel):
 
     def __init__(self, config: TokenfreeConfig) -> None:
         super().__init__(config)
-        settings = config.tokenfree
-        # The caller gave trust_remote_code=True.
-        with trusting(True, "config.json"):
-            model = build(ModelConfig, settings["model"], source="config.json")
-        self.length: int = settings["length"]
         # Transformers builds on the "meta" device, where constants would be lost.
         with torch.device("cpu"):
-            self.encoder = model.build()
+            self.encoder = Encoder(MODEL)
         self._constants = {name: buffer.clone() for name, buffer in self.encoder.named_buffers()}
-        self._padding = Padding(model, self.length)
-        self._inputs = None if model.embedder.symbols != "bytes" else text_inputs(model, self.length, None)
+        self._inputs = INPUTS(MODEL, LENGTH)
 
     @classmethod
     def from_pretrained(cls, path: Any, *args: Any, config: Any = None, **options: Any) -> Any:
         hub = {name: options[name] for name in HUB if name in options}
         if not isinstance(config, TokenfreeConfig):
             config = TokenfreeConfig.from_pretrained(path if config is None else config, **hub)
-        port = config.tokenfree.get("port")
-        if port is not None:
+        if "port" in config.tokenfree:
             file = cached_file(path, SAFETENSORS, **hub)
             assert file is not None, "else it raises"
-            options["state_dict"] = from_port(port, load_file(file), config.to_dict())
+            assert RENAMED is not None, "the folder was written with this file"
             path, config = None, copy.deepcopy(config)
             # A saved copy has this class's names.
-            del config.tokenfree["port"]
+            options["state_dict"] = RENAMED(load_file(file), config.tokenfree.pop("port"))
         result = super().from_pretrained(path, *args, config=config, **options)
         model = result[0] if isinstance(result, tuple) else result
         persistent = model.encoder.state_dict().keys()
@@ -146,68 +145,89 @@ class TokenfreePreTrainedModel(PreTrainedModel):
         places_C = torch.arange(input_ids.shape[1], device=input_ids.device)
         if not torch.equal(mask_BC, places_C < sizes_B[:, None]):
             raise ValueError("the padding has to follow the text. Set tokenizer.padding_side to 'right'.")
-        if self._inputs is not None:
-            rows = zip(input_ids.tolist(), sizes_B.tolist(), strict=True)
-            return self._of_bytes([row[:size] for row, size in rows], input_ids)
-        longest, max_length = int(sizes_B.max()), self._padding.length - self._padding.spare
-        if longest > max_length:
-            raise ValueError(
-                f"a text has {longest} positions, and this model reads {max_length}. Truncate it."
-            )
-        length = self._padding.padded([longest])
+        return BATCH(self._inputs, input_ids, token_type_ids, mask_BC)
 
-        def padded(x_BC: Tensor) -> Tensor:
-            return functional.pad((x_BC * mask_BC)[:, :longest], (0, length - longest))
 
-        arrays = {"codepoints": padded(input_ids), "mask": padded(mask_BC)}
-        if token_type_ids is not None and bool(token_type_ids.any()):
-            arrays["segments"] = padded(token_type_ids)
-        positions_BC = torch.where(mask_BC, places_C, NOWHERE)
-        return Batch(arrays, positions_BC, positions_BC)
+def batch_of_symbols(
+    padding: Padding, input_ids: Tensor, token_type_ids: Tensor | None, mask_BC: Tensor
+) -> Batch:
+    """Return a batch for models with a vector per position of the input."""
+    longest, max_length = int(mask_BC.sum(dim=1).max()), padding.length - padding.spare
+    if longest > max_length:
+        raise ValueError(f"a text has {longest} positions, and this model reads {max_length}. Truncate it.")
+    length = padding.padded([longest])
 
-    def _of_bytes(self, rows: Sequence[Sequence[int]], input_ids: Tensor) -> Batch:
-        """Return a batch for models of bytes.
+    def padded(x_BC: Tensor) -> Tensor:
+        return functional.pad((x_BC * mask_BC)[:, :longest], (0, length - longest))
 
-        The vector of a character is that of its first byte, or of its word.
-        """
-        inputs: Any = self._inputs
-        parts = [[self._encoded(text) for text in _texts(row)] for row in rows]
-        for row in parts:
-            if inputs.missing(row):
-                raise ValueError(
-                    f"a text is longer than the {self.length} bytes that this model reads. Truncate it."
-                )
-        arrays = {name: torch.from_numpy(array) for name, array in inputs.arrays(parts).items()}
-        vectors_BC = torch.full(input_ids.shape, NOWHERE)
-        for number, row in enumerate(parts):
-            places = [0]
-            for part, offset in zip(row, inputs.offsets(row), strict=True):
-                places += [
-                    *np.where(part.vectors == NOWHERE, NOWHERE, offset + part.vectors),
-                    offset + part.num_vectors,
-                ]
-            vectors_BC[number, : len(places)] = torch.tensor(places)
-        symbols_BC = vectors_BC
-        if "unit_ends" in arrays:
-            starts_BU = functional.pad(arrays["unit_ends"][:, :-1], (1, 0))
-            symbols_BC = torch.where(vectors_BC < 0, NOWHERE, starts_BU.gather(1, vectors_BC.clamp(min=0)))
-        device = input_ids.device
-        on_device = {name: tensor.to(device) for name, tensor in arrays.items()}
-        return Batch(on_device, vectors_BC.to(device), symbols_BC.to(device))
+    arrays = {"codepoints": padded(input_ids), "mask": padded(mask_BC)}
+    if token_type_ids is not None and bool(token_type_ids.any()):
+        arrays["segments"] = padded(token_type_ids)
+    places_C = torch.arange(input_ids.shape[1], device=input_ids.device)
+    positions_BC = torch.where(mask_BC, places_C, NOWHERE)
+    return Batch(arrays, positions_BC, positions_BC)
 
-    def _encoded(self, text: Sequence[int]) -> TextSymbols:
-        """Return a text as input of the encoder.
 
-        Each MASK becomes the byte MASK, which is a separate word.
-        """
-        inputs: Any = self._inputs
-        has_words = self.encoder.config.downsampler.bytes_per_word is not None
-        mask = TextSymbols(np.array([BYTE_MASK]), np.array([0]), np.array([1]) if has_words else None)
-        parts: list[TextSymbols] = []
-        for is_mask, run in groupby(text, key=lambda codepoint: codepoint == MASK):
-            codepoints = list(run)
-            parts += [mask] * len(codepoints) if is_mask else [inputs.encode("".join(map(chr, codepoints)))]
-        return joined(parts or [inputs.encode("")])
+def batch_of_bytes(
+    inputs: TextInputs, input_ids: Tensor, token_type_ids: Tensor | None, mask_BC: Tensor
+) -> Batch:
+    """Return a batch for models of bytes.
+
+    The vector of a character is that of its first byte, or of its word.
+    """
+    sizes = mask_BC.sum(dim=1).tolist()
+    rows = [row[:size] for row, size in zip(input_ids.tolist(), sizes, strict=True)]
+    parts = [[_encoded(inputs, text) for text in _texts(row)] for row in rows]
+    for row in parts:
+        if inputs.missing(row):
+            raise ValueError(f"a text is longer than the {LENGTH} bytes that this model reads. Truncate it.")
+    arrays = {name: torch.from_numpy(array) for name, array in inputs.arrays(parts).items()}
+    vectors_BC = torch.full(input_ids.shape, NOWHERE)
+    for number, row in enumerate(parts):
+        places = [0]
+        for part, offset in zip(row, inputs.offsets(row), strict=True):
+            places += [
+                *np.where(part.vectors == NOWHERE, NOWHERE, offset + part.vectors),
+                offset + part.num_vectors,
+            ]
+        vectors_BC[number, : len(places)] = torch.tensor(places)
+    symbols_BC = vectors_BC
+    if "unit_ends" in arrays:
+        starts_BU = functional.pad(arrays["unit_ends"][:, :-1], (1, 0))
+        symbols_BC = torch.where(vectors_BC < 0, NOWHERE, starts_BU.gather(1, vectors_BC.clamp(min=0)))
+    device = input_ids.device
+    on_device = {name: tensor.to(device) for name, tensor in arrays.items()}
+    return Batch(on_device, vectors_BC.to(device), symbols_BC.to(device))
+
+
+def _encoded(inputs: TextInputs, text: Sequence[int]) -> TextSymbols:
+    """Return a text as input of the encoder.
+
+    Each MASK becomes the byte MASK, which is a separate word.
+    """
+    has_words = MODEL.downsampler.bytes_per_word is not None
+    mask = TextSymbols(np.array([BYTE_MASK]), np.array([0]), np.array([1]) if has_words else None)
+    parts: list[TextSymbols] = []
+    for is_mask, run in groupby(text, key=lambda codepoint: codepoint == MASK):
+        codepoints = list(run)
+        parts += [mask] * len(codepoints) if is_mask else [inputs.encode("".join(map(chr, codepoints)))]
+    return joined(parts or [inputs.encode("")])
+
+
+def renamed(weights: Mapping[str, Tensor], port: str) -> dict[str, Tensor]:
+    """Return the weights of a model of transformers of the type `port` by the names in this file."""
+    weights = {name.removeprefix(f"{port}."): weight for name, weight in weights.items()}
+    with torch.device("meta"):
+        names = encoder_names(Encoder(MODEL).state_dict(), weights)
+    assert FROM_PORT is not None, "the folder was written with this file"
+    encoder = FROM_PORT(names, weights.__getitem__, MODEL)
+    heads = {
+        ours + name.removeprefix(theirs): weight
+        for name, weight in weights.items()
+        for theirs, ours in HEADS.items()
+        if name.startswith(theirs)
+    }
+    return heads | {f"encoder.{name}": weight for name, weight in encoder.items()}
 
 
 def _texts(row: Sequence[int]) -> list[list[int]]:
@@ -272,28 +292,14 @@ class TokenfreeForMaskedLM(_Labelled):
 
     def __init__(self, config: TokenfreeConfig) -> None:
         super().__init__(config)
-        settings = config.tokenfree
-        if "objective" not in settings:
+        if OBJECTIVE is None:
             raise ValueError("this model has no head of masked language modelling. Export a pretraining run.")
-        with trusting(True, "config.json"):
-            recipe = build(
-                PretrainRecipe,
-                {"model": settings["model"], "objective": settings["objective"]},
-                source="config.json",
-            )
-        self.lm_head: Any = recipe.objective.build(recipe.model.width, settings["vocabulary_size"])
+        self.lm_head: Any = OBJECTIVE.build(MODEL.width, VOCABULARY_SIZE)
         self.post_init()
 
     def logits(self, batch: Batch) -> Tensor:
         vectors_BCD = batch.spread(upsampled(self.encoder, batch.arrays).characters, of_symbols=True)
-        if not isinstance(self.lm_head, CanineC):
-            return self.lm_head.logits(self.encoder, vectors_BCD)
-        # CANINE-C predicts each character as if it were the first one that is predicted.
-        vectors_N1D = vectors_BCD.flatten(0, 1)[:, None]
-        zeros_N1 = torch.zeros(vectors_N1D.shape[:2], dtype=torch.int64, device=vectors_BCD.device)
-        first = {"target_codepoints": zeros_N1, "target_positions": zeros_N1, "target_mask": zeros_N1 == 0}
-        h_N1D = self.lm_head.predict(self.encoder, vectors_N1D, first)
-        return self.lm_head.output(h_N1D).reshape(*vectors_BCD.shape[:2], -1)
+        return self.lm_head.logits(self.encoder, vectors_BCD)
 
 
 class TokenfreeForSequenceClassification(_Labelled):
@@ -304,7 +310,7 @@ class TokenfreeForSequenceClassification(_Labelled):
     def __init__(self, config: TokenfreeConfig) -> None:
         super().__init__(config)
         head = {"representation": "mean", "dropout": 0.1, **config.tokenfree.get("head", {})}
-        self.head = TextHead(self.encoder.config, size=len(config.id2label or ()), **head)
+        self.head = TextHead(MODEL, size=len(config.id2label or ()), **head)
         self.post_init()
 
     def logits(self, batch: Batch) -> Tensor:
@@ -322,7 +328,7 @@ class TokenfreeForTokenClassification(_Labelled):
     def __init__(self, config: TokenfreeConfig) -> None:
         super().__init__(config)
         head = {"dropout": 0.1, **config.tokenfree.get("head", {})}
-        self.head = PlaceHead(self.encoder.config, len(config.id2label or ()), **head)
+        self.head = PlaceHead(MODEL, len(config.id2label or ()), **head)
         self.post_init()
 
     def logits(self, batch: Batch) -> Tensor:
@@ -334,8 +340,7 @@ class TokenfreeForQuestionAnswering(TokenfreePreTrainedModel):
 
     def __init__(self, config: TokenfreeConfig) -> None:
         super().__init__(config)
-        # Its decoder is not used.
-        self.head = SpanHead(self.encoder.width, SpanDecoder(1, 1))
+        self.head = SpanHead(MODEL.width, None)
         self.post_init()
 
     @can_return_tuple

@@ -4,7 +4,7 @@ CANINE's last whole group of characters has no unit (arXiv 2103.06874, section 3
 training, padding always followed the text. Without padding, the last characters are not encoded as in
 training.
 
-This file is copied into exported folders. It imports only transformers and numpy.
+`tokenfree export` writes one of them into a file.
 """
 
 from collections.abc import Mapping, Sequence

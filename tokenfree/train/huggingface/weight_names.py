@@ -1,7 +1,8 @@
 """Shared parts of the conversions to models of the library transformers ("the port"): names, loading and checks."""
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
+from functools import partial
 from typing import Any
 
 import torch
@@ -14,6 +15,8 @@ from tokenfree.train.model.common.basic import LAYER_NORM_EPSILON, Activation
 from tokenfree.train.model.encoder import Encoder, ModelConfig
 
 StateDict = dict[str, Tensor]
+# Returns the weights with some names of an encoder, from those of the port, which the function returns by name.
+FromPort = Callable[[Iterable[str], Callable[[str], Tensor], ModelConfig], StateDict]
 
 ACTIVATIONS: Mapping[str, Activation] = {
     "gelu": "gelu",
@@ -39,7 +42,10 @@ SETTINGS = {
     "model.trunk.positions.name": "none",
     "model.trunk.segments.name": "none",
 }
+SAFETENSORS = "model.safetensors"
 POOLER = "pooler.dense.weight"
+# Prefixes of the weights of heads in transformers, and in modeling_tokenfree.py.
+HEADS = {"classifier.": "head.classifier.output.", "qa_outputs.": "head.spans.", "lm_head.": "lm_head."}
 LM_HEAD = "lm_head."  # prefix of an objective's head in exported folders
 TYPES = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
 LARGEST_SIZE = 1 << 24  # limit of sizes in a config.json
@@ -69,14 +75,18 @@ def encoder_weights(state: Mapping[str, Tensor], prefix: str) -> StateDict:
     }
 
 
-def loaded(
-    config: ModelConfig, port: StateDict, translated: StateDict, name_of: Callable[[str], str]
-) -> Encoder:
-    """Return an encoder with `translated` weights, and all others from `port` under the names that `name_of` gives.
+def encoder_names(names: Iterable[str], port: Collection[str]) -> list[str]:
+    """Return the `names` of an encoder's weights, without the pooler if `port`, the other names, has none."""
+    return [name for name in names if POOLER in port or not name.startswith("pooler.")]
 
-    Both mappings are modified: `port` is emptied, and `translated` gets all weights. A missing pooler stays
-    freshly initialised. All shapes are checked before memory is allocated. Raises UserError if weights do not
-    fit.
+
+def loaded(
+    config: ModelConfig, port: StateDict, from_port: FromPort, name_of: Callable[[str], str]
+) -> Encoder:
+    """Return an encoder with the weights of `port`, which is emptied. `name_of` gives their names there.
+
+    A missing pooler stays freshly initialised. All shapes are checked before the encoder is allocated. Raises
+    UserError if weights do not fit.
     """
     if config.trunk.layers > len(port):
         raise UserError(
@@ -84,19 +94,16 @@ def loaded(
         )
     with torch.device("meta"):  # only shapes
         state = config.build().state_dict()
-    has_pooler = POOLER in port
-    expected_names = {name for name in state if has_pooler or not name.startswith("pooler.")}
-    for name in expected_names - translated.keys():
-        translated[name] = take(port, name_of(name))
+    weights = from_port(encoder_names(state, port), partial(take, port), config)
     if port:
         raise UserError(f"the checkpoint has weights that the model does not: {', '.join(sorted(port))}")
-    for name, tensor in translated.items():
+    for name, tensor in weights.items():
         if tensor.shape != state[name].shape:
             raise UserError(
                 f"{name_of(name)} has the shape {tuple(tensor.shape)}, its config.json says {tuple(state[name].shape)}"
             )
     encoder = config.build()
-    encoder.load_state_dict({**encoder.state_dict(), **translated})
+    encoder.load_state_dict({**encoder.state_dict(), **weights})
     return encoder
 
 

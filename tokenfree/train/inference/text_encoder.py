@@ -11,7 +11,6 @@ from tokenfree.core.errors import UserError
 from tokenfree.core.files import AnyPath
 from tokenfree.preprocess.text.characters import codepoints_of
 from tokenfree.train.batches.base import frame
-from tokenfree.train.batches.padding import Padding
 from tokenfree.train.batches.words import (
     NOWHERE,
     NUM_FRAME,
@@ -26,6 +25,7 @@ from tokenfree.train.model.encoder import Encoder, mean_of_text
 from tokenfree.train.runs.checkpoints import Checkpoint
 from tokenfree.train.runs.config import read_any_config
 from tokenfree.train.runs.run import checkpoint_of
+from tokenfree.train.tasks.inputs import Padding
 from tokenfree.train.torch_state import default_settings
 
 

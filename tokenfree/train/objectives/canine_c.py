@@ -182,6 +182,13 @@ class CanineC(Head):
         h_BPD = self.predict(encoder, encode(encoder, batch).characters, batch)
         return self.output(h_BPD[batch["target_mask"]])
 
+    def logits(self, encoder: nn.Module, h_BPD: Tensor) -> Tensor:
+        """Return the logits [B, P, K] of characters, each as if it were the first one that is predicted."""
+        h_N1D = h_BPD.flatten(0, 1)[:, None]
+        zeros_N1 = torch.zeros(h_N1D.shape[:2], dtype=torch.int64, device=h_BPD.device)
+        first = {"target_codepoints": zeros_N1, "target_positions": zeros_N1, "target_mask": zeros_N1 == 0}
+        return self.output(self.predict(encoder, h_N1D, first)).reshape(*h_BPD.shape[:2], -1)
+
     def predict(self, encoder: nn.Module, characters_BPD: Tensor, batch: Mapping[str, Tensor]) -> Tensor:
         """Return the input of the output layer for each target, [B, P, D], from the encoder's vectors there.
 

@@ -225,7 +225,7 @@ def best_of_windows(answers: Iterable[SpanAnswer]) -> SpanAnswer | None:
 class SpanHead(TaskHead):
     """A head with two logits per vector, and one per type of answer, if any, from the pooled vector."""
 
-    def __init__(self, width: int, decoder: SpanDecoder, num_types: int = 0) -> None:
+    def __init__(self, width: int, decoder: SpanDecoder | None, num_types: int = 0) -> None:
         super().__init__()
         self.spans = nn.Linear(width, 2)
         self.types = nn.Linear(width, num_types) if num_types else None
@@ -257,6 +257,7 @@ class SpanHead(TaskHead):
         """Return the best span of each window: `score` (-inf for none), `begin` and `end` in bytes of the original."""
         start_BP, end_BP = (logits_BP.cpu().numpy() for logits_BP in _among_choices(outputs, batch))
         starts_BP, ends_BP = (batch[name].cpu().numpy() for name in ("starts", "ends"))
+        assert self._decoder is not None, "the model was built by a task"
         score_B, first_B, last_B = self._decoder.best(start_BP, end_BP, starts_BP != NOWHERE)
         rows: Any = np.arange(len(score_B))
         best_spans = {"score": score_B, "begin": starts_BP[rows, first_B], "end": ends_BP[rows, last_B]}

@@ -1,9 +1,9 @@
 """Write a run for transformers or onnxruntime, with the same outputs, or a data directory as Parquet tables.
 
-A folder for transformers opens with the Auto classes and trust_remote_code=True, where tokenfree is
-installed. A CANINE also opens with CanineModel, a subword BERT with BertModel. A fine-tuned run keeps its
-head and the names of its labels. An ONNX graph takes inputs of any length. It returns embeddings, or the
-logits of a fine-tuned run.
+A folder for transformers opens with the Auto classes and trust_remote_code=True. It holds the code that the
+model needs, so tokenfree need not be installed. A CANINE also opens with CanineModel, a subword BERT with
+BertModel. A fine-tuned run keeps its head and the names of its labels. An ONNX graph takes inputs of any
+length. It returns embeddings, or the logits of a fine-tuned run.
 
 Parquet tables are compressed by zstd, one for each shard, with a card for the viewer of the Hugging Face hub.
 If the command is killed, run it again: it keeps complete tables.

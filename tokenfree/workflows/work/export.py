@@ -36,7 +36,7 @@ def run(args: argparse.Namespace) -> int:
             )
         auto = exported_folder.auto_class(reader)
         load = f"{auto}.from_pretrained({json.dumps(args.folder)}, trust_remote_code=True)"
-        load = f"import tokenfree; from transformers import {auto}; {load}"
+        load = f"from transformers import {auto}; {load}"
     print(f"  step        {step:,}")
     files = sorted(path.name for path in Path(args.folder).iterdir())
     print(f"  files       {', '.join(files)} in {args.folder}")

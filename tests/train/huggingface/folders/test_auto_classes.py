@@ -238,15 +238,15 @@ def test_finetuned_models_without_a_class_of_transformers(
 @each_class
 @torch.no_grad()
 def test_a_folder_on_the_hub_opens_by_its_name(exported: tuple[str, Path], tmp_path: Path) -> None:
-    """Uploaded with `hf upload me/tiny FOLDER`, and downloaded to the hub's cache."""
-    _, made = exported
-    downloaded = tmp_path / "models--me--tiny"
+    """Uploaded with `hf upload me/NAME FOLDER`, and downloaded to the hub's cache."""
+    kind, made = exported
+    downloaded = tmp_path / f"models--me--{kind}"
     shutil.copytree(made / "out", downloaded / "snapshots" / ("0" * 40))
     (downloaded / "refs").mkdir()
     (downloaded / "refs" / "main").write_text("0" * 40)
     cached = {"cache_dir": str(tmp_path), "local_files_only": True, "trust_remote_code": True}
-    tokenizer = transformers.AutoTokenizer.from_pretrained("me/tiny", **cached)
-    model = transformers.AutoModel.from_pretrained("me/tiny", **cached).eval()
+    tokenizer = transformers.AutoTokenizer.from_pretrained(f"me/{kind}", **cached)
+    model = transformers.AutoModel.from_pretrained(f"me/{kind}", **cached).eval()
     inputs = tokenizer(TEXTS, padding=True, return_tensors="pt")
     found = model(**inputs).last_hidden_state
     assert torch.equal(found, opened("", made / "out")(**inputs).last_hidden_state)

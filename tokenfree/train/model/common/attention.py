@@ -146,10 +146,7 @@ class Core(nn.Module, ABC):
         """
         rate = self.dropout if self.training else 0.0
         hidden = hidden.to(queries.dtype)
-        # On the CPU, the backward pass of PyTorch's fused attention is then slower, by up to five times.
-        is_slow = queries.dtype == torch.bfloat16 and torch.is_grad_enabled() and keys.shape[-2] <= FEW_KEYS
-        in_parts = draws_here(queries) and (rate > 0 or is_slow)
-        if of_pairs is None and not in_parts:
+        if of_pairs is None and not is_faster_in_parts(queries, keys, rate):
             added = hidden if bias is None else hidden + bias.to(queries.dtype)
             return nn.functional.scaled_dot_product_attention(queries, keys, values, added, rate)
         logits = (queries * queries.shape[-1] ** -0.5) @ keys.transpose(-2, -1)
@@ -163,6 +160,12 @@ class Core(nn.Module, ABC):
             return average(weights, values, rate) if rate > 0 else weights @ values
         weights = dropout(weights, rate, training=True)
         return weights @ values + of_pairs.average(weights)
+
+
+def is_faster_in_parts(queries: Tensor, keys: Tensor, rate: float) -> bool:
+    """Return True on a CPU if the backward pass of PyTorch's fused attention is slower, by up to five times."""
+    few = queries.dtype == torch.bfloat16 and torch.is_grad_enabled() and keys.shape[-2] <= FEW_KEYS
+    return draws_here(queries) and (rate > 0 or few)
 
 
 def hide(visible: Tensor, dtype: torch.dtype) -> Tensor:

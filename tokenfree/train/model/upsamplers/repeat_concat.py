@@ -138,12 +138,16 @@ def convolve(x_BCD: Tensor, kernel_DDK: Tensor, bias_D: Tensor | None) -> Tensor
 
 def convolve_units(units_BUD: Tensor, grouping: Grouping, kernel_DDK: Tensor, num_characters: int) -> Tensor:
     """Return the "same" convolution of units repeated to characters, [B, C, D], for any grouping."""
-    # The fast path depends on the length.
-    if grouping.rate is not None and not is_exporting():
+    if grouping.rate is not None and is_faster_by_unit():
         return convolve_repeated(units_BUD, kernel_DDK, grouping.rate, num_characters)
     padding = (0, 0, *same_padding(kernel_DDK.shape[-1]))
     padded_BCD = nn.functional.pad(repeat_units(units_BUD, grouping), padding)
     return nn.functional.conv1d(padded_BCD.transpose(1, 2), kernel_DDK).transpose(1, 2)
+
+
+def is_faster_by_unit() -> bool:
+    """Return True if products may be computed once per unit, which depends on the length."""
+    return not is_exporting()
 
 
 def repeat_units(units_BUD: Tensor, grouping: Grouping) -> Tensor:
