@@ -9,6 +9,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -28,7 +29,7 @@ from tokenfree.train.huggingface.exported_folder import (
 )
 from tokenfree.train.inference.text_encoder import TextEncoder, WordEncoder
 from tokenfree.train.objectives.byte2word import Config as Byte2Word
-from tokenfree.train.tasks.heads import encode_all
+from tokenfree.train.tasks.heads import PlaceHead, encode_all
 from tokenfree.train.tasks.inputs import text_inputs
 from tokenfree.workflows.api import Recipe
 from tokenfree.workflows.recipes import library
@@ -71,7 +72,7 @@ class RampPositions(Positions):
 """
 TASKS = {
     "classification": ({"name": "classification", "labels": ["a", "b"]}, "SequenceClassification"),
-    "tagging": ({"name": "tagging", "labels": ["ADJ", "NOUN"]}, "TokenClassification"),
+    "tagging": ({"name": "tagging", "labels": ["ADJ", "NOUN"], "scheme": "words"}, "TokenClassification"),
     "questions": (
         {"name": "qa_squad", "max_question": 20, "stride": 16, "max_answer": 10},
         "QuestionAnswering",
@@ -130,7 +131,16 @@ def write(folder: Path, recipe: Any, vocabulary: Vocabulary | None, task_head: A
         description = folder_head(recipe.task, task_head)
         state, fields = folder_model(model, {"head": description.own}, has_port=description.has_port)
         state, fields = with_head(state, fields, description, task_head)
-    write_folder(folder, state, fields, reader, "", vocabulary, objective)
+    write_folder(
+        folder,
+        state,
+        fields,
+        reader,
+        "",
+        vocabulary,
+        objective,
+        None if task_head is None else (recipe.task, task_head),
+    )
     return reader
 
 
@@ -199,16 +209,81 @@ def test_heads_open_without_tokenfree(model: str, corpus: str, tmp_path: Path) -
     for folder, result in zip(folders, results, strict=True):
         check_code(folder)
         encoder, head, inputs = models.pop(0)
+        if isinstance(head, PlaceHead):
+            # Below, because it reads whole words.
+            continue
         arrays = inputs.arrays([[inputs.encode(text)] for text in TEXTS])
         batch = {name: torch.from_numpy(array) for name, array in arrays.items()}
         with torch.no_grad():
-            forward = getattr(head, "everywhere", head.outputs)
-            expected = next(iter(forward(encoder, batch).values()))
-        actual = result.get("logits", result.get("start_logits"))
-        if folders[folder] != "ForSequenceClassification":
-            # The vector of CLS has the same place in all kinds of inputs.
-            actual, expected = actual[:, 0], expected[:, 0]
+            expected = next(iter(head.outputs(encoder, batch).values()))
+        actual = result["logits"] if "logits" in result else result["start_logits"][:, 0]
+        # The vector of CLS has the same place in all kinds of inputs.
+        expected = expected if "logits" in result else expected[:, 0]
         assert (actual - expected).abs().max() < 1e-5
+
+
+BIO = {"name": "tagging", "labels": ["B-LOC", "B-PER", "I-LOC", "I-PER", "O"]}
+SENTENCES = ["Zoë met 東京 Tower, 😀 Bob's.", "A b", "  San  Francisco ", "word " * 22 + "word"]
+
+
+def expected_tags(prediction: dict[str, Any], text: str) -> list[str]:
+    """Return the tag of each character by the spans of a prediction."""
+    tags = ["O"] * len(text)
+    for span in prediction["spans"]:
+        label, start, end = span["label"], span["start"], span["end"]
+        tags[start:end] = [f"B-{label}"] + [f"I-{label}"] * (end - start - 1)
+    return tags
+
+
+@pytest.mark.parametrize(
+    ("model", "task"),
+    [
+        ("canine", {}),
+        ("canine", {"decoder": "crf"}),
+        ("words", {"decoder": "crf"}),
+        ("canine", {"targets": "word"}),
+        ("multi_scale", {"targets": "all"}),
+    ],
+)
+def test_argmax_gives_the_tags_of_predict(
+    model: str, task: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(transformers.dynamic_module_utils, "HF_MODULES_CACHE", str(tmp_path / "cache"))
+    mapping = {"model": merge(RECIPE["model"], MODELS[model]), "task": {**BIO, **task}, "train": TRAIN}
+    recipe: Any = build(FinetuneRecipe, mapping, source="test")
+    torch.manual_seed(2)
+    head = recipe.task.build(recipe.model).eval()
+    with torch.no_grad():
+        for weight in head.parameters():
+            weight += 0.5 * torch.randn_like(weight)
+    encoder = write(tmp_path / "out", recipe, None, head).encoder
+    check_code(tmp_path / "out")
+    collator = recipe.task.collator(text_inputs(recipe.model, recipe.train.length, None), 0)
+    examples = [recipe.task.raw("", text) for text in SENTENCES]
+    items = collator.items(examples, training=False)
+    outputs = list[dict[str, np.ndarray]]()
+    with torch.no_grad():
+        for item in items:
+            arrays = collator([item], np.zeros(1, dtype=np.int64))
+            batch = {name: torch.from_numpy(array) for name, array in arrays.items()}
+            outputs.append({name: values[0].numpy() for name, values in head.outputs(encoder, batch).items()})
+    predictions = recipe.task.predictions(examples, items, outputs)
+    auto = transformers.AutoModelForTokenClassification
+    exported = auto.from_pretrained(tmp_path / "out", trust_remote_code=True).eval()
+    tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "out", trust_remote_code=True)
+    inputs = tokenizer(SENTENCES, padding=True, return_tensors="pt")
+    with torch.no_grad():
+        tags = exported(**inputs).logits.argmax(dim=-1)
+    names = set[str]()
+    for text, row, prediction in zip(SENTENCES, tags, predictions, strict=True):
+        actual = [recipe.task.labels[tag] for tag in row[1 : len(text) + 1]]
+        assert actual == expected_tags(prediction, text)
+        names |= set(actual)
+    assert len(names) > 2
+    labels = torch.full_like(inputs["input_ids"], -100)
+    labels[:, 1] = 0
+    exported.train()(**inputs, labels=labels).loss.backward()
+    assert exported.head.classifier.output.weight.grad.abs().sum() > 0
 
 
 def test_custom_parts_come_along(corpus: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,7 @@ import inspect
 import re
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -60,6 +60,7 @@ IDENTITIES = {(f"{_COMMON}.basic", "takes"), (f"{_COMMON}.kernels", "cast_for_pr
 # Methods that PyTorch calls. The heads of tasks and objectives are called by other names.
 CALLED = ("forward", "backward")
 WHOLE_MODULE = ""
+LONG = 12  # lines below the first one of a definition that an empty line follows
 _EMPTY_LINE = re.compile(r"\n\n(?=    )")  # in a definition
 
 
@@ -68,11 +69,11 @@ class Key(NamedTuple):
     name: str  # of a definition, or WHOLE_MODULE
 
 
-class Source(ast.NodeTransformer):
+class ModuleCode(ast.NodeTransformer):
     """The definitions of a module.
 
     Their names have the attribute `definition` if they stand for a definition of one of the `packages`, or `external`,
-    a module (or "") and what is imported from it.
+    a module (or "") and what is imported from it. Raises UserError if the module is in no file.
     """
 
     def __init__(self, module: str, packages: frozenset[str], *, is_root: bool) -> None:
@@ -81,7 +82,7 @@ class Source(ast.NodeTransformer):
             raise UserError(f"{module}: its code is in no file. Put the part into a file to export it.")
         tree = ast.parse(Path(spec.origin).read_text(encoding="utf-8"))
         self.module, self._package, self._packages = module, spec.parent, packages
-        self.doc, self._is_root = ast.get_docstring(tree), is_root
+        self.doc, self._is_root = (ast.get_docstring(tree) or "").partition("\n\n")[0], is_root
         self.imported: dict[str, Key] = {}
         self._external: dict[str, tuple[str, str]] = {}
         self.definitions: dict[str, Any] = {}
@@ -213,7 +214,9 @@ def literal(value: Any) -> ast.expr:
 class Program:
     """The definitions that `roots` of a module need, with other values for some of its variables.
 
-    Nothing builds PyTorch modules of other classes than those in `modules`, nor subclasses of `unused`.
+    Nothing builds PyTorch modules of other classes than those in `modules`, nor subclasses of `unused`, and calls
+    none of its functions. Raises
+    UserError if a part is in no file.
     """
 
     def __init__(
@@ -222,7 +225,7 @@ class Program:
         roots: Iterable[str],
         values: Mapping[str, Any],
         modules: Iterable[nn.Module] = (),
-        unused: tuple[type, ...] = (),
+        unused: Sequence[Any] = (),
     ) -> None:
         self._unused = unused
         self._root, literals = module, {name: literal(value) for name, value in values.items()}
@@ -230,7 +233,7 @@ class Program:
         self._built = {cls for part in parts for cls in part.__mro__}
         names = (getattr(node, "definition", None) for tree in literals.values() for node in ast.walk(tree))
         self._packages = frozenset(key.module.partition(".")[0] for key in names if key) | {"tokenfree"}
-        self._sources: dict[str, Source] = {}
+        self._sources: dict[str, ModuleCode] = {}
         definitions = self._source(module).definitions
         for name, value in literals.items():
             # To the end, because a value can be a definition of the same module.
@@ -242,9 +245,9 @@ class Program:
             for key in list(self._reached):
                 self._reach_from(key)
 
-    def _source(self, module: str) -> Source:
+    def _source(self, module: str) -> ModuleCode:
         if module not in self._sources:
-            self._sources[module] = Source(module, self._packages, is_root=module == self._root)
+            self._sources[module] = ModuleCode(module, self._packages, is_root=module == self._root)
         return self._sources[module]
 
     def _reach_from(self, key: Key) -> None:
@@ -263,16 +266,16 @@ class Program:
             return source.visit(ast.parse(STAND_INS[key]).body[0])
         statement = source.definitions[key.name]
         if not isinstance(statement, ast.ClassDef) or key.module == self._root:
-            return _Simplified(self.is_built).visit(copy.deepcopy(statement))
+            return _Simplified(self.is_built, self._attributes).visit(copy.deepcopy(statement))
         cls = getattr(sys.modules[key.module], key.name)
         is_settings = dataclasses.is_dataclass(cls) and "__pydantic_config__" in vars(cls)
         if is_settings:
-            return self._plain(cls, statement)
+            return _Simplified(self.is_built, self._attributes).visit(self._plain(cls, statement))
         is_record = bool(statement.decorator_list) or "NamedTuple" in map(ast.unparse, statement.bases)
         members = (member for member in statement.body if self._is_used(member, cls, is_record=is_record))
         copied = copy.copy(statement)
         copied.body = [*members] or [ast.Pass()]
-        return _Simplified(self.is_built).visit(copy.deepcopy(copied))
+        return _Simplified(self.is_built, self._attributes).visit(copy.deepcopy(copied))
 
     def _plain(self, cls: type, statement: ast.ClassDef) -> ast.ClassDef:
         """Return a class of settings without fields, with the methods of its base classes."""
@@ -291,11 +294,11 @@ class Program:
         return cls.__module__.partition(".")[0] in self._packages
 
     def is_built(self, key: Key) -> bool:
-        """Return False for a class of which this model has no object."""
+        """Return False for a class of which this model has no object, and for an unused function."""
         cls = None if key.module == self._root else getattr(sys.modules.get(key.module), key.name, None)
         if not isinstance(cls, type):
-            return True
-        return cls in self._built or not issubclass(cls, (nn.Module, *self._unused))
+            return cls is None or cls not in self._unused
+        return cls in self._built or not issubclass(cls, (nn.Module, *filter(inspect.isclass, self._unused)))
 
     def _is_used(self, member: ast.stmt, cls: type, *, is_record: bool) -> bool:
         if isinstance(member, ast.Expr):
@@ -313,18 +316,18 @@ class Program:
         """Return the file."""
         external, statements = {("typing", "Any")}, list[str]()
         for key, name in self._names.items():
-            statement = _Renamed(self._names, self._attributes).visit(self._cut(key))
+            statement = _Renamed(self._names).visit(self._cut(key))
             if isinstance(statement, (ast.FunctionDef, ast.ClassDef)):
                 statement.name = name
             nodes = (getattr(node, "external", None) for node in ast.walk(statement))
             external.update(node for node in nodes if node is not None)
-            is_short = isinstance(statement, (ast.Assign, ast.AnnAssign))
-            statements.append(ast.unparse(ast.fix_missing_locations(statement)) + "\n" * (not is_short))
+            lines = ast.unparse(ast.fix_missing_locations(statement)).strip()
+            statements.append(lines if lines.count("\n") < LONG else f"{lines}\n")
         imports = [f"import {name}" for origin, name in external if not origin]
         for origin in {origin for origin, _ in external if origin}:
             names = sorted(name for module, name in external if module == origin)
             imports.append(f"from {origin} import {', '.join(names)}")
-        head = f'{HEADER}"""{self._source(self._root).doc}\n"""\n\nfrom __future__ import annotations\n'
+        head = f'{HEADER}"""{self._source(self._root).doc}"""\n\nfrom __future__ import annotations\n'
         return _EMPTY_LINE.sub("\n", "\n".join([head, *sorted(imports), "", *dict.fromkeys(statements)]))
 
     @cached_property
@@ -367,12 +370,17 @@ def _attributes_of(node: ast.AST) -> list[str]:
 
 
 class _Simplified(ast.NodeTransformer):
-    """Removal of branches that are never taken: calls of `FALSE`, and classes for which `is_built` returns False."""
+    """Removal of branches that are never taken: calls of `FALSE`, classes for which `is_built` returns False.
 
-    def __init__(self, is_built: Callable[[Key], bool]) -> None:
-        self._is_built = is_built
+    Settings that nothing reads are left out too.
+    """
+
+    def __init__(self, is_built: Callable[[Key], bool], attributes: set[str]) -> None:
+        self._is_built, self._attributes = is_built, attributes
 
     def visit_Call(self, node: Any) -> ast.AST:
+        if hasattr(node, "is_settings"):
+            node.keywords = [keyword for keyword in node.keywords if keyword.arg in self._attributes]
         self.generic_visit(node)
         definition = getattr(node.func, "definition", None)
         if definition in FALSE | IDENTITIES:
@@ -424,16 +432,11 @@ class _Bare(ast.NodeTransformer):
 
 
 class _Renamed(ast.NodeTransformer):
-    """Replacement of names by those in the file, of types that are not there by Any, and removal of unused settings."""
+    """Replacement of names by those in the file, and of types that are not there by Any."""
 
-    def __init__(self, names: Mapping[Key, str], attributes: set[str]) -> None:
-        self._names, self._attributes = names, attributes
+    def __init__(self, names: Mapping[Key, str]) -> None:
+        self._names = names
 
     def visit_Name(self, node: ast.Name) -> ast.AST:
         key = getattr(node, "definition", None)
         return node if key is None else ast.Name(self._names.get(key, "Any"), node.ctx)
-
-    def visit_Call(self, node: ast.Call) -> ast.AST:
-        if hasattr(node, "is_settings"):
-            node.keywords = [keyword for keyword in node.keywords if keyword.arg in self._attributes]
-        return self.generic_visit(node)

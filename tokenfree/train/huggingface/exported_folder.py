@@ -19,6 +19,7 @@ from tokenfree.core.storage import Storage
 from tokenfree.core.stored_files import hashes_of, record_hashes
 from tokenfree.preprocess.dataset.manifest import load_vocabulary
 from tokenfree.preprocess.features.vocabulary import Vocabulary
+from tokenfree.train.batches.ngrams import text_features, word_features
 from tokenfree.train.config import PretrainRecipe
 from tokenfree.train.data.shards import load_data_vocabulary
 from tokenfree.train.huggingface import bert, canine
@@ -283,22 +284,27 @@ def write_folder(
     card: str,
     vocabulary: Vocabulary | None = None,
     objective: Any = None,
+    trained: tuple[DownstreamTask, TaskHead] | None = None,
 ) -> None:
     """Write all files into a folder from `new_folder`. config.json comes last: a folder without it is not a model.
 
-    `objective` has the settings of the head in `state`, if it is that of an objective.
+    The head in `state`, if any, is that of the settings `objective`, or of the `trained` task.
     """
     save_tensors(state, folder / SAFETENSORS, {"format": "pt"})
     _write_tokenizer(folder, encoder, objective, vocabulary)
-    write_atomically(folder / f"{MODELING}.py", _code(fields, encoder, vocabulary, objective))
+    write_atomically(folder / f"{MODELING}.py", _code(fields, encoder, vocabulary, objective, trained))
     write_atomically(folder / CARD, card)
     write_atomically(folder / "config.json", json.dumps(fields, indent=2) + "\n")
 
 
 def _code(
-    fields: Mapping[str, Any], encoder: TextEncoder, vocabulary: Vocabulary | None, objective: Any
+    fields: Mapping[str, Any],
+    encoder: TextEncoder,
+    vocabulary: Vocabulary | None,
+    objective: Any,
+    trained: tuple[DownstreamTask, TaskHead] | None,
 ) -> str:
-    """Return the code of a folder's model, without its head for masked language modelling if it has none."""
+    """Return the code of a folder's model with its head, or with those that can be trained."""
     config, length = encoder.encoder.config, encoder.length
     refused = [
         problem
@@ -318,16 +324,23 @@ def _code(
     values |= {"INPUTS": inputs, "BATCH": Key(module, batch)}
     if port is not None:
         values |= {"FROM_PORT": KINDS[port].from_port, "RENAMED": Key(module, "renamed")}
-    roots = ["TokenfreeConfig", "TokenfreeModel", *(f"Tokenfree{task}" for task in TASKS)]
-    if objective is None:
-        roots.remove("TokenfreeForMaskedLM")
-    else:
+    auto_map = fields.get("auto_map", AUTO_MAP)
+    if objective is not None:
         size = 0 if vocabulary is None else vocabulary.size
         values |= {"OBJECTIVE": objective, "VOCABULARY_SIZE": size}
         modules.append(objective.build(config.width, size))
-    trunk, unused = config.trunk, tuple[type, ...]()
+    modules += [] if trained is None else [trained[1]]
+    reads_texts = config.embedder.symbols in ("characters", "bytes")
+    if reads_texts and config.neighbours.name != "none":
+        values["NGRAMS"] = text_features
+    if reads_texts and trained is not None and isinstance(trained[1], PlaceHead):
+        values |= {"TAGGING": trained[0], "TAG_WORDS": Key(module, "tag_words")}
+        values["TEXTS"] = type(text_inputs(config, length, None))
+    roots = [name.partition(".")[2] for name in auto_map.values()]
+    trunk = config.trunk
+    unused: list[Any] = [] if config.neighbours.name != "none" else [text_features, word_features]
     if trunk.positions.name == trunk.segments.name == "none" and not code_hashes(config):
-        unused = (LayerBias, PairValues)
+        unused += [LayerBias, PairValues]
     return Program(module, roots, values, modules, unused).text()
 
 
@@ -398,21 +411,12 @@ def folder_head(task: DownstreamTask, head: TaskHead) -> FolderHead:
     """Return the description of a trained head. Raises UserError if transformers has no equivalent head."""
     if type(head) is SpanHead and head.types is None:
         return FolderHead("ForQuestionAnswering", "question-answering", {}, {})
-    is_of_places = type(head) is PlaceHead
-    if not is_of_places and (type(head) is not TextHead or head.combine is not None):
+    if type(head) is not PlaceHead and (type(head) is not TextHead or head.combine is not None):
         raise UserError(
             f"task.name: {task.name} with these settings has a head that cannot be exported. classification, tagging, "
             "qa_squad, and pairs with task.encode: together can be; for others use `tokenfree predict`."
         )
     assert isinstance(head, (PlaceHead, TextHead))
-    if head.neighbours is not None or (
-        isinstance(head, PlaceHead) and (head.chain is not None or head.pooled)
-    ):
-        raise UserError(
-            f"task.name: {task.name} with a linear path, a CRF or vectors of words has a head that cannot be exported. "
-            "Use `tokenfree predict`, or fine-tune with model.neighbours.name: none, task.targets: first and "
-            "task.decoder: independent."
-        )
     unnamed = [f"LABEL_{number}" for number in range(head.classifier.output.out_features)]
     names = ["number"] if head.regression else getattr(task, "labels", ()) or unnamed
     settings: dict[str, Any] = {"dropout": head.classifier.dropout.rate}
@@ -421,9 +425,12 @@ def folder_head(task: DownstreamTask, head: TaskHead) -> FolderHead:
         "label2id": {name: number for number, name in enumerate(names)},
         "classifier_dropout": settings["dropout"],  # BERT has it; CANINE's heads use the encoder's dropout
     }
-    if is_of_places:
-        return FolderHead("ForTokenClassification", "token-classification", fields, settings)
-    assert isinstance(head, TextHead)
+    if isinstance(head, PlaceHead):
+        settings |= {"pooled": head.pooled, "chained": head.chain is not None}
+        has_port = not any(settings[name] for name in ("pooled", "chained")) and head.neighbours is None
+        return FolderHead(
+            "ForTokenClassification", "token-classification", fields, settings, has_port=has_port
+        )
     fields["problem_type"] = "regression" if head.regression else "single_label_classification"
     settings["representation"] = head.vector.representation
     is_pooled = settings["representation"] == "pooled"
@@ -433,14 +440,15 @@ def folder_head(task: DownstreamTask, head: TaskHead) -> FolderHead:
         fields,
         settings,
         is_pooled=is_pooled,
-        has_port=is_pooled,
+        has_port=is_pooled and head.neighbours is None,
     )
 
 
 def with_head(
     state: Mapping[str, Tensor], fields: Mapping[str, Any], description: FolderHead, head: TaskHead
 ) -> tuple[StateDict, dict[str, Any]]:
-    kind = fields["model_type"]
+    kind, names = fields["model_type"], ("AutoConfig", "AutoModel", f"AutoModel{description.kind}")
+    fields = {**fields, "auto_map": {name: AUTO_MAP[name] for name in names}}
     weights = {f"head.{name}": weight.detach() for name, weight in head.state_dict().items()}
     if kind == "tokenfree":
         return {**state, **weights}, {

@@ -70,13 +70,13 @@ def export_run(
     for its task, or the folder holds files, and JobError if the checkpoint is damaged.
     """
     model = read_model(run, step, trust_code=trust_code)
-    files, objective = dict[str, Any](), None
+    files, objective, trained = dict[str, Any](), None, None
     texts, pipeline = '["any text", "日本語"]', "feature-extraction"
     if model.task is not None and model.head is not None:
         head = folder_head(model.task, model.head)
         state, fields = folder_model(model, {"head": head.own}, has_port=head.has_port)
         state, fields = with_head(state, fields, head, model.head)
-        pipeline = head.pipeline
+        pipeline, trained = head.pipeline, (model.task, model.head)
         if model.task.name == "pairs" or pipeline == "question-answering":
             texts = '["first text"], ["second text"]'
     else:
@@ -91,7 +91,7 @@ def export_run(
     with new_folder(folder) as target:
         for name, content in files.items():
             write_atomically(target / name, json.dumps(content, indent=2) + "\n")
-        write_folder(target, state, fields, model.encoder, card, model.vocabulary, objective)
+        write_folder(target, state, fields, model.encoder, card, model.vocabulary, objective, trained)
     return Exported(fields["architectures"][0], model.checkpoint.step)
 
 

@@ -49,9 +49,18 @@ VOCABULARY_SIZE = 0
 # For folders whose weights have the names of an equivalent model of transformers.
 FROM_PORT: Callable[..., dict[str, Tensor]] | None = None
 RENAMED: Callable[..., dict[str, Tensor]] | None = None
+# For heads of taggers, and of models with a linear path over n-grams, which read texts.
+TEXTS: Callable[[ModelConfig, int], TextInputs] | None = None
+TAGGING: Any = None  # settings of the task
+TAG_WORDS: Callable[..., Tensor] | None = None
+NGRAMS: Callable[..., Any] | None = None
 
 HUB = ("cache_dir", "force_download", "local_files_only", "token", "revision", "subfolder")
 NO_ANSWER = -1e4
+SURE, EQUAL = (
+    10.0,
+    1e-4,
+)  # what the tag of a position outside of words, or of other words, has more than the rest
 
 
 class TokenfreeConfig(PreTrainedConfig):
@@ -85,6 +94,7 @@ class Batch(NamedTuple):
     arrays: dict[str, Tensor]  # the same as from a task's collator
     vectors_BC: Tensor  # int64: index of each position's vector among those of the encoder; -1: none
     symbols_BC: Tensor  # int64: index of each position's symbol; it differs if vectors are of words
+    input_BC: Tensor | None = None  # int64: the input of `forward`, with zeros for padding
 
     def spread(self, vectors_BVD: Tensor, *, of_symbols: bool = False, fill: float = 0.0) -> Tensor:
         """Return the vectors [B, C, D] of all positions, with `fill` where there is none."""
@@ -145,7 +155,8 @@ class TokenfreePreTrainedModel(PreTrainedModel):
         places_C = torch.arange(input_ids.shape[1], device=input_ids.device)
         if not torch.equal(mask_BC, places_C < sizes_B[:, None]):
             raise ValueError("the padding has to follow the text. Set tokenizer.padding_side to 'right'.")
-        return BATCH(self._inputs, input_ids, token_type_ids, mask_BC)
+        batch = BATCH(self._inputs, input_ids, token_type_ids, mask_BC)
+        return batch._replace(input_BC=input_ids * mask_BC)
 
 
 def batch_of_symbols(
@@ -239,6 +250,60 @@ def _texts(row: Sequence[int]) -> list[list[int]]:
     return texts
 
 
+def texts_of(batch: Batch) -> list[list[str]]:
+    """Return the texts of each row of a batch."""
+    assert batch.input_BC is not None, "`TokenfreePreTrainedModel.batch` sets it"
+    rows = [np.trim_zeros(row, "b") for row in batch.input_BC.tolist()]
+    return [["".join(map(chr, text)) for text in _texts(row)] for row in rows]
+
+
+def tag_words(head: PlaceHead, encoder: Encoder, batch: Batch) -> Tensor:
+    """Return logits [B, C, K] whose maximum is the tag of `tokenfree predict`, which reads whole words.
+
+    The first character of a name has B-; its others, and the spaces inside, have I-. With a CRF, scores are the
+    logarithms of marginal probabilities.
+    """
+    examples, begins = list[Any](), list[tuple[int, int]]()
+    for row, texts in enumerate(texts_of(batch)):
+        ends = np.cumsum([len(text) + 1 for text in texts])
+        examples += [TAGGING.raw("", text) for text in texts]
+        begins += [(row, int(end) - len(text)) for text, end in zip(texts, ends, strict=True)]
+    assert TEXTS is not None, "the folder was written with this file"
+    inputs = TEXTS(MODEL, LENGTH)
+    inputs.reads_ngrams = MODEL.neighbours.name != "none"
+    collator = TAGGING.collator(inputs, 0)
+    items = collator.items(examples, training=False)
+    shape, device = batch.vectors_BC.shape, batch.vectors_BC.device
+    source_BC, tag_BC = np.full(shape, NOWHERE), np.full(shape, TAGGING.default)
+    scores = torch.zeros(1, len(TAGGING.labels), device=device)
+    if items:
+        arrays = collator(items, np.zeros(len(items), dtype=np.int64))
+        outputs = head.outputs(
+            encoder, {name: torch.from_numpy(values).to(device) for name, values in arrays.items()}
+        )
+        scores_IPK = outputs["probabilities"].log() if "probabilities" in outputs else outputs["logits"]
+        tags_IP = outputs.get("tags", scores_IPK.argmax(dim=-1)).cpu().numpy()
+        scores = scores_IPK.flatten(0, 1)
+        for example, words in zip(examples, TAGGING.tagged_words(examples, items, tags_IP), strict=True):
+            row, begin = begins.pop(0)
+            for first, last, tag, word in TAGGING.pieces(example, words):
+                tag_BC[row, begin + first : begin + last] = tag
+                if word.item != NOWHERE:
+                    source_BC[row, begin + first : begin + last] = word.item * tags_IP.shape[1] + word.place
+    return _led_by(scores, torch.from_numpy(source_BC).to(device), torch.from_numpy(tag_BC).to(device))
+
+
+def _led_by(scores_NK: Tensor, source_BC: Tensor, tag_BC: Tensor) -> Tensor:
+    """Return the scores of `source_BC`, [B, C, K], whose maximum is exchanged for that of the tag `tag_BC`."""
+    tag_BC1, nowhere_BC1 = tag_BC[..., None], (source_BC == NOWHERE)[..., None]
+    scores_BCK = scores_NK[source_BC.clamp(min=0)].masked_fill(nowhere_BC1, 0.0)
+    largest_BC1, best_BC1 = scores_BCK.max(dim=-1, keepdim=True)
+    scores_BCK = scores_BCK.scatter(-1, best_BC1, scores_BCK.gather(-1, tag_BC1))
+    # Where both are equal, the tag must be the first maximum.
+    raised_BC1 = largest_BC1 + torch.where(nowhere_BC1, SURE, EQUAL * (best_BC1 != tag_BC1))
+    return scores_BCK.scatter(-1, tag_BC1, raised_BC1)
+
+
 class TokenfreeModel(TokenfreePreTrainedModel):
     """The encoder, with a vector per position, the pooled vector of CLS, and the mean over a text."""
 
@@ -292,8 +357,6 @@ class TokenfreeForMaskedLM(_Labelled):
 
     def __init__(self, config: TokenfreeConfig) -> None:
         super().__init__(config)
-        if OBJECTIVE is None:
-            raise ValueError("this model has no head of masked language modelling. Export a pretraining run.")
         self.lm_head: Any = OBJECTIVE.build(MODEL.width, VOCABULARY_SIZE)
         self.post_init()
 
@@ -314,14 +377,15 @@ class TokenfreeForSequenceClassification(_Labelled):
         self.post_init()
 
     def logits(self, batch: Batch) -> Tensor:
+        if NGRAMS is not None:
+            texts = ["\n".join(texts) for texts in texts_of(batch)]
+            features = (torch.from_numpy(values).to(batch.vectors_BC.device) for values in NGRAMS(texts))
+            batch.arrays["ngrams"], batch.arrays["ngram_counts"] = features
         return self.head.outputs(self.encoder, batch.arrays)["logits"]
 
 
 class TokenfreeForTokenClassification(_Labelled):
-    """The encoder with a head that predicts a class per position.
-
-    The class of a word is that of its first position.
-    """
+    """The encoder with a head that predicts a class per position, or per word and the spaces inside names."""
 
     output = TokenClassifierOutput
 
@@ -332,6 +396,8 @@ class TokenfreeForTokenClassification(_Labelled):
         self.post_init()
 
     def logits(self, batch: Batch) -> Tensor:
+        if TAG_WORDS is not None:
+            return TAG_WORDS(self.head, self.encoder, batch)
         return batch.spread(self.head.everywhere(self.encoder, batch.arrays)["logits"])
 
 

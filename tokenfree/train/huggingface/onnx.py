@@ -118,6 +118,16 @@ class TaskGraph(Graph):
 
     def __init__(self, task: DownstreamTask, encoder: Encoder, head: Any) -> None:
         pipeline = folder_head(task, head).pipeline
+        if (
+            getattr(head, "neighbours", None)
+            or getattr(head, "chain", None)
+            or getattr(head, "pooled", False)
+        ):
+            raise UserError(
+                f"task.name: {task.name} with a linear path, a CRF or vectors of words has a head that cannot be a "
+                "graph. Use --to huggingface, or fine-tune with model.neighbours.name: none, task.targets: first and "
+                "task.decoder: independent."
+            )
         answers = pipeline == "question-answering"
         names = ("start_logits", "end_logits") if answers else ("logits",)
         super().__init__(encoder, names, reads_pairs=answers or isinstance(task, pairs.Config))

@@ -144,19 +144,60 @@ class Config(DownstreamTask):
 
         Offsets of spans are characters of the given text, or of the words joined with spaces.
         """
-        default = OUTSIDE if OUTSIDE in self.labels else self.labels[0]
-        tags = [[default] * len(example.words) for example in examples]
-        sure = [[0.0] * len(example.words) for example in examples]
-        for item, output in zip(items, outputs, strict=True):
-            window: TaggedWindow = item.content
-            probabilities = output.get("probabilities", softmax(output["logits"]))
-            best_tags = output.get("tags", probabilities.argmax(axis=-1))
-            for word, place in enumerate(window.firsts.tolist(), window.begin):
+        probabilities = [output.get("probabilities", softmax(output["logits"])) for output in outputs]
+        best_tags = [
+            output.get("tags", values.argmax(axis=-1))
+            for output, values in zip(outputs, probabilities, strict=True)
+        ]
+        predictions = list[dict[str, Any]]()
+        for example, words in zip(examples, self.tagged_words(examples, items, best_tags), strict=True):
+            tags = [self.labels[word.tag] for word in words]
+            sure = [
+                0.0 if word.item == NOWHERE else float(probabilities[word.item][word.place, word.tag])
+                for word in words
+            ]
+            predictions.append(self._prediction(example, tags, [round(value, DIGITS) for value in sure]))
+        return predictions
+
+    @property
+    def default(self) -> int:
+        """Return the tag of words that the model does not read."""
+        return self.labels.index(OUTSIDE) if OUTSIDE in self.labels else 0
+
+    def tagged_words(
+        self, examples: Sequence[TaggedExample], items: Sequence[Item], tags: Sequence[np.ndarray]
+    ) -> list[list["TaggedWord"]]:
+        """Return the words of examples. `tags` has those of each item's places."""
+        unread = TaggedWord(self.default, NOWHERE, NOWHERE)
+        words = [[unread] * len(example.words) for example in examples]
+        for number, item in enumerate(items):
+            for word, place in enumerate(item.content.firsts.tolist(), item.content.begin):
                 if place != NOWHERE:
-                    best = int(best_tags[place])
-                    tags[item.example][word] = self.labels[best]
-                    sure[item.example][word] = round(float(probabilities[place, best]), DIGITS)
-        return [self._prediction(*row) for row in zip(examples, tags, sure, strict=True)]
+                    words[item.example][word] = TaggedWord(int(tags[number][place]), number, place)
+        return words
+
+    def pieces(
+        self, example: "RawSentence", words: Sequence["TaggedWord"]
+    ) -> Iterator[tuple[int, int, int, "TaggedWord"]]:
+        """Yield the begin and end of pieces of a text, their tag, and the word that it belongs to.
+
+        Later pieces replace parts of earlier ones. The first character of a span has B-. Its other characters, and
+        the spaces inside, have I-.
+        """
+        starts, ends = (
+            example.starts,
+            [start + len(word) for start, word in zip(example.starts, example.words, strict=True)],
+        )
+        if not self.has_spans:
+            ends = [*starts[1:], len(example.text)]
+        for start, end, word in zip(starts, ends, words, strict=True):
+            yield start, end, word.tag, word
+        for first, last, label in spans([self.labels[word.tag] for word in words]) if self.has_spans else ():
+            for number in range(first, last + 1):
+                start = starts[first] if number == first else ends[number - 1]
+                yield start, ends[number], self.labels.index(f"I-{label}"), words[number]
+            if f"B-{label}" in self.labels:
+                yield starts[first], starts[first] + 1, self.labels.index(f"B-{label}"), words[first]
 
     def scores(
         self, examples: Sequence[TaggedExample], predictions: Sequence[Mapping[str, Any]]
@@ -198,6 +239,12 @@ class Config(DownstreamTask):
 class RawSentence(TaggedExample):
     text: str = ""
     starts: tuple[int, ...] = ()  # first character of each word in the text
+
+
+class TaggedWord(NamedTuple):
+    tag: int
+    item: int  # number of the item with its place; -1: the model does not read it
+    place: int
 
 
 class TaggedWindow(NamedTuple):

@@ -213,7 +213,7 @@ def test_finetuned_models_without_a_class_of_transformers(
     run = finetuned(tmp_path, kind, model, write_files(tmp_path), corpus)
     head = "ForTokenClassification" if kind == "tags" else "ForSequenceClassification"
     assert export_run(run, tmp_path / "out").reader == f"Tokenfree{head}"
-    found, texts = load_finetuned(run), ["a good day no. 3", "Ana saw 日 bad", "x"]
+    found, texts = load_finetuned(run), ["a good day no 3", "Ana saw 日 bad", "x"]
     port, tokenizer = opened(head, tmp_path / "out"), tokenizer_of(tmp_path / "out")
     assert list(port.config.id2label.values()) == list(getattr(found.task, "labels", ()))
     ours, _ = logits_of(found, run, texts)
