@@ -107,9 +107,10 @@ def test_linear_path_of_the_recipe_joins_a_pretrained_encoder(
     assert read_finetuned(tmp_path / "run").recipe.model.neighbours == recipe.model.neighbours
 
 
-def test_linear_path_cannot_be_exported(tagged: str, tmp_path: Path) -> None:
+def test_linear_path_is_exported_but_not_as_a_graph(tagged: str, tmp_path: Path) -> None:
+    assert export(tagged, tmp_path / "folder", to="huggingface").reader == "TokenfreeForTokenClassification"
     with pytest.raises(UserError, match="with a linear path, a CRF or vectors of words"):
-        export(tagged, tmp_path / "folder", to="huggingface")
+        export(tagged, tmp_path / "graph", to="onnx")
 
 
 def test_vectors_of_all_characters_have_no_crf(make_task: MakeTask, files: Files, tmp_path: Path) -> None:

@@ -31,6 +31,8 @@ HEADER = """\
 # Methods that only training uses.
 LEFT_OUT = ("costs", "learn", "symbols", "ModelConfig.build")
 _COMMON = "tokenfree.train.model.common"
+_AVERAGE = "def average(weights, values, rate): return F.dropout(weights, rate) @ values"
+_LAYER_NORM = "def layer_norm(width): return nn.LayerNorm(width, eps=LAYER_NORM_EPSILON)"
 # Code of PyTorch with the same results. Ours is faster on some CPUs, mostly in training.
 STAND_INS = {
     (f"{_COMMON}.kernels", "Dense"): "Dense = nn.Linear",
@@ -38,14 +40,8 @@ STAND_INS = {
     (f"{_COMMON}.kernels", "linear"): "linear = F.linear",
     (f"{_COMMON}.kernels", "dropout"): "dropout = F.dropout",
     (f"{_COMMON}.kernels", "embedding"): "embedding = F.embedding",
-    (
-        f"{_COMMON}.kernels",
-        "average",
-    ): "def average(weights, values, rate): return F.dropout(weights, rate) @ values",
-    (
-        f"{_COMMON}.basic",
-        "layer_norm",
-    ): "def layer_norm(width): return nn.LayerNorm(width, eps=LAYER_NORM_EPSILON)",
+    (f"{_COMMON}.kernels", "average"): _AVERAGE,
+    (f"{_COMMON}.basic", "layer_norm"): _LAYER_NORM,
 }
 # Functions whose calls are replaced by False. Settings were checked before training, for all lengths up to its own.
 FALSE = {
@@ -60,7 +56,9 @@ IDENTITIES = {(f"{_COMMON}.basic", "takes"), (f"{_COMMON}.kernels", "cast_for_pr
 # Methods that PyTorch calls. The heads of tasks and objectives are called by other names.
 CALLED = ("forward", "backward")
 WHOLE_MODULE = ""
-LONG = 12  # lines below the first one of a definition that an empty line follows
+LONG = 16  # lines below the first one of a definition that an empty line follows
+MAX_LINES = 1120  # without docstrings beyond; a folder with its tokenizer must not have more than 1,200
+_DOCSTRING = re.compile(r'(?m)^(class .*:\n)    """(?:[^"]|"(?!""))*"""\n(?=    )')
 _EMPTY_LINE = re.compile(r"\n\n(?=    )")  # in a definition
 
 
@@ -76,13 +74,13 @@ class ModuleCode(ast.NodeTransformer):
     a module (or "") and what is imported from it. Raises UserError if the module is in no file.
     """
 
-    def __init__(self, module: str, packages: frozenset[str], *, is_root: bool) -> None:
+    def __init__(self, module: str, packages: frozenset[str]) -> None:
         spec = importlib.util.find_spec(module)
         if spec is None or spec.origin is None:
             raise UserError(f"{module}: its code is in no file. Put the part into a file to export it.")
         tree = ast.parse(Path(spec.origin).read_text(encoding="utf-8"))
         self.module, self._package, self._packages = module, spec.parent, packages
-        self.doc, self._is_root = (ast.get_docstring(tree) or "").partition("\n\n")[0], is_root
+        self.doc = (ast.get_docstring(tree) or "").partition("\n\n")[0]
         self.imported: dict[str, Key] = {}
         self._external: dict[str, tuple[str, str]] = {}
         self.definitions: dict[str, Any] = {}
@@ -141,14 +139,18 @@ class ModuleCode(ast.NodeTransformer):
         return self.generic_visit(node)
 
     def _shorten(self, node: ast.FunctionDef | ast.ClassDef) -> None:
-        """Leave the first paragraph of a docstring, and none in functions of other modules than the root."""
+        """Leave the first paragraph of the docstring of a class, and none of a function."""
         doc = ast.get_docstring(node)
         if doc is not None:
-            keeps = self._is_root or isinstance(node, ast.ClassDef)
-            first = [ast.Expr(ast.Constant(doc.partition("\n\n")[0]))] if keeps else []
+            first = (
+                [ast.Expr(ast.Constant(doc.partition("\n\n")[0]))] if isinstance(node, ast.ClassDef) else []
+            )
             node.body = first + node.body[1:] or [ast.Pass()]
 
-    def visit_arg(self, node: ast.arg | ast.AnnAssign) -> ast.AST:
+    def visit_Assert(self, node: ast.Assert) -> None:
+        """Leave out assertions, which are for the package's own types."""
+
+    def visit_arg(self, node: Any) -> ast.AST:
         node.annotation = _unquoted(node.annotation)
         return self.generic_visit(node)
 
@@ -166,7 +168,7 @@ def _is_module(path: str) -> bool:
         return False
 
 
-def _unquoted(annotation: ast.expr | None) -> ast.expr | None:
+def _unquoted(annotation: Any) -> Any:
     is_quoted = isinstance(annotation, ast.Constant) and isinstance(annotation.value, str)
     return ast.parse(annotation.value, mode="eval").body if is_quoted else annotation
 
@@ -247,7 +249,7 @@ class Program:
 
     def _source(self, module: str) -> ModuleCode:
         if module not in self._sources:
-            self._sources[module] = ModuleCode(module, self._packages, is_root=module == self._root)
+            self._sources[module] = ModuleCode(module, self._packages)
         return self._sources[module]
 
     def _reach_from(self, key: Key) -> None:
@@ -267,7 +269,7 @@ class Program:
         statement = source.definitions[key.name]
         if not isinstance(statement, ast.ClassDef) or key.module == self._root:
             return _Simplified(self.is_built, self._attributes).visit(copy.deepcopy(statement))
-        cls = getattr(sys.modules[key.module], key.name)
+        cls: Any = getattr(sys.modules[key.module], key.name)
         is_settings = dataclasses.is_dataclass(cls) and "__pydantic_config__" in vars(cls)
         if is_settings:
             return _Simplified(self.is_built, self._attributes).visit(self._plain(cls, statement))
@@ -328,7 +330,8 @@ class Program:
             names = sorted(name for module, name in external if module == origin)
             imports.append(f"from {origin} import {', '.join(names)}")
         head = f'{HEADER}"""{self._source(self._root).doc}"""\n\nfrom __future__ import annotations\n'
-        return _EMPTY_LINE.sub("\n", "\n".join([head, *sorted(imports), "", *dict.fromkeys(statements)]))
+        text = _EMPTY_LINE.sub("\n", "\n".join([head, *sorted(imports), "", *dict.fromkeys(statements)]))
+        return text if text.count("\n") < MAX_LINES else _DOCSTRING.sub(r"\1", text)
 
     @cached_property
     def _names(self) -> dict[Key, str]:
@@ -366,7 +369,7 @@ def _attributes_of(node: ast.AST) -> list[str]:
         return [node.attr]
     if not isinstance(node, ast.Call) or ast.unparse(node.func) not in ("getattr", "hasattr"):
         return []
-    return [name.value for name in node.args if isinstance(name, ast.Constant)]
+    return [str(name.value) for name in node.args if isinstance(name, ast.Constant)]
 
 
 class _Simplified(ast.NodeTransformer):
@@ -392,7 +395,7 @@ class _Simplified(ast.NodeTransformer):
         node.args[1] = classes[0] if len(classes) == 1 else ast.Tuple(classes, ast.Load())
         return node if classes else ast.Constant(False)
 
-    def _has_objects(self, node: ast.AST) -> bool:
+    def _has_objects(self, node: Any) -> bool:
         return not hasattr(node, "definition") or self._is_built(node.definition)
 
     def visit_UnaryOp(self, node: ast.UnaryOp) -> ast.AST:
@@ -404,8 +407,9 @@ class _Simplified(ast.NodeTransformer):
         decides = isinstance(node.op, ast.Or)
         if any(_is(value, decides) for value in node.values):
             return ast.Constant(decides)
-        # The last one decides if no other does.
-        node.values = [value for value in node.values[:-1] if not _is(value, not decides)] + node.values[-1:]
+        node.values = [value for value in node.values if not _is(value, not decides)]
+        if not node.values:
+            return ast.Constant(not decides)
         return node if len(node.values) > 1 else node.values[0]
 
     def visit_If(self, node: Any) -> Any:

@@ -331,6 +331,11 @@ def _code(
         modules.append(objective.build(config.width, size))
     modules += [] if trained is None else [trained[1]]
     reads_texts = config.embedder.symbols in ("characters", "bytes")
+    if trained is not None and not reads_texts and reads_words(trained[1]):
+        raise UserError(
+            "subword models with a linear path, a CRF or vectors of words cannot be exported. Use `tokenfree predict`, "
+            "or fine-tune with model.neighbours.name: none, task.targets: first and task.decoder: independent."
+        )
     if reads_texts and config.neighbours.name != "none":
         values["NGRAMS"] = text_features
     if reads_texts and trained is not None and isinstance(trained[1], PlaceHead):
@@ -440,8 +445,14 @@ def folder_head(task: DownstreamTask, head: TaskHead) -> FolderHead:
         fields,
         settings,
         is_pooled=is_pooled,
-        has_port=is_pooled and head.neighbours is None,
+        has_port=is_pooled and not reads_words(head),
     )
+
+
+def reads_words(head: Any) -> bool:
+    """Return True if a head reads more than vectors of single positions: a linear path, a CRF or vectors of words."""
+    parts = (getattr(head, name, None) for name in ("neighbours", "chain", "pooled"))
+    return any(part not in (None, False) for part in parts)
 
 
 def with_head(

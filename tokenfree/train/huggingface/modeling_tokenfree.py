@@ -43,7 +43,7 @@ from tokenfree.train.tasks.questions import SpanHead
 MODEL = ModelConfig()
 LENGTH = 2048  # maximum length of an input
 INPUTS: Callable[[ModelConfig, int], Any] = Padding  # first argument of `BATCH`, made for the model
-BATCH: Callable[..., "Batch"] = Padding  # `batch_of_symbols` or `batch_of_bytes`
+BATCH: Any = None  # `batch_of_symbols` or `batch_of_bytes`
 OBJECTIVE: Any = None  # settings of the objective, for models with its head
 VOCABULARY_SIZE = 0
 # For folders whose weights have the names of an equivalent model of transformers.

@@ -31,6 +31,7 @@ from tokenfree.train.huggingface.exported_folder import (
     model_card,
     new_folder,
     read_model,
+    reads_words,
 )
 from tokenfree.train.inference.text_encoder import Encoded
 from tokenfree.train.model.common.basic import gather_rows
@@ -118,11 +119,7 @@ class TaskGraph(Graph):
 
     def __init__(self, task: DownstreamTask, encoder: Encoder, head: Any) -> None:
         pipeline = folder_head(task, head).pipeline
-        if (
-            getattr(head, "neighbours", None)
-            or getattr(head, "chain", None)
-            or getattr(head, "pooled", False)
-        ):
+        if reads_words(head):
             raise UserError(
                 f"task.name: {task.name} with a linear path, a CRF or vectors of words has a head that cannot be a "
                 "graph. Use --to huggingface, or fine-tune with model.neighbours.name: none, task.targets: first and "
