@@ -115,14 +115,14 @@ def write(folder: Path, recipe: Any, vocabulary: Vocabulary | None, task_head: A
     with torch.no_grad():
         for weight in encoder.parameters():
             weight += 0.02 * torch.randn_like(weight)
-    objective = None if task_head is not None else recipe.objective
+    objective: Any = None if task_head is not None else recipe.objective
     gives_words = isinstance(objective, Byte2Word)
     reader = (WordEncoder if gives_words else TextEncoder)(encoder, length=recipe.train.length)
     checkpoint: Any = SimpleNamespace(state=SimpleNamespace(vocabulary="0"))
     config: Any = SimpleNamespace(recipe=recipe)
     model = Model("", config, checkpoint, reader, vocabulary, None if task_head is None else recipe.task)
     folder.mkdir()
-    if objective is not None:
+    if task_head is None:
         size = 0 if vocabulary is None else vocabulary.size
         head = objective.build(recipe.model.width, size)
         state, fields = folder_model(model, {})

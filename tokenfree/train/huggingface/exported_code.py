@@ -170,7 +170,7 @@ def _is_module(path: str) -> bool:
 
 def _unquoted(annotation: Any) -> Any:
     is_quoted = isinstance(annotation, ast.Constant) and isinstance(annotation.value, str)
-    return ast.parse(annotation.value, mode="eval").body if is_quoted else annotation
+    return ast.parse(str(annotation.value), mode="eval").body if is_quoted else annotation
 
 
 def _name(key: Key) -> ast.expr:
@@ -270,8 +270,7 @@ class Program:
         if not isinstance(statement, ast.ClassDef) or key.module == self._root:
             return _Simplified(self.is_built, self._attributes).visit(copy.deepcopy(statement))
         cls: Any = getattr(sys.modules[key.module], key.name)
-        is_settings = dataclasses.is_dataclass(cls) and "__pydantic_config__" in vars(cls)
-        if is_settings:
+        if "__pydantic_config__" in vars(cls):
             return _Simplified(self.is_built, self._attributes).visit(self._plain(cls, statement))
         is_record = bool(statement.decorator_list) or "NamedTuple" in map(ast.unparse, statement.bases)
         members = (member for member in statement.body if self._is_used(member, cls, is_record=is_record))
