@@ -42,7 +42,7 @@ QUICK = ("canine-s-tiny", "byte2word-tiny", "bert-shaw-tiny", "ms-transformer-ti
 CUSTOM = """
 import torch
 from tokenfree.core.settings import settings
-from tokenfree.train.model.common.biases import OffsetBias
+from tokenfree.train.model.common.attention import OffsetBias
 from tokenfree.train.model.common.slots import Positions, PositionsConfig
 
 SCALE = 2.0

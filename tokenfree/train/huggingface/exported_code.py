@@ -31,28 +31,28 @@ HEADER = """\
 # Methods that only training uses.
 LEFT_OUT = ("costs", "learn", "symbols", "ModelConfig.build")
 _COMMON = "tokenfree.train.model.common"
-_AVERAGE = "def average(weights, values, rate): return F.dropout(weights, rate) @ values"
+_AVERAGE = "def average(weights, values, rate): return nn.functional.dropout(weights, rate) @ values"
 _LAYER_NORM = "def layer_norm(width): return nn.LayerNorm(width, eps=LAYER_NORM_EPSILON)"
 # Code of PyTorch with the same results. Ours is faster on some CPUs, mostly in training.
 STAND_INS = {
-    (f"{_COMMON}.kernels", "Dense"): "Dense = nn.Linear",
-    (f"{_COMMON}.kernels", "Dropout"): "Dropout = nn.Dropout",
-    (f"{_COMMON}.kernels", "linear"): "linear = F.linear",
-    (f"{_COMMON}.kernels", "dropout"): "dropout = F.dropout",
-    (f"{_COMMON}.kernels", "embedding"): "embedding = F.embedding",
-    (f"{_COMMON}.kernels", "average"): _AVERAGE,
+    (f"{_COMMON}.basic", "Dense"): "Dense = nn.Linear",
+    (f"{_COMMON}.basic", "Dropout"): "Dropout = nn.Dropout",
+    (f"{_COMMON}.basic", "linear"): "linear = nn.functional.linear",
+    (f"{_COMMON}.basic", "dropout"): "dropout = nn.functional.dropout",
+    (f"{_COMMON}.basic", "embedding"): "embedding = nn.functional.embedding",
+    (f"{_COMMON}.basic", "average"): _AVERAGE,
     (f"{_COMMON}.basic", "layer_norm"): _LAYER_NORM,
 }
 # Functions whose calls are replaced by False. Settings were checked before training, for all lengths up to its own.
 FALSE = {
-    (f"{_COMMON}.kernels", "draws_here"),
+    (f"{_COMMON}.basic", "draws_here"),
     (f"{_COMMON}.basic", "is_exporting"),
     (f"{_COMMON}.attention", "is_faster_in_parts"),
     ("tokenfree.train.model.upsamplers.repeat_concat", "is_faster_by_unit"),
     ("tokenfree.train.model.encoder", "check"),
 }
 # Functions whose calls are replaced by the first argument.
-IDENTITIES = {(f"{_COMMON}.basic", "takes"), (f"{_COMMON}.kernels", "cast_for_products")}
+IDENTITIES = {(f"{_COMMON}.basic", "takes"), (f"{_COMMON}.basic", "cast_for_products")}
 # Methods that PyTorch calls. The heads of tasks and objectives are called by other names.
 CALLED = ("forward", "backward")
 WHOLE_MODULE = ""
