@@ -157,32 +157,38 @@ def _units(mask_BC: Tensor, down: Downsampled) -> TextUnits:
     return TextUnits(count, int(down.grouping.unit_BC[0, last]))
 
 
-MEASURES = ("distance", "entropy", "itself", "cls", "sep")
+MEASURES = ("distance", "strongest", "entropy", "itself", "cls", "sep")
+FARTHEST = 32  # the last count of strongest keys is of this distance and larger ones
 
 
 def measure(seen: SeenLayer) -> Tensor:
-    """Return the sums of `MEASURES` over the real queries of one text, float64 [H, M].
+    """Return the sums of `MEASURES` over the real queries of one text, float64 [H, M + `FARTHEST` + 1].
 
     `distance` is the mean of |i - j| over the keys j of query i, weighted by attention, including CLS and
-    SEP. `entropy` is that of the weights, in bits. `itself`, `cls` and `sep` are the weights of these keys.
-    Values are nan if keys have no position. `sep` is nan if no unit is SEP alone.
+    SEP. `strongest` is |i - j| of the key with the largest weight; the last columns count its values.
+    `entropy` is that of the weights, in bits. `itself`, `cls` and `sep` are the weights of these keys. If keys
+    have no position, other values are nan and counts 0. `sep` is nan if no unit is SEP alone.
     """
     weights_HQK = seen.weights().double()
     entropy_H = -torch.special.xlogy(weights_HQK, weights_HQK).sum(dim=(1, 2)) / torch.log(torch.tensor(2.0))
     nothing_H = torch.full_like(entropy_H, torch.nan)
     if not seen.keys_are_units:
-        return torch.stack([entropy_H if name == "entropy" else nothing_H for name in MEASURES], dim=1)
+        means = (entropy_H if name == "entropy" else nothing_H for name in MEASURES)
+        return torch.stack([*means, *[torch.zeros_like(entropy_H)] * (FARTHEST + 1)], dim=1)
     places_Q = torch.arange(weights_HQK.shape[1], device=weights_HQK.device)
     distance_QK = (places_Q[:, None] - places_Q).abs().double()
+    strongest_HQ = (places_Q - weights_HQK.argmax(dim=2)).abs()
     separator = seen.units.separator
     columns = [
         (weights_HQK * distance_QK).sum(dim=(1, 2)),
+        strongest_HQ.double().sum(dim=1),
         entropy_H,
         weights_HQK.diagonal(dim1=1, dim2=2).sum(dim=1),
         weights_HQK[..., 0].sum(dim=1),
         nothing_H if separator is None else weights_HQK[..., separator].sum(dim=1),
     ]
-    return torch.stack(columns, dim=1)
+    counts_HD = nn.functional.one_hot(strongest_HQ.clamp(max=FARTHEST), FARTHEST + 1).sum(dim=1)
+    return torch.cat([torch.stack(columns, dim=1), counts_HD.double()], dim=1)
 
 
 def _sums(
@@ -206,8 +212,9 @@ def _sums(
 def attention_distances(model: AnalysedModel, sampled: SampledTexts) -> dict[str, Any]:
     """Return what each head of the trunk attends to, over all real queries of all texts.
 
-    `rows` has one row per head, with the means of `measure`. An undefined value is None. `uniform_distance`
-    is the distance of a head with equal weights.
+    `rows` has one row per head, with the means of `measure`. `strongest_counts` are the numbers of queries
+    whose strongest key is 0, 1, ... and at least `FARTHEST` units away. An undefined value is None.
+    `uniform_distance` is the distance of a head with equal weights.
     """
     sums, counts = _sums(model, sampled, measure)
     queries = sum(counts)
@@ -221,7 +228,8 @@ def attention_distances(model: AnalysedModel, sampled: SampledTexts) -> dict[str
         "uniform_distance": sum((count**2 - 1) / 3 for count in counts) / queries,
         "rows": [
             {"layer": layer, "head": head}
-            | {name: none_if_nan(total / queries) for name, total in zip(MEASURES, totals, strict=True)}
+            | {name: none_if_nan(total / queries) for name, total in zip(MEASURES, totals, strict=False)}
+            | {"strongest_counts": [int(total) for total in totals[len(MEASURES) :]]}
             for layer, sums_HM in enumerate(sums, 1)
             for head, totals in enumerate(sums_HM.tolist(), 1)
         ],

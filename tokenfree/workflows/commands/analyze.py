@@ -3,8 +3,8 @@
   similarity  Spearman's correlation of the cosine of word vectors with five
               measures of spelling, on word pairs from UniMorph files (--data),
               with intervals by bootstrap over lemmas
-  attention   mean attention distance by layer and head, entropy, and shares of
-              attention on CLS and SEP
+  attention   mean attention distance by layer and head, distance of the key with
+              most attention, entropy, and shares of attention on CLS and SEP
   ranks       ranks of attention matrices before softmax, and the part of a
               position code that depends on i - j
   collisions  characters of a corpus that share buckets of a hash embedder, by
@@ -34,7 +34,7 @@ from tokenfree.workflows.recipes import options
 
 COLUMNS = {  # of the rows, for people; files have all of them
     "similarity": ("language", "kind", "measure", "pairs", "spearman", "low", "high", "mean_cosine"),
-    "attention": ("layer", "distance", "entropy", "itself", "cls", "sep"),
+    "attention": ("layer", "distance", "strongest", "entropy", "itself", "cls", "sep"),
     "ranks": ("layer", "rank_content", "rank", "rank_positions", "toeplitz"),
     "collisions": ("group", "name", "characters", "hash", "hash_expected", "all", "all_expected"),
     "noise": ("scheme", "rate", "score", "low", "high", "change", "change_low", "change_high"),

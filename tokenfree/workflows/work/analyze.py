@@ -33,6 +33,7 @@ KINDS = (".json", ".csv", ".png", ".svg")
 _MAX_BARS = 20
 _HEADS = {
     "distance": "mean distance, units",
+    "strongest": "strongest key, units away",
     "entropy": "entropy, bits",
     "rank_content": "rank of the content's logits",
     "rank": "rank of all logits",

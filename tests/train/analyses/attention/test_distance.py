@@ -34,7 +34,11 @@ def test_a_head_that_looks_k_units_away_has_the_distance_k(make_model: MakeModel
         )
     found = attention_distances(model, SampledTexts(["x" * 38, "y" * 30], 0))
     rows = found["rows"]
-    assert [row["distance"] for row in rows] == [0, 5, 10, 15]
+    assert [row["distance"] for row in rows] == [row["strongest"] for row in rows] == [0, 5, 10, 15]
+    for row in rows:
+        counts = [0] * 33
+        counts[int(row["distance"])] = 40 + 32
+        assert row["strongest_counts"] == counts
     assert [row["entropy"] for row in rows] == [0, 0, 0, 0]
     assert [row["itself"] for row in rows] == [1, 0, 0, 0]
     assert found["texts"] == 2
@@ -54,6 +58,17 @@ def test_the_shares_of_cls_and_sep_and_real_queries_alone_count(make_model: Make
     assert cls["distance"] == pytest.approx((66 + 231) / 34)
     assert at_11["sep"] == pytest.approx(12 / 34)
     assert at_11["itself"] == pytest.approx(2 / 34)
+
+
+@torch.no_grad()
+def test_the_strongest_key_alone_counts_however_weak(make_model: MakeModel) -> None:
+    model = make_model(trunk=ABS)
+    look_at(model, 0, [0] * 64)
+    model.encoder.trunk.positions.queries_LHUR[0, 0] /= 1000  # CLS has e times the weight of each other key
+    row = attention_distances(model, SampledTexts(["x" * 48], 0))["rows"][0]
+    assert row["cls"] < 0.1
+    assert row["strongest"] == sum(range(50)) / 50
+    assert row["strongest_counts"] == [1] * 32 + [50 - 32]
 
 
 def test_uniform_attention_has_the_distance_and_the_entropy_that_are_told_for_it(
@@ -82,7 +97,8 @@ def test_mixtures_have_an_entropy_and_no_place(make_model: MakeModel) -> None:
         )
         row = attention_distances(model, SampledTexts(["x" * 10], 0))["rows"][0]
         assert 0 < row["entropy"] <= torch.log2(torch.tensor(projection + 1e-4))
-        assert all(row[name] is None for name in ("distance", "itself", "cls", "sep"))
+        assert all(row[name] is None for name in ("distance", "strongest", "itself", "cls", "sep"))
+        assert set(row["strongest_counts"]) == {0}
 
 
 def test_windows_keep_heads_near(make_model: MakeModel) -> None:
