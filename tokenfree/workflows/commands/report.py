@@ -7,8 +7,8 @@ be where the run was trained on them, or among the folders. Several runs are com
 they read.
 
 For a sweep, also a running one, it shows the best setting, the effect of each hyperparameter, loss against
-speed, and every trial. For a fine-tuned run it shows its scores as it learned and the scores of each label.
-The predictions are in RUN/predictions.
+speed, and every trial. For a fine-tuned run it shows its scores as it learned, the scores of each label, and
+some right and wrong predictions of the test part next to the correct answers. RUN/predictions has all of them.
 
 Examples:
   tokenfree report data/en runs/tiny sweeps/first --output report.html

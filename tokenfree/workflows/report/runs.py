@@ -1,5 +1,6 @@
 """Sections of runs: use of context, predictions, results, curves and settings of pretraining and fine-tuning."""
 
+import contextlib
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
@@ -16,11 +17,12 @@ from tokenfree.core.own_code import UntrustedCode
 from tokenfree.core.settings import build
 from tokenfree.core.settings_values import flatten
 from tokenfree.preprocess.text.words import word_spans
-from tokenfree.train.config import PretrainRecipe
+from tokenfree.train.config import FinetuneRecipe, PretrainRecipe
 from tokenfree.train.data.mixture import Data
 from tokenfree.train.data.shards import ShardReader, as_data, load_data_manifest, paths_of
 from tokenfree.train.evaluate import evaluate
 from tokenfree.train.inference.predictor import LONGEST, Guess, MaskedText, Predictor, predictor_of
+from tokenfree.train.loop.finetuning import content_of
 from tokenfree.train.runs.formats import main_baselines
 from tokenfree.train.runs.run import checkpoint_of
 from tokenfree.workflows.report import figures
@@ -34,6 +36,7 @@ from tokenfree.workflows.report.parts import (
     baseline_note,
     bdi,
     count,
+    cut,
     decimal,
     duration,
     percent,
@@ -395,10 +398,13 @@ def finetuned_section(run: RunRecord) -> Section:
     blocks.append(
         Block(tables=[Table(f"Scores at step {_step(step)}, and baselines", ["score", *scored], rows)])
     )
+    lines = {split: predictions(run, split) for split in SPLITS}
+    shown = "test" if lines["test"] else "dev"
     blocks += [
-        label_block(f"Labels in the {words}", predictions(run, split)) for split, words in SPLITS.items()
+        *(label_block(f"Labels in the {words}", lines[split]) for split, words in SPLITS.items()),
+        prediction_block(f"Predictions in the {SPLITS[shown]}", lines[shown], _texts(run, shown)),
+        _record(run),
     ]
-    blocks.append(_record(run))
     title = f"Fine-tuning · {run.path.name} ({_task(run)})"
     return Section(title, state(run, bool(run.result)), [*cards, *_training_cards(run)], blocks)
 
@@ -497,6 +503,55 @@ def label_block(title: str, lines: Sequence[Line]) -> Block:
     caption = "Labels" if len(labels) <= MAX_ROWS else f"The {MAX_ROWS} most frequent of {len(labels)} labels"
     table = Table(caption, ["label", "examples", "found", "precision", "recall", "F1"], rows)
     return Block(title, tables=[table])
+
+
+def prediction_block(title: str, lines: Sequence[Line], texts: Mapping[str, str]) -> Block:
+    """Return right and wrong predictions next to the correct answers, evenly spaced over the lines of each kind.
+
+    Args:
+        title: Heading.
+        lines: Predictions of a split.
+        texts: Texts of its examples by key, as far as they are known.
+    """
+    answered = [(line, *_answers(line)) for line in lines]
+    rows = []
+    for is_right, form in ((True, "<b>✓ {}</b>"), (False, "{}")):
+        of_kind = [entry for entry in answered if entry[1] and (entry[1] == entry[2]) == is_right]
+        for line, *answers in of_kind[:: max(1, len(of_kind) // EXAMPLES)][:EXAMPLES]:
+            *cells, predicted = (
+                bdi(cut(text, 2 * AROUND)) for text in (line["key"], texts.get(line["key"], ""), *answers)
+            )
+            rows.append([*cells, Markup(form).format(predicted)])
+    table = Table("Right (✓) and wrong predictions", ["example", "text", "correct", "predicted"], rows)
+    return Block(title if rows else "", tables=[table])
+
+
+def _answers(line: Line) -> tuple[str, ...]:
+    """Return the correct and the predicted answer of an example as text; empty texts if it has none."""
+    answer, gold, words = (line.get(name) for name in ("answer", "gold", "words"))
+    if isinstance(answer, str) and isinstance(gold, list):
+        return tuple(
+            text or "no answer" for text in (answer if answer in gold else f"{[*gold, ''][0]}", answer)
+        )
+    pairs = [pair for pair in _label_pairs(line) if all(isinstance(label, str) for label in pair)]
+    if not isinstance(words, list):
+        return pairs[0] if pairs else ("", "")
+    return tuple(
+        " ".join(f"{word}/{label}".removesuffix("/O") for word, label in zip(words, labels, strict=False))
+        for labels in (zip(*pairs, strict=True) if pairs else ("", ""))
+    )
+
+
+def _texts(run: RunRecord, split: str) -> Mapping[str, str]:
+    """Return the texts of a split by key; none if its file is not on this machine or has changed."""
+    files, content = run.config.get("files") or {}, run.config.get("manifest")
+    with contextlib.suppress(UserError, OSError), own_code.trusting(False, str(run.path)):
+        if all(Path(path).is_file() for path in files.values()) and content_of(files) == content:
+            task = build(FinetuneRecipe, run.recipe, source=str(run.path)).task
+            return {
+                example.key: " ⇥ ".join(task.texts(example)) for example in task.examples(split, files[split])
+            }
+    return {}
 
 
 def _label_pairs(line: Line) -> list[tuple[Any, Any]]:

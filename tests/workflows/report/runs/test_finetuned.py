@@ -2,12 +2,14 @@
 
 import contextlib
 import json
+import re
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from tests.damage import wrong_json, wrong_lines
 from tests.workflows.report.test_page import Page, make_run
@@ -15,7 +17,7 @@ from tokenfree.core.errors import UserError
 from tokenfree.workflows import cli
 from tokenfree.workflows.report.load import RunRecord, load, predictions
 from tokenfree.workflows.report.page import write_report
-from tokenfree.workflows.report.runs import label_block
+from tokenfree.workflows.report.runs import label_block, prediction_block
 
 SMALL = [
     *(
@@ -112,6 +114,34 @@ def test_runs_of_both_kinds_are_compared_apart(folder: Path, tmp_path: Path) -> 
     assert "Pretraining · pretrained" in found.headings
 
 
+EXAMPLES = "Right (✓) and wrong predictions"
+
+
+def test_right_and_wrong_predictions_are_shown_with_their_texts(folder: Path) -> None:
+    run = folder / "texts"
+    rows = page(run).tables[EXAMPLES][1:]
+    lines = {line["key"]: line for line in lines_of(run)}
+    of_file = [line.split(",") for line in (folder / "texts.csv").read_text().splitlines()]
+    texts = {label: [text for text, other in of_file if other == label] for label in ("plus", "minus")}
+    for key, text, correct, predicted in rows:
+        assert (lines[key]["gold"], lines[key]["label"]) == (correct, predicted.removeprefix("✓ "))
+        assert predicted.startswith("✓ ") == (lines[key]["gold"] == lines[key]["label"])
+        assert text in texts[correct]  # with its <day>, which is no tag
+    rights = [line["gold"] == line["label"] for line in lines.values()]
+    assert len(rows) == min(5, rights.count(True)) + min(5, rights.count(False))
+
+
+def test_texts_of_a_file_that_has_changed_are_left_out(folder: Path) -> None:
+    run = folder / "texts"
+    (folder / "other").mkdir()
+    copy = folder / "other" / "texts.csv"  # of the same name, so that the keys of its examples are the same
+    copy.write_text((folder / "texts.csv").read_text().replace("good", "bad"))
+    config = yaml.safe_load((run / "config.yaml").read_text())
+    config["files"]["dev"] = str(copy)
+    (run / "config.yaml").write_text(yaml.safe_dump(config))
+    assert {row[1] for row in page(run).tables[EXAMPLES][1:]} == {""}
+
+
 def test_a_model_that_predicts_one_label_is_named(folder: Path) -> None:
     path = folder / "texts" / "result.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), "only_label": {"dev": "plus"}}))
@@ -195,6 +225,7 @@ def test_whatever_is_wrong_with_predictions_a_table_is_made(folder: Path) -> Non
         path.write_bytes(damaged)
         with contextlib.suppress(UserError):
             label_block("", predictions(record, "dev"))
+            prediction_block("", predictions(record, "dev"), {})
 
 
 def labels(lines: Sequence[Mapping[str, Any]]) -> list[Sequence[str]]:
@@ -224,3 +255,35 @@ def test_scores_of_labels_by_hand() -> None:
 def test_of_many_labels_the_most_frequent_are_shown() -> None:
     lines = [{"gold": f"label {number}", "label": "label 1"} for number in range(50)]
     assert label_block("", lines).tables[0].caption == "The 40 most frequent of 50 labels"
+
+
+def examples(lines: Sequence[Mapping[str, Any]]) -> list[list[str]]:
+    block = prediction_block("", [{"key": f"{number}", **line} for number, line in enumerate(lines)], {})
+    return [[re.sub("<[^>]*>", "", cell) for cell in row] for table in block.tables for row in table.rows]
+
+
+def test_answers_of_all_kinds_of_predictions() -> None:
+    tags = {"words": ["Ana", "<b>", "Rome"], "gold": ["B-PER", "O", "B-LOC"]}
+    assert examples([
+        {**tags, "tags": ["B-PER", "O", "O"]},
+        {**tags, "tags": tags["gold"]},
+        {"answer": "Rome", "gold": ["in Rome", "Rome"]},
+        {"answer": "", "gold": ["Rome"]},
+        {"answer": "", "gold": []},
+        {"label": "a", "gold": "b"},
+        {"label": 1.5, "gold": 1.5},
+        {"label": "a"},
+        {"squared_error": [0.5]},
+    ]) == [
+        ["1", "", "Ana/B-PER &lt;b&gt; Rome/B-LOC", "✓ Ana/B-PER &lt;b&gt; Rome/B-LOC"],
+        ["2", "", "Rome", "✓ Rome"],
+        ["4", "", "no answer", "✓ no answer"],
+        ["0", "", "Ana/B-PER &lt;b&gt; Rome/B-LOC", "Ana/B-PER &lt;b&gt; Rome"],
+        ["3", "", "Rome", "no answer"],
+        ["5", "", "b", "a"],
+    ]  # fmt: skip
+
+
+def test_some_predictions_of_each_kind_are_shown_evenly_spaced() -> None:
+    lines = [{"gold": "a", "label": "a" if number < 20 else "b"} for number in range(23)]
+    assert [row[0] for row in examples(lines)] == ["0", "4", "8", "12", "16", "20", "21", "22"]
