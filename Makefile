@@ -90,6 +90,7 @@ docs: develop  ## Draw the architecture, list the keys, write schemas, and build
 	$(BIN)/python -m tools.docs.draw_architecture
 	$(BIN)/python -m tools.docs.list_keys
 	$(BIN)/python -m tools.docs.write_schemas
+	$(BIN)/python -m tools.docs.address
 	$(BIN)/mkdocs build --strict --quiet
 
 lock: $(UV)  ## Resolve pyproject.toml into the locks for Python 3.11 to 3.13; with UPGRADE=--upgrade to newer versions

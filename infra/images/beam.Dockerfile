@@ -1,8 +1,8 @@
 # The images of Beam: the workers, with Beam's harness, for Dataflow (sdk_container_image) and for pools beside Flink and
 # Spark; and what hands jobs to Flink and Spark, which needs Java too.
 #   pip wheel --no-deps --wheel-dir dist .
-#   docker build -f infra/images/beam.Dockerfile --target worker -t REGISTRY/tokenfree-beam:0.2.0 .
-#   docker build -f infra/images/beam.Dockerfile --target submit -t REGISTRY/tokenfree-beam-submit:0.2.0 .
+#   docker build -f infra/images/beam.Dockerfile --target worker -t REGISTRY/tokenfree-beam:0.3.0 .
+#   docker build -f infra/images/beam.Dockerfile --target submit -t REGISTRY/tokenfree-beam-submit:0.3.0 .
 # The digest of Beam's image is not known here: `docker buildx imagetools inspect apache/beam_python3.11_sdk:2.77.0` tells
 # it; write it behind the tag as it stands behind that of Python.
 FROM apache/beam_python3.11_sdk:2.77.0 AS harness

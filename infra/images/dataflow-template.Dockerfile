@@ -1,9 +1,9 @@
 # A flex template of Dataflow: this image starts the job, so that nobody who starts it needs Python. It is the image of
 # the workers with Google's launcher. The digest of Google's image is not known here: write what
 # `docker buildx imagetools inspect` tells behind its tag.
-#   docker build --build-arg WORKER=REGISTRY/tokenfree-beam:0.2.0 -f infra/images/dataflow-template.Dockerfile \
-#     -t REGISTRY/tokenfree-dataflow-template:0.2.0 .
-#   gcloud dataflow flex-template build gs://BUCKET/tokenfree.json --image REGISTRY/tokenfree-dataflow-template:0.2.0 \
+#   docker build --build-arg WORKER=REGISTRY/tokenfree-beam:0.3.0 -f infra/images/dataflow-template.Dockerfile \
+#     -t REGISTRY/tokenfree-dataflow-template:0.3.0 .
+#   gcloud dataflow flex-template build gs://BUCKET/tokenfree.json --image REGISTRY/tokenfree-dataflow-template:0.3.0 \
 #     --sdk-language PYTHON --metadata-file infra/beam/dataflow-template/metadata.json
 ARG WORKER
 FROM gcr.io/dataflow-templates-base/python311-template-launcher-base:20240812-rc01 AS launcher

@@ -1,8 +1,8 @@
 # The image of Ray's nodes, for machines without and with NVIDIA GPUs. NVIDIA's driver is the machine's; torch's own
 # wheels hold the rest of CUDA. Beam is left out: --runner ray and --workers N preprocess without it.
 #   pip wheel --no-deps --wheel-dir dist .
-#   docker build -f infra/images/train.Dockerfile -t REGISTRY/tokenfree-train:0.2.0-cuda .
-#   docker build -f infra/images/train.Dockerfile -t REGISTRY/tokenfree-train:0.2.0-cpu \
+#   docker build -f infra/images/train.Dockerfile -t REGISTRY/tokenfree-train:0.3.0-cuda .
+#   docker build -f infra/images/train.Dockerfile -t REGISTRY/tokenfree-train:0.3.0-cpu \
 #     --build-arg TORCH_INDEX=ADDRESS .                          the index of CPU builds that pytorch.org names
 FROM python:3.11.14-slim-bookworm@sha256:65a93d69fa75478d554f4ad27c85c1e69fa184956261b4301ebaf6dbb0a3543d
 # By which `ray up` brings files into the container, and its head reaches the workers. Debian keeps no older versions, so

@@ -13,6 +13,7 @@ from tokenfree.workflows import cli
 from tokenfree.workflows.commands import pretrain, sweep
 from tokenfree.workflows.recipes.options import split_arguments
 from tokenfree.workflows.work.cluster import entrypoint_cpus
+from tools.docs.address import project
 
 RAY = [overlay for overlay in OVERLAYS if overlay.is_relative_to(KUBERAY)]
 JOBS = [overlay for overlay in RAY if overlay.name.startswith(("pretrain", "sweep"))]
@@ -53,7 +54,7 @@ def test_the_image_is_the_one_that_the_overlay_names_everywhere(overlay: Path) -
     (manifest,) = [found for found in build(overlay) if found["kind"] in ("RayCluster", "RayJob")]
     images = set(re.findall(r"'image': '([^']+)'", str(manifest)))
     tag = "cpu" if overlay.name.endswith("-cpu") else "cuda"
-    assert images == {f"registry.example.org/tokenfree-train:0.2.0-{tag}"}
+    assert images == {f"registry.example.org/tokenfree-train:{project()['version']}-{tag}"}
 
 
 @each_job
