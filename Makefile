@@ -20,7 +20,7 @@ TIDY = sed -i -E "/^(cuda|nvidia|triton)/,/[^\\]$$/d; s/ and \(\(platform_machin
 # Else each of the hundreds of processes that the tests start compiles the package again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup develop demo test test-all test-engines test-kubernetes test-images test-lowest test-versions mutate lint format docs lock audit clean
+.PHONY: help setup develop demo test test-all test-engines test-kubernetes test-images test-lowest test-newest test-versions mutate lint format docs lock audit clean
 
 help:  ## Show this list
 	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 15
@@ -61,11 +61,15 @@ test-kubernetes: develop  ## The manifests on an API server of Kubernetes with K
 test-images: develop  ## Build the images with buildah on a Debian of debootstrap, and compare pip freeze with the locks (root)
 	$(BIN)/python -m pytest tests/infra -m images
 
+test-lowest: RESOLUTION := lowest-direct
 test-lowest: $(UV)  ## The quick tests with the oldest versions that pyproject.toml allows, in an environment in build/
-	$(UV) pip compile --quiet --resolution lowest-direct --python $(PYTHON) --extra all -o build/lowest.txt pyproject.toml
-	$(UV) venv --quiet --seed --clear --python $(PYTHON) build/lowest
-	$(UV) pip install --quiet --python build/lowest -c build/lowest.txt --extra all --group dev -r pyproject.toml -e .
-	build/lowest/bin/python -m pytest -n 2 --dist loadfile -m "not slow"
+test-newest: RESOLUTION := highest
+test-newest: $(UV)  ## The same with the newest versions
+test-lowest test-newest:
+	$(UV) pip compile --quiet --upgrade --resolution $(RESOLUTION) --python $(PYTHON) --extra all -o build/$@.txt pyproject.toml
+	$(UV) venv --quiet --seed --clear --python $(PYTHON) build/$@
+	$(UV) pip install --quiet --python build/$@ -c build/$@.txt --extra all --group dev -r pyproject.toml -e .
+	build/$@/bin/python -m pytest -n 2 --dist loadfile -m "not slow"
 
 test-versions:  ## The quick tests on each version of Python that is installed, in environments in build/
 	for version in $(VERSIONS); do \
@@ -86,7 +90,7 @@ format: develop  ## Format the code and sort the imports
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-docs: develop  ## Draw the architecture, list the keys, write schemas, and build the site of docs/ into site/
+docs: develop  ## Draw the architecture, list keys and commands, write schemas, and build the site of docs/ into site/
 	$(BIN)/python -m tools.docs.draw_architecture
 	$(BIN)/python -m tools.docs.list_keys
 	$(BIN)/python -m tools.docs.write_schemas
