@@ -1,6 +1,6 @@
 """Write a downsampler and pretrain a model with it: `python examples/downsampler.py`.
 
-FOLDER holds a dump of the English Wikipedia. Change the path to your own.
+It reads the demo's little corpus. Put your own dump in its place.
 """
 
 # %%
@@ -13,10 +13,9 @@ import torch.nn.functional as F
 from tokenfree.core.settings import settings
 from tokenfree.train.model.common.basic import Cost, Dimensions, Downsampled, Grouping
 from tokenfree.train.model.common.slots import Downsampler, DownsamplerConfig
+from tokenfree.workflows.demo_corpus.corpus import write_demo_corpus
 from torch import Tensor
 
-FOLDER = Path(os.environ.get("TOKENFREE_TEST_DATA", "data"))
-DUMP = FOLDER / "wiki-dumps" / "enwiki-2016-shortened.xml.bz2"
 STEPS = int(os.environ.get("STEPS", "1800"))  # a few are enough to see that it runs
 OUTPUT = Path("downsampler")
 
@@ -57,7 +56,9 @@ class MaxPooling(Downsampler):  # B batch, C characters, U units, R characters o
 
 
 # %%
-config = tokenfree.Recipe.for_preprocessing("wikipedia-tiny", wikipedia=[str(DUMP)])
+# Of your own: wikipedia=["dumps/..."], books=["books/"]
+corpus = write_demo_corpus(OUTPUT / "corpus")
+config = tokenfree.Recipe.for_preprocessing("wikipedia-tiny", wikipedia=corpus.wikipedia, books=corpus.books)
 tokenfree.run_preprocess(config, str(OUTPUT / "data"))
 
 # %%

@@ -1,6 +1,6 @@
 """Search three hyperparameters of a small CANINE, then pretrain with the best: `python examples/sweep.py`.
 
-FOLDER holds a dump of the English Wikipedia. Change the path to your own.
+It reads the demo's little corpus. Put your own dump in its place.
 """
 
 # %%
@@ -8,14 +8,15 @@ import os
 from pathlib import Path
 
 import tokenfree
+from tokenfree.workflows.demo_corpus.corpus import write_demo_corpus
 
-FOLDER = Path(os.environ.get("TOKENFREE_TEST_DATA", "data"))
-DUMP = FOLDER / "wiki-dumps" / "enwiki-2016-shortened.xml.bz2"
 STEPS = int(os.environ.get("STEPS", "600"))  # of a trial; a few are enough to see that it runs
 OUTPUT = Path("sweep")
 
 # %%
-config = tokenfree.Recipe.for_preprocessing("wikipedia-tiny", wikipedia=[str(DUMP)])
+# Of your own: wikipedia=["dumps/..."], books=["books/"]
+corpus = write_demo_corpus(OUTPUT / "corpus")
+config = tokenfree.Recipe.for_preprocessing("wikipedia-tiny", wikipedia=corpus.wikipedia, books=corpus.books)
 tokenfree.run_preprocess(config, str(OUTPUT / "data"))
 
 # %%
