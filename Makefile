@@ -90,9 +90,11 @@ format: develop  ## Format the code and sort the imports
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-docs: develop  ## Draw the architecture, list keys and commands, write schemas, and build the site of docs/ into site/
+docs: develop  ## Draw the architecture, list keys, commands and signatures, write schemas, and build the site of docs/ into site/
 	$(BIN)/python -m tools.docs.draw_architecture
 	$(BIN)/python -m tools.docs.list_keys
+	$(BIN)/python -m tools.docs.list_commands
+	$(BIN)/python -m tools.docs.list_signatures
 	$(BIN)/python -m tools.docs.write_schemas
 	$(BIN)/python -m tools.docs.address
 	$(BIN)/mkdocs build --strict --quiet

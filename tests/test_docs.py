@@ -11,10 +11,12 @@ from pathlib import Path
 import jsonschema
 import pytest
 
+import tokenfree
 from tests.conftest import REPOSITORY, SOURCE
 from tests.test_imports import FLOORS, PACKAGES
 from tokenfree.workflows import cli
 from tokenfree.workflows.recipes import library
+from tools.docs import list_commands, list_signatures
 from tools.docs.draw_architecture import PICTURE
 from tools.docs.list_commands import _commands, reference
 from tools.docs.list_keys import PAGE, page
@@ -51,7 +53,7 @@ def test_the_site_builds_without_a_warning_and_shows_the_api(tmp_path: Path) -> 
     done = subprocess.run(command, capture_output=True, text=True, cwd=REPOSITORY)
     assert done.returncode == 0, done.stderr
     commands = (tmp_path / "site" / "commands.html").read_text(encoding="utf-8")
-    assert "<dt><code>--init-from RUN|FOLDER</code></dt>" in commands
+    assert "<li><code>--init-from RUN|FOLDER</code>: " in commands
     assert "<li><code>similarity</code>: Spearman's" in commands
     page = (tmp_path / "site" / "api.html").read_text(encoding="utf-8")
     for name in ("load_encoder", "load_windows", "run_preprocess", "verify", "pretrain", "evaluate", "run_sweep",
@@ -81,16 +83,24 @@ def test_the_page_of_commands_lists_every_command_and_option() -> None:
     parser = cli._parser(cli._imported(cli.command_names()))
     leaves = [leaf for name, command in _commands(parser) for leaf in cli._leaves(command)]
     assert {leaf.prog.removeprefix("tokenfree ") for leaf in leaves} == sections.keys() - {"cluster"}
-    common = (REPOSITORY / "docs" / "commands.md").read_text(encoding="utf-8")
+    text = list_commands.PAGE.read_text(encoding="utf-8")
+    assert text == list_commands.page(), "write it again: make docs"
+    common = text.partition(list_commands.MARK)[0]
     for leaf in leaves:
         listed = common + sections[leaf.prog.removeprefix("tokenfree ")]
         for option in (option for action in leaf._actions for option in action.option_strings):
-            assert re.search(rf"^`.*{option}\b.*`", listed, re.MULTILINE), (leaf.prog, option)
+            assert re.search(rf"^- `.*{option}\b.*`", listed, re.MULTILINE), (leaf.prog, option)
+
+
+def test_the_api_page_has_the_signatures_of_all_names() -> None:
+    text = list_signatures.PAGE.read_text(encoding="utf-8")
+    assert text == list_signatures.page(), "write it again: make docs"
+    labels = set(re.findall(r"^(\w+)[.(]", text, re.MULTILINE))
+    assert {name for name in tokenfree.__all__ if name != "__version__"} <= labels
 
 
 def test_code_fits_the_site_at_1400_pixels() -> None:
     pages = {path.name: path.read_text(encoding="utf-8") for path in (REPOSITORY / "docs").glob("*.md")}
-    pages["commands.md"] += reference()
     for name, text in pages.items():
         for block in re.findall(r"^ *```.*?\n(.*?)^ *```", text, re.DOTALL | re.MULTILINE):
             assert [line for line in block.splitlines() if len(line) > 108] == [], name

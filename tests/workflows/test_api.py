@@ -282,7 +282,7 @@ def commands_of(page: Path) -> list[list[str]]:
     )
     lines = re.findall(r"^ *(?:\$ |exec )?tokenfree (.*)", blocks.replace("\\\n", " "), re.MULTILINE)
     found = [shlex.split(re.split(r" [|<>&#]", line)[0]) for line in lines]
-    found += [line[line.index("--") + 1 :] for line in found if line[:2] == ["cluster", "submit"]]
+    found += [line[line.index("--") + 1 :] for line in found if {"submit", "--"} <= set(line)]
     return [arguments for arguments in found if not UNREAD & set(arguments)]
 
 

@@ -1,22 +1,20 @@
-"""A hook of mkdocs that appends every command and option to docs/commands.md, as their parsers describe them.
-
-GitHub needs a backslash before `|` in the code of a table, and Python-Markdown shows it. The hook removes it.
-"""
+"""Writes every command and option into docs/commands.md: python -m tools.docs.list_commands."""
 
 import argparse
 import re
 from collections.abc import Iterator
-from typing import Any
 
 from tokenfree.workflows import cli
+from tools import REPOSITORY
 
+PAGE = REPOSITORY / "docs" / "commands.md"
+MARK = "<!-- python -m tools.docs.list_commands writes what follows -->\n"
 COMMON = {"--help", "--debug", "--quiet", "--verbose"}  # the page describes them once
 
 
-def on_page_markdown(markdown: str, *, page: Any, **_: Any) -> str:
-    """Called by mkdocs for each page."""
-    markdown = re.sub(r"`[^`\n]*`", lambda code: code[0].replace("\\|", "|"), markdown)
-    return f"{markdown}\n{reference()}" if page.file.src_uri == "commands.md" else markdown
+def page() -> str:
+    """Return the page: what was written by hand, then the reference."""
+    return PAGE.read_text(encoding="utf-8").partition(MARK)[0] + f"{MARK}\n{reference()}\n"
 
 
 def reference() -> str:
@@ -45,11 +43,14 @@ def _section(name: str, command: argparse.ArgumentParser, heading: str) -> Itera
     if examples:
         yield f"```\n{re.sub('^  ', '', examples, flags=re.MULTILINE)}\n```"
     formatter = command._get_formatter()
+    items = []
     for action in command._actions:
         if action.help and not COMMON.intersection(action.option_strings):
             required = " (required)" if action.required and action.option_strings else ""
             meaning = _with_code(formatter._expand_help(action))
-            yield f"`{formatter._format_action_invocation(action)}`{required}\n:   {meaning}"
+            items.append(f"- `{formatter._format_action_invocation(action)}`{required}: {meaning}")
+    if items:
+        yield "\n".join(items)
     for action, parser in _commands(command):
         yield from _section(f"{name} {action}", parser, "###")
 
@@ -59,3 +60,7 @@ def _with_code(text: str) -> str:
     parts = re.split(r"(`[^`]*`)", text)
     parts[::2] = [re.sub(r"--[\w.-]*\w", r"`\g<0>`", part.replace("[", r"\[")) for part in parts[::2]]
     return "".join(parts)
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(), encoding="utf-8")
