@@ -1,6 +1,7 @@
 """What the docs say of the code is what the code is: the site builds, the picture and the maps are of this house."""
 
 import ast
+import inspect
 import json
 import re
 import subprocess
@@ -14,6 +15,11 @@ import pytest
 import tokenfree
 from tests.conftest import REPOSITORY, SOURCE
 from tests.test_imports import FLOORS, PACKAGES
+from tokenfree.preprocess.config import Filter
+from tokenfree.train.model.common import slots
+from tokenfree.train.model.common.attention import Core
+from tokenfree.train.objectives.base import Objective
+from tokenfree.train.optimizers.base import OptimizerConfig
 from tokenfree.workflows import cli
 from tokenfree.workflows.recipes import library
 from tools.docs import list_commands, list_signatures
@@ -97,6 +103,37 @@ def test_the_api_page_has_the_signatures_of_all_names() -> None:
     assert text == list_signatures.page(), "write it again: make docs"
     labels = set(re.findall(r"^(\w+)[.(]", text, re.MULTILINE))
     assert {name for name in tokenfree.__all__ if name != "__version__"} <= labels
+
+
+SLOTS = {
+    "model.embedder": (slots.EmbedderConfig, slots.Embedder),
+    "model.downsampler": (slots.DownsamplerConfig, slots.Downsampler),
+    "model.upsampler": (slots.UpsamplerConfig, slots.Upsampler),
+    "model.trunk.layer": (slots.LayerConfig, slots.Layer),
+    "model.trunk.attention": (slots.AttentionConfig, Core),
+    "model.trunk.positions": (slots.PositionsConfig, slots.Positions),
+    "model.trunk.segments": (slots.SegmentsConfig,),
+    "model.neighbours": (slots.NeighboursConfig,),
+    "objective": (Objective,),
+    "train.optimizer": (OptimizerConfig,),
+    "filters.also": (Filter,),
+}
+
+
+def test_the_table_of_slots_has_all_required_methods() -> None:
+    rows = {row[0].strip("`"): row for row in table_rows("docs/add_a_part.md") if "(" in row[1]}
+    assert rows.keys() == SLOTS.keys()
+    for key, classes in SLOTS.items():
+        listed = re.findall(r"`(\w+)\(([^)]*)\)`", " ".join(rows[key][1:3]))
+        required = {
+            (name, ", ".join(list(inspect.signature(getattr(kind, name)).parameters)[1:]))
+            for kind in classes
+            for name in kind.__abstractmethods__
+        }
+        assert {item for item in listed if item[0] != "forward" or item in required} == required, key
+        documented = " ".join(kind.__doc__ or "" for kind in classes)
+        forwards = re.findall(r"`(forward\([^)]*\))", documented)
+        assert forwards == [] or f"`{forwards[0]}`" in rows[key][2], key
 
 
 def test_code_fits_the_site_at_1400_pixels() -> None:
