@@ -6,6 +6,8 @@ import importlib
 import json
 import os
 import pickle
+import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -93,6 +95,25 @@ def test_every_command_has_help_with_an_example(capsys: pytest.CaptureFixture[st
         shown = capsys.readouterr().out
         assert "xample" in shown, name
         assert f"tokenfree {name}" in shown, name
+
+
+@pytest.mark.parametrize("name", cli.command_names())
+def test_help_fits_80_columns_and_its_examples_stay_commands(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    (command,) = cli._leaves(cli._parser(cli._imported([name])))
+    for parser in cli._leaves(command):
+        text = parser.format_help()
+        assert [line for line in text.splitlines() if len(line) > 80] == []
+        examples = re.findall(r"^  tokenfree .*", parser.description or "", re.MULTILINE)
+        assert examples
+        for example in examples:
+            assert shlex.split(example) in [
+                shlex.split(line)
+                for line in re.sub(r" \\\n *", " ", text).splitlines()
+                if line.startswith("  tokenfree")
+            ]
 
 
 def test_no_command_shows_the_list(capsys: pytest.CaptureFixture[str]) -> None:

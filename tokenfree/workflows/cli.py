@@ -60,14 +60,21 @@ _EXHAUSTED = (
 
 
 class _HelpFormatter(argparse.HelpFormatter):
-    """A formatter that fills the paragraphs of a description, and keeps indented lines such as examples."""
+    """A formatter that fills the paragraphs of a description, and breaks its commands into lines that a shell joins."""
 
     def _fill_text(self, text: str, width: int, indent: str) -> str:
         groups = itertools.groupby(text.splitlines(), key=lambda line: line[:1] not in ("", " "))
         return "\n".join(
-            textwrap.fill(" ".join(lines), width, break_on_hyphens=False) if is_prose else "\n".join(lines)
+            textwrap.fill(" ".join(lines), width, break_on_hyphens=False)
+            if is_prose
+            else "\n".join(self._command(line, width) for line in lines)
             for is_prose, lines in groups
         )
+
+    def _command(self, line: str, width: int) -> str:
+        is_long = len(line) > width and line.startswith("  tokenfree")
+        parts = textwrap.wrap(line, width - 8, break_long_words=False, break_on_hyphens=False)
+        return " \\\n      ".join(parts) if is_long else line
 
 
 class Parser(argparse.ArgumentParser):

@@ -72,8 +72,7 @@ _ACTIONS = {
     Examples:
       tokenfree cluster submit -- pretrain canine-s-tiny --data s3://bucket/en --output s3://bucket/a --workers 2
       tokenfree cluster submit -- sweep three-knobs-tiny --data s3://bucket/en --output /mnt/shared/sweep
-      tokenfree cluster submit --send mine.yaml --send parts.py --gpus 1 -- pretrain mine.yaml \\
-          --data s3://bucket/en --output s3://bucket/run
+      tokenfree cluster submit --send mine.yaml --gpus 1 -- pretrain mine.yaml --data s3://bucket/en
     """,
     "logs": """Show the output of a job, from its beginning to its end; the exit status is the job's.
 

@@ -1,10 +1,11 @@
 """Print a script that completes commands and options in a shell when TAB is pressed.
 
-The script does not start Python, so completion is immediate. Write it again after an update of tokenfree.
+The script does not start Python, so completion is immediate. Write it again after an update of tokenfree. For
+zsh, put fpath+=~/.zfunc before compinit in ~/.zshrc.
 
 Examples:
   tokenfree completion bash > ~/.tokenfree.bash && echo "source ~/.tokenfree.bash" >> ~/.bashrc
-  tokenfree completion zsh > ~/.zfunc/_tokenfree      # with fpath+=~/.zfunc before compinit in ~/.zshrc
+  tokenfree completion zsh > ~/.zfunc/_tokenfree
   tokenfree completion fish > ~/.config/fish/completions/tokenfree.fish
 """
 

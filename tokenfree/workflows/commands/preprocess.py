@@ -51,7 +51,7 @@ ARGUMENTS: options.Arguments = {
     },
     "--profile": {
         "metavar": "FILE",
-        "help": "file with options of a runner, as in pipelines/beam_profiles/*.yaml",
+        "help": "file with options of a runner; docs/engines.md has examples",
     },
     "--workers": {
         "metavar": "N",

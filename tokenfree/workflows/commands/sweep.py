@@ -18,7 +18,7 @@ from tokenfree.workflows.recipes import options
 from tokenfree.workflows.recipes.kinds import SWEEP as KIND
 
 ARGUMENTS: options.Arguments = {
-    **options.recipe(KIND, optional=True, help_text=options.RECORDED),
+    **options.recipe(KIND, optional=True, help_text=options.RECORDED.replace("run", "sweep")),
     **options.data(),
     "--train": {"metavar": "FILE", "help": "for a task: training examples"},
     "--dev": {"metavar": "FILE", "help": "for a task: development set, which decides between settings"},
