@@ -209,7 +209,7 @@ def test_a_misspelt_key(data: Path, recipe: str, tmp_path: Path, capsys: pytest.
     Path(recipe).write_text(yaml.safe_dump({**MODEL, "model": {"trunk": {"layrs": 3}}}))
     error = refused(["pretrain", recipe, "--data", str(data), "--output", str(tmp_path / "run")], capsys)
     assert "model.trunk.layrs" in error
-    assert "did you mean 'layers'" in error
+    assert "did you mean 'model.trunk.layers'" in error
     assert not (tmp_path / "run").exists()
 
 

@@ -45,7 +45,8 @@ def test_mapping_and_back() -> None:
 
 def test_a_misspelt_key_is_refused_with_the_nearest() -> None:
     with pytest.raises(
-        UserError, match=r"recipe r\.yaml: there is no key 'window\.max_charcters' \(did you mean 'max_ch"
+        UserError,
+        match=r"recipe r\.yaml: there is no key 'window\.max_charcters' \(did you mean 'window\.max_ch",
     ):
         build(PreprocessConfig, {"window": {"max_charcters": 1}}, source="recipe r.yaml")
 
@@ -59,7 +60,7 @@ def test_all_problems_come_together_in_one_line_or_one_by_one() -> None:
     with pytest.raises(SettingsError) as caught:
         build(PreprocessConfig, mapping, source="r")
     problems = (
-        "there is no key 'window.pakc' (did you mean 'pack'?)",
+        "there is no key 'window.pakc' (did you mean 'window.pack'?)",
         "books: should be a list such as [a, b], not 'a'",
         "window.max_characters: should be less than or equal to 16383, not 99999",
         "vocabulary.size: should be a valid integer, not 'many'",
@@ -80,7 +81,7 @@ def test_a_draft_of_what_is_no_mapping_and_of_what_lacks_a_value() -> None:
     space = {"a": 3, "b": {"integer": [1, "x"]}, "c": {"choice": [1], "from": 2}}
     problems = draft(SweepRecipe, {"trials": 0, "space": space, "objectives": []}).problems
     assert problems == (
-        "there is no key 'space.c.from' (did you mean 'uniform'?)",
+        "there is no key 'space.c.from' (did you mean 'space.c.uniform'?)",
         "base: is missing",
         "space.a: should be a mapping, not 3",
         "space.b.integer.1: should be a valid integer, not 'x'",
@@ -126,7 +127,9 @@ def test_a_part_is_found_by_its_file_name_and_its_mistakes_carry_the_whole_key()
         UserError, match=r"model\.embedder\.buckets: should be greater than or equal to 1, not 0"
     ):
         build(PretrainRecipe, {"model": {"embedder": {"buckets": 0}}}, source="r")
-    with pytest.raises(UserError, match=r"no key 'model\.embedder\.bukets' \(did you mean 'buckets'\?\)"):
+    with pytest.raises(
+        UserError, match=r"no key 'model\.embedder\.bukets' \(did you mean 'model\.embedder\.buckets'\?\)"
+    ):
         build(PretrainRecipe, {"model": {"embedder": {"bukets": 5}}}, source="r")
     with pytest.raises(
         UserError, match=r"there is no attention 'multiscale' \(did you mean 'multi_scale'\?\)"
@@ -164,7 +167,7 @@ def test_marked_settings_are_built_and_overridden_like_others() -> None:
     assert build(Park, mapping, source="r").lake == Water(depth=4, fish=5)
     assert lost == []
     assert draft(Park, {"lake": {"fsh": 1}}).problems == (
-        "there is no key 'lake.fsh' (did you mean 'fish'?)",
+        "there is no key 'lake.fsh' (did you mean 'lake.fish'?)",
     )
     assert draft(Park, {"lake": {"depth": 0}}).problems == (
         "lake.depth: should be greater than or equal to 1, not 0",

@@ -24,7 +24,7 @@ def test_a_million_threads(threads: int) -> None:
 
 
 def test_misspelt_keys() -> None:
-    with pytest.raises(UserError, match=r"train\.step'.*did you mean 'steps'"):
+    with pytest.raises(UserError, match=r"train\.step'.*did you mean 'train\.steps'"):
         build(PretrainRecipe, {"train": {"step": 4}}, source="recipe")
     with pytest.raises(UserError, match=r"optimizer.*did you mean 'adamw'"):
         build(PretrainRecipe, {"train": {"optimizer": {"name": "adam"}}}, source="recipe")

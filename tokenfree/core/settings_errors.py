@@ -8,9 +8,9 @@ from typing import Any
 Path = tuple[Any, ...]  # keys from the top to a value
 
 
-def nearest_hint(name: str, names: Sequence[str]) -> str:
+def nearest_hint(name: str, names: Sequence[str], prefix: str = "") -> str:
     close = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
-    return f" (did you mean {close[0]!r}?)" if close else f" (known: {', '.join(names)})"
+    return f" (did you mean {prefix + close[0]!r}?)" if close else f" (known: {', '.join(names)})"
 
 
 def refusals(
@@ -27,7 +27,9 @@ def refusals(
         place = location if error["type"] == "missing" else _place(location, mapping)
         if error["type"] == "unexpected_keyword_argument" and (names := keys_at(place)):
             key = ".".join(map(str, place))
-            unknown.append(f"there is no key {key!r}{nearest_hint(str(place[-1]), names)}")
+            unknown.append(
+                f"there is no key {key!r}{nearest_hint(str(place[-1]), names, key[: key.rfind('.') + 1])}"
+            )
             continue
         reported = ("missing", "value_error", "unexpected_keyword_argument")
         if error["type"] not in reported and not isinstance(error["input"], (Mapping, list)):

@@ -256,7 +256,7 @@ def test_problems_are_told_together() -> None:
     ("mapping", "message"),
     [
         ({"embedder": "codepoint_hsh"}, "did you mean 'codepoint_hash'"),
-        ({"downsampler": {"rte": 2}}, "did you mean 'rate'"),
+        ({"downsampler": {"rte": 2}}, "did you mean 'downsampler.rate'"),
         ({"trunk": {"attention": {"alpha": 1}}}, "alpha"),
         ({"trunk": {"layers": 0}}, "trunk.layers"),
     ],

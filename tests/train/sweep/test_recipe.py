@@ -101,7 +101,7 @@ def test_a_variant_takes_the_place_of_the_base() -> None:
 @pytest.mark.parametrize(
     ("over", "message"),
     [
-        ({"space": {"model.embedder.bukets": {"choice": [1]}}}, r"did you mean 'buckets'"),
+        ({"space": {"model.embedder.bukets": {"choice": [1]}}}, r"did you mean 'model\.embedder\.buckets'"),
         ({"space": {"train.seed": {"choice": [1], "when": {"train.sed": 1}}}}, r"train\.sed is not a key"),
         ({"searcher": "grid"}, r"learning_rate.*a grid needs a list"),
         ({"scheduler": {"name": "pbt"}}, r"no scheduler 'pbt' \(known: asha, hyperband"),

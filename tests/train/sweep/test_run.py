@@ -130,7 +130,7 @@ def test_what_cannot_work_is_refused_before_anything_starts(
     corpus: str, make_recipe: MakeRecipe, tmp_path: Path
 ) -> None:
     output = str(tmp_path / "sweep")
-    with pytest.raises(UserError, match=r"model\.embedder\.bukets.*did you mean 'buckets'"):
+    with pytest.raises(UserError, match=r"model\.embedder\.bukets.*did you mean 'model\.embedder\.buckets'"):
         run_sweep(make_sweep(make_recipe(), space={"model.embedder.bukets": {"choice": [1]}}), corpus, output)
     rates = {"model.embedder.hashes": {"choice": [3, 4, 5]}, "train.seed": {"choice": [1]}}
     with pytest.raises(UserError, match=r"only 1 of the settings can be run"):
